@@ -1,11 +1,13 @@
-//! What goes out of the engine: requests as plain data. The shell carries them out and answers with events.
+//! Effects: the engine's requests to the outside, as plain data.
+//!
+//! The dispatcher carries them out and reports their results as events ([`crate::event::Event`]).
 
 use crate::extender::ExtenderId;
 use crate::intern::Tables;
 use crate::pod::{PodInfo, Uid};
 use std::sync::Arc;
 
-/// A pod, as a request names it.
+/// The identity of a pod in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRef {
     /// `metadata.namespace`.
@@ -17,7 +19,7 @@ pub struct PodRef {
 }
 
 impl PodRef {
-    /// The pod's own name, in texts.
+    /// Builds the reference, with the names as text.
     pub(crate) fn new(pod: &PodInfo, tables: &Tables) -> Self {
         Self {
             namespace: tables.text(pod.namespace).to_owned(),
@@ -27,17 +29,17 @@ impl PodRef {
     }
 }
 
-/// A request to the outside. Each takes one credit of its [`Lane`].
+/// A request to the outside. Each uses one credit of its [`Lane`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// POST a Binding with the pod's uid. Answered by [`crate::event::Event::BindFinished`].
+    /// POSTs a Binding with the pod's uid. Result: [`crate::event::Event::BindFinished`].
     Bind {
         /// The pod.
         pod: PodRef,
         /// The name of the node.
         node: String,
     },
-    /// Have an extender bind the pod. Answered by [`crate::event::Event::BindFinished`].
+    /// Asks an extender to bind the pod. Result: [`crate::event::Event::BindFinished`].
     BindBy {
         /// The extender.
         extender: ExtenderId,
@@ -46,39 +48,39 @@ pub enum Effect {
         /// The name of the node.
         node: String,
     },
-    /// GET the pod and say what became of its binding. Answered by [`crate::event::Event::Settled`].
+    /// GETs the pod to find out whether its binding was carried out. Result: [`crate::event::Event::Settled`].
     Settle {
         /// The pod.
         pod: PodRef,
     },
-    /// PATCH a PersistentVolume or a claim, so that a pod gets its volume. Answered by
+    /// PATCHes a PersistentVolume or a claim so that the pod gets its volume. Result:
     /// [`crate::event::Event::VolumeWritten`].
     WriteVolume(VolumeWrite),
-    /// Send a pod away to make room: PATCH its condition, then DELETE it. Answered by
+    /// Evicts a victim of preemption: PATCHes its condition, then DELETEs it. Result:
     /// [`crate::event::Event::EvictFinished`].
     Evict(Eviction),
-    /// PATCH the pod's status. Not answered: the watch shows it.
+    /// PATCHes the pod's status. No result event: the watch shows the change.
     Patch(StatusPatch),
-    /// Create or count an Event of events.k8s.io/v1. Not answered.
+    /// Creates a Kubernetes Event (events.k8s.io/v1) or increases its count. No result event.
     Record(Record),
-    /// Ask an extender about a pod. Answered by [`crate::event::Event::Extended`].
+    /// Calls an extender about a pod. Result: [`crate::event::Event::Extended`].
     Extend(ExtenderCall),
 }
 
-/// The queues effects leave by, so that a slow kind does not hold up another.
+/// A bounded class of effects. Lanes are sent independently, so that a slow class does not delay the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
-    /// Bindings, and questions about them.
+    /// Bindings, and queries of their outcome.
     Bind,
-    /// Changes of volumes and claims.
+    /// Writes to volumes and claims.
     Volume,
     /// Evictions.
     Evict,
-    /// Changes of pods' status.
+    /// Patches of pod status.
     Status,
-    /// Events.
+    /// Kubernetes Events.
     Record,
-    /// Questions to extenders.
+    /// Calls of extenders.
     Extend,
 }
 
@@ -87,7 +89,7 @@ impl Lane {
     pub const ALL: [Self; 6] =
         [Self::Bind, Self::Volume, Self::Evict, Self::Status, Self::Record, Self::Extend];
 
-    /// The lane's name in metrics.
+    /// Returns the name of the lane in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Bind => "bind",
@@ -101,7 +103,7 @@ impl Lane {
 }
 
 impl Effect {
-    /// The lane the effect takes; it uses up one of that lane's credits.
+    /// Returns the lane of the effect. The effect uses one credit of it.
     pub fn lane(&self) -> Lane {
         match self {
             Self::Bind { .. } | Self::BindBy { .. } | Self::Settle { .. } => Lane::Bind,
@@ -114,65 +116,65 @@ impl Effect {
     }
 }
 
-/// A question to an extender.
+/// A call of an extender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtenderCall {
-    /// Tells the answer to this call from those to others.
+    /// The id of the call. Its result carries the same id.
     pub call: u64,
-    /// Who is asked.
+    /// The extender.
     pub extender: ExtenderId,
-    /// The pod it is about.
+    /// The pod that the call is about.
     pub pod: PodRef,
-    /// What is asked.
+    /// The request.
     pub question: Question,
 }
 
-/// What an extender is asked about a pod. Nodes are named.
+/// The request in a call of an extender. Nodes are given by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Which of these nodes can take the pod?
+    /// Asks which of these nodes are feasible for the pod.
     Filter {
         /// The nodes.
         nodes: Vec<String>,
     },
-    /// How good is each of these nodes?
+    /// Asks for scores of these nodes.
     Prioritize {
         /// The nodes.
         nodes: Vec<String>,
     },
-    /// Where may room be made for the pod, and who is to go there?
+    /// Asks on which of these nodes preemption may make room for the pod, and with which victims.
     Preempt {
-        /// What preemption came to.
+        /// The candidates of preemption.
         rooms: Vec<Victims>,
     },
 }
 
-/// Who would have to go from a node.
+/// A candidate of preemption: a node and its victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Victims {
     /// The node's name.
     pub node: String,
-    /// The pods, the most important first.
+    /// The victims in descending order of importance.
     pub pods: Vec<PodRef>,
-    /// How many of them a disruption budget protects.
+    /// The number of victims whose eviction violates a disruption budget.
     pub violations: usize,
 }
 
-/// A change of a volume or a claim for a pod that was decided about.
+/// A write to a volume or a claim for a pod that has a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeWrite {
-    /// Tells the answer to this write from those to others.
+    /// The id of the write. Its result carries the same id.
     pub write: u64,
-    /// The pod it is for.
+    /// The pod that needs the volume.
     pub pod: PodRef,
-    /// What is written, and where.
+    /// The object and the change.
     pub change: VolumeChange,
 }
 
-/// What is written of a volume or a claim. It is refused where the object is not of the version given any more.
+/// A change of a volume or a claim. The API server rejects it if the object's resource version has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeChange {
-    /// The volume is for this claim: `spec.claimRef`.
+    /// Sets `spec.claimRef` of a volume to this claim.
     Bind {
         /// The name of the PersistentVolume.
         volume: String,
@@ -180,10 +182,11 @@ pub enum VolumeChange {
         version: String,
         /// The claim.
         claim: ClaimName,
-        /// Whether to write the annotation `pv.kubernetes.io/bound-by-controller`, too.
+        /// Whether to set the annotation `pv.kubernetes.io/bound-by-controller` as well.
         by_controller: bool,
     },
-    /// The claim's volume is to be made for this node: the annotation `volume.kubernetes.io/selected-node`.
+    /// Sets the annotation `volume.kubernetes.io/selected-node` of a claim, so that its volume is provisioned for
+    /// this node.
     SelectNode {
         /// The claim's namespace.
         namespace: String,
@@ -196,7 +199,7 @@ pub enum VolumeChange {
     },
 }
 
-/// A claim, as a volume's `spec.claimRef` names it.
+/// A claim as written to `spec.claimRef` of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimName {
     /// `metadata.namespace`.
@@ -209,37 +212,37 @@ pub struct ClaimName {
     pub version: String,
 }
 
-/// A pod to be sent away so that a more important one finds room.
+/// The eviction of a victim of preemption.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Eviction {
-    /// The pod; only the one of this uid is meant.
+    /// The victim. A pod with the same name but another uid is not evicted.
     pub pod: PodRef,
-    /// The condition DisruptionTarget=True to set before; `None` where the pod has it.
+    /// The condition DisruptionTarget=True to set first; `None` if the pod already has it.
     pub condition: Option<Disruption>,
 }
 
-/// The condition DisruptionTarget=True for the reason PreemptionByScheduler.
+/// The condition DisruptionTarget=True with the reason PreemptionByScheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disruption {
-    /// The text.
+    /// The message of the condition.
     pub message: String,
     /// `observedGeneration`: the pod's `metadata.generation`.
     pub observed_generation: i64,
 }
 
-/// A change of a pod's status; at least one of the two is asked for.
+/// A patch of a pod's status. It changes the condition, the nomination, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusPatch {
     /// The pod.
     pub pod: PodRef,
-    /// PodScheduled=False, and why; `None` leaves the condition as it is.
+    /// The condition PodScheduled=False to set; `None` leaves the condition unchanged.
     pub condition: Option<Unscheduled>,
-    /// What becomes of `nominatedNodeName`.
+    /// The change of `nominatedNodeName`.
     pub nomination: Nomination,
 }
 
 impl StatusPatch {
-    /// This patch, with what it leaves open taken from one that was to leave before it.
+    /// Merges this patch over an earlier one that was not sent: unset fields are taken from `earlier`.
     #[must_use]
     pub fn over(mut self, earlier: Self) -> Self {
         self.condition = self.condition.or(earlier.condition);
@@ -250,14 +253,14 @@ impl StatusPatch {
     }
 }
 
-/// What becomes of `status.nominatedNodeName` (upstream `framework.NominatingInfo`).
+/// The change of `status.nominatedNodeName` (upstream `framework.NominatingInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nomination {
-    /// It stays as it is.
+    /// Unchanged.
     Keep,
-    /// It is taken away.
+    /// Removed.
     Clear,
-    /// It becomes the node of this name.
+    /// Set to the node with this name.
     Set(String),
 }
 
@@ -266,22 +269,22 @@ pub enum Nomination {
 pub struct Unscheduled {
     /// `Unschedulable` or `SchedulerError`.
     pub reason: &'static str,
-    /// The whole text, however long.
+    /// The full message, of any length.
     pub message: String,
     /// `observedGeneration`: the pod's `metadata.generation`.
     pub observed_generation: i64,
-    /// `lastTransitionTime` to keep, since PodScheduled was False before; `None` when it becomes so now.
+    /// The existing `lastTransitionTime`, kept if PodScheduled was already False; `None` if it becomes False now.
     pub since: Option<String>,
 }
 
-/// An event about a pod.
+/// A Kubernetes Event about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The pod.
     pub pod: PodRef,
-    /// `metadata.resourceVersion` of the pod as it was decided about.
+    /// `metadata.resourceVersion` of the pod at the decision.
     pub resource_version: String,
-    /// The profile's name, which is the reporting controller.
+    /// The name of the profile, used as the reporting controller.
     pub scheduler_name: String,
     /// `Normal` or `Warning`.
     pub severity: Severity,
@@ -289,11 +292,11 @@ pub struct Record {
     pub reason: &'static str,
     /// For example `Scheduling`.
     pub action: &'static str,
-    /// The text, not yet cut to the API's limit.
+    /// The text, before truncation to the API's limit.
     pub note: String,
 }
 
-/// The type of an event.
+/// The type of a Kubernetes Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
     /// `Normal`.
@@ -303,7 +306,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The type as the API spells it.
+    /// Returns the type as the API spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",

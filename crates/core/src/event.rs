@@ -1,7 +1,7 @@
-//! What comes into the engine: the state of watched objects, and the answers to effects.
+//! Inputs of the engine: states of watched objects, and results of effects.
 //!
-//! Object events are levels, not edges: `…Applied` carries the object as it is now, however often it is repeated. Order
-//! holds within a kind, never across kinds.
+//! Object events are levels, not edges: each `…Applied` event carries the whole object in its current state, and a
+//! repetition changes nothing. Events are ordered within a kind, but not across kinds.
 
 use crate::cache::{DeviceClass, DisruptionBudget, Service};
 use crate::effect::Lane;
@@ -50,7 +50,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds; nothing is decided before each has delivered its first list.
+    /// All kinds. The engine decides nothing until the first list of each is complete.
     pub const ALL: [Self; 16] = [
         Self::Pod,
         Self::Node,
@@ -70,7 +70,7 @@ impl Kind {
         Self::DeviceClass,
     ];
 
-    /// The kind as the API spells it.
+    /// Returns the name of the kind in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pod => "Pod",
@@ -92,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// The kind of a controller.
+    /// Returns the kind of a controller.
     pub fn of_controller(kind: ControllerKind) -> Self {
         match kind {
             ControllerKind::ReplicationController => Self::ReplicationController,
@@ -101,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// The kind of an object of storage.
+    /// Returns the kind of a storage object.
     pub fn of_storage(kind: StorageKind) -> Self {
         match kind {
             StorageKind::PersistentVolume => Self::PersistentVolume,
@@ -114,7 +114,7 @@ impl Kind {
         }
     }
 
-    /// The kind of objects of storage this is, if it is one.
+    /// Returns the kind of storage object, or `None` if this is not a kind of storage object.
     pub fn storage(self) -> Option<StorageKind> {
         match self {
             Self::PersistentVolume => Some(StorageKind::PersistentVolume),
@@ -129,10 +129,10 @@ impl Kind {
     }
 }
 
-/// The identity of a watched object, as its deletion names it.
+/// The identity of a watched object, as given in its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectKey {
-    /// A pod, by uid: a new pod of the same name is another pod.
+    /// A pod, by uid. A new pod with the same name is a different pod.
     Pod(Uid),
     /// A node, by name.
     Node(Symbol),
@@ -144,14 +144,15 @@ pub enum ObjectKey {
     Controller(ControllerKind, Symbol, Symbol),
     /// A PodDisruptionBudget, by namespace and name.
     DisruptionBudget(Symbol, Symbol),
-    /// An object of storage.
+    /// A storage object.
     Storage(StorageKey),
     /// A DeviceClass, by name.
     DeviceClass(Symbol),
 }
 
 impl ObjectKey {
-    /// The object in words: kind, namespace and name. A pod's name is known by the pod.
+    /// Formats kind, namespace and name for logs and notices. The name of a pod comes from `pod`; without it, the uid
+    /// is given.
     pub(crate) fn describe(&self, tables: &Tables, pod: Option<&PodInfo>) -> String {
         let named = |kind: Kind, namespace: Option<Symbol>, name: Symbol| match namespace {
             Some(namespace) => format!("{} {}/{}", kind.as_str(), tables.text(namespace), tables.text(name)),
@@ -177,129 +178,130 @@ impl ObjectKey {
     }
 }
 
-/// One thing that happened.
+/// An input of the engine.
 #[derive(Debug)]
 pub enum Event {
-    /// A list of this kind begins; what it does not name by [`Event::ListEnded`] is gone.
+    /// A list of this kind begins. Objects that it does not contain are removed at [`Event::ListEnded`].
     ListBegan(Kind),
-    /// The list is complete.
+    /// The list of this kind is complete.
     ListEnded(Kind),
-    /// A pod as it is now.
+    /// The current state of a pod.
     PodApplied(Box<PodInfo>),
-    /// A node as it is now.
+    /// The current state of a node.
     NodeApplied(Box<NodeInfo>),
-    /// A namespace as it is now.
+    /// The current state of a namespace.
     NamespaceApplied {
         /// Its name.
         name: Symbol,
         /// Its labels.
         labels: LabelSetId,
     },
-    /// A Service as it is now.
+    /// The current state of a Service.
     ServiceApplied {
         /// Its namespace.
         namespace: Symbol,
         /// Its name.
         name: Symbol,
-        /// What default spreading reads of it.
+        /// The fields that default spread constraints read.
         service: Service,
     },
-    /// A controller as it is now.
+    /// The current state of a controller.
     ControllerApplied {
-        /// What it is.
+        /// Its kind.
         kind: ControllerKind,
         /// Its namespace.
         namespace: Symbol,
         /// Its name.
         name: Symbol,
-        /// What its selector demands; nothing when it has none or it cannot be parsed.
+        /// The requirements of its selector; empty if there is no selector or if it cannot be parsed.
         demands: Box<[Requirement]>,
     },
-    /// A PodDisruptionBudget as it is now.
+    /// The current state of a PodDisruptionBudget.
     DisruptionBudgetApplied {
         /// Its namespace.
         namespace: Symbol,
         /// Its name.
         name: Symbol,
-        /// What preemption reads of it.
+        /// The fields that preemption reads.
         budget: DisruptionBudget,
     },
-    /// A DeviceClass as it is now.
+    /// The current state of a DeviceClass.
     DeviceClassApplied {
         /// Its name.
         name: Symbol,
-        /// The extended resources it serves.
+        /// The extended resource names that it serves.
         class: DeviceClass,
     },
-    /// An object of storage as it is now.
+    /// The current state of a storage object.
     StorageApplied(StorageObject),
-    /// An object is gone. For pods also: has ended.
+    /// The object was deleted, or the pod has terminated.
     Gone(ObjectKey),
-    /// A pod has ended because the kubelet of its node did not admit it.
+    /// A pod terminated because the kubelet of its node rejected it.
     NotAdmitted {
         /// The pod.
         uid: Uid,
         /// The kubelet's reason, for example `OutOfcpu`.
         reason: Box<str>,
     },
-    /// An object of this identity is listed, and cannot be read: what was known of it stays, and the list names it.
+    /// The object exists but is malformed. Its last valid state is kept, and it counts as contained in the list.
     Unreadable(ObjectKey),
-    /// A binding was answered, or not.
+    /// The result of a [`crate::effect::Effect::Bind`] or [`crate::effect::Effect::BindBy`].
     BindFinished {
         /// The pod.
         uid: Uid,
-        /// What came of it.
+        /// The outcome.
         outcome: BindOutcome,
     },
-    /// The API server was asked what became of a binding of unknown outcome.
+    /// The result of a [`crate::effect::Effect::Settle`]: the state of a pod whose binding has an unknown outcome.
     Settled {
         /// The pod.
         uid: Uid,
-        /// What it said.
+        /// Its state in the API server.
         found: Found,
     },
-    /// A change of a volume or a claim was answered, or not.
+    /// The result of a [`crate::effect::Effect::WriteVolume`].
     VolumeWritten {
-        /// The pod it was for.
+        /// The pod that needs the volume.
         uid: Uid,
-        /// Which write it was.
+        /// The id of the write ([`crate::effect::VolumeWrite::write`]).
         write: u64,
-        /// What came of it.
+        /// The outcome.
         outcome: WriteOutcome,
     },
-    /// An eviction was answered, or not.
+    /// The result of a [`crate::effect::Effect::Evict`].
     EvictFinished {
-        /// The pod that was to go.
+        /// The victim.
         uid: Uid,
-        /// What came of it.
+        /// The outcome.
         outcome: EvictOutcome,
     },
-    /// An extender has answered, or failed to.
+    /// The result of a [`crate::effect::Effect::Extend`].
     Extended {
-        /// Which call it was.
+        /// The id of the call ([`crate::effect::ExtenderCall::call`]).
         call: u64,
-        /// What it said, or the error's text as upstream has it.
+        /// The answer, or the error text that upstream gives.
         answer: Result<Answer, String>,
     },
-    /// The end is near: nothing more is decided or bound. What is in flight is still settled and told of.
+    /// The process shuts down: the engine decides and binds no more. Effects in flight are still completed and
+    /// reported.
     Halt,
-    /// Whether this scheduler leads, which it does until told otherwise. One that does not decides nothing and sends
-    /// nothing, and keeps its state up to date.
+    /// Whether this replica is the leader; it is until the first such event. Without leadership the engine decides
+    /// nothing and sends nothing, but keeps its state up to date.
     Leading(bool),
-    /// The outside takes `count` more effects of a lane.
+    /// The dispatcher accepts `count` more effects of a lane.
     Credits {
         /// The lane.
         lane: Lane,
-        /// How many more.
+        /// The number of additional credits.
         count: usize,
     },
 }
 
 impl Event {
-    /// The object it is about.
+    /// Returns the identity of the object that the event is about.
     ///
     /// # Panics
-    /// Of an event that is about no object.
+    /// Panics for an event that is not about an object.
     pub(crate) fn key(&self) -> ObjectKey {
         match self {
             Self::PodApplied(pod) => ObjectKey::Pod(Uid::clone(&pod.uid)),
@@ -330,65 +332,65 @@ impl Event {
     }
 }
 
-/// What came of a binding.
+/// The outcome of a binding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BindOutcome {
-    /// The API server accepted it. The watch, not this, turns the pod from assumed to added.
+    /// The API server accepted it. The pod stays assumed until the watch shows the binding.
     Accepted,
-    /// The API server refused it, or it surely never got there.
+    /// The API server rejected it, or it certainly never reached the server.
     Refused {
-        /// The error's text, as upstream's client gives it.
+        /// The error text that upstream's client gives.
         message: String,
     },
-    /// There was nothing to bind: the pod is bound by somebody else, or gone. This is what the API server has of it.
+    /// No binding was needed: the pod was bound by another client, or deleted. Contains its state in the API server.
     Moot(Found),
-    /// It may or may not have been carried out: a deadline passed, or the connection broke.
+    /// The outcome is unknown: a deadline passed, or the connection broke.
     Unknown {
-        /// What was seen.
+        /// A description of the failure.
         message: String,
     },
 }
 
-/// What came of a change of a volume or a claim.
+/// The outcome of a write to a volume or a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// It was carried out.
     Done,
-    /// The API server refused it, or it surely never got there.
+    /// The API server rejected it, or it certainly never reached the server.
     Refused {
-        /// The error's text, as upstream's client gives it.
+        /// The error text that upstream's client gives.
         message: String,
     },
-    /// It may or may not have been carried out: a deadline passed, or the connection broke.
+    /// The outcome is unknown: a deadline passed, or the connection broke.
     Unknown {
-        /// What was seen.
+        /// A description of the failure.
         message: String,
     },
 }
 
-/// What came of an eviction.
+/// The outcome of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvictOutcome {
     /// The API server accepted the deletion.
     Deleted,
-    /// There was no pod of that uid any more.
+    /// No pod with that uid exists any more.
     Gone,
-    /// The pod stays, as far as is known.
+    /// The eviction failed. As far as known, the pod still runs.
     Failed {
-        /// The error's text, as upstream's client gives it.
+        /// The error text that upstream's client gives.
         message: String,
     },
 }
 
-/// What the API server says of a pod whose binding has an unknown outcome.
+/// The state in the API server of a pod whose binding has an unknown outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It is bound to the node of this name.
+    /// Bound to the node with this name.
     Bound(String),
-    /// It is not bound.
+    /// Not bound.
     Unbound,
-    /// There is no pod of that uid any more.
+    /// No pod with that uid exists any more.
     Gone,
-    /// No answer; to be asked again.
+    /// The API server did not answer; the question is repeated.
     NoAnswer,
 }

@@ -1,115 +1,115 @@
-//! What a decision was and how it came about; every decision carries one.
+//! Reports of the engine: the outcomes of attempts and bindings, for logs, metrics and events.
 
 use crate::effect::PodRef;
 use crate::framework::PluginName;
 use crate::time::Time;
 use std::time::Duration;
 
-/// The account of one attempt to schedule a pod, or of the end of its binding.
+/// The outcome of one scheduling attempt, or of the binding that follows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The pod.
     pub pod: PodRef,
-    /// The name of the profile that decided.
+    /// The name of the pod's profile.
     pub profile: String,
-    /// Which attempt this was, from 1.
+    /// The number of the attempt, starting at 1.
     pub attempt: u32,
-    /// When the pod first came to the active queue.
+    /// When the pod first entered the active queue.
     pub first_queued: Time,
     /// When this attempt began.
     pub began: Time,
-    /// Whether the pod had to be fetched by the periodic flush since its last attempt.
+    /// Whether the five-minute flush requeued the pod since its last attempt.
     pub rescued_by_flush: bool,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A node was found; the binding is on its way.
+    /// The attempt found a node, and the binding follows.
     Placed {
         /// The node's name.
         node: String,
-        /// How many nodes there are.
+        /// The number of nodes in the cluster.
         nodes: usize,
-        /// How many of them could take the pod.
+        /// The number of feasible nodes.
         feasible: usize,
-        /// The node's total, which is the highest there is; `None` where a single node made scoring needless.
+        /// The best total, which is that of the node; `None` if a single feasible node made scoring unnecessary.
         score: Option<i64>,
     },
-    /// No node can take the pod.
+    /// No node is feasible.
     Unschedulable {
         /// The text of the FailedScheduling event.
         message: String,
-        /// The plugins that rejected it.
+        /// The plugins that rejected nodes or the pod.
         rejectors: Vec<PluginName>,
-        /// How many nodes there is a verdict on.
+        /// The number of nodes with a verdict.
         evaluated: usize,
-        /// Whether room could be made for it.
+        /// The result of preemption.
         preemption: Preemption,
     },
-    /// The attempt failed.
+    /// The attempt failed with an error.
     Error {
         /// The text of the FailedScheduling event.
         message: String,
     },
-    /// There was nothing to decide: the pod is being deleted.
+    /// The attempt was skipped because the pod is terminating.
     Skipped,
-    /// What a pod with an earlier [`Outcome::Placed`] needed before its binding came to an end; the binding, or
-    /// [`Outcome::BindFailed`], follows.
+    /// PreBind of a pod with an earlier [`Outcome::Placed`] has ended. The binding, or [`Outcome::BindFailed`],
+    /// follows.
     PreBound {
-        /// Whether it is there now.
+        /// Whether PreBind succeeded.
         succeeded: bool,
-        /// How long it took.
+        /// The duration of PreBind.
         took: Duration,
     },
     /// The binding of an earlier [`Outcome::Placed`] was carried out.
     Bound {
         /// The node's name.
         node: String,
-        /// How many nodes the decision came to a verdict on; upstream's `evaluatedNodes`.
+        /// The number of nodes with a verdict in the decision (upstream `evaluatedNodes`).
         evaluated: usize,
-        /// How many of them could take the pod; upstream's `feasibleNodes`.
+        /// The number of feasible nodes in the decision (upstream `feasibleNodes`).
         feasible: usize,
     },
-    /// The evictions that an earlier [`Preemption::Nominated`] began have come to their end.
+    /// The evictions of an earlier [`Preemption::Nominated`] have ended.
     PreemptionEnded {
         /// The node's name.
         node: String,
-        /// Why not all victims could be sent away; the pod is tried again after a pause.
+        /// The reason why not all victims could be evicted; the pod is retried after its backoff. `None` on success.
         error: Option<String>,
     },
-    /// The binding of an earlier [`Outcome::Placed`] was not carried out; the pod is tried again.
+    /// The binding of an earlier [`Outcome::Placed`] failed. The pod is retried.
     BindFailed {
         /// The text of the FailedScheduling event.
         message: String,
     },
 }
 
-/// What preemption came to for a pod no node can take.
+/// The result of preemption for a pod without a feasible node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preemption {
-    /// It was not asked.
+    /// Preemption did not run.
     NotTried,
-    /// The pod may not preempt, or no node could take it if others went.
+    /// The pod must not preempt, or no candidate was found.
     InVain,
-    /// The pod is nominated to a node, which can take it once these are gone.
+    /// The pod is nominated to a node that becomes feasible when the victims are gone.
     Nominated {
         /// The node's name.
         node: String,
-        /// Who has to go, the most important first.
+        /// The victims in descending order of importance.
         victims: Vec<PodRef>,
-        /// How many of them are not on their way out yet, and are sent away now.
+        /// The number of victims that are not terminating yet, and are evicted now.
         evictions: usize,
     },
 }
 
-/// Something a person must know of, beside decisions.
+/// A message for operators that is not about a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// The object it is about: kind, namespace and name.
     pub object: String,
-    /// What happened.
+    /// The message.
     pub text: String,
 }

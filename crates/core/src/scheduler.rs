@@ -1,7 +1,7 @@
-//! The engine: takes events, gives effects. The only holder of the cache and the queue for writing.
+//! The engine: receives events and returns effects. It alone writes to the cache and the queue.
 //!
-//! `handle` brings the state up to date; `step` does one piece of work. Neither waits, fails or does I/O: every wait is
-//! a time that `step` returns, every request to the outside an [`Effect`].
+//! `handle` applies an event to the state, and `step` does one unit of work. Neither blocks, fails or does I/O.
+//! Waiting is expressed by the wake-up time that `step` returns, and every request to the outside is an [`Effect`].
 
 mod attempt;
 mod audit;
@@ -64,7 +64,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use verify::Verify;
 
-/// A profile: a name pods choose, and the plugins that decide about them.
+/// A profile: the plugins for pods with a certain scheduler name.
 pub struct Profile {
     /// `schedulerName`.
     pub name: String,
@@ -72,84 +72,84 @@ pub struct Profile {
     pub framework: Framework,
 }
 
-/// What a scheduler is made of.
+/// The configuration of a [`Scheduler`].
 pub struct Config {
-    /// The seed of every draw.
+    /// The seed of all random choices.
     pub seed: Seed,
-    /// The profiles; pods that name none of them are somebody else's.
+    /// The profiles. Pods with another scheduler name are ignored by the queue.
     pub profiles: Vec<Profile>,
-    /// Backoff and the limit of the unschedulable pool.
+    /// The backoff, and the time limit of unschedulable pods.
     pub queue: QueueConfig,
 }
 
-/// What one call of [`Scheduler::step`] came to.
+/// The result of one call of [`Scheduler::step`].
 #[derive(Debug)]
 pub enum Step {
     /// A request to carry out.
     Effect(Effect),
-    /// An attempt, or a binding, came to an end.
+    /// An attempt or a binding has ended.
     Report(Box<Report>),
-    /// Something happened that a person must know of.
+    /// A message for operators.
     Notice(Notice),
-    /// There is nothing to do before an event comes or this time is reached.
+    /// There is no work until an event arrives or this time is reached.
     Idle {
-        /// When to step again; `None` when only an event can make work.
+        /// When to call `step` again; `None` if only an event can create work.
         wake_at: Option<Time>,
     },
 }
 
-/// Counters and sizes, for metrics.
+/// Counters and sizes for metrics. Counters start at zero when the engine is created.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
-    /// What the queue holds and has seen.
+    /// Sizes and counters of the queue.
     pub queue: QueueStats,
-    /// What the cache holds.
+    /// Sizes of the cache.
     pub cache: CacheSize,
-    /// Effects that wait for credit, per lane in the order of `Lane::ALL`.
+    /// Effects without a credit, by lane in the order of `Lane::ALL`.
     pub outgoing: [usize; Lane::ALL.len()],
-    /// Events about pods that were dropped because too many waited.
+    /// Kubernetes Events that were dropped because the lane was full.
     pub dropped_records: u64,
-    /// Pods with a node whose volumes are being bound or made.
+    /// Pods in PreBind: they have a node, and their volumes are being bound or provisioned.
     pub pre_binds: usize,
     /// Pods whose decision waits for extenders.
     pub extending: usize,
-    /// Large pods whose evaluation goes on in slices.
+    /// Large pods whose evaluation continues in slices.
     pub sliced: usize,
-    /// Slices evaluated, so far.
+    /// Evaluated slices.
     pub slices: u64,
-    /// Questions to extenders how good nodes are that are not answered.
+    /// Prioritize calls of extenders without an answer yet.
     pub prioritizing: usize,
-    /// Bindings in flight or of unknown outcome.
+    /// Bindings in flight or with an unknown outcome.
     pub bindings: usize,
-    /// Preemptions whose victims are not all on their way out yet.
+    /// Preemptions with victims that are not terminating yet.
     pub preemptions: usize,
-    /// Evictions that wait, are in flight, or are not shown by the watch yet.
+    /// Evictions that wait, are in flight, or are not visible in the watch yet.
     pub evictions: usize,
-    /// Bindings whose answer was lost, so far.
+    /// Bindings whose answer was lost.
     pub unknown_binds: u64,
-    /// Bindings that a last look held back, so far.
+    /// Bindings that the recheck stopped.
     pub last_looks_failed: u64,
-    /// Pods of ours that the kubelet of their node did not admit, by its reason, so far.
+    /// Pods bound by this scheduler that the kubelet rejected, by the kubelet's reason.
     pub kubelet_rejections: BTreeMap<String, u64>,
-    /// Pods found unschedulable without a look at any node, because one like them had just been, so far.
+    /// Pods found unschedulable from the infeasible cache without evaluating any node.
     pub recalled: u64,
-    /// Decisions made from what is remembered of the pod's signature, so far.
+    /// Cached decisions.
     pub quick: u64,
-    /// Cached decisions that were compared with a full evaluation, so far: those that were the same, and those that were not.
+    /// Cached decisions that were compared with a full evaluation: equal ones, and different ones.
     pub verified: [u64; 2],
-    /// What the comparisons cost, and how far they are.
+    /// The cost and the progress of these comparisons.
     pub verification: Verification,
-    /// Objects that were left out because the engine stumbled over them, so far.
+    /// Objects in quarantine after a panic.
     pub poisoned: u64,
-    /// Decisions, and answers to the question whether an event helps, that panicked, so far.
+    /// Panics in decisions and queueing hints.
     pub panics: u64,
-    /// Pending pods that were found in no place, or in two, and are still pending.
+    /// Pending pods that the audit found in no place or in two places, and that are still pending.
     pub lost_pods: usize,
-    /// All such pods so far. Each was queued again, or kept one of its places.
+    /// All pods that the audit ever found so. Each was queued again, or kept one of its places.
     pub lost_pods_repaired: u64,
 }
 
-/// The engine.
+/// The engine: cache, queue, profiles, and the effects and reports that have not left yet.
 pub struct Scheduler {
     seed: Seed,
     tables: Tables,
@@ -162,7 +162,7 @@ pub struct Scheduler {
     pre_binds: PreBinds,
     extending: Extending,
     slices: Slices,
-    /// Events that may help waiting pods, so far.
+    /// Number of cluster events that may have requeued pods.
     events: u64,
     bindings: Bindings,
     preemptions: Preemptions,
@@ -187,12 +187,12 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler that knows nothing yet.
+    /// Creates a scheduler with an empty cache.
     pub fn new(config: Config, now: Time) -> Self {
         Self::with_tables(config, Tables::new(), now)
     }
 
-    /// The same, with the tables that the profiles' plugins were made with.
+    /// Creates a scheduler with the tables that the plugins of its profiles were created with.
     pub fn with_tables(config: Config, mut tables: Tables, now: Time) -> Self {
         let profiles = config.profiles.into_iter().map(|p| (tables.symbol(&p.name), p)).collect();
         Self {
@@ -231,68 +231,69 @@ impl Scheduler {
         }
     }
 
-    /// The tables that objects are converted with on their way in. An id from them is good until [`Self::tidy`], or as long as
-    /// something the engine was given holds it.
+    /// Returns the tables that incoming objects are converted with.
+    ///
+    /// An id from them is valid until the next [`Self::tidy`], or while an object that the engine received holds it.
     pub fn tables(&mut self) -> &mut Tables {
         &mut self.tables
     }
 
-    /// The cluster as the engine knows it.
+    /// Returns a read-only view of the cluster.
     pub fn snapshot(&self) -> Snapshot<'_> {
         self.cache.snapshot(&self.tables)
     }
 
-    /// The cluster, to try out what a decision would be if other pods were where they are not.
+    /// Returns a hypothetical view of the cluster, in which pods can be added and removed.
     pub(crate) fn trial(&mut self) -> (Trial<'_>, &Tables) {
         (Trial::new(&mut self.cache), &self.tables)
     }
 
-    /// Whether the pod is counted on a node.
+    /// Whether the pod counts on a node, bound or assumed.
     pub(crate) fn is_placed(&self, uid: &str) -> bool {
         self.cache.placed(uid).is_some()
     }
 
-    /// The pod, as it is counted, and the node it is on.
+    /// Returns the pod as it counts on a node, and the name of that node.
     pub(crate) fn placement(&self, uid: &str) -> Option<(Arc<PodInfo>, Symbol)> {
         self.cache.placed(uid).map(|(pod, node, _)| (Arc::clone(pod), node))
     }
 
-    /// The pod's own name, in texts.
+    /// Returns the reference to a pod for effects and reports.
     pub(crate) fn named(&self, pod: &PodInfo) -> PodRef {
         self.pod_ref(pod)
     }
 
-    /// What a person must know of, if there is anything, without a step of work.
+    /// Takes the next message for operators, without doing any work.
     pub(crate) fn take_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
 
-    /// The waiting pods.
+    /// Returns the scheduling queue.
     pub fn queue(&self) -> &SchedulingQueue {
         &self.queue
     }
 
-    /// The pods that have a node and wait for their volumes, each with that node and when it was found, by uid.
+    /// Returns the pods in PreBind by uid, each with its node and the time of the decision.
     pub fn waiting_for_volumes(&self) -> impl Iterator<Item = (&QueuedPod, Symbol, Time)> {
         self.pre_binds.iter()
     }
 
-    /// The large pods whose evaluation goes on in slices.
+    /// Returns the large pods whose evaluation continues in slices.
     pub fn pods_in_slices(&self) -> impl Iterator<Item = &PodInfo> {
         self.extending.sliced_pods()
     }
 
-    /// The pods whose decision waits for extenders, by uid.
+    /// Returns the pods whose decision waits for extenders, by uid.
     pub fn waiting_for_extenders(&self) -> impl Iterator<Item = &PodInfo> {
         self.extending.pods()
     }
 
-    /// The kinds whose first list has not come yet; nothing is decided while there is one.
+    /// Returns the kinds whose first list is not complete. While there is one, the engine decides nothing.
     pub fn awaited_kinds(&self) -> impl Iterator<Item = Kind> + '_ {
         self.lists.awaited()
     }
 
-    /// Brings the state up to date with one event.
+    /// Applies one event to the state.
     pub fn handle(&mut self, now: Time, event: Event) {
         self.event_label = None;
         if !matches!(event, Event::Credits { .. }) {
@@ -321,19 +322,21 @@ impl Scheduler {
         }
     }
 
-    /// Upstream's label of what the last event meant to waiting pods (`scheduler_event_handling_duration_seconds`); nothing where it meant nothing to
-    /// them. Of several, the first.
+    /// Returns upstream's label of the last event (`scheduler_event_handling_duration_seconds`).
+    ///
+    /// `None` if the event could not requeue any pod. If it had several labels, returns the first.
     pub fn event_label(&self) -> Option<&'static str> {
         self.event_label
     }
 
-    /// Does one piece of work: tells of an end, releases an effect against a credit, or decides about a pod. Where there is none, compares
-    /// a live signature with a full evaluation, if that is asked for and due.
+    /// Does one unit of work: returns a report, releases an effect against a credit, or decides about a pod.
+    ///
+    /// If there is none, compares a live signature with a full evaluation, provided that this is enabled and due.
     pub fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
         self.verify.called(now);
         self.decisions.tick(now);
         match self.work(now, probe) {
-            // A slice follows: there is no time to spare.
+            // The next slice is due now, so there is no idle time for a comparison.
             Step::Idle { wake_at: Some(at) } if at <= now && self.extending.sliced() > 0 => {
                 Step::Idle { wake_at: Some(at) }
             }
@@ -371,7 +374,7 @@ impl Scheduler {
                 return Step::Idle { wake_at: self.next_question() };
             }
             self.queue.tick(now);
-            // With a binding held back for lack of credit, the next decision would only be staler when it leaves.
+            // While a binding waits for a credit, a further decision would only be outdated when its binding is sent.
             if self.outbox.has_room() {
                 let mut sliced = self.slice_in_turn(now);
                 let did_other = sliced.is_none() && (self.resume(now, probe) || self.attempt(now, probe));
@@ -400,7 +403,7 @@ impl Scheduler {
         }
     }
 
-    /// Counters and sizes, for metrics.
+    /// Returns counters and sizes for metrics.
     pub fn stats(&self) -> Stats {
         let (lost_pods, lost_pods_repaired) = self.audit.lost();
         Stats {
@@ -430,19 +433,20 @@ impl Scheduler {
         }
     }
 
-    /// Whether nothing that was decided is still on its way out or unanswered. Without the lead nothing more goes out.
+    /// Whether no decision has effects that wait or are unanswered. Without leadership, effects that wait do not
+    /// count.
     pub fn is_settled(&self) -> bool {
         let unsent = self.outbox.waiting().iter().any(|&waiting| waiting > 0);
         let is_asking = !self.bindings.is_empty() || self.preemptions.is_any_in_flight();
         self.pre_binds.is_empty() && self.extending.len() == 0 && !is_asking && !(self.leading && unsent)
     }
 
-    /// All profiles.
+    /// Returns all profiles.
     pub fn profiles(&self) -> impl Iterator<Item = &Profile> {
         self.profiles.iter().map(|(_, profile)| profile)
     }
 
-    /// The texts of all profiles' names.
+    /// Returns the names of all profiles.
     pub fn profile_names(&self) -> impl Iterator<Item = &str> {
         self.profiles.iter().map(|(_, profile)| profile.name.as_str())
     }

@@ -1,7 +1,7 @@
-//! Pods to be tried next, in order. Knows no backoff.
+//! The active queue: pods ready for an attempt, in order. Backoff is handled elsewhere.
 //!
-//! Upstream: `pkg/scheduler/backend/queue/active_queue.go`, without its list of pods and events in flight: here no event
-//! is handled while a decision runs.
+//! Upstream: `pkg/scheduler/backend/queue/active_queue.go`, without its lists of pods and events in flight: no event
+//! is handled during a decision.
 
 use super::pod::{ActiveOrder, QueuedPod};
 use crate::intern::{HoldsIds, Marks, Symbol, Work, mark_after};
@@ -9,17 +9,17 @@ use crate::pod::PodInfo;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The pods of a profile that are of one class or the other, in order.
+/// The active pods of each profile and class, in order.
 type Lines = BTreeMap<(Symbol, bool), BTreeSet<ActiveOrder>>;
 
 #[derive(Default)]
 pub(super) struct ActiveQueue {
     pods: BTreeMap<ActiveOrder, QueuedPod>,
-    /// The same pods by profile and class; kept once [`Self::first_of_each_line`] was asked.
+    /// Index of the same pods by profile and class. Built by the first call of [`Self::first_of_each_line`].
     lines: Option<Lines>,
-    /// Pods whose class was not asked yet.
+    /// Pods that are not in the index yet, because their class is unknown.
     unsorted: BTreeSet<ActiveOrder>,
-    /// Up to this one they are marked, but for those that were put here since the round began.
+    /// The last pod that the current garbage collection marked. Pods inserted since its start are marked separately.
     marked: Option<ActiveOrder>,
 }
 
@@ -62,7 +62,8 @@ impl ActiveQueue {
         }
     }
 
-    /// The first pod of every profile and class, each with its class. A pod's class is asked once for as long as it stays here.
+    /// Returns the first pod of each profile and class, with its class. The class of a pod is computed once while it
+    /// is active.
     pub(super) fn first_of_each_line(
         &mut self,
         class_of: impl Fn(&PodInfo) -> bool,
@@ -78,7 +79,7 @@ impl ActiveQueue {
         lines.iter().filter_map(|(&(_, class), line)| Some((self.pods.get(line.first()?)?, class)))
     }
 
-    /// Classes mean something else from now on.
+    /// Drops the index, because the meaning of the classes changes.
     pub(super) fn forget_lines(&mut self) {
         self.lines = None;
         self.unsorted.clear();
@@ -107,7 +108,7 @@ impl ActiveQueue {
 
 impl HoldsIds for ActiveQueue {
     fn mark(&self, marks: &mut Marks) {
-        // Profiles of pods that are here.
+        // `lines` contains only profiles of pods in `pods`.
         let Self { pods, lines: _, unsorted: _, marked: _ } = self;
         pods.values().for_each(|pod| pod.mark(marks));
     }

@@ -1,7 +1,7 @@
-//! Pods that wait for a time, not for an event: the arithmetic of the backoff and the two heaps behind "backoffQ".
+//! The backoff queue: pods that are retried at a certain time.
 //!
 //! Upstream: `pkg/scheduler/backend/queue/backoff_queue.go`. Backoffs end on whole seconds, so that all pods of one
-//! second come back together and compete by priority (KEP-5142).
+//! second become active together and compete by priority (KEP-5142).
 
 use super::pod::{ActiveOrder, QueuedPod};
 use crate::intern::{HoldsIds, Marks, Work, mark_after};
@@ -9,10 +9,10 @@ use crate::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// All backoffs that expire within one second end together, at the end of that second.
+/// The ordering window: backoffs that expire within one second all end at the end of that second.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// How long pods back off.
+/// The backoff durations.
 #[derive(Clone, Copy)]
 pub(super) struct BackoffPolicy {
     pub(super) initial: Duration,
@@ -20,7 +20,7 @@ pub(super) struct BackoffPolicy {
 }
 
 impl BackoffPolicy {
-    /// The whole second in which the pod's backoff expires; `None` when it has none.
+    /// Returns the whole second in which the pod's backoff expires; `None` if it has no backoff.
     pub(super) fn expiry(&self, pod: &QueuedPod) -> Option<Time> {
         let failures =
             if pod.consecutive_errors > 0 { pod.consecutive_errors } else { pod.unschedulable_count };
@@ -30,7 +30,7 @@ impl BackoffPolicy {
         Some((pod.timestamp + self.duration(failures)).truncate_to_second())
     }
 
-    /// The second in which the pod's backoff expires, as long as that second is not over.
+    /// Returns the second in which the pod's backoff expires; `None` if that second is over.
     pub(super) fn unexpired(&self, pod: &QueuedPod, now: Time) -> Option<Time> {
         self.expiry(pod).filter(|&expiry| !is_over(expiry, now))
     }
@@ -41,7 +41,7 @@ impl BackoffPolicy {
     }
 }
 
-/// When a backoff that expires in this second is over.
+/// Returns the time at which a backoff ends that expires in this second.
 pub(super) fn end(expiry: Time) -> Time {
     expiry + WINDOW
 }
@@ -50,7 +50,7 @@ fn is_over(expiry: Time, now: Time) -> bool {
     expiry < now.truncate_to_second()
 }
 
-/// Where a pod stands in the backoff queue.
+/// The sort key of a pod in backoff.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct BackoffOrder {
     expiry: Time,
@@ -63,14 +63,14 @@ impl BackoffOrder {
     }
 }
 
-/// Pods that back off.
+/// The pods in backoff.
 #[derive(Default)]
 pub(super) struct BackoffQueue {
-    /// Rejected by plugins (upstream `podBackoffQ`); an idle scheduler takes from it early.
+    /// Pods that plugins rejected (upstream `podBackoffQ`). An idle scheduler takes them before their backoff ends.
     rejected: BTreeMap<BackoffOrder, QueuedPod>,
-    /// Failed with no plugin to blame (upstream `podErrorBackoffQ`); sits its time out.
+    /// Pods that failed with an error (upstream `podErrorBackoffQ`). They serve their full backoff.
     failed: BTreeMap<BackoffOrder, QueuedPod>,
-    /// Up to these they are marked, but for those that were put here since the round began.
+    /// The last pods that the current garbage collection marked. Pods inserted since its start are marked separately.
     marked: [Option<BackoffOrder>; 2],
 }
 
@@ -82,17 +82,17 @@ impl BackoffQueue {
         order
     }
 
-    /// The rejected pod whose backoff expires first, expired or not.
+    /// Takes the rejected pod whose backoff expires first, even if it has not expired.
     pub(super) fn pop_early(&mut self) -> Option<QueuedPod> {
         self.rejected.pop_first().map(|(_, pod)| pod)
     }
 
-    /// The pod that [`Self::pop_early`] would give.
+    /// Returns the pod that [`Self::pop_early`] would take.
     pub(super) fn next_early(&self) -> Option<&QueuedPod> {
         self.rejected.first_key_value().map(|(_, pod)| pod)
     }
 
-    /// A pod whose backoff is over.
+    /// Takes a pod whose backoff is over.
     pub(super) fn pop_expired(&mut self, now: Time) -> Option<QueuedPod> {
         [&mut self.rejected, &mut self.failed].into_iter().find_map(|heap| {
             let first = heap.first_entry()?;
@@ -100,7 +100,7 @@ impl BackoffQueue {
         })
     }
 
-    /// When the next backoff ends.
+    /// Returns the time at which the next backoff ends.
     pub(super) fn next_end(&self) -> Option<Time> {
         let firsts = [&self.rejected, &self.failed].map(|heap| heap.first_key_value());
         firsts.into_iter().flatten().map(|(order, _)| order.expiry + WINDOW).min()

@@ -1,8 +1,10 @@
-//! The scheduling queue: which pod is tried next, and what brings a pod back after a failed attempt.
+//! The scheduling queue: orders pending pods for attempts, and requeues pods after failed attempts.
 //!
-//! Each waiting pod is in exactly one place: active, backing off, unschedulable or gated. The queue knows no cluster
-//! and no plugin: verdicts of PreEnqueue and queueing hints are asked of the caller. There is no list of pods in flight
-//! and of the events they missed, as upstream needs, because no event is handled while a decision runs.
+//! Each pod in the queue is in exactly one place: active, backoff, unschedulable or gated. The queue reads neither
+//! the cluster nor the plugins; the caller supplies PreEnqueue results and queueing hints. Upstream also keeps a list
+//! of pods in flight and the events that they missed. This queue needs none, because no event is handled during a
+//! decision.
+//!
 //! Upstream: `pkg/scheduler/backend/queue`.
 
 mod active;
@@ -36,7 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use unschedulable::Unschedulable;
 
-/// Labels of what brings pods to a place and is no event of the cluster.
+/// Event labels for moves that no cluster event causes.
 mod label {
     pub(super) const ADD: &str = "UnschedulablePodAdd";
     pub(super) const UPDATE: &str = "UnschedulablePodUpdate";
@@ -47,17 +49,17 @@ mod label {
     pub(super) const FORCE_ACTIVATE: &str = "ForceActivate";
 }
 
-/// How often pods are looked for that wait too long.
+/// The interval of the five-minute flush: how often the queue searches for overdue pods.
 const FLUSH_PERIOD: Duration = Duration::from_secs(30);
 
-/// How long pods wait.
+/// The delays of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
-    /// The backoff after the first failure; doubled with each further one (`podInitialBackoffSeconds`).
+    /// The backoff after the first failure (`podInitialBackoffSeconds`). It doubles with each further failure.
     pub initial_backoff: Duration,
-    /// The longest backoff; zero for none at all (`podMaxBackoffSeconds`).
+    /// The maximum backoff (`podMaxBackoffSeconds`); zero disables backoff.
     pub max_backoff: Duration,
-    /// How long a pod waits for an event before it is tried without one
+    /// How long an unschedulable pod waits for an event before it is retried
     /// (`--pod-max-in-unschedulable-pods-duration`).
     pub max_in_unschedulable: Duration,
 }
@@ -72,7 +74,7 @@ impl Default for QueueConfig {
     }
 }
 
-/// Where the record of a waiting pod is found.
+/// The location of a pod's record.
 #[derive(Clone, Copy)]
 enum Slot {
     Active(ActiveOrder),
@@ -81,9 +83,9 @@ enum Slot {
     Gated(u64),
 }
 
-/// The pods that wait to be scheduled.
+/// The scheduling queue.
 ///
-/// Times given to its methods never run backwards.
+/// The times passed to its methods must not decrease.
 pub struct SchedulingQueue {
     backoff_policy: BackoffPolicy,
     max_in_unschedulable: Duration,
@@ -92,7 +94,7 @@ pub struct SchedulingQueue {
     unschedulable: Unschedulable,
     gated: Pool,
     slots: FixedMap<Uid, Slot>,
-    /// Pods that may not be tried for now, and the plugin that says so.
+    /// Pods whose attempts are blocked, each with the PreEnqueue plugin that blocks it.
     held: FixedMap<Uid, PluginName>,
     next_sequence: u64,
     next_flush: Time,
@@ -101,7 +103,7 @@ pub struct SchedulingQueue {
 }
 
 impl SchedulingQueue {
-    /// An empty queue. Its checks for pods that wait too long count from `now`.
+    /// Creates an empty queue. The first flush is due one period after `now`.
     pub fn new(config: QueueConfig, now: Time) -> Self {
         Self {
             backoff_policy: BackoffPolicy { initial: config.initial_backoff, max: config.max_backoff },
@@ -119,26 +121,26 @@ impl SchedulingQueue {
         }
     }
 
-    /// What users choose is hashed so. To be told while no pod waits.
+    /// Sets the hashing for keys that users control. Must be called while the queue is empty.
     #[must_use]
     pub(crate) fn hashed_by(mut self, hashing: &Keyed) -> Self {
         self.unschedulable = Unschedulable::hashed_by(hashing.clone());
         self
     }
 
-    /// Takes in a pod that is new, or replaces the record under its uid by a fresh one.
+    /// Adds a pod with a new record. An existing record with the same uid is dropped.
     ///
-    /// `gate` is the plugin that holds the pod back, if PreEnqueue says so.
+    /// `gate` is the PreEnqueue plugin that keeps the pod out of the active queue, if any.
     pub fn add(&mut self, now: Time, pod: Arc<PodInfo>, gate: Option<PluginName>) {
         self.remove(&pod.uid);
         self.enter(now, pod, gate, label::ADD);
     }
 
-    /// Takes note that a waiting pod changed; a pod that is not known is taken in.
+    /// Updates a pending pod. An unknown pod is added.
     ///
-    /// `gate` is PreEnqueue's verdict on the pod as it is now. A pod whose gate is gone is set free. A pod that waits
-    /// for an event has its rejecting plugins asked about each of `events`, what happened to the pod itself, until one
-    /// is worth an attempt. Elsewhere the pod keeps its place.
+    /// `gate` is the result of PreEnqueue for the updated pod. A gated pod is requeued if it is `None`. For an
+    /// unschedulable pod, each of `events` (changes of the pod itself) is passed to the queueing hints of its
+    /// rejecting plugins, until one returns [`Hint::Queue`]. All other pods keep their place.
     pub fn update(
         &mut self,
         now: Time,
@@ -173,7 +175,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Takes a pod out for good; whether it was there.
+    /// Removes a pod, and returns whether the queue contained it.
     pub fn remove(&mut self, uid: &str) -> bool {
         let taken = self.take(uid);
         if let Some((_, pod)) = &taken
@@ -184,12 +186,12 @@ impl SchedulingQueue {
         taken.is_some()
     }
 
-    /// Whether the pod waits here.
+    /// Whether the queue contains the pod.
     pub fn contains(&self, uid: &str) -> bool {
         self.slots.contains_key(uid)
     }
 
-    /// The record of a pod that waits here.
+    /// Returns the record of a pod.
     pub fn get(&self, uid: &str) -> Option<&QueuedPod> {
         match self.slots.get(uid)? {
             Slot::Active(order) => self.active.get(order),
@@ -199,7 +201,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// The same with where it waits.
+    /// Returns the record of a pod and the place of the pod.
     pub fn place_of(&self, uid: &str) -> Option<(Place, &QueuedPod)> {
         let place = match self.slots.get(uid)? {
             Slot::Active(_) => Place::Active,
@@ -210,20 +212,21 @@ impl SchedulingQueue {
         Some((place, self.get(uid)?))
     }
 
-    /// The pod to be tried next, which is the caller's from here on.
+    /// Takes the next pod to attempt out of the queue.
     ///
-    /// When nothing is active, that is the rejected pod whose backoff ends first, for there is nothing it could hold
-    /// up. A pod that failed with an error is never taken early.
+    /// If no pod is active, takes the rejected pod whose backoff ends first, since it delays no other pod. A pod that
+    /// failed with an error always serves its full backoff.
     pub fn pop(&mut self, now: Time) -> Option<QueuedPod> {
         self.tick(now);
         let pod = self.active.pop().or_else(|| self.pop_early())?;
         Some(self.popped(pod))
     }
 
-    /// The same, of the pods that may go now: the others keep their places.
+    /// Takes the next pod for which `may_go` returns true out of the queue. The other pods keep their places.
     ///
-    /// Whether a pod may go depends on its profile, its class and its priority alone, and where one may, a more important one of the
-    /// same profile and class may, too. So only the first pod of each profile and class is asked about.
+    /// `may_go` must depend only on profile, class and priority. If it accepts a pod, it must also accept every pod
+    /// of the same profile and class with a higher priority. Therefore it is called only for the first pod of each
+    /// profile and class.
     pub fn pop_that(
         &mut self,
         now: Time,
@@ -259,9 +262,10 @@ impl SchedulingQueue {
         pod
     }
 
-    /// Takes back a pod that plugins rejected; it waits for an event, or behind `gate` if there is one.
+    /// Puts back a pod that plugins rejected. It becomes unschedulable, or gated if there is a `gate`.
     ///
-    /// With no plugin to blame it is an error. Of a pod that came anew in the meantime, the new record stays.
+    /// Without any rejecting plugin this is an error, as in [`Self::return_error`]. If the pod was added again in the
+    /// meantime, the new record stays.
     pub fn return_unschedulable(
         &mut self,
         now: Time,
@@ -289,9 +293,9 @@ impl SchedulingQueue {
         }
     }
 
-    /// Takes back a pod whose attempt or binding failed with no plugin to blame; it backs off, and no event helps.
+    /// Puts back a pod whose attempt or binding failed with an error. It goes to backoff, which no event shortens.
     ///
-    /// Of a pod that came anew in the meantime, the new record stays.
+    /// If the pod was added again in the meantime, the new record stays.
     pub fn return_error(&mut self, now: Time, mut pod: QueuedPod) {
         if pod.unschedulable_count > 0 && mutation::is_on(Mutation::OldBlameStays) {
             return self.return_unschedulable(now, pod, ["NodeResourcesFit"].into(), None);
@@ -306,9 +310,10 @@ impl SchedulingQueue {
         self.requeue(now, pod, label::FAILURE);
     }
 
-    /// Takes back a pod that has to be decided anew: it is active at once, at its old rank, and nothing failed.
+    /// Puts back a pod that needs a new decision. It becomes active at its old rank, and this does not count as a
+    /// failure.
     ///
-    /// Of a pod that came anew in the meantime, the new record stays.
+    /// If the pod was added again in the meantime, the new record stays.
     pub fn activate(&mut self, now: Time, mut pod: QueuedPod) {
         if self.contains(&pod.pod.uid) {
             return;
@@ -319,18 +324,18 @@ impl SchedulingQueue {
         self.put_active(now, pod);
     }
 
-    /// From now on PreEnqueue of `plugin` keeps the pod from being tried. As upstream has it, it waits for its event
-    /// where it is, and the event that wakes it only puts it behind the gate.
+    /// Blocks attempts of a pod, as if PreEnqueue of `plugin` rejected it. As upstream, an unschedulable pod stays in
+    /// its place, and an event that requeues it only makes it gated.
     pub fn keep_back(&mut self, uid: &Uid, plugin: PluginName) {
         self.held.insert(Arc::clone(uid), plugin);
     }
 
-    /// The plugin that keeps the pod from being tried, if one does.
+    /// Returns the plugin that blocks attempts of the pod, if any.
     pub fn kept_back_by(&self, uid: &str) -> Option<PluginName> {
         self.held.get(uid).copied()
     }
 
-    /// The pod is kept back no longer. If something woke it in the meantime, it is queued.
+    /// Unblocks a pod. If an event made it gated in the meantime, it is requeued.
     pub fn let_go(&mut self, now: Time, uid: &str) {
         if let Some(plugin) = self.held.remove(uid)
             && let Some(pod) = self.take_gated_by(uid, plugin)
@@ -339,7 +344,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Queues a pod that waits for an event, as one that helps would.
+    /// Requeues an unschedulable pod as a matching event would.
     pub fn rouse(&mut self, now: Time, uid: &str) {
         if let Some(Slot::Unschedulable(_)) = self.slots.get(uid)
             && let Some((_, pod)) = self.take(uid)
@@ -348,7 +353,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// The pod is kept back no longer, because of an error: it sits its backoff out, and is queued whatever it waited for.
+    /// Unblocks a pod after an error: it is requeued and serves its backoff, whichever event it waited for.
     pub fn rouse_later(&mut self, now: Time, uid: &str) {
         let gated = self.held.remove(uid).and_then(|plugin| self.take_gated_by(uid, plugin));
         let pod = match self.slots.get(uid) {
@@ -363,7 +368,7 @@ impl SchedulingQueue {
         self.requeue(now, pod, label::FORCE_ACTIVATE);
     }
 
-    /// Takes out a pod that waits behind this gate, and takes the gate away.
+    /// Takes out a pod that is gated by this plugin, and removes the gate.
     fn take_gated_by(&mut self, uid: &str, plugin: PluginName) -> Option<QueuedPod> {
         if self.get(uid)?.gate != Some(plugin) {
             return None;
@@ -376,9 +381,10 @@ impl SchedulingQueue {
         Some(pod)
     }
 
-    /// Asks the rejecting plugins that hear `event` whether it is worth an attempt, once for all unschedulable pods that
-    /// wait for the same, and queues the pods of which one plugin says so: as active, or with the rest of their backoff.
-    /// Gated pods are not looked at.
+    /// Requeues the unschedulable pods for which a rejecting plugin returns [`Hint::Queue`] for `event`.
+    ///
+    /// Only plugins that registered for the event (`hears`) are called, once for each group of pods that wait for the
+    /// same. A requeued pod becomes active, or serves the rest of its backoff. Gated pods are not requeued.
     pub fn move_all(
         &mut self,
         now: Time,
@@ -399,7 +405,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Does what time alone brings about: ends backoffs, and queues pods that have waited too long for an event.
+    /// Applies what depends on time alone: ends backoffs, and flushes overdue unschedulable pods.
     pub fn tick(&mut self, now: Time) {
         while let Some(pod) = self.backoff.pop_expired(now) {
             self.counters.came(Place::Active, label::BACKOFF_COMPLETE);
@@ -410,13 +416,13 @@ impl SchedulingQueue {
         }
     }
 
-    /// When [`tick`](Self::tick) is to be called next, at `now` or later; `None` when no pod waits for a time.
+    /// Returns when to call [`tick`](Self::tick) next, at `now` or later; `None` if no pod waits for a time.
     pub fn next_wakeup(&self, now: Time) -> Option<Time> {
         let flush = (!self.unschedulable.is_empty()).then_some(self.next_flush);
         self.backoff.next_end().into_iter().chain(flush).min().map(|time| time.max(now))
     }
 
-    /// All waiting pods and where each of them is, place by place, and within a place in its order.
+    /// Returns all pods in the queue with their places: place by place, and within a place in its order.
     pub fn waiting(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
         let active = self.active.iter().map(|pod| (Place::Active, pod));
         let backoff = self.backoff.iter().map(|pod| (Place::Backoff, pod));
@@ -425,8 +431,8 @@ impl SchedulingQueue {
         active.chain(backoff).chain(unschedulable).chain(gated)
     }
 
-    /// When a pod that waits at this place is tried at the latest: when its backoff is over, or when it has waited too long for an event. `None` where no time
-    /// brings that about.
+    /// Returns the latest time of the pod's next attempt in this place: the end of its backoff, or the flush that
+    /// finds it overdue. `None` if time alone does not requeue it.
     pub fn next_try(&self, place: Place, pod: &QueuedPod) -> Option<Time> {
         match place {
             Place::Active | Place::Gated => None,
@@ -434,24 +440,24 @@ impl SchedulingQueue {
             Place::Unschedulable => {
                 let overdue = pod.timestamp + self.max_in_unschedulable;
                 let looks = overdue.since(self.next_flush).as_nanos() / FLUSH_PERIOD.as_nanos();
-                // It is looked for now and then, and has to have waited longer.
+                // A flush takes pods that have waited longer than the limit, not exactly as long.
                 let looks = if overdue < self.next_flush { 0 } else { looks + 1 };
                 Some(self.next_flush + FLUSH_PERIOD * u32::try_from(looks).unwrap_or(u32::MAX))
             }
         }
     }
 
-    /// How many pods wait.
+    /// Returns the number of pods in the queue.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether no pod waits.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// The queue in numbers.
+    /// Returns sizes and counters.
     pub fn stats(&self) -> QueueStats {
         let pending = Place::ALL.map(|place| (place, self.pending(place)));
         QueueStats {
@@ -471,11 +477,11 @@ impl SchedulingQueue {
         }
     }
 
-    /// Queues the pods that have waited too long for an event.
+    /// Requeues overdue unschedulable pods.
     ///
-    /// As upstream's, the next check comes a period after this one, not after the time this one was due: a pod that
-    /// fails right after a check is then overdue at the tenth after it, not at the eleventh. With nothing to check the
-    /// phase stays as it is, because nobody has to wake for that.
+    /// As upstream, the next flush follows one period after this one, not one period after the time this one was due.
+    /// A pod that fails right after a flush is therefore overdue at the tenth flush after it, not at the eleventh. If
+    /// there is nothing to flush, the phase is kept, so that the engine need not wake up for it.
     fn flush(&mut self, now: Time) {
         let late = now.since(self.next_flush);
         self.next_flush = if self.unschedulable.is_empty() {
@@ -491,7 +497,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Takes in a pod under a fresh record.
+    /// Adds a pod with a new record.
     fn enter(&mut self, now: Time, pod: Arc<PodInfo>, gate: Option<PluginName>, event: &'static str) {
         let mut pod = QueuedPod::new(pod, gate);
         self.come_back(now, &mut pod);
@@ -502,7 +508,7 @@ impl SchedulingQueue {
         }
     }
 
-    /// Gives a pod that comes from outside its rank, and counts it under its rejectors.
+    /// Sets timestamp and sequence number of a pod that enters the queue, and counts it under its rejectors.
     fn come_back(&mut self, now: Time, pod: &mut QueuedPod) {
         pod.timestamp = now;
         pod.sequence = self.next_sequence;
@@ -511,7 +517,7 @@ impl SchedulingQueue {
         self.counters.blame(pod);
     }
 
-    /// Makes a pod active, or lets it back off as long as it still has to; one that is kept back goes behind its gate.
+    /// Makes a pod active, or puts it in backoff until its backoff ends. A blocked pod becomes gated.
     fn requeue(&mut self, now: Time, mut pod: QueuedPod, event: &'static str) {
         if let Some(&plugin) = self.held.get(&pod.pod.uid) {
             self.counters.unblame(&pod);
@@ -532,13 +538,13 @@ impl SchedulingQueue {
         }
     }
 
-    /// Puts a pod that did not wait for an event before behind its gate.
+    /// Puts a pod that was not in the unschedulable pool behind its gate.
     fn hold(&mut self, pod: QueuedPod, event: &'static str) {
         self.counters.came(Place::Unschedulable, event);
         self.put_gated(pod);
     }
 
-    /// Takes a record out of its place. It is still counted under its rejectors.
+    /// Takes a record out of its place. The pod still counts under its rejectors.
     fn take(&mut self, uid: &str) -> Option<(Slot, QueuedPod)> {
         let slot = self.slots.remove(uid)?;
         let pod = match &slot {
@@ -551,7 +557,7 @@ impl SchedulingQueue {
     }
 }
 
-/// The label of what set a gated pod free: its last gate is gone, or else whatever was noticed first.
+/// Returns the label for a released pod: the removal of its last gate if there is one, otherwise the first event.
 fn release_label(events: &[ClusterEvent<'_>]) -> &'static str {
     let is_release = |event: &&ClusterEvent<'_>| {
         matches!(event, ClusterEvent::OwnPod { action: PodAction::UpdateGatesEliminated, .. })

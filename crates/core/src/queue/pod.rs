@@ -1,4 +1,4 @@
-//! The record of a waiting pod and the order of the active queue. Moves nothing.
+//! The record of a pod in the queue, and the order of the active queue.
 
 use crate::framework::PluginName;
 use crate::intern::holds_ids;
@@ -8,53 +8,52 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A pod that waits to be scheduled, and what is known of its attempts (upstream `QueuedPodInfo`).
+/// A pod in the queue with the history of its attempts (upstream `QueuedPodInfo`).
 ///
-/// The caller holds it between [`pop`](super::SchedulingQueue::pop) and its return, may replace `pod` by a newer object
-/// of the same uid, and leaves the counts to the queue.
+/// Between [`pop`](super::SchedulingQueue::pop) and the return of the pod, the caller owns the record. It may replace
+/// `pod` by a newer object with the same uid, and must not change the counts.
 #[derive(Clone, Debug)]
 pub struct QueuedPod {
-    /// The pod as it is now.
+    /// The latest state of the pod.
     pub pod: Arc<PodInfo>,
-    /// How often it was popped.
+    /// The number of attempts: how often the pod was popped.
     pub attempts: u32,
-    /// When it came to the queue, or last came back from an attempt that failed.
+    /// When the pod was added, or returned from its last failed attempt.
     pub timestamp: Time,
-    /// When it first came to the active queue; time behind a gate does not count. Kept ever after.
+    /// When the pod first became active. Time as a gated pod does not count. Never changes afterwards.
     pub initial_attempt: Option<Time>,
-    /// How many attempts ended with a plugin's rejection; never goes down.
+    /// The number of attempts that ended with a rejection by plugins. Never decreases.
     pub unschedulable_count: u32,
-    /// How many attempts since the last rejection ended with an error.
+    /// The number of attempts that ended with an error since the last rejection.
     pub consecutive_errors: u32,
-    /// How many of its attempts panicked; the caller's count.
+    /// The number of attempts that panicked; maintained by the caller.
     pub panics: u32,
-    /// The plugins that keep it waiting: those that rejected the last attempt, and the one that gates it. Empty once
-    /// it is popped.
+    /// The plugins that rejected the last attempt, and the plugin that gates the pod. Empty while the pod is popped.
     pub rejectors: BTreeSet<PluginName>,
-    /// The plugins because of which preemption did not help at its last attempt. What they hear of wakes the pod as what its
-    /// rejectors hear of does; it is not counted under them. Empty once it is popped.
+    /// The plugins that made preemption fail in the last attempt. Their events requeue the pod like those of its
+    /// rejectors, but metrics do not count the pod under them. Empty while the pod is popped.
     pub hindered_by: BTreeSet<PluginName>,
-    /// The PreEnqueue plugin that holds it back.
+    /// The PreEnqueue plugin that gates the pod.
     pub gate: Option<PluginName>,
-    /// It was last moved because it had waited too long, not because an event promised anything. If it is scheduled now,
-    /// some hint missed a wake-up (`scheduler_pod_scheduled_after_flush_total`).
+    /// Whether the flush, not an event, requeued the pod last. If such a pod is then scheduled, a queueing hint
+    /// missed an event (`scheduler_pod_scheduled_after_flush_total`).
     pub was_flushed: bool,
-    /// The API server was asked to nominate it, as it was about to be bound, and not to take that back since.
+    /// Whether the API server was asked to set the nomination before binding, and not to clear it since.
     pub nominated: bool,
-    /// The last search that found a node for it: for the account of its binding.
+    /// The last search that found a node, for the report of the binding.
     pub found: Option<Search>,
-    /// Numbers the records as they come to the queue, so that no two are ever equal in order. Renewed with `timestamp`.
+    /// A unique number in order of arrival, which breaks ties in the order. Renewed together with `timestamp`.
     pub(super) sequence: u64,
 }
 
-/// A search that found a node.
+/// The statistics of a search that found a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
     /// When the attempt began.
     pub began: Time,
-    /// How many nodes it came to a verdict on.
+    /// The number of nodes with a verdict.
     pub evaluated: usize,
-    /// How many of them could take the pod.
+    /// The number of feasible nodes.
     pub feasible: usize,
 }
 
@@ -78,12 +77,12 @@ impl QueuedPod {
         }
     }
 
-    /// The plugins whose hints can wake it.
+    /// Returns the plugins whose queueing hints can requeue the pod.
     pub(super) fn wakers(&self) -> BTreeSet<PluginName> {
         self.rejectors.union(&self.hindered_by).copied().collect()
     }
 
-    /// Nothing keeps it waiting any more.
+    /// Clears the plugins that the pod waits for.
     pub(super) fn absolve(&mut self) {
         self.rejectors.clear();
         self.hindered_by.clear();
@@ -98,7 +97,7 @@ impl QueuedPod {
     }
 }
 
-/// The order of PrioritySort, made total: higher priority first, then who has waited longer, then who came first.
+/// The order of PrioritySort, made total: priority (descending), timestamp, sequence number.
 ///
 /// Upstream: `pkg/scheduler/framework/plugins/queuesort/priority_sort.go`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,14 +1,14 @@
-//! Pods that are held back, one by one, until somebody takes them out. No event walks them.
+//! The pool of gated pods. Events do not iterate over it.
 
 use super::pod::QueuedPod;
 use crate::intern::{HoldsIds, Marks, Work, mark_after};
 use std::collections::BTreeMap;
 
-/// Pods by their sequence number.
+/// Pods by sequence number.
 #[derive(Default)]
 pub(super) struct Pool {
     pods: BTreeMap<u64, QueuedPod>,
-    /// Up to this one they are marked, but for those that were put here since the round began.
+    /// The last pod that the current garbage collection marked. Pods inserted since its start are marked separately.
     marked: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Pods put into their places, and walked through there in pieces when ids are looked for. Does not decide which place it is.
+//! Insertion into the places of the queue, and marking of the ids held there, in slices, during garbage collection.
 
 use super::pod::QueuedPod;
 use super::{SchedulingQueue, Slot};
@@ -8,7 +8,7 @@ use crate::pod::PodInfo;
 use crate::time::Time;
 use std::sync::Arc;
 
-/// Pods that were put somewhere since a round began and are still to be marked: whoever walks through that place may have passed by.
+/// Pods inserted since the start of the current garbage collection. Marking may already have passed their place.
 #[derive(Default)]
 pub(super) struct Unmarked {
     put: Vec<Arc<PodInfo>>,
@@ -49,7 +49,7 @@ impl SchedulingQueue {
         self.slots.insert(uid, Slot::Gated(self.gated.insert(pod)));
     }
 
-    /// All pods are to be marked.
+    /// Starts marking for a new garbage collection.
     pub(crate) fn begin_round(&mut self) {
         self.unmarked = Unmarked { put: Vec::new(), is_on: true };
         self.active.begin_round();
@@ -58,7 +58,7 @@ impl SchedulingQueue {
         self.gated.begin_round();
     }
 
-    /// Marks some of the pods that are to be; whether those are all.
+    /// Marks the ids of some pods, and returns whether all pods are marked.
     pub(crate) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
         let are_marked = self.active.mark_some(marks, work)
             && self.backoff.mark_some(marks, work)
@@ -75,7 +75,7 @@ impl SchedulingQueue {
         self.unmarked.put.is_empty()
     }
 
-    /// All is marked, but for what is counted.
+    /// Ends marking of pods, and marks the ids that the counters hold.
     pub(crate) fn mark_rest(&mut self, marks: &mut Marks) {
         self.unmarked = Unmarked::default();
         self.counters.mark(marks);

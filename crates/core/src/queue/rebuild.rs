@@ -1,12 +1,12 @@
-//! The queue built anew from the records it holds, for when it may have been left half changed.
+//! Rebuilds the queue from its records after a panic that may have left it inconsistent.
 
 use super::unschedulable::Unschedulable;
 use super::{Place, SchedulingQueue, Slot};
 use crate::time::Time;
 
 impl SchedulingQueue {
-    /// Puts every record into its place again, but that of the pod of uid `without`. Ranks, backoffs and what was counted
-    /// stay.
+    /// Puts each record back into its place, except the pod with the uid `without`. Ranks, backoffs and cumulative
+    /// counters are kept.
     pub(crate) fn rebuild(&mut self, now: Time, without: Option<&str>) {
         let records: Vec<_> = self.waiting().map(|(place, queued)| (place, queued.clone())).collect();
         let expiries: Vec<_> = records

@@ -1,4 +1,4 @@
-//! The queue under new rules: other backoffs, other gates, other profiles.
+//! Requeues pods after a change of the configuration: of backoffs, gates or profiles.
 
 use super::backoff::BackoffPolicy;
 use super::{SchedulingQueue, Slot, label};
@@ -8,18 +8,20 @@ use crate::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What becomes of a waiting pod.
+/// The decision about a pending pod under the new configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reconsidered {
-    /// It is nobody's here any more.
+    /// No profile has its scheduler name any more, so it leaves the queue.
     LetGo,
-    /// It waits behind this gate, or for its turn.
+    /// It stays in the queue: gated by this plugin, or to be retried.
     Stays(Option<PluginName>),
 }
 
 impl SchedulingQueue {
-    /// Takes up other backoffs, and asks of every waiting pod what becomes of it: whatever a pod waited for was found under
-    /// other rules, so it is to be tried again, as soon as its backoff allows. Gives the pods that were let go.
+    /// Sets new backoffs and decides for each pending pod whether it stays. Returns the pods that leave the queue.
+    ///
+    /// The rejections of all pods were found under the old configuration. So every pod that stays without a gate is
+    /// retried as soon as its backoff allows.
     pub fn reconsider(
         &mut self,
         now: Time,

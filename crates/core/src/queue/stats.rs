@@ -1,4 +1,4 @@
-//! What the queue counts of itself, under upstream's labels. Reading it changes nothing.
+//! Sizes and counters of the queue, under the labels of upstream's metrics.
 
 use super::pod::QueuedPod;
 use crate::framework::PluginName;
@@ -6,16 +6,16 @@ use crate::intern::Symbol;
 use crate::intern::{HoldsIds, Marks};
 use std::collections::BTreeMap;
 
-/// Where a pod waits (upstream's label `queue`).
+/// The place of a pod in the queue (upstream's label `queue`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// To be tried next.
+    /// Ready for an attempt.
     Active,
-    /// To be tried when its backoff is over.
+    /// Retried when the backoff ends.
     Backoff,
-    /// To be tried after an event that may help, or after five minutes.
+    /// Retried after an event that may help, or by the five-minute flush.
     Unschedulable,
-    /// Held back by a PreEnqueue plugin.
+    /// Kept out of the active queue by a PreEnqueue plugin.
     Gated,
 }
 
@@ -23,7 +23,7 @@ impl Place {
     /// All places.
     pub const ALL: [Self; 4] = [Self::Active, Self::Backoff, Self::Unschedulable, Self::Gated];
 
-    /// The place as the label `queue` of `scheduler_pending_pods` spells it.
+    /// Returns the place as the label `queue` of `scheduler_pending_pods` spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -34,23 +34,23 @@ impl Place {
     }
 }
 
-/// The queue in numbers.
+/// Sizes and counters of the queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
-    /// Waiting pods by place; every place is there (`scheduler_pending_pods`).
+    /// Pods in each place, including empty places (`scheduler_pending_pods`).
     pub pending: BTreeMap<Place, usize>,
-    /// How many groups the unschedulable pods form: those of a group are alike and wait for the same, and cost an event
-    /// as much as one.
+    /// The number of groups of unschedulable pods. The pods of a group have the same signature and wait for the same
+    /// plugins, so an event evaluates only one of them.
     pub groups: usize,
-    /// Waiting pods by plugin that keeps them so and by profile; those that no pod waits for any more stand at 0
-    /// (`scheduler_unschedulable_pods`).
+    /// Pods by rejecting plugin and profile (`scheduler_unschedulable_pods`). Entries whose pods have left remain at
+    /// 0.
     pub unschedulable: BTreeMap<(PluginName, Symbol), usize>,
-    /// How often a pod came to a place, by the event that brought it (`scheduler_queue_incoming_pods_total`). As
-    /// upstream has it, a pod that is held back comes to [`Place::Unschedulable`].
+    /// Cumulative number of moves by place and event (`scheduler_queue_incoming_pods_total`). As upstream, a pod that
+    /// becomes gated counts under [`Place::Unschedulable`].
     pub incoming: BTreeMap<(Place, &'static str), u64>,
 }
 
-/// What cannot be read off the pools.
+/// The counts that cannot be derived from the places.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) unschedulable: BTreeMap<(PluginName, Symbol), usize>,
@@ -60,15 +60,15 @@ pub(super) struct Counters {
 impl Counters {
     /// Counts a pod under each of its rejectors.
     ///
-    /// Upstream forgets to take a pod off when it is deleted from the active or the backoff queue, so that its gauge
-    /// only grows; this one does not.
+    /// Upstream does not reduce the count when a pod is deleted from the active or backoff queue, so that its gauge
+    /// only grows. This implementation does.
     pub(super) fn blame(&mut self, pod: &QueuedPod) {
         for plugin in &pod.rejectors {
             *self.unschedulable.entry((plugin, pod.pod.scheduler_name)).or_default() += 1;
         }
     }
 
-    /// Takes a pod off each of its rejectors.
+    /// Removes a pod from the count of each of its rejectors.
     pub(super) fn unblame(&mut self, pod: &QueuedPod) {
         for plugin in &pod.rejectors {
             let count = self.unschedulable.get_mut(&(*plugin, pod.pod.scheduler_name));
@@ -76,7 +76,7 @@ impl Counters {
         }
     }
 
-    /// Counts a pod that comes to `place` because of `event`.
+    /// Counts a pod that enters `place` because of `event`.
     pub(super) fn came(&mut self, place: Place, event: &'static str) {
         *self.incoming.entry((place, event)).or_default() += 1;
     }

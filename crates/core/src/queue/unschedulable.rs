@@ -1,7 +1,8 @@
-//! Pods that wait for an event. Says which of them an event wakes; where they go then is the queue's business.
+//! The pool of unschedulable pods, and the selection of those that an event may help.
 //!
-//! Pods of one signature that wait for the same plugins are one group, and are asked once.
-//! Upstream: `pkg/scheduler/backend/queue/unschedulable_pods.go`, which asks for each pod, the gated ones included.
+//! Pods with one signature that wait for the same plugins form a group. Queueing hints are called once for each
+//! group. Upstream (`pkg/scheduler/backend/queue/unschedulable_pods.go`) calls them for each pod, including gated
+//! ones.
 
 use super::pod::QueuedPod;
 use crate::framework::{Hint, PluginName};
@@ -21,7 +22,7 @@ struct GroupId(u64);
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     signature: Signature,
-    /// The plugins that rejected the pods, and those because of which preemption did not help.
+    /// The plugins that rejected the pods, and those that made preemption fail.
     wakers: BTreeSet<PluginName>,
 }
 
@@ -31,28 +32,28 @@ struct Group {
     pods: BTreeMap<u64, QueuedPod>,
 }
 
-/// Groups of pods that wait for the same.
+/// Unschedulable pods in groups with equal signature and plugins.
 #[derive(Default)]
 pub(super) struct Unschedulable {
     groups: BTreeMap<GroupId, Group>,
     ids: KeyedMap<Arc<Key>, GroupId>,
     by_waker: BTreeMap<PluginName, BTreeSet<GroupId>>,
-    /// Every pod's group, by sequence number: who came first, and so has waited longest, comes first.
+    /// The group of each pod by sequence number, so that the pods that have waited longest come first.
     group_of: BTreeMap<u64, GroupId>,
     next: u64,
-    /// The groups up to this one are marked, but for their pods; later ones have higher numbers.
+    /// The last group whose key the current garbage collection marked. Groups created later have higher ids.
     marked_groups: Option<GroupId>,
-    /// Up to this one pods are marked, but for those that were put here since the round began.
+    /// The last pod that the current garbage collection marked. Pods inserted since its start are marked separately.
     marked: Option<u64>,
 }
 
 impl Unschedulable {
-    /// No pods; hashes are made so.
+    /// Creates an empty pool with this hashing.
     pub(super) fn hashed_by(hashing: Keyed) -> Self {
         Self { ids: KeyedMap::with_hasher(hashing), ..Self::default() }
     }
 
-    /// How hashes are made.
+    /// Returns the hashing.
     pub(super) fn hashing(&self) -> Keyed {
         self.ids.hasher().clone()
     }
@@ -106,9 +107,9 @@ impl Unschedulable {
         Some(group)
     }
 
-    /// Takes out the pods of which one plugin at least that they wait for wants another attempt, who came first in front.
+    /// Takes out the pods for which at least one of their plugins returns [`Hint::Queue`], in order of arrival.
     ///
-    /// Plugins that do not hear the event cost nothing, however many pods wait for them.
+    /// Plugins that did not register for the event cost nothing, however many pods wait for them.
     pub(super) fn take_woken(
         &mut self,
         hears: &dyn Fn(PluginName) -> bool,
@@ -133,7 +134,7 @@ impl Unschedulable {
         pods.into_values().collect()
     }
 
-    /// Takes out every pod.
+    /// Takes out all pods.
     pub(super) fn take_all(&mut self) -> Vec<QueuedPod> {
         let sequences: Vec<u64> = self.group_of.keys().copied().collect();
         sequences.into_iter().filter_map(|sequence| self.remove(sequence)).collect()
@@ -170,12 +171,12 @@ impl Unschedulable {
         self.group_of.iter().filter_map(|(sequence, id)| self.groups.get(id)?.pods.get(sequence))
     }
 
-    /// How many pods wait.
+    /// Returns the number of pods.
     pub(super) fn len(&self) -> usize {
         self.group_of.len()
     }
 
-    /// How many groups they form.
+    /// Returns the number of groups.
     pub(super) fn groups(&self) -> usize {
         self.groups.len()
     }
@@ -185,7 +186,7 @@ impl Unschedulable {
     }
 }
 
-// A group's signature may be that of a pod that is gone.
+// The pod whose signature identifies the group may have been deleted.
 holds_ids!(Key { signature } but not { wakers });
 
 impl HoldsIds for Unschedulable {
