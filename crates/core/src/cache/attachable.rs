@@ -1,5 +1,7 @@
-//! How many volumes nodes may still take, in columns: enough to pass most nodes without looking at their pods. Where these numbers do not
-//! suffice the objects themselves are to be asked.
+//! The remaining volume limits of nodes, in columns.
+//!
+//! For most nodes these numbers prove that a pod's volumes fit, without reading the node's pods. Where they do
+//! not suffice, the plugin reads the objects.
 
 use super::Volumes;
 use crate::intern::{HoldsIds, Marks, Symbol, known};
@@ -8,41 +10,43 @@ use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 use std::collections::BTreeMap;
 
-/// Stands for "as many as there may be".
+/// The limit of a node without a limit.
 const UNLIMITED: i64 = i64::MAX;
 
-/// One cell per slot in each column.
+/// Volume limits and uses, with one cell for each node slot in each column.
 #[derive(Default)]
 pub struct Attachable {
-    /// By CSI driver how many volumes at most.
+    /// The maximum number of volumes, by CSI driver.
     limits: BTreeMap<Symbol, Vec<i64>>,
-    /// Not less than the volumes that count on the node: each use of a claim and each VolumeAttachment as one.
+    /// An upper bound of the volumes on the node: each use of a claim and each VolumeAttachment counts as one.
     taken: Vec<i64>,
-    /// VolumeAttachments.
+    /// The VolumeAttachments of the node, which are part of `taken`.
     attachments: Vec<i64>,
-    /// How many pods have volumes that this cannot count, by slot.
+    /// The pods of each slot whose volumes cannot be counted here.
     uncounted: Vec<u32>,
-    /// The same on all slots together.
+    /// The sum of `uncounted`.
     uncounted_pods: usize,
 }
 
-/// How many volumes a pod takes at most by its claims; `None` where that is more than counting them.
+/// Returns the maximum number of volumes that a pod attaches through its claims, or `None` if it takes more
+/// than counting to find out.
 fn mounts(pod: &PodInfo) -> Option<i64> {
     let counts =
         pod.volumes.iter().filter(|volume| volume.claim().is_some() || volume.migratable().is_some());
-    // A claim of the pod's own may be another's by mistake, and a disk is its driver's on some nodes only.
+    // A claim of an ephemeral volume may belong to another pod by mistake. A disk belongs to a CSI driver on
+    // some nodes only.
     let is_plain = |(name, is_own): (Symbol, bool)| !is_own && name != known::EMPTY;
     counts.map(|volume| volume.claim().is_some_and(is_plain).then_some(1)).sum()
 }
 
 impl Attachable {
-    /// Whether some pod on a node has volumes that have to be looked at one by one.
+    /// Whether the volumes of some pod on a node must be evaluated one by one.
     pub fn has_uncounted_pods(&self) -> bool {
         self.uncounted_pods > 0
     }
 
-    /// Of the nodes of a block, as [`NodeSet::blocks`](crate::node_set::NodeSet::blocks) has it, those that can take `more` volumes of these
-    /// drivers for sure.
+    /// Returns those of the given nodes of a block that certainly have room for `more` volumes of these
+    /// drivers. Blocks are those of [`NodeSet::blocks`](crate::node_set::NodeSet::blocks).
     pub fn can_take(&self, first: usize, nodes: u64, drivers: &[Symbol], more: i64) -> u64 {
         let slots = first..(first + u64::BITS as usize).min(self.taken.len());
         let mut full = self.uncounted[slots.clone()]
@@ -69,7 +73,7 @@ impl Attachable {
         self.limits.values_mut().for_each(|column| column[at] = UNLIMITED);
     }
 
-    /// A pod came to a node, or went.
+    /// Adds (`sign` 1) or removes (`sign` -1) the volumes of a pod.
     pub(super) fn count(&mut self, at: usize, pod: &PodInfo, sign: i8) {
         if pod.volumes.is_empty() {
             return;
@@ -83,7 +87,7 @@ impl Attachable {
         }
     }
 
-    /// Takes over what CSINode and VolumeAttachments say of a node.
+    /// Sets a node's limits from its CSINode and counts its VolumeAttachments.
     pub(super) fn set(&mut self, node: NodeIdx, name: Symbol, volumes: &Volumes) {
         let at = node.index();
         let attachments = volumes.attachments_on(name).count() as i64;
@@ -97,7 +101,7 @@ impl Attachable {
         }
     }
 
-    /// Forgets drivers that no node limits any more.
+    /// Removes the columns of drivers that no node limits any more.
     pub(super) fn tidy(&mut self) {
         self.limits.retain(|_, column| column.iter().any(|&limit| limit != UNLIMITED));
     }

@@ -1,16 +1,17 @@
-//! Which images are on how many nodes (upstream `pkg/scheduler/backend/cache/cache.go`, `imageStates`).
+//! The images on nodes and the number of nodes that have each (upstream `pkg/scheduler/backend/cache/cache.go`,
+//! `imageStates`).
 
 use crate::hash::IdMap;
 use crate::intern::Symbol;
 use crate::intern::holds_ids;
 use crate::node::NodeInfo;
 
-/// An image as one node sees it.
+/// An image, as of the last refresh of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageState {
-    /// Its size in bytes, as the first node reported it that had it.
+    /// The size in bytes, as reported by the first node that had the image.
     pub size: i64,
-    /// On how many nodes it was when this node last changed.
+    /// The number of nodes with the image when this node was last refreshed.
     pub nodes: usize,
 }
 
@@ -22,7 +23,7 @@ pub(super) struct Images {
 impl Images {
     pub(super) fn replace(&mut self, old: Option<&NodeInfo>, new: Option<&NodeInfo>) {
         let images = |node: Option<&NodeInfo>| distinct(node.map_or(&[], |node| &node.images));
-        // Names that stay are counted up before they are counted down, so that their first size survives.
+        // New names are counted before old ones are removed, so that a name in both keeps its first size.
         for (name, size) in images(new) {
             self.states.entry(name).or_insert(ImageState { size, nodes: 0 }).nodes += 1;
         }
@@ -40,17 +41,18 @@ impl Images {
         self.states.len()
     }
 
-    /// The node's images by name, each as the node sees it.
+    /// Returns the node's images in ascending order of their names, with their current states.
     pub(super) fn view(&self, node: &NodeInfo) -> Vec<(Symbol, ImageState)> {
         let images = distinct(&node.images).into_iter();
         images.filter_map(|(name, _)| self.states.get(&name).map(|&state| (name, state))).collect()
     }
 }
 
-/// Images by name, each name once: the first entry with that name. Takes O(n log n).
+/// Returns images in ascending order of their names. Of several entries with one name, the first counts. Takes
+/// O(n log n).
 fn distinct<K: Ord + Copy>(images: &[(K, i64)]) -> Vec<(K, i64)> {
     let mut images = images.to_vec();
-    // A stable sort: entries of one name keep their order.
+    // The sort is stable: entries with one name keep their order.
     images.sort_by_key(|&(name, _)| name);
     images.dedup_by_key(|image| image.0);
     images
@@ -68,7 +70,7 @@ mod tests {
         static COMPARED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Counts how often it is compared.
+    /// A key that counts its comparisons.
     #[derive(Clone, Copy, Debug)]
     struct Counted(usize);
 
@@ -98,7 +100,7 @@ mod tests {
         assert_eq!(distinct(&[(3, 30), (1, 10), (3, 31), (2, 20), (1, 11)]), [(1, 10), (2, 20), (3, 30)]);
     }
 
-    /// A comparison of each with all before it would take fifty million.
+    /// Comparing each entry with all earlier ones would take fifty million comparisons.
     #[test]
     fn ten_thousand_images_are_compared_some_ten_times_each() {
         const COUNT: usize = 10_000;

@@ -1,5 +1,7 @@
-//! Pods on nodes by what affinity and spreading read of them: namespace, labels, affinity, and whether they are being
-//! deleted. A term is matched with a kind once, however many pods are of it.
+//! Pod classes: pods on nodes with the same namespace, labels, affinity and deletion state.
+//!
+//! Affinity and spreading read nothing else of these pods. A term is therefore matched once for each class,
+//! however many pods the class has.
 
 use crate::hash::{IdMap, Keyed, KeyedMap};
 use crate::intern::Symbol;
@@ -10,26 +12,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Pods that are the same to terms.
+/// A pod class: pods that no affinity term or spread constraint can tell apart.
 pub struct Kind {
-    /// One that was the first of its kind; it need not be there any more.
+    /// The first pod of the class. It may have been removed since.
     pod: Arc<PodInfo>,
     nodes: IdMap<NodeIdx, u32>,
 }
 
 impl Kind {
-    /// A pod of this kind, of which namespace, labels, affinity and the mark of deletion hold for all.
+    /// Returns a pod of this class. Its namespace, labels, affinity and deletion state are those of all pods of
+    /// the class.
     pub fn pod(&self) -> &PodInfo {
         &self.pod
     }
 
-    /// The slots with pods of this kind, and how many, in no meaningful order. Slots of former nodes are among them.
+    /// Returns the slots with pods of this class and the number of these pods, in arbitrary order. Includes
+    /// slots of deleted nodes.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeIdx, i64)> + '_ {
         self.nodes.iter().map(|(&node, &pods)| (node, i64::from(pods)))
     }
 }
 
-/// What tells kinds apart.
+/// The key of a pod class: a pod, compared by the fields that define the class.
 #[derive(Clone)]
 struct Key(Arc<PodInfo>);
 
@@ -52,18 +56,18 @@ impl Hash for Key {
     }
 }
 
-/// A kind's number. None is ever given twice, and later kinds have higher ones.
+/// The id of a pod class. Ids ascend and are never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KindId(u64);
 
 impl KindId {
-    /// The number after this one.
+    /// Returns the following id.
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
     }
 }
 
-/// All kinds of which a pod is on a node.
+/// All pod classes with at least one pod on a node.
 #[derive(Default)]
 pub(super) struct Kinds {
     ids: KeyedMap<Key, KindId>,
@@ -72,12 +76,12 @@ pub(super) struct Kinds {
     with_affinity: BTreeSet<KindId>,
     with_anti_affinity: BTreeSet<KindId>,
     next: u64,
-    /// The kinds up to this one are marked; later ones have higher numbers.
+    /// The classes up to this id are marked in the current gc round. New classes have higher ids.
     marked: Option<KindId>,
 }
 
 impl Kinds {
-    /// No kinds; hashes are made so.
+    /// Creates an empty collection that uses `hashing`.
     pub(super) fn hashed_by(hashing: Keyed) -> Self {
         Self { ids: KeyedMap::with_hasher(hashing), ..Self::default() }
     }
@@ -129,28 +133,28 @@ impl Kinds {
         }
     }
 
-    /// No kinds, whose numbers go on from here.
+    /// Creates an empty collection whose ids continue after those of this one.
     pub(super) fn successor(&self) -> Self {
         Self { next: self.next, ..Self::hashed_by(self.ids.hasher().clone()) }
     }
 
-    /// All kinds are to be marked.
+    /// Starts a gc round: all classes are unmarked.
     pub(super) fn begin_round(&mut self) {
         self.marked = None;
     }
 
-    /// Marks some of the kinds that are to be; whether those are all.
+    /// Marks some of the unmarked classes. Returns whether all are marked.
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
         let Self { by_id, marked, .. } = self;
         mark_after(by_id, marked, work, |_, kind| kind.mark(marks))
     }
 
-    /// The number the next kind will have.
+    /// Returns the id of the next new class.
     pub(super) fn next(&self) -> KindId {
         KindId(self.next)
     }
 
-    /// The kinds with this number and higher ones.
+    /// Returns the classes with this id and higher ones.
     pub(super) fn since(&self, id: KindId) -> impl Iterator<Item = (KindId, &Kind)> {
         self.by_id.range(id..).map(|(&id, kind)| (id, kind))
     }
@@ -186,7 +190,7 @@ impl Kinds {
 
 holds_ids!(Kind { pod } but not { nodes });
 
-// What the other maps name are kinds, which hold what those name.
+// The other maps refer to classes whose pods hold all ids that occur in them.
 impl HoldsIds for Kinds {
     fn mark(&self, marks: &mut Marks) {
         let Self {

@@ -1,12 +1,12 @@
-//! The last changes of something, one a tick of a clock, so that a cache of decisions learns what happened since it was brought up to date.
-//! Does not know what changes.
+//! A bounded change log with a clock. Readers that cache state read the changes since their last update. The
+//! entries' type is generic.
 
 use std::collections::VecDeque;
 
-/// The last `MAX` changes. A reader that missed more starts over.
+/// The last `MAX` changes. A reader that missed older ones must start over.
 pub(super) struct Log<T, const MAX: usize> {
     clock: u64,
-    /// The newest at the end.
+    /// In order, newest last.
     entries: VecDeque<T>,
 }
 
@@ -17,12 +17,13 @@ impl<T, const MAX: usize> Default for Log<T, MAX> {
 }
 
 impl<T: Copy, const MAX: usize> Log<T, MAX> {
-    /// An empty log with a later clock: a reader of `self` that goes on reading the new one is told to start over.
+    /// Creates an empty log with a later clock. A reader of `self` that continues with the new log has to start
+    /// over.
     pub(super) fn successor(&self) -> Self {
         Self { clock: self.clock + 1, entries: VecDeque::new() }
     }
 
-    /// The number of changes so far.
+    /// Returns the number of changes so far.
     pub(super) fn clock(&self) -> u64 {
         self.clock
     }
@@ -35,7 +36,8 @@ impl<T: Copy, const MAX: usize> Log<T, MAX> {
         self.entries.push_back(entry);
     }
 
-    /// The changes since the clock showed `since`, in order; `None` if some of them are forgotten, or if it never showed that.
+    /// Returns the changes after the clock showed `since`, in order. Returns `None` if some of them were
+    /// dropped or the clock never showed `since`.
     pub(super) fn since(&self, since: u64) -> Option<impl Iterator<Item = T> + '_> {
         let count = usize::try_from(self.clock.checked_sub(since)?).ok()?;
         let first = self.entries.len().checked_sub(count)?;

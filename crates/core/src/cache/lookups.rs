@@ -1,4 +1,4 @@
-//! Objects that plugins look up by namespace and name, and that take no room on nodes.
+//! Objects that plugins look up by namespace and name, and that occupy no resources of nodes.
 
 use super::device_classes::DeviceClasses;
 use crate::hash::IdMap;
@@ -11,19 +11,20 @@ use std::collections::BTreeMap;
 /// A Service, as far as default spreading reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// `spec.selector`; `None` when the field is absent.
+    /// `spec.selector`; `None` if absent.
     pub selector: Option<Box<[(Symbol, Symbol)]>>,
 }
 
 /// A PodDisruptionBudget, as far as preemption reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisruptionBudget {
-    /// `spec.selector`; [`Selector::Nothing`] where it is absent or cannot be parsed. An empty one (`{}`) comes as it is,
-    /// and protects nothing (upstream `pkg/scheduler/framework/preemption/preemption.go`).
+    /// `spec.selector`; [`Selector::Nothing`] if it is absent or invalid. An empty selector (`{}`) is kept as
+    /// it is and protects no pod (upstream `pkg/scheduler/framework/preemption/preemption.go`).
     pub selector: Selector,
     /// `status.disruptionsAllowed`.
     pub disruptions_allowed: i32,
-    /// Names in `status.disruptedPods`: their eviction is counted already. Sorted.
+    /// The pod names in `status.disruptedPods`, sorted. `disruptionsAllowed` already accounts for their
+    /// eviction.
     pub disrupted_pods: Box<[Box<str>]>,
 }
 
@@ -35,31 +36,31 @@ pub struct Lookups {
     controllers: BTreeMap<(ControllerKind, Symbol, Symbol), Box<[Requirement]>>,
     budgets: IdMap<Symbol, BTreeMap<Symbol, DisruptionBudget>>,
     device_classes: DeviceClasses,
-    /// How often a namespace, a Service or a controller came, went or became another.
+    /// The number of changes of namespaces, Services and controllers.
     changes: u64,
-    /// How often a disruption budget came, went or became another.
+    /// The number of changes of disruption budgets.
     budget_changes: u64,
 }
 
 impl Lookups {
-    /// Adds a namespace or changes its labels; what they were.
+    /// Adds a namespace or replaces its labels, and returns the previous labels.
     pub fn set_namespace(&mut self, name: Symbol, labels: LabelSetId) -> Option<LabelSetId> {
         let before = self.namespaces.insert(name, labels);
         self.changes += u64::from(before != Some(labels));
         before
     }
 
-    /// Forgets a namespace.
+    /// Removes a namespace.
     pub fn remove_namespace(&mut self, name: Symbol) {
         self.changes += u64::from(self.namespaces.remove(&name).is_some());
     }
 
-    /// The labels of a namespace, if it is known.
+    /// Returns the labels of a namespace, or `None` if it is unknown.
     pub fn namespace(&self, name: Symbol) -> Option<LabelSetId> {
         self.namespaces.get(&name).copied()
     }
 
-    /// All namespaces, in no meaningful order.
+    /// Returns all namespaces, in arbitrary order.
     pub fn namespaces(&self) -> impl Iterator<Item = (Symbol, LabelSetId)> + '_ {
         self.namespaces.iter().map(|(&name, &labels)| (name, labels))
     }
@@ -73,7 +74,7 @@ impl Lookups {
         }
     }
 
-    /// Forgets a Service.
+    /// Removes a Service.
     pub fn remove_service(&mut self, namespace: Symbol, name: Symbol) {
         if let Some(services) = self.services.get_mut(&namespace) {
             self.changes += u64::from(services.remove(&name).is_some());
@@ -83,12 +84,12 @@ impl Lookups {
         }
     }
 
-    /// The Services of a namespace.
+    /// Returns the Services of a namespace.
     pub fn services(&self, namespace: Symbol) -> impl Iterator<Item = &Service> {
         self.services.get(&namespace).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// All Services by namespace and name.
+    /// Returns the namespaces and names of all Services.
     pub fn service_keys(&self) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
         self.services.iter().flat_map(|(&namespace, names)| names.keys().map(move |&name| (namespace, name)))
     }
@@ -102,7 +103,7 @@ impl Lookups {
         }
     }
 
-    /// Forgets a PodDisruptionBudget.
+    /// Removes a PodDisruptionBudget.
     pub fn remove_disruption_budget(&mut self, namespace: Symbol, name: Symbol) {
         if let Some(budgets) = self.budgets.get_mut(&namespace) {
             self.budget_changes += u64::from(budgets.remove(&name).is_some());
@@ -112,38 +113,38 @@ impl Lookups {
         }
     }
 
-    /// The PodDisruptionBudgets of a namespace.
+    /// Returns the PodDisruptionBudgets of a namespace.
     pub fn disruption_budgets(&self, namespace: Symbol) -> impl Iterator<Item = &DisruptionBudget> {
         self.budgets.get(&namespace).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// All PodDisruptionBudgets by namespace and name.
+    /// Returns the namespaces and names of all PodDisruptionBudgets.
     pub fn disruption_budget_keys(&self) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
         self.budgets.iter().flat_map(|(&namespace, names)| names.keys().map(move |&name| (namespace, name)))
     }
 
-    /// How often a namespace, a Service or a controller came, went or became another.
+    /// Returns the number of changes of namespaces, Services and controllers.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// How often a disruption budget came, went or became another.
+    /// Returns the number of changes of disruption budgets.
     pub fn budget_changes(&self) -> u64 {
         self.budget_changes
     }
 
-    /// All DeviceClasses.
+    /// Returns all DeviceClasses.
     pub fn device_classes(&self) -> &DeviceClasses {
         &self.device_classes
     }
 
-    /// All DeviceClasses, to change them.
+    /// Borrows all DeviceClasses mutably.
     pub fn device_classes_mut(&mut self) -> &mut DeviceClasses {
         &mut self.device_classes
     }
 
-    /// Adds or replaces what a controller's selector demands. A selector that is absent or cannot be parsed demands
-    /// nothing.
+    /// Adds or replaces a controller's selector requirements. An absent or invalid selector has no
+    /// requirements.
     pub fn set_controller(
         &mut self,
         kind: ControllerKind,
@@ -158,12 +159,12 @@ impl Lookups {
         }
     }
 
-    /// Forgets a controller.
+    /// Removes a controller.
     pub fn remove_controller(&mut self, kind: ControllerKind, namespace: Symbol, name: Symbol) {
         self.changes += u64::from(self.controllers.remove(&(kind, namespace, name)).is_some());
     }
 
-    /// What the selector of a controller demands, if the controller is known.
+    /// Returns the requirements of a controller's selector, or `None` if the controller is unknown.
     pub fn controller(
         &self,
         kind: ControllerKind,
@@ -173,7 +174,7 @@ impl Lookups {
         self.controllers.get(&(kind, namespace, name)).map(AsRef::as_ref)
     }
 
-    /// Namespaces and names of all controllers of a kind.
+    /// Returns the namespaces and names of all controllers of a kind.
     pub fn controller_keys(&self, kind: ControllerKind) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
         self.controllers
             .keys()

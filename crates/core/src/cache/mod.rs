@@ -1,7 +1,8 @@
-//! The cluster as the engine knows it: nodes in columns, the pods that count on them, and what plugins look up.
+//! The engine's state of the cluster: node columns, the pods on nodes, and objects that plugins look up by
+//! name.
 //!
-//! There is one writer, the scheduler, and a snapshot is a borrow. The cache knows no plugin and no queue.
-//! Upstream: `pkg/scheduler/backend/cache`.
+//! The scheduler is the only writer. Plugins read through a [`Snapshot`], which borrows the cache. The cache
+//! does not depend on plugins or the queue. Upstream: `pkg/scheduler/backend/cache`.
 
 mod attachable;
 mod device_classes;
@@ -45,22 +46,22 @@ use nominated::Nominated;
 use pods::{PodEntry, Pods};
 use std::sync::Arc;
 
-/// The slot of a pod in the cache.
+/// The index of a pod's slot in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PodIdx(u32);
 
-/// How many objects the cache holds.
+/// Numbers of objects in the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheSize {
-    /// Nodes, those that are gone and still have pods included, as upstream counts them.
+    /// Nodes. As upstream, deleted nodes count until their last pod is removed.
     pub nodes: usize,
-    /// Pods on nodes, assumed ones included.
+    /// Pods on nodes, including assumed pods.
     pub pods: usize,
-    /// Pods placed by us that no watch has confirmed yet.
+    /// Assumed pods: placed by this scheduler and not yet confirmed by a watch.
     pub assumed_pods: usize,
 }
 
-/// The state of what a decision rests on.
+/// A fingerprint of the state that a pod's filters read. See [`Cache::stamp_for`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     nodes: u64,
@@ -68,12 +69,12 @@ pub struct Stamp {
     storage: u64,
 }
 
-/// The cluster as the engine knows it.
+/// The cluster state of the engine.
 #[derive(Default)]
 pub struct Cache {
     nodes: Nodes,
-    /// Nodes that changed in what only preemption and nominated pods make of them: who is nominated to them, and when their pods
-    /// started. It holds many times what happens between two decisions.
+    /// Nodes with changes that only preemption and nominated pods read: the pods nominated to a node, and the
+    /// start times of its pods. The capacity is many times the number of such changes between two decisions.
     beside: Log<NodeIdx, 16_384>,
     pods: Pods,
     kinds: Kinds,
@@ -85,24 +86,25 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty cluster; what users choose is hashed so.
+    /// Creates an empty cache whose maps with keys chosen by users use `hashing`.
     pub(crate) fn hashed_by(hashing: &Keyed) -> Self {
         Self { kinds: Kinds::hashed_by(hashing.clone()), ..Self::default() }
     }
 
-    /// A number that grows with every change that a decision may depend on, and stays what it is where an event changed nothing: what
-    /// is remembered of decisions holds as long as it does.
+    /// Returns the version of the state: a number that grows with every change that a decision may depend on.
+    /// An event without an effect does not change it, so results of decisions stay valid as long as the version
+    /// is equal.
     pub fn version(&self) -> u64 {
         let looked_up = self.lookups.changes() + self.lookups.budget_changes();
         self.version + looked_up + self.lookups.device_classes().changes() + self.volumes.changes()
     }
 
-    /// A borrow of the whole state for a decision.
+    /// Borrows the whole state for a decision.
     pub fn snapshot<'a>(&'a self, tables: &'a Tables) -> Snapshot<'a> {
         Snapshot::new(self, tables)
     }
 
-    /// Adds a node or replaces it; what it was before.
+    /// Adds or replaces a node and returns its previous object.
     pub fn apply_node(&mut self, node: &Arc<NodeInfo>) -> Option<Arc<NodeInfo>> {
         self.version += 1;
         let idx = self.nodes.slot_of(node.name);
@@ -111,7 +113,8 @@ impl Cache {
         old
     }
 
-    /// Takes a node out. Pods on it stay counted, out of every decision's sight, until they go or it comes back.
+    /// Removes a node. Its pods stay counted, invisible to decisions, until they are removed or the node
+    /// returns.
     pub fn remove_node(&mut self, name: Symbol) -> Option<Arc<NodeInfo>> {
         self.version += 1;
         let idx = self.nodes.find(name)?;
@@ -126,10 +129,11 @@ impl Cache {
         old
     }
 
-    /// Counts `pod` on the node named `node`, as assumed or as confirmed, wherever it was counted before.
+    /// Counts `pod` on the node named `node`, as assumed or added, and removes it from the node where it was
+    /// counted before.
     ///
-    /// Confirming a pod on another node than it was assumed on moves it: the API server is right. A node that is not
-    /// known (yet) is given a slot, so that its pods count as soon as it appears.
+    /// If a watch reports another node than the assumed one, the pod moves: the API server is right. An unknown
+    /// node gets a slot, so that its pods count as soon as the node appears.
     pub fn place(&mut self, pod: &Arc<PodInfo>, node: Symbol, state: PodState) {
         let known = self.pods.by_uid(&pod.uid);
         let is_known = known.is_some();
@@ -152,15 +156,17 @@ impl Cache {
         }
     }
 
-    /// Whether the pod counts on this node already, as the same to others: nothing of the node changes.
+    /// Whether the pod already counts on this node, with no difference that other pods could notice. Then the
+    /// node's state does not change.
     fn is_there_already(&self, known: &PodEntry, pod: &PodInfo, node: Symbol) -> bool {
         self.nodes.name(known.node) == node
-            // An assumed pod names no node yet.
+            // An assumed pod has no node name yet.
             && (known.info.node_name == pod.node_name || known.info.node_name.is_none())
             && known.info.is_same_but_for_node(pod)
     }
 
-    /// Puts a newer version of a counted pod in place, which must be the same to others: no node is touched.
+    /// Replaces a counted pod with a newer version that does not differ for other pods. The node's state does
+    /// not change.
     pub fn renew_pod(&mut self, pod: &Arc<PodInfo>) {
         self.replace_pod(pod);
     }
@@ -172,7 +178,7 @@ impl Cache {
         }
     }
 
-    /// Takes a pod off its node, with all that is assumed for it; what it was.
+    /// Removes a pod from its node, together with its assumed volumes, and returns its previous state.
     pub fn remove_pod(&mut self, uid: &str) -> Option<(Arc<PodInfo>, Symbol, PodState)> {
         self.forget_volumes(uid);
         let removed = self.take_off(uid);
@@ -191,18 +197,18 @@ impl Cache {
         Some((entry.info, name, entry.state))
     }
 
-    /// The pod, its node's name and how sure that is, if the pod is counted on a node.
+    /// Returns a pod with its node's name and state if the pod is counted on a node.
     pub fn placed(&self, uid: &str) -> Option<(&Arc<PodInfo>, Symbol, PodState)> {
         let entry = self.pods.by_uid(uid)?;
         Some((&entry.info, self.nodes.name(entry.node), entry.state))
     }
 
-    /// Uids of all pods counted on nodes, in no meaningful order.
+    /// Returns the uids of all pods counted on nodes, in arbitrary order.
     pub fn placed_uids(&self) -> impl Iterator<Item = &Uid> {
         self.pods.iter().map(|entry| &entry.info.uid)
     }
 
-    /// Remembers that `pod` is to go to the node named `node`, or that it no longer is.
+    /// Nominates `pod` to the node named `node`, or removes its nomination.
     pub fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<Symbol>) {
         let before = self.nominated.get(&pod.uid);
         if node.is_none() && before.is_none() {
@@ -216,7 +222,7 @@ impl Cache {
         self.nominated.set(pod, node);
     }
 
-    /// Forgets the nomination of a pod, whatever it was; the pod, if it had one.
+    /// Removes a pod's nomination and returns the pod if it had one.
     pub fn forget_nomination(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         self.nomination_changes(uid, None);
         let pod = self.nominated.remove(uid);
@@ -232,64 +238,65 @@ impl Cache {
         }
     }
 
-    /// The pods nominated to the node named `node`.
+    /// Returns the pods nominated to the node named `node`.
     pub fn nominated_to(&self, node: Symbol) -> &[Arc<PodInfo>] {
         self.nominated.on(node)
     }
 
-    /// Uids of all nominated pods, in no meaningful order.
+    /// Returns the uids of all nominated pods, in arbitrary order.
     pub fn nominated_uids(&self) -> impl Iterator<Item = &Uid> {
         self.nominated.uids()
     }
 
-    /// Where `uid` is nominated.
+    /// Returns the name of the node to which `uid` is nominated.
     pub fn nomination(&self, uid: &str) -> Option<Symbol> {
         self.nominated.node_of(uid)
     }
 
-    /// Services, controllers and namespaces, to change them.
+    /// Borrows namespaces, Services, controllers, disruption budgets and DeviceClasses mutably.
     pub fn lookups_mut(&mut self) -> &mut Lookups {
         &mut self.lookups
     }
 
-    /// Services, controllers and namespaces.
+    /// Returns namespaces, Services, controllers, disruption budgets and DeviceClasses.
     pub fn lookups(&self) -> &Lookups {
         &self.lookups
     }
 
-    /// Assumes what a placed pod needs of claims and volumes. It lasts until the pod is taken off its node, or the API
-    /// server shows newer versions of them.
+    /// Assumes the claims and volumes that a placed pod reserves. The assumption lasts until the pod is removed
+    /// from its node or the API server shows newer versions of these objects.
     pub fn assume_volumes(&mut self, pod: &Uid, reservations: Vec<Reservation>) {
         self.version += u64::from(!reservations.is_empty());
         self.volumes.assume(pod, reservations);
     }
 
-    /// Takes back what was assumed of claims and volumes for a pod; what it was.
+    /// Removes and returns the volume reservations of a pod.
     pub fn forget_volumes(&mut self, pod: &str) -> Vec<Reservation> {
         let forgotten = self.volumes.forget(pod);
         self.version += u64::from(!forgotten.is_empty());
         forgotten
     }
 
-    /// Objects of storage, to change them.
+    /// Borrows the storage objects mutably.
     pub fn volumes_mut(&mut self) -> &mut Volumes {
         &mut self.volumes
     }
 
-    /// Objects of storage.
+    /// Returns the storage objects.
     pub fn volumes(&self) -> &Volumes {
         &self.volumes
     }
 
-    /// Names of all nodes that exist, in slot order.
+    /// Returns the names of all nodes that exist, in slot order.
     pub fn node_names(&self) -> impl Iterator<Item = Symbol> + '_ {
         self.nodes.present().iter().map(|idx| self.nodes.name(idx))
     }
 
-    /// Brings each changed node's view of its images up to date, and how many volumes it may take; to be called before a decision.
+    /// Updates the image counts and volume limits of changed nodes. Must be called before a decision.
     ///
-    /// Upstream copies a node's image counts when it copies the node into the snapshot, so a node that did not change
-    /// keeps an older count (`pkg/scheduler/backend/cache/cache.go#UpdateSnapshot`); so does this.
+    /// Upstream copies a node's image counts when it copies the node into the snapshot, so an unchanged node
+    /// keeps an older count (`pkg/scheduler/backend/cache/cache.go#UpdateSnapshot`). This function reproduces
+    /// that.
     pub fn refresh(&mut self) {
         let Self { images, volumes, nodes, .. } = self;
         nodes.refresh_changed(volumes, |node| images.view(node));
@@ -299,28 +306,30 @@ impl Cache {
         }
     }
 
-    /// Announces that cached decisions are brought up to date and compared although no decision follows, so [`Self::refresh`] was not
-    /// called: when a refresh happens decides which image counts a node keeps. The next refresh reports the nodes whose counts
-    /// it changes, so that cached decisions follow them.
+    /// Records that cached decisions are updated and compared without [`Self::refresh`], since no decision
+    /// follows. The time of a refresh determines which image counts a node keeps. Therefore the next refresh
+    /// logs the nodes whose counts it changes, and cached decisions follow them.
     pub fn preview(&mut self) {
         self.nodes.preview();
     }
 
-    /// The state of everything that a filter reads to judge `pod`: equal as long as none of it changes. That is all nodes and the
-    /// pods on them, since affinity and spreading read other nodes than the one chosen; what is looked up by name; and storage
-    /// where the pod has volumes.
+    /// Returns a stamp of everything that the filters read to judge `pod`. It stays equal as long as none of
+    /// that changes.
+    ///
+    /// It covers all nodes and the pods on them, since affinity and spreading also read nodes other than the
+    /// chosen one. It covers objects looked up by name, and storage if the pod has volumes.
     pub fn stamp_for(&self, pod: &PodInfo) -> Stamp {
         let storage = if pod.volumes.is_empty() { 0 } else { self.volumes.changes() };
         let lookups = (self.lookups.changes(), self.lookups.device_classes().changes());
         Stamp { nodes: self.nodes.clock(), lookups, storage }
     }
 
-    /// The slot of the node named `name`, present or not.
+    /// Returns the slot of the node named `name`, whether the node exists or only its pods do.
     pub fn find_slot(&self, name: Symbol) -> Option<NodeIdx> {
         self.nodes.find(name)
     }
 
-    /// What the collections about nodes, pods and what is assumed hold, by name, for tests of leaks.
+    /// Returns the sizes of the collections by name, for leak tests.
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         vec![
             ("nodes", self.nodes.len()),
@@ -335,28 +344,28 @@ impl Cache {
         ]
     }
 
-    /// Nodes, pods and kinds are to be marked, piece by piece.
+    /// Starts a gc round: nodes, pods and pod classes are marked in slices.
     pub(crate) fn begin_round(&mut self) {
         self.nodes.begin_round();
         self.pods.begin_round();
         self.kinds.begin_round();
     }
 
-    /// Marks some of the ids that are held here; whether nothing but [`Self::mark_rest`] is left to mark.
+    /// Marks some of the ids held here. Returns whether only [`Self::mark_rest`] remains.
     pub(crate) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
         let Self { nodes, pods, kinds, .. } = self;
         nodes.mark_some(marks, work) && pods.mark_some(marks, work) && kinds.mark_some(marks, work)
     }
 
-    /// Marks at once what is no node's, pod's or kind's.
+    /// Marks, in one call, the ids that do not belong to nodes, pods or pod classes, and ends the round.
     pub(crate) fn mark_rest(&mut self, marks: &mut Marks) {
         let Self {
             nodes,
-            // Slots.
+            // Holds slots only.
             beside: _,
             pods,
             kinds: _,
-            // Of each the node is there that has it.
+            // Every image belongs to a node, and the node marks it.
             images: _,
             nominated,
             lookups,
@@ -370,7 +379,7 @@ impl Cache {
         volumes.mark(marks);
     }
 
-    /// How many objects are held.
+    /// Returns the numbers of objects in the cache.
     pub fn size(&self) -> CacheSize {
         CacheSize { nodes: self.nodes.len(), pods: self.pods.len(), assumed_pods: self.pods.assumed() }
     }

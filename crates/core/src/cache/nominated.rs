@@ -1,4 +1,5 @@
-//! Pods that are to go to a node and are not there yet (upstream `pkg/scheduler/backend/queue/nominator.go`).
+//! Nominated pods: pending pods for which preemption makes room on a node (upstream
+//! `pkg/scheduler/backend/queue/nominator.go`).
 
 use crate::hash::{FixedMap, IdMap};
 use crate::intern::Symbol;
@@ -31,7 +32,7 @@ impl Nominated {
         pod
     }
 
-    /// A nominated pod, and where to.
+    /// Returns a nominated pod and the name of its node.
     pub(super) fn get(&self, uid: &str) -> Option<(&Arc<PodInfo>, Symbol)> {
         let node = self.node_of(uid)?;
         Some((self.on(node).iter().find(|pod| *pod.uid == *uid)?, node))
@@ -45,7 +46,7 @@ impl Nominated {
         self.by_node.get(&node).map_or(&[], Vec::as_slice)
     }
 
-    /// All of them, by node and then in the order in which they came.
+    /// Returns all nominated pods by node, and in order of nomination.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<PodInfo>, Symbol)> {
         let mut nodes: Vec<Symbol> = self.nodes().collect();
         nodes.sort_unstable();

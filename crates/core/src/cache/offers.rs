@@ -1,23 +1,23 @@
-//! Which volumes come into question for a claim: those that are nobody's, by class, and those that are kept for it. Most volumes of a cluster are
-//! somebody else's, and need not be looked at.
+//! The candidate volumes of a claim: unclaimed volumes by storage class, and volumes that name the claim.
 //!
-//! Holds names alone; what size and kind a volume is of, the plugin asks.
+//! Most volumes of a cluster belong to other claims, and this index skips them. It holds names only; the plugin
+//! checks sizes and modes.
 
 use crate::intern::Symbol;
 use crate::volume::{ClaimInfo, PersistentVolumeInfo};
 use std::collections::BTreeSet;
 
-/// All volumes, as they are or are assumed to be.
+/// All volumes in their assumed state.
 #[derive(Default)]
 pub(super) struct Offers {
-    /// By class.
+    /// Unclaimed volumes as (class, volume).
     free: BTreeSet<(Symbol, Symbol)>,
-    /// By namespace and name of the claim they name.
+    /// Claimed volumes as (namespace of the claim, name of the claim, volume).
     kept: BTreeSet<(Symbol, Symbol, Symbol)>,
 }
 
 impl Offers {
-    /// The volume is there, as this.
+    /// Adds a volume.
     pub(super) fn add(&mut self, volume: &PersistentVolumeInfo) {
         match &volume.claim {
             None => self.free.insert((volume.class, volume.name)),
@@ -25,7 +25,7 @@ impl Offers {
         };
     }
 
-    /// The volume, which was this, is so no more.
+    /// Removes a volume, given as it was added.
     pub(super) fn remove(&mut self, volume: &PersistentVolumeInfo) {
         match &volume.claim {
             None => self.free.remove(&(volume.class, volume.name)),
@@ -33,7 +33,7 @@ impl Offers {
         };
     }
 
-    /// The volumes that are free in the claim's class, and those that name it, of whatever class.
+    /// Returns the unclaimed volumes of the claim's class and the volumes of any class that name the claim.
     pub(super) fn names(&self, claim: &ClaimInfo) -> impl Iterator<Item = Symbol> + Clone + '_ {
         let ClaimInfo { class, namespace, name, .. } = *claim;
         let free = self.free.range((class, Symbol::FIRST)..).take_while(move |(of, _)| *of == class);

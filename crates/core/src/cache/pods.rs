@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// How sure it is that a pod is on its node (upstream: the cache's assumed flag).
+/// Whether a pod's placement is confirmed (upstream: the cache's assumed flag).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodState {
-    /// We placed it; no watch has confirmed it yet.
+    /// This scheduler placed the pod, and no watch has confirmed it yet.
     Assumed,
-    /// The API server says so.
+    /// The API server reports the pod on its node.
     Added,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct PodEntry {
     pub(super) info: Arc<PodInfo>,
     pub(super) node: NodeIdx,
     pub(super) state: PodState,
-    /// Its place in the node's list of pods.
+    /// The pod's position in the node's list of pods.
     pub(super) at: u32,
 }
 
@@ -32,10 +32,10 @@ pub(super) struct PodEntry {
 pub(super) struct Pods {
     slots: Vec<Option<PodEntry>>,
     free: Vec<PodIdx>,
-    /// Of the slots with pods, by uid.
+    /// The index of occupied slots by uid.
     by_uid: Index,
     assumed: usize,
-    /// How many pods have each priority.
+    /// The number of pods of each priority.
     priorities: BTreeMap<i32, usize>,
     unmarked: Unmarked,
 }
@@ -54,7 +54,7 @@ impl Pods {
         idx
     }
 
-    /// The pod stands at this place in its node's list.
+    /// Sets the pod's position in its node's list.
     pub(super) fn stands_at(&mut self, idx: PodIdx, at: u32) {
         if let Some(entry) = &mut self.slots[idx.0 as usize] {
             entry.at = at;
@@ -70,7 +70,7 @@ impl Pods {
         Some(entry)
     }
 
-    /// Puts a newer version of a pod in place of the one that is there; nothing else changes.
+    /// Sets a pod's state; nothing else changes.
     pub(super) fn confirm(&mut self, uid: &str, state: PodState) {
         if let Some(idx) = self.find(uid)
             && let Some(entry) = &mut self.slots[idx.0 as usize]
@@ -81,7 +81,7 @@ impl Pods {
         }
     }
 
-    /// Puts a newer version of a pod in place; its node, where it is told of another start.
+    /// Replaces a pod with a newer version. Returns its node if the pod's start time changed.
     pub(super) fn replace(&mut self, info: &Arc<PodInfo>) -> Option<NodeIdx> {
         let idx = self.find(&info.uid)?;
         let entry = self.slots[idx.0 as usize].as_mut()?;
@@ -125,7 +125,7 @@ impl Pods {
         self.by_uid.len()
     }
 
-    /// How many priorities there are.
+    /// Returns the number of distinct priorities.
     pub(super) fn priorities(&self) -> usize {
         self.priorities.len()
     }
@@ -136,12 +136,12 @@ impl Pods {
 }
 
 impl Pods {
-    /// All pods are to be marked.
+    /// Starts a gc round: all pods are unmarked.
     pub(super) fn begin_round(&mut self) {
         self.unmarked.begin(self.slots.len());
     }
 
-    /// Marks some of the pods that are to be; whether those are all.
+    /// Marks some of the unmarked pods. Returns whether all are marked.
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
         let Self { unmarked, slots, .. } = self;
         unmarked.walk(work, |at| {
@@ -153,13 +153,13 @@ impl Pods {
         })
     }
 
-    /// All is marked.
+    /// Ends the gc round: everything is marked.
     pub(super) fn end_round(&mut self) {
         self.unmarked.end();
     }
 }
 
-/// Whether a slot's pod has this uid.
+/// Returns a predicate: whether the pod in a slot has this uid.
 fn has_uid(slots: &[Option<PodEntry>], uid: &str) -> impl Fn(u32) -> bool {
     move |at| slots[at as usize].as_ref().is_some_and(|entry| *entry.info.uid == *uid)
 }

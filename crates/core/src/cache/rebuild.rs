@@ -1,12 +1,13 @@
-//! The cache built anew from what it holds, for when it may have been left half changed.
+//! Rebuilds the cache from its own objects after a panic may have left it half changed.
 
 use super::Cache;
 use crate::event::ObjectKey;
 
 impl Cache {
-    /// The same cluster counted from nothing, without the object of this key.
+    /// Rebuilds the cache without the object of this key.
     ///
-    /// Nodes, pods and nominations are counted anew, and no clock goes back. What is looked up by name has no sums to go wrong and is taken over.
+    /// Nodes, pods and nominations are counted again, and no clock goes back. Objects looked up by name have no
+    /// derived sums and are kept.
     pub(crate) fn rebuilt(self, without: &ObjectKey) -> Self {
         let Self { nodes, beside, pods, kinds, images: _, nominated, mut lookups, mut volumes, version } =
             self;

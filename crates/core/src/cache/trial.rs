@@ -1,38 +1,39 @@
-//! The cache with some pods taken off their nodes and others put on, for a while: what was done is undone when the trial ends.
+//! Temporary changes of the cache: removes pods from nodes and adds others, and undoes all of it at the end.
 //!
-//! For whoever asks how a decision would have gone had others come earlier or later. Node objects and storage stay as they are.
+//! It answers how a decision would differ if other pods had arrived earlier or later. Node and storage objects
+//! stay unchanged.
 
 use super::{Cache, PodState, Snapshot};
 use crate::intern::{Symbol, Tables};
 use crate::pod::{PodInfo, Uid};
 use std::sync::Arc;
 
-/// What is to be undone.
+/// A change to undo.
 enum Done {
     Taken(Arc<PodInfo>, Symbol, PodState),
     Put(Uid),
 }
 
-/// A cache that is borrowed to be tried out.
+/// A borrowed cache with changes that are undone on drop.
 pub struct Trial<'c> {
     cache: &'c mut Cache,
     done: Vec<Done>,
 }
 
 impl<'c> Trial<'c> {
-    /// Nothing is changed yet.
+    /// Starts a trial without changes.
     pub fn new(cache: &'c mut Cache) -> Self {
         Self { cache, done: Vec::new() }
     }
 
-    /// Takes a pod off its node, if it is on one.
+    /// Removes a pod from its node, if it is on one.
     pub fn take(&mut self, uid: &str) {
         if let Some((pod, node, state)) = self.cache.remove_pod(uid) {
             self.done.push(Done::Taken(pod, node, state));
         }
     }
 
-    /// Puts a pod on a node, if it is on none.
+    /// Adds a pod to a node, unless it is already on one.
     pub fn put(&mut self, pod: &Arc<PodInfo>, node: Symbol) {
         if self.cache.placed(&pod.uid).is_none() {
             self.cache.place(pod, node, PodState::Added);
@@ -40,12 +41,12 @@ impl<'c> Trial<'c> {
         }
     }
 
-    /// How much is changed, for [`Self::back_to`].
+    /// Returns the number of changes so far, for [`Self::back_to`].
     pub fn mark(&self) -> usize {
         self.done.len()
     }
 
-    /// Undoes what was done since the mark, the last first.
+    /// Undoes the changes made after the mark, newest first.
     pub fn back_to(&mut self, mark: usize) {
         while self.done.len() > mark {
             match self.done.pop() {
@@ -56,7 +57,7 @@ impl<'c> Trial<'c> {
         }
     }
 
-    /// The state as it is tried, for a decision.
+    /// Returns a snapshot of the changed state, for a decision.
     pub fn snapshot<'a>(&'a mut self, tables: &'a Tables) -> Snapshot<'a> {
         self.cache.refresh();
         self.cache.snapshot(tables)

@@ -1,4 +1,4 @@
-//! One node, as it is or as it would be with some pods added and others gone.
+//! A view of one node, optionally with hypothetical additions and removals of pods.
 
 use super::{ImageState, Snapshot};
 use crate::intern::{Labels, Symbol};
@@ -7,48 +7,48 @@ use crate::pod::{HostPort, PodInfo};
 use crate::resources::Resources;
 use std::borrow::Cow;
 
-/// Pods to think onto a node, and pods to think away from it: deltas, never a copy of the node.
+/// Hypothetical additions and removals of pods on one node. Holds differences and never copies the node.
 #[derive(Default)]
 pub struct Overlay<'a> {
     added: Vec<&'a PodInfo>,
     removed: Vec<&'a PodInfo>,
     plus: Resources,
     minus: Resources,
-    /// Host ports that count as free, whoever has them.
+    /// Host ports that count as free even if a pod uses them.
     freed: Vec<HostPort>,
 }
 
 impl<'a> Overlay<'a> {
-    /// No change.
+    /// Creates an empty overlay.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether nothing is added and nothing removed.
+    /// Whether the overlay adds and removes nothing.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty()
     }
 
-    /// Thinks a pod onto the node.
+    /// Adds a pod.
     pub fn add(&mut self, pod: &'a PodInfo) {
         self.plus.add(&pod.resources.placed);
         self.added.push(pod);
     }
 
-    /// Thinks a pod that is on the node away.
+    /// Removes a pod that is on the node.
     pub fn remove(&mut self, pod: &'a PodInfo) {
         self.minus.add(&pod.resources.placed);
         self.removed.push(pod);
     }
 
-    /// Lets the host ports of a pod that is thought away count as free, even where another pod has them, too.
+    /// Makes the host ports of a removed pod free, even if another pod uses them, too.
     ///
-    /// Upstream keeps a node's used ports as a set without counts, and preemption's victims follow from it.
+    /// Upstream keeps a node's used ports as a set without counts, and the choice of victims depends on it.
     pub fn free_ports(&mut self, pod: &PodInfo) {
         self.freed.extend_from_slice(&pod.ports);
     }
 
-    /// Thinks a pod that was thought away, this very one, back onto the node, with its host ports.
+    /// Puts back this removed pod, with its host ports.
     pub fn restore(&mut self, pod: &PodInfo) {
         if let Some(at) = self.removed.iter().position(|removed| std::ptr::eq(*removed, pod)) {
             self.removed.swap_remove(at);
@@ -58,7 +58,7 @@ impl<'a> Overlay<'a> {
     }
 }
 
-/// One node, possibly under an overlay.
+/// A view of one node, with or without an overlay.
 #[derive(Clone, Copy)]
 pub struct NodeView<'a> {
     snapshot: Snapshot<'a>,
@@ -71,66 +71,66 @@ impl<'a> NodeView<'a> {
         Self { snapshot, idx, overlay: None }
     }
 
-    /// The same node with `overlay` in place of the one it had.
+    /// Returns the same node with `overlay` in place of its previous overlay.
     #[must_use]
     pub fn with(self, overlay: &'a Overlay<'a>) -> Self {
         Self { overlay: Some(overlay), ..self }
     }
 
-    /// The snapshot this is a part of. What it says of this node's pods lacks the overlay.
+    /// Returns the snapshot of this view. The snapshot does not include the overlay.
     pub fn snapshot(&self) -> Snapshot<'a> {
         self.snapshot
     }
 
-    /// The node's slot.
+    /// Returns the node's slot.
     pub fn idx(&self) -> NodeIdx {
         self.idx
     }
 
-    /// The node's object.
+    /// Returns the node's object.
     pub fn info(&self) -> &'a NodeInfo {
         self.snapshot.node_info(self.idx)
     }
 
-    /// The node's name.
+    /// Returns the node's name.
     pub fn name(&self) -> Symbol {
         self.info().name
     }
 
-    /// The node's labels.
+    /// Returns the node's labels.
     pub fn labels(&self) -> Labels<'a> {
         self.snapshot.node_labels(self.idx)
     }
 
-    /// The node's taints.
+    /// Returns the node's taints.
     pub fn taints(&self) -> &'a [Taint] {
         self.snapshot.tables().taints(self.info().taints)
     }
 
-    /// Pods the overlay thinks onto the node.
+    /// Returns the pods that the overlay adds.
     pub fn added(&self) -> &'a [&'a PodInfo] {
         self.overlay.map_or(&[], |o| &o.added)
     }
 
-    /// Pods the overlay thinks away from the node.
+    /// Returns the pods that the overlay removes.
     pub fn removed(&self) -> &'a [&'a PodInfo] {
         self.overlay.map_or(&[], |o| &o.removed)
     }
 
-    /// How many pods are on the node.
+    /// Returns the number of pods on the node.
     pub fn pod_count(&self) -> i64 {
         let here = self.snapshot.columns().pods[self.idx.index()];
         here + self.added().len() as i64 - self.removed().len() as i64
     }
 
-    /// The pods on the node, in no meaningful order.
+    /// Returns the pods on the node, in arbitrary order.
     pub fn pods(&self) -> impl Iterator<Item = &'a PodInfo> + Clone {
         let removed = self.removed();
         let here = self.snapshot.pods_on(self.idx);
         here.filter(move |p| removed.iter().all(|r| r.uid != p.uid)).chain(self.added().iter().copied())
     }
 
-    /// What the node's pods take.
+    /// Returns the resources that the node's pods request.
     pub fn requested(&self) -> Cow<'a, Resources> {
         let here = self.snapshot.requested(self.idx);
         let Some(overlay) = self.overlay else { return Cow::Borrowed(here) };
@@ -140,7 +140,7 @@ impl<'a> NodeView<'a> {
         Cow::Owned(requested)
     }
 
-    /// Host ports in use on the node.
+    /// Returns the host ports in use on the node.
     pub fn host_ports(&self) -> Vec<HostPort> {
         match self.overlay {
             None => self.snapshot.host_ports(self.idx).iter().map(|&(port, _)| port).collect(),
@@ -160,7 +160,7 @@ impl<'a> NodeView<'a> {
         left.map(|(port, _)| port).chain(added).collect()
     }
 
-    /// What the node knows of an image it has.
+    /// Returns an image of the node as of its last refresh.
     pub fn image(&self, name: Symbol) -> Option<ImageState> {
         self.snapshot.image(self.idx, name)
     }

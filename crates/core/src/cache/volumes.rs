@@ -1,7 +1,8 @@
-//! Objects of storage by name, and what is assumed of claims and volumes until the API server shows it.
+//! Storage objects by name, and the assumed state of claims and volumes until the API server shows it.
 //!
-//! What is assumed holds for the version of the object it was assumed of; any newer version takes its place (upstream
-//! `volumebinding/passive_assume_cache.go`). Two pods of one claim may assume the same: it lasts until both let go.
+//! An assumption applies to one version of an object, and a newer version replaces it (upstream
+//! `volumebinding/passive_assume_cache.go`). Two pods with one claim may assume the same state; it lasts until
+//! both release it.
 
 use super::offers::Offers;
 use crate::hash::{FixedMap, IdMap};
@@ -16,7 +17,7 @@ use crate::volume::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// An object as the API server has it, and as pods that were placed assume it to become.
+/// An object as the API server shows it, with the assumed version and the pods that assume it.
 struct Assumable<T> {
     object: Arc<T>,
     assumed: Option<(Arc<T>, Vec<Uid>)>,
@@ -35,7 +36,7 @@ impl<T: PartialEq> Assumable<T> {
         self.assumed.as_ref().map_or(&[], |(_, holders)| holders)
     }
 
-    /// Takes a version from the API server; what it was there before.
+    /// Replaces the API server's version and returns the previous one. A new version ends the assumption.
     fn renew(&mut self, object: Arc<T>, is_same_version: bool) -> Arc<T> {
         if !is_same_version {
             self.assumed = None;
@@ -64,52 +65,54 @@ impl<T: PartialEq> Assumable<T> {
     }
 }
 
-/// All objects of storage.
+/// All storage objects.
 #[derive(Default)]
 pub struct Volumes {
     volumes: IdMap<Symbol, Assumable<PersistentVolumeInfo>>,
-    /// Of the same volumes.
+    /// The index of `volumes` by claim.
     offers: Offers,
     claims: IdMap<(Symbol, Symbol), Assumable<ClaimInfo>>,
     classes: IdMap<Symbol, Arc<StorageClassInfo>>,
     csi_nodes: IdMap<Symbol, Arc<CsiNodeInfo>>,
     csi_drivers: IdMap<Symbol, Arc<CsiDriverInfo>>,
-    /// By class; in it by namespace and name.
+    /// By class, and then by namespace and name.
     capacities: IdMap<Symbol, BTreeMap<(Symbol, Symbol), Arc<CsiStorageCapacityInfo>>>,
     capacity_classes: IdMap<(Symbol, Symbol), Symbol>,
-    /// By node; in it by name.
+    /// By node, and then by name.
     attachments: IdMap<Symbol, BTreeMap<Symbol, Arc<VolumeAttachmentInfo>>>,
     attachment_nodes: IdMap<Symbol, Symbol>,
-    /// The nodes of CSINodes and VolumeAttachments that came, changed or went, until somebody takes note. Names may be of nodes long gone.
+    /// The nodes whose CSINode or VolumeAttachments changed since the last refresh. May include names of
+    /// deleted nodes.
     changed_nodes: BTreeSet<Symbol>,
-    /// By the uid of the pod it is for.
+    /// Reservations by the uid of the pod that holds them.
     held: FixedMap<Uid, Vec<Reservation>>,
-    /// How often an object came, went or became another.
+    /// The number of changes of objects.
     changes: u64,
 }
 
 impl Volumes {
-    /// For how many pods something is assumed.
+    /// Returns the number of pods with reservations.
     pub(super) fn assumed(&self) -> usize {
         self.held.len()
     }
 
-    /// How many PersistentVolumes there are.
+    /// Returns the number of PersistentVolumes.
     pub fn count(&self) -> usize {
         self.volumes.len()
     }
 
-    /// A PersistentVolume, as the API server has it.
+    /// Returns a PersistentVolume as the API server shows it.
     pub fn volume(&self, name: Symbol) -> Option<&Arc<PersistentVolumeInfo>> {
         self.volumes.get(&name).map(|entry| &entry.object)
     }
 
-    /// A PersistentVolume, with what is assumed of it.
+    /// Returns a PersistentVolume in its assumed state.
     pub fn assumed_volume(&self, name: Symbol) -> Option<&Arc<PersistentVolumeInfo>> {
         self.volumes.get(&name).map(Assumable::now)
     }
 
-    /// The PersistentVolumes of a claim's class that are nobody's or name the claim, with what is assumed of them, in no meaningful order.
+    /// Returns the candidate volumes of a claim in their assumed state, in arbitrary order: PersistentVolumes
+    /// of the claim's class that are unclaimed or name the claim.
     pub fn volumes_for(&self, claim: &ClaimInfo) -> impl Iterator<Item = &Arc<PersistentVolumeInfo>> {
         let class = claim.class;
         let names = self.offers.names(claim).filter_map(|name| self.volumes.get(&name));
@@ -118,7 +121,7 @@ impl Volumes {
         offered
     }
 
-    /// How many those are, by a look at every volume.
+    /// Counts the candidate volumes of a claim by reading every volume, to check the index.
     fn looked_at(&self, claim: &ClaimInfo) -> usize {
         let is_offered = |volume: &PersistentVolumeInfo| {
             let names = volume.claim.as_ref().map(|by| (by.namespace, by.name));
@@ -127,17 +130,17 @@ impl Volumes {
         self.volumes.values().filter(|entry| is_offered(entry.now())).count()
     }
 
-    /// A claim, as the API server has it.
+    /// Returns a claim as the API server shows it.
     pub fn claim(&self, namespace: Symbol, name: Symbol) -> Option<&Arc<ClaimInfo>> {
         self.claims.get(&(namespace, name)).map(|entry| &entry.object)
     }
 
-    /// A claim, with what is assumed of it.
+    /// Returns a claim in its assumed state.
     pub fn assumed_claim(&self, namespace: Symbol, name: Symbol) -> Option<&Arc<ClaimInfo>> {
         self.claims.get(&(namespace, name)).map(Assumable::now)
     }
 
-    /// A PersistentVolume or a claim, as the API server has it.
+    /// Returns a PersistentVolume or a claim as the API server shows it.
     pub fn get(&self, key: StorageKey) -> Option<StorageObject> {
         match (key.kind, key.namespace) {
             (StorageKind::PersistentVolume, _) => self.volume(key.name).cloned().map(StorageObject::Volume),
@@ -148,7 +151,7 @@ impl Volumes {
         }
     }
 
-    /// The version of a PersistentVolume or a claim, as the API server has it.
+    /// Returns the resource version of a PersistentVolume or a claim as the API server shows it.
     pub fn version(&self, key: StorageKey) -> Option<&str> {
         match (key.kind, key.namespace) {
             (StorageKind::PersistentVolume, _) => self.volume(key.name).map(|it| &*it.resource_version),
@@ -159,12 +162,12 @@ impl Volumes {
         }
     }
 
-    /// Whether something is assumed of a PersistentVolume or a claim that the API server does not show.
+    /// Whether a pod assumes a state of a PersistentVolume or a claim that the API server does not show yet.
     pub fn is_assumed(&self, key: StorageKey) -> bool {
         !self.holders(key).is_empty()
     }
 
-    /// The pods for which something is assumed of a PersistentVolume or a claim that the API server does not show.
+    /// Returns the pods that assume a state of a PersistentVolume or a claim.
     pub fn holders(&self, key: StorageKey) -> &[Uid] {
         match (key.kind, key.namespace) {
             (StorageKind::PersistentVolume, _) => self.volumes.get(&key.name).map_or(&[], Assumable::holders),
@@ -175,47 +178,47 @@ impl Volumes {
         }
     }
 
-    /// A StorageClass.
+    /// Returns a StorageClass.
     pub fn class(&self, name: Symbol) -> Option<&Arc<StorageClassInfo>> {
         self.classes.get(&name)
     }
 
-    /// The CSINode of a node.
+    /// Returns the CSINode of a node.
     pub fn csi_node(&self, node: Symbol) -> Option<&Arc<CsiNodeInfo>> {
         self.csi_nodes.get(&node)
     }
 
-    /// A CSIDriver.
+    /// Returns a CSIDriver.
     pub fn csi_driver(&self, name: Symbol) -> Option<&Arc<CsiDriverInfo>> {
         self.csi_drivers.get(&name)
     }
 
-    /// The CSIStorageCapacities of a class.
+    /// Returns the CSIStorageCapacities of a class.
     pub fn capacities_of(&self, class: Symbol) -> impl Iterator<Item = &Arc<CsiStorageCapacityInfo>> {
         self.capacities.get(&class).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// The VolumeAttachments of a node.
+    /// Returns the VolumeAttachments of a node.
     pub fn attachments_on(&self, node: Symbol) -> impl Iterator<Item = &Arc<VolumeAttachmentInfo>> {
         self.attachments.get(&node).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// The nodes about which storage says something else since this was asked last.
+    /// Takes the names of the nodes whose CSINode or VolumeAttachments changed since the last call.
     pub(super) fn take_changed_nodes(&mut self) -> BTreeSet<Symbol> {
         std::mem::take(&mut self.changed_nodes)
     }
 
-    /// Whether [`Self::take_changed_nodes`] would name none.
+    /// Whether [`Self::take_changed_nodes`] would return no names.
     pub(super) fn is_refreshed(&self) -> bool {
         self.changed_nodes.is_empty()
     }
 
-    /// How often an object came, went or became another. What is assumed does not count.
+    /// Returns the number of changes of objects. Assumptions do not count.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Adds an object or replaces it; what it was before.
+    /// Adds or replaces an object and returns its previous version.
     pub fn apply(&mut self, object: StorageObject) -> Option<StorageObject> {
         let new = object.clone();
         let old = self.put(object);
@@ -252,7 +255,7 @@ impl Volumes {
         }
     }
 
-    /// Forgets an object; what it was.
+    /// Removes and returns an object.
     pub fn remove(&mut self, key: StorageKey) -> Option<StorageObject> {
         let old = self.take_out(key);
         self.changes += u64::from(old.is_some());
@@ -282,7 +285,7 @@ impl Volumes {
         }
     }
 
-    /// The identities of all objects of a kind, in no meaningful order.
+    /// Returns the keys of all objects of a kind, in arbitrary order.
     pub fn keys(&self, kind: StorageKind) -> Vec<StorageKey> {
         fn of<'a>(kind: StorageKind, names: impl Iterator<Item = &'a Symbol>) -> Vec<StorageKey> {
             names.map(|&name| StorageKey { kind, namespace: None, name }).collect()
@@ -317,7 +320,7 @@ impl Volumes {
         })
     }
 
-    /// Changes what is known of a volume, if it is there.
+    /// Changes a volume, if it exists, and keeps the index of candidates current.
     fn change_volume<R>(
         &mut self,
         name: Symbol,
@@ -351,7 +354,7 @@ impl Volumes {
         remove_in(&mut self.attachments, node, &name).map(StorageObject::Attachment)
     }
 
-    /// Takes it that the API server will be told so, for the pod of this uid.
+    /// Assumes the result of a pod's reservations before the API server shows it.
     pub(super) fn assume(&mut self, pod: &Uid, reservations: Vec<Reservation>) {
         if reservations.is_empty() {
             return;
@@ -376,7 +379,7 @@ impl Volumes {
         self.held.insert(Arc::clone(pod), reservations);
     }
 
-    /// Takes back what was assumed for the pod of this uid; what it was.
+    /// Removes and returns the reservations of a pod.
     pub(super) fn forget(&mut self, pod: &str) -> Vec<Reservation> {
         if mutation::is_on(Mutation::VolumesNotGivenBack) {
             return Vec::new();
@@ -397,13 +400,13 @@ impl Volumes {
         reservations
     }
 
-    /// What is held for the pod of this uid.
+    /// Returns the reservations of a pod.
     pub fn held_for(&self, pod: &str) -> &[Reservation] {
         self.held.get(pod).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Takes an entry out of a map of maps, and the inner map with it if that was the last.
+/// Removes an entry from a map of maps, and the inner map if it becomes empty.
 fn remove_in<K: Ord, V>(maps: &mut IdMap<Symbol, BTreeMap<K, V>>, outer: Symbol, inner: &K) -> Option<V> {
     let map = maps.get_mut(&outer)?;
     let removed = map.remove(inner);
@@ -425,7 +428,7 @@ impl HoldsIds for Volumes {
     fn mark(&self, marks: &mut Marks) {
         let Self {
             volumes,
-            // Names and classes of volumes, and claims that they name.
+            // Names and classes of `volumes`, and the claims that these name.
             offers: _,
             claims,
             classes,
