@@ -1,4 +1,4 @@
-//! One attempt: pop a pod, decide, assume.
+//! A scheduling attempt: pops a pod from the queue, decides, and assumes the pod on the chosen node.
 
 use super::binding::Binding;
 use super::budget::Size;
@@ -29,24 +29,24 @@ use crate::volume::Reservation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// The text when there are no nodes at all (upstream `ErrNoNodesAvailable`).
+/// The message if the cluster has no nodes (upstream `ErrNoNodesAvailable`).
 pub(super) const NO_NODES: &str = "no nodes available to schedule pods";
 
-/// What a decision came to.
+/// The result of a decision.
 pub(super) enum Decided {
     Node(Choice),
     Nowhere(Unschedulable),
-    /// The node chosen will not do after all.
+    /// The chosen node was rejected by Reserve.
     Refused(Unschedulable),
     Failed(CycleError),
-    /// A plugin panicked, with this text.
+    /// A plugin panicked with this message.
     Panicked(String),
-    /// The slice of work was used up; another follows.
+    /// The time limit of the slice was reached. The decision continues in another slice.
     Unfinished,
 }
 
 impl Decided {
-    /// The node chosen, or why there is none and who is to go.
+    /// Returns the chosen node, or the reasons against every node and the result of preemption.
     fn chosen(&self) -> Chosen<'_> {
         match self {
             Self::Node(choice) => Chosen::Node(choice.node),
@@ -62,18 +62,18 @@ impl Decided {
 /// The node chosen for a pod.
 pub(super) struct Choice {
     node: NodeIdx,
-    /// How many nodes there is a verdict on.
+    /// The number of nodes with a verdict.
     evaluated: usize,
-    /// How many of them could take the pod.
+    /// The number of feasible nodes.
     feasible: usize,
-    /// The node's total, if nodes were scored.
+    /// The total of the node; `None` if nodes were not scored.
     score: Option<i64>,
-    /// What the pod needs there beside its place.
+    /// The volumes to reserve for the pod on this node.
     reservations: Vec<Reservation>,
 }
 
 impl Scheduler {
-    /// Takes the next pod from the queue and decides about it; whether there was one.
+    /// Pops the next pod and makes an attempt. Returns false if there was no pod.
     pub(super) fn attempt(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
         let popped = match self.extending.turnstile() {
             None => self.queue.pop(now),
@@ -82,7 +82,7 @@ impl Scheduler {
         let Some(queued) = popped else { return false };
         let pod = Arc::clone(&queued.pod);
         if !self.is_ours(&pod) {
-            // What came of a binding of a profile that is gone brought it back.
+            // The pod was requeued after a failed binding, and its profile has been removed in the meantime.
             self.let_go(now, &pod);
             return true;
         }
@@ -143,7 +143,7 @@ impl Scheduler {
         true
     }
 
-    /// Does what a decision that began at `began` came to.
+    /// Applies the result of a decision that began at `began`.
     pub(super) fn conclude(&mut self, now: Time, queued: QueuedPod, began: Time, decided: Decided) {
         match decided {
             Decided::Node(choice) => self.assume(now, queued, began, choice),
@@ -156,23 +156,23 @@ impl Scheduler {
             Decided::Refused(found) => self.fail(now, queued, began, Failure::Unschedulable(found)),
             Decided::Failed(CycleError(text)) => self.fail(now, queued, began, Failure::Error(text)),
             Decided::Panicked(text) => self.panicked(now, queued, &text),
-            // Only a slice ends so, and goes on by itself; what is not known is tried again.
+            // Only slices return this, and `slices` handles it there. As a safe default, the pod is retried.
             Decided::Unfinished => self.queue.activate(now, queued),
         }
     }
 
-    /// What was found of a pod of the same signature since the cluster changed last.
+    /// Returns the result for an unschedulable pod with the same signature, if the cluster has not changed since.
     fn recall(&mut self, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
         let may = self.verify.is_trusting() && self.is_like_others(pod);
         if may { self.memory.recall(self.memory_state(), pod) } else { None }
     }
 
-    /// What is found now holds as long as this stays the same.
+    /// Returns the version of all state on which a result in the infeasible cache depends.
     fn memory_state(&self) -> State {
         (self.cache.version(), self.tables.rounds())
     }
 
-    /// Whether a fresh look comes to the same.
+    /// Whether a full evaluation gives the same result as the cached one.
     pub(super) fn still_holds(&mut self, now: Time, queued: &QueuedPod, remembered: &Unschedulable) -> bool {
         let start = self.walk.start();
         let trust = self.verify.suspend();
@@ -184,14 +184,16 @@ impl Scheduler {
                 == (&remembered.rejectors, &remembered.message, remembered.walked))
     }
 
-    /// Whether the pod's signature says all there is to know of it: a nominated pod does not count for itself, and what
-    /// extenders say of a pod is theirs to know.
+    /// Whether the result depends on the pod's signature alone. It does not for a nominated pod, whose nomination is
+    /// ignored for itself, nor for a pod that extenders judge.
     fn is_like_others(&self, pod: &PodInfo) -> bool {
         self.cache.nomination(&pod.uid).is_none() && !self.extending.concerns(pod)
     }
 
-    /// A panic in a plugin cannot have damaged anything: it saw the state through a shared borrow. It costs that pod
-    /// its attempt. In a slice, caches of decisions are not used, and the search begins again where it began.
+    /// Decides about a pod, without changing the cluster state.
+    ///
+    /// A panic in a plugin cannot corrupt the cluster state, since plugins see it through a shared borrow. It costs
+    /// the pod its attempt. A slice uses no cached decisions, and an unfinished search starts again at the same node.
     pub(super) fn decide(
         &mut self,
         now: Time,
@@ -255,7 +257,7 @@ impl Scheduler {
         })
     }
 
-    /// A panic costs the pod its attempt; one too many, and it waits until it changes.
+    /// Counts a panic and fails the attempt. After [`PANICS_MAX`] panics the pod is excluded until it changes.
     fn panicked(&mut self, now: Time, mut queued: QueuedPod, text: &str) {
         self.panics += 1;
         queued.panics += 1;
@@ -310,7 +312,7 @@ impl Scheduler {
 }
 
 impl Preemption {
-    /// What came of asking PostFilter.
+    /// Returns the report of a PostFilter run.
     pub(crate) fn of(outcome: &PostFilter<'_>, failed: Failed<'_>, draws: Draws) -> Self {
         let snapshot = failed.snapshot;
         match outcome.nomination.choose(failed.pod, draws) {
@@ -325,7 +327,7 @@ impl Preemption {
     }
 }
 
-/// Decides without caches, and has preemption find room where no node is feasible. Keeps what each node said in `decisions`, if given.
+/// Decides with a full evaluation, and runs preemption if no node is feasible. Records the rejections in `decisions`.
 fn decide_in_full(
     (framework, decisions): (&Framework, Option<&mut DecisionCache>),
     pod: &Arc<PodInfo>,
@@ -352,7 +354,7 @@ fn decide_in_full(
     }
 }
 
-/// Puts together what filters and PostFilter said.
+/// Combines the rejections of the filters with the result of PostFilter.
 pub(super) fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> Unschedulable {
     let snapshot = failed.snapshot;
     let chosen = outcome.nomination.choose(failed.pod, draws);
@@ -376,7 +378,7 @@ pub(super) fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws:
     }
 }
 
-/// What the pod needs on the node, if it can have it.
+/// Reserves volumes for the pod on the chosen node, and returns the decision.
 pub(super) fn reserve(found: &Feasible, snapshot: Snapshot<'_>, node: NodeIdx) -> Decided {
     let filtered = &found.filtered;
     match filtered.reserve(snapshot, node) {
@@ -396,7 +398,7 @@ pub(super) fn reserve(found: &Feasible, snapshot: Snapshot<'_>, node: NodeIdx) -
     }
 }
 
-/// How many nodes the filters look at where all of them are looked at.
+/// Returns the number of nodes that a full evaluation filters: all, or those that the node affinity names.
 pub(super) fn candidates(framework: &Framework, pod: &PodInfo, snapshot: Snapshot<'_>) -> usize {
     let pinned = node_affinity::pinned(&pod.node_affinity, snapshot);
     let pinned = pinned.filter(|_| framework.runs(ExtensionPoint::PreFilter, node_affinity::NAME));

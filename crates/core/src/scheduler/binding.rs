@@ -1,7 +1,8 @@
-//! The way of a pod from its decision to the watch's word: last look, release, answer, settlement.
+//! Bindings from decision to confirmation: recheck, release, answer, and queries of unknown outcomes.
 //!
-//! The watch turns *assumed* into *added*, not the answer. A binding of unknown outcome stays assumed, and is never sent
-//! to another node, until a watch or a question settles it: forgetting it early would free room that may be taken.
+//! The watch, not the answer, turns *assumed* into *added*. A pod whose binding has an unknown outcome stays assumed,
+//! and is not sent to another node until the watch or a query gives the outcome. Otherwise its resources could be
+//! given away while it is bound there.
 
 mod book;
 mod delegate;
@@ -28,12 +29,15 @@ use book::{Doubt, Phase};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a binding that the API server does not show is sent again, and how long after the last copy without an answer it is given up:
-/// longer than an API server works on a request (`--request-timeout`, 60 s), so that a lost one cannot be carried out afterwards.
+/// How long a binding that the API server does not show is resent, and how long after the last unanswered copy it is
+/// given up.
+///
+/// This is longer than an API server works on a request (`--request-timeout`, 60 s), so a lost copy cannot be carried
+/// out later.
 pub(super) const UNKNOWN_MAX: Duration = Duration::from_secs(75);
 
 impl Scheduler {
-    /// The next effect there is credit for.
+    /// Returns the next effect that has a credit.
     pub(super) fn release(&mut self, now: Time) -> Option<Effect> {
         while let Some(outgoing) = self.outbox.pop_bind() {
             let effect = match &outgoing {
@@ -57,7 +61,7 @@ impl Scheduler {
         self.release_volume(now).or_else(|| self.outbox.pop_other())
     }
 
-    /// Gives up the bindings that never left; whoever takes over decides about their pods.
+    /// Stops for shutdown: drops the bindings that were not sent. The next leader decides about their pods.
     pub(super) fn halt(&mut self, now: Time) {
         self.halted = true;
         self.drop_preemptions();
@@ -71,7 +75,7 @@ impl Scheduler {
         }
     }
 
-    /// The pods whose bindings never left, in an order that is the same in every run.
+    /// Returns the pods whose bindings were not sent, in a deterministic order.
     pub(super) fn unsent_bindings(&self) -> Vec<Uid> {
         let never_left = |binding: &Binding| binding.phase() == Phase::Waiting && binding.doubt.is_none();
         let mut unsent: Vec<_> =
@@ -80,8 +84,8 @@ impl Scheduler {
         unsent
     }
 
-    /// Takes back a decision that never left: the pod is active again, unless it is gone or somebody bound it. Others may
-    /// find room where it was, which it need not find again.
+    /// Reverts a decision whose binding was not sent. The pod becomes active again, unless it was deleted or bound by
+    /// another client. Other pods may use its resources in the meantime.
     pub(super) fn give_back(&mut self, now: Time, uid: &str) {
         let Some(binding) = self.bindings.remove(uid) else { return };
         self.free(now, uid);
@@ -110,8 +114,8 @@ impl Scheduler {
         Some(sent)
     }
 
-    /// Whether the node still passes all filters, judged in full if anything that a filter reads changed since the decision. The pod
-    /// itself is taken away meanwhile.
+    /// Rechecks the chosen node: whether it still passes all filters, if relevant objects changed since the decision.
+    /// The pod itself does not count in this evaluation.
     fn last_look(&mut self, uid: &str) -> bool {
         let binding = self.bindings.known(uid);
         let (pod, node, stamp) = (Arc::clone(&binding.queued.pod), binding.node, binding.stamp);
@@ -130,7 +134,7 @@ impl Scheduler {
         };
         let fits = match self.size_of(&pod) {
             Size::Usual => judge(self, self.snapshot()),
-            // Without results it is evaluated again, in slices.
+            // Without results from the slices, the pod is evaluated again in slices.
             Size::Large | Size::TooLarge(_) => self.fits_by_results(&pod, judge).unwrap_or(false),
         };
         self.cache.place(&pod, node, PodState::Assumed);
@@ -138,21 +142,21 @@ impl Scheduler {
         fits
     }
 
-    /// Has every binding that has not left looked at once more when it does: nodes were counted anew.
+    /// Makes every binding that was not sent subject to the recheck, because nodes were rebuilt.
     pub(super) fn doubt_all_stamps(&mut self) {
         for binding in self.bindings.values_mut() {
             binding.stamp = None;
         }
     }
 
-    /// The node changed under a decision that has not left yet: the pod goes back to the head of the line.
+    /// Reverts a decision whose recheck failed. The pod becomes active at its old rank.
     fn decide_anew(&mut self, now: Time, uid: &str) {
         self.last_looks_failed += 1;
         self.give_back(now, uid);
     }
 
-    /// Takes back a binding that has not left yet, or waits for volumes, because its pod's room goes to a more important
-    /// one; whether it could be. No binding was asked for, so none has to be undone.
+    /// Cancels a binding that was not sent, or PreBind, because the pod is a victim of preemption. Returns false if
+    /// it is too late. No Binding was requested, so nothing has to be undone in the API server.
     pub(super) fn take_back(&mut self, now: Time, uid: &Uid) -> bool {
         const WHY: &str = "preempted by DefaultPreemption";
         if !matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
@@ -188,7 +192,7 @@ impl Scheduler {
         Some(Effect::Settle { pod: self.pod_ref(&pod) })
     }
 
-    /// Asks about the bindings of unknown outcome whose time has come; whether there were any.
+    /// Queries the bindings of unknown outcome that are due, and returns whether there were any.
     pub(super) fn ask_again(&mut self, now: Time) -> bool {
         let due = self.bindings.due(now);
         let any = !due.is_empty();
@@ -199,7 +203,7 @@ impl Scheduler {
         any
     }
 
-    /// The mistake of forgetting assumed pods by the clock.
+    /// Deliberate fault for mutation tests: assumed pods expire after a fixed time.
     pub(super) fn expire_assumed(&mut self, now: Time) {
         if !mutation::is_on(Mutation::AssumedExpire) {
             return;
@@ -217,12 +221,12 @@ impl Scheduler {
         }
     }
 
-    /// When the next binding of unknown outcome is to be asked about.
+    /// Returns when the next binding of unknown outcome is queried.
     pub(super) fn next_question(&self) -> Option<Time> {
         self.bindings.next_question()
     }
 
-    /// The watch shows the pod on `node`.
+    /// Handles a pod that the watch shows on `node`.
     pub(super) fn binding_confirmed(&mut self, pod: &PodInfo, node: Symbol) {
         self.pre_bind_confirmed(&pod.uid, node);
         let Some(binding) = self.bindings.get_mut(&pod.uid) else { return };
@@ -230,15 +234,15 @@ impl Scheduler {
         binding.came_again = false;
         binding.confirmed_on = Some(node);
         match binding.phase() {
-            // The answer will find out.
+            // The answer completes the binding.
             Phase::InFlight => {}
-            // Somebody was faster than the release.
+            // Another client bound the pod before the release.
             Phase::Waiting if binding.doubt.is_none() => {}
             Phase::Waiting | Phase::Unknown { .. } | Phase::Asked => self.settled_on(&pod.uid, node),
         }
     }
 
-    /// The pod of a binding in doubt is on `node`.
+    /// Completes a binding of unknown outcome whose pod is on `node`.
     fn settled_on(&mut self, uid: &str, node: Symbol) {
         let binding = self.bindings.remove(uid).expect("only a known binding is settled");
         if node == binding.node {
@@ -246,7 +250,7 @@ impl Scheduler {
         }
     }
 
-    /// The pod changed while its binding is on its way; it has no node yet as far as the watch knows.
+    /// Handles an update of a pod with an open binding that has no node in the watch yet.
     pub(super) fn binding_updated(&mut self, now: Time, pod: &Arc<PodInfo>) {
         self.assumed_updated(now, pod);
         if self.pre_bind_updated(now, pod) {
@@ -258,13 +262,13 @@ impl Scheduler {
         binding.queued.pod = Arc::clone(pod);
         binding.came_again = binding.abandoned && !pod.deleting;
         if deleted_now {
-            // The API server binds no pod that is being deleted, and had not bound it before: its room is free.
+            // The API server does not bind a terminating pod, and had not bound it before. Its resources are free.
             binding.abandoned = true;
             self.free(now, &pod.uid);
         }
     }
 
-    /// A pod that is assumed counts as it is now, and may matter less to others than before.
+    /// Replaces an assumed pod by its newer state, and requeues pods that this may help.
     fn assumed_updated(&mut self, now: Time, pod: &Arc<PodInfo>) {
         let Some((old, node, PodState::Assumed)) = self.cache.placed(&pod.uid) else { return };
         if old.is_same_to_others(pod) {
@@ -277,12 +281,12 @@ impl Scheduler {
         }
     }
 
-    /// The pod is gone.
+    /// Handles the deletion of a pod.
     pub(super) fn binding_abandoned(&mut self, uid: &Uid) {
         self.end_pre_bind(uid);
         let Some(binding) = self.bindings.get_mut(uid) else { return };
         match binding.phase() {
-            // Answers name a pod, not a binding: no other is sent before this one is answered.
+            // Answers identify a pod, not a binding. So no other binding of this pod is sent before this answer.
             Phase::InFlight => {
                 binding.abandoned = true;
                 binding.confirmed_on = None;
@@ -298,9 +302,10 @@ impl Scheduler {
         }
     }
 
-    /// Whether a list that does not name this object is not believed before the API server was asked: a pod with an open
-    /// binding. Should the list be of an older state than ours, the pod would come again, be decided about anew, and
-    /// the open binding could still take it to the first node.
+    /// Whether a deletion implied by a list needs a query first, because the pod has an open binding.
+    ///
+    /// If the list is older than the cached state, the pod reappears later. It would then get a new decision, while
+    /// the open binding could still put it on the first node.
     pub(super) fn is_to_be_asked_about(&mut self, now: Time, key: &ObjectKey) -> bool {
         let ObjectKey::Pod(uid) = key else { return false };
         let Some(binding) = self.bindings.get_mut(uid) else { return false };
@@ -319,7 +324,7 @@ impl Scheduler {
         true
     }
 
-    /// Takes an assumed pod off its node and lets others know of the room.
+    /// Removes an assumed pod from its node, and requeues pods that this may help.
     pub(super) fn free(&mut self, now: Time, uid: &str) {
         if !matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
             return;
@@ -384,9 +389,9 @@ impl Scheduler {
     fn bind_refused(&mut self, now: Time, uid: &str, message: String) {
         let binding = self.bindings.get_mut(uid).expect("only a known binding is refused");
         match (&mut binding.doubt, binding.confirmed_on) {
-            // An earlier copy was carried out: that is what this one was refused for.
+            // An earlier copy was carried out. That is the reason for this rejection.
             (Some(_), Some(node)) => self.settled_on(uid, node),
-            // An earlier copy may have been carried out, or may be yet; this one says nothing about it.
+            // An earlier copy may have been carried out, or may still be. This answer does not tell.
             (Some(doubt), None) if !binding.abandoned => {
                 doubt.message = message;
                 let phase = doubt.next_question(now);
@@ -405,7 +410,7 @@ impl Scheduler {
         }
     }
 
-    /// The API server says where the pod of a binding is.
+    /// Handles the state of the pod in the API server.
     fn found(&mut self, now: Time, uid: &str, found: Found) {
         let Some(binding) = self.bindings.get_mut(uid) else { return };
         match (found, &mut binding.doubt) {
@@ -413,13 +418,13 @@ impl Scheduler {
                 let phase = doubt.next_question(now);
                 self.bindings.enter(uid, phase);
             }
-            // It is there after all: the watch will name it.
+            // The pod exists, contrary to the list. The watch will show it.
             (Found::Unbound, Some(doubt)) if binding.unlisted => {
                 let phase = doubt.next_question(now);
                 self.bindings.enter(uid, phase);
             }
             (Found::Unbound, Some(_)) => self.still_unbound(now, uid),
-            // Nobody asked, and so nothing is in doubt: it was not carried out.
+            // The answer itself carries this state, and no earlier copy is in doubt: the binding was not carried out.
             (Found::NoAnswer | Found::Unbound, None) => {
                 self.bind_refused(now, uid, "the pod is not bound".to_owned());
             }
@@ -439,8 +444,8 @@ impl Scheduler {
                 } else if node == binding.node {
                     self.bound(&binding);
                 } else if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
-                    // Until the watch says the same: its room is there, not where we wanted it. What the watch said already
-                    // stands, be it that the pod is there, going or gone.
+                    // Assume the pod on the node where it is, until the watch shows it. If the watch has already
+                    // shown the pod as bound, terminating or deleted, that state stays.
                     self.free(now, uid);
                     self.cache.place(&binding.queued.pod, node, PodState::Assumed);
                 }
@@ -448,9 +453,11 @@ impl Scheduler {
         }
     }
 
-    /// The lost binding was not carried out, so far. For a while the same one is sent again: should the lost one arrive
-    /// after all, both say the same. It is given up when no copy of it could be carried out any more when it was asked about:
-    /// what was asked before says nothing of what came between, however late the answer is read.
+    /// Handles a lost binding that has not been carried out so far. For [`UNKNOWN_MAX`] it is resent unchanged;
+    /// should the lost copy arrive later, both name the same node.
+    ///
+    /// It is given up once a query was sent so late that no copy could be carried out any more. A query's answer is
+    /// valid only for the time after which it was sent, however late it arrives.
     fn still_unbound(&mut self, now: Time, uid: &str) {
         let binding = self.bindings.get_mut(uid).expect("only a known binding is settled");
         let doubt = binding.doubt.as_mut().expect("only bindings in doubt are asked about");
@@ -484,14 +491,14 @@ impl Scheduler {
     fn refused(&mut self, now: Time, binding: Binding, message: &str) {
         let uid = Arc::clone(&binding.queued.pod.uid);
         if matches!(self.cache.placed(&uid), Some((_, _, PodState::Added))) {
-            // Bound by someone else meanwhile; to say it is not scheduled would be untrue.
+            // Another client has bound the pod; a PodScheduled=False condition would be wrong.
             return;
         }
         self.free(now, &uid);
         if binding.abandoned {
             return;
         }
-        // Upstream gives an extender's words as they are.
+        // Upstream reports an extender's error text unchanged.
         let text = match binding.by {
             Some(_) => message.to_owned(),
             None => format!("running Bind plugin \"DefaultBinder\": {message}"),

@@ -1,10 +1,11 @@
-//! Pods that wait for extenders: what is asked, what is made of the answers, and what becomes of a pod whose world changes
-//! meanwhile.
+//! Pods whose decision waits for extenders.
 //!
-//! A decision that has to ask is laid aside as a record of its own ([`Waiting`]) and taken up again when all it asked is
-//! answered, against the state as it is then. Nothing is held for it meanwhile, and others go on, but nobody who matters
-//! less than a pod of the same profile that waits for an extender that must answer. Decides nothing itself: that is
-//! `cycle::extended`. Upstream asks in the middle of its only loop: `pkg/scheduler/schedule_one.go`.
+//! A decision that needs extenders is suspended as a [`Waiting`] record. It resumes when all its calls are answered,
+//! against the state of that time. It holds no locks or resources meanwhile, and other pods are scheduled. But while
+//! a pod waits for an extender that is not ignorable, pods of the same profile with a lower priority wait as well.
+//!
+//! The evaluation itself is in `cycle::extended`. Upstream calls extenders synchronously in its scheduling loop:
+//! `pkg/scheduler/schedule_one.go`.
 
 mod book;
 
@@ -29,21 +30,21 @@ use crate::time::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// How often a decision begins again because the nodes it asked about are of no use any more, before the pod backs off.
+/// How often a decision restarts, because its nodes became stale, before the pod backs off.
 const RESTARTS_MAX: u32 = 3;
 
-/// What a decision came to that asks extenders.
+/// The result of a decision with extenders, as far as their answers allow.
 enum Asking {
-    /// These first.
+    /// These calls are needed first.
     Ask(Vec<Ask>),
-    /// It has to begin again.
+    /// It must restart.
     Stale,
-    /// It is made.
+    /// It is complete.
     Made(Decided),
 }
 
 impl Scheduler {
-    /// The extenders from now on. To be told before anything is decided; later it is part of a new configuration.
+    /// Sets the extenders. Call it before the first decision; later changes are part of a new configuration.
     pub fn set_extenders(&mut self, extenders: Vec<Extender>) {
         let any = extenders.iter().any(|extender| extender.filters || extender.prioritizes);
         for (_, profile) in &mut self.profiles {
@@ -52,18 +53,18 @@ impl Scheduler {
         self.extending.extenders = extender::in_order(extenders);
     }
 
-    /// The extender that binds the pod, where one does.
+    /// Returns the extender that binds the pod, if any.
     pub(super) fn binder(&self, pod: &PodInfo) -> Option<&Extender> {
         self.extending.extenders.iter().find(|extender| extender.binds && extender.is_interested(pod))
     }
 
-    /// Begins a decision that asks extenders.
+    /// Starts a decision with extenders.
     pub(super) fn begin_asking(&mut self, now: Time, queued: QueuedPod, probe: &mut dyn Probe) {
         let waiting = Waiting::new(queued, now, self.events);
         self.go_on_asking(now, waiting, probe);
     }
 
-    /// Takes up a decision all of whose questions are answered; whether there was one.
+    /// Resumes a decision whose calls are all answered, and returns whether there was one.
     pub(super) fn resume(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
         let Some(waiting) = self.extending.take_ready() else { return false };
         self.cache.refresh();
@@ -98,8 +99,8 @@ impl Scheduler {
         }
     }
 
-    /// A decision is made. Where extenders had a say in that the pod goes nowhere, and something happened since they were
-    /// asked, it is tried again, as upstream does with what happens while a pod is in flight.
+    /// Completes a decision. If extenders rejected nodes, and a cluster event arrived since they were called, the pod
+    /// is requeued. Upstream does the same for events while a pod is in flight.
     fn answered(&mut self, now: Time, waiting: Waiting, decided: Decided) {
         let stirred = waiting.stirred || waiting.events != self.events;
         let by_extenders =
@@ -120,7 +121,7 @@ impl Scheduler {
         };
         let interested: Vec<&Extender> =
             self.extending.extenders.iter().filter(|extender| extender.is_interested(&pod)).collect();
-        // A search through a part of the nodes is the same each time; others have gone on from where it ended.
+        // Each resumption searches the same sample of nodes. Other decisions have advanced the start in the meantime.
         let elsewhere = waiting.transcript.start.map(|start| (start, self.walk.start()));
         match elsewhere {
             Some((start, _)) => self.walk.return_to(start),
@@ -147,7 +148,7 @@ impl Scheduler {
         made.unwrap_or_else(|panic| Asking::Made(Decided::Panicked(panic_text(panic.as_ref()))))
     }
 
-    /// The next question there is credit for, in words.
+    /// Returns the next call that has a credit.
     pub(super) fn release_call(&mut self) -> Option<Effect> {
         let call = self.outbox.pop_call()?;
         let (waiting, ask) = self.extending.asked(call)?;
@@ -161,7 +162,7 @@ impl Scheduler {
         Some(Effect::Extend(ExtenderCall { call, extender, pod, question }))
     }
 
-    /// Where room could be made, with the pods that would go named; those that are gone by now need not.
+    /// Returns the candidates of preemption with their victims as references. Deleted victims are left out.
     fn victims(&self, transcript: &Transcript) -> Vec<Victims> {
         let named = |room: &Room| {
             let pods = room.victims.iter().filter_map(|uid| self.cache.placed(uid));
@@ -178,13 +179,13 @@ impl Scheduler {
             .collect()
     }
 
-    /// An extender has answered, or failed to. Answers nobody waits for any more say nothing.
+    /// Handles the result of a call. Results of cancelled calls are ignored.
     pub(super) fn extended(&mut self, call: u64, answer: Result<Answer, String>) {
         let snapshot = self.cache.snapshot(&self.tables);
         self.extending.hear(call, answer, snapshot);
     }
 
-    /// A pod that waits for extenders changed. One that is decided about by other facts than before is decided anew.
+    /// Handles an update of a waiting pod. If its signature changed, the decision starts again.
     pub(super) fn asking_updated(&mut self, now: Time, pod: &Arc<PodInfo>) {
         let Some(waiting) = self.extending.get_mut(&pod.uid) else { return };
         let old = std::mem::replace(&mut waiting.queued.pod, Arc::clone(pod));
@@ -200,7 +201,7 @@ impl Scheduler {
         }
     }
 
-    /// The pod is asked about no longer.
+    /// Cancels the decision about a pod, and its calls.
     pub(super) fn end_asking(&mut self, uid: &str) -> Option<Waiting> {
         let ended = self.extending.end(uid)?;
         let extending = &self.extending;
@@ -208,14 +209,14 @@ impl Scheduler {
         Some(ended)
     }
 
-    /// Gives up all that is asked. The pods, who have to be decided about anew.
+    /// Cancels all decisions with extenders, and returns their pods.
     pub(super) fn give_up_asking(&mut self) -> Vec<QueuedPod> {
         let uids: Vec<Uid> = self.extending.uids().cloned().collect();
         uids.iter().filter_map(|uid| self.end_asking(uid)).map(|waiting| waiting.queued).collect()
     }
 }
 
-/// One decision about one pod, as far as it goes with what is known.
+/// One decision about a pod with the extenders' answers so far.
 struct Decision<'a> {
     framework: &'a Framework,
     snapshot: Snapshot<'a>,
@@ -242,7 +243,7 @@ impl Decision<'_> {
         }
     }
 
-    /// PostFilter, and what extenders say of it.
+    /// Runs PostFilter, and passes its candidates to extenders.
     fn make_room(&self, waiting: &mut Waiting, filtered: &Filtered, probe: &mut dyn Probe) -> Asking {
         let &Self { framework, snapshot, pod, extenders, draws, now, version } = self;
         let transcript = &waiting.transcript;
@@ -273,7 +274,7 @@ impl Decision<'_> {
                 violations: candidate.violations,
             };
             let found = candidates.iter().map(room).collect();
-            // What was found is told again when the answers are there.
+            // The victims are found again when the answers have arrived.
             waiting.version = version;
             waiting.transcript.note_rooms(found);
             if let Some(next) = waiting.transcript.next_for_room(extenders) {

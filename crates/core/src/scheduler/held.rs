@@ -1,12 +1,13 @@
-//! How much the engine holds, collection by collection, for tests of leaks. Decides nothing.
+//! Sizes of the engine's collections, for tests of leaks.
 
 use super::Scheduler;
 
 impl Scheduler {
-    /// What the engine's collections hold about pods and nodes, by name. In a cluster without pods and nodes all are empty.
+    /// Returns the sizes of all collections that hold pods or nodes, by name. All are zero in a cluster without pods
+    /// and nodes.
     ///
-    /// Not among them: the tables of ids, of which [`Tables::sizes`](crate::intern::Tables::sizes) tells, and what is remembered of
-    /// pods that no node can take, which has a bound.
+    /// Not included: the tables of ids (see [`Tables::sizes`](crate::intern::Tables::sizes)), and the infeasible
+    /// cache, which has a fixed limit.
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         let [bind, volume, evict, status, record, extend] = self.outbox.waiting();
         let mut held = vec![

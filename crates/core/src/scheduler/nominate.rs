@@ -1,7 +1,7 @@
-//! Nominations: which pods are to go to which nodes, by our word or by somebody else's. Chooses no node.
+//! Nominations: the pods that are expected on each node, by preemption of this or another scheduler.
 //!
-//! Upstream: `pkg/scheduler/backend/queue/nominator.go`, `pkg/scheduler/eventhandlers.go`, which knows the nominations of
-//! its own pods only.
+//! Upstream: `pkg/scheduler/backend/queue/nominator.go`, `pkg/scheduler/eventhandlers.go`. Upstream tracks only the
+//! nominations of its own pods.
 
 use super::Scheduler;
 use crate::effect::{Nomination, StatusPatch};
@@ -12,8 +12,8 @@ use crate::time::Time;
 use std::sync::Arc;
 
 impl Scheduler {
-    /// Nominates the pod to a node, or to none. Where a nomination ends, or the pod asks for less than it did, room is free for
-    /// others at once.
+    /// Nominates the pod to a node, or clears its nomination. If a nomination ends, or the pod requests less than
+    /// before, other pods are requeued at once.
     pub(super) fn nominate(&mut self, now: Time, pod: &Arc<PodInfo>, node: Option<Symbol>) {
         let before = self.cache.nomination(&pod.uid);
         let is_other = |old: &&Arc<PodInfo>| old.uid == pod.uid && !old.is_same_to_others(pod);
@@ -24,13 +24,13 @@ impl Scheduler {
         }
     }
 
-    /// Wakes the pods that the nomination kept out: those that are no more important.
+    /// Requeues the pods that the nomination excluded: those with the same or a lower priority.
     pub(super) fn nomination_released(&mut self, now: Time, pod: &PodInfo) {
         let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(pod), new: None };
         self.wake_up_to(now, &event, pod.priority);
     }
 
-    /// The pod is placed on `node`: whatever it was nominated to, it takes nothing more.
+    /// Ends the nomination of a pod that is assumed on `node`.
     pub(super) fn nomination_fulfilled(&mut self, now: Time, pod: &PodInfo, node: Symbol) {
         let nominated = self.cache.nomination(&pod.uid);
         self.cache.forget_nomination(&pod.uid);
@@ -39,10 +39,10 @@ impl Scheduler {
         }
     }
 
-    /// A pod of `node` is gone: who is nominated there, and waited for it to go, is tried again, whatever kept it out then.
+    /// Handles the removal of a pod from `node`: requeues the pods nominated there, whatever rejected them.
     ///
-    /// Upstream leaves that to the hints of the plugins that rejected the pod. Where another reason has come between, they
-    /// do not wake it, and it keeps room that it cannot take.
+    /// Upstream relies on the queueing hints of the plugins that rejected the pod. If another reason rejected it in
+    /// the meantime, the hints do not requeue it, and its nomination blocks resources that it does not use.
     pub(super) fn room_left(&mut self, now: Time, node: Symbol) {
         let nominated: Vec<_> =
             self.cache.nominated_to(node).iter().map(|pod| Arc::clone(&pod.uid)).collect();
@@ -51,16 +51,16 @@ impl Scheduler {
         }
     }
 
-    /// The API server shows a pending pod of ours; `old` is what it showed before.
+    /// Handles the nomination of a pending pod that the API server shows; `old` is its previous state.
     ///
-    /// Where it shows no other nomination than before, ours, which may be on its way there, stays. A pod that is being
-    /// deleted goes nowhere any more.
+    /// If the shown nomination did not change, the cached one, which may not be written yet, stays. A terminating pod
+    /// loses its nomination.
     pub(super) fn nomination_told(&mut self, now: Time, old: Option<&PodInfo>, pod: &Arc<PodInfo>) {
         let node = match old {
             _ if pod.deleting => None,
             Some(old) if old.nominated_node == pod.nominated_node => self.cache.nomination(&pod.uid),
             Some(_) | None => {
-                // Whoever said it: what we said of it before has come there, or was overruled.
+                // The new value is either our own write, or another client's that replaced it.
                 if let Some(sent) = self.sent_conditions.get_mut(&pod.uid) {
                     sent.nominated = pod.nominated_node;
                 }
@@ -70,7 +70,7 @@ impl Scheduler {
         self.nominate(now, pod, node);
     }
 
-    /// A pending pod of another scheduler: its nomination counts like one of ours.
+    /// Applies the nomination of another scheduler's pending pod. It counts like one of ours.
     pub(super) fn foreign_pod(&mut self, now: Time, pod: &Arc<PodInfo>) {
         let node = pod.nominated_node.filter(|_| !pod.deleting);
         if node.is_some() || self.cache.nomination(&pod.uid).is_some() {
@@ -78,7 +78,7 @@ impl Scheduler {
         }
     }
 
-    /// The pod as it is to be decided about: nominated as we know it, which the API server may not show yet.
+    /// Returns the pod with its cached nomination, which the API server may not show yet.
     pub(super) fn as_nominated(&self, pod: &Arc<PodInfo>) -> Arc<PodInfo> {
         let nominated_node = self.cache.nomination(&pod.uid);
         if nominated_node == pod.nominated_node {
@@ -87,8 +87,8 @@ impl Scheduler {
         Arc::new(PodInfo { nominated_node, ..PodInfo::clone(pod) })
     }
 
-    /// Clears the nominations to `node` of our pods that are less important than `pod`: they find another place sooner
-    /// than after its preemption (upstream `clearNominatedNodeName`). Nobody more is sent away for them.
+    /// Clears the nominations to `node` of our pods with a lower priority than `pod`, so that they need not wait for
+    /// its preemption (upstream `clearNominatedNodeName`). No more victims are evicted for them.
     pub(super) fn clear_lesser_nominations(&mut self, now: Time, pod: &PodInfo, node: Symbol) {
         let lesser = |other: &&Arc<PodInfo>| other.priority < pod.priority && self.queue.contains(&other.uid);
         let losers: Vec<_> = self.cache.nominated_to(node).iter().filter(lesser).cloned().collect();
@@ -98,7 +98,8 @@ impl Scheduler {
             self.nominate(now, &shown, None);
             self.preemptor_left(now, &shown.uid);
             self.queue.rouse(now, &shown.uid);
-            // What was sent stays as it is: this may overtake the patch with the condition, which then is sent again.
+            // The recorded condition stays: this patch may overtake the patch with the condition, which is then sent
+            // again.
             let sent = self.sent_conditions.get(&shown.uid).and_then(|sent| sent.nominated);
             if shown.nominated_node.or(sent).is_none() {
                 continue;

@@ -1,9 +1,10 @@
-//! The way of a pod whose volumes wait for its node, from its decision to its binding: the volumes it was promised are
-//! written, one after the other, and the watch is waited for to show every claim bound.
+//! PreBind: pods between decision and binding whose volumes wait for their node.
 //!
-//! Nobody waits for such a pod: writes leave by a lane of their own, and everything else is an event or a time. A write
-//! carries the version that was decided on, so it may be sent again, or be forgotten, at any time: no volume is ever
-//! given away twice. What was written is not taken back when a later step fails; the next attempt finds it.
+//! The reserved volumes are written one after the other; then the pod waits until the watch shows every claim bound.
+//! Other pods continue: writes have their own lane, and everything else is an event or a time. A write carries the
+//! resource version of the decision, so it is safe to resend or to drop it, and no volume is assigned twice. Writes
+//! are not reverted if a later step fails; the next attempt finds them.
+//!
 //! Upstream: `pkg/scheduler/schedule_one.go#bindingCycle`, `volumebinding/binder.go#BindPodVolumes`.
 
 mod book;
@@ -33,23 +34,23 @@ use check::Shown;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pauses before a write that got no answer is sent again: they double from one to the other.
+/// The backoff before an unanswered write is resent. It doubles up to the maximum.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(8);
 
 impl Scheduler {
-    /// Whether the profile of `pod` has what it was promised written before it is bound.
+    /// Whether the pod's profile writes reserved volumes in PreBind.
     pub(super) fn runs_pre_bind(&self, pod: &PodInfo) -> bool {
         self.profile_of(pod)
             .is_some_and(|profile| profile.framework.runs(ExtensionPoint::PreBind, volume_binding::NAME))
     }
 
-    /// Whether volumes are being bound or made for the pod.
+    /// Whether the pod is in PreBind.
     pub(super) fn is_in_pre_bind(&self, uid: &Uid) -> bool {
         self.pre_binds.get(uid).is_some()
     }
 
-    /// Begins to make true what was assumed of volumes for a pod that was placed a moment ago.
+    /// Starts PreBind for a pod that has just been assumed.
     pub(super) fn pre_bind(&mut self, now: Time, mut queued: QueuedPod, node: Symbol) {
         let pod = Arc::clone(&queued.pod);
         let volumes = self.cache.volumes();
@@ -63,7 +64,8 @@ impl Scheduler {
         };
         let tasks = volumes.held_for(&pod.uid).iter().map(task).collect();
         if pod.nominated_node != Some(node) {
-            // Tells others, the cluster autoscaler among them, where the pod is going, since it takes a while.
+            // PreBind takes a while, so the nomination shows others, such as the cluster autoscaler, where the pod
+            // will run.
             let nomination = Nomination::Set(self.tables.text(node).to_owned());
             self.outbox.push_patch(StatusPatch { pod: self.pod_ref(&pod), condition: None, nomination });
             queued.nominated = true;
@@ -72,14 +74,14 @@ impl Scheduler {
         self.go_on(now, &pod.uid);
     }
 
-    /// Moves the pod past what is written, and on to the next write or to the end.
+    /// Skips completed writes, and continues with the next write or with the wait for the claims.
     fn go_on(&mut self, now: Time, uid: &Uid) {
         loop {
             let Some(pre_bind) = self.pre_binds.get(uid) else { return };
             let Some(task) = pre_bind.tasks.get(pre_bind.at) else { break };
             match (self.shown(task), pre_bind.stage) {
                 (Shown::Done, _) => self.pre_binds.next_task(uid),
-                // What is in flight is answered.
+                // A write in flight will be answered.
                 (_, Stage::InFlight { .. }) | (Shown::AsDecided, Stage::Lost { .. }) => return,
                 (Shown::Changed | Shown::Gone, Stage::Lost { .. }) => {
                     let message =
@@ -97,7 +99,7 @@ impl Scheduler {
         self.wait_for_volumes(now, uid);
     }
 
-    /// All is written: the rest is up to others.
+    /// Waits for other components to bind the claims, after all writes are done.
     fn wait_for_volumes(&mut self, now: Time, uid: &Uid) {
         let Some(pre_bind) = self.pre_binds.get(uid) else { return };
         if !matches!(pre_bind.stage, Stage::Waiting { .. }) {
@@ -111,7 +113,7 @@ impl Scheduler {
         }
     }
 
-    /// The next write of a volume there is credit for.
+    /// Returns the next volume write that has a credit.
     pub(super) fn release_volume(&mut self, now: Time) -> Option<Effect> {
         while let Some(uid) = self.outbox.pop_volume() {
             let effect = self.release_write(now, &uid);
@@ -184,7 +186,7 @@ impl Scheduler {
         }
     }
 
-    /// A write was answered, or not. Late answers, to writes the pod has moved past, say nothing.
+    /// Handles the result of a write. Late results of earlier writes are ignored.
     pub(super) fn volume_written(&mut self, now: Time, uid: &Uid, write: u64, outcome: WriteOutcome) {
         let Some(pre_bind) = self.pre_binds.get(uid).filter(|it| it.stage == Stage::InFlight { write })
         else {
@@ -195,7 +197,7 @@ impl Scheduler {
                 self.pre_binds.next_task(uid);
                 self.go_on(now, uid);
             }
-            // An earlier copy may be what it was refused for; then the watch shows it.
+            // An earlier copy may be the reason for the rejection. Then the watch will show it.
             WriteOutcome::Refused { message } if pre_bind.doubt.is_some() => {
                 self.write_lost(now, uid, &message);
             }
@@ -204,7 +206,8 @@ impl Scheduler {
         }
     }
 
-    /// The watch may show what became of it; else it is sent again, which the version it carries makes safe.
+    /// Handles a write without a result: schedules a retry, unless the watch shows the change first. The resource
+    /// version in the write makes the retry safe.
     fn write_lost(&mut self, now: Time, uid: &Uid, message: &str) {
         let doubt = self.pre_binds.doubt(uid).get_or_insert(Doubt {
             since: now,
@@ -221,7 +224,7 @@ impl Scheduler {
         self.go_on(now, uid);
     }
 
-    /// Does what is due by the clock; whether there was anything.
+    /// Handles all pods whose time has come, and returns whether there were any.
     pub(super) fn pre_bind_times(&mut self, now: Time) -> bool {
         let due = self.pre_binds.due(now);
         for uid in &due {
@@ -239,7 +242,7 @@ impl Scheduler {
         !due.is_empty()
     }
 
-    /// An object of storage is new, changed or gone.
+    /// Handles an added, changed or deleted storage object.
     pub(super) fn pre_bind_storage(
         &mut self,
         now: Time,
@@ -252,7 +255,7 @@ impl Scheduler {
         let mut keys = Vec::new();
         for object in [old, new].into_iter().flatten() {
             keys.push(object.key());
-            // A volume may be the one a claim was waiting for.
+            // A claim may have waited for this volume.
             if let StorageObject::Volume(volume) = object
                 && let Some(claim) = &volume.claim
             {
@@ -264,14 +267,14 @@ impl Scheduler {
         }
     }
 
-    /// A node is gone.
+    /// Handles the deletion of a node.
     pub(super) fn pre_bind_node_gone(&mut self, now: Time, node: Symbol) {
         for uid in self.pre_binds.on(node) {
             self.go_on(now, &uid);
         }
     }
 
-    /// The pod changed while its volumes are on their way; whether they are.
+    /// Handles an update of the pod. Returns false if it is not in PreBind.
     pub(super) fn pre_bind_updated(&mut self, now: Time, pod: &Arc<PodInfo>) -> bool {
         let Some(before) = self.pre_binds.renew(pod) else { return false };
         if pod.deleting && !before.deleting {
@@ -281,15 +284,14 @@ impl Scheduler {
         true
     }
 
-    /// The watch shows the pod on `node`, where somebody else has bound it. There it needs its volumes all the same.
+    /// Handles a pod that another client has bound to `node`. PreBind continues if that is the chosen node.
     pub(super) fn pre_bind_confirmed(&mut self, uid: &Uid, node: Symbol) {
         if self.pre_binds.get(uid).is_some_and(|pre_bind| pre_bind.node != node) {
             self.end_pre_bind(uid);
         }
     }
 
-    /// Gives up all that is not bound yet; whoever takes over finds what was written. The pods, who wait for the next
-    /// leader.
+    /// Ends PreBind of all pods and returns those that are not bound. The next leader finds the completed writes.
     pub(super) fn give_up_pre_binds(&mut self, now: Time) -> Vec<QueuedPod> {
         let mut waiting = Vec::new();
         for PreBind { queued, .. } in self.pre_binds.clear() {
@@ -305,15 +307,15 @@ impl Scheduler {
         waiting
     }
 
-    /// All volumes are there: on to the binding.
+    /// Completes PreBind, and starts the binding.
     fn pre_bound(&mut self, now: Time, uid: &Uid) {
         let Some(PreBind { queued, node, began, .. }) = self.end_pre_bind(uid) else { return };
         let outcome = Outcome::PreBound { succeeded: true, took: now.since(began) };
         self.report(&queued, began, outcome);
-        // The API server shows it all now.
+        // The API server shows all reservations now.
         self.cache.forget_volumes(uid);
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
-            // However little the node changed, the rest of the cluster did not stand still.
+            // PreBind took time, and other nodes and pods changed, so the recheck is mandatory.
             let began = queued.found.map_or(began, |search| search.began);
             self.bindings.insert(Arc::clone(uid), Binding::new(queued, node, None, None, began));
             self.outbox.cancel_nomination(uid);
@@ -321,12 +323,12 @@ impl Scheduler {
         }
     }
 
-    /// The pod's volumes cannot be had: its place and what was assumed for it are given back, and it is tried again.
+    /// Fails PreBind: releases the node and the reserved volumes, and retries the pod after its backoff.
     pub(super) fn pre_bind_failed(&mut self, now: Time, uid: &Uid, message: &str) {
         let Some(PreBind { queued, began, .. }) = self.end_pre_bind(uid) else { return };
         self.report(&queued, began, Outcome::PreBound { succeeded: false, took: now.since(began) });
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
-            // Bound by someone else meanwhile; to say it is not scheduled would be untrue.
+            // Another client has bound the pod; a PodScheduled=False condition would be wrong.
             return self.give_back_volumes(now, uid);
         }
         self.free(now, uid);
@@ -334,8 +336,8 @@ impl Scheduler {
         self.fail(now, queued, began, Failure::Binding(text));
     }
 
-    /// A volume or claim changed under a decision of which nothing is written of it yet: the pod goes back to the head of
-    /// the line.
+    /// Reverts a decision because a volume or claim changed before it was written. The pod becomes active at its old
+    /// rank.
     fn pre_bind_anew(&mut self, now: Time, uid: &Uid) {
         let Some(pre_bind) = self.end_pre_bind(uid) else { return };
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
@@ -346,7 +348,7 @@ impl Scheduler {
         self.queue.activate(now, pre_bind.queued);
     }
 
-    /// The pod is not to be bound after all, for no fault of its own.
+    /// Reverts a decision for a reason that does not lie in the pod. The pod becomes active at its old rank.
     pub(super) fn pre_bind_given_up(&mut self, now: Time, uid: &Uid) {
         let Some(pre_bind) = self.end_pre_bind(uid) else { return };
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
@@ -356,7 +358,7 @@ impl Scheduler {
         self.queue.activate(now, pre_bind.queued);
     }
 
-    /// Takes the pod out of PreBind, whatever becomes of it. Others that left a write to it have theirs looked at again.
+    /// Removes the pod from PreBind. Other pods that skipped a write because of this pod check it again.
     pub(super) fn end_pre_bind(&mut self, uid: &Uid) -> Option<PreBind> {
         let pre_bind = self.pre_binds.remove(uid)?;
         let keys: Vec<StorageKey> = pre_bind.tasks.iter().map(|task| task.key).collect();
@@ -368,7 +370,7 @@ impl Scheduler {
         Some(pre_bind)
     }
 
-    /// Takes back what is assumed of volumes for a pod, and lets others know. Upstream wakes nobody.
+    /// Releases the pod's reserved volumes and requeues pods that this may help. Upstream requeues none.
     pub(super) fn give_back_volumes(&mut self, now: Time, uid: &str) {
         let volumes = self.cache.volumes();
         let mut keys: Vec<StorageKey> = volumes.held_for(uid).iter().map(Reservation::object).collect();

@@ -1,10 +1,12 @@
-//! Preemption carried out: the victims of a decision are sent away while the loop goes on, and the pod they make room
-//! for is kept from being tried until they are on their way out.
+//! Execution of preemption: evicts the victims of a decision while other pods are scheduled.
 //!
-//! All victims but the last are told at once, the last when the others have been answered; a victim is told once, however
-//! many pods want its place. Chooses nobody: that is `crate::preemption`.
-//! Upstream: `pkg/scheduler/framework/preemption/executor.go`. Ours differs in what ends the wait: the watch's word about
-//! each victim, not the answers, so that a late watch never makes it choose, and delete, the same pods again.
+//! The preemptor is gated until all victims are terminating. All victims but the last are evicted at once, and the
+//! last one after the other evictions have been answered. A pod is evicted once, even if it is a victim of several
+//! preemptions. Victims are chosen in `crate::preemption`.
+//!
+//! Upstream: `pkg/scheduler/framework/preemption/executor.go`. Upstream ends the wait when evictions are answered;
+//! here it ends when the watch shows each victim terminating or deleted. So a late watch never leads to the same
+//! victims twice.
 
 use super::Scheduler;
 use crate::effect::{Disruption, Eviction, Severity};
@@ -20,47 +22,47 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A preemption whose victims are not all on their way out.
+/// A preemption with victims that are not terminating yet.
 struct Running {
     preemptor: Arc<PodInfo>,
     attempt: u32,
     node: Symbol,
     began: Time,
-    /// The victims that the watch does not show going yet, in order; the last is told last.
+    /// The victims that the watch does not show as terminating yet, in order. The last is evicted last.
     left: Vec<Uid>,
 }
 
-/// Where the eviction of a pod stands.
+/// The state of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// To be released.
+    /// Waits for release.
     Waiting,
-    /// Released, not answered.
+    /// Released, without an answer.
     InFlight,
-    /// Answered; the watch has yet to show it.
+    /// Answered, but the watch does not show the deletion yet.
     Answered,
 }
 
-/// A pod that is sent away; known until the watch shows it going, whoever still waits for that, so that nobody sends it
-/// away again.
+/// A pod that is being evicted. The record is kept until the watch shows it terminating, so that it is not evicted
+/// twice.
 struct Victim {
     pod: Arc<PodInfo>,
     node: Symbol,
-    /// The pod it was first sent away for.
+    /// The first pod for which it is evicted.
     preemptor: Arc<PodInfo>,
     stage: Stage,
-    /// The watch has shown it going.
+    /// Whether the watch has shown it as terminating.
     left: bool,
 }
 
-/// All preemptions that run, and the evictions they wait for.
+/// All running preemptions, and their evictions.
 #[derive(Default)]
 pub(super) struct Preemptions {
     running: BTreeMap<Uid, Running>,
-    /// The preemptors of those, by the node they are to go to.
+    /// The preemptors by nominated node.
     by_node: BTreeMap<Symbol, BTreeSet<Uid>>,
     victims: BTreeMap<Uid, Victim>,
-    /// Of each pod that is left to somebody, the preemptors that wait for it.
+    /// The preemptors that wait for each victim.
     awaited: BTreeMap<Uid, BTreeSet<Uid>>,
 }
 
@@ -74,7 +76,7 @@ impl Preemptions {
         self.running.insert(preemptor, running);
     }
 
-    /// The preemption runs no more.
+    /// Removes a preemption.
     fn finish(&mut self, preemptor: &str) -> Option<Running> {
         let running = self.running.remove(preemptor)?;
         if let Entry::Occupied(mut there) = self.by_node.entry(running.node) {
@@ -98,7 +100,7 @@ impl Preemptions {
         }
     }
 
-    /// A preemptor waits for this victim no longer.
+    /// Removes a victim from a preemption.
     fn strike_out(&mut self, preemptor: &str, victim: &str) {
         if let Some(running) = self.running.get_mut(preemptor) {
             running.left.retain(|left| **left != *victim);
@@ -110,7 +112,7 @@ impl Preemptions {
         self.running.len()
     }
 
-    /// Whether the pod waits for victims to go.
+    /// Whether the pod waits for its victims.
     pub(super) fn is_running(&self, preemptor: &str) -> bool {
         self.running.contains_key(preemptor)
     }
@@ -119,7 +121,7 @@ impl Preemptions {
         self.victims.len()
     }
 
-    /// Uids of all pods that something is kept for: those that wait, and their victims.
+    /// Returns the uids of all pods with a record here: preemptors and victims.
     pub(super) fn uids(&self) -> impl Iterator<Item = &Uid> {
         self.running.keys().chain(self.victims.keys())
     }
@@ -128,12 +130,12 @@ impl Preemptions {
         self.victims.values().any(|victim| victim.stage == Stage::InFlight)
     }
 
-    /// The preemptors that wait for the victim.
+    /// Returns the preemptors that wait for the victim.
     fn waiting_for(&self, victim: &str) -> Vec<Uid> {
         self.awaited.get(victim).into_iter().flatten().cloned().collect()
     }
 
-    /// The victims of a preemption that may be told by now.
+    /// Returns the victims of a preemption that may be evicted now and are not being evicted yet.
     fn tellable(&self, preemptor: &str) -> Vec<Uid> {
         let Some(Running { left, .. }) = self.running.get(preemptor) else { return Vec::new() };
         let Some((last, others)) = left.split_last() else { return Vec::new() };
@@ -149,8 +151,8 @@ impl Preemptions {
 }
 
 impl Scheduler {
-    /// Begins to send away the victims that the pod was nominated over. Those that are on their way out are not told
-    /// again; with nobody to tell there is nothing to begin.
+    /// Starts the eviction of the victims, except those that are already terminating. Does nothing if no victim
+    /// remains.
     pub(super) fn preempt(
         &mut self,
         now: Time,
@@ -176,10 +178,10 @@ impl Scheduler {
         self.advance(now, &pod.uid);
     }
 
-    /// Tells the victims whose turn has come, or ends the preemption when none is left.
+    /// Evicts the victims that are due, or ends the preemption if no victim remains.
     fn advance(&mut self, now: Time, preemptor: &Uid) {
         for uid in self.preemptions.tellable(preemptor) {
-            // Whoever was taken back in memory may have been all it needed.
+            // Cancelling the binding of an earlier victim may have ended the preemption.
             let Some(running) = self.preemptions.running.get(preemptor) else { return };
             let preemptor = Arc::clone(&running.preemptor);
             let Some((pod, node, _)) = self.cache.placed(&uid) else { continue };
@@ -198,7 +200,7 @@ impl Scheduler {
         }
     }
 
-    /// A victim whose binding has not left yet goes without a word to the API server.
+    /// Cancels the binding of a victim if it was not sent yet. The API server need not delete such a pod's binding.
     fn take_back_victim(&mut self, now: Time, uid: &Uid) {
         let Some(victim) = self.preemptions.victims.get(uid) else { return };
         let (pod, preemptor, node) = (Arc::clone(&victim.pod), Arc::clone(&victim.preemptor), victim.node);
@@ -207,7 +209,7 @@ impl Scheduler {
         }
     }
 
-    /// The eviction that leaves now; `None` where it is not needed any more.
+    /// Returns the eviction to send; `None` if it is not needed any more.
     pub(super) fn release_eviction(&mut self, now: Time, uid: &Uid) -> Option<Eviction> {
         self.take_back_victim(now, uid);
         let node = self.preemptions.victims.get(uid)?.node;
@@ -255,7 +257,7 @@ impl Scheduler {
         self.record_as(preemptor.scheduler_name, pod, Severity::Normal, "Preempted", "Preempting", note);
     }
 
-    /// The watch shows the pod going, or gone.
+    /// Handles a victim that the watch shows as terminating or deleted.
     pub(super) fn victim_left(&mut self, now: Time, uid: &str) {
         match self.preemptions.victims.get_mut(uid) {
             Some(victim) if victim.stage == Stage::InFlight => victim.left = true,
@@ -267,8 +269,8 @@ impl Scheduler {
         self.victim_off(now, uid);
     }
 
-    /// The pod takes no room on its node any more: whoever waited for that waits no longer, and if it was not sent away
-    /// yet, it need not be.
+    /// Handles a pod that no longer uses resources on its node. Preemptors stop waiting for it, and an eviction that
+    /// was not sent is cancelled.
     pub(super) fn victim_off(&mut self, now: Time, uid: &str) {
         if self.preemptions.victims.get(uid).is_some_and(|victim| victim.stage == Stage::Waiting) {
             self.preemptions.victims.remove(uid);
@@ -280,7 +282,8 @@ impl Scheduler {
         }
     }
 
-    /// The pod is gone, going, or placed: nobody more is sent away for it.
+    /// Ends the preemption of a pod that was deleted, is terminating, or has a node. No more victims are evicted for
+    /// it.
     pub(super) fn preemptor_left(&mut self, now: Time, uid: &str) {
         if let Some(running) = self.preemptions.finish(uid) {
             self.drop_unwanted(&running.left);
@@ -288,7 +291,7 @@ impl Scheduler {
         }
     }
 
-    /// The node is gone: to send pods away from there helps nobody, and the preemptors look elsewhere.
+    /// Handles the deletion of a node: ends the preemptions on it, and requeues the preemptors.
     pub(super) fn node_left(&mut self, now: Time, node: Symbol) {
         let preemptors: Vec<Uid> =
             self.preemptions.by_node.get(&node).into_iter().flatten().cloned().collect();
@@ -298,8 +301,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives up all preemptions: nothing more is sent, and what is in flight is still told of. Gives the pods they were
-    /// for.
+    /// Ends all preemptions and returns the preemptors. Nothing more is sent; evictions in flight are still reported.
     pub(super) fn drop_preemptions(&mut self) -> Vec<Uid> {
         let preemptors: Vec<Uid> = self.preemptions.running.keys().cloned().collect();
         for preemptor in &preemptors {
@@ -310,7 +312,7 @@ impl Scheduler {
         preemptors
     }
 
-    /// Drops, of the evictions that somebody waited for, those that have not left and that nobody waits for any more.
+    /// Cancels evictions that were not sent and that no preemptor waits for any more.
     fn drop_unwanted(&mut self, left: &[Uid]) {
         for uid in left.iter().filter(|uid| !self.preemptions.awaited.contains_key(*uid)) {
             let Entry::Occupied(victim) = self.preemptions.victims.entry(Arc::clone(uid)) else { continue };
@@ -321,8 +323,8 @@ impl Scheduler {
         }
     }
 
-    /// Ends a preemption. After an error the pod is tried again, but not at once: upstream tries without a pause, for
-    /// as long as the error lasts.
+    /// Ends a preemption. After an error the pod is retried after its backoff; upstream retries at once while the
+    /// error lasts.
     fn end(&mut self, now: Time, uid: &Uid, error: Option<String>) {
         let Some(running) = self.preemptions.finish(uid) else { return };
         self.drop_unwanted(&running.left);
@@ -362,8 +364,8 @@ mod tests {
     use crate::event::Event;
     use crate::scheduler::quarantine::tests::{World, pod};
 
-    /// Nobody is decided about while a binding waits, so this cannot be told as a story; that of a victim which waits for
-    /// volumes is.
+    /// The engine makes no decision while a binding waits for a credit. So no story in `tests/stories` can show this
+    /// case, while one shows a victim that waits for volumes.
     #[test]
     fn a_victim_whose_binding_has_not_left_is_taken_back_in_memory() {
         let mut world = World::new();

@@ -1,4 +1,4 @@
-//! All bindings that are not settled, and when to ask about those of unknown outcome. Decides nothing.
+//! The ledger of open bindings, and the times of queries about unknown outcomes.
 
 use super::delegate::Delegate;
 use crate::cache::Stamp;
@@ -11,35 +11,37 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pauses between questions about one binding: the first is asked at once, then they double from one to the other.
+/// The interval between queries about one binding. The first is sent at once; then the interval doubles up to the
+/// maximum.
 const QUESTION_PAUSE_MIN: Duration = Duration::from_millis(250);
 const QUESTION_PAUSE_MAX: Duration = Duration::from_secs(8);
 
-/// Where a binding stands.
+/// The phase of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Decided, not yet released.
+    /// Decided, not yet sent.
     Waiting,
-    /// Released, not answered.
+    /// Sent, without an answer.
     InFlight,
-    /// Of unknown outcome; to be asked about at the time given.
+    /// The outcome is unknown. A query is due at this time.
     Unknown { ask_at: Time },
-    /// Asked about, or about to be, and not answered.
+    /// A query is queued or in flight.
     Asked,
 }
 
-/// What is known of a binding whose outcome is not: kept until it is settled, however often it is sent again.
+/// The state of a binding with an unknown outcome. Kept until the outcome is known, however often the binding is
+/// resent.
 #[derive(Clone, Debug)]
 pub(super) struct Doubt {
-    /// When its outcome first became unknown.
+    /// When the outcome first became unknown.
     pub(super) since: Time,
-    /// When the last copy left that got no answer. It may be carried out long after a later copy was refused.
+    /// When the last unanswered copy was sent. It may be carried out long after a later copy was rejected.
     pub(super) last_lost: Time,
-    /// What was seen last.
+    /// The latest failure.
     pub(super) message: String,
-    /// The pause before the last question.
+    /// The interval before the last query.
     pause: Duration,
-    /// When the last question left. Its answer speaks of a moment after that, and may itself come much later.
+    /// When the last query was sent. Its answer describes a later moment, and may itself arrive much later.
     pub(super) asked: Time,
 }
 
@@ -48,39 +50,39 @@ impl Doubt {
         Self { since, last_lost, message, pause: QUESTION_PAUSE_MIN, asked: since }
     }
 
-    /// When to ask again.
+    /// Doubles the interval and returns the phase with the time of the next query.
     pub(super) fn next_question(&mut self, now: Time) -> Phase {
         self.pause = (self.pause * 2).min(QUESTION_PAUSE_MAX);
         Phase::Unknown { ask_at: now + self.pause }
     }
 }
 
-/// A decided binding that is not settled yet.
+/// A binding that is not completed yet.
 pub(in crate::scheduler) struct Binding {
     pub(super) queued: QueuedPod,
     pub(super) node: Symbol,
-    /// The state of what the decision rests on, when the pod was assumed; `None` to look once more whatever it is.
+    /// The version of the state that the decision depends on, when the pod was assumed; `None` always rechecks.
     pub(super) stamp: Option<Stamp>,
-    /// When the attempt began whose decision it is.
+    /// When the attempt of this decision began.
     pub(super) began: Time,
     phase: Phase,
-    /// When it left last.
+    /// When it was last sent.
     pub(super) released: Time,
-    /// Set once a copy of it got no answer.
+    /// Set when a copy of it got no answer.
     pub(super) doubt: Option<Doubt>,
-    /// The pod is gone or going: whatever the answer, there is nothing to try again.
+    /// The pod was deleted or is terminating: it is not retried, whatever the answer.
     pub(super) abandoned: bool,
-    /// The watch shows the pod on this node.
+    /// The node on which the watch shows the pod.
     pub(super) confirmed_on: Option<Symbol>,
-    /// Where the pod was nominated when it was decided about.
+    /// The pod's nominated node at the decision.
     pub(super) nominated: Option<Symbol>,
-    /// A list did not name the pod, and nothing has named it since.
+    /// A list did not contain the pod, and no object or answer has shown it since.
     pub(super) unlisted: bool,
-    /// The extender that was last asked to carry it out; `None` where it is ours to post.
+    /// The extender that was last asked to carry it out; `None` if the engine posts it itself.
     pub(super) by: Option<Delegate>,
-    /// An extender failed that need not answer: it is ours to post.
+    /// An ignorable extender failed, so the engine posts the binding itself.
     pub(super) is_ours: bool,
-    /// The pod was gone or going, and is told of anew, since a list was of an older state: it is queued after the answer.
+    /// The pod was deleted or terminating, and reappeared because a list was older. It is queued after the answer.
     pub(super) came_again: bool,
 }
 
@@ -110,12 +112,12 @@ impl Binding {
         }
     }
 
-    /// Where it stands.
+    /// Returns the phase.
     pub(super) fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// When it is to be asked about, if it is.
+    /// Returns the time of the next query, if one is due later.
     fn question(&self) -> Option<Time> {
         #[cfg(test)]
         tests::LOOKED_AT.set(tests::LOOKED_AT.get() + 1);
@@ -126,11 +128,12 @@ impl Binding {
     }
 }
 
-/// All bindings that are not settled.
+/// All bindings that are not completed.
 #[derive(Default)]
 pub(in crate::scheduler) struct Bindings {
     by_uid: FixedMap<Uid, Binding>,
-    /// Of the bindings in [`Phase::Unknown`], when to ask. A step looks at the first only, however many bindings are open.
+    /// Query times of the bindings in [`Phase::Unknown`]. A step reads only the first, however many bindings are
+    /// open.
     questions: BTreeSet<(Time, Uid)>,
 }
 
@@ -144,7 +147,7 @@ impl Bindings {
         self.by_uid.insert(uid, binding);
     }
 
-    /// Takes a binding out.
+    /// Removes a binding.
     pub(super) fn remove(&mut self, uid: &str) -> Option<Binding> {
         let (uid, binding) = self.by_uid.remove_entry(uid)?;
         if let Some(time) = binding.question() {
@@ -153,7 +156,7 @@ impl Bindings {
         Some(binding)
     }
 
-    /// Moves a binding on to a phase.
+    /// Sets the phase of a binding.
     pub(super) fn enter(&mut self, uid: &str, phase: Phase) {
         let binding = self.by_uid.get_mut(uid).expect("only a known binding moves on");
         let uid = &binding.queued.pod.uid;
@@ -166,17 +169,17 @@ impl Bindings {
         }
     }
 
-    /// A binding.
+    /// Returns a binding.
     pub(in crate::scheduler) fn get(&self, uid: &str) -> Option<&Binding> {
         self.by_uid.get(uid)
     }
 
-    /// The same, to change all of it but its phase.
+    /// Returns a binding to change. Its phase is changed by [`Self::enter`].
     pub(super) fn get_mut(&mut self, uid: &str) -> Option<&mut Binding> {
         self.by_uid.get_mut(uid)
     }
 
-    /// The same of one that is known.
+    /// Returns a binding that must exist.
     pub(super) fn known(&mut self, uid: &str) -> &mut Binding {
         self.get_mut(uid).expect("it was there a moment ago")
     }
@@ -186,32 +189,32 @@ impl Bindings {
         self.by_uid.contains_key(uid)
     }
 
-    /// How many there are.
+    /// Returns the number of bindings.
     pub(in crate::scheduler) fn len(&self) -> usize {
         self.by_uid.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no binding.
     pub(in crate::scheduler) fn is_empty(&self) -> bool {
         self.by_uid.is_empty()
     }
 
-    /// All of them, in no meaningful order.
+    /// Returns all bindings in arbitrary order.
     pub(in crate::scheduler) fn iter(&self) -> impl Iterator<Item = (&Uid, &Binding)> {
         self.by_uid.iter()
     }
 
-    /// The same, to change all of them but their phases.
+    /// Returns all bindings to change. Phases are changed by [`Self::enter`].
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Binding> {
         self.by_uid.values_mut()
     }
 
-    /// When the next binding of unknown outcome is to be asked about.
+    /// Returns the time of the next query.
     pub(super) fn next_question(&self) -> Option<Time> {
         self.questions.first().map(|&(time, _)| time)
     }
 
-    /// The bindings to be asked about by now, in the order of their uids.
+    /// Returns the bindings whose queries are due, ordered by uid.
     pub(super) fn due(&self, now: Time) -> Vec<Uid> {
         let due = self.questions.iter().take_while(|(time, _)| *time <= now);
         let mut uids: Vec<Uid> = due.map(|(_, uid)| Arc::clone(uid)).collect();
@@ -241,14 +244,14 @@ mod tests {
     use crate::scheduler::quarantine::tests::World;
 
     thread_local! {
-        /// How often a binding was looked at for its time.
+        /// How often the query time of a binding was read.
         pub(super) static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     }
 
-    /// A walk over all open bindings at each step would look at them two hundred thousand times.
+    /// A scan of all open bindings at each step would read the time two hundred thousand times.
     #[test]
     fn a_step_looks_at_no_binding_whose_question_is_not_due() {
-        /// As many as a node takes.
+        /// Fits on one node.
         const PODS: usize = 110;
         let mut world = World::new();
         for lane in [Lane::Status, Lane::Record] {

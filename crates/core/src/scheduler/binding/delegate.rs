@@ -1,7 +1,7 @@
-//! Bindings that an extender carries out in place of the API server (`bindVerb`).
+//! Bindings that an extender carries out instead of the API server (`bindVerb`).
 //!
-//! Upstream: `pkg/scheduler/schedule_one.go#extendersBinding`. Ours differs where the extender's word and the API server's are not
-//! the same: the API server is right.
+//! Upstream: `pkg/scheduler/schedule_one.go#extendersBinding`. Unlike upstream, the API server is authoritative if
+//! the extender's answer contradicts it.
 
 use super::{Doubt, Outgoing, Phase};
 use crate::effect::Effect;
@@ -14,7 +14,7 @@ use crate::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the watch has to show what an extender says that it bound, before the API server is asked.
+/// How long after an extender's success the watch may take to show the binding, before the API server is queried.
 const DELEGATE_PAUSE: Duration = Duration::from_secs(2);
 
 /// An extender that carries out a binding.
@@ -25,7 +25,7 @@ pub(super) struct Delegate {
 }
 
 impl Scheduler {
-    /// The binding as it leaves: to the extender that binds such pods, or to the API server.
+    /// Returns the effect for a binding, and the extender that carries it out, if any.
     pub(super) fn sent_to(&self, pod: &PodInfo, node: Symbol, is_ours: bool) -> (Option<Delegate>, Effect) {
         let (pod_ref, node) = (self.pod_ref(pod), self.tables.text(node).to_owned());
         match self.binder(pod).filter(|_| !is_ours) {
@@ -37,7 +37,7 @@ impl Scheduler {
         }
     }
 
-    /// An extender answered a binding, or failed to; whether that is all there is to do about it.
+    /// Handles an extender's answer to a binding. Returns true if nothing else is to be done.
     pub(super) fn delegate_answered(&mut self, now: Time, uid: &str, outcome: &BindOutcome) -> bool {
         let binding = self.bindings.known(uid);
         let Some(by) = binding.by.clone().filter(|_| !binding.abandoned) else { return false };
@@ -45,7 +45,7 @@ impl Scheduler {
             BindOutcome::Accepted => self.delegated(now, uid, &by),
             BindOutcome::Refused { .. } if by.ignorable => self.post_instead(uid),
             BindOutcome::Unknown { .. } if by.ignorable => {
-                // Whether it was carried out or not: from now on it is ours to post, to the same node.
+                // Whether or not it was carried out: the engine now posts the binding itself, to the same node.
                 binding.is_ours = true;
                 return false;
             }
@@ -54,8 +54,8 @@ impl Scheduler {
         true
     }
 
-    /// An extender says that it bound the pod. Its word is believed when the watch shows it: until then the pod holds its
-    /// room, and the API server is asked. Upstream takes the word, and waits for ever where it is not true.
+    /// Handles an extender's success. Until the watch shows the binding, the pod stays assumed, and the API server is
+    /// queried. Upstream trusts the extender, and waits forever if the pod was not bound.
     fn delegated(&mut self, now: Time, uid: &str, by: &Delegate) {
         let binding = self.bindings.known(uid);
         if let Some(node) = binding.confirmed_on {
@@ -69,7 +69,7 @@ impl Scheduler {
         self.bindings.enter(uid, Phase::Unknown { ask_at: now + DELEGATE_PAUSE });
     }
 
-    /// The extender that was to bind the pod failed, and need not answer.
+    /// Posts the binding directly after an ignorable extender failed.
     fn post_instead(&mut self, uid: &str) {
         let binding = self.bindings.known(uid);
         binding.is_ours = true;

@@ -1,4 +1,4 @@
-//! The pods that wait for extenders, and the questions that are open. Knows no cluster and decides nothing.
+//! The ledger of decisions that wait for extenders or continue in slices, and of open calls.
 
 use crate::cache::Snapshot;
 use crate::cycle::{About, Ask, Transcript};
@@ -12,31 +12,31 @@ use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Pods that wait for extenders at most: the same number of decisions is laid aside.
+/// The maximum number of pods that wait for extenders at the same time.
 const WAITING_MAX: usize = 64;
 
-/// A decision that is laid aside until extenders answer.
+/// A suspended decision that waits for extenders.
 pub(in crate::scheduler) struct Waiting {
     pub(in crate::scheduler) queued: QueuedPod,
     pub(in crate::scheduler) began: Time,
-    /// What they said so far.
+    /// The answers so far.
     pub(super) transcript: Transcript,
-    /// What is not answered.
+    /// The calls without an answer.
     open: BTreeMap<u64, Ask>,
-    /// How often it began again.
+    /// How often it restarted.
     pub(super) restarts: u32,
-    /// The version of the cache when preemption was thought through.
+    /// The version of the cache when preemption ran.
     pub(super) version: u64,
-    /// How many events there had been when it began.
+    /// The number of cluster events when it began.
     pub(super) events: u64,
-    /// The pod itself changed since.
+    /// Whether the pod itself changed since.
     pub(super) stirred: bool,
-    /// For a pod that is evaluated in slices, how far that is.
+    /// The progress of an evaluation in slices; `None` for a decision with extenders.
     pub(in crate::scheduler) progress: Option<Progress>,
 }
 
 impl Waiting {
-    /// A pod that is evaluated in slices, and waits for nobody.
+    /// Creates the record of a pod that is evaluated in slices.
     pub(in crate::scheduler) fn in_slices(queued: QueuedPod, began: Time, events: u64) -> Self {
         Self { progress: Some(Progress::default()), ..Self::new(queued, began, events) }
     }
@@ -55,7 +55,7 @@ impl Waiting {
         }
     }
 
-    /// What was said is of no use.
+    /// Discards the answers and restarts.
     pub(super) fn begin_again(&mut self, events: u64) {
         let start = self.transcript.start;
         self.transcript = Transcript::default();
@@ -66,56 +66,56 @@ impl Waiting {
     }
 }
 
-/// All that is asked of extenders.
+/// All suspended decisions and open calls.
 #[derive(Default)]
 pub(in crate::scheduler) struct Extending {
-    /// In the order in which they are asked.
+    /// In the order of the calls.
     pub(super) extenders: Vec<Extender>,
     pods: BTreeMap<Uid, Waiting>,
     calls: BTreeMap<u64, Uid>,
     next_call: u64,
-    /// Pods all of whose questions are answered, in the order in which they were.
+    /// Pods whose calls are all answered, in the order of completion.
     ready: VecDeque<Uid>,
-    /// Pods that are evaluated in slices, in the order in which they were laid aside.
+    /// Pods that are evaluated in slices, in order.
     sliced: VecDeque<Uid>,
 }
 
 impl Extending {
-    /// Whether a decision about the pod asks anybody.
+    /// Whether a decision about the pod calls extenders.
     pub(in crate::scheduler) fn concerns(&self, pod: &PodInfo) -> bool {
         self.extenders.iter().any(|extender| extender.decides() && extender.is_interested(pod))
     }
 
-    /// The pods that are evaluated in slices, in the order in which they were laid aside.
+    /// Returns the pods that are evaluated in slices, in order.
     pub(in crate::scheduler) fn sliced_pods(&self) -> impl Iterator<Item = &PodInfo> {
         self.sliced.iter().filter_map(|uid| self.pods.get(uid)).map(|waiting| &*waiting.queued.pod)
     }
 
-    /// All pods that are laid aside.
+    /// Returns the number of all suspended pods.
     pub(in crate::scheduler) fn len(&self) -> usize {
         self.pods.len()
     }
 
-    /// The pods that are evaluated in slices.
+    /// Returns the number of pods that are evaluated in slices.
     pub(in crate::scheduler) fn sliced(&self) -> usize {
         self.sliced.len()
     }
 
-    /// Lays aside a pod that is evaluated in slices, behind the others.
+    /// Adds a pod that is evaluated in slices at the end of the order.
     pub(in crate::scheduler) fn lay_aside(&mut self, waiting: Waiting) {
         let uid = Arc::clone(&waiting.queued.pod.uid);
         self.sliced.push_back(Arc::clone(&uid));
         self.pods.insert(uid, waiting);
     }
 
-    /// Lays it aside again, before the others.
+    /// Puts back a pod that is evaluated in slices at the front of the order.
     pub(in crate::scheduler) fn lay_aside_first(&mut self, waiting: Waiting) {
         let uid = Arc::clone(&waiting.queued.pod.uid);
         self.sliced.push_front(Arc::clone(&uid));
         self.pods.insert(uid, waiting);
     }
 
-    /// The first of the pods that are evaluated in slices.
+    /// Takes the first pod that is evaluated in slices.
     pub(in crate::scheduler) fn take_sliced(&mut self) -> Option<Waiting> {
         let uid = self.sliced.pop_front()?;
         self.pods.remove(&uid)
@@ -125,23 +125,23 @@ impl Extending {
         self.calls.len()
     }
 
-    /// The pods that wait for extenders.
+    /// Returns the pods that wait for extenders.
     pub(in crate::scheduler) fn pods(&self) -> impl Iterator<Item = &PodInfo> {
         let asking = self.pods.values().filter(|waiting| waiting.progress.is_none());
         asking.map(|waiting| &*waiting.queued.pod)
     }
 
-    /// The same with what the queue knows of them, and since when they wait.
+    /// Returns the records of all suspended pods.
     pub(in crate::scheduler) fn waiting(&self) -> impl Iterator<Item = &Waiting> {
         self.pods.values()
     }
 
-    /// The same of one pod.
+    /// Returns the record of one suspended pod.
     pub(in crate::scheduler) fn waiting_pod(&self, uid: &str) -> Option<&Waiting> {
         self.pods.get(uid)
     }
 
-    /// Open questions how good nodes are.
+    /// Returns the number of open Prioritize calls.
     pub(in crate::scheduler) fn prioritizing(&self) -> usize {
         let asks = self.pods.values().flat_map(|waiting| waiting.open.values());
         asks.filter(|ask| matches!(ask.about, About::Prioritize { .. })).count()
@@ -159,9 +159,11 @@ impl Extending {
         self.pods.get_mut(uid)
     }
 
-    /// Who may be decided about while pods wait: nobody who matters less than a pod of the same profile that waits for an
-    /// extender that must answer, and nobody who would wait beyond the bound. `None` where everybody may.
-    /// The second argument says whether a decision about the pod asks anybody.
+    /// Returns a predicate for the pods that may be attempted now; `None` if all may.
+    ///
+    /// A pod may not be attempted while a more important pod of its profile waits for an extender that is not
+    /// ignorable, or if it needs extenders and too many pods wait already. The predicate's second argument says
+    /// whether the pod needs extenders.
     pub(in crate::scheduler) fn turnstile(&self) -> Option<impl Fn(&PodInfo, bool) -> bool + use<>> {
         if self.pods.len() == self.sliced.len() || mutation::is_on(Mutation::LesserGoFirst) {
             return None;
@@ -178,7 +180,8 @@ impl Extending {
         })
     }
 
-    /// Whether the pod waits for an extender that must answer. One that is answered is about to go on, and holds others too.
+    /// Whether the pod delays less important pods: it waits for an extender that is not ignorable, or is about to
+    /// resume.
     fn holds_others(&self, waiting: &Waiting) -> bool {
         let must = |id: ExtenderId| self.extender(id).is_some_and(|extender| !extender.ignorable);
         let is_answered = waiting.open.is_empty() && waiting.progress.is_none();
@@ -189,7 +192,7 @@ impl Extending {
         self.extenders.iter().find(|extender| extender.id == id)
     }
 
-    /// Lays a decision aside until `asks` are answered; the numbers of the questions.
+    /// Suspends a decision until `asks` are answered. Returns the ids of the calls.
     pub(super) fn wait(&mut self, mut waiting: Waiting, asks: Vec<Ask>) -> Vec<u64> {
         let uid = Arc::clone(&waiting.queued.pod.uid);
         let mut calls = Vec::with_capacity(asks.len());
@@ -204,7 +207,7 @@ impl Extending {
         calls
     }
 
-    /// An open question, and who waits for it.
+    /// Returns an open call, and the pod that waits for it.
     pub(super) fn asked(&self, call: u64) -> Option<(&Waiting, &Ask)> {
         let waiting = self.pods.get(self.calls.get(&call)?)?;
         Some((waiting, waiting.open.get(&call)?))
@@ -214,7 +217,7 @@ impl Extending {
         self.calls.contains_key(&call)
     }
 
-    /// Takes down an answer.
+    /// Records the result of a call.
     pub(super) fn hear(&mut self, call: u64, answer: Result<Answer, String>, snapshot: Snapshot<'_>) {
         let Some(uid) = self.calls.remove(&call) else { return };
         let Some(waiting) = self.pods.get_mut(&uid) else { return };
@@ -245,13 +248,13 @@ impl Extending {
         }
     }
 
-    /// The next decision that can go on.
+    /// Takes the next decision that can resume.
     pub(super) fn take_ready(&mut self) -> Option<Waiting> {
         let uid = self.ready.pop_front()?;
         self.pods.remove(&uid)
     }
 
-    /// The pod waits no longer; what is open of its questions is nobody's.
+    /// Cancels a decision and its calls.
     pub(super) fn end(&mut self, uid: &str) -> Option<Waiting> {
         let waiting = self.pods.remove(uid)?;
         for call in waiting.open.keys() {
@@ -266,7 +269,7 @@ impl Extending {
 holds_ids!(Waiting { queued, transcript, open } but not { began, restarts, version, events, stirred, progress });
 holds_ids!(Extending { extenders, pods } but not { calls, next_call, ready, sliced });
 
-/// An answer to another question than was asked.
+/// Returns the error for an answer whose type does not match the call.
 fn beside<T>() -> Result<T, String> {
     Err("the answer is none to the question".to_owned())
 }

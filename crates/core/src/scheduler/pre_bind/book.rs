@@ -1,4 +1,4 @@
-//! Who is in PreBind, how far each has come, and who is to be looked at when something changes. Decides nothing.
+//! The ledger of pods in PreBind: the progress of each pod, and indexes by object, node and time.
 
 use crate::hash::FixedMap;
 use crate::intern::Symbol;
@@ -11,56 +11,56 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Something that was promised to the pod, and is to be written.
+/// A reservation to be written.
 pub(super) struct Task {
-    /// Of what.
+    /// The object to write.
     pub(super) key: StorageKey,
     pub(super) reservation: Reservation,
-    /// The version of the object that was decided on.
+    /// The resource version of the object at the decision.
     pub(super) version: Box<str>,
 }
 
-/// How far a pod has come.
+/// The progress of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The next write is to leave.
+    /// The next write waits to be sent.
     Due,
-    /// It has left as the write of this number, and is not answered.
+    /// The write with this id is in flight.
     InFlight { write: u64 },
-    /// It got no answer; to be sent again at this time, unless the watch shows it.
+    /// The write got no answer. It is resent at this time, unless the watch shows the change.
     Lost { retry_at: Time },
-    /// All is written; the claims are to be bound by this time.
+    /// All writes are done. The claims must be bound by this time.
     Waiting { until: Time },
 }
 
-/// What is known of a write whose outcome is not.
+/// The state of a write with an unknown outcome.
 pub(super) struct Doubt {
-    /// When its first copy got no answer.
+    /// When its first copy remained unanswered.
     pub(super) since: Time,
-    /// The pause before it is sent again.
+    /// The backoff before the next copy.
     pub(super) pause: Duration,
-    /// What was seen last.
+    /// The latest failure.
     pub(super) message: String,
 }
 
-/// A pod whose volumes are on their way.
+/// A pod in PreBind.
 pub(in crate::scheduler) struct PreBind {
     pub(super) queued: QueuedPod,
     pub(super) node: Symbol,
     pub(super) began: Time,
-    /// What is to be written, in order.
+    /// The reservations to write, in order.
     pub(super) tasks: Vec<Task>,
-    /// The first of them that is not.
+    /// The index of the first task that is not completed.
     pub(super) at: usize,
     pub(super) stage: Stage,
-    /// Set once a copy of the write got no answer.
+    /// Set when a copy of the current write got no answer.
     pub(super) doubt: Option<Doubt>,
-    /// It waits in the volume lane.
+    /// Whether it is queued in the volume lane.
     in_line: bool,
 }
 
 impl Task {
-    /// The objects whose change concerns it: what is written, and the claim it is for.
+    /// Returns the objects whose changes affect the task: the written object and its claim.
     fn objects(&self) -> impl Iterator<Item = StorageKey> {
         let claim = match &self.reservation {
             Reservation::Bind { claim, .. } => Some(StorageKey::of_claim(claim.namespace, claim.name)),
@@ -82,7 +82,7 @@ impl PreBind {
         }
     }
 
-    /// Whether the pod has sent the same, so that the version it was decided on will be no more.
+    /// Whether the pod has sent an equal write, so that the object's version will change.
     fn has_sent(&self, same: &Task) -> bool {
         let is_sent = matches!(self.stage, Stage::InFlight { .. }) || self.doubt.is_some();
         let sent = self.tasks.iter().take(self.at + usize::from(is_sent));
@@ -94,11 +94,11 @@ impl PreBind {
 #[derive(Default)]
 pub(in crate::scheduler) struct PreBinds {
     pods: FixedMap<Uid, PreBind>,
-    /// The pods an object concerns.
+    /// The pods affected by each object.
     by_object: BTreeMap<StorageKey, BTreeSet<Uid>>,
-    /// The pods that are to go to a node.
+    /// The pods by chosen node.
     by_node: BTreeMap<Symbol, BTreeSet<Uid>>,
-    /// When pods are to be looked at whatever happens.
+    /// The times at which pods are due.
     times: BTreeSet<(Time, Uid)>,
     writes: u64,
 }
@@ -112,18 +112,18 @@ impl PreBinds {
         self.pods.is_empty()
     }
 
-    /// All of them, each with its node and when it was decided about, in an order that is the same in every run.
+    /// Returns all pods with node and time of decision, ordered by uid.
     pub(in crate::scheduler) fn iter(&self) -> impl Iterator<Item = (&QueuedPod, Symbol, Time)> {
         let by_uid: BTreeMap<&Uid, &PreBind> = self.pods.iter().collect();
         by_uid.into_values().map(|it| (&it.queued, it.node, it.began))
     }
 
-    /// One of them.
+    /// Returns one pod with node and time of decision.
     pub(in crate::scheduler) fn pod(&self, uid: &Uid) -> Option<(&QueuedPod, Symbol, Time)> {
         self.pods.get(uid).map(|it| (&it.queued, it.node, it.began))
     }
 
-    /// When there is something to do by the clock.
+    /// Returns when the next pod is due.
     pub(in crate::scheduler) fn next_time(&self) -> Option<Time> {
         self.times.first().map(|&(time, _)| time)
     }
@@ -167,7 +167,7 @@ impl PreBinds {
         Some(pre_bind)
     }
 
-    /// Forgets all; what they were, in an order that is the same in every run.
+    /// Removes and returns all pods, ordered by uid.
     pub(super) fn clear(&mut self) -> Vec<PreBind> {
         let writes = self.writes;
         let before = std::mem::replace(self, Self { writes, ..Self::default() });
@@ -192,12 +192,12 @@ impl PreBinds {
         }
     }
 
-    /// What is known of the write that is on its way, if its outcome is not.
+    /// Returns the state of the current write's unknown outcome, if any.
     pub(super) fn doubt(&mut self, uid: &Uid) -> &mut Option<Doubt> {
         &mut self.known(uid).doubt
     }
 
-    /// This write is done.
+    /// Completes the current write.
     pub(super) fn next_task(&mut self, uid: &Uid) {
         self.enter(uid, Stage::Due);
         let pre_bind = self.known(uid);
@@ -205,7 +205,7 @@ impl PreBinds {
         pre_bind.doubt = None;
     }
 
-    /// The write leaves; its number.
+    /// Marks the current write as sent, and returns its id.
     pub(super) fn send(&mut self, uid: &Uid) -> u64 {
         self.writes += 1;
         let write = self.writes;
@@ -213,36 +213,36 @@ impl PreBinds {
         write
     }
 
-    /// Whether the pod has something to write and was not in the volume lane, where it is from here on.
+    /// Enters the volume lane, and returns true if the pod has a write and was not in the lane.
     pub(super) fn line_up(&mut self, uid: &Uid) -> bool {
         let pre_bind = self.known(uid);
         pre_bind.stage == Stage::Due && !std::mem::replace(&mut pre_bind.in_line, true)
     }
 
-    /// The pod was taken out of the volume lane.
+    /// Leaves the volume lane.
     pub(super) fn step_out(&mut self, uid: &Uid) {
         if let Some(pre_bind) = self.pods.get_mut(uid) {
             pre_bind.in_line = false;
         }
     }
 
-    /// Puts a newer state of a pod in place; what it was.
+    /// Replaces the pod by a newer state, and returns the old one.
     pub(super) fn renew(&mut self, pod: &Arc<PodInfo>) -> Option<Arc<PodInfo>> {
         let pre_bind = self.pods.get_mut(&pod.uid)?;
         Some(std::mem::replace(&mut pre_bind.queued.pod, Arc::clone(pod)))
     }
 
-    /// The pods one of these objects concerns.
+    /// Returns the pods affected by one of these objects.
     pub(super) fn concerned(&self, keys: &[StorageKey]) -> BTreeSet<Uid> {
         keys.iter().filter_map(|key| self.by_object.get(key)).flatten().map(Arc::clone).collect()
     }
 
-    /// The pods that are to go to a node.
+    /// Returns the pods with this chosen node.
     pub(super) fn on(&self, node: Symbol) -> BTreeSet<Uid> {
         self.by_node.get(&node).cloned().unwrap_or_default()
     }
 
-    /// Whether another pod has written this, or may have, so that the watch will show another version of the object.
+    /// Whether another pod has sent an equal write, so that the watch will show another version of the object.
     pub(super) fn is_written_by_another(&self, uid: &Uid, task: &Task) -> bool {
         let others = self.by_object.get(&task.key).into_iter().flatten().filter(|other| *other != uid);
         others.filter_map(|other| self.pods.get(other)).any(|other| other.has_sent(task))

@@ -1,7 +1,7 @@
-//! What the watch shows of the volumes of a pod in PreBind: written, bound, or not to be had any more.
+//! The watched state of the volumes of a pod in PreBind: written, bound, or failed.
 //!
-//! Upstream: `volumebinding/binder.go#checkBindings`, whose texts these are. It ends at the first claim that is not bound
-//! yet; here a claim that failed is seen whatever the others do.
+//! Upstream: `volumebinding/binder.go#checkBindings`, which also defines the error texts. Upstream stops at the first
+//! claim that is not bound yet; this implementation finds failed claims behind it as well.
 
 use super::book::{PreBind, Task};
 use crate::cache::NodeView;
@@ -12,16 +12,16 @@ use crate::scheduler::Scheduler;
 use crate::volume::{ClaimInfo, PersistentVolumeInfo, Reservation, StorageKey};
 use std::sync::Arc;
 
-/// What the watch shows of an object that is to be written.
+/// The watched state of an object that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// What was to be written stands there.
+    /// The object contains the change.
     Done,
-    /// The version that was decided on.
+    /// The object still has the version of the decision.
     AsDecided,
-    /// Another version, without it.
+    /// The object has another version, without the change.
     Changed,
-    /// Nothing.
+    /// The object does not exist.
     Gone,
 }
 
@@ -44,7 +44,7 @@ impl Scheduler {
         }
     }
 
-    /// The node the pod is to go to, or why it cannot any more.
+    /// Returns the chosen node, or an error if it does not exist any more.
     pub(super) fn node_of(&self, pre_bind: &PreBind) -> Result<NodeView<'_>, String> {
         let snapshot = self.snapshot();
         let name = snapshot.text(pre_bind.node);
@@ -52,7 +52,7 @@ impl Scheduler {
         node.ok_or_else(|| format!("failed to get node \"{name}\": node \"{name}\" not found"))
     }
 
-    /// Whether all claims that were written of are bound; an error where one cannot be.
+    /// Whether all written claims are bound. Returns an error if one of them cannot be bound any more.
     pub(super) fn are_bound(&self, pre_bind: &PreBind) -> Result<bool, String> {
         let node = self.node_of(pre_bind)?;
         let mut all = true;
@@ -67,7 +67,7 @@ impl Scheduler {
         Ok(all)
     }
 
-    /// Whether a claim is bound to the volume that is there for it.
+    /// Whether a claim is bound to its volume.
     fn is_bound(
         &self,
         node: &NodeView<'_>,
@@ -90,7 +90,7 @@ impl Scheduler {
         Ok(claim.bound_volume().is_some())
     }
 
-    /// Whether a claim has the volume that was made for it.
+    /// Whether a claim is bound to the volume provisioned for it.
     fn is_provided(
         &self,
         node: &NodeView<'_>,
@@ -106,7 +106,8 @@ impl Scheduler {
             Shown::Changed | Shown::Gone => {
                 let name = self.tables.text(name);
                 return Err(if claim.annotated {
-                    // So the provisioner says that it could not, and that another node may do.
+                    // The provisioner removes the annotation to report that it failed and that another node may be
+                    // chosen.
                     format!("provisioning failed for PVC \"{name}\"")
                 } else {
                     format!("selectedNode annotation reset for PVC \"{name}\"")
@@ -114,7 +115,7 @@ impl Scheduler {
             }
         }
         let Some(volume) = claim.volume else { return Ok(false) };
-        // A volume that is not there may be on its way.
+        // The volume may not have arrived in the watch yet.
         let Some(volume) = self.cache.volumes().volume(volume) else { return Ok(false) };
         self.must_reach(node, volume, |CycleError(text)| text)?;
         Ok(claim.bound_volume().is_some())
@@ -140,7 +141,7 @@ impl Scheduler {
         claim.ok_or_else(|| self.not_found(StorageKey::of_claim(namespace, name)))
     }
 
-    /// The text of an object that is not there (`apimachinery/pkg/api/errors#NewNotFound`).
+    /// Returns upstream's error text for a missing object (`apimachinery/pkg/api/errors#NewNotFound`).
     pub(super) fn not_found(&self, key: StorageKey) -> String {
         let name = self.tables.text(key.name);
         match key.namespace {
