@@ -1,10 +1,11 @@
-//! Maps whose layout is the same in every run. Strings are hashed with SipHash, small ids with one multiplication.
+//! Hash maps with the same layout in every run. Strings are hashed with SipHash, small ids with one
+//! multiplication.
 //!
-//! Iteration order of a [`FixedMap`] and of an [`IdMap`] is a function of what was inserted, never of the process. It is still no
-//! order a decision may depend on: sort, or use a `BTreeMap`, where order shows.
+//! The iteration order of a [`FixedMap`] and of an [`IdMap`] depends only on the insertions, never on the
+//! process. Nevertheless, no decision may depend on it: sort, or use a `BTreeMap`, where order matters.
 //!
-//! What users choose, names and labels above all, is hashed with a seed ([`Keyed`]): who knows the hash function could otherwise
-//! choose texts that collide. The seed comes from outside, like every other input, and decides nothing.
+//! Keys that users choose, mainly names and labels, are hashed with a seed ([`Keyed`]). Otherwise a user could
+//! choose texts that collide. The seed is an input and does not affect decisions.
 
 #![allow(
     clippy::disallowed_types,
@@ -14,16 +15,17 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
-/// The seed of the hashes of what users choose. It changes where things lie in memory, and no decision, effect or report.
+/// The seed for hashes of keys that users choose. It affects the layout in memory, but no decision, effect or
+/// report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashSeed(pub u64);
 
-/// Makes SipHash hashers that have read a seed. Without a seed, which is the default, hashes are those of a [`FixedMap`].
+/// A seeded SipHash function. The default has no seed and equals that of a [`FixedMap`].
 #[derive(Clone, Debug, Default)]
 pub struct Keyed(DefaultHasher);
 
 impl Keyed {
-    /// Hashers that have read this seed.
+    /// Creates a hash function with this seed.
     pub fn with(seed: HashSeed) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(seed.0);
@@ -39,23 +41,26 @@ impl BuildHasher for Keyed {
     }
 }
 
-/// A map with string or composite keys that users choose. Never iterated: its order differs by seed.
+/// A map with string or composite keys that users choose. It is never iterated, since its order depends on the
+/// seed.
 pub(crate) type KeyedMap<K, V> = HashMap<K, V, Keyed>;
-/// A map with string or composite keys that users do not choose, such as uids, which the API server draws.
+/// A map with string or composite keys that users do not choose, for example uids, which the API server
+/// generates.
 pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<DefaultHasher>>;
-/// A set with such keys.
+/// A set of keys as in a [`FixedMap`].
 pub type FixedSet<K> = HashSet<K, BuildHasherDefault<DefaultHasher>>;
 /// A map keyed by a few interned ids or other numbers that users do not choose.
 pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 /// A set of interned ids.
 pub type IdSet<K> = HashSet<K, BuildHasherDefault<IdHasher>>;
 
-/// The hash of a key as a [`FixedMap`] has it.
+/// Returns the hash of a key as in a [`FixedMap`].
 pub(crate) fn fixed_hash(key: &(impl Hash + ?Sized)) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(key)
 }
 
-/// A key that knows its hash, for an [`IdMap`]: when the map grows, keys are not read again, however many there are.
+/// A key with its hash, for an [`IdMap`]. When the map grows, it does not hash the keys again, however large
+/// they are.
 #[derive(Clone, Debug)]
 pub(crate) struct Hashed<K> {
     key: K,
@@ -63,18 +68,18 @@ pub(crate) struct Hashed<K> {
 }
 
 impl<K: Hash> Hashed<K> {
-    /// The key with its hash. Keys that are compared are hashed alike.
+    /// Hashes a key. Keys that are compared must use the same hash function.
     pub(crate) fn of(key: K, hashing: &Keyed) -> Self {
         let hash = hashing.hash_one(&key);
         Self { key, hash }
     }
 
-    /// The key.
+    /// Returns the key.
     pub(crate) fn key(&self) -> &K {
         &self.key
     }
 
-    /// The hash.
+    /// Returns the hash.
     pub(crate) fn hash_of(&self) -> u64 {
         self.hash
     }
@@ -94,7 +99,8 @@ impl<K> Hash for Hashed<K> {
     }
 }
 
-/// Hashes interned ids: they are dense and not chosen by users, so one multiplication spreads them well enough.
+/// A hasher for interned ids. Ids are dense and users do not choose them, so one multiplication spreads them
+/// well.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdHasher(u64);
 
@@ -135,7 +141,7 @@ mod tests {
         hashing.hash_one(text) % BUCKETS
     }
 
-    /// Who knows the hash function finds texts of one bucket by trying. Under a seed they are spread like any others.
+    /// Without a seed, texts of one bucket can be found by trial. A seed spreads these texts like any others.
     #[test]
     fn texts_chosen_to_collide_are_spread_by_a_seed() {
         let unseeded = Keyed::default();
@@ -144,7 +150,7 @@ mod tests {
         for seed in [0, 1, u64::MAX] {
             let seeded = Keyed::with(HashSeed(seed));
             let buckets: BTreeSet<u64> = chosen.iter().map(|text| bucket(&seeded, text)).collect();
-            // Of 200 drawn evenly from 1,024 some 182 are expected to differ.
+            // Of 200 uniform draws from 1,024, about 182 are expected to be distinct.
             assert!(buckets.len() > 150, "{} buckets of seed {seed}", buckets.len());
         }
     }

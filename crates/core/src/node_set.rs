@@ -1,29 +1,29 @@
-//! A set of nodes, one bit per slot.
+//! A set of nodes as a bitmap with one bit for each slot.
 
 use crate::node::NodeIdx;
 
 const BITS: usize = u64::BITS as usize;
-/// How many slots a block has.
+/// The number of slots in a block.
 pub const BLOCK: usize = BITS;
 
-/// A set of nodes. Iteration is by slot, ascending.
+/// A set of nodes. Iteration is in ascending order of slots.
 #[derive(Clone, Debug, Default)]
 pub struct NodeSet {
     words: Vec<u64>,
 }
 
 impl NodeSet {
-    /// A set of no nodes.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The nodes of blocks of 64 slots one after the other, a bit each.
+    /// Creates a set from consecutive blocks of 64 slots, one bit for each node.
     pub fn of_blocks(blocks: impl Iterator<Item = u64>) -> Self {
         Self { words: blocks.collect() }
     }
 
-    /// Adds a node; whether it was absent.
+    /// Adds a node. Returns whether it was absent.
     #[inline]
     pub fn insert(&mut self, node: NodeIdx) -> bool {
         let (word, bit) = (node.index() / BITS, 1u64 << (node.index() % BITS));
@@ -35,12 +35,12 @@ impl NodeSet {
         absent
     }
 
-    /// Takes all nodes out, and keeps the room.
+    /// Removes all nodes and keeps the allocation.
     pub fn clear(&mut self) {
         self.words.fill(0);
     }
 
-    /// Takes a node out; whether it was there.
+    /// Removes a node. Returns whether it was present.
     pub fn remove(&mut self, node: NodeIdx) -> bool {
         let (word, bit) = (node.index() / BITS, 1u64 << (node.index() % BITS));
         let Some(word) = self.words.get_mut(word) else { return false };
@@ -54,22 +54,22 @@ impl NodeSet {
         self.words.get(node.index() / BITS).is_some_and(|w| w & (1u64 << (node.index() % BITS)) != 0)
     }
 
-    /// How many nodes are in the set.
+    /// Returns the number of nodes in the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// Whether no node is in the set.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|&w| w == 0)
     }
 
-    /// The nodes, by slot.
+    /// Iterates over the nodes in order of slots.
     pub fn iter(&self) -> Iter<'_> {
         Iter { words: self.words.iter(), first: 0, rest: 0, next_first: 0 }
     }
 
-    /// The nodes by slot from the `nth` on, then those before it.
+    /// Iterates over the nodes in order of slots, starting at the `nth` and wrapping around.
     pub fn iter_from_nth(&self, nth: usize) -> impl Iterator<Item = NodeIdx> + '_ {
         let (mut word, mut before) = (0, nth);
         while let Some(here) = self.words.get(word).map(|word| word.count_ones() as usize)
@@ -79,7 +79,7 @@ impl NodeSet {
             word += 1;
         }
         let late = move |at: usize| if at < word { 0 } else { u64::MAX };
-        // Of the word in the middle, the bits from the nth on.
+        // In the word of the nth node, the bits from the nth on.
         let middle =
             bits(self.words.get(word).copied().unwrap_or(0)).nth(before).map_or(0, |bit| u64::MAX << bit);
         let mask = move |at: usize| if at == word { middle } else { late(at) };
@@ -96,7 +96,7 @@ impl NodeSet {
         from.chain(until)
     }
 
-    /// Keeps the nodes for which `keep` holds.
+    /// Removes the nodes for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(NodeIdx) -> bool) {
         self.retain_blocks(|first, nodes| {
             let kept = bits(nodes).filter(|&bit| keep(NodeIdx((first + bit) as u32)));
@@ -104,18 +104,18 @@ impl NodeSet {
         });
     }
 
-    /// The nodes in blocks of 64 slots: the first slot, and a bit for each that is a node of the set, of which there is one at least.
+    /// Returns the non-empty blocks of 64 slots: the first slot, and one bit for each node.
     pub fn blocks(&self) -> impl Iterator<Item = (usize, u64)> {
         let blocks = self.words.iter().enumerate().filter(|&(_, &word)| word != 0);
         blocks.map(|(at, &word)| (at * BITS, word))
     }
 
-    /// The nodes of the block that begins with this slot, as [`Self::blocks`] has them.
+    /// Returns the bits of the block that starts at this slot, as in [`Self::blocks`].
     pub fn block(&self, first: usize) -> u64 {
         self.words.get(first / BITS).copied().unwrap_or(0)
     }
 
-    /// Keeps those nodes of each block, as [`Self::blocks`] has it, of which `keep` leaves the bit.
+    /// Replaces the bits of each non-empty block with the result of `keep`, which must only clear bits.
     #[inline(always)]
     pub fn retain_blocks(&mut self, mut keep: impl FnMut(usize, u64) -> u64) {
         for (at, word) in self.words.iter_mut().enumerate().filter(|(_, word)| **word != 0) {
@@ -123,7 +123,7 @@ impl NodeSet {
         }
     }
 
-    /// Keeps the nodes that are in `other` too.
+    /// Removes the nodes that are not in `other`.
     pub fn intersect(&mut self, other: &Self) {
         for (at, word) in self.words.iter_mut().enumerate() {
             *word &= other.words.get(at).copied().unwrap_or(0);
@@ -140,7 +140,7 @@ impl NodeSet {
         }
     }
 
-    /// Takes out the nodes of `other`.
+    /// Removes the nodes of `other`.
     pub fn subtract(&mut self, other: &Self) {
         for (word, gone) in self.words.iter_mut().zip(&other.words) {
             *word &= !gone;
@@ -148,7 +148,7 @@ impl NodeSet {
     }
 }
 
-/// The bits that are set, ascending.
+/// Returns the positions of set bits, ascending.
 pub fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = (word != 0).then(|| word.trailing_zeros() as usize);
@@ -157,11 +157,11 @@ pub fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The nodes of a set, by slot.
+/// The nodes of a set in ascending order of slots.
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     words: std::slice::Iter<'a, u64>,
-    /// The slot of the lowest bit of the word that is being looked at, and what is left of that word.
+    /// The first slot of the current word, and the remaining bits of that word.
     first: u32,
     rest: u64,
     next_first: u32,

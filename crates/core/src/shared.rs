@@ -1,4 +1,4 @@
-//! Values that many hold and few change: equal ones are kept once, and who changes one gets a copy.
+//! Interned values with copy-on-write: equal values are stored once, and a write makes a copy.
 
 use crate::hash::Keyed;
 use crate::uniques::Uniques;
@@ -7,12 +7,12 @@ use std::hash::Hash;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 
-/// A value held in common with others, until it is written to.
+/// A shared value. A write copies it first.
 #[derive(PartialEq, Eq, Hash)]
 pub struct Shared<T>(Arc<T>);
 
 impl<T> Shared<T> {
-    /// Whether both are the very same; where they are not, they may still be equal.
+    /// Whether both refer to the same allocation. Equal values may have different ones.
     pub fn is_same(one: &Self, other: &Self) -> bool {
         Arc::ptr_eq(&one.0, &other.0)
     }
@@ -50,7 +50,7 @@ impl<T: Clone> DerefMut for Shared<T> {
     }
 }
 
-/// The values of one type that are held somewhere.
+/// The interned values of one type.
 pub(crate) struct Pool<T>(Uniques<Arc<T>>);
 
 impl<T> Default for Pool<T> {
@@ -60,14 +60,14 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// No values; their hashes are made so.
+    /// Creates an empty pool with this hash function.
     pub(crate) fn hashed_by(hashing: Keyed) -> Self {
         Self(Uniques::hashed_by(hashing))
     }
 }
 
 impl<T: Eq + Hash> Pool<T> {
-    /// The value that is held already, if there is an equal one.
+    /// Returns the shared copy of an equal value, adding the value if there is none.
     pub(crate) fn share(&mut self, value: T) -> Shared<T> {
         let hash = self.0.hash(&value);
         let known = self.0.find(hash, |known| **known == value);
@@ -75,7 +75,7 @@ impl<T: Eq + Hash> Pool<T> {
         Shared(Arc::clone(self.0.get(at)))
     }
 
-    /// Of the values at these places lets those go that nobody else holds; how many places there are.
+    /// Frees the values in a range of indexes that only the pool holds. Returns the number of indexes visited.
     pub(crate) fn keep(&mut self, places: Range<usize>) -> usize {
         self.0.keep(places, |_, value| Arc::strong_count(value) > 1)
     }

@@ -1,10 +1,13 @@
-//! Evaluation in slices: the partial results of one pod's evaluation, and how much more work the current slice may do.
+//! Evaluation in slices: the partial results of one pod's evaluation, and the remaining work of the current
+//! slice.
 //!
-//! A pod may carry thousands of terms, and each is compared with each distinct pod or node. Its evaluation runs several times from the
-//! start. Each run keeps what it finds out about a node or a kind of pods, and ends by unwinding when the slice's work is used up. The next
-//! run looks these results up and gets further. A result depends on the pod, on one node object or one kind, and on the lookups
-//! (namespaces, Services, controllers). Results are dropped when one of these changes. What depends on the whole cluster is computed in
-//! each run.
+//! A pod may carry thousands of terms, and each is compared with each pod class or node. Such an evaluation
+//! runs several times from the start. Each run keeps its results for single nodes and pod classes, and ends by
+//! unwinding when the slice's work is used up. The next run looks these results up and gets further.
+//!
+//! A result depends on the pod, on one node object or pod class, and on the lookups (namespaces, Services,
+//! controllers). It is dropped when one of these changes. Results that depend on the whole cluster are computed
+//! in each run.
 
 use crate::cache::{Kind, KindId, Snapshot, Touch};
 use crate::hash::IdMap;
@@ -18,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// The payload of the unwinding that ends a slice.
 pub(crate) struct SliceEnded;
 
-/// What a result about a kind of pods is for.
+/// The purpose of a result about a pod class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KindRole {
     /// InterPodAffinity's filter.
@@ -31,7 +34,7 @@ pub(crate) enum KindRole {
     SoftConstraints,
 }
 
-/// What a result about a node is for.
+/// The purpose of a result about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeRole {
     /// Whether the node fulfils the pod's required node affinity.
@@ -40,38 +43,40 @@ pub(crate) enum NodeRole {
     PreferredAffinity,
     /// Whether the pod tolerates the node's taints.
     Tolerated,
-    /// How many taints of effect PreferNoSchedule the pod does not tolerate.
+    /// The number of PreferNoSchedule taints that the pod does not tolerate.
     Disliked,
 }
 
 const KIND_ROLES: usize = 4;
 const NODE_ROLES: usize = 4;
 
-/// What a kind of pods contributes: to what (a number that the role gives meaning to, and a topology key), and how much.
+/// The contributions of a pod class: an index whose meaning depends on the role, a topology key, and an amount.
 pub(crate) type Contribution = Box<[(u32, Symbol, i64)]>;
 
 #[derive(Debug, Default)]
 struct KindResults {
-    /// The kinds below this number were looked at.
+    /// The classes below this id are evaluated.
     next: KindId,
-    /// The kinds that contribute anything.
+    /// The classes with a contribution.
     found: BTreeMap<KindId, Contribution>,
 }
 
-/// The results of an evaluation so far. Its ids are held by others: topology keys by the pod or by a pod of the kind; and numbers of kinds
-/// are never given twice.
+/// The results of an evaluation so far.
+///
+/// It is not a gc root: the pod, or a pod of the class, holds the topology keys. Ids of pod classes are never
+/// reused.
 #[derive(Debug, Default)]
 pub(crate) struct Partial {
     kinds: [KindResults; KIND_ROLES],
     nodes: IdMap<NodeIdx, [Option<i64>; NODE_ROLES]>,
-    /// The snapshot's clock and changes of lookups that the results hold for.
+    /// The clock of the snapshot and the number of lookup changes for which the results are valid.
     seen: Option<(u64, u64)>,
-    /// How many results there ever were.
+    /// The number of results ever computed.
     results: u64,
 }
 
 impl Partial {
-    /// Drops what changed since the last run. `false` if all had to go.
+    /// Drops results that changes since the last run invalidate. Returns `false` if all were dropped.
     pub(crate) fn bring_up_to_date(&mut self, snapshot: Snapshot<'_>) -> bool {
         let now = (snapshot.clock(), snapshot.lookups().changes());
         let Some((clock, lookups)) = self.seen.replace(now) else { return true };
@@ -91,7 +96,7 @@ impl Partial {
         true
     }
 
-    /// How many results there ever were: it grows as long as slices get further.
+    /// Returns the number of results ever computed. It grows as long as slices make progress.
     pub(crate) fn results(&self) -> u64 {
         self.results
     }
@@ -99,18 +104,18 @@ impl Partial {
 
 /// One slice of an evaluation.
 pub(crate) struct Slice {
-    /// Units of work: a comparison or lookup each.
+    /// Remaining work in units of one comparison or lookup.
     left: Cell<u64>,
     partial: RefCell<Partial>,
 }
 
 impl Slice {
-    /// A slice of this much work that goes on from these results.
+    /// Creates a slice of `work` units that continues from these results.
     pub(crate) fn new(work: u64, partial: Partial) -> Self {
         Self { left: Cell::new(work), partial: RefCell::new(partial) }
     }
 
-    /// The results.
+    /// Returns the results.
     pub(crate) fn into_partial(self) -> Partial {
         self.partial.into_inner()
     }
@@ -126,7 +131,7 @@ impl Slice {
         self.left.set(self.left.get().saturating_sub(work.max(1)));
     }
 
-    /// The result for a node: known, or computed now at the cost of so much work.
+    /// Returns the result for a node, computing it at the given cost if it is unknown.
     pub(crate) fn of_node(
         &self,
         role: NodeRole,
@@ -147,8 +152,8 @@ impl Slice {
         result
     }
 
-    /// Computes the contributions of the kinds that were not looked at yet and that concern the role. `compute` adds to the list, and returns
-    /// the work that took.
+    /// Computes the contributions of the pod classes that are not evaluated yet and that concern the role.
+    /// `compute` appends to the list and returns its cost.
     pub(crate) fn look_at_kinds(
         &self,
         role: KindRole,
@@ -177,7 +182,8 @@ impl Slice {
         self.partial.borrow_mut().kinds[role as usize].next = snapshot.next_kind();
     }
 
-    /// Calls `each` with every kind that contributes, and what. [`Self::look_at_kinds`] came before.
+    /// Calls `each` with every pod class that contributes, and its contributions. Requires a preceding
+    /// [`Self::look_at_kinds`].
     pub(crate) fn each_kind<'a>(
         &self,
         role: KindRole,
@@ -194,7 +200,7 @@ impl Slice {
         });
     }
 
-    /// What the kind of a pod that is on a node contributes; `None` if that is not known.
+    /// Returns the contributions of the class of a pod on a node, or `None` if they are unknown.
     pub(crate) fn of_kind(&self, role: KindRole, id: KindId) -> Option<Contribution> {
         let partial = self.partial.borrow();
         let results = &partial.kinds[role as usize];
@@ -202,15 +208,15 @@ impl Slice {
     }
 }
 
-/// An evaluation of one pod in slices, as far as it is.
+/// The state of one pod's evaluation in slices.
 #[derive(Debug, Default)]
 pub struct Evaluation {
     partial: Partial,
 }
 
 impl Evaluation {
-    /// Evaluates a slice of `work` units (a comparison or lookup each) against the state of the cluster as it is now. `None` if the
-    /// evaluation needs another slice.
+    /// Evaluates a slice of `work` units (one comparison or lookup each) against the current state of the
+    /// cluster. Returns `None` if the evaluation needs another slice.
     pub fn go_on<T>(
         &mut self,
         snapshot: Snapshot<'_>,
@@ -235,7 +241,7 @@ mod tests {
     use crate::cache::Cache;
     use crate::intern::Tables;
 
-    /// Asks about so many nodes at 10 units each; how many were computed.
+    /// Evaluates this many nodes at 10 units each. Returns the number of computed results.
     fn computed(evaluation: &mut Evaluation, nodes: u32, work: u64) -> (Option<i64>, u32) {
         let (cache, tables) = (Cache::default(), Tables::new());
         let count = Cell::new(0);

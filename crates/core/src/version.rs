@@ -1,4 +1,4 @@
-//! Versions of objects. They are compared and handed back as they came, never read.
+//! Resource versions of objects. They are compared and sent back unchanged, never interpreted.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Version(Repr);
 
-/// Each text has one form, so that equal forms are equal texts.
+/// The representation is unique, so that equal representations are equal texts.
 #[derive(Clone, PartialEq, Eq)]
 enum Repr {
-    /// A number as etcd counts, in its shortest form; most versions are.
+    /// A number in its shortest form. Most versions are of this kind, since etcd counts revisions.
     Number(u64),
     /// Any other text.
     Text(Box<str>),

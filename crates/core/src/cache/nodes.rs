@@ -1,4 +1,4 @@
-//! Nodes in columns: one slot a node, one vector a quantity.
+//! Nodes in columns: each node has one slot, each quantity one vector.
 
 use super::log::Log;
 use super::{Attachable, ImageState, KindId, PodIdx, Volumes};
@@ -14,34 +14,36 @@ use crate::volume::PodVolume;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The quantities every filter and score pass reads, one cell per slot.
+/// The quantities that filters and scores read, with one cell for each slot.
 ///
-/// Slots without a node hold its pods' sums all the same; only [`super::Snapshot::nodes`] says which slots are nodes.
+/// A slot without a node still holds the sums of its pods. Only [`super::Snapshot::nodes`] says which slots are
+/// nodes.
 #[derive(Default)]
 pub struct Columns {
-    /// Allocatable cpu, in thousandths of a core.
+    /// Allocatable CPU in millicores.
     pub allocatable_cpu_milli: Vec<i64>,
-    /// Allocatable memory, in bytes.
+    /// Allocatable memory in bytes.
     pub allocatable_memory: Vec<i64>,
-    /// Allocatable ephemeral storage, in bytes.
+    /// Allocatable ephemeral storage in bytes.
     pub allocatable_ephemeral_storage: Vec<i64>,
-    /// How many pods the node may hold.
+    /// Allocatable number of pods.
     pub allocatable_pods: Vec<i64>,
-    /// cpu its pods take, in thousandths of a core.
+    /// CPU requested by the node's pods, in millicores.
     pub requested_cpu_milli: Vec<i64>,
-    /// Memory its pods take, in bytes.
+    /// Memory requested by the node's pods, in bytes.
     pub requested_memory: Vec<i64>,
-    /// Ephemeral storage its pods take, in bytes.
+    /// Ephemeral storage requested by the node's pods, in bytes.
     pub requested_ephemeral_storage: Vec<i64>,
-    /// cpu its pods take for scoring, with a default for containers that ask for none.
+    /// CPU requested for scoring, in millicores, with a default for containers without a request.
     pub non_zero_cpu_milli: Vec<i64>,
-    /// Memory its pods take for scoring, with a default for containers that ask for none.
+    /// Memory requested for scoring, in bytes, with a default for containers without a request.
     pub non_zero_memory: Vec<i64>,
-    /// How many pods are on it.
+    /// The number of pods on the node.
     pub pods: Vec<i64>,
-    /// Its taints; none where there is no node.
+    /// The node's taints; `None` in a slot without a node.
     pub taints: Vec<Option<TaintSetId>>,
-    /// How many volumes it may still take, as of the last refresh; `Snapshot::attachable` knows whether that is still so.
+    /// The remaining volume limits as of the last refresh. `Snapshot::attachable` checks whether they are
+    /// current.
     pub attachable: Attachable,
 }
 
@@ -81,44 +83,47 @@ impl Columns {
     }
 }
 
-/// Changes of nodes that are remembered. Who has seen fewer since begins anew, which costs no more than so many would.
+/// The capacity of the change log. A reader that missed more starts over, which costs no more than reading so
+/// many changes.
 const LOG_MAX: usize = 65_536;
 
-/// What it costs to mark a node, beside a pod.
+/// The cost of marking a node, relative to a pod.
 const NODE_COST: usize = 4;
-/// As many images of a node cost as much as a pod.
+/// The number of images that cost as much as a pod.
 const IMAGES_OF_COST: usize = 8;
 
-/// What happened to a node.
+/// A change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    /// Its object came, changed or went.
+    /// The node's object was added, changed or deleted.
     Object,
-    /// A pod of this kind was put there.
+    /// A pod of this class was added.
     Added(KindId),
-    /// A pod of this kind was taken away.
+    /// A pod of this class was removed.
     Removed(KindId),
 }
 
-/// What a slot holds beside its cells in the columns.
+/// A node's slot: the state that is not in the columns.
 pub(super) struct Slot {
     pub(super) name: Symbol,
     pub(super) info: Option<Arc<NodeInfo>>,
     pub(super) pods: Vec<PodIdx>,
-    /// Of each of them in turn its kind.
+    /// The class of each pod, in the order of `pods`.
     pub(super) kinds: Vec<KindId>,
-    /// What the pods take, within the range of the API's numbers.
+    /// The resources requested by the pods, clamped to the range of `i64`.
     pub(super) requested: Resources,
     sums: Sums,
-    /// Host ports in use and by how many pods, sorted.
+    /// Host ports in use, each with the number of pods that use it, sorted.
     pub(super) ports: Vec<(HostPort, u32)>,
     pub(super) images: Box<[(Symbol, ImageState)]>,
     changed: bool,
-    /// What storage says of a node of this name has been taken over, but for what changed since.
+    /// Whether the volume limits are set for the node of this name. Later changes of storage are tracked in
+    /// `Volumes`.
     knows_storage: bool,
 }
 
-/// What the pods of a node take, exactly: what was added can be taken away again, however large it was.
+/// The exact sums of a node's pods. They are wide enough that removing a pod restores the previous value,
+/// however large its requests are.
 #[derive(Default)]
 struct Sums {
     cpu_milli: i128,
@@ -126,7 +131,7 @@ struct Sums {
     ephemeral_storage: i128,
     non_zero_cpu_milli: i128,
     non_zero_memory: i128,
-    /// By name; a resource that no pod takes any more stays, with zero, as upstream's does.
+    /// By name. As upstream, a resource that no pod requests any more stays with zero.
     scalar: BTreeMap<Symbol, i128>,
 }
 
@@ -157,12 +162,12 @@ impl Sums {
     }
 }
 
-/// A full node must not seem empty because a number ran over.
+/// Clamps a sum to `i64`. Without it, an overflow could make a full node look empty.
 fn clamp(sum: i128) -> i64 {
     i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// All slots.
+/// All node slots.
 #[derive(Default)]
 pub(super) struct Nodes {
     by_name: IdMap<Symbol, NodeIdx>,
@@ -170,16 +175,16 @@ pub(super) struct Nodes {
     free: Vec<NodeIdx>,
     columns: Columns,
     present: NodeSet,
-    /// Those of them that are marked unschedulable.
+    /// The cordoned ones of `present`.
     cordoned: NodeSet,
-    /// Per claim in use the nodes of its pods, with the number of uses.
+    /// For each claim in use, the nodes of its pods with the number of uses.
     claims: IdMap<(Symbol, Symbol), BTreeMap<NodeIdx, u32>>,
     changed: Vec<NodeIdx>,
-    /// What is cached of decisions may already follow the nodes in `changed` as they were before they are refreshed.
+    /// Whether cached decisions may have read the nodes in `changed` before their refresh.
     previewed: bool,
-    /// The nodes that were touched last, and by what.
+    /// The change log of nodes.
     log: Log<(NodeIdx, Touch), LOG_MAX>,
-    /// How often a node came or went.
+    /// The number of times a node was added or deleted.
     arrivals: u64,
     unmarked: Unmarked,
 }
@@ -201,7 +206,7 @@ impl Nodes {
         &self.columns
     }
 
-    /// The nodes that exist, in slot order.
+    /// Returns the nodes that exist, in slot order.
     pub(super) fn infos(&self) -> impl Iterator<Item = &Arc<NodeInfo>> {
         self.present.iter().filter_map(|idx| self.slots[idx.index()].info.as_ref())
     }
@@ -214,7 +219,7 @@ impl Nodes {
         &self.present
     }
 
-    /// The slots with pods that use the claim.
+    /// Returns the slots with pods that use the claim.
     pub(super) fn users_of(&self, namespace: Symbol, claim: Symbol) -> impl Iterator<Item = NodeIdx> + '_ {
         self.claims.get(&(namespace, claim)).into_iter().flat_map(|nodes| nodes.keys().copied())
     }
@@ -223,7 +228,8 @@ impl Nodes {
         self.by_name.len()
     }
 
-    /// Entries to be refreshed that no slot needs: were there any, churn without decisions would pile them up.
+    /// Returns the number of entries in `changed` beyond the number of slots. It must be zero; otherwise, churn
+    /// without decisions would leak.
     pub(super) fn needless_refreshes(&self) -> usize {
         self.changed.len().saturating_sub(self.slots.len())
     }
@@ -237,7 +243,7 @@ impl Nodes {
         self.claims.len()
     }
 
-    /// The slot of the node named `name`, given now if it has none.
+    /// Returns the slot of the node named `name`, allocating one if necessary.
     pub(super) fn slot_of(&mut self, name: Symbol) -> NodeIdx {
         if let Some(idx) = self.find(name) {
             return idx;
@@ -246,7 +252,7 @@ impl Nodes {
             self.columns.add_slot();
             NodeIdx(u32::try_from(self.slots.len()).expect("fewer than 2^32 nodes"))
         });
-        // A slot given anew may still stand in the list of those that changed: it stands there once.
+        // A reused slot may still be listed in `changed`; it must not be listed twice.
         let changed = self.slots.get(idx.index()).is_some_and(|slot| slot.changed);
         let slot = Slot {
             name,
@@ -270,7 +276,7 @@ impl Nodes {
         idx
     }
 
-    /// Gives the slot of a node that is gone, and has no pods left, back.
+    /// Frees the slot of a deleted node without pods.
     pub(super) fn release_if_empty(&mut self, idx: NodeIdx) {
         let slot = &self.slots[idx.index()];
         if slot.info.is_some() || !slot.pods.is_empty() {
@@ -297,7 +303,7 @@ impl Nodes {
         std::mem::replace(&mut self.slots[idx.index()].info, info)
     }
 
-    /// Counts a pod on a node; its place in the node's list of pods.
+    /// Counts a pod on a node and returns its position in the node's list of pods.
     pub(super) fn add_pod(&mut self, idx: NodeIdx, pod_idx: PodIdx, kind: KindId, pod: &PodInfo) -> u32 {
         self.count(idx, pod, 1);
         for claim in claims_of(pod) {
@@ -317,7 +323,7 @@ impl Nodes {
         at
     }
 
-    /// Takes the pod off a node that stands at this place in its list; the pod that stands there now, if another does.
+    /// Removes the pod at position `at` of a node's list. Returns the pod that moved to this position, if any.
     pub(super) fn remove_pod(&mut self, idx: NodeIdx, at: u32, pod: &PodInfo) -> Option<PodIdx> {
         self.count(idx, pod, -1);
         if mutation::is_on(Mutation::FreedTwice) {
@@ -375,22 +381,23 @@ impl Nodes {
         columns.attachable.count(at, pod, sign);
     }
 
-    /// The time by the clock that ticks with every change of a node.
+    /// Returns the clock of the change log.
     pub(super) fn clock(&self) -> u64 {
         self.log.clock()
     }
 
-    /// No nodes, and later numbers than any given here: what was found of these nodes is not taken for something about the new ones.
+    /// Creates an empty collection with later clocks, so that state derived from these nodes is not mistaken
+    /// for the new ones'.
     pub(super) fn successor(&self) -> Self {
         Self { log: self.log.successor(), arrivals: self.arrivals + 1, ..Self::default() }
     }
 
-    /// How often a node came or went.
+    /// Returns the number of times a node was added or deleted.
     pub(super) fn arrivals(&self) -> u64 {
         self.arrivals
     }
 
-    /// What happened to which node after the clock stood at `since`, in order; `None` where that is too long ago.
+    /// Returns the changes after the clock showed `since`, in order, or `None` if some were dropped.
     pub(super) fn touched_since(&self, since: u64) -> Option<impl Iterator<Item = (NodeIdx, Touch)> + '_> {
         self.log.since(since)
     }
@@ -405,12 +412,14 @@ impl Nodes {
         }
     }
 
-    /// Announces an evaluation that no decision follows from, without a refresh. See [`super::Cache::preview`].
+    /// Marks pending changes as previewed: cached decisions may read them before their refresh. See
+    /// [`super::Cache::preview`].
     pub(super) fn preview(&mut self) {
         self.previewed |= !self.changed.is_empty();
     }
 
-    /// Recomputes the image views of the nodes that changed since the last call, and takes over what storage says of new ones.
+    /// Recomputes the image counts of the nodes that changed since the last call, and sets the volume limits of
+    /// new ones.
     pub(super) fn refresh_changed(
         &mut self,
         volumes: &Volumes,
@@ -434,7 +443,7 @@ impl Nodes {
 }
 
 impl Nodes {
-    /// Takes over what storage says of these nodes.
+    /// Updates the volume limits of these nodes.
     pub(super) fn refresh_storage(&mut self, names: impl Iterator<Item = Symbol>, volumes: &Volumes) {
         for name in names {
             if let Some(idx) = self.find(name) {
@@ -446,12 +455,12 @@ impl Nodes {
 }
 
 impl Nodes {
-    /// All nodes are to be marked.
+    /// Starts a gc round: all nodes are unmarked.
     pub(super) fn begin_round(&mut self) {
         self.unmarked.begin(self.slots.len());
     }
 
-    /// Marks some of the nodes that are to be; whether those are all.
+    /// Marks some of the unmarked nodes. Returns whether all are marked.
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
         let Self { unmarked, slots, by_name, .. } = self;
         unmarked.walk(work, |at| {
@@ -463,21 +472,22 @@ impl Nodes {
         })
     }
 
-    /// Marks what is neither a node's nor a pod's; all is.
+    /// Marks ids that belong to neither nodes nor pods, and ends the round.
     pub(super) fn mark_rest(&mut self, marks: &mut Marks) {
         self.unmarked.end();
-        // Claims in use are named by the pods that use them.
+        // The pods that use a claim mark its name.
         self.columns.attachable.mark(marks);
     }
 }
 
-/// Namespace and name of each claim a pod names. Claims of its own, of ephemeral volumes, no other pod can use.
+/// Returns the namespace and name of each claim that a pod names. Excludes claims of ephemeral volumes, which
+/// no other pod can use.
 fn claims_of(pod: &PodInfo) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
     let claims = pod.volumes.iter().filter_map(PodVolume::named_claim);
     claims.map(|claim| (pod.namespace, claim))
 }
 
-// Free slots still have the name of the node that was there, which nobody reads.
+// A free slot still has its former node's name, which is never read and therefore not marked.
 impl HoldsIds for Nodes {
     fn mark(&self, marks: &mut Marks) {
         let Self {

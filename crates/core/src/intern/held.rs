@@ -1,9 +1,11 @@
-//! Which ids are held: everything in the engine that holds some marks them, and what nobody marked is given back.
+//! Garbage collection, mark phase: every type that holds ids marks them.
 //!
-//! An id that is missed here is an id that comes to mean something else. Therefore types name *all* their fields, those
-//! without ids too: a field that is added does not compile before somebody has said which of the two it is. Counting holders
-//! instead would cost every clone of a pod; this costs a walk over what is there each time the tables have grown by half, which
-//! is done in pieces ([`super::round`]).
+//! An id that is held but not marked would later be assigned to another text. Therefore each implementation
+//! names *all* fields of its type, including those without ids. A new field does not compile until somebody
+//! classifies it.
+//!
+//! Reference counts would add a cost to every clone of a pod. Marking instead walks all gc roots each time the
+//! tables have grown by half, in slices ([`super::round`]).
 
 use super::{LabelSetId, Symbol, TaintSetId};
 use crate::cache::{DeviceClass, DisruptionBudget, ImageState, Service};
@@ -27,7 +29,7 @@ use crate::volume::{
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// The ids somebody holds.
+/// The marked ids of each table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
     pub(super) symbols: Bits,
@@ -35,7 +37,7 @@ pub(crate) struct Marks {
     pub(super) taint_sets: Bits,
 }
 
-/// A set of small numbers.
+/// A set of small numbers, one bit each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bits(Vec<u64>);
 
@@ -47,7 +49,7 @@ impl Bits {
         self.0[at / 64] |= 1 << (at % 64);
     }
 
-    /// Whether all of these are among them.
+    /// Whether this set contains all of `others`.
     #[cfg(debug_assertions)]
     fn has_all(&self, others: &Self) -> bool {
         others
@@ -63,7 +65,7 @@ impl Bits {
 }
 
 impl Marks {
-    /// Whether all of these are marked.
+    /// Whether all ids in `others` are marked.
     #[cfg(debug_assertions)]
     pub(crate) fn have_all(&self, others: &Self) -> bool {
         self.symbols.has_all(&others.symbols)
@@ -72,9 +74,9 @@ impl Marks {
     }
 }
 
-/// What may hold ids.
+/// A type whose values may hold ids.
 pub(crate) trait HoldsIds {
-    /// Marks all of them.
+    /// Marks all ids that the value holds.
     fn mark(&self, marks: &mut Marks);
 }
 
@@ -96,7 +98,7 @@ impl HoldsIds for TaintSetId {
     }
 }
 
-/// Says that a type holds no ids.
+/// Implements [`HoldsIds`] for types without ids.
 macro_rules! holds_no_ids {
     ($($type:ty),* $(,)?) => {
         $(impl HoldsIds for $type {
@@ -105,7 +107,7 @@ macro_rules! holds_no_ids {
     };
 }
 
-/// Says which fields of a type hold ids, and which do not.
+/// Implements [`HoldsIds`] for a struct, given its fields with ids and its fields without.
 macro_rules! holds_ids {
     ($type:ty { $($held:ident),* $(,)? } $(but not { $($other:ident),* $(,)? })?) => {
         impl $crate::intern::HoldsIds for $type {

@@ -1,7 +1,7 @@
-//! The tables that turn text into small ids. `src/convert` asks them as objects come in; past that point the engine
-//! compares numbers. Text comes back out only for messages.
+//! Interning tables: they map text to small ids. `src/convert` interns text when it converts objects. The
+//! engine compares ids, and reads text only for messages.
 //!
-//! Ids compare for equality. Their order means nothing: an id that nobody held any more is given to another text.
+//! Ids can be compared for equality. Their order has no meaning, since a freed id is assigned to another text.
 
 mod held;
 mod round;
@@ -22,12 +22,13 @@ use std::mem::take;
 use std::num::NonZeroU32;
 use std::ops::Range;
 
-/// An interned text: a label key or value, a namespace, a node's or a resource's name, an image.
+/// An interned text, for example a label key or value, a namespace, the name of a node or resource, or an
+/// image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Symbol(NonZeroU32);
 
 impl Symbol {
-    /// None is less.
+    /// The lowest id.
     pub(crate) const FIRST: Self = Self::at(0);
 
     const fn at(index: u32) -> Self {
@@ -52,17 +53,17 @@ impl fmt::Debug for Symbol {
     }
 }
 
-/// An interned set of labels.
+/// The id of an interned label set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LabelSetId(u32);
 
-/// An interned list of taints.
+/// The id of an interned list of taints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaintSetId(u32);
 
 macro_rules! well_known {
     ($($(#[$doc:meta])* $name:ident = $index:literal $text:literal;)*) => {
-        /// Texts the engine itself looks for; they have the same id in every table.
+        /// Well-known texts. They have the same id in every table.
         pub mod known {
             use super::Symbol;
             $($(#[$doc])* pub const $name: Symbol = Symbol::at($index);)*
@@ -74,36 +75,36 @@ macro_rules! well_known {
 well_known! {
     /// The empty text.
     EMPTY = 0 "";
-    /// The label with a node's host name, the default topology of "one per node".
+    /// The label with a node's host name, the default topology key for spreading over nodes.
     HOSTNAME = 1 "kubernetes.io/hostname";
     /// The label with a node's zone.
     ZONE = 2 "topology.kubernetes.io/zone";
     /// The label with a node's region.
     REGION = 3 "topology.kubernetes.io/region";
-    /// The former label with a node's zone.
+    /// The deprecated label with a node's zone.
     BETA_ZONE = 4 "failure-domain.beta.kubernetes.io/zone";
-    /// The former label with a node's region.
+    /// The deprecated label with a node's region.
     BETA_REGION = 5 "failure-domain.beta.kubernetes.io/region";
-    /// The taint that stands for `spec.unschedulable`.
+    /// The taint of a cordoned node (`spec.unschedulable`).
     UNSCHEDULABLE = 6 "node.kubernetes.io/unschedulable";
-    /// The address of a host port that takes all addresses.
+    /// The address of a host port on all addresses.
     ANY_ADDRESS = 7 "0.0.0.0";
-    /// The protocol of a host port that names none.
+    /// The default protocol of a host port.
     TCP = 8 "TCP";
-    /// The access mode of claims that one pod at most may use.
+    /// The access mode of claims that at most one pod may use.
     READ_WRITE_ONCE_POD = 9 "ReadWriteOncePod";
-    /// The volume mode of claims and volumes that name none.
+    /// The default volume mode of claims and volumes.
     FILESYSTEM = 10 "Filesystem";
-    /// The provisioner of classes whose volumes are made by hand.
+    /// The provisioner of StorageClasses without dynamic provisioning.
     NO_PROVISIONER = 11 "kubernetes.io/no-provisioner";
 }
 
-/// How much tables may grow before it is worth a look at what is held.
+/// The minimum growth of the tables, in entries, before a gc round is worthwhile.
 const GROWTH_MIN: usize = 16_384;
 
-/// All interned texts, label sets and taint sets of one scheduler.
+/// All interned texts, label sets, taint lists and shared pod parts of one scheduler.
 ///
-/// An id stays what it is as long as somebody marks it when ids are given back (`Scheduler::give_back_ids`).
+/// An id is stable as long as a gc root marks it in each round (`Scheduler::give_back_ids`).
 pub struct Tables {
     texts: Uniques<Box<str>>,
     label_sets: Interner<(Symbol, Symbol)>,
@@ -111,30 +112,30 @@ pub struct Tables {
     templates: Pool<PodTemplate>,
     node_affinities: Pool<RequiredNodeAffinity>,
     hashing: Keyed,
-    /// What is kept though nobody in the engine may hold it.
+    /// Ids that are never freed, even if no gc root marks them.
     pinned: Marks,
     is_pinning: bool,
-    /// How many were held when ids were given back last.
+    /// The number of entries after the last gc round.
     held: usize,
     round: Option<Box<Round>>,
     rounds: u64,
 }
 
-/// How much tables hold.
+/// Numbers of entries in the tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableSizes {
     /// Texts.
     pub symbols: usize,
     /// Sets of labels.
     pub label_sets: usize,
-    /// Lists of taints.
+    /// Taint lists.
     pub taint_sets: usize,
-    /// Parts that pods share.
+    /// Shared parts of pods: templates and required node affinities.
     pub shared: usize,
 }
 
 impl TableSizes {
-    /// All together.
+    /// Returns the number of all entries.
     pub fn total(self) -> usize {
         self.symbols + self.label_sets + self.taint_sets + self.shared
     }
@@ -147,12 +148,13 @@ impl Default for Tables {
 }
 
 impl Tables {
-    /// Tables that hold the well-known texts and nothing else.
+    /// Creates tables that contain only the well-known texts.
     pub fn new() -> Self {
         Self::hashed_by(Keyed::default())
     }
 
-    /// The same with a seed for the hashes of what is in them, and of whatever else in an engine with these tables users choose.
+    /// Creates tables whose hashes use this seed. The engine uses it also for other maps with keys chosen by
+    /// users.
     pub fn seeded(seed: HashSeed) -> Self {
         Self::hashed_by(Keyed::with(seed))
     }
@@ -179,12 +181,12 @@ impl Tables {
         tables
     }
 
-    /// How what users choose is hashed.
+    /// Returns the hash function for keys that users choose.
     pub(crate) fn hashing(&self) -> &Keyed {
         &self.hashing
     }
 
-    /// The id of `text`, given now if it has none.
+    /// Returns the id of `text`, assigning one if it has none.
     pub fn symbol(&mut self, text: &str) -> Symbol {
         let known = self.find(text);
         let symbol = known.unwrap_or_else(|| Symbol::at(self.texts.add(self.texts.hash(text), text.into())));
@@ -192,7 +194,7 @@ impl Tables {
         symbol
     }
 
-    /// Somebody asked for it, and is about to hold it.
+    /// Marks an id that was just requested, since the caller will hold it.
     fn hold(&mut self, asked: &(impl HoldsIds + ?Sized)) {
         if self.is_pinning {
             asked.mark(&mut self.pinned);
@@ -202,7 +204,8 @@ impl Tables {
         }
     }
 
-    /// The ids of texts that `build` asks for are never given back: configuration, which is held where no walk comes.
+    /// Runs `build` and pins all ids that it requests, so that they are never freed. For configuration, which
+    /// no gc root covers.
     pub fn pinned<R>(&mut self, build: impl FnOnce(&mut Self) -> R) -> R {
         let before = std::mem::replace(&mut self.is_pinning, true);
         let built = build(self);
@@ -210,41 +213,41 @@ impl Tables {
         built
     }
 
-    /// The id of `text` if it has one.
+    /// Returns the id of `text`, if it has one.
     pub fn find(&self, text: &str) -> Option<Symbol> {
         self.texts.find(self.texts.hash(text), |known| **known == *text).map(Symbol::at)
     }
 
-    /// The text of `symbol`.
+    /// Returns the text of `symbol`.
     pub fn text(&self, symbol: Symbol) -> &str {
         self.texts.get(symbol.place())
     }
 
-    /// The text of `symbol` read as Go's `strconv.ParseInt(text, 10, 64)` reads it: an optional sign, then digits; `i64::from_str`
-    /// takes the same texts.
+    /// Parses the text of `symbol` as Go's `strconv.ParseInt(text, 10, 64)` does: an optional sign, then
+    /// digits. `i64::from_str` accepts the same texts.
     pub fn number(&self, symbol: Symbol) -> Option<i64> {
         self.text(symbol).parse().ok()
     }
 
-    /// The id of a set of labels. Of a key given twice the last value counts.
+    /// Returns the id of a label set. If a key occurs several times, its last value counts.
     pub fn label_set(&mut self, mut pairs: Vec<(Symbol, Symbol)>) -> LabelSetId {
         pairs.sort_by_key(|&(key, _)| key);
         pairs.reverse();
         pairs.dedup_by_key(|&mut (key, _)| key);
         pairs.reverse();
-        // The sets may have been looked through already.
+        // The gc round may already have passed the label sets, so the pairs are marked here.
         self.hold(&*pairs);
         let id = LabelSetId(self.label_sets.intern(pairs));
         self.hold(&id);
         id
     }
 
-    /// The labels of a set.
+    /// Returns the labels of a label set.
     pub fn labels(&self, id: LabelSetId) -> Labels<'_> {
         Labels(self.label_sets.get(id.0))
     }
 
-    /// The id of a list of taints.
+    /// Returns the id of a list of taints.
     pub fn taint_set(&mut self, taints: Vec<Taint>) -> TaintSetId {
         self.hold(&*taints);
         let id = TaintSetId(self.taint_sets.intern(taints));
@@ -252,22 +255,22 @@ impl Tables {
         id
     }
 
-    /// The taints of a list, in the node's order.
+    /// Returns the taints of a list, in the node's order.
     pub fn taints(&self, id: TaintSetId) -> &[Taint] {
         self.taint_sets.get(id.0)
     }
 
-    /// The template, once for all pods that have an equal one.
+    /// Returns the shared copy of an equal template.
     pub fn template(&mut self, template: PodTemplate) -> Shared<PodTemplate> {
         self.templates.share(template)
     }
 
-    /// What a pod requires of its node, once for all pods that require the same.
+    /// Returns the shared copy of an equal required node affinity.
     pub fn node_affinity(&mut self, required: RequiredNodeAffinity) -> Shared<RequiredNodeAffinity> {
         self.node_affinities.share(required)
     }
 
-    /// How much is held, or was since ids were given back last.
+    /// Returns the sizes of the tables, including entries that became unused since the last gc round.
     pub fn sizes(&self) -> TableSizes {
         TableSizes {
             symbols: self.texts.len(),
@@ -277,7 +280,7 @@ impl Tables {
         }
     }
 
-    /// Whether so much has come since ids were given back last that another look is worth its time.
+    /// Whether the tables have grown enough since the last gc round for another one.
     pub(crate) fn have_grown(&self) -> bool {
         self.sizes().total() - self.held.min(self.sizes().total()) > GROWTH_MIN.max(self.held / 2)
     }
@@ -302,8 +305,8 @@ impl<T: Eq + std::hash::Hash> Interner<T> {
 }
 
 impl<T: Eq + std::hash::Hash + HoldsIds> Interner<T> {
-    /// Of the entries at these places gives back those that are neither marked nor pinned, and marks what the others hold; how many there
-    /// are. `of` says which marks are theirs.
+    /// Frees the entries in a range of indexes that are neither marked nor pinned, and marks the ids that the
+    /// remaining ones hold. `of` selects the marks of this table. Returns the number of indexes visited.
     fn keep(
         &mut self,
         places: Range<usize>,
@@ -325,22 +328,22 @@ impl<T: Eq + std::hash::Hash + HoldsIds> Interner<T> {
     }
 }
 
-/// The labels of one object, sorted by key id. The default is of an object without labels.
+/// The labels of one object, sorted by key id. The default is empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Labels<'a>(&'a [(Symbol, Symbol)]);
 
 impl<'a> Labels<'a> {
-    /// The value of `key`, if the object has that label.
+    /// Returns the value of `key`, if the object has that label.
     pub fn get(self, key: Symbol) -> Option<Symbol> {
         self.0.binary_search_by_key(&key, |&(k, _)| k).ok().map(|at| self.0[at].1)
     }
 
-    /// All pairs of key and value, in no meaningful order.
+    /// Returns all pairs of key and value, in arbitrary order.
     pub fn iter(self) -> impl Iterator<Item = (Symbol, Symbol)> + 'a {
         self.0.iter().copied()
     }
 
-    /// Whether there is no label at all.
+    /// Whether there are no labels.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
@@ -350,7 +353,8 @@ impl<'a> Labels<'a> {
 mod tests {
     use super::*;
 
-    /// Gives back all but these and what they hold, in the smallest pieces there are; how many it were.
+    /// Frees everything but these label sets and the ids in them, in the smallest possible slices. Returns the
+    /// number of freed ids.
     fn give_back_but(tables: &mut Tables, held: &[LabelSetId]) -> usize {
         tables.begin_round();
         let mut marks = Marks::default();
@@ -388,7 +392,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_while_ids_are_given_back_stays() {
-        // Asked for after every number of pieces: what is looked at later stays, what was given back gets an id anew.
+        // The request happens after each possible number of slices. An entry not yet visited is kept; a freed
+        // one gets a new id.
         for pieces in 0..100 {
             let mut tables = Tables::new();
             let texts: Vec<String> = (0..40).map(|at| format!("text {at}")).collect();

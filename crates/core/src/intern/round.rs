@@ -1,67 +1,68 @@
-//! One look for ids that nobody holds, in pieces: first everything in the engine marks the ids it holds, then the tables give back
-//! what was not marked. Does not know who holds ids, nor how much is done at a time.
+//! One gc round, in slices: first the gc roots mark the ids they hold, then the tables free unmarked ids. This
+//! module knows neither the gc roots nor the size of a slice.
 //!
-//! Between two pieces things go on. What comes in meanwhile asks the tables for its ids, and thereby marks them. What was there may
-//! move from where nobody has looked yet to where somebody has: whoever is walked through in pieces therefore looks again at what was
-//! put there since ([`Unmarked`]). This is what collectors of garbage call a write barrier (Dijkstra and others, 1978).
+//! Inputs are handled between slices. New objects request their ids from the tables, which marks these ids.
+//! Existing values may move from an unvisited place to one that was already visited. Therefore a collection
+//! that is marked in slices revisits the places that were written in the meantime ([`Unmarked`]). This is a
+//! write barrier (Dijkstra et al., 1978).
 
 use super::{Marks, Tables};
 use crate::mutation::{self, Mutation};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Entries of the tables that are looked at, and given back, for the price of one pod.
+/// The number of table entries that cost as much as marking one pod.
 const ENTRIES: usize = 2;
 
-/// How much may still be done before others have their turn; the unit is about what it takes to mark a pod.
+/// The remaining work of a slice. One unit is about the cost of marking a pod.
 pub(crate) struct Work(usize);
 
 impl Work {
-    /// So much.
+    /// Creates a budget of this many units.
     pub(crate) fn new(units: usize) -> Self {
         Self(units)
     }
 
-    /// Whether there is anything left.
+    /// Whether any work remains.
     pub(crate) fn is_left(&self) -> bool {
         self.0 > 0
     }
 
-    /// This was done.
+    /// Subtracts work that was done.
     pub(crate) fn spend(&mut self, units: usize) {
         self.0 = self.0.saturating_sub(units);
     }
 }
 
-/// Which places of a list are to be looked at before a round is over.
+/// The places of a list that are still to be visited in the current gc round.
 #[derive(Default)]
 pub(crate) struct Unmarked {
-    /// A bit a place.
+    /// One bit for each place.
     places: Vec<u64>,
-    /// No bit is set before this word.
+    /// The first word that may have a set bit.
     first: usize,
     is_on: bool,
 }
 
 impl Unmarked {
-    /// A round begins: these are all places there are.
+    /// Starts a round for a list with this many places.
     pub(crate) fn begin(&mut self, places: usize) {
         self.places.clear();
         self.places.resize(places.div_ceil(64), u64::MAX);
         (self.first, self.is_on) = (0, true);
     }
 
-    /// Whether a round began and did not end.
+    /// Whether a round is in progress.
     pub(crate) fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// Nobody looks for ids any more.
+    /// Ends the round.
     pub(crate) fn end(&mut self) {
         *self = Self::default();
     }
 
-    /// Something was put there.
+    /// Records a write to a place, which must then be visited again.
     pub(crate) fn put(&mut self, place: usize) {
         if !self.is_on || mutation::is_on(Mutation::MovedUnmarked) {
             return;
@@ -74,7 +75,7 @@ impl Unmarked {
         self.first = self.first.min(word);
     }
 
-    /// Looks at some of the places that are to be; whether those are all. `look` says what that cost.
+    /// Visits some of the remaining places. Returns whether all are visited. `look` returns its cost.
     pub(crate) fn walk(&mut self, work: &mut Work, mut look: impl FnMut(usize) -> usize) -> bool {
         while work.is_left() {
             let Some(place) = self.next() else { return true };
@@ -83,7 +84,7 @@ impl Unmarked {
         false
     }
 
-    /// A place to look at; one that there is no more, maybe.
+    /// Returns the next place to visit. The place may no longer exist.
     pub(crate) fn next(&mut self) -> Option<usize> {
         while let Some(word) = self.places.get_mut(self.first) {
             if *word != 0 {
@@ -97,7 +98,8 @@ impl Unmarked {
     }
 }
 
-/// Marks what an ordered map holds after a key, which moves on; whether that was all.
+/// Marks the entries of an ordered map after the key `after`, which it advances. Returns whether it reached the
+/// end.
 pub(crate) fn mark_after<K: Copy + Ord, V>(
     map: &BTreeMap<K, V>,
     after: &mut Option<K>,
@@ -115,24 +117,24 @@ pub(crate) fn mark_after<K: Copy + Ord, V>(
     true
 }
 
-/// A round that is on.
+/// A gc round in progress.
 pub(super) struct Round {
     pub(super) marks: Marks,
     stage: Stage,
-    /// In the table of the stage, what is before this place was looked at.
+    /// The next place to visit in the table of the current stage.
     at: usize,
     given_back: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Ids are marked by who holds them.
+    /// The gc roots mark the ids they hold.
     Marking,
     LabelSets,
     TaintSets,
     Templates,
     NodeAffinities,
-    /// After the sets, which hold some.
+    /// After the other tables, whose entries hold symbols.
     Symbols,
     Over,
 }
@@ -151,29 +153,29 @@ impl Stage {
 }
 
 impl Tables {
-    /// Whether a round is on.
+    /// Whether a gc round is in progress.
     pub(crate) fn are_in_round(&self) -> bool {
         self.round.is_some()
     }
 
-    /// A round begins, with nothing marked.
+    /// Starts a gc round with nothing marked.
     pub(crate) fn begin_round(&mut self) {
         self.round =
             Some(Box::new(Round { marks: Marks::default(), stage: Stage::Marking, at: 0, given_back: 0 }));
     }
 
-    /// What is marked so far, to mark more; nothing where no round is on, or all is marked.
+    /// Returns the marks, to add to them. `None` if no round is in progress or marking is complete.
     pub(crate) fn marks(&mut self) -> Option<&mut Marks> {
         let round = self.round.as_mut().filter(|round| round.stage == Stage::Marking)?;
         Some(&mut round.marks)
     }
 
-    /// Gives up a round if not all is marked yet: places that are still to be looked at are not what they were.
+    /// Cancels a round whose marking is incomplete, because the places still to be visited have changed.
     pub(crate) fn forget_marks(&mut self) {
         self.round.take_if(|round| round.stage == Stage::Marking);
     }
 
-    /// Whoever holds ids has marked them all.
+    /// Ends the mark phase.
     pub(crate) fn all_is_marked(&mut self, marks: Marks) {
         if let Some(round) = &mut self.round {
             (round.marks, round.stage) = (marks, Stage::LabelSets);
@@ -181,12 +183,14 @@ impl Tables {
         }
     }
 
-    /// How often all was marked. Since then an id may mean something else to whom nobody asked.
+    /// Returns the number of completed mark phases. After each, an id that was not marked may be assigned to
+    /// another text.
     pub(crate) fn rounds(&self) -> u64 {
         self.rounds
     }
 
-    /// Gives back some of the ids that are neither marked nor pinned; how many it were in the whole round, when it is over.
+    /// Frees some of the ids that are neither marked nor pinned. At the end of the round, returns the number of
+    /// ids freed in it.
     pub(crate) fn give_back(&mut self, work: &mut Work) -> Option<usize> {
         let mut round = self.round.take()?;
         let before = self.sizes().total();
@@ -209,7 +213,7 @@ impl Tables {
         None
     }
 
-    /// Looks at so many entries of a table, or as many as are left; how many it were.
+    /// Visits up to this many entries of the current table and returns the number of visited ones.
     fn keep_marked(&mut self, Round { marks, stage, at, .. }: &mut Round, entries: usize) -> usize {
         let places = *at..at.saturating_add(entries);
         match stage {
