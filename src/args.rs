@@ -112,7 +112,7 @@ pub struct Args {
 
     /// Decision records and recordings.
     #[command(flatten)]
-    pub keeping: KeepingArgs,
+    pub keeping: RecordingArgs,
 
     /// Feature gates of kube-scheduler, as `NAME=true,NAME=false`. Accepted are gates at their default and
     /// gates that have no effect here.
@@ -176,7 +176,7 @@ fn values(matches: &ArgMatches) -> BTreeMap<String, String> {
 
 /// Flags for decision records, the decision log and the recording. None of them delays a decision.
 #[derive(Clone, Debug, clap::Args)]
-pub struct KeepingArgs {
+pub struct RecordingArgs {
     /// Number of most recent decisions that /debug/decisions shows; 0 keeps none.
     #[arg(long, value_name = "N", default_value_t = 1_000, conflicts_with = "shadow_of")]
     pub decision_records: usize,

@@ -3,7 +3,6 @@
 
 pub mod api;
 pub mod args;
-pub mod census;
 pub mod cli;
 pub mod client;
 pub mod config;
@@ -19,6 +18,7 @@ pub mod metrics;
 pub mod names;
 pub mod pending;
 pub mod reload;
+pub mod resource_usage;
 pub mod run;
 pub mod serve;
 pub mod shadow;

@@ -5,34 +5,34 @@
 
 mod drift;
 mod dump;
-mod ending;
-mod keep;
 mod lead;
 mod pages;
 mod questions;
+mod recording;
 mod shadow;
+mod shutdown;
 mod stats;
 
 use crate::args::Args;
-use crate::census::Census;
 use crate::client;
 use crate::config::{ConfigError, DEFAULT_NAME, Effective, Flags, ProfileSettings, Settings};
 use crate::dispatch::{Dispatcher, Identity, Limits};
-use crate::driver::{Accounts, End, Inbox, Item, Mailbox, Pulse};
+use crate::driver::{Accounts, End, Heartbeat, Inbox, Item, Mailbox};
 use crate::extender::{Extenders, Prepared};
 use crate::flags::gates;
-use crate::journal::Beginning;
+use crate::journal::Header;
 use crate::metrics::rest::RestLayer;
 use crate::metrics::{ChannelFill, Exposition, Metrics};
 use crate::reload::{InForce, Reload};
+use crate::resource_usage::ResourceUsage;
 use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
 use crate::telemetry::Log;
 use crate::traces::{self, Sending, Tracer};
 use crate::watch::{ATTEMPT_WITHIN, FAILING_MAX, Watches};
 use anyhow::{Context as _, anyhow};
-use ending::{Ending, Step};
-use keep::Keeping;
 use lead::{Candidacy, Election};
+use recording::Recordings;
+use shutdown::{ShutdownBudget, Step};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ use tokio::sync::oneshot;
 /// Maximum silence of the scheduling thread before `/livez` fails.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-pub use ending::LOG_WITHIN;
+pub use shutdown::LOG_WITHIN;
 
 /// Why the program ends with an error.
 #[derive(Debug)]
@@ -123,8 +123,8 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
     tracing::info!(version = crate::args::VERSION, server = %server_url, ?profiles, "starting");
 
-    let mut keeping = Keeping::begin(&args, (&effective, &settings), &metrics)?;
-    let mailbox = Mailbox::<Scheduler>::new().taped(keeping.tape());
+    let mut keeping = Recordings::begin(&args, (&effective, &settings), &metrics)?;
+    let mailbox = Mailbox::<Scheduler>::new().taped(keeping.recorder());
     let inbox = mailbox.inbox();
     let identity = Identity { server: server_url, host: host_name() };
     let candidacy = Candidacy::new(&settings);
@@ -144,16 +144,24 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let accounts = accounts.expecting(&engine).traced(tracer);
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
-    let census = Arc::new(Census::default());
+    let resource_usage = Arc::new(ResourceUsage::default());
     let objects = extenders.objects();
-    let watches = Watches::start(&client, &inbox, &metrics, settings.encoding, Some(census.clone()), objects);
+    let watches =
+        Watches::start(&client, &inbox, &metrics, settings.encoding, Some(resource_usage.clone()), objects);
 
     let in_force = InForce::new(&effective);
     let reload = follow(&args, (flags, effective), &inbox, (&watches, &extenders), &metrics, &in_force);
-    let pulse = Pulse::of(inbox.clone());
-    let mut election =
-        Election::start(candidacy, &settings, &client, &inbox, watches.readiness(), pulse.clone(), &metrics)?;
-    let checks = checks(&watches, pulse, &election);
+    let heartbeat = Heartbeat::of(inbox.clone());
+    let mut election = Election::start(
+        candidacy,
+        &settings,
+        &client,
+        &inbox,
+        watches.readiness(),
+        heartbeat.clone(),
+        &metrics,
+    )?;
+    let checks = checks(&watches, heartbeat, &election);
     let dumps = tokio::spawn(dump::on_signal(inbox.clone(), client.clone(), Arc::clone(&metrics)));
     let serving_metrics = Arc::clone(&metrics);
     let core = stats::source(inbox.clone(), clock, rescued);
@@ -164,12 +172,12 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
     let (relist, ring) = (watches.relist_pods(), keeping.ring.clone());
-    let pages = pages::Sources { census, relist, in_force, inbox: inbox.clone(), ring, clock };
+    let pages = pages::Sources { resource_usage, relist, in_force, inbox: inbox.clone(), ring, clock };
     let pages = pages.pages(&args, &election, log.verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
     let (stop_serving, serving) = serve(&args, routes, &serving_metrics).await?;
     let cause = running(&mut end, &mut election).await?;
-    let ending = Ending::begin();
+    let ending = ShutdownBudget::begin();
     let outcome = match cause {
         Some(cause) => Err(cause),
         None => stop(ending, &inbox, end, &dispatcher).await,
@@ -186,10 +194,10 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
 
 /// Waits for open HTTP requests, trace spans and record files to finish.
 async fn rest(
-    ending: Ending,
+    ending: ShutdownBudget,
     serving: tokio::task::JoinHandle<()>,
     sending: Sending,
-    keeping: Keeping,
+    keeping: Recordings,
 ) -> anyhow::Result<()> {
     let within = ending.share(Step::Rest);
     let all = async { tokio::join!(serving, sending.end(within), keeping.end(within)) };
@@ -274,7 +282,7 @@ fn follow(
 
 /// Waits for writes in flight and logs those that did not finish.
 async fn stop(
-    ending: Ending,
+    ending: ShutdownBudget,
     inbox: &Inbox<Scheduler>,
     end: oneshot::Receiver<End>,
     dispatcher: &Dispatcher,
@@ -308,7 +316,7 @@ async fn stop(
 }
 
 /// Builds the engine. With leader election, it does not lead at first.
-fn engine(beginning: &Beginning, settings: &Settings, extenders: &Prepared) -> Scheduler {
+fn engine(beginning: &Header, settings: &Settings, extenders: &Prepared) -> Scheduler {
     let is_default = |profile: &ProfileSettings| profile.name == DEFAULT_NAME;
     if settings.election.is_none() && settings.profiles.iter().any(is_default) {
         tracing::warn!(
@@ -360,8 +368,8 @@ fn kernel_host_name() -> Option<String> {
 
 /// Builds the health checks. Live: the scheduling thread answers and no watch is stuck. Ready: every kind has been
 /// listed, no watch has been failing for long, and the lease is readable. A standby replica passes both.
-fn checks(watches: &Watches, pulse: Pulse, election: &Election) -> Checks {
-    let checks = checks_of(watches, pulse);
+fn checks(watches: &Watches, heartbeat: Heartbeat, election: &Election) -> Checks {
+    let checks = checks_of(watches, heartbeat);
     match election.standing.clone() {
         Some(standing) => {
             let lease = standing.clone();
@@ -373,12 +381,12 @@ fn checks(watches: &Watches, pulse: Pulse, election: &Election) -> Checks {
 }
 
 /// Builds the checks that do not depend on leader election.
-fn checks_of(watches: &Watches, pulse: Pulse) -> Checks {
+fn checks_of(watches: &Watches, heartbeat: Heartbeat) -> Checks {
     let [listed, failing, attempts] = [(); 3].map(|()| watches.readiness());
     Checks::new()
         .with_ready(Check::new("sched-handler-sync", move || listed.check()))
         .with_ready(Check::new("watches", move || failing.check_failing(FAILING_MAX)))
-        .with_live(Check::new("scheduling-thread", move || pulse.check(SILENCE_MAX)))
+        .with_live(Check::new("scheduling-thread", move || heartbeat.check(SILENCE_MAX)))
         .with_live(Check::new("watches", move || attempts.check_attempts(ATTEMPT_WITHIN)))
 }
 

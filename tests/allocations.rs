@@ -13,7 +13,7 @@ mod workloads;
 use engine::Engine;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use supercargo::driver::{Tape as _, Told};
+use supercargo::driver::{Input, InputRecorder as _};
 use supercargo::journal::{Journal, Ring, Sink, SinkOptions, WhenFull};
 use supercargo::metrics::{Metrics, Record};
 use supercargo_core::effect::PodRef;
@@ -181,12 +181,12 @@ fn per_kept_decision(mut journal: Journal) -> f64 {
         let (report, written) = (Box::new(report), journal.wants_text().then(|| text.into()));
         let answer = Event::BindFinished { uid, outcome: BindOutcome::Accepted };
         let kept = allocation_counter::measure(|| {
-            journal.told(now, Told::Written(written));
+            journal.told(now, Input::Written(written));
             journal.stepped(now, false);
             journal.reported(report);
             journal.stepped(now, false);
             journal.stepped(now, true);
-            journal.told(now, Told::Event(&answer));
+            journal.told(now, Input::Event(&answer));
         });
         // The ring is full by now.
         counted += if turn < DECISIONS / 2 { 0 } else { kept.count_total };

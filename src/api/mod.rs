@@ -15,7 +15,7 @@ pub mod policy;
 pub mod proto;
 pub mod resource;
 pub mod storage;
-mod written;
+mod to_json;
 
 pub use apps::{ReplicaSet, StatefulSet};
 pub use core::{Namespace, Node, Pod, ReplicationController, Service};
@@ -24,7 +24,7 @@ pub(crate) use object::of_any_kind;
 pub use object::{NotRead, Object};
 pub use policy::PodDisruptionBudget;
 pub use resource::DeviceClass;
-pub use written::ToJson;
+pub use to_json::ToJson;
 
 pub use storage::{
     CsiDriver, CsiNode, CsiStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass,

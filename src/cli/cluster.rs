@@ -4,8 +4,8 @@
 //! Makes no decisions. An invalid object in an API server's list is skipped with a notice; one in a file is
 //! an error, since the user can correct it.
 
-use super::census::{Census, Noted, Owner};
 use super::live::{self, Listing, LiveArgs, LiveError};
+use super::owners::{Noted, Owner, Owners};
 use super::screen::{plain, plain_json};
 use super::simulate::files::{Files, Item, Wrong};
 use super::simulate::identity::{is_namespaced, set};
@@ -145,7 +145,7 @@ pub(super) struct Cluster {
     /// Messages about the input for the user.
     pub(super) notices: Vec<String>,
     /// The workloads, and the owners of pods; present only for commands that need them.
-    pub(super) census: Option<Census>,
+    pub(super) owners: Option<Owners>,
     /// Whether the census includes workloads.
     has_workloads: bool,
     wanted: Wanted,
@@ -184,8 +184,8 @@ impl Cluster {
     /// Fails if the cluster cannot be read, or a file is invalid.
     pub(super) fn load_with_census(source: &SourceArgs, pods: &[PathBuf]) -> Result<Self, Refused> {
         let templates: Vec<&Path> = pods.iter().map(PathBuf::as_path).collect();
-        let census = Some(Census::default());
-        Self { census, has_workloads: true, ..Self::default() }.fill(source, &templates)
+        let owners = Some(Owners::default());
+        Self { owners, has_workloads: true, ..Self::default() }.fill(source, &templates)
     }
 
     /// Reads a cluster with the owners of its pods.
@@ -193,7 +193,7 @@ impl Cluster {
     /// # Errors
     /// Fails if the cluster cannot be read, or a file is invalid.
     pub(super) fn load_with_pods(source: &SourceArgs) -> Result<Self, Refused> {
-        Self { census: Some(Census::default()), ..Self::default() }.fill(source, &[])
+        Self { owners: Some(Owners::default()), ..Self::default() }.fill(source, &[])
     }
 
     /// Reads the objects to lint, and the cluster they belong to: from files, from the kubeconfig, or none. A
@@ -207,8 +207,8 @@ impl Cluster {
         judged: &[PathBuf],
         is_live: bool,
     ) -> Result<(Self, BTreeSet<ObjectKey>), Refused> {
-        let census = Some(Census::default());
-        let mut cluster = Self { census, has_workloads: true, ..Self::default() };
+        let owners = Some(Owners::default());
+        let mut cluster = Self { owners, has_workloads: true, ..Self::default() };
         "default".clone_into(&mut cluster.namespace);
         let stdin = &mut io::stdin().lock();
         let mut files = Files::within(source.input_limit).strictly(source.strict);
@@ -219,7 +219,7 @@ impl Cluster {
             let listed = listed.map_err(Refused::Live)?;
             cluster.namespace.clone_from(&listed.namespace);
             others = listed.into_cluster(&mut cluster);
-            others.extend(cluster.census.as_mut().map(Census::listed).unwrap_or_default());
+            others.extend(cluster.owners.as_mut().map(Owners::listed).unwrap_or_default());
         }
         let key = |kind: &str, namespace: &str, name: &str| {
             let namespace = match (is_namespaced(kind), namespace) {
@@ -261,18 +261,18 @@ impl Cluster {
             let items = read_all(&mut files, templates, stdin)?;
             let existing = listed.concerned(&items);
             let mut more = listed.into_cluster(cluster);
-            if let Some(census) = &mut cluster.census {
-                more.extend(census.listed());
+            if let Some(owners) = &mut cluster.owners {
+                more.extend(owners.listed());
             }
             if !templates.is_empty() || cluster.has_workloads {
-                let given = Given { items, are_templates: cluster.census.is_none(), existing };
+                let given = Given { items, are_templates: cluster.owners.is_none(), existing };
                 cluster.take(&files, more, given, source.as_written)?;
             }
         } else {
             let of_cluster = read_all(&mut files, &source.cluster, stdin)?;
             let items = read_all(&mut files, templates, stdin)?;
             let existing = Concern::among(&items, of_cluster.iter());
-            let given = Given { items, are_templates: cluster.census.is_none(), existing };
+            let given = Given { items, are_templates: cluster.owners.is_none(), existing };
             cluster.take(&files, of_cluster, given, source.as_written)?;
         }
         Ok(self)
@@ -286,8 +286,8 @@ impl Cluster {
         mut given: Given,
         as_written: bool,
     ) -> Result<(), InputError> {
-        let census = self.census.as_mut().filter(|_| self.has_workloads);
-        let of_workloads = census.map(|census| census.templates(&mut items));
+        let owners = self.owners.as_mut().filter(|_| self.has_workloads);
+        let of_workloads = owners.map(|owners| owners.templates(&mut items));
         let of_workloads =
             of_workloads.transpose().map_err(|(item, wrong)| files.error(item.origin, &wrong))?;
         let of_workloads = of_workloads.unwrap_or_default();
@@ -308,12 +308,12 @@ impl Cluster {
         for item in pods {
             let (origin, note) = (item.origin, Noted::of(&item));
             let (pod, has_ended) = self.world.pod(item).map_err(|wrong| files.error(origin, &wrong))?;
-            if let Some(census) = &mut self.census {
+            if let Some(owners) = &mut self.owners {
                 if has_ended {
                     self.world.cache.forget_nomination(&pod.uid);
                     continue;
                 }
-                census.to_come.push(note(Arc::clone(&pod)));
+                owners.to_come.push(note(Arc::clone(&pod)));
             }
             self.templates.push(pod);
         }
@@ -331,8 +331,8 @@ impl Cluster {
                 // A template's pod is hypothetical, so it is nominated to no node.
                 self.world.cache.forget_nomination(&pod.uid);
             }
-            if let Some(census) = &mut self.census {
-                census.admitted(pod);
+            if let Some(owners) = &mut self.owners {
+                owners.admitted(pod);
             }
         }
         Ok(())
@@ -347,8 +347,8 @@ impl Cluster {
                 self.world.apply(item)
             }
             _ => {
-                if let Some(census) = &mut self.census {
-                    census.keep(&item);
+                if let Some(owners) = &mut self.owners {
+                    owners.keep(&item);
                 }
                 self.world.apply(item)
             }
@@ -366,14 +366,14 @@ impl Cluster {
             Some(node) => self.world.cache.place(&pod, node, PodState::Added),
             None => self.pending.push(Arc::clone(&pod)),
         }
-        if let Some(census) = &mut self.census {
-            census.pods.push(note(pod));
+        if let Some(owners) = &mut self.owners {
+            owners.pods.push(note(pod));
         }
         Ok(())
     }
 
     fn add_pod(&mut self, item: Item) -> Result<(), Wrong> {
-        if self.census.is_some() {
+        if self.owners.is_some() {
             return self.note_pod(item);
         }
         let node = item.text("/spec/nodeName").to_owned();

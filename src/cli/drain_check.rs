@@ -1,8 +1,8 @@
 //! `supercargo drain-check`: whether nodes can be drained, and which of their pods fit nowhere else. Changes
 //! nothing.
 
-use super::census::Noted;
 use super::cluster::{Cluster, Refused, SourceArgs, complain, in_form, say};
+use super::owners::Noted;
 use super::screen::Screen;
 use super::simulate::decide::profile_of;
 use super::simulate::{InputError, Output, profiles};
@@ -76,7 +76,7 @@ fn answer(args: &DrainCheckArgs) -> Result<DrainCheck, Refused> {
     let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
     let nodes = nodes(args, &mut cluster)?;
     cluster.notices.iter().for_each(|notice| complain(notice));
-    let pods = cluster.census.take().unwrap_or_default().pods;
+    let pods = cluster.owners.take().unwrap_or_default().pods;
     let tables = &cluster.world.tables;
     let is_here = |noted: &&Noted| {
         let node = noted.pod.node_name.map(|node| tables.text(node));

@@ -1,7 +1,6 @@
 //! Commands that a person or a script runs: reports, simulations and checks. None of them schedules a
 //! cluster.
 
-mod census;
 mod cluster;
 pub mod completion;
 pub mod config;
@@ -13,6 +12,7 @@ pub mod lint;
 mod live;
 pub mod man;
 mod names;
+mod owners;
 pub mod placement;
 pub mod queue;
 pub mod record;

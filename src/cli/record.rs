@@ -9,7 +9,7 @@ use crate::args::parse_duration;
 use crate::config::{Effective, Flags, Settings};
 use crate::driver::{Accounts, Clock, Item, Mailbox};
 use crate::extender::Extenders;
-use crate::journal::{Beginning, Journal, Mode, Sink, SinkOptions, WhenFull};
+use crate::journal::{Header, Journal, Mode, Sink, SinkOptions, WhenFull};
 use crate::metrics::{Metrics, Record};
 use crate::run::told_to_stop;
 use crate::shadow::Nowhere;
@@ -94,7 +94,7 @@ async fn record(args: &RecordArgs) -> Result<(), Refused> {
     let now = clock.now();
     let mode = Mode::Watcher { of: args.of.clone() };
     let seed = Seed(u64::from(std::process::id()));
-    let beginning = Beginning::new(mode, now, seed, (&effective, &settings), Duration::ZERO);
+    let beginning = Header::new(mode, now, seed, (&effective, &settings), Duration::ZERO);
     let options = SinkOptions {
         path: args.file.clone(),
         bytes_max: args.max_bytes,

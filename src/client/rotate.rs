@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tower::{BoxError, Service, ServiceExt as _};
 
 use super::{CONNECT_TIMEOUT, Carrier, Limited, carrier, inferred, of_kubeconfig};
-use crate::dispatch::pause::Throttle;
+use crate::dispatch::retry::Throttle;
 
 /// Interval at which files are checked. Upstream reads them at each handshake, and otherwise every five
 /// minutes.

@@ -18,8 +18,8 @@ use supercargo_core::event::EvictOutcome;
 
 use super::Limits;
 use super::answer::{Subject, Success};
-use super::pause::{Throttle, jittered};
 use super::request::{Answer, Call, JSON, STRATEGIC_MERGE, Transport};
+use super::retry::{Throttle, jittered};
 use super::status::is_another_pod;
 
 /// Upstream's maximum number of tries for the condition.

@@ -7,15 +7,15 @@ pub(crate) mod answer;
 mod bind;
 mod evict;
 mod extend;
-pub(crate) mod pause;
+mod merged_patches;
+mod per_object_order;
 mod record;
 mod request;
+pub(crate) mod retry;
 mod series;
 mod settle;
 mod status;
-mod turns;
 mod volumes;
-mod waiting;
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -38,11 +38,11 @@ use crate::driver::{Answers, Outbox, panic_text};
 use crate::extender::Extenders;
 use crate::lease::Fence;
 use crate::metrics::Metrics;
-use pause::Throttle;
+use merged_patches::Waiting;
+use per_object_order::PerObjectOrder;
 use record::Recorder;
 use request::Transport;
-use turns::Turns;
-use waiting::Waiting;
+use retry::Throttle;
 
 /// Log interval of a repeated problem.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
@@ -136,7 +136,7 @@ struct Shared {
     answers: Arc<dyn Answers>,
     metrics: Arc<Metrics>,
     /// Orders the writes about one pod.
-    turns: Turns,
+    turns: PerObjectOrder,
     waiting: Waiting,
     recorder: Arc<Recorder>,
     refused_patches: Throttle,
@@ -174,7 +174,7 @@ impl Dispatcher {
             limits,
             answers,
             metrics,
-            turns: Turns::default(),
+            turns: PerObjectOrder::default(),
             waiting: Waiting::default(),
             recorder,
             refused_patches: Throttle::new(TOLD_EVERY),

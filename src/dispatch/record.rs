@@ -13,10 +13,10 @@ use serde_json::json;
 use supercargo_core::effect::Record;
 
 use super::answer::{Subject, Success};
-use super::pause::{Throttle, jittered};
+use super::per_object_order::{PerObjectOrder, Turn};
 use super::request::{Answer, Call, JSON, STRATEGIC_MERGE, Transport};
+use super::retry::{Throttle, jittered};
 use super::series::{Book, FINISH, REFRESH, Write};
-use super::turns::{Turn, Turns};
 use super::{Limits, TOLD_EVERY};
 
 /// Upstream's maximum number of tries while the API server is unreachable.
@@ -30,7 +30,7 @@ pub(super) struct Recorder {
     limits: Limits,
     book: Mutex<Book>,
     /// Orders the writes about one event.
-    turns: Turns,
+    turns: PerObjectOrder,
     refusals: Throttle,
 }
 
@@ -46,7 +46,7 @@ impl Recorder {
             transport,
             limits,
             book: Mutex::new(Book::new(host)),
-            turns: Turns::default(),
+            turns: PerObjectOrder::default(),
             refusals: Throttle::new(TOLD_EVERY),
         }
     }

@@ -16,7 +16,7 @@ use kube::client::Body;
 use tokio::time::Instant;
 
 use super::answer::{Failure, Subject, Verdict};
-use super::pause::{jittered, retry_after};
+use super::retry::{jittered, retry_after};
 use crate::lease::{Fence, Passage};
 use crate::metrics::Metrics;
 

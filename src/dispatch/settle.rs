@@ -8,8 +8,8 @@ use supercargo_core::event::Found;
 
 use super::Limits;
 use super::answer::Subject;
-use super::pause::Throttle;
 use super::request::{Answer, Call, JSON, Transport};
+use super::retry::Throttle;
 
 #[derive(Deserialize)]
 struct Pod {

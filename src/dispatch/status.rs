@@ -12,9 +12,9 @@ use supercargo_core::effect::{Nomination, StatusPatch, Unscheduled};
 
 use super::Limits;
 use super::answer::Subject;
-use super::pause::{Throttle, jittered};
+use super::merged_patches::Place;
 use super::request::{Answer, Call, STRATEGIC_MERGE, Transport};
-use super::waiting::Place;
+use super::retry::{Throttle, jittered};
 
 /// Upstream's maximum number of tries.
 const TRIES_MAX: u32 = 4;

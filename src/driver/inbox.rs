@@ -14,7 +14,7 @@ use supercargo_core::intern::Tables;
 use supercargo_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
-use super::tape::Written;
+use super::recorder::Written;
 
 /// Converts a decoded object into an event. Runs on the driver thread, which owns the tables.
 pub type Convert = Box<dyn FnOnce(&mut Tables) -> Event + Send>;

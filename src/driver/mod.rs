@@ -6,10 +6,10 @@
 
 mod clock;
 mod engine;
+mod heartbeat;
 mod inbox;
 mod observe;
-mod pulse;
-mod tape;
+mod recorder;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,12 +24,12 @@ use tokio::sync::oneshot;
 
 pub use clock::Clock;
 pub use engine::{Engine, Observer, Outbox};
+pub use heartbeat::Heartbeat;
 #[cfg(test)]
 pub(crate) use inbox::without_driver;
 pub use inbox::{Answers, Change, Convert, Ended, Fill, Inbox, Intake, Item};
 pub use observe::Accounts;
-pub use pulse::Pulse;
-pub use tape::{Tape, Told, Written};
+pub use recorder::{Input, InputRecorder, Written};
 
 use inbox::{Arrival, Arrivals};
 
@@ -59,23 +59,23 @@ pub enum End {
 pub struct Mailbox<E> {
     inbox: Inbox<E>,
     arrivals: Arrivals<E>,
-    tape: Option<Box<dyn Tape>>,
+    recorder: Option<Box<dyn InputRecorder>>,
 }
 
 impl<E: Engine> Mailbox<E> {
     /// Creates a channel of [`INBOX_CAPACITY`].
     pub fn new() -> Self {
         let (inbox, arrivals) = inbox::channel(INBOX_CAPACITY);
-        Self { inbox, arrivals, tape: None }
+        Self { inbox, arrivals, recorder: None }
     }
 
-    /// Records all inputs and reports on `tape`, if there is one. Call it before any sender is handed out.
+    /// Records all inputs and reports on `recorder`, if there is one. Call it before any sender is handed out.
     #[must_use]
-    pub fn taped(mut self, tape: Option<Box<dyn Tape>>) -> Self {
-        if tape.as_ref().is_some_and(|tape| tape.wants_text()) {
+    pub fn taped(mut self, recorder: Option<Box<dyn InputRecorder>>) -> Self {
+        if recorder.as_ref().is_some_and(|recorder| recorder.wants_text()) {
             self.inbox.set_wants_text();
         }
-        self.tape = tape;
+        self.recorder = recorder;
         self
     }
 
@@ -92,12 +92,12 @@ impl<E: Engine> Mailbox<E> {
         outbox: impl Outbox,
         observer: impl Observer,
     ) -> std::io::Result<oneshot::Receiver<End>> {
-        let Self { arrivals, inbox, tape } = self;
+        let Self { arrivals, inbox, recorder } = self;
         // The driver keeps no sender of its own, so that it notices when all others are gone.
         drop(inbox);
         let (ended, end) = oneshot::channel();
         std::thread::Builder::new().name("scheduler".to_owned()).spawn(move || {
-            let driver = Driver { tape, ..Driver::new(engine, clock, arrivals, outbox, observer) };
+            let driver = Driver { recorder, ..Driver::new(engine, clock, arrivals, outbox, observer) };
             let end = catch_unwind(AssertUnwindSafe(move || driver.run())).unwrap_or_else(|panic| {
                 let text = panic_text(panic.as_ref());
                 tracing::error!(panic = %text, "scheduling thread panicked; scheduling has stopped");
@@ -128,7 +128,7 @@ struct Driver<E, O, W> {
     arrivals: Arrivals<E>,
     outbox: O,
     observer: W,
-    tape: Option<Box<dyn Tape>>,
+    recorder: Option<Box<dyn InputRecorder>>,
     /// Pods with an unanswered binding, or an unanswered query about one.
     unanswered: BTreeMap<Uid, PodRef>,
     /// Deadline after which the driver ends even if bindings are unanswered.
@@ -140,8 +140,8 @@ struct Driver<E, O, W> {
 impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
     fn new(engine: E, clock: Clock, arrivals: Arrivals<E>, outbox: O, observer: W) -> Self {
         let unanswered = BTreeMap::new();
-        let (tape, stop_by, closed) = (None, None, false);
-        Self { engine, clock, arrivals, outbox, observer, tape, unanswered, stop_by, closed }
+        let (recorder, stop_by, closed) = (None, None, false);
+        Self { engine, clock, arrivals, outbox, observer, recorder, unanswered, stop_by, closed }
     }
 
     fn run(mut self) -> End {
@@ -165,8 +165,8 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
     fn advance(&mut self) {
         let (began, now) = (Instant::now(), self.clock.now());
         let step = self.engine.step(now, self.observer.probe());
-        if let Some(tape) = &mut self.tape {
-            tape.stepped(now, matches!(step, Step::Idle { .. }));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.stepped(now, matches!(step, Step::Idle { .. }));
         }
         match step {
             Step::Effect(effect) => {
@@ -176,8 +176,8 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
             Step::Notice(notice) => self.observer.notice(&notice),
             Step::Report(report) => {
                 self.observer.report(self.clock.now(), &report, began.elapsed());
-                if let Some(tape) = &mut self.tape {
-                    tape.reported(report);
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.reported(report);
                 }
             }
             // The step itself may have settled the last binding.
@@ -205,7 +205,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
         match item {
             Item::Object(convert, text) => {
                 let began = Instant::now();
-                self.keep(now, Told::Written(text));
+                self.keep(now, Input::Written(text));
                 let event = convert(self.engine.tables());
                 self.engine.handle(now, event);
                 if let Some(label) = self.engine.event_label() {
@@ -223,21 +223,21 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
             }
             Item::Inspect(look) => look(&self.engine),
             Item::Change(change, text) => {
-                self.keep(now, Told::Written(text));
+                self.keep(now, Input::Written(text));
                 change(&mut self.engine, now);
             }
             Item::Stop { within } => self.stop(within),
         }
     }
 
-    fn keep(&mut self, at: Time, what: Told<'_>) {
-        if let Some(tape) = &mut self.tape {
-            tape.told(at, what);
+    fn keep(&mut self, at: Time, what: Input<'_>) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.told(at, what);
         }
     }
 
     fn handle(&mut self, now: Time, event: Event) {
-        self.keep(now, Told::Event(&event));
+        self.keep(now, Input::Event(&event));
         self.engine.handle(now, event);
     }
 

@@ -17,7 +17,7 @@ use supercargo_core::time::Time;
 use super::engine::Observer;
 use crate::metrics::{AttemptResult, ExtensionPoint, Metrics, ProfileMetrics, StatusCode};
 use crate::telemetry::DECISIONS;
-use crate::traces::{Stretch, Tracer};
+use crate::traces::{Phase, Tracer};
 
 /// Records the engine's reports in [`Metrics`].
 pub struct Accounts {
@@ -88,7 +88,7 @@ impl Observer for Accounts {
     fn report(&mut self, now: Time, report: &Report, took: Duration) {
         let laps = std::mem::take(&mut self.stopwatch.laps);
         if let Some(tracer) = &mut self.tracer {
-            let stretch = |&(point, _, took, began): &Lap| Stretch { point, ago: began.elapsed(), took };
+            let stretch = |&(point, _, took, began): &Lap| Phase { point, ago: began.elapsed(), took };
             tracer.report(now, report, &laps.iter().map(stretch).collect::<Vec<_>>());
         }
         let plugins = self.stopwatch.take_plugins();

@@ -88,9 +88,9 @@ impl Outbox for Taken {
     }
 }
 
-struct Told(mpsc::UnboundedSender<Report>, NoProbe);
+struct Input(mpsc::UnboundedSender<Report>, NoProbe);
 
-impl Observer for Told {
+impl Observer for Input {
     fn probe(&mut self) -> &mut dyn Probe {
         &mut self.1
     }
@@ -112,7 +112,7 @@ struct Fixture {
     log: Log,
     effects: mpsc::UnboundedReceiver<Effect>,
     reports: mpsc::UnboundedReceiver<Report>,
-    taken: Option<(Taken, Told)>,
+    taken: Option<(Taken, Input)>,
 }
 
 impl Fixture {
@@ -126,7 +126,7 @@ impl Fixture {
             log: Log::default(),
             effects,
             reports,
-            taken: Some((Taken(effect), Told(report, NoProbe))),
+            taken: Some((Taken(effect), Input(report, NoProbe))),
         }
     }
 

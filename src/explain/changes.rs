@@ -5,11 +5,11 @@
 
 use super::answer::Change;
 use super::edit::Edit;
-use super::near::Vocabulary;
+use super::format::count;
 use super::place::Place;
 use super::reason::{Found, ReasonCode};
+use super::suggest::Vocabulary;
 use super::volumes;
-use super::words::count;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::framework::{Fact, Measure};

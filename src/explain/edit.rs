@@ -1,7 +1,7 @@
 //! A single change that a person can make: how it applies to the pod or node, and how it is described.
 
+use super::format::{self, pair, requirement, resource};
 use super::volumes::size;
-use super::words::{self, pair, requirement, resource};
 use std::sync::Arc;
 use supercargo_core::framework::Measure;
 use supercargo_core::intern::{Symbol, Tables, known};
@@ -239,7 +239,7 @@ impl Edit {
         key: impl Fn(&PodInfo) -> String,
     ) -> String {
         match self {
-            Self::Tolerate(taint) => format!("add a toleration for {}", words::taint(tables, taint)),
+            Self::Tolerate(taint) => format!("add a toleration for {}", format::taint(tables, taint)),
             Self::SelectInstead { from, to } => {
                 format!(
                     "use {} in nodeSelector instead of {}",
@@ -267,7 +267,7 @@ impl Edit {
                 format!("use topologyKey {} instead of {}", tables.text(*to), tables.text(*from))
             }
             Self::Ask { of, to } => {
-                format!("lower the total request to {} {}", words::exact(*of, *to), resource(tables, *of))
+                format!("lower the total request to {} {}", format::exact(*of, *to), resource(tables, *of))
             }
             Self::SpreadSoftly { key } => {
                 format!("use whenUnsatisfiable: ScheduleAnyway for the spread over {}", tables.text(*key))
@@ -290,12 +290,12 @@ impl Edit {
                 format!("label node {} with {}", name(*node), pair(tables, *key, *value))
             }
             Self::Untaint { node, taint } => {
-                format!("remove the taint {} from {}", words::taint(tables, taint), name(*node))
+                format!("remove the taint {} from {}", format::taint(tables, taint), name(*node))
             }
             Self::Uncordon { node } => format!("uncordon {}", name(*node)),
             Self::Cordon { node } => format!("cordon {}", name(*node)),
             Self::Grow { node, of, by } => {
-                format!("add {} {} to {}", words::exact(*of, *by), resource(tables, *of), name(*node))
+                format!("add {} {} to {}", format::exact(*of, *by), resource(tables, *of), name(*node))
             }
             Self::NodeLike { like, .. } => format!("add a node like {}", name(*like)),
             Self::ClaimInstead { from, to } => {
@@ -308,7 +308,7 @@ impl Edit {
             }
             Self::Remove { pods, from, by_preemption } => {
                 let names: Vec<String> = pods.iter().map(|pod| key(pod)).collect();
-                let names = words::some(&names, 3);
+                let names = format::some(&names, 3);
                 if *by_preemption {
                     format!("preempt {names} on {}, which have lower priority", name(*from))
                 } else {
@@ -323,7 +323,7 @@ impl Edit {
         Some(match self {
             Self::Tolerate(taint) => {
                 let (key, value) = (tables.text(taint.key), tables.text(taint.value));
-                let effect = words::effect(tables, taint);
+                let effect = format::effect(tables, taint);
                 if value.is_empty() {
                     format!("tolerations: [{{key: {key}, operator: Exists, effect: {effect}}}]")
                 } else {
@@ -336,7 +336,7 @@ impl Edit {
                 format!("nodeSelector: {{{}: {}}}", tables.text(to.0), tables.text(to.1))
             }
             Self::Ask { of, to } => {
-                format!("resources: {{requests: {{{}: {}}}}}", resource(tables, *of), words::exact(*of, *to))
+                format!("resources: {{requests: {{{}: {}}}}}", resource(tables, *of), format::exact(*of, *to))
             }
             Self::SpreadSoftly { .. } => "whenUnsatisfiable: ScheduleAnyway".to_owned(),
             Self::MaxSkew { to, .. } => format!("maxSkew: {to}"),
@@ -350,7 +350,7 @@ impl Edit {
                 format!("kubectl label nodes {} {} --overwrite", name(*node), pair(tables, *key, *value))
             }
             Self::Untaint { node, taint } => {
-                let effect = words::effect(tables, taint);
+                let effect = format::effect(tables, taint);
                 format!("kubectl taint nodes {} {}:{effect}-", name(*node), tables.text(taint.key))
             }
             Self::Uncordon { node } => format!("kubectl uncordon {}", name(*node)),

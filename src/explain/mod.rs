@@ -7,19 +7,19 @@ mod answer;
 mod changes;
 pub(crate) mod claims;
 mod counted;
+mod describe;
 mod drain;
 mod edit;
 mod fit;
+pub(crate) mod format;
 pub mod lint;
-mod near;
 mod place;
 mod reason;
 mod scores;
-mod tell;
+mod suggest;
 #[cfg(test)]
 mod tests;
 mod volumes;
-pub(crate) mod words;
 
 pub use answer::{
     API_VERSION, ByNode, Change, Explanation, Group, Hint, KIND, NearMiss, NodeScores, OfNode, PluginScore,
@@ -34,10 +34,10 @@ pub use scores::SCORES_MAX;
 
 use changes::Case;
 use edit::Edit;
-use near::Vocabulary;
 use reason::{Found, of_objection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use suggest::Vocabulary;
 use supercargo_core::cycle::{Decision, Failed, Nomination};
 use supercargo_core::explain::{Findings, NodeFindings, Objection};
 use supercargo_core::framework::Fact;
@@ -163,7 +163,7 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer
     place.cache.refresh();
     let nodes = Vocabulary::of_nodes(place.snapshot());
     let pods = Vocabulary::of_pods(place.snapshot(), place.pending);
-    answer.hints = near::hints(pod, place.snapshot(), &nodes, &pods);
+    answer.hints = suggest::hints(pod, place.snapshot(), &nodes, &pods);
     if place.snapshot().nodes().is_empty() {
         answer.summary = "the cluster has no nodes".to_owned();
         answer.event = Some(NO_NODES.to_owned());
@@ -197,7 +197,7 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer
 }
 
 fn fits_now(answer: &Explanation) -> String {
-    let (fits, nodes) = (answer.fits_on, words::count(answer.nodes as i64, "node"));
+    let (fits, nodes) = (answer.fits_on, format::count(answer.nodes as i64, "node"));
     format!(
         "the pod fits on {fits} of {nodes} now. If it stays pending, the scheduler has not processed it yet, or no \
          scheduler with its schedulerName is running"
@@ -233,7 +233,7 @@ fn why_not(
             format!("it is nominated to {node} and waits until the preempted pods there terminate");
     } else if let Some(told) = &answer.preemption {
         answer.verdict = Verdict::WaitsForPreemption;
-        let (pods, node) = (words::count(told.victims.len() as i64, "lower-priority pod"), &told.node);
+        let (pods, node) = (format::count(told.victims.len() as i64, "lower-priority pod"), &told.node);
         let are = if told.victims.len() == 1 { "is" } else { "are" };
         answer.summary = format!(
             "it fits on {node} once {pods} there {are} gone; the scheduler preempts and waits for termination"
@@ -243,7 +243,7 @@ fn why_not(
         answer.summary = "unschedulable on every node, even in an empty cluster".to_owned();
     } else {
         answer.verdict = Verdict::Blocked;
-        let nodes = words::count(answer.nodes as i64, "node");
+        let nodes = format::count(answer.nodes as i64, "node");
         let is_without_volume =
             |of: &NodeFindings| of.objections.iter().any(|no| volumes::may_come(&no.reasons));
         let without_volume = answer.reasons.iter().find(|group| group.code == ReasonCode::VolumeUnavailable);
@@ -412,14 +412,14 @@ fn by_node(place: &Place<'_>, case: &Case) -> ByNode {
     let reasons = case.found.iter().map(|found| OfNode {
         code: found.code,
         plugin: found.plugin,
-        text: tell::of_node(found, place.tables),
+        text: describe::of_node(found, place.tables),
         because_nominated: found.because_nominated,
     });
     ByNode { node: case.name.clone(), reasons: reasons.collect() }
 }
 
 fn near_miss(place: &Place<'_>, case: &Case) -> NearMiss {
-    let texts: Vec<String> = case.found.iter().map(|found| tell::of_node(found, place.tables)).collect();
+    let texts: Vec<String> = case.found.iter().map(|found| describe::of_node(found, place.tables)).collect();
     let codes = case.found.iter().map(|found| found.code).collect();
     NearMiss { node: case.name.clone(), codes, text: texts.join("; ") }
 }
@@ -439,7 +439,7 @@ fn groups(place: &Place<'_>, cases: &[Case]) -> Vec<Group> {
             plugin: of[0].1.plugin,
             nodes: of.len(),
             alone_on: of.iter().filter(|(case, _)| case.checks == 1 && case.found.len() == 1).count(),
-            text: tell::of_group(&told, place.tables),
+            text: describe::of_group(&told, place.tables),
             examples: of.iter().take(EXAMPLES_MAX).map(|(case, _)| case.name.clone()).collect(),
             preemption_may_help: of.iter().any(|(_, found)| found.preemption_may_help),
         }

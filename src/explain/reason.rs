@@ -2,7 +2,7 @@
 //!
 //! New codes may be added; existing codes keep their meaning.
 
-use super::words;
+use super::format;
 use serde::Serialize;
 use supercargo_core::explain::Objection;
 use supercargo_core::framework::{Fact, Measure};
@@ -151,15 +151,15 @@ fn is_only_words(plugin: &str) -> bool {
 
 fn about(fact: &Fact, tables: &Tables) -> String {
     match fact {
-        Fact::Short { of, .. } => words::resource(tables, *of).to_owned(),
-        Fact::Taint(taint) => words::taint(tables, taint),
-        Fact::Selector { key, wanted, .. } => words::pair(tables, *key, *wanted),
-        Fact::Term { unmet, term, .. } => format!("{term} {}", words::requirement(tables, unmet)),
+        Fact::Short { of, .. } => format::resource(tables, *of).to_owned(),
+        Fact::Taint(taint) => format::taint(tables, taint),
+        Fact::Selector { key, wanted, .. } => format::pair(tables, *key, *wanted),
+        Fact::Term { unmet, term, .. } => format!("{term} {}", format::requirement(tables, unmet)),
         Fact::Port(port) => format!("{}/{}", port.port, tables.text(port.protocol)),
         Fact::Skew { key, selector, .. }
         | Fact::NoPeer { key, selector, .. }
         | Fact::Foes { key, selector, .. } => {
-            format!("{} {}", tables.text(*key), words::selector(tables, selector))
+            format!("{} {}", tables.text(*key), format::selector(tables, selector))
         }
         Fact::NoKey(key) | Fact::FoeOf { key, .. } => tables.text(*key).to_owned(),
     }

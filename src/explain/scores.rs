@@ -1,8 +1,8 @@
 //! The score table: the scores of all feasible nodes by plugin, and which plugins made the difference.
 
 use super::answer::{NodeScores, PluginScore, Scores};
+use super::format::{count, some};
 use super::place::Place;
-use super::words::{count, some};
 use std::cmp::Reverse;
 use supercargo_core::cycle::Decision;
 use supercargo_core::pod::PodInfo;

@@ -2,8 +2,8 @@
 //!
 //! The filters report upstream's messages, which name neither claim nor class.
 
+use super::format::{count, exact, requirement, some};
 use super::reason::{Found, ReasonCode};
-use super::words::{count, exact, requirement, some};
 use crate::config::nearest;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::framework::Measure;

@@ -1,8 +1,8 @@
 //! Reads a recording: the engine's parameters, then line by line its inputs, steps and decisions.
 
-use super::beginning::{Beginning, KIND};
+use super::header::{Header, KIND};
+use super::input::OtherInput;
 use super::lines::{Lines, Next};
-use super::told::Told;
 use super::{API_VERSION, LINE_MAX};
 use serde::Deserialize;
 use serde_json::Value;
@@ -73,7 +73,7 @@ pub enum What {
     /// Input: a list of this resource is complete.
     ListEnded(Kind),
     /// Input that does not concern an object.
-    Told(Box<Told>),
+    OtherInput(Box<OtherInput>),
     /// The engine was reconfigured.
     Configured(Value),
     /// The engine made steps, at these nanoseconds after `at`.
@@ -93,7 +93,7 @@ struct Wire {
     unreadable: Option<Value>,
     list_began: Option<String>,
     list_ended: Option<String>,
-    told: Option<Box<Told>>,
+    told: Option<Box<OtherInput>>,
     configured: Option<Value>,
     steps: Option<Vec<u64>>,
     decided: Option<Box<RawValue>>,
@@ -112,7 +112,7 @@ impl<R: BufRead> Entries<R> {
     ///
     /// # Errors
     /// Fails if the file is not a recording of a supported version.
-    pub fn open(from: R) -> Result<(Beginning, Self), Bad> {
+    pub fn open(from: R) -> Result<(Header, Self), Bad> {
         let mut lines = Lines::new(from);
         let line = match lines.read()? {
             Next::Line(line) => line,
@@ -130,7 +130,7 @@ impl<R: BufRead> Entries<R> {
             let (kind, api_version) = (kind.to_owned(), api_version.to_owned());
             return Err(Bad::OtherVersion { kind, api_version });
         }
-        let beginning: Beginning =
+        let beginning: Header =
             serde_json::from_value(json).map_err(|error| Bad::NoRecording(error.to_string()))?;
         Ok((beginning, Self { lines, is_cut: false }))
     }
@@ -198,7 +198,7 @@ fn read(text: &str) -> Result<Entry, String> {
         unreadable.map(What::Unreadable),
         list_began.map(|name| kind(&name).map(What::ListBegan)).transpose()?,
         list_ended.map(|name| kind(&name).map(What::ListEnded)).transpose()?,
-        told.map(What::Told),
+        told.map(What::OtherInput),
         configured.map(What::Configured),
         steps.map(What::Steps),
         decided.map(What::Decided),

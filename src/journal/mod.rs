@@ -4,25 +4,25 @@
 //! Recordings contain decoded API objects, responses and times, but no internal types of the engine. The
 //! scheduling thread passes lines on without waiting; lines that exceed the buffer are dropped and counted.
 
-mod beginning;
 mod decision;
 mod entry;
+mod header;
+mod input;
 mod lines;
+mod recording;
 mod ring;
 mod sink;
-mod tape;
-mod told;
 
 pub mod replay;
 pub mod watched;
 
-pub use beginning::{Beginning, Mode};
 pub use decision::Decision;
 pub use entry::{Bad, Entries, Entry, What};
+pub use header::{Header, Mode};
 pub use lines::LINE_MAX;
+pub use recording::Journal;
 pub use ring::Ring;
 pub use sink::{Sink, SinkOptions, SinkState, WhenFull};
-pub use tape::Journal;
 
 use crate::api::ToJson;
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 //! would decide.
 
 use super::Decision;
-use super::beginning::{Beginning, profiles, settings};
 use super::entry::{Bad, Entries, What};
+use super::header::{Header, profiles, settings};
 use crate::api::{Object, of_any_kind};
 use crate::config::Settings;
 use crate::convert::Watched as _;
@@ -59,7 +59,7 @@ pub struct Summary {
 /// A recording that is being replayed.
 pub struct Replay<R> {
     entries: Entries<R>,
-    beginning: Beginning,
+    beginning: Header,
     engine: Scheduler,
     /// Decisions of the replay that are not compared yet.
     produced: VecDeque<String>,
@@ -80,7 +80,7 @@ impl<R: BufRead> Replay<R> {
     ///
     /// # Errors
     /// Fails if the recorded configuration is invalid.
-    pub fn of(beginning: Beginning, entries: Entries<R>) -> Result<Self, Bad> {
+    pub fn of(beginning: Header, entries: Entries<R>) -> Result<Self, Bad> {
         let settings = taken(&beginning.configuration, 1)?;
         let engine = beginning.engine(&settings, |tables| unreached(&settings.extenders, tables));
         Ok(Self { entries, beginning, engine, produced: VecDeque::new(), summary: Summary::default() })
@@ -191,7 +191,7 @@ pub(super) fn event_of(what: What, tables: &mut Tables) -> Result<Event, String>
     Ok(match what {
         What::ListBegan(kind) => Event::ListBegan(kind),
         What::ListEnded(kind) => Event::ListEnded(kind),
-        What::Told(told) => told.into_event()?,
+        What::OtherInput(told) => told.into_event()?,
         What::Applied(it) => {
             let it = object(it)?;
             match of_any_kind!(&it, it => it.applied(tables)) {

@@ -44,7 +44,7 @@ pub struct SinkOptions {
 #[derive(Debug)]
 pub(super) enum Line {
     /// An input: nanoseconds since the start, and a member of a JSON object.
-    Told(u64, Box<str>),
+    Input(u64, Box<str>),
     /// Times of steps of the engine.
     Steps(Vec<u64>),
     /// A decision in a recording.
@@ -57,7 +57,7 @@ impl Line {
     fn bytes(&self) -> usize {
         size_of::<Self>()
             + match self {
-                Self::Told(_, text) => text.len(),
+                Self::Input(_, text) => text.len(),
                 Self::Steps(times) => times.len() * size_of::<u64>(),
                 Self::Came(decision) | Self::Logged(decision) => decision.bytes(),
             }
@@ -68,7 +68,7 @@ impl Line {
         to.clear();
         // Writing to a String cannot fail.
         let _ = match self {
-            Self::Told(at, text) => writeln!(to, "{{\"at\":{at},{text}}}"),
+            Self::Input(at, text) => writeln!(to, "{{\"at\":{at},{text}}}"),
             Self::Steps(times) => {
                 let first = times.first().copied().unwrap_or_default();
                 let after: Vec<u64> = times.iter().map(|time| time.saturating_sub(first)).collect();

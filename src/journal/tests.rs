@@ -1,9 +1,9 @@
 //! Tests of decisions as JSON, the ring buffer, files, and reading recordings.
 
-use super::beginning::settings;
+use super::header::settings;
+use super::input::OtherInput;
 use super::lines::{Lines, Next};
 use super::sink::Line;
-use super::told::Told;
 use super::*;
 use crate::config::{Effective, Flags, Settings};
 use crate::metrics::{Metrics, Record, RecordLines};
@@ -129,12 +129,12 @@ fn recorded_events_survive_a_round_trip() {
         .chain(Lane::ALL.map(|lane| Event::Credits { lane, count: 2 }))
         .chain([Event::Halt, Event::Leading(true), Event::Leading(false)]);
     for event in events {
-        let text = serde_json::to_string(&Told::of(&event).expect("it concerns no object")).unwrap();
-        let again = serde_json::from_str::<Told>(&text).unwrap().into_event().unwrap();
+        let text = serde_json::to_string(&OtherInput::of(&event).expect("it concerns no object")).unwrap();
+        let again = serde_json::from_str::<OtherInput>(&text).unwrap().into_event().unwrap();
         assert_eq!(format!("{event:?}"), format!("{again:?}"), "{text}");
     }
     assert!(
-        serde_json::from_str::<Told>(r#"{"credits":{"lane":"fast","count":1}}"#)
+        serde_json::from_str::<OtherInput>(r#"{"credits":{"lane":"fast","count":1}}"#)
             .unwrap()
             .into_event()
             .is_err()
@@ -240,7 +240,7 @@ fn lines(metrics: &Metrics) -> RecordLines {
 fn lines_are_written_in_order_with_an_end_marker() {
     let (folder, metrics) = (Folder::new("order"), Metrics::new());
     let (sink, writer) = folder.sink(u64::MAX, WhenFull::Ends, &metrics);
-    assert!(sink.hand(Line::Told(5, r#""told":{"leading":true}"#.into())));
+    assert!(sink.hand(Line::Input(5, r#""told":{"leading":true}"#.into())));
     assert!(sink.hand(Line::Steps(vec![10, 12, 20])));
     assert!(sink.hand(Line::Came(Arc::new(placed("a")))));
     drop(sink);
@@ -263,7 +263,7 @@ fn lines_are_written_in_order_with_an_end_marker() {
 #[test]
 fn full_recording_stops_and_full_log_rotates() {
     let (folder, metrics) = (Folder::new("size"), Metrics::new());
-    let line = |number: u64| Line::Told(number, r#""told":{"leading":true}"#.into());
+    let line = |number: u64| Line::Input(number, r#""told":{"leading":true}"#.into());
     let (sink, writer) = folder.sink(100, WhenFull::Ends, &metrics);
     assert_eq!((0..10).filter(|number| !sink.hand(line(*number))).count(), 0, "senders do not wait");
     drop(sink);
@@ -345,7 +345,7 @@ fn invalid_recording_is_reported_with_its_line() {
     let flags = Flags::without_election();
     let effective = Effective::without_file(&flags).unwrap();
     let settings = Settings::of(&effective).unwrap();
-    let beginning = Beginning::new(
+    let beginning = Header::new(
         Mode::Scheduler,
         Time::from_secs(5),
         supercargo_core::rng::Seed(1),

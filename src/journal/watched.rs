@@ -1,8 +1,8 @@
 //! Replays an observer's recording with a shadow: compares the observed bindings with a configuration, in the
 //! cluster state of that moment.
 
-use super::beginning::{Beginning, settings};
 use super::entry::{Bad, Entries, What};
+use super::header::{Header, settings};
 use super::replay::{Summary, event_of};
 use crate::config::{ProfileSettings, Settings};
 use std::io::BufRead;
@@ -26,7 +26,7 @@ pub enum Seen {
 /// # Errors
 /// Fails at a malformed line.
 pub fn judge<R: BufRead>(
-    beginning: &Beginning,
+    beginning: &Header,
     mut entries: Entries<R>,
     name: &str,
     other: Option<&Settings>,

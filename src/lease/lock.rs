@@ -17,7 +17,7 @@ use kube::client::Body;
 use serde::Serialize;
 
 use crate::dispatch::answer::{Failure, Subject, Success, Verdict};
-use crate::dispatch::pause::retry_after;
+use crate::dispatch::retry::retry_after;
 
 /// Largest response accepted, in bytes. Well above any real Lease or Event.
 const ANSWER_MAX: usize = 1 << 20;

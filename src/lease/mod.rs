@@ -19,8 +19,8 @@ use supercargo_core::event::Event;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::dispatch::pause::{Throttle, jittered};
-use crate::driver::{Answers, Pulse};
+use crate::dispatch::retry::{Throttle, jittered};
+use crate::driver::{Answers, Heartbeat};
 use crate::metrics::LeaderMetrics;
 
 pub use clock::BootClock;
@@ -100,7 +100,7 @@ pub struct Surroundings {
     /// knows the last bindings of its predecessor.
     pub catch_up: Arc<dyn Fn() -> UpToDate + Send + Sync>,
     /// Heartbeat of the scheduling thread.
-    pub pulse: Pulse,
+    pub heartbeat: Heartbeat,
     /// Leader election metrics.
     pub metrics: LeaderMetrics,
 }
@@ -184,11 +184,11 @@ impl Elector {
                 () = &mut stop => return Ended::Stopped,
                 () = self.acquire() => {}
             }
-            let mut pulse = self.around.pulse.clone();
+            let mut heartbeat = self.around.heartbeat.clone();
             let end = tokio::select! {
                 biased;
                 () = &mut stop => End::Stop,
-                () = pulse.silent_for(SILENCE_MAX) => End::Silent,
+                () = heartbeat.silent_for(SILENCE_MAX) => End::Silent,
                 end = self.hold() => end,
             };
             self.around.fence.close();
@@ -228,7 +228,7 @@ impl Elector {
                     self.tell("stopped leading");
                     let resting = async {
                         self.around.answers.answer(vec![Event::Leading(false)]).await;
-                        pulse.back().await;
+                        heartbeat.back().await;
                     };
                     tokio::select! {
                         () = &mut stop => return Ended::Stopped,
@@ -265,7 +265,7 @@ impl Elector {
             }
             tokio::time::sleep(pause).await;
             // A replica whose scheduling thread is silent could not lead, so it does not run.
-            self.around.pulse.back().await;
+            self.around.heartbeat.back().await;
             self.until_known().await;
         }
         tracing::info!(lock, "successfully acquired lease");

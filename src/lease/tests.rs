@@ -208,7 +208,7 @@ struct Candidate {
 impl Candidate {
     fn start(server: &Server, name: &str) -> Self {
         let (heard, leading) = mpsc::unbounded_channel();
-        let (silence, pulse) = Pulse::told();
+        let (silence, heartbeat) = Heartbeat::told();
         let (began, slept) = (Instant::now(), Arc::new(AtomicU64::new(0)));
         let sleep = Arc::clone(&slept);
         let clock = BootClock::of(move || began.elapsed() + seconds_of(sleep.load(Ordering::Relaxed)));
@@ -231,7 +231,7 @@ impl Candidate {
                     _ => Err("not yet reopened: watch of Pod".to_owned()),
                 })
             }),
-            pulse,
+            heartbeat,
             metrics: metrics.leader(),
         };
         let lock = Lock {

@@ -4,8 +4,8 @@
 //! Does not search for possible fixes, which would delay scheduling; `supercargo explain pod` does that
 //! outside the scheduler.
 
+use super::format;
 use super::report::{PendingPod, moment};
-use super::words;
 use crate::explain::{Counted, Said, Tally};
 use serde::Serialize;
 use supercargo_core::pod::Uid;
@@ -68,7 +68,7 @@ impl Explaining {
         };
         let all = engine.snapshot().nodes().len();
         let part = engine.explain_pending(&pending, from, PART.max(all.div_ceil(PARTS_MAX)));
-        (self.told, self.next) = (Some((now, words::told(engine, &pending))), part.next);
+        (self.told, self.next) = (Some((now, format::told(engine, &pending))), part.next);
         let Some(findings) = part.findings else {
             // The pod has a node now, so reasons found earlier no longer apply.
             (self.tally, self.fits_on, self.nodes) = (Tally::default(), 0, all);

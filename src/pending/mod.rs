@@ -4,10 +4,10 @@
 //! `crate::serve` authorizes the caller; `crate::cli::queue` formats the report as a table.
 
 mod explain;
+mod format;
 mod query;
 mod report;
 mod reporting;
-mod words;
 
 pub use explain::{Explaining, PendingExplanation};
 pub use query::{LabelQuery, parameters};

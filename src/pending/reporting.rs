@@ -2,7 +2,7 @@
 //! the scheduling thread is never blocked for long.
 
 use super::report::QueueReport;
-use super::{Question, words};
+use super::{Question, format};
 use std::collections::BTreeMap;
 use supercargo_core::intern::Symbol;
 use supercargo_core::pod::Uid;
@@ -36,8 +36,8 @@ impl Reporting {
             return;
         };
         for pending in self.left.by_ref().take(PART).filter_map(|uid| engine.pending_one(&uid)) {
-            *report.counts.entry(words::place(pending.at).to_owned()).or_default() += 1;
-            report.pods.push(words::told(engine, &pending));
+            *report.counts.entry(format::place(pending.at).to_owned()).or_default() += 1;
+            report.pods.push(format::told(engine, &pending));
         }
     }
 
@@ -72,7 +72,7 @@ fn begin(engine: &Scheduler, now: Time, question: &Question) -> (QueueReport, Ve
         if pods.len() < PODS_MAX {
             pods.push(Uid::clone(&pod.uid));
         } else {
-            *report.counts.entry(words::place(pending.at).to_owned()).or_default() += 1;
+            *report.counts.entry(format::place(pending.at).to_owned()).or_default() += 1;
             report.left_out += 1;
         }
     }

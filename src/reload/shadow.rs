@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::driver::{Item, without_driver};
     use crate::metrics::Exposition;
-    use crate::shadow::{Book, ShadowReport};
+    use crate::shadow::{Results, ShadowReport};
     use std::path::Path;
     use supercargo_core::effect::PodRef;
     use supercargo_core::intern::Tables;
@@ -140,7 +140,7 @@ mod tests {
 
     struct Followed {
         reload: ShadowReload,
-        book: Arc<Book>,
+        book: Arc<Results>,
         metrics: Arc<Metrics>,
         shown: InForce,
     }
@@ -153,7 +153,7 @@ mod tests {
                 Effective::parse(path, &format!("{HEAD}{rest}"), &flags).expect("the configuration is valid");
             let settings = Settings::of(&started).expect("the settings are valid");
             let profile = profile_of(&settings, "them").expect("the profile exists").clone();
-            let (book, metrics) = (Arc::new(Book::new("them")), Arc::new(Metrics::new()));
+            let (book, metrics) = (Arc::new(Results::new("them")), Arc::new(Metrics::new()));
             let mut tables = Tables::new();
             let framework = profile.framework(&mut tables);
             let shadow = Shadow::new("them", framework, Seed(1), tables, Time::default());

@@ -1,8 +1,8 @@
 //! Wires leader election: the elector and its surroundings, or a placeholder without election.
 
-use super::{Ending, Step, host_name, kernel_host_name};
+use super::{ShutdownBudget, Step, host_name, kernel_host_name};
 use crate::config::Settings;
-use crate::driver::{Inbox, Pulse};
+use crate::driver::{Heartbeat, Inbox};
 use crate::lease::{BootClock, Elector, Ended, Fence, Lock, Standing, Surroundings, Terms};
 use crate::metrics::Metrics;
 use crate::watch::Readiness;
@@ -44,7 +44,7 @@ impl Election {
         client: &kube::Client,
         inbox: &Inbox<Scheduler>,
         readiness: Readiness,
-        pulse: Pulse,
+        heartbeat: Heartbeat,
         metrics: &Metrics,
     ) -> anyhow::Result<Self> {
         let (stop, stopped) = oneshot::channel();
@@ -72,7 +72,7 @@ impl Election {
             answers: Arc::new(inbox.clone()),
             known: Box::new(move || listed.check()),
             catch_up: Arc::new(move || Box::new(readiness.catch_up())),
-            pulse,
+            heartbeat,
             metrics: metrics.leader(),
         };
         let elector = Elector::new(lock, election.terms, around);
@@ -94,7 +94,7 @@ impl Election {
     }
 
     /// Stops the election and releases the lease. Nothing is written after that.
-    pub(super) async fn stop(mut self, ending: Ending) {
+    pub(super) async fn stop(mut self, ending: ShutdownBudget) {
         // The elector may have ended already.
         let _ = self.stop.send(());
         match ending.take(Step::Lease, &mut self.task).await {

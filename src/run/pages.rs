@@ -4,11 +4,11 @@ use super::dump;
 use super::lead::Election;
 use super::questions::Questions;
 use crate::args::Args;
-use crate::census::Census;
 use crate::driver::{Clock, Inbox};
 use crate::journal::Ring;
 use crate::pending::{self, Explaining, Reporting};
 use crate::reload::{InForce, without_password};
+use crate::resource_usage::ResourceUsage;
 use crate::serve::{Pages, PodSources};
 use crate::telemetry::Verbosity;
 use crate::watch::Relist;
@@ -19,7 +19,7 @@ use supercargo_core::scheduler::Scheduler;
 
 /// The components that pages read from.
 pub(super) struct Sources {
-    pub(super) census: Arc<Census>,
+    pub(super) resource_usage: Arc<ResourceUsage>,
     pub(super) relist: Relist,
     pub(super) in_force: InForce,
     pub(super) inbox: Inbox<Scheduler>,
@@ -30,12 +30,12 @@ pub(super) struct Sources {
 impl Sources {
     /// Builds the pages. A standby replica lists no pods in `/metrics/resources`, as upstream: the leader does.
     pub(super) fn pages(self, args: &Args, election: &Election, verbosity: Verbosity) -> Pages {
-        let Self { census, relist, in_force, inbox, ring, clock } = self;
+        let Self { resource_usage, relist, in_force, inbox, ring, clock } = self;
         let standing = election.standing.clone();
         let resources = move || {
-            let (census, relist) = (Arc::clone(&census), relist.clone());
+            let (resource_usage, relist) = (Arc::clone(&resource_usage), relist.clone());
             let leads = standing.as_ref().is_none_or(|standing| standing.leads());
-            async move { if leads { census.render(&relist).await } else { Some(String::new()) } }
+            async move { if leads { resource_usage.render(&relist).await } else { Some(String::new()) } }
         };
         let mut flags = args.values.clone();
         if let Some(master) = flags.get_mut("master") {

@@ -1,14 +1,14 @@
 //! Composition of shadow mode: watches, the comparing thread and the port. No component here writes to the cluster.
 
-use super::{Configuration, Ending, Failure, Step, checks_of, connect, fill_of, serve, told_to_stop};
+use super::{Configuration, Failure, ShutdownBudget, Step, checks_of, connect, fill_of, serve, told_to_stop};
 use crate::args::Args;
 use crate::config::{ProfileSettings, Settings};
-use crate::driver::{Clock, End, Inbox, Item, Mailbox, Pulse};
+use crate::driver::{Clock, End, Heartbeat, Inbox, Item, Mailbox};
 use crate::extender::Extenders;
 use crate::metrics::{Exposition, Metrics};
 use crate::reload::{InForce, ShadowReload, profile_of, without_password};
 use crate::serve::{Gate, KubeReviewer, Pages, Routes};
-use crate::shadow::{Book, Judging, Listening, Nowhere, PAGE};
+use crate::shadow::{Judging, Listening, Nowhere, PAGE, Results};
 use crate::telemetry::{Log, Verbosity};
 use crate::watch::Watches;
 use anyhow::{Context as _, anyhow};
@@ -34,11 +34,11 @@ pub(super) async fn run(
         tracing::warn!("extenders are not called in shadow mode; decisions that depend on them will differ");
     }
 
-    let book = Arc::new(Book::new(shadow_of));
+    let book = Arc::new(Results::new(shadow_of));
     let mailbox = Mailbox::<Judging>::new();
     let inbox = mailbox.inbox();
     let clock = Clock::start();
-    let mut tables = Tables::seeded(super::keep::hash_seed());
+    let mut tables = Tables::seeded(super::recording::hash_seed());
     let framework = profile.framework(&mut tables);
     let shadow = Shadow::new(shadow_of, framework, Seed(u64::from(std::process::id())), tables, clock.now());
     let judging = Judging::new(shadow, Arc::clone(&book), Arc::clone(&metrics));
@@ -47,7 +47,7 @@ pub(super) async fn run(
     let objects = Extenders::default();
     let watches = Watches::start(&client, &inbox, &metrics, settings.encoding, None, objects.objects());
 
-    let checks = checks_of(&watches, Pulse::of(inbox.clone()));
+    let checks = checks_of(&watches, Heartbeat::of(inbox.clone()));
     let serving_metrics = Arc::clone(&metrics);
     let reloads = Arc::clone(&metrics);
     let exposition = Exposition::new(metrics)
@@ -76,7 +76,7 @@ pub(super) async fn run(
             _ => anyhow!("the comparing thread ended"),
         }),
     };
-    let ending = Ending::begin();
+    let ending = ShutdownBudget::begin();
     drop(watches);
     dumps.abort();
     if let Some(follow) = follow {
@@ -108,7 +108,7 @@ fn profile(settings: &Settings, name: &str, is_file: bool) -> Result<ProfileSett
 }
 
 /// Builds the pages: those of a scheduler, and the shadow report.
-fn pages(args: &Args, in_force: InForce, book: Arc<Book>, verbosity: Verbosity) -> Pages {
+fn pages(args: &Args, in_force: InForce, book: Arc<Results>, verbosity: Verbosity) -> Pages {
     let mut flags = args.values.clone();
     if let Some(master) = flags.get_mut("master") {
         *master = without_password(master);

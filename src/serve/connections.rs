@@ -246,13 +246,13 @@ mod tests {
 
     const LIMIT: usize = 4;
 
-    struct House {
+    struct ConnectionTable {
         connections: Connections,
         /// All added connections, in order.
         added: Vec<Arc<Progress>>,
     }
 
-    impl House {
+    impl ConnectionTable {
         fn new() -> Self {
             let metrics = Metrics::new().serving();
             Self { connections: Connections::new(LIMIT, Duration::from_secs(60), metrics), added: Vec::new() }
@@ -283,7 +283,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn victim_is_the_longest_idle_of_the_most_frequent_stage() {
-        let mut house = House::new();
+        let mut house = ConnectionTable::new();
         house.add(1, Stage::Hello).await;
         for _ in 0..3 {
             house.add(1, Stage::Silent).await;
@@ -299,7 +299,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn victim_belongs_to_the_peer_with_the_most_connections() {
-        let mut house = House::new();
+        let mut house = ConnectionTable::new();
         house.add(1, Stage::Hello).await;
         for _ in 0..3 {
             house.add(2, Stage::Asking).await;
@@ -310,7 +310,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn cancelled_requests_are_no_progress() {
-        let mut house = House::new();
+        let mut house = ConnectionTable::new();
         for _ in 0..LIMIT {
             house.add(1, Stage::Silent).await;
         }
@@ -328,7 +328,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn proven_and_unproven_connections_never_evict_each_other() {
-        let mut house = House::new();
+        let mut house = ConnectionTable::new();
         for _ in 0..LIMIT {
             house.add(1, Stage::Idle).await;
         }
@@ -347,7 +347,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn connection_with_one_of_two_requests_answered_is_busy_and_then_idle() {
-        let mut house = House::new();
+        let mut house = ConnectionTable::new();
         house.add(1, Stage::Silent).await;
         let progress = &house.added[0];
         let (first, second) = (progress.asked(), progress.asked());
@@ -360,7 +360,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn ended_connections_take_no_room() {
-        let mut house = House::new();
+        let mut house = ConnectionTable::new();
         house.add(1, Stage::Handshake).await;
         for _ in 0..10 * LIMIT {
             house.connections.add(SocketAddr::from(([10, 0, 0, 2], 1)), |_| std::future::ready(()));

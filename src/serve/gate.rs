@@ -19,7 +19,7 @@ use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
 use tokio::time::Instant;
 
-use super::answers::Answers;
+use super::review_cache::ReviewCache;
 use crate::telemetry::Throttle;
 
 /// Lifetime of cached results; upstream's for tokens, allowed and denied requests.
@@ -172,9 +172,9 @@ pub enum Refusal {
 /// Admits requests or rejects them with a reason.
 pub struct Gate {
     reviewer: Arc<dyn Reviewer>,
-    users: Arc<Answers<Token, Option<User>>>,
-    decisions: Arc<Answers<Access, Decision>>,
-    pods: Arc<Answers<PodAccess, Decision>>,
+    users: Arc<ReviewCache<Token, Option<User>>>,
+    decisions: Arc<ReviewCache<Access, Decision>>,
+    pods: Arc<ReviewCache<PodAccess, Decision>>,
     always_allowed: Vec<String>,
     failures: Throttle,
 }
@@ -184,9 +184,9 @@ impl Gate {
     pub fn new(reviewer: impl Reviewer) -> Self {
         Self {
             reviewer: Arc::new(reviewer),
-            users: Answers::new(ANSWER_LIFETIME, ANSWERS),
-            decisions: Answers::new(ANSWER_LIFETIME, ANSWERS),
-            pods: Answers::new(ANSWER_LIFETIME, ANSWERS),
+            users: ReviewCache::new(ANSWER_LIFETIME, ANSWERS),
+            decisions: ReviewCache::new(ANSWER_LIFETIME, ANSWERS),
+            pods: ReviewCache::new(ANSWER_LIFETIME, ANSWERS),
             always_allowed: ALWAYS_ALLOWED.map(String::from).to_vec(),
             failures: Throttle::new(LOG_EVERY),
         }

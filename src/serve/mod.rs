@@ -4,7 +4,6 @@
 //! authorizes clients, [`Checks`] reports health. There is no plain HTTP port. The server holds no scheduler
 //! state: each page asks for its content when it is requested.
 
-mod answers;
 mod certificate;
 mod connection;
 mod connections;
@@ -15,6 +14,7 @@ mod negotiate;
 mod pages;
 mod pods;
 mod review;
+mod review_cache;
 mod routes;
 
 use std::future::Future;

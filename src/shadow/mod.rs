@@ -3,11 +3,11 @@
 //!
 //! There is no dispatcher, no lease and no client in this mode, so the driver could not carry out an effect.
 
-mod book;
 mod report;
+mod results;
 
-pub use book::Book;
 pub use report::{Cell, Disagreement, Node, PodName, ShadowReport, Side};
+pub use results::Results;
 
 use crate::driver::{Engine, Observer, Outbox};
 use crate::metrics::Metrics;
@@ -32,7 +32,7 @@ const AT_ONCE: usize = 16;
 /// The engine of shadow mode, as the driver uses it.
 pub struct Judging {
     shadow: Shadow,
-    book: Arc<Book>,
+    book: Arc<Results>,
     metrics: Arc<Metrics>,
     /// When the current profile came into use.
     since: Time,
@@ -40,7 +40,7 @@ pub struct Judging {
 
 impl Judging {
     /// Wraps `shadow`; its results go to the book and the metrics.
-    pub fn new(shadow: Shadow, book: Arc<Book>, metrics: Arc<Metrics>) -> Self {
+    pub fn new(shadow: Shadow, book: Arc<Results>, metrics: Arc<Metrics>) -> Self {
         Self { shadow, book, metrics, since: Time::default() }
     }
 

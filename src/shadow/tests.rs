@@ -16,13 +16,13 @@ fn judgement(name: &str, agreement: Agreement) -> Judgement {
     }
 }
 
-fn shown(book: &Book) -> ShadowReport {
+fn shown(book: &Results) -> ShadowReport {
     serde_json::from_str(&book.to_json()).expect("the JSON is a report")
 }
 
 #[test]
 fn book_counts_all_results_and_keeps_latest_disagreements() {
-    let book = Book::bounded("default-scheduler", 2, 1 << 20);
+    let book = Results::bounded("default-scheduler", 2, 1 << 20);
     book.judged(&judgement("agreed", Agreement::Same), Time::from_secs(2));
     for name in ["first", "second", "third"] {
         book.judged(&judgement(name, Agreement::WeFitTheyNot), Time::from_secs(2));
@@ -41,10 +41,10 @@ fn book_counts_all_results_and_keeps_latest_disagreements() {
 
 #[test]
 fn book_drops_disagreements_over_its_byte_limit() {
-    let one = Book::new("them");
+    let one = Results::new("them");
     one.judged(&judgement("a", Agreement::Raced), Time::from_secs(2));
     let room = serde_json::to_string(&shown(&one).disagreements[0]).expect("the entry serializes").len() + 20;
-    let book = Book::bounded("them", 100, 2 * room);
+    let book = Results::bounded("them", 100, 2 * room);
     for name in ["a", "b", "c", "d"] {
         book.judged(&judgement(name, Agreement::Raced), Time::from_secs(2));
     }

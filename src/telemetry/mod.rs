@@ -69,7 +69,7 @@ pub fn start(format: LoggingFormat, verbosity: u8) -> io::Result<Log> {
         LoggingFormat::Json => Form::Json,
     };
     let log = tracing_subscriber::fmt().with_env_filter(filter);
-    let log = log.with_writer(move || Tamed { to: to.clone(), form });
+    let log = log.with_writer(move || RateLimited { to: to.clone(), form });
     let verbosity = match format {
         LoggingFormat::Text => {
             let log = log.with_ansi(colours).with_filter_reloading();
@@ -142,12 +142,12 @@ enum Form {
 }
 
 /// A writer that sanitizes whole entries, so that none can imitate another.
-struct Tamed<W> {
+struct RateLimited<W> {
     to: W,
     form: Form,
 }
 
-impl<W: io::Write> io::Write for Tamed<W> {
+impl<W: io::Write> io::Write for RateLimited<W> {
     /// Writes one entry.
     fn write(&mut self, entry: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(entry);
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn forged_entries_in_field_values_are_indented_in_text() {
         let text = logged(|page| {
-            let writer = move || Tamed { to: page.clone(), form: Form::Text { colours: false } };
+            let writer = move || RateLimited { to: page.clone(), form: Form::Text { colours: false } };
             tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish().into()
         });
         let mut lines = text.lines();
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn forged_entries_in_field_values_stay_on_one_line_in_json() {
         let text = logged(|page| {
-            let writer = move || Tamed { to: page.clone(), form: Form::Json };
+            let writer = move || RateLimited { to: page.clone(), form: Form::Json };
             tracing_subscriber::fmt().json().flatten_event(true).with_writer(writer).finish().into()
         });
         assert_eq!(text.matches('\n').count(), 1, "{text:?}");

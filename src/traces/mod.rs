@@ -67,7 +67,7 @@ impl From<usize> for Value {
 
 /// One timed extension point of a decision.
 #[derive(Clone, Copy, Debug)]
-pub struct Stretch {
+pub struct Phase {
     /// The extension point.
     pub point: ExtensionPoint,
     /// Time from its start to the report.
@@ -95,7 +95,7 @@ impl Tracer {
     }
 
     /// Queues the spans of a report that arrived at `now`, with the extension points that ran for it.
-    pub fn report(&mut self, now: Time, report: &Report, stretches: &[Stretch]) {
+    pub fn report(&mut self, now: Time, report: &Report, stretches: &[Phase]) {
         for span in self.spans_of(now, report, stretches) {
             if self.queue.try_send(span).is_err() {
                 self.spans.dropped(1);
@@ -105,7 +105,7 @@ impl Tracer {
 
     /// Returns the spans that end with a report. The attempt's own span ends with its last report, its parts' spans
     /// as they end.
-    fn spans_of(&mut self, now: Time, report: &Report, stretches: &[Stretch]) -> Vec<Span> {
+    fn spans_of(&mut self, now: Time, report: &Report, stretches: &[Phase]) -> Vec<Span> {
         let attempt = Attempt { seeds: &self.seeds, report, now };
         let uid = &*report.pod.uid;
         let decided = self.decided.get(uid).copied();
@@ -195,7 +195,7 @@ impl Attempt<'_> {
     }
 
     /// Adds the spans of the decision and of its extension points.
-    fn decision(&self, stretches: &[Stretch], spans: &mut Vec<Span>) {
+    fn decision(&self, stretches: &[Phase], spans: &mut Vec<Span>) {
         let decision = self.part("decision", self.report.began);
         for (at, stretch) in stretches.iter().enumerate() {
             let began = before(self.now, stretch.ago);

@@ -40,7 +40,7 @@ impl Told {
         Self { tracer, now: Time::from_secs(10), _out: out }
     }
 
-    fn spans(&mut self, report: &Report, stretches: &[Stretch]) -> Vec<Span> {
+    fn spans(&mut self, report: &Report, stretches: &[Phase]) -> Vec<Span> {
         self.now = self.now + Duration::from_secs(1);
         self.tracer.spans_of(self.now, report, stretches)
     }
@@ -60,7 +60,7 @@ fn said(span: &Span, name: &str) -> Option<Value> {
 fn attempt_spans_form_a_tree_with_the_root_last() {
     let mut told = Told::new();
     let stretch =
-        |point, ago| Stretch { point, ago: Duration::from_millis(ago), took: Duration::from_millis(10) };
+        |point, ago| Phase { point, ago: Duration::from_millis(ago), took: Duration::from_millis(10) };
     // The first stretch ran before this attempt began.
     let stretches = [
         stretch(ExtensionPoint::Filter, 1_001),

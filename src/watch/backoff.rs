@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::dispatch::pause::jittered;
+use crate::dispatch::retry::jittered;
 
 /// The first pause; upstream's `defaultBackoffInit`.
 const FIRST: Duration = Duration::from_millis(800);

@@ -23,7 +23,7 @@ use super::state::KindState;
 use super::trouble::Troubles;
 use super::{Onlooker, Relist};
 use crate::api::{Encoding, proto};
-use crate::dispatch::pause::jittered;
+use crate::dispatch::retry::jittered;
 use crate::driver::{Convert, Intake, Written};
 use crate::extender::Objects;
 use crate::journal;

@@ -10,7 +10,7 @@ use supercargo::api::{Node, Pod, ToJson};
 use supercargo::config::{Effective, Flags, Settings};
 use supercargo::convert::Watched;
 use supercargo::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Outbox};
-use supercargo::journal::{self, Beginning, Journal, Mode, Ring, Sink, SinkOptions, WhenFull};
+use supercargo::journal::{self, Header, Journal, Mode, Ring, Sink, SinkOptions, WhenFull};
 use supercargo::metrics::{Metrics, Record};
 use supercargo_core::effect::{Effect, Lane, PodRef};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, Kind};
@@ -51,7 +51,7 @@ pub(crate) async fn recorded(to: &Path, nodes: usize, pods: usize) -> Run {
     let settings = Settings::of(&effective).expect("the defaults can be taken");
     let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());
     let wait = Duration::from_secs(300);
-    let beginning = Beginning::new(Mode::Scheduler, clock.now(), Seed(7), (&effective, &settings), wait);
+    let beginning = Header::new(Mode::Scheduler, clock.now(), Seed(7), (&effective, &settings), wait);
     let options = SinkOptions {
         path: to.to_owned(),
         bytes_max: u64::MAX,

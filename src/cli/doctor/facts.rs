@@ -1,9 +1,9 @@
 //! Facts that the checks evaluate, read from the cluster. A fact that could not be read is kept as its error.
 
 use super::DoctorArgs;
-use super::house::{self, House};
+use super::installation::{self, Installation};
 use super::rights::{self, Right};
-use super::trust::Clocks;
+use super::tls_and_clock::Clocks;
 use crate::cli::live::LiveError;
 use crate::cli::live::ask::{Api, with_api};
 use crate::cli::live::certificates::Certificates;
@@ -48,7 +48,7 @@ pub(super) struct Facts {
     /// Clocks of the API server and of this machine.
     pub(super) clocks: Clocks,
     /// Leader, Deployments, priority classes and quotas of the installation.
-    pub(super) house: House,
+    pub(super) installation: Installation,
 }
 
 /// Pods without a node.
@@ -138,7 +138,7 @@ impl Facts {
             drift: Err(why.clone()),
             certificates,
             clocks,
-            house: House {
+            installation: Installation {
                 holder: Err(why.clone()),
                 deployments: Err(why.clone()),
                 missing_classes: Err(why.clone()),
@@ -181,7 +181,7 @@ async fn ask(api: &Api, args: &DoctorArgs) -> Result<Facts, LiveError> {
         drift,
         certificates: api.certificates.clone(),
         clocks,
-        house: house::gather(api, args, host).await?,
+        installation: installation::gather(api, args, host).await?,
     })
 }
 

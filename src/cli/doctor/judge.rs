@@ -1,7 +1,7 @@
 //! Evaluates the facts: each check with its status and a recommended action. Contacts no server.
 
 use super::facts::{Configured, Facts, KUBE_SCHEDULER, Known, Lease};
-use super::{Check, DoctorArgs, Status, house, trust};
+use super::{Check, DoctorArgs, Status, installation, tls_and_clock};
 use crate::config::{DEFAULT_NAME, OWN_NAME};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,8 @@ pub(super) fn checks(facts: &Facts, args: &DoctorArgs) -> Vec<Check> {
         unserved(facts),
         drift(facts),
     ];
-    checks.extend(trust::checks(&facts.certificates, &facts.clocks));
-    checks.extend(house::checks(&facts.house, args));
+    checks.extend(tls_and_clock::checks(&facts.certificates, &facts.clocks));
+    checks.extend(installation::checks(&facts.installation, args));
     checks
 }
 

@@ -4,13 +4,13 @@
 //! Asks the API server, and the leader through it. Creates access reviews and changes nothing.
 
 mod facts;
-mod house;
+mod installation;
 mod judge;
 mod quota;
 mod rights;
 #[cfg(test)]
 mod tests;
-mod trust;
+mod tls_and_clock;
 
 pub use judge::CHECK_IDS;
 

@@ -1,9 +1,9 @@
 //! Verdicts and output for given facts.
 
 use super::facts::{Configured, Facts, Lease, Pending, configuration, series};
-use super::house::{Holder, House, classes};
+use super::installation::{Holder, Installation, classes};
 use super::judge::checks;
-use super::trust::Clocks;
+use super::tls_and_clock::Clocks;
 use super::*;
 use crate::cli::live::certificates::{Certificates, Validity};
 use clap::Parser;
@@ -49,7 +49,7 @@ fn healthy() -> Facts {
             authority: until("2035-01-01T00:00:00Z"),
         },
         clocks: Clocks { here: time("2027-01-01T00:00:02Z"), there: Ok(time("2027-01-01T00:00:00Z")) },
-        house: House {
+        installation: Installation {
             holder: Ok(Holder::Runs("supercargo-7d4f".to_owned())),
             deployments: Ok(vec![deployment()]),
             missing_classes: Ok(Vec::new()),
@@ -286,17 +286,19 @@ fn clock_skew_above_five_seconds_is_a_warning() {
 fn missing_lease_holder_is_a_warning() {
     let name = || "supercargo-7d4f".to_owned();
     let warned = [("Holder", Status::Warning)];
-    assert_eq!(with(|it| it.house.holder = Ok(Holder::Unknown(name()))), warned);
-    assert_eq!(with(|it| it.house.holder = Ok(Holder::Ends(name(), "Failed".to_owned()))), warned);
-    assert_eq!(with(|it| it.house.holder = Ok(Holder::OnHost("node-1".to_owned()))), []);
-    assert_eq!(with(|it| it.house.holder = Ok(Holder::Nobody)), []);
-    assert_eq!(with(|it| it.house.holder = Err("403: no".to_owned())), [("Holder", Status::Unknown)]);
+    assert_eq!(with(|it| it.installation.holder = Ok(Holder::Unknown(name()))), warned);
+    assert_eq!(with(|it| it.installation.holder = Ok(Holder::Ends(name(), "Failed".to_owned()))), warned);
+    assert_eq!(with(|it| it.installation.holder = Ok(Holder::OnHost("node-1".to_owned()))), []);
+    assert_eq!(with(|it| it.installation.holder = Ok(Holder::Nobody)), []);
+    assert_eq!(with(|it| it.installation.holder = Err("403: no".to_owned())), [("Holder", Status::Unknown)]);
 }
 
 #[test]
 fn failed_and_unavailable_replicas_are_reported() {
     let status = |status: Value| {
-        with(move |it| it.house.deployments.as_mut().expect("they are known")[0]["status"] = status.clone())
+        with(move |it| {
+            it.installation.deployments.as_mut().expect("they are known")[0]["status"] = status.clone()
+        })
     };
     assert_eq!(status(json!({"availableReplicas": 1})), [("Replicas", Status::Warning)]);
     let failure =
@@ -304,7 +306,7 @@ fn failed_and_unavailable_replicas_are_reported() {
     let refused = status(json!({"availableReplicas": 1, "conditions": failure("True")}));
     assert_eq!(refused, [("Replicas", Status::Problem)]);
     assert_eq!(status(json!({"availableReplicas": 2, "conditions": failure("False")})), []);
-    assert_eq!(with(|it| it.house.deployments = Ok(Vec::new())), [], "it may be a static pod");
+    assert_eq!(with(|it| it.installation.deployments = Ok(Vec::new())), [], "it may be a static pod");
 }
 
 #[test]
@@ -317,7 +319,7 @@ fn missing_priority_class_is_a_problem() {
     none["spec"]["template"]["spec"]["priorityClassName"] = json!(null);
     assert_eq!(classes(&[none]), [].into());
     assert_eq!(
-        with(|it| it.house.missing_classes = Ok(vec!["gold".to_owned()])),
+        with(|it| it.installation.missing_classes = Ok(vec!["gold".to_owned()])),
         [("PriorityClass", Status::Problem)]
     );
 }
@@ -338,7 +340,7 @@ fn of_class(operator: &str, classes: &[&str]) -> Value {
 fn exhausted_quota_in_scope_is_a_warning() {
     let warned = [("ResourceQuota", Status::Warning)];
     let full = |scopes: Value| quota(&scopes, &json!({"pods": "2"}), &json!({"pods": "2"}));
-    let with_quota = |quota: Value| with(move |it| it.house.quotas = Ok(vec![quota.clone()]));
+    let with_quota = |quota: Value| with(move |it| it.installation.quotas = Ok(vec![quota.clone()]));
     let (ours, other) = ("system-cluster-critical", "system-node-critical");
     assert_eq!(with_quota(full(of_class("In", &[other, ours]))), warned);
     assert_eq!(with_quota(full(of_class("In", &[other]))), []);
@@ -369,7 +371,7 @@ fn exhausted_quota_in_scope_is_a_warning() {
 #[test]
 fn quota_that_requires_an_unset_limit_is_a_problem() {
     let with_hard =
-        |hard: Value| with(move |it| it.house.quotas = Ok(vec![quota(&json!([]), &hard, &json!({}))]));
+        |hard: Value| with(move |it| it.installation.quotas = Ok(vec![quota(&json!([]), &hard, &json!({}))]));
     assert_eq!(with_hard(json!({"limits.cpu": "10"})), [("ResourceQuota", Status::Problem)]);
     assert_eq!(with_hard(json!({"limits.memory": "10Gi", "requests.memory": "10Gi", "cpu": "10"})), []);
 }

@@ -120,7 +120,7 @@ fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
     };
     let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
     cluster.notices.iter().for_each(|notice| complain(notice));
-    let census = cluster.census.take().unwrap_or_default();
+    let owners = cluster.owners.take().unwrap_or_default();
     cluster.world.cache.refresh();
     let snapshot = cluster.world.cache.snapshot(&cluster.world.tables);
     if snapshot.nodes().is_empty() {
@@ -128,10 +128,10 @@ fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
     }
     let mut schedulers: BTreeSet<String> = profiles.iter().map(|(name, _)| name.clone()).collect();
     schedulers.extend([DEFAULT_NAME, OWN_NAME].map(str::to_owned));
-    let placed = census.pods.iter().filter(|noted| noted.pod.node_name.is_some());
+    let placed = owners.pods.iter().filter(|noted| noted.pod.node_name.is_some());
     schedulers.extend(placed.map(|noted| snapshot.text(noted.pod.scheduler_name).to_owned()));
     let schedulers: Vec<String> = schedulers.into_iter().collect();
-    let mut subjects = subjects::of(&census, snapshot);
+    let mut subjects = subjects::of(&owners, snapshot);
     let mut report = lint(snapshot, &cluster.pending, &subjects, &schedulers);
     if let Some(judged) = judged {
         let is_judged = |kind: &str, namespace: &str, name: &str| {

@@ -1,7 +1,7 @@
 //! Collects the objects to lint: each workload once by its pod template, and pods without a known workload, grouped
 //! by owner and equal spec.
 
-use super::super::census::{Census, Noted, Workload};
+use super::super::owners::{Noted, Owners, Workload};
 use crate::explain::lint::Subject;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use supercargo_core::pod::PodInfo;
 const DIFFERENT_MAX: usize = 16;
 
 /// Returns the subjects of a cluster, workloads first.
-pub(super) fn of(census: &Census, snapshot: Snapshot<'_>) -> Vec<Subject> {
-    let busy = census.workloads.iter().filter(|workload| workload.replicas != Some(0));
+pub(super) fn of(owners: &Owners, snapshot: Snapshot<'_>) -> Vec<Subject> {
+    let busy = owners.workloads.iter().filter(|workload| workload.replicas != Some(0));
     let mut subjects: Vec<Subject> = busy.filter_map(of_workload).collect();
-    let judged: BTreeSet<(&str, &str, &str)> = census.workloads.iter().map(place).collect();
+    let judged: BTreeSet<(&str, &str, &str)> = owners.workloads.iter().map(place).collect();
     let mut groups: BTreeMap<(Symbol, &str, &str), Vec<Group<'_>>> = BTreeMap::new();
-    for noted in census.pods.iter().filter(|noted| !noted.is_of_its_node()) {
+    for noted in owners.pods.iter().filter(|noted| !noted.is_of_its_node()) {
         let namespace = noted.pod.namespace;
         let (kind, name) = match &noted.owner {
             Some(owner) => (&*owner.kind, &*owner.name),

@@ -2,7 +2,7 @@
 
 use super::spec::{Case, Expectation, NodeChoice, PodChoice, Spread};
 use crate::cli::simulate::what_if::{Resident, WhatIf, means_kind};
-use crate::explain::words::{count, some};
+use crate::explain::format::{count, some};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::intern::{Labels, Symbol, Tables};
 

@@ -10,7 +10,7 @@ use super::simulate::input::decompressed;
 use crate::config::{Effective, Flags, Settings};
 use crate::journal::replay::{Replay, Summary};
 use crate::journal::watched::judge;
-use crate::journal::{Bad, Beginning, Entries, Mode};
+use crate::journal::{Bad, Entries, Header, Mode};
 use clap::Args;
 use report::{Compared, ReplayReport};
 use std::fs::File;
@@ -106,7 +106,7 @@ fn other(path: &Path) -> Result<(String, Settings), String> {
 }
 
 fn played(
-    beginning: Beginning,
+    beginning: Header,
     entries: Entries<Box<dyn BufRead>>,
     other: Option<&(String, Settings)>,
 ) -> Result<(Summary, Option<Compared>), Bad> {

@@ -2,7 +2,7 @@
 
 use crate::journal::replay::Summary;
 use crate::journal::watched::Seen;
-use crate::journal::{API_VERSION, Beginning, Mode};
+use crate::journal::{API_VERSION, Header, Mode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use supercargo_core::report::Preemption;
@@ -179,7 +179,7 @@ pub(super) struct Lead {
 }
 
 impl ReplayReport {
-    pub(super) fn new(beginning: &Beginning, summary: Summary, compared: Option<Compared>) -> Self {
+    pub(super) fn new(beginning: &Header, summary: Summary, compared: Option<Compared>) -> Self {
         let raw = |json: String| RawValue::from_string(json).expect("decisions are written as JSON");
         Self {
             api_version: API_VERSION,

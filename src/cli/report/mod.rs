@@ -4,8 +4,8 @@
 //! `making` reads the states of a cluster into the `model`; `page` formats the model as HTML.
 
 mod args;
-mod gather;
-mod making;
+mod build;
+mod columns;
 mod model;
 mod page;
 mod skew;
@@ -16,7 +16,7 @@ use super::cluster::{Cluster, Refused, complain, say};
 use super::screen::plain_json;
 use super::simulate::what_if::change;
 use super::simulate::{InputError, profiles};
-use making::{Making, States};
+use build::{ReportBuilder, States};
 use model::Report;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
@@ -57,7 +57,7 @@ fn make(args: &ReportArgs) -> Result<Report, Refused> {
     let mut states = States::of(&mut cluster);
     let pods = change(&mut cluster, &args.changes)?.pods;
     states.note_owners(&cluster);
-    let mut making = Making::new(args, cluster, profiles, states);
+    let mut making = ReportBuilder::new(args, cluster, profiles, states);
     if args.is_what_if() {
         making.place(&pods);
     }

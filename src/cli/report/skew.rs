@@ -2,9 +2,9 @@
 //!
 //! Covers constraints in pod specs. Default constraints of the configuration are not included.
 
-use super::gather::People;
+use super::columns::People;
 use super::model::{Skew, Spread};
-use crate::explain::words;
+use crate::explain::format;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub(super) fn tell(found: &mut Vec<Found>, people: &People, snapshot: Snapshot<'
             min_domains: constraint.min_domains,
             is_hard: constraint.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule,
             selector: match &constraint.selector {
-                Ok(selector) => words::selector(snapshot.tables(), selector),
+                Ok(selector) => format::selector(snapshot.tables(), selector),
                 Err(error) => error.to_string(),
             },
             pods: found.pods,

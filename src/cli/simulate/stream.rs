@@ -6,8 +6,8 @@
 //! layouts whole.
 
 use super::files::{items, yaml_options};
+use super::json_stream;
 use super::packed::Held;
-use super::pieces;
 use serde_json::{Map, Value};
 use std::io::{self, BufRead};
 
@@ -24,7 +24,7 @@ pub(super) enum Bad {
 pub(super) fn objects(mut reader: impl BufRead) -> Result<Vec<Held>, Bad> {
     let begin = reader.fill_buf().map_err(Bad::Io)?;
     let first = begin.iter().find(|byte| !byte.is_ascii_whitespace());
-    if first == Some(&b'{') { pieces::objects(reader) } else { Yaml::default().read(reader) }
+    if first == Some(&b'{') { json_stream::objects(reader) } else { Yaml::default().read(reader) }
 }
 
 /// The state while YAML is read.

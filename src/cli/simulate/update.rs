@@ -11,7 +11,7 @@ use super::compare::{differences, merged};
 use super::expand::{Expanded, is_workload};
 use super::files::{Item, leave_out_what_nobody_reads, text_at};
 use super::identity::{controlled_by, generated_name, set};
-use crate::cli::census::Owner;
+use crate::cli::owners::Owner;
 use serde_json::Value;
 use std::borrow::Borrow;
 use std::cmp::Reverse;

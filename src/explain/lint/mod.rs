@@ -12,7 +12,7 @@ mod volumes;
 pub use rule::{Rule, Severity};
 
 use super::answer::{API_VERSION, Hint};
-use super::near::{Vocabulary, of_requirement};
+use super::suggest::{Vocabulary, of_requirement};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -383,7 +383,7 @@ impl<'s> House<'s> {
                 if self.has_any_in(namespace, &budget.selector) {
                     continue;
                 }
-                let selector = super::words::selector(tables, &budget.selector);
+                let selector = super::format::selector(tables, &budget.selector);
                 findings.push(Finding {
                     severity: Rule::BudgetSelectsNoPod.severity(),
                     namespace: tables.text(namespace).to_owned(),

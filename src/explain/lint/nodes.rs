@@ -1,7 +1,7 @@
 //! Rules about requirements on nodes: labels, taints, resources.
 
-use super::super::near::of_tolerations;
-use super::super::words::{amount, count, pair, requirement, resource, taint};
+use super::super::format::{amount, count, pair, requirement, resource, taint};
+use super::super::suggest::of_tolerations;
 use super::{PASSING_TAINTS, Rule, Told};
 use crate::config::nearest;
 use std::collections::BTreeSet;
@@ -140,7 +140,7 @@ fn taints(told: &mut Told<'_, '_>) {
         "{} its selectors allow {} a taint it does not tolerate ({}), {COMES_OF_IT}",
         if allowed.len() == 1 { "the only node".to_owned() } else { format!("all {} nodes", allowed.len()) },
         if allowed.len() == 1 { "has" } else { "have" },
-        super::super::words::some(&kept, 3),
+        super::super::format::some(&kept, 3),
     );
     let meant = of_tolerations(pod, told.snapshot()).into_iter().find_map(|hint| hint.did_you_mean);
     told.add(Rule::TaintsKeepAllAway, "spec.tolerations", message, meant);

@@ -1,7 +1,7 @@
 //! Rules about requirements on other pods: affinity, anti-affinity, and how many replicas can be kept apart.
 
-use super::super::near::of_key;
-use super::super::words::{count, selector as in_words};
+use super::super::format::{count, selector as in_words};
+use super::super::suggest::of_key;
 use super::{House, Rule, Severity, Told};
 use std::collections::BTreeSet;
 use supercargo_core::intern::Symbol;

@@ -2,7 +2,7 @@
 //!
 //! Upstream: `pkg/scheduler/framework/plugins/podtopologyspread/filtering.go`.
 
-use super::super::words::{count, selector as in_words, some};
+use super::super::format::{count, selector as in_words, some};
 use super::nodes::domain;
 use super::pods::{nobody, topology_key};
 use super::{Rule, Severity, Told};

@@ -4,7 +4,7 @@
 use super::*;
 use crate::api::{Node, Pod};
 use crate::config::{Effective, Flags};
-use crate::driver::{Tape as _, Told};
+use crate::driver::{Input, InputRecorder as _};
 use crate::journal::watched::{Seen, judge};
 use crate::journal::{
     Journal, Mode, Sink, SinkOptions, WhenFull, applied, configured, list_began, list_ended,
@@ -38,10 +38,10 @@ impl Hand {
         Self::of(effective, mode, |beginning| beginning)
     }
 
-    fn of(effective: &Effective, mode: Mode, with: impl FnOnce(Beginning) -> Beginning) -> Self {
+    fn of(effective: &Effective, mode: Mode, with: impl FnOnce(Header) -> Header) -> Self {
         let settings = Settings::of(effective).unwrap();
         let (now, wait) = (Time::from_secs(1_000), Duration::from_secs(300));
-        let beginning = with(Beginning::new(mode, now, Seed(3), (effective, &settings), wait));
+        let beginning = with(Header::new(mode, now, Seed(3), (effective, &settings), wait));
         let folder = tempfile::tempdir().unwrap();
         let options = SinkOptions {
             path: folder.path().join("recording.jsonl"),
@@ -57,7 +57,7 @@ impl Hand {
 
     fn event(&mut self, event: Event) {
         self.now = self.now + Duration::from_millis(1);
-        self.journal.told(self.now, Told::Event(&event));
+        self.journal.told(self.now, Input::Event(&event));
         self.engine.handle(self.now, event);
     }
 
@@ -71,7 +71,7 @@ impl Hand {
             let node: Node = serde_json::from_value(object).unwrap();
             (applied(&node), node.applied(self.engine.tables()).unwrap())
         };
-        self.journal.told(self.now, Told::Written(Some(text)));
+        self.journal.told(self.now, Input::Written(Some(text)));
         self.engine.handle(self.now, event);
     }
 
@@ -80,16 +80,16 @@ impl Hand {
             self.event(Event::Credits { lane, count: 100 });
         }
         for kind in Kind::ALL {
-            self.journal.told(self.now, Told::Written(Some(list_began(kind))));
+            self.journal.told(self.now, Input::Written(Some(list_began(kind))));
             self.engine.handle(self.now, Event::ListBegan(kind));
-            self.journal.told(self.now, Told::Written(Some(list_ended(kind))));
+            self.journal.told(self.now, Input::Written(Some(list_ended(kind))));
             self.engine.handle(self.now, Event::ListEnded(kind));
         }
     }
 
     fn reconfigure(&mut self, effective: &Effective) {
         let settings = Settings::of(effective).unwrap();
-        self.journal.told(self.now, Told::Written(Some(configured(&decisive(effective)))));
+        self.journal.told(self.now, Input::Written(Some(configured(&decisive(effective)))));
         let to = reconfiguration(&settings, Vec::new(), &mut self.engine);
         self.engine.reconfigure(self.now, to);
     }

@@ -10,7 +10,7 @@ mod waiting;
 
 use super::model::{Report, Unit};
 use crate::cli::simulate::InputError;
-use crate::explain::words;
+use crate::explain::format;
 use k8s_openapi::ByteString;
 use markup::{escaped, inert};
 use supercargo_core::framework::Measure;
@@ -85,8 +85,8 @@ fn amount(unit: Unit, value: i64) -> String {
     match unit {
         // Large amounts of CPU are shown in whole cores.
         Unit::Milli if value.abs() >= 100_000 => (value / 1_000).to_string(),
-        Unit::Milli => words::amount(Measure::Cpu, value),
-        Unit::Bytes => words::amount(Measure::Memory, value),
+        Unit::Milli => format::amount(Measure::Cpu, value),
+        Unit::Bytes => format::amount(Measure::Memory, value),
         Unit::One => value.to_string(),
     }
 }

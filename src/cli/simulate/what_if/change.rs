@@ -2,8 +2,8 @@
 
 use super::super::InputError;
 use super::args::{AddNodes, ChangeArgs, Scale, means_kind};
-use crate::cli::census::Noted;
 use crate::cli::cluster::Cluster;
+use crate::cli::owners::Noted;
 use crate::config::nearest;
 use crate::explain::claims::{with_new_ephemeral_claims, with_own_claims};
 use std::cmp::Reverse;
@@ -49,14 +49,14 @@ fn replace(cluster: &mut Cluster, changed: &mut Changed) {
     let tables = &cluster.world.tables;
     let keys: BTreeSet<(Option<Symbol>, &str)> =
         leaving.iter().map(|(namespace, name)| (tables.find(namespace), name.as_str())).collect();
-    let census = cluster.census.as_ref().expect("a cluster to change is loaded with a census");
+    let owners = cluster.owners.as_ref().expect("a cluster to change is loaded with a census");
     let is_leaving = |noted: &&Noted| keys.contains(&(Some(noted.pod.namespace), &*noted.pod.name));
-    let pods: Vec<Noted> = census.pods.iter().filter(is_leaving).cloned().collect();
+    let pods: Vec<Noted> = owners.pods.iter().filter(is_leaving).cloned().collect();
     forget(cluster, &pods, changed);
 }
 
 fn notes(cluster: &mut Cluster) -> &mut Vec<Noted> {
-    &mut cluster.census.as_mut().expect("a cluster to change is loaded with a census").pods
+    &mut cluster.owners.as_mut().expect("a cluster to change is loaded with a census").pods
 }
 
 fn add_nodes(cluster: &mut Cluster, add: &AddNodes) -> Result<(), InputError> {
@@ -172,15 +172,15 @@ fn resize(
         forget(cluster, &pods, changed);
         return Ok(());
     }
-    let census = cluster.census.as_ref().expect("a cluster to change is loaded with a census");
-    let template = census
+    let owners = cluster.owners.as_ref().expect("a cluster to change is loaded with a census");
+    let template = owners
         .workloads
         .iter()
         .find(|it| it.kind == kind && it.namespace == namespace && it.name == scale.name);
     let like = pods.first().cloned().or_else(|| {
         let pod = Arc::clone(template?.pod.as_ref()?);
         let owner =
-            Some(crate::cli::census::Owner { kind: kind.as_str().into(), name: scale.name.as_str().into() });
+            Some(crate::cli::owners::Owner { kind: kind.as_str().into(), name: scale.name.as_str().into() });
         Some(Noted { pod, owner, is_mirror: false, has_empty_dir: false, created: "".into() })
     });
     let Some(like) = like else {
@@ -218,14 +218,14 @@ fn new_names(pods: &[Noted], kind: &str, scale: &Scale, first: usize) -> Vec<Str
 /// # Errors
 /// Fails if no workload in the namespace has this name, or if several kinds do.
 fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, InputError> {
-    let census = cluster.census.as_ref().expect("a cluster to change is loaded with a census");
+    let owners = cluster.owners.as_ref().expect("a cluster to change is loaded with a census");
     let text = |symbol: Symbol| cluster.world.tables.text(symbol);
-    let of_pods = census.pods.iter().filter_map(|noted| {
+    let of_pods = owners.pods.iter().filter_map(|noted| {
         let owner = noted.owner.as_ref().filter(|owner| &*owner.kind != "Node")?;
         Some((text(noted.pod.namespace), &*owner.kind, &*owner.name))
     });
     let of_workloads =
-        census.workloads.iter().map(|it| (it.namespace.as_str(), it.kind.as_str(), it.name.as_str()));
+        owners.workloads.iter().map(|it| (it.namespace.as_str(), it.kind.as_str(), it.name.as_str()));
     let all: BTreeSet<(&str, &str, &str)> = of_pods.chain(of_workloads).collect();
     let is_kind = |kind: &str| scale.kind.as_ref().is_none_or(|written| means_kind(written, kind));
     let named = all.iter().filter(|&&(_, kind, name)| name == scale.name && is_kind(kind));

@@ -20,8 +20,8 @@ use super::decide::{Decided, Decider, Rules};
 use super::progress::Progress;
 use super::report::{Reporter, why};
 use super::{InputError, NOT_PLACED, profiles};
-use crate::cli::census::Owner;
 use crate::cli::cluster::{Cluster, Refused, SourceArgs, complain};
+use crate::cli::owners::Owner;
 use crate::cli::screen::plain_json;
 use crate::explain::{Place, why as reasons_why};
 use std::cmp::Reverse;
@@ -127,8 +127,8 @@ impl WhatIf {
             (pods, cluster.pending.len(), from)
         };
         let notices = std::mem::take(&mut cluster.notices);
-        let census = cluster.census.take().unwrap_or_default();
-        let population = census.pods.into_iter().chain(census.to_come);
+        let owners = cluster.owners.take().unwrap_or_default();
+        let population = owners.pods.into_iter().chain(owners.to_come);
         let population = population.map(|noted| (noted.pod, noted.owner)).collect();
         let decider = Decider::new(std::mem::take(&mut cluster.world), own, question.rules);
         let (constraints, reasons) = (skews, HashMap::new());
@@ -151,7 +151,7 @@ impl WhatIf {
     fn measure(cluster: &Cluster) -> (State, Vec<(Constraint, Option<i64>)>) {
         let world = &cluster.world;
         let snapshot = world.cache.snapshot(&world.tables);
-        let pods = cluster.census.iter().flat_map(|census| &census.pods).map(|noted| &noted.pod);
+        let pods = cluster.owners.iter().flat_map(|owners| &owners.pods).map(|noted| &noted.pod);
         let all = constraints(pods.chain(&cluster.templates), &world.tables);
         let all = all.into_iter().map(|of| {
             let skew = of.skew(snapshot);
@@ -314,8 +314,8 @@ impl WhatIf {
 /// Movable pods are all but DaemonSet pods, static pods and pods being deleted. They are sorted by priority, highest
 /// first, then by age, oldest first.
 fn take_off_all(cluster: &mut Cluster) -> (Vec<Arc<PodInfo>>, BTreeMap<Uid, String>) {
-    let Some(census) = &cluster.census else { return Default::default() };
-    let movable = census.pods.iter().filter(|noted| !noted.is_of_its_node() && !noted.pod.deleting);
+    let Some(owners) = &cluster.owners else { return Default::default() };
+    let movable = owners.pods.iter().filter(|noted| !noted.is_of_its_node() && !noted.pod.deleting);
     let mut all: Vec<_> = movable.cloned().collect();
     let world = &mut cluster.world;
     all.sort_by_cached_key(|noted| {

@@ -76,7 +76,7 @@ impl Noting {
     /// Creates the collector; call before the first decision.
     pub(super) fn of(what_if: &WhatIf) -> Self {
         let tables = what_if.tables();
-        let owner = |(pod, owner): &(Arc<PodInfo>, Option<crate::cli::census::Owner>)| {
+        let owner = |(pod, owner): &(Arc<PodInfo>, Option<crate::cli::owners::Owner>)| {
             let owner = owner.as_ref()?;
             let namespace = tables.text(pod.namespace);
             Some((Arc::clone(&pod.uid), format!("{} {namespace}/{}", owner.kind, owner.name)))

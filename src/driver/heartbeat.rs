@@ -13,11 +13,11 @@ const BEAT: Duration = Duration::from_secs(1);
 
 /// Reports how long the scheduling thread has not answered. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Pulse {
+pub struct Heartbeat {
     silence: watch::Receiver<Duration>,
 }
 
-impl Pulse {
+impl Heartbeat {
     /// Starts a heartbeat task on the current runtime. The task ends with the thread behind `inbox`.
     pub fn of<E: 'static>(inbox: Inbox<E>) -> Self {
         let (tell, silence) = watch::channel(Duration::ZERO);
@@ -92,28 +92,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn silence_grows_until_the_thread_answers() {
         let (inbox, mut questions) = without_driver::<()>(1);
-        let mut pulse = Pulse::of(inbox);
+        let mut heartbeat = Heartbeat::of(inbox);
         let answer = |item| match item {
             Some(Item::Inspect(look)) => look(&()),
             _ => panic!("only questions are asked"),
         };
         answer(questions.recv().await);
-        assert_eq!(pulse.check(LIMIT), Ok(()));
+        assert_eq!(heartbeat.check(LIMIT), Ok(()));
         let began = tokio::time::Instant::now();
-        pulse.silent_for(LIMIT).await;
+        heartbeat.silent_for(LIMIT).await;
         assert!(began.elapsed() <= LIMIT + 2 * BEAT, "{:?}", began.elapsed());
-        assert_eq!(pulse.check(LIMIT), Err("the scheduling thread has not answered for 30 s".to_owned()));
+        assert_eq!(heartbeat.check(LIMIT), Err("the scheduling thread has not answered for 30 s".to_owned()));
         answer(questions.recv().await);
-        pulse.back().await;
-        assert_eq!(pulse.check(LIMIT), Ok(()));
+        heartbeat.back().await;
+        assert_eq!(heartbeat.check(LIMIT), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn full_channel_counts_as_silence() {
         let (inbox, questions) = without_driver::<()>(1);
         inbox.send(Item::Inspect(Box::new(|()| ()))).await.expect("there is room for one");
-        let mut pulse = Pulse::of(inbox);
-        pulse.silent_for(LIMIT).await;
+        let mut heartbeat = Heartbeat::of(inbox);
+        heartbeat.silent_for(LIMIT).await;
         assert_eq!(questions.len(), 1, "the heartbeat had no room");
     }
 }

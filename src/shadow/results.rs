@@ -14,7 +14,7 @@ const ENTRIES_MAX: usize = 1_000;
 const BYTES_MAX: usize = 4 << 20;
 
 /// Stores the results of one shadow. Disagreements are stored as the JSON that the report shows.
-pub struct Book {
+pub struct Results {
     shadow_of: String,
     kept: Mutex<Kept>,
     entries_max: usize,
@@ -37,7 +37,7 @@ impl Kept {
     }
 }
 
-impl Book {
+impl Results {
     /// Creates an empty book about the scheduler with this name, starting now.
     pub fn new(shadow_of: &str) -> Self {
         Self::bounded(shadow_of, ENTRIES_MAX, BYTES_MAX)

@@ -3,8 +3,8 @@
 use super::Failure;
 use crate::args::Args;
 use crate::config::{Effective, Settings};
-use crate::driver::{Clock, Tape};
-use crate::journal::{Beginning, Journal, Mode, Ring, Sink, SinkOptions, WhenFull};
+use crate::driver::{Clock, InputRecorder};
+use crate::journal::{Header, Journal, Mode, Ring, Sink, SinkOptions, WhenFull};
 use crate::metrics::{Metrics, Record};
 use anyhow::{Context as _, anyhow};
 use std::collections::hash_map::RandomState;
@@ -23,17 +23,17 @@ use supercargo_core::rng::Seed;
 const VERIFY_WITHIN: Duration = Duration::from_secs(300);
 
 /// The journal, what it is made from, and its writer threads.
-pub(super) struct Keeping {
+pub(super) struct Recordings {
     /// The engine's clock, started first.
     pub(super) clock: Clock,
     /// The engine's initial parameters, which head a recording.
-    pub(super) beginning: Beginning,
+    pub(super) beginning: Header,
     journal: Journal,
     pub(super) ring: Option<Arc<Ring>>,
     writers: Vec<JoinHandle<()>>,
 }
 
-impl Keeping {
+impl Recordings {
     /// Sets up recording as the flags say.
     pub(super) fn begin(
         args: &Args,
@@ -44,7 +44,7 @@ impl Keeping {
         let (now, seed) = (clock.now(), Seed(u64::from(std::process::id())));
         let wait = args.pod_max_in_unschedulable_pods_duration;
         let verify_every = args.verify_decisions.and_then(NonZeroU32::new);
-        let beginning = Beginning::new(Mode::Scheduler, now, seed, (effective, settings), wait)
+        let beginning = Header::new(Mode::Scheduler, now, seed, (effective, settings), wait)
             .verifying(verify_every, (args.verify_decisions != Some(0)).then_some(VERIFY_WITHIN))
             .hashing_with(hash_seed());
         let (journal, writers) = (Journal::default(), Vec::new());
@@ -93,9 +93,9 @@ impl Keeping {
     }
 
     /// Returns the tape for the driver, or `None` if nothing is recorded.
-    pub(super) fn tape(&mut self) -> Option<Box<dyn Tape>> {
+    pub(super) fn recorder(&mut self) -> Option<Box<dyn InputRecorder>> {
         let journal = std::mem::take(&mut self.journal);
-        (!journal.is_idle()).then(|| Box::new(journal) as Box<dyn Tape>)
+        (!journal.is_idle()).then(|| Box::new(journal) as Box<dyn InputRecorder>)
     }
 
     /// Waits for the writer threads after the scheduling thread has ended, for at most `within`, since a disk may hang.

@@ -23,13 +23,13 @@ enum Slot<V> {
 }
 
 /// Results by query; at most `capacity` entries.
-pub(super) struct Answers<K, V> {
+pub(super) struct ReviewCache<K, V> {
     lifetime: Duration,
     capacity: usize,
     slots: Mutex<HashMap<K, Slot<V>>>,
 }
 
-impl<K, V> Answers<K, V>
+impl<K, V> ReviewCache<K, V>
 where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
@@ -136,14 +136,14 @@ mod tests {
     const LIFETIME: Duration = Duration::from_secs(10);
 
     struct Desk {
-        answers: Arc<Answers<String, u32>>,
+        answers: Arc<ReviewCache<String, u32>>,
         asked: Arc<AtomicU32>,
         start: Instant,
     }
 
     impl Desk {
         fn new(capacity: usize) -> Self {
-            let answers = Answers::new(LIFETIME, capacity);
+            let answers = ReviewCache::new(LIFETIME, capacity);
             Self { answers, asked: Arc::default(), start: Instant::now() }
         }
 

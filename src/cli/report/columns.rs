@@ -1,9 +1,9 @@
 //! Builds the columns of a report from the engine's cache: nodes, pods and their requests, in each state.
 
 use super::model::{ABSENT, ELSEWHERE, Nodes, Owner, Pods, Resource, Unit, WAITS};
-use crate::cli::census::Owner as Maker;
+use crate::cli::owners::Owner as Maker;
 use crate::cli::simulate::world::World;
-use crate::explain::words;
+use crate::explain::format;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::{PodState, Snapshot};
@@ -56,7 +56,7 @@ impl Counted {
             let taints = tables.taints(node.taints).iter();
             let record = Record {
                 zone: zone.map_or_else(String::new, |zone| tables.text(zone).to_owned()),
-                taints: taints.map(|taint| words::taint(tables, taint)).collect(),
+                taints: taints.map(|taint| format::taint(tables, taint)).collect(),
                 is_closed: node.unschedulable,
                 allocatable: self.amounts(&node.allocatable, node.allocatable_pods),
                 requested: self.amounts(snapshot.requested(idx), snapshot.pods_on(idx).count() as i64),
@@ -159,18 +159,18 @@ impl<T: Ord> Numbers<T> {
 pub(super) type Makers = BTreeMap<Uid, Maker>;
 
 /// Pods of one state, by uid, with the name of their node.
-pub(super) type Census = BTreeMap<Uid, (Arc<PodInfo>, Option<Symbol>)>;
+pub(super) type PodsByUid = BTreeMap<Uid, (Arc<PodInfo>, Option<Symbol>)>;
 
 /// Returns all pods of a world, including pending ones.
-pub(super) fn census(world: &World, waiting: &[Arc<PodInfo>]) -> Census {
+pub(super) fn pods_by_uid(world: &World, waiting: &[Arc<PodInfo>]) -> PodsByUid {
     let placed = world.cache.placed_uids().filter_map(|uid| world.cache.placed(uid));
     let placed =
         placed.map(|(pod, node, _): (_, _, PodState)| (Arc::clone(&pod.uid), (Arc::clone(pod), Some(node))));
-    let mut census: Census = placed.collect();
+    let mut pods: PodsByUid = placed.collect();
     for pod in waiting {
-        census.entry(Arc::clone(&pod.uid)).or_insert_with(|| (Arc::clone(pod), None));
+        pods.entry(Arc::clone(&pod.uid)).or_insert_with(|| (Arc::clone(pod), None));
     }
-    census
+    pods
 }
 
 /// Pods of all states in columns.
@@ -189,7 +189,7 @@ impl People {
         counted: &Counted,
         order: &Order,
         world: &World,
-        states: &[Census],
+        states: &[PodsByUid],
         makers: &Makers,
     ) -> Self {
         let mut all: BTreeMap<(&str, &str, &str), &Arc<PodInfo>> = BTreeMap::new();
@@ -213,8 +213,8 @@ impl People {
             pods.owner.push(owner.map_or(-1, |at| at as i32));
             pods.priority.push(pod.priority);
             pods.request.push(requests.of(counted.amounts(&pod.resources.placed, 1)));
-            for (nodes, census) in pods.node.iter_mut().zip(states) {
-                nodes.push(match census.get(&pod.uid) {
+            for (nodes, owners) in pods.node.iter_mut().zip(states) {
+                nodes.push(match owners.get(&pod.uid) {
                     None => ABSENT,
                     Some((_, None)) => WAITS,
                     Some((_, Some(node))) => {

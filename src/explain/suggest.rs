@@ -1,7 +1,7 @@
 //! Finds label names in a pod's spec that do not exist in the cluster, and suggests existing ones.
 
 use super::answer::Hint;
-use super::words::{requirement, some};
+use super::format::{requirement, some};
 use crate::config::nearest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -236,7 +236,7 @@ pub(super) fn of_tolerations(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<Hint>
         let near = kept_out.filter(|taint| {
             taint.key == key || nearest(tables.text(key), [tables.text(taint.key)]).is_some()
         });
-        if let Some(taint) = near.min_by_key(|taint| super::words::taint(tables, taint)) {
+        if let Some(taint) = near.min_by_key(|taint| super::format::taint(tables, taint)) {
             let value = tables.text(toleration.value);
             let written = if value.is_empty() { String::new() } else { format!("={value}") };
             hints.push(Hint {
@@ -246,7 +246,7 @@ pub(super) fn of_tolerations(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<Hint>
                     "no node has a taint that the toleration {}{written} matches",
                     tables.text(key)
                 ),
-                did_you_mean: Some(super::words::taint(tables, taint)),
+                did_you_mean: Some(super::format::taint(tables, taint)),
             });
         }
     }

@@ -29,7 +29,7 @@ pub(super) enum Holder {
 
 /// Facts about the installation.
 #[derive(Clone, Debug)]
-pub(super) struct House {
+pub(super) struct Installation {
     pub(super) holder: Known<Holder>,
     /// Deployments with supercargo's label.
     pub(super) deployments: Known<Vec<Value>>,
@@ -45,7 +45,7 @@ pub(super) async fn gather(
     api: &Api,
     args: &DoctorArgs,
     host: Known<Option<String>>,
-) -> Result<House, LiveError> {
+) -> Result<Installation, LiveError> {
     let namespace = &args.lease_namespace;
     let of_ours = "labelSelector=app.kubernetes.io%2Fname%3Dsupercargo";
     let deployments =
@@ -60,7 +60,7 @@ pub(super) async fn gather(
             _ => {}
         }
     }
-    Ok(House {
+    Ok(Installation {
         holder: match host {
             Ok(Some(host)) => holder(api, namespace, &host).await?,
             Ok(None) => Ok(Holder::Nobody),
@@ -112,8 +112,13 @@ async fn holder(api: &Api, namespace: &str, host: &str) -> Result<Known<Holder>,
 }
 
 /// Returns the checks of the installation.
-pub(super) fn checks(house: &House, args: &DoctorArgs) -> [Check; 4] {
-    [holds(&house.holder, args), replicas(&house.deployments), classes_are_there(house), quotas(house, args)]
+pub(super) fn checks(installation: &Installation, args: &DoctorArgs) -> [Check; 4] {
+    [
+        holds(&installation.holder, args),
+        replicas(&installation.deployments),
+        classes_are_there(installation),
+        quotas(installation, args),
+    ]
 }
 
 fn holds(holder: &Known<Holder>, args: &DoctorArgs) -> Check {
@@ -189,12 +194,12 @@ fn replicas(deployments: &Known<Vec<Value>>) -> Check {
     }
 }
 
-fn classes_are_there(house: &House) -> Check {
+fn classes_are_there(installation: &Installation) -> Check {
     let id = "PriorityClass";
-    match &house.missing_classes {
+    match &installation.missing_classes {
         Err(why) => unknown(id, why, "get priorityclasses.scheduling.k8s.io"),
         Ok(missing) if missing.is_empty() => {
-            let named = classes(house.deployments.as_deref().unwrap_or_default());
+            let named = classes(installation.deployments.as_deref().unwrap_or_default());
             let named: Vec<String> = named.into_iter().collect();
             let text = if named.is_empty() {
                 "the pods use no PriorityClass".to_owned()
@@ -212,9 +217,9 @@ fn classes_are_there(house: &House) -> Check {
     }
 }
 
-fn quotas(house: &House, args: &DoctorArgs) -> Check {
+fn quotas(installation: &Installation, args: &DoctorArgs) -> Check {
     let (id, namespace) = ("ResourceQuota", &args.lease_namespace);
-    let (quotas, deployments) = match (&house.quotas, &house.deployments) {
+    let (quotas, deployments) = match (&installation.quotas, &installation.deployments) {
         (Ok(quotas), Ok(deployments)) => (quotas, deployments),
         (Err(why), _) => return unknown(id, why, "list resourcequotas in its namespace"),
         (_, Err(why)) => return unknown(id, why, "list deployments.apps in its namespace"),

@@ -10,7 +10,7 @@ use supercargo_core::time::Time;
 pub type Written = Option<Box<str>>;
 
 /// An input of the engine.
-pub enum Told<'a> {
+pub enum Input<'a> {
     /// An object, a list marker or a change of the engine itself.
     Written(Written),
     /// An effect's outcome, a change of leadership or the request to halt.
@@ -18,12 +18,12 @@ pub enum Told<'a> {
 }
 
 /// Records the engine's inputs and reports.
-pub trait Tape: Send + 'static {
+pub trait InputRecorder: Send + 'static {
     /// Reports whether objects must come with their JSON text.
     fn wants_text(&self) -> bool;
 
     /// Records an input.
-    fn told(&mut self, at: Time, what: Told<'_>);
+    fn told(&mut self, at: Time, what: Input<'_>);
 
     /// Records a step of the engine; `is_idle` if it had no work.
     fn stepped(&mut self, at: Time, is_idle: bool);

@@ -8,7 +8,7 @@ use supercargo_core::extender::{self, FilterAnswer, RoomAnswer};
 /// An event that does not concern an API object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
-pub enum Told {
+pub enum OtherInput {
     /// A binding was answered, or timed out.
     BindFinished { uid: String, outcome: Bound },
     /// The state of a pod was read to resolve an unknown binding.
@@ -83,7 +83,7 @@ pub struct Space {
     violations: i64,
 }
 
-impl Told {
+impl OtherInput {
     /// Converts an event; `None` for an event about an API object, which is recorded from its JSON form.
     pub fn of(event: &Event) -> Option<Self> {
         Some(match event {

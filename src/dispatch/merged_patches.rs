@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use supercargo_core::effect::StatusPatch;
 use supercargo_core::pod::Uid;
 
-use super::turns::{Turn, Turns};
+use super::per_object_order::{PerObjectOrder, Turn};
 
 /// The patch to send; empty once sending has begun.
 type Slot = Arc<Mutex<Option<StatusPatch>>>;
@@ -39,7 +39,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl Waiting {
     /// Queues a patch. Returns `None` if it was merged into a queued one.
-    pub(super) fn queue(&self, patch: StatusPatch, turns: &Turns) -> Option<Place> {
+    pub(super) fn queue(&self, patch: StatusPatch, turns: &PerObjectOrder) -> Option<Place> {
         let uid = Uid::clone(&patch.pod.uid);
         let mut newest = locked(&self.0);
         if let Some(waits) = newest.get(&uid).filter(|newest| turns.is_last(&uid, newest.turn)) {

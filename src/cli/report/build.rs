@@ -2,7 +2,7 @@
 //! pods and decisions.
 
 use super::args::ReportArgs;
-use super::gather::{Census, Counted, Makers, Numbers, Order, People, Register, census, nodes};
+use super::columns::{Counted, Makers, Numbers, Order, People, PodsByUid, Register, nodes, pods_by_uid};
 use super::model::{API_VERSION, KIND, Report, Rest, Row, Scored, Simulated, Skew, Waiting};
 use super::skew::{self, Found};
 use crate::cli::cluster::{Cluster, is_ours};
@@ -26,7 +26,7 @@ pub(super) struct States {
     order: Order,
     found: Vec<Found>,
     makers: Makers,
-    censuses: Vec<Census>,
+    pods_by_state: Vec<PodsByUid>,
     registers: Vec<Register>,
     skews: Vec<Vec<Skew>>,
 }
@@ -36,7 +36,7 @@ impl States {
     pub(super) fn of(cluster: &mut Cluster) -> Self {
         let snapshot = cluster.world.refreshed();
         let counted = Counted::of(snapshot);
-        let pods = cluster.census.iter().flat_map(|census| census.pods.iter().chain(&census.to_come));
+        let pods = cluster.owners.iter().flat_map(|owners| owners.pods.iter().chain(&owners.to_come));
         let found =
             skew::find(pods.map(|noted| &noted.pod), cluster.world.cache.snapshot(&cluster.world.tables));
         let mut states = Self {
@@ -44,7 +44,7 @@ impl States {
             order: Order::default(),
             found,
             makers: Makers::new(),
-            censuses: Vec::new(),
+            pods_by_state: Vec::new(),
             registers: Vec::new(),
             skews: Vec::new(),
         };
@@ -55,7 +55,7 @@ impl States {
 
     /// Records the owners of all pods, including those to be placed.
     pub(super) fn note_owners(&mut self, cluster: &Cluster) {
-        let pods = cluster.census.iter().flat_map(|census| census.pods.iter().chain(&census.to_come));
+        let pods = cluster.owners.iter().flat_map(|owners| owners.pods.iter().chain(&owners.to_come));
         let owned = pods.filter_map(|noted| Some((Arc::clone(&noted.pod.uid), noted.owner.clone()?)));
         self.makers.extend(owned);
     }
@@ -63,20 +63,20 @@ impl States {
     /// Records the current state.
     fn note(&mut self, world: &mut World, waiting: &[Arc<PodInfo>]) {
         world.cache.refresh();
-        self.censuses.push(census(world, waiting));
+        self.pods_by_state.push(pods_by_uid(world, waiting));
         let snapshot = world.cache.snapshot(&world.tables);
         self.registers.push(self.counted.nodes(snapshot));
         self.order = Order::of(self.registers.iter().flat_map(BTreeMap::keys));
         self.skews.push(self.found.iter().map(|found| skew::skew(found, snapshot)).collect());
     }
 
-    fn last(&self) -> &Census {
-        self.censuses.last().expect("a state was noted")
+    fn last(&self) -> &PodsByUid {
+        self.pods_by_state.last().expect("a state was noted")
     }
 }
 
 /// A report under construction.
-pub(super) struct Making<'a> {
+pub(super) struct ReportBuilder<'a> {
     args: &'a ReportArgs,
     decider: Decider,
     states: States,
@@ -91,7 +91,7 @@ pub(super) struct Making<'a> {
     simulated: Option<Simulated>,
 }
 
-impl<'a> Making<'a> {
+impl<'a> ReportBuilder<'a> {
     /// Starts a report of a cluster whose first state is recorded.
     pub(super) fn new(
         args: &'a ReportArgs,
@@ -238,9 +238,9 @@ impl<'a> Making<'a> {
 
     /// Returns the report.
     pub(super) fn finish(mut self, source: String, made_at: String) -> Report {
-        let States { counted, order, mut found, makers, censuses, registers, skews } = self.states;
+        let States { counted, order, mut found, makers, pods_by_state, registers, skews } = self.states;
         let world = self.decider.world_mut();
-        let people = People::of(&counted, &order, world, &censuses, &makers);
+        let people = People::of(&counted, &order, world, &pods_by_state, &makers);
         let (nodes, zones) = nodes(&counted, &order, &registers);
         let snapshot = world.cache.snapshot(&world.tables);
         let (mut spread, spread_left_out) = skew::tell(&mut found, &people, snapshot);
@@ -265,7 +265,7 @@ impl<'a> Making<'a> {
             made_at,
             source,
             notices: self.notices,
-            states: if censuses.len() == 1 { vec!["now"] } else { vec!["before", "after"] },
+            states: if pods_by_state.len() == 1 { vec!["now"] } else { vec!["before", "after"] },
             resources: counted.resources,
             zones,
             nodes,

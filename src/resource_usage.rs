@@ -19,7 +19,7 @@ const LISTED_WITHIN: Duration = Duration::from_secs(8);
 
 /// Requests and limits of the pods in the cluster.
 #[derive(Debug)]
-pub struct Census {
+pub struct ResourceUsage {
     pods: Mutex<Pods>,
     /// Whether a complete list of pods has been read.
     whole: watch::Sender<bool>,
@@ -93,13 +93,13 @@ impl AsRef<Amounts> for Amounts {
     }
 }
 
-impl Default for Census {
+impl Default for ResourceUsage {
     fn default() -> Self {
         Self { pods: Mutex::default(), whole: watch::channel(false).0 }
     }
 }
 
-impl Census {
+impl ResourceUsage {
     /// Returns the text of `/metrics/resources`; `None` if the pods are not listed within `LISTED_WITHIN`.
     /// The first call requests a new list of pods through `relist`.
     pub async fn render(&self, relist: &Relist) -> Option<String> {
@@ -157,7 +157,7 @@ fn amounts(pod: &Pod) -> Option<Amounts> {
     Some(Amounts { requests: shown(requests), limits: shown(limits) })
 }
 
-impl Onlooker<Pod> for Census {
+impl Onlooker<Pod> for ResourceUsage {
     fn list_began(&self) {
         let mut pods = self.lock();
         pods.list = pods.list.wrapping_add(1);
@@ -218,15 +218,15 @@ mod tests {
         pod(name, &spec.replace("CPU", cpu))
     }
 
-    fn listed(census: &Census, pods: &[Pod]) {
-        census.list_began();
-        pods.iter().for_each(|pod| census.applied(pod));
-        census.list_ended();
+    fn listed(usage: &ResourceUsage, pods: &[Pod]) {
+        usage.list_began();
+        pods.iter().for_each(|pod| usage.applied(pod));
+        usage.list_ended();
     }
 
     /// Returns name and request of each pod in the metrics.
-    async fn shown(census: &Census) -> Vec<String> {
-        let text = census.render(&Relist::default()).await.unwrap();
+    async fn shown(usage: &ResourceUsage) -> Vec<String> {
+        let text = usage.render(&Relist::default()).await.unwrap();
         let series = text.lines().filter_map(|line| line.strip_prefix("kube_pod_resource_request{"));
         series
             .map(|line| {
@@ -238,21 +238,21 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn first_scrape_requests_a_new_pod_list() {
-        let (census, relist) = (Census::default(), Relist::default());
-        listed(&census, &[asking("early", "1")]);
-        assert!(census.lock().by_name.is_empty());
-        let asked = census.render(&relist);
+        let (usage, relist) = (ResourceUsage::default(), Relist::default());
+        listed(&usage, &[asking("early", "1")]);
+        assert!(usage.lock().by_name.is_empty());
+        let asked = usage.render(&relist);
         let answered = async {
             relist.requested().await;
-            listed(&census, &[asking("a", "100m"), asking("b", "2")]);
+            listed(&usage, &[asking("a", "100m"), asking("b", "2")]);
         };
         let (text, ()) = tokio::join!(asked, answered);
         let line = "kube_pod_resource_request{namespace=\"team\",node=\"n\",pod=\"a\",priority=\"7\",resource=\"cpu\",\
                     scheduler=\"s\",unit=\"cores\"} 0.1\n";
         assert!(text.unwrap().contains(line));
-        assert_eq!(shown(&census).await, ["a 0.1", "b 2"]);
+        assert_eq!(shown(&usage).await, ["a 0.1", "b 2"]);
         assert_eq!(
-            Arc::strong_count(&census.lock().by_name.values().next().unwrap().node),
+            Arc::strong_count(&usage.lock().by_name.values().next().unwrap().node),
             3,
             "both pods share the text"
         );
@@ -260,31 +260,31 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn complete_list_removes_pods_it_does_not_contain() {
-        let census = Census::default();
-        census.lock().wanted = true;
-        listed(&census, &[asking("a", "1"), asking("b", "1")]);
-        census.applied(&asking("a", "3"));
-        census.applied(&pod("nothing", r#"{"containers": [{"resources": {"requests": {"cpu": "0"}}}]}"#));
-        assert_eq!(shown(&census).await, ["a 3", "b 1"]);
-        census.gone(&asking("a", "3"));
-        assert_eq!(shown(&census).await, ["b 1"]);
-        census.list_began();
-        census.applied(&asking("c", "1"));
-        assert_eq!(shown(&census).await, ["b 1", "c 1"], "an incomplete list removes nothing");
-        listed(&census, &[asking("c", "1")]);
-        assert_eq!(shown(&census).await, ["c 1"]);
+        let usage = ResourceUsage::default();
+        usage.lock().wanted = true;
+        listed(&usage, &[asking("a", "1"), asking("b", "1")]);
+        usage.applied(&asking("a", "3"));
+        usage.applied(&pod("nothing", r#"{"containers": [{"resources": {"requests": {"cpu": "0"}}}]}"#));
+        assert_eq!(shown(&usage).await, ["a 3", "b 1"]);
+        usage.gone(&asking("a", "3"));
+        assert_eq!(shown(&usage).await, ["b 1"]);
+        usage.list_began();
+        usage.applied(&asking("c", "1"));
+        assert_eq!(shown(&usage).await, ["b 1", "c 1"], "an incomplete list removes nothing");
+        listed(&usage, &[asking("c", "1")]);
+        assert_eq!(shown(&usage).await, ["c 1"]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn list_begun_before_first_scrape_is_not_complete() {
-        let (census, relist) = (Census::default(), Relist::default());
-        census.list_began();
+        let (usage, relist) = (ResourceUsage::default(), Relist::default());
+        usage.list_began();
         let late = async {
-            census.list_ended();
+            usage.list_ended();
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            text = census.render(&relist) => assert_eq!(text, None),
+            text = usage.render(&relist) => assert_eq!(text, None),
             () = late => {}
         }
     }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 /// Queues of writes, by object.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct PerObjectOrder {
     lines: Arc<Mutex<HashMap<Arc<str>, Line>>>,
 }
 
@@ -26,14 +26,14 @@ struct Line {
 /// [`Turn::come`].
 #[derive(Debug)]
 pub(super) struct Turn {
-    turns: Turns,
+    turns: PerObjectOrder,
     key: Arc<str>,
     number: u64,
     before: Option<oneshot::Receiver<()>>,
     _end: oneshot::Sender<()>,
 }
 
-impl Turns {
+impl PerObjectOrder {
     /// Returns the next place in the queue of `key`.
     pub(super) fn queue(&self, key: &Arc<str>) -> Turn {
         let (end, ended) = oneshot::channel();
@@ -92,7 +92,7 @@ mod tests {
 
     #[tokio::test]
     async fn turns_of_one_object_come_in_order_and_are_removed_afterwards() {
-        let turns = Turns::default();
+        let turns = PerObjectOrder::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         let (mut first, mut second, mut other) = (turns.queue(&a), turns.queue(&a), turns.queue(&b));
         first.come().await;

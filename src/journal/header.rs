@@ -36,7 +36,7 @@ pub enum Mode {
 /// Parameters of the engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Beginning {
+pub struct Header {
     /// API version of this kind.
     pub api_version: String,
     /// Kind of this object.
@@ -70,7 +70,7 @@ pub struct Beginning {
     pub configuration: Value,
 }
 
-impl Beginning {
+impl Header {
     /// Describes an engine that starts `now`.
     pub fn new(
         mode: Mode,

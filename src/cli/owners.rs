@@ -19,7 +19,7 @@ const SYSTEM_CLASSES: &str = "system-";
 
 /// Pods and workloads of a cluster.
 #[derive(Default)]
-pub(super) struct Census {
+pub(super) struct Owners {
     /// Unfinished pods, in the order they were read.
     pub(super) pods: Vec<Noted>,
     /// Pods of the given files that are not part of the cluster.
@@ -111,7 +111,7 @@ pub(super) struct Workload {
     pub(super) pod: Option<Arc<PodInfo>>,
 }
 
-impl Census {
+impl Owners {
     /// Keeps a workload of an API server's list for [`Self::listed`].
     pub(super) fn keep(&mut self, item: &Item) {
         if is_workload(item) {

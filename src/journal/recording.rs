@@ -1,10 +1,10 @@
 //! Receives what happens on the scheduling thread: decisions for the ring buffer and the log, inputs for the
 //! recording.
 
+use super::input::OtherInput as Written;
 use super::sink::Line;
-use super::told::Told as Written;
 use super::{Decision, Ring, Sink};
-use crate::driver::{Tape, Told};
+use crate::driver::{Input, InputRecorder};
 use std::sync::Arc;
 use supercargo_core::report::Report;
 use supercargo_core::time::Time;
@@ -70,24 +70,24 @@ impl Journal {
     }
 }
 
-impl Tape for Journal {
+impl InputRecorder for Journal {
     fn wants_text(&self) -> bool {
         self.recording.is_some()
     }
 
-    fn told(&mut self, at: Time, what: Told<'_>) {
+    fn told(&mut self, at: Time, what: Input<'_>) {
         self.inputs += 1;
         let Some(recording) = &mut self.recording else { return };
         let text = match what {
-            Told::Written(text) => text,
-            Told::Event(event) => Written::of(event).map(|told| {
+            Input::Written(text) => text,
+            Input::Event(event) => Written::of(event).map(|told| {
                 let told = serde_json::to_string(&told).expect("texts and numbers are JSON");
                 format!("\"told\":{told}").into()
             }),
         };
         recording.flush();
         match text {
-            Some(text) => recording.hand(Line::Told(recording.nanos(at), text)),
+            Some(text) => recording.hand(Line::Input(recording.nanos(at), text)),
             // An input without a text cannot be replayed, so the recording must end.
             None => recording.sink.overrun(),
         }

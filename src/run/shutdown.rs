@@ -51,9 +51,9 @@ impl Step {
 
 /// A shutdown in progress.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ending(Instant);
+pub(super) struct ShutdownBudget(Instant);
 
-impl Ending {
+impl ShutdownBudget {
     /// Starts the shutdown now.
     pub(super) fn begin() -> Self {
         Self(Instant::now())
@@ -88,7 +88,7 @@ mod tests {
     async fn shutdown_fits_grace_period_whichever_steps_hang() {
         for stuck in 0..1_u32 << Step::ALL.len() {
             let began = Instant::now();
-            let ending = Ending::begin();
+            let ending = ShutdownBudget::begin();
             for (at, step) in Step::ALL.into_iter().enumerate() {
                 assert!(
                     ending.share(step) >= step.reserved(),

@@ -1,7 +1,7 @@
 //! Formats reasons with their numbers: for one node, and for a group of nodes with the same reason.
 
+use super::format::{amount, count, pair, requirement, resource, selector, some, taint};
 use super::reason::Found;
-use super::words::{amount, count, pair, requirement, resource, selector, some, taint};
 use std::collections::BTreeMap;
 use supercargo_core::framework::{Fact, Measure};
 use supercargo_core::intern::{Symbol, Tables};
