@@ -1,4 +1,5 @@
-//! What is going to happen and when. Of two things due at one time the one that was written down first comes first.
+//! The agenda: future actions by due time. Actions with the same due time happen in the order of their
+//! insertion.
 
 use crate::server::Stamp;
 use std::collections::BTreeMap;
@@ -7,70 +8,71 @@ use supercargo_core::event::{BindOutcome, EvictOutcome, Found, Kind, WriteOutcom
 use supercargo_core::extender;
 use supercargo_core::time::Time;
 
-/// Something that is going to happen.
+/// An action on the agenda.
 #[derive(Debug)]
 pub(crate) enum Due {
-    /// Somebody does something to the cluster.
+    /// A user, a controller, a kubelet or another scheduler changes the cluster.
     World,
-    /// The faults change.
+    /// The rates of faults change.
     Weather,
-    /// The next change of a kind arrives, if its connection is still this one.
+    /// The next change of a kind arrives, if the connection is still this one.
     Watch(Kind, u32),
-    /// A connection is made anew, if none was made since this one.
+    /// The connection of a watch is renewed, unless it was already renewed after this one.
     Reconnect(Kind, u32),
     /// A binding arrives at the API server.
     Bind(Request),
-    /// A question about a binding arrives at the API server.
+    /// A query for the outcome of a binding arrives at the API server.
     Question { life: u32, uid: String },
-    /// An answer arrives at the scheduler that lives this life.
+    /// An answer arrives at the scheduler process `life`.
     Answer { life: u32, answer: Answer },
     /// An eviction arrives at the API server.
     Evict { life: u32, uid: String },
-    /// An eviction arrives that somebody else has answered.
+    /// An eviction arrives late, after a foreign answer.
     LateEviction(String),
-    /// A write of a volume or a claim arrives at the API server.
+    /// A write to a volume or a claim arrives at the API server.
     VolumeWrite { life: u32, write: VolumeWrite, fate: Fate },
-    /// The controllers of volumes do something.
+    /// The volume controllers act.
     Controllers,
-    /// A change of a pod's status arrives at the API server.
+    /// A patch of a pod's status arrives at the API server.
     Patch { life: u32, patch: StatusPatch },
-    /// The outside takes one more effect of a lane.
+    /// The dispatcher accepts one more effect of a lane.
     Credit { life: u32, lane: Lane },
-    /// A pod that is being deleted, or whose node is gone, is gone.
+    /// A terminating pod, or a pod of a deleted node, is removed.
     Gone(String),
-    /// The scheduler that lives this life wins the lead back.
+    /// The scheduler process `life` acquires the lease again.
     Lead { life: u32 },
-    /// The scheduler asked to be woken.
+    /// A wake-up that the scheduler requested.
     Wake,
 }
 
 /// A binding on its way to the API server.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// The life of the scheduler that sent it.
+    /// The number of the scheduler process that sent it.
     pub(crate) life: u32,
-    /// Numbers the requests.
+    /// The id of the request.
     pub(crate) id: u64,
     pub(crate) uid: String,
     pub(crate) node: String,
-    /// What the decision was built on, if that was up to date: of everything, and of the node.
+    /// The server's stamp at the decision and at the release of the binding: of everything, and of the node.
+    /// `None` if the scheduler's state was not current.
     pub(crate) decided_on: Option<Stamp>,
     pub(crate) released_on: Option<Stamp>,
     pub(crate) fate: Fate,
 }
 
-/// What becomes of a binding that arrives.
+/// The outcome of a binding that arrives at the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is carried out or refused by what the API server has, and answered.
+    /// The API server accepts or rejects it according to its state, and answers.
     Answered,
-    /// It is refused whatever the API server has.
+    /// The API server rejects it regardless of its state.
     Forbidden,
-    /// It is carried out if it can be, and the answer is lost or was long given up.
+    /// It is carried out if possible, but the answer is lost or arrives after the deadline.
     Unanswered,
 }
 
-/// What arrives at the scheduler beside the watches.
+/// An input of the scheduler other than watch changes.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Bind { uid: String, outcome: BindOutcome },
@@ -100,7 +102,7 @@ impl Agenda {
         self.due.first_key_value().map(|(&(time, _), _)| time)
     }
 
-    /// Forgets what `keep` does not hold of.
+    /// Removes the actions for which `keep` returns false.
     pub(crate) fn retain(&mut self, keep: impl Fn(&Due) -> bool) {
         self.due.retain(|_, due| keep(due));
     }

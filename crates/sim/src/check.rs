@@ -1,7 +1,7 @@
-//! What must never happen, and what must have happened in the end.
+//! The invariants: states that must never occur, and states that must be reached in the end.
 //!
-//! Everything is judged by what the scheduler was told, by the server's truth and by [`crate::reference`]; nothing by
-//! the engine's own rules.
+//! They are judged by the inputs of the scheduler, the server's state and [`crate::reference`], never by the
+//! engine's own rules.
 
 use crate::agenda::Request;
 use crate::evictions;
@@ -19,7 +19,7 @@ mod storage;
 
 pub(crate) const CACHED_EQUALS_FULL: &str = "a cached decision equals a full evaluation";
 
-/// An invariant that does not hold.
+/// A broken invariant.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) invariant: &'static str,
@@ -33,7 +33,7 @@ pub(crate) fn broken(invariant: &'static str, detail: String) -> Broken {
 impl Sim {
     // --- what leaves the scheduler
 
-    /// A binding may leave.
+    /// Checks a binding that leaves the scheduler.
     pub(crate) fn check_bind(&self, pod: &PodRef, node: &str) -> Result<(), Broken> {
         let uid = &*pod.uid;
         let because =
@@ -57,7 +57,7 @@ impl Sim {
             return Err(broken("one binding of a pod is in flight, to the node decided", detail));
         }
         let other = |r: &&Request| r.life == self.process.life && r.uid == uid && r.node != node;
-        // Of a pod that is gone or bound nothing can be carried out; a slow watch may not speak of that yet.
+        // A deleted or bound pod cannot be bound. Its watch may be late.
         let can_be_bound = self.server.pods.get(uid).is_some_and(|pod| pod.node.is_none() && !pod.deleting);
         if let Some(request) = self.in_air.values().find(other).filter(|_| can_be_bound) {
             let detail = format!("{uid} is sent to {node} while {} may still get it", request.node);
@@ -66,10 +66,10 @@ impl Sim {
         Ok(())
     }
 
-    /// A gated pod costs no request, and somebody else's is none of our business.
+    /// Checks that the scheduler sends no patch or event about gated pods and pods of other schedulers.
     pub(crate) fn check_may_speak_of(&self, pod: &PodRef) -> Result<(), Broken> {
         match self.process.pods.get(&*pod.uid) {
-            // A list of an older state may show a gate again that was gone when it was spoken.
+            // After a list of an older state, a pod may show a gate again that was already removed.
             Some(seen) if !seen.ours || seen.gated && !self.process.reborn.contains(&*pod.uid) => {
                 Err(broken("gated and foreign pods are not spoken of", pod.uid.to_string()))
             }
@@ -99,7 +99,7 @@ impl Sim {
                     self.process.nominated.insert(uid.to_owned());
                     self.check_victims(uid, node, victims)?;
                 }
-                // One decided anew that never left.
+                // A repeated decision whose earlier binding was never sent.
                 self.process.decided.remove(uid);
                 self.note_failure(uid, message);
             }
@@ -109,7 +109,7 @@ impl Sim {
                 self.note_failure(uid, message);
                 self.check_failed(uid)?;
             }
-            // As an extender that must answer fails it.
+            // An extender that is not ignorable failed.
             Outcome::Error { message } if self.is_managed(uid) => {
                 self.process.decided.remove(uid);
                 self.note_failure(uid, message);
@@ -137,8 +137,8 @@ impl Sim {
         Ok(())
     }
 
-    /// All victims are less important, and without them the node has room for the pod. What rules between pods make of it is
-    /// upstream's reckoning, with its ways, and not judged here.
+    /// Checks that all victims have lower priority, and that the node has room for the pod without them. Rules
+    /// between pods are not checked here, since upstream approximates them.
     fn check_victims(&mut self, uid: &str, node: &str, victims: &[PodRef]) -> Result<(), Broken> {
         let pod = self.seen_info(uid)?;
         for victim in victims {
@@ -147,7 +147,7 @@ impl Sim {
                 return Err(broken("victims are less important", detail));
             }
         }
-        // Of host ports that two pods use, a dry run frees both with one, as upstream's does.
+        // If two pods use a host port, the dry run frees it with one of them, as upstream does.
         if !pod.ports.is_empty() {
             return Ok(());
         }
@@ -178,7 +178,8 @@ impl Sim {
         Ok(self.process.info(&pod))
     }
 
-    /// The winner is feasible by the reference, in the world of what was told, and so many other nodes are.
+    /// Checks that the chosen node is feasible by the reference in the scheduler's view of the cluster, and
+    /// that the number of feasible nodes is correct.
     fn check_placed(&mut self, uid: &str, node: &str, nodes: usize, feasible: usize) -> Result<(), Broken> {
         let pod = self.seen_info(uid)?;
         if let Some(there) = self.process.decided.get(uid).filter(|d| d.released.is_some()) {
@@ -196,9 +197,9 @@ impl Sim {
             let detail = format!("{uid} on {node}: {why}");
             return Err(broken("the node decided can take the pod", detail));
         }
-        // A nominated pod may have been tried on its node alone.
+        // A nominated pod may be evaluated on its node alone.
         let alone = feasible == 1 && self.process.nominated.contains(uid);
-        // An extender leaves fewer.
+        // An extender may reject some of them.
         let alone = alone || self.is_managed(uid) && (1..=able.len()).contains(&feasible);
         let expected = evictions::feasible(world, snapshot, &pod).len()..=able.len();
         if nodes != self.process.nodes.len() || !expected.contains(&feasible) && !alone {
@@ -208,14 +209,14 @@ impl Sim {
         Ok(())
     }
 
-    /// No node is feasible by the reference.
+    /// Checks that no node is feasible by the reference.
     fn check_nowhere(&mut self, uid: &str) -> Result<(), Broken> {
-        // Where it could go but for its extender is the extender's to say.
+        // The extender may have rejected the feasible nodes.
         if self.is_managed(uid) {
             return Ok(());
         }
         let pod = self.seen_info(uid)?;
-        // The volumes that were held for a victim are free by now.
+        // The volumes reserved for a victim have been released in the meantime.
         let frees_volumes = |victim: &String| {
             self.process.decided.contains_key(victim)
                 && self.process.pods.get(victim).is_some_and(|victim| !victim.claims.is_empty())
@@ -234,7 +235,8 @@ impl Sim {
         }
     }
 
-    /// A binding that leaves for the first time breaks no rule of its node, as the node is known by then.
+    /// Checks that a binding, when it is first sent, breaks no rule of its node in the scheduler's current
+    /// view.
     pub(crate) fn check_release(&mut self, uid: &str, node: &str) -> Result<(), Broken> {
         if self.process.decided.get(uid).is_none_or(|decided| decided.released.is_some()) {
             return Ok(());
@@ -246,7 +248,7 @@ impl Sim {
         let tables = self.process.scheduler.tables();
         let name = tables.symbol(node);
         let world = picture.world(tables).without(uid);
-        // Of such a pod its claims are looked at once more.
+        // For pods with PreBind, the recheck includes the claims.
         let by_claims = || if was_pre_bound { world.storage_objection(&pod, name) } else { None };
         match world.local_objection(&pod, name).or_else(by_claims) {
             Some(why) => {
@@ -257,12 +259,13 @@ impl Sim {
         }
     }
 
-    /// The periodic flush rescues nobody. Whom a pod helped that no watch has confirmed yet, the confirmation would.
+    /// Checks that the five-minute flush helped no pod. A pod that an unconfirmed pod would help is exempt,
+    /// since the confirmation would requeue it.
     fn check_rescued(&mut self, report: &Report) -> Result<(), Broken> {
         if !report.rescued_by_flush || self.is_managed(&report.pod.uid) {
             return Ok(());
         }
-        // One that is decided about anew was judged when it was placed first.
+        // A repeated decision was checked at its first placement.
         if self.process.decided.contains_key(&*report.pod.uid) {
             return Ok(());
         }
@@ -271,11 +274,11 @@ impl Sim {
         if assumed > 1 && reference::may_be_helped_by_pods(&pod) {
             return Ok(());
         }
-        // Between the flush and the attempt something may have helped it that would have woken it too.
+        // An event between the flush and the attempt may have helped, and would have requeued the pod, too.
         if self.process.flushed.contains(&*report.pod.uid) {
             return Ok(());
         }
-        // So may a pod that gave up the place it was nominated to since the flush.
+        // A pod that lost its nomination since the flush may have helped as well.
         let now = self.process.nominations();
         if self.process.held_places.iter().any(|uid| !now.contains(uid)) {
             return Ok(());
@@ -283,10 +286,10 @@ impl Sim {
         Err(broken("nobody is rescued by the periodic flush", report.pod.uid.to_string()))
     }
 
-    /// A binding that is said to have failed was not carried out, and will not be.
+    /// Checks that a binding reported as failed was not carried out and cannot be any more.
     fn check_failed(&self, uid: &str) -> Result<(), Broken> {
         if self.process.reborn.contains(uid) {
-            // A list of an older state made us forget that it was bound.
+            // After a list of an older state, the scheduler no longer knew that the pod was bound.
             return Ok(());
         }
         let life = self.process.life;
@@ -307,7 +310,8 @@ impl Sim {
 
     // --- the server's truth
 
-    /// Where nothing changed between what was known and the write, the write breaks no rule.
+    /// Checks a binding that the server accepts: it must break no rule if nothing changed between the
+    /// scheduler's state and the write.
     pub(crate) fn check_bound(&mut self, request: &Request) -> Result<(), Broken> {
         let unchanged = request.decided_on.is_some_and(|stamp| stamp == self.server.whole_stamp());
         let node_unchanged = request
@@ -318,10 +322,10 @@ impl Sim {
         }
         self.truths[usize::from(unchanged)] += 1;
         let Some(own) = self.process.numbers.get(&request.uid).copied() else {
-            // A list of an older state did not name it, and what was known of it is forgotten.
+            // A list of an older state omitted the pod, and the scheduler dropped what it knew about it.
             return Ok(());
         };
-        // The pods decided about later have to bear with this one, not the other way round.
+        // Later decisions account for this pod, not the other way round.
         let picture = self.truth(|process, pod| {
             let of_this_life = pod.bound_by.is_none_or(|life| life == process.life);
             let number = process.numbers.get(&pod.uid);

@@ -1,6 +1,6 @@
-//! The one stream of random numbers a simulation draws from. Not for the engine: it has draws of its own.
+//! The simulation's random number generator. The engine draws from its own.
 
-/// SplitMix64: every seed gives a full period, and the whole state is one number.
+/// SplitMix64: every seed has the full period, and the state is one number.
 pub(crate) struct Draw(u64);
 
 impl Draw {
@@ -16,28 +16,28 @@ impl Draw {
         x ^ (x >> 31)
     }
 
-    /// A number below `bound`, which is not zero.
+    /// Returns a number in `0..bound`. `bound` must not be zero.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         let wide = u128::from(self.next()) * u128::from(bound);
         (wide >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number in `low..=high`.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True in `percent` of a hundred draws.
+    /// Returns true with a probability of `percent` percent.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `choices`, of which there is at least one.
+    /// Returns one of `choices`, which must not be empty.
     pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// One of the choices, each as likely as its weight says.
+    /// Returns one of the choices with a probability proportional to its weight.
     pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(u64, T)]) -> T {
         let mut rest = self.below(choices.iter().map(|(weight, _)| weight).sum());
         for &(weight, choice) in choices {

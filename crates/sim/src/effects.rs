@@ -1,4 +1,4 @@
-//! The way of the scheduler's requests through the simulated API server, and of the answers back.
+//! Carries out the scheduler's effects on the simulated API server, and returns the answers.
 
 use crate::agenda::{Answer, Due, Fate, Request};
 use crate::check::{Broken, broken};
@@ -12,11 +12,11 @@ use std::time::Duration;
 use supercargo_core::effect::{Effect, Lane, Nomination, PodRef, Record, StatusPatch};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, Kind};
 
-/// How long after it was sent a binding may still be carried out: an API server's `--request-timeout`.
+/// The time after which a sent binding can no longer be carried out: an API server's `--request-timeout`.
 const LATEST: Duration = Duration::from_secs(60);
 
 impl Sim {
-    /// Takes an effect from the scheduler.
+    /// Carries out an effect of the scheduler.
     pub(crate) fn carry_out(&mut self, effect: Effect) -> Result<(), Broken> {
         if !self.process.leads {
             return Err(broken("nothing is written without the lead", format!("{effect:?}")));
@@ -111,7 +111,7 @@ impl Sim {
         fate
     }
 
-    /// How much later a request is carried out that somebody else has answered, if it ever is.
+    /// Draws the delay until a request with a foreign answer is carried out, or `None` if it never is.
     pub(crate) fn draw_late(&mut self) -> Option<Duration> {
         let longest = self.draw.pick(&[None, Some(1), Some(1_000), Some(55_000)])?;
         Some(Duration::from_millis(self.draw.between(0, longest)))
@@ -123,7 +123,7 @@ impl Sim {
         self.agenda.write(self.now + delay, Due::Answer { life: request.life, answer });
     }
 
-    /// A binding arrives at the API server.
+    /// Handles a binding that arrives at the API server.
     pub(crate) fn bind_arrives(&mut self, request: &Request) -> Result<(), Broken> {
         self.in_air.remove(&request.id);
         let is_current = request.life == self.process.life;
@@ -142,7 +142,7 @@ impl Sim {
             self.check_bound(request)?;
         }
         if request.fate != Fate::Unanswered {
-            // As the shell reads the answer.
+            // As the dispatcher interprets the answer.
             let there = self.server.pods.get(&request.uid).map(|pod| pod.node.clone());
             let outcome = match (result, there) {
                 (Ok(()), _) => BindOutcome::Accepted,
@@ -160,7 +160,7 @@ impl Sim {
     }
 
     fn send_question(&mut self, pod: &PodRef) -> Result<(), Broken> {
-        // A pod that began to be deleted meanwhile is asked about all the same, until there is an answer.
+        // The query is repeated until it is answered, even if the pod starts terminating.
         let deleting = self.process.pods.get(&*pod.uid).is_some_and(|pod| pod.deleting);
         if !deleting && !self.process.decided.contains_key(&*pod.uid) {
             let detail = format!("asked about {}, whose binding is not open", pod.uid);
@@ -173,7 +173,7 @@ impl Sim {
         Ok(())
     }
 
-    /// A question arrives at the API server.
+    /// Handles a query about a binding at the API server.
     pub(crate) fn question_arrives(&mut self, life: u32, uid: String) {
         let unanswered = self.draw.percent(self.weather.no_answer);
         if unanswered {
@@ -194,7 +194,7 @@ impl Sim {
         self.agenda.write(self.now + delay, Due::Answer { life, answer });
     }
 
-    /// An answer arrives at the scheduler.
+    /// Handles an answer that arrives at the scheduler.
     pub(crate) fn answer_arrives(&mut self, answer: Answer) {
         let (uid, event) = match answer {
             Answer::Bind { uid, outcome } => {
@@ -209,7 +209,7 @@ impl Sim {
                 let is_unlisted = self.process.is_unlisted(&uid);
                 if let Some(decided) = self.process.decided.get_mut(&uid) {
                     decided.in_flight = false;
-                    // A pod that no list names is asked about all the same.
+                    // A query follows for a pod that no list contains.
                     decided.settled |= outcome == BindOutcome::Accepted && !is_unlisted;
                 }
                 (uid.clone(), Event::BindFinished { uid: uid.as_str().into(), outcome })
@@ -271,18 +271,19 @@ impl Sim {
             self.process.nominated.insert(patch.pod.uid.to_string());
         }
         let arrives = self.now + wait(&mut self.draw, self.weather.request_delay);
-        // One after the other, as they left.
+        // Patches arrive in the order in which they were sent.
         self.last_patch = self.last_patch.max(arrives);
         self.agenda.write(self.last_patch, Due::Patch { life: self.process.life, patch });
         Ok(())
     }
 
-    /// A change of a pod's status arrives at the API server.
+    /// Handles a status patch that arrives at the API server.
     pub(crate) fn patch_arrives(&mut self, patch: &StatusPatch) {
         let uid = &*patch.pod.uid;
         let life = self.process.life;
         self.agenda.write(self.now, Due::Credit { life, lane: Lane::Status });
-        // A foreign answer to one that is carried out changes nothing: nobody hears of it.
+        // A quarter of the patches with a foreign answer are lost. The others have their effect, since nothing reads
+        // the answer of a patch.
         let lost = self.weather.lost_patch + self.weather.foreign / 4;
         if self.draw.percent(lost) {
             self.fault("patch lost");
@@ -326,8 +327,8 @@ impl Sim {
         Ok(())
     }
 
-    /// The stamp of a node and a pod that is to go there, or of everything, if the scheduler has been told of all that
-    /// others changed there.
+    /// Returns the stamp of a node and a pod, or of everything, if the scheduler knows all changes by others
+    /// that the stamp covers.
     pub(crate) fn stamp_if_known(&self, node: Option<(&str, &str)>) -> Option<Stamp> {
         let of_node = |(node, uid)| self.server.node_stamp(node, uid);
         let stamp = node.map_or_else(|| self.server.whole_stamp(), of_node);
@@ -342,7 +343,7 @@ impl Sim {
         all.then_some(stamp)
     }
 
-    /// Notes a decision.
+    /// Records a decision.
     pub(crate) fn note_placed(&mut self, uid: &str, node: &str) {
         let decided = Decided {
             node: node.to_owned(),

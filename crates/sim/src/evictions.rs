@@ -1,6 +1,6 @@
-//! Preemption as the simulated API server carries it out, and where a pod may go beside those that are nominated.
+//! Evictions on the simulated API server, and feasible nodes with nominated pods counted.
 //!
-//! Whom to send away is the scheduler's choice, and not judged here.
+//! The choice of victims is not checked here.
 
 use crate::agenda::{Answer, Due};
 use crate::check::{Broken, broken};
@@ -17,17 +17,17 @@ use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::PodInfo;
 
-/// The longest a victim takes to end.
+/// The maximum termination time of a victim.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The names of the nodes of a world that can take `pod`, with and without the pods nominated there that come before it.
+/// Returns the nodes on which `pod` is feasible both with and without the nominated pods that precede it.
 pub(crate) fn feasible<'a>(
     world: impl Fn() -> World<'a>,
     snapshot: Snapshot<'a>,
     pod: &PodInfo,
 ) -> Vec<Symbol> {
     let mut nodes = world().without(&pod.uid).feasible(pod);
-    // Where nobody is nominated, that was all there is to ask.
+    // Without preceding nominated pods, the first evaluation is sufficient.
     nodes.retain(|&name| {
         snapshot.find_node(name).is_some_and(|idx| {
             come_before(snapshot, idx, pod).next().is_none()
@@ -37,7 +37,7 @@ pub(crate) fn feasible<'a>(
     nodes
 }
 
-/// The pods nominated to a node that come before `pod`.
+/// Returns the pods nominated to a node that precede `pod`: those of equal or higher priority.
 fn come_before<'a>(
     snapshot: Snapshot<'a>,
     node: NodeIdx,
@@ -47,7 +47,7 @@ fn come_before<'a>(
     snapshot.nominated_on(node).iter().map(|other| &**other).filter(before)
 }
 
-/// Why a node cannot take `pod`, alone or beside the pods nominated there that come before it.
+/// Returns why a node is infeasible for `pod`, alone or with the nominated pods that precede it.
 pub(crate) fn objection<'a>(
     world: impl Fn() -> World<'a>,
     snapshot: Snapshot<'a>,
@@ -64,10 +64,11 @@ pub(crate) fn objection<'a>(
     alone().or_else(and_beside)
 }
 
-/// The names of the nodes that can take `pod`, where of the pods nominated there only their room and their ports count.
+/// Returns the nodes that are feasible for `pod` if only the resources and host ports of preceding nominated
+/// pods count.
 ///
-/// The engine may see more than that, and need not: as upstream does, it asks a plugin that has nothing to say about the
-/// pods that are there nothing about those that are nominated, and so overlooks what the nominated keep away.
+/// The engine may find more reasons for rejection, but need not. As upstream, it skips plugins that PreFilter
+/// skipped for the present pods, and so misses rejections that the nominated pods would cause.
 pub(crate) fn feasible_at_least<'a>(
     world: impl Fn() -> World<'a>,
     snapshot: Snapshot<'a>,
@@ -99,7 +100,7 @@ impl Sim {
         Ok(())
     }
 
-    /// An eviction arrives at the API server.
+    /// Handles an eviction that arrives at the API server.
     pub(crate) fn eviction_arrives(&mut self, life: u32, uid: String) {
         let w = self.weather;
         if self.draw.percent(w.foreign) {
@@ -151,10 +152,10 @@ impl Sim {
     }
 }
 
-/// The pod's nomination after a patch.
+/// Returns the pod's nomination after a patch.
 pub(crate) fn renominated(pod: &Pod, change: &Nomination) -> Option<String> {
     match change {
-        // The binding ends it, and a patch that comes later does not bring it back.
+        // The binding ends the nomination; a later patch does not restore it.
         _ if pod.node.is_some() => None,
         Nomination::Keep => pod.nominated.clone(),
         Nomination::Clear => None,

@@ -1,7 +1,7 @@
-//! An extender in the simulation: for the pods that ask for what it manages it filters, scores and has a say in preemption, late,
-//! wrongly or not at all, as the weather is.
+//! A simulated extender. For pods that request its managed resource, it filters, scores and processes
+//! preemption, with delays, errors and wrong answers according to the current fault rates.
 //!
-//! It binds nothing: what becomes of bindings is the API server's business here. Runs without it draw nothing for it.
+//! It does not bind; the simulated API server handles bindings. Runs without an extender make no draws for it.
 
 use crate::agenda::{Answer, Due};
 use crate::check::{Broken, broken};
@@ -13,15 +13,15 @@ use supercargo_core::effect::{ExtenderCall, Question, Victims};
 use supercargo_core::extender::{self, Extender, ExtenderId, FilterAnswer, RoomAnswer};
 use supercargo_core::scheduler::Scheduler;
 
-/// Pods that may wait at once.
+/// The maximum number of pods that wait for extenders at a time.
 const WAITING_MAX: usize = 64;
-/// The longest an answer takes beside what the weather does to requests.
+/// The maximum duration of a call, in addition to the delay of requests.
 const THINKING: Duration = Duration::from_secs(3);
 
-/// A node that the extender invents.
+/// A node that does not exist, for wrong answers.
 const NOWHERE: &str = "a-node-that-is-not-there";
 
-/// Gives an engine the extender of a run; one in three seeds has one that need not answer.
+/// Configures the extender of a run. In one of three seeds it is ignorable.
 pub(crate) fn install(seed: u64, scheduler: &mut Scheduler) {
     let extender = Extender {
         id: ExtenderId(0),
@@ -38,12 +38,12 @@ pub(crate) fn install(seed: u64, scheduler: &mut Scheduler) {
 }
 
 impl Sim {
-    /// Whether the extender of this run has a say about the pod.
+    /// Whether the run's extender handles the pod.
     pub(crate) fn is_managed(&self, uid: &str) -> bool {
         self.extended && self.process.pods.get(uid).is_some_and(|pod| pod.gpus > 0)
     }
 
-    /// A question leaves for the extender.
+    /// Handles a call of the extender.
     pub(crate) fn send_call(&mut self, call: &ExtenderCall) -> Result<(), Broken> {
         let uid = &*call.pod.uid;
         if !self.is_managed(uid) {
@@ -100,7 +100,8 @@ impl Sim {
         })
     }
 
-    /// Notes which nodes the extender let pass last; all where it failed or lied, and need not answer.
+    /// Records the nodes that passed the extender's last filter call: all if it failed or gave a wrong answer
+    /// and is ignorable.
     pub(crate) fn note_passed(&mut self, uid: &str, answer: &Result<extender::Answer, String>) {
         match answer {
             Ok(extender::Answer::Filtered(FilterAnswer { passed, .. }))
@@ -115,7 +116,7 @@ impl Sim {
         }
     }
 
-    /// The pod goes where the extender let it.
+    /// Checks that the chosen node passed the extender.
     pub(crate) fn check_passed(&mut self, uid: &str, node: &str) -> Result<(), Broken> {
         match self.process.passed.remove(uid) {
             Some(passed) if self.is_managed(uid) && !passed.iter().any(|name| name == node) => {
@@ -126,7 +127,7 @@ impl Sim {
         }
     }
 
-    /// Who waits for the extender is waiting nowhere else, and not too many do.
+    /// Checks that pods that wait for the extender are in no other place, and that their number is limited.
     pub(crate) fn check_asking(&self) -> Result<(), Broken> {
         let scheduler = &self.process.scheduler;
         let asking: Vec<_> = scheduler.waiting_for_extenders().collect();
@@ -136,7 +137,7 @@ impl Sim {
         for pod in asking {
             let uid = &*pod.uid;
             let is_known = self.process.pods.get(uid).is_some_and(|pod| pod.ours && pod.node.is_none());
-            // A decision that was given back before it left stands there until the next one.
+            // A decision that was withdrawn before its binding was sent remains recorded until the next one.
             let left = self.process.decided.get(uid).is_some_and(|decided| decided.released.is_some());
             if !is_known || scheduler.queue().contains(uid) || left {
                 return Err(broken("a pod that waits for an extender waits nowhere else", uid.to_owned()));
@@ -145,7 +146,8 @@ impl Sim {
         Ok(())
     }
 
-    /// Nobody who needs no extender was decided about while somebody more important waits for one that must answer.
+    /// Checks that no pod without an extender is decided while a pod of higher priority waits for an extender
+    /// that is not ignorable.
     pub(crate) fn check_turn(&self, uid: &str) -> Result<(), Broken> {
         if !self.extended || self.seed.is_multiple_of(3) || self.is_managed(uid) {
             return Ok(());

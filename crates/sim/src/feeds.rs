@@ -1,5 +1,5 @@
-//! The way of the server's changes to the scheduler: put on their watches, lost with a connection, taken up again, listed
-//! anew, and sometimes listed as they were.
+//! Delivers the server's changes to the scheduler: watches, lost connections, resumed watches, relists, and
+//! lists of an older state.
 
 use crate::agenda::Due;
 use crate::server::Change;
@@ -8,11 +8,11 @@ use crate::weather::wait;
 use std::time::Duration;
 use supercargo_core::event::Kind;
 
-/// How many versions back a list of an older state may be.
+/// The maximum age of a stale list, in versions.
 const STALE_MAX: u64 = 150;
 
 impl Sim {
-    /// Puts the server's changes on their way.
+    /// Sends the server's new changes to the watches.
     pub(crate) fn spread_news(&mut self) {
         for (kind, change, version) in self.server.take_news() {
             if self.watches.of(kind).connected {
@@ -79,7 +79,8 @@ impl Sim {
         self.list(kind);
     }
 
-    /// Lists a kind, and follows it from there. A list is known when it is complete, as of the version it was taken at.
+    /// Lists a kind and watches it from there. The list takes effect when it is complete, at the version at
+    /// which it was taken.
     fn list(&mut self, kind: Kind) {
         let newest = self.server.version();
         let is_stale = self.draw.percent(self.weather.stale_list);

@@ -1,9 +1,11 @@
-//! Drives the engine without an API server: a made-up cluster, faults, one thread, virtual time, one seed.
+//! Simulation: runs the engine without an API server, in a generated cluster with faults, on one thread, in
+//! virtual time, from one seed.
 //!
-//! [`run`] lets so many things happen, stops the faults, waits for everything to come right, and says which invariant
-//! broke, if one did. The same seed gives the same run, to the last line of its log. The invariants stand in `check`;
-//! what a node may take is judged by [`mod@reference`], which shares no rule with the engine. There are no API objects here:
-//! pods and nodes are built as the engine takes them.
+//! [`run`] performs a number of steps, stops the faults, waits until the cluster settles, and returns the first
+//! broken invariant, if any. Equal seeds give equal runs, down to the last log line.
+//!
+//! The module `check` contains the invariants. [`mod@reference`] judges which nodes are feasible, and shares no
+//! rule with the engine. There are no API objects: pods and nodes are built in the engine's model.
 
 pub mod reference;
 
@@ -36,77 +38,79 @@ use std::io::Write;
 
 pub use sweep::{Totals, sweep, sweep_with};
 
-/// Told when the engine begins and ends a piece of work, by one who has a clock. What it does is no part of the run.
+/// Measures the duration of the engine's work. It is called at the begin and end of each step and does not
+/// affect the run.
 pub trait Stopwatch {
-    /// The engine begins.
+    /// A step of the engine begins.
     fn begin(&mut self);
-    /// The engine is done.
+    /// The step ends.
     fn end(&mut self);
 }
 
-/// What to run.
+/// The parameters of a run.
 #[derive(Default)]
 pub struct Options {
-    /// The seed of all draws, the engine's included.
+    /// The seed of all random draws, including the engine's.
     pub seed: u64,
-    /// How many things happen before the faults stop.
+    /// The number of steps before the faults stop.
     pub steps: u64,
-    /// Where each line of the log is written as well.
+    /// A copy of each log line is written here.
     pub echo: Option<Box<dyn Write>>,
-    /// Whether there is an extender, with faults of its own.
+    /// Whether there is an extender, with its own faults.
     pub extended: bool,
-    /// Who times the engine.
+    /// Measures the engine's steps.
     pub stopwatch: Option<Box<dyn Stopwatch>>,
 }
 
-/// A run in which every invariant held.
+/// The statistics of a run in which every invariant held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// A hash of all lines of the log.
+    /// The hash of all log lines.
     pub log_hash: u64,
-    /// How many lines the log has.
+    /// The number of log lines.
     pub log_lines: u64,
-    /// Things that happened, the calm included.
+    /// The number of steps, including those after the faults stopped.
     pub steps: u64,
-    /// Faults by kind.
+    /// The number of faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Pods created.
+    /// The number of created pods.
     pub created: u64,
-    /// Decisions for a node.
+    /// The number of decisions that placed a pod.
     pub placed: u64,
-    /// Bindings sent.
+    /// The number of bindings sent.
     pub bindings: u64,
-    /// Bindings whose node was checked in the server's truth.
+    /// The number of bindings checked against the server's state by the rules of their node alone.
     pub checked_locally: u64,
-    /// Bindings all of whose rules were checked in the server's truth.
+    /// The number of bindings checked against the server's state by all rules.
     pub checked_wholly: u64,
-    /// Cached decisions that were compared with full evaluations.
+    /// The number of cached decisions compared with full evaluations.
     pub compared: u64,
-    /// Whether the cluster had about as many values of a topology label as the engine tells apart by name, or more.
+    /// Whether the number of values of a topology label was close to or above the number of domains that the
+    /// engine tracks individually.
     pub is_wide: bool,
-    /// Lives of the scheduler.
+    /// The number of scheduler processes, one after the other.
     pub lives: u32,
-    /// Virtual seconds.
+    /// The simulated time in seconds.
     pub seconds: u64,
 }
 
-/// An invariant that did not hold.
+/// A broken invariant.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The seed of the run.
     pub seed: u64,
-    /// How many things had happened.
+    /// The number of steps before it.
     pub step: u64,
     /// The invariant.
     pub invariant: &'static str,
     /// How it was broken.
     pub detail: String,
-    /// The last lines of the log.
+    /// The last log lines.
     pub tail: Vec<String>,
 }
 
 impl Failure {
-    /// Which invariant broke and how, without the log.
+    /// Returns the invariant and how it was broken, without the log.
     pub fn verdict(&self) -> String {
         format!("broken at step {} of seed {}: {}\n  {}", self.step, self.seed, self.invariant, self.detail)
     }
@@ -124,7 +128,7 @@ impl fmt::Display for Failure {
 /// Runs one seed.
 ///
 /// # Errors
-/// With the first invariant that did not hold.
+/// Returns the first broken invariant.
 pub fn run(options: Options) -> Result<Summary, Box<Failure>> {
     let mut sim = Sim::new(options.seed, options.extended, Log::new(options.echo), options.stopwatch);
     let began = sim.now;

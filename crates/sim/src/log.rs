@@ -1,6 +1,6 @@
-//! What happened, one line per change of state, in fixed columns: seconds, who, about whom, what.
+//! The log: one line for each change of state, in fixed columns: seconds, actor, subject, action.
 //!
-//! The last lines are kept for a failure; of all of them a hash is, which tells whether two runs were the same.
+//! The last lines are kept for failures. A hash of all lines shows whether two runs were equal.
 
 use std::collections::VecDeque;
 use std::fmt::Arguments;
@@ -17,7 +17,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A log that also writes each line to `echo`.
+    /// Creates a log that also writes each line to `echo`.
     pub(crate) fn new(echo: Option<Box<dyn Write>>) -> Self {
         Self { tail: VecDeque::new(), hash: 0xcbf2_9ce4_8422_2325, lines: 0, echo }
     }
@@ -31,7 +31,7 @@ impl Log {
         }
         self.lines += 1;
         if let Some(echo) = &mut self.echo {
-            // Nobody reads on: that is no reason to fail.
+            // Ignore write errors, for example a closed pipe.
             let _ = writeln!(echo, "{line}");
         }
         if self.tail.len() == KEPT {

@@ -1,5 +1,4 @@
-//! `supercargo-sim`: runs seeds of the simulation and tells which invariant broke. It knows nothing of the simulation
-//! itself.
+//! `supercargo-sim`: runs seeds of the simulation and prints the first broken invariant.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -18,7 +17,7 @@ const USAGE: &str = "usage: supercargo-sim [--seed N] [--steps N] [--seeds K] [-
   --timed     tell how long the engine's pieces of work took, of one seed
   -v          print every line of the log, of one seed";
 
-/// After so many seeds a line says so.
+/// The number of seeds between two progress lines.
 const TELL_EVERY: u64 = 10_000;
 
 struct Args {
@@ -30,7 +29,7 @@ struct Args {
     extended: bool,
 }
 
-/// Reads the arguments; nothing when help was asked for.
+/// Parses the arguments; returns `None` if help was requested.
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Args>, String> {
     let mut args = Args { seed: 1, steps: 3_000, seeds: 1, timed: false, verbose: false, extended: false };
     while let Some(word) = words.next() {
@@ -57,7 +56,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Args>, String
     Ok(Some(args))
 }
 
-/// Prints a line. Nobody reads on: that is no reason to fail.
+/// Prints a line and ignores write errors, for example a closed pipe.
 fn say(line: impl Display) {
     let _ = writeln!(io::stdout(), "{line}");
 }
@@ -76,7 +75,7 @@ fn main() -> ExitCode {
     };
     let done = if args.seeds == 1 { one(&args) } else { many(&args) };
     let Err(failure) = done else { return ExitCode::SUCCESS };
-    // Who reads all lines has read the last ones.
+    // With `--verbose` the log lines were already printed.
     if args.verbose {
         say(failure.verdict());
     } else {
@@ -122,7 +121,7 @@ fn one(args: &Args) -> Result<(), Box<Failure>> {
     Ok(())
 }
 
-/// Notes how long each piece of work took.
+/// Records the duration of each engine step.
 struct Timer {
     began: Instant,
     times: Rc<RefCell<Vec<Duration>>>,

@@ -1,7 +1,7 @@
-//! Objects as the simulated API server has them, and how the engine is shown them.
+//! Objects of the simulated API server, and their conversion to the engine's model.
 //!
-//! They are plain text and numbers, so that they outlive a scheduler and its tables. They hold what the simulation
-//! varies and no more; there is no preferred node affinity.
+//! They consist of plain text and numbers, so that they outlive a scheduler process and its tables. They
+//! contain only the fields that the simulation varies; there is no preferred node affinity.
 
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
@@ -15,16 +15,16 @@ use supercargo_core::selector::{
 };
 use supercargo_core::volume::{PodVolume, VolumeSource};
 
-/// The profile under test.
+/// The profile of the scheduler under test.
 pub(crate) const OURS: &str = "supercargo";
-/// The name pods of another scheduler carry.
+/// The scheduler name of other pods.
 pub(crate) const THEIRS: &str = "default-scheduler";
 /// An extended resource.
 pub(crate) const GPU: &str = "example.com/gpu";
 const DEFAULT_CPU_MILLI: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 << 20;
 
-/// The label a topology goes by.
+/// A topology key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topology {
     Host,
@@ -44,12 +44,12 @@ impl Topology {
     }
 }
 
-/// The namespaces an affinity term looks into.
+/// The namespaces of an affinity term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     Own,
     Everywhere,
-    /// Namespaces with the label `team` of this value.
+    /// Namespaces whose label `team` has this value.
     Team(&'static str),
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Spread {
     pub(crate) honor_taints: bool,
 }
 
-/// What a pod requires of its node's zone.
+/// A pod's requirement on its node's zone or name.
 #[derive(Clone, Debug)]
 pub(crate) enum Wish {
     Anything,
@@ -90,9 +90,9 @@ pub(crate) enum Wish {
     Zone(&'static str),
     /// Required node affinity.
     OneOf(Vec<&'static str>),
-    /// Required node affinity; nodes without a zone will do.
+    /// Required node affinity; nodes without a zone match, too.
     NoneOf(Vec<&'static str>),
-    /// Required node affinity, to nodes of these names, there or not.
+    /// Required node affinity to nodes of these names, which need not exist.
     Named(Vec<String>),
 }
 
@@ -107,18 +107,18 @@ pub(crate) struct Pod {
     pub(crate) app: &'static str,
     pub(crate) ours: bool,
     pub(crate) node: Option<String>,
-    /// The life of the scheduler that bound it, if it was ours.
+    /// The number of the scheduler process that bound it, if it was the one under test.
     pub(crate) bound_by: Option<u32>,
     pub(crate) deleting: bool,
     pub(crate) gated: bool,
     pub(crate) priority: i32,
-    /// 0 for no request.
+    /// In millicores; 0 for no request.
     pub(crate) cpu_milli: i64,
-    /// 0 for no request.
+    /// In bytes; 0 for no request.
     pub(crate) memory: i64,
     pub(crate) gpus: i64,
     pub(crate) port: Option<(&'static str, i32)>,
-    /// Keys of taints it tolerates, whatever their effect.
+    /// Keys of tolerated taints of any effect.
     pub(crate) tolerates: Vec<&'static str>,
     pub(crate) wish: Wish,
     pub(crate) affinity: Affinity,
@@ -127,9 +127,9 @@ pub(crate) struct Pod {
     pub(crate) claims: Vec<String>,
     /// `status.nominatedNodeName`.
     pub(crate) nominated: Option<String>,
-    /// It has the condition DisruptionTarget for the reason PreemptionByScheduler.
+    /// Whether it has the condition DisruptionTarget with the reason PreemptionByScheduler.
     pub(crate) preempted: bool,
-    /// Reason and message of PodScheduled=False.
+    /// The reason and message of PodScheduled=False.
     pub(crate) condition: Option<(String, String)>,
 }
 
@@ -141,13 +141,13 @@ pub(crate) struct Node {
     /// The label `rack`.
     pub(crate) rack: Option<u64>,
     pub(crate) cordoned: bool,
-    /// Keys and effects.
+    /// Keys and effects of taints.
     pub(crate) taints: Vec<(&'static str, TaintEffect)>,
     pub(crate) cpu_milli: i64,
     pub(crate) memory: i64,
     pub(crate) gpus: i64,
     pub(crate) pods: i64,
-    /// Names of images it has.
+    /// Names of images on the node.
     pub(crate) images: Vec<&'static str>,
 }
 
@@ -183,7 +183,7 @@ impl Node {
 }
 
 impl Pod {
-    /// One of ours that asks for nothing.
+    /// Creates a pod of the tested profile without requests or constraints.
     #[cfg(test)]
     pub(crate) fn plain(uid: String, namespace: &'static str) -> Self {
         Self {
@@ -295,7 +295,7 @@ fn toleration(tables: &mut Tables, key: &str) -> Toleration {
     }
 }
 
-/// The selector `app=<app>`.
+/// Returns the selector `app=<app>`.
 pub(crate) fn selects(tables: &mut Tables, app: &str) -> Selector {
     Selector::All([in_one(tables, "app", app)].into())
 }
@@ -358,7 +358,7 @@ impl Spread {
     }
 }
 
-/// A term per name, each of which PreFilter narrows the nodes by.
+/// Returns a required node affinity with one term for each name, by which PreFilter narrows the nodes.
 fn pinned(names: &[String], tables: &mut Tables) -> RequiredNodeAffinity {
     let term = |name: &String| {
         let name = tables.symbol(name);

@@ -1,4 +1,4 @@
-//! A cluster put together for the reference: what the scheduler was told and decided, or the server's truth.
+//! Views of the cluster for the reference: the scheduler's inputs and decisions, or the server's state.
 
 use crate::objects::{Node, Pod};
 use crate::process::{Decided, Process};
@@ -11,7 +11,7 @@ use supercargo_core::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
 
-/// A cluster, in the ids of one life's tables.
+/// A view of the cluster, with ids of one scheduler process's tables.
 pub(crate) struct Picture {
     nodes: Vec<Arc<NodeInfo>>,
     /// Pods and the names of their nodes.
@@ -50,7 +50,7 @@ impl Picture {
 }
 
 impl Process {
-    /// What this life was told, and what it decided since, as a pod finds it.
+    /// Returns the scheduler's view for a decision about this pod: its inputs, and its decisions since.
     pub(crate) fn told_of(&mut self, uid: &str) -> Picture {
         let storage = self.storage_for(uid);
         let nodes: Vec<_> = self.nodes.values().cloned().collect();
@@ -61,7 +61,8 @@ impl Process {
         Picture::fill(self, &nodes, &placed, &namespaces, storage)
     }
 
-    /// Claims and volumes as a pod finds them: those of others may be taken to be what they are not yet.
+    /// Returns claims and volumes for a decision about this pod, including the assumed state of other pods'
+    /// claims and volumes.
     pub(crate) fn storage_for(&self, uid: &str) -> Arc<Storage> {
         if self.pods.get(uid).is_none_or(|pod| pod.claims.is_empty()) {
             return Arc::default();
@@ -69,12 +70,12 @@ impl Process {
         Arc::new(Storage::seen_by(self.scheduler.snapshot(), uid))
     }
 
-    /// The pods whose decision is laid aside: for extenders, or because it is made in slices.
+    /// Returns the pods whose evaluation is suspended, for extenders or between slices.
     pub(crate) fn laid_aside(&self) -> impl Iterator<Item = &PodInfo> {
         self.scheduler.waiting_for_extenders().chain(self.scheduler.pods_in_slices())
     }
 
-    /// The node a pod counts on: its own, or the one decided for it.
+    /// Returns the node on which a pod counts: its own, or that of its decision.
     pub(crate) fn counts_on<'a>(&'a self, pod: &'a Pod) -> Option<&'a str> {
         let decided = || {
             let decided = self.decided.get(&pod.uid)?;
@@ -88,21 +89,22 @@ impl Process {
 }
 
 impl Sim {
-    /// The server's truth, and what is on its way there, as far as `counts` wants a pod.
+    /// Returns the server's state plus the bindings on their way to it, limited to the pods for which `counts`
+    /// returns true.
     pub(crate) fn truth(&mut self, counts: impl Fn(&Process, &Pod) -> bool) -> Picture {
         let process = &mut self.process;
         let mut placed = Vec::new();
         let pre_binds = process.scheduler.waiting_for_volumes();
         let pre_binds: BTreeSet<_> = pre_binds.map(|(queued, ..)| queued.pod.uid.to_string()).collect();
         for pod in self.server.pods.values().filter(|pod| counts(process, pod)) {
-            // Others were decided about with those whose volumes are on their way.
+            // Other decisions counted the pods whose volumes are being written.
             let is_on_its_way =
                 |decided: &&Decided| decided.released.is_some() || pre_binds.contains(&pod.uid);
             let released = || process.decided.get(&pod.uid).filter(is_on_its_way);
             if let Some(node) = &pod.node {
                 placed.push((Arc::clone(pod), node.clone()));
             } else if let Some(decided) = released() {
-                // It counts as whoever decided about the next one knew it.
+                // The next decisions counted the version of the pod that the scheduler knew.
                 let told = process.pods.get(&pod.uid).unwrap_or(pod);
                 placed.push((Arc::clone(told), decided.node.clone()));
             }

@@ -1,4 +1,4 @@
-//! One life of the scheduler under test, and what it has been told: the mirror its state is checked against.
+//! One scheduler process under test, and a copy of its inputs against which its state is checked.
 
 use crate::objects::{Node, OURS, Pod};
 use crate::server::{Change, Stamp};
@@ -18,28 +18,29 @@ use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler};
 use supercargo_core::time::Time;
 use supercargo_core::volume::StorageObject;
 
-/// A decision that still stands: its pod is assumed on its node, as far as anyone outside can know.
+/// A current decision: as far as anyone outside can know, its pod is assumed on its node.
 #[derive(Clone, Debug)]
 pub(crate) struct Decided {
     pub(crate) node: String,
-    /// Numbers the decisions.
+    /// The number of the decision.
     pub(crate) number: u64,
-    /// What it was built on, if that was up to date.
+    /// The server's stamp at the decision, if the scheduler's state was current.
     pub(crate) on: Option<Stamp>,
-    /// The node's stamp when the binding left first, if that was up to date; `None` before it left.
+    /// The node's stamp when the binding was first sent, if the scheduler's state was current. The outer `None`
+    /// means not sent yet.
     pub(crate) released: Option<Option<Stamp>>,
-    /// The binding that left last was not answered yet.
+    /// Whether the last sent binding has no answer yet.
     pub(crate) in_flight: bool,
-    /// An answer said where the pod is, and no watch has yet.
+    /// Whether an answer reported the pod's state, and no watch has yet.
     pub(crate) settled: bool,
 }
 
-/// What the scheduler has said of a pod.
+/// What the scheduler reported about a pod.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     /// The message of its last failure.
     pub(crate) failure: Option<String>,
-    /// That was when the watch of pods had gone back: what the pod showed then was out of date.
+    /// Whether the watch of pods was behind at that time, so that the pod's condition was outdated.
     pub(crate) out_of_date: bool,
     pub(crate) failed_records: u32,
     pub(crate) scheduled_records: u32,
@@ -47,50 +48,50 @@ pub(crate) struct Told {
 
 pub(crate) struct Process {
     pub(crate) scheduler: Scheduler,
-    /// Counts the lives.
+    /// The number of the process.
     pub(crate) life: u32,
     pub(crate) pods: BTreeMap<String, Arc<Pod>>,
     pub(crate) nodes: BTreeMap<String, Arc<Node>>,
-    /// Namespaces and their teams.
+    /// Namespaces with their value of the label `team`.
     pub(crate) namespaces: BTreeMap<&'static str, &'static str>,
     /// By key.
     pub(crate) claims: BTreeMap<String, Arc<Claim>>,
     pub(crate) volumes: BTreeMap<String, Arc<Volume>>,
-    /// Pods whose volumes were bound for them, and whose bindings have not left.
+    /// Pods whose PreBind succeeded and whose bindings were not sent yet.
     pub(crate) pre_bound: BTreeSet<String>,
     pub(crate) decided: BTreeMap<String, Decided>,
     pub(crate) told: BTreeMap<String, Told>,
-    /// The numbers of the last decisions about pods.
+    /// The number of each pod's last decision.
     pub(crate) numbers: BTreeMap<String, u64>,
-    /// Pods that are gone, as an answer said, or going, as some watch once said.
+    /// Pods that are deleted according to an answer, or were terminating according to a watch.
     pub(crate) going: BTreeSet<String>,
-    /// Pods that a list of an older state took back: what was told of them since was forgotten.
+    /// Pods that a list of an older state reset. What was known about them since that state was dropped.
     pub(crate) reborn: BTreeSet<String>,
-    /// Pods that a list did not name while their bindings were open; to be asked about.
+    /// Pods missing from a list while their bindings have no outcome; the scheduler has to query them.
     unlisted: BTreeSet<String>,
-    /// Pods whose bindings left and were not answered.
+    /// Pods whose bindings were sent and have no answer.
     pub(crate) unanswered: BTreeSet<String>,
-    /// The nodes that the extender let pass last, of pods that wait for it.
+    /// For pods that wait for the extender, the nodes that passed its last filter call.
     pub(crate) passed: BTreeMap<String, Vec<String>>,
-    /// Whether it was told that it leads.
+    /// Whether the process is the leader.
     pub(crate) leads: bool,
-    /// Credits granted and not used up, in the order of `Lane::ALL`.
+    /// Granted and unused credits, in the order of `Lane::ALL`.
     pub(crate) credits: [usize; Lane::ALL.len()],
-    /// Pods it has nominated to a node at some time.
+    /// Pods that it ever nominated to a node.
     pub(crate) nominated: BTreeSet<String>,
-    /// Victims that were taken back in memory by the decision that is judged now.
+    /// Victims whose decisions the currently checked decision withdrew in memory.
     pub(crate) taken_back: BTreeSet<String>,
-    /// Pods it has sent away, of which no answer says that they stay.
+    /// Pods that it evicted, unless an answer reports that the eviction failed.
     pub(crate) evicting: BTreeSet<String>,
-    /// Pods that the periodic flush took out, and that were not tried before the scheduler came to rest.
+    /// Pods that the five-minute flush requeued, and that had no attempt before the scheduler became idle.
     pub(crate) flushed: BTreeSet<String>,
-    /// Pods that were nominated to some node when the scheduler was last set to work.
+    /// Pods that were nominated to a node when the scheduler's current run began.
     pub(crate) held_places: BTreeSet<String>,
-    /// When it asked to be woken.
+    /// The wake-up time that it requested.
     pub(crate) wake: Option<Time>,
-    /// Wake-ups in a row that came to nothing, and when the first of them was.
+    /// The number of consecutive wake-ups without work, and the time of the first.
     pub(crate) idle_wakes: (u32, Time),
-    /// The round of comparisons: how far it is, and when it began.
+    /// The pass of comparisons: its position, and its begin.
     comparing: (usize, Time),
     listing: BTreeMap<Kind, BTreeSet<String>>,
     converted: BTreeMap<String, (u64, Arc<PodInfo>)>,
@@ -102,9 +103,9 @@ impl Process {
         let profile = Profile { name: OURS.to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(seed), profiles: vec![profile], queue: QueueConfig::default() };
         let mut scheduler = Scheduler::new(config, now);
-        // As pods are decided. What differs is a notice in all builds.
+        // Verify each decision. A difference is reported as a notice in all builds.
         scheduler.verify_decisions(Some(NonZeroU32::MIN));
-        // In some clusters most pods are large.
+        // In some seeds most pods are large, and thus evaluated in slices.
         if seed % 5 == 2 {
             scheduler.limit_attempts(Limits { large: 30, slice: 20, ..Limits::default() });
         }
@@ -141,7 +142,8 @@ impl Process {
         }
     }
 
-    /// Compares the next cached decision with a full evaluation; whether there was one. After the last one a round begins anew.
+    /// Compares the next cached decision with a full evaluation. Returns whether there was one; after the last,
+    /// a new pass begins.
     pub(crate) fn compare_next(&mut self, now: Time) -> bool {
         let (cursor, began) = &mut self.comparing;
         let was_one = self.scheduler.verify_one(now, cursor, *began);
@@ -151,13 +153,13 @@ impl Process {
         was_one
     }
 
-    /// Has ids given back that nobody holds; what was converted is forgotten, for it holds some.
+    /// Runs a complete garbage collection. Converted objects are dropped first, since they hold ids.
     pub(crate) fn tidy(&mut self) {
         self.forget_converted();
         self.scheduler.give_back_ids();
     }
 
-    /// Has a piece of that done, however small.
+    /// Runs a slice of garbage collection of any size.
     pub(crate) fn tidy_by(&mut self, work: usize) {
         self.forget_converted();
         self.scheduler.tidy_by(work);
@@ -168,14 +170,14 @@ impl Process {
         self.converted_nodes.clear();
     }
 
-    /// The pods that are nominated to a node.
+    /// Returns the pods that are nominated to a node.
     pub(crate) fn nominations(&self) -> BTreeSet<String> {
         let snapshot = self.scheduler.snapshot();
         let nodes = snapshot.nodes_with_nominations().into_iter();
         nodes.flat_map(|node| snapshot.nominated_on(node)).map(|pod| pod.uid.to_string()).collect()
     }
 
-    /// A pod as this life's scheduler is shown it.
+    /// Converts a pod with the tables of this process.
     pub(crate) fn info(&mut self, pod: &Pod) -> Arc<PodInfo> {
         match self.converted.get(&pod.uid) {
             Some((version, info)) if *version == pod.version => Arc::clone(info),
@@ -187,7 +189,7 @@ impl Process {
         }
     }
 
-    /// A node as this life's scheduler is shown it.
+    /// Converts a node with the tables of this process.
     pub(crate) fn node_info(&mut self, node: &Node) -> Arc<NodeInfo> {
         match self.converted_nodes.get(&node.name) {
             Some((version, info)) if *version == node.version => Arc::clone(info),
@@ -199,7 +201,7 @@ impl Process {
         }
     }
 
-    /// Tells the scheduler of a change, and notes it.
+    /// Passes a change to the scheduler and records it.
     // long because: one arm for each kind of change
     pub(crate) fn tell(&mut self, now: Time, kind: Kind, change: &Change) {
         let event = match change {
@@ -321,7 +323,7 @@ impl Process {
             if known.deleting && !pod.deleting {
                 self.evicting.remove(&pod.uid);
             }
-            // A binding takes no step back, and a gate that is gone does not come again: this is an older state.
+            // A pod cannot become unbound or gated again, so this is an older state.
             if known.node.is_some() && pod.node.is_none() {
                 return;
             }
@@ -335,14 +337,14 @@ impl Process {
         if pod.deleting {
             self.going.insert(pod.uid.clone());
         }
-        // What the watch says of it settles a decision; a pod that is being deleted is not bound any more.
+        // A watch change with a node settles the decision. A terminating pod can no longer be bound.
         if pod.node.is_some() || pod.deleting {
             self.decided.remove(&pod.uid);
         }
         self.pods.insert(pod.uid.clone(), pod);
     }
 
-    /// The API server says that a pod is gone, and no watch has yet.
+    /// Records that the API server reported the pod as deleted before the watch did.
     pub(crate) fn found_gone(&mut self, uid: &str) {
         self.decided.remove(uid);
         self.going.insert(uid.to_owned());
@@ -351,7 +353,7 @@ impl Process {
         }
     }
 
-    /// Whether a list did not name the pod, and nothing has since said what became of it.
+    /// Whether a list omitted the pod and no later input reported its state.
     pub(crate) fn is_unlisted(&self, uid: &str) -> bool {
         self.unlisted.contains(uid)
     }

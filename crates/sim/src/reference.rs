@@ -1,7 +1,7 @@
-//! Where a pod may go, straight from the definitions of the API, with no regard for cost.
+//! The reference: feasible nodes by the definitions of the Kubernetes API, regardless of cost.
 //!
-//! Nothing here is shared with the engine's plugins, not even the matching of selectors, so that one can judge the
-//! other. It knows the hard rules only: no scores, no nominations, no reasons as upstream words them.
+//! It shares no code with the engine's plugins, not even the matching of selectors, so that it can judge them.
+//! It knows only the hard rules: no scores, no nominations, no reasons in upstream's words.
 
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
@@ -18,18 +18,18 @@ mod tests;
 
 pub use storage::Storage;
 
-/// A cluster at one moment.
+/// A view of the cluster at one moment.
 pub struct World<'a> {
     tables: &'a Tables,
     nodes: Vec<&'a NodeInfo>,
-    /// Pods, and the nodes they are on or on their way to. All these nodes exist.
+    /// Pods with the nodes on which they count. All these nodes exist.
     pods: Vec<(&'a PodInfo, &'a NodeInfo)>,
     namespaces: Vec<(Symbol, LabelSetId)>,
     storage: Arc<Storage>,
 }
 
 impl<'a> World<'a> {
-    /// The world an engine sees.
+    /// Creates the view that an engine has.
     pub fn seen_by(snapshot: Snapshot<'a>) -> Self {
         let nodes: Vec<_> = snapshot.nodes().iter().collect();
         let pods = nodes
@@ -44,7 +44,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A world of these nodes, and of these pods on nodes by name; pods on nodes that do not exist count nowhere.
+    /// Creates a view from nodes and from pods with the names of their nodes. Pods on missing nodes do not
+    /// count.
     pub fn new(
         tables: &'a Tables,
         nodes: Vec<&'a NodeInfo>,
@@ -56,47 +57,48 @@ impl<'a> World<'a> {
         Self { tables, nodes, pods, namespaces, storage: Arc::default() }
     }
 
-    /// The same world with these claims and volumes; without, there are none.
+    /// Adds these claims and volumes; without this call there are none.
     #[must_use]
     pub fn with_storage(mut self, storage: Arc<Storage>) -> Self {
         self.storage = storage;
         self
     }
 
-    /// The same world without one pod.
+    /// Removes one pod.
     #[must_use]
     pub fn without(mut self, uid: &str) -> Self {
         self.pods.retain(|(pod, _)| *pod.uid != *uid);
         self
     }
 
-    /// The same world with one pod more, on the node of this name if there is one.
+    /// Adds a pod on the node of this name, if the node exists.
     #[must_use]
     pub fn with(mut self, pod: &'a PodInfo, node: Symbol) -> Self {
         self.pods.extend(self.nodes.iter().find(|n| n.name == node).map(|&node| (pod, node)));
         self
     }
 
-    /// The same world without those pods on one node that `go` says go.
+    /// Removes the pods on one node for which `go` returns true.
     #[must_use]
     pub fn without_on(mut self, node: Symbol, go: impl Fn(&PodInfo) -> bool) -> Self {
         self.pods.retain(|(pod, on)| on.name != node || !go(pod));
         self
     }
 
-    /// The names of all nodes.
+    /// Returns the names of all nodes.
     pub fn node_names(&self) -> Vec<Symbol> {
         self.nodes.iter().map(|node| node.name).collect()
     }
 
-    /// The names of the nodes that can take `pod`, which is not in this world.
+    /// Returns the names of the feasible nodes for `pod`. The view must not contain the pod.
     pub fn feasible(&self, pod: &PodInfo) -> Vec<Symbol> {
         let spread = self.spread_counts(pod);
         let takes = |node: &&&NodeInfo| self.objection_with(pod, node, &spread).is_none();
         self.nodes.iter().filter(takes).map(|node| node.name).collect()
     }
 
-    /// Why the node named `node` cannot take `pod`, which is not in this world; nothing when it can.
+    /// Returns why the node is infeasible for `pod`, or `None` if it is feasible. The view must not contain the
+    /// pod.
     pub fn objection(&self, pod: &PodInfo, node: Symbol) -> Option<String> {
         let Some(node) = self.nodes.iter().find(|n| n.name == node) else {
             return Some("there is no such node".to_owned());
@@ -104,7 +106,7 @@ impl<'a> World<'a> {
         self.objection_with(pod, node, &self.spread_counts(pod))
     }
 
-    /// As [`Self::objection`], of what the node and the pods on it decide alone.
+    /// Like [`Self::objection`], for the rules that read only the node and its pods.
     pub fn local_objection(&self, pod: &PodInfo, node: Symbol) -> Option<String> {
         let Some(node) = self.nodes.iter().find(|n| n.name == node) else {
             return Some("there is no such node".to_owned());
@@ -112,7 +114,7 @@ impl<'a> World<'a> {
         self.of_node(pod, node).or_else(|| self.of_room(pod, node)).or_else(|| self.of_ports(pod, node))
     }
 
-    /// As [`Self::objection`], of what the pod's claims decide alone.
+    /// Like [`Self::objection`], for the rules about the pod's claims.
     pub fn storage_objection(&self, pod: &PodInfo, node: Symbol) -> Option<String> {
         let node = self.nodes.iter().find(|n| n.name == node)?;
         self.of_storage(pod, node)
@@ -228,7 +230,7 @@ impl<'a> World<'a> {
 
     // --- affinity between pods
 
-    /// Whether a term of a pod means `other`.
+    /// Whether a pod's term matches `other`.
     fn means(&self, term: &PodAffinityTerm, other: &PodInfo) -> bool {
         let by_selector = || {
             let labels = self.namespaces.iter().find(|&&(name, _)| name == other.namespace);
@@ -269,7 +271,7 @@ impl<'a> World<'a> {
         let met = |term: &PodAffinityTerm| {
             peers.iter().any(|(_, on)| self.same_domain(term.topology_key, node, on))
         };
-        // A peer counts where its node has the key of any of the terms.
+        // A peer counts if its node has the topology key of any term.
         let in_a_domain =
             |on: &NodeInfo| terms.iter().any(|term| self.label(on.labels, term.topology_key).is_some());
         let first_of_its_kind = all_mean(pod) && !peers.iter().any(|(_, on)| in_a_domain(on));
@@ -322,7 +324,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// Matching pods by domain.
+/// The number of matching pods by domain.
 #[derive(Default)]
 struct Domains(Vec<(Symbol, i64)>);
 
@@ -348,7 +350,7 @@ fn hard_constraints(pod: &PodInfo) -> impl Iterator<Item = (&SpreadConstraint, &
     pod.spread.iter().filter(hard).filter_map(|c| Some((c, c.selector.as_ref().ok()?)))
 }
 
-/// Whether more pods on nodes may open a node to `pod`, and not only close it.
+/// Whether additional pods on nodes may make a node feasible for `pod`, and not only infeasible.
 pub fn may_be_helped_by_pods(pod: &PodInfo) -> bool {
     !affinity(pod).is_empty() || hard_constraints(pod).next().is_some()
 }

@@ -1,7 +1,7 @@
-//! The simulated API server's truth: what there is, and what may be done to it.
+//! The simulated API server: its objects and the operations on them.
 //!
-//! It also keeps a book of the changes that did not come from the scheduler under test, so that a check can tell
-//! whether anything changed that the scheduler could not know of.
+//! It also records which changes did not come from the scheduler under test. Checks use this to find out
+//! whether a change occurred that the scheduler could not know.
 
 use crate::objects::{Node, Pod};
 use crate::storage::{Claim, Class, Volume};
@@ -13,13 +13,13 @@ mod storage;
 
 pub(crate) use storage::Work;
 
-/// A change as a watch tells it.
+/// A change as a watch delivers it.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     ListBegan,
     /// The list is complete as of this version.
     ListEnded(u64),
-    /// Nothing but that the watch has come so far.
+    /// A bookmark: only the version advances.
     Bookmark,
     Pod(Arc<Pod>),
     PodGone(String),
@@ -34,15 +34,15 @@ pub(crate) enum Change {
     ClaimGone(String),
     Volume(Arc<Volume>),
     VolumeGone(String),
-    /// A class and the only zone it makes volumes for.
+    /// A class and the only zone for which it provisions volumes.
     Class(Class, Option<&'static str>),
-    /// The CSINode of a node, with the number of volumes that can be attached there.
+    /// The CSINode of a node with its volume limit.
     CsiNode(String, Option<i32>),
     CsiNodeGone(String),
 }
 
 impl Change {
-    /// Which object of its kind it is about; nothing for the marks of a list.
+    /// Returns the key of the object among those of its kind; `None` for list marks and bookmarks.
     pub(crate) fn key(&self) -> Option<String> {
         match self {
             Self::ListBegan | Self::ListEnded(_) | Self::Bookmark => None,
@@ -73,16 +73,16 @@ impl Change {
     }
 }
 
-/// Who changed something.
+/// The author of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
-    /// The scheduler that runs now.
+    /// The scheduler under test.
     Scheduler,
-    /// Anybody else.
+    /// Anyone else.
     World,
 }
 
-/// The versions of the last changes by others; equal stamps mean that nothing changed in between.
+/// The versions of the last changes by others. Equal stamps mean that nothing changed in between.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) pods: u64,
@@ -92,9 +92,10 @@ pub(crate) struct Stamp {
     pub(crate) volumes: u64,
     pub(crate) classes: u64,
     pub(crate) csi_nodes: u64,
-    /// Of the pod that is asked about itself.
+    /// The version of the pod that the stamp is about.
     pub(crate) own: u64,
-    /// How many bindings were refused for no reason, or given up: decisions that were built on one of them stand on nothing.
+    /// The number of bindings rejected by a fault or given up. Decisions that counted such a pod rest on a
+    /// false assumption.
     pub(crate) refusals: u64,
 }
 
@@ -104,22 +105,22 @@ pub(crate) struct Server {
     pub(crate) nodes: BTreeMap<String, Arc<Node>>,
     pub(crate) namespaces: BTreeMap<&'static str, &'static str>,
     pub(crate) services: Vec<&'static str>,
-    /// By key.
+    /// By claim key.
     pub(crate) claims: BTreeMap<String, Arc<Claim>>,
     pub(crate) volumes: BTreeMap<String, Arc<Volume>>,
-    /// The classes, each with the only zone it makes volumes for.
+    /// Classes with the only zone for which each provisions volumes.
     pub(crate) classes: BTreeMap<Class, Option<&'static str>>,
-    /// By node, how many volumes can be attached there.
+    /// Volume limits by node.
     pub(crate) csi_nodes: BTreeMap<String, Option<i32>>,
     version: u64,
     whole: Stamp,
     by_node: BTreeMap<String, Stamp>,
     by_pod: BTreeMap<String, u64>,
-    /// Waiting pods that others have changed.
+    /// Pending pods that others have changed.
     reshaped: BTreeSet<String>,
-    /// All changes of each kind, with their versions: what a watch is resumed from, and an older state is listed from.
+    /// All changes of each kind with their versions, for resumed watches and lists of older states.
     history: BTreeMap<Kind, Vec<(u64, Change)>>,
-    /// Changes the watches have not taken up yet.
+    /// Changes not yet passed to the watches.
     news: Vec<(Kind, Change, u64)>,
 }
 
@@ -128,7 +129,7 @@ impl Server {
         self.version
     }
 
-    /// The changes since the last call.
+    /// Takes the changes since the last call.
     pub(crate) fn take_news(&mut self) -> Vec<(Kind, Change, u64)> {
         std::mem::take(&mut self.news)
     }
@@ -138,19 +139,19 @@ impl Server {
         self.news.push((kind, change, self.version));
     }
 
-    /// The version of the last change of a kind.
+    /// Returns the version of the last change of a kind.
     pub(crate) fn last_change(&self, kind: Kind) -> u64 {
         self.history.get(&kind).and_then(|all| all.last()).map_or(0, |&(version, _)| version)
     }
 
-    /// The changes of a kind after a version.
+    /// Returns the changes of a kind after a version.
     pub(crate) fn since(&self, kind: Kind, version: u64) -> Vec<(u64, Change)> {
         let all = self.history.get(&kind).map_or(&[][..], Vec::as_slice);
         let first = all.partition_point(|(at, _)| *at <= version);
         all[first..].to_vec()
     }
 
-    /// All objects of a kind as they were at an earlier version.
+    /// Returns all objects of a kind at an earlier version.
     pub(crate) fn list_at(&self, kind: Kind, version: u64) -> Vec<Change> {
         let Some(all) = self.history.get(&kind) else { return self.list(kind) };
         let mut objects: BTreeMap<String, &Change> = BTreeMap::new();
@@ -165,7 +166,7 @@ impl Server {
         objects.into_values().cloned().collect()
     }
 
-    /// All objects of a kind, as a list names them.
+    /// Returns all objects of a kind.
     pub(crate) fn list(&self, kind: Kind) -> Vec<Change> {
         match kind {
             Kind::Pod => self.pods.values().map(|pod| Change::Pod(Arc::clone(pod))).collect(),
@@ -193,18 +194,18 @@ impl Server {
         }
     }
 
-    /// The last changes by others of anything that rules between pods read.
+    /// Returns the last changes by others of everything that rules between pods read.
     pub(crate) fn whole_stamp(&self) -> Stamp {
         self.whole
     }
 
-    /// The last changes by others of a node and what is on it, and of a pod that is to go there.
+    /// Returns the last changes by others of a node, its pods, and a pod that is to be bound there.
     pub(crate) fn node_stamp(&self, node: &str, uid: &str) -> Stamp {
         let own = self.by_pod.get(uid).copied().unwrap_or_default();
         Stamp { own, ..self.by_node.get(node).copied().unwrap_or_default() }
     }
 
-    /// Adds a pod, or replaces it.
+    /// Adds or replaces a pod.
     pub(crate) fn put_pod(&mut self, mut pod: Pod, by: By) {
         self.version += 1;
         pod.version = self.version;
@@ -215,7 +216,7 @@ impl Server {
                 self.reshaped.insert(pod.uid.clone());
             }
         } else if pod.node.is_some() && self.reshaped.remove(&pod.uid) {
-            // It may take more than whoever decided knew.
+            // The pod may request more than the scheduler knew when it decided.
             self.note_pod(pod.node.as_deref(), false);
         }
         if by == By::World {
@@ -226,7 +227,7 @@ impl Server {
         self.publish(Kind::Pod, Change::Pod(pod));
     }
 
-    /// Removes a pod, or takes note that it has ended, which a watch of pods that have not tells the same way.
+    /// Removes a deleted or terminated pod. A watch of non-terminated pods reports both as a deletion.
     pub(crate) fn remove_pod(&mut self, uid: &str) {
         let Some(pod) = self.pods.remove(uid) else { return };
         self.by_pod.remove(uid);
@@ -236,7 +237,8 @@ impl Server {
         self.publish(Kind::Pod, Change::PodGone(pod.uid.clone()));
     }
 
-    /// Takes note that it is now known of a pod on its way to a node that others have changed it.
+    /// Records that the scheduler now knows of a change by others to a pod whose binding is on its way to a
+    /// node.
     pub(crate) fn note_on_the_way(&mut self, uid: &str, node: &str) {
         if self.reshaped.contains(uid) {
             self.by_node.entry(node.to_owned()).or_default().pods = self.version;
@@ -246,7 +248,7 @@ impl Server {
     fn note_pod(&mut self, node: Option<&str>, is_new: bool) {
         match node {
             Some(node) => self.by_node.entry(node.to_owned()).or_default().pods = self.version,
-            // Nobody has decided about it yet, and it is on no node: it concerns nobody.
+            // Nobody has decided this pod and it is on no node, so no decision depends on it.
             None if is_new => return,
             None => {}
         }
@@ -282,19 +284,19 @@ impl Server {
         self.publish(Kind::Namespace, Change::Namespace(name, team));
     }
 
-    /// Refuses a Binding for no reason that the objects give.
+    /// Rejects a Binding regardless of the objects.
     pub(crate) fn refuse(&mut self, uid: &str) -> Result<(), String> {
         self.whole.refusals += 1;
         Err(format!("pods \"{uid}\" is forbidden: not now"))
     }
 
-    /// The scheduler is told of a refusal, or gives up by itself: what it decided up to now may stand on the pod that was
-    /// refused.
+    /// Records that the scheduler learned of a rejection or gave up a binding. Its earlier decisions may have
+    /// counted that pod.
     pub(crate) fn refusal_told(&mut self) {
         self.whole.refusals += 1;
     }
 
-    /// POST of a Binding. Whether the node exists is not asked, as a real API server does not ask it.
+    /// Handles the POST of a Binding. Like a real API server, it does not check whether the node exists.
     pub(crate) fn bind(&mut self, uid: &str, node: &str, by: By, life: Option<u32>) -> Result<(), String> {
         let Some(pod) = self.pods.get(uid) else {
             return Err(format!("pods \"{uid}\" not found"));

@@ -1,4 +1,5 @@
-//! The loop: one thread, virtual time, one seed. What is due happens, then the scheduler runs until it is idle.
+//! The main loop of the simulation: one thread, virtual time, one seed. Each step performs the next due action
+//! and then runs the scheduler until it is idle.
 
 use crate::Stopwatch;
 use crate::agenda::{Agenda, Due, Request};
@@ -20,42 +21,46 @@ use supercargo_core::report::{Notice, Outcome};
 use supercargo_core::scheduler::Step;
 use supercargo_core::time::Time;
 
-/// How long after the last fault everything must have come right: the engine's patience with a lost binding, the
-/// longest backoff, and some more.
+/// The time after the last fault until the cluster must have settled: the engine's wait for a lost binding, the
+/// longest backoff, and a margin.
 pub(crate) const SETTLING: Duration = Duration::from_secs(240);
-/// How long a pod may wait for an event before it is tried without one, and some more.
+/// The additional time for pods that only the five-minute flush retries, with a margin.
 const FLUSHED: Duration = Duration::from_secs(360);
-/// How long the end of everything takes to be known.
+/// The time after which the scheduler must know that the cluster is empty.
 const EMPTYING: Duration = Duration::from_secs(30);
-/// Steps of the engine that may follow one event, and wake-ups in one second that may come to nothing.
+/// The maximum number of engine steps after one action. `IDLE_WAKES_MAX` limits the wake-ups without work
+/// within one second.
 const STEPS_MAX: u32 = 20_000;
 const IDLE_WAKES_MAX: u32 = 5;
-/// Of so many moments of rest, one is looked at thoroughly.
+/// One in this many idle points is checked thoroughly.
 const THOROUGH: u64 = 8;
-/// After so many moments of rest, ids that nobody holds are given back: far more often than in truth.
+/// A slice of garbage collection runs after this many idle points, far more often than in production.
 const TIDY: u64 = 5;
-/// How much is done then at most, a waiting pod being one.
+/// The maximum work of such a slice, in units of about one pod.
 const TIDY_WORK: u64 = 32;
 
-/// Every so many seeds, a cluster has about as many racks as the engine tells apart by name, or more; the others are small, and fast.
+/// In one of this many seeds, the number of racks is close to or above the number of domains that the engine
+/// tracks individually. Other clusters are small, and thus fast.
 pub(crate) const WIDE: u64 = 40;
-/// Cached decisions that are compared with full evaluations at each rest: a round takes some rests, and little time.
+/// The number of cached decisions compared with full evaluations at each idle point. A pass over all of them
+/// takes several idle points.
 const COMPARED: u64 = 2;
 
-/// How large a run's cluster gets.
+/// The size of a run's cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     pub(crate) nodes: u64,
-    /// How many values the label `rack` has, beside nodes without it.
+    /// The number of values of the label `rack`. Some nodes do not have the label.
     pub(crate) racks: u64,
     pub(crate) pods: u64,
     pub(crate) bind_credits: usize,
-    /// The longest time between two things the world does.
+    /// The maximum time between two actions of the world.
     pub(crate) pace: Duration,
 }
 
 impl Scale {
-    /// Whether the cluster has about as many racks as the engine tells apart by name, or more.
+    /// Whether the number of racks is close to or above the number of domains that the engine tracks
+    /// individually.
     pub(crate) fn is_wide(&self) -> bool {
         self.racks > 20
     }
@@ -74,25 +79,25 @@ pub(crate) struct Sim {
     pub(crate) process: Process,
     pub(crate) weather: Weather,
     pub(crate) scale: Scale,
-    /// Bindings that may still be carried out.
+    /// Bindings that may still be carried out, by request id.
     pub(crate) in_air: BTreeMap<u64, Request>,
     pub(crate) requests: u64,
     pub(crate) last_patch: Time,
-    /// Pods whose last patch got lost: their conditions say something older.
+    /// Pods whose last status patch was lost, so that their conditions are outdated.
     pub(crate) lost_patches: BTreeSet<String>,
-    /// Things that happened.
+    /// The number of steps.
     pub(crate) happened: u64,
     pub(crate) created: u64,
     pub(crate) claims_made: u64,
     pub(crate) volumes_made: u64,
-    /// The controllers of volumes are going to do something.
+    /// Whether an action of the volume controllers is due.
     pub(crate) controllers_called: bool,
     pub(crate) placed: u64,
-    /// Cached decisions of earlier lives that were compared with full evaluations, and were the same.
+    /// Comparisons of cached decisions with full evaluations by earlier scheduler processes.
     pub(crate) compared: u64,
-    /// Writes checked against the server's truth: by the node's own rules, by all.
+    /// Writes checked against the server's state: by the node's own rules, and by all rules.
     pub(crate) truths: [u64; 2],
-    /// Faults so far, by kind.
+    /// Faults so far by kind.
     pub(crate) faults: BTreeMap<&'static str, u64>,
     stopwatch: Option<Box<dyn Stopwatch>>,
     rests: u64,
@@ -104,7 +109,8 @@ impl Sim {
         let mut draw = Draw::new(seed);
         let now = Time::from_nanos(100_200_000_000);
         let (nodes, racks, pods) = if seed.is_multiple_of(WIDE) {
-            // Around 64, the number of domains that the engine tells apart by name: one node in each domain, two, or three.
+            // Close to 64, the number of domains that the engine tracks individually, with one to three nodes
+            // in each domain.
             let (nodes, racks) = draw.pick(&[
                 (66, 63),
                 (66, 64),
@@ -163,7 +169,7 @@ impl Sim {
         sim
     }
 
-    /// Notes a change of state.
+    /// Logs a change of state.
     pub(crate) fn say(&mut self, who: &str, whom: &str, what: Arguments<'_>) {
         self.log.line(self.now, who, whom, what);
     }
@@ -173,7 +179,7 @@ impl Sim {
         *self.faults.entry(kind).or_default() += 1;
     }
 
-    /// Starts a life of the scheduler: it knows nothing, lists everything, and is granted credits.
+    /// Starts a new scheduler process. It has no state, lists all kinds, and receives credits.
     fn start(&mut self) {
         self.compared += self.process.scheduler.stats().verified[0];
         let life = self.process.life + 1;
@@ -218,7 +224,7 @@ impl Sim {
         self.start();
     }
 
-    /// The lead is lost; for a while somebody else has it.
+    /// Takes the lease away; another replica holds it for a while.
     pub(crate) fn lose_lead(&mut self) {
         if !self.process.leads {
             return;
@@ -237,7 +243,7 @@ impl Sim {
         self.process.scheduler.handle(self.now, Event::Leading(leads));
     }
 
-    /// The process, or its whole machine, stands still for long.
+    /// Simulates a long pause of the process or the machine.
     pub(crate) fn jump(&mut self) {
         self.fault("clock jump");
         let seconds = self.draw.pick(&[10, 70, 400, 3_600, 7_200]);
@@ -251,15 +257,15 @@ impl Sim {
         self.process.scheduler.handle(self.now, Event::Credits { lane, count });
     }
 
-    /// Lets the next thing happen.
+    /// Performs the next due action.
     pub(crate) fn step(&mut self) -> Result<(), Broken> {
         let Some((time, due)) = self.agenda.next() else { return Ok(()) };
         self.happened += 1;
-        // After a jump of the clock everything is late.
+        // After a clock jump, due times may be in the past.
         self.now = self.now.max(time);
         let woken = matches!(due, Due::Wake);
         if woken && self.process.wake != Some(time) {
-            // It has since asked for another time.
+            // The scheduler has requested another wake-up time since.
             return Ok(());
         }
         self.happen(due)?;
@@ -288,7 +294,7 @@ impl Sim {
             Due::Reconnect(kind, connection) => self.reconnect(kind, connection),
             Due::Bind(request) => self.bind_arrives(&request)?,
             Due::Question { life, uid } => self.question_arrives(life, uid),
-            // What an earlier life asked for may be carried out, but nobody hears the answer.
+            // A request of an earlier process may be carried out, but its answer is dropped.
             Due::Answer { life, .. } if life != self.process.life => {}
             Due::Answer { answer, .. } => self.answer_arrives(answer),
             Due::Evict { life, uid } => self.eviction_arrives(life, uid),
@@ -309,7 +315,7 @@ impl Sim {
 
     // --- the scheduler
 
-    /// Runs the scheduler until it is idle; whether it did anything.
+    /// Runs the scheduler until it is idle. Returns whether it did anything.
     fn run(&mut self) -> Result<bool, Broken> {
         self.process.held_places = self.process.nominations();
         for steps in 0..STEPS_MAX {
@@ -326,7 +332,7 @@ impl Sim {
                     self.check_report(&report)?;
                 }
                 Step::Idle { wake_at } => {
-                    // Between two slices of a large pod some time passes, so that events come between them.
+                    // Let time pass between two slices of a large pod, so that events occur between them.
                     let is_slicing = self.process.scheduler.stats().sliced > 0;
                     let soon = self.now + Duration::from_millis(1);
                     let wake_at = if is_slicing { wake_at.map(|at| at.max(soon)) } else { wake_at };
@@ -355,7 +361,7 @@ impl Sim {
         self.check_places()?;
         self.compare_some();
         if self.rests.is_multiple_of(TIDY) {
-            // Small pieces, so that much happens while ids are looked for.
+            // The slices are small, so that many events occur during garbage collection.
             self.process.tidy_by(1 + (self.rests / TIDY % TIDY_WORK) as usize);
         }
         if self.rests.is_multiple_of(THOROUGH) {
@@ -365,7 +371,8 @@ impl Sim {
         Ok(())
     }
 
-    /// Compares some cached decisions with full evaluations; a difference is a notice of the next step.
+    /// Compares some cached decisions with full evaluations. The next engine step reports a difference as a
+    /// notice.
     fn compare_some(&mut self) {
         for _ in 0..COMPARED {
             if !self.process.compare_next(self.now) {
@@ -374,7 +381,7 @@ impl Sim {
         }
     }
 
-    /// The invariant that a notice of the engine breaks.
+    /// Returns the invariant that a notice of the engine breaks.
     fn noticed(&self, notice: &Notice) -> Broken {
         let stats = self.process.scheduler.stats();
         let invariant = if stats.lost_pods_repaired > 0 {
@@ -387,7 +394,7 @@ impl Sim {
         broken(invariant, format!("{}: {}", notice.object, notice.text))
     }
 
-    /// A scheduler that is woken again and again and does nothing burns a processor.
+    /// Fails if the scheduler is woken repeatedly without doing anything, which would waste CPU time.
     fn check_wakes(&mut self, woken: bool, worked: bool) -> Result<(), Broken> {
         let (count, since) = self.process.idle_wakes;
         self.process.idle_wakes = match (woken, worked) {
@@ -396,7 +403,7 @@ impl Sim {
             (true, false) => (1, self.now),
             (false, false) => (count, since),
         };
-        // For each binding in doubt it may wake once, and find no credit to ask with.
+        // Each binding with an unknown outcome may cause one wake-up that finds no credit for the query.
         let bindings = u32::try_from(self.process.scheduler.stats().bindings).unwrap_or(u32::MAX);
         if self.process.idle_wakes.0 > IDLE_WAKES_MAX.saturating_add(bindings) {
             let detail = format!("{count} times since {since:?}");
@@ -407,7 +414,7 @@ impl Sim {
 
     // --- the end
 
-    /// Takes everything away, and looks at what is left.
+    /// Deletes all objects and checks that the scheduler keeps no state about them.
     fn empty(&mut self) -> Result<(), Broken> {
         let pods: Vec<_> = self.server.pods.keys().cloned().collect();
         let nodes: Vec<_> = self.server.nodes.keys().cloned().collect();
@@ -429,18 +436,19 @@ impl Sim {
         self.check_empty()
     }
 
-    /// Stops the faults, and waits for everything to come right.
+    /// Stops the faults and waits until the cluster settles.
     pub(crate) fn settle(&mut self) -> Result<(), Broken> {
         self.settling = true;
         self.weather = CALM;
         self.say("weather", "calm", format_args!("for good"));
-        // Whom the extender kept out is woken by anything that happens, and by the flush where nothing does.
+        // Any event retries a pod that an extender rejected; without events, only the five-minute flush does.
         let end = self.now + if self.extended { SETTLING + FLUSHED } else { SETTLING };
         while self.agenda.next_time().is_some_and(|time| time <= end) {
             self.step()?;
         }
         self.now = end;
-        // Pods that nothing can help, for want of nodes, are tried for ever: look where nothing is under way.
+        // Unschedulable pods are retried forever, so the state is checked at a moment when no request is in
+        // flight.
         let last_try = end + Duration::from_secs(10);
         loop {
             match self.check_end() {

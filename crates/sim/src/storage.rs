@@ -1,6 +1,6 @@
-//! Claims, volumes and classes as the simulated API server has them, and how the engine is shown them.
+//! Claims, volumes and classes of the simulated API server, and their conversion to the engine's model.
 //!
-//! All claims and volumes are of one size; a volume is to be had from everywhere, or from one zone.
+//! All claims and volumes have the same size. A volume is accessible from all zones or from one.
 
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::selector::{Operator, Requirement};
@@ -9,17 +9,17 @@ use supercargo_core::volume::{
     StorageKey, StorageKind, StorageSize, VolumeNodeAffinity,
 };
 
-/// The driver that makes volumes and attaches them.
+/// The driver that provisions and attaches volumes.
 const DRIVER: &str = "csi.example.com";
 
-/// A StorageClass. They are there from the beginning; only the zone they allow changes.
+/// A StorageClass. All classes exist from the start; only their allowed zone changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// Its claims are bound without regard to pods.
+    /// `Immediate` binding: claims are bound regardless of pods.
     Now,
-    /// Its claims wait for a pod's node; volumes are made if none is there.
+    /// `WaitForFirstConsumer` with a provisioner.
     Later,
-    /// Its claims wait for a pod's node, and no volumes are made.
+    /// `WaitForFirstConsumer` without a provisioner.
     Local,
 }
 
@@ -34,12 +34,12 @@ impl Class {
         }
     }
 
-    /// Whether a driver makes and attaches its volumes.
+    /// Whether a driver provisions and attaches its volumes.
     fn has_driver(self) -> bool {
         self != Self::Local
     }
 
-    /// The class, which makes volumes for one zone only or for all.
+    /// Converts the class, which provisions volumes for one zone or for all.
     pub(crate) fn info(self, zone: Option<&str>, tables: &mut Tables) -> StorageClassInfo {
         let allowed = zone.map(|zone| Some([in_zone(zone, tables)].into()));
         StorageClassInfo {
@@ -58,7 +58,7 @@ impl Class {
     }
 }
 
-/// The CSINode of a node: how many volumes the driver attaches there; `None` for any number.
+/// Returns the CSINode of a node with its volume limit; `None` for no limit.
 pub(crate) fn csi_node(tables: &mut Tables, node: &str, limit: Option<i32>) -> CsiNodeInfo {
     CsiNodeInfo {
         name: tables.symbol(node),
@@ -79,13 +79,13 @@ pub(crate) struct Claim {
     pub(crate) name: String,
     pub(crate) version: u64,
     pub(crate) class: Class,
-    /// The volume it is bound to, both sides agreeing.
+    /// The volume to which it is fully bound.
     pub(crate) volume: Option<String>,
-    /// The node a volume is to be made for.
+    /// The node for which a volume is to be provisioned.
     pub(crate) selected: Option<String>,
 }
 
-/// The key of a claim: its namespace and name.
+/// Returns the key of a claim: namespace and name.
 pub(crate) fn claim_key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
@@ -118,7 +118,7 @@ impl Claim {
     }
 }
 
-/// Whom a volume is for: `spec.claimRef`.
+/// The claim of a volume (`spec.claimRef`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) namespace: String,
@@ -132,10 +132,10 @@ pub(crate) struct Volume {
     pub(crate) name: String,
     pub(crate) version: u64,
     pub(crate) class: Class,
-    /// The only zone it can be reached from.
+    /// The only zone from which it is accessible.
     pub(crate) zone: Option<&'static str>,
     pub(crate) claim: Option<Owner>,
-    /// It was made for a claim, and goes with it.
+    /// Whether it was provisioned for a claim, and is deleted with it.
     pub(crate) made: bool,
 }
 
@@ -182,17 +182,17 @@ fn modes(tables: &mut Tables) -> Box<[Symbol]> {
     [tables.symbol("ReadWriteOnce")].into()
 }
 
-/// The identity of a volume in the engine.
+/// Returns a volume's key in the engine.
 pub(crate) fn volume_id(tables: &mut Tables, name: &str) -> StorageKey {
     StorageKey { kind: StorageKind::PersistentVolume, namespace: None, name: tables.symbol(name) }
 }
 
-/// The identity of a CSINode in the engine.
+/// Returns a CSINode's key in the engine.
 pub(crate) fn csi_node_id(tables: &mut Tables, node: &str) -> StorageKey {
     StorageKey { kind: StorageKind::CsiNode, namespace: None, name: tables.symbol(node) }
 }
 
-/// The identity of a claim in the engine, by its key here.
+/// Returns a claim's key in the engine.
 pub(crate) fn claim_id(tables: &mut Tables, key: &str) -> StorageKey {
     let (namespace, name) = key.split_once('/').expect("a claim's key has its namespace");
     StorageKey::of_claim(tables.symbol(namespace), tables.symbol(name))

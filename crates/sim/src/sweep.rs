@@ -1,4 +1,4 @@
-//! Many seeds, as many at a time as there are processors. Seeds know nothing of each other.
+//! Runs many seeds, in parallel on all processors. Runs are independent of each other.
 
 use crate::{Failure, Options, Summary, run};
 use std::collections::BTreeMap;
@@ -8,35 +8,36 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Of so many seeds, one is run twice, and must write the same log.
+/// One in this many seeds runs twice and must give the same log.
 const TWICE: u64 = 50;
 
-/// What many runs came to.
+/// The totals of many runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Runs.
+    /// The number of runs.
     pub seeds: u64,
-    /// Runs that were repeated, and gave the same log.
+    /// The number of repeated runs, which all gave the same log.
     pub repeated: u64,
-    /// Things that happened.
+    /// Steps.
     pub steps: u64,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
     /// Pods created.
     pub created: u64,
-    /// Decisions for a node.
+    /// Decisions that placed a pod.
     pub placed: u64,
     /// Bindings sent.
     pub bindings: u64,
-    /// Bindings judged in the server's truth, by their node's rules or by all.
+    /// Bindings checked against the server's state, by their node's rules and by all rules.
     pub checked: [u64; 2],
     /// Cached decisions compared with full evaluations.
     pub compared: u64,
-    /// Runs whose clusters had about as many values of a topology label as the engine tells apart by name, or more.
+    /// Runs in which the number of values of a topology label was close to or above the number of domains that
+    /// the engine tracks individually.
     pub wide: u64,
-    /// Lives of schedulers.
+    /// Scheduler processes.
     pub lives: u64,
-    /// Virtual seconds.
+    /// Simulated seconds.
     pub seconds: u64,
 }
 
@@ -76,18 +77,19 @@ impl fmt::Display for Totals {
     }
 }
 
-/// Runs `seeds` seeds from `first`, and stops at the first failure. `told` is called now and then with the number of runs.
+/// Runs `seeds` seeds starting at `first`, and stops at the first failure. `told` is called from time to time
+/// with the number of finished runs.
 ///
 /// # Errors
-/// With the failure, that of the lowest seed if there are several.
+/// Returns the failure with the lowest seed.
 pub fn sweep(first: u64, seeds: u64, steps: u64, told: impl Fn(u64) + Sync) -> Result<Totals, Box<Failure>> {
     sweep_with(false, first, seeds, steps, told)
 }
 
-/// The same, with an extender or without.
+/// Like [`sweep`], with or without an extender.
 ///
 /// # Errors
-/// With the failure, that of the lowest seed if there are several.
+/// Returns the failure with the lowest seed.
 pub fn sweep_with(
     extended: bool,
     first: u64,

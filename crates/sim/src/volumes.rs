@@ -1,5 +1,5 @@
-//! What becomes of claims and volumes: people make and delete them, controllers bind and provide, late and not always, and
-//! the scheduler's writes of them are carried out.
+//! The life of claims and volumes: users create and delete them, controllers bind and provision them with
+//! delays and failures, and the scheduler's writes are carried out.
 
 use crate::agenda::{Answer, Due, Fate};
 use crate::check::{Broken, broken};
@@ -14,15 +14,16 @@ use std::time::Duration;
 use supercargo_core::effect::{VolumeChange, VolumeWrite};
 use supercargo_core::event::WriteOutcome;
 
-/// How many volumes nobody has may be there.
+/// The maximum number of unclaimed volumes.
 const FREE_MAX: usize = 8;
-/// The longest a controller takes for a step when nothing is slow.
+/// The maximum duration of a controller's action without faults.
 const CONTROLLER: Duration = Duration::from_secs(1);
 
 impl Sim {
     // --- people
 
-    /// The names of a pod's claims; most pods have none. Some claims are others' too, some come later or never.
+    /// Draws the names of a pod's claims. Most pods have none. Some claims are shared with other pods; some are
+    /// created later or never.
     pub(crate) fn draw_claims(&mut self, namespace: &'static str) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         if !self.draw.percent(15) {
@@ -64,7 +65,7 @@ impl Sim {
         self.server.put_claim(claim);
     }
 
-    /// A claim comes that a pod was waiting for.
+    /// Creates a claim that a pod waits for.
     pub(crate) fn create_missing_claim(&mut self) {
         let missing = |pod: &Arc<Pod>| {
             let absent = |name: &&String| !self.server.claims.contains_key(&claim_key(pod.namespace, name));
@@ -102,7 +103,7 @@ impl Sim {
         self.server.put_volume(Volume { name, version: 0, class, zone, claim, made });
     }
 
-    /// Nobody deletes a volume in use.
+    /// Deletes a volume that is not in use.
     pub(crate) fn delete_volume(&mut self) {
         let free = self.server.volumes.values().filter(|volume| volume.claim.is_none());
         let free: Vec<_> = free.map(|volume| volume.name.clone()).collect();
@@ -113,7 +114,7 @@ impl Sim {
         }
     }
 
-    /// A volume can be reached from another zone, or from all.
+    /// Changes the zone from which a volume is accessible.
     pub(crate) fn move_volume(&mut self) {
         let volumes: Vec<_> = self.server.volumes.values().cloned().collect();
         if !volumes.is_empty() {
@@ -124,7 +125,7 @@ impl Sim {
         }
     }
 
-    /// A class makes volumes for another zone, or for all.
+    /// Changes the zone for which a class provisions volumes.
     pub(crate) fn move_class(&mut self) {
         let class = self.draw.pick(&Class::ALL);
         let zone = self.draw.percent(50).then(|| self.draw.pick(&ZONES));
@@ -132,7 +133,7 @@ impl Sim {
         self.server.put_class(class, zone);
     }
 
-    /// A node's driver attaches more volumes or fewer, or is gone.
+    /// Changes the volume limit of a node's driver, or removes the driver.
     pub(crate) fn limit_volumes(&mut self) {
         let Some(node) = self.some_node() else { return };
         if self.draw.percent(20) {
@@ -151,7 +152,7 @@ impl Sim {
 
     // --- controllers
 
-    /// Has the controllers of volumes at work as long as there is something to do.
+    /// Schedules the next action of the volume controllers as long as there is work.
     pub(crate) fn call_controllers(&mut self) {
         if !self.controllers_called && !self.server.volume_work().is_empty() {
             self.controllers_called = true;
@@ -186,7 +187,7 @@ impl Sim {
         Ok(())
     }
 
-    /// A claim gets the first volume that is free, or one is made somewhere.
+    /// Binds a claim to the first unclaimed volume, or provisions one in some zone.
     fn find_volume(&mut self, key: &str) {
         let claim = Arc::clone(&self.server.claims[key]);
         let is_free = |volume: &&Arc<Volume>| volume.class == claim.class && volume.claim.is_none();
@@ -234,7 +235,7 @@ impl Sim {
             return Err(broken("volumes are written for our pods with claims", format!("{write:?}")));
         }
         let w = self.weather;
-        // There are few of them.
+        // Volume writes are rare, so their fault rate is increased.
         let forbidden = w.forbidden * 4;
         let faults = forbidden + w.lost_but_applied + w.lost + w.late + w.foreign / 2;
         let (fate, kind) = self.draw.weighted(&[
@@ -276,7 +277,7 @@ impl Sim {
         self.agenda.write(self.now + delay, Due::Answer { life, answer });
     }
 
-    /// A write of a volume or a claim arrives at the API server.
+    /// Handles a write to a volume or a claim that arrives at the API server.
     pub(crate) fn write_arrives(&mut self, life: u32, write: &VolumeWrite, fate: Fate) -> Result<(), Broken> {
         let uid = &*write.pod.uid;
         let before = match &write.change {

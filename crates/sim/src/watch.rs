@@ -1,40 +1,41 @@
-//! Watches: each kind's changes in order, late, sometimes twice, and not at all while the connection is down.
+//! Watches: they deliver each kind's changes in order, with delays, sometimes twice, and not while
+//! disconnected.
 
 use crate::server::Change;
 use std::collections::{BTreeMap, VecDeque};
 use supercargo_core::event::Kind;
 use supercargo_core::time::Time;
 
-/// One kind's stream of changes to the scheduler.
+/// The watch of one kind.
 #[derive(Default)]
 pub(crate) struct Watch {
     on_the_way: VecDeque<(Change, u64)>,
-    /// Counts connections: what was due on an earlier one is lost.
+    /// The number of the connection. Deliveries of earlier connections are dropped.
     pub(crate) connection: u32,
     pub(crate) connected: bool,
-    /// A list has begun and not ended.
+    /// Whether a list has begun and not ended.
     listing: bool,
     last_due: Time,
-    /// The version up to which the scheduler knows this kind. A list of an older state takes it back.
+    /// The version up to which the scheduler knows this kind. A list of an older state lowers it.
     delivered: u64,
-    /// The highest version it ever knew; what it did itself is known only from there on.
+    /// The highest version it ever knew. Only from there on does it know its own writes.
     highest: u64,
 }
 
 impl Watch {
-    /// Puts a change on its way; when it arrives, if it is due at `due` and overtakes none before it.
+    /// Queues a change and returns its arrival time: `due`, but not before earlier changes.
     pub(crate) fn push(&mut self, change: Change, version: u64, due: Time) -> Time {
         self.last_due = self.last_due.max(due);
         self.on_the_way.push_back((change, version));
         self.last_due
     }
 
-    /// The change that arrives next. A list is known when it is complete, everything else at once.
+    /// Delivers the next change. A list takes effect when it is complete, other changes at once.
     pub(crate) fn deliver(&mut self) -> Option<Change> {
         let (change, version) = self.on_the_way.pop_front()?;
         if matches!(change, Change::ListBegan) {
             self.listing = true;
-            // With the first object of an older state what was known is not known any more.
+            // The first object of a stale list invalidates the known state.
             if version > 0 {
                 self.delivered = self.delivered.min(version);
             }
@@ -50,14 +51,15 @@ impl Watch {
         Some(change)
     }
 
-    /// Loses all that is on its way.
+    /// Drops all undelivered changes.
     pub(crate) fn disconnect(&mut self) {
         self.connection += 1;
         self.connected = false;
         self.on_the_way.clear();
     }
 
-    /// A scheduler that is new knows nothing; what its predecessor did up to `version` it knows from there on.
+    /// Resets the watch for a new scheduler process, which knows its predecessor's writes up to `version` only
+    /// when it reaches that version.
     pub(crate) fn forget(&mut self, version: u64) {
         self.disconnect();
         self.listing = false;
@@ -65,12 +67,13 @@ impl Watch {
         self.highest = version;
     }
 
-    /// A list has shown an older state: what the scheduler did up to `version` it knows from there on.
+    /// Records that a list showed an older state. The scheduler knows its own writes up to `version` only when
+    /// it reaches that version.
     pub(crate) fn went_back(&mut self, version: u64) {
         self.highest = self.highest.max(version);
     }
 
-    /// The version a watch goes on from; nothing where a list is needed.
+    /// Returns the version at which a watch can resume, or `None` if a list is necessary.
     pub(crate) fn resumes_from(&self) -> Option<u64> {
         (self.delivered > 0 && !self.listing).then_some(self.delivered)
     }
@@ -90,7 +93,7 @@ impl Watches {
         self.0.get_mut(&kind).expect("there is a watch of each kind")
     }
 
-    /// Whether the scheduler knows all of a kind up to `version`, and what it did itself.
+    /// Whether the scheduler knows all changes of a kind up to `version`, including its own writes.
     pub(crate) fn know(&self, kind: Kind, version: u64) -> bool {
         let watch = &self.0[&kind];
         watch.delivered >= version.max(watch.highest)

@@ -1,26 +1,26 @@
-//! Which faults come how often. The weather changes in the course of a run, from calm to storms of one kind.
+//! Fault rates. They change during a run, from none to storms of one kind of fault.
 
 use crate::draw::Draw;
 use std::time::Duration;
 
-/// How much goes wrong for a while. Numbers are percentages.
+/// The fault rates of a period. Numbers are percentages unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weather {
     pub(crate) name: &'static str,
-    /// The longest a change of a watch is late.
+    /// The maximum delay of a watch change.
     pub(crate) watch_delay: Duration,
     pub(crate) duplicate: u64,
-    /// Of all things the world does, how many are a lost connection.
+    /// The share of the world's actions that break a connection.
     pub(crate) disconnect: u64,
-    /// Of connections made anew, how many go on where the last one was; the others have expired (410).
+    /// The share of reconnections that resume the watch. The others fail with 410 (expired).
     pub(crate) resume: u64,
-    /// Of lists, how many are of an older state.
+    /// The share of lists that show an older state.
     pub(crate) stale_list: u64,
-    /// Of all things the world does, how many are a restart of the scheduler.
+    /// The share of the world's actions that restart the scheduler.
     pub(crate) restart: u64,
-    /// Of all things the world does, how many are a loss of the lead.
+    /// The share of the world's actions that take the lease away.
     pub(crate) lose_lead: u64,
-    /// Of a thousand things the world does, how many are a jump of the clock.
+    /// Clock jumps in a thousand actions of the world.
     pub(crate) clock_jump: u64,
     pub(crate) forbidden: u64,
     pub(crate) lost_but_applied: u64,
@@ -28,17 +28,18 @@ pub(crate) struct Weather {
     pub(crate) late: u64,
     pub(crate) no_answer: u64,
     pub(crate) lost_patch: u64,
-    /// Of answers, how many somebody else gives: at once, whatever becomes of the request, which may be carried out much later or never.
+    /// The share of foreign answers. They arrive at once; the request itself may be carried out much later or
+    /// never.
     pub(crate) foreign: u64,
-    /// Of volumes to be made, how many cannot be.
+    /// The share of volumes that cannot be provisioned.
     pub(crate) no_volume: u64,
-    /// The longest a binding, a patch or a record takes.
+    /// The maximum delay of a binding, a patch or an event write.
     pub(crate) request_delay: Duration,
 }
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Nothing goes wrong.
+/// No faults.
 pub(crate) const CALM: Weather = Weather {
     name: "calm",
     watch_delay: Duration::from_millis(20),
@@ -159,15 +160,15 @@ impl Weather {
         draw.pick(&KINDS)
     }
 
-    /// How long this weather lasts.
+    /// Draws the duration of this period.
     pub(crate) fn lasts(self, draw: &mut Draw) -> Duration {
-        // A storm of lost bindings must be able to outlast the engine's patience with one.
+        // A period of lost bindings must be able to outlast the engine's wait for one.
         let longest = if self.name == "lost" { 250 } else { 60 };
         Duration::from_secs(draw.between(5, longest))
     }
 }
 
-/// A wait of at most `longest`, short ones much more often than long ones.
+/// Draws a delay of at most `longest`; short delays are much more likely than long ones.
 pub(crate) fn wait(draw: &mut Draw, longest: Duration) -> Duration {
     let scale = draw.pick(&[1, 10, 100, 1000]);
     let most = (longest / scale).max(MILLI);

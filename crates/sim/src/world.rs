@@ -1,4 +1,4 @@
-//! What others do to the cluster: users, controllers, kubelets and another scheduler. Drawn, never planned.
+//! The world: random changes of the cluster by users, controllers, kubelets and another scheduler.
 
 use crate::agenda::Due;
 use crate::objects::{Affinity, Node, Pod, Reach, Spread, Term, Topology, Wish};
@@ -16,7 +16,7 @@ const TEAMS: [&str; 2] = ["red", "blue"];
 const NAMESPACES: [&str; 2] = ["default", "other"];
 const GIB: i64 = 1 << 30;
 
-/// The watches that lose their connection; that of pods more often than the others.
+/// The watches that may lose their connection; that of pods is listed more often.
 const WATCHED: [Kind; 11] = [
     Kind::Pod,
     Kind::Pod,
@@ -91,7 +91,7 @@ const ACTS: [(u64, Act); 26] = [
 ];
 
 impl Sim {
-    /// What there is before anything happens.
+    /// Creates the initial objects.
     pub(crate) fn furnish(&mut self) {
         self.server.put_classes();
         for name in NAMESPACES {
@@ -99,7 +99,7 @@ impl Sim {
             self.server.put_namespace(name, team);
         }
         self.server.services = vec![APPS[0]];
-        // Where the number of racks is what matters, nearly all of them have nodes.
+        // In clusters with many racks, nearly every rack has a node.
         let nodes = self.scale.nodes;
         let fewest = if self.scale.is_wide() { nodes - 4 } else { 3.max(nodes / 2) };
         for _ in 0..self.draw.between(fewest, nodes) {
@@ -111,7 +111,7 @@ impl Sim {
         }
     }
 
-    /// Somebody does something, or a fault of the connection or the process happens.
+    /// Performs one action of the world, or a fault of a connection or the process.
     // long because: one arm for each act
     pub(crate) fn act(&mut self) {
         if self.goes_wrong() {
@@ -190,7 +190,7 @@ impl Sim {
         }
     }
 
-    /// A fault of the connection, the process, the lead or the clock, if there is to be one.
+    /// Injects a fault of a connection, the process, the lease or the clock, or none. Returns whether it did.
     fn goes_wrong(&mut self) -> bool {
         if self.draw.percent(self.weather.disconnect) {
             let kind = self.draw.pick(&WATCHED);
@@ -202,7 +202,7 @@ impl Sim {
         } else if self.draw.below(1_000) < self.weather.clock_jump {
             self.jump();
         } else if !self.process.leads && self.draw.percent(20) {
-            // Whoever leads instead binds our pods.
+            // The other leader binds our pods.
             self.steal_pod();
         } else {
             return false;
@@ -316,7 +316,7 @@ impl Sim {
         constraints
     }
 
-    /// A pod of which `fits` holds, if there is one.
+    /// Returns a random pod for which `fits` returns true.
     fn some_pod(&mut self, fits: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         let found: Vec<_> = self.server.pods.values().filter(|pod| fits(pod)).cloned().collect();
         if found.is_empty() {
@@ -335,7 +335,7 @@ impl Sim {
 
     fn delete_pod(&mut self) {
         let Some(pod) = self.some_pod(|pod| !pod.deleting) else { return };
-        // A pod that runs nowhere goes at once, unless a finalizer holds it.
+        // A pod that is not on a node is removed at once, unless a finalizer holds it.
         if pod.node.is_none() && self.draw.percent(70) {
             self.say("world", &pod.uid, format_args!("deleted at once"));
             return self.server.remove_pod(&pod.uid);
@@ -345,7 +345,7 @@ impl Sim {
         self.goes_later(pod.uid.clone(), 30);
     }
 
-    /// A pod goes, and another of the same name comes at once.
+    /// Deletes a pod and creates another one with the same name.
     fn recreate_pod(&mut self) {
         let Some(pod) = self.some_pod(|pod| pod.ours) else { return };
         self.server.remove_pod(&pod.uid);
@@ -366,7 +366,7 @@ impl Sim {
         self.server.remove_pod(&pod.uid);
     }
 
-    /// Another scheduler, or a person, binds one of our pods.
+    /// Another scheduler or a user binds one of our pods.
     fn steal_pod(&mut self) {
         let nodes: Vec<_> = self.server.nodes.keys().cloned().collect();
         let free = |pod: &Pod| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting;
@@ -401,7 +401,7 @@ impl Sim {
 
     fn create_node_named(&mut self, name: String) {
         let zone = self.draw_zone();
-        // Nodes take the racks in turn, so that each rack has some.
+        // Racks are assigned to nodes in turn, so that each rack has some.
         let number = name[1..].parse::<u64>().expect("a node's name is n and a number");
         let rack = if self.draw.percent(90) { Some(number % self.scale.racks) } else { self.draw_rack() };
         if self.draw.percent(40) {
@@ -447,13 +447,13 @@ impl Sim {
         self.server.put_node(changed);
     }
 
-    /// Deletes some node, with or without the pods on it; its name.
+    /// Deletes a random node, with or without its pods, and returns its name.
     fn delete_node(&mut self) -> Option<String> {
         let node = self.some_node()?;
         self.say("world", &node.name, format_args!("deleted"));
         self.server.remove_node(&node.name);
         self.server.remove_csi_node(&node.name);
-        // The controller that collects garbage takes its time.
+        // The pod garbage collector is delayed.
         let here = |pod: &&Arc<Pod>| pod.node.as_ref() == Some(&node.name);
         let orphans: Vec<_> = self.server.pods.values().filter(here).map(|pod| pod.uid.clone()).collect();
         for uid in orphans {

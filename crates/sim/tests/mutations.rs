@@ -1,4 +1,4 @@
-//! The simulation notices mistakes: each mutation of the engine breaks an invariant within a few seeds.
+//! The simulation detects bugs: each mutation of the engine breaks an invariant within a few seeds.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,13 +9,13 @@ use supercargo_core::mutation::{self, Mutation};
 use supercargo_sim::{Options, run};
 
 const STEPS: u64 = 1_000;
-/// Seeds after which a mutation counts as not caught.
+/// The number of seeds after which a mutation counts as undetected.
 const SEEDS_MAX: u64 = 400;
 
-/// What the engine's own assertion is called, where one is quicker than the simulation.
+/// The name for the engine's own assertions, where one fails before an invariant of the simulation.
 const ASSERTED: &str = "the engine's own assertions";
 
-/// The first seed that shows the mistake, and the invariant it breaks.
+/// Returns the first seed that detects the mutation, and the broken invariant.
 fn caught(mutation: Option<Mutation>, seeds: u64) -> Option<(u64, String)> {
     (1..=seeds).find_map(|seed| {
         let extended = mutation.is_some_and(Mutation::is_about_extenders);

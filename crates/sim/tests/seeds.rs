@@ -1,4 +1,4 @@
-//! Runs of the simulation: the same seeds every time, and a few that nobody has run before.
+//! Runs of the simulation: fixed seeds, and a few new ones each time.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -8,8 +8,8 @@ use supercargo_sim::{Options, Summary, Totals, run, sweep, sweep_with};
 const STEPS: u64 = 1_000;
 const FRESH: u64 = 200;
 
-/// Seeds that once showed a mistake. What a seed does changes with the simulation; the mistake itself is kept as a story or as
-/// a test of the museum, and the seed is run on for its own sake.
+/// Seeds that once detected a bug. The meaning of a seed changes with the simulation. The bug itself is covered
+/// by a story or a museum test; the seed is run as an extra.
 const ONCE_BROKEN: [(u64, u64, &str); 15] = [
     (600_058_319, 300, "the simulation gave a process the answer to what the one before it had asked for"),
     (
@@ -56,7 +56,7 @@ fn holds(seed: u64, steps: u64) -> Summary {
     run(Options { seed, steps, ..Options::default() }).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Runs seeds, and checks that what they are to show came up at all.
+/// Runs seeds and checks that the expected situations occurred at all.
 fn all_hold(first: u64, seeds: u64) -> Totals {
     let totals = sweep(first, seeds, STEPS, |_| ()).unwrap_or_else(|failure| panic!("{failure}"));
     assert!(totals.steps >= 300 * seeds && totals.placed > 10 * seeds, "{totals}");
@@ -122,7 +122,8 @@ fn seeds_that_once_broke_an_invariant_hold() {
 
 #[test]
 fn every_invariant_holds_for_seeds_nobody_has_run_before() {
-    // The one source of chance in the standard library that is no clock. Small enough to be typed again.
+    // The only source of randomness in the standard library that is not a clock. The seed is small enough to
+    // type.
     let first = RandomState::new().hash_one(0) % 1_000_000_000;
     println!("seeds {first} to {}", first + FRESH - 1);
     println!("{}", all_hold(first, FRESH));

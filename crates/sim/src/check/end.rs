@@ -1,4 +1,4 @@
-//! What must have happened a while after the faults have stopped, and what must be left when the cluster is empty.
+//! The invariants of a settled cluster, and of an empty one.
 
 use super::{Broken, broken};
 use crate::evictions;
@@ -13,7 +13,7 @@ use supercargo_core::intern::Symbol;
 use supercargo_core::pod::PodInfo;
 
 impl Sim {
-    /// A while after the faults have stopped everything is as it should be.
+    /// Checks the state some time after the faults have stopped.
     pub(crate) fn check_end(&mut self) -> Result<(), Broken> {
         self.check_drained()?;
         self.check_told()?;
@@ -78,8 +78,8 @@ impl Sim {
         Ok(())
     }
 
-    /// No pod is pending that some node could take in the server's truth, beside those that are nominated there, or could if
-    /// lesser pods went.
+    /// Checks that no pending pod has a feasible node in the server's state, with nominated pods counted, and
+    /// that preemption would not help it.
     fn check_nobody_waits_in_vain(&mut self) -> Result<(), Broken> {
         let picture = self.truth(|_, _| true);
         let waits = |pod: &&Arc<Pod>| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting;
@@ -92,7 +92,8 @@ impl Sim {
                 let detail = format!("{} fits on {}", pod.uid, snapshot.text(node));
                 return Err(broken("no pod is pending that a node could take", detail));
             }
-            // Who counts on others, or is counted with them, may be worse off where they go.
+            // Pods with rules between pods are skipped, since removing lower-priority pods may also make nodes
+            // infeasible for them.
             if reference::may_be_helped_by_pods(pod) {
                 continue;
             }
@@ -109,8 +110,8 @@ impl Sim {
         Ok(())
     }
 
-    /// With no pod and no node left, the engine holds nothing about any, and its tables what those of an engine hold that was
-    /// only ever told what is there now.
+    /// Checks the engine when all pods and nodes are deleted. It must hold nothing about them, and its tables
+    /// must be as large as those of a new engine that received only the current state.
     pub(crate) fn check_empty(&mut self) -> Result<(), Broken> {
         let scheduler = &self.process.scheduler;
         let rest: Vec<_> = scheduler.held().into_iter().filter(|&(_, count)| count > 0).collect();

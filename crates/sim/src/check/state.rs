@@ -1,4 +1,4 @@
-//! The scheduler's own state: each pod in one place, and every sum as a recount gives it.
+//! The invariants of the scheduler's state: each pod is in exactly one place, and every sum equals a recount.
 
 use super::{Broken, CACHED_EQUALS_FULL, broken};
 use crate::evictions;
@@ -13,7 +13,7 @@ use supercargo_core::queue::Place;
 use supercargo_core::resources::Resources;
 
 impl Sim {
-    /// Every waiting pod is in one place, and none is there that does not wait.
+    /// Checks that every pending pod is in exactly one place, and that only pending pods are.
     pub(crate) fn check_places(&self) -> Result<(), Broken> {
         let process = &self.process;
         let queue = process.scheduler.queue();
@@ -23,7 +23,7 @@ impl Sim {
             if !waits(uid) {
                 return Err(broken("only waiting pods are queued", format!("{uid} in {}", place.as_str())));
             }
-            // One that waits for its victims may be kept back, too.
+            // A preemptor that waits for its victims may be gated, too.
             let held = queued.gate.is_some_and(|gate| gate == supercargo_core::preemption::NAME);
             if (place == Place::Gated) != (held || !queued.pod.gates.is_empty()) {
                 return Err(broken("gated pods are in their place", format!("{uid} in {}", place.as_str())));
@@ -36,7 +36,7 @@ impl Sim {
         self.check_asking()?;
         let asking: BTreeSet<&str> = process.laid_aside().map(|pod| &*pod.uid).collect();
         let alive = |pod: &&Arc<Pod>| !pod.deleting && !process.going.contains(&pod.uid);
-        // A pod that came again with an older state waits for the answer to the binding it had.
+        // A pod that reappeared with an older state waits for the answer about its earlier binding.
         let comes_again =
             |pod: &&Arc<Pod>| process.reborn.contains(&pod.uid) && process.unanswered.contains(&pod.uid);
         let waiting = process.pods.values().filter(alive).filter(|pod| waits(&pod.uid));
@@ -66,7 +66,8 @@ impl Sim {
         self.check_bounds()
     }
 
-    /// The engine survives a panic and a wrong cached decision; neither may happen.
+    /// Checks that there were no panics and no wrong cached decisions. The engine survives both, but neither
+    /// may happen.
     fn check_health(&self) -> Result<(), Broken> {
         let stats = self.process.scheduler.stats();
         if stats.panics > 0 {
@@ -78,7 +79,7 @@ impl Sim {
         }
     }
 
-    /// What the queue counts of itself is what it holds.
+    /// Checks that the queue's counters equal a recount.
     fn check_gauges(&self) -> Result<(), Broken> {
         let queue = self.process.scheduler.queue();
         let stats = queue.stats();
@@ -101,7 +102,7 @@ impl Sim {
 
     fn check_bounds(&self) -> Result<(), Broken> {
         let [bind, volume, evict, status, record, questions] = self.process.scheduler.stats().outgoing;
-        // A pod has one entry in the lane of bindings at most, and may leave one behind when it goes.
+        // Each pod has at most one entry in the lane of bindings, and may leave one behind when it is deleted.
         if bind as u64 > 2 * self.scale.pods
             || volume as u64 > 2 * self.scale.pods
             || evict > self.process.pods.len()
@@ -118,7 +119,7 @@ impl Sim {
         Ok(())
     }
 
-    /// The cache holds what the watches told and what was decided, and its sums are those of a recount.
+    /// Checks that the cache contains the watched objects and the decisions, and that its sums equal a recount.
     pub(crate) fn check_cache(&self) -> Result<(), Broken> {
         let process = &self.process;
         let snapshot = process.scheduler.snapshot();
@@ -196,7 +197,7 @@ impl Sim {
         }
     }
 
-    /// No pod waits for an event while a node could take it: a hint would have missed a wake-up.
+    /// Checks that no pod waits for an event while a node is feasible. Otherwise, a hint missed a requeue.
     pub(crate) fn check_hints(&self) -> Result<(), Broken> {
         let snapshot = self.process.scheduler.snapshot();
         let assumed = self.process.scheduler.stats().cache.assumed_pods;
@@ -205,7 +206,8 @@ impl Sim {
             if place != Place::Unschedulable || queued.pod.deleting || by_extender {
                 continue;
             }
-            // Whom an assumed pod would help is woken when that pod is confirmed, as upstream wakes it.
+            // A pod that an assumed pod would help is requeued when the assumed pod is confirmed, as upstream
+            // does.
             if assumed > 0 && reference::may_be_helped_by_pods(&queued.pod) {
                 continue;
             }

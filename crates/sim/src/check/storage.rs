@@ -1,4 +1,5 @@
-//! Claims and volumes: known as they were told of, held only for pods on their way, and bound before the pods are.
+//! The invariants of storage: the cache equals the watched objects, volumes are reserved only for pods between
+//! decision and binding, and claims are bound before their pods.
 
 use super::{Broken, broken};
 use crate::sim::Sim;
@@ -7,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::volume::StorageKind;
 
 impl Sim {
-    /// The claims of a pod whose binding leaves are bound in the server's truth, unless they went meanwhile.
+    /// Checks that the claims of a pod whose binding is sent are bound in the server's state, unless they were
+    /// deleted.
     pub(crate) fn check_claims(&self, uid: &str) -> Result<(), Broken> {
         let Some(pod) = self.process.pods.get(uid) else { return Ok(()) };
         for name in &pod.claims {
@@ -23,7 +25,8 @@ impl Sim {
         Ok(())
     }
 
-    /// The cache has the claims and volumes it was told of, in these versions, and holds volumes only for pods on their way.
+    /// Checks that the cache contains the watched claims and volumes in their versions. Volumes may be reserved
+    /// only for pods between decision and binding.
     pub(crate) fn check_storage(&self) -> Result<(), Broken> {
         let process = &self.process;
         let snapshot = process.scheduler.snapshot();

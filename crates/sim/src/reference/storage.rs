@@ -1,4 +1,4 @@
-//! Where a pod's claims let it go. All claims and volumes are taken to be of one size and kind.
+//! The rules about a pod's claims. All claims and volumes have the same size and modes.
 
 use super::World;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use supercargo_core::volume::{
     BindingMode, ClaimInfo, CsiNodeInfo, PersistentVolumeInfo, StorageClassInfo, StorageKey, StorageKind,
 };
 
-/// Claims, volumes and classes at one moment.
+/// A view of claims, volumes and classes at one moment.
 #[derive(Default)]
 pub struct Storage {
     /// All claims.
@@ -26,7 +26,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// What an engine knows, and takes to be for pods other than `uid`.
+    /// Creates the view of an engine, with the assumptions for pods other than `uid`.
     pub fn seen_by(snapshot: Snapshot<'_>, uid: &str) -> Self {
         let objects = snapshot.volumes();
         let is_assumed = |key: StorageKey| objects.holders(key).iter().any(|holder| **holder != *uid);
@@ -59,7 +59,7 @@ impl Storage {
 }
 
 impl World<'_> {
-    /// Why the pod's claims keep it from a node.
+    /// Returns why the pod's claims make a node infeasible.
     pub(super) fn of_storage(&self, pod: &PodInfo, node: &NodeInfo) -> Option<String> {
         let mut open: Vec<&StorageClassInfo> = Vec::new();
         for (name, _) in pod.volumes.iter().filter_map(|volume| volume.claim()) {
@@ -87,7 +87,7 @@ impl World<'_> {
                 Some(selected) if selected != node.name => {
                     return Some(format!("the volume of claim {text} is being made elsewhere"));
                 }
-                // Whatever volumes there are, one can be made.
+                // A volume can be provisioned regardless of existing ones.
                 _ if class.provisioner != known::NO_PROVISIONER && self.allows(class, node) => continue,
                 Some(_) => return Some(format!("the class of claim {text} makes no volume for it")),
                 None => {}
@@ -110,13 +110,13 @@ impl World<'_> {
         })
     }
 
-    /// Whether a class makes volumes for a node.
+    /// Whether a class provisions volumes for a node.
     fn allows(&self, class: &StorageClassInfo, node: &NodeInfo) -> bool {
         let holds = |term: &[Requirement]| term.iter().all(|r| self.requirement_holds(r, node.labels));
         class.allowed_topologies.is_empty() || class.allowed_topologies.iter().flatten().any(|t| holds(t))
     }
 
-    /// Why no more volumes can be attached to a node.
+    /// Returns why the node's volume limit is exceeded.
     pub(super) fn of_limits(&self, pod: &PodInfo, node: &NodeInfo) -> Option<String> {
         let csi_node = self.storage.csi_nodes.iter().find(|csi_node| csi_node.name == node.name)?;
         let here: BTreeSet<_> = self.pods_on(node).flat_map(|other| self.attached(other)).collect();
@@ -129,7 +129,8 @@ impl World<'_> {
         })
     }
 
-    /// The volumes that a pod has attached, by driver: by their names, or by the claims they are yet to be made for.
+    /// Returns the volumes that a pod attaches, by driver. A volume is identified by its name, or by its claim
+    /// before it is provisioned.
     fn attached(&self, pod: &PodInfo) -> Vec<(Symbol, (Option<Symbol>, Symbol))> {
         let claim_of = |name| {
             let is_it = |claim: &&Arc<ClaimInfo>| (claim.namespace, claim.name) == (pod.namespace, name);

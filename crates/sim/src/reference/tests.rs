@@ -1,18 +1,18 @@
-//! The reference itself, held to what the API's documentation says.
+//! Tests of the reference against the API's documentation.
 
 use super::*;
 use crate::objects::{Affinity, Node, Pod, Reach, Spread, Term, Topology, Wish};
 use crate::storage::{Claim, Class, Volume, csi_node};
 
-/// A cluster in the making: nodes, pods on them by name, and what is asked about.
+/// A cluster builder: nodes, pods by node name, and the pod to evaluate.
 struct Cluster {
     nodes: Vec<Node>,
     pods: Vec<Pod>,
     claims: Vec<Claim>,
     volumes: Vec<Volume>,
-    /// The only zone that classes make volumes for.
+    /// The only zone for which classes provision volumes.
     allowed: Option<&'static str>,
-    /// How many volumes node `a` takes.
+    /// The volume limit of node `a`.
     limit: Option<i32>,
 }
 
@@ -43,7 +43,7 @@ impl Cluster {
         Self { nodes, pods, claims: Vec::new(), volumes: Vec::new(), allowed: None, limit: None }
     }
 
-    /// The names of the nodes that can take `pod`, in order.
+    /// Returns the names of the feasible nodes for `pod`, in order.
     fn takes(&self, pod: &Pod) -> String {
         let mut tables = Tables::new();
         let nodes: Vec<NodeInfo> = self.nodes.iter().map(|node| node.info(&mut tables)).collect();
@@ -197,7 +197,7 @@ fn class_makes_volumes_for_the_zone_it_allows() {
     assert_eq!(cluster.takes(&pod), "a b c");
     cluster.allowed = Some("z1");
     assert_eq!(cluster.takes(&pod), "a b");
-    // A volume that is there need not be made.
+    // An existing volume need not be provisioned.
     let (name, zone) = ("v".to_owned(), Some("z2"));
     cluster.volumes = vec![Volume { name, version: 1, class: Class::Later, zone, claim: None, made: false }];
     assert_eq!(cluster.takes(&pod), "a b c");
@@ -215,7 +215,7 @@ fn node_takes_as_many_volumes_as_its_driver_attaches() {
         cluster.limit = limit;
         assert_eq!(cluster.takes(&new), nodes, "{limit:?}");
     }
-    // A volume that is attached already is no other one.
+    // A volume that is already attached does not count again.
     cluster.limit = Some(1);
     assert_eq!(cluster.takes(&with_claim(pod("p", "", "web"), "c")), "a b c");
     assert_eq!(cluster.takes(&pod("p", "", "web")), "a b c");

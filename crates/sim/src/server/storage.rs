@@ -1,4 +1,4 @@
-//! Claims and volumes on the simulated API server, and what its controllers have to do about them.
+//! Claims and volumes of the simulated API server, and the pending work of its volume controllers.
 
 use super::{Change, Server};
 use crate::storage::{Claim, Class, Owner, Volume};
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use supercargo_core::effect::VolumeChange;
 use supercargo_core::event::Kind;
 
-/// Something the controllers of volumes have to do.
+/// A pending action of a volume controller.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
-    /// A volume is for this claim, which is to be bound to it.
+    /// Bind a claim to the volume reserved for it.
     Bind { claim: String, volume: String },
-    /// A claim of a class that binds at once has no volume.
+    /// Find a volume for a claim with immediate binding.
     Find { claim: String },
-    /// A volume is to be made for a claim, for the node selected.
+    /// Provision a volume for a claim on its selected node.
     Make { claim: String, node: String },
-    /// A volume is for a claim that is gone or has another one.
+    /// Release a volume whose claim is deleted or has another volume.
     Release { volume: String },
 }
 
 impl Server {
-    /// Adds a claim, or replaces it.
+    /// Adds or replaces a claim.
     pub(crate) fn put_claim(&mut self, mut claim: Claim) {
         self.version += 1;
         claim.version = self.version;
@@ -38,7 +38,7 @@ impl Server {
         }
     }
 
-    /// Adds a volume, or replaces it.
+    /// Adds or replaces a volume.
     pub(crate) fn put_volume(&mut self, mut volume: Volume) {
         self.version += 1;
         volume.version = self.version;
@@ -56,7 +56,7 @@ impl Server {
         }
     }
 
-    /// Adds the classes, all at once, so that no older state has a part of them.
+    /// Adds all classes in one version, so that no older state contains only some.
     pub(crate) fn put_classes(&mut self) {
         self.version += 1;
         self.whole.classes = self.version;
@@ -66,7 +66,7 @@ impl Server {
         }
     }
 
-    /// Changes the only zone that a class makes volumes for.
+    /// Changes the only zone for which a class provisions volumes.
     pub(crate) fn put_class(&mut self, class: Class, zone: Option<&'static str>) {
         self.version += 1;
         self.whole.classes = self.version;
@@ -74,7 +74,7 @@ impl Server {
         self.publish(Kind::StorageClass, Change::Class(class, zone));
     }
 
-    /// Adds the CSINode of a node, or replaces it.
+    /// Adds or replaces the CSINode of a node.
     pub(crate) fn put_csi_node(&mut self, node: &str, limit: Option<i32>) {
         self.version += 1;
         self.whole.csi_nodes = self.version;
@@ -90,14 +90,14 @@ impl Server {
         }
     }
 
-    /// The claim a volume is for, if it is there still.
+    /// Returns the claim of a volume, if it still exists.
     pub(crate) fn owner(&self, volume: &Volume) -> Option<&Arc<Claim>> {
         let owner = volume.claim.as_ref()?;
         let key = crate::storage::claim_key(&owner.namespace, &owner.name);
         self.claims.get(&key).filter(|claim| claim.uid == owner.uid)
     }
 
-    /// PATCH of a volume or a claim, which must be of the version that was decided on.
+    /// Handles the PATCH of a volume or a claim. It fails if the version has changed.
     pub(crate) fn write_volume(&mut self, change: &VolumeChange) -> Result<(), String> {
         let conflict = |what: &str| {
             Err(format!("Operation cannot be fulfilled on {what}: the object has been modified; try again"))
@@ -130,7 +130,7 @@ impl Server {
         Ok(())
     }
 
-    /// What the controllers of volumes have to do.
+    /// Returns the pending work of the volume controllers.
     pub(crate) fn volume_work(&self) -> Vec<Work> {
         let mut work = Vec::new();
         for volume in self.volumes.values().filter(|volume| volume.claim.is_some()) {
