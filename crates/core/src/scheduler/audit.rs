@@ -1,9 +1,9 @@
-//! The invariant of pending pods: each pod of ours that the watch shows without a node is in exactly one place.
+//! The audit of pending pods: each pod of ours that the watch shows without a node must be in exactly one place.
 //!
-//! Places are the queue, the wait for extenders, the wait for volumes, an open binding, and the cache, where an accepted binding waits
-//! for the watch. What the watch shows is kept here, apart from all of them. One pod is checked at each step, and the rest when there is
-//! nothing else to do. A pod in no place is queued again, and one in two keeps the place that is nearest to its binding; both are counted, and
-//! a notice says so.
+//! The places are the queue, the extender ledger, PreBind, an open binding, and the cache (an accepted binding that
+//! waits for the watch). The audit keeps its own record of the watched pods. It checks one pod at each step, and the
+//! rest in idle time. A pod in no place is queued again, and a pod in two places keeps the one closest to its
+//! binding. Both cases are counted and reported in a notice.
 
 use super::Scheduler;
 use super::binding::UNKNOWN_MAX;
@@ -20,20 +20,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pods checked at once when there is nothing else to do: they take less than 1 ms.
+/// Pods checked at once in idle time. This takes less than 1 ms.
 const PIECE: usize = 4_096;
-/// The pause between two such pieces: they take less than half a percent of the time, and wake an idle scheduler twice a second at most. All of
-/// 150,000 pods are checked in 19 s.
+/// The interval between two such batches. Batches take less than 0.5 % of the time, and wake an idle scheduler at
+/// most twice a second. A full check of 150,000 pods takes 19 s.
 const PAUSE: Duration = Duration::from_millis(500);
-/// So few are checked without a pause.
+/// The number of unchecked pods up to which the interval is skipped.
 const FEW: usize = 64;
 
 /// A pending pod as the watch shows it.
 struct Shown {
     pod: Arc<PodInfo>,
-    /// When the API server said that the pod is gone, which the watch has yet to show.
+    /// When the API server reported that the pod does not exist, if the watch does not show this yet.
     said_gone: Option<Time>,
-    /// It was found in no place, or in two.
+    /// Whether it was found in no place or in two.
     was_lost: bool,
 }
 
@@ -42,12 +42,12 @@ struct Shown {
 pub(super) struct Audit {
     pods: Vec<Shown>,
     at: FixedMap<Uid, usize>,
-    /// The next one to check.
+    /// The index of the next pod to check.
     next: usize,
-    /// How many are to be checked since anything changed.
+    /// The number of pods that are still to be checked since the last change.
     left: usize,
     next_piece: Time,
-    /// Pods that are said to be gone, in the order of the times.
+    /// The pods reported as missing, in the order of these reports.
     said_gone: VecDeque<(Time, Uid)>,
     repaired: u64,
     lost: usize,
@@ -73,7 +73,7 @@ impl Audit {
         self.unmarked.put(place);
     }
 
-    /// The pod is not pending any more.
+    /// Removes a pod that is not pending any more.
     pub(super) fn forget(&mut self, uid: &str) {
         let Some(place) = self.at.remove(uid) else { return };
         let gone = self.pods.swap_remove(place);
@@ -87,7 +87,7 @@ impl Audit {
         }
     }
 
-    /// The API server says that the pod is gone: it is in no place until the watch shows the same.
+    /// Records that the API server reported the pod as missing. It is in no place until the watch shows its deletion.
     pub(super) fn said_gone(&mut self, now: Time, uid: &str) {
         if let Some(&place) = self.at.get(uid) {
             let shown = &mut self.pods[place];
@@ -96,19 +96,19 @@ impl Audit {
         }
     }
 
-    /// Forgets, at the front of the line of those said to be gone, who is waited for no more: nobody is woken for them.
+    /// Drops outdated entries at the front of `said_gone`, so that they do not wake the engine.
     fn drop_stale(&mut self) {
         let shown = |uid: &Uid| self.at.get(uid).and_then(|&place| self.pods[place].said_gone);
         let stale = self.said_gone.iter().take_while(|(at, uid)| shown(uid) != Some(*at)).count();
         self.said_gone.drain(..stale);
     }
 
-    /// Something may have changed where pods are.
+    /// Schedules a check of all pods, because any of them may have moved.
     pub(super) fn stir(&mut self) {
         self.left = self.pods.len();
     }
 
-    /// The next pod to check.
+    /// Returns the next pod to check.
     fn next(&mut self) -> Option<Arc<PodInfo>> {
         if self.left == 0 {
             return None;
@@ -122,17 +122,17 @@ impl Audit {
         shown.said_gone.is_none().then(|| Arc::clone(&shown.pod))
     }
 
-    /// The uids of all.
+    /// Returns the uids of all pods.
     pub(super) fn uids(&self) -> impl Iterator<Item = &Uid> {
         self.at.keys()
     }
 
-    /// How many are known.
+    /// Returns the number of pods.
     pub(super) fn len(&self) -> usize {
         self.pods.len()
     }
 
-    /// Pods that were lost and are still pending, and all that were ever lost; all were put right.
+    /// Returns the misplaced pods that are still pending, and the number of all repairs.
     pub(super) fn lost(&self) -> (usize, u64) {
         (self.lost, self.repaired)
     }
@@ -142,7 +142,7 @@ impl Audit {
     }
 
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
-        // Else it would cover up what the queue overlooks.
+        // Otherwise marking here would hide the fault that this mutation plants in the queue.
         if mutation::is_on(Mutation::MovedUnmarked) {
             return true;
         }
@@ -177,24 +177,24 @@ impl HoldsIds for Audit {
     }
 }
 
-/// What is wrong with where a pod is.
+/// What is wrong with the place of a pod.
 enum Fault {
     Nowhere,
     Twice,
-    /// It waits for victims to go, and nobody sends them away.
+    /// It waits for victims of a preemption that does not exist.
     KeptBack,
 }
 
-/// An answer, or the mistake of taking none for one.
+/// Returns the result of a query, or its misreading under a mutation test.
 pub(super) fn believed(found: Found) -> Found {
     let is_mistaken = found == Found::NoAnswer && mutation::is_on(Mutation::NoAnswerIsGone);
     if is_mistaken { Found::Gone } else { found }
 }
 
 impl Scheduler {
-    /// The watch shows the pod.
+    /// Records the pod as the watch shows it.
     pub(super) fn pod_shown(&mut self, pod: &Arc<PodInfo>) {
-        // A binding takes no step back: a pending pod that counts on a node is an older state.
+        // A bound pod never becomes unbound, so an unbound one is an older state.
         let is_bound = matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Added)));
         if pod.node_name.is_none() && !pod.deleting && !is_bound && self.is_ours(pod) {
             self.audit.show(pod);
@@ -203,7 +203,7 @@ impl Scheduler {
         }
     }
 
-    /// Checks one pod. At the end of the process pods are left to whoever takes over.
+    /// Checks one pod. After shutdown has begun, pods are left to the next leader.
     pub(super) fn check_next(&mut self, now: Time) {
         if !self.halted
             && let Some(pod) = self.audit.next()
@@ -212,7 +212,7 @@ impl Scheduler {
         }
     }
 
-    /// Checks a piece of the pods, where it is time for that; whether anything was to be put right.
+    /// Checks a batch of pods if one is due. Returns whether anything was repaired.
     pub(super) fn check_piece(&mut self, now: Time) -> bool {
         let before = self.audit.repaired;
         let mut acted = self.believe_no_longer(now);
@@ -228,15 +228,17 @@ impl Scheduler {
         acted
     }
 
-    /// When there is something to check again.
+    /// Returns when the next check is due.
     pub(super) fn next_check(&self) -> Option<Time> {
         let piece = (self.audit.left > 0).then_some(self.audit.next_piece);
         let said_gone = self.audit.said_gone.front().map(|&(at, _)| at + UNKNOWN_MAX);
         piece.into_iter().chain(said_gone).min()
     }
 
-    /// The watch still shows pods that the API server once said are gone. Copies of their bindings cannot be carried out any more, so they are
-    /// queued again: should they be gone after all, that costs a refused binding.
+    /// Requeues pods that the API server reported as missing, but that the watch still shows after [`UNKNOWN_MAX`].
+    ///
+    /// By then, copies of their bindings cannot be carried out any more. If such a pod is missing after all, this
+    /// costs one rejected binding.
     fn believe_no_longer(&mut self, now: Time) -> bool {
         let mut any = false;
         while let Some((at, uid)) = self.audit.said_gone.front().cloned() {
@@ -259,14 +261,14 @@ impl Scheduler {
         any
     }
 
-    /// All pending pods that are in no place, or in two. Checks every one: for tests.
+    /// Returns all pending pods that are in no place or in two. Checks every pod; for tests.
     pub fn misplaced_pods(&self) -> impl Iterator<Item = &PodInfo> {
         let awaited = self.audit.pods.iter().filter(|shown| shown.said_gone.is_none() && !self.halted);
         let ours = awaited.map(|shown| &*shown.pod).filter(|pod| self.is_ours(pod));
         ours.filter(|pod| self.fault(pod).is_some())
     }
 
-    /// What is wrong with where the pod is.
+    /// Returns what is wrong with the place of the pod, if anything.
     fn fault(&self, pod: &PodInfo) -> Option<Fault> {
         let uid = &pod.uid;
         let is_queued = self.queue.contains(uid);
@@ -284,9 +286,9 @@ impl Scheduler {
         }
     }
 
-    /// Checks where a pod is, and puts right what is wrong.
+    /// Checks the place of a pod, and repairs it.
     fn check(&mut self, now: Time, pod: &Arc<PodInfo>) {
-        // It was of a profile that is gone.
+        // Its profile was removed.
         if !self.is_ours(pod) {
             return self.audit.forget(&pod.uid);
         }
@@ -309,7 +311,8 @@ impl Scheduler {
         self.put_right(pod, what);
     }
 
-    /// Whether a pod that was popped is in another place as well: then nothing is decided about it, for its binding may be on its way.
+    /// Whether a popped pod is in another place as well. Then it gets no decision, because its binding may be in
+    /// flight.
     pub(super) fn is_elsewhere(&mut self, pod: &Arc<PodInfo>) -> bool {
         let uid = &pod.uid;
         let is_elsewhere = self.cache.placed(uid).is_some()
@@ -333,7 +336,7 @@ impl Scheduler {
         self.notices.push_back(Notice { object, text });
     }
 
-    /// Of a pod in several places, ends all but the one that is nearest to its binding: that may have left already.
+    /// Removes a pod from all its places but the one closest to its binding, which may already have been sent.
     fn keep_last_place(&mut self, uid: &Uid) {
         let is_bound = self.bindings.contains(uid);
         if is_bound {
@@ -393,7 +396,7 @@ mod tests {
         );
         assert!(!world.scheduler.queue().contains("p") && world.scheduler.bindings.contains("p"));
         assert_eq!(lost(&world), (1, 1));
-        // One that is not about to be popped is found by the check.
+        // If the pod is not about to be popped, the check finds it.
         let mut gated = pod(world.scheduler.tables(), "p", 500, None);
         gated.resource_version = "2".into();
         world.scheduler.queue.add(world.now, gated.into(), Some("SchedulingGates"));
@@ -448,11 +451,11 @@ mod tests {
         assert_eq!(world.run(), [""; 0]);
     }
 
-    /// Work is counted, not timed.
+    /// Counts work instead of measuring time.
     #[test]
     fn a_step_checks_one_pod_and_idle_time_the_rest_in_pieces() {
         let mut world = World::new();
-        // Whoever stands by decides nothing, and checks all the same.
+        // A standby decides nothing, but checks nevertheless.
         world.handle(Event::Leading(false));
         let pods = 3 * PIECE;
         for number in 0..pods {
@@ -463,7 +466,7 @@ mod tests {
         while let Step::Idle { wake_at: Some(at) } = world.scheduler.step(world.now, &mut NoProbe) {
             left.push(world.scheduler.audit.left);
             assert!(at > world.now && at.since(world.now) <= PAUSE, "the next piece is due");
-            // Nothing more is checked before that.
+            // Nothing more is checked before that time.
             world.scheduler.step(world.now, &mut NoProbe);
             assert_eq!(Some(world.scheduler.audit.left + 1), left.last().copied());
             world.now = at;

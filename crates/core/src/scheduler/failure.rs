@@ -1,4 +1,4 @@
-//! What follows when a pod was not placed: the queue, the condition, the event.
+//! Handling of failed attempts: queue, PodScheduled condition, and FailedScheduling event.
 //!
 //! Upstream: `pkg/scheduler/schedule_one.go#handleSchedulingFailure`.
 
@@ -16,59 +16,60 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a pod was not placed.
+/// The reason for a failed attempt.
 pub(super) enum Failure {
-    /// No node can take it.
+    /// No node is feasible.
     Unschedulable(Unschedulable),
-    /// There are no nodes. No plugin is to blame, so no event wakes the pod: it is tried again by and by.
+    /// The cluster has no nodes. There is no rejecting plugin, so no event requeues the pod; it is retried after its
+    /// backoff.
     NoNodes(String),
-    /// The pod is too much work for any attempt. No plugin rejected it, so no event wakes it: it is tried again after its backoff, for the
-    /// cluster may have become smaller.
+    /// The pod exceeds a work limit. There is no rejecting plugin, so no event requeues the pod. It is retried after
+    /// its backoff, because the cluster may have shrunk.
     TooLarge(String),
-    /// The attempt failed.
+    /// The attempt failed with an error.
     Error(String),
-    /// The attempt failed, as those before, and there will be no other until the pod changes.
+    /// The attempt panicked repeatedly. The pod is not retried until it changes.
     HeldBack(String),
-    /// The binding was not carried out.
+    /// The binding failed.
     Binding(String),
 }
 
-/// What is known of a pod no node can take.
+/// The result of a decision without a feasible node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unschedulable {
-    /// The plugins to blame.
+    /// The plugins that rejected the pod or nodes.
     pub(super) rejectors: BTreeSet<PluginName>,
-    /// The plugins because of which preemption would not help.
+    /// The plugins that made preemption fail.
     pub(super) hindered_by: BTreeSet<PluginName>,
-    /// The whole text, with what PostFilter adds.
+    /// The full message, including PostFilter's part.
     pub(super) message: String,
-    /// What preemption came to.
+    /// The result of preemption.
     pub(super) preemption: Preemption,
-    /// What becomes of the pod's nomination.
+    /// The change of the pod's nomination.
     pub(super) nominate: Nominate,
-    /// How many nodes there is a verdict on.
+    /// The number of nodes with a verdict.
     pub(super) evaluated: usize,
-    /// How many nodes a search that goes on from pod to pod looked at.
+    /// The number of nodes by which the search advances its start for the next pod.
     pub(super) walked: usize,
 }
 
-/// What becomes of the nomination of a pod that was not placed (upstream `NominatingInfo`).
+/// The change of the nomination of a pod that was not placed (upstream `NominatingInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Nominate {
-    /// It stays as it is.
+    /// Unchanged.
     Keep,
-    /// It leads nowhere.
+    /// Removed.
     Clear,
-    /// The pod is to go to this node once these are gone.
+    /// Set to this node, which becomes feasible when the victims are gone.
     To {
         /// The node.
         node: Symbol,
-        /// The pods that have to go, the most important first.
+        /// The victims in descending order of importance.
         victims: Vec<Uid>,
     },
 }
 
-/// How long a condition that was sent may take to be shown by the watch, before it is taken for lost.
+/// How long the watch may take to show a condition that was sent. After that it is considered lost.
 const ECHO_MAX: Duration = Duration::from_secs(10);
 
 /// The condition and the nomination that were sent last, and when.
@@ -81,7 +82,7 @@ pub(super) struct SentCondition {
 }
 
 impl Scheduler {
-    /// Tells of the failure, and puts the pod back to wait for what may help it.
+    /// Reports a failed attempt, and puts the pod back into the queue.
     pub(super) fn fail(&mut self, now: Time, mut queued: QueuedPod, began: Time, failure: Failure) {
         let pod = Arc::clone(&queued.pod);
         let was_ours = std::mem::take(&mut queued.nominated);
@@ -119,10 +120,10 @@ impl Scheduler {
                 ("SchedulerError", message, Default::default(), Nominate::Clear)
             }
         };
-        // Before the pod waits again: that its own nomination goes is no news to it.
+        // The nomination changes before the pod is queued again, so that the change does not requeue the pod itself.
         match nominate {
             Nominate::Keep if !was_ours => {}
-            // One that was about to be bound is not any more.
+            // The nomination was set before the binding, which failed.
             Nominate::Keep | Nominate::Clear => self.nominate(now, &pod, None),
             Nominate::To { node, .. } => self.nominate(now, &pod, Some(node)),
         }
@@ -143,8 +144,10 @@ impl Scheduler {
         }
     }
 
-    /// Asks for PodScheduled=False and for the pod's nomination as it is by now, both in one patch; unless the pod says so
-    /// already or was just told. `was_ours` tells that it was nominated to where it was to be bound.
+    /// Sends PodScheduled=False and the pod's nomination in one patch, unless the pod already shows both or they were
+    /// just sent.
+    ///
+    /// `was_ours` is true if the pod was nominated to the node before its binding.
     fn set_condition(
         &mut self,
         now: Time,
@@ -159,7 +162,7 @@ impl Scheduler {
         let is_shown = shown.is_some_and(|c| *c.reason == *reason && *c.message == *message);
         let sent = self.sent_conditions.get(&pod.uid);
         let is_sent = sent.is_some_and(|sent| sent.reason == reason && sent.message == message);
-        // What is shown may be older than what was sent, however long that is on its way.
+        // The watch may show an older state than the one sent, however long that takes to arrive.
         let is_recent = sent.is_some_and(|sent| now.since(sent.at) <= ECHO_MAX);
         let is_told = if sent.is_some() { is_sent && (is_shown || is_recent) } else { is_shown };
         let is_renominated = is_recent && !was_ours && sent.is_some_and(|sent| sent.nominated == nominated);
@@ -178,10 +181,10 @@ impl Scheduler {
         self.sent_conditions.insert(Arc::clone(&pod.uid), sent);
     }
 
-    /// What a patch has to say of a pod's nomination: nothing where the API server shows it as it is, and nothing else
-    /// is on its way there.
+    /// Returns the change of the pod's nomination for a patch.
     ///
-    /// Each patch says it until it is shown, so that one may take the place of another.
+    /// No change is needed if the API server shows the current nomination and no other was sent. Each patch repeats
+    /// the change until the watch shows it, so that a newer patch can replace an older one.
     fn nomination_change(&self, now: Time, pod: &PodInfo, was_ours: bool) -> Nomination {
         let nominated = self.cache.nomination(&pod.uid);
         let sent = self.sent_conditions.get(&pod.uid).filter(|sent| now.since(sent.at) <= ECHO_MAX);
@@ -205,7 +208,7 @@ impl Scheduler {
         self.record_as(pod.scheduler_name, pod, severity, reason, action, note);
     }
 
-    /// Tells of a pod in the name of the profile `scheduler_name`.
+    /// Sends an Event about the pod, reported by the profile `scheduler_name`.
     pub(super) fn record_as(
         &mut self,
         scheduler_name: Symbol,

@@ -1,35 +1,35 @@
-//! Ids that nobody holds any more are given back, so that a cluster with ever new labels does not make the tables grow.
+//! Garbage collection of ids, so that a cluster with ever new labels does not grow the tables without bound.
 //!
-//! That is done in pieces, so that no decision waits for all of it. See [`crate::intern`] for how holders are found.
+//! It runs in slices, so that no decision waits for all of it. See [`crate::intern`] for how ids in use are found.
 
 use super::Scheduler;
 use crate::intern::{HoldsIds, Marks, Work};
 use crate::mutation::{self, Mutation};
 use std::mem::take;
 
-/// What one piece may cost: to mark a pod costs 1, which takes some 300 ns where no cache of the processor has it.
+/// The work limit of one slice. Marking a pod costs 1, which takes about 300 ns if the processor's caches miss.
 const PIECE: usize = 192;
 
 impl Scheduler {
-    /// Does one piece of giving back the ids that nobody holds, where the tables have grown enough since that was done last; how many
-    /// were given back in all pieces, when this was the last.
+    /// Runs one slice of garbage collection, if it is running or the tables have grown enough since the last one.
     ///
-    /// To be called where the caller holds no ids: between a converted object and its event, ids are the caller's.
+    /// Returns the number of freed ids after the last slice, otherwise 0. The caller must hold no ids: between the
+    /// conversion of an object and its event, the caller holds the object's ids.
     pub fn tidy(&mut self) -> usize {
         self.tidy_beside(|_| {})
     }
 
-    /// As [`Self::tidy`], where somebody else in the engine holds ids as well, and marks them.
+    /// As [`Self::tidy`], with a callback that marks ids held outside the scheduler.
     pub(crate) fn tidy_beside(&mut self, others: impl FnOnce(&mut Marks)) -> usize {
         if self.tables.are_in_round() || self.tables.have_grown() { self.piece(PIECE, others) } else { 0 }
     }
 
-    /// As [`Self::tidy`], however much has come since; the piece may cost `work`, where marking a pod costs 1.
+    /// As [`Self::tidy`], but starts without a growth threshold. `work` limits the slice; marking a pod costs 1.
     pub fn tidy_by(&mut self, work: usize) -> usize {
         self.piece(work, |_| {})
     }
 
-    /// Gives back all ids that nobody holds, at once, and forgets what is remembered of signatures.
+    /// Clears all caches of decisions and frees all unused ids at once.
     pub fn give_back_ids(&mut self) -> usize {
         self.memory.clear();
         self.decisions.clear();
@@ -70,7 +70,7 @@ impl Scheduler {
         0
     }
 
-    /// Marks at once what is not walked through in pieces, for there is little of it.
+    /// Marks all remaining roots at once, since they hold few ids.
     fn end_marking(&mut self, others: impl FnOnce(&mut Marks)) {
         let mut marks = take(self.tables.marks().expect("not all is marked yet"));
         self.cache.mark_rest(&mut marks);
@@ -89,7 +89,7 @@ impl Scheduler {
         self.tables.all_is_marked(marks);
     }
 
-    /// Marks what is neither in the cache, nor in the queue, nor remembered.
+    /// Marks the roots other than cache, queue, audit and decision cache.
     fn mark_others(&self, marks: &mut Marks) {
         let Self {
             profiles,
@@ -107,9 +107,9 @@ impl Scheduler {
             queue: _,
             audit: _,
             decisions: _,
-            // Knows by itself when ids were given back.
+            // Detects freed ids itself, by the number of collections.
             memory: _,
-            // Texts and numbers.
+            // Hold no ids.
             tables: _,
             seed: _,
             verify: _,
@@ -127,7 +127,7 @@ impl Scheduler {
             #[cfg(test)]
                 trap: _,
         } = self;
-        // What their plugins were given is pinned.
+        // The plugins' own ids are pinned.
         profiles.iter().for_each(|(name, _)| name.mark(marks));
         second.iter().flat_map(|second| second.names()).for_each(|name| name.mark(marks));
         lists.mark(marks);
@@ -142,7 +142,7 @@ impl Scheduler {
     }
 }
 
-/// All of it at once: what the pieces must come to.
+/// Marks everything at once, to check the slices in debug builds.
 #[cfg(debug_assertions)]
 impl HoldsIds for Scheduler {
     fn mark(&self, marks: &mut Marks) {
@@ -165,7 +165,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::Duration;
 
-    /// A waiting pod moves from where nobody has looked yet to where somebody has: whether it keeps the label that it alone has.
+    /// Moves a pending pod from an unmarked to a marked place, and returns whether its unique label survives.
     fn keeps_its_label() -> bool {
         let mut world = World::new();
         let tables = world.scheduler.tables();
@@ -179,7 +179,7 @@ mod tests {
         let small = pod(world.scheduler.tables(), "small", 1, None);
         world.now = world.now + Duration::from_secs(60);
         world.handle(Event::PodApplied(small));
-        // One node, which is four pods' worth, and what is to be tried next; not those that wait for an event.
+        // Enough for one node (as much as four pods) and the active queue, but not for the unschedulable pods.
         world.scheduler.tidy_by(4);
         world.scheduler.tidy_by(1);
         let snapshot = world.scheduler.snapshot();

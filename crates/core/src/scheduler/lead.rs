@@ -1,16 +1,18 @@
-//! Leading, and not: one that does not lead decides nothing and sends nothing.
+//! Gain and loss of leadership. Without leadership the engine decides nothing and sends nothing.
 //!
-//! How the lead is won and lost is the shell's business. Upstream's process ends when it loses the lead; ours may as well,
-//! but no write depends on that.
+//! The election is outside the engine. Upstream's process exits when it loses the lease. supercargo may exit as well,
+//! but the safety of writes does not depend on it.
 
 use super::Scheduler;
 use crate::mutation::{self, Mutation};
 use crate::time::Time;
 
 impl Scheduler {
-    /// Takes up the lead, or lays it down: then what never left is given up, bindings, those still waiting for volumes
-    /// among them, what extenders are asked, and evictions, and its pods wait with the others for whoever leads next. What left is settled when the
-    /// answers come, or when this one leads again.
+    /// Gains or loses leadership.
+    ///
+    /// On loss, everything that was not sent is dropped: bindings, PreBinds, extender calls and evictions. Their pods
+    /// return to the queue for the next leader. What was sent is completed when its result arrives, or on the next
+    /// gain.
     pub(super) fn lead(&mut self, now: Time, leading: bool) {
         self.leading = leading;
         if leading || mutation::is_on(Mutation::LeadIgnored) {

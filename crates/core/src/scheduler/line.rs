@@ -1,11 +1,11 @@
-//! A first-in, first-out queue whose entries can be taken out of the middle by what they are. Does not know what waits in it.
+//! A first-in, first-out queue of unique entries with removal by value.
 
 use crate::hash::FixedMap;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
-/// Entries in the order in which they came, each once. Every operation takes O(log n).
+/// Unique entries in order of insertion. Every operation takes O(log n).
 pub(super) struct Line<K> {
     /// By ticket number.
     entries: BTreeMap<u64, K>,
@@ -20,7 +20,7 @@ impl<K> Default for Line<K> {
 }
 
 impl<K: Hash + Eq + Clone> Line<K> {
-    /// Adds an entry at the end. One that waits already keeps its place.
+    /// Adds an entry at the end. An existing entry keeps its place.
     pub(super) fn push(&mut self, entry: K) {
         if self.tickets.contains_key(&entry) {
             return;
@@ -30,14 +30,14 @@ impl<K: Hash + Eq + Clone> Line<K> {
         self.next += 1;
     }
 
-    /// Takes out the entry that came first.
+    /// Takes the first entry.
     pub(super) fn pop(&mut self) -> Option<K> {
         let (_, entry) = self.entries.pop_first()?;
         self.tickets.remove(&entry);
         Some(entry)
     }
 
-    /// Takes an entry out, wherever it is; whether it was there.
+    /// Removes an entry, and returns whether it existed.
     pub(super) fn remove<Q: Hash + Eq + ?Sized>(&mut self, entry: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -46,12 +46,12 @@ impl<K: Hash + Eq + Clone> Line<K> {
         ticket.is_some_and(|ticket| self.entries.remove(&ticket).is_some())
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -67,7 +67,7 @@ mod tests {
         static COMPARED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Counts how often it is compared.
+    /// A number that counts its comparisons.
     #[derive(Clone, Debug)]
     struct Counted(u32);
 
@@ -99,7 +99,7 @@ mod tests {
         assert!(line.is_empty());
     }
 
-    /// A walk over the entries would compare two hundred million times.
+    /// A scan of the entries would make two hundred million comparisons.
     #[test]
     fn taking_entries_out_of_the_middle_compares_each_a_few_times() {
         const COUNT: u32 = 20_000;

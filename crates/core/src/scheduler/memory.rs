@@ -1,6 +1,6 @@
-//! Pods no node can take, remembered for as long as nothing changes: the next pod of the same signature is told the same.
+//! Results for unschedulable pods, reused for pods with the same signature while the cluster does not change.
 //!
-//! A workload that does not fit has many pods that do not fit, and each of them looks at every node before it says so.
+//! A workload that does not fit has many identical pods. Without this cache each of them would evaluate every node.
 
 use super::failure::Unschedulable;
 use crate::hash::{Hashed, IdMap, Keyed};
@@ -11,31 +11,32 @@ use crate::signature::Signature;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Signatures kept at most; beyond that those that came first go.
+/// The maximum number of cached signatures. The oldest are evicted first.
 const SIGNATURES_MAX: usize = 4_096;
-/// How many that are no use any more go at a time.
+/// The maximum number of stale or excess entries that are evicted at a time.
 const TURNS: usize = 2;
 
-/// What an answer holds for: the version of the cluster, and how often ids were given back, so that each still means what it did.
+/// The version of the state in which a result is valid: the version of the cluster, and the number of garbage
+/// collections of ids, after which an id may have another meaning.
 pub(super) type State = (u64, u64);
 
-/// Answers that hold in one state of the cluster each.
+/// Results for unschedulable pods, each valid in one state of the cluster.
 #[derive(Default)]
 pub(super) struct Memory {
     hashing: Keyed,
     known: IdMap<Hashed<Signature>, (State, Unschedulable)>,
-    /// Whose turn it is to go.
+    /// Signatures in the order of eviction.
     order: VecDeque<Hashed<Signature>>,
     hits: u64,
 }
 
 impl Memory {
-    /// Nothing is remembered; hashes are made so.
+    /// Creates an empty cache with this hashing.
     pub(super) fn hashed_by(hashing: &Keyed) -> Self {
         Self { hashing: hashing.clone(), ..Self::default() }
     }
 
-    /// What was found of a pod like this in this state.
+    /// Returns the result for an identical pod in this state.
     pub(super) fn recall(&mut self, state: State, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
         self.forget_some(state);
         let known = self.known.get(&Hashed::of(Signature::of(pod), &self.hashing));
@@ -45,7 +46,7 @@ impl Memory {
         found
     }
 
-    /// Remembers what was found, where it is the same for every pod of the signature: a way out by preemption is not.
+    /// Stores a result, unless it depends on the individual pod: a nomination by preemption does.
     pub(super) fn keep(&mut self, state: State, pod: &Arc<PodInfo>, found: &Unschedulable) {
         if matches!(found.preemption, Preemption::Nominated { .. }) {
             return;
@@ -57,7 +58,7 @@ impl Memory {
         self.forget_some(state);
     }
 
-    /// Lets some go that are too many, or hold no more; what is left of those does no harm.
+    /// Evicts some entries that are excess or stale. Remaining stale entries are never used.
     fn forget_some(&mut self, state: State) {
         for _ in 0..TURNS {
             let Some(first) = self.order.front() else { return };
@@ -69,17 +70,17 @@ impl Memory {
         }
     }
 
-    /// Forgets what was found of a pod like this.
+    /// Evicts the result for such pods.
     pub(super) fn evict(&mut self, pod: &Arc<PodInfo>) {
         self.known.remove(&Hashed::of(Signature::of(pod), &self.hashing));
     }
 
-    /// Forgets all of it.
+    /// Evicts all results.
     pub(super) fn clear(&mut self) {
         (self.known, self.order) = Default::default();
     }
 
-    /// How many answers came from here.
+    /// Returns how many results were reused.
     pub(super) fn hits(&self) -> u64 {
         self.hits
     }

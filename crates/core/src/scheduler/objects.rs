@@ -1,4 +1,4 @@
-//! Watched objects: into the cache and the queue, and on to the pods they may help.
+//! Handling of watched objects: updates cache and queue, and requeues pods that a change may help.
 //!
 //! Upstream: `pkg/scheduler/eventhandlers.go`.
 
@@ -148,7 +148,7 @@ impl Scheduler {
                 self.cache.renew_pod(pod);
                 return;
             }
-            // Somebody bound it elsewhere: the room it was to take is free.
+            // Another client bound it elsewhere, so the resources on the assumed node are free.
             Some((_, on, PodState::Assumed)) if *on != node => self.free(now, &pod.uid),
             Some(_) | None => {}
         }
@@ -161,7 +161,7 @@ impl Scheduler {
                 }
             }
             None | Some((_, _, PodState::Assumed)) => {
-                // A list may show at once that it was bound and that it has shrunk since.
+                // A list may show in one step that the pod was bound and has shrunk since.
                 let meanwhile = known.filter(|(_, on, _)| *on == node);
                 self.queue.remove(&pod.uid);
                 self.end_asking(&pod.uid);
@@ -183,14 +183,14 @@ impl Scheduler {
         }
     }
 
-    /// A pod of ours without a node.
+    /// Handles a pod of ours without a node.
     pub(super) fn pending_pod(&mut self, now: Time, pod: &Arc<PodInfo>) {
         match self.cache.placed(&pod.uid).map(|(_, _, state)| state) {
             Some(PodState::Added) if mutation::is_on(Mutation::StepBack) => {
                 self.cache.remove_pod(&pod.uid);
                 self.queue_pod(now, pod);
             }
-            // A binding takes no step back: this is an older state of the pod.
+            // A bound pod never becomes unbound, so this is an older state.
             Some(PodState::Added) => {}
             Some(PodState::Assumed) => self.binding_updated(now, pod),
             None if self.extending.contains(&pod.uid) => self.asking_updated(now, pod),
@@ -228,7 +228,7 @@ impl Scheduler {
         self.nomination_told(now, Some(&old), pod);
     }
 
-    /// PreEnqueue: the plugin that keeps the pod out of the active queue.
+    /// Runs PreEnqueue: returns the plugin that keeps the pod out of the active queue.
     pub(super) fn gate(&self, pod: &PodInfo) -> Option<PluginName> {
         let gate = || self.profile_of(pod)?.framework.gate(pod, &self.tables);
         let gate = self.quarantine.gate(pod).or_else(gate);

@@ -1,7 +1,8 @@
-//! A second opinion: what another configuration would have decided, asked beside each decision, right before what came of it counts.
-//! It has no say in anything.
+//! Comparison with an alternative configuration: its decision for each attempt, made just before the real decision
+//! takes effect.
 //!
-//! Decisions that extenders were asked about get none: what they would have said to other questions nobody knows.
+//! It never affects the real decision. Decisions with extenders are not compared, since their answers to other
+//! requests are unknown.
 
 use super::failure::Unschedulable;
 use super::{Profile, Scheduler, profile_named};
@@ -17,31 +18,31 @@ use crate::time::Time;
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Those who give a second opinion, and what they gave.
+/// The alternative profiles and their results.
 pub(super) struct Second {
     profiles: Vec<(Symbol, Profile)>,
     formed: VecDeque<Opinion>,
 }
 
-/// What another configuration would have made of one decision.
+/// The decision of the alternative configuration for one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opinion {
     /// The pod.
     pub pod: PodRef,
-    /// Which attempt it was, from 1.
+    /// The number of the attempt, starting at 1.
     pub attempt: u32,
-    /// The node that was chosen; `None` where there was none.
+    /// The chosen node; `None` if there was none.
     pub chosen: Option<String>,
-    /// What would have been chosen.
+    /// The alternative decision.
     pub otherwise: Otherwise,
-    /// Whom the decision sends away to make room, and where.
+    /// The real result of preemption.
     pub room: Preemption,
-    /// Whom the other configuration would have sent away. It is asked where it finds no node.
+    /// The alternative result of preemption. It runs if the alternative configuration finds no node.
     pub other_room: Preemption,
 }
 
 impl Opinion {
-    /// Whether the same pods are sent away from the same node by both, or none by either.
+    /// Whether both evict the same victims from the same node, or both evict none.
     pub fn is_room_the_same(&self) -> bool {
         let of = |room: &Preemption| match room {
             Preemption::Nominated { node, victims, .. } => {
@@ -54,7 +55,7 @@ impl Opinion {
     }
 }
 
-/// What a decision came to, before it counts.
+/// The result of the real decision, before it takes effect.
 #[derive(Clone, Copy)]
 pub(super) enum Chosen<'a> {
     Node(NodeIdx),
@@ -67,33 +68,35 @@ impl<'a> Chosen<'a> {
     }
 }
 
-/// How another configuration would have decided.
+/// The decision of the alternative configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Otherwise {
-    /// The same node, or none either; whether the same pods are sent away then is another question.
+    /// The same node, or no node in both. Preemption may still differ.
     Same,
-    /// It has no profile of the pod's `schedulerName`.
+    /// The alternative configuration has no profile for the pod's `schedulerName`.
     NotOurs,
-    /// The decision fails, with this text.
+    /// The decision failed with this error.
     Failed(String),
-    /// Another node, or none, or one where there was none. "Ours" is the other configuration, "theirs" what was chosen.
+    /// Another node, or a node in only one of both. "Ours" is the alternative configuration, "theirs" the real
+    /// decision.
     Differs(Comparison),
 }
 
 impl Scheduler {
-    /// From now on asks these profiles, too.
+    /// Sets the profiles of the alternative configuration.
     pub fn ask_beside(&mut self, profiles: Vec<Profile>) {
         let tables = &mut self.tables;
         let profiles = profiles.into_iter().map(|profile| (tables.symbol(&profile.name), profile)).collect();
         self.second = Some(Box::new(Second { profiles, formed: VecDeque::new() }));
     }
 
-    /// The oldest opinion that was not taken yet.
+    /// Takes the oldest result that was not taken yet.
     pub fn take_opinion(&mut self) -> Option<Opinion> {
         self.second.as_mut()?.formed.pop_front()
     }
 
-    /// Asks for one about a decision that is made and does not count yet. `start` is where the walk over the nodes began.
+    /// Evaluates the alternative configuration for a decision that has not taken effect. `start` is where the real
+    /// search of nodes began.
     pub(super) fn second_opinion(&mut self, now: Time, queued: &QueuedPod, start: usize, chosen: Chosen<'_>) {
         let Some(mut second) = self.second.take() else { return };
         let mut walk = std::mem::take(&mut self.walk);
@@ -139,7 +142,7 @@ impl Scheduler {
 }
 
 impl Second {
-    /// The names of its profiles.
+    /// Returns the names of its profiles.
     pub(super) fn names(&self) -> impl Iterator<Item = Symbol> + '_ {
         self.profiles.iter().map(|(name, _)| *name)
     }

@@ -1,8 +1,8 @@
-//! Effects that wait for credit. Bindings leave first.
+//! The outbox: effects that wait for credits. Bindings are sent first.
 //!
-//! Bounds: of bindings decided about, at most one waits for its first release beside those whose volumes came meanwhile,
-//! since nothing is decided while one does; writes of volumes, evictions and status patches are at most one a pod; records
-//! beyond [`RECORDS_MAX`] push out the oldest; questions are those of the pods that wait for extenders, whose number has a bound.
+//! Its size is bounded. At most one new binding waits, plus those whose PreBind ended meanwhile, because no decision
+//! is made while one waits. Volume writes, evictions and status patches are at most one per pod. Events beyond
+//! [`RECORDS_MAX`] replace the oldest. Extender calls belong to a bounded number of pods.
 
 use super::line::Line;
 use crate::effect::{Effect, Lane, Nomination, Record, StatusPatch};
@@ -11,18 +11,20 @@ use crate::pod::Uid;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Upstream's recorder holds 1,000 (`client-go/tools/events`, `maxQueuedEvents`), which is more than it binds while one is written. Here bindings
-/// leave first and many times as fast, so that the events of a large burst wait for its end.
+/// The maximum number of waiting Events.
+///
+/// Upstream's recorder holds 1,000 (`client-go/tools/events`, `maxQueuedEvents`), more than it binds while one is
+/// written. Here bindings are sent first and much faster, so the Events of a large burst wait for its end.
 const RECORDS_MAX: usize = 16_384;
 
 const LANES: usize = Lane::ALL.len();
 
-/// What waits in the bind lane.
+/// An entry of the bind lane.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Outgoing {
-    /// The binding of the pod of this uid, looked at once more when it leaves.
+    /// The binding of the pod with this uid, which is rechecked when it is sent.
     Bind(Uid),
-    /// The question what became of it.
+    /// The query of its outcome.
     Settle(Uid),
 }
 
@@ -52,12 +54,12 @@ impl Outbox {
         self.credits[lane as usize] -= 1;
     }
 
-    /// Whether another binding may be decided.
+    /// Whether another decision may be made.
     pub(super) fn has_room(&self) -> bool {
         self.bind.is_empty()
     }
 
-    /// Takes out the binding of a pod that is not to leave.
+    /// Removes the binding of a pod.
     pub(super) fn drop_bind(&mut self, uid: &Uid) {
         self.bind.remove(&Outgoing::Bind(Arc::clone(uid)));
     }
@@ -66,27 +68,27 @@ impl Outbox {
         self.bind.push(outgoing);
     }
 
-    /// Queues the eviction of the pod of this uid, looked at once more when it leaves.
+    /// Queues the eviction of the pod with this uid. It is built when it is sent.
     pub(super) fn push_eviction(&mut self, uid: Uid) {
         self.evict.push(uid);
     }
 
-    /// Drops an eviction that nobody wants any more.
+    /// Removes an eviction that is not needed any more.
     pub(super) fn cancel_eviction(&mut self, uid: &str) {
         self.evict.remove(uid);
     }
 
-    /// Queues the next write of the pod of this uid, which is worked out when it leaves.
+    /// Queues the next volume write of the pod with this uid. It is built when it is sent.
     pub(super) fn push_volume(&mut self, uid: Uid) {
         self.volume.push_back(uid);
     }
 
-    /// Forgets all writes of volumes that wait.
+    /// Removes all volume writes.
     pub(super) fn clear_volumes(&mut self) {
         self.volume.clear();
     }
 
-    /// Queues a patch. A newer one takes the place of one that still waits, with what it says nothing of.
+    /// Queues a status patch. It replaces an earlier patch of the pod, and keeps the fields that it does not set.
     pub(super) fn push_patch(&mut self, patch: StatusPatch) {
         let uid = patch.pod.uid.clone();
         match self.patches.remove(&uid) {
@@ -100,14 +102,14 @@ impl Outbox {
         }
     }
 
-    /// Drops the patch that waits for a pod, since it would not be true any more.
+    /// Removes the patch of a pod, because it is outdated.
     pub(super) fn cancel_patch(&mut self, uid: &str) {
         if self.patches.remove(uid).is_some() {
             self.status.remove(uid);
         }
     }
 
-    /// Drops a nomination that waits for a pod: it is about to be bound.
+    /// Removes the nomination from the patch of a pod that is about to be bound.
     pub(super) fn cancel_nomination(&mut self, uid: &str) {
         let Some(patch) = self.patches.get_mut(uid) else { return };
         if patch.condition.is_some() {
@@ -125,37 +127,37 @@ impl Outbox {
         self.records.push_back(record);
     }
 
-    /// The next entry of the bind lane, if there is credit for it.
+    /// Takes the next entry of the bind lane, if there is a credit.
     pub(super) fn pop_bind(&mut self) -> Option<Outgoing> {
         if self.has_credit(Lane::Bind) { self.bind.pop() } else { None }
     }
 
-    /// Uses up the credit of an entry of the bind lane that really left.
+    /// Spends the credit of an entry of the bind lane that was sent.
     pub(super) fn spend_bind(&mut self) {
         self.spend(Lane::Bind);
     }
 
-    /// The next pod in the volume lane, if there is credit for a write.
+    /// Takes the next pod of the volume lane, if there is a credit.
     pub(super) fn pop_volume(&mut self) -> Option<Uid> {
         if self.has_credit(Lane::Volume) { self.volume.pop_front() } else { None }
     }
 
-    /// Uses up the credit of a write that really left.
+    /// Spends the credit of a write that was sent.
     pub(super) fn spend_volume(&mut self) {
         self.spend(Lane::Volume);
     }
 
-    /// The next eviction, if there is credit for it.
+    /// Takes the next eviction, if there is a credit.
     pub(super) fn pop_eviction(&mut self) -> Option<Uid> {
         if self.has_credit(Lane::Evict) { self.evict.pop() } else { None }
     }
 
-    /// Uses up the credit of an eviction that really left.
+    /// Spends the credit of an eviction that was sent.
     pub(super) fn spend_eviction(&mut self) {
         self.spend(Lane::Evict);
     }
 
-    /// The next patch or record there is credit for.
+    /// Takes the next patch or Event that has a credit, and spends the credit.
     pub(super) fn pop_other(&mut self) -> Option<Effect> {
         if self.has_credit(Lane::Status)
             && let Some(uid) = self.status.pop()
@@ -173,24 +175,24 @@ impl Outbox {
         None
     }
 
-    /// Queues the question of this number, which is put into words when it leaves.
+    /// Queues the call with this id. It is built when it is sent.
     pub(super) fn push_call(&mut self, call: u64) {
         self.extend.push_back(call);
     }
 
-    /// Forgets questions nobody waits for any more.
+    /// Removes calls that were cancelled.
     pub(super) fn retain_calls(&mut self, mut keep: impl FnMut(u64) -> bool) {
         self.extend.retain(|&call| keep(call));
     }
 
-    /// The next question to an extender, if there is credit for it.
+    /// Takes the next call, if there is a credit, and spends the credit.
     pub(super) fn pop_call(&mut self) -> Option<u64> {
         let call = if self.has_credit(Lane::Extend) { self.extend.pop_front() } else { None }?;
         self.spend(Lane::Extend);
         Some(call)
     }
 
-    /// How many wait, per lane in the order of `Lane::ALL`.
+    /// Returns the number of waiting effects by lane, in the order of `Lane::ALL`.
     pub(super) fn waiting(&self) -> [usize; LANES] {
         [
             self.bind.len(),

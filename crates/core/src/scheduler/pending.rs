@@ -1,4 +1,4 @@
-//! All pods that have no node yet, or one that the API server does not show yet: where each of them is. Changes nothing.
+//! A read-only view of all pods without a node, or with a node that the API server does not show yet.
 
 use super::Scheduler;
 use super::binding::Binding;
@@ -12,45 +12,46 @@ use crate::queue::{Place, QueuedPod};
 use crate::time::Time;
 use std::collections::BTreeMap;
 
-/// Where a pod is on its way.
+/// The stage of a pod on its way to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     /// In the queue.
     Queued(Place),
     /// Its decision waits for extenders.
     Extenders,
-    /// It is so large that it is evaluated in slices, which takes more than one step.
+    /// It is evaluated in slices, because one evaluation takes too long for one step.
     Evaluation,
-    /// It has a node, and its volumes are being bound or made.
+    /// It has a node, and its volumes are being bound or provisioned.
     Volumes(Symbol),
-    /// It has a node, and its binding is on its way or not shown by the watch yet.
+    /// It has a node, and its binding is waiting, in flight, or not visible in the watch yet.
     Binding {
         /// The node.
         node: Symbol,
-        /// Whether the answer to the binding was lost, so that its outcome is being asked for.
+        /// Whether the outcome of the binding is unknown.
         is_in_doubt: bool,
     },
 }
 
-/// What every filter says of a part of the nodes.
+/// The verdicts of every filter for some of the nodes.
 #[derive(Clone, Debug, Default)]
 pub struct ExplainedPart {
-    /// What they say; `None` where nothing is looked for.
+    /// The verdicts; `None` for a pod that is not explained.
     pub findings: Option<Findings>,
-    /// The slot to go on from, if there are more nodes.
+    /// The slot at which to continue; `None` if these were the last nodes.
     pub next: Option<usize>,
 }
 
-/// A pod on its way.
+/// A pending pod and its stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending<'a> {
-    /// What the queue knows of it, wherever it is.
+    /// The queue's record of the pod, which exists in every stage.
     pub queued: &'a QueuedPod,
-    /// Where it is.
+    /// Its stage.
     pub at: Whereabouts,
-    /// Since when it has been there, as far as that is known.
+    /// When the stage began, as far as known.
     pub since: Time,
-    /// When it is tried at the latest if nothing happens before; `None` where only an event, or its turn, brings that about.
+    /// The latest time of the next attempt without any event; `None` if only an event or the pod's order in the queue
+    /// decides.
     pub next_try: Option<Time>,
 }
 
@@ -61,13 +62,13 @@ impl Pending<'_> {
     }
 }
 
-/// Where a pod is whose decision is laid aside.
+/// Returns the stage of a suspended decision.
 fn aside(waiting: &Waiting) -> Whereabouts {
     if waiting.progress.is_some() { Whereabouts::Evaluation } else { Whereabouts::Extenders }
 }
 
 impl Scheduler {
-    /// All pods on their way to a node, place by place.
+    /// Returns all pending pods, stage by stage.
     pub fn pending(&self) -> impl Iterator<Item = Pending<'_>> {
         let queued = self.queue.waiting().map(|(place, queued)| Pending {
             queued,
@@ -90,7 +91,7 @@ impl Scheduler {
         queued.chain(laid_aside).chain(volumes).chain(bindings)
     }
 
-    /// The same of one pod.
+    /// Returns one pending pod.
     pub fn pending_one(&self, uid: &Uid) -> Option<Pending<'_>> {
         let away = |queued, at, since| Pending { queued, at, since, next_try: None };
         if let Some((place, queued)) = self.queue.place_of(uid) {
@@ -112,11 +113,12 @@ impl Scheduler {
         Some(away(queued, Whereabouts::Binding { node, is_in_doubt }, since))
     }
 
-    /// What every filter says of a part of the nodes about a pod on its way to one: of at most so many, from the first whose slot is not before `from`. None
-    /// where the pod has a node already. And from where to go on, if there are more.
+    /// Evaluates every filter for a pending pod on at most `at_most` nodes, starting at slot `from`.
+    ///
+    /// Returns no verdicts for pods that have a node, and for large pods, whose evaluation would take too long.
     pub fn explain_pending(&self, pending: &Pending<'_>, from: usize, at_most: usize) -> ExplainedPart {
         let has_node = matches!(pending.at, Whereabouts::Volumes(_) | Whereabouts::Binding { .. });
-        // What every filter says of a large pod takes as long as its evaluation, which goes in slices.
+        // All verdicts for a large pod take as long as its evaluation, which runs in slices.
         let is_large = !matches!(self.size_of(pending.pod()), Size::Usual);
         let Some(profile) = self.profile_of(pending.pod()).filter(|_| !has_node && !is_large) else {
             return ExplainedPart::default();
@@ -129,7 +131,7 @@ impl Scheduler {
         ExplainedPart { findings: Some(findings), next }
     }
 
-    /// Whether it decides, rather than standing by for another that does.
+    /// Whether this replica is the leader.
     pub fn is_leading(&self) -> bool {
         self.leading
     }

@@ -200,7 +200,8 @@ impl Scheduler {
         }
     }
 
-    /// Cancels the binding of a victim if it was not sent yet. The API server need not delete such a pod's binding.
+    /// Cancels the binding of a victim if it was not sent yet. Such a victim needs no eviction through the API
+    /// server.
     fn take_back_victim(&mut self, now: Time, uid: &Uid) {
         let Some(victim) = self.preemptions.victims.get(uid) else { return };
         let (pod, preemptor, node) = (Arc::clone(&victim.pod), Arc::clone(&victim.preemptor), victim.node);

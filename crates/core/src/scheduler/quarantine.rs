@@ -1,8 +1,8 @@
-//! Poison: objects the engine stumbles over, and pods whose decisions panic again and again.
+//! The quarantine of poison objects, and of pods whose decisions panic repeatedly.
 //!
-//! A panic while an object is taken in may leave cache and queue half changed. Both are built anew from what they hold,
-//! without that object, which stays out for a while. A second panic while that is done ends the process: there is
-//! nothing sound to go on with.
+//! A panic while an object is processed may leave cache and queue inconsistent. Both are rebuilt from their records
+//! without that object, which is excluded for a while. A second panic during the rebuild ends the process, because no
+//! consistent state remains.
 
 use super::Scheduler;
 use crate::effect::Severity;
@@ -19,21 +19,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an object stays out before it is looked at again, should it change by then.
+/// How long an object is excluded. After that its next update is processed.
 const QUARANTINE: Duration = Duration::from_secs(300);
-/// Objects kept out at most; the one that came first is let go for another.
+/// The maximum number of excluded objects. The oldest is released for a new one.
 const OBJECTS_MAX: usize = 1_024;
-/// How often a pod's decision may panic before the pod waits until it changes.
+/// The number of panics after which a pod is excluded until it changes.
 pub(super) const PANICS_MAX: u32 = 3;
-/// In whose name such a pod is held back, in `scheduler_unschedulable_pods`.
+/// The plugin name that gates such a pod, also in `scheduler_unschedulable_pods`.
 pub(super) const GATE: PluginName = "Quarantine";
 
-/// What is kept out.
+/// The excluded objects and pods.
 #[derive(Default)]
 pub(super) struct Quarantine {
-    /// In the order in which they came, with the time until which they stay.
+    /// The excluded objects in order of arrival, each with the end of its exclusion.
     objects: Vec<(ObjectKey, Time)>,
-    /// Pods whose decisions panicked too often, as they were then.
+    /// The pods whose decisions panicked too often, with their signatures at that time.
     crashers: FixedMap<Uid, Signature>,
     poisoned: u64,
 }
@@ -56,17 +56,17 @@ impl Quarantine {
         self.poisoned += 1;
     }
 
-    /// Holds back a pod until it changes.
+    /// Excludes a pod until it changes.
     pub(super) fn hold(&mut self, pod: &Arc<PodInfo>) {
         self.crashers.insert(Arc::clone(&pod.uid), Signature::of(pod));
     }
 
-    /// The gate of a pod that is held back, as long as it is what it was then.
+    /// Returns the gate of an excluded pod, while its signature is unchanged.
     pub(super) fn gate(&self, pod: &PodInfo) -> Option<PluginName> {
         self.crashers.get(&pod.uid).filter(|held| held.is_of(pod)).map(|_| GATE)
     }
 
-    /// How many pods are held back.
+    /// Returns the number of excluded pods.
     pub(super) fn crashers(&self) -> usize {
         self.crashers.len()
     }
@@ -75,20 +75,20 @@ impl Quarantine {
         self.crashers.remove(uid);
     }
 
-    /// Objects that were poison, so far.
+    /// Returns the number of poison objects so far.
     pub(super) fn poisoned(&self) -> u64 {
         self.poisoned
     }
 }
 
-/// The text of a panic that was caught.
+/// Returns the message of a caught panic.
 pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 impl Scheduler {
-    /// Takes in an object, or what is said of one, and survives if it is poison.
+    /// Processes an object event, and quarantines the object if this panics.
     pub(super) fn object_with_care(&mut self, now: Time, event: Event) {
         let (key, pod) = match event {
             Event::PodApplied(pod) => {
@@ -125,11 +125,11 @@ impl Scheduler {
         }
     }
 
-    /// Builds cache and queue anew from what they hold, without an object.
+    /// Rebuilds cache and queue from their records without this object.
     fn rebuild(&mut self, now: Time, without: &ObjectKey) {
         let cache = std::mem::take(&mut self.cache);
         self.cache = cache.rebuilt(without);
-        // What was remembered goes by the clock of the cache that is gone.
+        // Cached decisions refer to the versions of the old cache.
         self.decisions.clear();
         self.memory.clear();
         self.tables.forget_marks();
@@ -178,17 +178,17 @@ pub(super) mod tests {
     use crate::scheduler::{Config, Profile, Step};
     use crate::selector::RequiredNodeAffinity;
 
-    /// A place to stumble at.
+    /// A place at which to panic.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(in crate::scheduler) enum Trap {
-        /// As the pod is taken in, with the queue half changed.
+        /// While the pod is added, with the queue half changed.
         TakingIn,
-        /// In the decision.
+        /// During the decision.
         Deciding,
     }
 
     impl Trap {
-        /// Panics if it is set here and the pod is the one named `poison`.
+        /// Panics if this trap is set and the pod is named `poison`.
         pub(in crate::scheduler) fn spring(self, set: Option<Self>, pod: &PodInfo) {
             assert!(set != Some(self) || &*pod.name != "poison", "a trap at {self:?}");
         }
@@ -270,7 +270,7 @@ pub(super) mod tests {
             self.handle(Event::PodApplied(pod));
         }
 
-        /// What is told until there is nothing to do.
+        /// Runs until idle, and returns all reports, notices and effects as text.
         pub(in crate::scheduler) fn run(&mut self) -> Vec<String> {
             let mut told = Vec::new();
             loop {

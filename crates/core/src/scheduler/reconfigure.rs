@@ -1,7 +1,8 @@
-//! Another configuration between two decisions: other profiles, plugins, arguments, shares of the nodes, backoffs.
+//! Replacement of the configuration between two decisions: profiles, plugins, arguments, sampling percentages,
+//! backoffs.
 //!
-//! What is not part of it (the seed, how long a pod may wait without an event, what was counted) stays. Upstream reads its
-//! configuration once, so there is nothing to equal. Reads no file: that is the shell's.
+//! The seed, the time limit of unschedulable pods and the counters are kept. Upstream reads its configuration only at
+//! startup, so there is no upstream behavior to match. Files are read outside the engine.
 
 use super::{Profile, Scheduler};
 use crate::extender::Extender;
@@ -12,25 +13,24 @@ use crate::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a running scheduler can be given anew.
+/// The replaceable part of the configuration.
 pub struct Reconfiguration {
-    /// All profiles, old and new.
+    /// All profiles.
     pub profiles: Vec<Profile>,
     /// The backoff after the first failure.
     pub initial_backoff: Duration,
-    /// The longest backoff.
+    /// The maximum backoff.
     pub max_backoff: Duration,
     /// The extenders.
     pub extenders: Vec<Extender>,
 }
 
 impl Scheduler {
-    /// From now on decides by another configuration.
+    /// Replaces the configuration. Returns whether there is a new profile, which makes a new list of pods necessary.
     ///
-    /// Nothing that was remembered of decisions holds, and every waiting pod is to be tried again. Pods of a profile that is
-    /// gone are let go: bindings that left are finished, all else about them is given up. Pods of a profile that is new are
-    /// taken up as the API server shows them, so it is to be listed anew where there is one; whether there is, is
-    /// returned.
+    /// All cached decisions are evicted, and every pending pod is retried. Pods of removed profiles leave the queue;
+    /// bindings in flight are completed, and everything else about these pods is dropped. Pods of new profiles are
+    /// known only from a new list.
     pub fn reconfigure(&mut self, now: Time, to: Reconfiguration) -> bool {
         let Reconfiguration { profiles, initial_backoff, max_backoff, extenders } = to;
         let tables = &mut self.tables;
@@ -50,7 +50,7 @@ impl Scheduler {
         any_is_new
     }
 
-    /// Takes back what was decided for pods of profiles that are gone and has not left.
+    /// Reverts decisions for pods of removed profiles whose bindings were not sent.
     fn give_up_for_others(&mut self, now: Time) {
         let waiting: Vec<Uid> = self
             .pre_binds
@@ -61,7 +61,7 @@ impl Scheduler {
         for uid in waiting {
             self.pre_bind_given_up(now, &uid);
         }
-        // What extenders said was said to other questions.
+        // The answers of extenders belong to the old configuration.
         for queued in self.give_up_asking() {
             self.queue.activate(now, queued);
         }
@@ -89,8 +89,8 @@ impl Scheduler {
         self.queue.reconsider(now, initial_backoff, max_backoff, &mut |pod| verdicts[&pod.uid])
     }
 
-    /// A waiting pod is somebody else's from now on: nothing more is said of it, and what it was promised is free. Its
-    /// nomination counts like that of any pod of others, as the API server shows it.
+    /// Drops all state about a pending pod that no profile selects any more. Its nomination counts like that of any
+    /// foreign pod, as the API server shows it.
     pub(super) fn let_go(&mut self, now: Time, pod: &Arc<PodInfo>) {
         self.sent_conditions.remove(&pod.uid);
         self.quarantine.forget(&pod.uid);

@@ -1,4 +1,4 @@
-//! Pods like those that no node could take: what is remembered of those, and whether a fresh look comes to the same.
+//! Decisions from the infeasible cache, and their comparison with full evaluations.
 
 use super::attempt::unschedulable;
 use super::failure::Unschedulable;
@@ -12,7 +12,7 @@ use crate::pod::PodInfo;
 use crate::time::Time;
 use std::sync::Arc;
 
-/// A decision about a pod that may be refused as others were.
+/// A decision about a pod that the infeasible cache may answer.
 pub(super) struct Refusal<'s> {
     pub(super) framework: &'s Framework,
     pub(super) decisions: &'s mut DecisionCache,
@@ -22,10 +22,10 @@ pub(super) struct Refusal<'s> {
 }
 
 impl Refusal<'_> {
-    /// What follows from what is cached, if no node can take the pod.
+    /// Returns the cached result, if no node is feasible for the pod according to the cache.
     ///
     /// # Errors
-    /// With what differs, where a full evaluation comes to something else.
+    /// Describes the difference, if a comparison with the full evaluation is due and differs.
     pub(super) fn recall(
         self,
         snapshot: Snapshot<'_>,
@@ -44,7 +44,7 @@ impl Refusal<'_> {
     }
 }
 
-/// What becomes of a pod of which it is cached that no node can take it.
+/// Returns the function that builds the result from cached rejections and preemption.
 pub(super) fn conclusion(
     framework: &Framework,
     (draws, now): (Draws, Time),
@@ -55,10 +55,10 @@ pub(super) fn conclusion(
     }
 }
 
-/// Compares what follows from the cache with what follows from a full evaluation.
+/// Compares the cached result with the full evaluation.
 ///
 /// # Errors
-/// With what differs.
+/// Describes the difference.
 pub(super) fn verdict(
     framework: &Framework,
     pod: &PodInfo,
@@ -70,7 +70,10 @@ pub(super) fn verdict(
     if full.as_ref() == Ok(cached) { Ok(()) } else { Err(format!("cached: {cached:?}; full: {full:?}")) }
 }
 
-/// What a full evaluation comes to; where it is another than that no node can take the pod, in words.
+/// Runs the full evaluation.
+///
+/// # Errors
+/// Describes the result if it is anything else than that no node is feasible.
 fn full(
     framework: &Framework,
     pod: &PodInfo,

@@ -1,5 +1,7 @@
-//! Pods of ours that a kubelet did not admit (`OutOfcpu`, `OutOfpods`, ...): the node had less room than it seemed to have,
-//! as a rule because somebody else places pods there too. Such a pod has ended, and is not tried again.
+//! Pods of ours that a kubelet rejected (`OutOfcpu`, `OutOfpods`, ...).
+//!
+//! The node had fewer free resources than its known state, usually because another client places pods there as well.
+//! Such a pod has terminated, and is not retried.
 
 use super::Scheduler;
 use crate::effect::Severity;
@@ -9,7 +11,7 @@ use crate::report::Notice;
 use crate::time::Time;
 use std::sync::Arc;
 
-/// Reasons that are counted by name; more than any kubelet has.
+/// The maximum number of reasons that are counted by name; kubelets have fewer.
 const REASONS_MAX: usize = 64;
 
 impl Scheduler {

@@ -1,4 +1,4 @@
-//! Lists: what came in whole, what is being listed anew, and what a list no longer names.
+//! Lists: the kinds with a complete first list, running lists, and objects missing from a list.
 
 use super::Scheduler;
 use crate::event::{Kind, ObjectKey};
@@ -9,10 +9,10 @@ use crate::pod::{ControllerKind, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The objects one list has named so far.
+/// The objects that a running list has contained so far.
 #[derive(Default)]
 struct Seen {
-    /// `None` where no pod was known when the list began: then those that are known when it ends were named by it.
+    /// `None` if no pod was known when the list began. Then every pod known at the end was in the list.
     pods: Option<FixedSet<Uid>>,
     named: IdSet<(Option<Symbol>, Symbol)>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Lists {
     running: BTreeMap<Kind, Seen>,
 }
 
-/// The kind of the object a key names, and its namespace and name.
+/// Returns the kind, namespace and name of a key.
 fn parts(key: &ObjectKey) -> (Kind, Option<Symbol>, Option<Symbol>) {
     match *key {
         ObjectKey::Pod(_) => (Kind::Pod, None, None),
@@ -52,7 +52,7 @@ impl Lists {
         self.complete.insert(kind);
     }
 
-    /// Notes that the list of the key's kind, if one is running, names the object.
+    /// Records that the running list of this kind, if any, contains the object.
     pub(super) fn see(&mut self, key: &ObjectKey) {
         let (kind, namespace, name) = parts(key);
         let Some(seen) = self.running.get_mut(&kind) else { return };
@@ -69,7 +69,7 @@ impl Lists {
         }
     }
 
-    /// Kinds whose first list is not complete.
+    /// Returns the kinds whose first list is not complete.
     pub(super) fn awaited(&self) -> impl Iterator<Item = Kind> + '_ {
         Kind::ALL.into_iter().filter(|kind| !self.complete.contains(kind))
     }
@@ -87,7 +87,7 @@ impl Lists {
 }
 
 impl Scheduler {
-    /// The known objects of `kind` that the list that ends now did not name, in an order that is the same in every run.
+    /// Returns the known objects of `kind` that the ending list does not contain, in a deterministic order.
     pub(super) fn unlisted(&self, kind: Kind) -> Vec<ObjectKey> {
         let lookups = self.cache.lookups();
         let controllers = |kind: ControllerKind| {
@@ -145,15 +145,15 @@ impl Scheduler {
         self.known_pods().filter(|uid| !self.lists.names_pod(uid)).cloned().collect()
     }
 
-    /// Uids of all pods of which anything is kept, in no order, and some more than once.
+    /// Returns the uids of all pods with any state in the engine, in arbitrary order and with duplicates.
     fn known_pods(&self) -> impl Iterator<Item = &Uid> {
         let waiting = self.queue.waiting().map(|(_, queued)| &queued.pod.uid);
-        // A pod that is being deleted waits nowhere, and something may still be kept for it.
+        // A terminating pod is in no queue, but there may still be state for it.
         let told = self.sent_conditions.keys();
         let placed = self.cache.placed_uids();
         placed
             .chain(waiting)
-            // One that is said to be gone is nowhere else.
+            // Includes pods reported as missing, which are in no other place.
             .chain(self.audit.uids())
             .chain(self.bindings.iter().map(|(uid, _)| uid))
             .chain(told)

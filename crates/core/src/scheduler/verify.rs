@@ -1,11 +1,12 @@
-//! Compares cached decisions with full evaluations while the engine runs. A signature that differs is evicted; after
-//! [`DIFFERENCES_MAX`] differences no cache is used any more.
+//! Verification of cached decisions: comparison with full evaluations while the engine runs.
 //!
-//! Laws, recorded answers of the real scheduler and the simulation show that cached decisions equal full evaluations. This checks it in
-//! the cluster at hand: as pods are decided ([`Verify::is_due`]), and live signatures one after the other (`live`). Both evaluations
-//! read the same columns, so feasible nodes are also judged one by one. The full evaluation itself is not checked here; shadow mode does that.
+//! A signature whose decision differs is evicted; after [`DIFFERENCES_MAX`] differences the caches are disabled.
+//! Property tests, golden vectors and the simulation show that cached decisions equal full evaluations. Verification
+//! checks it in the actual cluster: for decisions about pods ([`Verify::is_due`]), and for live signatures in turn
+//! (`live`). Both evaluations read the same columns, so feasible nodes are also evaluated individually. The full
+//! evaluation itself is not verified here; shadow mode does that.
 //!
-//! No comparison changes a decision: it draws nothing, moves no order and refreshes nothing.
+//! No comparison affects a decision: it draws no random numbers, and changes neither orders nor caches.
 
 mod credit;
 mod live;
@@ -33,19 +34,19 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// With this many differences the caches are switched off until the next start: one may be a rare case of one signature, three say that
-/// the caches cannot be trusted.
+/// The number of differences after which the caches are disabled until the next start. One may be a rare case of one
+/// signature; three mean that the caches cannot be trusted.
 pub const DIFFERENCES_MAX: u64 = 3;
 
-/// Feasible nodes that one comparison judges one by one where comparisons have a budget: as much as a tenth of a full evaluation of 5,000
-/// nodes. The next comparison takes the next ones.
+/// The number of feasible nodes that one comparison evaluates individually if comparisons have a budget. This costs a
+/// tenth of a full evaluation of 5,000 nodes. The next comparison takes the next nodes.
 const NODES_ONE_BY_ONE: usize = 64;
 
-/// Which cached decisions are compared, and what came of it.
+/// The state of verification: which cached decisions are compared, and the results.
 pub(super) struct Verify {
     mode: Mode,
     is_trusting: bool,
-    /// Decisions used since one was compared.
+    /// Cached decisions since the last comparison.
     unchecked: u32,
     same: u64,
     differing: u64,
@@ -55,21 +56,21 @@ pub(super) struct Verify {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// None, as pods are decided.
+    /// Decisions about pods are not compared.
     Off,
-    /// All; a difference is a panic. The default of builds with assertions.
+    /// Every cached decision is compared, and a difference panics. Default of builds with debug assertions.
     Strict,
-    /// One of so many.
+    /// Every Nth cached decision is compared.
     Sampled(NonZeroU32),
-    /// As many as [`Credit`] pays for.
+    /// Cached decisions are compared while there is [`Credit`].
     Budget,
 }
 
-/// Which feasible nodes are judged one by one.
+/// The feasible nodes that are evaluated individually.
 #[derive(Clone, Copy)]
 pub(super) enum Nodes {
     All,
-    /// [`NODES_ONE_BY_ONE`], those of this turn.
+    /// [`NODES_ONE_BY_ONE`] nodes, selected by this running number.
     Turn(u64),
 }
 
@@ -94,22 +95,22 @@ impl Verify {
         self.is_trusting
     }
 
-    /// Uses no cached decision until [`Self::resume`]; whether they were used before.
+    /// Disables cached decisions until [`Self::resume`]. Returns whether they were enabled.
     pub(super) fn suspend(&mut self) -> bool {
         std::mem::replace(&mut self.is_trusting, false)
     }
 
-    /// Takes back [`Self::suspend`].
+    /// Reverts [`Self::suspend`].
     pub(super) fn resume(&mut self, was_trusting: bool) {
         self.is_trusting = was_trusting;
     }
 
-    /// How many decisions were compared: those that were the same, and those that were not.
+    /// Returns the number of equal and of different decisions.
     pub(super) fn compared(&self) -> [u64; 2] {
         [self.same, self.differing]
     }
 
-    /// The scheduler is called: what the last call cost is known now.
+    /// Notes a call of the scheduler, which ends the previous one and gives its duration.
     pub(super) fn called(&mut self, now: Time) {
         self.credit.called(now);
         if let Some(round) = &mut self.round {
@@ -136,7 +137,7 @@ impl Verify {
         is_due
     }
 
-    /// Which nodes a comparison judges one by one.
+    /// Returns the nodes that a comparison evaluates individually.
     pub(super) fn nodes(&self) -> Nodes {
         match self.mode {
             Mode::Strict | Mode::Sampled(_) => Nodes::All,
@@ -144,7 +145,7 @@ impl Verify {
         }
     }
 
-    /// A decision was compared, and may be used, or this differs.
+    /// Counts the result of a comparison, and disables the caches after too many differences.
     pub(super) fn judged(&mut self, verdict: Result<(), String>) -> Result<(), String> {
         let Err(difference) = &verdict else {
             self.same += 1;
@@ -160,21 +161,23 @@ impl Verify {
 }
 
 impl Scheduler {
-    /// From now on compares one of so many cached decisions with a full evaluation as pods are decided; none for `None`. Where they differ, the full
-    /// one is used, the signature is evicted and a notice says so; after [`DIFFERENCES_MAX`] differences nothing cached is used any more.
+    /// Compares every Nth cached decision about a pod with a full evaluation; `None` compares none.
+    ///
+    /// If they differ, the full evaluation is used, the signature is evicted, and a notice is sent. After
+    /// [`DIFFERENCES_MAX`] differences the caches are disabled.
     pub fn verify_decisions(&mut self, every: Option<NonZeroU32>) {
         self.verify.mode = every.map_or(Mode::Off, Mode::Sampled);
         self.verify.unchecked = 0;
     }
 
-    /// From now on uses no cached decision: each pod is decided by a full evaluation. Shows what the caches save.
+    /// Disables all caches, so that each pod gets a full evaluation. Used to measure what the caches save.
     pub fn decide_afresh(&mut self) {
         self.verify.is_trusting = false;
         self.memory.clear();
         self.decisions.clear();
     }
 
-    /// The cached decision for pods like this one was wrong.
+    /// Handles a cached decision that differs from the full evaluation.
     pub(super) fn differed(&mut self, pod: &Arc<PodInfo>, difference: &str) {
         let consequence = if self.verify.is_trusting {
             self.memory.evict(pod);
@@ -194,7 +197,8 @@ impl Scheduler {
         self.notices.push_back(Notice { object, text });
     }
 
-    /// Whether no node can take the pod, as is cached of one like it.
+    /// Whether a cached result for an unschedulable pod may be used. Compares it with a full evaluation if that is
+    /// due.
     pub(super) fn holds_true(&mut self, now: Time, queued: &QueuedPod, cached: &Unschedulable) -> bool {
         if !self.verify.is_due(now) {
             return true;
@@ -211,22 +215,22 @@ impl Scheduler {
     }
 }
 
-/// A cached decision, and what a full evaluation needs.
+/// A cached decision, with the inputs of the full evaluation.
 pub(super) struct Compared<'a, 'b> {
     pub(super) framework: &'a Framework,
     pub(super) pod: &'a PodInfo,
     pub(super) quick: &'a mut CachedDecision<'b>,
     pub(super) seed: Seed,
-    /// How many nodes the cached one says it came to a verdict on.
+    /// The number of nodes with a verdict according to the cached decision.
     pub(super) evaluated: usize,
     pub(super) nodes: Nodes,
 }
 
 impl Compared<'_, '_> {
-    /// Compares the feasible nodes, their scores and the choice.
+    /// Compares feasible nodes, scores and the chosen node.
     ///
     /// # Errors
-    /// With what differs.
+    /// Describes the difference.
     pub(super) fn verdict(self, snapshot: Snapshot<'_>) -> Result<(), String> {
         let Self { framework, pod, quick, seed, evaluated, nodes } = self;
         let full = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
@@ -260,7 +264,7 @@ impl Compared<'_, '_> {
     }
 }
 
-/// The first node that only one of both finds feasible, or to which they give another score, with what either says.
+/// Returns the first node whose feasibility or score differs, with a description of both results.
 fn odd_one(quick: &CachedDecision<'_>, full: &Feasible) -> Option<(NodeIdx, [String; 2])> {
     let by_node = |nodes: &NodeSet, totals: Option<&Vec<i64>>| -> BTreeMap<NodeIdx, Option<i64>> {
         nodes.iter().enumerate().map(|(at, node)| (node, totals.map(|totals| totals[at]))).collect()
@@ -276,7 +280,7 @@ fn odd_one(quick: &CachedDecision<'_>, full: &Feasible) -> Option<(NodeIdx, [Str
     Some((*odd, [describe(cached.get(odd)), describe(full.get(odd))]))
 }
 
-/// Whether nodes that passed in columns, as both evaluations judge nodes, pass one by one as well.
+/// Checks that nodes that pass in the columns, which both evaluations read, also pass individually.
 fn stands_one_by_one(
     full: &Result<Decision, CycleError>,
     snapshot: Snapshot<'_>,

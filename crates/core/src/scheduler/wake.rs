@@ -1,4 +1,4 @@
-//! From what changed in the cluster to the pods that are worth another attempt.
+//! Cluster events, and the pods that they requeue.
 
 use super::{Profile, Scheduler, profile_named};
 use crate::cache::Snapshot;
@@ -12,14 +12,15 @@ use crate::time::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Scheduler {
-    /// Asks the plugins that rejected each waiting pod whether `event` may help it. One that panics may mean yes.
+    /// Requeues the unschedulable pods that `event` may help, according to the queueing hints of their rejecting
+    /// plugins. A hint that panics counts as [`Hint::Queue`].
     pub(super) fn wake(&mut self, now: Time, event: &ClusterEvent<'_>) {
         self.wake_up_to(now, event, i32::MAX);
     }
 
-    /// As [`Self::wake`], of the pods of no more than this priority.
+    /// As [`Self::wake`], for pods up to this priority.
     pub(super) fn wake_up_to(&mut self, now: Time, event: &ClusterEvent<'_>, priority: i32) {
-        // Upstream has no event of namespaces.
+        // Upstream has no namespace event.
         if !matches!(event, ClusterEvent::Other) {
             self.event_means(event.label());
         }
@@ -45,14 +46,15 @@ impl Scheduler {
         );
     }
 
-    /// Notes what the event at hand is called.
+    /// Records the label of the current event.
     pub(super) fn event_means(&mut self, label: &'static str) {
         self.event_label.get_or_insert(label);
     }
 }
 
-/// What the plugin of the pod's profile says of the event; nothing where it panics. It sees the state through a shared borrow, so that a panic
-/// cannot have damaged it.
+/// Calls the queueing hint of a plugin of the pod's profile. Returns `None` if it panics.
+///
+/// A panic cannot corrupt the state, since the hint sees it through a shared borrow.
 pub(super) fn hint(
     profiles: &[(Symbol, Profile)],
     plugin: PluginName,
@@ -60,7 +62,7 @@ pub(super) fn hint(
     pod: &PodInfo,
     snapshot: Snapshot<'_>,
 ) -> Option<Hint> {
-    // Nobody knows what an extender looks at.
+    // It is unknown which objects an extender reads.
     if plugin == extender::NAME {
         return Some(Hint::Queue);
     }
@@ -71,7 +73,7 @@ pub(super) fn hint(
     hint.ok()
 }
 
-/// What changed between two versions of a node, in upstream's order (`pkg/scheduler/framework/events.go`).
+/// Returns the differences between two versions of a node, in upstream's order (`pkg/scheduler/framework/events.go`).
 pub(super) fn node_actions(old: &NodeInfo, new: &NodeInfo) -> Vec<NodeAction> {
     let mut actions = Vec::new();
     if old.unschedulable && !new.unschedulable {
@@ -92,7 +94,7 @@ pub(super) fn node_actions(old: &NodeInfo, new: &NodeInfo) -> Vec<NodeAction> {
     actions
 }
 
-/// What changed between two versions of a pod; the generic update when nothing in particular did.
+/// Returns the differences between two versions of a pod, or the generic update if there is no specific one.
 pub(super) fn pod_actions(old: &PodInfo, new: &PodInfo) -> Vec<PodAction> {
     let mut actions = Vec::new();
     if old.labels != new.labels {

@@ -1,4 +1,4 @@
-//! A law: after poison, in an object or in a decision, cached decisions equal full evaluations as before.
+//! Property test: after panics in objects or decisions, cached decisions still equal full evaluations.
 
 use super::tests::{Trap, World, pod};
 use crate::cycle::NoProbe;
@@ -11,11 +11,11 @@ use crate::resources::Resources;
 use crate::scheduler::Step;
 use crate::selector::{Operator, Requirement, Selector};
 
-/// Few enough racks that pods meet in them, and enough that racks are not told apart by name.
+/// Few enough racks that pods meet in them, yet enough that names alone do not separate them.
 const NODES: usize = 70;
 const PODS: usize = 30;
 
-/// A pod of app 0 or 1 that stays away from its like by rack, or stays with the others.
+/// A pod of app 0, which repels app 0 in its rack, or of app 1, which requires app 1 in its rack.
 fn tied(tables: &mut Tables, number: usize, app: usize, on: Option<usize>) -> Box<PodInfo> {
     let on = on.map(|node| format!("n{node}"));
     let mut pod = pod(tables, &format!("p{number}"), 10, on.as_deref());
@@ -60,7 +60,7 @@ struct Law {
 }
 
 impl Law {
-    /// A number below a bound, the same in every run.
+    /// A deterministic number below a bound.
     fn below(&mut self, bound: usize) -> usize {
         self.state =
             self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -72,14 +72,14 @@ impl Law {
         self.world.handle(Event::NodeApplied(node));
     }
 
-    /// A pod comes; one of this number that was there is gone.
+    /// Adds a pod, after the deletion of the previous pod with this number.
     fn come(&mut self, number: usize, app: usize, on: Option<usize>) {
         self.world.handle(Event::Gone(ObjectKey::Pod(format!("p{number}").into())));
         let pod = tied(self.world.scheduler.tables(), number, app, on);
         self.world.handle(Event::PodApplied(pod));
     }
 
-    /// Lets the engine work; its bindings are carried out.
+    /// Runs the engine until idle, and accepts its bindings.
     fn run(&mut self) {
         self.world.handle(Event::Credits { lane: Lane::Bind, count: 1 });
         loop {
@@ -93,7 +93,7 @@ impl Law {
         }
     }
 
-    /// The engine stumbles over an object, or over a decision.
+    /// Makes the engine panic on an object, or in a decision.
     fn stumble(&mut self, trap: Trap) {
         self.world.scheduler.trap = Some(trap);
         self.world.pod("poison", 10, None);
@@ -127,7 +127,7 @@ fn cached_decisions_after_poison_equal_full_evaluations() {
         }
         law.run();
         let stats = law.world.scheduler.stats();
-        // An answer that differs from a full evaluation is a panic in builds with assertions.
+        // In builds with debug assertions, a cached decision that differs from the full evaluation panics.
         assert_eq!((stats.panics, stats.poisoned), (panics, poisoned), "turn {turn}");
     }
     let stats = law.world.scheduler.stats();

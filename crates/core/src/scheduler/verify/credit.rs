@@ -1,16 +1,17 @@
-//! How much of its time the scheduling thread may spend on comparisons: a share of what it spends on all else.
+//! The time budget of comparisons: a share of the scheduling thread's other busy time.
 //!
-//! The engine has no clock. It is told the time with every call, and a recording keeps these times: what lies between a call and the
-//! next, unless the engine had nothing to do, is what the call cost, with all the caller did of it. So a replay comes to the same.
+//! The engine has no clock. Every call passes the time, and a recording contains these times. The time between two
+//! calls is the cost of the first, including the caller's work for it, unless the engine was idle. So a replay
+//! computes the same budget.
 
 use crate::time::Time;
 use std::time::Duration;
 
-/// Comparisons may take one part in so many of the time that the rest takes: 2 %.
+/// Comparisons may take 1/50 (2 %) of the time of other work.
 const SHARE: u32 = 50;
-/// Credit saved up at most. A burst of comparisons is then no longer than some decisions of a large cluster.
+/// The maximum credit in nanoseconds. It keeps a burst of comparisons as short as some decisions in a large cluster.
 const CREDIT_MAX: i64 = 20_000_000;
-/// No call takes longer: the process was suspended meanwhile.
+/// The maximum duration of a call. A longer gap means that the process was suspended.
 const CALL_MAX: Duration = Duration::from_secs(10);
 
 /// What the time between two calls is spent on.
@@ -19,25 +20,25 @@ enum Spending {
     #[default]
     Waiting,
     Working,
-    /// A comparison, and what else the call did.
+    /// A comparison, and the rest of its call.
     Comparing,
 }
 
-/// The account.
+/// The credit for comparisons.
 #[derive(Debug, Default)]
 pub(super) struct Credit {
     last: Time,
     spending: Spending,
-    /// Nanoseconds; below 0 after a comparison that took longer than what was left.
+    /// The remaining credit in nanoseconds; negative after a comparison that took longer than the credit.
     left: i64,
-    /// What was spent on all work, comparisons included.
+    /// The total busy time, including comparisons.
     pub(super) busy: Duration,
-    /// What was spent on comparisons in working time.
+    /// The busy time of comparisons.
     pub(super) comparing: Duration,
 }
 
 impl Credit {
-    /// A call begins, and the one before is over.
+    /// Begins a call, which ends the previous one.
     pub(super) fn called(&mut self, now: Time) {
         let took = now.since(self.last).min(CALL_MAX);
         let nanos = |time: Duration| i64::try_from(time.as_nanos()).expect("ten seconds at most");
@@ -61,7 +62,7 @@ impl Credit {
         self.left > 0
     }
 
-    /// This call makes a comparison.
+    /// Marks this call as one with a comparison.
     pub(super) fn verifies(&mut self) {
         self.spending = Spending::Comparing;
     }
@@ -71,7 +72,7 @@ impl Credit {
         self.spending == Spending::Comparing
     }
 
-    /// There is nothing to do until the next call.
+    /// Marks the time until the next call as idle.
     pub(super) fn waits(&mut self) {
         self.spending = Spending::Waiting;
     }

@@ -1,5 +1,6 @@
-//! Compares live signatures with full evaluations of the cluster as it is, one after the other, so that each is compared within a
-//! known interval: when there is nothing else to do, and where that does not suffice, on credit.
+//! Verification of live signatures in turn, so that each is compared within a known interval.
+//!
+//! Comparisons run in idle time, and if that is too short, within the time budget.
 
 use super::super::attempt::candidates;
 use super::super::{Scheduler, Step, profile_named, refused};
@@ -14,37 +15,39 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time between two comparisons without anything else to do: at 8,192 signatures a round takes 82 s, and an idle scheduler wakes a hundred
-/// times a second at most, in rounds alone.
+/// The interval between two comparisons in idle time. With 8,192 signatures a round takes 82 s, and an idle scheduler
+/// wakes at most a hundred times a second, only during rounds.
 const PAUSE: Duration = Duration::from_millis(10);
-/// After a comparison that took longer than a pause, nothing is compared for so many times that long: a fifth of idle time at most.
+/// After a comparison longer than the interval, idle comparisons stop for this multiple of its duration. So they take
+/// at most a fifth of idle time.
 const REST: u32 = 4;
-/// Rounds in an interval. A signature made right after its turn in one round has its next turn in the next.
+/// Rounds per interval. A signature cached right after its turn in one round is compared in the next.
 const ROUNDS: u32 = 2;
 
-/// What comparisons cost, and how far they are.
+/// Cost and progress of verification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verification {
-    /// What the scheduler's work took so far, comparisons included, idle time not.
+    /// The scheduler's busy time so far, including comparisons.
     pub busy: Duration,
-    /// What of it calls took that made comparisons.
+    /// The part of it in calls that made comparisons.
     pub comparing: Duration,
-    /// Of all live signatures, since when the one is unchecked of which that is longest; `None` where none is to be checked.
+    /// Since when the longest unchecked of all live signatures has not been compared; `None` if there are none to
+    /// compare.
     pub unchecked_since: Option<Time>,
     /// Whether cached decisions are used.
     pub is_trusting: bool,
 }
 
-/// One turn of each live signature.
+/// A round, in which each live signature is compared once.
 #[derive(Debug)]
 pub(super) struct Round {
     interval: Duration,
     began: Time,
     cursor: usize,
     is_over: bool,
-    /// Nothing is compared in idle time before.
+    /// Idle comparisons are not made before this time.
     not_before: Time,
-    /// When the last call, which had nothing else to do, began to compare.
+    /// When the last comparison in idle time began.
     idle_since: Option<Time>,
 }
 
@@ -53,10 +56,10 @@ impl Round {
         Self { interval, began: now, cursor: 0, is_over: true, not_before: now, idle_since: None }
     }
 
-    /// The scheduler is called. If the last call compared something, that took no longer than since then.
+    /// Notes a call of the scheduler, which gives an upper bound for the duration of the last comparison.
     pub(super) fn called(&mut self, now: Time) {
         if let Some(since) = self.idle_since.take() {
-            // The caller waited meanwhile if the comparison was short.
+            // After a short comparison, part of this time was spent waiting.
             let beyond = now.since(since).saturating_sub(2 * PAUSE);
             self.not_before = (since + PAUSE).max(now + beyond * REST);
         }
@@ -66,7 +69,7 @@ impl Round {
         self.began + self.interval / ROUNDS
     }
 
-    /// Whether there may be signatures whose turn is to come, now that it may be time for another round.
+    /// Whether signatures remain in the round. Starts the next round if it is due.
     fn is_on(&mut self, now: Time) -> bool {
         if self.is_over && now >= self.next() {
             (self.began, self.cursor, self.is_over) = (now, 0, false);
@@ -76,7 +79,7 @@ impl Round {
 }
 
 impl Verify {
-    /// Whether idle time did not suffice for the round: it takes half of its time already.
+    /// Whether idle time did not suffice: the round has used half of its time.
     pub(super) fn is_late(&mut self, now: Time) -> bool {
         let Some(round) = &mut self.round else { return false };
         round.is_on(now) && now.since(round.began) >= round.interval / ROUNDS / 2
@@ -84,8 +87,10 @@ impl Verify {
 }
 
 impl Scheduler {
-    /// From now on compares each live signature with a full evaluation once in such an interval: in idle time, and within 2 % of the busy
-    /// time, which otherwise goes to decisions about pods, unless [`Self::verify_decisions`] says how many of those are compared.
+    /// Compares each live signature with a full evaluation once in each interval.
+    ///
+    /// It uses idle time, and 2 % of the busy time. The busy part also serves comparisons of decisions about pods,
+    /// unless [`Self::verify_decisions`] sets their number.
     pub fn verify_within(&mut self, now: Time, interval: Duration) {
         if self.verify.mode == Mode::Off {
             self.verify.mode = Mode::Budget;
@@ -93,14 +98,16 @@ impl Scheduler {
         self.verify.round = Some(Round::new(now, interval));
     }
 
-    /// Compares the next live signature that was neither made nor compared since `began`, whatever that costs; whether there was one. The
-    /// cursor begins at 0, and `began` is not later than `now`. For tests and simulations, which have the time.
+    /// Compares the next live signature that was neither cached nor compared since `began`, at any cost. Returns
+    /// whether there was one.
+    ///
+    /// `cursor` starts at 0, and `began` must not be later than `now`. For tests and simulations.
     pub fn verify_one(&mut self, now: Time, cursor: &mut usize, began: Time) -> bool {
         self.decisions.tick(now);
         self.decides_from_caches() && self.verify_next(now, cursor, began)
     }
 
-    /// There is nothing to do before `wake_at`: a live signature may have its turn.
+    /// Uses idle time before `wake_at` to compare a live signature.
     pub(in crate::scheduler) fn rest(&mut self, now: Time, wake_at: Option<Time>) -> Step {
         let next = self.verify_at_rest(now);
         if let Some(notice) = self.notices.pop_front() {
@@ -110,7 +117,7 @@ impl Scheduler {
         Step::Idle { wake_at: [wake_at, next].into_iter().flatten().min() }
     }
 
-    /// When to come back for the next turn.
+    /// Compares a live signature if one is due, and returns when to continue.
     fn verify_at_rest(&mut self, now: Time) -> Option<Time> {
         if !self.may_verify() || self.decisions.has_none() {
             return None;
@@ -131,7 +138,7 @@ impl Scheduler {
         Some(if was_one { soon } else { round.next().max(soon) })
     }
 
-    /// A pod was decided: a live signature has its turn as well where idle time does not suffice and credit is left.
+    /// Compares a live signature after a decision, if idle time did not suffice and there is credit.
     pub(in crate::scheduler) fn verify_when_late(&mut self, now: Time) {
         let verify = &mut self.verify;
         let may = verify.credit.is_left() && !verify.credit.has_verified() && verify.is_late(now);
@@ -140,18 +147,18 @@ impl Scheduler {
         }
     }
 
-    /// Whether decisions are made, and from caches.
+    /// Whether this replica decides, and uses caches.
     fn decides_from_caches(&self) -> bool {
         let decides = self.leading && !self.halted && self.lists.awaited().next().is_none();
         decides && self.verify.is_trusting
     }
 
-    /// Whether there are rounds, and something to compare in them.
+    /// Whether rounds are enabled, and there may be something to compare.
     fn may_verify(&self) -> bool {
         self.verify.round.is_some() && self.decides_from_caches()
     }
 
-    /// Compares the next live signature of the round; whether there was one.
+    /// Compares the next live signature of the round, and returns whether there was one.
     fn verify_in_round(&mut self, now: Time) -> bool {
         let Some(Round { mut cursor, began, .. }) = self.verify.round else { return false };
         let was_one = self.verify_next(now, &mut cursor, began);
@@ -161,7 +168,7 @@ impl Scheduler {
         was_one
     }
 
-    /// Compares the next live signature that was not compared since `began`; whether there was one.
+    /// Compares the next live signature that was not compared since `began`, and returns whether there was one.
     fn verify_next(&mut self, now: Time, cursor: &mut usize, began: Time) -> bool {
         let Some((live, pod)) = self.decisions.next_unchecked(cursor, began) else { return false };
         self.cache.preview();
@@ -186,7 +193,7 @@ impl Scheduler {
         true
     }
 
-    /// Whether what is cached of a signature equals a full evaluation; `None` where no decision would be made from it.
+    /// Compares a cached signature with a full evaluation; `None` if the cache would not be used for it.
     fn compare(&mut self, now: Time, live: LiveSignature, pod: &Arc<PodInfo>) -> Option<Result<(), String>> {
         let Self { cache, tables, profiles, decisions, verify, seed, .. } = self;
         let (snapshot, seed) = (cache.snapshot(tables), *seed);
@@ -208,7 +215,7 @@ impl Scheduler {
         }
     }
 
-    /// What comparisons cost, and how far they are. Looks at each live signature.
+    /// Returns cost and progress. Visits every live signature.
     pub(in crate::scheduler) fn verification(&self) -> Verification {
         Verification {
             busy: self.verify.credit.busy,

@@ -1,4 +1,4 @@
-//! Planted mistakes are found, and cost one signature.
+//! Tests that planted faults of the caches are found, and evict one signature.
 
 use super::*;
 use crate::event::{BindOutcome, Event, ObjectKey};
@@ -7,7 +7,7 @@ use crate::scheduler::Step;
 use crate::scheduler::quarantine::tests::World;
 use std::time::Duration;
 
-/// A pod that takes 3 of 4 CPUs, and one like it, which has no place. Only a full evaluation knows.
+/// A pod that takes 3 of 4 CPUs, and an identical one, which does not fit. Only the full evaluation detects this.
 fn one_too_many(every: Option<u32>) -> (World, Vec<String>) {
     let mut world = World::new();
     world.scheduler.verify_decisions(every.and_then(NonZeroU32::new));
@@ -38,7 +38,7 @@ fn wrong_cached_decision_is_not_used_and_costs_its_signature() {
     assert_eq!(world.scheduler.stats().quick, before + 1, "the cache is used on");
 }
 
-/// A cached decision that is wrong, again and again: each time a pod takes what another would need.
+/// Repeats the fault that a cached decision is outdated: each time a pod takes resources that another one needs.
 fn wrong_again(world: &mut World, number: usize) -> Vec<String> {
     with(Some(Mutation::ShapesStand), || {
         world.pod(&format!("taker-{number}"), 3_000 + number as i64, None);
@@ -68,7 +68,7 @@ fn third_difference_switches_the_cache_off_and_pods_are_served() {
     }
     let stats = world.scheduler.stats();
     assert_eq!((stats.verified[1], stats.verification.is_trusting), (DIFFERENCES_MAX, false));
-    // What would be wrong is right: nothing cached is asked.
+    // With the caches disabled, the planted fault has no effect.
     let told = wrong_again(&mut world, 9);
     assert!(told[0].starts_with("taker-9: Placed") && told.iter().any(|line| line.contains("Insufficient")));
     assert_eq!(world.scheduler.stats().quick, stats.quick);
@@ -76,7 +76,7 @@ fn third_difference_switches_the_cache_off_and_pods_are_served() {
 
 const INTERVAL: Duration = Duration::from_secs(300);
 
-/// One that compares in idle time, and not as pods are decided: no credit is left where no time passes.
+/// A world that compares in idle time only: without the passage of time there is no credit for decisions about pods.
 fn idling() -> World {
     let mut world = World::new();
     world.scheduler.verify_decisions(None);
@@ -84,7 +84,7 @@ fn idling() -> World {
     world
 }
 
-/// Lets half of the interval pass, and then as many turns as there are signatures.
+/// Lets half of the interval pass, and then time for as many comparisons as there are signatures.
 fn idle(world: &mut World) -> Vec<String> {
     let mut told = world.run();
     world.now = world.now + INTERVAL / 2;
@@ -135,7 +135,7 @@ fn stale_refusal_is_found_in_idle_time() {
     let mut world = idling();
     world.pod("taker", 3_000, Some("a"));
     let told = with(Some(Mutation::ShapesStand), || {
-        // The third is the first of which it is cached why nodes refuse; memory answers only in an unchanged cluster.
+        // The infeasible cache answers from the third pod on. The results in `memory` require an unchanged cluster.
         for number in 0..3 {
             world.pod(&format!("large-{number}"), 2_000, None);
             world.run();
@@ -170,7 +170,7 @@ fn idle_engine_asks_to_be_woken_for_comparisons_alone_while_there_is_something_t
     let began = world.now;
     world.pod("first", 1_000, None);
     world.run();
-    // Without the answer to a binding it would have to be asked about.
+    // Without a result, the binding would have to be queried.
     world.pod("first", 1_000, Some("a"));
     world.handle(Event::BindFinished { uid: "first".into(), outcome: BindOutcome::Accepted });
     assert_eq!(wake_at(&mut world), Some(began + INTERVAL / 2));
@@ -179,7 +179,7 @@ fn idle_engine_asks_to_be_woken_for_comparisons_alone_while_there_is_something_t
     assert_eq!(world.scheduler.stats().verification.unchecked_since, None);
 }
 
-/// Fresh decisions read the same columns: that these are wrong only the nodes themselves tell.
+/// The full evaluation reads the same columns. Only the individual evaluation of nodes detects wrong columns.
 #[test]
 fn columns_that_say_something_else_than_the_node_are_told_of() {
     let mut world = World::new();
