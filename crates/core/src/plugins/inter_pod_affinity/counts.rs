@@ -1,7 +1,7 @@
-//! Numbers by pair of topology key and domain: matched terms for the filter, sums of weights for the score.
+//! Counts by topology domain: matched terms for the filter, sums of weights for the score.
 //!
-//! Changing a pair costs the same however many there are, and changes can be thought through without being made: so
-//! these numbers can outlive a decision. What counts is the business of those who count.
+//! Changing a domain takes constant time, and hypothetical changes can be evaluated without applying them. So the
+//! counts can be kept across decisions. The callers decide what counts.
 
 use crate::cache::Snapshot;
 use crate::hash::IdMap;
@@ -18,7 +18,7 @@ pub(super) struct TermCounts {
 }
 
 impl TermCounts {
-    /// Adds `by` to a domain, or takes it away if negative.
+    /// Adds `by`, which may be negative, to a domain.
     pub(super) fn change(&mut self, domain: Domain, by: i64) {
         let count = self.counts.entry(domain).or_default();
         *count += by;
@@ -27,17 +27,17 @@ impl TermCounts {
         }
     }
 
-    /// The number of a domain.
+    /// Returns the count of a domain.
     pub(super) fn of(&self, domain: Domain) -> i64 {
         self.counts.get(&domain).copied().unwrap_or(0)
     }
 
-    /// Whether no domain has any.
+    /// Whether all counts are zero.
     pub(super) fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// The keys of all domains, each once, sorted.
+    /// Returns the distinct topology keys of all domains, sorted.
     pub(super) fn keys(&self) -> Vec<Symbol> {
         let mut keys: Vec<Symbol> = self.counts.keys().map(|&(key, _)| key).collect();
         keys.sort_unstable();
@@ -46,15 +46,19 @@ impl TermCounts {
     }
 }
 
-/// The largest number of [`Columns`] that are summed by node: 10 MB at 5,000 nodes. Pods with more are summed pod by pod.
+/// The maximum number of [`Columns`] that are summed by node; they take 10 MB at 5,000 nodes. With more, pods are
+/// summed one by one.
 const COLUMNS_MAX: usize = 256;
 
-/// What pods contribute to (a number that the role gives meaning to, and a topology key), each with the sums of nodes by slot; `None` where no
-/// pod contributes.
+/// The contributions of pods by (a number defined by the role, topology key), each with the sums of nodes by slot.
+///
+/// `None` for nodes without a contributing pod.
 pub(super) type Columns = Vec<((u32, Symbol), Vec<Option<i64>>)>;
 
-/// Sums by node what a slice knows of kinds of pods, so that domains are looked up once a node and not once a pod. `None` if there are too
-/// many things to contribute to.
+/// Sums the contributions of pod classes by node, so that domains are looked up once per node instead of once per
+/// pod.
+///
+/// Returns `None` if there are more than [`COLUMNS_MAX`] columns.
 pub(super) fn by_node(slice: &Slice, role: KindRole, snapshot: Snapshot<'_>) -> Option<Columns> {
     let slots = snapshot.columns().pods.len();
     let (mut columns, mut places) = (Columns::new(), IdMap::<(u32, Symbol), usize>::default());
@@ -80,7 +84,7 @@ pub(super) fn by_node(slice: &Slice, role: KindRole, snapshot: Snapshot<'_>) -> 
     (places.len() <= COLUMNS_MAX).then_some(columns)
 }
 
-/// Calls `each` with what pods contribute to each domain of a node, node by node.
+/// Calls `each` with the contributions to each domain, node by node.
 pub(super) fn each_domain(columns: &Columns, snapshot: Snapshot<'_>, mut each: impl FnMut(u32, Domain, i64)) {
     for ((sort, key), sums) in columns {
         for node in snapshot.nodes().iter() {
@@ -100,7 +104,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Notes `by` more for a domain.
+    /// Adds `by` to the change of a domain.
     pub(super) fn note(&mut self, domain: Domain, by: i64) {
         match self.by.iter_mut().find(|(d, _)| *d == domain) {
             Some((_, so_far)) => *so_far += by,
@@ -113,15 +117,15 @@ impl Changes {
         self.by.iter().map(|&(domain, _)| domain)
     }
 
-    /// The number of a domain once the changes are made.
+    /// Returns the count of a domain after the changes.
     pub(super) fn of(&self, counts: &TermCounts, domain: Domain) -> i64 {
         let by = self.by.iter().find(|(d, _)| *d == domain).map_or(0, |&(_, by)| by);
         counts.of(domain) + by
     }
 
-    /// Whether no domain has any once the changes are made.
+    /// Whether all counts are zero after the changes.
     pub(super) fn leave_empty(&self, counts: &TermCounts) -> bool {
-        // Each change must end at none, and no domain may be left that has no change.
+        // Each changed domain must become zero, and there must be no other domain.
         let touched = self.by.iter().filter(|&&(domain, _)| counts.of(domain) != 0).count();
         counts.counts.len() == touched && self.by.iter().all(|&(domain, by)| counts.of(domain) + by == 0)
     }

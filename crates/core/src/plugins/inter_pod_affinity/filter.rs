@@ -1,4 +1,4 @@
-//! Required terms: those of the incoming pod, and the anti-affinity of existing pods against it.
+//! The filter for required terms: those of the incoming pod, and the anti-affinity of existing pods against it.
 //!
 //! Upstream: `interpodaffinity/filtering.go`.
 
@@ -16,7 +16,7 @@ const AFFINITY: &str = "node(s) didn't match pod affinity rules";
 const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
 const EXISTING_ANTI_AFFINITY: &str = "node(s) didn't satisfy existing pods anti-affinity rules";
 
-/// The rule of a pod that has required terms, or that required anti-affinity of other pods matches.
+/// The rule for a pod that has required terms, or that matches the required anti-affinity of other pods.
 pub(super) struct AffinityFilter {
     incoming: Incoming,
     affinity: Vec<IncomingTerm>,
@@ -26,24 +26,24 @@ pub(super) struct AffinityFilter {
     counts: PerKind<TermCounts>,
     /// Topology keys of the domains from which existing pods exclude the incoming pod.
     existing_keys: Vec<Symbol>,
-    /// The topology keys of `affinity`, each once. A node is judged by keys: there may be many terms of one.
+    /// The distinct topology keys of `affinity`. A node is judged by keys, since many terms may share one key.
     affinity_keys: Vec<Symbol>,
-    /// The distinct topology keys of domains from which the pod's anti-affinity excludes it.
+    /// The distinct topology keys of the domains from which the pod's own anti-affinity excludes it.
     hated_keys: Vec<Symbol>,
 }
 
-/// A value for each kind of matched term.
+/// A value for each kind of match.
 #[derive(Default)]
 struct PerKind<T> {
     /// Required anti-affinity terms of existing pods that match the incoming pod.
     existing: T,
-    /// The incoming pod's affinity terms; all count for each pod that matches all of them.
+    /// The affinity terms of the incoming pod. A pod that matches all of them counts for each.
     affinity: T,
-    /// The incoming pod's anti-affinity terms; each counts for each pod that it matches.
+    /// The anti-affinity terms of the incoming pod. A pod counts for each term that it matches.
     anti_affinity: T,
 }
 
-/// The kind of a matched term.
+/// The kind of a match.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Match {
     Existing,
@@ -52,11 +52,11 @@ pub(super) enum Match {
 }
 
 impl Match {
-    /// All kinds, at the index of their number.
+    /// All kinds. The index is the kind's number.
     const ALL: [Self; 3] = [Self::Existing, Self::Affinity, Self::AntiAffinity];
 }
 
-/// Counts the pods of a kind that matches this, with how often each.
+/// Adds the pods of a pod class to the domains of their nodes, by what the class matches.
 fn add_pods(
     snapshot: Snapshot<'_>,
     kind: &Kind,
@@ -126,12 +126,12 @@ impl AffinityFilter {
         }
     }
 
-    /// The pod's own required affinity.
+    /// Returns the pod's own required affinity terms.
     pub(super) fn affinity(&self) -> &[IncomingTerm] {
         &self.affinity
     }
 
-    /// The pod's own required anti-affinity.
+    /// Returns the pod's own required anti-affinity terms.
     pub(super) fn anti_affinity(&self) -> &[IncomingTerm] {
         &self.anti_affinity
     }
@@ -141,7 +141,7 @@ impl AffinityFilter {
         self.means_itself
     }
 
-    /// Counts what pods of these kinds match, wherever they are.
+    /// Counts the matches of these pod classes on all nodes.
     fn count<'a>(
         &self,
         snapshot: Snapshot<'a>,
@@ -156,7 +156,7 @@ impl AffinityFilter {
         }
     }
 
-    /// The same in a slice of an evaluation.
+    /// As [`Self::count`], in a slice of an evaluation.
     fn count_in_slice(&self, snapshot: Snapshot<'_>, slice: &Slice, counts: &mut PerKind<TermCounts>) {
         let has_terms = !self.affinity.is_empty() || !self.anti_affinity.is_empty();
         let concerns = |kind: &Kind| has_terms || kind.pod().has_required_anti_affinity();
@@ -188,8 +188,10 @@ impl AffinityFilter {
         });
     }
 
-    /// Calls `note` with what another pod matches, and with the topology key of each term; terminating pods count like any other. Returns
-    /// the number of comparisons.
+    /// Calls `note` with each match of another pod and the topology key of the term. Terminating pods count like any
+    /// other.
+    ///
+    /// Returns the number of comparisons.
     pub(super) fn each_match(
         &self,
         snapshot: Snapshot<'_>,
@@ -213,7 +215,7 @@ impl AffinityFilter {
         of_existing + terms::work(&self.affinity[..matching]) + terms::work(&self.anti_affinity)
     }
 
-    /// The same of a pod that may be on a node, of which a slice may know the answer.
+    /// As [`Self::each_match`], with the matches that a slice has already found for the other pod's class.
     fn each_known_match(
         &self,
         snapshot: Snapshot<'_>,
@@ -267,8 +269,10 @@ impl AffinityFilter {
         None
     }
 
-    /// Whether a node has the keys of all affinity terms, and a peer in each domain, or the pod is the first of its
-    /// kind: nowhere a pod that all terms mean, on a node with any of the keys, and they mean the pod itself.
+    /// Whether a node satisfies the pod's required affinity.
+    ///
+    /// It must have the topology keys of all terms, and a matching pod in each domain. Without a matching pod
+    /// anywhere, the first such pod may also be placed: one that matches its own terms.
     fn is_with_its_peers(&self, labels: Labels<'_>, changes: &Changes) -> bool {
         let mut peers_everywhere = true;
         for &key in &self.affinity_keys {

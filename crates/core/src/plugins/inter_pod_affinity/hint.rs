@@ -1,16 +1,16 @@
 //! Queueing hints of InterPodAffinity: events that may make a pod rejected by required terms schedulable.
 //!
-//! Upstream: `interpodaffinity/plugin.go#isSchedulableAfter*`. Its hints forget cases in which the pod could go
-//! somewhere now, and let it wait for the flush of the unschedulable pods, up to five minutes. Here they wake it:
+//! Upstream: `interpodaffinity/plugin.go#isSchedulableAfter*`. Upstream's hints miss some events that make the pod
+//! schedulable. It then waits for the five-minute flush. Here these events requeue it as well:
 //!
-//! - a pod that leaves, or ceases to match, counts if it matched *one* anti-affinity term, not only if it matched all,
-//!   and one whose own anti-affinity repelled the pod if *one* of its terms did;
-//! - where the last peer of a pod with affinity to its own kind leaves, the pod may be the first of its kind
-//!   (kubernetes issue 141354), also if the peers' node only loses the topology key;
-//! - namespaces that a `namespaceSelector` selects now are meant, as the filter means them;
-//! - a node that appears or is relabelled may lie outside the domains that others' anti-affinity forbids;
-//! - a node that goes takes what its pods forbid along, and the last peers, long before these pods are collected;
-//! - a namespace whose labels change is meant by other terms than before.
+//! - A pod is deleted or stops matching that matched *one* anti-affinity term (upstream: all terms), or whose own
+//!   anti-affinity matched the pod with *one* term.
+//! - The last matching pod is deleted, for a pod with affinity to its own kind: it may be the first of its kind
+//!   (kubernetes issue 141354). The same applies if the matching pods' node loses the topology key.
+//! - Namespaces that a `namespaceSelector` selects now are included, as in the filter.
+//! - A new or relabeled node may be outside the domains that the anti-affinity of other pods excludes.
+//! - A deleted node removes the exclusions of its pods, and matching pods, long before these pods are deleted.
+//! - A namespace with changed labels matches other terms than before.
 
 use super::terms::{self, Incoming, IncomingTerm};
 use crate::cache::Snapshot;
@@ -38,11 +38,11 @@ pub(super) fn hint_of(event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapsho
             let worth = Required::of(pod, snapshot).is_none_or(|r| r.after_node(snapshot, old, new));
             Hint::queue_if(worth)
         }
-        // A namespace has other labels.
+        // The labels of a namespace changed.
         ClusterEvent::Other => Hint::queue_if(
             selects_namespaces(pod) || snapshot.kinds_with_required_anti_affinity().next().is_some(),
         ),
-        // Whoever listens to new nodes hears of taints too: those of a new node go only after it has come.
+        // Included with node additions: the taints of a new node are removed only after it was added.
         ClusterEvent::Node { action: NodeAction::UpdateTaint, .. } | ClusterEvent::UnschedulableTimeout => {
             Hint::Queue
         }
@@ -53,14 +53,14 @@ pub(super) fn hint_of(event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapsho
     }
 }
 
-/// The required terms of the waiting pod.
+/// The required terms of the pending pod.
 struct Required {
     affinity: Vec<IncomingTerm>,
     anti_affinity: Vec<IncomingTerm>,
 }
 
 impl Required {
-    /// `None` where a list cannot be parsed, which upstream takes for a reason to try again.
+    /// Returns `None` if a list cannot be parsed. Upstream then requeues the pod.
     fn of(pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Self> {
         let Some(lists) = &pod.pod_affinity else {
             return Some(Self { affinity: Vec::new(), anti_affinity: Vec::new() });
@@ -71,7 +71,7 @@ impl Required {
         })
     }
 
-    /// Whether a pod that came, changed its labels or went may have opened a node.
+    /// Whether an added, relabeled or deleted pod may have made a node feasible.
     fn after_pod(
         &self,
         pod: &PodInfo,
@@ -95,8 +95,8 @@ impl Required {
             || new.is_none() && old.is_some_and(|gone| repels(gone, pod, snapshot))
     }
 
-    /// Whether a node that came or changed its labels may take the pod, or one that did so or went may have freed
-    /// another.
+    /// Whether a new or relabeled node may be feasible, or a new, relabeled or deleted node may have made another one
+    /// feasible.
     fn after_node(&self, snapshot: Snapshot<'_>, old: Option<&NodeInfo>, new: Option<&NodeInfo>) -> bool {
         let others_forbid = snapshot.kinds_with_required_anti_affinity().next().is_some();
         let Some(after) = new else {
@@ -115,7 +115,7 @@ impl Required {
     }
 }
 
-/// Whether a required term of the pod asks for labels of namespaces; so it is assumed of terms that cannot be read.
+/// Whether a required term of the pod selects namespaces by label. Terms that cannot be parsed count as such.
 fn selects_namespaces(pod: &PodInfo) -> bool {
     let Some(lists) = &pod.pod_affinity else { return false };
     let mut required = [&lists.required_affinity, &lists.required_anti_affinity].into_iter();
@@ -125,8 +125,8 @@ fn selects_namespaces(pod: &PodInfo) -> bool {
     })
 }
 
-/// Whether an anti-affinity term of a pod that is gone meant the waiting one; so it is assumed of terms that cannot
-/// be read.
+/// Whether an anti-affinity term of a deleted pod matches the pending pod. Terms that cannot be parsed count as
+/// matching.
 fn repels(gone: &PodInfo, pod: &PodInfo, snapshot: Snapshot<'_>) -> bool {
     let Some(lists) = &gone.pod_affinity else { return false };
     let incoming = Incoming::new(pod, snapshot);

@@ -1,4 +1,5 @@
-//! Preferred terms of the incoming pod and of existing pods, and required affinity of existing pods to it.
+//! The score for preferred terms of the incoming pod and of existing pods, and for required affinity of existing pods
+//! to it.
 //!
 //! Upstream: `interpodaffinity/scoring.go`.
 
@@ -13,11 +14,11 @@ use crate::node_set::NodeSet;
 use crate::pod::{PodInfo, WeightedPodAffinityTerm};
 use crate::slice::{KindRole, Slice};
 
-/// The rule of a pod for which at least one term, its own or another pod's, added weight to a domain.
+/// The rule for a pod if at least one term, its own or another pod's, added weight to a domain.
 pub(super) struct AffinityScore {
-    /// Sums of weights by topology key and domain. Unlike the filter's counts, a sum of 0 is an entry.
+    /// Sums of weights by topology key and domain. Unlike in the filter's counts, a sum of 0 has an entry.
     weights: IdMap<(Symbol, Symbol), i64>,
-    /// The keys of `weights`, each once.
+    /// The distinct keys of `weights`.
     keys: Vec<Symbol>,
 }
 
@@ -39,7 +40,7 @@ impl AffinityScore {
     ) -> Option<Self> {
         let preferences = Preferences::new(*plugin, pod, snapshot);
         let mut weights = IdMap::default();
-        // Without preferences of its own, only pods with terms of theirs can give weight.
+        // Without preferences of the incoming pod, only pods with affinity terms can add weight.
         if let Some(slice) = snapshot.slice() {
             preferences.sum_in_slice(snapshot, slice, has_preferences, &mut weights);
         } else if has_preferences {
@@ -78,12 +79,12 @@ impl Preferences {
         preferences
     }
 
-    /// The topology keys of the pod's own terms.
+    /// Returns the topology keys of the pod's own terms.
     pub(super) fn keys(&self) -> impl Iterator<Item = Symbol> + '_ {
         self.own.iter().map(|(term, _)| term.topology_key)
     }
 
-    /// Sums the weights that pods of these kinds give, wherever they are.
+    /// Sums the weights of these pod classes on all nodes.
     fn sum<'a>(
         &self,
         snapshot: Snapshot<'a>,
@@ -98,7 +99,7 @@ impl Preferences {
         }
     }
 
-    /// The same in a slice of an evaluation.
+    /// As [`Self::sum`], in a slice of an evaluation.
     fn sum_in_slice(
         &self,
         snapshot: Snapshot<'_>,
@@ -124,8 +125,10 @@ impl Preferences {
         });
     }
 
-    /// Calls `give` with the topology keys and weights of all terms that `other` matches, and of those of `other` that match the pod. Returns
-    /// the number of comparisons.
+    /// Calls `give` with the topology key and the weight of each matching term: terms of the pod that match `other`,
+    /// and terms of `other` that match the pod.
+    ///
+    /// Returns the number of comparisons.
     pub(super) fn weigh(
         &self,
         snapshot: Snapshot<'_>,
@@ -162,7 +165,7 @@ impl Preferences {
     }
 }
 
-/// Adds what the pods of a kind give.
+/// Adds the weights of the pods of a class to the domains of their nodes.
 fn add_weights(
     snapshot: Snapshot<'_>,
     kind: &Kind,
@@ -203,10 +206,10 @@ impl ScoreRule for AffinityScore {
     }
 }
 
-/// NormalizeScore of one node, given the bounds of all.
+/// Normalizes the score of one node, given the bounds over all nodes.
 pub(super) fn normalized(raw: i64, lowest: i64, highest: i64) -> i64 {
     if highest > lowest {
-        // Upstream divides before it multiplies: 29 of 100 is 28.
+        // Upstream divides before it multiplies, so that 29 of 100 gives 28.
         (MAX_NODE_SCORE as f64 * ((raw - lowest) as f64 / (highest - lowest) as f64)) as i64
     } else {
         0

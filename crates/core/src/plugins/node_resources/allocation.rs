@@ -112,7 +112,7 @@ fn mean(shares: &[Share], score: impl Fn(&Share) -> i64) -> i64 {
     }
     let sum: i64 = shares.iter().map(|share| score(share) * share.weight).sum();
     match (u32::try_from(sum), u32::try_from(weights)) {
-        // Half as wide a division takes a fraction of the time.
+        // A 32-bit division takes a fraction of the time.
         (Ok(sum), Ok(weights)) => i64::from(sum / weights),
         _ => sum / weights,
     }
@@ -153,7 +153,7 @@ fn broken_line(shape: &[ShapePoint], utilization: i64) -> i64 {
     }
 }
 
-/// Which sums of pods' requests are used.
+/// The kind of request sums that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Basis {
     /// With defaults for containers without cpu or memory requests; pod-level requests of the incoming pod
@@ -208,7 +208,7 @@ impl Column<'_> {
         Share { allocatable: self.allocatable[slot], used, requested, weight: self.weight }
     }
 
-    /// Takes these nodes into the lanes; whether all can be reckoned with in floats.
+    /// Loads these nodes into the lanes, and returns whether floats represent all amounts exactly.
     #[inline(always)]
     fn fill(&self, slots: &[usize], lanes: &mut Lanes) -> bool {
         let (first, last) = (slots[0], slots[slots.len() - 1]);
@@ -234,7 +234,7 @@ struct Pair<'c> {
 }
 
 impl Pair<'_> {
-    /// What `score` makes of each node's shares; of two of them `of_two` makes the same.
+    /// Scores each node. `of_two` must equal `score` for two shares.
     #[inline(always)]
     fn score(
         &self,
@@ -243,7 +243,7 @@ impl Pair<'_> {
         score: impl Fn(&[Share]) -> i64,
         of_two: impl Fn(&Part, &Part) -> f64,
     ) {
-        // Most calls are about a few nodes.
+        // Most calls have only a few nodes, which need no buffers.
         let mut room = None;
         let (mut blocks, mut at, mut rest) = (nodes.blocks(), 0, 0);
         let mut slots = [0; lanes::WIDTH];
@@ -278,7 +278,7 @@ impl Pair<'_> {
         }
     }
 
-    /// The same of so many nodes at once.
+    /// Scores the nodes of one block.
     #[inline(always)]
     fn score_lanes(
         &self,
@@ -299,7 +299,7 @@ impl Pair<'_> {
         }
     }
 
-    /// What `score` makes of a node's shares, of those of the two resources that it has.
+    /// Scores one node by those of the two resources that it has.
     fn score_of(&self, slot: usize, score: impl Fn(&[Share]) -> i64) -> i64 {
         let (first, second) = (self.first.share(slot), self.second.share(slot));
         match (first.allocatable, second.allocatable) {
@@ -315,7 +315,7 @@ impl Weighing {
     pub(super) fn new(basis: Basis, specs: &[ResourceSpec], pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
         let request = match basis {
             Basis::WithDefaults => &pod.resources.score,
-            // Unlike Filter, upstream reads the status even of a pod that is not placed yet.
+            // Unlike Filter, upstream reads the status even of a pod without a node.
             Basis::Real => &pod.resources.placed,
         };
         let item = |spec: &ResourceSpec| {
@@ -326,25 +326,25 @@ impl Weighing {
                 name => Kind::Scalar(snapshot.tables().find(name)?),
             };
             let request = amount(request, kind);
-            // A scalar the pod does not ask for has no say; cpu, memory and ephemeral storage always have.
+            // Scalar resources count only if requested; cpu, memory and ephemeral storage always count.
             let counts = request != 0 || !matches!(kind, Kind::Scalar(_));
             counts.then_some(Item { kind, request, weight: spec.weight })
         };
         Self { basis, items: specs.iter().filter_map(item).collect() }
     }
 
-    /// The mean by the weights of the first two resources.
+    /// Returns the weighted mean of the first two resources.
     fn mean_of_two(&self) -> Mean {
         let weight = |at: usize| self.items.get(at).map_or(0, |item| item.weight);
         Mean::new(weight(0), weight(1))
     }
 
-    /// Whether the pod asks for none of the resources.
+    /// Whether the pod requests none of the resources.
     pub(super) fn is_nothing(&self) -> bool {
         self.items.iter().all(|item| item.request == 0)
     }
 
-    /// What `score` makes of each node's shares, of those resources the node has, in the order of the configuration.
+    /// Scores each node by those resources that it has, in the order of the configuration.
     pub(super) fn score(
         &self,
         snapshot: Snapshot<'_>,
@@ -359,7 +359,7 @@ impl Weighing {
         }
     }
 
-    /// The same, where `of_two` is what `score` makes of two shares.
+    /// As [`Self::score`]. `of_two` must equal `score` for two shares.
     pub(super) fn score_in_lanes(
         &self,
         snapshot: Snapshot<'_>,
@@ -368,7 +368,7 @@ impl Weighing {
         score: impl Fn(&[Share]) -> i64,
         of_two: impl Fn(&Part, &Part) -> f64,
     ) {
-        // Nearly all configurations look at cpu and memory, and nearly all time of scoring is spent here.
+        // Nearly all configurations use cpu and memory, and most of the scoring time is spent here.
         match self.pair(snapshot.columns()) {
             [Some(first), Some(second)] => widest(
                 #[inline(always)]
@@ -378,7 +378,7 @@ impl Weighing {
         }
     }
 
-    /// The columns of the resources, where there are two and both have columns.
+    /// Returns the columns of the resources, if there are exactly two and both have columns.
     fn pair<'c>(&self, columns: &'c Columns) -> [Option<Column<'c>>; 2] {
         let [first, second] = &self.items[..] else { return [None, None] };
         [first, second].map(|item| {
@@ -387,7 +387,7 @@ impl Weighing {
         })
     }
 
-    /// What nodes have of a resource, and what the pods there take of it.
+    /// Returns the columns with the allocatable and the requested amounts of a resource.
     fn columns_of<'c>(&self, kind: Kind, columns: &'c Columns) -> Option<(&'c [i64], &'c [i64])> {
         Some(match (kind, self.basis) {
             (Kind::Cpu, Basis::WithDefaults) => (&columns.allocatable_cpu_milli, &columns.non_zero_cpu_milli),
@@ -401,7 +401,7 @@ impl Weighing {
         })
     }
 
-    /// Fills `shares` with those resources the node has, in the order of the configuration.
+    /// Fills `shares` with the resources that the node has, in the order of the configuration.
     fn shares(&self, snapshot: Snapshot<'_>, node: NodeIdx, shares: &mut Vec<Share>) {
         shares.clear();
         let (columns, at) = (snapshot.columns(), node.index());
@@ -430,7 +430,7 @@ fn amount(resources: &Resources, kind: Kind) -> i64 {
     }
 }
 
-/// Checks, on made up nodes of all kinds, that two forms of a score give the same.
+/// Checks on random nodes that the two forms of a score are equal.
 #[cfg(test)]
 pub(super) fn check_lanes(
     weights: [i64; 2],
@@ -445,7 +445,7 @@ pub(super) fn check_lanes(
     };
     let (mut in_lanes, mut asked) = (0, 0);
     for turn in 0..2_000 {
-        // Of ten turns one has amounts that floats do not hold, and one resources that nodes lack.
+        // In every tenth turn some amounts exceed what floats represent, and in another one nodes lack resources.
         let mut amount = |small: i64| match (turn % 10, next() % 50) {
             (0, 0) => [i64::MAX, (1 << 46) - 1, 1 << 46, 1 << 53, i64::MAX / 200][next() as usize % 5],
             (1, 0) => 0,

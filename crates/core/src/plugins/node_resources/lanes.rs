@@ -1,25 +1,25 @@
-//! Scoring and filtering of two resources for 64 nodes at once, with SIMD on floats that hold whole numbers.
+//! SIMD scoring and filtering of two resources for 64 nodes at once, on floats that hold whole numbers.
 //!
-//! It does not know pods. Callers handle amounts that floats cannot represent exactly.
+//! The module knows no pods. Amounts that floats cannot represent exactly are handled by the callers.
 
 use crate::framework::MAX_NODE_SCORE;
 
-/// How many nodes.
+/// The number of nodes in a block, one per lane.
 pub(super) const WIDTH: usize = 64;
-/// From so many nodes on it is less work to take as many as there are lanes.
+/// The number of nodes from which a full block is faster than single evaluations.
 pub(super) const PAY_FROM: usize = 20;
-/// Stands for a node that is left out: one that lacks a resource.
+/// The score of a node that lacks a resource. The caller computes it separately.
 pub(super) const NONE: i64 = -2;
-/// Amounts below this stay whole numbers when they are taken a hundred times.
+/// Amounts below two to this power are exact in floats when multiplied by 100.
 const AMOUNT_BITS: u32 = 46;
-/// Weights below this keep a mean exact.
+/// Weights below this limit keep the weighted mean exact.
 const WEIGHT_MAX: i64 = 1 << 20;
-/// Amounts below this can be taken from each other twice.
+/// Amounts below two to this power do not overflow when subtracted twice.
 const DIFFERENCE_BITS: u32 = 61;
-/// From here on floats are whole numbers.
+/// Floats from this value on have no fraction.
 const ONLY_WHOLE: f64 = (1_u64 << 52) as f64;
 
-/// One resource of the nodes of a block.
+/// The amounts of one resource on the nodes of a block.
 pub(super) struct Lanes {
     allocatable: [f64; WIDTH],
     used: [f64; WIDTH],
@@ -27,7 +27,7 @@ pub(super) struct Lanes {
     weight: f64,
 }
 
-/// Room for a block of two resources, and what is made of them.
+/// Buffers for a block: two resources and the resulting scores.
 pub(super) struct Room {
     pub(super) first: Lanes,
     pub(super) second: Lanes,
@@ -46,7 +46,7 @@ impl Default for Lanes {
     }
 }
 
-/// One resource of a node, as [`Share`](super::allocation::Share) is.
+/// One resource of a node; the float form of [`Share`](super::allocation::Share).
 pub(super) struct Part {
     pub(super) allocatable: f64,
     pub(super) used: f64,
@@ -55,7 +55,7 @@ pub(super) struct Part {
 }
 
 impl Lanes {
-    /// Takes the amounts over; whether they can be reckoned with.
+    /// Loads the amounts, and returns whether floats represent them exactly.
     #[inline(always)]
     pub(super) fn fill(
         &mut self,
@@ -64,7 +64,7 @@ impl Lanes {
         request: i64,
         weight: i64,
     ) -> bool {
-        // A sign is a high bit as well.
+        // Negative amounts have their highest bit set.
         let mut bits = request as u64;
         for lane in 0..WIDTH {
             bits |= (allocatable[lane] | used[lane]) as u64;
@@ -84,49 +84,50 @@ impl Lanes {
 }
 
 impl Part {
-    /// How much of a hundred parts would be free.
+    /// Returns the free percentage with the pod on the node.
     #[inline(always)]
     pub(super) fn free_percent(&self) -> f64 {
         let free = self.allocatable - self.requested;
         self.percent(if free < 0.0 { 0.0 } else { free })
     }
 
-    /// How much of a hundred parts would be taken.
+    /// Returns the used percentage with the pod on the node.
     #[inline(always)]
     pub(super) fn taken_percent(&self) -> f64 {
         let all = self.allocatable;
         self.percent(if self.requested > all { all } else { self.requested })
     }
 
-    /// Cut to a whole number. A quotient that is none is further below the next one than it is rounded.
+    /// Truncates to a whole number. The distance of a fractional quotient to the next whole number exceeds the
+    /// rounding error.
     #[inline(always)]
     fn percent(&self, part: f64) -> f64 {
         whole(part * MAX_NODE_SCORE as f64 / self.allocatable)
     }
 }
 
-/// A number from 0 on as a float, if it is none of the largest; the processor has no instruction for several at once.
+/// Converts a non-negative number below 2^52 to a float. Processors lack a vector instruction for this.
 #[inline(always)]
 fn float(number: i64) -> f64 {
     f64::from_bits(number as u64 | ONLY_WHOLE.to_bits()) - ONLY_WHOLE
 }
 
-/// The whole part of a number from 0 on that is none of the largest.
+/// Truncates a non-negative number below 2^52.
 #[inline(always)]
 pub(super) fn whole(number: f64) -> f64 {
     let nearest = (number + ONLY_WHOLE) - ONLY_WHOLE;
     if nearest > number { nearest - 1.0 } else { nearest }
 }
 
-/// The mean of two scores by the weights of their resources, cut to a whole number.
+/// The weighted mean of two scores, truncated to a whole number.
 #[derive(Clone, Copy)]
 pub(super) struct Mean {
-    /// The part of one that each weight is.
+    /// The reciprocal of the sum of the weights.
     parts: f64,
 }
 
 impl Mean {
-    /// By these weights.
+    /// Creates the mean for these weights.
     pub(super) fn new(first: i64, second: i64) -> Self {
         Self { parts: 1.0 / (first + second) as f64 }
     }
@@ -134,12 +135,14 @@ impl Mean {
     #[inline(always)]
     pub(super) fn of(self, a: &Part, b: &Part, score: impl Fn(&Part) -> f64) -> f64 {
         let sum = score(a) * a.weight + score(b) * b.weight;
-        // Half a part more than there is and less than the next whole number takes: far more than is lost by not dividing.
+        // The addition of 0.5 stays below the next whole number, and far exceeds the error of multiplying by the
+        // reciprocal.
         whole((sum + 0.5) * self.parts)
     }
 }
 
-/// What `score`, which gives whole numbers from 0 on, makes of each node; [`NONE`] for those that lack a resource.
+/// Computes the score of each node; [`NONE`] for nodes that lack a resource. `score` must return non-negative whole
+/// numbers.
 #[inline(always)]
 pub(super) fn score(
     first: &Lanes,
@@ -156,32 +159,32 @@ pub(super) fn score(
     }
 }
 
-/// What is left of a resource on each node, as far as it is needed: below 0 where something is short.
+/// The remaining amounts on each node after all requests; negative if a resource is insufficient.
 pub(super) struct Left {
     left: [i64; WIDTH],
-    /// All bits of all amounts.
+    /// The bitwise OR of all amounts.
     bits: u64,
 }
 
 impl Left {
-    /// Nothing is needed.
+    /// Creates it without requests.
     pub(super) fn new() -> Self {
         Self { left: [0; WIDTH], bits: 0 }
     }
 
-    /// So much of it is needed.
+    /// Subtracts a request and the used amount from the allocatable amount.
     #[inline(always)]
     pub(super) fn need(&mut self, wanted: i64, allocatable: &[i64; WIDTH], taken: &[i64; WIDTH]) {
         let mut bits = wanted as u64;
         for lane in 0..WIDTH {
             bits |= (allocatable[lane] | taken[lane]) as u64;
-            // A sign that is there stays.
+            // A negative sign from an earlier resource is kept.
             self.left[lane] |= allocatable[lane].wrapping_sub(taken[lane]).wrapping_sub(wanted);
         }
         self.bits |= bits;
     }
 
-    /// A bit for each node on which nothing is short; `None` where there are amounts that cannot be reckoned with so.
+    /// Returns a bit for each node with sufficient resources; `None` if an amount is too large for this arithmetic.
     #[inline(always)]
     pub(super) fn nodes(&self) -> Option<u64> {
         let mut short = [0; WIDTH];

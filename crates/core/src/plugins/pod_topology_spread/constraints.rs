@@ -10,7 +10,7 @@ use crate::pod::{ControllerKind, PodInfo, SpreadConstraint, Toleration, WhenUnsa
 use crate::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
 use crate::slice::{KindRole, NodeRole};
 
-/// A constraint of the filter or of the score, prepared for counting.
+/// A constraint of the filter or the score, prepared for counting.
 pub(super) struct Constraint {
     pub(super) max_skew: i32,
     pub(super) topology_key: Symbol,
@@ -59,8 +59,8 @@ const SYSTEM_DEFAULTS: &[DefaultConstraint] =
     &[system_default(known::HOSTNAME, 3), system_default(known::ZONE, 5)];
 
 impl PodTopologySpread {
-    /// The pod's constraints of the phase that `action` names. A single constraint of its own, of whatever phase,
-    /// displaces all defaults.
+    /// Returns the pod's hard or soft constraints, as `action` selects. If the pod has any constraint of its own,
+    /// hard or soft, the defaults do not apply.
     pub(super) fn constraints(
         &self,
         pod: &PodInfo,
@@ -104,7 +104,7 @@ impl PodTopologySpread {
     }
 }
 
-/// What the Services and the controller of a pod select by, all together; empty if there is neither.
+/// Combines the selectors of the pod's Services and controller. Returns an empty selector if there are none.
 fn default_selector(pod: &PodInfo, snapshot: Snapshot<'_>) -> Selector {
     let labels = snapshot.labels(pod.labels);
     let mut pairs: Vec<(Symbol, Symbol)> = Vec::new();
@@ -119,7 +119,8 @@ fn default_selector(pod: &PodInfo, snapshot: Snapshot<'_>) -> Selector {
         && let Some(found) = snapshot.lookups().controller(owner.kind, pod.namespace, owner.name)
     {
         match owner.kind {
-            // Its selector is a map, merged over those of the Services; the others' are demanded beside them.
+            // This selector is a map, merged over those of the Services. The other kinds' requirements are added to
+            // them.
             ControllerKind::ReplicationController => {
                 found.iter().filter_map(exact_pair).for_each(|pair| merge(&mut pairs, pair));
             }
@@ -150,14 +151,15 @@ pub(super) fn has_all_keys(constraints: &[Constraint], labels: Labels<'_>) -> bo
     constraints.iter().all(|c| labels.get(c.topology_key).is_some())
 }
 
-/// What of the pod decides whether a node is counted for a constraint (upstream `matchNodeInclusionPolicies`).
+/// The pod's fields for the inclusion policies, which decide whether a node counts (upstream
+/// `matchNodeInclusionPolicies`).
 pub(super) struct Inclusion {
     affinity: RequiredNodeAffinity,
     tolerations: Box<[Toleration]>,
 }
 
 impl Inclusion {
-    /// Takes from the pod what the constraints ask about.
+    /// Copies the fields that the constraints' policies need.
     pub(super) fn new(pod: &PodInfo, constraints: &[Constraint]) -> Self {
         let mut inclusion = Self { affinity: RequiredNodeAffinity::default(), tolerations: [].into() };
         if constraints.iter().any(|c| c.honor_node_affinity) {
@@ -169,12 +171,12 @@ impl Inclusion {
         inclusion
     }
 
-    /// Whether it includes every node, for all of them.
+    /// Whether every node is included for all constraints.
     pub(super) fn is_everything(&self, constraints: &[Constraint]) -> bool {
         self.affinity.is_absent() && constraints.iter().all(|c| !c.honor_node_taints)
     }
 
-    /// Judges a node of the cluster by both policies, for all constraints at once.
+    /// Applies both policies to a node of the cluster, for all constraints at once.
     pub(super) fn of(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> NodeInclusion {
         let (tables, info) = (snapshot.tables(), snapshot.node_info(node));
         let Some(slice) = snapshot.slice() else { return self.of_info(tables, info) };
@@ -195,7 +197,7 @@ impl Inclusion {
         }
     }
 
-    /// Judges a node by its object, by both policies, for all constraints at once.
+    /// Applies both policies to a node object, for all constraints at once.
     pub(super) fn of_info(&self, tables: &Tables, info: &NodeInfo) -> NodeInclusion {
         let affinity = self.affinity.is_absent() || self.matches(tables, info);
         NodeInclusion { affinity, taints: self.tolerates(tables, info) }
@@ -220,14 +222,16 @@ pub(super) struct NodeInclusion {
 }
 
 impl NodeInclusion {
-    /// Whether the node is counted for `constraint`.
+    /// Whether the node counts for `constraint`.
     pub(super) fn includes(self, constraint: &Constraint) -> bool {
         (self.affinity || !constraint.honor_node_affinity) && (self.taints || !constraint.honor_node_taints)
     }
 }
 
-/// How many pods on each node each constraint counts, by slot: those of the namespace that its selector matches and that are not
-/// terminating; none at all if the selector is empty (upstream `countPodsMatchSelector`). `role` says which constraints these are.
+/// Counts for each constraint the matching pods on each node, by slot (upstream `countPodsMatchSelector`).
+///
+/// Matching pods are in the namespace, match the selector, and are not terminating. An empty selector matches none.
+/// `role` identifies the set of constraints.
 pub(super) fn counted(
     snapshot: Snapshot<'_>,
     constraints: &[Constraint],
@@ -259,7 +263,8 @@ pub(super) fn counted(
     counts
 }
 
-/// Calls `note` with the index of each constraint that counts pods with the labels of `pod`. Returns the number of comparisons.
+/// Calls `note` with the index of each constraint whose selector matches the labels of `pod`. Returns the number of
+/// comparisons.
 fn each_match(
     snapshot: Snapshot<'_>,
     constraints: &[Constraint],

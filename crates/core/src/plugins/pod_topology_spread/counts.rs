@@ -7,30 +7,30 @@ use crate::hash::IdMap;
 use crate::intern::Symbol;
 use std::collections::BTreeMap;
 
-/// What stands for the smallest count where there is no domain; upstream's critical paths start so.
+/// The minimum count if there is no domain, as in the initial state of upstream's critical paths.
 pub(super) const NO_DOMAIN: i64 = i32::MAX as i64;
 
-/// Matching pods per domain of one constraint.
+/// Matching pods in each domain of one constraint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DomainCounts {
     pods: IdMap<Symbol, i64>,
-    /// How many domains have each count.
+    /// The number of domains with each count.
     levels: BTreeMap<i64, usize>,
 }
 
-/// What a verdict asks of the counts.
+/// The counts that a verdict needs for one domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outlook {
-    /// Matching pods in the domain asked for.
+    /// Matching pods in the domain.
     pub(super) here: i64,
-    /// The smallest count of any domain.
+    /// The minimum count over all domains.
     pub(super) lowest: i64,
-    /// How many domains there are.
+    /// The number of domains.
     pub(super) domains: usize,
 }
 
 impl DomainCounts {
-    /// The counts of these domains.
+    /// Creates the counts of these domains.
     pub(super) fn new(pods: IdMap<Symbol, i64>) -> Self {
         let mut levels = BTreeMap::new();
         for &count in pods.values() {
@@ -39,7 +39,7 @@ impl DomainCounts {
         Self { pods, levels }
     }
 
-    /// How things stand for a domain.
+    /// Returns the current counts for a domain.
     pub(super) fn outlook(&self, domain: Symbol) -> Outlook {
         Outlook {
             here: self.pods.get(&domain).copied().unwrap_or(0),
@@ -48,7 +48,7 @@ impl DomainCounts {
         }
     }
 
-    /// How things would stand for a domain with `by` pods more, or fewer if negative. A domain not seen before would be one.
+    /// Returns the counts for a domain after a change by `by` pods. An unknown domain is added.
     pub(super) fn outlook_after(&self, domain: Symbol, by: i64) -> Outlook {
         let now = self.outlook(domain);
         if by == 0 {

@@ -1,8 +1,8 @@
 //! Queueing hints of PodTopologySpread: events that may make a pod rejected by a hard constraint schedulable.
 //!
-//! Upstream's `podtopologyspread/plugin.go#isSchedulableAfter*`, and two cases more, in which upstream lets the pod wait:
-//! a node that the inclusion policies let in or out by another label than a topology key also moves the minimum, and a
-//! pod ceases to count as soon as it begins to be deleted, not only when it is gone.
+//! Upstream: `podtopologyspread/plugin.go#isSchedulableAfter*`. Two more events requeue the pod here. A label that is
+//! not a topology key may change whether the inclusion policies count a node, which changes the minimum. And a pod
+//! stops counting when it starts terminating, not only when it is deleted.
 
 use super::PodTopologySpread;
 use super::constraints::{Constraint, Inclusion, has_all_keys};
@@ -15,7 +15,7 @@ impl PodTopologySpread {
     pub(super) fn hint_of(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {
         let worth = |judge: &dyn Fn(&[Constraint]) -> bool| {
             let constraints = self.constraints(pod, snapshot, WhenUnsatisfiable::DoNotSchedule);
-            // Constraints that cannot be parsed may be the very thing that is mended.
+            // An update may have fixed constraints that could not be parsed.
             Hint::queue_if(constraints.map_or(true, |c| judge(&c)))
         };
         match *event {
@@ -53,12 +53,12 @@ fn concerns(action: PodAction) -> bool {
     )
 }
 
-/// Whether a pod that was not being deleted is now.
+/// Whether the pod has started terminating.
 fn begins_to_go(old: Option<&PodInfo>, new: Option<&PodInfo>) -> bool {
     old.is_some_and(|pod| !pod.deleting) && new.is_some_and(|pod| pod.deleting)
 }
 
-/// Whether a pod that came or went matches a constraint, or one that changed begins or ceases to count.
+/// Whether an added or deleted pod matches a constraint, or a changed pod starts or stops counting.
 fn after_pod(
     constraints: &[Constraint],
     snapshot: Snapshot<'_>,
@@ -73,7 +73,7 @@ fn after_pod(
     })
 }
 
-/// Whether a node came or went that has all keys, or one changed its domains, its taints or whether it is counted.
+/// Whether an added or deleted node has all topology keys, or a changed node has other domains, taints or inclusion.
 fn after_node(
     constraints: &[Constraint],
     snapshot: Snapshot<'_>,

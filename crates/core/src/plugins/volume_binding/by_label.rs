@@ -6,17 +6,17 @@ use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
 use crate::selector::{Operator, Requirement};
 
-/// Positions in a list, by a label that a node must have for what stands there.
+/// Indexes into a list of objects, by a label value that the object requires of a node.
 #[derive(Default)]
 pub(super) struct ByLabel {
-    /// What is not held to one value of a label.
+    /// Objects that do not require a certain value of a label.
     others: Vec<usize>,
     by_value: IdMap<(Symbol, Symbol), Vec<usize>>,
     keys: Vec<Symbol>,
 }
 
 impl ByLabel {
-    /// Adds the next position, for nodes that fulfil all of `demands`; `None` where that cannot be said so simply.
+    /// Adds the next object, which requires `demands` of its node; `None` if its requirements are more complex.
     pub(super) fn push(&mut self, at: usize, demands: Option<&[Requirement]>) {
         let pin = demands.into_iter().flatten().find_map(|requirement| match &requirement.operator {
             Operator::In(values) => Some((requirement.key, values)),
@@ -31,7 +31,8 @@ impl ByLabel {
         }
     }
 
-    /// The first position that fits, of those a node of these labels may have. What fits is the caller's to say in full.
+    /// Returns the first index that fits, among the objects that nodes with these labels may satisfy. `fits` must
+    /// check all requirements.
     pub(super) fn first(&self, labels: Labels<'_>, fits: impl Fn(usize) -> bool) -> Option<usize> {
         let pinned = self.keys.iter().filter_map(|&key| self.by_value.get(&(key, labels.get(key)?)));
         let lists = std::iter::once(&self.others).chain(pinned);

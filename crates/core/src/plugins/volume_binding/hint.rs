@@ -14,7 +14,7 @@ pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo) -> Hint {
         }
         | ClusterEvent::UnschedulableTimeout => Hint::Queue,
         ClusterEvent::Storage { old, new: Some(new) } => Hint::queue_if(helps(pod, *old, new)),
-        // Where nobody tells of room any more, none is asked for. Upstream lets pods wait.
+        // Without the driver's object, capacity is not checked any more. Upstream does not requeue pods here.
         ClusterEvent::Storage { old: Some(StorageObject::CsiDriver(gone)), new: None } => {
             Hint::queue_if(gone.storage_capacity)
         }
@@ -22,19 +22,20 @@ pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo) -> Hint {
     }
 }
 
-/// Whether an object of storage that is new, or not what it was before, may help.
+/// Whether a new or changed storage object may help the pod.
 fn helps(pod: &PodInfo, old: Option<&StorageObject>, new: &StorageObject) -> bool {
     use StorageObject::{Capacity, Claim, Class, CsiDriver, CsiNode, Volume};
     match (old, new) {
         (_, Claim(claim)) => uses(pod, claim),
         (_, Volume(_)) | (None, Class(_) | CsiNode(_) | Capacity(_)) => true,
-        // Only its topologies can change, and upstream looks at no more; a list may show one made anew as one that changed.
+        // Only the allowed topologies can change, and upstream compares only these. A list may show a recreated class
+        // as a change.
         (Some(Class(old)), Class(new)) => old != new,
         (Some(CsiNode(old)), CsiNode(new)) => old.migrated_plugins != new.migrated_plugins,
         (Some(Capacity(old)), Capacity(new)) => {
             new.limit.is_some_and(|limit| old.limit.is_none_or(|before| limit > before))
         }
-        // Upstream asks for an inline volume of the driver in the pod, which needs no room.
+        // Upstream requires an inline volume of the driver in the pod, although such a volume needs no capacity.
         (Some(CsiDriver(old)), CsiDriver(new)) => old.storage_capacity && !new.storage_capacity,
         _ => false,
     }
