@@ -1,14 +1,16 @@
-//! Pods as large as the API server accepts, one at a time among small ones: the longest step of the engine, and what became of the pod.
+//! Pods as large as the API server accepts, one at a time among small ones: the longest step of the engine, and
+//! the outcome of the large pod.
 //!
-//! The cluster has pods with a label value of their own each, as the pods of StatefulSets and indexed Jobs have, so that each term is
-//! compared with each pod. An object has at most 1.5 MiB (etcd's `--max-request-bytes`); the counts below stay under that in protobuf.
+//! Each pod in the cluster has its own label value, like pods of StatefulSets and indexed Jobs, so that each
+//! term is compared with each pod. An object has at most 1.5 MiB (etcd's `--max-request-bytes`); the counts
+//! below stay under that in protobuf.
 
 use crate::engine::Engine;
 use crate::workloads::objects::{HOSTNAME, ZONE, large, node, node_name, pod, some, with_node};
 use serde_json::{Value, json};
 use std::io::Write;
 
-/// A large pod: what it has many of, and how many.
+/// A large pod: the repeated field and its count.
 struct Shape {
     name: &'static str,
     count: usize,
@@ -171,7 +173,8 @@ fn volumes(count: usize) -> Value {
     pod
 }
 
-/// Prints, for each shape, how long the longest step took, how many steps there were, and how many small pods were placed beside it.
+/// Prints for each shape the longest step, the number of steps, and the number of small pods that were placed
+/// in the meantime.
 pub(crate) fn run(nodes: usize, existing: usize, only: Option<&str>, out: &mut dyn Write) {
     for shape in SHAPES.iter().filter(|shape| only.is_none_or(|only| shape.name.contains(only))) {
         let mut engine = Engine::new();

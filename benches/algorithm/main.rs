@@ -4,11 +4,15 @@
 //! cargo bench --bench algorithm -- --workload spread --nodes 5000 --existing 10000 --pods 1000 --json
 //! ```
 //!
-//! `cpu_us_per_decision` is processor time over deciding and counting the pod on its node, as `oracle time` counts of
-//! kube-scheduler, `decisions_per_s` the same on the wall; `cpu_us_with_queue` is all that is done about a pod: taking it in,
-//! queueing, deciding, its binding and the confirmation by the watch. Reading objects is left out of all, save for W16. Percentiles
-//! are of decisions; where something else goes on meanwhile (W12, W13, W17), from a pod's arrival until it is decided about.
-//! `--compare` (`make bench`) times kube-scheduler beside. Times are told, never judged. It needs Linux.
+//! `cpu_us_per_decision` is the CPU time for deciding and assuming a pod, as `oracle time` measures it for
+//! kube-scheduler. `decisions_per_s` is the same in wall time. `cpu_us_with_queue` covers all work for a pod:
+//! its event, the queue, the decision, the binding and its confirmation by the watch. Decoding is excluded,
+//! except in W16.
+//!
+//! Percentiles are of decision times. With concurrent events (W12, W13, W17), they are of times from a pod's
+//! arrival to its decision.
+//!
+//! `--compare` (`make bench`) also times kube-scheduler. Times are printed without thresholds. Requires Linux.
 
 mod alone;
 mod beside;
@@ -40,55 +44,56 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "algorithm", about = "Times decisions of the engine in process")]
 struct Args {
-    /// Which; without it, all of `oracle time`'s
+    /// Workload to run [default: all of `oracle time`]
     #[arg(long)]
     workload: Option<String>,
-    /// Nodes of the cluster [default: the workload's own]
+    /// Number of nodes [default: that of the workload]
     #[arg(long)]
     nodes: Option<usize>,
-    /// Pods that run already [default: the workload's own]
+    /// Number of running pods [default: that of the workload]
     #[arg(long)]
     existing: Option<usize>,
-    /// Pods to decide about [default: the workload's own]
+    /// Number of pods to schedule [default: that of the workload]
     #[arg(long)]
     pods: Option<usize>,
-    /// Pod i asks for (100 + i mod K)m of cpu [default: the workload's own]
+    /// Number K of different CPU requests; pod i requests (100 + i mod K)m [default: that of the workload]
     #[arg(long, value_name = "K")]
     signatures: Option<usize>,
-    /// Pods that wait in W12 and W13 [default: the workload's own]
+    /// Number of pending pods in W12 and W13 [default: that of the workload]
     #[arg(long)]
     waiting: Option<usize>,
-    /// One line of JSON for each workload
+    /// Print one line of JSON for each workload
     #[arg(long)]
     json: bool,
-    /// Also tell how much processor time the longest call of the engine of each kind took
+    /// Print the longest CPU time of each kind of engine call
     #[arg(long)]
     longest: bool,
-    /// Which workloads there are
+    /// List the workloads
     #[arg(long)]
     list: bool,
-    /// Also time kube-scheduler, in turn, and write docs/benchmarks.md; of one workload, print
+    /// Time kube-scheduler as well and write docs/benchmarks.md; with --workload, print
     #[arg(long)]
     compare: bool,
-    /// This part alone, with --compare
+    /// Only this part, with --compare
     #[arg(long)]
     part: Option<Part>,
-    /// How often each side runs, with --compare
+    /// Number of runs of each side, with --compare
     #[arg(long)]
     pairs: Option<usize>,
-    /// Write into docs/benchmarks.md where the time of one workload goes, by perf; of a program that is not stripped
+    /// Profile one workload with perf and write docs/benchmarks.md; requires a binary with symbols
     #[arg(long)]
     profile: bool,
-    /// Decide for some seconds, afresh or from memory, and tell when each decision was: what perf is held against
+    /// Decide for some seconds, with or without the cache, and print the time of each decision, to be matched
+    /// with perf samples
     #[arg(long, hide = true)]
     spans: Option<profile::By>,
-    /// Time pods as large as the API server accepts, of each shape or those whose name has this in it
+    /// Time pods as large as the API server accepts, of all shapes or of those whose name contains SHAPE
     #[arg(long, value_name = "SHAPE", num_args = 0..=1, default_missing_value = "")]
     large: Option<String>,
-    /// Compare small clusters, twice, and print
+    /// Compare small clusters with two runs, and print
     #[arg(long)]
     quick: bool,
-    /// cargo adds it
+    /// Added by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -117,7 +122,7 @@ impl Args {
     }
 }
 
-/// Memory of this process that is resident, in bytes.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next());

@@ -1,7 +1,7 @@
-//! The engine with a cluster in it, fed as the watches would feed it, and timed: no network, one thread.
+//! Runs the engine on a cluster with events as from watches, and times it: no network, one thread.
 //!
-//! Objects come in through the types and conversions that production uses, outside the time that is taken. What the API server
-//! and other controllers would answer is answered at once.
+//! Objects pass through the same types and conversions as in production, outside the measured time. Requests to
+//! the API server and other controllers are answered at once.
 #![allow(dead_code, unused_imports, reason = "every target that includes this tree uses its own part of it")]
 
 mod clock;
@@ -29,7 +29,7 @@ use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
 
-/// The event that an object is as it is now.
+/// Returns the event with an object's current state.
 pub(crate) fn applied(tables: &mut Tables, object: Value) -> Event {
     let object = Object::from_value(object).unwrap_or_else(|other| panic!("{other}"));
     let event = match &object {
@@ -46,7 +46,7 @@ pub(crate) fn applied(tables: &mut Tables, object: Value) -> Event {
     event.expect("the objects of workloads are well formed")
 }
 
-/// The event that an object is gone.
+/// Returns the event that an object was deleted.
 fn gone(tables: &mut Tables, object: Value) -> Event {
     match Object::from_value(object).unwrap_or_else(|other| panic!("{other}")) {
         Object::Pod(object) => Event::Gone(object.key(tables)),
@@ -55,18 +55,18 @@ fn gone(tables: &mut Tables, object: Value) -> Event {
     }
 }
 
-/// How a large pod fared among small ones.
+/// The evaluation of a large pod among small ones.
 #[derive(Default)]
 pub(crate) struct Course {
-    /// Of one step.
+    /// The longest CPU time of a step.
     pub(crate) longest: Duration,
-    /// Of one event.
+    /// The longest CPU time of an event.
     pub(crate) taken_in: Duration,
     pub(crate) steps: usize,
     pub(crate) in_all: Duration,
-    /// How many other pods were placed before the large one was decided about.
+    /// The number of other pods decided before the large one.
     pub(crate) before: usize,
-    /// What became of the large one.
+    /// The large pod's outcome.
     pub(crate) outcome: String,
 }
 
@@ -80,25 +80,25 @@ impl Course {
     }
 }
 
-/// The engine, and what it has done so far.
+/// An engine and its measurements so far.
 pub(crate) struct Engine {
     scheduler: Scheduler,
     now: Time,
-    /// The pods whose binding is awaited, so that the watch can show them bound.
+    /// Pods without a confirmed binding, so that the watch can report them bound.
     pods: HashMap<Uid, PodInfo>,
     stopwatch: Stopwatch,
-    /// How long each pod waited from its arrival until it was decided about.
+    /// The time of each pod from its arrival to its decision.
     waits: Vec<Duration>,
     taken: Taken,
     longest: Longest,
-    /// Steps since ids were given back.
+    /// The number of steps since the last garbage collection.
     steps: usize,
     placed: usize,
     digest: u64,
 }
 
 impl Engine {
-    /// An engine that has seen no list yet.
+    /// Creates an engine whose lists have begun but not ended.
     pub(crate) fn new() -> Self {
         let now = Time::from_secs(1_000_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
@@ -124,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// An engine that knows the workload's cluster.
+    /// Creates an engine with the workload's cluster.
     pub(crate) fn furnished(workload: &Workload, size: Size) -> Self {
         let mut engine = Self::new();
         workload.cluster(size).for_each(|object| engine.feed(object));
@@ -132,7 +132,7 @@ impl Engine {
         engine
     }
 
-    /// Takes an object in and does nothing about it yet; a pod that comes so is not shown bound.
+    /// Adds an object without running the engine. A pod added this way gets no confirmation of its binding.
     pub(crate) fn feed(&mut self, object: Value) {
         let event = applied(self.scheduler.tables(), object);
         self.scheduler.handle(self.now, event);
@@ -144,7 +144,7 @@ impl Engine {
         }
     }
 
-    /// The event that an object is as it is now; a pod without a node is remembered.
+    /// Returns the event with an object's current state, and keeps a pod without a node for its confirmation.
     pub(crate) fn event(&mut self, object: Value) -> Event {
         let event = applied(self.scheduler.tables(), object);
         if let Event::PodApplied(pod) = &event
@@ -155,7 +155,8 @@ impl Engine {
         event
     }
 
-    /// Lets things happen, works until there is nothing more to do, and answers, all of it timed; making the answers is not.
+    /// Handles events until the engine is idle, with answers to its effects. All of it is timed except for the
+    /// creation of the answers.
     pub(crate) fn run(&mut self, mut events: Vec<Event>) {
         let mut answers_wait = true;
         while answers_wait {
@@ -163,7 +164,7 @@ impl Engine {
             answers_wait = !asked.is_empty();
             events = asked.into_iter().flat_map(|effect| self.answers(effect)).collect();
         }
-        // As often as the driver does, where nobody outside holds ids.
+        // As often as the driver runs it. The ids of kept pods are not gc roots, so there must be none.
         if self.pods.is_empty() {
             let (began, cpu_began) = (Instant::now(), cpu_time());
             for _ in 0..std::mem::take(&mut self.steps) {
@@ -173,7 +174,7 @@ impl Engine {
         }
     }
 
-    /// One round of it; what the API server is asked.
+    /// Handles the events until the engine is idle, timed, and returns the effects.
     pub(crate) fn timed(&mut self, events: Vec<Event>) -> Vec<Effect> {
         let (began, cpu_began) = (Instant::now(), cpu_time());
         for event in events {
@@ -211,7 +212,7 @@ impl Engine {
         }
     }
 
-    /// Takes the events in and works until there is nothing more to do; what came of the first report that names `large`.
+    /// Handles the events until the engine is idle, and returns the evaluation of the pod named `large`.
     pub(crate) fn course(&mut self, events: Vec<Event>) -> Course {
         let mut course = Course::default();
         for event in events {
@@ -234,14 +235,14 @@ impl Engine {
                     }
                 }
                 Step::Notice(notice) => panic!("{}: {}", notice.object, notice.text),
-                // Between two slices events are handled.
+                // Between two slices, events are handled.
                 Step::Idle { wake_at: Some(at) } if at <= self.now => {}
                 Step::Idle { .. } => return course,
             }
         }
     }
 
-    /// What the API server and the controllers answer to a request.
+    /// Returns the answers of the API server and the controllers to an effect.
     pub(crate) fn answers(&mut self, effect: Effect) -> Vec<Event> {
         match effect {
             Effect::Bind { pod, node } => {
@@ -270,7 +271,7 @@ impl Engine {
         }
     }
 
-    /// Lets time pass until something is due.
+    /// Advances the clock to the next due time.
     fn wait(&mut self) -> bool {
         let Step::Idle { wake_at: Some(at) } = self.scheduler.step(self.now, &mut self.stopwatch) else {
             return false;
@@ -279,29 +280,29 @@ impl Engine {
         true
     }
 
-    /// Gives back all ids that nobody holds.
+    /// Runs a complete garbage collection.
     pub(crate) fn give_back_ids(&mut self) {
         self.pods.clear();
         self.scheduler.give_back_ids();
     }
 
-    /// Builds with assertions compare each remembered decision with a plain one; from here on this one does not.
+    /// Disables the verification of cached decisions, which builds with assertions enable.
     #[allow(dead_code, reason = "not everyone who times or counts needs it")]
     pub(crate) fn verify_nothing(&mut self) {
         self.scheduler.verify_decisions(None);
     }
 
-    /// From here on it is noted when decisions begin.
+    /// Starts recording the start times of decisions.
     pub(crate) fn note_spans(&mut self) {
         self.stopwatch.begins = Some(Vec::new());
     }
 
-    /// From here on nothing remembered is used.
+    /// Disables the cache: every decision becomes a full evaluation.
     pub(crate) fn decide_afresh(&mut self) {
         self.scheduler.decide_afresh();
     }
 
-    /// How many pods have been given a node, and what was decided about whom, as one number.
+    /// Returns the number of placed pods and a hash of all decisions.
     pub(crate) fn decided(&self) -> (usize, u64) {
         (self.placed, self.digest)
     }

@@ -1,8 +1,8 @@
-//! The clusters and pods that are timed, as API objects: each depends on its number and the sizes alone, so that the real
-//! kube-scheduler can be given the very same ones.
+//! Clusters and pods of the benchmarks, as API objects. Each object depends only on its number and the sizes,
+//! so that the real kube-scheduler can be given the same ones.
 //!
-//! The first seven are those of `oracle time`, field by field; W1 to W17 follow what users of kube-scheduler complain about.
-//! What happens meanwhile is a [`Course`]; `engine` carries it out.
+//! The first seven workloads are those of `oracle time`, field by field. W1 to W17 follow complaints of
+//! kube-scheduler's users. A [`Course`] describes the concurrent events, which `engine` generates.
 #![allow(dead_code, unused_imports, reason = "every target that includes this tree uses its own part of it")]
 
 mod by_need;
@@ -15,63 +15,64 @@ pub(crate) use storage::provisioned;
 
 use serde_json::{Value, json};
 
-/// How large a cluster is, and how much is done to it.
+/// The size of a cluster and of the work on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) nodes: usize,
-    /// Pods that run already.
+    /// The number of running pods.
     pub(crate) existing: usize,
-    /// Pods that are decided about.
+    /// The number of pods to schedule.
     pub(crate) pods: usize,
-    /// How many different amounts of cpu the pods ask for, in turn.
+    /// The number of different CPU requests, which the pods use in turn.
     pub(crate) signatures: usize,
-    /// Pods that wait and find no room, or are gated.
+    /// The number of pending pods that are unschedulable or gated.
     pub(crate) waiting: usize,
 }
 
-/// What happens while decisions are timed.
+/// The events while decisions are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Course {
-    /// Pods come, and go where they are sent.
+    /// Pods arrive and are bound.
     Arrivals,
-    /// Before each pod comes one that runs already goes: a rolling update.
+    /// Before each pod, a running one is deleted: a rolling update.
     Replaced,
-    /// Pods find no room until less important ones have been sent away.
+    /// Pods preempt pods of lower priority.
     Preempting,
-    /// Pods wait for room that never comes while nodes report ten times per pod that arrives.
+    /// Unschedulable pods stay pending while nodes send ten updates for each pod that arrives.
     Storm,
-    /// Pods that come go at once when they are bound, while others are gated.
+    /// Pods are deleted as soon as they are bound, while others are gated.
     Gone,
     /// Claims get their volumes as soon as their pods have nodes.
     Provisioning,
-    /// Pods that run already report fifty times per pod that arrives.
+    /// Running pods send fifty status updates for each pod that arrives.
     Reports,
-    /// Every 20 pods, a node goes, one comes, and one moves to another zone.
+    /// After every 20 pods, one node is deleted, one is added, and one moves to another zone.
     NodeChurn,
-    /// The engine starts, and what counts is when the first pod has its node.
+    /// The engine starts; the time until the first pod is placed counts.
     Start,
 }
 
-/// A cluster, its pods, and what happens to them.
+/// A benchmark: a cluster, its pods, and concurrent events.
 pub(crate) struct Workload {
     pub(crate) id: &'static str,
     pub(crate) about: &'static str,
-    /// The sizes when none are given.
+    /// The default size.
     pub(crate) size: Size,
     pub(crate) course: Course,
-    /// What there is beside nodes and pods.
+    /// Returns the objects other than nodes and pods.
     pub(crate) beside: fn(&Size) -> Vec<Value>,
     pub(crate) node: fn(usize, &Size) -> Value,
-    /// A pod that runs already, by its number; without it, one like those that come, on the nodes in turn.
+    /// Returns a running pod by its number. Without this function, running pods equal those to schedule, on the
+    /// nodes in turn.
     pub(crate) existing: Option<fn(usize, &Size) -> Value>,
-    /// A pod that waits and is not decided about in the end.
+    /// Returns a pod that stays pending.
     pub(crate) waiting: fn(usize, &Size) -> Value,
-    /// A pod that is decided about; its number goes on from those that run already.
+    /// Returns a pod to schedule. Its numbers follow those of running pods.
     pub(crate) pod: fn(usize, &Size) -> Value,
 }
 
 impl Workload {
-    /// All of them, in the order of their ids.
+    /// Returns all workloads in the order of their ids.
     pub(crate) fn all() -> Vec<Self> {
         let mut all = by_oracle::all();
         all.extend(by_need::all());
@@ -82,18 +83,19 @@ impl Workload {
         Self::all().into_iter().find(|workload| workload.id.eq_ignore_ascii_case(id))
     }
 
-    /// Whether the real kube-scheduler's decisions about the same pods can be timed and compared: pods come one after the
-    /// other, and nothing else happens.
+    /// Whether the real kube-scheduler's decisions on the same pods can be timed and compared: pods arrive one
+    /// after the other, without concurrent events.
     pub(crate) fn has_peer(&self) -> bool {
         self.course == Course::Arrivals
     }
 
-    /// Whether its decisions can be compared with the real kube-scheduler's: preemption's can, one by one.
+    /// Whether the decisions can be compared with the real kube-scheduler's. Those of preemption can, one by
+    /// one.
     pub(crate) fn is_comparable(&self) -> bool {
         self.has_peer() || self.course == Course::Preempting
     }
 
-    /// The cluster before the first decision.
+    /// Returns the cluster before the first decision.
     pub(crate) fn cluster(&self, size: Size) -> impl Iterator<Item = Value> + '_ {
         let beside = (self.beside)(&size).into_iter();
         let nodes = (0..size.nodes).map(move |number| (self.node)(number, &size));
@@ -108,18 +110,18 @@ impl Workload {
         }
     }
 
-    /// The pods that are decided about.
+    /// Returns the pods to schedule.
     pub(crate) fn pods(&self, size: Size) -> impl Iterator<Item = Value> + '_ {
         (size.existing..size.existing + size.pods).map(move |number| (self.pod)(number, &size))
     }
 
-    /// The sizes of a test: large enough that every rule has something to say, and no more.
+    /// Returns the size for tests: just large enough that every rule has an effect.
     pub(crate) fn tiny(&self) -> Size {
         let size = self.shrunk(60, 30);
         Size { pods: (self.size.pods * size.nodes / self.size.nodes).clamp(1, 30), ..size }
     }
 
-    /// The workload on so many nodes at most, as full as it is by itself, and with so many pods.
+    /// Returns the size with at most this many nodes, the same density, and this many pods.
     pub(crate) fn shrunk(&self, nodes: usize, pods: usize) -> Size {
         let own = self.size;
         let nodes = own.nodes.min(nodes);
@@ -132,7 +134,7 @@ impl Workload {
         }
     }
 
-    /// Cluster and pods in the form of the recorded decisions.
+    /// Returns cluster and pods in the format of golden vectors.
     pub(crate) fn scenario(&self, size: Size) -> Value {
         let objects: Vec<_> = self.cluster(size).collect();
         let pods: Vec<_> = self.pods(size).collect();

@@ -1,4 +1,4 @@
-//! The parts that objects are put together from.
+//! Builders for parts of objects.
 
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 
-/// A node of this much in one of three zones.
+/// Returns a node with these resources in one of three zones.
 pub(crate) fn node(number: usize, has: &Value) -> Value {
     let name = node_name(number);
     let (zone, disk) = (format!("zone-{}", number % 3), ["ssd", "hdd"][number % 2]);
@@ -24,17 +24,17 @@ pub(crate) fn node(number: usize, has: &Value) -> Value {
     })
 }
 
-/// What a node of `oracle time` has.
+/// Returns the resources of a node of `oracle time`.
 pub(crate) fn large() -> Value {
     json!({"cpu": "32", "memory": "256Gi", "pods": "110", "ephemeral-storage": "500Gi"})
 }
 
-/// What a node of scheduler_perf has.
+/// Returns the resources of a node of scheduler_perf.
 pub(crate) fn small() -> Value {
     json!({"cpu": "4", "memory": "32Gi", "pods": "110"})
 }
 
-/// A pod that asks for this much.
+/// Returns a pod with these requests.
 pub(crate) fn pod(name: &str, labels: Value, asks: &Value) -> Value {
     pod_in(NAMESPACE, name, labels, asks)
 }
@@ -50,34 +50,34 @@ pub(crate) fn pod_in(namespace: &str, name: &str, labels: Value, asks: &Value) -
     })
 }
 
-/// What most pods ask for.
+/// Returns the requests of most pods.
 pub(crate) fn some() -> Value {
     json!({"cpu": "100m", "memory": "500Mi"})
 }
 
-/// The pod with an amount of cpu of its own.
+/// Sets the pod's own CPU request.
 pub(crate) fn with_cpu(mut pod: Value, milli: usize) -> Value {
     pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = quantity(milli).into();
     pod
 }
 
-/// The amount in the form the API server gives it.
+/// Formats the amount as the API server does.
 fn quantity(milli: usize) -> String {
     if milli.is_multiple_of(1000) { (milli / 1000).to_string() } else { format!("{milli}m") }
 }
 
-/// The pod with one more part of its spec.
+/// Adds a part to the pod's spec.
 pub(crate) fn with(mut pod: Value, part: &str, value: Value) -> Value {
     pod["spec"][part] = value;
     pod
 }
 
-/// The pod as one that is on the node of this name.
+/// Binds the pod to the node of this name.
 pub(crate) fn with_node(pod: Value, node: &str) -> Value {
     with(pod, "nodeName", node.into())
 }
 
-/// The pod as one that runs already, among `nodes` nodes in turn; never the one it is made from, but one beside it.
+/// Returns a running counterpart of the pod, with another name, on one of `nodes` nodes in turn.
 pub(crate) fn running(mut pod: Value, number: usize, nodes: usize) -> Value {
     let name = |field: &Value| field.as_str().unwrap_or_default().to_owned();
     let own = name(&pod["metadata"]["name"]);
@@ -90,22 +90,22 @@ pub(crate) fn labels(pairs: &[(&str, &str)]) -> Value {
     pairs.iter().map(|&(key, value)| (key.to_owned(), value.into())).collect::<Map<_, _>>().into()
 }
 
-/// A selector of pods with this label.
+/// Returns a selector of pods with this label.
 pub(crate) fn selector(key: &str, value: &str) -> Value {
     json!({"matchLabels": {key: value}})
 }
 
-/// A pod affinity term.
+/// Returns a pod affinity term.
 pub(crate) fn term(selector: &Value, topology_key: &str) -> Value {
     json!({"labelSelector": selector, "topologyKey": topology_key})
 }
 
-/// The same as a preference.
+/// Returns the same term with a weight, as a preference.
 pub(crate) fn weighted(weight: i32, term: &Value) -> Value {
     json!({"weight": weight, "podAffinityTerm": term})
 }
 
-/// `podAffinity` or `podAntiAffinity`, required or preferred.
+/// Returns `podAffinity` or `podAntiAffinity`, required or preferred.
 pub(crate) fn affinity(kind: &str, is_required: bool, term: &Value) -> Value {
     let when = if is_required {
         "requiredDuringSchedulingIgnoredDuringExecution"
@@ -115,13 +115,13 @@ pub(crate) fn affinity(kind: &str, is_required: bool, term: &Value) -> Value {
     json!({kind: {when: [term]}})
 }
 
-/// Node affinity to nodes for which this holds.
+/// Returns node affinity with this requirement.
 pub(crate) fn node_affinity(part: &str, key: &str, value: &str) -> Value {
     let term = json!({part: [{"key": key, "operator": "In", "values": [value]}]});
     json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}})
 }
 
-/// A spread constraint.
+/// Returns a spread constraint.
 pub(crate) fn spread(selector: &Value, key: &str, skew: i32, when: &str) -> Value {
     json!({"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": selector})
 }

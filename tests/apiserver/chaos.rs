@@ -1,5 +1,6 @@
-//! Everything at once: two thousand pods come and go while watches are cut, the API server is killed, and supercargo hangs for a minute and is
-//! killed. Afterwards every pod is where it was put, once, and supercargo knows of the cluster what the API server says.
+//! Combined faults: two thousand pods are created and deleted while watches break, the API server is killed,
+//! and supercargo is suspended for a minute and killed. Afterwards, every pod is bound once and never moved,
+//! and supercargo's cache equals the API server's state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -22,15 +23,15 @@ use crate::support::{Component, ControlPlane, nodes, wait_for};
 use crate::world::{World, create_once, play_on, requested_cpu_milli, requesting, sample};
 
 const PODS: usize = 2_000;
-/// Each pod of so many is deleted once it is bound, so that others may have its place.
+/// One in this many pods is deleted when it is bound, which frees capacity for others.
 const CHURN: usize = 4;
-/// Too few places for all pods at once, and enough for those that stay.
+/// Too little capacity for all pods at once, but enough for those that stay.
 const NODES: usize = 20;
 const NODE_MILLI: u64 = 8_000;
 const POD_MILLI: u64 = 100;
-/// How long supercargo hangs: longer than a watch lives.
+/// The time for which supercargo is suspended: longer than a watch lives.
 const HANG: Duration = Duration::from_secs(60);
-/// How long all of it may take on a busy machine.
+/// The timeout of the whole test on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::test]
@@ -80,7 +81,7 @@ async fn through_chaos_every_pod_is_bound_once_and_the_cache_equals_a_fresh_list
     .await
 }
 
-/// The pods, and each one's nodes in the order in which a watch saw them.
+/// The pods, and the nodes of each in the order in which a watch reported them.
 #[derive(Clone, Default)]
 pub(crate) struct Crowd {
     seen: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
@@ -99,7 +100,7 @@ impl Crowd {
         Ok(Self::default())
     }
 
-    /// Creates the pods, each again and again until the API server has it.
+    /// Creates the pods, each with retries until the API server has it.
     fn create(self, world: &World<'_>) -> Result<impl Future<Output = Result<()>> + Send + use<>> {
         let spec = requesting(&json!({"cpu": format!("{POD_MILLI}m")}));
         let wanted: Vec<Pod> =
@@ -111,7 +112,7 @@ impl Crowd {
         })
     }
 
-    /// Deletes every fourth pod once it is bound.
+    /// Deletes every fourth pod when it is bound.
     async fn churn(self, pods: Api<Pod>) -> Result<()> {
         for number in (0..PODS).step_by(CHURN) {
             let name = name(number);
@@ -128,11 +129,11 @@ impl Crowd {
         Ok(())
     }
 
-    /// Writes down every node a pod is seen on.
+    /// Records every node on which a pod is seen.
     pub(crate) async fn watch(self, pods: Api<Pod>) {
         let mut changes = pin!(watcher(pods, watcher::Config::default()).default_backoff().applied_objects());
         while let Some(change) = changes.next().await {
-            // An API server that is away is part of the test; the watch comes back by itself.
+            // API server outages are part of the test; the watch recovers.
             let Ok(pod) = change else { continue };
             if let Some(node) = node_of(&pod) {
                 let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,7 +145,7 @@ impl Crowd {
         }
     }
 
-    /// The nodes of each pod so far.
+    /// Returns the nodes of each pod so far.
     pub(crate) fn seen(&self) -> BTreeMap<String, Vec<String>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -158,7 +159,7 @@ impl Crowd {
         .await
     }
 
-    /// Those that stay are bound, nobody ever moved, and no node is filled beyond its brim.
+    /// Checks that all pods that stay are bound, none moved, and no node is overcommitted.
     async fn check(&self, world: &World<'_>) -> Result<()> {
         let pods = world.pods().list(&ListParams::default()).await?.items;
         let unbound: Vec<_> =
@@ -175,10 +176,10 @@ impl Crowd {
     }
 }
 
-/// Which pods are on which node.
+/// The names of pods by node.
 type Placement = BTreeMap<String, BTreeSet<String>>;
 
-/// What supercargo dumps of its cache is what the API server lists.
+/// Waits until supercargo's dump of its cache equals a list from the API server.
 pub(crate) async fn cache_equals_a_fresh_list(world: &mut World<'_>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -195,7 +196,7 @@ pub(crate) async fn cache_equals_a_fresh_list(world: &mut World<'_>) -> Result<(
         if cached == listed {
             return Ok(());
         }
-        // What happens at this moment is known to one of them first.
+        // Concurrent changes reach one of the two first.
         ensure!(Instant::now() < deadline, "the cache holds {cached:?}\nand the API server {listed:?}");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }

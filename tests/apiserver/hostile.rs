@@ -1,7 +1,10 @@
-//! Two thousand pods through a hostile proxy: answers are late, foreign, swapped, cut off, have flipped bits or never come; connections break and freeze. Then
-//! the proxy is honest, and every pod is bound once or explained. Neither then nor before did the scheduler ask for more than its pauses allow.
+//! Schedules two thousand pods through a hostile proxy: responses are late, foreign, swapped, truncated,
+//! corrupted or missing, and connections break and freeze.
 //!
-//! Of flipped bits only those are played that can be noticed (`tests/support/hostile/body.rs` says which and why).
+//! Then the proxy becomes honest, and every pod must be bound once or have a reason. At no time may the
+//! scheduler exceed the request rates that its backoff allows.
+//!
+//! Only detectable bit flips are simulated; see `tests/support/hostile/body.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,15 +30,15 @@ use crate::world::{
 };
 
 const PODS: usize = 2_000;
-/// They are created in so many waves.
+/// The number of waves in which pods are created.
 const WAVES: usize = 5;
-/// Room for exactly the pods that stay: what is reserved for a pod and never given back keeps another one waiting.
+/// Capacity for exactly the pods that stay, so that a leaked reservation keeps another pod pending.
 const NODES: usize = 20;
 const NODE_MILLI: u64 = 8_000;
 const POD_MILLI: u64 = 100;
-/// How often each fault has to come up.
+/// The minimum number of occurrences of each fault.
 const EACH_FAULT: usize = 3;
-/// The requests that faults have to meet.
+/// The types of requests that must have faults.
 const MET: [&str; 8] = [
     "POST pods/binding",
     "GET pods",
@@ -46,21 +49,21 @@ const MET: [&str; 8] = [
     "watch pods",
     "watch nodes",
 ];
-/// How long all of it may take on a busy machine.
+/// The timeout of the whole test on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// The seed of the faults; `SUPERCARGO_HOSTILE_SEED` says otherwise.
+/// The default seed of the faults; `SUPERCARGO_HOSTILE_SEED` overrides it.
 const SEED: u64 = 1;
 
-/// What becomes of a pod.
+/// The planned life of a pod.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// It is bound and stays.
     Stays,
-    /// No node has room for it.
+    /// It requests more than any node has.
     NeverFits,
-    /// It is deleted as soon as it is there.
+    /// It is deleted right after its creation.
     GoesAtOnce,
-    /// It is deleted once it is bound, or once the proxy is honest.
+    /// It is deleted when it is bound, or when the proxy becomes honest.
     GoesWhenBound,
 }
 
@@ -132,7 +135,7 @@ async fn hostile(world: &mut World<'_>, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Starts the scheduler anew behind a proxy, as one that contends for a lease of these times.
+/// Restarts the scheduler behind a proxy, with leader election and these lease times.
 async fn behind_a_proxy(
     world: &mut World<'_>,
     seed: u64,
@@ -148,14 +151,15 @@ async fn behind_a_proxy(
         .replace("leaseDuration: 3s", &format!("leaseDuration: {lease}"))
         .replace("renewDeadline: 2s", &format!("renewDeadline: {renew}"))
         .replace("retryPeriod: 500ms", &format!("retryPeriod: {retry}"));
-    // What is measured must not depend on reviews by the API server.
+    // Probes and metrics must not depend on reviews by the API server.
     setup.args.push("--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics".to_owned());
     world.supercargo = setup.launch(world.plane).await?;
     world.supercargo.wait_until_ready().await?;
     Ok(proxy)
 }
 
-/// Creates the pods wave by wave, each when a quarter of the pods before it were seen bound or ten seconds later, and deletes some on the way.
+/// Creates the pods in waves, and deletes some of them. A wave starts when a quarter of the earlier pods are
+/// bound, or after ten seconds.
 async fn create_in_waves(world: &World<'_>, crowd: &Crowd) -> Result<()> {
     let (size, began) = (PODS / WAVES, Instant::now());
     for wave in 0..WAVES {
@@ -171,7 +175,7 @@ async fn create_in_waves(world: &World<'_>, crowd: &Crowd) -> Result<()> {
         });
         stream::iter(creating).buffer_unordered(4).try_collect::<()>().await?;
         let wanted = numbers.start / 4;
-        // Paces the waves only: a scheduler that backs off may take longer.
+        // This only paces the waves. A scheduler that backs off may take longer.
         let _ = wait_for(&format!("{wanted} pods to be seen bound"), WINDOW, || async {
             let seen = crowd.seen();
             ensure!(seen.len() >= wanted, "{} are", seen.len());
@@ -214,7 +218,7 @@ async fn frozen_connections_end_the_process_within_its_grace_and_a_successor_goe
         })
         .await?;
         proxy.freeze();
-        // Fails where it has not ended after the 30 s that the manifests grant.
+        // Fails if the process does not end within the 30 s that the manifests grant.
         let status = world.supercargo.terminate()?;
         ensure!(status.success(), "it ended with {status}; {}", world.supercargo.log_tail());
         let leases = Api::<Lease>::namespaced(world.client.clone(), &world.name);
@@ -233,7 +237,7 @@ async fn frozen_connections_end_the_process_within_its_grace_and_a_successor_goe
     .await
 }
 
-/// Waits until every fault came up often enough to show something, and met what it has to meet.
+/// Waits until every fault has occurred often enough, for all required types of requests.
 async fn every_fault_came_up(proxy: &Hostile) -> Result<()> {
     wait_for("every fault to come up", Duration::from_secs(90), || async {
         let ledger = proxy.ledger();
@@ -250,7 +254,8 @@ async fn every_fault_came_up(proxy: &Hostile) -> Result<()> {
     .await
 }
 
-/// Waits until the pods that stay are bound and those that fit nowhere are told why, and checks that no node has more than it has room for.
+/// Waits until the pods that stay are bound and unschedulable pods have a reason. Checks that no node is
+/// overcommitted.
 async fn everybody_is_bound_or_explained(world: &World<'_>, crowd: &Crowd) -> Result<()> {
     wait_for("the pods that stay to be bound", PATIENCE, || async {
         let seen = crowd.seen();
@@ -283,7 +288,7 @@ async fn everybody_is_bound_or_explained(world: &World<'_>, crowd: &Crowd) -> Re
     .await
 }
 
-/// The pods with an event that says why they cannot be scheduled.
+/// Returns the pods with a FailedScheduling event.
 async fn explained(world: &World<'_>) -> Result<BTreeSet<String>> {
     let api = Api::<Event>::namespaced(world.client.clone(), &world.name);
     let failed = ListParams::default().fields("reason=FailedScheduling");
@@ -293,7 +298,7 @@ async fn explained(world: &World<'_>) -> Result<BTreeSet<String>> {
     Ok(told.filter_map(|event| event.regarding?.name).collect())
 }
 
-/// No pod ever moved, and for none the API server accepted a second Binding.
+/// Checks that no pod moved, and that the API server accepted at most one Binding for each.
 fn check_bindings(ledger: &Ledger, crowd: &Crowd) {
     let seen = crowd.seen();
     let moved: Vec<_> = seen.iter().filter(|(_, nodes)| nodes.len() > 1).collect();
@@ -303,31 +308,36 @@ fn check_bindings(ledger: &Ledger, crowd: &Crowd) {
     assert!(ledger.bound.len() >= seen.len(), "{} Bindings for {} pods", ledger.bound.len(), seen.len());
 }
 
-/// The shortest pause of a reflector (`src/watch/backoff.rs`).
+/// A reflector's minimum backoff in seconds (`src/watch/backoff.rs`).
 const PAUSE_MIN: f64 = 0.8;
-/// Reflectors of all kinds together: 100 requests at once and 50 a second (`src/watch/backoff.rs`).
+/// The maximum number of requests of all reflectors in a [`WINDOW`]: a burst of 100, and 50 per second
+/// (`src/watch/backoff.rs`).
 const REFLECTORS: usize = 100 + 50 * WINDOW.as_secs() as usize;
-/// A failure that forces a list keeps pauses from starting over for two minutes, in which pauses of 0.8 s, 1.6 s, … leave room for eight
-/// (`src/watch/tests/rates.rs`). With one for each further two minutes that the test takes, and the first.
+/// Returns the maximum number of lists.
+///
+/// After a failure that forces a list, the backoff does not reset for two minutes. In that time, backoffs of
+/// 0.8 s, 1.6 s, … allow eight lists (`src/watch/tests/rates.rs`). The first list, and one for each further two
+/// minutes of the test, are added.
 fn lists_max(took: Duration) -> usize {
     (8 + 1) * (1 + (took.as_secs() / 120) as usize)
 }
 
-/// How often one object may be asked for in a [`WINDOW`].
+/// Returns the maximum number of requests of this type for one object in a [`WINDOW`].
 fn limit_of(sort: &str) -> Option<usize> {
     let paced = (WINDOW.as_secs_f64() / PAUSE_MIN) as usize + 1;
     Some(match sort.split(' ').next()? {
         "watch" | "list" => paced,
-        // A list in pages of 500 that is not cut off.
+        // A complete list in pages of 500.
         "page" => paced * (PODS / 500 + 1),
         _ => match sort {
-            // Sent again after a question, at once and after 0.5 s, 1 s, 2 s and 4 s; a `Retry-After` is a second or more.
+            // Repeated after a query: at once, and after 0.5 s, 1 s, 2 s and 4 s. A `Retry-After` is at least
+            // one second.
             "POST pods/binding" | "GET pods" => 2 + WINDOW.as_secs() as usize,
-            // Four tries each time it is decided about: at once, after 1 s, 2 s, 4 s.
+            // Four attempts for each decision: at once, and after 1 s, 2 s and 4 s.
             "PATCH pods/status" => 4 * 4,
-            // Ten seconds between two tries; a `Retry-After` is a second or more.
+            // Ten seconds between attempts. A `Retry-After` is at least one second.
             "POST events" | "PATCH events" => 1 + WINDOW.as_secs() as usize,
-            // Each second a try: a write, or a write, a look and a write.
+            // One attempt per second: a write, or a write, a read and a write.
             "PUT leases" => 2 * (1 + WINDOW.as_secs() as usize),
             "GET leases" => 1 + WINDOW.as_secs() as usize,
             _ => return None,
@@ -335,7 +345,7 @@ fn limit_of(sort: &str) -> Option<usize> {
     })
 }
 
-/// Nothing is asked for more often than the pauses between tries allow, and nothing before the time that a `Retry-After` named.
+/// Checks that requests are not more frequent than backoff allows, and that none ignored a `Retry-After`.
 fn check_budget(ledger: &Ledger, took: Duration) {
     assert!(ledger.early.is_empty(), "before Retry-After: {:?}", ledger.early);
     let mut most: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
@@ -366,14 +376,15 @@ fn check_budget(ledger: &Ledger, took: Duration) {
         let most = lists_max(took);
         assert!(times.len() <= most, "{sort}: {} in {took:?}, {most} at most", times.len());
     }
-    // About one request in three meets a fault, so that a pod takes less than two tries on average of each thing.
+    // About one in three requests has a fault, so each pod needs fewer than two attempts of each type on
+    // average.
     for sort in ["POST pods/binding", "GET pods", "PATCH pods/status", "POST events"] {
         let count = ledger.sorts.get(sort).map_or(0, Vec::len);
         assert!(count <= 3 * PODS, "{sort}: {count} for {PODS} pods");
     }
 }
 
-/// How the scheduler is, all the time.
+/// Continuous checks of the scheduler's health.
 #[derive(Clone, Default)]
 struct Vitals {
     seen: Arc<Mutex<Seen>>,
@@ -382,9 +393,9 @@ struct Vitals {
 #[derive(Default)]
 struct Seen {
     looks: usize,
-    /// What else than 200 `/livez` answered.
+    /// Responses of `/livez` other than 200.
     dead: Vec<String>,
-    /// The most pods that were in no place, or in two.
+    /// The maximum number of pods that were in no place of the queue, or in two.
     lost: f64,
 }
 

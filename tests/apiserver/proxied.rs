@@ -1,4 +1,5 @@
-//! An API server behind a proxy, which the variables of the environment name, and one on this machine, which is never behind one.
+//! Environment variables for proxies: an API server behind a proxy, and a local one, which is never accessed
+//! through a proxy.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -14,7 +15,7 @@ async fn it_goes_through_the_proxy_of_its_environment_and_reaches_this_machine_w
         world.node("a").allocatable("cpu", "4").create(&world.client).await?;
         let proxy = Proxy::tunnel_to(world.plane.port(Component::ApiServer)).await?;
         world.supercargo.terminate()?;
-        // A name that only the proxy knows to resolve.
+        // A name that only the proxy can resolve.
         let server = Some("https://kubernetes.default.svc".to_owned());
         let env = vec![("HTTPS_PROXY", proxy.url())];
         let setup = Setup { server, env, ..Setup::called(&world.name) };

@@ -1,6 +1,6 @@
-//! The program as people run it over files: in a folder, with no cluster to be found, and what came of it.
+//! Runs the program on files, in a folder and without a cluster, and checks its results.
 //!
-//! Whole answers are compared with what is written down; `UPDATE_EXPECT=1` writes them anew. What a cluster looks like is its callers' own.
+//! Whole outputs are compared with files; `UPDATE_EXPECT=1` rewrites these. Test data comes from the callers.
 
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// The folder of the package.
+/// Returns the root folder of the package.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The text of a file of the package.
+/// Returns the text of a file of the package.
 pub(crate) fn page(name: &str) -> String {
     std::fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -27,13 +27,13 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// What has ended.
+    /// Converts the output of a finished process.
     pub(crate) fn of(out: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it speaks UTF-8");
         Self { code: out.status.code(), stdout: text(out.stdout), stderr: text(out.stderr) }
     }
 
-    /// The answer in JSON, of a kind that has a version.
+    /// Returns the JSON output, after checking its kind and version.
     pub(crate) fn json(&self, kind: &str) -> Value {
         let answer: Value =
             serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"));
@@ -44,14 +44,15 @@ impl Ran {
         answer
     }
 
-    /// What is told of flags or files that are refused.
+    /// Returns the error message for rejected flags or files.
     pub(crate) fn refused(&self) -> &str {
         assert_eq!((self.code, self.stdout.as_str()), (Some(2), ""), "{self:?}");
         self.stderr.strip_prefix("error: ").expect("an error").trim_end()
     }
 }
 
-/// The program, to be run in a folder: at a time that never changes, and with no cluster but one that is named.
+/// Builds a command to run in a folder, with a fixed time and without access to a cluster unless the arguments
+/// name one.
 pub(crate) fn command(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_supercargo"));
     command.args(args).current_dir(folder);
@@ -75,13 +76,13 @@ pub(crate) fn run_with_input(folder: &Path, args: &[&str], input: &str) -> Ran {
         .expect("the program is built");
     let mut to = child.stdin.take().expect("it was asked for");
     std::thread::scope(|scope| {
-        // A program that ends without reading is no failure of the writer.
+        // A program that ends without reading its input must not fail the writer.
         scope.spawn(move || drop(to.write_all(input.as_bytes())));
         Ran::of(child.wait_with_output().expect("it ends"))
     })
 }
 
-/// A folder of files.
+/// A temporary folder with files.
 pub(crate) struct Folder(TempDir);
 
 impl Folder {
@@ -89,7 +90,7 @@ impl Folder {
         Self(tempfile::tempdir().expect("a folder can be made"))
     }
 
-    /// With the file `cluster`.
+    /// Creates a folder with the file `cluster`.
     pub(crate) fn with(cluster: &str) -> Self {
         let folder = Self::new();
         folder.write("cluster", cluster);
@@ -106,18 +107,18 @@ impl Folder {
         self.0.path()
     }
 
-    /// Runs the program in it.
+    /// Runs the program in the folder.
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         run(self.path(), args)
     }
 }
 
-/// Objects as one list.
+/// Formats objects as one list.
 pub(crate) fn list(objects: &[Value]) -> String {
     json!({ "apiVersion": "v1", "kind": "List", "items": objects }).to_string()
 }
 
-/// The spec of a pod of one container that asks for cpu; `more` joins it.
+/// Returns a pod spec with one container that requests `cpu`, merged with `more`.
 pub(crate) fn spec(cpu: &str, more: &Value) -> Value {
     let mut spec =
         json!({ "containers": [{ "name": "c", "image": "i", "resources": { "requests": { "cpu": cpu } } }] });
@@ -125,13 +126,13 @@ pub(crate) fn spec(cpu: &str, more: &Value) -> Value {
     spec
 }
 
-/// The fields of `more` join, or take the place of, those of `into`.
+/// Adds the fields of `more` to `into`, replacing existing ones.
 pub(crate) fn merge(into: &mut Value, more: &Value) {
     let fields = into.as_object_mut().expect("an object");
     fields.extend(more.as_object().cloned().unwrap_or_default());
 }
 
-/// Compares with a file of the package, or writes it.
+/// Compares with a file of the package, or writes the file.
 pub(crate) fn is_as_written(name: &str, told: &str) {
     let path = root().join(name);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
@@ -142,7 +143,7 @@ pub(crate) fn is_as_written(name: &str, told: &str) {
     assert_eq!(told, expected, "{name} says something else; UPDATE_EXPECT=1 writes it anew");
 }
 
-/// Runs the examples of a page of the package, and compares what they tell with what the page shows.
+/// Runs the examples of a documentation page and compares their output with that on the page.
 pub(crate) fn shows_what_comes_out(name: &str, examples: usize) {
     let page = page(name);
     let (mut written, mut rest, mut shown) = (String::new(), page.as_str(), 0);

@@ -1,7 +1,9 @@
-//! A hostile way to the API server: a proxy that terminates TLS and does what broken networks, load balancers and captive portals do. Which fault meets which
-//! request follows from a seed; see [`Fault`]. It is honest until told otherwise.
+//! A hostile proxy to the API server. It terminates TLS and simulates faults of networks, load balancers and
+//! captive portals. The fault of each request follows from a seed; see [`Fault`]. Initially, the proxy is
+//! honest.
 //!
-//! It speaks to the API server with an identity of its own, which has the rights of its client. It keeps a [`Ledger`] of all that comes by.
+//! It uses its own identity at the API server, with the permissions of its client. It records all requests in a
+//! [`Ledger`].
 
 mod body;
 mod fault;
@@ -35,13 +37,15 @@ use body::{Body, FROZEN, Watched};
 pub(crate) use fault::{Draw, Fault, Verb};
 pub(crate) use ledger::{Ledger, WINDOW, What, busiest};
 
-/// The longest that a request is late, in milliseconds.
+/// The maximum delay of a late request, in milliseconds.
 const LATE_MS: usize = 1_500;
-/// The same of one whose client may have given up: the scheduler waits ten seconds for an answer to a write.
+/// The maximum delay of a request whose client may have given up, in milliseconds. The scheduler's timeout for
+/// writes is ten seconds.
 const BELATED_MS: usize = 12_000;
-/// How long a watch lives that is to end after a bookmark. The API server sends one two seconds before the end (`apiserver/pkg/storage/cacher`).
+/// The timeout of a watch that is to end after a bookmark. The API server sends a bookmark two seconds before
+/// the end (`apiserver/pkg/storage/cacher`).
 const ONE_BOOKMARK: &str = "timeoutSeconds=3";
-/// Lists that are given in the place of others.
+/// Lists that replace other lists.
 const OTHERS: [&str; 4] = [
     "/api/v1/services",
     "/api/v1/nodes",
@@ -49,7 +53,7 @@ const OTHERS: [&str; 4] = [
     "/apis/policy/v1/poddisruptionbudgets",
 ];
 
-/// The proxy. Dropping it ends it.
+/// The proxy. It stops when dropped.
 pub(crate) struct Hostile {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -59,15 +63,15 @@ pub(crate) struct Hostile {
 struct Shared {
     far: Client,
     seed: u64,
-    /// Since when it is hostile.
+    /// The time since which it is hostile; `None` while it is honest.
     weather: watch::Sender<Option<Instant>>,
-    /// Every connection stays open, and no byte comes through any more.
+    /// If true, all connections stay open and forward no bytes.
     freezes: watch::Sender<bool>,
     ledger: Mutex<Ledger>,
 }
 
 impl Hostile {
-    /// A proxy to a control plane, which speaks there for `access`.
+    /// Starts a proxy to a control plane, with the identity `access`.
     pub(crate) async fn to(plane: &ControlPlane, access: &Access, seed: u64) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("cannot listen")?;
         let address = listener.local_addr()?;
@@ -95,27 +99,27 @@ impl Hostile {
         Ok(Self { address, shared, accepting })
     }
 
-    /// Where it begins, as a URL of the API server.
+    /// Returns its URL, to be used as that of an API server.
     pub(crate) fn server(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// From now on it is hostile. Watches break off, so that their successors meet faults.
+    /// Makes the proxy hostile. Watches break, so that the next ones have faults.
     pub(crate) fn turn_hostile(&self) {
         self.shared.weather.send_replace(Some(Instant::now()));
     }
 
-    /// From now on it is honest. What is frozen, and every watch, breaks off.
+    /// Makes the proxy honest. Watches and frozen responses break.
     pub(crate) fn turn_honest(&self) {
         self.shared.weather.send_replace(None);
     }
 
-    /// From now on no byte comes through any connection, and none is closed.
+    /// Freezes all connections: they stay open but forward no bytes.
     pub(crate) fn freeze(&self) {
         self.shared.freezes.send_replace(true);
     }
 
-    /// The accounts.
+    /// Returns the record of requests.
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.shared.ledger()
     }
@@ -127,7 +131,7 @@ impl Drop for Hostile {
     }
 }
 
-/// A request whose body is there.
+/// A request with its complete body.
 struct Asked {
     head: Parts,
     body: Bytes,
@@ -149,7 +153,7 @@ impl Shared {
         self.ledger().injected(fault, &what.sort);
     }
 
-    /// The fault of a request that has just come.
+    /// Draws the fault of a new request.
     fn draw(&self, what: &What) -> (Option<Fault>, Draw) {
         let now = Instant::now();
         let numbers = self.ledger().came(what, now);
@@ -159,7 +163,7 @@ impl Shared {
         }
     }
 
-    /// Has the API server answer `uri`.
+    /// Forwards the request with this `uri` to the API server.
     async fn pass_on(&self, asked: &Asked, uri: &str) -> Result<Response<kube::client::Body>> {
         let mut passed = Request::builder().method(&asked.head.method).uri(uri);
         for name in [ACCEPT, CONTENT_TYPE, USER_AGENT] {
@@ -174,18 +178,19 @@ impl Shared {
         Ok(answer)
     }
 
-    /// Holds a connection, though not beyond the end of hostility; what to break it off with then.
+    /// Waits for the end of a freeze, at most until the proxy becomes honest. Returns the error with which the
+    /// connection then breaks.
     fn thaw(&self) -> impl Future<Output = Error> + Send + 'static {
         let mut weather = self.weather.subscribe();
         async move {
-            // Either is an end.
+            // Ends at the timeout or when the mode changes.
             let _ = tokio::time::timeout(FROZEN, weather.changed()).await;
             anyhow!("thawed")
         }
     }
 
-    /// Has the API server find out that nothing happened to a kind: only then it has a newer version to tell of in a bookmark. A list that must be
-    /// of the newest state does that (`apiserver/pkg/storage/cacher/progress`).
+    /// Makes the API server learn that a kind has no changes, because it sends bookmarks with newer versions
+    /// only then. A consistent list does that (`apiserver/pkg/storage/cacher/progress`).
     fn bring_a_bookmark(self: &Arc<Self>, path: &str) {
         let (shared, uri) = (Arc::clone(self), format!("{path}?limit=1"));
         tokio::spawn(async move {
@@ -195,7 +200,7 @@ impl Shared {
         });
     }
 
-    /// An answer in the API server's place.
+    /// Returns a foreign answer.
     fn foreign(&self, asked: &Asked, draw: &mut Draw) -> Result<Response<Body>> {
         let foreign = fault::foreign(draw);
         let mut answer = Response::builder().status(foreign.status).header(CONTENT_TYPE, foreign.media);
@@ -206,11 +211,11 @@ impl Shared {
         Ok(answer.body(body::whole(Bytes::from_static(foreign.body.as_bytes())))?)
     }
 
-    /// What is asked for in another's place.
+    /// Returns the URI of another object or list to request instead.
     fn another(&self, asked: &Asked, draw: &mut Draw) -> String {
         let (path, query) = (asked.head.uri.path(), asked.head.uri.query().unwrap_or_default());
         if asked.what.verb == Verb::Get {
-            // Another object of the same sort, if there is one.
+            // Another object of the same type, if there is one.
             let sort = &asked.what.sort;
             let ledger = self.ledger();
             let of_sort = ledger.objects.keys().filter(|(of, object)| of == sort && !object.ends_with(path));
@@ -218,7 +223,7 @@ impl Shared {
             return if others.is_empty() { path.to_owned() + "-2" } else { draw.pick(&others).to_owned() };
         }
         let others: Vec<_> = OTHERS.into_iter().filter(|other| *other != path).collect();
-        // What the fields of pods are selected by, other kinds do not have.
+        // Field selectors of pods do not apply to other kinds.
         let kept: Vec<_> = query.split('&').filter(|part| !part.starts_with("fieldSelector=")).collect();
         format!("{}?{}", draw.pick(&others), kept.join("&"))
     }
@@ -237,13 +242,13 @@ async fn serve(near: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
             return;
         }
         if draw.percent(50) {
-            // Closing it is a reset, not an orderly end.
+            // Closing it then sends a reset instead of a regular end.
             let _ = socket2::SockRef::from(&near).set_linger(Some(Duration::ZERO));
         }
     }
     let mut freezes = shared.freezes.subscribe();
     let frozen = async move {
-        // Its end is that of the proxy.
+        // If the sender is dropped, the proxy ends.
         let _ = freezes.wait_for(|freezes| *freezes).await;
     };
     let mut frozen = std::pin::pin!(frozen);
@@ -260,10 +265,10 @@ async fn serve(near: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     tokio::select! {
         biased;
         () = &mut frozen => {}
-        // Whoever breaks a connection off does so on purpose.
+        // A broken connection is intended.
         _ = &mut connection => return,
     }
-    // Kept open, and not looked at any more.
+    // Keep the connection open and ignore it.
     std::future::pending::<()>().await;
 }
 
@@ -288,7 +293,7 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
             let passing = Arc::clone(&shared);
             tokio::spawn(async move {
                 tokio::time::sleep(late).await;
-                // Nobody sees what comes of it.
+                // The response is dropped.
                 let _ = passing.pass_on(&asked, &asked.uri()).await;
             });
             Err(shared.thaw().await)
@@ -317,12 +322,12 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
     }
 }
 
-/// Whether a watch meets this fault in its stream and not at its beginning.
+/// Whether a watch has this fault in its stream instead of at its beginning.
 fn in_the_middle(fault: Fault) -> bool {
     matches!(fault, Fault::Truncated | Fault::Flipped | Fault::FrozenAfter | Fault::Reset)
 }
 
-/// The API server's answer, but for a fault in its body.
+/// Returns the API server's response, with a fault in its body if any.
 async fn honest(
     asked: Asked,
     fault: Option<Fault>,
@@ -369,7 +374,7 @@ async fn honest(
         .await?
         .into();
     if draw.percent(50) {
-        // Half of the answers that break off say how long they were to be.
+        // Half of the truncated responses announce their full length.
         answer = answer.header(CONTENT_LENGTH, bytes.len());
     }
     let body = match fault {
@@ -381,7 +386,7 @@ async fn honest(
     Ok(answer.body(body)?)
 }
 
-/// The same watch, which the API server is asked to end soon.
+/// Returns the URI of the same watch with a short timeout.
 fn with_a_short_life(uri: &Uri) -> String {
     let query = uri.query().unwrap_or_default().split('&');
     let query: Vec<_> =
@@ -389,7 +394,7 @@ fn with_a_short_life(uri: &Uri) -> String {
     format!("{}?{}", uri.path(), query.join("&"))
 }
 
-/// A watch that brings one bookmark, of the version it was asked to begin with.
+/// Returns a watch with one bookmark, which has the watch's initial version.
 fn stale_bookmark(asked: &Asked) -> Result<Response<Body>> {
     let query = asked.head.uri.query().unwrap_or_default();
     let version = query.split('&').find_map(|part| part.strip_prefix("resourceVersion=")).unwrap_or("0");
@@ -401,13 +406,13 @@ fn stale_bookmark(asked: &Asked) -> Result<Response<Body>> {
     }))
 }
 
-/// A watch of one event.
+/// Returns a watch with one event.
 fn one_event(event: &Value) -> Result<Response<Body>> {
     let answer = Response::builder().header(CONTENT_TYPE, "application/json");
     Ok(answer.body(body::whole(format!("{event}\n").into()))?)
 }
 
-/// The version and kind of a resource that the scheduler watches.
+/// Returns the version and kind of a resource that the scheduler watches.
 fn kind_of(resource: &str) -> Option<(&'static str, &'static str)> {
     const KINDS: [(&str, &str, &str); 16] = [
         ("pods", "v1", "Pod"),

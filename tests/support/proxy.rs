@@ -1,5 +1,5 @@
-//! A way to the API server that can be cut: TCP connections are passed on as they are, TLS and all, until somebody cuts them. It may also be an HTTP
-//! proxy, which opens a tunnel to the API server under whatever name that is asked for.
+//! A TCP proxy to the API server whose connections a test can break. It forwards bytes unchanged, including
+//! TLS. It may also act as an HTTP proxy that opens a tunnel to the API server for any requested name.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The way. Dropping it cuts it for good.
+/// The proxy. Dropping it stops it.
 pub(crate) struct Proxy {
     address: SocketAddr,
     cuts: watch::Sender<u64>,
@@ -19,16 +19,16 @@ pub(crate) struct Proxy {
     accepting: JoinHandle<()>,
 }
 
-/// The longest head of a request for a tunnel.
+/// The maximum size of the head of a CONNECT request.
 const HEAD_MAX: usize = 4_096;
 
 impl Proxy {
-    /// A way to the port of this machine.
+    /// Starts a proxy to a port of this machine.
     pub(crate) async fn to(port: u16) -> Result<Self> {
         Self::of(port, false).await
     }
 
-    /// An HTTP proxy through which only that port is reached.
+    /// Starts an HTTP proxy whose tunnels lead to that port only.
     pub(crate) async fn tunnel_to(port: u16) -> Result<Self> {
         Self::of(port, true).await
     }
@@ -56,22 +56,22 @@ impl Proxy {
         Ok(Self { address, cuts, tunnels, accepting })
     }
 
-    /// Its URL as that of an HTTP proxy.
+    /// Returns its URL as an HTTP proxy.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// How many tunnels were opened.
+    /// Returns the number of opened tunnels.
     pub(crate) fn tunnels(&self) -> usize {
         self.tunnels.load(Ordering::Relaxed)
     }
 
-    /// Where it begins, as a URL of the API server.
+    /// Returns its URL as an API server.
     pub(crate) fn server(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// Breaks all connections there are. New ones are let through.
+    /// Breaks all current connections. New ones are accepted.
     pub(crate) fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
@@ -83,7 +83,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Answers a request for a tunnel; nothing where it is none.
+/// Answers a CONNECT request. Returns `None` for other requests.
 async fn open(near: &mut TcpStream) -> Option<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD_MAX {
@@ -99,7 +99,7 @@ async fn pass_on(mut near: TcpStream, port: u16, mut cut: watch::Receiver<u64>) 
     cut.mark_unchanged();
     let Ok(mut far) = TcpStream::connect(("127.0.0.1", port)).await else { return };
     tokio::select! {
-        // However it ends, both sides see a broken connection.
+        // In each case, both sides see a broken connection.
         _ = copy_bidirectional(&mut near, &mut far) => {}
         _ = cut.changed() => {}
     }

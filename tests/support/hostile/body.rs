@@ -1,8 +1,9 @@
-//! Bodies of answers: whole, cut off, with a flipped bit, frozen; and watches, frame by frame.
+//! Response bodies with faults: truncated, with a flipped bit, or frozen; and watches, frame by frame.
 //!
-//! Bits are flipped in what holds a body together: the structural characters of JSON, any character of the Status that confirms a success, and the
-//! magic number, envelope and lengths at the beginning of protobuf. Such a flip can always be noticed. A bit flipped in a value may give
-//! another valid object, with less to request or another uid: nobody behind the proxy can tell that from the truth, so no promise can hold there.
+//! Only bits whose corruption can be detected are flipped: the structural characters of JSON, any character of
+//! a success Status, and the magic number, envelope and lengths at the beginning of protobuf. A flipped bit in
+//! a value may result in another valid object, for example with smaller requests or another uid. No client can
+//! detect that.
 
 use std::time::Duration;
 
@@ -18,30 +19,30 @@ use super::fault::{Draw, Fault, SPELL};
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Error>;
 
-/// How long a frozen connection is held: longer than the scheduler waits for an answer to a write (10 s).
+/// The duration of a freeze: longer than the scheduler's timeout for writes (10 s).
 pub(super) const FROZEN: Duration = Duration::from_secs(12);
-/// Bytes of a protobuf body, or of a frame of a watch, that are envelope: the length of the frame, the type of the event, the magic number, version
-/// and kind.
+/// The number of bytes of a protobuf body, or of a watch frame, that form the envelope: frame length, event
+/// type, magic number, version and kind.
 const ENVELOPE: usize = 24;
 
-/// A body of these pieces.
+/// Creates a body from a stream of chunks.
 pub(super) fn of(pieces: impl Stream<Item = Result<Bytes>> + Send + 'static) -> Body {
     StreamBody::new(pieces.map(|piece| piece.map(Frame::data))).boxed_unsync()
 }
 
-/// A body of these bytes.
+/// Creates a body from bytes.
 pub(super) fn whole(bytes: Bytes) -> Body {
     of(stream::iter([Ok(bytes)]))
 }
 
-/// The first part of a body: it ends there as if that were all, or the connection breaks.
+/// Returns the first part of a body, followed by a regular end or a broken connection.
 pub(super) fn cut(bytes: &Bytes, draw: &mut Draw) -> Body {
     let part = bytes.slice(..draw.below(bytes.len()));
     let breaks = draw.percent(50).then(|| Err(anyhow!("cut off")));
     of(stream::iter([Ok(part)].into_iter().chain(breaks)))
 }
 
-/// The first part of a body; the rest does not come before `thaw` ends, and neither does it then.
+/// Returns the first part of a body, then nothing until `thaw` completes, and then breaks the connection.
 pub(super) fn frozen(
     bytes: &Bytes,
     draw: &mut Draw,
@@ -51,7 +52,7 @@ pub(super) fn frozen(
     of(stream::iter([Ok(part)]).chain(stream::once(async { Err(thaw.await) })))
 }
 
-/// The body with one bit flipped.
+/// Returns the body with one bit flipped.
 pub(super) fn flipped(bytes: &Bytes, is_protobuf: bool, draw: &mut Draw) -> Bytes {
     let places: Vec<usize> = if is_protobuf {
         (0..bytes.len().min(ENVELOPE)).collect()
@@ -72,7 +73,7 @@ fn is_success(bytes: &Bytes) -> bool {
     (body["kind"].as_str(), body["status"].as_str()) == (Some("Status"), Some("Success"))
 }
 
-/// Frames of a watch: lines of JSON, or protobuf behind its length.
+/// The frames of a watch: lines of JSON, or length-prefixed protobuf.
 struct Frames<S> {
     pieces: S,
     buffer: BytesMut,
@@ -80,7 +81,7 @@ struct Frames<S> {
 }
 
 impl<S: Stream<Item = Result<Bytes>> + Unpin> Frames<S> {
-    /// The next frame with what delimits it; nothing at the end.
+    /// Returns the next frame including its delimiter or length; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             if let Some(end) = self.end() {
@@ -105,22 +106,22 @@ fn is_bookmark(frame: &Bytes) -> bool {
     head.windows(b"BOOKMARK".len()).any(|part| part == b"BOOKMARK")
 }
 
-/// How a watch goes.
+/// The parameters of a watch.
 pub(super) struct Watched {
     pub(super) fault: Option<Fault>,
     pub(super) draw: Draw,
     pub(super) is_protobuf: bool,
-    /// Changes when the proxy becomes hostile or honest: watches break off then.
+    /// Changes when the proxy becomes hostile or honest; watches then break.
     pub(super) weather: watch::Receiver<Option<std::time::Instant>>,
 }
 
-/// The body of a watch; `injected` is called when the fault is carried out.
+/// Creates the body of a watch. `injected` is called when the fault occurs.
 pub(super) fn watched(
     plan: Watched,
     pieces: impl Stream<Item = Result<Bytes>> + Send + Unpin + 'static,
     injected: impl FnOnce() + Send + 'static,
 ) -> Body {
-    // Of one frame: a client that does not read holds up the API server, as without a proxy.
+    // A capacity of one frame, so that a client that does not read blocks the API server as without a proxy.
     let (sender, receiver) = mpsc::channel(1);
     let frames = Frames { pieces, buffer: BytesMut::new(), is_protobuf: plan.is_protobuf };
     tokio::spawn(async move {
@@ -143,7 +144,7 @@ pub(super) fn watched(
 
 type Frameful = mpsc::Sender<Result<Bytes>>;
 
-/// Passes frames on until the fault is due: after some frames or some time, since most kinds are quiet.
+/// Forwards frames until the fault is due: after some frames or some time, since most kinds have few changes.
 async fn play<S: Stream<Item = Result<Bytes>> + Unpin>(
     Watched { fault, mut draw, is_protobuf, weather }: Watched,
     mut frames: Frames<S>,
@@ -155,7 +156,7 @@ async fn play<S: Stream<Item = Result<Bytes>> + Unpin>(
     let mut next = None;
     let is_faulty =
         matches!(fault, Some(Fault::Truncated | Fault::Flipped | Fault::FrozenAfter | Fault::Reset));
-    // In hostile times no watch lives longer than a spell: its successor meets another one.
+    // In hostile mode no watch outlasts a spell, so that the next watch is subject to another one.
     let limit = if is_faulty { wait } else { SPELL };
     let due_at = is_hostile.then(|| tokio::time::Instant::now() + limit);
     loop {
@@ -163,7 +164,7 @@ async fn play<S: Stream<Item = Result<Bytes>> + Unpin>(
             Some(due) => match tokio::time::timeout_at(due, frames.next()).await {
                 Ok(frame) => frame?,
                 Err(_) if is_faulty => break,
-                // The API server ends it.
+                // The API server ends the watch.
                 Err(_) => return Ok(()),
             },
             None => frames.next().await?,
@@ -182,7 +183,7 @@ async fn play<S: Stream<Item = Result<Bytes>> + Unpin>(
         }
     }
     injected();
-    // Of a quiet kind a frame that says too little.
+    // On a kind without changes, inject an incomplete frame.
     let quiet = if is_protobuf { &b"\0\0\0\x07\x0a\x05ADDED"[..] } else { b"{\"type\":\"ADDED\"}\n" };
     let frame = next.unwrap_or_else(|| Bytes::from_static(quiet));
     match fault {

@@ -1,46 +1,47 @@
-//! What the hostile proxy does, and when: faults drawn from a seed, in spells.
+//! The faults of the hostile proxy, drawn from a seed, in spells.
 //!
-//! Faults that come one by one show whether a client survives them. Only the same fault several times in a row shows whether it backs off: so each
-//! sort of request has *spells* of a few seconds, in which it is treated honestly, roughly (each request meets any fault or none), or always
-//! meets the same fault.
+//! Single faults show whether a client survives them. Only repeated faults show whether it backs off. Therefore
+//! each type of request has *spells* of a few seconds. A spell is honest, rough (each request may have any
+//! fault), or uniform (each request has the same fault).
 
 use std::time::Duration;
 
-/// What happens to a request, its answer, or its connection.
+/// A fault of a request, its response, or its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Fault {
-    /// The request is passed on late.
+    /// The request is forwarded late.
     Late,
-    /// The request is passed on when the client may have given up, and nobody sees the answer.
+    /// The request is forwarded when the client may have given up, and its response is dropped.
     Belated,
-    /// The request is not passed on; somebody else answers.
+    /// The request is not forwarded, and the proxy returns a foreign answer.
     Foreign,
-    /// The request is carried out; somebody else answers.
+    /// The request is forwarded, and the proxy returns a foreign answer.
     Replaced,
-    /// The answer is the API server's to another request.
+    /// The response is the API server's response to another request.
     Swapped,
-    /// The answer breaks off.
+    /// The response is truncated.
     Truncated,
-    /// A bit of the answer is flipped.
+    /// A bit of the response is flipped.
     Flipped,
-    /// No byte of an answer comes, and the connection stays open.
+    /// No byte of the response arrives, and the connection stays open.
     FrozenBefore,
-    /// The answer begins, then no more bytes come, and the connection stays open.
+    /// The response begins, no further bytes arrive, and the connection stays open.
     FrozenAfter,
-    /// The request is carried out, and the connection closed without an answer.
+    /// The request is forwarded, and the connection is closed without a response.
     Reset,
-    /// A watch ends after its first true bookmark.
+    /// A watch ends after its first bookmark from the API server.
     OneBookmark,
-    /// A watch brings one bookmark of the version that it was opened with, and ends.
+    /// A watch delivers one bookmark with its initial version, and ends.
     StaleBookmark,
-    /// A watch is told that its version is too old: a true word of an API server, which costs a list.
+    /// A watch fails with 410 because its version is too old: a valid response of an API server, which causes a
+    /// list.
     Expired,
-    /// A connection is accepted, and TLS never begins.
+    /// A connection is accepted, but there is no TLS handshake.
     NoHandshake,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub(crate) const ALL: [Self; 14] = [
         Self::Late,
         Self::Belated,
@@ -59,21 +60,21 @@ impl Fault {
     ];
 }
 
-/// The sorts of requests that differ in what can go wrong.
+/// Verbs of requests that differ in their possible faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verb {
-    /// Follows changes from a version on.
+    /// Watches changes from a version on.
     Watch,
-    /// Lists, by pages or as a stream.
+    /// Lists, in pages or as a stream.
     List,
     /// Reads one object.
     Get,
-    /// Changes something.
+    /// Writes an object.
     Write,
 }
 
 impl Verb {
-    /// What can happen to a request in a rough spell.
+    /// Returns the possible faults in a rough spell.
     fn rough(self) -> &'static [Fault] {
         use Fault::*;
         match self {
@@ -99,7 +100,8 @@ impl Verb {
         }
     }
 
-    /// What can happen to each request of a spell: faults that end a request at once, so that a client without pauses shows.
+    /// Returns the possible faults of a uniform spell: those that end a request at once, which reveals a client
+    /// without backoff.
     fn every(self) -> &'static [Fault] {
         use Fault::*;
         match self {
@@ -111,12 +113,12 @@ impl Verb {
     }
 }
 
-/// Numbers that follow from a seed (SplitMix64).
+/// A deterministic random number generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Draw(u64);
 
 impl Draw {
-    /// The numbers of `seed` for what the parts name.
+    /// Creates the generator of `seed` for a purpose given by `parts`.
     pub(crate) fn of(seed: u64, parts: &[&[u8]]) -> Self {
         let fold = |state: u64, byte: &u8| Self(state ^ u64::from(*byte)).next();
         Self(parts.iter().fold(seed, |state, part| part.iter().fold(Self(state).next(), fold)))
@@ -130,38 +132,40 @@ impl Draw {
         bits ^ bits >> 31
     }
 
-    /// A number below `below`.
+    /// Returns a number in `0..below`.
     pub(crate) fn below(&mut self, below: usize) -> usize {
         usize::try_from(self.next() % below.max(1) as u64).expect("below a usize")
     }
 
-    /// One of them.
+    /// Returns one element.
     pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 
-    /// True so many times out of a hundred.
+    /// Returns true with a probability of `percent` percent.
     pub(crate) fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 }
 
-/// How long a spell lasts: long enough for four attempts at the shortest pause of a reflector (0.8 s), so that one without pauses sends many
-/// times what one with pauses does.
+/// The duration of a spell. It allows four attempts at a reflector's minimum backoff (0.8 s), so that a client
+/// without backoff sends many times as many requests as one with it.
 pub(super) const SPELL: Duration = Duration::from_secs(3);
-/// Of a hundred spells, how many are of one and the same fault, and how many are rough; the rest are honest.
+/// The percentages of uniform and of rough spells. The rest are honest.
 const SAME: usize = 15;
 const ROUGH: usize = 50;
 
-/// How often the first watches, and every second one of the first lists, go through all faults: there are few of them, and fewer the better a client backs
-/// off.
+/// How many times the first watches, and every second one of the first lists, iterate over all faults. Such
+/// requests are few, and fewer with a better backoff.
 const ROUNDS: usize = 3;
 
-/// How many lists of a kind meet faults: each costs twice the pause of the one before, and the test is to end.
+/// The maximum number of lists of a kind with faults. Each one doubles the backoff, and the test must end.
 const LISTS: usize = 2;
 
-/// The fault of the `number`th request of the sort `what`, which comes so long after hostility began, and of the `turn`th with this verb since
-/// then; with more to draw from.
+/// Returns the fault of a request, and a generator for its details.
+///
+/// `number` counts requests of the type `what`, and `turn` those with this verb, since the proxy became
+/// hostile. `since` is the time since then.
 pub(crate) fn fault_of(
     seed: u64,
     (what, verb): (&str, Verb),
@@ -185,7 +189,7 @@ pub(crate) fn fault_of(
     } else if kind < SAME {
         Some(spell.pick(verb.every()))
     } else if kind < SAME + ROUGH {
-        // A watch is one request for many events.
+        // A watch is one request for many events, so faults are more likely.
         let percent = if verb == Verb::Watch { 70 } else { 35 };
         draw.percent(percent).then(|| draw.pick(faults))
     } else {
@@ -194,22 +198,22 @@ pub(crate) fn fault_of(
     (fault, draw)
 }
 
-/// An answer in the API server's place.
+/// A response that does not come from the API server.
 pub(crate) struct Foreign {
     pub(crate) status: u16,
     pub(crate) media: &'static str,
     pub(crate) body: &'static str,
-    /// Seconds.
+    /// In seconds.
     pub(crate) retry_after: Option<u64>,
 }
 
 const HTML: &str = "text/html";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
-/// A true answer of an API server, about a pod that nobody asked for.
+/// A valid response of an API server about another pod.
 const SOMEBODY_ELSE: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods \"somebody-else\" not found","reason":"NotFound","details":{"name":"somebody-else","kind":"pods"},"code":404}"#;
 
-/// The answers. None speaks of a missing right: the tests look for that in the log, and it has to be a true one.
+/// The foreign responses. None reports missing permissions, since tests search the log for real ones.
 const FOREIGN: [Foreign; 16] = {
     const fn of(status: u16, media: &'static str, body: &'static str) -> Foreign {
         Foreign { status, media, body, retry_after: None }
@@ -237,7 +241,7 @@ const FOREIGN: [Foreign; 16] = {
     ]
 };
 
-/// One of the answers.
+/// Returns one of the responses.
 pub(crate) fn foreign(draw: &mut Draw) -> &'static Foreign {
     &FOREIGN[draw.below(FOREIGN.len())]
 }

@@ -1,5 +1,5 @@
-//! What the hostile proxy has seen and done: requests by sort and by object with their times, faults, bindings that the API server accepted, and
-//! requests that came before the time a `Retry-After` named. Judges nothing else; the limits are the tests' business.
+//! The record of the hostile proxy: requests by type and object with their times, faults, accepted bindings,
+//! and requests that ignored a `Retry-After`. The tests compare it with their limits.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,16 +10,17 @@ use serde_json::Value;
 
 use super::fault::{Fault, Verb};
 
-/// The span of time in which requests are counted.
+/// The time window in which requests are counted.
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
 
-/// What a request asks for.
+/// The type and object of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct What {
     pub(crate) verb: Verb,
-    /// Verb and resource without names, such as `POST pods/binding` or `list nodes`; a further page is no new list.
+    /// Verb and resource without names, such as `POST pods/binding` or `list nodes`. A request for a further
+    /// page is not a new list.
     pub(crate) sort: String,
-    /// The same of one object; nothing where the request does not name one.
+    /// The same with the object's name; `None` if the request names no object.
     pub(crate) object: Option<String>,
 }
 
@@ -27,7 +28,7 @@ impl What {
     pub(crate) fn of(method: &Method, uri: &Uri, body: &Bytes) -> Self {
         let (path, query) = (uri.path(), uri.query().unwrap_or_default());
         let mut parts = path.trim_start_matches('/').split('/').peekable();
-        // The group's version, and a group before it.
+        // The version of the API, preceded by a group.
         let prefix = if parts.next() == Some("apis") { 2 } else { 1 };
         let mut parts = parts.by_ref().skip(prefix).collect::<Vec<_>>().into_iter().peekable();
         if parts.len() > 2 && parts.next_if_eq(&"namespaces").is_some() {
@@ -53,44 +54,44 @@ impl What {
     }
 }
 
-/// The name of the object in a body.
+/// Returns the name of the object in a body.
 fn name_in(body: &Bytes) -> Option<String> {
     let object: Value = serde_json::from_slice(body).ok()?;
     object["metadata"]["name"].as_str().map(str::to_owned)
 }
 
-/// The accounts.
+/// Recorded requests, faults and bindings.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// Times of requests by sort.
+    /// Times of requests by type.
     pub(crate) sorts: BTreeMap<String, Vec<Instant>>,
-    /// How many requests of each verb came.
+    /// Numbers of requests by verb.
     verbs: BTreeMap<Verb, usize>,
-    /// Times of requests by sort and object.
+    /// Times of requests by type and object.
     pub(crate) objects: BTreeMap<(String, String), Vec<Instant>>,
-    /// Faults that were carried out.
+    /// Numbers of injected faults.
     pub(crate) faults: BTreeMap<Fault, usize>,
-    /// The same by the sort of the request.
+    /// Numbers of faults by type of request.
     pub(crate) hit: BTreeMap<String, usize>,
-    /// Bindings that the API server accepted, by the pods' uids.
+    /// Numbers of bindings that the API server accepted, by the uids of the pods.
     pub(crate) bound: BTreeMap<String, usize>,
-    /// When an object may be asked for again.
+    /// The times before which an object must not be requested again, from `Retry-After`.
     not_before: BTreeMap<String, Instant>,
     /// Requests that came too early.
     pub(crate) early: Vec<String>,
-    /// How often a `Retry-After` was sent about an object.
+    /// The number of responses about an object with `Retry-After`.
     pub(crate) retry_afters: usize,
 }
 
 impl Ledger {
-    /// Counts requests anew.
+    /// Resets the counts of requests.
     pub(crate) fn begin(&mut self) {
         self.sorts.clear();
         self.objects.clear();
         self.verbs.clear();
     }
 
-    /// A request has come; its number among those of its sort, and among those of its verb.
+    /// Records a request. Returns its number among those of its type, and among those of its verb.
     pub(crate) fn came(&mut self, what: &What, now: Instant) -> (usize, usize) {
         if let Some(object) = &what.object {
             if let Some(at) = self.not_before.remove(object).filter(|at| now < *at) {
@@ -105,13 +106,13 @@ impl Ledger {
         (times.len(), *turn - 1)
     }
 
-    /// A fault was carried out.
+    /// Records an injected fault.
     pub(crate) fn injected(&mut self, fault: Fault, sort: &str) {
         *self.faults.entry(fault).or_default() += 1;
         *self.hit.entry(sort.to_owned()).or_default() += 1;
     }
 
-    /// The client is told to come back after `pause`.
+    /// Records a `Retry-After` of `pause`.
     pub(crate) fn told_to_wait(&mut self, what: &What, pause: Duration) {
         if let Some(object) = &what.object {
             self.retry_afters += 1;
@@ -119,20 +120,20 @@ impl Ledger {
         }
     }
 
-    /// The API server accepted this Binding.
+    /// Records a Binding that the API server accepted.
     pub(crate) fn accepted(&mut self, binding: &Bytes) {
         let binding: Value = serde_json::from_slice(binding).unwrap_or_default();
         let uid = binding["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         *self.bound.entry(uid).or_default() += 1;
     }
 
-    /// How often a fault was carried out.
+    /// Returns the number of times that a fault was injected.
     pub(crate) fn count(&self, fault: Fault) -> usize {
         self.faults.get(&fault).copied().unwrap_or_default()
     }
 }
 
-/// The most requests in any [`WINDOW`].
+/// Returns the maximum number of requests in any [`WINDOW`].
 pub(crate) fn busiest(times: &[Instant]) -> usize {
     let mut from = 0;
     let mut most = 0;
