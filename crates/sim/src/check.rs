@@ -31,7 +31,7 @@ pub(crate) fn broken(invariant: &'static str, detail: String) -> Broken {
 }
 
 impl Sim {
-    // --- what leaves the scheduler
+    // --- effects and reports
 
     /// Checks a binding that leaves the scheduler.
     pub(crate) fn check_bind(&self, pod: &PodRef, node: &str) -> Result<(), Broken> {
@@ -308,7 +308,7 @@ impl Sim {
         }
     }
 
-    // --- the server's truth
+    // --- the server's state
 
     /// Checks a binding that the server accepts: it must break no rule if nothing changed between the
     /// scheduler's state and the write.

@@ -134,7 +134,7 @@ impl<'a> World<'a> {
         self.tables.labels(labels).iter().find(|&(k, _)| k == key).map(|(_, value)| value)
     }
 
-    // --- what the node says by itself
+    // --- rules about the node alone
 
     fn of_node(&self, pod: &PodInfo, node: &NodeInfo) -> Option<String> {
         let cordon =
@@ -189,7 +189,7 @@ impl<'a> World<'a> {
         }
     }
 
-    // --- what is taken
+    // --- resources and host ports in use
 
     fn pods_on(&self, node: &NodeInfo) -> impl Iterator<Item = &'a PodInfo> {
         let name = node.name;

@@ -412,7 +412,7 @@ impl Sim {
         Ok(())
     }
 
-    // --- the end
+    // --- the end of a run
 
     /// Deletes all objects and checks that the scheduler keeps no state about them.
     fn empty(&mut self) -> Result<(), Broken> {

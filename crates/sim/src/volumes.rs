@@ -20,7 +20,7 @@ const FREE_MAX: usize = 8;
 const CONTROLLER: Duration = Duration::from_secs(1);
 
 impl Sim {
-    // --- people
+    // --- users
 
     /// Draws the names of a pod's claims. Most pods have none. Some claims are shared with other pods; some are
     /// created later or never.
