@@ -1,4 +1,4 @@
-//! One attempt may be only so much work: each product of what a pod carries and what that is weighed against has a bound.
+//! Work limits of one attempt: each product of the sizes of a pod and of the cluster has a maximum.
 
 mod support;
 
@@ -17,7 +17,7 @@ use supercargo_core::time::Time;
 use supercargo_core::volume::{PodVolume, VolumeSource};
 use support::World;
 
-/// The outcome of the first attempt for a pod with so many affinity terms on so many nodes.
+/// Returns the outcome of the first attempt for a pod with this many affinity terms on this many nodes.
 fn attempt(terms: usize, nodes: usize) -> (Outcome, Option<Place>) {
     let now = Time::from_secs(100);
     let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
@@ -48,7 +48,7 @@ fn a_pod_of_a_hundred_terms_is_work_like_any_other() {
     assert!(matches!(outcome, Outcome::Placed { .. }), "{outcome:?}");
 }
 
-/// A scheduler that knows these nodes and these placed pods, and the tables of both for the pod to come.
+/// A scheduler with these nodes and bound pods, and the world that describes the next pod.
 struct Bench {
     scheduler: Scheduler,
     world: World,
@@ -90,7 +90,7 @@ impl Bench {
         self.handle(Event::PodApplied(Box::new(pod)));
     }
 
-    /// The pods whose attempts come to an end until there is nothing to do, in order, and what they come to.
+    /// Runs until idle, and returns the pods with finished attempts, in order, and their outcomes.
     fn run(&mut self) -> Vec<(String, Outcome)> {
         let mut told = Vec::new();
         loop {
@@ -102,7 +102,7 @@ impl Bench {
         }
     }
 
-    /// What is said against the pod, which is the first to be tried.
+    /// Returns the message of the first pod, which must be unschedulable because of a work limit.
     fn refusal(&mut self) -> String {
         match self.run().swap_remove(0) {
             (_, Outcome::Unschedulable { message, rejectors, .. }) if rejectors.is_empty() => message,
@@ -135,7 +135,7 @@ fn is_refused(bench: &mut Bench, product: &str) {
 
 #[test]
 fn requirements_of_node_affinity_times_nodes_are_bounded() {
-    // The term itself counts as one.
+    // The term itself counts as one requirement.
     for requirements in [499, 500] {
         let mut bench = Bench::new(&nodes(20, "label:key=text-0"));
         bench.scheduler.limit_attempts(Limits { most: 10_000, ..Limits::default() });
@@ -245,7 +245,8 @@ fn resources_and_volumes_times_nodes_are_bounded() {
     is_refused(&mut bench, "50001 volumes, each compared with 1000 PersistentVolumes");
 }
 
-/// Pods of the same rank keep coming, and the large one has its turn in its order; so it has when it is tried again.
+/// Although pods of the same priority keep arriving, the large pod is attempted in its order, at first and on
+/// retries.
 #[test]
 fn a_pod_that_is_too_much_work_is_neither_postponed_nor_in_the_way() {
     let mut bench = Bench::new(&nodes(2_000, "pods=1000"));

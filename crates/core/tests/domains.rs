@@ -1,5 +1,7 @@
-//! What is remembered of a signature equals a decision made afresh, however many domains a topology key has and however few nodes each of
-//! them, and whatever becomes of nodes, pods, namespaces and storage in between.
+//! Property tests: cached decisions equal full evaluations for any number of topology domains and of nodes per
+//! domain.
+//!
+//! Nodes, pods, namespaces and storage change between the decisions.
 
 mod support;
 
@@ -17,7 +19,7 @@ use supercargo_core::volume::{StorageKey, StorageKind};
 use support::racks::{Racks, racks};
 use support::{World, language};
 
-/// What a node is beside its name and rack.
+/// The fields of a node other than name and rack.
 const NODES: [&str; 11] = [
     "zone=z1 cpu=8 mem=8Gi",
     "zone=z2 cpu=8 mem=8Gi",
@@ -52,7 +54,7 @@ const PLACED: [&str; 19] = [
     "port=80 label:app=a",
     "label:app=b prefer-anti=100/zone/app=a prefer-affinity=100/host/app=c",
 ];
-/// Signatures that are decided about again and again.
+/// Signatures that are decided repeatedly.
 const WANTED: [&str; 39] = [
     "x affinity=rack/app=a",
     "x label:app=a affinity=rack/app=a",
@@ -82,24 +84,24 @@ const WANTED: [&str; 39] = [
     "x label:app=a spread=rack/1/DoNotSchedule/app=a claim=open",
     "x anti=rack/app=b claim=once",
     "x select:rack=r1 anti=host/app=a",
-    // More names than are few, so that something is cached of the nodes that they narrow the search to.
+    // More names than the limit for short lists, so that the nodes in question are cached.
     "x anti=rack/app=a require=@name:in:n0 require=@name:in:n1 require=@name:in:n2 require=@name:in:n3 \
      require=@name:in:n4 require=@name:in:n5 require=@name:in:n6 require=@name:in:n7 require=@name:in:n8 require=@name:in:n9",
-    // Sums far apart, by three keys.
+    // Sums far apart, with three topology keys.
     "x prefer-affinity=100/rack/app=a prefer-anti=100/host/app=b prefer-affinity=90/zone/app=a prefer-anti=100/rack/app=c",
     "x affinity=rack/app=a nominated=n1",
     "x port=80 affinity=rack/app=a",
-    // Nothing ties these to others: pods that are nominated are looked at node by node.
+    // Signatures without affinity. Nodes with nominated pods are evaluated one by one.
     "x cpu=5",
     "x cpu=5 priority=1",
     "x port=80",
-    // What the full evaluation rejects or fails at before it looks at nodes.
+    // Rejected, or failing with an error, before any node is evaluated.
     "x require=@name:in:n1;@name:in:n2",
     "x prefer=?broken",
     "x spread=rack/1/DoNotSchedule/?broken",
     "x spread=rack/1/ScheduleAnyway/?broken",
 ];
-/// What is there of storage from the outset.
+/// The initial storage objects.
 const STORAGE: [&str; 8] = [
     "class late of=driver",
     "pv v1 csi=driver/h1",
@@ -110,7 +112,7 @@ const STORAGE: [&str; 8] = [
     "namespace default label:team=red",
     "namespace other label:team=red",
 ];
-/// What becomes of what nodes and pods are not; @ is a node.
+/// Changes of objects other than nodes and pods; @ stands for a node.
 const OTHERS: [&str; 20] = [
     "namespace default",
     "namespace default label:team=red",
@@ -137,17 +139,17 @@ const PODS: usize = 24;
 
 #[derive(Clone, Debug)]
 enum Change {
-    /// A node has another rack.
+    /// A node moves to another rack.
     Move {
         node: usize,
         to: usize,
     },
-    /// A node is something else, in the same rack; one that is gone comes again.
+    /// A node changes in its rack, or a deleted node is added again.
     Node {
         node: usize,
         what: usize,
     },
-    /// Many nodes are something else at once, whole blocks of them.
+    /// Many nodes change at once, including whole blocks.
     Nodes {
         from: usize,
         what: usize,
@@ -169,13 +171,13 @@ enum Change {
         node: usize,
     },
     OtherGone(usize),
-    /// What is cached goes, as after a panic.
+    /// All caches are cleared, as after a panic.
     Clear,
     Ask(usize),
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    // Most of it happens to a few nodes, so that it meets.
+    // Most changes affect a few nodes, so that they interact.
     let node = || prop_oneof![3 => 0..10_usize, 1 => 0..1_000_usize];
     let (pod, placed) = (0..PODS, 0..PLACED.len());
     prop_oneof![
@@ -192,7 +194,7 @@ fn change() -> impl Strategy<Value = Change> {
         3 => (0..OTHERS.len(), node()).prop_map(|(what, node)| Change::Other { what, node }),
         1 => (0..6_usize).prop_map(Change::OtherGone),
         1 => Just(Change::Clear),
-        // Some are asked about often, and stay where there is little room.
+        // Some signatures are decided often, and stay in the cache when it is small.
         8 => (0..4_usize).prop_map(|wanted| Change::Ask(wanted * 6)),
         16 => (0..WANTED.len()).prop_map(Change::Ask),
     ]
@@ -201,18 +203,18 @@ fn change() -> impl Strategy<Value = Change> {
 struct Law {
     world: World,
     racks: Racks,
-    /// By node, its rack and what it is beside.
+    /// For each node, its rack and the index of its other fields.
     nodes: Vec<(Option<usize>, usize)>,
     framework: Framework,
     decisions: DecisionCache,
     wanted: Vec<Arc<PodInfo>>,
-    /// Of each wanted pod, in slices.
+    /// For each wanted pod, its evaluation in slices.
     evaluations: Vec<Evaluation>,
-    /// How many evaluations ended that needed several slices.
+    /// The number of completed evaluations that needed several slices.
     sliced: usize,
 }
 
-/// All that a decision says.
+/// Formats everything that a decision contains.
 fn told(decision: &Result<Decision, CycleError>, snapshot: Snapshot<'_>) -> String {
     match decision {
         Err(CycleError(text)) => text.clone(),
@@ -228,7 +230,7 @@ fn told(decision: &Result<Decision, CycleError>, snapshot: Snapshot<'_>) -> Stri
 }
 
 impl Law {
-    /// Signatures take so many bytes at most.
+    /// Creates the world; `room` limits the size of the decision cache in bytes.
     fn new(racks: &Racks, room: usize) -> Self {
         let mut world = World::new();
         let wanted = WANTED.map(|words| world.pod_from(words)).to_vec();
@@ -242,7 +244,7 @@ impl Law {
         law
     }
 
-    /// A node comes, or is something else.
+    /// Adds or changes a node.
     fn renew(&mut self, node: usize) {
         let (rack, what) = self.nodes[node];
         let rack = rack.map_or_else(String::new, |rack| format!("label:rack=r{rack}"));
@@ -312,7 +314,7 @@ impl Law {
         }
     }
 
-    /// Evaluates another slice about a signature; whether that was the last one.
+    /// Evaluates another slice for a signature, and returns whether it was the last one.
     fn slice(&mut self, wanted: usize) -> bool {
         const WORK: [u64; 5] = [1, 7, 40, 200, 2_000];
         self.world.cache.refresh();
@@ -330,7 +332,7 @@ impl Law {
         true
     }
 
-    /// Decides about a signature in all ways; whether there was an answer from memory.
+    /// Decides about a signature in all ways, and returns whether there was a cached decision.
     fn ask(&mut self, wanted: usize) -> bool {
         self.slice(wanted);
         self.world.cache.refresh();
@@ -365,7 +367,8 @@ proptest! {
     }
 }
 
-/// Two nodes a rack, and more racks than are told apart by name. One of two leaves with the pod that the other was close to.
+/// Two nodes per rack, and more racks than are listed by name. One of two nodes leaves with the pod that attracted
+/// others.
 #[test]
 fn node_that_leaves_a_domain_of_two_takes_its_pods_from_the_other() {
     let mut world = World::new();
@@ -389,14 +392,14 @@ fn node_that_leaves_a_domain_of_two_takes_its_pods_from_the_other() {
     assert_eq!(feasible(&world), [0, 1], "n1 has its peer again");
 }
 
-/// Clusters and changes as the law draws them, the same in every run.
+/// Returns the clusters and changes of the property test, the same in every run.
 fn draws() -> impl Iterator<Item = (Racks, Vec<Change>)> {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let draw = (racks(), prop::collection::vec(change(), 100));
     std::iter::repeat_with(move || draw.new_tree(&mut runner).expect("a draw").current())
 }
 
-/// The slices that the law evaluates are many.
+/// The property test evaluates many slices.
 #[test]
 fn most_evaluations_of_the_law_need_several_slices() {
     let mut sliced = 0;
@@ -408,7 +411,7 @@ fn most_evaluations_of_the_law_need_several_slices() {
     assert!(sliced > 100, "{sliced}");
 }
 
-/// The answers that the law compares are there.
+/// The property test compares many cached decisions.
 #[test]
 fn most_decisions_of_the_law_are_cached() {
     let (mut asked, mut answers) = (0, 0);
@@ -426,7 +429,7 @@ fn most_decisions_of_the_law_are_cached() {
     assert!(answers * 2 > asked, "{answers} of {asked}");
 }
 
-/// The law finds each of these faults within a fifth of its cases.
+/// The property test finds each of these faults within a fifth of its cases.
 #[cfg(feature = "mutations")]
 #[test]
 fn law_notices_stale_domains_and_stale_partial_results() {

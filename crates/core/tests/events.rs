@@ -1,4 +1,4 @@
-//! What plugins listen to: a hint that says Queue is of an event the plugin has registered.
+//! Event registrations of plugins: a hint returns Queue only for events that the plugin has registered.
 
 mod support;
 
@@ -29,7 +29,7 @@ const POD_ACTIONS: [PodAction; 7] = [
     PodAction::Update,
 ];
 
-/// Pods that want something of every plugin.
+/// Pods that every plugin has to evaluate.
 const WAITING: [&str; 4] = [
     "x label:app=web cpu=2 port=80 require=zone:in:z1 spread=zone/1/DoNotSchedule/app=web anti=zone/app=web",
     "x label:app=db cpu=1 affinity=zone/app=web/nssel=env=prod claim=c ephemeral=e csi=d gce=disk",
@@ -58,7 +58,7 @@ const STORAGE: [(&str, &str); 7] = [
     ("attachment t on=a by=d of=v", "attachment t on=a by=d of=w"),
 ];
 
-/// Before and after: each with each, and each without the other.
+/// Returns all pairs of old and new state, including additions and deletions.
 fn pairs<T: Clone>(all: &[T]) -> Vec<(Option<T>, Option<T>)> {
     let some: Vec<Option<T>> = all.iter().cloned().map(Some).chain([None]).collect();
     let each = |old: &Option<T>| some.iter().map(|new| (old.clone(), new.clone())).collect::<Vec<_>>();
@@ -70,7 +70,7 @@ struct Listeners {
     framework: Framework,
     plugins: Vec<PluginName>,
     waiting: Vec<Arc<PodInfo>>,
-    /// Pairs of a plugin and an event it said Queue to.
+    /// The number of pairs of a plugin and an event for which the hint returned Queue.
     queued: usize,
 }
 

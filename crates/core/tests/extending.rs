@@ -1,4 +1,4 @@
-//! Extenders, where a story would be too long: bounds, and what holds of every answer.
+//! Extenders: limits, and properties of every answer, which would make stories too long.
 
 mod support;
 
@@ -74,7 +74,7 @@ impl Bench {
         self.scheduler.handle(NOW, Event::Extended { call: call.call, answer });
     }
 
-    /// Lets every node pass that was asked about, and scores none.
+    /// Answers that every node in the call is feasible, with equal scores.
     fn agree(&mut self, call: &ExtenderCall) {
         let answer = match &call.question {
             Question::Filter { nodes } => {

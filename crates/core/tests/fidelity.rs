@@ -1,5 +1,4 @@
-//! Where the engine differs from kube-scheduler on purpose: each test shows what upstream would do and what this does.
-//! FIDELITY.md names them.
+//! Intended differences from kube-scheduler. Each test shows upstream's result and this one; FIDELITY.md lists them.
 
 mod support;
 
@@ -23,8 +22,8 @@ fn place(world: &mut World, words: &str) {
     world.place(&pod);
 }
 
-/// Upstream keeps a node's used ports as a set: when one of two pods with the same port goes, the port counts as free
-/// while the other still has it.
+/// Upstream keeps a node's used ports as a set. When one of two pods with the same port is deleted, the port counts
+/// as free while the other pod still uses it.
 #[test]
 fn a_host_port_that_two_pods_use_stays_taken_when_one_goes() {
     let mut world = World::new();
@@ -41,7 +40,7 @@ fn a_host_port_that_two_pods_use_stays_taken_when_one_goes() {
     assert!(decide(&world, &incoming).is_some());
 }
 
-/// Upstream evicts the pod whose port another pod keeps, and places the incoming one on the taken port.
+/// Upstream evicts one of two pods with the same port, and places the incoming pod although the port is still in use.
 #[test]
 fn nobody_is_evicted_for_a_host_port_that_stays_taken() {
     let mut world = World::new();
@@ -57,7 +56,7 @@ fn nobody_is_evicted_for_a_host_port_that_stays_taken() {
         "no new claims to deallocate, preemption: 0/1 nodes are available: 1 node(s) didn't have free ports for the \
          requested pod ports."
     );
-    // The next best candidate takes its place.
+    // The next best candidate is used.
     let node = world.node_from("b cpu=4");
     world.add_node(&node);
     place(&mut world, "other port=80 on=b priority=4");
@@ -66,7 +65,7 @@ fn nobody_is_evicted_for_a_host_port_that_stays_taken() {
     assert_eq!(ours, "b without other");
 }
 
-/// Whom preemption evicts, and where: as upstream has it, and what is carried out.
+/// Returns the victims and the node of preemption, as upstream chooses them and as this engine does.
 fn rooms(world: &World, pod: &supercargo_core::pod::PodInfo) -> [String; 2] {
     let (framework, snapshot) = (Framework::default(), world.snapshot());
     let decided = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
@@ -87,7 +86,7 @@ fn rooms(world: &World, pod: &supercargo_core::pod::PodInfo) -> [String; 2] {
     ]
 }
 
-/// Upstream adds requests modulo 2^64: two pods of 2^62 bytes each, and two more, make a full node an empty one.
+/// Upstream adds requests modulo 2^64: four pods of 2^62 bytes make a full node appear empty.
 #[test]
 fn requests_that_overflow_leave_a_node_full() {
     let mut world = World::new();
@@ -110,7 +109,7 @@ fn requests_that_overflow_leave_a_node_full() {
     assert!(decide(&world, &incoming).is_some());
 }
 
-/// Upstream looks at a part of the nodes of a large cluster (100 of 200 here) unless told otherwise.
+/// By default, upstream scores only a part of the nodes of a large cluster (100 of 200 here).
 #[test]
 fn every_node_is_scored() {
     let mut world = World::new();
@@ -124,7 +123,8 @@ fn every_node_is_scored() {
     assert_eq!(feasible.winners(), [world.idx("n199")]);
 }
 
-/// Upstream's tie falls to the layout of its heap: with all scores equal, to the first node of its list, every time.
+/// Upstream's choice among equal totals follows from its heap: always the first node of its list if all totals are
+/// equal.
 #[test]
 fn a_tie_is_drawn_evenly_by_seed_and_pod_and_can_be_repeated() {
     let mut world = World::new();
@@ -140,13 +140,14 @@ fn a_tie_is_drawn_evenly_by_seed_and_pod_and_can_be_repeated() {
         assert_eq!(node, feasible.choose(Seed(3), &pod, 1));
         won[node.index()] += 1;
     }
-    // Chi-square over four cells; 16.27 is exceeded once in a thousand seeds, and this seed is fixed.
+    // Chi-square test over four cells. The bound 16.27 is exceeded for one in a thousand seeds; this seed is fixed.
     let expected = 1_000.0;
     let chi: f64 = won.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
     assert!(chi < 16.27, "{won:?}");
 }
 
-/// Upstream's plugin of devices judges such pods; here it is not built, and nothing is placed by guess.
+/// Upstream's DynamicResources plugin evaluates such pods. It is not implemented here, so they are rejected in its
+/// name.
 #[test]
 fn what_no_plugin_judges_is_refused_in_the_name_of_the_plugin_that_would() {
     let mut world = World::new();
@@ -163,7 +164,8 @@ fn what_no_plugin_judges_is_refused_in_the_name_of_the_plugin_that_would() {
     assert_eq!(diagnosis.rejectors.into_iter().collect::<Vec<_>>(), [plugin]);
 }
 
-/// Upstream allocates devices for such a pod, or says "cannot allocate all claims"; preemption is no help to it either.
+/// Upstream allocates devices for such a pod, or reports "cannot allocate all claims". Preemption cannot help it
+/// either.
 #[test]
 fn a_pod_whose_resource_only_a_device_class_serves_stays_pending_with_a_text_that_says_so() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! The law of hash seeds: two engines that differ in the seed of their hashes alone do the same, byte for byte.
+//! Property test: two engines that differ only in their hash seeds produce identical output.
 
 mod support;
 
@@ -64,7 +64,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// All that an engine with these tables does about the changes.
+/// Returns everything that an engine with these tables does for the changes.
 fn run(changes: &[Change], tables: Tables) -> Vec<String> {
     let mut now = Time::from_secs(100);
     let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
@@ -104,7 +104,7 @@ fn run(changes: &[Change], tables: Tables) -> Vec<String> {
     told
 }
 
-/// Steps until there is nothing to do. Every other binding is refused, all victims go.
+/// Runs until idle. Every second binding is rejected, and all victims are deleted.
 fn settle(scheduler: &mut Scheduler, now: Time, told: &mut Vec<String>) {
     loop {
         let step = scheduler.step(now, &mut NoProbe);

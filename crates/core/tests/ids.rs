@@ -1,4 +1,4 @@
-//! What passes through leaves nothing behind: ids of texts and sets that nobody holds any more are used again.
+//! Garbage collection of ids: the ids of unused texts and sets are reused.
 
 mod support;
 
@@ -41,7 +41,7 @@ fn pod(engine: &mut Scheduler, words: &str) -> PodInfo {
     Arc::unwrap_or_clone(read(engine, |world| world.pod_from(words)))
 }
 
-/// Steps until nothing is left to do; the node of the last binding, which is accepted.
+/// Runs until idle, accepts bindings, and returns the node of the last one.
 fn work(engine: &mut Scheduler) -> Option<String> {
     let mut bound = None;
     loop {
@@ -94,7 +94,7 @@ fn what_moves_while_ids_are_looked_for_keeps_its_own() {
         }
         let mut rounds = 0;
         for at in 0..60 {
-            // Each waits, is placed, grows old on its node, and goes.
+            // Each pod is queued, placed, bound and deleted.
             let words = format!("p{at} cpu=1 label:job=job-{at} anti=host/job=job-{at}");
             let pending = pod(&mut engine, &words);
             engine.handle(NOW, Event::PodApplied(Box::new(pending)));
@@ -137,7 +137,7 @@ fn what_is_held_keeps_its_ids_whoever_holds_it() {
     for text in ["z1", "z2", "team", "app", "big", "other", "default-scheduler"] {
         assert!(engine.tables().find(text).is_some(), "{text} is held");
     }
-    // Texts that come now would take the ids of those that are still held, were they given back.
+    // New texts would take the ids that are still held, if those were freed.
     for at in 0..100 {
         engine.tables().symbol(&format!("new-{at}"));
     }

@@ -1,4 +1,4 @@
-//! What is remembered of a signature equals a decision made afresh, whatever happened in between.
+//! Property tests: cached decisions equal full evaluations after any sequence of changes.
 
 mod support;
 
@@ -51,7 +51,7 @@ const PLACED: [&str; 19] = [
     "claim=missing label:app=db",
     "ephemeral=own",
 ];
-/// What is there of storage from the outset.
+/// The initial storage objects.
 const STORAGE: [&str; 13] = [
     "class late of=driver",
     "class now of=driver immediate",
@@ -67,7 +67,7 @@ const STORAGE: [&str; 13] = [
     "pvc soon class=now size=5Gi modes=RWO",
     "csinode a driver=1",
 ];
-/// What becomes of it; @ is a node.
+/// Changes of storage objects; @ stands for a node.
 const STORED: [&str; 10] = [
     "csinode @ driver=1",
     "csinode @ driver=2 other=1",
@@ -80,7 +80,7 @@ const STORED: [&str; 10] = [
     "pvc c1 bound=v1",
     "pv v4 csi=driver/h4 class=late size=10Gi modes=RWO at=zone=z1",
 ];
-/// Signatures that are decided about again and again.
+/// Signatures that are decided repeatedly.
 const WANTED: [&str; 34] = [
     "x",
     "x cpu=1 mem=1Gi",
@@ -153,12 +153,12 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Beyond [`NAMES`], nodes that are mostly alike: blocks of 64 slots are judged at once where they are.
+/// Nodes beyond [`NAMES`], mostly alike, so that whole blocks of 64 slots are evaluated at once.
 const MANY: usize = 200;
 
 struct Law {
     world: World,
-    /// By the number that changes have.
+    /// Node names, by the number used in changes.
     names: Vec<String>,
     framework: Framework,
     decisions: DecisionCache,
@@ -174,7 +174,7 @@ impl Law {
         Self { world, names, framework: Framework::default(), decisions: DecisionCache::default(), wanted }
     }
 
-    /// With many nodes, of which some, far from each other, are those that change.
+    /// Creates a world with many nodes. Only `odd` ones, far apart, change.
     fn with_many_nodes(odd: &[usize]) -> Self {
         let mut law = Self::new();
         for number in 0..MANY {
@@ -260,7 +260,7 @@ impl Law {
         }
     }
 
-    /// A pod comes that can be placed.
+    /// Decides about a pod that must be schedulable.
     fn meets(&mut self, words: &str) {
         let pod = self.world.pod_from(words);
         let quick =
@@ -268,7 +268,7 @@ impl Law {
         assert!(quick.is_some(), "{words}");
     }
 
-    /// Decides about a signature both ways.
+    /// Decides about a signature with and without the cache.
     fn ask(&mut self, wanted: usize) {
         self.world.cache.refresh();
         let (pod, snapshot) = (&self.wanted[wanted], self.world.snapshot());
@@ -343,7 +343,8 @@ proptest! {
 }
 
 impl Law {
-    /// What is explained of a pod is what is decided about it: which nodes can take it, and of the others who rejects them first and why.
+    /// Checks that the explanation of a pod matches its decision: the feasible nodes, and the first rejection of
+    /// every other node.
     fn explain(&mut self, wanted: usize) {
         self.world.cache.refresh();
         let (pod, snapshot) = (&self.wanted[wanted], self.world.snapshot());
@@ -376,7 +377,8 @@ impl Law {
         for verdict in filtered.verdicts(snapshot) {
             let of =
                 findings.nodes.iter().find(|of| of.node == verdict.node).expect("every node is explained");
-            // With pods nominated to the node the decision asks about all of them first; each no is among what is explained.
+            // Nominated pods are assumed for the first verdict. Each rejection must be among those of the
+            // explanation.
             let first =
                 of.objections.iter().find(|no| no.plugin == verdict.plugin).expect("the plugin objects");
             let is_first = of.objections[0].plugin == verdict.plugin;
@@ -412,7 +414,7 @@ fn most_decisions_about_known_signatures_are_remembered() {
     }
     let asked = changes.iter().filter(|change| matches!(change, Change::Ask(_))).count() as u64;
     let answers = law.decisions.answers();
-    // The others find no node, or none but by way of an error.
+    // The other signatures find no node, or only fail.
     assert!(answers * 2 > asked, "{answers} of {asked}");
 }
 
@@ -428,7 +430,7 @@ fn every_signature_is_remembered_and_more_than_there_is_room_for_are_forgotten()
     assert!(law.decisions.signatures() > 4_096, "{} signatures", law.decisions.signatures());
 }
 
-/// Each pod of a DaemonSet is for a node of its own: a signature each, of which all nodes would be remembered.
+/// Each pod of a DaemonSet selects its own node. Caching the nodes of each signature would be useless.
 #[test]
 fn of_pods_that_are_for_one_node_nothing_is_remembered() {
     let mut law = Law::with_many_nodes(&[]);
@@ -442,7 +444,7 @@ fn of_pods_that_are_for_one_node_nothing_is_remembered() {
     assert_eq!(law.decisions.node_signatures(), 1, "of others it is");
 }
 
-/// Each pod of a StatefulSet has a claim of its own: they are one signature all the same.
+/// Each pod of a StatefulSet has its own claim, and all have the same signature.
 #[test]
 fn pods_that_differ_in_their_claims_are_one_signature() {
     let mut law = Law::with_many_nodes(&[]);
@@ -459,7 +461,7 @@ fn pods_that_differ_in_their_claims_are_one_signature() {
     assert_eq!(law.decisions.signatures(), 1);
 }
 
-/// A node takes as many volumes as its driver says, of pods, of attachments, and of both.
+/// Volume limits count volumes of pods, of attachments, and of both.
 #[test]
 fn nodes_that_are_full_of_volumes_are_out() {
     let mut law = Law::with_many_nodes(&[]);
@@ -481,11 +483,11 @@ fn nodes_that_are_full_of_volumes_are_out() {
     let quick =
         law.framework.decide_cached(decisions, &pod, snapshot, &mut NoProbe).expect("there are nodes");
     let feasible: Vec<bool> = (0..8).map(|slot| quick.feasible().contains(NodeIdx(slot))).collect();
-    // On the third stands the very volume, others are of another driver.
+    // The third node already has the same volume; some nodes have volumes of another driver.
     assert_eq!(feasible, [true, false, true, true, false, true, true, true]);
 }
 
-/// What counts by nodes takes many times as much as what asks for room alone: bytes are bounded, not signatures.
+/// Signatures with topology counts need many times the memory of others. So the limit is in bytes, not in signatures.
 #[test]
 fn what_is_remembered_takes_no_more_bytes_than_it_is_given() {
     const ROOM: usize = 1 << 20;
@@ -502,9 +504,9 @@ fn what_is_remembered_takes_no_more_bytes_than_it_is_given() {
     }
     assert_eq!(law.decisions.node_signatures(), 1, "nodes are the same to all of them");
     let each = law.decisions.bytes() / law.decisions.signatures();
-    // Those that are met once have a quarter of it.
+    // New signatures share a quarter of the limit.
     assert!(largest > ROOM / 4 - each && largest <= ROOM / 4 + each, "{largest} bytes, some {each} each");
-    // The same ones again and again, fewer than there is room for, are not forgotten.
+    // Signatures that return, and fit into the limit together, stay cached.
     let few = ROOM / each / 4;
     for _ in 0..3 {
         (0..few).for_each(|number| law.meets(&format!("x label:number={number}")));
@@ -514,7 +516,7 @@ fn what_is_remembered_takes_no_more_bytes_than_it_is_given() {
     assert_eq!(law.decisions.signatures(), before);
 }
 
-/// A cluster that grows makes what was remembered of a small one larger.
+/// The size of cached signatures grows with the cluster.
 #[test]
 fn what_is_remembered_is_weighed_again_when_nodes_come() {
     let with = |nodes: std::ops::Range<usize>, law: &mut Law| {

@@ -1,5 +1,5 @@
-//! A pod like others that no node can take is told what a decision made afresh tells, and its place is made at the expense of the same
-//! pods, whatever happened in between.
+//! Property tests: the infeasible cache gives the results of full evaluations, with the same victims, after any
+//! changes.
 
 mod support;
 
@@ -71,7 +71,7 @@ enum Change {
     },
     Budget(usize, Option<usize>),
     Ask(usize),
-    /// So many pods come that no node can take, each asking for something else.
+    /// This many unschedulable pods arrive, each with another request.
     Unlike(usize),
 }
 
@@ -86,7 +86,7 @@ fn change() -> impl Strategy<Value = Change> {
             .prop_map(|(pod, node, what)| Change::Nominate { pod, node, what }),
         1 => (0..2_usize, prop::option::of(0..BUDGETS.len())).prop_map(|(at, what)| Change::Budget(at, what)),
         12 => (0..WANTED.len()).prop_map(Change::Ask),
-        // As many as are remembered, and one more or less.
+        // Close to the maximum number of cached signatures.
         1 => prop::sample::select(vec![1, 2, 63, 64, 65]).prop_map(Change::Unlike),
     ]
 }
@@ -97,7 +97,7 @@ struct Law {
     decisions: DecisionCache,
     now: Time,
     asked: u32,
-    /// How often there was an answer from memory.
+    /// How often the cache gave the result.
     answers: Cell<u32>,
 }
 
@@ -151,13 +151,13 @@ impl Law {
             }
             Change::Ask(wanted) => self.ask(wanted),
             Change::Unlike(count) => {
-                // Twice, since what is refused once is not remembered.
+                // Twice, since the first result is not cached.
                 (0..2 * count).for_each(|at| self.ask_for(&format!("cpu={} priority=5", 10 + at % count)));
             }
         }
     }
 
-    /// A pod comes that no other is but in name.
+    /// Decides about a pod that is identical to earlier ones except for its name.
     fn ask(&mut self, wanted: usize) {
         self.ask_for(WANTED[wanted]);
     }
@@ -190,7 +190,7 @@ impl Law {
     }
 }
 
-/// All that follows from the decision.
+/// Formats everything that follows from the decision.
 fn told(pod: &PodInfo, failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> String {
     let (snapshot, diagnosis) = (failed.snapshot, failed.diagnosis);
     let mut text = outcome.complete(&diagnosis.message);
@@ -224,7 +224,7 @@ proptest! {
     }
 }
 
-/// Full nodes, and pods that are to have the room of others.
+/// Full nodes, and pods that preempt others.
 fn crowd() -> Law {
     let mut law = Law::new(10, 100);
     for pod in 0..NAMES {

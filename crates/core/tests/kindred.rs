@@ -1,5 +1,6 @@
-//! Signatures that differ only in whom they look for: those that come later start from what the first ones have in common, and have to be
-//! decided about as if nothing were remembered. How much is remembered is looked at in `remembered.rs`.
+//! Signatures that differ only in their label selectors. Later ones start from the base partition of the first.
+//!
+//! Their decisions must equal full evaluations. Memory use is tested in `two_queue.rs`.
 
 mod support;
 
@@ -8,7 +9,7 @@ use supercargo_core::incremental::DecisionCache;
 use supercargo_core::rng::Seed;
 use support::World;
 
-/// More than two blocks of slots, and more racks than are told apart by name.
+/// More than two blocks of slots, and more racks than are listed by name.
 const NODES: usize = 210;
 
 struct Cluster {
@@ -27,14 +28,14 @@ impl Cluster {
         cluster
     }
 
-    /// A number below a bound, the same in every run.
+    /// A deterministic number below a bound.
     fn below(&mut self, bound: usize) -> usize {
         self.state =
             self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) as usize % bound
     }
 
-    /// A node comes, or has another zone; some are in no rack.
+    /// Adds a node, or changes its zone. Some nodes have no rack.
     fn renew(&mut self, number: usize, zone: usize) {
         let rack =
             if number.is_multiple_of(20) { String::new() } else { format!("label:rack=r{}", number / 3) };
@@ -43,7 +44,7 @@ impl Cluster {
         self.world.cache.refresh();
     }
 
-    /// A pod is on a node from now on.
+    /// Places a pod on a node.
     fn place(&mut self, words: &str, node: usize) {
         self.place_named(&format!("p{}", self.pods), words, node);
         self.pods += 1;
@@ -55,7 +56,7 @@ impl Cluster {
         self.world.cache.refresh();
     }
 
-    /// A pod comes; where it goes, if it does, which has to be where it goes if nothing is remembered.
+    /// Decides about a pod, checks that the full evaluation gives the same node, and returns it.
     fn decide(&mut self, words: &str) -> Option<usize> {
         let (pod, snapshot) = (self.world.pod_from(&format!("x {words}")), self.world.snapshot());
         let plain = self.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
@@ -65,7 +66,7 @@ impl Cluster {
     }
 }
 
-/// What ties a pod of an app to others; of each the first says how, and later ones differ in the app alone.
+/// Affinity, anti-affinity and spread constraints of a pod. Signatures differ only in the name of the app.
 const TIES: [&str; 9] = [
     "",
     "anti=host/app=APP",
@@ -87,7 +88,7 @@ fn a_kind_that_starts_from_what_others_have_in_common_is_decided_about_as_afresh
     let mut cluster = Cluster::new();
     let mut answers = 0;
     for turn in 0..700 {
-        // Some apps come again and again, some once, some have pods on most nodes.
+        // Some apps return again and again, some occur once, and one has pods on most nodes.
         let app = match cluster.below(3) {
             0 => format!("often-{}", cluster.below(5)),
             1 => "everywhere".to_owned(),
@@ -98,13 +99,13 @@ fn a_kind_that_starts_from_what_others_have_in_common_is_decided_about_as_afresh
             answers += 1;
             cluster.place(&words, node);
         }
-        // Pods that nobody decided about here, pods that go, and nodes that change.
+        // Pods bound by others, deleted pods, and changed nodes.
         let (node, zone, gone) = (cluster.below(NODES), cluster.below(4), cluster.below(cluster.pods.max(1)));
         if turn % 3 == 0 {
             cluster.place(&of("everywhere", ""), turn / 3 % NODES);
             cluster.place(&of(&format!("once-{}", turn + 1), ""), node);
         }
-        // A node is full for a while, and takes pods again without a change of its object.
+        // A node is full for a while, and then accepts pods again without a change of its object.
         match turn % 5 {
             0 => cluster.place_named("large", "cpu=8", node),
             3 => _ = cluster.world.cache.remove_pod("large"),

@@ -1,4 +1,4 @@
-//! The plugins that judge a node by itself: tables, hints and laws.
+//! Plugins that evaluate each node alone: tables, hints and property tests.
 
 mod support;
 
@@ -22,7 +22,7 @@ use supercargo_core::plugins::taint_toleration::TaintToleration;
 use supercargo_core::pod::PreferredNodeTerm;
 use support::{Plugins, World, language, table};
 
-/// `Name`, `filter:Name`, `score:Name`, each with arguments in brackets joined by `+`.
+/// Parses `Name`, `filter:Name` or `score:Name`, each with arguments in parentheses joined by `+`.
 fn plugins(word: &str, tables: &mut Tables, to: &mut Plugins) {
     let (point, word) =
         word.split_once(':').filter(|(p, _)| ["filter", "score"].contains(p)).unwrap_or(("", word));

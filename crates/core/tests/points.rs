@@ -1,4 +1,4 @@
-//! What a profile's points mean beyond one decision; decisions are in the golden family `points`.
+//! Effects of disabled extension points beyond one decision. Decisions are tested by the golden family `points`.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn a_gate_holds_a_pod_only_where_scheduling_gates_runs_before_the_queue() {
     assert_eq!(Framework::new(&plan).gate(&gated, tables.tables()), None);
 }
 
-/// Upstream then assumes nothing, so that the next pod is given the same volume.
+/// Without Reserve, upstream assumes nothing, so that the next pod gets the same volume.
 #[test]
 fn volumes_are_reserved_where_reserve_is_off_too() {
     let mut world = World::new();

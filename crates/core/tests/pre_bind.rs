@@ -1,8 +1,9 @@
-//! Laws of PreBind, against a made-up API server that forgets answers, tells of changes late, and lets others write in between.
+//! Property tests of PreBind against a simulated API server that loses answers, delays watch events, and has other
+//! writers.
 //!
-//! Whatever happens: no pod is bound to a node before all of its claims are bound to volumes that node reaches; nothing is held
-//! for a pod that is not on its way; and when the trouble ends, every pod is bound that no earlier attempt has torn: volumes
-//! that were written of are not given back, here as upstream, so that two claims of a pod may end on different nodes.
+//! Invariants: No pod is bound before all of its claims are bound to volumes that its node can access. No
+//! reservations are held for pods that are not in PreBind. When the faults end, every pod gets bound, except those
+//! whose two claims ended on different nodes in an earlier attempt: as upstream, completed writes are not reverted.
 
 mod support;
 
@@ -20,10 +21,10 @@ use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
 use support::{arrival, begin};
 
-/// The pods and the claims they use; two of them share one, and one has two.
+/// The pods and their claims. Two pods share a claim, and one has two claims.
 const PODS: [(&str, &[&str]); 5] =
     [("p", &["c0"]), ("q", &["c1"]), ("r", &["c2"]), ("s", &["c2"]), ("t", &["c3", "c4"])];
-/// The claims, with their classes: volumes of `hand` are there, those of `fast` are made.
+/// The claims with their classes. Volumes of `hand` exist, and those of `fast` are provisioned.
 const CLAIMS: [(&str, &str); 5] =
     [("c0", "hand"), ("c1", "hand"), ("c2", "fast"), ("c3", "hand"), ("c4", "fast")];
 const NODES: [&str; 2] = ["a", "b"];
@@ -44,7 +45,7 @@ struct Claim {
     volume: Option<String>,
 }
 
-/// What the API server has, and what its watches have not told yet.
+/// The state of the API server, and the watch events that are not delivered yet.
 struct Server {
     versions: u64,
     volumes: Vec<Volume>,
@@ -77,7 +78,7 @@ impl Server {
         server
     }
 
-    /// Gives a changed volume its new version, and has the watch tell of it.
+    /// Stores a changed volume with a new version, and queues its watch event.
     fn put_volume(&mut self, at: usize) {
         self.versions += 1;
         let volume = &mut self.volumes[at];
@@ -105,7 +106,7 @@ impl Server {
         self.claim_events.push_back(line);
     }
 
-    /// Carries out a write, unless the object is of another version.
+    /// Carries out a write, unless the object has another version.
     fn write(&mut self, change: &VolumeChange) -> WriteOutcome {
         let refused = || WriteOutcome::Refused { message: "the object has been modified".to_owned() };
         match change {
@@ -129,8 +130,8 @@ impl Server {
         WriteOutcome::Done
     }
 
-    /// What the controller-manager does: binds claims to the volumes that are for them, and frees volumes that are for a claim
-    /// with another one.
+    /// Simulates the controller manager: binds claims to the volumes reserved for them, and releases volumes that are
+    /// reserved for a claim with another volume.
     fn control(&mut self) {
         for at in 0..self.volumes.len() {
             let Some(claim) = self.volumes[at].claim else { continue };
@@ -149,7 +150,7 @@ impl Server {
         }
     }
 
-    /// Makes the volumes that are asked for, or says of all of them that they cannot be made.
+    /// Provisions all requested volumes, or fails all of these requests.
     fn provision(&mut self, can: bool) {
         for (at, (_, class)) in CLAIMS.into_iter().enumerate() {
             let claim = &self.claims[at];
@@ -171,7 +172,7 @@ struct World {
     server: Server,
     now: Time,
     pending: VecDeque<VolumeWrite>,
-    /// Writes whose answers were lost before they were carried out.
+    /// Writes that are carried out after their answers were lost.
     late: VecDeque<VolumeWrite>,
     told: String,
 }
@@ -227,7 +228,7 @@ impl World {
         self.handle(Event::VolumeWritten { uid, write: write.write, outcome });
     }
 
-    /// Carries out, or loses, the write that has waited longest.
+    /// Carries out the oldest write, or loses it.
     fn answer_next(&mut self, arrives: bool, answered: bool) -> bool {
         let Some(write) = self.pending.pop_front() else { return false };
         let lost = WriteOutcome::Unknown { message: "context deadline exceeded".to_owned() };
@@ -258,7 +259,7 @@ impl World {
             12 => self.now = self.now + Duration::from_secs(1),
             13 => self.now = self.now + Duration::from_secs(40),
             14 => {
-                // Somebody changes something that nobody here reads.
+                // Another client changes a field that is not read here.
                 self.server.put_volume(usize::from(choice / 16) % 4);
                 self.server.put_claim(usize::from(choice / 16) % CLAIMS.len());
             }
@@ -277,7 +278,7 @@ impl World {
         self.run();
     }
 
-    /// Lets the engine do all it wants to. Bindings are carried out, and seen, at once.
+    /// Runs the engine until idle. Bindings are carried out and shown by the watch at once.
     fn run(&mut self) {
         loop {
             match self.scheduler.step(self.now, &mut NoProbe) {
@@ -339,7 +340,7 @@ impl World {
         nodes.is_some_and(|nodes| nodes.len() > 1)
     }
 
-    /// Ends all trouble: what is written is carried out, answered and seen. Whether every pod is bound then, or torn.
+    /// Ends all faults: writes are carried out, answered and shown. Returns whether every pod is then bound, or torn.
     fn settle(&mut self) -> bool {
         for _ in 0..1_000 {
             while self.answer_next(true, true) || self.deliver_volume() || self.deliver_claim() {

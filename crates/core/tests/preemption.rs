@@ -1,5 +1,4 @@
-//! Preemption's decision: tables of whom it would send away where and of what it says, its limits, and its laws; and the
-//! laws of carrying it out.
+//! Preemption: tables of nodes, victims and messages, its limits, and property tests of choice and execution.
 
 mod support;
 
@@ -23,14 +22,15 @@ use supercargo_core::rng::Seed;
 use supercargo_core::time::Time;
 use support::{World, table};
 
-/// Start times in tests are seconds of three digits.
+/// Start times in tests have three digits, in seconds.
 const NOW: Time = Time::from_secs(1_000);
 
 fn draws(seed: u64) -> Draws {
     Draws { seed: Seed(seed), attempt: 1 }
 }
 
-/// The default plugins, changed by words: `without=Name` takes one out of PostFilter, `skip=Name` out of PreFilter.
+/// Returns the default plugins, changed by words: `without=Name` removes one from PostFilter, `skip=Name` from
+/// PreFilter.
 fn framework(with: &[&str]) -> Framework {
     let mut plan = Plan::default();
     for word in with {
@@ -44,7 +44,7 @@ fn framework(with: &[&str]) -> Framework {
     Framework::new(&plan)
 }
 
-/// What the filters say of a pod that fits nowhere.
+/// Returns the verdicts of the filters for a pod without a feasible node.
 fn infeasible(framework: &Framework, world: &World, pod: &PodInfo) -> Filtered {
     let options = Options { ignore_own_nomination: true, ..Options::default() };
     match framework.decide(pod, world.snapshot(), options, &mut NoProbe) {
@@ -64,7 +64,8 @@ fn candidate(snapshot: Snapshot<'_>, candidate: &Candidate<'_>) -> String {
     format!("{node}: {}{protected}\n", names.join(" "))
 }
 
-/// The whole message, then a line per candidate of least harm, then what becomes of a nomination.
+/// Returns the full message, then one line per candidate with the least disruption, then the change of the
+/// nomination.
 fn say(world: &mut World, with: &[&str], pod: &PodInfo) -> String {
     let framework = framework(with);
     let filtered = infeasible(&framework, world, pod);
@@ -90,7 +91,7 @@ fn rooms_are_made_as_upstream_makes_them() {
     table::check_file_by("preemption.txt", &say);
 }
 
-/// A pod with priority 9 that needs the whole of one of `nodes` nodes, each of which has a pod of another priority.
+/// A pod with priority 9 that needs a whole node, and `nodes` nodes that each hold a pod of another priority.
 fn crowd(nodes: usize) -> (World, Arc<PodInfo>) {
     let mut world = World::new();
     for at in 0..nodes {
@@ -103,7 +104,7 @@ fn crowd(nodes: usize) -> (World, Arc<PodInfo>) {
     (world, pod)
 }
 
-/// Counts how often all filters are asked.
+/// Counts how often all filters run.
 struct Counting<'a> {
     filtered: &'a Filtered,
     asked: Cell<usize>,
@@ -116,7 +117,7 @@ impl Judge for Counting<'_> {
     }
 }
 
-/// The nodes of the candidates of least harm, and how often all filters were asked for them.
+/// Returns the candidates with the least disruption, and how often all filters ran for them.
 fn tried(world: &World, pod: &PodInfo, (percentage, absolute): (u32, u32), seed: u64) -> (Vec<usize>, usize) {
     let filtered = infeasible(&Framework::default(), world, pod);
     let diagnosis = filtered.diagnose(world.snapshot());
@@ -146,7 +147,7 @@ fn tried(world: &World, pod: &PodInfo, (percentage, absolute): (u32, u32), seed:
     (nodes, judge.asked.get())
 }
 
-/// Each dry run here asks twice: without the victim, and with it again.
+/// Each dry run evaluates the filters twice: without the victim, and after its reprieve.
 #[test]
 fn no_more_nodes_are_tried_than_make_enough_candidates() {
     let (world, pod) = crowd(300);
@@ -156,8 +157,8 @@ fn no_more_nodes_are_tried_than_make_enough_candidates() {
     }
 }
 
-/// The pods' priorities fall from node to node: the last of the nodes tried is the least harm, where they do not go
-/// over the end.
+/// Priorities decrease from node to node, so the last tried node is the best candidate, unless the search wraps
+/// around.
 #[test]
 fn where_the_search_begins_is_drawn_by_seed() {
     let (world, pod) = crowd(300);
@@ -167,8 +168,8 @@ fn where_the_search_begins_is_drawn_by_seed() {
     assert!(last.iter().any(|&node| node < 100) && last.iter().any(|&node| node > 200), "{last:?}");
 }
 
-/// Upstream takes a pod off its node and puts it back, behind the others, whenever its status changes; and of pods of
-/// one priority that started at once, the last goes first.
+/// Upstream re-adds a pod to its node, behind the others, when its status changes. Among pods with equal priority and
+/// start time, the last one is evicted first.
 #[test]
 fn a_status_update_does_not_change_who_goes() {
     let mut world = World::new();
@@ -205,7 +206,7 @@ fn the_lowest_priority_is_that_of_the_pods_that_are_there() {
     assert_eq!(world.snapshot().lowest_priority(), Some(7));
 }
 
-/// A percentage of few nodes can be none: then nothing is a candidate, as upstream's lists take in nothing.
+/// The percentage of a small cluster may be zero. Then there are no candidates, as upstream's lists have no capacity.
 #[test]
 fn a_share_of_no_nodes_lets_no_candidate_in() {
     let (world, pod) = crowd(50);
@@ -213,7 +214,7 @@ fn a_share_of_no_nodes_lets_no_candidate_in() {
     assert_eq!(tried(&world, &pod, (2, 0), 1).0.len(), 1);
 }
 
-/// Candidates that break a budget are never enough: the search goes on for one that breaks none.
+/// Candidates with violations never end the search; it continues for one without.
 #[test]
 fn the_search_goes_on_until_a_candidate_breaks_no_budget() {
     let (mut world, pod) = crowd(40);

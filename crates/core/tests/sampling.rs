@@ -1,5 +1,4 @@
-//! `percentageOfNodesToScore`: what a part of the nodes comes to is what a walk node by node would have found, in upstream's
-//! order and with upstream's window, from pod to pod.
+//! `percentageOfNodesToScore`: sampled decisions equal a naive node-by-node search in upstream's order and window.
 
 mod support;
 
@@ -20,7 +19,7 @@ use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
 use support::{World, begin, language};
 
-/// A world whose walk is told what its cache is told, and a plain list of zones beside it.
+/// A world whose search order follows its cache, and a plain list of zones for comparison.
 #[derive(Default)]
 struct Cluster {
     world: World,
@@ -58,7 +57,7 @@ impl Cluster {
         self.zones.retain(|(_, nodes)| !nodes.is_empty());
     }
 
-    /// The names of all nodes, one of each zone in turns.
+    /// Returns all node names, one of each zone in turn.
     fn order(&self) -> Vec<String> {
         let mut order = Vec::new();
         let mut round = 0;
@@ -85,14 +84,14 @@ impl Cluster {
         }
     }
 
-    /// Decides by a part of the nodes, and demands that it is what the definition says.
+    /// Decides with a sample of the nodes, and checks the result against the definition.
     fn decide_as_defined(&mut self, percentage: u8, pod: &Arc<PodInfo>) {
         self.world.cache.refresh();
         let unhurried = PodInfo { nominated_node: None, ..PodInfo::clone(pod) };
         let all = self.filtered(&Framework::default(), &unhurried, false);
         let (fits, rejected) = self.names(&all);
         let all_nodes = self.order();
-        // PreFilter's own choice of nodes is neither fit nor rejected beyond it.
+        // Nodes that PreFilter excludes are neither feasible nor rejected.
         let order: Vec<String> = all_nodes
             .iter()
             .filter(|name| fits.contains(*name) || rejected.contains(*name))
@@ -234,7 +233,7 @@ fn an_error_ends_the_walk_at_its_node_and_the_next_search_begins_there() {
     assert_eq!(cluster.walk.start(), 20);
 }
 
-/// What the engine tells of its next decisions: where pods went, and among how many.
+/// Returns the placements of the next decisions, with the numbers of nodes.
 fn placements(scheduler: &mut Scheduler, now: Time) -> Vec<String> {
     let mut told = Vec::new();
     loop {
@@ -250,7 +249,8 @@ fn placements(scheduler: &mut Scheduler, now: Time) -> Vec<String> {
     }
 }
 
-/// An engine of 600 nodes, of which the first `cordoned` take no pods, with a profile that looks at a part of them and one that looks at all.
+/// Creates an engine with 600 nodes, of which the first `cordoned` are cordoned. One profile samples, and one does
+/// not.
 fn engine(now: Time, cordoned: usize) -> Scheduler {
     let profile = |name: &str, sampling| {
         let framework = Framework::default().with_sampling(sampling);
@@ -280,7 +280,7 @@ fn apply(scheduler: &mut Scheduler, now: Time, words: &str, scheduler_name: &str
 fn the_engine_looks_at_a_part_of_the_nodes_where_a_profile_says_so_and_at_all_where_it_does_not() {
     let now = Time::from_secs(100);
     let mut scheduler = engine(now, 0);
-    // Two that fit nowhere, of one signature: the second is told from memory.
+    // Two unschedulable pods with one signature. The second is answered from the cache.
     for (words, scheduler_name) in [
         ("a cpu=1", "default-scheduler"),
         ("b cpu=1", "thorough"),
@@ -304,7 +304,7 @@ fn a_binding_is_told_with_how_many_nodes_were_judged_and_how_many_of_them_would_
         ("all cpu=1", "thorough"),
         ("alike cpu=1", "thorough"),
         ("part cpu=1", "default-scheduler"),
-        // PreFilter leaves nothing else to be judged.
+        // PreFilter leaves one node only.
         ("pinned cpu=1 require=@name:in:n400", "thorough"),
         ("nominated cpu=1 nominated=n500", "thorough"),
     ] {

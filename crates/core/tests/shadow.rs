@@ -1,4 +1,4 @@
-//! Shadow mode: each verdict on another scheduler's decisions, what other orders explain, and what is not judged.
+//! Shadow mode: all verdicts on another scheduler's decisions, races, and decisions that are not compared.
 
 mod support;
 
@@ -13,14 +13,14 @@ use supercargo_core::shadow::{Agreement, Judgement, Shadow, Step, Theirs};
 use supercargo_core::time::Time;
 use support::language;
 
-/// A shadow of the scheduler `them`, and the time.
+/// A shadow of the scheduler `them`, and its clock.
 struct Watch {
     shadow: Shadow,
     now: Time,
 }
 
 impl Watch {
-    /// All lists are empty and complete.
+    /// Creates it with empty, complete lists.
     fn new() -> Self {
         let mut watch = Self::bare();
         for kind in Kind::ALL {
@@ -40,7 +40,7 @@ impl Watch {
         Self { shadow, now }
     }
 
-    /// With these nodes.
+    /// Creates it with these nodes.
     fn over(nodes: &[&str]) -> Self {
         let mut watch = Self::new();
         nodes.iter().for_each(|node| watch.node(node));
@@ -67,13 +67,13 @@ impl Watch {
         self.handle(Event::PodApplied(Box::new(Arc::unwrap_or_clone(pod))));
     }
 
-    /// A pod is on its node, too long ago to explain anything.
+    /// Adds a bound pod, too long ago to explain a race.
     fn placed(&mut self, words: &str) {
         self.pod(words);
         self.wait(5_000);
     }
 
-    /// A pod of theirs comes, and is bound at once.
+    /// Adds a pod of the other scheduler, and binds it at once.
     fn bound(&mut self, words: &str, node: &str) {
         self.pod(&format!("{words} scheduler=them"));
         self.pod(&format!("{words} scheduler=them on={node}"));
@@ -83,7 +83,7 @@ impl Watch {
         self.handle(Event::Gone(ObjectKey::Pod(uid.into())));
     }
 
-    /// What is told until there is nothing more to do now.
+    /// Returns all steps until idle.
     fn steps(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
         loop {
@@ -94,7 +94,7 @@ impl Watch {
         }
     }
 
-    /// The same in words.
+    /// Returns all steps until idle, as text.
     fn told(&mut self) -> Vec<String> {
         let word = |step| match step {
             Step::Judged(it) => match it.regret {
@@ -107,7 +107,7 @@ impl Watch {
         self.steps().into_iter().map(word).collect()
     }
 
-    /// The one judgement there is once the windows have closed.
+    /// Returns the only judgement after the windows have closed.
     fn settled(&mut self) -> Judgement {
         self.wait(2_000);
         let mut steps = self.steps();
@@ -213,7 +213,7 @@ fn a_pod_that_finds_a_place_within_two_seconds_raced_with_the_room() {
     assert_eq!(watch.settled().agreement, Agreement::Raced);
 }
 
-/// They put `q` on the emptier node first, and `p` on the other; the bindings arrive the other way round.
+/// They place `q` on the emptier node first, and then `p` on the other one. The bindings arrive in reverse order.
 #[test]
 fn a_binding_that_arrives_later_than_it_was_decided_explains_another() {
     let mut watch = Watch::over(&["a cpu=8", "b cpu=8"]);
@@ -237,7 +237,7 @@ fn what_arrives_after_the_window_explains_nothing() {
     assert!(told.iter().any(|it| it.starts_with("p different ")), "{told:?}");
 }
 
-/// They put `p` on the emptier node first, then `q` on the same; `q` arrives first.
+/// They place `p` on the emptier node first, and then `q` on the same one. `q` arrives first.
 #[test]
 fn a_binding_that_arrives_earlier_than_it_was_decided_explains_another() {
     let mut watch = Watch::over(&["a cpu=8", "b cpu=8"]);
@@ -249,7 +249,7 @@ fn a_binding_that_arrives_earlier_than_it_was_decided_explains_another() {
     assert_eq!(watch.settled().agreement, Agreement::Raced);
 }
 
-/// Far more arrives in between than orders are tried one by one: what is on the nodes in question is found all the same.
+/// Far more events arrive in between than orders are tried. Pods on the relevant nodes are found nevertheless.
 #[test]
 fn a_neighbour_among_hundreds_is_found_by_its_node() {
     let mut watch = Watch::over(&["a cpu=8", "b cpu=8", "far cpu=100000 taint=away:NoSchedule"]);
@@ -286,7 +286,8 @@ fn a_pod_that_leaves_right_after_explains_why_another_fits() {
     assert_eq!(watch.settled().agreement, Agreement::Raced);
 }
 
-/// In one order their node cannot take the pod, in another it can and is the worse: the race explains no more than the half of it.
+/// In one order their node is infeasible, in another it is feasible but worse. So the race explains only half of the
+/// difference.
 #[test]
 fn a_race_that_explains_why_it_fits_does_not_explain_a_worse_node() {
     let mut watch = Watch::over(&["a cpu=8", "b cpu=8"]);
@@ -384,7 +385,7 @@ fn what_disagreed_by_other_rules_is_looked_at_again_by_those() {
     assert!(judgement.regret > Some(0), "{judgement:?}");
 }
 
-/// What only a waiting pod, or one whose judgement is open, names is not given away to something else.
+/// Ids held only by a pending pod, or by an open judgement, are not freed.
 #[test]
 fn ids_that_a_shadow_alone_holds_stay_what_they_are() {
     let mut watch = Watch::over(&["a cpu=4 label:color=red"]);
@@ -393,7 +394,7 @@ fn ids_that_a_shadow_alone_holds_stay_what_they_are() {
             watch.shadow.tables().symbol(&format!("junk{round}-{at}"));
         });
         assert!((0..100_000).any(|_| watch.shadow.tidy() > 0), "there is something to give back");
-        // Whatever was given back is used again.
+        // Freed ids are reused.
         (0..1_000).for_each(|at| watch.node(&format!("n{round}-{at} cpu=1 label:color=c{round}-{at}")));
     };
     watch.pod("p cpu=2 select:color=mauve scheduler=them");

@@ -1,5 +1,6 @@
-//! Attempts that are evaluated in slices: others are decided between them, they come to what an attempt in one step comes to, and whatever
-//! happens to the pod or the cluster between two slices, the pod is in one place and gets on.
+//! Attempts in slices: other pods are scheduled between slices, and the result equals that of an attempt in one step.
+//!
+//! Whatever changes between two slices, the pod is in exactly one place and makes progress.
 
 mod support;
 
@@ -16,7 +17,7 @@ use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler, Step, Where
 use supercargo_core::time::Time;
 use support::World;
 
-/// Each evaluation is large, and a slice is as small as can be.
+/// Limits that make each evaluation large, and slices as small as possible.
 const SMALL: Limits = Limits { large: 20, slice: 1, most: 1_000_000 };
 const LARGE_POD: &str =
     "large label:app=large anti=host/app=other anti=zone/app=none prefer-affinity=5/zone/app=a";
@@ -38,7 +39,7 @@ impl Bench {
         Self { scheduler, world: World::new(), now }
     }
 
-    /// With ten nodes in two zones and thirty pods, of as many kinds.
+    /// Adds ten nodes in two zones and thirty pods of thirty pod classes.
     fn with_cluster(limits: Limits) -> Self {
         let mut bench = Self::new(limits);
         (0..10).for_each(|at| bench.apply(&format!("node n{at} zone=z{} cpu=8 mem=8Gi", at % 2)));
@@ -53,14 +54,14 @@ impl Bench {
         self.scheduler.handle(self.now, event);
     }
 
-    /// One step. Every pending pod is in one place after it.
+    /// Does one step, and checks that every pending pod is in one place.
     fn step(&mut self) -> Step {
         let step = self.scheduler.step(self.now, &mut NoProbe);
         assert_eq!(self.scheduler.misplaced_pods().count(), 0);
         step
     }
 
-    /// Steps until nothing is left to do now, and answers requests; what the reports say.
+    /// Runs until idle, answers requests, and returns the reports.
     fn run(&mut self) -> Vec<(String, Outcome)> {
         let mut reports = Vec::new();
         loop {
@@ -130,13 +131,13 @@ fn other_pods_are_decided_between_slices_even_if_the_large_pod_has_priority() {
     assert_eq!(names[20], "large", "{names:?}");
 }
 
-/// However many pods of a higher priority keep coming, a slice follows after a few of them.
+/// A slice runs after a few other attempts, even if pods of a higher priority keep arriving.
 #[test]
 fn large_pod_gets_on_while_others_keep_coming() {
     let mut bench = Bench::with_cluster(SMALL);
     bench.apply("node wide zone=z1 cpu=9999 mem=999Gi pods=9999");
     bench.apply(&format!("pod {LARGE_POD}"));
-    // Until it is laid aside it has to wait for those of a higher priority, as any pod has.
+    // Until its evaluation begins, the pod waits for those of a higher priority, as any pod does.
     bench.step();
     let mut others = 0;
     let mut slices = bench.scheduler.stats().slices;
@@ -153,7 +154,7 @@ fn large_pod_gets_on_while_others_keep_coming() {
         if bench.scheduler.stats().slices != slices {
             (slices, since_slice) = (bench.scheduler.stats().slices, 0);
         }
-        // A placed pod has two reports: that it was placed, and that it was bound.
+        // A bound pod has two reports: placed and bound.
         assert!(since_slice <= 20, "{since_slice} reports of others since the last slice");
         assert!(others < 10_000, "the large pod is postponed for ever");
     }
@@ -193,7 +194,7 @@ fn lost_lead_and_new_lead_begin_the_evaluation_again() {
     assert!(placed(&bench.run(), "large").is_some());
 }
 
-/// Each change of a namespace makes the results void.
+/// Each change of a namespace invalidates the results.
 #[test]
 fn evaluation_ends_although_namespaces_change_between_all_slices() {
     let mut bench = Bench::with_cluster(SMALL);
@@ -212,7 +213,8 @@ fn evaluation_ends_although_namespaces_change_between_all_slices() {
     panic!("the pod is postponed for ever");
 }
 
-/// A slice decides by the cluster as it is then: where the only node with room is taken between slices, the pod does not go there.
+/// Each slice uses the current cluster. If the only feasible node is filled between slices, the pod is not placed
+/// there.
 #[test]
 fn decision_is_about_the_cluster_as_it_is_at_the_last_slice() {
     let mut bench = Bench::with_cluster(SMALL);
@@ -250,7 +252,7 @@ fn large_pod_preempts_what_it_preempts_in_one_step() {
     assert!(slices > 30, "{slices}");
 }
 
-/// Pods alike go on with what was found out about the first.
+/// Pods with the same signature reuse the results of the first one.
 #[test]
 fn results_serve_the_next_pod_alike() {
     let mut bench = Bench::with_cluster(SMALL);

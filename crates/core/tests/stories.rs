@@ -1,5 +1,5 @@
-//! Stories: whole behaviours of the engine as script and transcript. A script line that starts with `>` is something
-//! that happens; the lines below it are what the engine does about it. `UPDATE_EXPECT=1` writes the transcripts anew.
+//! Stories: behavior of the whole engine as script and transcript. A line that starts with `>` is an input; the lines
+//! below it are the engine's reaction. `UPDATE_EXPECT=1` rewrites the transcripts.
 //!
 //! ```text
 //! == a pod is placed, and bound when the API server says so
@@ -12,8 +12,8 @@
 //! bound default/p to a
 //! ```
 //!
-//! The clock starts at `at 100.2` and moves only by `at SECONDS`. All lists are complete and credit is plenty, unless the
-//! first line is `> bare`. Nodes and pods are words of the cluster language.
+//! The clock starts at `at 100.2` and advances only by `at SECONDS`. All lists are complete and there are enough
+//! credits, unless the first line is `> bare`. Nodes and pods are written in the cluster language.
 
 mod support;
 
@@ -87,10 +87,10 @@ struct Story {
     scheduler: Scheduler,
     now: Time,
     told: String,
-    /// The last write of volumes for each pod.
+    /// The last volume write of each pod.
     writes: BTreeMap<String, u64>,
     extenders: Vec<Extender>,
-    /// The open questions: which pod, which extender, which call.
+    /// The open calls: pod, extender, id.
     calls: Vec<(String, String, u64)>,
 }
 
@@ -191,7 +191,7 @@ impl Story {
             }
             Effect::Patch(patch) => patch_line(patch),
             Effect::Record(record) => {
-                // Who is spoken of matters where it is not the pod of the story's line before.
+                // The pod is named unless it is the one of the story's previous line.
                 let of = if record.reason == "Preempted" {
                     format!(" of {}", record.pod.name)
                 } else {
@@ -209,7 +209,7 @@ impl Story {
         let _ = writeln!(self.told, "{line}");
     }
 
-    /// Carries out what follows a `>`.
+    /// Handles an input line.
     fn act(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let (verb, rest) = words.split_first().expect("a line says something");
@@ -281,7 +281,7 @@ impl Story {
         }
     }
 
-    /// The verbs about extenders.
+    /// Handles inputs about extenders.
     fn act_on_extenders(&mut self, verb: &str, rest: &[&str]) {
         match verb {
             "extender" => {
@@ -303,7 +303,7 @@ impl Story {
         }
     }
 
-    /// The verbs about storage.
+    /// Handles inputs about storage.
     fn act_on_storage(&mut self, line: &str, verb: &str, rest: &[&str]) {
         let message = || rest[1..].join(" ");
         match verb {
@@ -318,7 +318,7 @@ impl Story {
         }
     }
 
-    /// `configure a b,without=NodeAffinity backoff=5..60`: profiles, each with what it lacks, and backoffs.
+    /// `configure a b,without=NodeAffinity backoff=5..60`: profiles, each with its removed plugins, and backoffs.
     fn configure(&mut self, words: &[&str]) {
         let mut to = Reconfiguration {
             profiles: Vec::new(),
@@ -358,7 +358,7 @@ impl Story {
         self.handle(Event::BindFinished { uid: pod.into(), outcome });
     }
 
-    /// Answers the last write for a pod.
+    /// Answers the last volume write of a pod.
     fn written(&mut self, pod: &str, outcome: WriteOutcome) {
         let write = *self.writes.get(pod).expect("something was written for the pod");
         self.handle(Event::VolumeWritten { uid: pod.into(), write, outcome });
@@ -419,7 +419,7 @@ fn patch_line(patch: &StatusPatch) -> String {
     line
 }
 
-/// What is told of preemption where it helps.
+/// Formats a successful preemption.
 fn told(preemption: &Preemption) -> String {
     match preemption {
         Preemption::NotTried | Preemption::InVain => String::new(),
@@ -461,7 +461,7 @@ fn check(file: &str) {
         if let Some(action) = line.strip_prefix("> ") {
             let _ = writeln!(actual, "{line}");
             story.act(action);
-            // What happens at one moment happens before the engine moves.
+            // Simultaneous inputs are all handled before the engine runs.
             if lines.peek().is_none_or(|next| *next != "> and") {
                 story.run();
                 actual.push_str(&std::mem::take(&mut story.told));

@@ -1,4 +1,4 @@
-//! The plugins that judge a node by the pods around it: tables, overlays, hints and laws.
+//! Plugins that evaluate nodes by their pods and domains: tables, overlays, hints and property tests.
 
 mod support;
 
@@ -19,7 +19,7 @@ use supercargo_core::plugins::pod_topology_spread::{DefaultConstraint, Defaults,
 use supercargo_core::pod::WhenUnsatisfiable;
 use support::{Plugins, language, table};
 
-/// `Name`, `filter:Name`, `score:Name`, each with arguments in brackets joined by `+`.
+/// Parses `Name`, `filter:Name` or `score:Name`, each with arguments in parentheses joined by `+`.
 fn plugins(word: &str, tables: &mut Tables, to: &mut Plugins) {
     let points = ["filter", "score"];
     let (point, word) = word.split_once(':').filter(|(p, _)| points.contains(p)).unwrap_or(("", word));
@@ -48,7 +48,7 @@ fn plugins(word: &str, tables: &mut Tables, to: &mut Plugins) {
     }
 }
 
-/// Constraints as `topology/maxSkew/whenUnsatisfiable`; without any, the system's.
+/// Parses constraints as `topology/maxSkew/whenUnsatisfiable`; without any, uses the system's defaults.
 fn spread(args: &[&str], tables: &mut Tables) -> PodTopologySpread {
     let constraint = |arg: &&str| {
         let parts: Vec<&str> = arg.split('/').collect();

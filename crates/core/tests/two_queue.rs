@@ -1,5 +1,6 @@
-//! Which signatures are remembered, and how those go that there is no room for: a few at a time. What is remembered of each is
-//! looked at in `decisions.rs`.
+//! The two-queue replacement policy of the decision cache, and the gradual eviction of signatures.
+//!
+//! The correctness of cached decisions is tested in `incremental.rs`.
 
 mod support;
 
@@ -17,7 +18,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// Of nothing yet, beside 300 nodes in three zones.
+    /// Creates an empty cache of this size, and 300 nodes in three zones.
     fn with_room(room: usize) -> Self {
         let mut world = World::new();
         for number in 0..300 {
@@ -27,7 +28,7 @@ impl Memory {
         Self { world, framework: Framework::default(), decisions: DecisionCache::with_bytes_max(room) }
     }
 
-    /// A pod comes that can be placed; whether its signature was known.
+    /// Decides about a schedulable pod, and returns whether its signature was cached.
     fn knew(&mut self, words: &str) -> bool {
         let (pod, before) = (self.world.pod_from(words), self.decisions.made());
         let quick =
@@ -36,7 +37,7 @@ impl Memory {
         self.decisions.made() == before
     }
 
-    /// What it takes to remember nothing but this.
+    /// Returns the cache size that this signature alone needs.
     fn alone(words: &str) -> usize {
         let mut memory = Self::with_room(usize::MAX);
         memory.knew(words);
@@ -44,22 +45,22 @@ impl Memory {
     }
 }
 
-/// A kind of pods that takes some 24 kB to remember, where nodes are the same to all of them.
+/// A signature that needs about 24 kB, with a shared node evaluation.
 fn spread(number: usize) -> String {
     format!("x label:app=a{number} anti=host/app=a{number} spread=host/1/DoNotSchedule/app=a{number}")
 }
 
-/// One that takes a few hundred bytes, where nodes are the same to all of them.
+/// A signature that needs a few hundred bytes, with a shared node evaluation.
 fn plain(number: usize) -> String {
     format!("x label:number={number}")
 }
 
-/// One to which nodes are other than to all others.
+/// A signature with its own node evaluation.
 fn asking(number: usize) -> String {
     format!("x cpu={}m mem={}Mi", number % 1_000, number / 1_000 + 1)
 }
 
-/// Numbers below a bound, the same in every run.
+/// Returns a generator of deterministic numbers below a bound.
 fn numbers() -> impl FnMut(usize) -> usize {
     let mut state = 1_u64;
     move |bound| {
@@ -75,7 +76,7 @@ fn no_decision_lets_more_than_a_few_go_and_all_but_the_last_fit_into_the_room() 
     let mut memory = Memory::with_room(ROOM);
     let (mut below, mut last, mut most, mut crowded) = (numbers(), 0, 0, 0);
     for turn in 0..20_000 {
-        // Long runs of the small ones, then large ones: each has to wait for many small ones to go.
+        // Long runs of small signatures, then large ones, each of which displaces many small ones.
         let kind = if turn % 2_000 < 1_500 { below(2) } else { 2 };
         let number = if below(3) == 0 { below(40) } else { 100 + turn };
         let before = memory.decisions.evictions();
@@ -103,7 +104,8 @@ fn signatures_that_come_again_and_again_are_not_forgotten_for_those_that_do_not(
         assert!(!memory.knew(&spread(100 + turn)), "it is met for the first time");
         forgotten += usize::from(!memory.knew(&spread(turn % OFTEN)));
     }
-    // There is no room for all newcomers between two meetings: each is found out about once more, and stays.
+    // The space for new signatures is smaller than what arrives between two returns. So each is evaluated once more,
+    // and then stays.
     assert!(
         forgotten <= 2 * OFTEN,
         "{forgotten} times something was not known that came every {OFTEN} turns"
@@ -124,7 +126,7 @@ fn signatures_that_fill_most_of_the_room_are_not_forgotten_for_those_that_come_o
         memory.knew(&spread(1_000 + turn));
         forgotten += meet(&mut memory);
     }
-    // Some of them were newcomers yet.
+    // Some were still among the new signatures.
     assert!(forgotten <= often, "{forgotten} of {often}");
 }
 
@@ -148,7 +150,7 @@ fn pods_of_one_deployment_are_found_out_about_once() {
     }
 }
 
-/// What nodes are to many signatures goes with the last of them.
+/// A shared node evaluation is freed with its last signature.
 #[test]
 fn what_signatures_share_goes_with_the_last_of_them() {
     let mut memory = Memory::with_room(ROOM);
@@ -164,14 +166,14 @@ fn what_signatures_share_goes_with_the_last_of_them() {
         left -= (memory.decisions.evictions() - before) as usize;
         assert_eq!(memory.decisions.node_signatures(), 1 + usize::from(left > 0), "{left} are left");
     }
-    // Nothing of them is left, and of the others all.
+    // Nothing remains of them, and everything of the others.
     let mut others_alone = Memory::with_room(usize::MAX);
     let first = others - memory.decisions.signatures();
     (first..others).for_each(|number| _ = others_alone.knew(&spread(100 + number)));
     assert_eq!(memory.decisions.bytes(), others_alone.decisions.bytes());
 }
 
-/// Nothing by node is remembered of pods that no node can take, until one can.
+/// No data by node is cached for a signature until it has a feasible node.
 #[test]
 fn pods_that_no_node_can_take_take_no_room() {
     let mut memory = Memory::with_room(ROOM);

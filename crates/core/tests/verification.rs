@@ -1,4 +1,4 @@
-//! Comparisons of cached decisions with full evaluations change no decision, stay within their budget, and reach every signature.
+//! Verification: comparisons change no decision, stay within their budget, and reach every signature.
 
 mod support;
 
@@ -15,9 +15,9 @@ use supercargo_core::time::Time;
 use support::{arrival, begin};
 
 const START: Time = Time::from_secs(100);
-/// How long the caller takes between two calls.
+/// The simulated duration of a call.
 const CALL: Duration = Duration::from_micros(50);
-/// The engine's pause between two comparisons in idle time.
+/// The engine's interval between two comparisons in idle time.
 const PAUSE: Duration = Duration::from_millis(10);
 
 const NODES: [&str; 9] = [
@@ -57,7 +57,7 @@ fn engine() -> Scheduler {
     engine
 }
 
-/// A sequence of numbers that a seed determines.
+/// A deterministic sequence of random numbers.
 struct Random(u64);
 
 impl Random {
@@ -67,12 +67,12 @@ impl Random {
     }
 }
 
-/// Two engines that are told the same at the same times, of which one compares.
+/// Two engines with the same inputs at the same times. Only one of them compares.
 struct Pair {
     plain: Scheduler,
     comparing: Scheduler,
     now: Time,
-    /// The words of each pod there is.
+    /// The description of each existing pod.
     pods: BTreeMap<String, String>,
 }
 
@@ -100,7 +100,7 @@ impl Pair {
         self.tell(|_| Event::Gone(ObjectKey::Pod(name.into())));
     }
 
-    /// Steps both until neither has anything to do; what they do is the same.
+    /// Runs both engines until idle, and checks that they do the same.
     fn work(&mut self) {
         loop {
             let steps = [&mut self.plain, &mut self.comparing].map(|it| it.step(self.now, &mut NoProbe));
@@ -134,7 +134,7 @@ impl Pair {
         }
     }
 
-    /// Lets time pass without anything to do but what time brings.
+    /// Advances the time, without inputs.
     fn rest(&mut self, time: Duration) {
         let until = self.now + time;
         while self.now < until {
@@ -197,14 +197,14 @@ fn comparisons_change_no_decision() {
     assert!(compared > 3_000, "only {compared} decisions were compared");
 }
 
-/// Since when the longest unchecked signature is unchecked, and how many comparisons were made.
+/// Returns how long the longest unchecked signature has not been compared, and the number of comparisons.
 fn progress(engine: &Scheduler) -> (Duration, u64) {
     let stats = engine.stats();
     let since = stats.verification.unchecked_since;
     (since.map_or(Duration::ZERO, |since| since - START), stats.verified.iter().sum())
 }
 
-/// A cluster of some nodes, and a pod of each of so many signatures that has been placed.
+/// Creates a cluster with some nodes and one bound pod for each signature.
 fn with_signatures(signatures: usize, interval: Duration) -> Pair {
     let mut pair = Pair::new(interval);
     for name in 0..20 {
@@ -230,7 +230,7 @@ fn each_live_signature_is_compared_once_a_round_in_idle_time() {
         assert!(age <= interval, "unchecked for {age:?} at {:?}", pair.now - START);
     }
     let (_, after) = progress(&pair.comparing);
-    // A round every 30 s, for 300 s.
+    // One round in 30 s, for 300 s.
     let rounds = (after - before) as usize / signatures;
     assert!((9..=10).contains(&rounds), "{rounds} rounds: no more comparisons than the interval asks for");
 }
@@ -252,7 +252,7 @@ fn under_load_without_a_pause_comparisons_keep_to_their_share_and_reach_every_si
     let mut per_signature = 0;
     while now - START < 3 * interval {
         if engine.queue().stats().pending.values().sum::<usize>() < 2 {
-            // All signatures at first; then two of them alone are decided about again and again.
+            // All signatures at first; then only two of them are decided repeatedly.
             let which = if number < signatures { number } else { number % 2 };
             let line = format!("pod p{number} cpu=1m mem={}Mi", 10 + which);
             let event = arrival(engine.tables(), &line);
@@ -275,7 +275,8 @@ fn under_load_without_a_pause_comparisons_keep_to_their_share_and_reach_every_si
     assert!(per_signature > 3 * signatures as u64, "{per_signature} comparisons");
 }
 
-/// The pod that stands for a signature may be nominated by now; the others of its signature must leave it its place.
+/// The pod that represents a signature in the cache may be nominated later. Then other pods of the signature must
+/// respect its nomination.
 #[test]
 fn nominated_pod_is_no_difference_between_cached_and_full_refusals() {
     let mut pair = Pair::new(Duration::from_secs(60));
@@ -283,7 +284,7 @@ fn nominated_pod_is_no_difference_between_cached_and_full_refusals() {
     pair.apply("node n1 cpu=1 mem=8Gi");
     pair.apply("pod victim on=n0 cpu=2");
     for engine in [&mut pair.plain, &mut pair.comparing] {
-        // Victims stay: no eviction leaves.
+        // The victims stay, because evictions have no credits.
         while !matches!(engine.step(START, &mut NoProbe), Step::Idle { .. }) {}
     }
     let wants = |name: &str| format!("pod {name} cpu=2 priority=5");
@@ -294,7 +295,8 @@ fn nominated_pod_is_no_difference_between_cached_and_full_refusals() {
         }
         pair.now = pair.now + CALL;
     };
-    // The second one is what is known of the signature made for; once the first is gone, it is nominated, and the third finds no victim.
+    // The signature is cached for the second pod. After the deletion of the first, the second is nominated, and the
+    // third finds no victim.
     decide(&mut pair, "first");
     decide(&mut pair, "second");
     pair.tell(|_| Event::Gone(ObjectKey::Pod("first".into())));
@@ -313,7 +315,8 @@ fn nominated_pod_is_no_difference_between_cached_and_full_refusals() {
     assert!(same > 0 && differing == 0, "{same} are the same, {differing} are not");
 }
 
-/// A node leaves the rack it shared with one other, and the other is not told: found before a pod meets it, at the cost of one signature.
+/// A node leaves a rack of two nodes, and the cache of the other one is not updated. This is found in idle time, and
+/// one signature is evicted.
 #[cfg(feature = "mutations")]
 #[test]
 fn stale_domain_is_found_in_idle_time_and_pods_keep_to_their_racks() {

@@ -1,5 +1,5 @@
-//! The plugins that judge pods by their volumes, and by the features their spec presumes: tables, hints, laws, what they
-//! reserve, and what the scheduler makes of that.
+//! Plugins for volumes and node features: tables, hints, property tests, reservations, and their use by the
+//! scheduler.
 
 mod support;
 
@@ -56,7 +56,7 @@ fn features_are_asked_for_as_upstream() {
     table::check_file("node-declared-features.txt", &plugins);
 }
 
-/// The row that FIDELITY.md names: pods of a node that share a volume, by one claim or by two, take one place.
+/// The row in FIDELITY.md: a volume that several pods of a node use counts once, through one claim or two.
 #[test]
 fn a_volume_counts_once_however_many_pods_of_the_node_use_it() {
     let table = "

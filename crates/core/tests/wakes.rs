@@ -1,7 +1,8 @@
-//! The law of wake-ups: when an event makes a node feasible for a waiting pod, the pod is tried again, without the flush.
+//! Property test of queueing hints: an event that makes a node feasible for an unschedulable pod requeues it, without
+//! the flush.
 //!
-//! Random clusters of all kinds of objects change one object at a time. After each change, and after everything it set
-//! off, no pod may wait for an event that a decision, made afresh, finds a place for.
+//! Random clusters with all kinds of objects change one object at a time. After each change and its consequences, no
+//! pod may wait for an event if a full evaluation finds a node for it.
 
 mod support;
 
@@ -22,7 +23,7 @@ use supercargo_core::time::Time;
 use supercargo_core::volume::{ClaimInfo, ClaimRef, PersistentVolumeInfo, StorageKey, StorageObject};
 use support::{arrival, begin, storage};
 
-/// What a node may be.
+/// The variants of a node.
 const NODES: [&str; 14] = [
     "zone=z1 cpu=4",
     "zone=z2 cpu=4",
@@ -40,7 +41,7 @@ const NODES: [&str; 14] = [
     "zone=z2 cpu=4 label:disk=ssd taint=spot:NoSchedule",
 ];
 
-/// What a pod may want, beside its labels and its volumes.
+/// The variants of a pod, without labels and volumes.
 const WISHES: [&str; 26] = [
     "cpu=1",
     "cpu=3",
@@ -75,7 +76,7 @@ const MOUNTS: [&str; 9] =
     ["", "", "", "claim=c", "claim=d", "claim=c claim=d", "gce=disk", "ebs=disk", "ephemeral=e"];
 const NAMESPACES: [&str; 3] = ["", "", "ns=other"];
 
-/// Lines about storage; each is what its object may be.
+/// The variants of each storage object.
 const STORAGE: [&str; 40] = [
     "attachment t on=a by=csi.x of=v",
     "attachment t on=b by=csi.x of=v",
@@ -123,7 +124,7 @@ const NODE_NAMES: [&str; 3] = ["a", "b", "c"];
 const PEERS: [&str; 4] = ["q1", "q2", "q3", "q4"];
 const WAITERS: [&str; 4] = ["p1", "p2", "p3", "p4"];
 
-/// One change.
+/// A change of the cluster.
 #[derive(Clone, Debug)]
 enum Change {
     Node(usize, usize),
@@ -178,13 +179,13 @@ struct World {
     scheduler: Scheduler,
     framework: Framework,
     now: Time,
-    /// What each pod that is there wants, beside its labels.
+    /// The description of each existing pod, without labels.
     specs: BTreeMap<&'static str, String>,
-    /// What happened, for a reader of a failure.
+    /// The history, for failure messages.
     told: String,
-    /// Pods that got a place only because an event woke them.
+    /// The number of pods placed after an event requeued them.
     woken: usize,
-    /// Volumes and claims written of for pods.
+    /// The number of volume writes.
     written: usize,
 }
 
@@ -192,7 +193,7 @@ impl World {
     fn new() -> Self {
         let now = Time::from_secs(1_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
-        // No flush: who is not woken is lost.
+        // The flush is disabled, so a missed event leaves the pod unschedulable.
         let queue =
             QueueConfig { max_in_unschedulable: Duration::from_secs(1 << 40), ..QueueConfig::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue };
@@ -235,7 +236,8 @@ impl World {
             Change::Peer { name, node, labels, wish, mount, namespace, deleting } => {
                 let rest = [WISHES[wish], MOUNTS[mount], NAMESPACES[namespace]].join(" ");
                 let on = format!("on={} {rest}", NODE_NAMES[node]);
-                // What is there keeps its place and its wishes; its labels may change, and it may begin to go, for good.
+                // A bound pod keeps its node and its spec. Its labels may change, and it may start terminating, which
+                // is final.
                 let spec = self.specs.entry(PEERS[name]).or_insert(on);
                 if deleting && !spec.ends_with(" deleting") {
                     spec.push_str(" deleting");
@@ -250,13 +252,13 @@ impl World {
             }
             Change::Waiter { name, labels, wish, other, mount, namespace, tolerates } => {
                 let name = WAITERS[name];
-                // A pod that is bound does not come back as one that waits.
+                // A bound pod does not become pending again.
                 if self.scheduler.snapshot().nodes().iter().any(|node| self.holds(node, name)) {
                     return;
                 }
                 let rest = [WISHES[wish], WISHES[other], MOUNTS[mount], NAMESPACES[namespace]].join(" ");
                 let spec = self.specs.entry(name).or_insert(rest);
-                // Of what a waiting pod wants, more tolerations are all that may change.
+                // Only the tolerations of a pending pod may grow.
                 if tolerates {
                     spec.push_str(" tolerate=gpu");
                 }
@@ -284,8 +286,8 @@ impl World {
         self.scheduler.snapshot().pods_on(node).any(|there| &*there.name == pod)
     }
 
-    /// Lets the engine do all it wants to; bindings are carried out, and seen, at once. Of the writes of volumes some are, some
-    /// are refused, and some get no answer.
+    /// Runs the engine until idle. Bindings are carried out and shown at once. Of the volume writes, some are carried
+    /// out, some are rejected, and some get no answer.
     fn run(&mut self) {
         loop {
             match self.scheduler.step(self.now, &mut NoProbe) {
@@ -321,7 +323,7 @@ impl World {
         self.handle(Event::VolumeWritten { uid: Arc::clone(&write.pod.uid), write: write.write, outcome });
     }
 
-    /// Writes what is to be written, and binds the claim to its volume as the controllers do.
+    /// Carries out a volume write, and binds the claim as the controllers do.
     fn carry_out(&mut self, change: &VolumeChange, number: u64) {
         let version: Box<str> = format!("written-{number}").into();
         let tables = self.scheduler.tables();
@@ -364,7 +366,7 @@ impl World {
         pod
     }
 
-    /// No pod waits that a decision finds a place for.
+    /// Checks that no pending pod has a feasible node.
     fn check(&self) {
         let snapshot = self.scheduler.snapshot();
         for (place, queued) in self.scheduler.queue().waiting() {
