@@ -1,5 +1,6 @@
-//! Cached signatures start from that count the same on the same nodes: all nodes in classes as if no pod were summed anywhere. Of a new signature
-//! only the nodes differ from that where something is. Knows nothing of signatures.
+//! Base partitions: the node classes as if no pod were counted, shared by signatures with equal counters.
+//!
+//! A new signature state starts from a copy. Only nodes whose counters are not zero then change their class.
 
 use super::domain_counter::Grouping;
 use super::node_evaluations::EvaluationRef;
@@ -7,27 +8,29 @@ use super::score_table::ScoreTable;
 use crate::cache::Snapshot;
 use crate::node_set::NodeSet;
 
-/// So many are kept: most pods of a cluster spread over the same domains.
+/// Number of base partitions kept. Most pods of a cluster spread over the same domains, so few are needed.
 const KEPT: usize = 4;
 
-/// Those that were asked for last, the last one last.
+/// The base partitions, least recently used first.
 #[derive(Default)]
 pub(super) struct BasePartitions {
     kept: Vec<BasePartition>,
 }
 
 struct BasePartition {
-    /// The trunk it grows from.
+    /// The number of the node evaluation whose classes it refines.
     evaluation: u64,
     groupings: Vec<Grouping>,
-    /// The cache's clock when this was last brought up to date.
+    /// The cache's clock at the last update.
     seen: u64,
     table: ScoreTable,
 }
 
 impl BasePartitions {
-    /// All nodes as they are to a trunk, which is up to date, and to counters that have counted nothing; `None` if nobody else grows from the trunk,
-    /// or if there are too many classes.
+    /// Returns the score table for a node evaluation and a list of counters, as if no pod were counted.
+    ///
+    /// `root` must be up to date. Returns `None` if only one signature uses the node evaluation, or if there are too
+    /// many classes.
     pub(super) fn table(
         &mut self,
         root: &EvaluationRef<'_>,
@@ -60,7 +63,7 @@ impl BasePartitions {
         Some(self.kept.remove(at))
     }
 
-    /// Forgets everything.
+    /// Removes all partitions.
     pub(super) fn clear(&mut self) {
         self.kept.clear();
     }
@@ -75,7 +78,10 @@ impl BasePartition {
         Some(Self { evaluation: root.number, groupings, seen: snapshot.clock(), table })
     }
 
-    /// Takes over what the trunk says of nodes where pods came or went. No node's object changed, or the outlines were others.
+    /// Copies the node evaluation's results for nodes whose pods changed.
+    ///
+    /// Changes of node objects need no handling: they change the groupings, so that the partition is not found.
+    /// Returns `None` if the change log does not reach back far enough, or if there are too many classes.
     fn caught_up(mut self, root: &EvaluationRef<'_>, snapshot: Snapshot<'_>) -> Option<Self> {
         let mut touched: NodeSet = snapshot.touched_since(self.seen)?.map(|(node, _)| node).collect();
         touched.intersect(snapshot.nodes());

@@ -1,5 +1,7 @@
-//! The best nodes of each class, block by block of slots, so that the best of all are found without looking at every node.
-//! Knows nothing of what the numbers mean.
+//! The best score for each block of nodes and class, so that a search for the best node reads blocks instead of
+//! nodes.
+//!
+//! A block is [`BLOCK`] slots. This module works on plain numbers: it does not know what scores and classes mean.
 
 use super::signature_state::NEVER;
 use crate::node::NodeIdx;
@@ -7,10 +9,10 @@ use crate::node_set::{BLOCK, NodeSet};
 use crate::wide::widest;
 use std::cmp::Ordering;
 
-/// Classes from this number on are not kept here, and all nodes have to be looked at.
+/// Number of classes that blocks distinguish. With a node in a higher class, the search has to read all nodes.
 const CLASSES: usize = 16;
 
-/// The highest number of a class in a block, and how many nodes have it.
+/// The highest number in one class of a block, and how many nodes have it.
 #[derive(Clone, Copy)]
 struct BlockMax {
     top: i32,
@@ -18,7 +20,7 @@ struct BlockMax {
 }
 
 impl BlockMax {
-    /// That of these numbers.
+    /// Returns the maximum of these numbers and its count.
     #[inline(always)]
     fn of(numbers: &[i32]) -> Self {
         let top = numbers.iter().fold(NEVER, |top, &number| top.max(number));
@@ -37,37 +39,37 @@ impl BlockMax {
 
 const NO_NODE: BlockMax = BlockMax { top: NEVER, nodes: 0 };
 
-/// Cached is known of the blocks, apart from those that changed since.
+/// The maxima of all blocks and classes, updated incrementally.
 #[derive(Clone)]
 pub(super) struct BlockMaxima {
     /// By block, then by class.
     maxima: Vec<[BlockMax; CLASSES]>,
-    /// Blocks that changed, as if they were nodes.
+    /// Stale blocks: the set's members are block numbers, not nodes.
     changed: NodeSet,
     are_all_changed: bool,
 }
 
 impl Default for BlockMaxima {
-    /// Nothing is known until somebody asks.
+    /// Creates an empty index; all blocks are stale until the first [`BlockMaxima::catch_up`].
     fn default() -> Self {
         Self { maxima: Vec::new(), changed: NodeSet::new(), are_all_changed: true }
     }
 }
 
 impl BlockMaxima {
-    /// The heap it takes for so many slots.
+    /// Returns the heap size for a number of slots, in bytes.
     pub(super) fn bytes(slots: usize) -> usize {
         slots.div_ceil(BLOCK) * size_of::<[BlockMax; CLASSES]>()
     }
 
-    /// The nodes of the block that begins with this slot may have other classes and numbers than before.
+    /// Marks the block that starts at slot `first` as stale.
     pub(super) fn block_moved(&mut self, first: usize) {
         if !self.are_all_changed {
             self.changed.insert(NodeIdx((first / BLOCK) as u32));
         }
     }
 
-    /// The node has another class and number than before.
+    /// Updates the block of a node whose class and number changed `from` … `to`.
     pub(super) fn moved(&mut self, node: NodeIdx, from: (u16, i32), to: (u16, i32)) {
         let block = NodeIdx(node.0 / BLOCK as u32);
         if self.are_all_changed || from == to || self.changed.contains(block) {
@@ -90,9 +92,9 @@ impl BlockMaxima {
         maxima[usize::from(to.0)].count(to.1);
     }
 
-    /// Brings the blocks up to date, where no class has a number too high for this: whether none has.
+    /// Updates all stale blocks. Returns `false` if a node's class is too high for the index.
     ///
-    /// `numbers` and `classes` are by slot, `nodes` is by class and says how many nodes it has. The first class is none.
+    /// `numbers` and `classes` are by slot; `nodes` is the number of nodes of each class. Class 0 means "no class".
     pub(super) fn catch_up(&mut self, numbers: &[i32], classes: &[u16], nodes: &[u32]) -> bool {
         if nodes.iter().skip(CLASSES).any(|&nodes| nodes > 0) {
             self.are_all_changed = true;
@@ -124,7 +126,7 @@ impl BlockMaxima {
         let (numbers, classes) = (&numbers[slots.clone()], &classes[slots]);
         let class = classes[0];
         if classes.iter().fold(0, |others, one| others | (one ^ class)) == 0 {
-            // Of most blocks all nodes are the same.
+            // In most blocks, all nodes have the same class.
             maxima[usize::from(class) % CLASSES] = BlockMax::of(numbers);
             return;
         }
@@ -133,8 +135,10 @@ impl BlockMaxima {
         }
     }
 
-    /// Of the nodes with the highest sum of their number and the points of their class, in slot order, the one that `draw`
-    /// picks of so many. Classes of which no node counts have [`NEVER`] points. One node at least has to count.
+    /// Returns a node with the highest sum of its number and its class's points.
+    ///
+    /// `draw` gets the number of tied nodes and picks one of them in slot order. Excluded classes have [`NEVER`]
+    /// points. At least one node must be in a class that is not excluded.
     pub(super) fn best(
         &self,
         numbers: &[i32],
@@ -171,7 +175,7 @@ mod tests {
 
     const SLOTS: usize = 3 * BLOCK + 7;
 
-    /// Of all nodes with the highest sum, in slot order, the one that is picked, found by looking at each.
+    /// The oracle: the chosen node of all with the highest sum, found by reading each node.
     fn plainly(numbers: &[i32], classes: &[u16], points: &[i32], pick: usize) -> NodeIdx {
         let sum = |slot: usize| match points[usize::from(classes[slot])] {
             NEVER => None,
@@ -196,7 +200,7 @@ mod tests {
         let (mut asked, mut too_many) = (0, 0);
         for evict_next in 0..40_000 {
             let slot = below(SLOTS);
-            // Now and then there are more classes than are kept.
+            // Sometimes more classes than the index supports.
             let most = if evict_next % 4_000 < 400 { CLASSES + 2 } else { 5 };
             let class = if below(9) == 0 { 0 } else { below(most) };
             let to = (class as u16, if class == 0 { NEVER } else { below(6) as i32 });

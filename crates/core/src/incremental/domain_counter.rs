@@ -1,4 +1,6 @@
-//! Pods summed by topology domain, for one counter: counted once for all nodes, then for those touched. Does not know what is counted.
+//! A counter of pods by topology domain: counts all nodes once, then updates the nodes that changed.
+//!
+//! It does not know which pods count; `topology_counts.rs` decides that.
 
 use super::domain_map::{DomainMap, NodeDomain};
 use super::topology_index::{KeyDomains, NO_DOMAIN, TopologyIndex};
@@ -12,34 +14,36 @@ use crate::node_set::{BLOCK, NodeSet};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A counter with so many domains at most tells nodes apart by their domain, one with more by what is summed there.
+/// A counter with at most so many domains classifies nodes by domain. With more domains it classifies them by count,
+/// so that classes stay few.
 pub(super) const BY_DOMAIN_MAX: usize = 64;
-/// In a node's view, stands for a counter of which the node is in no domain.
+/// The view of a node that is in no domain of the counter.
 const VIEW_WITHOUT_DOMAIN: i64 = i64::MIN;
 
-/// One counter with what it has counted. TopologyCounts that are too large for its numbers are left to the plain path.
+/// The pods in each topology domain for one counter. Numbers beyond `i32` return [`Outdated`]: the full evaluation
+/// decides then.
 pub(super) struct DomainCounter {
     counter: Counter,
-    /// Somebody asks for the lowest sum.
+    /// Whether the minimum over all domains is needed.
     tracks_minimum: bool,
-    /// Nodes are told apart by domain.
+    /// Whether nodes are classified by domain instead of by count.
     is_by_domain: bool,
-    /// The domains there were when everything was counted, and those that were met since.
+    /// The domains at the time of the full count. `ids` adds domains that appeared later.
     key_domains: Arc<KeyDomains>,
     ids: IdMap<Symbol, u32>,
-    /// Its own as soon as a node's object changes.
+    /// Shared with other counters until a node object changes; then it is copied.
     domain_map: Arc<DomainMap>,
-    /// By slot.
+    /// Matching pods by slot.
     pods: Vec<i32>,
-    /// By domain, of the nodes that count.
+    /// Matching pods by domain, on nodes that count.
     sums: Vec<i32>,
-    /// How many domains have a sum other than 0.
+    /// The number of domains whose count is not 0.
     non_zero: usize,
-    /// How many domains with a node that counts have which sum.
+    /// For each count, the number of domains that have it. Only domains with a counting node are included.
     sum_histogram: BTreeMap<i32, usize>,
 }
 
-/// Cached tells nodes apart, to a counter.
+/// How a counter classifies nodes while it has counted no pod.
 #[derive(Clone)]
 pub(super) struct Grouping {
     pub(super) domain_map: Arc<DomainMap>,
@@ -47,12 +51,12 @@ pub(super) struct Grouping {
 }
 
 impl Grouping {
-    /// Whether this is another's.
+    /// Whether two groupings classify all nodes alike.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.domain_map, &other.domain_map) && self.is_by_domain == other.is_by_domain
     }
 
-    /// Cached tells a node from others as long as nothing is summed anywhere.
+    /// Returns the node's view while all counts are zero. Nodes with equal views are in one class.
     pub(super) fn view(&self, slot: usize) -> i64 {
         match self.domain_map.node_domains[slot].domain {
             NO_DOMAIN => VIEW_WITHOUT_DOMAIN,
@@ -82,38 +86,38 @@ impl DomainCounter {
         }
     }
 
-    /// Cached it counts.
+    /// Returns the counted rule.
     pub(super) fn counter(&self) -> Counter {
         self.counter
     }
 
-    /// Whether nodes are told apart by domain.
+    /// Whether nodes are classified by domain instead of by count.
     pub(super) fn is_by_domain(&self) -> bool {
         self.is_by_domain
     }
 
-    /// Cached tells nodes apart.
+    /// Returns how nodes are classified while all counts are zero.
     pub(super) fn grouping(&self) -> Grouping {
         Grouping { domain_map: Arc::clone(&self.domain_map), is_by_domain: self.is_by_domain }
     }
 
-    /// The heap it takes, and will take when nodes change.
+    /// Returns the heap size in bytes, including a domain map of its own, which it needs as soon as a node changes.
     pub(super) fn bytes(&self) -> usize {
         let numbers = (self.pods.capacity() + self.sums.capacity()) * size_of::<i32>();
         numbers + self.domain_map.bytes() + self.ids.capacity() * 16
     }
 
-    /// Looks up where nodes are.
+    /// Loads the domains of the counter's topology key.
     pub(super) fn survey(&mut self, snapshot: Snapshot<'_>, topology_index: &mut TopologyIndex) {
         self.key_domains = topology_index.key_domains(snapshot, self.counter.key);
     }
 
-    /// Whether every node is in a domain, and none in that of an empty value.
+    /// Whether every node has the topology key with a value that is not empty.
     pub(super) fn has_all(&self) -> bool {
         self.key_domains.has_all()
     }
 
-    /// Gets ready to count on all nodes; those count that `counts` says, or all.
+    /// Prepares a count of all nodes. Only nodes for which `counts` returns true are counted; `None` means all.
     pub(super) fn open(
         &mut self,
         snapshot: Snapshot<'_>,
@@ -130,7 +134,8 @@ impl DomainCounter {
         self.sums = vec![0; self.domain_map.sizes.len()];
     }
 
-    /// Counts pods on a node for the first time. A node that is told from others by what is summed there is `busy` then.
+    /// Adds pods of a node during the full count. Inserts the node into `busy` if it is classified by count and alone
+    /// in its domain.
     #[inline]
     pub(super) fn take(&mut self, node: NodeIdx, amount: i64, busy: &mut NodeSet) -> Result<(), Outdated> {
         let pods = &mut self.pods[node.index()];
@@ -145,7 +150,8 @@ impl DomainCounter {
         Ok(())
     }
 
-    /// When all nodes were counted. Those that are told from others by what is summed there, and share it, are `busy`.
+    /// Completes the full count. Inserts the nodes into `busy` that are classified by count and share a domain whose
+    /// count is not zero.
     pub(super) fn sum_up(&mut self, busy: &mut NodeSet) {
         self.non_zero = self.sums.iter().map(|&sum| usize::from(sum != 0)).sum();
         if self.tracks_minimum {
@@ -179,12 +185,12 @@ impl DomainCounter {
         }
     }
 
-    /// How many domains there are, of values.
+    /// Returns the number of domains by label value.
     pub(super) fn domain_count(&self) -> usize {
         self.key_domains.len() + self.ids.len()
     }
 
-    /// The domain of a node, given now if it has none.
+    /// Returns the domain of a node. A new label value gets a new domain number.
     pub(super) fn domain_of(&mut self, snapshot: Snapshot<'_>, node: NodeIdx) -> u32 {
         let Some(value) = snapshot.node_labels(node).get(self.counter.key) else { return NO_DOMAIN };
         match self.counter.domains {
@@ -196,13 +202,13 @@ impl DomainCounter {
         }
     }
 
-    /// A pod more or less is on a node; nodes that see something else then are added to `changed`.
+    /// Adds `amount` pods to a node. Inserts all nodes whose view changes into `changed`.
     pub(super) fn add(&mut self, node: NodeIdx, amount: i64, changed: &mut NodeSet) -> Result<(), Outdated> {
         let pods = i64::from(self.pods[node.index()]) + amount;
         self.move_to(node, self.domain_map.node_domains[node.index()], pods, changed)
     }
 
-    /// Takes a node out of its domain, and puts it into another; nodes that see something else then are added to `changed`.
+    /// Moves a node to another domain and sets its pods. Inserts all nodes whose view changes into `changed`.
     pub(super) fn move_to(
         &mut self,
         node: NodeIdx,
@@ -258,7 +264,7 @@ impl DomainCounter {
         Ok(())
     }
 
-    /// A domain is about to change.
+    /// Removes a domain from the aggregates before it changes.
     fn forget(&mut self, domain: u32) {
         let Some(&sum) = self.sums.get(domain as usize) else { return };
         self.non_zero -= usize::from(sum != 0);
@@ -271,7 +277,7 @@ impl DomainCounter {
         }
     }
 
-    /// A domain has changed.
+    /// Adds a domain to the aggregates after it changed.
     fn note(&mut self, domain: u32) {
         let Some(&sum) = self.sums.get(domain as usize) else { return };
         self.non_zero += usize::from(sum != 0);
@@ -280,7 +286,7 @@ impl DomainCounter {
         }
     }
 
-    /// The nodes of a domain but one, which may have just left it.
+    /// Inserts all nodes of a domain except `but`, which may have just left it.
     fn others_in(&self, domain: u32, but: NodeIdx, nodes: &mut NodeSet) {
         if domain == NO_DOMAIN || mutation::is_on(Mutation::OthersInDomainStand) {
             return;
@@ -294,7 +300,7 @@ impl DomainCounter {
         }
     }
 
-    /// Cached is known as a whole.
+    /// Returns the aggregates over all domains.
     pub(super) fn whole(&self) -> Whole {
         Whole {
             lowest: self.sum_histogram.keys().next().map(|&sum| i64::from(sum)),
@@ -303,7 +309,7 @@ impl DomainCounter {
         }
     }
 
-    /// Cached tells a node from others: its domain, or what is summed there.
+    /// Returns the node's view: its domain, or the count of its domain. Nodes with equal views are in one class.
     #[inline]
     pub(super) fn view(&self, slot: usize) -> i64 {
         match self.domain_map.node_domains[slot].domain {
@@ -313,12 +319,12 @@ impl DomainCounter {
         }
     }
 
-    /// The same of all slots.
+    /// Returns the views of all slots.
     pub(super) fn column(&self) -> Vec<i64> {
         (0..self.domain_map.node_domains.len()).map(|slot| self.view(slot)).collect()
     }
 
-    /// Cached a node with this view sees summed.
+    /// Returns the count that a node with this view sees; `None` if it is in no domain.
     pub(super) fn sum(&self, view: i64) -> Option<i64> {
         match view {
             VIEW_WITHOUT_DOMAIN => None,

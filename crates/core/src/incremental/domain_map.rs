@@ -1,17 +1,18 @@
-//! Where nodes are to a counter, and what is in each of its domains: the same for all signatures that count on every node. Says nothing about
-//! pods.
+//! The topology domain of each node for one counter, and the size of each domain.
+//!
+//! All signatures whose counters count on every node share it. It does not count pods.
 
 use super::topology_index::{KeyDomains, NO_DOMAIN};
 use crate::cache::Snapshot;
 use crate::framework::tally::Domains;
 use crate::node::NodeIdx;
 
-/// A node, to a counter.
+/// The topology domain of a node for one counter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodeDomain {
-    /// [`NO_DOMAIN`] where it has none.
+    /// [`NO_DOMAIN`] if the node is in none.
     pub(super) domain: u32,
-    /// Whether its pods count.
+    /// Whether pods on this node count.
     pub(super) counts: bool,
 }
 
@@ -19,14 +20,14 @@ impl NodeDomain {
     pub(super) const NONE: Self = Self { domain: NO_DOMAIN, counts: false };
 }
 
-/// How many nodes a domain has, and how many of them count.
+/// The number of nodes in a domain, and the number of those whose pods count.
 #[derive(Clone, Copy, Default)]
 pub(super) struct DomainSize {
     pub(super) nodes: u32,
     pub(super) counting: u32,
 }
 
-/// All nodes and domains.
+/// The topology domain of each node and the size of each domain.
 #[derive(Clone, Default)]
 pub(super) struct DomainMap {
     /// By slot.
@@ -36,7 +37,7 @@ pub(super) struct DomainMap {
 }
 
 impl DomainMap {
-    /// That of all nodes as they are; `counts` says which do.
+    /// Builds the map of all current nodes; `counts` tells whether a node's pods count.
     pub(super) fn of(
         snapshot: Snapshot<'_>,
         key_domains: &KeyDomains,
@@ -66,18 +67,18 @@ impl DomainMap {
         Self { node_domains, sizes }
     }
 
-    /// The heap it takes.
+    /// Returns the heap size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.node_domains.capacity() * size_of::<NodeDomain>()
             + self.sizes.capacity() * size_of::<DomainSize>()
     }
 
-    /// DomainSize for so many slots.
+    /// Extends the map to `slots` slots; new slots are in no domain.
     pub(super) fn resize(&mut self, slots: usize) {
         self.node_domains.resize(slots.max(self.node_domains.len()), NodeDomain::NONE);
     }
 
-    /// A node has another seat.
+    /// Moves a node to another domain and updates both sizes.
     pub(super) fn reassign(&mut self, node: NodeIdx, to: NodeDomain) {
         let from = std::mem::replace(&mut self.node_domains[node.index()], to);
         if let Some(size) = self.sizes.get_mut(from.domain as usize) {
@@ -92,7 +93,7 @@ impl DomainMap {
         }
     }
 
-    /// How many nodes a domain has.
+    /// Returns the number of nodes in a domain.
     pub(super) fn nodes_in(&self, domain: u32) -> u32 {
         self.sizes[domain as usize].nodes
     }

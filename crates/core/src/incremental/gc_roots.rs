@@ -1,24 +1,27 @@
-//! The ids that what is remembered of signatures holds: a signature that was not met again for a whole round goes, of the others the pods
-//! that stand for them are marked.
+//! Garbage collection of the decision cache: marks the ids of signatures in use and evicts the others.
 //!
-//! That is enough. Cached rules hold is their pod's, or the configuration's, which is pinned. Cached tallies hold of other pods and of nodes
-//! (topology keys and their values) nobody sees any more once no node has it: the sum stands at zero, and whoever gets such an id anew
-//! comes with a node that is touched. Cached is known of refusals goes as a whole: reasons name ids, and it is found out again by one pod.
+//! A signature that was not used during a whole garbage collection is evicted. For the others, the ids of the
+//! signature are marked, and that is enough:
+//!
+//! - Rules hold only ids of their pod, or of the configuration, whose ids are never freed.
+//! - Tallies also hold ids of other pods and of nodes: topology keys and values. If no node has such a value, its
+//!   count is zero. A node that gets the freed id later is in the change log, so it is counted again.
+//! - The infeasible cache is cleared, because rejection reasons name ids. One evaluation fills it again.
 
 use super::DecisionCache;
 use crate::intern::{Marks, Work};
 
-/// Cached it costs to let a signature go, beside marking a pod.
+/// The work units of one eviction; marking a signature is one unit.
 const RELEASE_COST: usize = 16;
 
 impl DecisionCache {
-    /// All signatures are to be marked, or to go.
+    /// Starts a collection: all signatures are unmarked.
     pub(crate) fn begin_round(&mut self) {
         self.signatures.begin_round();
         self.evaluations.begin_round();
     }
 
-    /// Marks some of the signatures that are to be, and lets some go that were not needed; whether those are all.
+    /// Marks some signatures and evicts unused ones, within the limits of `work`. Returns whether all are done.
     pub(crate) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
         while work.is_left() {
             let Some((index, is_used)) = self.signatures.next_unmarked() else {
@@ -37,7 +40,7 @@ impl DecisionCache {
         false
     }
 
-    /// All is marked; what is not will mean something else.
+    /// Ends a collection. Unmarked ids get new meanings after this.
     pub(crate) fn end_round(&mut self) {
         self.signatures.end_round();
         self.evaluations.end_round();

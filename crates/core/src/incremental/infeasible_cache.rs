@@ -1,8 +1,9 @@
-//! Cached each node said to pods that no node can take, remembered by what they are to nodes: the next pod alike costs what changed
-//! since, and so do the dry runs of a preemption.
+//! The infeasible cache: the rejections of pods that no node can take, by node signature.
 //!
-//! Only of pods on which plugins that judge nodes one by one have a say, and nobody else. Whether a pod can be placed after all, and
-//! where, is none of its business: then there is no answer from here.
+//! The next identical pod evaluates only the nodes that changed, and reuses the dry runs of preemption.
+//!
+//! It serves pods that are rejected only by plugins that judge each node alone. If a node becomes feasible, it gives
+//! no answer, and the normal decision follows.
 
 use super::DecisionCache;
 use crate::cache::Snapshot;
@@ -22,55 +23,55 @@ use crate::time::Time;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes that all signatures take at most, but for the one that was met last.
+/// Maximum memory of all entries, in bytes. Only the newest entry may exceed it.
 const BYTES_MAX: usize = 32 << 20;
-/// Signatures remembered at most.
+/// Maximum number of signatures.
 const SIGNATURES_MAX: usize = 64;
-/// Of so many signatures that were refused once it is known that they were: what is refused only once is not worth remembering, nor is
-/// any of more signatures in turn than there is room for.
+/// Number of signatures that were rejected once and are not cached yet. A signature is cached at its second
+/// rejection: one rejection is not worth the memory, nor is a sequence of more signatures than the cache holds.
 const REJECTED_ONCE_MAX: usize = SIGNATURES_MAX;
-/// More kinds of refusals than this are not told apart.
+/// Maximum number of rejection groups of one signature; beyond it there is no cached answer.
 const GROUPS_MAX: usize = 1_024;
-/// The kind of a node that refuses nothing, or is none.
+/// The group of a slot that has no rejection, or no node.
 const NO_GROUP: u16 = u16::MAX;
 
-/// Cached is known of all signatures.
+/// The cached rejections of all signatures.
 #[derive(Default)]
 pub(super) struct InfeasibleCache {
-    /// In the order in which they were met, the last at the end.
+    /// Least recently used first.
     pub(super) signatures: Vec<InfeasibleEntry>,
-    /// Hashes of signatures that were refused once.
+    /// Hashes of signatures that were rejected once, oldest first.
     rejected_once: VecDeque<u64>,
 }
 
-/// One signature.
+/// The rejections of one signature.
 pub(super) struct InfeasibleEntry {
     pub(super) signature: Hashed<NodeSignature>,
     era: u64,
-    /// When it was made, or last compared with a full evaluation in turn.
+    /// When it was created, or last compared with a full evaluation by verification.
     pub(super) checked: Time,
-    /// The cache's clocks when this was last brought up to date.
+    /// The clocks of both change logs at the last update.
     seen: Option<(u64, u64)>,
     groups: Vec<RejectionGroup>,
-    /// By slot, which of them.
+    /// By slot: the index in `groups`, or [`NO_GROUP`].
     by_slot: Vec<u16>,
-    /// The nodes that do not refuse.
+    /// The feasible nodes.
     passing: NodeSet,
     curable: NodeSet,
     runs: DryRuns,
 }
 
-/// Nodes that refuse alike.
+/// Nodes with the same rejection.
 struct RejectionGroup {
     plugin: PluginName,
-    /// The rule's number for it, if it gave one.
+    /// The rule's number for the rejection, if the rule numbers its rejections.
     number: Option<u64>,
     rejection: Rejection,
     nodes: usize,
 }
 
 impl InfeasibleCache {
-    /// Forgets everything.
+    /// Removes everything.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -79,7 +80,7 @@ impl InfeasibleCache {
         self.signatures.is_empty() && self.rejected_once.is_empty()
     }
 
-    /// A pod was refused by all nodes.
+    /// Records that a pod of this signature was rejected by all nodes.
     fn note(&mut self, signature: &Hashed<NodeSignature>) {
         let hash = signature.hash_of();
         if self.signatures.iter().any(|signatures| signatures.signature == *signature)
@@ -93,7 +94,7 @@ impl InfeasibleCache {
         self.rejected_once.push_back(hash);
     }
 
-    /// Cached is known of a signature, which may be nothing yet; `None` where it is met for the first time.
+    /// Returns the entry of a signature, which is created at its second rejection; `None` before that.
     fn of(&mut self, signature: Hashed<NodeSignature>, era: u64, now: Time) -> Option<&mut InfeasibleEntry> {
         if let Some(at) = self.signatures.iter().position(|signatures| signatures.signature == signature) {
             let mut signatures = self.signatures.remove(at);
@@ -140,13 +141,14 @@ impl InfeasibleEntry {
             + self.runs.bytes()
     }
 
-    /// Brings it up to date; `None` where something is out of the ordinary.
+    /// Evaluates the nodes that changed since the last update. Returns `None` on an error or with too many rejection
+    /// groups.
     fn catch_up(&mut self, filtered: &Filtered, pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<()> {
         let clocks = (snapshot.clock(), snapshot.clock_beside());
         if self.seen == Some(clocks) || mutation::is_on(Mutation::ShapesStand) && self.seen.is_some() {
             return Some(());
         }
-        // Whoever does not come to an end here begins anew.
+        // `seen` stays `None` after an early return: the next update starts from an empty entry.
         let touched = self.seen.take().and_then(|seen| touched_since(snapshot, seen));
         let touched = touched.unwrap_or_else(|| {
             *self = Self::new(self.signature.clone(), self.era, self.checked);
@@ -237,7 +239,7 @@ impl InfeasibleEntry {
         Ok(self.groups.len() - 1)
     }
 
-    /// The same as [`Filtered::diagnose`] finds.
+    /// Returns the same diagnosis as [`Filtered::diagnose`].
     fn diagnosis(&self, snapshot: Snapshot<'_>) -> Diagnosis {
         let mut reasons = Histogram::default();
         let groups = || self.groups.iter().filter(|group| group.nodes > 0);
@@ -254,7 +256,9 @@ impl InfeasibleEntry {
     }
 }
 
-/// The nodes that changed since, and those to which pods were nominated, or whose pods started; `None` where that is too long ago.
+/// Returns the nodes in both change logs since the last update; `None` if a log does not reach back far enough.
+///
+/// The second log has nominations and start times of pods.
 fn touched_since(snapshot: Snapshot<'_>, (seen, seen_beside): (u64, u64)) -> Option<NodeSet> {
     let mut touched: NodeSet = snapshot.touched_since(seen)?.map(|(node, _)| node).collect();
     for node in snapshot.touched_beside_since(seen_beside)? {
@@ -264,13 +268,13 @@ fn touched_since(snapshot: Snapshot<'_>, (seen, seen_beside): (u64, u64)) -> Opt
 }
 
 impl Framework {
-    /// Whether a refusal of a pod can be remembered at all.
+    /// Whether rejections of this pod can be cached.
     fn remembers_refusals(&self, pod: &PodInfo) -> bool {
-        // A walk looks at other nodes each time.
+        // Sampling visits other nodes in each attempt.
         self.sampling.is_none() && pod.nominated_node.is_none() && pod.volumes.is_empty()
     }
 
-    /// A pod was refused by all nodes: if one alike comes, it is worth remembering.
+    /// Records that all nodes rejected a pod, so that the rejection of the next identical pod is cached.
     pub fn note_infeasible(&self, decisions: &mut DecisionCache, pod: &Arc<PodInfo>, filtered: &Filtered) {
         if self.remembers_refusals(pod) && self.judges_one_by_one(filtered) {
             let signature = Hashed::of(NodeSignature::of(pod), &decisions.hashing);
@@ -278,11 +282,12 @@ impl Framework {
         }
     }
 
-    /// That no node can take `pod`, from what is remembered of pods like it, and what PostFilter makes of it, told to `then`; `None`
-    /// where [`Self::decide`] is to be asked.
+    /// Rejects `pod` from the cache and runs PostFilter; calls `then` with the failure and the result.
     ///
-    /// Of several candidates of least harm the nomination names one, that which [`Nomination::choose`](crate::cycle::Nomination::choose)
-    /// would draw of them.
+    /// Returns `None` if the cache has no answer; the caller then uses [`Self::decide`].
+    ///
+    /// If several candidates are equally good, the nomination is the one that
+    /// [`Nomination::choose`](crate::cycle::Nomination::choose) draws.
     pub fn reject_cached<R>(
         &self,
         decisions: &mut DecisionCache,
@@ -300,7 +305,7 @@ impl Framework {
         self.reject_from(entry, pod, snapshot, (draws, now), probe, then)
     }
 
-    /// The same, from what is remembered of this signature.
+    /// Rejects `pod` from one entry; see [`Self::reject_cached`].
     pub(super) fn reject_from<R>(
         &self,
         entry: &mut InfeasibleEntry,
@@ -329,7 +334,7 @@ impl Framework {
         Some(then(failed, &outcome))
     }
 
-    /// Whether those that have a say judge each node by itself, and all nodes.
+    /// Whether all filters that apply to this pod judge each node alone, and all nodes were filtered.
     fn judges_one_by_one(&self, filtered: &Filtered) -> bool {
         let is_by_node = |name: PluginName| {
             let seat = self.filters.iter().find(|seat| seat.plugin.name() == name);

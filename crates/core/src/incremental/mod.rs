@@ -1,9 +1,11 @@
 //! Cached decisions: pods of equal signature cost only what changed since the last of them was decided.
 //!
-//! A `NodeEvaluation` holds the results of filters and scores that judge each node alone; pods that differ only in volumes
-//! and in what affinity and spreading read share it. A `SignatureState` adds the counts of pods by topology domain and the
-//! classes of nodes that see equal counts. A cached decision equals the full evaluation ([`Framework::decide`]); where the
-//! cache cannot answer, the full evaluation decides. README.md in this folder explains the layers and their invariants.
+//! A `NodeEvaluation` holds the results of filters and scores that judge each node alone; pods that differ only in
+//! volumes, affinity and spreading share it. A `SignatureState` adds the counts of pods by topology domain and the
+//! classes of nodes with equal counts.
+//!
+//! A cached decision equals the full evaluation ([`Framework::decide`]). If the cache cannot answer, the full
+//! evaluation decides. README.md in this folder explains the layers and their invariants.
 
 mod base_partition;
 mod block_max;
@@ -43,29 +45,31 @@ use topology_index::TopologyIndex;
 use two_queue::{Segment, TwoQueue};
 pub(crate) use verify::LiveSignature;
 
-/// Bytes that all signatures together take at most, but for the one made last.
+/// Maximum memory of all cached signatures, in bytes. Only the newest signature may exceed it (see `oversized`).
 const BYTES_MAX: usize = 256 << 20;
-/// Signatures remembered at most, but for the one made last.
+/// Maximum number of cached signatures. Only the newest signature may exceed it (see `oversized`).
 const SIGNATURES_MAX: usize = 8_192;
-/// Probation have this part of the room, and of the signatures when those are as many as may be.
+/// The probation segment gets this fraction (1/4) of the bytes, and of the signatures if their number is at its
+/// limit.
 const PROBATION_SHARE: usize = 4;
-/// How many have their turn to go when something is made: so many go at most, and the one made last before.
+/// Maximum evictions for each insertion, apart from the previous oversized signature. Bounds the time of one
+/// decision.
 const EVICTIONS_MAX: usize = 8;
 
-/// Cached is remembered of the pods of all profiles: a pod's profile is part of its signature.
+/// The cached decisions of all profiles. A pod's profile is part of its signature.
 pub struct DecisionCache {
     hashing: Keyed,
     signatures: TwoQueue<Cached>,
     evaluations: NodeEvaluations,
-    /// The bytes that signatures take, with the trunks that they grow from.
+    /// Bytes of all signature states and of the node evaluations that they use.
     bytes: usize,
     bytes_max: usize,
-    /// Cached was made last, if there is no room for it beside the others: it goes when something else is made.
+    /// The newest signature, if the cache exceeds its limit with it. The next insertion evicts it.
     oversized: Option<usize>,
     topology_index: TopologyIndex,
     base_partitions: BasePartitions,
     infeasible: InfeasibleCache,
-    /// The time of what is made or compared now.
+    /// The time that new and compared signatures get as their last check.
     now: Time,
     answers: u64,
     made: u64,
@@ -79,57 +83,61 @@ impl Default for DecisionCache {
 }
 
 enum Cached {
-    /// It was never met.
+    /// No state was computed yet.
     Unseen,
-    /// Its decisions are none of ours as long as the same nodes exist.
+    /// Pods of this signature use the full evaluation until the set of nodes changes (a new era).
     Uncacheable {
         era: u64,
     },
     State(Box<SignatureState>),
 }
 
-/// Cached was found for a pod, equal to what [`Framework::decide`] finds.
+/// A cached decision for a pod with at least one feasible node. It equals the decision of [`Framework::decide`].
 pub struct CachedDecision<'a> {
     state: &'a mut SignatureState,
     evaluation: &'a mut NodeEvaluation,
-    /// Cached only this pod is held to.
+    /// The volume rules of this pod. They are not cached.
     rules: Rules,
 }
 
 impl CachedDecision<'_> {
-    /// How many nodes can take the pod; at least one.
+    /// Returns the number of feasible nodes; at least one.
     pub fn len(&self) -> usize {
         self.state.feasible()
     }
 
-    /// Whether no node can: never.
+    /// Returns `false`: a cached decision has at least one feasible node.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The nodes that can take the pod.
+    /// Returns the feasible nodes.
     pub fn feasible(&self) -> NodeSet {
         self.state.scored(self.evaluation).map(|(node, _)| node).collect()
     }
 
-    /// The total of each feasible node, in slot order; `None` where a single node made scoring needless.
+    /// Returns the total of each feasible node in slot order; `None` if only one node is feasible, which skips
+    /// scoring.
     pub fn totals(&self) -> Option<Vec<i64>> {
         (self.len() > 1).then(|| self.state.scored(self.evaluation).map(|(_, total)| total).collect())
     }
 
-    /// The node chosen, as [`Feasible::choose`](crate::cycle::Feasible::choose) would.
+    /// Chooses a node among those with the highest total, as [`Feasible::choose`](crate::cycle::Feasible::choose)
+    /// does.
     pub fn choose(&mut self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
         self.state
             .best(self.evaluation, |ties| seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), ties))
     }
 
-    /// The total of a feasible node; `None` where a single node made scoring needless.
+    /// Returns the total of a feasible node; `None` if only one node is feasible, which skips scoring.
     pub fn total(&self, node: NodeIdx) -> Option<i64> {
         (self.len() > 1).then(|| self.state.total(self.evaluation, node))
     }
 
-    /// Cached the pod needs on a feasible node beside its place there; `None` where the node will not do after all, and
-    /// [`Framework::decide`] is to be asked.
+    /// Returns what the pod reserves on a feasible node besides its requests.
+    ///
+    /// Returns `None` if a rule fails to reserve or if the node's cached class is stale. The caller then uses
+    /// [`Framework::decide`].
     pub fn reserve(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> Option<Vec<Reservation>> {
         if !self.state.stands(node) {
             debug_assert!(false, "what is cached of {node:?} is not what is counted for it");
@@ -142,7 +150,7 @@ impl CachedDecision<'_> {
         Some(all)
     }
 
-    /// Whether the plain path found the same, and chooses the same in any of three attempts.
+    /// Whether a full evaluation gives the same feasible nodes and totals, and the same choices in three attempts.
     pub fn equals(&mut self, plain: &Result<Decision, CycleError>, seed: Seed, pod: &PodInfo) -> bool {
         let Ok(Decision::Feasible(plain)) = plain else { return false };
         let totals = plain.scores.as_ref().map(|scores| &scores.totals);
@@ -164,7 +172,7 @@ impl fmt::Debug for CachedDecision<'_> {
 }
 
 impl DecisionCache {
-    /// Cached is remembered takes so many bytes at most, but for the signature that was met last.
+    /// Creates a cache with a memory limit in bytes. Only the newest signature may exceed it.
     pub fn with_bytes_max(bytes_max: usize) -> Self {
         Self {
             hashing: Keyed::default(),
@@ -183,43 +191,43 @@ impl DecisionCache {
         }
     }
 
-    /// Signatures are hashed so. To be told while nothing is remembered.
+    /// Sets the keyed hash of signatures. Call this only while the cache is empty.
     #[must_use]
     pub(crate) fn hashed_by(self, hashing: &Keyed) -> Self {
         Self { hashing: hashing.clone(), ..self }
     }
 
-    /// How many decisions came from here.
+    /// Returns the number of cached decisions so far.
     pub fn answers(&self) -> u64 {
         self.answers
     }
 
-    /// How often it was found out about a signature, for the first time or anew.
+    /// Returns how many signature states were computed so far, including repetitions.
     pub fn made(&self) -> u64 {
         self.made
     }
 
-    /// How many signatures had to go, to make room for others.
+    /// Returns how many signatures were evicted so far.
     pub fn evictions(&self) -> u64 {
         self.evictions
     }
 
-    /// How many signatures are remembered.
+    /// Returns the number of cached signatures.
     pub fn signatures(&self) -> usize {
         self.signatures.len()
     }
 
-    /// How many of them differ in what nodes are to them by themselves.
+    /// Returns the number of node evaluations.
     pub fn node_signatures(&self) -> usize {
         self.evaluations.len()
     }
 
-    /// How many bytes they take.
+    /// Returns the memory of all signatures, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Forgets everything, for what was held may be half changed, or was found by other plugins.
+    /// Removes everything, for example after a panic or when the plugins change.
     pub fn clear(&mut self) {
         let is_in_round = self.signatures.is_in_round();
         (self.signatures, self.evaluations) = (TwoQueue::default(), NodeEvaluations::default());
@@ -234,20 +242,20 @@ impl DecisionCache {
 }
 
 impl DecisionCache {
-    /// Where stands what is known of a signature.
+    /// Returns the index of a signature, which is added if it is new. Counts as use.
     fn index_of(&mut self, signature: VolumelessSignature) -> usize {
         let signature = Hashed::of(signature, &self.hashing);
         self.signatures.touch(&signature).unwrap_or_else(|| self.signatures.add(signature, Cached::Unseen))
     }
 
-    /// Whether what is known of a signature is up to date by now.
+    /// Updates a signature's cached state; whether that succeeded.
     fn is_fresh(&mut self, index: usize, snapshot: Snapshot<'_>) -> bool {
         let Cached::State(state) = self.signatures.at(index) else { return false };
         let evaluation = self.evaluations.fresh(state.evaluation(), snapshot);
         evaluation.is_ok_and(|evaluation| state.catch_up(evaluation, snapshot).is_ok())
     }
 
-    /// Finds out about a signature, and lets others go as far as there is no room for all.
+    /// Computes the state of a signature, then evicts others if the cache exceeds its limits.
     fn make(&mut self, framework: &Framework, pod: &Arc<PodInfo>, snapshot: Snapshot<'_>, index: usize) {
         if let Some(oversized) = self.oversized.take_if(|oversized| *oversized != index) {
             let evicted = self.signatures.evict(oversized);
@@ -274,7 +282,7 @@ impl DecisionCache {
             }
             Err(_) => Cached::Uncacheable { era: snapshot.era() },
         };
-        // Held before another is let go, so that its trunk stays.
+        // Counted before others are evicted, so that its node evaluation stays.
         let held = made.held(evaluations);
         *bytes += held;
         *bytes -= signatures.replace(index, made, held).released(evaluations);
@@ -282,7 +290,7 @@ impl DecisionCache {
         self.evict_others(index);
     }
 
-    /// Some have their turn to go, but for what was made just now.
+    /// Evicts signatures until the cache fits its limits, at most [`EVICTIONS_MAX`]; never the one at `index`.
     fn evict_others(&mut self, index: usize) {
         for _ in 0..EVICTIONS_MAX {
             let Some(segment) = self.next() else { break };
@@ -293,18 +301,18 @@ impl DecisionCache {
         self.oversized = self.is_full().then_some(index);
     }
 
-    /// A signature went.
+    /// Updates the counters after an eviction.
     fn release(&mut self, evicted: &Cached) {
         self.bytes -= evicted.released(&mut self.evaluations);
         self.evictions += 1;
     }
 
-    /// Whether there is no room for all.
+    /// Whether the cache exceeds a limit.
     fn is_full(&self) -> bool {
         self.bytes > self.bytes_max || self.signatures.len() > SIGNATURES_MAX
     }
 
-    /// Of which ring one is to go, if any.
+    /// Returns the segment from which to evict next, if an eviction is due.
     fn next(&self) -> Option<Segment> {
         let (all, on_probation) = (self.signatures.len(), self.signatures.len_of(Segment::Probation));
         let are_too_large = self.signatures.probation_weight() > self.bytes_max / PROBATION_SHARE;
@@ -317,13 +325,13 @@ impl DecisionCache {
 }
 
 impl Cached {
-    /// It is remembered; the bytes that this adds to all that is.
+    /// Adds a reference to its node evaluation; returns the bytes that this adds to the cache.
     fn held(&self, evaluations: &mut NodeEvaluations) -> usize {
         let Self::State(state) = self else { return 0 };
         state.bytes() + evaluations.hold(state.evaluation())
     }
 
-    /// It no longer is; the bytes that this takes from all that is.
+    /// Removes a reference to its node evaluation; returns the bytes that this frees.
     fn released(&self, evaluations: &mut NodeEvaluations) -> usize {
         let Self::State(state) = self else { return 0 };
         state.bytes() + evaluations.release(state.evaluation())
@@ -331,8 +339,9 @@ impl Cached {
 }
 
 impl Framework {
-    /// Decides where `pod` can go and how good each place is, from what is remembered of its signature; `None` where
-    /// [`Self::decide`] is to be asked.
+    /// Decides `pod` from cached state, updated from the change log.
+    ///
+    /// Returns `None` if the cache cannot answer; the caller then uses [`Self::decide`].
     pub fn decide_cached<'a>(
         &self,
         decisions: &'a mut DecisionCache,
@@ -340,7 +349,7 @@ impl Framework {
         snapshot: Snapshot<'_>,
         probe: &mut dyn Probe,
     ) -> Option<CachedDecision<'a>> {
-        // A walk looks at other nodes each time, and is never answered from here.
+        // Sampling visits other nodes in each attempt, so its decisions are not cached.
         if self.sampling.is_some() || pod.nominated_node.is_some() {
             return None;
         }

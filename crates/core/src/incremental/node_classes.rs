@@ -1,38 +1,42 @@
-//! Nodes that are the same to what is asked of all nodes together: a class each. Says nothing about what they are asked.
+//! Node classes: nodes with equal views share a class, and skew, required terms and normalization are computed once
+//! for each class.
+//!
+//! A view is one number for each counter or raw score. This module does not know what the numbers mean.
 
 use crate::hash::IdMap;
 use crate::node::NodeIdx;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The class of a node that takes no part.
+/// The class of nodes that are infeasible and therefore in no class.
 const NONE: u16 = 0;
-/// More classes than this are not kept apart.
+/// Maximum number of classes. Beyond it the signature uses the full evaluation.
 const CLASSES_MAX: usize = 4_096;
 
-/// How many places the table by which parts are split has at most.
+/// Maximum number of entries of the table in [`Parts::split`].
 const TABLE: usize = 1 << 16;
 
-/// Nodes that come one after the other are often of a few classes, which are found without a look into the map.
+/// Number of recently used classes. Neighboring slots often have one of a few classes, which are found here without
+/// hashing.
 const RECENT: usize = 32;
 
-/// The classes of all nodes.
+/// The class of each node and the views of each class.
 #[derive(Clone)]
 pub(super) struct Classes {
     ids: IdMap<Arc<[i64]>, u16>,
-    /// By class; empty where there is none.
+    /// By class; empty for a free class.
     views: Vec<Arc<[i64]>>,
     nodes: Vec<u32>,
     free: Vec<u16>,
     by_slot: Vec<u16>,
-    /// The classes that nodes were put into of late, by a sum of what they are; some are gone, or others by now.
+    /// Recently used classes by a checksum of their views. Entries may be stale: they are compared before use.
     recent: [u16; RECENT],
 }
 
 impl Default for Classes {
     fn default() -> Self {
         let nothing: Arc<[i64]> = [].into();
-        // The first stands for none.
+        // Class 0 is `NONE`.
         Self {
             ids: IdMap::default(),
             views: vec![nothing],
@@ -44,19 +48,20 @@ impl Default for Classes {
     }
 }
 
-/// Slots in parts that are not told apart yet.
+/// An intermediate partition of all slots.
 struct Parts {
     by_slot: Vec<u16>,
     count: usize,
 }
 
 impl Parts {
-    /// Splits the parts by a number that each slot has; `false` where there are too many parts or numbers for a table.
+    /// Splits each part by the slots' numbers. Returns `false` if there are too many parts, or if the numbers span
+    /// too wide a range.
     ///
-    /// A table says which part a number goes to: the numbers are domains and sums, which are small.
+    /// A table maps part and number to the new part: the numbers are domains and counts, which are small.
     fn split(&mut self, numbers: &[i64]) -> bool {
         let (mut lowest, mut highest) = (0, 0);
-        // One stands for none, far below the others.
+        // `i64::MIN` means "in no domain" and gets the first column of the table.
         for &number in numbers.iter().filter(|&&number| number != i64::MIN) {
             (lowest, highest) = (number.min(lowest), number.max(highest));
         }
@@ -82,51 +87,51 @@ impl Parts {
     }
 }
 
-/// Views are few, and a call to compare them in one go costs more than comparing them does.
+/// Compares two views. They are short, so an inlined loop is faster than a call of `memcmp`.
 fn are_same(a: &[i64], b: &[i64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
 }
 
 impl Classes {
-    /// The class of each slot.
+    /// Returns the class of each slot.
     pub(super) fn by_slot(&self) -> &[u16] {
         &self.by_slot
     }
 
-    /// How many nodes each class has.
+    /// Returns the number of nodes of each class.
     pub(super) fn nodes(&self) -> &[u32] {
         &self.nodes
     }
 
-    /// Cached the nodes of a class are.
+    /// Returns the views of a class.
     pub(super) fn views(&self, class: usize) -> &[i64] {
         &self.views[class]
     }
 
-    /// Whether a node takes part.
+    /// Whether a node is in a class.
     pub(super) fn has(&self, node: NodeIdx) -> bool {
         self.by_slot.get(node.index()).is_some_and(|&class| class != NONE)
     }
 
-    /// The heap it takes.
+    /// Returns the heap size in bytes.
     pub(super) fn bytes(&self) -> usize {
-        // Each class has its views once, and a place in the map of them.
+        // Each class has its views once, and an entry in `ids`.
         let views: usize = self.views.iter().map(|views| size_of_val(&**views)).sum();
         self.by_slot.capacity() * size_of::<u16>() + views + self.views.capacity() * 64
     }
 
-    /// There are so many slots.
+    /// Extends the slots; new slots are in no class.
     pub(super) fn resize(&mut self, slots: usize) {
         self.by_slot.resize(slots.max(self.by_slot.len()), NONE);
     }
 
-    /// The node takes no part.
+    /// Removes the node from its class.
     pub(super) fn leave(&mut self, node: NodeIdx) {
         let before = std::mem::replace(&mut self.by_slot[node.index()], NONE);
         self.forget(before);
     }
 
-    /// A class has a node less.
+    /// Removes one node from a class's count, and frees the class if it is empty.
     #[inline]
     fn forget(&mut self, class: u16) {
         if class != NONE {
@@ -144,7 +149,7 @@ impl Classes {
         }
     }
 
-    /// The node is of those that are so; whether there is a class for it.
+    /// Puts the node into the class with these views. Returns `false` if there are too many classes.
     pub(super) fn put(&mut self, node: NodeIdx, views: &[i64]) -> bool {
         let before = self.by_slot[node.index()];
         if before != NONE && are_same(&self.views[usize::from(before)], views) {
@@ -171,9 +176,9 @@ impl Classes {
         true
     }
 
-    /// The classes that those of `roots` fall apart into by numbers, of which there is a column each by slot; `None` if they are too many.
+    /// Splits the classes of `roots` by columns of numbers by slot. Returns `None` if there are too many classes.
     ///
-    /// Cached the nodes of a class are is the class they were of, then the numbers.
+    /// The views of a new class are the number of its old class, then the numbers of the columns.
     pub(super) fn grown(roots: &Self, columns: &[Vec<i64>]) -> Option<Self> {
         let mut parts = Parts { by_slot: roots.by_slot.clone(), count: roots.views.len() };
         let is_split = columns.iter().all(|column| parts.split(column));
@@ -199,7 +204,7 @@ impl Classes {
         Some(grown)
     }
 
-    /// The node is of the class of another, which has one.
+    /// Puts the node into the class of another node.
     pub(super) fn join(&mut self, node: NodeIdx, other: NodeIdx) {
         let class = self.by_slot[other.index()];
         let before = std::mem::replace(&mut self.by_slot[node.index()], class);
@@ -207,7 +212,8 @@ impl Classes {
         self.forget(before);
     }
 
-    /// All nodes of a block are of the class of another, which has one; `false`, and nothing is done, if they are of several now.
+    /// Puts all nodes of a block into the class of another node. Returns `false` without a change if the block's
+    /// nodes are in several classes now.
     pub(super) fn join_block(&mut self, slots: Range<usize>, other: NodeIdx) -> bool {
         let class = self.by_slot[other.index()];
         let block = &mut self.by_slot[slots];

@@ -1,5 +1,8 @@
-//! Cached nodes are, one by one, to all pods that differ only in what ties them to other pods: which pass the filters that judge nodes by
-//! themselves, and what the scores that do so give them. Signatures grow from it; it knows nothing of them.
+//! The node evaluation: for all pods that differ only in volumes, affinity and spreading, what each node gives them
+//! alone.
+//!
+//! It holds the nodes that pass the filters that judge each node alone, and the scores of such plugins. Signature
+//! states refine its classes. It is updated from the change log.
 
 use super::score_table::ScoreTable;
 use super::signature_state::{Fallback, all_pass};
@@ -12,35 +15,36 @@ use crate::node_set::{NodeSet, bits};
 use crate::pod::PodInfo;
 use crate::wide::widest;
 
-/// Beyond this the points of all scores together would not fit.
+/// Maximum sum of the plugins' weights, so that totals fit into an `i32`. Profiles beyond it use the full evaluation.
 const WEIGHTS_MAX: i64 = (i32::MAX / 4) as i64 / MAX_NODE_SCORE;
 
-/// Pods that can go to so few nodes from the outset, as each of a DaemonSet's to its own, are decided about faster than anything could be
-/// remembered of all nodes, and without taking the memory.
+/// Pods with at most so many candidate nodes use the full evaluation, such as DaemonSet pods with one node each. That
+/// is faster than an update of all nodes, and needs no memory.
 const FEW: usize = 8;
 
 pub(super) struct NodeEvaluation {
-    /// The cache's clock when this was last brought up to date.
+    /// The cache's clock at the last update.
     seen: u64,
     era: u64,
-    /// Those that look at nothing but the node's object.
+    /// Filters that read only the node object.
     object_filters: Vec<Box<dyn FilterRule>>,
-    /// Those that look at the pods there, too.
+    /// Filters that also read the node's pods.
     usage_filters: Vec<Box<dyn FilterRule>>,
-    /// The nodes PreFilter narrowed the search to.
+    /// The candidate nodes, if PreFilter restricts them.
     only: Option<NodeSet>,
-    /// The nodes that pass but for the pods there.
+    /// The nodes that pass the filters of node objects.
     fitting: NodeSet,
     raw: Vec<(i64, Box<dyn ScoreRule>)>,
     relative: Vec<(i64, Box<dyn ScoreRule>)>,
-    /// Whether all of these look at nothing but the node's object.
+    /// Whether all rules in `relative` read only the node object.
     is_relative_to_objects: bool,
-    /// Weight times score of all scores that count as they are; classes by what the others say before they look at other nodes.
+    /// The base score of each feasible node: the weighted sum of scores that need no normalization. Classes by the
+    /// raw scores of the others.
     table: ScoreTable,
 }
 
 impl NodeEvaluation {
-    /// That of a pod, up to date.
+    /// Evaluates all nodes for a pod.
     pub(super) fn new(
         framework: &Framework,
         pod: &PodInfo,
@@ -70,33 +74,32 @@ impl NodeEvaluation {
         Ok(evaluation)
     }
 
-    /// The heap it takes.
+    /// Returns the memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>() + self.table.bytes()
     }
 
-    /// Whether no node passes: then nothing is kept of any, and it has to be made anew when one does.
+    /// Whether no node is feasible. Then it holds no scores, and is computed anew once a node is feasible.
     pub(super) fn is_barren(&self) -> bool {
         self.table.base().is_empty()
     }
 
-    /// Cached nodes get by all scores that count as they are, and in classes by what [`Self::relative`] say of them before they look
-    /// at other nodes.
+    /// Returns the base scores, and the classes by the raw scores of [`Self::relative`].
     pub(super) fn table(&self) -> &ScoreTable {
         &self.table
     }
 
-    /// The same, to ask for the best.
+    /// Returns the table for a search of the best node, which updates the block maxima.
     pub(super) fn table_mut(&mut self) -> &mut ScoreTable {
         &mut self.table
     }
 
-    /// The scores that look at all feasible nodes, with their weights.
+    /// Returns the rules whose scores are normalized over all feasible nodes, with their weights.
     pub(super) fn relative(&self) -> &[(i64, Box<dyn ScoreRule>)] {
         &self.relative
     }
 
-    /// Whether a node as it is in `view` passes.
+    /// Whether the node passes all filters as shown by `view`.
     pub(super) fn passes(&self, view: &NodeView<'_>) -> Result<bool, Fallback> {
         all_pass(self.object_filters.iter().chain(&self.usage_filters), view)
     }
@@ -171,10 +174,11 @@ impl NodeEvaluation {
         }
     }
 
-    /// Brings it up to date.
+    /// Updates the evaluation from the change log.
     ///
     /// # Errors
-    /// When it has to be made anew.
+    ///
+    /// Returns [`Fallback`] if it has to be computed anew.
     pub(super) fn catch_up(&mut self, snapshot: Snapshot<'_>) -> Result<(), Fallback> {
         if self.era != snapshot.era() {
             return Err(Fallback);
@@ -201,7 +205,7 @@ impl NodeEvaluation {
         Ok(())
     }
 
-    /// Judges these nodes anew; of `objects`, which are among them, the object changed as well. Those that pass.
+    /// Filters the changed `nodes` and returns those that pass. `objects` is the subset whose node object changed.
     fn judge(
         &mut self,
         snapshot: Snapshot<'_>,
@@ -217,7 +221,8 @@ impl NodeEvaluation {
         Ok(passing)
     }
 
-    /// Scores these nodes anew, of which `passing` do; of `objects`, which are among them, the object changed as well.
+    /// Scores the changed `nodes`, of which `passing` are feasible. `objects` is the subset whose node object
+    /// changed.
     fn score(
         &mut self,
         snapshot: Snapshot<'_>,
@@ -239,7 +244,7 @@ impl NodeEvaluation {
         Ok(())
     }
 
-    /// Cached the filters that look at nodes' objects alone say of these nodes.
+    /// Updates the result of the filters that read only node objects.
     fn judge_objects(&mut self, snapshot: Snapshot<'_>, changed: &NodeSet) -> Result<(), Fallback> {
         if changed.is_empty() {
             return Ok(());
@@ -256,27 +261,29 @@ impl NodeEvaluation {
         Ok(())
     }
 
-    /// Cached the scores that count as they are give each of these nodes together.
+    /// Returns the weighted sum of the scores that need no normalization, for each of `nodes`.
     fn score_alone(&self, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Result<Vec<i32>, Fallback> {
         let mut base = vec![0_i32; nodes.len()];
         let mut cells = vec![0_i64; nodes.len()];
         for (weight, rule) in &self.raw {
             rule.score(snapshot, nodes, &mut cells).map_err(|_| Fallback)?;
-            // The weights were looked at when they were taken.
+            // The sum of the weights was limited in `take_scores`.
             let weight = *weight as i32;
             let are_scores = widest(
                 #[inline(always)]
                 || weigh(&mut base, weight, &cells),
             );
             if !are_scores {
-                // The plain path says what is wrong with it.
+                // The full evaluation reports the invalid score.
                 return Err(Fallback);
             }
         }
         Ok(base)
     }
 
-    /// Those of the nodes of which it is not known from before what the others say, and by score what they do.
+    /// Computes the raw scores of the rules in `relative`.
+    ///
+    /// Returns the nodes whose raw scores may have changed, and one column of scores for each rule.
     fn score_relative(
         &self,
         snapshot: Snapshot<'_>,
@@ -302,10 +309,10 @@ impl NodeEvaluation {
     }
 }
 
-/// Adds so many times these scores; whether they are scores.
+/// Adds `weight` times each score to `base`. Returns whether all scores are in range (0 to 100).
 #[inline(always)]
 fn weigh(base: &mut [i32], weight: i32, scores: &[i64]) -> bool {
-    // A sign says that one is below 0, or above the highest.
+    // The sign bit is set if a score is negative or too high.
     let mut signs = 0;
     for (base, &score) in base.iter_mut().zip(scores) {
         signs |= score | MAX_NODE_SCORE.wrapping_sub(score);

@@ -1,4 +1,4 @@
-//! The trunks there are, each as long as a signature grows from it. Knows of signatures only how many do.
+//! All node evaluations, with a count of the signature states that use each. An unused evaluation is removed.
 
 use super::node_evaluation::NodeEvaluation;
 use super::signature_state::Fallback;
@@ -16,18 +16,18 @@ pub(super) struct NodeEvaluations {
     entries: Vec<Option<Entry>>,
     free: Vec<usize>,
     unmarked: Unmarked,
-    /// How many were made.
+    /// Number of evaluations created so far; also the source of their unique numbers.
     made: u64,
 }
 
-/// A trunk that a signature is about to grow from.
+/// A reference to a node evaluation, for a new signature state.
 pub(super) struct EvaluationRef<'a> {
-    /// Where it stands.
+    /// Its index in `entries`.
     pub(super) index: usize,
     pub(super) evaluation: &'a NodeEvaluation,
-    /// No two ever have the same.
+    /// Unique over the lifetime of the cache.
     pub(super) number: u64,
-    /// Others grow from it.
+    /// Whether other signature states use it.
     pub(super) is_shared: bool,
 }
 
@@ -35,28 +35,29 @@ struct Entry {
     signature: Hashed<NodeSignature>,
     number: u64,
     evaluation: NodeEvaluation,
-    /// How many signatures grow from it.
+    /// Number of signature states that use it.
     held: usize,
     bytes: usize,
 }
 
 impl NodeEvaluations {
-    /// The trunk at a place.
+    /// Returns the evaluation at an index.
     pub(super) fn at(&self, index: usize) -> EvaluationRef<'_> {
         let Entry { number, ref evaluation, held, .. } =
             *self.entries[index].as_ref().expect("what is held is kept");
         EvaluationRef { index, evaluation, number, is_shared: held > 0 }
     }
 
-    /// The same, to ask for the best.
+    /// Returns the evaluation at an index for changes.
     pub(super) fn at_mut(&mut self, index: usize) -> &mut NodeEvaluation {
         &mut self.entries[index].as_mut().expect("what is held is kept").evaluation
     }
 
-    /// The same, up to date.
+    /// Updates the evaluation at an index.
     ///
     /// # Errors
-    /// When it has to be made anew.
+    ///
+    /// Returns [`Fallback`] if it has to be computed anew.
     pub(super) fn fresh(
         &mut self,
         index: usize,
@@ -67,7 +68,7 @@ impl NodeEvaluations {
         Ok(evaluation)
     }
 
-    /// Where the trunk of a pod stands, which is up to date.
+    /// Returns the index of the up-to-date evaluation for a pod, which is computed if necessary.
     pub(super) fn of(
         &mut self,
         framework: &Framework,
@@ -80,7 +81,7 @@ impl NodeEvaluations {
         {
             return Ok(index);
         }
-        // One that cannot be brought up to date stays for the signatures that grow from it, which find that out one by one.
+        // An evaluation that cannot be updated remains until the signature states that use it have noticed.
         let evaluation = NodeEvaluation::new(framework, pod, snapshot)?;
         self.made += 1;
         let (number, bytes) = (self.made, evaluation.bytes());
@@ -95,14 +96,14 @@ impl NodeEvaluations {
         Ok(index)
     }
 
-    /// One signature more grows from it; the bytes that this adds to all of them.
+    /// Adds a user; returns the bytes that this adds to the cache.
     pub(super) fn hold(&mut self, index: usize) -> usize {
         let entries = self.entries[index].as_mut().expect("what is held is kept");
         entries.held += 1;
         if entries.held == 1 { entries.bytes } else { 0 }
     }
 
-    /// One signature less does; the bytes that this takes from all of them. The last one takes the trunk with it.
+    /// Removes a user; returns the bytes that this frees. Without users the evaluation is removed.
     pub(super) fn release(&mut self, index: usize) -> usize {
         let entries = self.entries[index].as_mut().expect("what is held is kept");
         entries.held -= 1;
@@ -111,12 +112,12 @@ impl NodeEvaluations {
         bytes
     }
 
-    /// All trunks are to be marked.
+    /// Starts a garbage collection: all evaluations are unmarked.
     pub(super) fn begin_round(&mut self) {
         self.unmarked.begin(self.entries.len());
     }
 
-    /// Marks some of the trunks that are to be, of the ids of whose signature they are; whether those are all.
+    /// Marks the ids of some signatures, within the limits of `work`. Returns whether all are done.
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
         let Self { unmarked, entries, .. } = self;
         unmarked.walk(work, |index| {
@@ -128,26 +129,26 @@ impl NodeEvaluations {
         })
     }
 
-    /// All are marked.
+    /// Ends a garbage collection.
     pub(super) fn end_round(&mut self) {
         self.unmarked.end();
     }
 
-    /// Marks all trunks.
+    /// Marks all evaluations.
     #[cfg(debug_assertions)]
     pub(super) fn mark_all(&self, marks: &mut Marks) {
         self.entries.iter().flatten().for_each(|entries| entries.signature.mark(marks));
     }
 
-    /// How many there are.
+    /// Returns the number of evaluations.
     pub(super) fn len(&self) -> usize {
         self.entries.iter().flatten().count()
     }
 
-    /// Forgets the trunk at a place if nothing grows from it.
+    /// Removes the evaluation at an index if no signature state uses it.
     pub(super) fn tidy(&mut self, index: usize) {
         if let Some(gone) = self.entries[index].take_if(|entries| entries.held == 0) {
-            // Another may be in its place by now.
+            // A newer evaluation of the same signature may have replaced it in `indices`.
             if self.indices.get(&gone.signature) == Some(&index) {
                 self.indices.remove(&gone.signature);
             }

@@ -1,5 +1,6 @@
-//! Cached each node gets for itself, and which nodes are the same to all that looks at them together; of these, the best. Knows nothing of
-//! what the numbers mean.
+//! The score table: the base score and class of each feasible node, and the search for the best node.
+//!
+//! A node's total is its base score plus the points of its class. This module does not know which plugins give them.
 
 use super::block_max::BlockMaxima;
 use super::node_classes::Classes;
@@ -7,64 +8,64 @@ use super::signature_state::NEVER;
 use crate::node::NodeIdx;
 use crate::node_set::{BLOCK, NodeSet, bits};
 
-/// All nodes.
+/// The base score and class of each node, with block maxima.
 #[derive(Clone, Default)]
 pub(super) struct ScoreTable {
-    /// By slot; [`NEVER`] where the node does not pass.
+    /// Base scores by slot; [`NEVER`] for infeasible nodes.
     base: Vec<i32>,
-    /// Of the nodes that pass.
+    /// Classes of the feasible nodes.
     classes: Classes,
     block_maxima: BlockMaxima,
-    /// DomainSize for the totals of all slots.
+    /// A reused buffer for the totals of all slots.
     totals: Vec<i32>,
 }
 
-/// Cached the classes get by a decision.
+/// The points that one decision gives to each class.
 #[derive(Default)]
 pub(super) struct ClassPoints {
-    /// By class, beside what its nodes get for themselves; [`NEVER`] where they do not pass.
+    /// Points by class, added to base scores; [`NEVER`] for infeasible classes.
     pub(super) points: Vec<i32>,
-    /// Nodes that do not pass all the same.
+    /// Infeasible nodes of feasible classes.
     pub(super) excluded: NodeSet,
 }
 
 impl ScoreTable {
-    /// The same nodes get the same, in classes that those of the other fall apart into by numbers, of which there is a column each; `None`
-    /// where they are too many.
+    /// Returns a table with the same base scores, whose classes are split by columns of numbers by slot. Returns
+    /// `None` if there are too many classes.
     pub(super) fn grown(&self, columns: &[Vec<i64>]) -> Option<Self> {
         let classes = Classes::grown(&self.classes, columns)?;
         Some(Self { base: self.base.clone(), classes, ..Self::default() })
     }
 
-    /// By slot, what each node gets for itself; [`NEVER`] where it does not pass.
+    /// Returns base scores by slot; [`NEVER`] for infeasible nodes.
     pub(super) fn base(&self) -> &[i32] {
         &self.base
     }
 
-    /// The classes of the nodes that pass.
+    /// Returns the classes of the feasible nodes.
     pub(super) fn classes(&self) -> &Classes {
         &self.classes
     }
 
-    /// DomainSize for so many slots, of nodes that do not pass until they are put into a class.
+    /// Sets the number of slots; new slots are infeasible.
     pub(super) fn resize(&mut self, slots: usize) {
         self.base.resize(slots, NEVER);
         self.classes.resize(slots);
     }
 
-    /// The heap it takes, and will take by decisions.
+    /// Returns the heap size in bytes, including the buffers that a search will need.
     pub(super) fn bytes(&self) -> usize {
-        // One number more for each slot, where totals have to be written down.
+        // Twice: base scores, and the buffer for totals.
         let numbers = 2 * self.base.capacity() * size_of::<i32>();
         numbers + self.classes.bytes() + BlockMaxima::bytes(self.base.len())
     }
 
-    /// A node's class and what it gets for itself.
+    /// Returns a node's class and base score.
     fn standing(&self, node: NodeIdx) -> (u16, i32) {
         (self.classes.by_slot()[node.index()], self.base[node.index()])
     }
 
-    /// A node does not pass.
+    /// Marks a node as infeasible.
     pub(super) fn leave(&mut self, node: NodeIdx) {
         let before = self.standing(node);
         if before.1 == NEVER {
@@ -75,7 +76,7 @@ impl ScoreTable {
         self.block_maxima.moved(node, before, self.standing(node));
     }
 
-    /// A node gets this for itself, and is of the class with these views, if they are given; whether there is a class for it.
+    /// Sets a node's base score and, if given, its views. Returns `false` if there are too many classes.
     pub(super) fn put(&mut self, node: NodeIdx, base: i32, views: Option<&[i64]>) -> bool {
         let before = self.standing(node);
         self.base[node.index()] = base;
@@ -84,8 +85,10 @@ impl ScoreTable {
         is_put
     }
 
-    /// Takes over what another field says of these nodes, as one that grew from it by so many numbers, which `views` tells of a node; they
-    /// are as before where `stand` says so and the node's class there is the same. Whether there is a class for all.
+    /// Updates `nodes` from the table that this one was split from. Returns `false` if there are too many classes.
+    ///
+    /// `view` computes a node's `numbers` views. It is skipped if `stand` returns true and the node's class in `root`
+    /// is unchanged.
     pub(super) fn follow(
         &mut self,
         root: &Self,
@@ -117,12 +120,12 @@ impl ScoreTable {
         true
     }
 
-    /// Finds out about the best of all blocks, for those that copy this.
+    /// Updates the block maxima, so that copies of this table start with them.
     pub(super) fn know_best(&mut self) {
         self.block_maxima.catch_up(&self.base, self.classes.by_slot(), self.classes.nodes());
     }
 
-    /// These nodes get this for themselves, one after the other.
+    /// Sets the base scores of `nodes`, in slot order.
     pub(super) fn put_all(&mut self, nodes: &NodeSet, mut base: &[i32]) {
         for (first, slots) in nodes.blocks() {
             let (here, rest) = base.split_at(slots.count_ones() as usize);
@@ -141,13 +144,13 @@ impl ScoreTable {
         }
     }
 
-    /// Puts nodes into their classes, by views of which there is a column each; whether there is a class for all.
+    /// Puts `nodes` into classes by columns of views. Returns `false` if there are too many classes.
     pub(super) fn classify(&mut self, nodes: &NodeSet, views: &[Vec<i64>]) -> bool {
         let (mut last, mut views_of_one, mut at) = (None, vec![0; views.len()], 0);
         for (first, slots) in nodes.blocks() {
             let here = at..at + slots.count_ones() as usize;
             at = here.end;
-            // Most nodes are what the one before is.
+            // Most nodes have the same views as the node before them.
             if let Some(last) = last
                 && here.len() == BLOCK
                 && views.iter().all(|cells| are_all(&cells[here.clone()], cells[here.start - 1]))
@@ -177,7 +180,7 @@ impl ScoreTable {
         true
     }
 
-    /// The nodes that are of a class with nodes that pass, of which there are so many by class.
+    /// Returns the nodes of classes with a number above 0 in `nodes`.
     pub(super) fn passing(&self, nodes: &[u32]) -> NodeSet {
         let passes: Vec<bool> = nodes.iter().map(|&nodes| nodes > 0).collect();
         NodeSet::of_blocks(self.classes.by_slot().chunks(BLOCK).map(|block| {
@@ -187,7 +190,7 @@ impl ScoreTable {
         }))
     }
 
-    /// The nodes that pass with their totals, in slot order.
+    /// Returns the feasible nodes with their totals, in slot order.
     pub(super) fn scored<'a>(
         &'a self,
         class_points: &'a ClassPoints,
@@ -206,13 +209,14 @@ impl ScoreTable {
         totals.filter(|&(_, total)| total > NEVER / 2).map(|(node, total)| (node, i64::from(total)))
     }
 
-    /// The total of a node that passes.
+    /// Returns the total of a feasible node.
     pub(super) fn total(&self, class_points: &ClassPoints, node: NodeIdx) -> i64 {
         let (class, base) = self.standing(node);
         i64::from(base + class_points.points[usize::from(class)])
     }
 
-    /// Of the nodes with the highest total, in slot order, the one that `draw` picks of so many.
+    /// Returns a node with the highest total. `draw` gets the number of tied nodes and picks one of them in slot
+    /// order.
     pub(super) fn best(
         &mut self,
         ClassPoints { points, excluded }: &ClassPoints,
@@ -234,7 +238,7 @@ impl ScoreTable {
     }
 }
 
-/// Whether all are the same as one.
+/// Whether all numbers equal `one`.
 fn are_all(cells: &[i64], one: i64) -> bool {
     cells.iter().fold(0, |different, cell| different | (cell ^ one)) == 0
 }

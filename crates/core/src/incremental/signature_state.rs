@@ -1,5 +1,7 @@
-//! Cached is remembered of one signature beside its trunk: the sums of pods by topology domain that affinity and spreading follow from,
-//! and which nodes are the same to all that looks at them together.
+//! The cached state of one pod signature beyond its node evaluation: topology counts, node classes and score table.
+//!
+//! Affinity and spreading are evaluated here, once for each class. A decision filters and scores the classes and
+//! picks a node from the best block.
 
 use super::base_partition::BasePartitions;
 use super::node_classes::Classes;
@@ -18,40 +20,42 @@ use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 use crate::time::Time;
 
-/// Cached a node that cannot be chosen gets: below everything, and so that two of them can be added.
+/// The score of an infeasible node. It is below every score, and the sum of two does not overflow.
 pub(super) const NEVER: i32 = i32::MIN / 2;
-/// Where pods are summed on more than one of so many nodes, looking at all nodes in a row is faster than at those.
+/// If more than one node in three has counted pods, building the table from scratch is faster than updating a copy of
+/// a base partition.
 const BUSY: usize = 3;
 
-/// One signature.
+/// The cached state of one pod signature.
 pub(super) struct SignatureState {
-    /// Where its trunk stands.
+    /// The index of its node evaluation.
     evaluation: usize,
-    /// The cache's clock when this was last brought up to date.
+    /// The cache's clock at the last update.
     seen: u64,
     era: u64,
-    /// Of namespaces, Services and controllers.
+    /// The change counter of namespaces, Services and controllers.
     lookups: u64,
     counts: TopologyCounts,
-    /// Seats of plugins that have nothing to say of the pod as long as they say so themselves.
+    /// Indices of enabled plugins whose tally has nothing to evaluate. Each decision asks them again.
     silent_filters: Vec<usize>,
     silent_scores: Vec<usize>,
-    /// Cached nodes get as the trunk has it, in classes by the trunk's class and what is summed for a node; `None` where nothing is, and
-    /// the trunk's own is used.
+    /// Base scores of the node evaluation, with classes split by topology counts. `None` without counters: then the
+    /// node evaluation's own table is used.
     own_table: Option<ScoreTable>,
-    /// By the last decision; barred are nodes that pass but for the pods that are nominated to them.
+    /// The result of the last decision. Excluded nodes fail a volume rule, or fail only with the pods nominated to
+    /// them.
     class_points: ClassPoints,
-    /// How many nodes passed in the last decision.
+    /// Number of feasible nodes in the last decision.
     feasible: usize,
     bytes: usize,
-    /// When it was made, or last compared with a full evaluation in turn.
+    /// When it was created, or last compared with a full evaluation by verification.
     pub(super) checked: Time,
 }
 
-/// Whether a decision about the pod is out of the ordinary, and the plain path is to be asked.
+/// The cache cannot answer; the full evaluation decides.
 pub(super) struct Fallback;
 
-/// Rules of one pod.
+/// The volume rules of one pod.
 pub(super) type Rules = Vec<Box<dyn FilterRule>>;
 
 impl From<Outdated> for Fallback {
@@ -61,7 +65,7 @@ impl From<Outdated> for Fallback {
 }
 
 impl SignatureState {
-    /// The shape of the pod's signature, up to date, as its trunk is.
+    /// Computes the state of a pod's signature. `evaluation_ref` must be up to date.
     pub(super) fn new(
         framework: &Framework,
         pod: &PodInfo,
@@ -94,7 +98,7 @@ impl SignatureState {
         Ok(state)
     }
 
-    /// All nodes to this signature, which has counted.
+    /// Builds the score table, as an updated copy of a base partition if possible.
     fn grown(
         &self,
         snapshot: Snapshot<'_>,
@@ -117,12 +121,12 @@ impl SignatureState {
         evaluation.grown(&self.counts.columns()).ok_or(Fallback)
     }
 
-    /// Where its trunk stands.
+    /// Returns the index of its node evaluation.
     pub(super) fn evaluation(&self) -> usize {
         self.evaluation
     }
 
-    /// The heap it took when it was made, and will take by its decisions; what changes later is little.
+    /// Returns the memory at creation, including the buffers that decisions will need. Later growth is small.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -142,7 +146,7 @@ impl SignatureState {
             if seat.plugin.reads() == Reads::Pod {
                 continue;
             }
-            // Where upstream's points are enabled one by one the plain path knows what follows.
+            // With single extension points disabled, only the full evaluation knows which results apply.
             let is_whole = seat.pre_filter && seat.filter.is_some_and(|place| place.fails.is_none());
             match seat.plugin.tally(pod, snapshot) {
                 Tallied::Yes(tally) if is_whole => self.counts.add_filter(tally),
@@ -168,10 +172,11 @@ impl SignatureState {
         Ok(())
     }
 
-    /// Brings the shape up to date, as its trunk is.
+    /// Updates the state from the change log. The node evaluation must be up to date.
     ///
     /// # Errors
-    /// When it has to be made anew.
+    ///
+    /// Returns [`Fallback`] if it has to be computed anew.
     pub(super) fn catch_up(
         &mut self,
         evaluation: &NodeEvaluation,
@@ -206,8 +211,8 @@ impl SignatureState {
         self.patch(evaluation, &changed, &NodeSet::new(), &changed)
     }
 
-    /// Takes over what the trunk says of these nodes, which have been counted; of `objects`, which are among them, the object
-    /// changed as well, and `changed` see other sums than before.
+    /// Updates the score table for `nodes`, whose pods have been counted. `objects` is the subset whose node object
+    /// changed; nodes in `changed` have new topology counts.
     fn patch(
         &mut self,
         evaluation: &NodeEvaluation,
@@ -222,12 +227,12 @@ impl SignatureState {
         if is_followed { Ok(()) } else { Err(Fallback) }
     }
 
-    /// Cached nodes get, and in which classes.
+    /// Returns the table that decisions use.
     fn table<'a>(&'a self, evaluation: &'a NodeEvaluation) -> &'a ScoreTable {
         self.own_table.as_ref().unwrap_or(evaluation.table())
     }
 
-    /// Decides; afterwards nodes can be asked for.
+    /// Decides `pod`; afterwards [`Self::best`] and the other accessors return the result.
     pub(super) fn decide(
         &mut self,
         framework: &Framework,
@@ -247,7 +252,7 @@ impl SignatureState {
         if self.feasible == 1 {
             return Ok(rules);
         }
-        // The preparation is part of it: what scores are made of is there already.
+        // The spans remain, but the scores' inputs exist already.
         probe.enter(Point::PreScore);
         probe.leave(Point::PreScore, "Success");
         probe.enter(Point::Score);
@@ -256,7 +261,10 @@ impl SignatureState {
         scored.map(|()| rules)
     }
 
-    /// The rules of the pod itself, which is no other's: what those say of its volumes that read nothing else. All others have to be silent.
+    /// Prepares the rules that are not cached.
+    ///
+    /// Only rules that read nothing but volumes are allowed. All other plugins in `silent_filters` and
+    /// `silent_scores` must skip the pod; otherwise the full evaluation decides.
     fn rules_of_its_own(
         &self,
         framework: &Framework,
@@ -275,7 +283,8 @@ impl SignatureState {
                 crate::cycle::unprepared(seat, pod, snapshot)
             };
             let Some(rule) = rule else { continue };
-            // Nodes that the others reject are not looked at, as they are where one of them comes later.
+            // The full evaluation skips these rules on nodes that an earlier filter rejected. That changes nothing if
+            // they are safe.
             if seat.plugin.reads() != Reads::Volumes || seat.filter.is_none() || !rule.is_safe(snapshot) {
                 return Err(Fallback);
             }
@@ -289,7 +298,7 @@ impl SignatureState {
         Ok(rules)
     }
 
-    /// How many nodes of each class pass. At least one does.
+    /// Filters all classes. Returns the number of feasible nodes of each class; at least one node is feasible.
     fn filter(
         &mut self,
         evaluation: &NodeEvaluation,
@@ -323,12 +332,12 @@ impl SignatureState {
         if *feasible == 0 { Err(Fallback) } else { Ok(nodes) }
     }
 
-    /// Cached is summed for the nodes of a class, as they see it.
+    /// Returns the topology counts of a class, as views.
     fn sums_of<'a>(&self, classes: &'a Classes, class: usize) -> &'a [i64] {
         if self.own_table.is_some() { &classes.views(class)[1..] } else { &[] }
     }
 
-    /// Whether a node passes with the pods that are nominated to it and matter as much.
+    /// Whether a node passes with the pods that are nominated to it and have at least the pod's priority.
     fn passes_with_nominated(
         &self,
         evaluation: &NodeEvaluation,
@@ -352,7 +361,7 @@ impl SignatureState {
         Ok(evaluation.passes(&view)? && all_pass(rules.iter(), &view)?)
     }
 
-    /// Cached the nodes of each class get beside their base.
+    /// Computes the points of each class.
     fn score(
         &mut self,
         evaluation: &NodeEvaluation,
@@ -363,7 +372,7 @@ impl SignatureState {
         let mut are_scores = true;
         let mut give = |class: usize, weight: i64, score: i64| {
             are_scores &= (0..=MAX_NODE_SCORE).contains(&score);
-            // The weights were looked at when the trunk was made.
+            // The sum of the weights was limited in the node evaluation.
             points[class] += (weight * score.clamp(0, MAX_NODE_SCORE)) as i32;
         };
         let classes = self.table(evaluation).classes();
@@ -378,7 +387,7 @@ impl SignatureState {
             };
             let raw = |&class: &usize| evaluation.table().classes().views(evaluation_ref(class))[at];
             let mut cells: Vec<i64> = passing.iter().map(raw).collect();
-            // It looks at scores alone, and what holds for all of them holds for one of each.
+            // Normalization depends only on the set of scores, so one score for each class is enough.
             rule.normalize(snapshot, &NodeSet::new(), &mut cells);
             for (&class, &score) in passing.iter().zip(&cells) {
                 give(class, *weight, score);
@@ -388,7 +397,7 @@ impl SignatureState {
         if are_scores { Ok(()) } else { Err(Fallback) }
     }
 
-    /// Whether a node is of the class that the sums put it into, as they are by now: it was passed over otherwise when they changed.
+    /// Whether a node's class agrees with the current topology counts. If not, an update missed the node.
     pub(super) fn stands(&self, node: NodeIdx) -> bool {
         let Some(own_table) = &self.own_table else { return true };
         let mut views = vec![0; self.counts.len()];
@@ -396,12 +405,12 @@ impl SignatureState {
         own_table.classes().views(usize::from(own_table.classes().by_slot()[node.index()]))[1..] == views
     }
 
-    /// How many nodes can take the pod, by the last decision.
+    /// Returns the number of feasible nodes of the last decision.
     pub(super) fn feasible(&self) -> usize {
         self.feasible
     }
 
-    /// The feasible nodes with their totals by the last decision, in slot order.
+    /// Returns the feasible nodes of the last decision with their totals, in slot order.
     pub(super) fn scored<'a>(
         &'a self,
         evaluation: &'a NodeEvaluation,
@@ -409,12 +418,13 @@ impl SignatureState {
         self.table(evaluation).scored(&self.class_points)
     }
 
-    /// The total of a feasible node by the last decision.
+    /// Returns the total of a feasible node in the last decision.
     pub(super) fn total(&self, evaluation: &NodeEvaluation, node: NodeIdx) -> i64 {
         self.table(evaluation).total(&self.class_points, node)
     }
 
-    /// Of the nodes with the highest total, in slot order, the one that `draw` picks of so many.
+    /// Returns a node with the highest total. `draw` gets the number of tied nodes and picks one of them in slot
+    /// order.
     pub(super) fn best(
         &mut self,
         evaluation: &mut NodeEvaluation,
@@ -424,7 +434,7 @@ impl SignatureState {
     }
 }
 
-/// Of these nodes those that the rules reject.
+/// Returns those of `nodes` that the rules reject.
 fn excluded_by(rules: &Rules, snapshot: Snapshot<'_>, nodes: NodeSet) -> Result<NodeSet, Fallback> {
     let (mut passing, mut excluded) = (nodes.clone(), nodes);
     for rule in rules {
@@ -434,7 +444,7 @@ fn excluded_by(rules: &Rules, snapshot: Snapshot<'_>, nodes: NodeSet) -> Result<
     Ok(excluded)
 }
 
-/// Whether a node as it is in `view` passes.
+/// Whether the node passes all `rules` as shown by `view`.
 pub(super) fn all_pass<'r>(
     rules: impl Iterator<Item = &'r Box<dyn FilterRule>>,
     view: &NodeView<'_>,

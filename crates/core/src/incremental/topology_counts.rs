@@ -1,5 +1,7 @@
-//! Cached the tallies of one signature count, and what they make of it: who adds what, on which nodes it counts, and what nodes get that see the
-//! same sums.
+//! Topology counts: the counters of all tallies of one signature, and the filters and scores that use them.
+//!
+//! Tallies decide which pods count, on which nodes, and what nodes with equal counts get. [`DomainCounter`] does the
+//! counting.
 
 use super::domain_counter::{BY_DOMAIN_MAX, DomainCounter, Grouping};
 use super::domain_map::NodeDomain;
@@ -11,22 +13,23 @@ use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use std::ops::Range;
 
-/// The tallies with what they have counted.
+/// The tallies of one signature with their counters.
 #[derive(Default)]
 pub(super) struct TopologyCounts {
     filters: Vec<(Box<dyn FilterTally>, Range<usize>)>,
     scores: Vec<(i64, Box<dyn ScoreTally>, Range<usize>)>,
     counts: Vec<DomainCounter>,
-    /// Cached a pod of a kind adds to which counter, for the kinds that add anything.
+    /// By pod class: the counters it adds to and the amounts. Pod classes that add nothing have no entry.
     adds: IdMap<KindId, Box<[(usize, i64)]>>,
     next_kind: KindId,
 }
 
-/// Cached all nodes together are, once they were counted.
+/// The result of a full count.
 pub(super) struct Counted {
-    /// Cached tells nodes apart beside what is summed, by counter, if that is the same to all signatures with such counters.
+    /// The classification of nodes while all counts are zero, by counter. `Some` if other signatures with such
+    /// counters share it.
     pub(super) groupings: Option<Vec<Grouping>>,
-    /// Nodes that are told from others by what is summed there, and where something is.
+    /// Nodes that are classified by count and whose count is not zero.
     pub(super) busy: NodeSet,
 }
 
@@ -52,22 +55,22 @@ impl TopologyCounts {
         filters.chain(self.scores.iter().map(|(_, tally, range)| (&**tally as &dyn Tally, range)))
     }
 
-    /// The heap it takes. Cached all signatures share of a key is nobody's.
+    /// Returns the heap size in bytes, without the domains of a key, which all signatures share.
     pub(super) fn bytes(&self) -> usize {
         self.counts.iter().map(DomainCounter::bytes).sum::<usize>() + self.adds.capacity() * 64
     }
 
-    /// Whether a filter has counters: pods that are nominated to a node may be other to it.
+    /// Whether a filter has counters. Its result for a node then depends on the pods nominated to it.
     pub(super) fn filters_count(&self) -> bool {
         self.filters.iter().any(|(_, range)| !range.is_empty())
     }
 
-    /// How many views a node has.
+    /// Returns the number of counters, which is also the number of views of a node.
     pub(super) fn len(&self) -> usize {
         self.counts.len()
     }
 
-    /// Counts everything.
+    /// Counts all pods on all nodes.
     pub(super) fn count(
         &mut self,
         snapshot: Snapshot<'_>,
@@ -93,7 +96,7 @@ impl TopologyCounts {
         Ok(counted)
     }
 
-    /// Gets ready to count on all nodes; whether all of them count for everything.
+    /// Prepares a full count. Returns whether every node counts for every counter.
     fn open(&mut self, snapshot: Snapshot<'_>, topology_index: &mut TopologyIndex) -> Result<bool, Outdated> {
         self.counts.iter_mut().for_each(|count| count.survey(snapshot, topology_index));
         let are_all_placed = self.counts.iter().all(DomainCounter::has_all);
@@ -116,7 +119,7 @@ impl TopologyCounts {
         Ok(false)
     }
 
-    /// Whether the scores that weigh domains can count those of the feasible nodes.
+    /// Checks that scores which weigh domains can count the domains of the feasible nodes.
     fn are_tellable(&self) -> Result<(), Outdated> {
         let tellable = |count: &DomainCounter| match count.counter().domains {
             Domains::Nodes => true,
@@ -140,7 +143,7 @@ impl TopologyCounts {
         Ok(())
     }
 
-    /// Learns what pods of kinds add that are new.
+    /// Asks the tallies what new pod classes add to the counters.
     fn learn(&mut self, snapshot: Snapshot<'_>) -> Result<(), Outdated> {
         let next = snapshot.next_kind();
         if next == self.next_kind {
@@ -167,8 +170,10 @@ impl TopologyCounts {
         Ok(())
     }
 
-    /// Counts what happened to nodes, of which `objects` are those whose object changed as well. Nodes that see something else
-    /// by now are added to `changed`; those whose object changed may be left out.
+    /// Updates the counts from the change log.
+    ///
+    /// `objects` has the nodes whose object changed; they are counted anew. Nodes with new views are inserted into
+    /// `changed`, except perhaps those in `objects`.
     pub(super) fn recount(
         &mut self,
         snapshot: Snapshot<'_>,
@@ -197,7 +202,7 @@ impl TopologyCounts {
         self.are_tellable()
     }
 
-    /// Counts nodes of which the object changed.
+    /// Counts the nodes whose object changed.
     fn count_anew(
         &mut self,
         snapshot: Snapshot<'_>,
@@ -221,12 +226,12 @@ impl TopologyCounts {
         Ok(())
     }
 
-    /// Cached tells nodes from others, by counter and slot.
+    /// Returns the views of all nodes, by counter and slot.
     pub(super) fn columns(&self) -> Vec<Vec<i64>> {
         self.counts.iter().map(DomainCounter::column).collect()
     }
 
-    /// Cached tells a node from others.
+    /// Writes the views of a node into `views`.
     #[inline]
     pub(super) fn views(&self, node: NodeIdx, views: &mut [i64]) {
         for (view, count) in views.iter_mut().zip(&self.counts) {
@@ -234,10 +239,9 @@ impl TopologyCounts {
         }
     }
 
-    /// Judges and scores all classes of nodes, of which `views` are given and `nodes` says how many nodes there are.
+    /// Filters all classes: sets the number in `nodes` to 0 for each class that does not pass.
     ///
-    /// Of classes that do not pass, `nodes` becomes 0; what the others get is added to `points`. `None` where that is out of
-    /// the ordinary.
+    /// `views` returns the views of a class; `nodes` has the number of nodes of each class.
     pub(super) fn filter<'v>(&self, views: impl Fn(usize) -> &'v [i64], nodes: &mut [u32]) {
         let whole: Vec<Whole> = self.counts.iter().map(DomainCounter::whole).collect();
         let mut sums = Vec::with_capacity(self.counts.len());
@@ -252,8 +256,9 @@ impl TopologyCounts {
         }
     }
 
-    /// Gives the classes that have nodes their points, for which `give` is called with class, weight and score; the score is
-    /// normalized.
+    /// Scores all classes that have nodes.
+    ///
+    /// Calls `give` with class, weight and normalized score.
     pub(super) fn score<'v>(
         &self,
         views: impl Fn(usize) -> &'v [i64],

@@ -1,4 +1,4 @@
-//! Which topology domain each node is in, found once for all signatures that ask for the same key. Says nothing about pods.
+//! The topology domain of each node for each topology key, shared by all signatures. It does not count pods.
 
 use super::domain_map::DomainMap;
 use crate::cache::{Snapshot, Touch};
@@ -8,17 +8,17 @@ use crate::intern::{Symbol, known};
 use crate::node::NodeIdx;
 use std::sync::Arc;
 
-/// Stands for "in no domain".
+/// A node without the topology key.
 pub(super) const NO_DOMAIN: u32 = u32::MAX;
-/// More keys than this are not kept: any pod may name a new one.
+/// Maximum number of cached keys. Any pod can name a new key.
 const KEYS_MAX: usize = 64;
 
-/// The domains of one topology key.
+/// The topology domains of one topology key.
 #[derive(Default)]
 pub(super) struct KeyDomains {
     ids: IdMap<Symbol, u32>,
     by_slot: Vec<u32>,
-    /// Every node is in a domain, and none in that of an empty value.
+    /// Whether every node has the key with a value that is not empty.
     has_all: bool,
 }
 
@@ -37,44 +37,44 @@ impl KeyDomains {
         key_domains
     }
 
-    /// Whether every node is in a domain, and none in that of an empty value.
+    /// Whether every node has the key with a value that is not empty.
     pub(super) fn has_all(&self) -> bool {
         self.has_all
     }
 
-    /// The number of a domain.
+    /// Returns the domain of a label value.
     pub(super) fn id(&self, value: Symbol) -> Option<u32> {
         self.ids.get(&value).copied()
     }
 
-    /// How many domains there are; they are numbered from 0.
+    /// Returns the number of domains; they are numbered from 0.
     pub(super) fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// The domain of a node; [`NO_DOMAIN`] where it has none.
+    /// Returns the domain of a node; [`NO_DOMAIN`] if it does not have the key.
     pub(super) fn domain(&self, node: NodeIdx) -> u32 {
         self.by_slot[node.index()]
     }
 }
 
-/// The domains of the keys that were asked for, as long as no node's object changes.
+/// The domains of recently used topology keys. A change of any node object clears it.
 #[derive(Default)]
 pub(super) struct TopologyIndex {
     seen: u64,
     keys: IdMap<Symbol, KeyIndex>,
 }
 
-/// Cached is known of a key.
+/// The domains and domain maps of one topology key.
 struct KeyIndex {
     key_domains: Arc<KeyDomains>,
-    /// By what domains are, where all nodes count.
+    /// The domain map by label value, with all nodes counting. `by_node` has a domain for each node.
     by_value: Option<Arc<DomainMap>>,
     by_node: Option<Arc<DomainMap>>,
 }
 
 impl TopologyIndex {
-    /// The domains of a key, as they are now.
+    /// Returns the current domains of a key.
     pub(super) fn key_domains(&mut self, snapshot: Snapshot<'_>, key: Symbol) -> Arc<KeyDomains> {
         let is_known = snapshot
             .touched_since(self.seen)
@@ -95,7 +95,8 @@ impl TopologyIndex {
         self.keys.entry(key).or_insert_with(chart)
     }
 
-    /// Where nodes are if all of them count, of a key whose places were just asked for.
+    /// Returns the domain map of a key, with all nodes counting. [`Self::key_domains`] must have returned the key
+    /// before.
     pub(super) fn domain_map(
         &mut self,
         snapshot: Snapshot<'_>,
@@ -111,7 +112,7 @@ impl TopologyIndex {
         Arc::clone(domain_map.get_or_insert_with(made))
     }
 
-    /// Forgets everything.
+    /// Removes all keys.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -1,37 +1,39 @@
-//! Which signatures are known, and which of them goes next. Does not know what is known of them, nor when something has to go.
+//! Replacement policy of the decision cache: 2Q (Johnson and Shasha, 1994).
 //!
-//! Most signatures are met in one burst and never again, so newcomers go in the order they came in, however often they were met
-//! meanwhile. One that is met again after it went is proven; of the proven, one goes that was not met since its turn came last. So a
-//! stream of signatures that nobody needs twice passes by those that are needed again and again. Upstream has nothing like it; the
-//! idea is that of 2Q (Johnson and Shasha, 1994).
+//! Most signatures are used in one burst and never again. New signatures are on probation and leave in order of
+//! arrival, however often they are used meanwhile. A signature that returns after its eviction is protected.
+//! Protected signatures leave if they were not used since their last turn (second chance). So a stream of signatures
+//! used once does not displace those in regular use.
+//!
+//! The cache decides when to evict, and what it stores for a signature. Upstream has no counterpart.
 
 use crate::hash::{Hashed, IdMap};
 use crate::intern::{HoldsIds, Marks, Unmarked};
 use crate::signature::VolumelessSignature;
 use std::collections::VecDeque;
 
-/// Of so many signatures that went, most are told from those that were never met.
+/// Number of remembered hashes of evicted signatures. Two signatures with the same slot overwrite each other.
 const GHOSTS: usize = 1 << 14;
 
-/// Signatures that go one after the other.
+/// The two queues of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Segment {
-    /// Met for the first time, as far as anybody knows.
+    /// New signatures, in order of arrival.
     Probation,
-    /// Met again after they went.
+    /// Signatures that returned after their eviction.
     Protected,
 }
 
-/// Signatures with what is known of each.
+/// The cached signatures with a value each, in eviction order.
 pub(super) struct TwoQueue<T> {
     indices: IdMap<Hashed<VolumelessSignature>, usize>,
     entries: Vec<Option<Entry<T>>>,
     free: Vec<usize>,
-    /// By ring, places in the order of their turns.
+    /// By segment: indices of entries in eviction order.
     order: [VecDeque<usize>; 2],
-    /// Cached all newcomers weigh.
+    /// The weight of all entries on probation, in bytes.
     weight: usize,
-    /// By a part of their hash, the hashes of newcomers that went.
+    /// Hashes of signatures evicted from probation, in slots by a part of the hash.
     ghosts: Vec<u64>,
     unmarked: Unmarked,
 }
@@ -41,9 +43,9 @@ struct Entry<T> {
     value: T,
     weight: usize,
     segment: Segment,
-    /// It was, since its turn came last.
+    /// Whether it was used since its last turn in the eviction order.
     is_referenced: bool,
-    /// It was, since ids were looked for last.
+    /// Whether it was used since the last garbage collection.
     is_used: bool,
 }
 
@@ -62,22 +64,22 @@ impl<T> Default for TwoQueue<T> {
 }
 
 impl<T> TwoQueue<T> {
-    /// How many there are.
+    /// Returns the number of signatures.
     pub(super) fn len(&self) -> usize {
         self.indices.len()
     }
 
-    /// How many are of a ring.
+    /// Returns the number of signatures in a segment.
     pub(super) fn len_of(&self, segment: Segment) -> usize {
         self.order[segment as usize].len()
     }
 
-    /// Cached all newcomers weigh.
+    /// Returns the weight of all entries on probation, in bytes.
     pub(super) fn probation_weight(&self) -> usize {
         self.weight
     }
 
-    /// Where a signature stands that is met now.
+    /// Returns the index of a signature and records its use.
     pub(super) fn touch(&mut self, signature: &Hashed<VolumelessSignature>) -> Option<usize> {
         let &index = self.indices.get(signature)?;
         let entry = self.entry(index);
@@ -85,7 +87,7 @@ impl<T> TwoQueue<T> {
         Some(index)
     }
 
-    /// Where a signature stands from now on that stood nowhere.
+    /// Adds a signature that is not in the cache; returns its index.
     pub(super) fn add(&mut self, signature: Hashed<VolumelessSignature>, value: T) -> usize {
         let segment = if self.is_ghost(&signature) { Segment::Protected } else { Segment::Probation };
         let index = self.free.pop().unwrap_or(self.entries.len());
@@ -104,28 +106,28 @@ impl<T> TwoQueue<T> {
         self.entries[index].as_mut().expect("it stands there")
     }
 
-    /// Cached is known.
+    /// Returns the value at an index.
     pub(super) fn at(&mut self, index: usize) -> &mut T {
         &mut self.entry(index).value
     }
 
-    /// How many places there are, free ones included.
+    /// Returns the number of indices, including free ones.
     pub(super) fn indices(&self) -> usize {
         self.entries.len()
     }
 
-    /// A signature and what is known of it, if one stands there. It does not count as met.
+    /// Returns the signature and value at an index. Does not count as use.
     pub(super) fn peek(&self, index: usize) -> Option<(&VolumelessSignature, &T)> {
         let entry = self.entries.get(index)?.as_ref()?;
         Some((entry.signature.key(), &entry.value))
     }
 
-    /// Where a signature stands. It does not count as met.
+    /// Returns the index of a signature. Does not count as use.
     pub(super) fn find(&self, signature: &Hashed<VolumelessSignature>) -> Option<usize> {
         self.indices.get(signature).copied()
     }
 
-    /// This is known from now on, and weighs so much; what was before.
+    /// Replaces the value and weight at an index; returns the old value.
     pub(super) fn replace(&mut self, index: usize, value: T, weight: usize) -> T {
         let entry = self.entry(index);
         let before = std::mem::replace(&mut entry.weight, weight);
@@ -136,7 +138,9 @@ impl<T> TwoQueue<T> {
         value
     }
 
-    /// It is the turn of one of a ring: what was known of it, if it goes. One that is to be spared stays.
+    /// Gives the next entry of a segment its turn: evicts it and returns its value, or moves it to the end.
+    ///
+    /// It is not evicted if its index is `spared`, or if it is protected and was used since its last turn.
     pub(super) fn evict_next(&mut self, segment: Segment, spared: usize) -> Option<T> {
         let index = self.order[segment as usize].pop_front()?;
         let entry = self.entry(index);
@@ -148,7 +152,7 @@ impl<T> TwoQueue<T> {
         Some(self.take(index))
     }
 
-    /// Lets one go, whoever's turn it is; what was known.
+    /// Evicts the entry at an index regardless of its turn; returns its value.
     pub(super) fn evict(&mut self, index: usize) -> T {
         let order = &mut self.order[self.entry(index).segment as usize];
         let at = order.iter().rposition(|&other| other == index);
@@ -168,22 +172,22 @@ impl<T> TwoQueue<T> {
         value
     }
 
-    /// All signatures are to be marked.
+    /// Starts a garbage collection: all signatures are unmarked.
     pub(super) fn begin_round(&mut self) {
         self.unmarked.begin(self.entries.len());
     }
 
-    /// Whether there may be some that are still to be marked.
+    /// Whether a garbage collection is in progress.
     pub(super) fn is_in_round(&self) -> bool {
         self.unmarked.is_on()
     }
 
-    /// All are marked.
+    /// Ends a garbage collection.
     pub(super) fn end_round(&mut self) {
         self.unmarked.end();
     }
 
-    /// Where a signature stands that is still to be marked, and whether it was met again since it was so last.
+    /// Returns the index of the next unmarked signature, and whether it was used since the last garbage collection.
     pub(super) fn next_unmarked(&mut self) -> Option<(usize, bool)> {
         loop {
             let index = self.unmarked.next()?;
@@ -193,7 +197,7 @@ impl<T> TwoQueue<T> {
         }
     }
 
-    /// Marks the signature at a place, of whose ids is all that is known of it.
+    /// Marks the ids of the signature at an index.
     pub(super) fn mark(&mut self, index: usize, marks: &mut Marks) {
         self.entry(index).signature.mark(marks);
     }
@@ -210,7 +214,7 @@ impl<T> TwoQueue<T> {
         self.ghosts[hash as usize % GHOSTS] = hash;
     }
 
-    /// Whether a signature is one of those that went, which it no longer is afterwards.
+    /// Whether a signature was evicted from probation recently. Removes it from that record.
     fn is_ghost(&mut self, signature: &Hashed<VolumelessSignature>) -> bool {
         let hash = signature.hash_of();
         let one = self.ghosts.get_mut(hash as usize % GHOSTS);

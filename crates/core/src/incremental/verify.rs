@@ -1,6 +1,7 @@
-//! LiveSignature signatures one by one, for a comparison of what is cached of them with a full evaluation. Compares nothing itself.
+//! Iterates over live signatures, so that a verification can compare each cached answer with a full evaluation.
 //!
-//! A signature that is looked at here does not count as met: which ones go next, and what the next decision finds, stays the same.
+//! The comparison itself is in `scheduler/verify.rs`. Verification does not count as use: the order of evictions and
+//! the next decisions do not change.
 
 use super::{Cached, CachedDecision, DecisionCache};
 use crate::cache::Snapshot;
@@ -15,30 +16,30 @@ use std::sync::Arc;
 /// A signature with a cached answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LiveSignature {
-    /// Where pods of it can go.
+    /// A cached decision.
     Decision {
-        /// Where it stands.
+        /// Index in the decision cache.
         index: usize,
     },
-    /// Why no node can take them.
+    /// A cached rejection by all nodes.
     Refusal {
-        /// Where it stands, until the next decision.
+        /// Index in the infeasible cache, valid until the next decision.
         at: usize,
     },
 }
 
 impl DecisionCache {
-    /// Sets the time of what is made or compared from now on.
+    /// Sets the time that new and compared signatures get as their last check.
     pub(crate) fn tick(&mut self, now: Time) {
         self.now = now;
     }
 
-    /// Whether there is no signature at all.
+    /// Whether both caches are empty.
     pub(crate) fn has_none(&self) -> bool {
         self.signatures.len() == 0 && self.infeasible.signatures.is_empty()
     }
 
-    /// When the live signature was made or compared of which that is longest ago. Looks at each.
+    /// Returns the oldest time of creation or last comparison of all live signatures. Linear in their number.
     pub(crate) fn oldest_check(&self) -> Option<Time> {
         let decisions = (0..self.signatures.indices()).filter_map(|index| self.checked(index));
         decisions.chain(self.infeasible.signatures.iter().map(|refused| refused.checked)).min()
@@ -51,8 +52,10 @@ impl DecisionCache {
         }
     }
 
-    /// The next signature that was neither made nor compared since `since`, with a pod that stands for it; it counts as compared. The
-    /// cursor begins at 0 and passes each place once.
+    /// Returns the next signature that was last checked before `since`, with a pod of that signature. It counts as
+    /// checked.
+    ///
+    /// The cursor starts at 0 and visits each index once.
     pub(crate) fn next_unchecked(
         &mut self,
         cursor: &mut usize,
@@ -69,21 +72,23 @@ impl DecisionCache {
                 return Some((LiveSignature::Decision { index }, signature.bare()));
             }
         }
-        // These change their order with every decision, and are few.
+        // Their indices change with every decision, so there is no cursor. There are at most 64.
         let at = self.infeasible.signatures.iter().position(|refused| refused.checked < since)?;
         let refused = &mut self.infeasible.signatures[at];
         refused.checked = self.now;
         Some((LiveSignature::Refusal { at }, refused.signature.key().bare()))
     }
 
-    /// Forgets what is known of the signature at a place, but not the signature.
+    /// Removes the state of the signature at an index, but keeps the signature.
     fn forget_at(&mut self, index: usize) {
         let evicted = self.signatures.replace(index, Cached::Unseen, 0);
         self.bytes -= evicted.released(&mut self.evaluations);
     }
 
-    /// Forgets all that an answer to pods like this one was made from: what is known of its signature, of all that grow from the same
-    /// trunk, and what new ones would start from.
+    /// Removes everything that the answer for this pod was computed from.
+    ///
+    /// That is the state of its signature, of all signatures with the same node evaluation, and the shared topology
+    /// index and base partitions.
     pub(crate) fn evict(&mut self, pod: &Arc<PodInfo>) {
         let signature = Hashed::of(VolumelessSignature::of(pod), &self.hashing);
         let evaluation = self.signatures.find(&signature).and_then(|index| self.evaluation_of(index));
@@ -107,8 +112,10 @@ impl DecisionCache {
 }
 
 impl Framework {
-    /// Cached [`Self::decide_cached`] would answer for a live signature; `None` where it would ask [`Self::decide`]. Cached cannot be
-    /// brought up to date is forgotten, as a decision would make it anew.
+    /// Returns the cached decision of a live signature, as [`Self::decide_cached`] would; `None` if the cache cannot
+    /// answer.
+    ///
+    /// A state that cannot be updated is removed; the next decision would compute it anew.
     pub(crate) fn redecide<'a>(
         &self,
         decisions: &'a mut DecisionCache,
@@ -127,7 +134,7 @@ impl Framework {
         Some(CachedDecision { state, evaluation, rules })
     }
 
-    /// The same of [`Self::reject_cached`].
+    /// Rejects a live signature's pod from the cache, as [`Self::reject_cached`] does.
     pub(crate) fn reject_again<R>(
         &self,
         decisions: &mut DecisionCache,
