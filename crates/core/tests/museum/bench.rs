@@ -1,4 +1,4 @@
-//! An engine on a bench: lines of the cluster language in, short sentences out.
+//! A test engine: lines of the cluster language as input, short sentences as output.
 
 use crate::support::{begin, language};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
 
-/// Shows that the scenario holds, and that it does not with the mistake.
+/// Checks that the scenario passes, and that it fails with the planted fault.
 pub(crate) fn exhibit(mutation: Option<Mutation>, scenario: fn(&mut Bench)) {
     scenario(&mut Bench::new());
     #[cfg(feature = "mutations")]
@@ -33,7 +33,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// An empty cluster, all of whose lists are complete, with credit for whatever leaves.
+    /// Creates an empty cluster with complete lists and enough credits.
     fn new() -> Self {
         let now = Time::from_nanos(100_200_000_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
@@ -43,7 +43,7 @@ impl Bench {
         bench
     }
 
-    /// Takes back all credit for bindings.
+    /// Creates an engine without credits for bindings.
     pub(crate) fn without_credit_for_bindings() -> Self {
         let mut bench = Self::new();
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
@@ -56,14 +56,14 @@ impl Bench {
         bench
     }
 
-    /// Lets something happen, without a chance for the engine to act on it yet.
+    /// Passes an event to the engine without running it.
     pub(crate) fn tell(&mut self, event: Event) {
         self.scheduler.handle(self.now, event);
     }
 
-    /// Lines of the cluster language, and `gone KIND NAME`, `accepted POD`, `refused POD`, `unknown POD`,
-    /// `found POD unbound|gone|no-answer|NODE`, `list KIND`, `listed KIND`, `credit LANE COUNT`; each as if all before it had
-    /// been acted on.
+    /// Handles lines of the cluster language, and `gone KIND NAME`, `accepted POD`, `refused POD`, `unknown POD`,
+    /// `found POD unbound|gone|no-answer|NODE`, `list KIND`, `listed KIND`, `credit LANE COUNT`. The engine runs
+    /// after each line.
     pub(crate) fn act(&mut self, lines: &str) -> Vec<String> {
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let event = self.event(line);
@@ -116,7 +116,7 @@ impl Bench {
         }
     }
 
-    /// Lets time pass, and the engine act whenever it asked to be woken.
+    /// Advances the time, and runs the engine at each requested wake-up.
     pub(crate) fn wait(&mut self, seconds: u64) -> Vec<String> {
         let end = self.now + std::time::Duration::from_secs(seconds);
         while let Some(wake_at) = self.run().filter(|&at| at < end) {
@@ -151,13 +151,13 @@ impl Bench {
         panic!("the engine does not come to rest");
     }
 
-    /// Where a pod waits.
+    /// Returns the place of a pod in the queue.
     pub(crate) fn place(&self, pod: &str) -> Option<Place> {
         let mut waiting = self.scheduler.queue().waiting();
         waiting.find(|(_, queued)| *queued.pod.uid == *pod).map(|(place, _)| place)
     }
 
-    /// What the pods on a node take of its cpu, in thousandths of a core, and how many they are.
+    /// Returns the requested cpu of the pods on a node in millicores, and their number.
     pub(crate) fn taken(&self, node: &str) -> (i64, i64) {
         let snapshot = self.scheduler.snapshot();
         let name = snapshot.tables().find(node).expect("the node was named");
@@ -165,7 +165,7 @@ impl Bench {
         (snapshot.columns().requested_cpu_milli[at], snapshot.columns().pods[at])
     }
 
-    /// What the engine's collections hold, where they hold anything.
+    /// Returns the engine's collections that are not empty, with their sizes.
     pub(crate) fn held(&self) -> Vec<(&'static str, usize)> {
         self.scheduler.held().into_iter().filter(|&(_, count)| count > 0).collect()
     }
@@ -185,7 +185,7 @@ fn tell_effect(effect: &Effect) -> Option<String> {
     }
 }
 
-/// Whether one of the sentences is this.
+/// Whether the output contains this sentence.
 pub(crate) fn says(told: &[String], sentence: &str) -> bool {
     told.iter().any(|line| line == sentence)
 }

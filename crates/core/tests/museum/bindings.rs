@@ -1,11 +1,11 @@
-//! Bindings that went wrong: B2, B6, B7, B24.
+//! Faults of bindings: B2, B6, B7, B24.
 
 use crate::bench::says;
 use crate::exhibit;
 use supercargo_core::mutation::Mutation;
 use supercargo_core::queue::Place;
 
-/// A plugin blamed in an earlier attempt stayed blamed, and a later error parked the pod as unschedulable.
+/// The bug: rejecting plugins of an earlier attempt were kept, so a pod with a later error became unschedulable.
 #[test]
 fn b02_an_error_after_a_rejection_backs_off_and_waits_for_no_event() {
     exhibit(Some(Mutation::OldBlameStays), |bench| {
@@ -17,7 +17,7 @@ fn b02_an_error_after_a_rejection_backs_off_and_waits_for_no_event() {
     });
 }
 
-/// An assumed pod expired after 30 seconds, and its binding succeeded later: the node was booked twice.
+/// The bug: an assumed pod expired after 30 seconds, its binding succeeded later, and the node was overcommitted.
 #[test]
 fn b06_an_assumed_pod_holds_its_room_until_its_binding_is_settled() {
     let late = |bench: &mut crate::Bench| {
@@ -44,7 +44,7 @@ fn b06_an_assumed_pod_holds_its_room_until_its_binding_is_settled() {
     });
 }
 
-/// A failed binding was forgotten on another node than it was assumed on, and its room stayed taken.
+/// The bug: a failed binding was undone on another node than the assumed one, whose resources stayed reserved.
 #[test]
 fn b07_a_failed_bind_forgets_on_the_node_it_was_assumed_on() {
     exhibit(Some(Mutation::FailedBindFreesNothing), |bench| {
@@ -58,7 +58,8 @@ fn b07_a_failed_bind_forgets_on_the_node_it_was_assumed_on() {
     });
 }
 
-/// A binding was carried out and its answer timed out: endless retries, and events that say it failed.
+/// The bug: a binding was carried out but its answer timed out, which caused endless retries and wrong failure
+/// events.
 #[test]
 fn b24_a_bind_whose_answer_was_lost_is_told_of_once_and_as_done() {
     exhibit(Some(Mutation::BoundIsFailed), |bench| {

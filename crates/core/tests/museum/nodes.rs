@@ -1,10 +1,10 @@
-//! Nodes that come, go and come again: B8, B9, B10, B25.
+//! Faults with added, deleted and recreated nodes: B8, B9, B10, B25.
 
 use crate::bench::{Bench, says};
 use crate::exhibit;
 use supercargo_core::mutation::Mutation;
 
-/// A node deleted and created anew had the generation of the old one, and was taken for it.
+/// The bug: a recreated node had the generation of the deleted one, and was mistaken for it.
 #[test]
 fn b08_a_node_created_anew_is_not_taken_for_the_old_one() {
     exhibit(Some(Mutation::NoLastLook), |_| {
@@ -18,7 +18,8 @@ fn b08_a_node_created_anew_is_not_taken_for_the_old_one() {
     });
 }
 
-/// A node went before its pods, or came again before they went: pods that count nowhere, or twice.
+/// The bug: a node was deleted before its pods, or recreated before they were deleted, and pods counted nowhere or
+/// twice.
 #[test]
 fn b09_pods_of_a_node_that_is_gone_count_when_it_comes_again() {
     exhibit(Some(Mutation::NodeTakesItsPods), |bench| {
@@ -32,7 +33,7 @@ fn b09_pods_of_a_node_that_is_gone_count_when_it_comes_again() {
                 let bound = says(&told, "bind p to a");
                 assert!(!bound || !is_there, "{order:?}: bound at {at} to a node that is full");
             }
-            // Where no plugin was left to blame, it backs off.
+            // Without a rejecting plugin left, the pod backs off.
             bench.wait(15);
             assert_eq!(bench.taken("a"), (1_000, 1), "{order:?}");
             bench.act("accepted p\ngone pod p\ngone node a");
@@ -41,8 +42,8 @@ fn b09_pods_of_a_node_that_is_gone_count_when_it_comes_again() {
     });
 }
 
-/// All nodes of a zone went, and the loop over zones did not end; zones of different sizes, and nodes were passed over. There is
-/// no loop over zones here to make that mistake in.
+/// The bug: after all nodes of a zone were deleted, the loop over zones did not end; with zones of different sizes,
+/// nodes were skipped. This engine has no loop over zones, so no fault is planted.
 #[test]
 fn b10_every_node_is_looked_at_once_however_zones_come_and_go() {
     exhibit(None, |bench| {
@@ -69,7 +70,7 @@ fn b10_every_node_is_looked_at_once_however_zones_come_and_go() {
     });
 }
 
-/// A node had just joined, and a burst of pods went there beyond its limit.
+/// The bug: after a node joined, a burst of pods exceeded its limit.
 #[test]
 fn b25_a_burst_to_a_node_that_just_joined_stops_at_its_limit() {
     exhibit(Some(Mutation::PlacesUncounted), |bench| {

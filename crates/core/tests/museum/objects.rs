@@ -1,10 +1,10 @@
-//! Objects that are odd, go missing, or are told of twice: B12, B13, B15, B17, B20.
+//! Faults with unusual, missing and repeated objects: B12, B13, B15, B17, B20.
 
 use crate::bench::{Bench, says};
 use crate::exhibit;
 use supercargo_core::mutation::Mutation;
 
-/// A pod pinned to a node that is not there: a division by zero, and one pod's spec was the end of the scheduler.
+/// The bug: a pod pinned to a missing node caused a division by zero, so that one pod's spec crashed the scheduler.
 #[test]
 fn b12_a_pod_pinned_to_no_node_gets_an_answer_and_costs_nobody_anything() {
     exhibit(Some(Mutation::NoNodesUnheardOf), |bench| {
@@ -20,7 +20,7 @@ fn b12_a_pod_pinned_to_no_node_gets_an_answer_and_costs_nobody_anything() {
     });
 }
 
-/// Updates of what is not known, ends before beginnings, fields that are gone: each once ended a scheduler.
+/// The bugs: updates of unknown objects, deletions before additions, and missing fields each crashed a scheduler.
 #[test]
 fn b13_what_is_absent_is_no_crash() {
     exhibit(Some(Mutation::ResourceTakenForGranted), |bench| {
@@ -48,7 +48,7 @@ fn b13_what_is_absent_is_no_crash() {
     });
 }
 
-/// Pods that went, or came again under their names, in the middle of an attempt left entries behind for ever.
+/// The bug: pods deleted or recreated under the same name during an attempt left entries forever.
 #[test]
 fn b15_nothing_is_kept_of_pods_that_go_and_come_again_at_any_step() {
     exhibit(Some(Mutation::PodGoneLeaves), |bench| {
@@ -64,14 +64,14 @@ fn b15_nothing_is_kept_of_pods_that_go_and_come_again_at_any_step() {
             bench.act("pod old cpu=2");
             stage.iter().for_each(|line| drop(bench.act(line)));
             bench.act("gone pod old\npod new cpu=2");
-            // What is late says nothing of the new pod.
+            // A late result does not affect the new pod.
             bench.act("accepted old\nfound old gone");
             bench.wait(20);
             assert_eq!(bench.held().iter().any(|&(what, _)| what == "queue"), bench.place("new").is_some());
             bench.act("gone pod new\naccepted new\ngone node a");
             assert_eq!(bench.held(), [], "{stage:?}");
         }
-        // A pod that is being deleted waits nowhere, and the list that no longer names it is all that tells of its end.
+        // A terminating pod is in no queue. Its deletion is known only from the list that does not contain it.
         bench.act("node a cpu=1\npod old cpu=2\npod old cpu=2 deleting");
         bench.wait(20);
         bench.act("list Pod\nlisted Pod\ngone node a");
@@ -79,7 +79,7 @@ fn b15_nothing_is_kept_of_pods_that_go_and_come_again_at_any_step() {
     });
 }
 
-/// The gauge of unschedulable pods was not told of pods that were deleted from other queues.
+/// The bug: the gauge of unschedulable pods ignored deletions from other queues.
 #[test]
 fn b17_the_gauge_follows_pods_out_of_every_queue() {
     exhibit(Some(Mutation::GaugeDrifts), |bench| {
@@ -90,14 +90,14 @@ fn b17_the_gauge_follows_pods_out_of_every_queue() {
         assert_eq!(blamed(bench), 0, "from the pool, and from behind a gate");
         let mut bench = Bench::without_credit_for_bindings();
         bench.act("node a cpu=1\npod p cpu=2\nnode b cpu=1\npod q cpu=1");
-        // With a binding that waits for credit, a pod that is woken stays in its queue.
+        // While a binding waits for a credit, a requeued pod stays in its queue.
         bench.act("node c cpu=4");
         bench.act("gone pod p\ngone pod q");
         assert_eq!(blamed(&bench), 0, "from the active or the backoff queue");
     });
 }
 
-/// Events missed, repeated or out of date, and the cache was not what the API server had.
+/// The bug: after missed, repeated or outdated events, the cache differed from the API server.
 #[test]
 fn b20_repeats_relists_and_older_states_leave_the_cache_as_it_should_be() {
     exhibit(Some(Mutation::CountedAgain), |bench| {

@@ -1,14 +1,14 @@
-//! Preemption that did not end: B4, B5, B11, B21. More of it is in `tests/stories/preemption.txt` and `tests/preemption`.
+//! Preemptions that did not end: B4, B5, B11, B21. See also `tests/stories/preemption.txt` and `tests/preemption`.
 
 use crate::bench::{Bench, says};
 use crate::exhibit;
 
-/// A node whose pod has to go for `high`, which is told to; whatever follows is up to the caller.
+/// Creates a node with one victim for `high`, whose eviction has started. The rest is up to the caller.
 fn one_victim(bench: &mut Bench) -> Vec<String> {
     bench.act("node a cpu=4\npod low cpu=3 priority=1 on=a\npod high cpu=2 priority=9")
 }
 
-/// The victim was gone already when it was told to go, no event came, and the preemptor waited for ever.
+/// The bug: the victim was deleted before its eviction, no event followed, and the preemptor waited forever.
 #[test]
 fn b04_a_victim_that_goes_by_itself_lets_the_preemptor_in_at_once() {
     exhibit(None, |bench| {
@@ -18,7 +18,7 @@ fn b04_a_victim_that_goes_by_itself_lets_the_preemptor_in_at_once() {
     });
 }
 
-/// Deletions were slow, and dozens were begun for one pod.
+/// The bug: deletions were slow, and dozens were started for one pod.
 #[test]
 fn b05_no_victim_is_told_twice_however_slow_the_answers_are() {
     exhibit(None, |bench| {
@@ -31,7 +31,7 @@ fn b05_no_victim_is_told_twice_however_slow_the_answers_are() {
     });
 }
 
-/// The preemptor was deleted, and the room it was nominated to stayed reserved.
+/// The bug: the preemptor was deleted, and its nomination stayed.
 #[test]
 fn b11_the_room_of_a_preemptor_that_is_gone_is_free_at_once() {
     exhibit(None, |bench| {
@@ -42,7 +42,7 @@ fn b11_the_room_of_a_preemptor_that_is_gone_is_free_at_once() {
     });
 }
 
-/// Disruption budgets were counted wrongly, and the wrong pod had to go.
+/// The bug: disruption budgets were counted wrongly, and the wrong pod was evicted.
 #[test]
 fn b21_who_is_protected_by_a_budget_stays_where_another_can_go() {
     exhibit(None, |bench| {

@@ -1,14 +1,14 @@
-//! Pods that waited for ever: B1, B3.
+//! Pods that waited forever: B1, B3.
 
 use crate::bench::says;
 use crate::exhibit;
 use supercargo_core::mutation::Mutation;
 
-/// An event came before the pod it helps had reached the unschedulable pool.
+/// The bug: an event arrived before the pod that it helps was in the unschedulable pool.
 #[test]
 fn b01_an_event_at_any_point_of_a_failing_cycle_wakes_the_pod() {
     exhibit(Some(Mutation::EventInFlightLost), |bench| {
-        // All at one moment: nothing but the event itself can bring the pod back.
+        // All at the same time, so that only the event itself can requeue the pod.
         let (small, large, pod) = ("node c cpu=1", "node b cpu=4", "pod p cpu=2");
         bench.act("node a cpu=1");
         for lines in [[small, large, pod], [small, pod, large], [pod, small, large], [pod, large, small]] {
@@ -19,8 +19,8 @@ fn b01_an_event_at_any_point_of_a_failing_cycle_wakes_the_pod() {
     });
 }
 
-/// The last peer goes, so that the pod may be the first of its kind: a hint that looked at arrivals only let it wait for five
-/// minutes (kubernetes issue 141354).
+/// The bug: the last matching pod was deleted, so that the pod became the first of its kind. The hint handled only
+/// additions, and the pod waited for five minutes (kubernetes issue 141354).
 #[test]
 fn b03_the_last_peer_that_goes_wakes_a_pod_with_affinity_to_itself_once() {
     exhibit(Some(Mutation::DeafAffinityDelete), |bench| {

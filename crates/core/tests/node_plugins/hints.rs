@@ -1,4 +1,4 @@
-//! Which events wake a pod that a plugin rejected (`machinery.md` 1.10 and 1.13).
+//! Queueing hints: the events that requeue a pod which a plugin rejected (`machinery.md` 1.10 and 1.13).
 
 use crate::support::{World, language};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use supercargo_core::plugins::scheduling_gates;
 use supercargo_core::plugins::taint_toleration::TaintToleration;
 use supercargo_core::pod::PodInfo;
 
-/// Asks a plugin about a pod and events, all in words of the cluster language.
+/// A plugin, a world and a pod, to be combined with events in the cluster language.
 struct Case<P> {
     world: World,
     plugin: P,
@@ -141,7 +141,7 @@ fn taint_changes_wake_whoever_waits_for_new_nodes() {
     }
 }
 
-/// Upstream looks only at the pod's own terms before the change, and so leaves this pod waiting for up to five minutes.
+/// Upstream tests only the pod's own terms against the old node, so the pod waits for up to five minutes.
 #[test]
 fn a_node_that_begins_to_match_what_the_profile_adds_wakes_too() {
     let mut world = World::new();
@@ -220,7 +220,7 @@ fn a_class_that_comes_to_serve_what_the_pod_asks_for_wakes_it_and_any_change_of_
     assert!(!waiting.on_pod(PodAction::Delete, Some("p on=a"), None));
 }
 
-/// A node without a resource that a class serves is left to DynamicResources, and so is worth an attempt.
+/// A missing resource that a DeviceClass serves is left to DynamicResources, so the node is worth an attempt.
 #[test]
 fn a_node_that_lacks_only_what_a_class_serves_wakes() {
     let mut case = Case::new(NodeResourcesFit::default(), "x cpu=2 res:example.com/gpu=1");
@@ -231,7 +231,7 @@ fn a_node_that_lacks_only_what_a_class_serves_wakes() {
     assert!(!case.on_node_add("a cpu=1"));
 }
 
-/// Upstream's hint forgets what its filter ignores, and so leaves this pod waiting for up to five minutes.
+/// Upstream's hint does not skip resources that its filter ignores, so the pod waits for up to five minutes.
 #[test]
 fn what_the_filter_ignores_does_not_keep_a_pod_asleep() {
     let args = NodeResourcesFitArgs { ignored_resources: vec!["example.com/a".into()], ..Default::default() };

@@ -1,4 +1,4 @@
-//! Laws over small clusters that are biased to edges: nothing asked for, nothing there, all of it taken, one too many.
+//! Property tests over small clusters with many edge cases: no requests, empty nodes, full nodes, one pod too many.
 
 use crate::support::run::{rules, scores, sets_equal_verdicts};
 use crate::support::{Plugins, World};
@@ -9,7 +9,7 @@ use supercargo_core::framework::{Prepared, Verdict};
 use supercargo_core::intern::Tables;
 use supercargo_core::pod::PodInfo;
 
-/// Every plugin of this file's scope, with arguments that reach their branches.
+/// All plugins of this file, with arguments that cover their branches.
 const PLUGINS: &str = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts ImageLocality \
     NodeResourcesFit NodeResourcesFit(MostAllocated+cpu=3+memory=1+ephemeral-storage=2+example.com/a=100) \
     NodeResourcesFit(RequestedToCapacityRatio=0:10,30:0,100:7+cpu=5+memory=1+ignore-group=example.com) \
@@ -29,7 +29,7 @@ fn amount() -> impl Strategy<Value = i64> {
     ]
 }
 
-/// Some of `words`, each at most once.
+/// Returns a subset of `words`.
 fn some_of(words: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
     prop::sample::subsequence(words, 0..=words.len().min(4))
 }
@@ -84,14 +84,14 @@ fn pod() -> impl Strategy<Value = String> {
     })
 }
 
-/// Nodes, pods and on which node each of them is, and a pod to decide on.
+/// Generates nodes, pods with their nodes, and a pod to decide about.
 fn cluster() -> impl Strategy<Value = (Vec<String>, Vec<(usize, String)>, String)> {
     let nodes = prop::collection::vec(node(), 1..5);
     let pods = prop::collection::vec((0usize..4, pod()), 0..6);
     (nodes, pods, pod())
 }
 
-/// The cluster, and the pods that are on nodes.
+/// Builds the cluster, and returns it with the bound pods.
 fn build(nodes: &[String], pods: &[(usize, String)]) -> (World, Vec<Arc<PodInfo>>) {
     let mut world = World::new();
     for (at, words) in nodes.iter().enumerate() {
@@ -119,7 +119,7 @@ proptest! {
         sets_equal_verdicts(world.snapshot(), &rules(&world, &plugins, &pod));
     }
 
-    /// A number in place of a verdict is 0 for nodes that fit, and the same only for the same rejection.
+    /// Verdict numbers are 0 for feasible nodes, and equal only for equal rejections.
     #[test]
     fn numbers_stand_for_verdicts((nodes, pods, pod) in cluster(), come in pod()) {
         let (mut world, _) = build(&nodes, &pods);
@@ -139,7 +139,7 @@ proptest! {
         }
     }
 
-    /// A node with pods thought away and onto it is judged as one where they are gone and come.
+    /// A node with an overlay is evaluated like a node where the overlay is applied.
     #[test]
     fn an_overlay_equals_the_node_it_describes((nodes, pods, pod) in cluster(), gone in any::<u8>(), come in pod()) {
         let (mut world, placed) = build(&nodes, &pods);
@@ -168,7 +168,7 @@ proptest! {
         prop_assert_eq!(thought, done);
     }
 
-    /// `scores` demands the range.
+    /// `scores` checks the range.
     #[test]
     fn score_in_range((nodes, pods, pod) in cluster()) {
         let (mut world, _) = build(&nodes, &pods);
@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// Whether no sum of requests leaves the range: past its end, taking away no longer undoes adding.
+/// Whether no sum of requests overflows. After an overflow, subtraction does not undo addition.
 fn sums_stay_in_range(placed: &[Arc<PodInfo>], come: &Arc<PodInfo>) -> bool {
     let pods = || placed.iter().chain([come]).map(|pod| &pod.resources);
     let fits = |amount: &dyn Fn(&supercargo_core::resources::Resources) -> i64| {

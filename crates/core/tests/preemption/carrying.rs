@@ -1,6 +1,7 @@
-//! Laws of preemption carried out, over random histories: only less important pods are sent away, each once, for a pod that
-//! still wants their place; and however evictions, answers and the watch interleave, nobody is left waiting for what has
-//! happened.
+//! Property tests of the execution of preemption over random histories.
+//!
+//! Only lower-priority pods are evicted, each once, for a pod that still needs their node. No pod waits forever,
+//! however evictions, answers and watch events interleave.
 
 use super::draws;
 use crate::support::language;
@@ -16,7 +17,7 @@ use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
 
-/// Something that happens. Numbers choose among what there is.
+/// An input. Numbers select among existing objects.
 #[derive(Clone, Debug)]
 enum Act {
     Runs { node: u8, cpu: u8, priority: u8 },
@@ -44,7 +45,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A pod as the API server has it.
+/// The state of a pod in the API server.
 #[derive(Clone, Debug)]
 struct Known {
     cpu: u8,
@@ -59,11 +60,11 @@ struct Run {
     pods: BTreeMap<String, Known>,
     nodes: BTreeSet<String>,
     created: u32,
-    /// Sent away, and not answered.
+    /// Evictions without an answer.
     asked: Vec<String>,
-    /// Sent away, and not known to stay.
+    /// Evicted pods, except those whose eviction failed.
     evicted: BTreeSet<String>,
-    /// The victims that were last chosen for a pod.
+    /// The last chosen victims of each pod.
     chosen: BTreeMap<String, Vec<String>>,
 }
 
@@ -196,7 +197,7 @@ impl Run {
         4_u8.saturating_sub(on.map(|known| known.cpu).sum())
     }
 
-    /// Lets the scheduler come to rest. Bindings are carried out at once.
+    /// Runs the scheduler until idle. Bindings are carried out at once.
     fn rest(&mut self) -> Result<(), TestCaseError> {
         for _ in 0..1_000 {
             match self.scheduler.step(self.now, &mut NoProbe) {
@@ -237,7 +238,7 @@ impl Run {
         Ok(())
     }
 
-    /// Everything that was begun comes to its end.
+    /// Completes everything that was started.
     fn settle(&mut self) -> Result<(), TestCaseError> {
         self.handle(Event::Credits { lane: Lane::Evict, count: 10_000 });
         for _ in 0..200 {
@@ -249,7 +250,7 @@ impl Run {
                 self.gone(&name);
                 continue;
             }
-            // What was answered, or is going for another reason, ends, too.
+            // Answered evictions, and other deletions, also complete.
             let evicted = self.evicted.clone();
             let next = self.pods.iter().find(|(name, known)| known.going || evicted.contains(*name));
             match next.map(|(name, _)| name.clone()) {
@@ -260,7 +261,7 @@ impl Run {
         Err(TestCaseError::fail("evictions do not come to an end"))
     }
 
-    /// Nobody waits for something that has happened.
+    /// Checks that no pod waits for something that has already happened.
     fn check_rest(&mut self) -> Result<(), TestCaseError> {
         self.rest()?;
         let stats = self.scheduler.stats();

@@ -1,8 +1,8 @@
-//! Laws over small clusters full of pods of all priorities: who goes is less important, is needed, and is whom a naive
-//! search would send away that really takes pods off nodes and puts them back.
+//! Property tests of victims, over small full clusters with mixed priorities.
 //!
-//! Worlds here have no terminating pods, no nominated pod with wishes of its own and, but for one law, no host port twice on
-//! a node: there upstream's dry run differs from the deed.
+//! Victims have a lower priority, are necessary, and equal those of a naive search that actually removes pods from
+//! nodes and puts them back. These worlds contain no terminating pods, no nominated pods with affinity
+//! or spread constraints, and, but for one test, no port twice on a node. In these cases upstream's dry run differs from the actual eviction.
 
 use super::{NOW, draws, infeasible};
 use crate::support::World;
@@ -15,7 +15,7 @@ use supercargo_core::cycle::{Decision, Failed, Framework, NoProbe, Nomination, O
 use supercargo_core::framework::post_filter::{Candidate, Rooms};
 use supercargo_core::pod::PodInfo;
 
-/// A node's words, a pod's, and what it takes to be protected.
+/// The descriptions of nodes, pods, disruption budgets, and the incoming pod.
 #[derive(Clone, Debug)]
 struct Words {
     nodes: Vec<String>,
@@ -50,12 +50,12 @@ fn running(nodes: usize, (share, ports): Ports) -> impl Strategy<Value = String>
     )
 }
 
-/// How many pods of all have a host port, and how many ports there are.
+/// The fraction of pods with a host port, and the number of distinct ports.
 type Ports = (f64, u16);
 
-/// Ports that pods of one node seldom share.
+/// Pods of one node seldom share a port.
 const RARE: Ports = (0.2, 10);
-/// Ports that they often share.
+/// Pods of one node often share a port.
 const SHARED: Ports = (0.7, 2);
 
 fn incoming() -> impl Strategy<Value = String> {
@@ -102,7 +102,7 @@ fn words(ports: Ports) -> impl Strategy<Value = Words> {
     })
 }
 
-/// No two pods of a node have the same host port.
+/// Builds a world in which no two pods of a node have the same port.
 fn build(words: &Words) -> (World, Arc<PodInfo>) {
     build_with(words, false)
 }
@@ -139,7 +139,7 @@ fn build_with(words: &Words, may_share_ports: bool) -> (World, Arc<PodInfo>) {
     (world, pod)
 }
 
-/// Whether all filters let the pod onto the node, in the cluster as it is.
+/// Whether all filters accept the pod on the node.
 fn fits(world: &World, pod: &PodInfo, node: &str) -> bool {
     Framework::default().fits_on(pod, world.snapshot(), world.idx(node), false).expect("no filter fails here")
 }
@@ -152,7 +152,8 @@ fn fits_somewhere(world: &World, pod: &PodInfo) -> bool {
 
 type Choice = BTreeMap<String, (Vec<String>, usize)>;
 
-/// The candidates of least harm by node: the victims, the most important first, and how many are protected.
+/// Returns the candidates with the least disruption by node: victims in descending order of importance, and the
+/// violations.
 fn chosen(world: &World, pod: &PodInfo, seed: u64) -> Choice {
     let framework = Framework::default();
     let filtered = infeasible(&framework, world, pod);
@@ -173,8 +174,10 @@ fn take_off(cache: &mut Cache, pods: &[Arc<PodInfo>]) {
     pods.iter().for_each(|pod| drop(cache.remove_pod(&pod.uid)));
 }
 
-/// The most important first; pods without a start time in the reverse of the order they came in, others in it.
-/// Insertion is what upstream's sort does with so few.
+/// Sorts by descending importance. Pods without a start time are in reverse order of addition, others in order of
+/// addition.
+///
+/// For such short lists, upstream's sort is an insertion sort.
 fn by_importance(pods: &mut [Arc<PodInfo>]) {
     let first = |a: &PodInfo, b: &PodInfo| {
         let start = |pod: &PodInfo| pod.start_time.unwrap_or(NOW);
@@ -192,7 +195,7 @@ fn by_importance(pods: &mut [Arc<PodInfo>]) {
     }
 }
 
-/// Whom a budget protects, when the pods go in this order.
+/// Returns the protected pods, if the pods are evicted in this order.
 fn protected(world: &World, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
     let snapshot = world.snapshot();
     let default = world.tables.find("default").expect("pods are there");
@@ -219,10 +222,10 @@ fn protected(world: &World, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
     protected
 }
 
-/// Victims, the most important first, and how many of them are protected.
+/// Victims in descending order of importance, and the number of violations.
 type Victims = (Vec<Arc<PodInfo>>, usize);
 
-/// The victims on one node, by really taking all less important pods off it and putting back whom it can bear.
+/// Returns the victims on one node, by removing all lower-priority pods and putting back as many as fit.
 fn naive_victims(words: &Words, node: &str) -> Option<Victims> {
     let (mut world, pod) = build(words);
     let on_node = |world: &World| -> Vec<Arc<PodInfo>> {
@@ -252,7 +255,7 @@ fn naive_victims(words: &Words, node: &str) -> Option<Victims> {
     Some((victims, violations))
 }
 
-/// The nodes whose rejection others' going may cure.
+/// Returns the nodes whose rejection may be resolved by evictions.
 fn curable(world: &World, pod: &PodInfo) -> Vec<String> {
     let framework = Framework::default();
     let filtered = infeasible(&framework, world, pod);
@@ -261,7 +264,7 @@ fn curable(world: &World, pod: &PodInfo) -> Vec<String> {
     curable.iter().map(|node| snapshot.text(snapshot.node_info(node).name).to_owned()).collect()
 }
 
-/// Upstream's criteria, one after the other, each among those the one before left.
+/// Applies upstream's criteria one after the other, each to the remaining candidates.
 fn naive_choice(words: &Words, nodes: &[String]) -> Choice {
     let tried = nodes.iter().filter_map(|node| Some((node.clone(), naive_victims(words, node)?)));
     let mut left: Vec<(String, Victims)> = tried.collect();
@@ -291,7 +294,7 @@ fn keep_least<T, K: Ord>(left: &mut Vec<(String, T)>, key: impl Fn(&T) -> K) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, max_global_rejects: 100_000, ..ProptestConfig::default() })]
 
-    /// The dry run is the deed, thought: node, victims and their order are those of a search that takes pods off nodes.
+    /// The dry run equals the naive search: node, victims and their order.
     #[test]
     fn thinking_pods_away_equals_taking_them_away(words in words(RARE), seed in any::<u64>()) {
         let (world, pod) = build(&words);
@@ -299,8 +302,7 @@ proptest! {
         prop_assert_eq!(chosen(&world, &pod, seed), naive_choice(&words, &curable(&world, &pod)));
     }
 
-    /// Every victim is less important than the pod, with all of them gone the pod fits, and with one of them there again
-    /// it does not.
+    /// Every victim has a lower priority. Without all victims the pod fits, and with any of them it does not.
     #[test]
     fn preemption_victims_minimal(words in words(RARE)) {
         let (mut world, pod) = build(&words);
@@ -320,8 +322,8 @@ proptest! {
         }
     }
 
-    /// Pods of a node may use the same host port: upstream's dry run takes it for free once one of them is gone. Whoever is
-    /// evicted all the same, the pod fits then; and nobody is spared who could have made room.
+    /// Pods of a node may share a host port, which upstream's dry run frees with the first of them. Here, the pod
+    /// fits after the evictions, and no node is missed where evictions could help.
     #[test]
     fn evictions_make_room_where_pods_share_host_ports(words in words(SHARED), port in 80..82u16, seed in any::<u64>()) {
         let words = Words { incoming: format!("{} port={port}", words.incoming.replace(" port=80", "")), ..words };

@@ -1,4 +1,4 @@
-//! Unschedulable pods that are alike and wait for the same: what an event costs.
+//! The cost of an event for groups of identical unschedulable pods.
 
 use super::{FIT, NODE_ADD, TAINTS, at, move_all, place, pop, queue, reject_new};
 use supercargo_core::framework::Hint;

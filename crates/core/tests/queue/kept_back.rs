@@ -1,10 +1,10 @@
-//! Pods that are kept back for a while after an attempt, as DefaultPreemption keeps those whose victims have yet to go.
+//! Pods blocked after an attempt, as DefaultPreemption blocks preemptors until their victims terminate.
 
 use super::*;
 
 const PREEMPTION: PluginName = "DefaultPreemption";
 
-/// A pod that was rejected once, and is kept back.
+/// Creates a queue with a pod that was rejected once, and is blocked.
 fn kept_back() -> SchedulingQueue {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "p", 0, &[FIT]);

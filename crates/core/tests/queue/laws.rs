@@ -1,4 +1,4 @@
-//! What holds of the queue after any sequence of operations. What each operation does in detail is in `main.rs`.
+//! Invariants of the queue after any sequence of operations. Single operations are tested in `main.rs`.
 
 use super::{FIT, GATES, NODE_ADD, PROFILE, TAINTS, at, pod, rejected_by};
 use proptest::prelude::*;
@@ -10,10 +10,10 @@ use supercargo_core::pod::PodInfo;
 use supercargo_core::queue::{Place, QueueConfig, QueuedPod, SchedulingQueue};
 use supercargo_core::time::Time;
 
-/// Few pods and few priorities, so that operations meet the same pod and ranks tie.
+/// Few pods and priorities, so that operations hit the same pod and ranks tie.
 const PODS: u8 = 7;
 
-/// What a caller may do. Numbers are taken modulo what there is to choose from.
+/// The operations. Numbers are taken modulo the number of choices.
 #[derive(Clone, Debug)]
 enum Op {
     Add { pod: u8, gated: bool },
@@ -50,13 +50,13 @@ fn uid(number: u8) -> String {
     format!("p{number}")
 }
 
-/// The queue, and beside it what must be true of it.
+/// The queue with its expected contents.
 struct World {
     queue: SchedulingQueue,
     now: Time,
-    /// Uids of pods the queue was given and has not given back.
+    /// Uids of the pods in the queue.
     inside: BTreeSet<String>,
-    /// Pods the caller has popped.
+    /// Pods that the caller has popped.
     held: Vec<QueuedPod>,
 }
 
@@ -126,7 +126,7 @@ impl World {
         Some(pod)
     }
 
-    /// Pops, and holds the pod against all that could have come instead.
+    /// Pops a pod, and checks that no other pod should have been first.
     fn pop(&mut self) {
         self.queue.tick(self.now);
         let at_place = |wanted| self.queue.waiting().filter(move |(place, _)| *place == wanted);
@@ -184,7 +184,7 @@ impl World {
         self.check_due();
     }
 
-    /// Nothing is overdue, and whoever waits for a time has a wake-up that is not over.
+    /// Checks that no pod is overdue, and that every pod that waits for a time has a future wake-up.
     fn check_due(&self) {
         let wakeup = self.queue.next_wakeup(self.now);
         for (place, pod) in self.queue.waiting() {
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// Who is where, in order.
+    /// Returns all pods with their places, in order.
     fn layout(&self) -> Vec<(Place, String)> {
         self.queue.waiting().map(|(place, pod)| (place, pod.pod.uid.to_string())).collect()
     }
@@ -212,12 +212,12 @@ fn numbered(number: u8) -> Arc<PodInfo> {
     pod(&uid(number), i32::from(number % 3) - 1)
 }
 
-/// PrioritySort: lower comes first.
+/// The order of PrioritySort: the lowest is first.
 fn rank(pod: &QueuedPod) -> (i64, Time) {
     (-i64::from(pod.pod.priority), pod.timestamp)
 }
 
-/// The second in which a backoff of 1, 2, 4, 8, 10, 10, … seconds expires.
+/// Returns the second in which a backoff of 1, 2, 4, 8, 10, 10, … seconds expires.
 fn expiry(pod: &QueuedPod) -> Option<Time> {
     let errors = pod.consecutive_errors;
     let failures = if errors > 0 { errors } else { pod.unschedulable_count };

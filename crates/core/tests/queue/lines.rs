@@ -1,4 +1,4 @@
-//! Popping of the pods that may go now: order, and how many pods are asked about.
+//! Conditional popping: the order, and the number of evaluated pods.
 
 use super::{at, pod, queue};
 use std::cell::Cell;
@@ -26,7 +26,7 @@ fn of_the_pods_that_may_go_the_first_is_popped() {
     assert_eq!(popped.map(|popped| popped.pod.uid.to_string()), Some("x3".into()));
 }
 
-/// A walk over the pods that may not go would ask two million times.
+/// A scan of the blocked pods would evaluate two million pods.
 #[test]
 fn pods_that_may_not_go_are_asked_about_once_however_often_others_are_popped() {
     let mut queue = queue();

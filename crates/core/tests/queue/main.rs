@@ -1,4 +1,4 @@
-//! The scheduling queue, rule by rule. Laws over random sequences of operations are in `laws.rs`.
+//! Tests of the scheduling queue, rule by rule. Property tests are in `laws.rs`.
 
 mod groups;
 mod kept_back;
@@ -24,7 +24,7 @@ const NODE_ADD: ClusterEvent<'_> = ClusterEvent::Node { action: NodeAction::Add,
 const NODE_TAINT: ClusterEvent<'_> =
     ClusterEvent::Node { action: NodeAction::UpdateTaint, old: None, new: None };
 
-/// The queue's start: a whole second, as round as any.
+/// The start time: a whole second.
 const START: u64 = 1_000_000;
 
 fn at(seconds: f64) -> Time {
@@ -62,14 +62,14 @@ fn rejected_by(plugins: &[PluginName]) -> BTreeSet<PluginName> {
     plugins.iter().copied().collect()
 }
 
-/// Adds a pod and has it rejected, at one moment.
+/// Adds a pod that is rejected at the same time.
 fn reject_new(queue: &mut SchedulingQueue, now: Time, uid: &str, priority: i32, plugins: &[PluginName]) {
     queue.add(now, pod(uid, priority), None);
     let popped = pop(queue, now, uid);
     queue.return_unschedulable(now, popped, rejected_by(plugins), None);
 }
 
-/// Pops, and insists on the pod.
+/// Pops, and checks the pod.
 fn pop(queue: &mut SchedulingQueue, now: Time, uid: &str) -> QueuedPod {
     let popped = queue.pop(now).expect("a pod waits");
     assert_eq!(&*popped.pod.uid, uid);
@@ -189,7 +189,7 @@ fn a_woken_pod_serves_the_rest_of_its_backoff() {
     assert_eq!(incoming(&queue, Place::Active, "BackoffComplete"), 1);
 }
 
-/// machinery.md 1.2: a first failure at t = 0.2, and each attempt fails as soon as it is made.
+/// machinery.md 1.2: the first failure is at t = 0.2, and each attempt fails as soon as it is made.
 #[test]
 fn retries_come_at_whole_seconds_and_back_off_to_eleven() {
     let expected = [2.0, 5.0, 10.0, 19.0, 30.0, 41.0].map(at);
@@ -211,7 +211,7 @@ fn retries_come_at_whole_seconds_and_back_off_to_eleven() {
     }
 }
 
-/// The wait after the n-th failure in a row, which happens at a whole second, is the backoff and one second more.
+/// Returns the waits after each failure in a row, at whole seconds: the backoff plus one second.
 fn backoffs(initial: u64, max: u64, failures: usize) -> Vec<u64> {
     let (initial_backoff, max_backoff) = (Duration::from_secs(initial), Duration::from_secs(max));
     let config = QueueConfig { initial_backoff, max_backoff, ..QueueConfig::default() };
@@ -301,7 +301,7 @@ fn backoffs_that_end_in_one_second_go_by_priority() {
     pop(&mut queue, at(0.9), "low");
 }
 
-/// machinery.md 1.6: the order of attempts is not the order of priorities when only one backoff is over.
+/// machinery.md 1.6: attempts are not in order of priority if only one backoff has ended.
 #[test]
 fn what_is_active_goes_before_what_backs_off_whatever_its_priority() {
     let mut queue = queue();
@@ -490,7 +490,7 @@ fn an_update_of_an_unknown_pod_takes_it_in() {
     assert_eq!(incoming(&queue, Place::Unschedulable, "UnschedulablePodUpdate"), 1);
 }
 
-/// When a pod rejected at `failed` comes back, with nobody asking but the queue itself.
+/// Returns when a pod rejected at `failed` is requeued, without any event.
 fn flushed_at(queue: &mut SchedulingQueue, failed: Time) -> Time {
     let mut now = failed;
     while place(queue, "p") == Some(Place::Unschedulable) {
@@ -514,7 +514,7 @@ fn a_forgotten_pod_is_tried_again_after_five_minutes_at_the_next_half_minute() {
     }
 }
 
-/// machinery.md 1.3: first 5:23, then 5:00 again and again. Each wake-up is a little late, as timers are.
+/// machinery.md 1.3: first after 5:23, then after 5:00 each. Every wake-up is slightly late, as timers are.
 #[test]
 fn a_pod_that_fails_at_each_check_is_checked_every_five_minutes() {
     let late = Duration::from_micros(100);

@@ -1,4 +1,4 @@
-//! When a waiting pod is tried at the latest: what is said is when it comes.
+//! The predicted latest time of the next attempt equals the actual time.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn said(queue: &SchedulingQueue, uid: &str) -> Option<Time> {
     queue.next_try(place, queued)
 }
 
-/// Ticks as a driver would, half a second at a time, until the pod is active.
+/// Ticks every half second, as a driver would, until the pod is active.
 fn active_at(queue: &mut SchedulingQueue, from: f64, uid: &str) -> Time {
     let mut half_seconds = (from * 2.0) as u32;
     loop {

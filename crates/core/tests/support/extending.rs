@@ -1,11 +1,11 @@
-//! Extenders in the words of stories: who they are, what they are asked, what they say.
+//! Extenders in the language of stories: configuration, calls and answers.
 
 use std::fmt::Write as _;
 use supercargo_core::effect::{ExtenderCall, Question};
 use supercargo_core::extender::{Answer, Extender, ExtenderId, FilterAnswer, RoomAnswer};
 use supercargo_core::intern::Tables;
 
-/// `g filter prioritize=3 bind preempt ignorable managed=example.com/fpga`: an extender, its name first.
+/// Parses an extender, name first: `g filter prioritize=3 bind preempt ignorable managed=example.com/fpga`.
 pub(crate) fn extender(tables: &mut Tables, id: u64, words: &[&str]) -> Extender {
     let (name, words) = words.split_first().expect("an extender has a name");
     let mut extender = Extender {
@@ -37,7 +37,7 @@ pub(crate) fn extender(tables: &mut Tables, id: u64, words: &[&str]) -> Extender
     extender
 }
 
-/// A question as a line.
+/// Formats a call as a line.
 pub(crate) fn asked(call: &ExtenderCall, name: &str) -> String {
     let pod = format!("{}/{}", call.pod.namespace, call.pod.name);
     let mut line = format!("ask {name} about {pod}: ");
@@ -59,7 +59,7 @@ pub(crate) fn asked(call: &ExtenderCall, name: &str) -> String {
     line
 }
 
-/// What an extender says: `passed a b failed c:why hopeless d:why`, `scores a:3`, `rooms a:v,w`, `error TEXT`.
+/// Parses an answer: `passed a b failed c:why hopeless d:why`, `scores a:3`, `rooms a:v,w`, `error TEXT`.
 pub(crate) fn said(words: &[&str]) -> Result<Answer, String> {
     let (kind, rest) = words.split_first().expect("an extender says something");
     let pair = |word: &str| {

@@ -1,4 +1,4 @@
-//! The words of the cluster language.
+//! The cluster language.
 //!
 //! ```text
 //! node a zone=z1 cpu=4 mem=8Gi pods=110 eph=10Gi res:example.com/gpu=2 label:k=v taint=key=value:NoSchedule
@@ -16,9 +16,9 @@
 //! budget b ns=default allowed=1 disrupted=p,q app=web
 //! ```
 //!
-//! Selectors: `k=v`, `k:in:a,b`, `k:notin:a`, `k:exists`, `k:absent`, `k:gt:5`, `k:lt:5`, joined by `;`; `*` selects all,
-//! `-` is a selector that was not given. `zone`, `region` and `host` stand for the well-known labels; `@name` in a node
-//! term stands for the node's name. What there is of storage is in `storage.rs`.
+//! Selectors: `k=v`, `k:in:a,b`, `k:notin:a`, `k:exists`, `k:absent`, `k:gt:5`, `k:lt:5`, joined by `;`. `*` selects
+//! all, and `-` is an absent selector. `zone`, `region` and `host` are short for the well-known labels; `@name` in a
+//! node term is the node's name. The words about storage are in `storage.rs`.
 
 use super::{NodeBuilder, PodBuilder, World, storage};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use supercargo_core::pod::{
 };
 use supercargo_core::selector::{NodeSelectorTerm, Operator, Requirement, Selector, TermDemands};
 
-/// Puts one line of the language into the world.
+/// Applies one line of the language to the world.
 pub(crate) fn apply(world: &mut World, line: &str) {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (&kind, words) = words.split_first().expect("empty lines are left out");
@@ -69,7 +69,7 @@ pub(crate) fn apply(world: &mut World, line: &str) {
     }
 }
 
-/// A node from its words, name first.
+/// Parses a node, name first.
 pub(crate) fn node(tables: &mut Tables, words: &[&str]) -> Arc<NodeInfo> {
     let (name, words) = words.split_first().expect("a node has a name");
     let mut node = NodeBuilder::new(tables, name);
@@ -104,7 +104,7 @@ pub(crate) fn node(tables: &mut Tables, words: &[&str]) -> Arc<NodeInfo> {
     node.build()
 }
 
-/// A pod from its words, name first.
+/// Parses a pod, name first.
 pub(crate) fn pod(tables: &mut Tables, words: &[&str]) -> Arc<PodInfo> {
     let (name, words) = words.split_first().expect("a pod has a name");
     let mut pod = PodBuilder::new(tables, name);
@@ -197,7 +197,7 @@ fn weighted(text: &str) -> (i32, &str) {
     (weight.parse().expect("a weight is a number"), rest)
 }
 
-/// `port`, `address:port` or `protocol/address:port`.
+/// Parses `port`, `address:port` or `protocol/address:port`.
 fn host_port<'t>(pod: PodBuilder<'t>, text: &str) -> PodBuilder<'t> {
     let (protocol, rest) = text.split_once('/').unwrap_or(("TCP", text));
     let (address, port) = rest.rsplit_once(':').unwrap_or(("", rest));
@@ -231,7 +231,7 @@ fn taint_effect(tables: &mut Tables, text: &str) -> TaintEffect {
     }
 }
 
-/// The full key of a label that has a short form here.
+/// Returns the full key of a label with a short form.
 pub(crate) fn label_key(key: &str) -> &str {
     match key {
         "zone" => "topology.kubernetes.io/zone",
@@ -241,7 +241,7 @@ pub(crate) fn label_key(key: &str) -> &str {
     }
 }
 
-/// A label selector: requirements joined by `;`, or `*`, or `-`.
+/// Parses a label selector: requirements joined by `;`, or `*`, or `-`.
 pub(crate) fn selector(tables: &mut Tables, text: &str) -> Selector {
     match text {
         "-" => Selector::Nothing,
@@ -250,7 +250,7 @@ pub(crate) fn selector(tables: &mut Tables, text: &str) -> Selector {
     }
 }
 
-/// One requirement: `k=v` or `k:operator:values`.
+/// Parses a requirement: `k=v` or `k:operator:values`.
 pub(crate) fn requirement(tables: &mut Tables, text: &str) -> Requirement {
     if let Some((key, value)) = text.split_once('=') {
         let (key, value) = (tables.symbol(label_key(key)), tables.symbol(value));
@@ -272,8 +272,9 @@ pub(crate) fn requirement(tables: &mut Tables, text: &str) -> Requirement {
     Requirement { key: tables.symbol(label_key(key)), operator }
 }
 
-/// A node selector term: requirements joined by `;`, of which `@name:in:..` and `@name:notin:..` are on the name.
-/// Without any it is empty; with several names in one entry it is malformed, and pins the nodes all the same.
+/// Parses a node selector term: requirements joined by `;`, of which `@name:in:..` and `@name:notin:..` refer to the
+/// node's name. Without requirements it is empty. With several names in one entry it is malformed, but still pins the
+/// nodes.
 pub(crate) fn node_term(tables: &mut Tables, text: &str) -> NodeSelectorTerm {
     let (mut labels, mut names) = (Vec::new(), Vec::new());
     let (mut pinned, mut broken) = (None::<Vec<Symbol>>, text.is_empty());
@@ -297,7 +298,7 @@ pub(crate) fn node_term(tables: &mut Tables, text: &str) -> NodeSelectorTerm {
     NodeSelectorTerm { demands: (!broken).then_some(demands), pinned_names: pinned.map(Into::into) }
 }
 
-/// `topology/selector`, then `/ns=a,b` and `/nssel=selector` in any order.
+/// Parses `topology/selector`, then `/ns=a,b` and `/nssel=selector` in any order.
 fn pod_term(pod: &mut PodBuilder<'_>, text: &str) -> PodAffinityTerm {
     let mut parts = text.split('/');
     let topology = parts.next().expect("a topology key");
@@ -325,7 +326,7 @@ fn pod_term(pod: &mut PodBuilder<'_>, text: &str) -> PodAffinityTerm {
     term
 }
 
-/// `topology/maxSkew/whenUnsatisfiable/selector`, then `/min=n`, `/honor-taints` and `/ignore-affinity`.
+/// Parses `topology/maxSkew/whenUnsatisfiable/selector`, then `/min=n`, `/honor-taints` and `/ignore-affinity`.
 fn spread(tables: &mut Tables, text: &str) -> SpreadConstraint {
     let parts: Vec<&str> = text.split('/').collect();
     let [topology, skew, when, chosen, options @ ..] = parts.as_slice() else {
@@ -358,7 +359,7 @@ fn spread(tables: &mut Tables, text: &str) -> SpreadConstraint {
     constraint
 }
 
-/// A namespace from its words, name first, and its labels.
+/// Parses a namespace, name first, and its labels.
 pub(crate) fn namespace(tables: &mut Tables, words: &[&str]) -> (Symbol, LabelSetId) {
     let name = tables.symbol(words[0]);
     let pairs = words[1..].iter().map(|word| {
@@ -370,7 +371,7 @@ pub(crate) fn namespace(tables: &mut Tables, words: &[&str]) -> (Symbol, LabelSe
     (name, tables.label_set(pairs))
 }
 
-/// The namespace among `words`, and the other words.
+/// Splits `words` into the namespace and the other words.
 fn namespaced<'w>(tables: &mut Tables, words: &[&'w str]) -> (Symbol, Vec<&'w str>) {
     let (named, rest): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.starts_with("ns="));
     let namespace = named.first().map_or("default", |word| &word[3..]);
@@ -392,7 +393,7 @@ fn service(world: &mut World, words: &[&str]) {
     world.cache.lookups_mut().set_service(namespace, name, Service { selector });
 }
 
-/// A disruption budget from its words, name first; without a selector it has none.
+/// Parses a disruption budget, name first. The selector is optional.
 pub(crate) fn budget(tables: &mut Tables, words: &[&str]) -> (Symbol, Symbol, DisruptionBudget) {
     let name = tables.symbol(words[0]);
     let (namespace, words) = namespaced(tables, &words[1..]);
@@ -408,7 +409,7 @@ pub(crate) fn budget(tables: &mut Tables, words: &[&str]) -> (Symbol, Symbol, Di
     (namespace, name, budget)
 }
 
-/// A DeviceClass from its words, name first.
+/// Parses a DeviceClass, name first.
 pub(crate) fn device_class(tables: &mut Tables, words: &[&str]) -> (Symbol, DeviceClass) {
     let implicit = tables.symbol(&format!("deviceclass.resource.kubernetes.io/{}", words[0]));
     let explicit = words.get(1).map(|word| word.strip_prefix("serves=").expect("serves=resource"));
@@ -433,7 +434,7 @@ fn controller_kind(text: &str) -> ControllerKind {
     }
 }
 
-/// cpu: `2` or `500m`.
+/// Parses cpu: `2` or `500m`.
 pub(crate) fn milli(text: &str) -> i64 {
     match text.strip_suffix('m') {
         Some(milli) => milli.parse().expect("cpu is a number of cores or of millis"),
@@ -441,7 +442,7 @@ pub(crate) fn milli(text: &str) -> i64 {
     }
 }
 
-/// `10`, `10Ki`, `10Mi` or `10Gi`.
+/// Parses bytes: `10`, `10Ki`, `10Mi` or `10Gi`.
 pub(crate) fn bytes(text: &str) -> i64 {
     let (digits, shift) = match text {
         _ if text.ends_with("Ki") => (&text[..text.len() - 2], 10),

@@ -1,5 +1,6 @@
-//! A tiny world for tests of plugins: builders of nodes and pods, a cache to put them in, and the cluster language of
-//! the tables (see `table.rs`). It names no plugin; each test brings its own.
+//! A small test world: builders of nodes and pods, a cache, and the cluster language of tables (see `table.rs`).
+//!
+//! It is independent of plugins, which each test supplies.
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of this")]
 
@@ -26,7 +27,7 @@ use supercargo_core::pod::PodInfo;
 use supercargo_core::scheduler::Scheduler;
 use supercargo_core::time::Time;
 
-/// An empty cluster, all of whose lists are complete, and so much credit for each lane.
+/// Creates empty, complete lists, and grants this number of credits for each lane.
 pub(crate) fn begin(scheduler: &mut Scheduler, now: Time, credits: usize) {
     for kind in Kind::ALL {
         scheduler.handle(now, Event::ListBegan(kind));
@@ -37,7 +38,7 @@ pub(crate) fn begin(scheduler: &mut Scheduler, now: Time, credits: usize) {
     }
 }
 
-/// An object of the cluster language as it comes: a node, a pod, or one about storage.
+/// Parses a node, a pod or a storage object in the cluster language, as an event.
 pub(crate) fn arrival(tables: &mut Tables, line: &str) -> Event {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[0] {
@@ -47,7 +48,7 @@ pub(crate) fn arrival(tables: &mut Tables, line: &str) -> Event {
     }
 }
 
-/// Tables and a cache, and the nodes in the order they came.
+/// The tables, a cache, and the nodes in order of addition.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) tables: Tables,
@@ -60,29 +61,29 @@ impl World {
         Self::default()
     }
 
-    /// A node to finish with [`World::add_node`].
+    /// Builds a node, to be completed with [`World::add_node`].
     pub(crate) fn node(&mut self, name: &str) -> NodeBuilder<'_> {
         NodeBuilder::new(&mut self.tables, name)
     }
 
-    /// A pod to finish with `build`.
+    /// Builds a pod, to be completed with `build`.
     pub(crate) fn pod(&mut self, name: &str) -> PodBuilder<'_> {
         PodBuilder::new(&mut self.tables, name)
     }
 
-    /// A node from words of the cluster language: `node_from("a zone=z1 cpu=4")`.
+    /// Parses a node in the cluster language: `node_from("a zone=z1 cpu=4")`.
     pub(crate) fn node_from(&mut self, words: &str) -> Arc<NodeInfo> {
         let words: Vec<&str> = words.split_whitespace().collect();
         language::node(&mut self.tables, &words)
     }
 
-    /// A pod from words of the cluster language: `pod_from("p label:app=web cpu=1")`.
+    /// Parses a pod in the cluster language: `pod_from("p label:app=web cpu=1")`.
     pub(crate) fn pod_from(&mut self, words: &str) -> Arc<PodInfo> {
         let words: Vec<&str> = words.split_whitespace().collect();
         language::pod(&mut self.tables, &words)
     }
 
-    /// Adds a node to the cluster, or changes it.
+    /// Adds or replaces a node.
     pub(crate) fn add_node(&mut self, node: &Arc<NodeInfo>) {
         if !self.nodes.contains(&node.name) {
             self.nodes.push(node.name);
@@ -90,18 +91,18 @@ impl World {
         self.cache.apply_node(node);
     }
 
-    /// Counts a pod on the node that its `node_name` says.
+    /// Places a pod on its `node_name`.
     pub(crate) fn place(&mut self, pod: &Arc<PodInfo>) {
         let node = pod.node_name.expect("a placed pod says where: on=<node>");
         self.cache.place(pod, node, PodState::Added);
     }
 
-    /// The cluster as plugins see it. What nodes know of images is as of the last `cache.refresh()`.
+    /// Returns the plugins' view of the cluster. Images are as of the last `cache.refresh()`.
     pub(crate) fn snapshot(&self) -> Snapshot<'_> {
         self.cache.snapshot(&self.tables)
     }
 
-    /// The slot of a node.
+    /// Returns the slot of a node.
     pub(crate) fn idx(&self, name: &str) -> NodeIdx {
         let name = self.tables.find(name).expect("the node's name is known");
         self.snapshot().find_node(name).expect("the node exists")

@@ -1,11 +1,11 @@
-//! Nodes, built piece by piece. A node starts with a host name label, room for 110 pods and nothing else.
+//! A builder of nodes. The default has a hostname label, and capacity for 110 pods but no other resources.
 
 use std::sync::Arc;
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
 use supercargo_core::resources::Resources;
 
-/// A node in the making.
+/// A builder of a node.
 pub(crate) struct NodeBuilder<'t> {
     tables: &'t mut Tables,
     name: Symbol,
@@ -46,7 +46,7 @@ impl<'t> NodeBuilder<'t> {
         self
     }
 
-    /// Takes the host name label off.
+    /// Removes the hostname label.
     pub(crate) fn without_hostname(mut self) -> Self {
         self.labels.retain(|&(key, _)| key != known::HOSTNAME);
         self
@@ -95,7 +95,7 @@ impl<'t> NodeBuilder<'t> {
         self
     }
 
-    /// `name` with its tag, as a node reports it.
+    /// Adds an image; `name` includes its tag, as nodes report it.
     pub(crate) fn image(mut self, name: &str, bytes: i64) -> Self {
         let name = self.tables.symbol(name);
         self.images.push((name, bytes));

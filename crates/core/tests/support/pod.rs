@@ -1,4 +1,4 @@
-//! Pods, built piece by piece. A pod starts with one container that asks for nothing, in namespace `default`.
+//! A builder of pods. The default has one container without requests, in namespace `default`.
 
 use std::sync::Arc;
 use supercargo_core::intern::{Symbol, Tables, known};
@@ -15,7 +15,7 @@ use supercargo_core::time::Time;
 const DEFAULT_CPU_MILLI: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
-/// A pod in the making.
+/// A builder of a pod.
 pub(crate) struct PodBuilder<'t> {
     tables: &'t mut Tables,
     pod: PodInfo,
@@ -95,7 +95,7 @@ impl<'t> PodBuilder<'t> {
         self
     }
 
-    /// The pod's condition PodScheduled=False, reason Unschedulable, with this message.
+    /// Sets the condition PodScheduled=False with reason Unschedulable and this message.
     pub(crate) fn said(mut self, message: &str) -> Self {
         self.pod.scheduled = Some(Box::new(ScheduledCondition {
             status: "False".into(),
@@ -117,7 +117,7 @@ impl<'t> PodBuilder<'t> {
         self
     }
 
-    /// Started this many seconds after 1970.
+    /// Sets the start time in seconds since 1970.
     pub(crate) fn started(mut self, seconds: u64) -> Self {
         self.pod.start_time = Some(Time::from_secs(seconds));
         self
@@ -139,7 +139,7 @@ impl<'t> PodBuilder<'t> {
         self
     }
 
-    /// What the containers ask for, an explicit zero included.
+    /// Sets the cpu request of the containers, which may be an explicit zero.
     pub(crate) fn cpu(mut self, milli: i64) -> Self {
         self.cpu = Some(milli);
         self
@@ -150,7 +150,7 @@ impl<'t> PodBuilder<'t> {
         self
     }
 
-    /// What the pod asks for at its own level.
+    /// Sets the pod-level cpu request.
     pub(crate) fn pod_cpu(mut self, milli: i64) -> Self {
         self.pod_cpu = Some(milli);
         self
@@ -173,13 +173,13 @@ impl<'t> PodBuilder<'t> {
         self
     }
 
-    /// The number of containers and init containers; each that asks for nothing counts with the defaults.
+    /// Sets the number of containers and init containers. Each of them without requests counts with the defaults.
     pub(crate) fn containers(mut self, containers: u32) -> Self {
         self.pod.containers = containers;
         self
     }
 
-    /// `name` with its tag.
+    /// Adds an image; `name` includes its tag.
     pub(crate) fn image(mut self, name: &str) -> Self {
         let image = self.tables.symbol(name);
         push(&mut self.pod.images, image);
@@ -213,14 +213,14 @@ impl<'t> PodBuilder<'t> {
         self
     }
 
-    /// A pair of `spec.nodeSelector`.
+    /// Adds an entry of `spec.nodeSelector`.
     pub(crate) fn select(mut self, key: &str, value: &str) -> Self {
         let pair = (self.tables.symbol(key), self.tables.symbol(value));
         push(self.pod.node_affinity.node_selector.get_or_insert_default(), pair);
         self
     }
 
-    /// A term of required node affinity; `None` requires one of no terms.
+    /// Adds a term of required node affinity; `None` requires an empty list of terms.
     pub(crate) fn require(mut self, term: Option<NodeSelectorTerm>) -> Self {
         let terms = self.pod.node_affinity.terms.get_or_insert_default();
         if let Some(term) = term {
@@ -229,7 +229,7 @@ impl<'t> PodBuilder<'t> {
         self
     }
 
-    /// A term of preferred node affinity; `None` sets an empty list.
+    /// Adds a term of preferred node affinity; `None` sets an empty list.
     pub(crate) fn prefer(mut self, term: Option<PreferredNodeTerm>) -> Self {
         let terms = self.pod.preferred_node_affinity.get_or_insert_with(|| Ok([].into()));
         if let (Ok(terms), Some(term)) = (terms, term) {
@@ -238,7 +238,7 @@ impl<'t> PodBuilder<'t> {
         self
     }
 
-    /// Preferred node affinity that cannot be parsed.
+    /// Sets preferred node affinity that cannot be parsed.
     pub(crate) fn prefer_broken(mut self, error: &str) -> Self {
         self.pod.preferred_node_affinity = Some(Err(error.into()));
         self
@@ -266,7 +266,7 @@ impl<'t> PodBuilder<'t> {
         self
     }
 
-    /// The pod's affinity, to break lists of it: `Err` in place of a list.
+    /// Returns the pod's affinity, whose lists may be replaced by `Err`.
     pub(crate) fn pod_affinity(&mut self) -> &mut PodAffinity {
         self.pod.pod_affinity.get_or_insert_with(|| {
             Box::new(PodAffinity {
@@ -283,7 +283,7 @@ impl<'t> PodBuilder<'t> {
         self
     }
 
-    /// The namespace the pod has so far.
+    /// Returns the current namespace.
     pub(crate) fn current_namespace(&self) -> Symbol {
         self.pod.namespace
     }
@@ -305,7 +305,7 @@ impl<'t> PodBuilder<'t> {
             non_zero_memory: memory.unwrap_or(DEFAULT_MEMORY * containers),
             score,
         };
-        // As `src/convert` does.
+        // Interned as in `src/convert`.
         self.pod.node_affinity = self.tables.node_affinity((*self.pod.node_affinity).clone());
         self.pod.template = self.tables.template((*self.pod.template).clone());
         Arc::new(self.pod)

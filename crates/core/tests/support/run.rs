@@ -1,4 +1,4 @@
-//! Asks a list of plugins about one pod, as a scheduling cycle does, and writes down what they say.
+//! Runs plugins for one pod as a scheduling cycle does, and formats the results.
 
 use super::World;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use supercargo_core::node::NodeIdx;
 use supercargo_core::node_set::NodeSet;
 use supercargo_core::pod::PodInfo;
 
-/// The plugins a test is about, in the order in which they run.
+/// The plugins of a test, in order.
 #[derive(Default)]
 pub(crate) struct Plugins {
     pub(crate) filters: Vec<Box<dyn FilterPlugin>>,
@@ -25,10 +25,10 @@ impl Plugins {
     }
 }
 
-/// What the plugins say of `pod`: one line per node in the order the nodes came, then one line per score plugin.
+/// Returns the results for `pod`: one line per node in order of addition, then one line per score plugin.
 ///
-/// Also demands what holds of every plugin: its set of nodes is that of its verdicts one by one, and its normalized
-/// scores lie in 0..=100.
+/// Also checks properties of all plugins: the set of feasible nodes equals the individual verdicts, and normalized
+/// scores are in 0..=100.
 pub(crate) fn decide(world: &World, plugins: &Plugins, pod: &PodInfo) -> String {
     let snapshot = world.snapshot();
     let mut text = String::new();
@@ -63,7 +63,7 @@ pub(crate) fn decide(world: &World, plugins: &Plugins, pod: &PodInfo) -> String 
 
 type FilterRules = Vec<(&'static str, Box<dyn FilterRule>)>;
 
-/// The rules and the nodes the search is narrowed to; `None` when preparing ended the cycle.
+/// Runs PreFilter, and returns the rules and the remaining nodes; `None` if PreFilter ended the cycle.
 fn prepare_filters(
     plugins: &Plugins,
     pod: &PodInfo,
@@ -105,7 +105,7 @@ fn prepare_filters(
     Some((rules, only))
 }
 
-/// What the plugins that have something to say of a pod judge nodes by.
+/// Returns the rules of the plugins that do not skip the pod.
 pub(crate) fn rules(
     world: &World,
     plugins: &Plugins,
@@ -121,7 +121,7 @@ pub(crate) fn rules(
         .collect()
 }
 
-/// The set path and the scalar path of each rule agree on every node.
+/// Checks for each rule that the evaluation of the set equals the individual verdicts.
 pub(crate) fn sets_equal_verdicts(snapshot: Snapshot<'_>, rules: &[(&'static str, Box<dyn FilterRule>)]) {
     for (plugin, rule) in rules {
         let verdicts: Vec<(NodeIdx, Verdict)> =
@@ -191,7 +191,7 @@ fn score(world: &World, plugins: &Plugins, pod: &PodInfo, feasible: &NodeSet, te
     }
 }
 
-/// Raw and normalized scores of the feasible nodes, in set order.
+/// Returns raw and normalized scores of the feasible nodes, in the order of the set.
 pub(crate) fn scores(
     snapshot: Snapshot<'_>,
     rule: &dyn ScoreRule,

@@ -28,7 +28,7 @@ use supercargo_core::volume::{
     VolumeNodeAffinity, VolumeSource,
 };
 
-/// An object of storage from a line, if it is one.
+/// Parses a storage object; `None` if the line is not about storage.
 pub(crate) fn object(tables: &mut Tables, line: &str) -> Option<StorageObject> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (&kind, words) = words.split_first()?;
@@ -47,7 +47,7 @@ pub(crate) fn object(tables: &mut Tables, line: &str) -> Option<StorageObject> {
     })
 }
 
-/// Puts an object of storage into the world; whether the line was one.
+/// Applies a storage object to the world; returns false if the line is not about storage.
 pub(crate) fn apply(world: &mut World, line: &str) -> bool {
     let object = object(&mut world.tables, line);
     object.is_some_and(|object| {
@@ -296,7 +296,7 @@ pub(crate) fn is_of_pod(key: &str) -> bool {
     ["claim", "ephemeral", "csi", "gce", "ebs", "iscsi", "rbd", "feature"].contains(&key)
 }
 
-/// The pod with what these words say, in their order.
+/// Applies these words about storage to the pod, in order.
 pub(crate) fn with_storage(tables: &mut Tables, pod: Arc<PodInfo>, words: &[&str]) -> Arc<PodInfo> {
     if words.is_empty() {
         return pod;

@@ -1,4 +1,4 @@
-//! Tables: a cluster and pods to schedule above a line of dashes, what the plugins say of them below.
+//! Tables: a cluster and pods to schedule above a line of dashes, and the plugins' results below it.
 //!
 //! ```text
 //! with NodeResourcesFit                       words a test's own function turns into plugins
@@ -10,8 +10,8 @@
 //! a: NodeResourcesFit UnschedulableAndUnresolvable: Insufficient cpu
 //! ```
 //!
-//! Lines that start with `#` are comments. `with` before the first title holds for all tables without one of their own.
-//! With `UPDATE_EXPECT=1` in the environment, what is below the dashes is written anew.
+//! Lines that start with `#` are comments. `with` before the first title applies to all tables without their own.
+//! With `UPDATE_EXPECT=1` in the environment, the results are rewritten.
 
 use super::run::{Plugins, decide};
 use super::{World, language};
@@ -23,15 +23,15 @@ const RULE: &str = "----";
 /// Turns a word of a `with` line into plugins.
 pub(crate) type PluginsByWord<'f> = &'f dyn Fn(&str, &mut Tables, &mut Plugins);
 
-/// What is said of a pod, under the words of the `with` lines.
+/// Returns the result for a pod, under the words of the `with` lines.
 pub(crate) type Say<'f> = &'f dyn Fn(&mut World, &[&str], &PodInfo) -> String;
 
-/// Checks every table of `tests/tables/<file>`, or rewrites what is expected.
+/// Checks every table of `tests/tables/<file>`, or rewrites its results.
 pub(crate) fn check_file(file: &str, plugins: PluginsByWord<'_>) {
     check_file_by(file, &|world, with, pod| by_plugins(world, with, pod, plugins));
 }
 
-/// The same, with what is expected being what `say` says.
+/// As [`check_file`], with results from `say`.
 pub(crate) fn check_file_by(file: &str, say: Say<'_>) {
     let path = format!("{}/tests/tables/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -43,7 +43,7 @@ pub(crate) fn check_file_by(file: &str, say: Say<'_>) {
     }
 }
 
-/// Checks one table that stands in a test.
+/// Checks one table given as text.
 pub(crate) fn check(table: &str, plugins: PluginsByWord<'_>) {
     let table: String = table.trim().lines().map(|line| format!("{}\n", line.trim())).collect();
     compare(&table, &render(&table, &|world, with, pod| by_plugins(world, with, pod, plugins)));
@@ -67,7 +67,7 @@ fn compare(expected: &str, actual: &str) {
     );
 }
 
-/// The tables of `text` with what is below the dashes computed anew.
+/// Returns the tables of `text` with recomputed results.
 fn render(text: &str, say: Say<'_>) -> String {
     let mut blocks: Vec<Vec<&str>> = vec![Vec::new()];
     for line in text.lines() {

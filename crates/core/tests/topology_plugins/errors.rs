@@ -1,11 +1,11 @@
-//! Lists of affinity terms that cannot be parsed.
+//! Affinity lists that cannot be parsed.
 
 use crate::plugins;
 use crate::support::World;
 use crate::support::run::decide;
 use supercargo_core::pod::{PodAffinity, PodInfo};
 
-/// What the plugin, as filter and score, says of `pod`.
+/// Returns the plugin's results for `pod` as filter and score.
 fn said(world: &mut World, pod: &PodInfo, plugin: &str) -> String {
     let mut chosen = crate::Plugins::default();
     plugins(plugin, &mut world.tables, &mut chosen);
@@ -21,7 +21,7 @@ fn two_nodes() -> World {
     world
 }
 
-/// A pod from words of the language, with lists then broken by `damage`.
+/// Builds a pod in the cluster language, with lists replaced by `damage`.
 fn broken(world: &mut World, words: &str, damage: impl FnOnce(&mut PodAffinity)) -> PodInfo {
     let mut pod = PodInfo::clone(&world.pod_from(words));
     let empty = PodAffinity {

@@ -1,4 +1,4 @@
-//! Which events wake a pod that one of the plugins rejected.
+//! Queueing hints: the events that requeue a pod which one of the plugins rejected.
 
 use crate::support::World;
 use crate::support::language::apply;
@@ -9,7 +9,7 @@ use supercargo_core::plugins::inter_pod_affinity::InterPodAffinity;
 use supercargo_core::plugins::pod_topology_spread::PodTopologySpread;
 use supercargo_core::pod::PodInfo;
 
-/// A plugin, a world it looks at and a pod it rejected.
+/// A plugin, a world, and a pod that it rejected.
 struct Asked {
     plugin: Box<dyn FilterPlugin>,
     world: World,
@@ -35,7 +35,7 @@ impl Asked {
         self.plugin.hint(event, &self.pod, self.world.snapshot()) == Hint::Queue
     }
 
-    /// Whether an event of another pod wakes the pod; an empty text stands for no pod.
+    /// Whether an event of another pod requeues the pod. An empty text means no pod.
     fn by_pod(&mut self, action: PodAction, old: &str, new: &str) -> bool {
         let [old, new] = [old, new].map(|words| (!words.is_empty()).then(|| self.world.pod_from(words)));
         self.wakes(&ClusterEvent::AssignedPod { action, old: old.as_deref(), new: new.as_deref() })
@@ -53,13 +53,13 @@ impl Asked {
         self.by_pod(PodAction::UpdateLabel, old, new)
     }
 
-    /// Whether a change of the pod itself wakes it.
+    /// Whether an update of the pod itself requeues it.
     fn by_itself(&mut self, action: PodAction, new: &str) -> bool {
         let new = self.world.pod_from(new);
         self.wakes(&ClusterEvent::OwnPod { action, old: &self.pod, new: &new })
     }
 
-    /// Whether an event of a node wakes the pod; an empty text stands for no node.
+    /// Whether an event of a node requeues the pod. An empty text means no node.
     fn by_node(&mut self, action: NodeAction, old: &str, new: &str) -> bool {
         let mut node = |words: &str| -> Option<Arc<NodeInfo>> {
             (!words.is_empty()).then(|| self.world.node_from(words))
@@ -121,7 +121,8 @@ fn nodes_wake_a_spread_pod_if_they_have_all_keys_or_begin_or_cease_to() {
     assert!(!x.by_node(NodeAction::UpdateAllocatable, full, full));
 }
 
-/// Upstream compares topology keys alone and lets this pod wait, though the minimum may rise as z1 is counted no more.
+/// Upstream compares only topology keys and does not requeue the pod, although the minimum may rise when z1 no longer
+/// counts.
 #[test]
 fn a_label_that_changes_whether_a_node_is_counted_wakes_a_spread_pod() {
     let (was, is) = ("n zone=z1 label:disk=ssd", "n zone=z1 label:disk=hdd");
@@ -189,7 +190,7 @@ fn any_change_of_taints_wakes_a_pod_with_affinity() {
     assert!(x.by_node(NodeAction::UpdateTaint, "n taint=k:NoSchedule", "n"));
 }
 
-/// Upstream asks whether *all* terms meant the pod that went, and lets this one wait though a foe of one term is gone.
+/// Upstream requires that *all* terms match the deleted pod, so a pod with only one matching term keeps waiting.
 #[test]
 fn a_foe_of_one_of_several_terms_that_goes_wakes_the_pod() {
     let mut x = affinity("x label:app=web label:tier=fe anti=zone/app=db anti=zone/app=api");
@@ -198,7 +199,7 @@ fn a_foe_of_one_of_several_terms_that_goes_wakes_the_pod() {
     assert!(x.by_deleted("p on=a anti=host/app=web anti=host/app=none"));
 }
 
-/// Upstream looks at anti-affinity alone when a pod goes (kubernetes issue 141354).
+/// Upstream checks only anti-affinity when a pod is deleted (kubernetes issue 141354).
 #[test]
 fn the_last_peer_that_goes_wakes_a_pod_that_may_be_the_first_of_its_kind() {
     let mut x = affinity("x label:app=web affinity=zone/app=web");
@@ -209,7 +210,7 @@ fn the_last_peer_that_goes_wakes_a_pod_that_may_be_the_first_of_its_kind() {
     assert!(!stranger.by_deleted("p on=a label:app=web"));
 }
 
-/// Upstream counts no pod that is being deleted either, and lets the waiting one wait until it is gone.
+/// Upstream does not count terminating pods either, but requeues the pod only after the deletion.
 #[test]
 fn a_pod_that_begins_to_be_deleted_wakes_a_spread_pod_that_counted_it() {
     let mut x = spread("x spread=zone/1/DoNotSchedule/app=web");
@@ -223,7 +224,7 @@ fn a_pod_that_begins_to_be_deleted_wakes_a_spread_pod_that_counted_it() {
     ));
 }
 
-/// Upstream lets a pod wait until the pods of a node that is gone are collected.
+/// Upstream requeues the pod only after the pods of a deleted node were deleted as well.
 #[test]
 fn a_node_that_goes_wakes_a_pod_whose_foes_or_peers_it_may_have_had() {
     let mut x = affinity("x label:app=web anti=zone/app=db");
@@ -238,7 +239,7 @@ fn a_node_that_goes_wakes_a_pod_whose_foes_or_peers_it_may_have_had() {
     assert!(x.by_node(NodeAction::Delete, "n zone=z1", ""));
 }
 
-/// Upstream listens to no namespace: its pods wait for the flush.
+/// Upstream handles no namespace events: its pods wait for the flush.
 #[test]
 fn a_namespace_with_other_labels_wakes_a_pod_that_selects_namespaces_or_that_others_may_mean() {
     assert!(affinity("x affinity=zone/app=web/nssel=env=prod").wakes(&ClusterEvent::Other));
@@ -250,7 +251,7 @@ fn a_namespace_with_other_labels_wakes_a_pod_that_selects_namespaces_or_that_oth
     assert!(x.wakes(&ClusterEvent::Other));
 }
 
-/// Upstream's hints do not unroll a namespace selector, so one that demands labels never means anything to them.
+/// Upstream's hints do not resolve a namespace selector, so one with requirements matches no pod.
 #[test]
 fn a_peer_in_a_selected_namespace_wakes_the_pod() {
     let mut x = affinity("x affinity=zone/app=web/nssel=env=prod");
@@ -261,7 +262,7 @@ fn a_peer_in_a_selected_namespace_wakes_the_pod() {
     assert!(x.by_added("p on=a ns=other label:app=web"));
 }
 
-/// Upstream looks at the pod's own terms alone, though what rejected it may be the terms of others.
+/// Upstream checks only the pod's own terms, although terms of other pods may have rejected it.
 #[test]
 fn a_node_that_appears_wakes_a_pod_that_others_keep_out_elsewhere() {
     let mut x = affinity("x label:app=web");

@@ -1,4 +1,4 @@
-//! Laws over generated clusters.
+//! Property tests over generated clusters.
 
 use crate::support::run::{rules, scores, sets_equal_verdicts};
 use crate::support::{Plugins, World};
@@ -13,23 +13,23 @@ use supercargo_core::pod::PodInfo;
 
 const NODES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// The words of a node after its name.
+/// Generates the fields of a node other than its name.
 fn node_words() -> impl Strategy<Value = String> {
     let zone = select(vec!["", "zone=z1", "zone=z2", "zone=z2"]);
     let odd = select(vec!["", "", "", "nohost", "label:disk=ssd", "taint=k=v:NoSchedule"]);
     (zone, odd).prop_map(|(zone, odd)| format!("{zone} {odd}"))
 }
 
-/// Words that say who a pod is.
+/// Generates labels and namespace of a pod.
 fn identity() -> impl Strategy<Value = String> {
     let words = vec!["label:app=web", "label:tier=fe", "ns=other"];
     subsequence(words, 0..=3).prop_map(|words| {
-        // The namespace comes first: terms take the pod's own as it stands when they are read.
+        // The namespace is first, since terms use the namespace known so far.
         words.into_iter().rev().collect::<Vec<_>>().join(" ")
     })
 }
 
-/// Words with affinity terms of every kind.
+/// Generates affinity terms of all kinds.
 fn terms() -> impl Strategy<Value = String> {
     let kind = select(vec!["affinity=", "anti=", "prefer-affinity=5/", "prefer-anti=3/", "anti="]);
     let key = select(vec!["zone", "host", "disk"]);
@@ -40,7 +40,7 @@ fn terms() -> impl Strategy<Value = String> {
     prop::collection::vec(term, 0..3).prop_map(|terms| terms.join(" "))
 }
 
-/// Words with spread constraints that count what is there as it is.
+/// Generates spread constraints.
 fn constraints() -> impl Strategy<Value = String> {
     let key = select(vec!["zone", "host", "disk"]);
     let when = select(vec!["DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"]);
@@ -56,7 +56,7 @@ fn constraints() -> impl Strategy<Value = String> {
 #[derive(Clone, Debug)]
 struct Cluster {
     nodes: Vec<String>,
-    /// Each on a node, with the words after its name.
+    /// Each with the index of its node, and its fields other than the name.
     pods: Vec<(usize, String)>,
     incoming: String,
 }
@@ -76,7 +76,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
 }
 
 impl Cluster {
-    /// The world without its pods, those pods, and the incoming one.
+    /// Returns the world without pods, the pods, and the incoming pod.
     fn parts(&self) -> (World, Vec<Arc<PodInfo>>, Arc<PodInfo>) {
         let mut world = World::new();
         for (name, words) in NODES.iter().zip(&self.nodes) {
@@ -124,7 +124,7 @@ proptest! {
         sets_equal_verdicts(world.snapshot(), &rules(&world, &filters(), &incoming));
     }
 
-    /// Thinking pods onto a node and away from it says what the world says in which they came and went.
+    /// The verdict with an overlay equals the verdict in a world where the overlay is applied.
     #[test]
     fn an_overlay_equals_the_world_it_describes(cluster in cluster(), node in 0..NODES.len(), split in 0usize..256) {
         let node = node % cluster.nodes.len();
@@ -132,7 +132,7 @@ proptest! {
         let (mut after, ..) = cluster.parts();
         let mut overlay = Overlay::new();
         for (at, pod) in pods.iter().enumerate() {
-            // Terminating pods count differently when they are there and when they are thought there.
+            // Terminating pods count differently in the world and in an overlay.
             let here = cluster.pods[at].0 == node && !pod.deleting;
             let comes = here && split >> at & 1 == 1;
             let goes = here && !comes && split >> (7 - at % 8) & 1 == 1;
@@ -150,7 +150,7 @@ proptest! {
         }
         let idx = before.idx(NODES[node]);
         for plugin in &filters().filters {
-            // A plugin that skips takes no part, whatever is nominated.
+            // A plugin that skips the pod gives no verdict, whatever the nominations.
             let Some(rule_before) = rule(&**plugin, &before, &incoming) else { continue };
             let thought = rule_before.check(&before.snapshot().node(idx).with(&overlay));
             let real = rule(&**plugin, &after, &incoming)
@@ -159,7 +159,7 @@ proptest! {
         }
     }
 
-    /// In which order pods came, and where they stood in between, does not show.
+    /// The results do not depend on the order of pods, or on their former nodes.
     #[test]
     fn verdicts_and_scores_depend_on_the_state_alone(cluster in cluster()) {
         let (world, incoming) = cluster.build();

@@ -1,4 +1,4 @@
-//! Verdicts with pods thought onto a node and away from it: nominated pods, and the dry runs of preemption.
+//! Verdicts with overlays, as for nominated pods and the dry runs of preemption.
 
 use crate::support::World;
 use supercargo_core::cache::Overlay;
@@ -31,7 +31,7 @@ fn rule(plugin: &dyn FilterPlugin, world: &World, pod: &PodInfo) -> Option<Box<d
     }
 }
 
-/// What the plugin says of `node` for the pod, with some pods added to it and those of these names removed.
+/// Returns the plugin's verdict on `node` for the pod, with some pods added and the named ones removed.
 fn under(
     plugin: &dyn FilterPlugin,
     world: &mut World,

@@ -1,5 +1,6 @@
-//! All small worlds: up to three nodes in two zones or none, up to three pods with one of two labels, each asked every
-//! small question, and the answers compared with what the documentation of the API says of them.
+//! Exhaustive tests over small worlds, compared with the API documentation.
+//!
+//! A world has up to three nodes in two zones or none, and up to three pods with one of two labels.
 
 use crate::support::World;
 use supercargo_core::framework::{FilterPlugin, Prepared};
@@ -10,25 +11,25 @@ use supercargo_core::plugins::pod_topology_spread::PodTopologySpread;
 const NODES: [&str; 3] = ["a", "b", "c"];
 const LABELS: [&str; 2] = ["web", "db"];
 
-/// A world in plain numbers: each node's zone, and each pod's node and label.
+/// A world as numbers: the zone of each node, and node and label of each pod.
 struct Small {
     zones: Vec<Option<usize>>,
     pods: Vec<(usize, usize)>,
 }
 
 impl Small {
-    /// The domain of a node; `by_zone` or else by host.
+    /// Returns the domain of a node: its zone, or itself.
     fn domain(&self, node: usize, by_zone: bool) -> Option<usize> {
         if by_zone { self.zones[node] } else { Some(node) }
     }
 
-    /// How many pods with a label are in a domain.
+    /// Returns the number of pods with a label in a domain.
     fn count(&self, domain: usize, label: usize, by_zone: bool) -> i32 {
         let inside = |&&(node, l): &&(usize, usize)| l == label && self.domain(node, by_zone) == Some(domain);
         self.pods.iter().filter(inside).count() as i32
     }
 
-    /// The engine's form of it; each pod may have anti-affinity.
+    /// Builds the world; `anti` is an optional anti-affinity of every pod.
     fn build(&self, anti: Option<&str>) -> World {
         let mut world = World::new();
         for (node, zone) in self.zones.iter().enumerate() {
@@ -45,7 +46,7 @@ impl Small {
     }
 }
 
-/// Calls `each` with every small world; pods that differ in nothing but their order are one.
+/// Calls `each` for every small world. Worlds that differ only in the order of pods are the same.
 fn for_each_world(mut each: impl FnMut(&Small)) {
     for nodes in 1..=NODES.len() {
         let places: Vec<(usize, usize)> = (0..nodes).flat_map(|node| [(node, 0), (node, 1)]).collect();
@@ -68,7 +69,7 @@ fn with_more_pods(small: &mut Small, places: &[(usize, usize)], more: usize, eac
     }
 }
 
-/// The nodes the plugin lets the pod onto, in order.
+/// Returns for each node whether the plugin accepts the pod.
 fn allowed(plugin: &dyn FilterPlugin, world: &mut World, pod: &str, nodes: usize) -> Vec<bool> {
     let pod = world.pod_from(pod);
     let snapshot = world.snapshot();
@@ -81,7 +82,7 @@ fn allowed(plugin: &dyn FilterPlugin, world: &mut World, pod: &str, nodes: usize
     NODES[..nodes].iter().map(|name| set.contains(world.idx(name))).collect()
 }
 
-/// Every pair of booleans with every pair of labels: by zone or host, and which labels are asked for and worn.
+/// Generates all combinations of: by zone or host, selected label, own label.
 fn questions() -> impl Iterator<Item = (bool, usize, usize)> {
     (0..8).map(|code| (code & 1 == 1, code >> 1 & 1, code >> 2 & 1))
 }
@@ -122,20 +123,20 @@ fn spreading_is_what_the_api_says_in_every_small_world() {
     });
 }
 
-/// Required affinity: "co-located in a domain with a pod that matches"; where no pod matches anywhere, a pod that
-/// matches its own term goes to any node that has the key.
+/// Required affinity: "co-located in a domain with a pod that matches". If no pod matches anywhere, a pod that
+/// matches its own term may run on any node with the key.
 fn may_join(small: &Small, (by_zone, wanted, own): (bool, usize, usize), node: usize) -> bool {
     let Some(here) = small.domain(node, by_zone) else { return false };
     let nowhere = (0..3).all(|domain| small.count(domain, wanted, by_zone) == 0);
     small.count(here, wanted, by_zone) > 0 || nowhere && wanted == own
 }
 
-/// Required anti-affinity: "not co-located in a domain with a pod that matches"; without the key there is no domain.
+/// Required anti-affinity: "not co-located in a domain with a pod that matches". Without the key there is no domain.
 fn may_keep_away(small: &Small, (by_zone, wanted, _): (bool, usize, usize), node: usize) -> bool {
     small.domain(node, by_zone).is_none_or(|here| small.count(here, wanted, by_zone) == 0)
 }
 
-/// Anti-affinity of every pod that is there, which holds against the incoming one if it matches.
+/// Anti-affinity of all existing pods, which applies to the incoming pod if it matches.
 fn is_let_in(small: &Small, (by_zone, wanted, own): (bool, usize, usize), node: usize) -> bool {
     let hated = |here: usize| (0..2).any(|label| small.count(here, label, by_zone) > 0);
     wanted != own || !small.domain(node, by_zone).is_some_and(hated)

@@ -1,4 +1,4 @@
-//! Which events wake a pod that one of these plugins rejected (`machinery.md` 1.13).
+//! Queueing hints: the events that requeue a pod which one of these plugins rejected (`machinery.md` 1.13).
 
 use crate::support::{World, storage};
 use supercargo_core::framework::{ClusterEvent, FilterPlugin, Hint, NodeAction, PodAction};
@@ -17,7 +17,7 @@ const NODE_ACTIONS: [NodeAction; 6] = [
     NodeAction::UpdateDeclaredFeature,
 ];
 
-/// A plugin and the pod it rejected.
+/// A plugin, and the pod that it rejected.
 struct Case<P>(P, &'static str);
 
 impl<P: FilterPlugin> Case<P> {
@@ -26,7 +26,7 @@ impl<P: FilterPlugin> Case<P> {
         self.0.hint(&event, &pod, world.snapshot()) == Hint::Queue
     }
 
-    /// Of an object that is new: empty text for `old`; that is gone: empty text for `new`.
+    /// Whether a storage event requeues the pod. An empty `old` is an addition, an empty `new` a deletion.
     fn storage(&self, old: &str, new: &str) -> bool {
         let mut world = World::new();
         let [old, new] = [old, new].map(|line| storage::object(&mut world.tables, line));
@@ -40,7 +40,7 @@ impl<P: FilterPlugin> Case<P> {
         self.asks(&mut world, event)
     }
 
-    /// The changes of a node that wake the pod.
+    /// Returns the node updates that requeue the pod.
     fn node_actions(&self) -> Vec<NodeAction> {
         let mut world = World::new();
         let [old, new] = ["a zone=z1", "a zone=z2"].map(|words| world.node_from(words));
@@ -100,7 +100,7 @@ fn a_new_claim_wakes_the_pods_that_name_it() {
     for wrong in ["pvc other", "pvc c ns=other"] {
         assert!(!restrictions.storage("", wrong) && !limits.storage("", wrong), "{wrong}");
     }
-    // A list may show one that was made anew as one that changed.
+    // A list may show a recreated object as a change.
     assert!(restrictions.storage("pvc c", "pvc c uid=other") && limits.storage("pvc c", "pvc c uid=other"));
     assert!(!restrictions.storage("pvc c", ""));
 }

@@ -1,4 +1,4 @@
-//! Laws over small clusters with claims and volumes of every sort.
+//! Property tests over small clusters with all kinds of claims and volumes.
 
 use crate::support::run::{rules, sets_equal_verdicts};
 use crate::support::{Plugins, World, storage};
@@ -17,7 +17,7 @@ fn all() -> Plugins {
     plugins
 }
 
-/// Classes, drivers and capacities that every cluster has.
+/// Classes, drivers and capacities of every cluster.
 const ALWAYS: &[&str] = &[
     "class hand",
     "class fast of=csi.x",
@@ -35,7 +35,7 @@ fn one_of(words: &'static [&'static str]) -> impl Strategy<Value = &'static str>
     prop::sample::select(words)
 }
 
-/// Some of `words`, each at most once.
+/// Returns a subset of `words`.
 fn some_of(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     prop::sample::subsequence(words, 0..=words.len().min(3)).prop_map(|words| words.join(" "))
 }
@@ -143,7 +143,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
         })
 }
 
-/// The cluster, and the pods that are on nodes.
+/// Builds the cluster, and returns it with the bound pods.
 fn build(cluster: &Cluster) -> (World, Vec<Arc<PodInfo>>) {
     let mut world = World::new();
     let Cluster { nodes, volumes, claims, pods, .. } = cluster;
@@ -181,8 +181,10 @@ proptest! {
         sets_equal_verdicts(world.snapshot(), &rules(&world, &all(), &pod));
     }
 
-    /// A node with pods thought away and onto it is judged as one where they are gone and come. Not so claims for one pod:
-    /// upstream counts a claim once that two pods use, and each of them when they are thought away.
+    /// A node with an overlay is evaluated like a node where the overlay is applied.
+    ///
+    /// VolumeRestrictions with ReadWriteOncePod claims is excluded: upstream counts a claim of two pods once on a node,
+    /// but twice in an overlay.
     #[test]
     fn an_overlay_equals_the_node_it_describes(cluster in cluster(), gone in any::<u8>(), come in pod()) {
         let (mut world, placed) = build(&cluster);
@@ -211,7 +213,7 @@ proptest! {
         prop_assert_eq!(thought, done);
     }
 
-    /// A pod that was given all it needs on a node would be given the same node again, and takes everything back with it.
+    /// With its reservations, a pod gets the same node again. All of them are released together.
     #[test]
     fn what_is_reserved_keeps_the_pod_on_its_node_and_is_given_back(cluster in cluster()) {
         let (mut world, _) = build(&cluster);

@@ -1,4 +1,4 @@
-//! What a placed pod is given of claims and volumes, how others see it, and how long it lasts.
+//! Reservations of claims and volumes: their content, their visibility to other pods, and their lifetime.
 
 use crate::support::{World, storage};
 use std::sync::Arc;
@@ -29,7 +29,8 @@ fn reserved(world: &mut World, pod: &str, node: &str) -> Vec<Reservation> {
     rule.reserve(&world.snapshot().node(world.idx(node))).expect("nothing is refused")
 }
 
-/// The same in words: `v <- c` for a volume of a claim, `v <= c` if it was reserved before, `c @ a` for one to be made.
+/// Formats reservations: `v <- c` for a claim's volume, `v <= c` if it was reserved before, `c @ a` for one to be
+/// provisioned.
 fn told(world: &mut World, pod: &str, node: &str) -> Vec<String> {
     let reserved = reserved(world, pod, node);
     let text = |symbol| world.tables.text(symbol).to_owned();
@@ -97,7 +98,7 @@ fn each_node_gets_its_own_volume_however_many_there_are() {
         crate::support::language::apply(&mut world, &line);
     }
     for at in 0..20_usize {
-        // Of the two within reach the smaller one: that of the node's own number, but for the first node.
+        // Of the two accessible volumes, the smaller one: that with the node's number, except for the first node.
         let expected = if at == 0 { "v19 <- c".to_owned() } else { format!("v{at:02} <- c") };
         assert_eq!(told(&mut world, "x claim=c", &format!("n{at:02}")), [expected]);
     }
@@ -156,7 +157,7 @@ fn a_newer_version_from_the_api_server_takes_the_place_of_what_was_assumed_and_t
     assert!(!fits(&mut world, "y claim=c", "b"), "a list that repeats it changes nothing");
     assert!(storage::apply(&mut world, "pvc c class=fast version=2"));
     assert!(fits(&mut world, "y claim=c", "b"));
-    // What came since is not the pod's to give back.
+    // The reservation does not include the newer state, so its release does not revert it.
     assert!(storage::apply(&mut world, "pvc c class=fast version=3 selected=a"));
     world.cache.forget_volumes("x");
     assert!(!fits(&mut world, "y claim=c", "b"));
@@ -178,7 +179,7 @@ fn a_claim_for_one_pod_is_free_for_who_would_preempt_its_user_and_counts_by_name
     };
     assert!(verdict("a", &user, &[]));
     assert!(!verdict("a", &user, &[&namesake]), "a nominated pod with the claim takes its place");
-    // As upstream: the claim of another namespace by the same name stands for it.
+    // As upstream: the claim with the same name in another namespace is mistaken for it.
     assert!(verdict("b", &namesake, &[]));
 }
 

@@ -1,4 +1,4 @@
-//! The whole scheduler with pods that have claims: what waits, what is assumed and what is given back.
+//! The scheduler with claims: waiting pods, reservations, and their release.
 
 use crate::support::{begin, language, storage};
 use std::sync::Arc;
@@ -52,8 +52,7 @@ impl Run {
         self.handle(event);
     }
 
-    /// Steps until nothing is to be done; what was told of attempts, what was written of volumes, and the nodes of bindings
-    /// that left.
+    /// Runs until idle, and returns reports of attempts, volume writes, and the nodes of bindings.
     fn steps(&mut self) -> Vec<String> {
         let mut told = Vec::new();
         loop {
@@ -135,13 +134,14 @@ fn nothing_is_held_for_a_pod_whose_volumes_the_api_server_shows() {
     assert_eq!(run.held("x"), 0);
 }
 
-/// As a configuration may have it: whoever disables PreBind has somebody else write volumes.
+/// A configuration may disable PreBind. Then another component has to write the volumes.
 #[test]
 fn without_pre_bind_nothing_is_written_and_a_last_look_keeps_what_is_reserved() {
     let mut plan = Plan::default();
     plan.points.insert(ExtensionPoint::PreBind, Vec::new());
     let mut run = Run::with(&plan, WAITING);
-    // Uses up the credits of the bind lane: without one a binding waits, and looks again at a node that changed since.
+    // Uses up the credits for bindings. Without a credit a binding waits, and is rechecked because its node has
+    // changed.
     for _ in 0..100 {
         run.apply("pod other cpu=0");
         run.steps();
