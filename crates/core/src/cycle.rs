@@ -1,7 +1,7 @@
 //! One decision: PreFilter, Filter, PreScore, Score, and the choice of a node.
 //!
-//! A function of a pod and a snapshot; it knows no queue and no effect. Upstream: `pkg/scheduler/schedule_one.go`,
-//! `pkg/scheduler/framework/runtime/framework.go`.
+//! A decision is a function of a pod and a snapshot. It does not use the queue and has no effects. Upstream:
+//! `pkg/scheduler/schedule_one.go`, `pkg/scheduler/framework/runtime/framework.go`.
 
 mod diagnosis;
 mod enabled_plugin;
@@ -40,27 +40,28 @@ pub struct Framework {
     pub(crate) scores: Vec<EnabledScore>,
     /// Plugins with PostFilter, in order.
     pub(crate) post_filters: Vec<Box<dyn PostFilterPlugin>>,
-    /// How long the volumes of a pod may take to be bound.
+    /// The time limit for binding a pod's volumes.
     pub(crate) bind_timeout: Duration,
-    /// How much of the nodes is enough; `None` for all of them.
+    /// The number of feasible nodes that ends a search; `None` searches all nodes.
     ///
-    /// Where it is set, a node's verdict counts only if the walk reaches the node: no way of filtering that does not end in
-    /// `filter_sample` may be taken then.
+    /// With sampling, a node's verdict counts only if the search reaches the node, so every filter path must end in
+    /// `filter_sample`.
     pub(crate) sampling: Option<Sampling>,
-    /// Whether there are extenders that filter or score, so that one feasible node is not enough where no plugin scores.
+    /// Whether extenders filter or score. Without extenders and score plugins, a sampled search ends at the first
+    /// feasible node.
     pub(crate) extended: bool,
     /// The names of the plugins that run at each point, in order.
     pub(crate) points: BTreeMap<ExtensionPoint, Vec<PluginName>>,
 }
 
-/// The points of a decision a [`Probe`] is told of.
+/// A stage of a decision that a [`Probe`] observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Point {
     /// All plugins prepare the pod.
     PreFilter,
-    /// All plugins judge all nodes.
+    /// All filter plugins evaluate all candidate nodes.
     Filter,
-    /// Where no node is feasible, a way is looked for.
+    /// No node is feasible; preemption looks for candidates.
     PostFilter,
     /// All score plugins prepare the pod.
     PreScore,
@@ -69,7 +70,7 @@ pub enum Point {
 }
 
 impl Point {
-    /// The point as upstream's metrics spell it.
+    /// Returns the name in upstream's metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PreFilter => "PreFilter",
@@ -81,69 +82,70 @@ impl Point {
     }
 }
 
-/// Told when a decision enters and leaves its points, by one who has a clock.
+/// An observer of a decision's stages, for metrics and traces. The engine itself has no clock.
 pub trait Probe {
-    /// An attempt begins: a pod has left the queue.
+    /// Called when an attempt begins: a pod has left the queue.
     fn attempt_begins(&mut self) {}
-    /// The attempt that began last is decided: the pod is counted on its node, or told of as one that has none. What follows is
-    /// the queue's.
+    /// Called when the current attempt is decided: the pod is assumed on its node or reported as unschedulable. Later
+    /// work belongs to the queue.
     fn attempt_decided(&mut self) {}
-    /// A point begins.
+    /// Called when a stage begins.
     fn enter(&mut self, _point: Point) {}
-    /// The point that began last ends; `status` is upstream's name of what it came to.
+    /// Called when the current stage ends; `status` is upstream's name of its result.
     fn leave(&mut self, _point: Point, _status: &'static str) {}
-    /// A plugin is about to be asked.
+    /// Called before a call of a plugin.
     fn plugin_begins(&mut self) {}
-    /// The plugin that began last has answered at a point, about this many nodes (1 where it is asked about the pod alone);
-    /// `status` is upstream's name of what it said.
+    /// Called after a call of a plugin, with the number of nodes it evaluated (1 if it was called for the pod alone).
+    /// `status` is upstream's name of its result.
     fn plugin_ended(&mut self, _plugin: PluginName, _point: Point, _status: &'static str, _nodes: usize) {}
 }
 
-/// A probe that listens to nothing.
+/// A probe that ignores everything.
 pub struct NoProbe;
 
 impl Probe for NoProbe {}
 
-/// How much of a decision is carried out.
+/// Options of a decision.
 #[derive(Debug, Default)]
 pub struct Options<'w> {
-    /// Score even where one node is feasible, which a decision does not need.
+    /// Scores even if only one node is feasible. A decision does not need that score.
     pub always_score: bool,
-    /// Do not try the pod's own nominated node alone before all others.
+    /// Does not try the pod's nominated node alone before all other nodes.
     pub ignore_own_nomination: bool,
-    /// Where a profile that looks at a part of the nodes goes on looking; without it, at the first node.
+    /// The order of nodes and the start of a sampled search. Without it, a search starts at the first node.
     pub walk: Option<&'w mut Walk>,
 }
 
-/// What a decision came to.
+/// The result of a decision without an error.
 pub enum Decision {
-    /// At least one node can take the pod.
+    /// At least one node is feasible.
     Feasible(Feasible),
-    /// None can.
+    /// No node is feasible.
     Infeasible(Filtered),
 }
 
-/// The nodes that can take a pod, and how good they are.
+/// The feasible nodes of a pod and their scores.
 pub struct Feasible {
-    /// What the filters said.
+    /// The results of the filters.
     pub filtered: Filtered,
-    /// The scores; `None` where a single node made them needless.
+    /// The scores; `None` if only one node is feasible, which skips scoring.
     pub scores: Option<Scores>,
 }
 
 impl Feasible {
-    /// The nodes with the highest total, ascending by slot.
+    /// Returns the nodes with the highest total, ascending by slot.
     pub fn winners(&self) -> Vec<NodeIdx> {
         winners(self.filtered.feasible(), self.scores.as_ref().map(|scores| &*scores.totals))
     }
 
-    /// The highest total; `None` where a single node made scoring needless.
+    /// Returns the highest total; `None` if only one node is feasible, which skips scoring.
     pub fn best(&self) -> Option<i64> {
         self.scores.as_ref().and_then(|scores| scores.totals.iter().max().copied())
     }
 
-    /// The node chosen: one of [`Self::winners`], by a draw that depends on nothing but the seed, the pod and its
-    /// attempt. Upstream's tie falls to the layout of its heap; any tied node is as good.
+    /// Chooses one of [`Self::winners`]. The choice depends only on the seed, the pod and its attempt.
+    ///
+    /// Upstream's choice among ties depends on the layout of its heap. Any tied node is equally good.
     pub fn choose(&self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
         choose(&self.winners(), seed, pod, attempt)
     }
@@ -160,10 +162,11 @@ fn choose(winners: &[NodeIdx], seed: Seed, pod: &PodInfo, attempt: u32) -> NodeI
 }
 
 impl Framework {
-    /// Decides where `pod` can go and how good each place is.
+    /// Filters and scores all nodes for `pod`: the full evaluation.
     ///
     /// # Errors
-    /// With the text of the FailedScheduling event, when a plugin fails and the cycle ends.
+    ///
+    /// If a plugin fails, returns the text of the FailedScheduling event.
     pub fn decide(
         &self,
         pod: &PodInfo,
@@ -218,7 +221,7 @@ impl Framework {
         self.filter_all(pod, snapshot, options, own.filter(|_| matches!(ran, Some(Ok(())))), filtered, probe)
     }
 
-    /// Filter over all nodes, or enough of them. `rejected` is the nominated node that was tried alone.
+    /// Filters all nodes, or a sample of them. `rejected` is the nominated node, if it was tried alone before.
     fn filter_all(
         &self,
         pod: &PodInfo,
@@ -238,22 +241,22 @@ impl Framework {
         }
     }
 
-    /// The plugins that run at a point, in order.
+    /// Returns the plugins at an extension point, in order.
     pub fn plugins_at(&self, point: ExtensionPoint) -> &[PluginName] {
         self.points.get(&point).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the plugin runs at the point.
+    /// Whether the plugin runs at the extension point.
     pub fn runs(&self, point: ExtensionPoint, plugin: PluginName) -> bool {
         self.plugins_at(point).contains(&plugin)
     }
 
-    /// Whether the plugin of this name listens to `event`.
+    /// Whether the plugin is registered for `event`.
     pub fn hears(&self, plugin: PluginName, event: &ClusterEvent<'_>) -> bool {
         self.filters.iter().any(|seat| seat.plugin.name() == plugin && seat.plugin.events().contains(event))
     }
 
-    /// Whether `event` may make `pod`, which the plugin of this name rejected, schedulable.
+    /// Returns the queueing hint of the plugin that rejected `pod`: whether `event` may make it schedulable.
     pub fn hint(
         &self,
         plugin: PluginName,
@@ -268,11 +271,14 @@ impl Framework {
         seat.map_or(Hint::Skip, |seat| seat.plugin.hint(event, pod, snapshot))
     }
 
-    /// Whether `node` can take `pod`, which is not counted anywhere: the last look before a binding leaves. `as_it_is` asks that
-    /// nothing has to be reserved for it there, since nobody would see to it any more.
+    /// Whether `pod` fits on `node`: the recheck before the Binding is sent.
+    ///
+    /// The pod must not be counted anywhere. With `as_it_is`, a pod that needs a new reservation on the node does not
+    /// fit: after the decision nothing would carry it out.
     ///
     /// # Errors
-    /// When a plugin fails.
+    ///
+    /// Returns the text of a plugin's error.
     pub fn fits_on(
         &self,
         pod: &PodInfo,
@@ -291,7 +297,7 @@ impl Framework {
     }
 }
 
-/// The mistake of not hearing what may help.
+/// A deliberate defect for mutation tests: ignores events that may help a pod.
 fn is_deaf(plugin: PluginName, event: &ClusterEvent<'_>) -> bool {
     let goes = matches!(event, ClusterEvent::AssignedPod { action: PodAction::Delete, .. });
     match plugin {

@@ -1,4 +1,4 @@
-//! Why no node can take a pod, in upstream's words (`pkg/scheduler/framework/types.go#FitError`).
+//! The reasons why no node is feasible for a pod, in upstream's words (`pkg/scheduler/framework/types.go#FitError`).
 
 use super::Filtered;
 use crate::cache::Snapshot;
@@ -10,32 +10,32 @@ use crate::node_set::NodeSet;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Why a node cannot take a pod.
+/// The rejection of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeVerdict {
     /// The node.
     pub node: NodeIdx,
     /// The first plugin that rejected it.
     pub plugin: PluginName,
-    /// Whether preemption may help.
+    /// Whether evictions may help.
     pub code: Code,
-    /// Why, in the plugin's order.
+    /// The reasons, in the plugin's order.
     pub reasons: Vec<Reason>,
 }
 
-/// Why a decision found no node.
+/// The reasons why a decision found no feasible node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// The plugins to blame: an event that concerns one of them may help the pod.
+    /// The plugins that rejected nodes. An event for which one of them is registered may make the pod schedulable.
     pub rejectors: BTreeSet<PluginName>,
-    /// The text of the FailedScheduling event, without what PostFilter adds to it.
+    /// The text of the FailedScheduling event, without PostFilter's part.
     pub message: String,
-    /// The nodes that rejected the pod with [`Code::Unschedulable`]: that other pods go may help there.
+    /// The nodes that rejected the pod with [`Code::Unschedulable`]. Evictions may help there.
     pub curable: NodeSet,
 }
 
 impl Filtered {
-    /// The verdict on every node that was looked at and rejected, by slot.
+    /// Returns the verdicts on all rejected nodes, by slot.
     pub fn verdicts(&self, snapshot: Snapshot<'_>) -> Vec<NodeVerdict> {
         let mut verdicts = Vec::new();
         self.for_each_rejected(snapshot, |node, plugin, rejection| {
@@ -46,7 +46,7 @@ impl Filtered {
         verdicts
     }
 
-    /// The diagnosis of a pod no node can take.
+    /// Returns the diagnosis of a pod without a feasible node.
     pub fn diagnose(&self, snapshot: Snapshot<'_>) -> Diagnosis {
         let all = snapshot.nodes().len();
         if let Some((plugin, rejection)) = self.prefilter_rejection() {
@@ -86,14 +86,14 @@ impl Filtered {
             let mut names = narrowed_by.to_vec();
             names.sort_unstable();
             let text = format!("node(s) didn't satisfy plugin(s) [{}]", names.join(" "));
-            // Extenders may name nodes that are not there.
+            // An extender may name a node that does not exist.
             reasons.add_times(text.into(), all.saturating_sub(looked_at));
         }
         Diagnosis { rejectors, message: reasons.message(all), curable }
     }
 }
 
-/// A rejection before any node was looked at is every node's.
+/// Returns the diagnosis of a rejection in PreFilter, which counts for every node.
 fn prefilter_diagnosis(plugin: PluginName, rejection: &Rejection, snapshot: Snapshot<'_>) -> Diagnosis {
     let mut message = Histogram::default().message(snapshot.nodes().len());
     let text = rejection.message();

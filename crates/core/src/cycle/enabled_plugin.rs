@@ -1,19 +1,20 @@
-//! Where a plugin sits in a profile: which of its points run, and in which place.
+//! A plugin as enabled in a profile: which of its extension points run, and in which order.
 //!
-//! A configuration may enable Filter and not PreFilter, or put them in different orders. A plugin here prepares and judges
-//! through one object; its seat says what of that is carried out. Upstream: `CycleState`, which a point that was not run
-//! has written nothing to.
+//! A configuration may enable Filter without PreFilter, or order the two differently. Here one object prepares and
+//! filters, so these types record which results apply. Upstream: in `CycleState`, nothing is written by an extension
+//! point that did not run.
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{CycleError, DependsOn, FilterPlugin, FilterRule, ScorePlugin, ScoreRule, Verdict};
 use crate::node_set::NodeSet;
 
-/// A plugin's place in the order of a point that judges nodes.
+/// A plugin's position at Filter or Score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
-    /// The place, from 0.
+    /// The position, from 0.
     pub rank: usize,
-    /// The error that ends the cycle at this point, where what prepares for it is disabled and the plugin cannot do without.
+    /// The error that ends the decision at this extension point: the preparing point is disabled, and the plugin
+    /// requires it.
     pub fails: Option<&'static str>,
 }
 
@@ -21,9 +22,9 @@ pub struct Rank {
 pub struct EnabledFilter {
     /// The plugin.
     pub plugin: Box<dyn FilterPlugin>,
-    /// Whether PreFilter runs.
+    /// Whether PreFilter is enabled.
     pub pre_filter: bool,
-    /// Its place in Filter; `None` where Filter does not run.
+    /// Its position at Filter; `None` if Filter is disabled.
     pub filter: Option<Rank>,
 }
 
@@ -31,15 +32,15 @@ pub struct EnabledFilter {
 pub struct EnabledScore {
     /// The plugin.
     pub plugin: Box<dyn ScorePlugin>,
-    /// What its scores are multiplied by.
+    /// The factor of its scores.
     pub weight: i64,
-    /// Whether PreScore runs.
+    /// Whether PreScore is enabled.
     pub pre_score: bool,
-    /// Its place in Score; `None` where Score does not run.
+    /// Its position at Score; `None` if Score is disabled.
     pub score: Option<Rank>,
 }
 
-/// The rule of a plugin whose point cannot do without what was not prepared, or could not be.
+/// A rule that fails with this text: the plugin's preparation is disabled or failed.
 pub(super) struct Fails(pub(super) String);
 
 impl FilterRule for Fails {
@@ -67,7 +68,7 @@ impl ScoreRule for Fails {
     }
 }
 
-/// The rule of a score plugin that has nothing to say and no PreScore to say so in: every node gets 0.
+/// A rule that gives every node 0, for a score plugin that would skip but whose PreScore is disabled.
 pub(super) struct Zero;
 
 impl ScoreRule for Zero {

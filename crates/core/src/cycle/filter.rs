@@ -1,4 +1,4 @@
-//! PreFilter and Filter of one decision.
+//! PreFilter and Filter of a decision.
 
 use super::enabled_plugin::Fails;
 use super::with_extenders::Overruled;
@@ -12,9 +12,9 @@ use crate::pod::PodInfo;
 use crate::volume::Reservation;
 use std::collections::BTreeMap;
 
-/// What the filters said of a pod: which nodes are left, and which plugin took out which others.
+/// The results of PreFilter and Filter for one pod: feasible nodes, and rejected nodes by plugin.
 ///
-/// Reasons are not stored. [`super::Diagnosis`] asks the rules again, for the nodes it needs them of.
+/// Reasons are not stored. [`super::Diagnosis`] computes them again where they are needed.
 pub struct Filtered {
     rules: Vec<(PluginName, Box<dyn FilterRule>)>,
     prefilter: Option<(PluginName, Rejection)>,
@@ -22,28 +22,29 @@ pub struct Filtered {
     narrowed_by: Vec<PluginName>,
     feasible: NodeSet,
     rejected: Vec<(usize, NodeSet)>,
-    /// Verdicts on single nodes: those that pods nominated to them would leave no room on.
+    /// Verdicts on single nodes: rejections with the pods that are nominated to the node, and all verdicts of a
+    /// sampled search.
     nominated: BTreeMap<NodeIdx, (PluginName, Rejection)>,
-    /// The nodes looked at, where not all were.
+    /// The nodes that a sampled search reached.
     walked: NodeSet,
-    /// What extenders said of nodes.
+    /// The rejections by extenders.
     pub(super) overruled: Overruled,
-    /// Nodes that are known to reject the pod, of which is told elsewhere why.
+    /// Nodes that the infeasible cache knows to reject the pod; it also has the reasons.
     refused_by: NodeSet,
 }
 
-/// How a node refuses a pod.
+/// Why a node rejects a pod.
 pub(crate) enum Refusing {
-    /// Not at all.
+    /// It does not.
     Not,
     /// By this plugin, with the number of its rule's verdict.
     Numbered(PluginName, u64),
-    /// By this plugin, so.
+    /// By this plugin, with this rejection.
     Plain(PluginName, Rejection),
 }
 
 impl Framework {
-    /// PreFilter: lets every plugin prepare the pod.
+    /// Runs PreFilter of all plugins.
     pub(crate) fn prepare(
         &self,
         pod: &PodInfo,
@@ -117,7 +118,7 @@ impl Framework {
     }
 }
 
-/// Upstream's name of what a filter said of all its nodes together.
+/// Returns upstream's name for the result of a filter over all nodes.
 fn judged_status(judged: &Result<(), CycleError>, all_pass: bool) -> &'static str {
     match judged {
         Err(_) => "Error",
@@ -126,7 +127,7 @@ fn judged_status(judged: &Result<(), CycleError>, all_pass: bool) -> &'static st
     }
 }
 
-/// The rule of a plugin whose PreFilter is not run.
+/// Returns the rule of a plugin whose PreFilter is disabled.
 pub(crate) fn unprepared(
     seat: &EnabledFilter,
     pod: &PodInfo,
@@ -139,7 +140,9 @@ pub(crate) fn unprepared(
 }
 
 impl Filtered {
-    /// Keeps only the named nodes; none left by several plugins' choices is a rejection (`plugins.md` 2.4).
+    /// Restricts the candidates to the named nodes.
+    ///
+    /// If the restrictions of several plugins have no node in common, the pod is rejected (`plugins.md` 2.4).
     fn narrow(&mut self, name: PluginName, only: Vec<NodeIdx>) {
         let mut set: NodeSet = only.into_iter().collect();
         if mutation::is_on(Mutation::NoNodesUnheardOf) {
@@ -158,17 +161,17 @@ impl Filtered {
         self.only = Some(set);
     }
 
-    /// The plugin that rejected the pod before any node was looked at, and why.
+    /// Returns the plugin that rejected the pod in PreFilter, and its rejection.
     pub fn prefilter_rejection(&self) -> Option<(PluginName, &Rejection)> {
         self.prefilter.as_ref().map(|(name, rejection)| (*name, rejection))
     }
 
-    /// The plugins that narrowed the nodes in PreFilter.
+    /// Returns the plugins that restricted the candidates in PreFilter.
     pub fn narrowed_by(&self) -> &[PluginName] {
         &self.narrowed_by
     }
 
-    /// The nodes the filters look at.
+    /// Returns the nodes that Filter evaluates.
     pub fn candidates(&self, snapshot: Snapshot<'_>) -> NodeSet {
         let mut nodes = snapshot.nodes().clone();
         if let Some(only) = &self.only {
@@ -177,22 +180,22 @@ impl Filtered {
         nodes
     }
 
-    /// Whether the filters look at all nodes.
+    /// Whether Filter evaluates all nodes.
     pub(crate) fn looks_at_all(&self) -> bool {
         self.prefilter.is_none() && self.only.is_none()
     }
 
-    /// The plugins whose filters look at nodes, in order.
+    /// Returns the plugins that have a filter rule for this pod, in order.
     pub(crate) fn judges(&self) -> impl Iterator<Item = PluginName> + '_ {
         self.rules.iter().map(|(name, _)| *name)
     }
 
-    /// These nodes were found to reject the pod, in another way than by [`Self::run`].
+    /// Records nodes that reject the pod, found by other means than [`Self::run`].
     pub(crate) fn is_refused_by(&mut self, nodes: NodeSet) {
         self.refused_by = nodes;
     }
 
-    /// How the node refuses the pod, with the pods nominated to it or without them.
+    /// Returns why the node rejects the pod, with or without the pods nominated to it.
     pub(crate) fn refusing(
         &self,
         pod: &PodInfo,
@@ -218,17 +221,17 @@ impl Filtered {
         Ok(Refusing::Not)
     }
 
-    /// The nodes that passed all filters.
+    /// Returns the feasible nodes.
     pub fn feasible(&self) -> &NodeSet {
         &self.feasible
     }
 
-    /// Of the nodes that passed all filters, these are left.
+    /// Replaces the feasible nodes by a subset.
     pub(super) fn leave(&mut self, nodes: NodeSet) {
         self.feasible = nodes;
     }
 
-    /// Filter: takes out of `candidates` what the rules reject.
+    /// Runs Filter on `candidates`.
     pub(super) fn run(
         &mut self,
         pod: &PodInfo,
@@ -241,12 +244,12 @@ impl Filtered {
         ran.map_err(|error| self.first_error(pod, snapshot, &all).unwrap_or(error))
     }
 
-    /// Of errors of several plugins the one of the first node, as upstream looks at all of a node before the next.
+    /// Returns the error of the first node with an error. Upstream evaluates node by node, so it reports this one.
     fn first_error(&self, pod: &PodInfo, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Option<CycleError> {
         nodes.iter().find_map(|node| self.judge(pod, snapshot, node).err())
     }
 
-    /// The first plugin that rejects the node with the pods nominated to it or without them, and why.
+    /// Returns the first plugin that rejects the node, with or without the pods nominated to it, and its rejection.
     pub(crate) fn judge(
         &self,
         pod: &PodInfo,
@@ -259,7 +262,8 @@ impl Filtered {
         }
     }
 
-    /// Keeps what a walk in this order would have found, which ends at the first feasible node beyond `enough`.
+    /// Reduces the results to those of a sampled search in this order. The search ends at the first feasible node
+    /// after `enough` others.
     pub(super) fn cut(&mut self, order: &[NodeIdx], enough: usize) {
         let (mut kept, mut found) = (NodeSet::new(), 0);
         self.walked = NodeSet::new();
@@ -280,7 +284,7 @@ impl Filtered {
         self.nominated.retain(|&node, _| walked.contains(node));
     }
 
-    /// The same, node by node: an error counts only if the walk gets to it.
+    /// Runs a sampled search node by node. An error counts only if the search reaches its node.
     pub(super) fn walk(
         &mut self,
         pod: &PodInfo,
@@ -308,20 +312,22 @@ impl Filtered {
         Ok(())
     }
 
-    /// Counts a node that was looked at before the walk.
+    /// Adds a node that was evaluated before the sampled search.
     pub(super) fn also_walked(&mut self, node: Option<NodeIdx>) {
         if let Some(node) = node {
             self.walked.insert(node);
         }
     }
 
-    /// How many nodes were looked at on a walk; 0 where there was none.
+    /// Returns the number of nodes that a sampled search reached; 0 without sampling.
     pub fn walked(&self) -> usize {
         self.walked.len()
     }
 
-    /// How many nodes there is a verdict on, of a plugin or an extender; upstream's `evaluatedNodes`. Those that PreFilter left out, a
-    /// walk did not come to, or an extender dropped without a word are none of them.
+    /// Returns the number of nodes with a verdict of a plugin or extender (upstream `evaluatedNodes`).
+    ///
+    /// It excludes nodes that PreFilter removed, that a sampled search did not reach, or that an extender dropped
+    /// without a reason.
     pub fn evaluated(&self, snapshot: Snapshot<'_>) -> usize {
         let mut judged = self.feasible.clone();
         judged.unite(&self.refused_by);
@@ -329,7 +335,7 @@ impl Filtered {
         for &node in self.nominated.keys() {
             judged.insert(node);
         }
-        // An extender may name what is no node.
+        // An extender may name a node that does not exist.
         let is_judged = |name: &str| {
             let node = snapshot.tables().find(name).and_then(|name| snapshot.find_node(name));
             node.is_some_and(|node| judged.contains(node))
@@ -371,7 +377,9 @@ impl Filtered {
         Ok(())
     }
 
-    /// Whether the node takes the pod if the pods nominated to it, of the same or higher priority, are there already.
+    /// Filters the node with the pods that are nominated to it and have the same or a higher priority.
+    ///
+    /// Returns the rejection; `None` if the node passes or has no such pods.
     fn with_nominated_pods(
         &self,
         pod: &PodInfo,
@@ -392,7 +400,7 @@ impl Filtered {
         self.first_rejector(&snapshot.node(node).with(&overlay))
     }
 
-    /// Whether all rules pass the node that do not judge it by its object alone.
+    /// Whether the node passes all rules that read more than the node object.
     pub(super) fn passes_but_for_object(&self, node: &NodeView<'_>) -> bool {
         let mut others = self.rules.iter().filter(|(_, rule)| rule.depends_on() != DependsOn::NodeSpec);
         others.all(|(_, rule)| match rule.verdict_number(node) {
@@ -401,7 +409,7 @@ impl Filtered {
         })
     }
 
-    /// The first plugin that rejects the node, and why.
+    /// Returns the first plugin that rejects the node, and its rejection.
     pub(crate) fn first_rejector(
         &self,
         node: &NodeView<'_>,
@@ -416,10 +424,11 @@ impl Filtered {
         Ok(None)
     }
 
-    /// Reserve: what the pod needs on `node`, one of the feasible ones, beside its place there.
+    /// Reserve: returns what the pod reserves on the feasible `node` besides its requests.
     ///
     /// # Errors
-    /// With the plugin that refuses the node after all, and why.
+    ///
+    /// Returns the plugin that cannot reserve, and its rejection.
     pub fn reserve(
         &self,
         snapshot: Snapshot<'_>,
@@ -432,7 +441,7 @@ impl Filtered {
         Ok(all)
     }
 
-    /// Calls `each` with every rejected node, the plugin that rejected it first, and why.
+    /// Calls `each` with every rejected node, the first plugin that rejected it, and the rejection.
     pub(super) fn for_each_rejected(
         &self,
         snapshot: Snapshot<'_>,
@@ -458,7 +467,8 @@ impl Filtered {
                         each(node, name, &rejection);
                         known.extend(number.map(|number| (number, rejection)));
                     }
-                    // The two forms of one rule disagree: the set is what was decided, so it is told all the same.
+                    // The rule's `filter` and `check` disagree. The decision used `filter`, so the rejection is
+                    // reported.
                     Verdict::Fits | Verdict::Failed(_) => {
                         debug_assert!(false, "{name}: filter and check disagree");
                         each(node, name, &Rejection { code: Code::Unschedulable, reasons: Vec::new() });
@@ -469,7 +479,7 @@ impl Filtered {
     }
 }
 
-/// Of some nodes those that pods are nominated to.
+/// Returns those of `nodes` that have nominated pods.
 fn with_nominations(snapshot: Snapshot<'_>, nodes: &NodeSet) -> Vec<NodeIdx> {
     const FEW: usize = 8;
     let some: Vec<NodeIdx> = nodes.iter().take(FEW + 1).collect();

@@ -1,6 +1,6 @@
-//! PostFilter: what is said, and what could be done, for a pod no node can take.
+//! PostFilter: preemption candidates for a pod without a feasible node.
 //!
-//! Nothing is carried out here. Upstream: `pkg/scheduler/framework/runtime/framework.go#RunPostFilterPlugins`.
+//! Nothing is evicted here. Upstream: `pkg/scheduler/framework/runtime/framework.go#RunPostFilterPlugins`.
 
 use super::{Diagnosis, Filtered, Framework, Point, Probe};
 use crate::cache::{NodeView, Snapshot};
@@ -15,21 +15,21 @@ use crate::rng::Purpose;
 use crate::time::Time;
 use std::collections::BTreeSet;
 
-/// What PostFilter came to.
+/// The result of PostFilter.
 #[derive(Debug)]
 pub struct PostFilter<'a> {
-    /// What it adds to the message; `None` where a way was found, or there is nothing to say.
+    /// PostFilter's part of the message; `None` if it found candidates or has nothing to add.
     pub message: Option<String>,
-    /// What it means for the pod's nomination.
+    /// The change of the pod's nomination.
     pub nomination: Nomination<'a>,
-    /// The plugins that were asked, in order.
+    /// The plugins that ran, in order.
     pub asked: Vec<PluginName>,
-    /// The plugins that would keep the pod out even if others went; none where a way was found.
+    /// The plugins that would reject the pod even after evictions; empty if candidates were found.
     pub hindered_by: BTreeSet<PluginName>,
 }
 
 impl PostFilter<'_> {
-    /// The whole text of the FailedScheduling event, of which the filters' part is `message`.
+    /// Returns the complete text of the FailedScheduling event; `message` is the filters' part.
     pub fn complete(&self, message: &str) -> String {
         match &self.message {
             Some(more) => format!("{message} {more}"),
@@ -38,19 +38,19 @@ impl PostFilter<'_> {
     }
 }
 
-/// What becomes of a pod's nomination (upstream `NominatingInfo`).
+/// The change of a pod's nomination (upstream `NominatingInfo`).
 #[derive(Debug)]
 pub enum Nomination<'a> {
-    /// It stays as it is.
+    /// The nomination stays unchanged.
     Keep,
-    /// It leads nowhere and is to be cleared.
+    /// The nomination is obsolete and must be cleared.
     Clear,
-    /// The pod is to be nominated to one of these once its victims are told to go; each is as good as the others.
+    /// The pod is nominated to one of these equally good candidates after its victims' evictions were requested.
     To(Vec<Candidate<'a>>),
 }
 
 impl<'a> Nomination<'a> {
-    /// The candidate chosen, where there are any: an even draw.
+    /// Draws one of the candidates; `None` if there are none. All have the same probability.
     pub fn choose(&self, pod: &PodInfo, draws: Draws) -> Option<&Candidate<'a>> {
         match self {
             Self::To(candidates) if !candidates.is_empty() => {
@@ -63,21 +63,21 @@ impl<'a> Nomination<'a> {
     }
 }
 
-/// A decision that found no node.
+/// A decision that found no feasible node: the input of PostFilter.
 #[derive(Clone, Copy)]
 pub struct Failed<'a> {
     /// The pod.
     pub pod: &'a PodInfo,
-    /// The cluster in which it was decided about.
+    /// The state of the cluster at the decision.
     pub snapshot: Snapshot<'a>,
-    /// What the filters said.
+    /// The results of the filters.
     pub filtered: &'a Filtered,
-    /// What was made of it.
+    /// The diagnosis of these results.
     pub diagnosis: &'a Diagnosis,
 }
 
 impl Framework {
-    /// Asks the PostFilter plugins, in order: the first that finds a way, or fails, has the last word.
+    /// Runs the PostFilter plugins in order, up to the first that finds candidates or fails.
     pub fn post_filter<'a>(
         &'a self,
         failed: Failed<'a>,
@@ -88,7 +88,7 @@ impl Framework {
         self.post_filter_with(failed, draws, now, Rooms::Free, probe)
     }
 
-    /// The same, where extenders have a say in whom a pod may send away.
+    /// Runs the PostFilter plugins, with victims restricted by extenders.
     pub fn post_filter_with<'a>(
         &'a self,
         failed: Failed<'a>,
@@ -104,9 +104,11 @@ impl Framework {
         outcome
     }
 
-    /// The same, and the candidate that is chosen holds: if upstream's does not, the next best that does takes its place.
+    /// Runs the PostFilter plugins as [`Self::post_filter_with`] does, and replaces a chosen candidate that does not
+    /// hold.
     ///
-    /// [`Self::post_filter_with`] decides as upstream does. This is what a pod may be evicted for.
+    /// A candidate holds if the pod passes all filters once its victims are gone. Upstream evicts without this check;
+    /// only the result of this function may lead to evictions.
     pub fn find_room<'a>(
         &'a self,
         failed: Failed<'a>,
@@ -118,7 +120,8 @@ impl Framework {
         self.find_room_instead(failed, (draws, now), rooms, &outcome).unwrap_or(outcome)
     }
 
-    /// What takes the place of an outcome whose chosen candidate does not hold; `None` where it does, or there is none.
+    /// Returns a replacement of `outcome` if its chosen candidate does not hold. Returns `None` if it holds, or if
+    /// there is none.
     pub fn find_room_instead<'a>(
         &'a self,
         failed: Failed<'a>,
@@ -134,7 +137,7 @@ impl Framework {
         Some(self.run_post_filters(|plugin| plugin.post_filter_to_hold(&unplaced)).0)
     }
 
-    /// The same, with what is known of nodes from pods like it.
+    /// Runs the PostFilter plugins with cached dry runs of identical pods.
     pub(crate) fn post_filter_again<'a>(
         &'a self,
         failed: Failed<'a>,
@@ -173,7 +176,7 @@ impl Framework {
         mut ask: impl FnMut(&dyn PostFilterPlugin) -> PostFiltered<'a>,
     ) -> (PostFilter<'a>, &'static str) {
         let (mut reasons, mut asked, mut hindered_by) = (Vec::new(), Vec::new(), BTreeSet::new());
-        // Where nobody has a say, upstream clears the nomination.
+        // Upstream clears the nomination if no PostFilter plugin is enabled.
         let mut nomination = if self.post_filters.is_empty() { Nomination::Clear } else { Nomination::Keep };
         for plugin in &self.post_filters {
             asked.push(plugin.name());
@@ -201,7 +204,7 @@ impl Framework {
         (PostFilter { message, nomination, asked, hindered_by }, "Unschedulable")
     }
 
-    /// The plugins whose PreFilter ran: one that cannot be cured stops those behind it.
+    /// Returns the plugins whose PreFilter ran. An unresolvable rejection ends PreFilter.
     fn prepared_by(&self, filtered: &Filtered) -> &[PluginName] {
         let all = self.plugins_at(ExtensionPoint::PreFilter);
         let stopped_by = filtered

@@ -1,8 +1,7 @@
-//! `percentageOfNodesToScore`: a profile that has it stops looking once enough nodes are feasible, and looks on from there
-//! for the next pod.
+//! `percentageOfNodesToScore`: a search that ends once enough nodes are feasible; the next one continues from there.
 //!
-//! The order and the window are upstream's with one worker (`parallelism: 1`): with more, the order of a list depends on
-//! threads. A profile without it looks at every node, and nothing here runs. Upstream:
+//! Order and window equal upstream's with one worker (`parallelism: 1`). With more workers, upstream's order depends
+//! on threads. Profiles without the setting search all nodes and use nothing of this module. Upstream:
 //! `pkg/scheduler/schedule_one.go#findNodesThatPassFilters`, `pkg/scheduler/backend/cache/node_tree.go`.
 
 use super::{Filtered, Framework, Probe};
@@ -16,24 +15,27 @@ use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 
-/// Fewer nodes than this are all looked at, and no search ends with fewer feasible ones.
+/// Smaller clusters are searched completely, and a search finds at least this many feasible nodes (upstream
+/// `minFeasibleNodesToFind`).
 const NODES_MIN: usize = 100;
-/// The least that the adaptive rule comes to, in percent.
+/// Minimum of the adaptive rule, in percent (upstream `minFeasibleNodesPercentageToFind`).
 const ADAPTIVE_MIN: usize = 5;
 
-/// How much of the nodes is enough.
+/// The number of feasible nodes that ends a search, as a percentage of all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     percentage: u8,
 }
 
 impl Sampling {
-    /// So many percent of the nodes, 0..=100; 0 is upstream's adaptive rule, which asks for less the more nodes there are.
+    /// Creates it from a percentage of all nodes, 0 to 100. 0 is upstream's adaptive rule: 50 % minus 1 % for each
+    /// 125 nodes, at least 5 %.
     pub fn new(percentage: u8) -> Self {
         Self { percentage: percentage.min(100) }
     }
 
-    /// How many feasible nodes of so many are enough (upstream `numFeasibleNodesToFind`).
+    /// Returns the number of feasible nodes that ends a search among `nodes` nodes (upstream
+    /// `numFeasibleNodesToFind`).
     pub fn enough_of(self, nodes: usize) -> usize {
         if nodes < NODES_MIN {
             return nodes;
@@ -46,20 +48,21 @@ impl Sampling {
     }
 }
 
-/// Region and zone; empty ones count as absent.
+/// Region and zone; an empty label value counts as absent.
 type Zone = (Option<Symbol>, Option<Symbol>);
 
-/// The order in which nodes are looked at, zone by zone in turns, and where the next search begins. One for all profiles.
+/// The order of nodes in sampled searches, round-robin over zones, and the start of the next search. All profiles
+/// share it.
 #[derive(Debug, Default)]
 pub struct Walk {
     start: usize,
-    /// In the order in which they were first seen; none is empty.
+    /// In the order of their first node; none is empty.
     zones: Vec<(Zone, Vec<Symbol>)>,
     zone_of: IdMap<Symbol, Zone>,
 }
 
 impl Walk {
-    /// A node is there, or changed. It keeps its place unless its zone changed.
+    /// Adds or updates a node. It keeps its position unless its zone changed.
     pub fn node_applied(&mut self, node: &NodeInfo, tables: &Tables) {
         let zone = zone_of(node.labels, tables);
         if self.zone_of.get(&node.name) == Some(&zone) {
@@ -73,7 +76,7 @@ impl Walk {
         }
     }
 
-    /// A node is gone.
+    /// Removes a node.
     pub fn node_gone(&mut self, name: Symbol) {
         let Some(zone) = self.zone_of.remove(&name) else { return };
         for (_, nodes) in self.zones.iter_mut().filter(|(other, _)| *other == zone) {
@@ -82,22 +85,22 @@ impl Walk {
         self.zones.retain(|(_, nodes)| !nodes.is_empty());
     }
 
-    /// Where the next search begins.
+    /// Returns the position at which the next search starts.
     pub fn start(&self) -> usize {
         self.start
     }
 
-    /// A search looked at `walked` of all `nodes`.
+    /// Moves the start after a search that evaluated `walked` of `nodes` nodes.
     pub fn advance(&mut self, walked: usize, nodes: usize) {
         self.start = (self.start + walked) % nodes.max(1);
     }
 
-    /// The next search begins where an earlier one did.
+    /// Sets the start of the next search.
     pub(crate) fn return_to(&mut self, start: usize) {
         self.start = start;
     }
 
-    /// `among` the nodes of the snapshot, in the order they are looked at. Those this was never told of come last.
+    /// Returns `among`, a set of the snapshot's nodes, in search order. Unknown nodes come last.
     fn order(&self, snapshot: Snapshot<'_>, among: &NodeSet) -> Vec<NodeIdx> {
         let longest = self.zones.iter().map(|(_, nodes)| nodes.len()).max().unwrap_or(0);
         let names = (0..longest).flat_map(|at| self.zones.iter().filter_map(move |(_, nodes)| nodes.get(at)));
@@ -113,7 +116,7 @@ impl Walk {
     }
 }
 
-/// Upstream `GetZoneKey`: of each pair of labels the older one wins.
+/// Returns the zone of a node; of each pair of labels the older one takes precedence (upstream `GetZoneKey`).
 fn zone_of(labels: LabelSetId, tables: &Tables) -> Zone {
     let labels = tables.labels(labels);
     let value = |keys: [&str; 2]| {
@@ -127,14 +130,15 @@ fn zone_of(labels: LabelSetId, tables: &Tables) -> Zone {
 }
 
 impl Framework {
-    /// The same plugins, looking at a part of the nodes or, with `None`, at all of them.
+    /// Sets the sampling; `None` searches all nodes.
     #[must_use]
     pub fn with_sampling(mut self, sampling: Option<Sampling>) -> Self {
         self.sampling = sampling;
         self
     }
 
-    /// Filter, up to enough feasible nodes. `before` is the nominated node that was tried alone and rejected.
+    /// Runs Filter until enough nodes are feasible. `before` is the nominated node, if it was tried alone and
+    /// rejected.
     pub(super) fn filter_sample(
         &self,
         (sampling, walk): (Sampling, &mut Walk),
@@ -156,7 +160,7 @@ impl Framework {
                 filtered.cut(&order, enough);
                 Ok(())
             }
-            // The node with the error may lie behind where the search ends.
+            // The node with the error may be beyond the end of the search.
             Err(_) => filtered.walk(pod, snapshot, &order, enough),
         };
         filtered.also_walked(before);

@@ -1,4 +1,4 @@
-//! PreScore, Score and NormalizeScore of one decision.
+//! PreScore, Score and NormalizeScore of a decision.
 
 use super::enabled_plugin::{Fails, Zero};
 use super::{EnabledScore, Framework, Point, Probe};
@@ -7,31 +7,32 @@ use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, ScoreRu
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
 
-/// The scores of one plugin, one cell per feasible node in slot order.
+/// The scores of one plugin, by feasible node in slot order.
 pub struct PluginScores {
     /// The plugin.
     pub plugin: PluginName,
-    /// Its weight.
+    /// The factor of its scores.
     pub weight: i64,
-    /// Normalized scores, 0..=100.
+    /// Normalized scores, 0 to 100.
     pub normalized: Vec<i64>,
 }
 
 /// The scores of all feasible nodes.
 pub struct Scores {
-    /// Per plugin that did not skip, in order.
+    /// By plugin in order, without those that skipped.
     pub plugins: Vec<PluginScores>,
-    /// Sums of weight times normalized score, one per feasible node in slot order.
+    /// The sum of weight times normalized score, by feasible node in slot order.
     pub totals: Vec<i64>,
 }
 
 pub(crate) type PreparedScore = (PluginName, i64, Box<dyn ScoreRule>);
 
 impl Framework {
-    /// Scores nodes that can take `pod`.
+    /// Scores the feasible nodes of `pod`.
     ///
     /// # Errors
-    /// With the text of the FailedScheduling event, when a plugin fails.
+    ///
+    /// If a plugin fails, returns the text of the FailedScheduling event.
     pub fn score(
         &self,
         pod: &PodInfo,
@@ -80,7 +81,7 @@ impl Framework {
     }
 }
 
-/// The rule of a plugin whose PreScore is not run. It scores all the same, and cannot skip.
+/// Returns the rule of a plugin whose PreScore is disabled. It scores nevertheless, and cannot skip.
 fn unprepared(
     seat: &EnabledScore,
     pod: &PodInfo,

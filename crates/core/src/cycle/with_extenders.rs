@@ -1,9 +1,10 @@
-//! A decision that asks extenders: what they said so far is a transcript, and the decision is made anew with every answer
-//! until nothing more has to be asked.
+//! Decisions with extenders: the answers so far are a transcript, and every new answer repeats the decision.
 //!
-//! So a decision waits without holding anything: nodes that changed meanwhile are judged again, and the winner is one of
-//! those that both the filters, as of now, and the extenders, as of when they were asked, let pass. Asks nobody: what is
-//! to be asked is its result. Upstream: `pkg/scheduler/schedule_one.go#findNodesThatPassExtenders`, `#prioritizeNodes`,
+//! So a waiting decision holds no state but the transcript. Nodes that changed meanwhile are filtered again. The
+//! chosen node passes the filters now, and passed the extenders when they were called.
+//!
+//! Nothing here calls an extender: the result lists the calls to make. Upstream:
+//! `pkg/scheduler/schedule_one.go#findNodesThatPassExtenders`, `#prioritizeNodes`,
 //! `pkg/scheduler/framework/preemption/preemption.go#callExtenders`.
 
 use super::{Feasible, Filtered, Framework, NoProbe, Options, Point, Probe};
@@ -18,12 +19,12 @@ use crate::pod::PodInfo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What extenders said of nodes, over what plugins did.
+/// The rejections of one pod's nodes by extenders.
 #[derive(Default)]
 pub(super) struct Overruled {
-    /// Nodes that failed, by name, as they need not exist.
+    /// Rejections by node name. The node may not exist.
     pub(super) failed: BTreeMap<String, Rejection>,
-    /// Of the nodes that the plugins let pass, fewer are left.
+    /// Whether extenders rejected nodes that passed the plugins.
     pub(super) dropped: bool,
 }
 
@@ -33,78 +34,78 @@ impl Overruled {
     }
 }
 
-/// Something to ask an extender.
+/// A call to make to an extender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Who is asked.
+    /// The extender to call.
     pub extender: ExtenderId,
-    /// What.
+    /// The request.
     pub about: About,
 }
 
-/// What an extender is asked of a pod.
+/// A request to an extender about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum About {
-    /// Which of the nodes can take it; `alone` where this is about its nominated node, before all others are looked at.
+    /// Which of the nodes are feasible.
     Filter {
-        /// Whether it is about the nominated node.
+        /// Whether the request is about the pod's nominated node alone, before all other nodes.
         alone: bool,
         /// The nodes.
         nodes: Vec<Symbol>,
     },
-    /// How good the nodes are.
+    /// Scores of the nodes.
     Prioritize {
         /// The nodes.
         nodes: Vec<Symbol>,
     },
-    /// Where room may be made.
+    /// Which preemption candidates are acceptable.
     Preempt,
 }
 
-/// What an extender that filters said.
+/// The answer of an extender that filters.
 struct Filters {
     kept: BTreeSet<Symbol>,
     failed: BTreeMap<String, Rejection>,
     asked: BTreeSet<Symbol>,
 }
 
-/// What an extender that scores said, times its weight.
+/// The answer of an extender that scores, times its weight.
 struct Prioritized {
     asked: BTreeSet<Symbol>,
     scores: BTreeMap<Symbol, i64>,
 }
 
-/// What extenders said of a pod so far.
+/// The answers of extenders about a pod so far.
 #[derive(Default)]
 pub struct Transcript {
     alone: BTreeMap<ExtenderId, Result<Filters, String>>,
     all: BTreeMap<ExtenderId, Result<Filters, String>>,
-    /// `None` for one that failed: its scores are done without.
+    /// `None` for an extender that failed; the decision continues without its scores.
     scores: BTreeMap<ExtenderId, Option<Prioritized>>,
-    /// Who was asked about making room.
+    /// The extenders that were called about preemption.
     asked_for_room: BTreeSet<ExtenderId>,
-    /// Where room can be made, as far as those go that were asked, or why nobody is to be sent away.
+    /// The candidates that remain after the extenders called so far, or the error that prevents a preemption.
     rooms: Option<Result<Vec<Room>, String>>,
-    /// Where the search through a part of the nodes began, which it does again each time.
+    /// The start of the sampled search; each repetition starts there again.
     pub(crate) start: Option<usize>,
 }
 
-/// What a decision came to, with what extenders said so far.
+/// The result of a decision, given the answers so far.
 pub enum Consulted {
-    /// These have to be asked first, all at once.
+    /// These calls must be made first; they may run in parallel.
     Ask(Vec<Ask>),
-    /// What is left are nodes that nobody was asked about: all must be asked anew.
+    /// No extender was called about the remaining nodes; the transcript must start over.
     Stale,
-    /// At least one node can take the pod.
+    /// At least one node is feasible.
     Feasible(Feasible),
-    /// None can.
+    /// No node is feasible.
     Infeasible(Filtered),
 }
 
-/// What came of putting nodes to the extenders that filter.
+/// The result of the chain of extenders that filter.
 enum Chained {
     Ask(Ask),
-    /// These are left; whether others were, that were not asked about.
+    /// The remaining nodes, and whether the chain dropped nodes that it was not called about.
     Left(NodeSet, bool),
 }
 
@@ -113,7 +114,8 @@ impl Transcript {
         self.alone.is_empty() && self.all.is_empty() && self.scores.is_empty()
     }
 
-    /// An extender filtered, or failed to. A node it invents voids all of its answer.
+    /// Records the answer or error of an extender that filters. A node that was not in the request makes the whole
+    /// answer an error.
     pub fn filtered(
         &mut self,
         by: &Extender,
@@ -140,7 +142,7 @@ impl Transcript {
         to.insert(by.id, heard);
     }
 
-    /// An extender scored, or failed to.
+    /// Records the answer or error of an extender that scores.
     pub fn scored(
         &mut self,
         by: &Extender,
@@ -161,7 +163,7 @@ impl Transcript {
         self.scores.insert(by.id, heard);
     }
 
-    /// An extender was asked about making room, or failed to answer.
+    /// Records the answer or error of an extender about preemption.
     pub fn made_room(
         &mut self,
         by: &Extender,
@@ -194,17 +196,17 @@ impl Transcript {
         }
     }
 
-    /// Where room can be made, as far as the extenders asked so far go.
+    /// Returns the candidates that remain after the extenders called so far.
     pub fn rooms(&self) -> Option<&Result<Vec<Room>, String>> {
         self.rooms.as_ref()
     }
 
-    /// Notes where room can be made, by the plugin's word.
+    /// Records the candidates that the plugin found.
     pub fn note_rooms(&mut self, rooms: Vec<Room>) {
         self.rooms = Some(Ok(rooms));
     }
 
-    /// The extender to be asked next about making room.
+    /// Returns the extender to call next about preemption.
     pub fn next_for_room(&self, extenders: &[&Extender]) -> Option<ExtenderId> {
         let asks = match &self.rooms {
             None => true,
@@ -215,7 +217,8 @@ impl Transcript {
         next.next().filter(|_| asks).map(|extender| extender.id)
     }
 
-    /// Puts `nodes` to the extenders that filter, one after the other, each to be asked about what the one before left.
+    /// Passes `nodes` through the extenders that filter, in order. Each is called about the nodes that the previous
+    /// one kept.
     fn chain(
         &self,
         alone: bool,
@@ -253,7 +256,7 @@ impl Transcript {
         Ok(Chained::Left(left, unasked))
     }
 
-    /// Of `nodes`, those that all extenders that scored were asked about.
+    /// Returns those of `nodes` that all scoring extenders were called about.
     fn scored_all(&self, nodes: &NodeSet, snapshot: Snapshot<'_>) -> NodeSet {
         let mut left = nodes.clone();
         for said in self.scores.values().flatten() {
@@ -262,7 +265,7 @@ impl Transcript {
         left
     }
 
-    /// What extenders add to the scores of `nodes`, in slot order.
+    /// Adds the extenders' scores to the totals of `nodes`, in slot order.
     fn add_scores(&self, nodes: &NodeSet, snapshot: Snapshot<'_>, totals: &mut [i64]) {
         for (node, total) in nodes.iter().zip(totals) {
             let name = snapshot.node_info(node).name;
@@ -287,8 +290,9 @@ impl HoldsIds for About {
     }
 }
 
-/// An extender's word on a node, of pods that are there. Of one that it was asked about and that is gone by now nothing is
-/// to be said: it need not be sent away any more, which whoever asks again finds out.
+/// Checks an extender's answer for one node: it may only name existing pods of lower priority.
+///
+/// A victim of the request that is gone by now is accepted. It needs no eviction, which the next attempt finds.
 fn known_room(
     by: &Extender,
     pod: &PodInfo,
@@ -328,17 +332,18 @@ fn names(nodes: &NodeSet, snapshot: Snapshot<'_>) -> Vec<Symbol> {
 }
 
 impl Framework {
-    /// The same plugins beside extenders: `true` where any of them filters or scores.
+    /// Sets whether any extender filters or scores.
     #[must_use]
     pub fn with_extenders(mut self, any: bool) -> Self {
         self.extended = any;
         self
     }
 
-    /// Decides as [`Self::decide`] does, with what the extenders that are interested in the pod said so far.
+    /// Decides as [`Self::decide`] does, with the answers so far of the extenders that handle the pod.
     ///
     /// # Errors
-    /// When a plugin fails, or an extender that must not.
+    ///
+    /// If a plugin fails, or an extender that is not ignorable.
     pub fn decide_with(
         &self,
         pod: &PodInfo,
@@ -348,7 +353,7 @@ impl Framework {
         probe: &mut dyn Probe,
     ) -> Result<Consulted, CycleError> {
         let mut silent = NoProbe;
-        // What is done again to see what changed is not counted again.
+        // Repetitions are not reported to the probe.
         let filter_probe: &mut dyn Probe = if transcript.is_empty() { &mut *probe } else { &mut silent };
         let mut filtered = self.prepare(pod, snapshot, filter_probe)?;
         if filtered.prefilter_rejection().is_some() {
@@ -387,7 +392,7 @@ impl Framework {
         Ok(Consulted::Feasible(Feasible { filtered, scores: Some(scores) }))
     }
 
-    /// Filter by plugins, then by extenders: the nominated node alone first, as far as it goes.
+    /// Filters by plugins, then by extenders. The pod's nominated node is tried alone first.
     fn filter_with(
         &self,
         pod: &PodInfo,
@@ -405,7 +410,7 @@ impl Framework {
             if ran.is_ok() && !filtered.feasible().is_empty() {
                 let alone = filtered.feasible().clone();
                 let overruled = &mut filtered.overruled;
-                // An extender that fails for the one node is asked about all.
+                // If an extender fails for the nominated node, it is called about all nodes.
                 match transcript.chain(true, alone, extenders, snapshot, overruled) {
                     Ok(Chained::Left(left, _)) if left.is_empty() => {}
                     Ok(chained) => return Ok(chained),
