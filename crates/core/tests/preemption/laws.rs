@@ -1,8 +1,11 @@
 //! Property tests of victims, over small full clusters with mixed priorities.
 //!
 //! Victims have a lower priority, are necessary, and equal those of a naive search that actually removes pods from
-//! nodes and puts them back. These worlds contain no terminating pods, no nominated pods with affinity
-//! or spread constraints, and, but for one test, no port twice on a node. In these cases upstream's dry run differs from the actual eviction.
+//! nodes and puts them back.
+//!
+//! These worlds contain no terminating pods, and no nominated pods with affinity or spread constraints. With one
+//! exception, no two pods of a node have the same port. In these cases upstream's dry run differs from the actual
+//! eviction.
 
 use super::{NOW, draws, infeasible};
 use crate::support::World;
