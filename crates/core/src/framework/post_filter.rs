@@ -74,7 +74,7 @@ pub enum Rooms<'a> {
     All,
     /// Extenders have answered.
     Said {
-        /// The candidates that extenders left, or the reason to evict nobody.
+        /// The candidates that extenders accepted, or the reason for no eviction.
         rooms: Result<&'a [Room], &'a str>,
         /// Whether relevant state changed since the dry runs, so that their results must be checked again.
         changed: bool,

@@ -1,8 +1,8 @@
 //! Garbage collection, mark phase: every type that holds ids marks them.
 //!
 //! An id that is held but not marked would later be assigned to another text. Therefore each implementation
-//! names *all* fields of its type, including those without ids. A new field does not compile until somebody
-//! classifies it.
+//! names *all* fields of its type, including those without ids. A new field does not compile until it is
+//! classified.
 //!
 //! Reference counts would add a cost to every clone of a pod. Marking instead walks all gc roots each time the
 //! tables have grown by half, in slices ([`super::round`]).

@@ -52,7 +52,7 @@ impl FilterPlugin for DynamicResources {
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
-        // Upstream's own events of nodes and classes; a device plugin may come to serve what a class does.
+        // Upstream's node and class events. A device plugin on a node may start to serve the class's resource.
         Hint::queue_if(match event {
             ClusterEvent::Node { action, .. } => {
                 matches!(action, NodeAction::Add | NodeAction::UpdateLabel | NodeAction::UpdateAllocatable)
@@ -117,8 +117,8 @@ impl PostFilterPlugin for Deallocation {
         NAME
     }
 
-    /// Where a plugin before this one rejected the pod in PreFilter, upstream's finds no state and fails with this text,
-    /// so that preemption is not asked either.
+    /// Fails if an earlier plugin rejected the pod in PreFilter. Upstream's PostFilter then finds no state and returns
+    /// this error, so that preemption does not run either.
     fn post_filter<'a>(&self, unplaced: &Unplaced<'a>) -> PostFiltered<'a> {
         if !unplaced.prepared_by.contains(&NAME) {
             return PostFiltered::Failed(CycleError("not found".to_owned()));

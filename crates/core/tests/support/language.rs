@@ -4,15 +4,15 @@
 //! node a zone=z1 cpu=4 mem=8Gi pods=110 eph=10Gi res:example.com/gpu=2 label:k=v taint=key=value:NoSchedule
 //!        unschedulable nohost image=nginx:latest@250Mi
 //! pod p on=a ns=default label:app=web cpu=1 mem=1Gi eph=1Gi res:example.com/gpu=1 pod-cpu=2 pod-mem=1Gi containers=2
-//!       priority=5 started=7 never-preempts preempted gate=g nominated=a deleting owner=ReplicaSet/rs image=nginx:latest
-//!       port=80 port=127.0.0.1:80 port=UDP/:53
+//!       priority=5 started=7 never-preempts preempted gate=g nominated=a deleting owner=ReplicaSet/rs
+//!       image=nginx:latest port=80 port=127.0.0.1:80 port=UDP/:53
 //!       tolerate=* tolerate=key tolerate=key=value tolerate=level<10 tolerate==value, each with :Effect or without
 //!       select:k=v require=zone:in:a,b;disk=ssd;@name:in:a require= require=! prefer=5/zone=a prefer=! prefer=?error
 //!       spread=zone/1/DoNotSchedule/app=web[/min=3][/honor-taints][/ignore-affinity]
 //!       affinity=zone/app=web[/ns=x,y][/nssel=env=prod] anti=... prefer-affinity=10/zone/app=web prefer-anti=...
 //! namespace n label:k=v
 //! service s ns=default select:app=web        controller ReplicaSet/rs ns=default app=web
-//! device-class c serves=example.com/gpu      (its own name it serves anyway)
+//! device-class c serves=example.com/gpu      (always serves its own name as well)
 //! budget b ns=default allowed=1 disrupted=p,q app=web
 //! ```
 //!

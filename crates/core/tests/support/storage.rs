@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! pv v1 class=fast size=10Gi modes=RWO,ROX phase=Bound for=ns/claim[/uid] zone=z1__z2 region=r label:k=v
-//!       at=zone=z1 at=host:in:a,b (one term each; at=! for none at all) csi=driver/handle ebs=vol-1[/key=value] ebs=?error
-//!       gold (its attributes class) block deleting version=2
-//! pvc c ns=default class=fast size=5Gi modes=RWO bound=v1 named=v1 selected=a lost deleting owner=uid select=k=v select=?error
-//!       gold block uid=u version=2 annotated
+//!       at=zone=z1 at=host:in:a,b (one term each; at=! for none at all) csi=driver/handle ebs=vol-1[/key=value]
+//!       ebs=?error gold (its attributes class) block deleting version=2
+//! pvc c ns=default class=fast size=5Gi modes=RWO bound=v1 named=v1 selected=a lost deleting owner=uid select=k=v
+//!       select=?error gold block uid=u version=2 annotated
 //! class fast of=provisioner immediate nomode topology=zone:in:z1,z2 (one term each; topology=! allows none)
 //! csinode a driver=2 driver=any migrated=kubernetes.io/aws-ebs
 //! csidriver name tells                      capacity c class=fast size=10Gi nodes=zone=z1 | nodes=*

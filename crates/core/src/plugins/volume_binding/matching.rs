@@ -20,10 +20,10 @@ pub(super) struct Matching {
 }
 
 impl Matching {
-    /// The volumes for a claim.
+    /// Returns the volumes that match a claim.
     ///
     /// # Errors
-    /// With the text that ends the cycle when a node is asked, if the claim's selector cannot be parsed.
+    /// Returns the error that ends the cycle at the first node, if the claim's selector cannot be parsed.
     pub(super) fn of(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> Result<Self, String> {
         let selector = match &claim.selector {
             None => None,
