@@ -76,7 +76,7 @@ pub struct Profile {
 pub struct Config {
     /// The seed of all random choices.
     pub seed: Seed,
-    /// The profiles. Pods with another scheduler name are ignored by the queue.
+    /// The profiles. Pods with another scheduler name are not scheduled.
     pub profiles: Vec<Profile>,
     /// The backoff, and the time limit of unschedulable pods.
     pub queue: QueueConfig,
@@ -139,7 +139,7 @@ pub struct Stats {
     pub verified: [u64; 2],
     /// The cost and the progress of these comparisons.
     pub verification: Verification,
-    /// Objects in quarantine after a panic.
+    /// Objects that were quarantined after a panic.
     pub poisoned: u64,
     /// Panics in decisions and queueing hints.
     pub panics: u64,
