@@ -4,6 +4,8 @@
 //! The tests read the repository as text. `tests/fences.sh` checks module dependencies, and `tests/manifests.rs`
 //! checks the manifests.
 
+mod prose;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
