@@ -144,10 +144,9 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let accounts = accounts.expecting(&engine).traced(tracer);
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
-    let resource_usage = Arc::new(ResourceUsage::default());
+    let usage = Arc::new(ResourceUsage::default());
     let objects = extenders.objects();
-    let watches =
-        Watches::start(&client, &inbox, &metrics, settings.encoding, Some(resource_usage.clone()), objects);
+    let watches = Watches::start(&client, &inbox, &metrics, settings.encoding, Some(usage.clone()), objects);
 
     let in_force = InForce::new(&effective);
     let reload = follow(&args, (flags, effective), &inbox, (&watches, &extenders), &metrics, &in_force);
@@ -172,7 +171,7 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
     let (relist, ring) = (watches.relist_pods(), keeping.ring.clone());
-    let pages = pages::Sources { resource_usage, relist, in_force, inbox: inbox.clone(), ring, clock };
+    let pages = pages::Sources { usage, relist, in_force, inbox: inbox.clone(), ring, clock };
     let pages = pages.pages(&args, &election, log.verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
     let (stop_serving, serving) = serve(&args, routes, &serving_metrics).await?;

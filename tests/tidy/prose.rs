@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 const COMMENT_COLUMNS: usize = 120;
 
 /// Idioms and the field's terms that replace them. Names count as words: underscores separate.
-const BANNED: [(&str, &str); 22] = [
+const BANNED: [(&str, &str); 21] = [
     ("whoever", "the caller, the reader, a client"),
     ("somebody", "a pod, a user, another scheduler"),
     ("nobody", "no pod, no caller"),
@@ -28,7 +28,6 @@ const BANNED: [(&str, &str); 22] = [
     ("has its turn", "is processed"),
     ("fits nowhere", "is unschedulable"),
     ("thinks nothing", "no-op"),
-    ("is meant", "is"),
     ("what is remembered", "the cache"),
     ("made anew", "rebuilt"),
 ];

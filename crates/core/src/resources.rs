@@ -60,7 +60,7 @@ pub fn is_extended_resource(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
-/// One pod's requests, in each form that plugins read (`plugins.md` 5.5).
+/// One pod's requests, in each form that plugins read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodResources {
     /// The request that Filter checks for an incoming pod: pod-level resources included, no defaults, status

@@ -1,6 +1,6 @@
 //! Cluster events that may make a rejected pod schedulable.
 //!
-//! Upstream: `pkg/scheduler/framework/{events,types}.go`; labels as in `machinery.md` 1.12.
+//! Upstream: `pkg/scheduler/framework/{events,types}.go`; labels as upstream's `ClusterEvent.Label`.
 
 use crate::cache::DeviceClass;
 use crate::node::NodeInfo;

@@ -490,7 +490,7 @@ mod tests {
 
     #[test]
     fn a_broken_line_is_straight_between_its_points_and_level_outside_them() {
-        // plugins.md 9.3, example 10, on the scale to 100.
+        // Upstream's `buildBrokenLinearFunction`, on the scale to 100.
         let rising = shape(&[(10, 1), (90, 9)]);
         let at = |p| broken_line(&rising, p);
         assert_eq!([0, 10, 15, 19, 20, 89, 90, 110].map(at), [10, 10, 15, 19, 20, 89, 90, 90]);

@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn balance_is_100_less_the_deviation() {
-        // plugins.md 9.4, examples 14 to 21.
+        // Computed by hand from upstream's formula.
         assert_eq!(score(&[(0, 4), (0, 4)], &[3, 2]), (100, 87));
         assert_eq!(score(&[(0, 4), (0, 4)], &[2, 2]), (100, 100));
         assert_eq!(score(&[(6, 20), (0, 20)], &[12, 5]), (85, 82));
