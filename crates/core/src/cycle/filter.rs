@@ -142,7 +142,7 @@ pub(crate) fn unprepared(
 impl Filtered {
     /// Restricts the candidates to the named nodes.
     ///
-    /// If the restrictions of several plugins have no node in common, the pod is rejected (`plugins.md` 2.4).
+    /// If the restrictions of several plugins have no node in common, the pod is rejected.
     fn narrow(&mut self, name: PluginName, only: Vec<NodeIdx>) {
         let mut set: NodeSet = only.into_iter().collect();
         if mutation::is_on(Mutation::NoNodesUnheardOf) {

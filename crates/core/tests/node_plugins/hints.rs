@@ -1,4 +1,4 @@
-//! Queueing hints: the events that requeue a pod which a plugin rejected (`machinery.md` 1.10 and 1.13).
+//! Queueing hints: the events that requeue a pod which a plugin rejected.
 
 use crate::support::{World, language};
 use std::sync::Arc;

@@ -189,7 +189,7 @@ fn a_woken_pod_serves_the_rest_of_its_backoff() {
     assert_eq!(incoming(&queue, Place::Active, "BackoffComplete"), 1);
 }
 
-/// machinery.md 1.2: the first failure is at t = 0.2, and each attempt fails as soon as it is made.
+/// The first failure is at t = 0.2, and each attempt fails as soon as it is made.
 #[test]
 fn retries_come_at_whole_seconds_and_back_off_to_eleven() {
     let expected = [2.0, 5.0, 10.0, 19.0, 30.0, 41.0].map(at);
@@ -301,7 +301,7 @@ fn backoffs_that_end_in_one_second_go_by_priority() {
     pop(&mut queue, at(0.9), "low");
 }
 
-/// machinery.md 1.6: attempts are not in order of priority if only one backoff has ended.
+/// Attempts are not in order of priority if only one backoff has ended.
 #[test]
 fn what_is_active_goes_before_what_backs_off_whatever_its_priority() {
     let mut queue = queue();
@@ -514,7 +514,7 @@ fn a_forgotten_pod_is_tried_again_after_five_minutes_at_the_next_half_minute() {
     }
 }
 
-/// machinery.md 1.3: first after 5:23, then after 5:00 each. Every wake-up is slightly late, as timers are.
+/// First after 5:23, then after 5:00 each. Every wake-up is slightly late, as timers are.
 #[test]
 fn a_pod_that_fails_at_each_check_is_checked_every_five_minutes() {
     let late = Duration::from_micros(100);

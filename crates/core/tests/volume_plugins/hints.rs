@@ -1,4 +1,4 @@
-//! Queueing hints: the events that requeue a pod which one of these plugins rejected (`machinery.md` 1.13).
+//! Queueing hints: the events that requeue a pod which one of these plugins rejected.
 
 use crate::support::{World, storage};
 use supercargo_core::framework::{ClusterEvent, FilterPlugin, Hint, NodeAction, PodAction};
