@@ -171,7 +171,7 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let gate = Gate::new(KubeReviewer::new(client))
         .with_always_allowed(args.authorization_always_allow_paths.clone());
     let (relist, ring) = (watches.relist_pods(), keeping.ring.clone());
-    let pages = pages::Sources { usage, relist, in_force, inbox: inbox.clone(), ring, clock };
+    let pages = pages::Sources { resource_usage: usage, relist, in_force, inbox: inbox.clone(), ring, clock };
     let pages = pages.pages(&args, &election, log.verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
     let (stop_serving, serving) = serve(&args, routes, &serving_metrics).await?;

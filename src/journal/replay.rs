@@ -17,7 +17,7 @@ use supercargo_core::cycle::NoProbe;
 use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
 use supercargo_core::report::Outcome;
-use supercargo_core::scheduler::{Opinion, Scheduler, Step};
+use supercargo_core::scheduler::{Alternative, Scheduler, Step};
 use supercargo_core::time::Time;
 
 /// Number of lines after which unused ids are collected, as the driver does.
@@ -87,9 +87,9 @@ impl<R: BufRead> Replay<R> {
     }
 
     /// Also decides with these settings, without effect on the replay.
-    pub fn ask_beside(&mut self, settings: &Settings) {
+    pub fn set_alternative(&mut self, settings: &Settings) {
         let profiles = profiles(settings, self.engine.tables());
-        self.engine.ask_beside(profiles);
+        self.engine.set_alternative(profiles);
     }
 
     /// Replays up to the end or the first difference. `each` receives the other configuration's decisions
@@ -97,7 +97,7 @@ impl<R: BufRead> Replay<R> {
     ///
     /// # Errors
     /// Fails at a malformed line. The lines before it have been replayed.
-    pub fn run(mut self, mut each: impl FnMut(usize, Opinion)) -> Result<Summary, Bad> {
+    pub fn run(mut self, mut each: impl FnMut(usize, Alternative)) -> Result<Summary, Bad> {
         while let Some(entry) = self.entries.read()? {
             let at = self.beginning.began() + Duration::from_nanos(entry.at);
             self.summary.took = self.summary.took.max(Duration::from_nanos(entry.at));
@@ -105,8 +105,8 @@ impl<R: BufRead> Replay<R> {
                 self.summary.divergence = Some(divergence);
                 break;
             }
-            while let Some(opinion) = self.engine.take_opinion() {
-                each(self.entries.line(), opinion);
+            while let Some(alternative) = self.engine.take_alternative() {
+                each(self.entries.line(), alternative);
             }
             if self.entries.line().is_multiple_of(TIDY_EVERY) {
                 self.engine.tidy();

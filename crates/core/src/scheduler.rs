@@ -3,20 +3,20 @@
 //! `handle` applies an event to the state, and `step` does one unit of work. Neither blocks, fails or does I/O.
 //! Waiting is expressed by the wake-up time that `step` returns, and every request to the outside is an [`Effect`].
 
+mod alternative;
 mod attempt;
 mod audit;
 mod binding;
 mod budget;
 mod extend;
 mod failure;
-mod held;
-mod ids;
+mod gc;
+mod indexed_queue;
+mod kubelet_rejections;
 mod lead;
-mod line;
 mod memory;
 mod nominate;
 mod objects;
-mod opinion;
 mod outbox;
 mod pending;
 mod pre_bind;
@@ -24,13 +24,13 @@ mod preempt;
 mod quarantine;
 mod reconfigure;
 mod refused;
-mod rejected;
 mod relist;
+mod sizes;
 mod slices;
 mod verify;
 mod wake;
 
-pub use opinion::{Opinion, Otherwise};
+pub use alternative::{Alternative, AlternativeOutcome};
 pub use pending::{ExplainedPart, Pending, Whereabouts};
 pub use reconfigure::Reconfiguration;
 pub use slices::Limits;
@@ -181,7 +181,7 @@ pub struct Scheduler {
     panics: u64,
     kubelet_rejections: BTreeMap<String, u64>,
     event_label: Option<&'static str>,
-    second: Option<Box<opinion::Second>>,
+    alternatives: Option<Box<alternative::AlternativeProfiles>>,
     #[cfg(test)]
     trap: Option<quarantine::tests::Trap>,
 }
@@ -225,7 +225,7 @@ impl Scheduler {
             panics: 0,
             kubelet_rejections: BTreeMap::new(),
             event_label: None,
-            second: None,
+            alternatives: None,
             #[cfg(test)]
             trap: None,
         }

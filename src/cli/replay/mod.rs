@@ -112,12 +112,12 @@ fn played(
 ) -> Result<(Summary, Option<Compared>), Bad> {
     let mut replay = Replay::of(beginning, entries)?;
     let mut compared = other.map(|(name, settings)| {
-        replay.ask_beside(settings);
+        replay.set_alternative(settings);
         Compared::by(name)
     });
-    let summary = replay.run(|line, opinion| {
+    let summary = replay.run(|line, alternative| {
         if let Some(compared) = &mut compared {
-            compared.count(line, &opinion);
+            compared.count(line, &alternative);
         }
     })?;
     Ok((summary, compared))

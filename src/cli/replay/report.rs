@@ -6,7 +6,7 @@ use crate::journal::{API_VERSION, Header, Mode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use supercargo_core::report::Preemption;
-use supercargo_core::scheduler::{Opinion, Otherwise};
+use supercargo_core::scheduler::{Alternative, AlternativeOutcome};
 use supercargo_core::shadow::{Agreement, Comparison, Scored, Theirs};
 
 /// Maximum number of differences that are kept; further ones are only counted.
@@ -237,38 +237,38 @@ impl Compared {
     }
 
     /// Counts a decision of the other configuration, and keeps it if it differs.
-    pub(super) fn count(&mut self, line: usize, opinion: &Opinion) {
+    pub(super) fn count(&mut self, line: usize, alternative: &Alternative) {
         self.asked += 1;
         let mut difference = Difference {
             line,
-            namespace: opinion.pod.namespace.clone(),
-            name: opinion.pod.name.clone(),
-            uid: opinion.pod.uid.to_string(),
-            attempt: opinion.attempt,
-            then: opinion.chosen.clone(),
+            namespace: alternative.pod.namespace.clone(),
+            name: alternative.pod.name.clone(),
+            uid: alternative.pod.uid.to_string(),
+            attempt: alternative.attempt,
+            then: alternative.chosen.clone(),
             now: None,
             why: String::new(),
             ahead: None,
             plugins: Vec::new(),
-            preempted_then: Room::of(&opinion.room),
-            preempted_now: Room::of(&opinion.other_room),
+            preempted_then: Room::of(&alternative.room),
+            preempted_now: Room::of(&alternative.other_room),
         };
-        match &opinion.otherwise {
-            Otherwise::Same if opinion.is_room_the_same() => {
+        match &alternative.otherwise {
+            AlternativeOutcome::Same if alternative.is_room_the_same() => {
                 self.same += 1;
                 return;
             }
-            Otherwise::Same => self.other_victims += 1,
-            Otherwise::NotOurs => {
+            AlternativeOutcome::Same => self.other_victims += 1,
+            AlternativeOutcome::NotOurs => {
                 self.not_ours += 1;
                 difference.why = "no profile has the pod's schedulerName".to_owned();
             }
-            Otherwise::Failed(text) => {
+            AlternativeOutcome::Failed(text) => {
                 self.failed += 1;
                 difference.why = text.clone();
             }
-            Otherwise::Differs(comparison) => {
-                match (&opinion.chosen, &comparison.ours) {
+            AlternativeOutcome::Differs(comparison) => {
+                match (&alternative.chosen, &comparison.ours) {
                     (Some(_), Some(_)) => self.elsewhere += 1,
                     (Some(_), None) => self.nowhere += 1,
                     (None, _) => self.only_now += 1,
@@ -276,7 +276,10 @@ impl Compared {
                 difference.compare(comparison);
             }
         }
-        difference.compare_room(matches!(opinion.otherwise, Otherwise::Failed(_) | Otherwise::NotOurs));
+        difference.compare_room(matches!(
+            alternative.otherwise,
+            AlternativeOutcome::Failed(_) | AlternativeOutcome::NotOurs
+        ));
         self.keep(difference);
     }
 

@@ -4,7 +4,7 @@
 //! not suffice, the plugin reads the objects.
 
 use super::Volumes;
-use crate::intern::{HoldsIds, Marks, Symbol, known};
+use crate::intern::{Marks, Symbol, TraceIds, known};
 use crate::list::push_tightly;
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
@@ -107,7 +107,7 @@ impl Attachable {
     }
 }
 
-impl HoldsIds for Attachable {
+impl TraceIds for Attachable {
     fn mark(&self, marks: &mut Marks) {
         self.limits.keys().for_each(|driver| driver.mark(marks));
     }

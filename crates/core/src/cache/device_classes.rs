@@ -3,7 +3,7 @@
 //! The device selectors of a class are not read, since this version does not allocate devices.
 
 use crate::intern::Symbol;
-use crate::intern::holds_ids;
+use crate::intern::trace_ids;
 use std::collections::BTreeMap;
 
 /// The extended resources that a DeviceClass serves.
@@ -61,4 +61,4 @@ impl DeviceClasses {
     }
 }
 
-holds_ids!(DeviceClasses { by_name } but not { changes });
+trace_ids!(DeviceClasses { by_name } but not { changes });

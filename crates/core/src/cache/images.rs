@@ -3,7 +3,7 @@
 
 use crate::hash::IdMap;
 use crate::intern::Symbol;
-use crate::intern::holds_ids;
+use crate::intern::trace_ids;
 use crate::node::NodeInfo;
 
 /// An image, as of the last refresh of one node.
@@ -58,7 +58,7 @@ fn distinct<K: Ord + Copy>(images: &[(K, i64)]) -> Vec<(K, i64)> {
     images
 }
 
-holds_ids!(Images { states });
+trace_ids!(Images { states });
 
 #[cfg(test)]
 mod tests {

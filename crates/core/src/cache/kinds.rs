@@ -5,7 +5,7 @@
 
 use crate::hash::{IdMap, Keyed, KeyedMap};
 use crate::intern::Symbol;
-use crate::intern::{HoldsIds, Marks, Work, holds_ids, mark_after};
+use crate::intern::{Marks, TraceIds, Work, mark_after, trace_ids};
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 use std::collections::{BTreeMap, BTreeSet};
@@ -139,7 +139,7 @@ impl Kinds {
     }
 
     /// Starts a gc round: all classes are unmarked.
-    pub(super) fn begin_round(&mut self) {
+    pub(super) fn begin_collection(&mut self) {
         self.marked = None;
     }
 
@@ -188,10 +188,10 @@ impl Kinds {
     }
 }
 
-holds_ids!(Kind { pod } but not { nodes });
+trace_ids!(Kind { pod } but not { nodes });
 
 // The other maps refer to classes whose pods hold all ids that occur in them.
-impl HoldsIds for Kinds {
+impl TraceIds for Kinds {
     fn mark(&self, marks: &mut Marks) {
         let Self {
             by_id,

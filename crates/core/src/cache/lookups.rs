@@ -2,7 +2,7 @@
 
 use super::device_classes::DeviceClasses;
 use crate::hash::IdMap;
-use crate::intern::holds_ids;
+use crate::intern::trace_ids;
 use crate::intern::{LabelSetId, Symbol};
 use crate::pod::ControllerKind;
 use crate::selector::{Requirement, Selector};
@@ -183,4 +183,4 @@ impl Lookups {
     }
 }
 
-holds_ids!(Lookups { namespaces, services, controllers, budgets, device_classes } but not { changes, budget_changes });
+trace_ids!(Lookups { namespaces, services, controllers, budgets, device_classes } but not { changes, budget_changes });

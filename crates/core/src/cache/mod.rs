@@ -5,6 +5,7 @@
 //! does not depend on plugins or the queue. Upstream: `pkg/scheduler/backend/cache`.
 
 mod attachable;
+mod candidate_volumes;
 mod device_classes;
 mod images;
 mod kinds;
@@ -12,7 +13,6 @@ mod log;
 mod lookups;
 mod nodes;
 mod nominated;
-mod offers;
 mod pods;
 mod rebuild;
 mod snapshot;
@@ -33,7 +33,7 @@ pub use view::{NodeView, Overlay};
 pub use volumes::Volumes;
 
 use crate::hash::Keyed;
-use crate::intern::{HoldsIds, Marks, Symbol, Tables, Work, holds_ids};
+use crate::intern::{Marks, Symbol, Tables, TraceIds, Work, trace_ids};
 use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::{PodInfo, Uid};
@@ -345,10 +345,10 @@ impl Cache {
     }
 
     /// Starts a gc round: nodes, pods and pod classes are marked in slices.
-    pub(crate) fn begin_round(&mut self) {
-        self.nodes.begin_round();
-        self.pods.begin_round();
-        self.kinds.begin_round();
+    pub(crate) fn begin_collection(&mut self) {
+        self.nodes.begin_collection();
+        self.pods.begin_collection();
+        self.kinds.begin_collection();
     }
 
     /// Marks some of the ids held here. Returns whether only [`Self::mark_rest`] remains.
@@ -373,7 +373,7 @@ impl Cache {
             version: _,
         } = self;
         nodes.mark_rest(marks);
-        pods.end_round();
+        pods.end_collection();
         nominated.mark(marks);
         lookups.mark(marks);
         volumes.mark(marks);
@@ -385,4 +385,4 @@ impl Cache {
     }
 }
 
-holds_ids!(Cache { nodes, pods, kinds, images, nominated, lookups, volumes } but not { beside, version });
+trace_ids!(Cache { nodes, pods, kinds, images, nominated, lookups, volumes } but not { beside, version });

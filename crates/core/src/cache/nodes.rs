@@ -3,7 +3,7 @@
 use super::log::Log;
 use super::{Attachable, ImageState, KindId, PodIdx, Volumes};
 use crate::hash::IdMap;
-use crate::intern::{HoldsIds, Marks, Symbol, TaintSetId, Unmarked, Work, holds_ids};
+use crate::intern::{Marks, Symbol, TaintSetId, TraceIds, Unmarked, Work, trace_ids};
 use crate::list::push_tightly;
 use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
@@ -456,7 +456,7 @@ impl Nodes {
 
 impl Nodes {
     /// Starts a gc round: all nodes are unmarked.
-    pub(super) fn begin_round(&mut self) {
+    pub(super) fn begin_collection(&mut self) {
         self.unmarked.begin(self.slots.len());
     }
 
@@ -488,7 +488,7 @@ fn claims_of(pod: &PodInfo) -> impl Iterator<Item = (Symbol, Symbol)> + '_ {
 }
 
 // A free slot still has its former node's name, which is never read and therefore not marked.
-impl HoldsIds for Nodes {
+impl TraceIds for Nodes {
     fn mark(&self, marks: &mut Marks) {
         let Self {
             by_name,
@@ -510,5 +510,5 @@ impl HoldsIds for Nodes {
     }
 }
 
-holds_ids!(Slot { name, info, requested, sums, ports, images } but not { pods, kinds, changed, knows_storage });
-holds_ids!(Sums { scalar } but not { cpu_milli, memory, ephemeral_storage, non_zero_cpu_milli, non_zero_memory });
+trace_ids!(Slot { name, info, requested, sums, ports, images } but not { pods, kinds, changed, knows_storage });
+trace_ids!(Sums { scalar } but not { cpu_milli, memory, ephemeral_storage, non_zero_cpu_milli, non_zero_memory });

@@ -3,7 +3,7 @@
 
 use crate::hash::{FixedMap, IdMap};
 use crate::intern::Symbol;
-use crate::intern::{HoldsIds, Marks};
+use crate::intern::{Marks, TraceIds};
 use crate::pod::{PodInfo, Uid};
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ impl Nominated {
     }
 }
 
-impl HoldsIds for Nominated {
+impl TraceIds for Nominated {
     fn mark(&self, marks: &mut Marks) {
         let Self { by_node, node_of } = self;
         by_node.mark(marks);

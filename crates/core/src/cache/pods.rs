@@ -3,7 +3,7 @@
 use super::PodIdx;
 use crate::hash::fixed_hash;
 use crate::index::Index;
-use crate::intern::{HoldsIds, Marks, Unmarked, Work, holds_ids};
+use crate::intern::{Marks, TraceIds, Unmarked, Work, trace_ids};
 use crate::list::push_tightly;
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
@@ -137,7 +137,7 @@ impl Pods {
 
 impl Pods {
     /// Starts a gc round: all pods are unmarked.
-    pub(super) fn begin_round(&mut self) {
+    pub(super) fn begin_collection(&mut self) {
         self.unmarked.begin(self.slots.len());
     }
 
@@ -154,7 +154,7 @@ impl Pods {
     }
 
     /// Ends the gc round: everything is marked.
-    pub(super) fn end_round(&mut self) {
+    pub(super) fn end_collection(&mut self) {
         self.unmarked.end();
     }
 }
@@ -164,9 +164,9 @@ fn has_uid(slots: &[Option<PodEntry>], uid: &str) -> impl Fn(u32) -> bool {
     move |at| slots[at as usize].as_ref().is_some_and(|entry| *entry.info.uid == *uid)
 }
 
-holds_ids!(PodEntry { info } but not { node, state, at });
+trace_ids!(PodEntry { info } but not { node, state, at });
 
-impl HoldsIds for Pods {
+impl TraceIds for Pods {
     fn mark(&self, marks: &mut Marks) {
         let Self { slots, free: _, by_uid: _, assumed: _, priorities: _, unmarked: _ } = self;
         slots.mark(marks);

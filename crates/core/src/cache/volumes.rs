@@ -4,9 +4,9 @@
 //! `volumebinding/passive_assume_cache.go`). Two pods with one claim may assume the same state; it lasts until
 //! both release it.
 
-use super::offers::Offers;
+use super::candidate_volumes::CandidateVolumes;
 use crate::hash::{FixedMap, IdMap};
-use crate::intern::{HoldsIds, Marks};
+use crate::intern::{Marks, TraceIds};
 use crate::intern::{Symbol, known};
 use crate::mutation::{self, Mutation};
 use crate::pod::Uid;
@@ -70,7 +70,7 @@ impl<T: PartialEq> Assumable<T> {
 pub struct Volumes {
     volumes: IdMap<Symbol, Assumable<PersistentVolumeInfo>>,
     /// The index of `volumes` by claim.
-    offers: Offers,
+    candidate_volumes: CandidateVolumes,
     claims: IdMap<(Symbol, Symbol), Assumable<ClaimInfo>>,
     classes: IdMap<Symbol, Arc<StorageClassInfo>>,
     csi_nodes: IdMap<Symbol, Arc<CsiNodeInfo>>,
@@ -115,7 +115,7 @@ impl Volumes {
     /// of the claim's class that are unclaimed or name the claim.
     pub fn volumes_for(&self, claim: &ClaimInfo) -> impl Iterator<Item = &Arc<PersistentVolumeInfo>> {
         let class = claim.class;
-        let names = self.offers.names(claim).filter_map(|name| self.volumes.get(&name));
+        let names = self.candidate_volumes.names(claim).filter_map(|name| self.volumes.get(&name));
         let offered = names.map(Assumable::now).filter(move |volume| volume.class == class);
         debug_assert_eq!(offered.clone().count(), self.looked_at(claim), "every volume is where it belongs");
         offered
@@ -268,7 +268,7 @@ impl Volumes {
         match key.kind {
             StorageKind::PersistentVolume => {
                 let old = self.volumes.remove(&name)?;
-                self.offers.remove(old.now());
+                self.candidate_volumes.remove(old.now());
                 Some(StorageObject::Volume(old.object))
             }
             StorageKind::PersistentVolumeClaim => {
@@ -310,7 +310,7 @@ impl Volumes {
     fn set_volume(&mut self, volume: Arc<PersistentVolumeInfo>) -> Option<Arc<PersistentVolumeInfo>> {
         let name = volume.name;
         if !self.volumes.contains_key(&name) {
-            self.offers.add(&volume);
+            self.candidate_volumes.add(&volume);
             self.volumes.insert(name, Assumable::new(volume));
             return None;
         }
@@ -327,9 +327,9 @@ impl Volumes {
         change: impl FnOnce(&mut Assumable<PersistentVolumeInfo>) -> R,
     ) -> Option<R> {
         let entry = self.volumes.get_mut(&name)?;
-        self.offers.remove(entry.now());
+        self.candidate_volumes.remove(entry.now());
         let done = change(entry);
-        self.offers.add(entry.now());
+        self.candidate_volumes.add(entry.now());
         Some(done)
     }
 
@@ -416,7 +416,7 @@ fn remove_in<K: Ord, V>(maps: &mut IdMap<Symbol, BTreeMap<K, V>>, outer: Symbol,
     removed
 }
 
-impl<T: HoldsIds> HoldsIds for Assumable<T> {
+impl<T: TraceIds> TraceIds for Assumable<T> {
     fn mark(&self, marks: &mut Marks) {
         let Self { object, assumed } = self;
         object.mark(marks);
@@ -424,12 +424,12 @@ impl<T: HoldsIds> HoldsIds for Assumable<T> {
     }
 }
 
-impl HoldsIds for Volumes {
+impl TraceIds for Volumes {
     fn mark(&self, marks: &mut Marks) {
         let Self {
             volumes,
             // Names and classes of `volumes`, and the claims that these name.
-            offers: _,
+            candidate_volumes: _,
             claims,
             classes,
             csi_nodes,

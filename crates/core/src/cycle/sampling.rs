@@ -9,7 +9,7 @@ use crate::cache::Snapshot;
 use crate::framework::CycleError;
 use crate::framework::registry::ExtensionPoint;
 use crate::hash::IdMap;
-use crate::intern::holds_ids;
+use crate::intern::trace_ids;
 use crate::intern::{LabelSetId, Symbol, Tables};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
@@ -169,7 +169,7 @@ impl Framework {
     }
 }
 
-holds_ids!(Walk { zones, zone_of } but not { start });
+trace_ids!(Walk { zones, zone_of } but not { start });
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use super::{Feasible, Filtered, Framework, NoProbe, Options, Point, Probe};
 use crate::cache::Snapshot;
 use crate::extender::{Extender, ExtenderId, FilterAnswer, Room, RoomAnswer, SCORE_FACTOR};
 use crate::framework::{CycleError, Rejection};
-use crate::intern::{HoldsIds, Marks, Symbol, Tables, holds_ids};
+use crate::intern::{Marks, Symbol, Tables, TraceIds, trace_ids};
 use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
@@ -276,12 +276,12 @@ impl Transcript {
     }
 }
 
-holds_ids!(Filters { kept, asked } but not { failed });
-holds_ids!(Prioritized { asked, scores });
-holds_ids!(Ask { about } but not { extender });
-holds_ids!(Transcript { alone, all, scores, rooms } but not { asked_for_room, start });
+trace_ids!(Filters { kept, asked } but not { failed });
+trace_ids!(Prioritized { asked, scores });
+trace_ids!(Ask { about } but not { extender });
+trace_ids!(Transcript { alone, all, scores, rooms } but not { asked_for_room, start });
 
-impl HoldsIds for About {
+impl TraceIds for About {
     fn mark(&self, marks: &mut Marks) {
         match self {
             Self::Filter { nodes, alone: _ } | Self::Prioritize { nodes } => nodes.mark(marks),

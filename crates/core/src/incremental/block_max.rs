@@ -6,7 +6,7 @@
 use super::signature_state::NEVER;
 use crate::node::NodeIdx;
 use crate::node_set::{BLOCK, NodeSet};
-use crate::wide::widest;
+use crate::simd::with_best_instructions;
 use std::cmp::Ordering;
 
 /// Number of classes that blocks distinguish. With a node in a higher class, the search has to read all nodes.
@@ -104,7 +104,7 @@ impl BlockMaxima {
         if self.maxima.len() != blocks || self.are_all_changed {
             self.maxima.clear();
             self.maxima.resize(blocks, [NO_NODE; CLASSES]);
-            widest(
+            with_best_instructions(
                 #[inline(always)]
                 || (0..blocks).for_each(|block| self.renew(block, numbers, classes)),
             );

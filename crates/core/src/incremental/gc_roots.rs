@@ -16,9 +16,9 @@ const RELEASE_COST: usize = 16;
 
 impl DecisionCache {
     /// Starts a collection: all signatures are unmarked.
-    pub(crate) fn begin_round(&mut self) {
-        self.signatures.begin_round();
-        self.evaluations.begin_round();
+    pub(crate) fn begin_collection(&mut self) {
+        self.signatures.begin_collection();
+        self.evaluations.begin_collection();
     }
 
     /// Marks some signatures and evicts unused ones, within the limits of `work`. Returns whether all are done.
@@ -41,9 +41,9 @@ impl DecisionCache {
     }
 
     /// Ends a collection. Unmarked ids get new meanings after this.
-    pub(crate) fn end_round(&mut self) {
-        self.signatures.end_round();
-        self.evaluations.end_round();
+    pub(crate) fn end_collection(&mut self) {
+        self.signatures.end_collection();
+        self.evaluations.end_collection();
         self.infeasible.clear();
     }
 

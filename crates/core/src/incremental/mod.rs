@@ -229,10 +229,10 @@ impl DecisionCache {
 
     /// Removes everything, for example after a panic or when the plugins change.
     pub fn clear(&mut self) {
-        let is_in_round = self.signatures.is_in_round();
+        let is_collecting = self.signatures.is_collecting();
         (self.signatures, self.evaluations) = (TwoQueue::default(), NodeEvaluations::default());
-        if is_in_round {
-            self.begin_round();
+        if is_collecting {
+            self.begin_collection();
         }
         (self.bytes, self.oversized) = (0, None);
         self.topology_index.clear();

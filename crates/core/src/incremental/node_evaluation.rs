@@ -13,7 +13,7 @@ use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
 use crate::node_set::{NodeSet, bits};
 use crate::pod::PodInfo;
-use crate::wide::widest;
+use crate::simd::with_best_instructions;
 
 /// Maximum sum of the plugins' weights, so that totals fit into an `i32`. Profiles beyond it use the full evaluation.
 const WEIGHTS_MAX: i64 = (i32::MAX / 4) as i64 / MAX_NODE_SCORE;
@@ -269,7 +269,7 @@ impl NodeEvaluation {
             rule.score(snapshot, nodes, &mut cells).map_err(|_| Fallback)?;
             // The sum of the weights was limited in `take_scores`.
             let weight = *weight as i32;
-            let are_scores = widest(
+            let are_scores = with_best_instructions(
                 #[inline(always)]
                 || weigh(&mut base, weight, &cells),
             );

@@ -5,7 +5,7 @@ use super::signature_state::Fallback;
 use crate::cache::Snapshot;
 use crate::cycle::Framework;
 use crate::hash::{Hashed, IdMap};
-use crate::intern::{HoldsIds, Marks, Unmarked, Work};
+use crate::intern::{Marks, TraceIds, Unmarked, Work};
 use crate::pod::PodInfo;
 use crate::signature::NodeSignature;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl NodeEvaluations {
     }
 
     /// Starts a garbage collection: all evaluations are unmarked.
-    pub(super) fn begin_round(&mut self) {
+    pub(super) fn begin_collection(&mut self) {
         self.unmarked.begin(self.entries.len());
     }
 
@@ -130,7 +130,7 @@ impl NodeEvaluations {
     }
 
     /// Ends a garbage collection.
-    pub(super) fn end_round(&mut self) {
+    pub(super) fn end_collection(&mut self) {
         self.unmarked.end();
     }
 

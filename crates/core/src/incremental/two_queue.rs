@@ -8,7 +8,7 @@
 //! The cache decides when to evict, and what it stores for a signature. Upstream has no counterpart.
 
 use crate::hash::{Hashed, IdMap};
-use crate::intern::{HoldsIds, Marks, Unmarked};
+use crate::intern::{Marks, TraceIds, Unmarked};
 use crate::signature::VolumelessSignature;
 use std::collections::VecDeque;
 
@@ -173,17 +173,17 @@ impl<T> TwoQueue<T> {
     }
 
     /// Starts a garbage collection: all signatures are unmarked.
-    pub(super) fn begin_round(&mut self) {
+    pub(super) fn begin_collection(&mut self) {
         self.unmarked.begin(self.entries.len());
     }
 
     /// Whether a garbage collection is in progress.
-    pub(super) fn is_in_round(&self) -> bool {
+    pub(super) fn is_collecting(&self) -> bool {
         self.unmarked.is_on()
     }
 
     /// Ends a garbage collection.
-    pub(super) fn end_round(&mut self) {
+    pub(super) fn end_collection(&mut self) {
         self.unmarked.end();
     }
 

@@ -3,12 +3,12 @@
 //!
 //! Ids can be compared for equality. Their order has no meaning, since a freed id is assigned to another text.
 
-mod held;
-mod round;
+mod gc;
+mod trace;
 
-use held::Bits;
-pub(crate) use held::{HoldsIds, Marks, holds_ids};
-pub(crate) use round::{Unmarked, Work, mark_after};
+pub(crate) use gc::{Unmarked, Work, mark_after};
+use trace::Bits;
+pub(crate) use trace::{Marks, TraceIds, trace_ids};
 
 use crate::hash::{HashSeed, Keyed};
 use crate::node::Taint;
@@ -16,7 +16,7 @@ use crate::pod::PodTemplate;
 use crate::selector::RequiredNodeAffinity;
 use crate::shared::{Pool, Shared};
 use crate::uniques::Uniques;
-use round::Round;
+use gc::Collection;
 use std::fmt;
 use std::mem::take;
 use std::num::NonZeroU32;
@@ -117,7 +117,7 @@ pub struct Tables {
     is_pinning: bool,
     /// The number of entries after the last gc round.
     held: usize,
-    round: Option<Box<Round>>,
+    round: Option<Box<Collection>>,
     rounds: u64,
 }
 
@@ -195,7 +195,7 @@ impl Tables {
     }
 
     /// Marks an id that was just requested, since the caller will hold it.
-    fn hold(&mut self, asked: &(impl HoldsIds + ?Sized)) {
+    fn hold(&mut self, asked: &(impl TraceIds + ?Sized)) {
         if self.is_pinning {
             asked.mark(&mut self.pinned);
         }
@@ -304,7 +304,7 @@ impl<T: Eq + std::hash::Hash> Interner<T> {
     }
 }
 
-impl<T: Eq + std::hash::Hash + HoldsIds> Interner<T> {
+impl<T: Eq + std::hash::Hash + TraceIds> Interner<T> {
     /// Frees the entries in a range of indexes that are neither marked nor pinned, and marks the ids that the
     /// remaining ones hold. `of` selects the marks of this table. Returns the number of indexes visited.
     fn keep(
@@ -356,7 +356,7 @@ mod tests {
     /// Frees everything but these label sets and the ids in them, in the smallest possible slices. Returns the
     /// number of freed ids.
     fn give_back_but(tables: &mut Tables, held: &[LabelSetId]) -> usize {
-        tables.begin_round();
+        tables.begin_collection();
         let mut marks = Marks::default();
         held.mark(&mut marks);
         tables.all_is_marked(marks);
@@ -401,7 +401,7 @@ mod tests {
             for pair in symbols.chunks(2) {
                 tables.label_set(vec![(pair[0], pair[1])]);
             }
-            tables.begin_round();
+            tables.begin_collection();
             tables.all_is_marked(Marks::default());
             for _ in 0..pieces {
                 tables.give_back(&mut Work::new(1));
@@ -410,7 +410,7 @@ mod tests {
             let set = tables.label_set(vec![(key, value)]);
             let second = tables.symbol(&texts[1]);
             let again = tables.label_set(vec![(key, second)]);
-            while tables.are_in_round() {
+            while tables.is_collecting() {
                 tables.give_back(&mut Work::new(1));
             }
             assert_eq!([tables.text(key), tables.text(value)], [&*texts[0], &*texts[39]]);

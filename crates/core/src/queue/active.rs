@@ -4,7 +4,7 @@
 //! is handled during a decision.
 
 use super::pod::{ActiveOrder, QueuedPod};
-use crate::intern::{HoldsIds, Marks, Symbol, Work, mark_after};
+use crate::intern::{Marks, Symbol, TraceIds, Work, mark_after};
 use crate::pod::PodInfo;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +93,7 @@ impl ActiveQueue {
         self.pods.values()
     }
 
-    pub(super) fn begin_round(&mut self) {
+    pub(super) fn begin_collection(&mut self) {
         self.marked = None;
     }
 
@@ -106,7 +106,7 @@ impl ActiveQueue {
     }
 }
 
-impl HoldsIds for ActiveQueue {
+impl TraceIds for ActiveQueue {
     fn mark(&self, marks: &mut Marks) {
         // `lines` contains only profiles of pods in `pods`.
         let Self { pods, lines: _, unsorted: _, marked: _ } = self;

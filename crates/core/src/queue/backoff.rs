@@ -4,7 +4,7 @@
 //! second become active together and compete by priority (KEP-5142).
 
 use super::pod::{ActiveOrder, QueuedPod};
-use crate::intern::{HoldsIds, Marks, Work, mark_after};
+use crate::intern::{Marks, TraceIds, Work, mark_after};
 use crate::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -118,7 +118,7 @@ impl BackoffQueue {
         self.rejected.values().chain(self.failed.values())
     }
 
-    pub(super) fn begin_round(&mut self) {
+    pub(super) fn begin_collection(&mut self) {
         self.marked = [None; 2];
     }
 
@@ -133,7 +133,7 @@ impl BackoffQueue {
     }
 }
 
-impl HoldsIds for BackoffQueue {
+impl TraceIds for BackoffQueue {
     fn mark(&self, marks: &mut Marks) {
         let Self { rejected, failed, marked: _ } = self;
         rejected.values().chain(failed.values()).for_each(|pod| pod.mark(marks));

@@ -23,7 +23,7 @@ pub use stats::{Place, QueueStats};
 
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction};
 use crate::hash::{FixedMap, Keyed};
-use crate::intern::holds_ids;
+use crate::intern::trace_ids;
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::time::Time;
@@ -566,6 +566,6 @@ fn release_label(events: &[ClusterEvent<'_>]) -> &'static str {
     event.map_or(label::UPDATE, ClusterEvent::label)
 }
 
-holds_ids!(SchedulingQueue { active, backoff, unschedulable, gated, counters } but not {
+trace_ids!(SchedulingQueue { active, backoff, unschedulable, gated, counters } but not {
     backoff_policy, max_in_unschedulable, slots, held, next_sequence, next_flush, unmarked
 });

@@ -1,7 +1,7 @@
 //! The record of a pod in the queue, and the order of the active queue.
 
 use crate::framework::PluginName;
-use crate::intern::holds_ids;
+use crate::intern::trace_ids;
 use crate::pod::PodInfo;
 use crate::time::Time;
 use std::cmp::Reverse;
@@ -107,7 +107,7 @@ pub(super) struct ActiveOrder {
     sequence: u64,
 }
 
-holds_ids!(QueuedPod { pod } but not {
+trace_ids!(QueuedPod { pod } but not {
     attempts, timestamp, initial_attempt, unschedulable_count, consecutive_errors, panics, rejectors, hindered_by, gate,
     was_flushed, nominated, found, sequence
 });

@@ -1,7 +1,7 @@
 //! The pool of gated pods. Events do not iterate over it.
 
 use super::pod::QueuedPod;
-use crate::intern::{HoldsIds, Marks, Work, mark_after};
+use crate::intern::{Marks, TraceIds, Work, mark_after};
 use std::collections::BTreeMap;
 
 /// Pods by sequence number.
@@ -31,7 +31,7 @@ impl Pool {
         self.pods.values()
     }
 
-    pub(super) fn begin_round(&mut self) {
+    pub(super) fn begin_collection(&mut self) {
         self.marked = None;
     }
 
@@ -44,7 +44,7 @@ impl Pool {
     }
 }
 
-impl HoldsIds for Pool {
+impl TraceIds for Pool {
     fn mark(&self, marks: &mut Marks) {
         let Self { pods, marked: _ } = self;
         pods.values().for_each(|pod| pod.mark(marks));

@@ -2,7 +2,7 @@
 
 use super::pod::QueuedPod;
 use super::{SchedulingQueue, Slot};
-use crate::intern::{HoldsIds, Marks, Work};
+use crate::intern::{Marks, TraceIds, Work};
 use crate::mutation::{self, Mutation};
 use crate::pod::PodInfo;
 use crate::time::Time;
@@ -50,12 +50,12 @@ impl SchedulingQueue {
     }
 
     /// Starts marking for a new garbage collection.
-    pub(crate) fn begin_round(&mut self) {
+    pub(crate) fn begin_collection(&mut self) {
         self.unmarked = Unmarked { put: Vec::new(), is_on: true };
-        self.active.begin_round();
-        self.backoff.begin_round();
-        self.unschedulable.begin_round();
-        self.gated.begin_round();
+        self.active.begin_collection();
+        self.backoff.begin_collection();
+        self.unschedulable.begin_collection();
+        self.gated.begin_collection();
     }
 
     /// Marks the ids of some pods, and returns whether all pods are marked.

@@ -3,7 +3,7 @@
 use super::pod::QueuedPod;
 use crate::framework::PluginName;
 use crate::intern::Symbol;
-use crate::intern::{HoldsIds, Marks};
+use crate::intern::{Marks, TraceIds};
 use std::collections::BTreeMap;
 
 /// The place of a pod in the queue (upstream's label `queue`).
@@ -82,7 +82,7 @@ impl Counters {
     }
 }
 
-impl HoldsIds for Counters {
+impl TraceIds for Counters {
     fn mark(&self, marks: &mut Marks) {
         let Self { unschedulable, incoming: _ } = self;
         unschedulable.keys().for_each(|(_, profile)| profile.mark(marks));

@@ -7,7 +7,7 @@
 use super::pod::QueuedPod;
 use crate::framework::{Hint, PluginName};
 use crate::hash::{Keyed, KeyedMap};
-use crate::intern::{HoldsIds, Marks, Work, holds_ids, mark_after};
+use crate::intern::{Marks, TraceIds, Work, mark_after, trace_ids};
 use crate::pod::PodInfo;
 use crate::signature::Signature;
 use crate::time::Time;
@@ -58,7 +58,7 @@ impl Unschedulable {
         self.ids.hasher().clone()
     }
 
-    pub(super) fn begin_round(&mut self) {
+    pub(super) fn begin_collection(&mut self) {
         (self.marked_groups, self.marked) = (None, None);
     }
 
@@ -187,9 +187,9 @@ impl Unschedulable {
 }
 
 // The pod whose signature identifies the group may have been deleted.
-holds_ids!(Key { signature } but not { wakers });
+trace_ids!(Key { signature } but not { wakers });
 
-impl HoldsIds for Unschedulable {
+impl TraceIds for Unschedulable {
     fn mark(&self, marks: &mut Marks) {
         let Self { groups, ids: _, by_waker: _, group_of: _, next: _, marked_groups: _, marked: _ } = self;
         for Group { key, pods } in groups.values() {

@@ -1,10 +1,10 @@
 //! A scheduling attempt: pops a pod from the queue, decides, and assumes the pod on the chosen node.
 
+use super::alternative::Chosen;
 use super::binding::Binding;
 use super::budget::Size;
 use super::failure::{Failure, Nominate, Unschedulable};
 use super::memory::State;
-use super::opinion::Chosen;
 use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
 use super::refused::Refusal;
@@ -119,7 +119,7 @@ impl Scheduler {
         if let Some(found) = self.recall(&pod)
             && self.holds_true(now, &queued, &found)
         {
-            self.second_opinion(now, &queued, self.walk.start(), Chosen::of(&found));
+            self.evaluate_alternative(now, &queued, self.walk.start(), Chosen::of(&found));
             self.walk.advance(found.walked, self.snapshot().nodes().len());
             probe.attempt_decided();
             self.fail(now, queued, now, Failure::Unschedulable(found));
@@ -131,7 +131,7 @@ impl Scheduler {
         }
         let start = self.walk.start();
         let decided = self.decide(now, &queued, None, probe);
-        self.second_opinion(now, &queued, start, decided.chosen());
+        self.evaluate_alternative(now, &queued, start, decided.chosen());
         let is_placed = matches!(decided, Decided::Node(_));
         if !is_placed {
             probe.attempt_decided();

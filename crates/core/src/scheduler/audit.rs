@@ -10,7 +10,7 @@ use super::binding::UNKNOWN_MAX;
 use crate::cache::PodState;
 use crate::event::{Found, ObjectKey};
 use crate::hash::FixedMap;
-use crate::intern::{HoldsIds, Marks, Unmarked, Work};
+use crate::intern::{Marks, TraceIds, Unmarked, Work};
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::preemption;
@@ -137,7 +137,7 @@ impl Audit {
         (self.lost, self.repaired)
     }
 
-    pub(super) fn begin_round(&mut self) {
+    pub(super) fn begin_collection(&mut self) {
         self.unmarked.begin(self.pods.len());
     }
 
@@ -155,12 +155,12 @@ impl Audit {
         })
     }
 
-    pub(super) fn end_round(&mut self) {
+    pub(super) fn end_collection(&mut self) {
         self.unmarked.end();
     }
 }
 
-impl HoldsIds for Audit {
+impl TraceIds for Audit {
     fn mark(&self, marks: &mut Marks) {
         let Self {
             pods,

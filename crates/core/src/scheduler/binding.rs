@@ -4,11 +4,11 @@
 //! and is not sent to another node until the watch or a query gives the outcome. Otherwise its resources could be
 //! given away while it is bound there.
 
-mod book;
 mod delegate;
+mod ledger;
 mod pending;
 
-pub(super) use book::{Binding, Bindings};
+pub(super) use ledger::{Binding, Bindings};
 
 use super::Scheduler;
 use super::budget::Size;
@@ -25,7 +25,7 @@ use crate::pod::{PodInfo, Uid};
 use crate::queue::Search;
 use crate::report::Outcome;
 use crate::time::Time;
-use book::{Doubt, Phase};
+use ledger::{Doubt, Phase};
 use std::sync::Arc;
 use std::time::Duration;
 

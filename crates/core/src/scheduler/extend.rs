@@ -7,9 +7,9 @@
 //! The evaluation itself is in `cycle::extended`. Upstream calls extenders synchronously in its scheduling loop:
 //! `pkg/scheduler/schedule_one.go`.
 
-mod book;
+mod ledger;
 
-pub(super) use book::{Extending, Waiting};
+pub(super) use ledger::{Extending, Waiting};
 
 use super::attempt::Decided;
 use super::failure::Failure;

@@ -6,7 +6,7 @@ use super::{Scheduler, quarantine};
 use crate::effect::{Nomination, Record, Severity, StatusPatch, Unscheduled};
 use crate::framework::PluginName;
 use crate::intern::Symbol;
-use crate::intern::holds_ids;
+use crate::intern::trace_ids;
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
@@ -231,4 +231,4 @@ impl Scheduler {
     }
 }
 
-holds_ids!(SentCondition { nominated } but not { reason, message, at });
+trace_ids!(SentCondition { nominated } but not { reason, message, at });

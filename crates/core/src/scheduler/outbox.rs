@@ -4,7 +4,7 @@
 //! is made while one waits. Volume writes, evictions and status patches are at most one per pod. Events beyond
 //! [`RECORDS_MAX`] replace the oldest. Extender calls belong to a bounded number of pods.
 
-use super::line::Line;
+use super::indexed_queue::IndexedQueue;
 use crate::effect::{Effect, Lane, Nomination, Record, StatusPatch};
 use crate::hash::FixedMap;
 use crate::pod::Uid;
@@ -31,10 +31,10 @@ pub(super) enum Outgoing {
 #[derive(Default)]
 pub(super) struct Outbox {
     credits: [usize; LANES],
-    bind: Line<Outgoing>,
+    bind: IndexedQueue<Outgoing>,
     volume: VecDeque<Uid>,
-    evict: Line<Uid>,
-    status: Line<Uid>,
+    evict: IndexedQueue<Uid>,
+    status: IndexedQueue<Uid>,
     patches: FixedMap<Uid, StatusPatch>,
     records: VecDeque<Record>,
     extend: VecDeque<u64>,

@@ -7,10 +7,10 @@
 //!
 //! Upstream: `pkg/scheduler/schedule_one.go#bindingCycle`, `volumebinding/binder.go#BindPodVolumes`.
 
-mod book;
 mod check;
+mod ledger;
 
-pub(super) use book::PreBinds;
+pub(super) use ledger::PreBinds;
 
 use super::Scheduler;
 use super::binding::{Binding, UNKNOWN_MAX};
@@ -29,8 +29,8 @@ use crate::queue::QueuedPod;
 use crate::report::Outcome;
 use crate::time::Time;
 use crate::volume::{Reservation, StorageKey, StorageObject};
-use book::{Doubt, PreBind, Stage, Task};
 use check::Shown;
+use ledger::{Doubt, PreBind, Stage, Task};
 use std::sync::Arc;
 use std::time::Duration;
 

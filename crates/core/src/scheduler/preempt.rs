@@ -13,7 +13,7 @@ use crate::effect::{Disruption, Eviction, Severity};
 use crate::event::EvictOutcome;
 use crate::framework::registry::ExtensionPoint;
 use crate::intern::Symbol;
-use crate::intern::{HoldsIds, Marks, holds_ids};
+use crate::intern::{Marks, TraceIds, trace_ids};
 use crate::pod::{PodInfo, Uid};
 use crate::preemption;
 use crate::report::{Outcome, Report};
@@ -347,10 +347,10 @@ impl Scheduler {
     }
 }
 
-holds_ids!(Running { preemptor, node } but not { attempt, began, left });
-holds_ids!(Victim { pod, node, preemptor } but not { stage, left });
+trace_ids!(Running { preemptor, node } but not { attempt, began, left });
+trace_ids!(Victim { pod, node, preemptor } but not { stage, left });
 
-impl HoldsIds for Preemptions {
+impl TraceIds for Preemptions {
     fn mark(&self, marks: &mut Marks) {
         let Self { running, victims, by_node: _, awaited: _ } = self;
         running.values().for_each(|it| it.mark(marks));

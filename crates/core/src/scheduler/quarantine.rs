@@ -9,7 +9,7 @@ use crate::effect::Severity;
 use crate::event::{Event, ObjectKey};
 use crate::framework::PluginName;
 use crate::hash::FixedMap;
-use crate::intern::{HoldsIds, Marks};
+use crate::intern::{Marks, TraceIds};
 use crate::pod::{PodInfo, Uid};
 use crate::report::Notice;
 use crate::signature::Signature;
@@ -152,7 +152,7 @@ impl Scheduler {
     }
 }
 
-impl HoldsIds for Quarantine {
+impl TraceIds for Quarantine {
     fn mark(&self, marks: &mut Marks) {
         let Self { objects, crashers, poisoned: _ } = self;
         objects.iter().for_each(|(key, _)| key.mark(marks));

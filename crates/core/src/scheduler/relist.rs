@@ -4,7 +4,7 @@ use super::Scheduler;
 use crate::event::{Kind, ObjectKey};
 use crate::hash::{FixedSet, IdSet};
 use crate::intern::Symbol;
-use crate::intern::{HoldsIds, Marks, holds_ids};
+use crate::intern::{Marks, TraceIds, trace_ids};
 use crate::pod::{ControllerKind, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -163,9 +163,9 @@ impl Scheduler {
     }
 }
 
-holds_ids!(Seen { named } but not { pods });
+trace_ids!(Seen { named } but not { pods });
 
-impl HoldsIds for Lists {
+impl TraceIds for Lists {
     fn mark(&self, marks: &mut Marks) {
         let Self { running, complete: _ } = self;
         running.values().for_each(|seen| seen.mark(marks));

@@ -10,7 +10,7 @@ use super::extend::Waiting;
 use super::failure::Failure;
 use crate::cache::Snapshot;
 use crate::cycle::NoProbe;
-use crate::intern::holds_ids;
+use crate::intern::trace_ids;
 use crate::pod::PodInfo;
 use crate::queue::QueuedPod;
 use crate::signature::Signature;
@@ -84,8 +84,8 @@ struct Kept {
     is_used: bool,
 }
 
-holds_ids!(Kept { pod } but not { partial, is_used });
-holds_ids!(Slices { kept } but not { limits, others, count });
+trace_ids!(Kept { pod } but not { partial, is_used });
+trace_ids!(Slices { kept } but not { limits, others, count });
 
 impl Slices {
     /// How many slices were evaluated.
@@ -120,7 +120,7 @@ impl Slices {
     }
 
     /// Forgets results that were not used since ids were given back last: they hold the ids of their pod.
-    pub(super) fn end_round(&mut self) {
+    pub(super) fn end_collection(&mut self) {
         self.kept.retain_mut(|kept| std::mem::take(&mut kept.is_used));
     }
 }

@@ -17,7 +17,7 @@ use crate::cycle::Framework;
 use crate::effect::PodRef;
 use crate::event::{Event, Kind, ObjectKey};
 use crate::hash::{FixedMap, FixedSet};
-use crate::intern::{HoldsIds as _, Marks, Symbol, Tables};
+use crate::intern::{Marks, Symbol, Tables, TraceIds as _};
 use crate::pod::{PodInfo, ScheduledCondition, Uid};
 use crate::queue::QueueConfig;
 use crate::report::Notice;

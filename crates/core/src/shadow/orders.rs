@@ -6,7 +6,7 @@
 
 use super::{NEARBY, SHIFTS, SINGLES, WINDOW};
 use crate::cache::Trial;
-use crate::intern::{Symbol, holds_ids};
+use crate::intern::{Symbol, trace_ids};
 use crate::pod::PodInfo;
 use crate::time::Time;
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ pub(super) struct Change {
     came: bool,
 }
 
-holds_ids!(Change { pod, node } but not { number, at, came });
+trace_ids!(Change { pod, node } but not { number, at, came });
 
 impl Change {
     fn undo(&self, trial: &mut Trial<'_>) {
@@ -53,7 +53,7 @@ pub(super) struct Changes {
     whole_from: u64,
 }
 
-holds_ids!(Changes { kept } but not { next, whole_from });
+trace_ids!(Changes { kept } but not { next, whole_from });
 
 impl Changes {
     /// Records a change and returns its number.

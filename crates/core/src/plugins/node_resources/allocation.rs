@@ -13,7 +13,7 @@ use crate::node::NodeIdx;
 use crate::node_set::{NodeSet, bits};
 use crate::pod::PodInfo;
 use crate::resources::Resources;
-use crate::wide::widest;
+use crate::simd::with_best_instructions;
 
 /// The maximum score of a shape point in the configuration (upstream `MaxCustomPriorityScore`).
 const MAX_SHAPE_SCORE: i64 = 10;
@@ -370,7 +370,7 @@ impl Weighing {
     ) {
         // Nearly all configurations use cpu and memory, and most of the scoring time is spent here.
         match self.pair(snapshot.columns()) {
-            [Some(first), Some(second)] => widest(
+            [Some(first), Some(second)] => with_best_instructions(
                 #[inline(always)]
                 || Pair { first, second }.score(nodes, cells, score, of_two),
             ),
@@ -468,7 +468,7 @@ pub(super) fn check_lanes(
         pair.score(&nodes, &mut cells, &score, &of_two);
         assert_eq!(cells, expected, "in turn {turn}");
         cells.fill(-7);
-        widest(
+        with_best_instructions(
             #[inline(always)]
             || pair.score(&nodes, &mut cells, &score, &of_two),
         );

@@ -15,7 +15,7 @@ use crate::mutation::{self, Mutation};
 use crate::node_set::{NodeSet, bits};
 use crate::pod::PodInfo;
 use crate::resources::{Resources, is_extended_resource};
-use crate::wide::widest;
+use crate::simd::with_best_instructions;
 use std::sync::Arc;
 
 const NAME: PluginName = "NodeResourcesFit";
@@ -247,7 +247,7 @@ impl FilterRule for Demand {
     }
 
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
-        widest(
+        with_best_instructions(
             #[inline(always)]
             || self.filter_columns(snapshot.columns(), feasible),
         );

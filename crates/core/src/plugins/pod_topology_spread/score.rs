@@ -6,9 +6,9 @@
 use super::constraints::{Constraint, Inclusion, counted, has_all_keys};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, MAX_NODE_SCORE, Scale, ScoreRule};
+use crate::go_log::ln;
 use crate::hash::IdMap;
 use crate::intern::{Symbol, known};
-use crate::ln::ln;
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;

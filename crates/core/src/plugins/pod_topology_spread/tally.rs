@@ -6,8 +6,8 @@ use super::filter::has_room;
 use super::score::{IGNORED, normalized, points_of};
 use crate::cache::Snapshot;
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
+use crate::go_log::ln;
 use crate::intern::{Symbol, known};
-use crate::ln::ln;
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 

@@ -3,7 +3,7 @@
 //! Upstream: `volumebinding/binder.go#checkBindings`, which also defines the error texts. Upstream stops at the first
 //! claim that is not bound yet; this implementation finds failed claims behind it as well.
 
-use super::book::{PreBind, Task};
+use super::ledger::{PreBind, Task};
 use crate::cache::NodeView;
 use crate::framework::CycleError;
 use crate::intern::Symbol;

@@ -5,7 +5,7 @@
 //! classified.
 //!
 //! Reference counts would add a cost to every clone of a pod. Marking instead walks all gc roots each time the
-//! tables have grown by half, in slices ([`super::round`]).
+//! tables have grown by half, in slices ([`super::gc`]).
 
 use super::{LabelSetId, Symbol, TaintSetId};
 use crate::cache::{DeviceClass, DisruptionBudget, ImageState, Service};
@@ -75,50 +75,50 @@ impl Marks {
 }
 
 /// A type whose values may hold ids.
-pub(crate) trait HoldsIds {
+pub(crate) trait TraceIds {
     /// Marks all ids that the value holds.
     fn mark(&self, marks: &mut Marks);
 }
 
-impl HoldsIds for Symbol {
+impl TraceIds for Symbol {
     fn mark(&self, marks: &mut Marks) {
         marks.symbols.set(self.index());
     }
 }
 
-impl HoldsIds for LabelSetId {
+impl TraceIds for LabelSetId {
     fn mark(&self, marks: &mut Marks) {
         marks.label_sets.set(self.0 as usize);
     }
 }
 
-impl HoldsIds for TaintSetId {
+impl TraceIds for TaintSetId {
     fn mark(&self, marks: &mut Marks) {
         marks.taint_sets.set(self.0 as usize);
     }
 }
 
-/// Implements [`HoldsIds`] for types without ids.
+/// Implements [`TraceIds`] for types without ids.
 macro_rules! holds_no_ids {
     ($($type:ty),* $(,)?) => {
-        $(impl HoldsIds for $type {
+        $(impl TraceIds for $type {
             fn mark(&self, _: &mut Marks) {}
         })*
     };
 }
 
-/// Implements [`HoldsIds`] for a struct, given its fields with ids and its fields without.
-macro_rules! holds_ids {
+/// Implements [`TraceIds`] for a struct, given its fields with ids and its fields without.
+macro_rules! trace_ids {
     ($type:ty { $($held:ident),* $(,)? } $(but not { $($other:ident),* $(,)? })?) => {
-        impl $crate::intern::HoldsIds for $type {
+        impl $crate::intern::TraceIds for $type {
             fn mark(&self, marks: &mut $crate::intern::Marks) {
                 let Self { $($held,)* $($($other: _,)*)? } = self;
-                $($crate::intern::HoldsIds::mark($held, marks);)*
+                $($crate::intern::TraceIds::mark($held, marks);)*
             }
         }
     };
 }
-pub(crate) use holds_ids;
+pub(crate) use trace_ids;
 
 holds_no_ids!(
     bool,
@@ -136,62 +136,62 @@ holds_no_ids!(
     ExtenderId
 );
 
-impl<T: HoldsIds + ?Sized> HoldsIds for Arc<T> {
+impl<T: TraceIds + ?Sized> TraceIds for Arc<T> {
     fn mark(&self, marks: &mut Marks) {
         (**self).mark(marks);
     }
 }
 
-impl<T: HoldsIds> HoldsIds for Shared<T> {
+impl<T: TraceIds> TraceIds for Shared<T> {
     fn mark(&self, marks: &mut Marks) {
         (**self).mark(marks);
     }
 }
 
-impl<T: HoldsIds + ?Sized> HoldsIds for Box<T> {
+impl<T: TraceIds + ?Sized> TraceIds for Box<T> {
     fn mark(&self, marks: &mut Marks) {
         (**self).mark(marks);
     }
 }
 
-impl<T: HoldsIds> HoldsIds for [T] {
+impl<T: TraceIds> TraceIds for [T] {
     fn mark(&self, marks: &mut Marks) {
         self.iter().for_each(|it| it.mark(marks));
     }
 }
 
-impl<T: HoldsIds> HoldsIds for Vec<T> {
+impl<T: TraceIds> TraceIds for Vec<T> {
     fn mark(&self, marks: &mut Marks) {
         self.as_slice().mark(marks);
     }
 }
 
-impl<T: HoldsIds> HoldsIds for VecDeque<T> {
+impl<T: TraceIds> TraceIds for VecDeque<T> {
     fn mark(&self, marks: &mut Marks) {
         self.iter().for_each(|it| it.mark(marks));
     }
 }
 
-impl<T: HoldsIds> HoldsIds for Option<T> {
+impl<T: TraceIds> TraceIds for Option<T> {
     fn mark(&self, marks: &mut Marks) {
         self.iter().for_each(|it| it.mark(marks));
     }
 }
 
-impl<T: HoldsIds, E> HoldsIds for Result<T, E> {
+impl<T: TraceIds, E> TraceIds for Result<T, E> {
     fn mark(&self, marks: &mut Marks) {
         self.iter().for_each(|it| it.mark(marks));
     }
 }
 
-impl<A: HoldsIds, B: HoldsIds> HoldsIds for (A, B) {
+impl<A: TraceIds, B: TraceIds> TraceIds for (A, B) {
     fn mark(&self, marks: &mut Marks) {
         self.0.mark(marks);
         self.1.mark(marks);
     }
 }
 
-impl<A: HoldsIds, B: HoldsIds, C: HoldsIds> HoldsIds for (A, B, C) {
+impl<A: TraceIds, B: TraceIds, C: TraceIds> TraceIds for (A, B, C) {
     fn mark(&self, marks: &mut Marks) {
         self.0.mark(marks);
         self.1.mark(marks);
@@ -199,7 +199,7 @@ impl<A: HoldsIds, B: HoldsIds, C: HoldsIds> HoldsIds for (A, B, C) {
     }
 }
 
-impl<K: HoldsIds, V: HoldsIds> HoldsIds for BTreeMap<K, V> {
+impl<K: TraceIds, V: TraceIds> TraceIds for BTreeMap<K, V> {
     fn mark(&self, marks: &mut Marks) {
         for (key, value) in self {
             key.mark(marks);
@@ -208,13 +208,13 @@ impl<K: HoldsIds, V: HoldsIds> HoldsIds for BTreeMap<K, V> {
     }
 }
 
-impl<T: HoldsIds> HoldsIds for BTreeSet<T> {
+impl<T: TraceIds> TraceIds for BTreeSet<T> {
     fn mark(&self, marks: &mut Marks) {
         self.iter().for_each(|it| it.mark(marks));
     }
 }
 
-impl<K: HoldsIds, V: HoldsIds> HoldsIds for FixedMap<K, V> {
+impl<K: TraceIds, V: TraceIds> TraceIds for FixedMap<K, V> {
     fn mark(&self, marks: &mut Marks) {
         for (key, value) in self {
             key.mark(marks);
@@ -223,7 +223,7 @@ impl<K: HoldsIds, V: HoldsIds> HoldsIds for FixedMap<K, V> {
     }
 }
 
-impl<K: HoldsIds, V: HoldsIds> HoldsIds for IdMap<K, V> {
+impl<K: TraceIds, V: TraceIds> TraceIds for IdMap<K, V> {
     fn mark(&self, marks: &mut Marks) {
         for (key, value) in self {
             key.mark(marks);
@@ -232,20 +232,20 @@ impl<K: HoldsIds, V: HoldsIds> HoldsIds for IdMap<K, V> {
     }
 }
 
-impl<K: HoldsIds> HoldsIds for IdSet<K> {
+impl<K: TraceIds> TraceIds for IdSet<K> {
     fn mark(&self, marks: &mut Marks) {
         self.iter().for_each(|key| key.mark(marks));
     }
 }
 
-holds_ids!(Resources { scalar } but not { cpu_milli, memory, ephemeral_storage });
-holds_ids!(PodResources { request, placed, score } but not { non_zero_cpu_milli, non_zero_memory });
-holds_ids!(Requirement { key, operator });
-holds_ids!(TermDemands { labels, names });
-holds_ids!(NodeSelectorTerm { demands, pinned_names });
-holds_ids!(RequiredNodeAffinity { node_selector, terms });
+trace_ids!(Resources { scalar } but not { cpu_milli, memory, ephemeral_storage });
+trace_ids!(PodResources { request, placed, score } but not { non_zero_cpu_milli, non_zero_memory });
+trace_ids!(Requirement { key, operator });
+trace_ids!(TermDemands { labels, names });
+trace_ids!(NodeSelectorTerm { demands, pinned_names });
+trace_ids!(RequiredNodeAffinity { node_selector, terms });
 
-impl HoldsIds for Operator {
+impl TraceIds for Operator {
     fn mark(&self, marks: &mut Marks) {
         match self {
             Self::In(values) | Self::NotIn(values) => values.mark(marks),
@@ -254,7 +254,7 @@ impl HoldsIds for Operator {
     }
 }
 
-impl HoldsIds for Selector {
+impl TraceIds for Selector {
     fn mark(&self, marks: &mut Marks) {
         match self {
             Self::Nothing => {}
@@ -263,12 +263,12 @@ impl HoldsIds for Selector {
     }
 }
 
-holds_ids!(NodeInfo { name, labels, taints, allocatable, images, declared_features } but not {
+trace_ids!(NodeInfo { name, labels, taints, allocatable, images, declared_features } but not {
     unschedulable, allocatable_pods
 });
-holds_ids!(Taint { key, value, effect });
+trace_ids!(Taint { key, value, effect });
 
-impl HoldsIds for TaintEffect {
+impl TraceIds for TaintEffect {
     fn mark(&self, marks: &mut Marks) {
         match self {
             Self::NoSchedule | Self::PreferNoSchedule | Self::NoExecute => {}
@@ -277,58 +277,58 @@ impl HoldsIds for TaintEffect {
     }
 }
 
-holds_ids!(PodInfo { labels, node_name, nominated_node, node_affinity, volumes, template } but not {
+trace_ids!(PodInfo { labels, node_name, nominated_node, node_affinity, volumes, template } but not {
     uid, name, resource_version, generation, deleting, preempted, start_time, scheduled
 });
-holds_ids!(PodTemplate {
+trace_ids!(PodTemplate {
     namespace, owner, scheduler_name, gates, resources, ports, tolerations, preferred_node_affinity, pod_affinity, spread, images,
     required_features, extended_resources
 } but not { priority, never_preempts, containers, unjudged });
-holds_ids!(Extender { managed } but not { id, url, filters, prioritizes, preempts, binds, weight, ignorable });
-holds_ids!(Room { node } but not { victims, violations });
-holds_ids!(Controller { name } but not { kind });
-holds_ids!(HostPort { address, protocol } but not { port });
-holds_ids!(Toleration { key, value, effect } but not { operator });
-holds_ids!(PreferredNodeTerm { term } but not { weight });
-holds_ids!(PodAffinity {
+trace_ids!(Extender { managed } but not { id, url, filters, prioritizes, preempts, binds, weight, ignorable });
+trace_ids!(Room { node } but not { victims, violations });
+trace_ids!(Controller { name } but not { kind });
+trace_ids!(HostPort { address, protocol } but not { port });
+trace_ids!(Toleration { key, value, effect } but not { operator });
+trace_ids!(PreferredNodeTerm { term } but not { weight });
+trace_ids!(PodAffinity {
     required_affinity,
     required_anti_affinity,
     preferred_affinity,
     preferred_anti_affinity
 });
-holds_ids!(PodAffinityTerm { namespaces, namespace_selector, selector, topology_key });
-holds_ids!(WeightedPodAffinityTerm { term } but not { weight });
-holds_ids!(SpreadConstraint { topology_key, selector } but not {
+trace_ids!(PodAffinityTerm { namespaces, namespace_selector, selector, topology_key });
+trace_ids!(WeightedPodAffinityTerm { term } but not { weight });
+trace_ids!(SpreadConstraint { topology_key, selector } but not {
     max_skew, when_unsatisfiable, min_domains, honor_node_affinity, honor_node_taints
 });
 
-impl HoldsIds for VolumelessSignature {
+impl TraceIds for VolumelessSignature {
     fn mark(&self, marks: &mut Marks) {
         self.pod().mark(marks);
     }
 }
 
-impl HoldsIds for NodeSignature {
+impl TraceIds for NodeSignature {
     fn mark(&self, marks: &mut Marks) {
         self.pod().mark(marks);
     }
 }
 
-impl<K: HoldsIds + std::hash::Hash> HoldsIds for Hashed<K> {
+impl<K: TraceIds + std::hash::Hash> TraceIds for Hashed<K> {
     fn mark(&self, marks: &mut Marks) {
         self.key().mark(marks);
     }
 }
 
-impl HoldsIds for Signature {
+impl TraceIds for Signature {
     fn mark(&self, marks: &mut Marks) {
         self.pod().mark(marks);
     }
 }
 
-holds_ids!(PodVolume { source } but not { name });
+trace_ids!(PodVolume { source } but not { name });
 
-impl HoldsIds for VolumeSource {
+impl TraceIds for VolumeSource {
     fn mark(&self, marks: &mut Marks) {
         match self {
             Self::Claim(name) | Self::Ephemeral(name) | Self::Csi(name) => name.mark(marks),
@@ -337,10 +337,10 @@ impl HoldsIds for VolumeSource {
     }
 }
 
-holds_ids!(InlineDisk { exclusive, migratable });
-holds_ids!(MigratableDisk { driver } but not { plugin, handle });
+trace_ids!(InlineDisk { exclusive, migratable });
+trace_ids!(MigratableDisk { driver } but not { plugin, handle });
 
-impl HoldsIds for ExclusiveDisk {
+impl TraceIds for ExclusiveDisk {
     fn mark(&self, marks: &mut Marks) {
         match self {
             Self::Gce { name, read_only: _ } => name.mark(marks),
@@ -355,27 +355,27 @@ impl HoldsIds for ExclusiveDisk {
     }
 }
 
-holds_ids!(VolumeNodeAffinity { terms });
-holds_ids!(ClaimRef { namespace, name } but not { uid });
-holds_ids!(CsiVolume { driver } but not { handle });
-holds_ids!(InTreeVolume { migrated } but not { plugin });
-holds_ids!(MigratedVolume { volume, node_affinity });
-holds_ids!(PersistentVolumeInfo {
+trace_ids!(VolumeNodeAffinity { terms });
+trace_ids!(ClaimRef { namespace, name } but not { uid });
+trace_ids!(CsiVolume { driver } but not { handle });
+trace_ids!(InTreeVolume { migrated } but not { plugin });
+trace_ids!(MigratedVolume { volume, node_affinity });
+trace_ids!(PersistentVolumeInfo {
     name, labels, topology, class, claim, access_modes, mode, attributes_class, node_affinity, csi, in_tree
 } but not { resource_version, deleting, bound_by_controller, capacity, available });
-holds_ids!(ClaimInfo {
+trace_ids!(ClaimInfo {
     namespace, name, class, volume, selected_node, access_modes, selector, mode, attributes_class
 } but not {
     uid, resource_version, controller, deleting, lost, bind_completed, annotated, request
 });
-holds_ids!(StorageClassInfo { name, provisioner, in_tree, allowed_topologies } but not { binding_mode });
-holds_ids!(CsiNodeInfo { name, limits } but not { migrated_plugins });
-holds_ids!(CsiDriverInfo { name } but not { storage_capacity });
-holds_ids!(CsiStorageCapacityInfo { namespace, name, class, topology } but not { limit });
-holds_ids!(VolumeAttachmentInfo { name, node, attacher, volume });
-holds_ids!(StorageKey { namespace, name } but not { kind });
+trace_ids!(StorageClassInfo { name, provisioner, in_tree, allowed_topologies } but not { binding_mode });
+trace_ids!(CsiNodeInfo { name, limits } but not { migrated_plugins });
+trace_ids!(CsiDriverInfo { name } but not { storage_capacity });
+trace_ids!(CsiStorageCapacityInfo { namespace, name, class, topology } but not { limit });
+trace_ids!(VolumeAttachmentInfo { name, node, attacher, volume });
+trace_ids!(StorageKey { namespace, name } but not { kind });
 
-impl HoldsIds for Reservation {
+impl TraceIds for Reservation {
     fn mark(&self, marks: &mut Marks) {
         match self {
             Self::Bind { volume, claim, by_controller: _ } => {
@@ -391,11 +391,11 @@ impl HoldsIds for Reservation {
     }
 }
 
-holds_ids!(Service { selector });
-holds_ids!(DisruptionBudget { selector } but not { disruptions_allowed, disrupted_pods });
-holds_ids!(DeviceClass { implicit, explicit });
+trace_ids!(Service { selector });
+trace_ids!(DisruptionBudget { selector } but not { disruptions_allowed, disrupted_pods });
+trace_ids!(DeviceClass { implicit, explicit });
 
-impl HoldsIds for ObjectKey {
+impl TraceIds for ObjectKey {
     fn mark(&self, marks: &mut Marks) {
         match self {
             Self::Pod(_) => {}

@@ -3,7 +3,7 @@
 use super::delegate::Delegate;
 use crate::cache::Stamp;
 use crate::hash::FixedMap;
-use crate::intern::{HoldsIds, Marks, Symbol, holds_ids};
+use crate::intern::{Marks, Symbol, TraceIds, trace_ids};
 use crate::pod::Uid;
 use crate::queue::QueuedPod;
 use crate::time::Time;
@@ -223,14 +223,14 @@ impl Bindings {
     }
 }
 
-impl HoldsIds for Bindings {
+impl TraceIds for Bindings {
     fn mark(&self, marks: &mut Marks) {
         let Self { by_uid, questions: _ } = self;
         by_uid.values().for_each(|binding| binding.mark(marks));
     }
 }
 
-holds_ids!(Binding { queued, node, confirmed_on, nominated } but not {
+trace_ids!(Binding { queued, node, confirmed_on, nominated } but not {
     stamp, began, phase, released, doubt, abandoned, unlisted, by, is_ours, came_again
 });
 

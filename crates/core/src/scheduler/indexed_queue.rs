@@ -6,20 +6,20 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 
 /// Unique entries in order of insertion. Every operation takes O(log n).
-pub(super) struct Line<K> {
+pub(super) struct IndexedQueue<K> {
     /// By ticket number.
     entries: BTreeMap<u64, K>,
     tickets: FixedMap<K, u64>,
     next: u64,
 }
 
-impl<K> Default for Line<K> {
+impl<K> Default for IndexedQueue<K> {
     fn default() -> Self {
         Self { entries: BTreeMap::new(), tickets: FixedMap::default(), next: 0 }
     }
 }
 
-impl<K: Hash + Eq + Clone> Line<K> {
+impl<K: Hash + Eq + Clone> IndexedQueue<K> {
     /// Adds an entry at the end. An existing entry keeps its place.
     pub(super) fn push(&mut self, entry: K) {
         if self.tickets.contains_key(&entry) {
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_is_left_leaves_in_the_order_it_came() {
-        let mut line = Line::default();
+        let mut line = IndexedQueue::default();
         for number in [3, 1, 2, 1, 5, 4] {
             line.push(number);
         }
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn taking_entries_out_of_the_middle_compares_each_a_few_times() {
         const COUNT: u32 = 20_000;
-        let mut line = Line::default();
+        let mut line = IndexedQueue::default();
         (0..COUNT).for_each(|number| line.push(Counted(number)));
         COMPARED.set(0);
         for number in (0..COUNT).rev() {

@@ -19,14 +19,14 @@ use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The alternative profiles and their results.
-pub(super) struct Second {
+pub(super) struct AlternativeProfiles {
     profiles: Vec<(Symbol, Profile)>,
-    formed: VecDeque<Opinion>,
+    formed: VecDeque<Alternative>,
 }
 
 /// The decision of the alternative configuration for one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opinion {
+pub struct Alternative {
     /// The pod.
     pub pod: PodRef,
     /// The number of the attempt, starting at 1.
@@ -34,14 +34,14 @@ pub struct Opinion {
     /// The chosen node; `None` if there was none.
     pub chosen: Option<String>,
     /// The alternative decision.
-    pub otherwise: Otherwise,
+    pub otherwise: AlternativeOutcome,
     /// The real result of preemption.
     pub room: Preemption,
     /// The alternative result of preemption. It runs if the alternative configuration finds no node.
     pub other_room: Preemption,
 }
 
-impl Opinion {
+impl Alternative {
     /// Whether both evict the same victims from the same node, or both evict none.
     pub fn is_room_the_same(&self) -> bool {
         let of = |room: &Preemption| match room {
@@ -70,7 +70,7 @@ impl<'a> Chosen<'a> {
 
 /// The decision of the alternative configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Otherwise {
+pub enum AlternativeOutcome {
     /// The same node, or no node in both. Preemption may still differ.
     Same,
     /// The alternative configuration has no profile for the pod's `schedulerName`.
@@ -84,21 +84,27 @@ pub enum Otherwise {
 
 impl Scheduler {
     /// Sets the profiles of the alternative configuration.
-    pub fn ask_beside(&mut self, profiles: Vec<Profile>) {
+    pub fn set_alternative(&mut self, profiles: Vec<Profile>) {
         let tables = &mut self.tables;
         let profiles = profiles.into_iter().map(|profile| (tables.symbol(&profile.name), profile)).collect();
-        self.second = Some(Box::new(Second { profiles, formed: VecDeque::new() }));
+        self.alternatives = Some(Box::new(AlternativeProfiles { profiles, formed: VecDeque::new() }));
     }
 
     /// Takes the oldest result that was not taken yet.
-    pub fn take_opinion(&mut self) -> Option<Opinion> {
-        self.second.as_mut()?.formed.pop_front()
+    pub fn take_alternative(&mut self) -> Option<Alternative> {
+        self.alternatives.as_mut()?.formed.pop_front()
     }
 
     /// Evaluates the alternative configuration for a decision that has not taken effect. `start` is where the real
     /// search of nodes began.
-    pub(super) fn second_opinion(&mut self, now: Time, queued: &QueuedPod, start: usize, chosen: Chosen<'_>) {
-        let Some(mut second) = self.second.take() else { return };
+    pub(super) fn evaluate_alternative(
+        &mut self,
+        now: Time,
+        queued: &QueuedPod,
+        start: usize,
+        chosen: Chosen<'_>,
+    ) {
+        let Some(mut alternatives) = self.alternatives.take() else { return };
         let mut walk = std::mem::take(&mut self.walk);
         let end = walk.start();
         walk.return_to(start);
@@ -114,8 +120,8 @@ impl Scheduler {
             }
         };
         let mut other_room = Preemption::NotTried;
-        let otherwise = match profile_named(&second.profiles, pod.scheduler_name) {
-            None => Otherwise::NotOurs,
+        let otherwise = match profile_named(&alternatives.profiles, pod.scheduler_name) {
+            None => AlternativeOutcome::NotOurs,
             Some(profile) => {
                 let judge =
                     Judge { framework: &profile.framework, seed: self.seed, attempt: queued.attempts };
@@ -125,23 +131,23 @@ impl Scheduler {
                 match found {
                     Ok(Ok(other)) => {
                         other_room = other.room;
-                        other.comparison.map_or(Otherwise::Same, Otherwise::Differs)
+                        other.comparison.map_or(AlternativeOutcome::Same, AlternativeOutcome::Differs)
                     }
-                    Ok(Err(CycleError(text))) => Otherwise::Failed(text),
-                    Err(panic) => Otherwise::Failed(super::quarantine::panic_text(panic.as_ref())),
+                    Ok(Err(CycleError(text))) => AlternativeOutcome::Failed(text),
+                    Err(panic) => AlternativeOutcome::Failed(super::quarantine::panic_text(panic.as_ref())),
                 }
             }
         };
         let chosen = name.map(|name| self.tables.text(name).to_owned());
         let (pod, attempt) = (self.pod_ref(&queued.pod), queued.attempts);
-        second.formed.push_back(Opinion { pod, attempt, chosen, otherwise, room, other_room });
-        self.second = Some(second);
+        alternatives.formed.push_back(Alternative { pod, attempt, chosen, otherwise, room, other_room });
+        self.alternatives = Some(alternatives);
         walk.return_to(end);
         self.walk = walk;
     }
 }
 
-impl Second {
+impl AlternativeProfiles {
     /// Returns the names of its profiles.
     pub(super) fn names(&self) -> impl Iterator<Item = Symbol> + '_ {
         self.profiles.iter().map(|(name, _)| *name)

@@ -118,7 +118,7 @@ pub(crate) fn mark_after<K: Copy + Ord, V>(
 }
 
 /// A gc round in progress.
-pub(super) struct Round {
+pub(super) struct Collection {
     pub(super) marks: Marks,
     stage: Stage,
     /// The next place to visit in the table of the current stage.
@@ -154,14 +154,18 @@ impl Stage {
 
 impl Tables {
     /// Whether a gc round is in progress.
-    pub(crate) fn are_in_round(&self) -> bool {
+    pub(crate) fn is_collecting(&self) -> bool {
         self.round.is_some()
     }
 
     /// Starts a gc round with nothing marked.
-    pub(crate) fn begin_round(&mut self) {
-        self.round =
-            Some(Box::new(Round { marks: Marks::default(), stage: Stage::Marking, at: 0, given_back: 0 }));
+    pub(crate) fn begin_collection(&mut self) {
+        self.round = Some(Box::new(Collection {
+            marks: Marks::default(),
+            stage: Stage::Marking,
+            at: 0,
+            given_back: 0,
+        }));
     }
 
     /// Returns the marks, to add to them. `None` if no round is in progress or marking is complete.
@@ -214,7 +218,7 @@ impl Tables {
     }
 
     /// Visits up to this many entries of the current table and returns the number of visited ones.
-    fn keep_marked(&mut self, Round { marks, stage, at, .. }: &mut Round, entries: usize) -> usize {
+    fn keep_marked(&mut self, Collection { marks, stage, at, .. }: &mut Collection, entries: usize) -> usize {
         let places = *at..at.saturating_add(entries);
         match stage {
             Stage::Marking | Stage::Over => 0,

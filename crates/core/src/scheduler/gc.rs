@@ -3,7 +3,7 @@
 //! It runs in slices, so that no decision waits for all of it. See [`crate::intern`] for how ids in use are found.
 
 use super::Scheduler;
-use crate::intern::{HoldsIds, Marks, Work};
+use crate::intern::{Marks, TraceIds, Work};
 use crate::mutation::{self, Mutation};
 use std::mem::take;
 
@@ -21,7 +21,7 @@ impl Scheduler {
 
     /// As [`Self::tidy`], with a callback that marks ids held outside the scheduler.
     pub(crate) fn tidy_beside(&mut self, others: impl FnOnce(&mut Marks)) -> usize {
-        if self.tables.are_in_round() || self.tables.have_grown() { self.piece(PIECE, others) } else { 0 }
+        if self.tables.is_collecting() || self.tables.have_grown() { self.piece(PIECE, others) } else { 0 }
     }
 
     /// As [`Self::tidy`], but starts without a growth threshold. `work` limits the slice; marking a pod costs 1.
@@ -35,11 +35,11 @@ impl Scheduler {
         self.decisions.clear();
         self.slices.clear();
         self.tables.forget_marks();
-        let was_on = self.tables.are_in_round();
+        let was_on = self.tables.is_collecting();
         let mut given_back = 0;
         for _ in 0..=usize::from(was_on) {
             given_back += self.piece(usize::MAX, |_| {});
-            while self.tables.are_in_round() {
+            while self.tables.is_collecting() {
                 given_back += self.piece(usize::MAX, |_| {});
             }
         }
@@ -52,12 +52,12 @@ impl Scheduler {
         }
         let mut work = Work::new(work);
         let Self { tables, cache, queue, audit, decisions, .. } = self;
-        if !tables.are_in_round() {
-            tables.begin_round();
-            cache.begin_round();
-            queue.begin_round();
-            audit.begin_round();
-            decisions.begin_round();
+        if !tables.is_collecting() {
+            tables.begin_collection();
+            cache.begin_collection();
+            queue.begin_collection();
+            audit.begin_collection();
+            decisions.begin_collection();
         }
         let Some(marks) = tables.marks() else { return tables.give_back(&mut work).unwrap_or(0) };
         let are_marked = cache.mark_some(marks, &mut work)
@@ -75,9 +75,9 @@ impl Scheduler {
         let mut marks = take(self.tables.marks().expect("not all is marked yet"));
         self.cache.mark_rest(&mut marks);
         self.queue.mark_rest(&mut marks);
-        self.audit.end_round();
-        self.decisions.end_round();
-        self.slices.end_round();
+        self.audit.end_collection();
+        self.decisions.end_collection();
+        self.slices.end_collection();
         self.mark_others(&mut marks);
         others(&mut marks);
         #[cfg(debug_assertions)]
@@ -102,7 +102,7 @@ impl Scheduler {
             sent_conditions,
             walk,
             quarantine,
-            second,
+            alternatives,
             cache: _,
             queue: _,
             audit: _,
@@ -129,7 +129,7 @@ impl Scheduler {
         } = self;
         // The plugins' own ids are pinned.
         profiles.iter().for_each(|(name, _)| name.mark(marks));
-        second.iter().flat_map(|second| second.names()).for_each(|name| name.mark(marks));
+        alternatives.iter().flat_map(|alternatives| alternatives.names()).for_each(|name| name.mark(marks));
         lists.mark(marks);
         pre_binds.mark(marks);
         bindings.mark(marks);
@@ -144,7 +144,7 @@ impl Scheduler {
 
 /// Marks everything at once, to check the slices in debug builds.
 #[cfg(debug_assertions)]
-impl HoldsIds for Scheduler {
+impl TraceIds for Scheduler {
     fn mark(&self, marks: &mut Marks) {
         self.cache.mark(marks);
         self.queue.mark(marks);

@@ -3,7 +3,7 @@
 use crate::cache::Snapshot;
 use crate::cycle::{About, Ask, Transcript};
 use crate::extender::{Answer, Extender, ExtenderId};
-use crate::intern::{Symbol, holds_ids};
+use crate::intern::{Symbol, trace_ids};
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
@@ -266,8 +266,8 @@ impl Extending {
     }
 }
 
-holds_ids!(Waiting { queued, transcript, open } but not { began, restarts, version, events, stirred, progress });
-holds_ids!(Extending { extenders, pods } but not { calls, next_call, ready, sliced });
+trace_ids!(Waiting { queued, transcript, open } but not { began, restarts, version, events, stirred, progress });
+trace_ids!(Extending { extenders, pods } but not { calls, next_call, ready, sliced });
 
 /// Returns the error for an answer whose type does not match the call.
 fn beside<T>() -> Result<T, String> {

@@ -12,7 +12,7 @@ use fearless_simd::Simd as _;
 /// The closure and the functions that contain its loops must be `#[inline(always)]`; other functions are
 /// compiled for every processor.
 #[inline(always)]
-pub(crate) fn widest<R>(work: impl FnOnce() -> R) -> R {
+pub(crate) fn with_best_instructions<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx2) = Level::new().as_avx2() {
         return avx2.vectorize(work);

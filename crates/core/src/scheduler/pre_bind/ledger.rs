@@ -2,7 +2,7 @@
 
 use crate::hash::FixedMap;
 use crate::intern::Symbol;
-use crate::intern::{HoldsIds, Marks, holds_ids};
+use crate::intern::{Marks, TraceIds, trace_ids};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
 use crate::time::Time;
@@ -249,10 +249,10 @@ impl PreBinds {
     }
 }
 
-holds_ids!(Task { key, reservation } but not { version });
-holds_ids!(PreBind { queued, node, tasks } but not { began, at, stage, doubt, in_line });
+trace_ids!(Task { key, reservation } but not { version });
+trace_ids!(PreBind { queued, node, tasks } but not { began, at, stage, doubt, in_line });
 
-impl HoldsIds for PreBinds {
+impl TraceIds for PreBinds {
     fn mark(&self, marks: &mut Marks) {
         let Self { pods, by_object, by_node: _, times: _, writes: _ } = self;
         pods.values().for_each(|pod| pod.mark(marks));

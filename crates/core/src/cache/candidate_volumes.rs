@@ -9,14 +9,14 @@ use std::collections::BTreeSet;
 
 /// All volumes in their assumed state.
 #[derive(Default)]
-pub(super) struct Offers {
+pub(super) struct CandidateVolumes {
     /// Unclaimed volumes as (class, volume).
     free: BTreeSet<(Symbol, Symbol)>,
     /// Claimed volumes as (namespace of the claim, name of the claim, volume).
     kept: BTreeSet<(Symbol, Symbol, Symbol)>,
 }
 
-impl Offers {
+impl CandidateVolumes {
     /// Adds a volume.
     pub(super) fn add(&mut self, volume: &PersistentVolumeInfo) {
         match &volume.claim {
