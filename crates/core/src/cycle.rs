@@ -14,7 +14,7 @@ mod with_extenders;
 pub use diagnosis::{Diagnosis, NodeVerdict};
 pub use enabled_plugin::{EnabledFilter, EnabledScore, Rank};
 pub use filter::Filtered;
-pub(crate) use filter::{Refusing, unprepared};
+pub(crate) use filter::{NodeRejection, unprepared};
 pub use post_filter::{Failed, Nomination, PostFilter};
 pub use sampling::{Sampling, Walk};
 pub use score::{PluginScores, Scores};
@@ -253,7 +253,9 @@ impl Framework {
 
     /// Whether the plugin is registered for `event`.
     pub fn hears(&self, plugin: PluginName, event: &ClusterEvent<'_>) -> bool {
-        self.filters.iter().any(|seat| seat.plugin.name() == plugin && seat.plugin.events().contains(event))
+        self.filters
+            .iter()
+            .any(|enabled| enabled.plugin.name() == plugin && enabled.plugin.events().contains(event))
     }
 
     /// Returns the queueing hint of the plugin that rejected `pod`: whether `event` may make it schedulable.
@@ -264,11 +266,11 @@ impl Framework {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Hint {
-        if is_deaf(plugin, event) {
+        if mutation_ignores(plugin, event) {
             return Hint::Skip;
         }
-        let seat = self.filters.iter().find(|seat| seat.plugin.name() == plugin);
-        seat.map_or(Hint::Skip, |seat| seat.plugin.hint(event, pod, snapshot))
+        let enabled = self.filters.iter().find(|enabled| enabled.plugin.name() == plugin);
+        enabled.map_or(Hint::Skip, |enabled| enabled.plugin.hint(event, pod, snapshot))
     }
 
     /// Whether `pod` fits on `node`: the recheck before the Binding is sent.
@@ -298,7 +300,7 @@ impl Framework {
 }
 
 /// A deliberate defect for mutation tests: ignores events that may help a pod.
-fn is_deaf(plugin: PluginName, event: &ClusterEvent<'_>) -> bool {
+fn mutation_ignores(plugin: PluginName, event: &ClusterEvent<'_>) -> bool {
     let goes = matches!(event, ClusterEvent::AssignedPod { action: PodAction::Delete, .. });
     match plugin {
         "NodeResourcesFit" => mutation::is_on(Mutation::DeafResources),

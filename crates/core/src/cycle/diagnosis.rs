@@ -55,29 +55,29 @@ impl Filtered {
         let mut rejectors = BTreeSet::new();
         let mut curable = NodeSet::new();
         let mut reasons = Histogram::default();
-        let (mut looked_at, mut last) = (0, None);
+        let (mut evaluated, mut last) = (0, None);
         self.for_each_rejected(snapshot, |node, plugin, rejection| {
             if last.replace(plugin) != Some(plugin) {
                 rejectors.insert(plugin);
             }
-            if self.overruled.speaks_of(node, snapshot) {
+            if self.extender_rejections.contains(node, snapshot) {
                 return;
             }
-            looked_at += 1;
+            evaluated += 1;
             reasons.add(&rejection.reasons);
             if rejection.code == Code::Unschedulable {
                 curable.insert(node);
             }
         });
-        for (name, rejection) in &self.overruled.failed {
-            looked_at += 1;
+        for (name, rejection) in &self.extender_rejections.failed {
+            evaluated += 1;
             reasons.add(&rejection.reasons);
             let node = snapshot.tables().find(name).and_then(|name| snapshot.find_node(name));
             if let Some(node) = node.filter(|_| rejection.code == Code::Unschedulable) {
                 curable.insert(node);
             }
         }
-        if self.overruled.dropped {
+        if self.extender_rejections.dropped {
             rejectors.insert(extender::NAME);
         }
         let narrowed_by = self.narrowed_by();
@@ -87,7 +87,7 @@ impl Filtered {
             names.sort_unstable();
             let text = format!("node(s) didn't satisfy plugin(s) [{}]", names.join(" "));
             // An extender may name a node that does not exist.
-            reasons.add_times(text.into(), all.saturating_sub(looked_at));
+            reasons.add_times(text.into(), all.saturating_sub(evaluated));
         }
         Diagnosis { rejectors, message: reasons.message(all), curable }
     }

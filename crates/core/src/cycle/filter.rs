@@ -1,7 +1,7 @@
 //! PreFilter and Filter of a decision.
 
 use super::enabled_plugin::Fails;
-use super::with_extenders::Overruled;
+use super::with_extenders::ExtenderRejections;
 use super::{EnabledFilter, Framework, Point, Probe};
 use crate::cache::{NodeView, Overlay, Snapshot};
 use crate::framework::{Code, CycleError, DependsOn, FilterRule, PluginName, Prepared, Rejection, Verdict};
@@ -28,15 +28,15 @@ pub struct Filtered {
     /// The nodes that a sampled search reached.
     walked: NodeSet,
     /// The rejections by extenders.
-    pub(super) overruled: Overruled,
+    pub(super) extender_rejections: ExtenderRejections,
     /// Nodes that the infeasible cache knows to reject the pod; it also has the reasons.
-    refused_by: NodeSet,
+    rejected_elsewhere: NodeSet,
 }
 
 /// Why a node rejects a pod.
-pub(crate) enum Refusing {
+pub(crate) enum NodeRejection {
     /// It does not.
-    Not,
+    None,
     /// By this plugin, with the number of its rule's verdict.
     Numbered(PluginName, u64),
     /// By this plugin, with this rejection.
@@ -77,18 +77,18 @@ impl Framework {
             rejected: Vec::new(),
             nominated: BTreeMap::new(),
             walked: NodeSet::new(),
-            overruled: Overruled::default(),
-            refused_by: NodeSet::new(),
+            extender_rejections: ExtenderRejections::default(),
+            rejected_elsewhere: NodeSet::new(),
         };
         let mut rules = Vec::with_capacity(self.filters.len());
-        for seat in &self.filters {
-            let name = seat.plugin.name();
+        for enabled in &self.filters {
+            let name = enabled.plugin.name();
             let mut rule = None;
-            if !seat.pre_filter {
-                rule = unprepared(seat, pod, snapshot);
+            if !enabled.pre_filter {
+                rule = unprepared(enabled, pod, snapshot);
             } else {
                 probe.plugin_begins();
-                let prepared = seat.plugin.prepare(pod, snapshot);
+                let prepared = enabled.plugin.prepare(pod, snapshot);
                 probe.plugin_ended(name, Point::PreFilter, prepared.status(), 1);
                 match prepared {
                     Prepared::Skip => {}
@@ -105,12 +105,12 @@ impl Framework {
                     Prepared::Run { rule: prepared, only } => {
                         rule = Some(prepared);
                         if let Some(only) = only {
-                            filtered.narrow(name, only);
+                            filtered.restrict(name, only);
                         }
                     }
                 }
             }
-            rules.extend(seat.filter.zip(rule).map(|(place, rule)| (place.rank, name, rule)));
+            rules.extend(enabled.filter.zip(rule).map(|(position, rule)| (position.rank, name, rule)));
         }
         rules.sort_by_key(|&(rank, ..)| rank);
         filtered.rules = rules.into_iter().map(|(_, name, rule)| (name, rule)).collect();
@@ -119,7 +119,7 @@ impl Framework {
 }
 
 /// Returns upstream's name for the result of a filter over all nodes.
-fn judged_status(judged: &Result<(), CycleError>, all_pass: bool) -> &'static str {
+fn filter_status(judged: &Result<(), CycleError>, all_pass: bool) -> &'static str {
     match judged {
         Err(_) => "Error",
         Ok(()) if all_pass => "Success",
@@ -129,13 +129,13 @@ fn judged_status(judged: &Result<(), CycleError>, all_pass: bool) -> &'static st
 
 /// Returns the rule of a plugin whose PreFilter is disabled.
 pub(crate) fn unprepared(
-    seat: &EnabledFilter,
+    enabled: &EnabledFilter,
     pod: &PodInfo,
     snapshot: Snapshot<'_>,
 ) -> Option<Box<dyn FilterRule>> {
-    match seat.filter?.fails {
+    match enabled.filter?.fails {
         Some(error) => Some(Box::new(Fails(error.to_owned()))),
-        None => seat.plugin.without_pre_filter(pod, snapshot),
+        None => enabled.plugin.without_pre_filter(pod, snapshot),
     }
 }
 
@@ -143,10 +143,10 @@ impl Filtered {
     /// Restricts the candidates to the named nodes.
     ///
     /// If the restrictions of several plugins have no node in common, the pod is rejected.
-    fn narrow(&mut self, name: PluginName, only: Vec<NodeIdx>) {
+    fn restrict(&mut self, name: PluginName, only: Vec<NodeIdx>) {
         let mut set: NodeSet = only.into_iter().collect();
         if mutation::is_on(Mutation::NoNodesUnheardOf) {
-            assert!(!set.is_empty(), "a share of no nodes");
+            assert!(!set.is_empty(), "a plugin restricts the candidates to no node");
         }
         self.narrowed_by.push(name);
         if let Some(before) = &self.only {
@@ -181,44 +181,44 @@ impl Filtered {
     }
 
     /// Whether Filter evaluates all nodes.
-    pub(crate) fn looks_at_all(&self) -> bool {
+    pub(crate) fn has_all_candidates(&self) -> bool {
         self.prefilter.is_none() && self.only.is_none()
     }
 
     /// Returns the plugins that have a filter rule for this pod, in order.
-    pub(crate) fn judges(&self) -> impl Iterator<Item = PluginName> + '_ {
+    pub(crate) fn filter_plugins(&self) -> impl Iterator<Item = PluginName> + '_ {
         self.rules.iter().map(|(name, _)| *name)
     }
 
     /// Records nodes that reject the pod, found by other means than [`Self::run`].
-    pub(crate) fn is_refused_by(&mut self, nodes: NodeSet) {
-        self.refused_by = nodes;
+    pub(crate) fn set_rejected(&mut self, nodes: NodeSet) {
+        self.rejected_elsewhere = nodes;
     }
 
     /// Returns why the node rejects the pod, with or without the pods nominated to it.
-    pub(crate) fn refusing(
+    pub(crate) fn node_rejection(
         &self,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         node: NodeIdx,
-    ) -> Result<Refusing, CycleError> {
+    ) -> Result<NodeRejection, CycleError> {
         if let Some((plugin, rejection)) = self.with_nominated_pods(pod, snapshot, node)? {
-            return Ok(Refusing::Plain(plugin, rejection));
+            return Ok(NodeRejection::Plain(plugin, rejection));
         }
         let view = snapshot.node(node);
         for (name, rule) in &self.rules {
             match rule.verdict_number(&view) {
                 Some(0) => continue,
-                Some(number) => return Ok(Refusing::Numbered(name, number)),
+                Some(number) => return Ok(NodeRejection::Numbered(name, number)),
                 None => {}
             }
             match rule.check(&view) {
                 Verdict::Fits => {}
-                Verdict::Rejected(rejection) => return Ok(Refusing::Plain(name, rejection)),
+                Verdict::Rejected(rejection) => return Ok(NodeRejection::Plain(name, rejection)),
                 Verdict::Failed(error) => return Err(filter_error(name, &error)),
             }
         }
-        Ok(Refusing::Not)
+        Ok(NodeRejection::None)
     }
 
     /// Returns the feasible nodes.
@@ -227,7 +227,7 @@ impl Filtered {
     }
 
     /// Replaces the feasible nodes by a subset.
-    pub(super) fn leave(&mut self, nodes: NodeSet) {
+    pub(super) fn set_feasible(&mut self, nodes: NodeSet) {
         self.feasible = nodes;
     }
 
@@ -264,7 +264,7 @@ impl Filtered {
 
     /// Reduces the results to those of a sampled search in this order. The search ends at the first feasible node
     /// after `enough` others.
-    pub(super) fn cut(&mut self, order: &[NodeIdx], enough: usize) {
+    pub(super) fn truncate(&mut self, order: &[NodeIdx], enough: usize) {
         let (mut kept, mut found) = (NodeSet::new(), 0);
         self.walked = NodeSet::new();
         for &node in order {
@@ -313,7 +313,7 @@ impl Filtered {
     }
 
     /// Adds a node that was evaluated before the sampled search.
-    pub(super) fn also_walked(&mut self, node: Option<NodeIdx>) {
+    pub(super) fn add_walked(&mut self, node: Option<NodeIdx>) {
         if let Some(node) = node {
             self.walked.insert(node);
         }
@@ -330,7 +330,7 @@ impl Filtered {
     /// without a reason.
     pub fn evaluated(&self, snapshot: Snapshot<'_>) -> usize {
         let mut judged = self.feasible.clone();
-        judged.unite(&self.refused_by);
+        judged.unite(&self.rejected_elsewhere);
         self.rejected.iter().for_each(|(_, nodes)| judged.unite(nodes));
         for &node in self.nominated.keys() {
             judged.insert(node);
@@ -340,7 +340,7 @@ impl Filtered {
             let node = snapshot.tables().find(name).and_then(|name| snapshot.find_node(name));
             node.is_some_and(|node| judged.contains(node))
         };
-        judged.len() + self.overruled.failed.keys().filter(|name| !is_judged(name)).count()
+        judged.len() + self.extender_rejections.failed.keys().filter(|name| !is_judged(name)).count()
     }
 
     fn run_by_plugin(
@@ -365,12 +365,12 @@ impl Filtered {
             probe.plugin_begins();
             let judged = rule.filter(snapshot, &mut candidates);
             let (asked, left) = (before.len(), candidates.len());
-            probe.plugin_ended(name, Point::Filter, judged_status(&judged, asked == left), asked);
+            probe.plugin_ended(name, Point::Filter, filter_status(&judged, asked == left), asked);
             judged.map_err(|e| filter_error(name, &e))?;
-            let mut gone = before;
-            gone.subtract(&candidates);
-            if !gone.is_empty() {
-                self.rejected.push((at, gone));
+            let mut rejected = before;
+            rejected.subtract(&candidates);
+            if !rejected.is_empty() {
+                self.rejected.push((at, rejected));
             }
         }
         self.feasible = candidates;
@@ -458,7 +458,11 @@ impl Filtered {
                 let number = rule.verdict_number(&view);
                 if let Some((_, rejection)) = known.iter().find(|(known, _)| number == Some(*known)) {
                     let verdict = || Verdict::Rejected(rejection.clone());
-                    debug_assert_eq!(rule.check(&view), verdict(), "{name}: alike by number");
+                    debug_assert_eq!(
+                        rule.check(&view),
+                        verdict(),
+                        "{name}: equal verdict numbers with different verdicts"
+                    );
                     each(node, name, rejection);
                     continue;
                 }

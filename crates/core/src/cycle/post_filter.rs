@@ -222,7 +222,11 @@ impl Judge for Filtered {
 
     fn still_passes(&self, node: &NodeView<'_>) -> bool {
         let passes = self.passes_but_for_object(node);
-        debug_assert_eq!(passes, matches!(self.first_rejector(node), Ok(None)), "the short way errs");
+        debug_assert_eq!(
+            passes,
+            matches!(self.first_rejector(node), Ok(None)),
+            "the filters that are not evaluated again reject the node"
+        );
         passes
     }
 }

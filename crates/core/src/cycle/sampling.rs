@@ -157,13 +157,13 @@ impl Framework {
         };
         let outcome = match filtered.run(pod, snapshot, candidates, probe) {
             Ok(()) => {
-                filtered.cut(&order, enough);
+                filtered.truncate(&order, enough);
                 Ok(())
             }
             // The node with the error may be beyond the end of the search.
             Err(_) => filtered.walk(pod, snapshot, &order, enough),
         };
-        filtered.also_walked(before);
+        filtered.add_walked(before);
         walk.advance(filtered.walked(), snapshot.nodes().len());
         outcome
     }

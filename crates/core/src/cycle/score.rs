@@ -58,12 +58,12 @@ impl Framework {
         probe: &mut dyn Probe,
     ) -> Result<Vec<PreparedScore>, CycleError> {
         let mut rules = Vec::with_capacity(self.scores.len());
-        for seat in &self.scores {
-            let name = seat.plugin.name();
-            let rule = if seat.pre_score {
+        for enabled in &self.scores {
+            let name = enabled.plugin.name();
+            let rule = if enabled.pre_score {
                 let failed = |text: &str| CycleError(format!("running PreScore plugin \"{name}\": {text}"));
                 probe.plugin_begins();
-                let prepared = seat.plugin.prepare(pod, snapshot, feasible);
+                let prepared = enabled.plugin.prepare(pod, snapshot, feasible);
                 probe.plugin_ended(name, Point::PreScore, prepared.status(), 1);
                 match prepared {
                     Prepared::Skip => None,
@@ -72,9 +72,11 @@ impl Framework {
                     Prepared::Rejected(rejection) => return Err(failed(&rejection.message())),
                 }
             } else {
-                unprepared(seat, pod, snapshot, feasible)
+                unprepared(enabled, pod, snapshot, feasible)
             };
-            rules.extend(seat.score.zip(rule).map(|(place, rule)| (place.rank, (name, seat.weight, rule))));
+            rules.extend(
+                enabled.score.zip(rule).map(|(position, rule)| (position.rank, (name, enabled.weight, rule))),
+            );
         }
         rules.sort_by_key(|&(rank, _)| rank);
         Ok(rules.into_iter().map(|(_, rule)| rule).collect())
@@ -83,15 +85,15 @@ impl Framework {
 
 /// Returns the rule of a plugin whose PreScore is disabled. It scores nevertheless, and cannot skip.
 fn unprepared(
-    seat: &EnabledScore,
+    enabled: &EnabledScore,
     pod: &PodInfo,
     snapshot: Snapshot<'_>,
     feasible: &NodeSet,
 ) -> Option<Box<dyn ScoreRule>> {
-    if let Some(error) = seat.score?.fails {
+    if let Some(error) = enabled.score?.fails {
         return Some(Box::new(Fails(error.to_owned())));
     }
-    Some(match seat.plugin.prepare(pod, snapshot, feasible) {
+    Some(match enabled.plugin.prepare(pod, snapshot, feasible) {
         Prepared::Skip => Box::new(Zero),
         Prepared::Run { rule, .. } => rule,
         Prepared::Failed(CycleError(text)) => Box::new(Fails(text)),

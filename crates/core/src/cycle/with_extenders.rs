@@ -21,15 +21,15 @@ use std::sync::Arc;
 
 /// The rejections of one pod's nodes by extenders.
 #[derive(Default)]
-pub(super) struct Overruled {
+pub(super) struct ExtenderRejections {
     /// Rejections by node name. The node may not exist.
     pub(super) failed: BTreeMap<String, Rejection>,
     /// Whether extenders rejected nodes that passed the plugins.
     pub(super) dropped: bool,
 }
 
-impl Overruled {
-    pub(super) fn speaks_of(&self, node: NodeIdx, snapshot: Snapshot<'_>) -> bool {
+impl ExtenderRejections {
+    pub(super) fn contains(&self, node: NodeIdx, snapshot: Snapshot<'_>) -> bool {
         !self.failed.is_empty() && self.failed.contains_key(snapshot.text(snapshot.node_info(node).name))
     }
 }
@@ -63,7 +63,7 @@ pub enum About {
 }
 
 /// The answer of an extender that filters.
-struct Filters {
+struct FilterVerdict {
     kept: BTreeSet<Symbol>,
     failed: BTreeMap<String, Rejection>,
     asked: BTreeSet<Symbol>,
@@ -78,8 +78,8 @@ struct Prioritized {
 /// The answers of extenders about a pod so far.
 #[derive(Default)]
 pub struct Transcript {
-    alone: BTreeMap<ExtenderId, Result<Filters, String>>,
-    all: BTreeMap<ExtenderId, Result<Filters, String>>,
+    alone: BTreeMap<ExtenderId, Result<FilterVerdict, String>>,
+    all: BTreeMap<ExtenderId, Result<FilterVerdict, String>>,
     /// `None` for an extender that failed; the decision continues without its scores.
     scores: BTreeMap<ExtenderId, Option<Prioritized>>,
     /// The extenders that were called about preemption.
@@ -123,7 +123,7 @@ impl Transcript {
         answer: Result<FilterAnswer, String>,
         tables: &Tables,
     ) {
-        let heard = answer.and_then(|answer| {
+        let parsed = answer.and_then(|answer| {
             let asked: BTreeSet<Symbol> = nodes.iter().copied().collect();
             let kept = answer.passed.iter().map(|name| {
                 tables.find(name).filter(|node| asked.contains(node)).ok_or_else(|| {
@@ -134,12 +134,12 @@ impl Transcript {
             let kept = kept.collect::<Result<_, _>>()?;
             let mut failed: BTreeMap<String, Rejection> = BTreeMap::new();
             failed.extend(answer.failed.into_iter().map(|(node, why)| (node, Rejection::unschedulable(why))));
-            let hopeless = answer.unresolvable.into_iter();
-            failed.extend(hopeless.map(|(node, why)| (node, Rejection::unresolvable(why))));
-            Ok(Filters { kept, failed, asked })
+            let unresolvable = answer.unresolvable.into_iter();
+            failed.extend(unresolvable.map(|(node, why)| (node, Rejection::unresolvable(why))));
+            Ok(FilterVerdict { kept, failed, asked })
         });
         let to = if alone { &mut self.alone } else { &mut self.all };
-        to.insert(by.id, heard);
+        to.insert(by.id, parsed);
     }
 
     /// Records the answer or error of an extender that scores.
@@ -150,7 +150,7 @@ impl Transcript {
         answer: Result<Vec<(String, i64)>, String>,
         tables: &Tables,
     ) {
-        let heard = answer.ok().map(|list| {
+        let parsed = answer.ok().map(|list| {
             let mut scores = BTreeMap::<Symbol, i64>::new();
             for (name, score) in list {
                 let Some(node) = tables.find(&name) else { continue };
@@ -160,7 +160,7 @@ impl Transcript {
             }
             Prioritized { asked: nodes.iter().copied().collect(), scores }
         });
-        self.scores.insert(by.id, heard);
+        self.scores.insert(by.id, parsed);
     }
 
     /// Records the answer or error of an extender about preemption.
@@ -176,11 +176,11 @@ impl Transcript {
             Some(Ok(rooms)) => rooms.clone(),
             Some(Err(_)) | None => return,
         };
-        let heard = answer.and_then(|rooms| {
-            let known = rooms.into_iter().map(|room| known_room(by, pod, room, &before, snapshot));
+        let parsed = answer.and_then(|rooms| {
+            let known = rooms.into_iter().map(|room| validate_answer(by, pod, room, &before, snapshot));
             known.collect::<Result<Vec<Room>, String>>()
         });
-        match heard {
+        match parsed {
             Err(_) if by.ignorable => {}
             Err(why) => self.rooms = Some(Err(why)),
             Ok(mut rooms) => {
@@ -225,58 +225,58 @@ impl Transcript {
         nodes: NodeSet,
         extenders: &[&Extender],
         snapshot: Snapshot<'_>,
-        overruled: &mut Overruled,
+        extender_rejections: &mut ExtenderRejections,
     ) -> Result<Chained, CycleError> {
-        let heard = if alone { &self.alone } else { &self.all };
-        let mut left = nodes;
+        let answers = if alone { &self.alone } else { &self.all };
+        let mut remaining = nodes;
         let mut unasked = false;
         for extender in extenders.iter().filter(|extender| extender.filters) {
-            if left.is_empty() {
+            if remaining.is_empty() {
                 break;
             }
-            match heard.get(&extender.id) {
+            match answers.get(&extender.id) {
                 None => {
-                    let nodes = names(&left, snapshot);
+                    let nodes = names(&remaining, snapshot);
                     let ask = Ask { extender: extender.id, about: About::Filter { alone, nodes } };
                     return Ok(Chained::Ask(ask));
                 }
                 Some(Err(_)) if extender.ignorable => {}
                 Some(Err(why)) => return Err(CycleError(why.clone())),
-                Some(Ok(said)) => {
-                    let known = said.failed.iter().map(|(node, why)| (node.clone(), why.clone()));
-                    overruled.failed.extend(known);
-                    left.retain(|node| {
+                Some(Ok(answer)) => {
+                    let known = answer.failed.iter().map(|(node, why)| (node.clone(), why.clone()));
+                    extender_rejections.failed.extend(known);
+                    remaining.retain(|node| {
                         let name = snapshot.node_info(node).name;
-                        unasked |= !said.asked.contains(&name);
-                        said.kept.contains(&name) || mutation::is_on(Mutation::ExtenderUnheard)
+                        unasked |= !answer.asked.contains(&name);
+                        answer.kept.contains(&name) || mutation::is_on(Mutation::ExtenderUnheard)
                     });
                 }
             }
         }
-        Ok(Chained::Left(left, unasked))
+        Ok(Chained::Left(remaining, unasked))
     }
 
     /// Returns those of `nodes` that all scoring extenders were called about.
     fn scored_all(&self, nodes: &NodeSet, snapshot: Snapshot<'_>) -> NodeSet {
-        let mut left = nodes.clone();
-        for said in self.scores.values().flatten() {
-            left.retain(|node| said.asked.contains(&snapshot.node_info(node).name));
+        let mut remaining = nodes.clone();
+        for answer in self.scores.values().flatten() {
+            remaining.retain(|node| answer.asked.contains(&snapshot.node_info(node).name));
         }
-        left
+        remaining
     }
 
     /// Adds the extenders' scores to the totals of `nodes`, in slot order.
     fn add_scores(&self, nodes: &NodeSet, snapshot: Snapshot<'_>, totals: &mut [i64]) {
         for (node, total) in nodes.iter().zip(totals) {
             let name = snapshot.node_info(node).name;
-            for said in self.scores.values().flatten() {
-                *total = total.saturating_add(said.scores.get(&name).copied().unwrap_or(0));
+            for answer in self.scores.values().flatten() {
+                *total = total.saturating_add(answer.scores.get(&name).copied().unwrap_or(0));
             }
         }
     }
 }
 
-trace_ids!(Filters { kept, asked } but not { failed });
+trace_ids!(FilterVerdict { kept, asked } but not { failed });
 trace_ids!(Prioritized { asked, scores });
 trace_ids!(Ask { about } but not { extender });
 trace_ids!(Transcript { alone, all, scores, rooms } but not { asked_for_room, start });
@@ -293,7 +293,7 @@ impl TraceIds for About {
 /// Checks an extender's answer for one node: it may only name existing pods of lower priority.
 ///
 /// A victim of the request that is gone by now is accepted. It needs no eviction, which the next attempt finds.
-fn known_room(
+fn validate_answer(
     by: &Extender,
     pod: &PodInfo,
     room: RoomAnswer,
@@ -359,17 +359,17 @@ impl Framework {
         if filtered.prefilter_rejection().is_some() {
             return Ok(Consulted::Infeasible(filtered));
         }
-        let said = (extenders, transcript);
-        let chained = self.filter_with(pod, snapshot, options, said, &mut filtered, filter_probe)?;
-        let (left, unasked) = match chained {
+        let consulted = (extenders, transcript);
+        let chained = self.filter_with(pod, snapshot, options, consulted, &mut filtered, filter_probe)?;
+        let (remaining, unasked) = match chained {
             Chained::Ask(ask) => return Ok(Consulted::Ask(vec![ask])),
-            Chained::Left(left, unasked) => (left, unasked),
+            Chained::Left(remaining, unasked) => (remaining, unasked),
         };
-        let scored = transcript.scored_all(&left, snapshot);
-        if scored.is_empty() && (unasked || !left.is_empty()) {
+        let scored = transcript.scored_all(&remaining, snapshot);
+        if scored.is_empty() && (unasked || !remaining.is_empty()) {
             return Ok(Consulted::Stale);
         }
-        filtered.leave(scored);
+        filtered.set_feasible(scored);
         if filtered.feasible().is_empty() {
             return Ok(Consulted::Infeasible(filtered));
         }
@@ -378,8 +378,9 @@ impl Framework {
         }
         let score_probe: &mut dyn Probe = if transcript.scores.is_empty() { probe } else { &mut NoProbe };
         let mut scores = self.score(pod, snapshot, filtered.feasible(), score_probe)?;
-        let unheard = extenders.iter().filter(|it| it.prioritizes && !transcript.scores.contains_key(&it.id));
-        let asks: Vec<Ask> = unheard
+        let unanswered =
+            extenders.iter().filter(|it| it.prioritizes && !transcript.scores.contains_key(&it.id));
+        let asks: Vec<Ask> = unanswered
             .map(|extender| {
                 let nodes = names(filtered.feasible(), snapshot);
                 Ask { extender: extender.id, about: About::Prioritize { nodes } }
@@ -409,10 +410,10 @@ impl Framework {
             rejected = ran.is_ok().then_some(node);
             if ran.is_ok() && !filtered.feasible().is_empty() {
                 let alone = filtered.feasible().clone();
-                let overruled = &mut filtered.overruled;
+                let extender_rejections = &mut filtered.extender_rejections;
                 // If an extender fails for the nominated node, it is called about all nodes.
-                match transcript.chain(true, alone, extenders, snapshot, overruled) {
-                    Ok(Chained::Left(left, _)) if left.is_empty() => {}
+                match transcript.chain(true, alone, extenders, snapshot, extender_rejections) {
+                    Ok(Chained::Left(remaining, _)) if remaining.is_empty() => {}
                     Ok(chained) => return Ok(chained),
                     Err(_) => {}
                 }
@@ -428,11 +429,11 @@ impl Framework {
         };
         probe.leave(Point::Filter, status);
         outcome?;
-        let (passed, overruled) = (filtered.feasible().clone(), &mut filtered.overruled);
+        let (passed, extender_rejections) = (filtered.feasible().clone(), &mut filtered.extender_rejections);
         let before = passed.len();
-        let chained = transcript.chain(false, passed, extenders, snapshot, overruled)?;
-        if let Chained::Left(left, _) = &chained {
-            overruled.dropped = left.len() != before;
+        let chained = transcript.chain(false, passed, extenders, snapshot, extender_rejections)?;
+        if let Chained::Left(remaining, _) = &chained {
+            extender_rejections.dropped = remaining.len() != before;
         }
         Ok(chained)
     }

@@ -9,12 +9,12 @@ use crate::cache::Snapshot;
 use crate::node_set::NodeSet;
 
 /// Number of base partitions kept. Most pods of a cluster spread over the same domains, so few are needed.
-const KEPT: usize = 4;
+const PARTITIONS_MAX: usize = 4;
 
 /// The base partitions, least recently used first.
 #[derive(Default)]
 pub(super) struct BasePartitions {
-    kept: Vec<BasePartition>,
+    partitions: Vec<BasePartition>,
 }
 
 struct BasePartition {
@@ -29,69 +29,80 @@ struct BasePartition {
 impl BasePartitions {
     /// Returns the score table for a node evaluation and a list of counters, as if no pod were counted.
     ///
-    /// `root` must be up to date. Returns `None` if only one signature uses the node evaluation, or if there are too
-    /// many classes.
+    /// `evaluation_ref` must be up to date. Returns `None` if no other signature uses the node evaluation, or if there
+    /// are too many classes.
     pub(super) fn table(
         &mut self,
-        root: &EvaluationRef<'_>,
+        evaluation_ref: &EvaluationRef<'_>,
         snapshot: Snapshot<'_>,
         groupings: Vec<Grouping>,
     ) -> Option<&ScoreTable> {
-        if !root.is_shared {
+        if !evaluation_ref.is_shared {
             return None;
         }
-        let mut partition =
-            match self.take(root.number, &groupings).map(|partition| partition.caught_up(root, snapshot)) {
-                Some(Some(partition)) => partition,
-                _ => BasePartition::of(root, snapshot, groupings)?,
-            };
-        partition.table.know_best();
-        if self.kept.len() == KEPT {
-            self.kept.remove(0);
+        let mut partition = match self
+            .remove(evaluation_ref.number, &groupings)
+            .map(|partition| partition.updated(evaluation_ref, snapshot))
+        {
+            Some(Some(partition)) => partition,
+            _ => BasePartition::of(evaluation_ref, snapshot, groupings)?,
+        };
+        partition.table.update_block_maxima();
+        if self.partitions.len() == PARTITIONS_MAX {
+            self.partitions.remove(0);
         }
-        self.kept.push(partition);
-        self.kept.last().map(|partition| &partition.table)
+        self.partitions.push(partition);
+        self.partitions.last().map(|partition| &partition.table)
     }
 
-    fn take(&mut self, evaluation: u64, groupings: &[Grouping]) -> Option<BasePartition> {
-        let is_it = |partition: &BasePartition| {
+    fn remove(&mut self, evaluation: u64, groupings: &[Grouping]) -> Option<BasePartition> {
+        let has_same_key = |partition: &BasePartition| {
             partition.evaluation == evaluation
                 && partition.groupings.len() == groupings.len()
-                && partition.groupings.iter().zip(groupings).all(|(one, other)| one.is(other))
+                && partition.groupings.iter().zip(groupings).all(|(one, other)| one.equals(other))
         };
-        let at = self.kept.iter().position(is_it)?;
-        Some(self.kept.remove(at))
+        let at = self.partitions.iter().position(has_same_key)?;
+        Some(self.partitions.remove(at))
     }
 
     /// Removes all partitions.
     pub(super) fn clear(&mut self) {
-        self.kept.clear();
+        self.partitions.clear();
     }
 }
 
 impl BasePartition {
-    fn of(root: &EvaluationRef<'_>, snapshot: Snapshot<'_>, groupings: Vec<Grouping>) -> Option<Self> {
-        let slots = root.evaluation.table().base().len();
+    fn of(
+        evaluation_ref: &EvaluationRef<'_>,
+        snapshot: Snapshot<'_>,
+        groupings: Vec<Grouping>,
+    ) -> Option<Self> {
+        let slots = evaluation_ref.evaluation.table().base().len();
         let column = |grouping: &Grouping| (0..slots).map(|slot| grouping.view(slot)).collect();
         let columns: Vec<Vec<i64>> = groupings.iter().map(column).collect();
-        let table = root.evaluation.table().grown(&columns)?;
-        Some(Self { evaluation: root.number, groupings, seen: snapshot.clock(), table })
+        let table = evaluation_ref.evaluation.table().refined(&columns)?;
+        Some(Self { evaluation: evaluation_ref.number, groupings, seen: snapshot.clock(), table })
     }
 
     /// Copies the node evaluation's results for nodes whose pods changed.
     ///
     /// Changes of node objects need no handling: they change the groupings, so that the partition is not found.
     /// Returns `None` if the change log does not reach back far enough, or if there are too many classes.
-    fn caught_up(mut self, root: &EvaluationRef<'_>, snapshot: Snapshot<'_>) -> Option<Self> {
+    fn updated(mut self, evaluation_ref: &EvaluationRef<'_>, snapshot: Snapshot<'_>) -> Option<Self> {
         let mut touched: NodeSet = snapshot.touched_since(self.seen)?.map(|(node, _)| node).collect();
         touched.intersect(snapshot.nodes());
         let groupings = &self.groupings;
         let view = |node: crate::node::NodeIdx, views: &mut [i64]| {
             views.iter_mut().zip(groupings).for_each(|(view, grouping)| *view = grouping.view(node.index()));
         };
-        let is_followed =
-            self.table.follow(root.evaluation.table(), &touched, groupings.len(), |_| true, view);
+        let is_updated = self.table.update_from(
+            evaluation_ref.evaluation.table(),
+            &touched,
+            groupings.len(),
+            |_| true,
+            view,
+        );
         self.seen = snapshot.clock();
-        is_followed.then_some(self)
+        is_updated.then_some(self)
     }
 }

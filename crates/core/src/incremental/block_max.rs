@@ -3,7 +3,7 @@
 //!
 //! A block is [`BLOCK`] slots. This module works on plain numbers: it does not know what scores and classes mean.
 
-use super::signature_state::NEVER;
+use super::signature_state::INFEASIBLE;
 use crate::node::NodeIdx;
 use crate::node_set::{BLOCK, NodeSet};
 use crate::simd::with_best_instructions;
@@ -15,7 +15,7 @@ const CLASSES: usize = 16;
 /// The highest number in one class of a block, and how many nodes have it.
 #[derive(Clone, Copy)]
 struct BlockMax {
-    top: i32,
+    max: i32,
     nodes: u32,
 }
 
@@ -23,21 +23,21 @@ impl BlockMax {
     /// Returns the maximum of these numbers and its count.
     #[inline(always)]
     fn of(numbers: &[i32]) -> Self {
-        let top = numbers.iter().fold(NEVER, |top, &number| top.max(number));
-        let nodes = numbers.iter().map(|&number| u32::from(number == top)).sum();
-        Self { top, nodes }
+        let max = numbers.iter().fold(INFEASIBLE, |max, &number| max.max(number));
+        let nodes = numbers.iter().map(|&number| u32::from(number == max)).sum();
+        Self { max, nodes }
     }
 
     fn count(&mut self, number: i32) {
-        match number.cmp(&self.top) {
+        match number.cmp(&self.max) {
             Ordering::Less => {}
             Ordering::Equal => self.nodes += 1,
-            Ordering::Greater => *self = Self { top: number, nodes: 1 },
+            Ordering::Greater => *self = Self { max: number, nodes: 1 },
         }
     }
 }
 
-const NO_NODE: BlockMax = BlockMax { top: NEVER, nodes: 0 };
+const NO_NODE: BlockMax = BlockMax { max: INFEASIBLE, nodes: 0 };
 
 /// The maxima of all blocks and classes, updated incrementally.
 #[derive(Clone)]
@@ -45,14 +45,14 @@ pub(super) struct BlockMaxima {
     /// By block, then by class.
     maxima: Vec<[BlockMax; CLASSES]>,
     /// Stale blocks: the set's members are block numbers, not nodes.
-    changed: NodeSet,
-    are_all_changed: bool,
+    stale: NodeSet,
+    is_all_stale: bool,
 }
 
 impl Default for BlockMaxima {
     /// Creates an empty index; all blocks are stale until the first [`BlockMaxima::catch_up`].
     fn default() -> Self {
-        Self { maxima: Vec::new(), changed: NodeSet::new(), are_all_changed: true }
+        Self { maxima: Vec::new(), stale: NodeSet::new(), is_all_stale: true }
     }
 }
 
@@ -63,29 +63,29 @@ impl BlockMaxima {
     }
 
     /// Marks the block that starts at slot `first` as stale.
-    pub(super) fn block_moved(&mut self, first: usize) {
-        if !self.are_all_changed {
-            self.changed.insert(NodeIdx((first / BLOCK) as u32));
+    pub(super) fn block_changed(&mut self, first: usize) {
+        if !self.is_all_stale {
+            self.stale.insert(NodeIdx((first / BLOCK) as u32));
         }
     }
 
     /// Updates the block of a node whose class and number changed `from` … `to`.
-    pub(super) fn moved(&mut self, node: NodeIdx, from: (u16, i32), to: (u16, i32)) {
+    pub(super) fn node_changed(&mut self, node: NodeIdx, from: (u16, i32), to: (u16, i32)) {
         let block = NodeIdx(node.0 / BLOCK as u32);
-        if self.are_all_changed || from == to || self.changed.contains(block) {
+        if self.is_all_stale || from == to || self.stale.contains(block) {
             return;
         }
         let (Some(maxima), true) =
             (self.maxima.get_mut(block.index()), usize::from(from.0.max(to.0)) < CLASSES)
         else {
-            self.are_all_changed = true;
+            self.is_all_stale = true;
             return;
         };
-        let lead = &mut maxima[usize::from(from.0)];
-        if from.1 == lead.top {
-            lead.nodes -= 1;
-            if lead.nodes == 0 {
-                self.changed.insert(block);
+        let maximum = &mut maxima[usize::from(from.0)];
+        if from.1 == maximum.max {
+            maximum.nodes -= 1;
+            if maximum.nodes == 0 {
+                self.stale.insert(block);
                 return;
             }
         }
@@ -97,29 +97,29 @@ impl BlockMaxima {
     /// `numbers` and `classes` are by slot; `nodes` is the number of nodes of each class. Class 0 means "no class".
     pub(super) fn catch_up(&mut self, numbers: &[i32], classes: &[u16], nodes: &[u32]) -> bool {
         if nodes.iter().skip(CLASSES).any(|&nodes| nodes > 0) {
-            self.are_all_changed = true;
+            self.is_all_stale = true;
             return false;
         }
         let blocks = numbers.len().div_ceil(BLOCK);
-        if self.maxima.len() != blocks || self.are_all_changed {
+        if self.maxima.len() != blocks || self.is_all_stale {
             self.maxima.clear();
             self.maxima.resize(blocks, [NO_NODE; CLASSES]);
             with_best_instructions(
                 #[inline(always)]
-                || (0..blocks).for_each(|block| self.renew(block, numbers, classes)),
+                || (0..blocks).for_each(|block| self.recompute(block, numbers, classes)),
             );
-            self.are_all_changed = false;
+            self.is_all_stale = false;
         } else {
-            let changed = std::mem::take(&mut self.changed);
-            changed.iter().for_each(|block| self.renew(block.index(), numbers, classes));
-            self.changed = changed;
+            let stale = std::mem::take(&mut self.stale);
+            stale.iter().for_each(|block| self.recompute(block.index(), numbers, classes));
+            self.stale = stale;
         }
-        self.changed.clear();
+        self.stale.clear();
         true
     }
 
     #[inline(always)]
-    fn renew(&mut self, block: usize, numbers: &[i32], classes: &[u16]) {
+    fn recompute(&mut self, block: usize, numbers: &[i32], classes: &[u16]) {
         let slots = block * BLOCK..((block + 1) * BLOCK).min(numbers.len());
         let maxima = &mut self.maxima[block];
         *maxima = [NO_NODE; CLASSES];
@@ -137,7 +137,7 @@ impl BlockMaxima {
 
     /// Returns a node with the highest sum of its number and its class's points.
     ///
-    /// `draw` gets the number of tied nodes and picks one of them in slot order. Excluded classes have [`NEVER`]
+    /// `draw` gets the number of tied nodes and picks one of them in slot order. Excluded classes have [`INFEASIBLE`]
     /// points. At least one node must be in a class that is not excluded.
     pub(super) fn best(
         &self,
@@ -146,26 +146,28 @@ impl BlockMaxima {
         points: &[i32],
         draw: impl FnOnce(usize) -> usize,
     ) -> NodeIdx {
-        let counting: Vec<usize> = (1..points.len().min(CLASSES)).filter(|&c| points[c] > NEVER).collect();
-        let tops = |maxima: &[BlockMax; CLASSES]| counting.iter().map(|&c| maxima[c].top + points[c]).max();
-        let best = self.maxima.iter().filter_map(tops).max().unwrap_or(NEVER);
+        let included: Vec<usize> =
+            (1..points.len().min(CLASSES)).filter(|&c| points[c] > INFEASIBLE).collect();
+        let best_of =
+            |maxima: &[BlockMax; CLASSES]| included.iter().map(|&c| maxima[c].max + points[c]).max();
+        let best = self.maxima.iter().filter_map(best_of).max().unwrap_or(INFEASIBLE);
         let ties = |maxima: &[BlockMax; CLASSES]| {
-            let leading = counting.iter().filter(|&&c| maxima[c].top + points[c] == best);
-            leading.map(|&c| maxima[c].nodes as usize).sum::<usize>()
+            let tied_classes = included.iter().filter(|&&c| maxima[c].max + points[c] == best);
+            tied_classes.map(|&c| maxima[c].nodes as usize).sum::<usize>()
         };
-        let mut left = draw(self.maxima.iter().map(ties).sum());
+        let mut remaining = draw(self.maxima.iter().map(ties).sum());
         for (block, maxima) in self.maxima.iter().enumerate() {
             let here = ties(maxima);
-            if left >= here {
-                left -= here;
+            if remaining >= here {
+                remaining -= here;
                 continue;
             }
             let slots = block * BLOCK..((block + 1) * BLOCK).min(numbers.len());
             let mut tied = slots.filter(|&slot| numbers[slot] + points[usize::from(classes[slot])] == best);
-            let slot = tied.nth(left).expect("the block was counted to have so many");
+            let slot = tied.nth(remaining).expect("the block has this number of ties");
             return NodeIdx(slot as u32);
         }
-        unreachable!("a draw is below the number it is drawn of")
+        unreachable!("the draw is less than the number of ties")
     }
 }
 
@@ -176,9 +178,9 @@ mod tests {
     const SLOTS: usize = 3 * BLOCK + 7;
 
     /// The oracle: the chosen node of all with the highest sum, found by reading each node.
-    fn plainly(numbers: &[i32], classes: &[u16], points: &[i32], pick: usize) -> NodeIdx {
+    fn naive_best(numbers: &[i32], classes: &[u16], points: &[i32], pick: usize) -> NodeIdx {
         let sum = |slot: usize| match points[usize::from(classes[slot])] {
-            NEVER => None,
+            INFEASIBLE => None,
             points => Some(numbers[slot] + points),
         };
         let best = (0..SLOTS).filter_map(sum).max();
@@ -193,38 +195,41 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) as usize % bound
         };
-        let (mut numbers, mut classes) = (vec![NEVER; SLOTS], vec![0_u16; SLOTS]);
+        let (mut numbers, mut classes) = (vec![INFEASIBLE; SLOTS], vec![0_u16; SLOTS]);
         let mut nodes = vec![0_u32; CLASSES + 2];
         nodes[0] = SLOTS as u32;
         let mut block_maxima = BlockMaxima::default();
-        let (mut asked, mut too_many) = (0, 0);
-        for evict_next in 0..40_000 {
+        let (mut compared, mut too_many) = (0, 0);
+        for step in 0..40_000 {
             let slot = below(SLOTS);
             // Sometimes more classes than the index supports.
-            let most = if evict_next % 4_000 < 400 { CLASSES + 2 } else { 5 };
+            let most = if step % 4_000 < 400 { CLASSES + 2 } else { 5 };
             let class = if below(9) == 0 { 0 } else { below(most) };
-            let to = (class as u16, if class == 0 { NEVER } else { below(6) as i32 });
+            let to = (class as u16, if class == 0 { INFEASIBLE } else { below(6) as i32 });
             let from = (classes[slot], numbers[slot]);
             nodes[usize::from(from.0)] -= 1;
             nodes[class] += 1;
             (classes[slot], numbers[slot]) = to;
-            block_maxima.moved(NodeIdx(slot as u32), from, to);
+            block_maxima.node_changed(NodeIdx(slot as u32), from, to);
             if below(4) > 0 {
                 continue;
             }
             let mut points: Vec<i32> = (0..nodes.len()).map(|_| below(4) as i32 * 2).collect();
-            points[0] = NEVER;
+            points[0] = INFEASIBLE;
             let excluded = below(nodes.len());
-            points[excluded] = NEVER;
+            points[excluded] = INFEASIBLE;
             if !block_maxima.catch_up(&numbers, &classes, &nodes) {
                 too_many += 1;
-            } else if (0..SLOTS).any(|slot| points[usize::from(classes[slot])] > NEVER) {
+            } else if (0..SLOTS).any(|slot| points[usize::from(classes[slot])] > INFEASIBLE) {
                 let pick = below(SLOTS);
                 let found = block_maxima.best(&numbers, &classes, &points, |ties| pick % ties);
-                assert_eq!(found, plainly(&numbers, &classes, &points, pick), "in turn {evict_next}");
-                asked += 1;
+                assert_eq!(found, naive_best(&numbers, &classes, &points, pick), "in step {step}");
+                compared += 1;
             }
         }
-        assert!(asked > 5_000 && too_many > 100, "{asked} answers, {too_many} times too many classes");
+        assert!(
+            compared > 5_000 && too_many > 100,
+            "{compared} comparisons, {too_many} times too many classes"
+        );
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct DomainCounter {
     is_by_domain: bool,
     /// The domains at the time of the full count. `ids` adds domains that appeared later.
     key_domains: Arc<KeyDomains>,
-    ids: IdMap<Symbol, u32>,
+    added_domains: IdMap<Symbol, u32>,
     /// Shared with other counters until a node object changes; then it is copied.
     domain_map: Arc<DomainMap>,
     /// Matching pods by slot.
@@ -52,7 +52,7 @@ pub(super) struct Grouping {
 
 impl Grouping {
     /// Whether two groupings classify all nodes alike.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(super) fn equals(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.domain_map, &other.domain_map) && self.is_by_domain == other.is_by_domain
     }
 
@@ -66,7 +66,7 @@ impl Grouping {
     }
 }
 
-fn small(number: i64) -> Result<i32, Outdated> {
+fn to_i32(number: i64) -> Result<i32, Outdated> {
     i32::try_from(number).map_err(|_| Outdated)
 }
 
@@ -77,7 +77,7 @@ impl DomainCounter {
             tracks_minimum,
             is_by_domain: false,
             key_domains: Arc::default(),
-            ids: IdMap::default(),
+            added_domains: IdMap::default(),
             domain_map: Arc::default(),
             pods: Vec::new(),
             sums: Vec::new(),
@@ -104,21 +104,21 @@ impl DomainCounter {
     /// Returns the heap size in bytes, including a domain map of its own, which it needs as soon as a node changes.
     pub(super) fn bytes(&self) -> usize {
         let numbers = (self.pods.capacity() + self.sums.capacity()) * size_of::<i32>();
-        numbers + self.domain_map.bytes() + self.ids.capacity() * 16
+        numbers + self.domain_map.bytes() + self.added_domains.capacity() * 16
     }
 
     /// Loads the domains of the counter's topology key.
-    pub(super) fn survey(&mut self, snapshot: Snapshot<'_>, topology_index: &mut TopologyIndex) {
+    pub(super) fn load_domains(&mut self, snapshot: Snapshot<'_>, topology_index: &mut TopologyIndex) {
         self.key_domains = topology_index.key_domains(snapshot, self.counter.key);
     }
 
     /// Whether every node has the topology key with a value that is not empty.
-    pub(super) fn has_all(&self) -> bool {
-        self.key_domains.has_all()
+    pub(super) fn all_nodes_have_key(&self) -> bool {
+        self.key_domains.all_nodes_have_key()
     }
 
     /// Prepares a count of all nodes. Only nodes for which `counts` returns true are counted; `None` means all.
-    pub(super) fn open(
+    pub(super) fn start_count(
         &mut self,
         snapshot: Snapshot<'_>,
         topology_index: &mut TopologyIndex,
@@ -134,25 +134,30 @@ impl DomainCounter {
         self.sums = vec![0; self.domain_map.sizes.len()];
     }
 
-    /// Adds pods of a node during the full count. Inserts the node into `busy` if it is classified by count and alone
-    /// in its domain.
+    /// Adds pods of a node during the full count. Inserts the node into `nonzero_nodes` if it is classified by count
+    /// and alone in its domain.
     #[inline]
-    pub(super) fn take(&mut self, node: NodeIdx, amount: i64, busy: &mut NodeSet) -> Result<(), Outdated> {
+    pub(super) fn count_pods(
+        &mut self,
+        node: NodeIdx,
+        amount: i64,
+        nonzero_nodes: &mut NodeSet,
+    ) -> Result<(), Outdated> {
         let pods = &mut self.pods[node.index()];
-        *pods = small(i64::from(*pods) + amount)?;
+        *pods = to_i32(i64::from(*pods) + amount)?;
         let NodeDomain { domain, counts } = self.domain_map.node_domains[node.index()];
         if counts && let Some(sum) = self.sums.get_mut(domain as usize) {
-            *sum = small(i64::from(*sum) + amount)?;
+            *sum = to_i32(i64::from(*sum) + amount)?;
             if !self.is_by_domain && self.domain_map.nodes_in(domain) == 1 {
-                busy.insert(node);
+                nonzero_nodes.insert(node);
             }
         }
         Ok(())
     }
 
-    /// Completes the full count. Inserts the nodes into `busy` that are classified by count and share a domain whose
-    /// count is not zero.
-    pub(super) fn sum_up(&mut self, busy: &mut NodeSet) {
+    /// Completes the full count. Inserts the nodes into `nonzero_nodes` that are classified by count and share a
+    /// domain whose count is not zero.
+    pub(super) fn finish_count(&mut self, nonzero_nodes: &mut NodeSet) {
         self.non_zero = self.sums.iter().map(|&sum| usize::from(sum != 0)).sum();
         if self.tracks_minimum {
             let mut zeros = 0;
@@ -170,24 +175,28 @@ impl DomainCounter {
                 self.sum_histogram.insert(0, zeros);
             }
         }
-        let shares = |(size, &sum): (&super::domain_map::DomainSize, &i32)| sum != 0 && size.nodes > 1;
-        if !self.is_by_domain && self.non_zero > 0 && self.domain_map.sizes.iter().zip(&self.sums).any(shares)
+        let is_shared = |(size, &sum): (&super::domain_map::DomainSize, &i32)| sum != 0 && size.nodes > 1;
+        if !self.is_by_domain
+            && self.non_zero > 0
+            && self.domain_map.sizes.iter().zip(&self.sums).any(is_shared)
         {
             let sees = |node_domain: &NodeDomain| {
                 self.sums.get(node_domain.domain as usize).is_some_and(|&sum| sum != 0)
             };
-            busy.unite(&NodeSet::of_blocks(self.domain_map.node_domains.chunks(BLOCK).map(|node_domains| {
-                node_domains
-                    .iter()
-                    .zip(0..)
-                    .fold(0, |all, (node_domain, bit)| all | u64::from(sees(node_domain)) << bit)
-            })));
+            nonzero_nodes.unite(&NodeSet::of_blocks(self.domain_map.node_domains.chunks(BLOCK).map(
+                |node_domains| {
+                    node_domains
+                        .iter()
+                        .zip(0..)
+                        .fold(0, |all, (node_domain, bit)| all | u64::from(sees(node_domain)) << bit)
+                },
+            )));
         }
     }
 
     /// Returns the number of domains by label value.
     pub(super) fn domain_count(&self) -> usize {
-        self.key_domains.len() + self.ids.len()
+        self.key_domains.len() + self.added_domains.len()
     }
 
     /// Returns the domain of a node. A new label value gets a new domain number.
@@ -197,7 +206,7 @@ impl DomainCounter {
             Domains::Nodes => node.0,
             Domains::Values => self.key_domains.id(value).unwrap_or_else(|| {
                 let next = u32::try_from(self.domain_count()).expect("fewer domains than nodes");
-                *self.ids.entry(value).or_insert(next)
+                *self.added_domains.entry(value).or_insert(next)
             }),
         }
     }
@@ -223,20 +232,20 @@ impl DomainCounter {
             .map_or(NO_DOMAIN, |node_domain| node_domain.domain);
         let sum = |count: &Self, domain: u32| count.sums.get(domain as usize).copied();
         let before = [from, to.domain].map(|domain| sum(self, domain));
-        self.renew(node, to, small(pods)?)?;
+        self.set_node(node, to, to_i32(pods)?)?;
         if self.is_by_domain {
             return Ok(());
         }
         for (domain, before) in [from, to.domain].into_iter().zip(before) {
             if sum(self, domain) != before {
                 changed.insert(node);
-                self.others_in(domain, node, changed);
+                self.insert_others(domain, node, changed);
             }
         }
         Ok(())
     }
 
-    fn renew(&mut self, node: NodeIdx, to: NodeDomain, pods: i32) -> Result<(), Outdated> {
+    fn set_node(&mut self, node: NodeIdx, to: NodeDomain, pods: i32) -> Result<(), Outdated> {
         let slot = node.index();
         if self.pods.len() <= slot {
             self.pods.resize(slot + 1, 0);
@@ -248,7 +257,7 @@ impl DomainCounter {
             return Ok(());
         }
         let domains = [from.domain, if to.domain == from.domain { NO_DOMAIN } else { to.domain }];
-        domains.into_iter().for_each(|domain| self.forget(domain));
+        domains.into_iter().for_each(|domain| self.remove_from_totals(domain));
         if from != to {
             Arc::make_mut(&mut self.domain_map).reassign(node, to);
             self.sums.resize(self.domain_map.sizes.len(), 0);
@@ -257,19 +266,19 @@ impl DomainCounter {
             if node_domain.counts
                 && let Some(sum) = self.sums.get_mut(node_domain.domain as usize)
             {
-                *sum = small(i64::from(*sum) + pods)?;
+                *sum = to_i32(i64::from(*sum) + pods)?;
             }
         }
-        domains.into_iter().for_each(|domain| self.note(domain));
+        domains.into_iter().for_each(|domain| self.add_to_totals(domain));
         Ok(())
     }
 
     /// Removes a domain from the aggregates before it changes.
-    fn forget(&mut self, domain: u32) {
+    fn remove_from_totals(&mut self, domain: u32) {
         let Some(&sum) = self.sums.get(domain as usize) else { return };
         self.non_zero -= usize::from(sum != 0);
         if self.tracks_minimum && self.domain_map.sizes[domain as usize].counting > 0 {
-            let domains = self.sum_histogram.get_mut(&sum).expect("a domain that counts is on a level");
+            let domains = self.sum_histogram.get_mut(&sum).expect("the histogram has every counting domain");
             *domains -= 1;
             if *domains == 0 {
                 self.sum_histogram.remove(&sum);
@@ -278,7 +287,7 @@ impl DomainCounter {
     }
 
     /// Adds a domain to the aggregates after it changed.
-    fn note(&mut self, domain: u32) {
+    fn add_to_totals(&mut self, domain: u32) {
         let Some(&sum) = self.sums.get(domain as usize) else { return };
         self.non_zero += usize::from(sum != 0);
         if self.tracks_minimum && self.domain_map.sizes[domain as usize].counting > 0 {
@@ -287,7 +296,7 @@ impl DomainCounter {
     }
 
     /// Inserts all nodes of a domain except `but`, which may have just left it.
-    fn others_in(&self, domain: u32, but: NodeIdx, nodes: &mut NodeSet) {
+    fn insert_others(&self, domain: u32, but: NodeIdx, nodes: &mut NodeSet) {
         if domain == NO_DOMAIN || mutation::is_on(Mutation::OthersInDomainStand) {
             return;
         }

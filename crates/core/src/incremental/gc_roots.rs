@@ -33,7 +33,7 @@ impl DecisionCache {
             } else {
                 self.oversized.take_if(|oversized| *oversized == index);
                 let evicted = self.signatures.evict(index);
-                self.release(&evicted);
+                self.count_eviction(&evicted);
                 work.spend(RELEASE_COST);
             }
         }

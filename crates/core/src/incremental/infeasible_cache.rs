@@ -7,7 +7,7 @@
 
 use super::DecisionCache;
 use crate::cache::Snapshot;
-use crate::cycle::Refusing;
+use crate::cycle::NodeRejection;
 use crate::cycle::{Diagnosis, Failed, Filtered, Framework, NoProbe, Point, PostFilter, Probe};
 use crate::framework::dry_runs::DryRuns;
 use crate::framework::histogram::Histogram;
@@ -39,7 +39,7 @@ const NO_GROUP: u16 = u16::MAX;
 #[derive(Default)]
 pub(super) struct InfeasibleCache {
     /// Least recently used first.
-    pub(super) signatures: Vec<InfeasibleEntry>,
+    pub(super) entries: Vec<InfeasibleEntry>,
     /// Hashes of signatures that were rejected once, oldest first.
     rejected_once: VecDeque<u64>,
 }
@@ -77,13 +77,13 @@ impl InfeasibleCache {
     }
 
     fn is_empty(&self) -> bool {
-        self.signatures.is_empty() && self.rejected_once.is_empty()
+        self.entries.is_empty() && self.rejected_once.is_empty()
     }
 
     /// Records that a pod of this signature was rejected by all nodes.
-    fn note(&mut self, signature: &Hashed<NodeSignature>) {
+    fn record(&mut self, signature: &Hashed<NodeSignature>) {
         let hash = signature.hash_of();
-        if self.signatures.iter().any(|signatures| signatures.signature == *signature)
+        if self.entries.iter().any(|entry| entry.signature == *signature)
             || self.rejected_once.contains(&hash)
         {
             return;
@@ -95,26 +95,30 @@ impl InfeasibleCache {
     }
 
     /// Returns the entry of a signature, which is created at its second rejection; `None` before that.
-    fn of(&mut self, signature: Hashed<NodeSignature>, era: u64, now: Time) -> Option<&mut InfeasibleEntry> {
-        if let Some(at) = self.signatures.iter().position(|signatures| signatures.signature == signature) {
-            let mut signatures = self.signatures.remove(at);
-            if signatures.era != era {
-                signatures = InfeasibleEntry::new(signatures.signature, era, now);
+    fn entry(
+        &mut self,
+        signature: Hashed<NodeSignature>,
+        era: u64,
+        now: Time,
+    ) -> Option<&mut InfeasibleEntry> {
+        if let Some(at) = self.entries.iter().position(|entry| entry.signature == signature) {
+            let mut entry = self.entries.remove(at);
+            if entry.era != era {
+                entry = InfeasibleEntry::new(entry.signature, era, now);
             }
-            self.signatures.push(signatures);
+            self.entries.push(entry);
         } else {
-            self.rejected_once.iter().position(|&rejected_once| rejected_once == signature.hash_of())?;
+            self.rejected_once.iter().position(|&hash| hash == signature.hash_of())?;
             self.make_room();
-            self.signatures.push(InfeasibleEntry::new(signature, era, now));
+            self.entries.push(InfeasibleEntry::new(signature, era, now));
         }
-        self.signatures.last_mut()
+        self.entries.last_mut()
     }
 
     fn make_room(&mut self) {
-        let bytes =
-            |signatures: &[InfeasibleEntry]| signatures.iter().map(InfeasibleEntry::bytes).sum::<usize>();
-        while self.signatures.len() >= SIGNATURES_MAX || bytes(&self.signatures) > BYTES_MAX {
-            self.signatures.remove(0);
+        let bytes = |entries: &[InfeasibleEntry]| entries.iter().map(InfeasibleEntry::bytes).sum::<usize>();
+        while self.entries.len() >= SIGNATURES_MAX || bytes(&self.entries) > BYTES_MAX {
+            self.entries.remove(0);
         }
     }
 }
@@ -155,16 +159,16 @@ impl InfeasibleEntry {
             snapshot.nodes().clone()
         });
         for node in touched.iter() {
-            self.forget(node);
+            self.remove_node(node);
             if snapshot.nodes().contains(node) {
-                self.judge(filtered, pod, snapshot, node).ok()?;
+                self.evaluate(filtered, pod, snapshot, node).ok()?;
             }
         }
         self.seen = Some(clocks);
         Some(())
     }
 
-    fn forget(&mut self, node: NodeIdx) {
+    fn remove_node(&mut self, node: NodeIdx) {
         self.runs.forget(node);
         self.passing.remove(node);
         self.curable.remove(node);
@@ -176,37 +180,38 @@ impl InfeasibleEntry {
         }
     }
 
-    fn judge(
+    fn evaluate(
         &mut self,
         filtered: &Filtered,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         node: NodeIdx,
     ) -> Result<(), CycleError> {
-        let is_kind =
+        let has_number =
             |group: &RejectionGroup, plugin, number| group.plugin == plugin && group.number == Some(number);
-        let at = match filtered.refusing(pod, snapshot, node)? {
-            Refusing::Not => {
+        let at = match filtered.node_rejection(pod, snapshot, node)? {
+            NodeRejection::None => {
                 self.passing.insert(node);
                 return Ok(());
             }
-            Refusing::Numbered(plugin, number) => {
-                let signatures = self.groups.iter().position(|group| is_kind(group, plugin, number));
-                match signatures {
+            NodeRejection::Numbered(plugin, number) => {
+                let known = self.groups.iter().position(|group| has_number(group, plugin, number));
+                match known {
                     Some(at) => at,
                     None => {
                         let verdict = filtered.first_rejector(&snapshot.node(node))?;
                         let Some((plugin, rejection)) = verdict else {
-                            return Err(CycleError(format!("{plugin}: a number, and no verdict")));
+                            return Err(CycleError(format!("{plugin}: verdict number without a rejection")));
                         };
                         self.new_group(RejectionGroup { plugin, number: Some(number), rejection, nodes: 0 })?
                     }
                 }
             }
-            Refusing::Plain(plugin, rejection) => {
-                let is_it = |group: &RejectionGroup| group.plugin == plugin && group.rejection == rejection;
-                let signatures = self.groups.iter().position(is_it);
-                signatures.map_or_else(
+            NodeRejection::Plain(plugin, rejection) => {
+                let is_equal =
+                    |group: &RejectionGroup| group.plugin == plugin && group.rejection == rejection;
+                let known = self.groups.iter().position(is_equal);
+                known.map_or_else(
                     || {
                         self.new_group(RejectionGroup {
                             plugin,
@@ -227,13 +232,13 @@ impl InfeasibleEntry {
         if self.by_slot.len() <= node.index() {
             self.by_slot.resize(node.index() + 1, NO_GROUP);
         }
-        self.by_slot[node.index()] = u16::try_from(at).expect("there are few kinds");
+        self.by_slot[node.index()] = u16::try_from(at).expect("at most GROUPS_MAX groups");
         Ok(())
     }
 
     fn new_group(&mut self, group: RejectionGroup) -> Result<usize, CycleError> {
         if self.groups.len() == GROUPS_MAX {
-            return Err(CycleError("too many kinds".to_owned()));
+            return Err(CycleError("too many rejection groups".to_owned()));
         }
         self.groups.push(group);
         Ok(self.groups.len() - 1)
@@ -259,9 +264,9 @@ impl InfeasibleEntry {
 /// Returns the nodes in both change logs since the last update; `None` if a log does not reach back far enough.
 ///
 /// The second log has nominations and start times of pods.
-fn touched_since(snapshot: Snapshot<'_>, (seen, seen_beside): (u64, u64)) -> Option<NodeSet> {
+fn touched_since(snapshot: Snapshot<'_>, (seen, seen_other): (u64, u64)) -> Option<NodeSet> {
     let mut touched: NodeSet = snapshot.touched_since(seen)?.map(|(node, _)| node).collect();
-    for node in snapshot.touched_beside_since(seen_beside)? {
+    for node in snapshot.touched_beside_since(seen_other)? {
         touched.insert(node);
     }
     Some(touched)
@@ -269,16 +274,16 @@ fn touched_since(snapshot: Snapshot<'_>, (seen, seen_beside): (u64, u64)) -> Opt
 
 impl Framework {
     /// Whether rejections of this pod can be cached.
-    fn remembers_refusals(&self, pod: &PodInfo) -> bool {
+    fn caches_rejections(&self, pod: &PodInfo) -> bool {
         // Sampling visits other nodes in each attempt.
         self.sampling.is_none() && pod.nominated_node.is_none() && pod.volumes.is_empty()
     }
 
     /// Records that all nodes rejected a pod, so that the rejection of the next identical pod is cached.
     pub fn note_infeasible(&self, decisions: &mut DecisionCache, pod: &Arc<PodInfo>, filtered: &Filtered) {
-        if self.remembers_refusals(pod) && self.judges_one_by_one(filtered) {
+        if self.caches_rejections(pod) && self.judges_nodes_alone(filtered) {
             let signature = Hashed::of(NodeSignature::of(pod), &decisions.hashing);
-            decisions.infeasible.note(&signature);
+            decisions.infeasible.record(&signature);
         }
     }
 
@@ -297,11 +302,11 @@ impl Framework {
         probe: &mut dyn Probe,
         then: impl FnOnce(Failed<'_>, &PostFilter<'_>) -> R,
     ) -> Option<R> {
-        if !self.remembers_refusals(pod) || decisions.infeasible.is_empty() {
+        if !self.caches_rejections(pod) || decisions.infeasible.is_empty() {
             return None;
         }
         let signature = Hashed::of(NodeSignature::of(pod), &decisions.hashing);
-        let entry = decisions.infeasible.of(signature, snapshot.era(), now)?;
+        let entry = decisions.infeasible.entry(signature, snapshot.era(), now)?;
         self.reject_from(entry, pod, snapshot, (draws, now), probe, then)
     }
 
@@ -316,7 +321,7 @@ impl Framework {
         then: impl FnOnce(Failed<'_>, &PostFilter<'_>) -> R,
     ) -> Option<R> {
         let mut filtered = self.prepare(pod, snapshot, &mut NoProbe).ok()?;
-        if !self.judges_one_by_one(&filtered) {
+        if !self.judges_nodes_alone(&filtered) {
             return None;
         }
         entry.catch_up(&filtered, pod, snapshot)?;
@@ -327,7 +332,7 @@ impl Framework {
         probe.leave(Point::PreFilter, "Success");
         probe.enter(Point::Filter);
         let diagnosis = entry.diagnosis(snapshot);
-        filtered.is_refused_by(snapshot.nodes().clone());
+        filtered.set_rejected(snapshot.nodes().clone());
         probe.leave(Point::Filter, "Unschedulable");
         let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
         let outcome = self.post_filter_again(failed, (draws, now), &mut entry.runs, probe);
@@ -335,11 +340,11 @@ impl Framework {
     }
 
     /// Whether all filters that apply to this pod judge each node alone, and all nodes were filtered.
-    fn judges_one_by_one(&self, filtered: &Filtered) -> bool {
-        let is_by_node = |name: PluginName| {
-            let seat = self.filters.iter().find(|seat| seat.plugin.name() == name);
-            seat.is_some_and(|seat| seat.plugin.reads() == Reads::Pod)
+    fn judges_nodes_alone(&self, filtered: &Filtered) -> bool {
+        let reads_pod_and_node = |name: PluginName| {
+            let enabled = self.filters.iter().find(|enabled| enabled.plugin.name() == name);
+            enabled.is_some_and(|enabled| enabled.plugin.reads() == Reads::Pod)
         };
-        filtered.looks_at_all() && filtered.judges().all(is_by_node)
+        filtered.has_all_candidates() && filtered.filter_plugins().all(reads_pod_and_node)
     }
 }

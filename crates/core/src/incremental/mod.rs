@@ -139,8 +139,8 @@ impl CachedDecision<'_> {
     /// Returns `None` if a rule fails to reserve or if the node's cached class is stale. The caller then uses
     /// [`Framework::decide`].
     pub fn reserve(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> Option<Vec<Reservation>> {
-        if !self.state.stands(node) {
-            debug_assert!(false, "what is cached of {node:?} is not what is counted for it");
+        if !self.state.is_class_current(node) {
+            debug_assert!(false, "the cached class of {node:?} does not match its topology counts");
             return None;
         }
         let mut all = Vec::new();
@@ -151,14 +151,14 @@ impl CachedDecision<'_> {
     }
 
     /// Whether a full evaluation gives the same feasible nodes and totals, and the same choices in three attempts.
-    pub fn equals(&mut self, plain: &Result<Decision, CycleError>, seed: Seed, pod: &PodInfo) -> bool {
-        let Ok(Decision::Feasible(plain)) = plain else { return false };
-        let totals = plain.scores.as_ref().map(|scores| &scores.totals);
+    pub fn equals(&mut self, full: &Result<Decision, CycleError>, seed: Seed, pod: &PodInfo) -> bool {
+        let Ok(Decision::Feasible(full)) = full else { return false };
+        let totals = full.scores.as_ref().map(|scores| &scores.totals);
         let chosen = self.choose(seed, pod, 1);
-        plain.best() == self.total(chosen)
-            && *plain.filtered.feasible() == self.feasible()
+        full.best() == self.total(chosen)
+            && *full.filtered.feasible() == self.feasible()
             && totals == self.totals().as_ref()
-            && (1..=3).all(|attempt| plain.choose(seed, pod, attempt) == self.choose(seed, pod, attempt))
+            && (1..=3).all(|attempt| full.choose(seed, pod, attempt) == self.choose(seed, pod, attempt))
     }
 }
 
@@ -249,33 +249,33 @@ impl DecisionCache {
     }
 
     /// Updates a signature's cached state; whether that succeeded.
-    fn is_fresh(&mut self, index: usize, snapshot: Snapshot<'_>) -> bool {
-        let Cached::State(state) = self.signatures.at(index) else { return false };
-        let evaluation = self.evaluations.fresh(state.evaluation(), snapshot);
+    fn refresh(&mut self, index: usize, snapshot: Snapshot<'_>) -> bool {
+        let Cached::State(state) = self.signatures.get_mut(index) else { return false };
+        let evaluation = self.evaluations.update(state.evaluation(), snapshot);
         evaluation.is_ok_and(|evaluation| state.catch_up(evaluation, snapshot).is_ok())
     }
 
     /// Computes the state of a signature, then evicts others if the cache exceeds its limits.
-    fn make(&mut self, framework: &Framework, pod: &Arc<PodInfo>, snapshot: Snapshot<'_>, index: usize) {
+    fn compute(&mut self, framework: &Framework, pod: &Arc<PodInfo>, snapshot: Snapshot<'_>, index: usize) {
         if let Some(oversized) = self.oversized.take_if(|oversized| *oversized != index) {
             let evicted = self.signatures.evict(oversized);
-            self.release(&evicted);
+            self.count_eviction(&evicted);
         }
         let Self { signatures, evaluations, topology_index, base_partitions, bytes, now, .. } = self;
-        let made = evaluations.of(framework, pod, snapshot).and_then(|root| {
+        let cached = evaluations.of(framework, pod, snapshot).and_then(|evaluation| {
             let state = SignatureState::new(
                 framework,
                 pod,
                 snapshot,
                 (topology_index, base_partitions),
-                &evaluations.at(root),
+                &evaluations.at(evaluation),
             );
             if state.is_err() {
-                evaluations.tidy(root);
+                evaluations.remove_unused(evaluation);
             }
             state
         });
-        let made = match made {
+        let cached = match cached {
             Ok(mut state) => {
                 state.checked = *now;
                 Cached::State(Box::new(state))
@@ -283,9 +283,9 @@ impl DecisionCache {
             Err(_) => Cached::Uncacheable { era: snapshot.era() },
         };
         // Counted before others are evicted, so that its node evaluation stays.
-        let held = made.held(evaluations);
-        *bytes += held;
-        *bytes -= signatures.replace(index, made, held).released(evaluations);
+        let added = cached.acquire(evaluations);
+        *bytes += added;
+        *bytes -= signatures.replace(index, cached, added).release(evaluations);
         self.made += 1;
         self.evict_others(index);
     }
@@ -293,17 +293,17 @@ impl DecisionCache {
     /// Evicts signatures until the cache fits its limits, at most [`EVICTIONS_MAX`]; never the one at `index`.
     fn evict_others(&mut self, index: usize) {
         for _ in 0..EVICTIONS_MAX {
-            let Some(segment) = self.next() else { break };
+            let Some(segment) = self.next_segment() else { break };
             if let Some(evicted) = self.signatures.evict_next(segment, index) {
-                self.release(&evicted);
+                self.count_eviction(&evicted);
             }
         }
         self.oversized = self.is_full().then_some(index);
     }
 
     /// Updates the counters after an eviction.
-    fn release(&mut self, evicted: &Cached) {
-        self.bytes -= evicted.released(&mut self.evaluations);
+    fn count_eviction(&mut self, evicted: &Cached) {
+        self.bytes -= evicted.release(&mut self.evaluations);
         self.evictions += 1;
     }
 
@@ -313,7 +313,7 @@ impl DecisionCache {
     }
 
     /// Returns the segment from which to evict next, if an eviction is due.
-    fn next(&self) -> Option<Segment> {
+    fn next_segment(&self) -> Option<Segment> {
         let (all, on_probation) = (self.signatures.len(), self.signatures.len_of(Segment::Probation));
         let are_too_large = self.signatures.probation_weight() > self.bytes_max / PROBATION_SHARE;
         let are_too_many = all > SIGNATURES_MAX && on_probation > SIGNATURES_MAX / PROBATION_SHARE;
@@ -326,15 +326,15 @@ impl DecisionCache {
 
 impl Cached {
     /// Adds a reference to its node evaluation; returns the bytes that this adds to the cache.
-    fn held(&self, evaluations: &mut NodeEvaluations) -> usize {
+    fn acquire(&self, evaluations: &mut NodeEvaluations) -> usize {
         let Self::State(state) = self else { return 0 };
-        state.bytes() + evaluations.hold(state.evaluation())
+        state.bytes() + evaluations.add_user(state.evaluation())
     }
 
     /// Removes a reference to its node evaluation; returns the bytes that this frees.
-    fn released(&self, evaluations: &mut NodeEvaluations) -> usize {
+    fn release(&self, evaluations: &mut NodeEvaluations) -> usize {
         let Self::State(state) = self else { return 0 };
-        state.bytes() + evaluations.release(state.evaluation())
+        state.bytes() + evaluations.remove_user(state.evaluation())
     }
 }
 
@@ -354,14 +354,15 @@ impl Framework {
             return None;
         }
         let index = decisions.index_of(VolumelessSignature::of(pod));
-        if matches!(*decisions.signatures.at(index), Cached::Uncacheable { era } if era == snapshot.era()) {
+        if matches!(*decisions.signatures.get_mut(index), Cached::Uncacheable { era } if era == snapshot.era())
+        {
             return None;
         }
-        if !decisions.is_fresh(index, snapshot) {
-            decisions.make(self, pod, snapshot, index);
+        if !decisions.refresh(index, snapshot) {
+            decisions.compute(self, pod, snapshot, index);
         }
         let DecisionCache { signatures, evaluations, answers, .. } = decisions;
-        let Cached::State(state) = signatures.at(index) else { return None };
+        let Cached::State(state) = signatures.get_mut(index) else { return None };
         let evaluation = evaluations.at_mut(state.evaluation());
         let rules = state.decide(self, evaluation, pod, snapshot, probe).ok()?;
         *answers += 1;

@@ -14,7 +14,7 @@ const NONE: u16 = 0;
 const CLASSES_MAX: usize = 4_096;
 
 /// Maximum number of entries of the table in [`Parts::split`].
-const TABLE: usize = 1 << 16;
+const SPLIT_TABLE_MAX: usize = 1 << 16;
 
 /// Number of recently used classes. Neighboring slots often have one of a few classes, which are found here without
 /// hashing.
@@ -66,7 +66,7 @@ impl Parts {
             (lowest, highest) = (number.min(lowest), number.max(highest));
         }
         let width = highest.checked_sub(lowest).and_then(|most| usize::try_from(most).ok()?.checked_add(2));
-        let Some(width) = width.filter(|width| width.saturating_mul(self.count) <= TABLE) else {
+        let Some(width) = width.filter(|width| width.saturating_mul(self.count) <= SPLIT_TABLE_MAX) else {
             return false;
         };
         let (mut table, mut count) = (vec![u16::MAX; width * self.count], 0);
@@ -88,7 +88,7 @@ impl Parts {
 }
 
 /// Compares two views. They are short, so an inlined loop is faster than a call of `memcmp`.
-fn are_same(a: &[i64], b: &[i64]) -> bool {
+fn are_equal(a: &[i64], b: &[i64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
 }
 
@@ -109,7 +109,7 @@ impl Classes {
     }
 
     /// Whether a node is in a class.
-    pub(super) fn has(&self, node: NodeIdx) -> bool {
+    pub(super) fn contains(&self, node: NodeIdx) -> bool {
         self.by_slot.get(node.index()).is_some_and(|&class| class != NONE)
     }
 
@@ -126,20 +126,20 @@ impl Classes {
     }
 
     /// Removes the node from its class.
-    pub(super) fn leave(&mut self, node: NodeIdx) {
+    pub(super) fn remove(&mut self, node: NodeIdx) {
         let before = std::mem::replace(&mut self.by_slot[node.index()], NONE);
-        self.forget(before);
+        self.release(before);
     }
 
     /// Removes one node from a class's count, and frees the class if it is empty.
     #[inline]
-    fn forget(&mut self, class: u16) {
+    fn release(&mut self, class: u16) {
         if class != NONE {
-            self.forget_one(class);
+            self.release_class(class);
         }
     }
 
-    fn forget_one(&mut self, class: u16) {
+    fn release_class(&mut self, class: u16) {
         let at = usize::from(class);
         self.nodes[at] -= 1;
         if self.nodes[at] == 0 {
@@ -152,19 +152,19 @@ impl Classes {
     /// Puts the node into the class with these views. Returns `false` if there are too many classes.
     pub(super) fn put(&mut self, node: NodeIdx, views: &[i64]) -> bool {
         let before = self.by_slot[node.index()];
-        if before != NONE && are_same(&self.views[usize::from(before)], views) {
+        if before != NONE && are_equal(&self.views[usize::from(before)], views) {
             return true;
         }
         let sum = views.iter().fold(0_i64, |sum, view| sum.wrapping_mul(31).wrapping_add(*view));
         let at = sum as usize % RECENT;
         let recent = self.recent[at];
-        let is_there = self.nodes[usize::from(recent)] > 0;
-        let class = if is_there && are_same(&self.views[usize::from(recent)], views) {
+        let is_used = self.nodes[usize::from(recent)] > 0;
+        let class = if is_used && are_equal(&self.views[usize::from(recent)], views) {
             recent
         } else if let Some(&class) = self.ids.get(views) {
             class
         } else {
-            match self.found(views) {
+            match self.add_class(views) {
                 Some(class) => class,
                 None => return false,
             }
@@ -172,36 +172,36 @@ impl Classes {
         self.recent[at] = class;
         self.nodes[usize::from(class)] += 1;
         self.by_slot[node.index()] = class;
-        self.forget(before);
+        self.release(before);
         true
     }
 
-    /// Splits the classes of `roots` by columns of numbers by slot. Returns `None` if there are too many classes.
+    /// Splits the classes of `source` by columns of numbers by slot. Returns `None` if there are too many classes.
     ///
     /// The views of a new class are the number of its old class, then the numbers of the columns.
-    pub(super) fn grown(roots: &Self, columns: &[Vec<i64>]) -> Option<Self> {
-        let mut parts = Parts { by_slot: roots.by_slot.clone(), count: roots.views.len() };
+    pub(super) fn refined(source: &Self, columns: &[Vec<i64>]) -> Option<Self> {
+        let mut parts = Parts { by_slot: source.by_slot.clone(), count: source.views.len() };
         let is_split = columns.iter().all(|column| parts.split(column));
-        let mut grown = Self { by_slot: vec![NONE; roots.by_slot.len()], ..Self::default() };
+        let mut refined = Self { by_slot: vec![NONE; source.by_slot.len()], ..Self::default() };
         let mut classes = vec![NONE; if is_split { parts.count } else { 0 }];
         let mut views = vec![0; columns.len() + 1];
-        for (slot, &root) in roots.by_slot.iter().enumerate().filter(|&(_, &root)| root != NONE) {
+        for (slot, &class) in source.by_slot.iter().enumerate().filter(|&(_, &class)| class != NONE) {
             let known = classes.get(usize::from(parts.by_slot[slot])).copied().unwrap_or(NONE);
             if known != NONE {
-                grown.by_slot[slot] = known;
-                grown.nodes[usize::from(known)] += 1;
+                refined.by_slot[slot] = known;
+                refined.nodes[usize::from(known)] += 1;
                 continue;
             }
-            views[0] = i64::from(root);
+            views[0] = i64::from(class);
             views[1..].iter_mut().zip(columns).for_each(|(view, column)| *view = column[slot]);
-            if !grown.put(NodeIdx(slot as u32), &views) {
+            if !refined.put(NodeIdx(slot as u32), &views) {
                 return None;
             }
             if let Some(class) = classes.get_mut(usize::from(parts.by_slot[slot])) {
-                *class = grown.by_slot[slot];
+                *class = refined.by_slot[slot];
             }
         }
-        Some(grown)
+        Some(refined)
     }
 
     /// Puts the node into the class of another node.
@@ -209,7 +209,7 @@ impl Classes {
         let class = self.by_slot[other.index()];
         let before = std::mem::replace(&mut self.by_slot[node.index()], class);
         self.nodes[usize::from(class)] += 1;
-        self.forget(before);
+        self.release(before);
     }
 
     /// Puts all nodes of a block into the class of another node. Returns `false` without a change if the block's
@@ -227,20 +227,20 @@ impl Classes {
             self.nodes[usize::from(class)] += nodes;
             if before != NONE {
                 self.nodes[usize::from(before)] -= nodes - 1;
-                self.forget_one(before);
+                self.release_class(before);
             }
         }
         true
     }
 
-    fn found(&mut self, views: &[i64]) -> Option<u16> {
+    fn add_class(&mut self, views: &[i64]) -> Option<u16> {
         let views: Arc<[i64]> = views.into();
         let class = match self.free.pop() {
             Some(class) => class,
             None if self.views.len() < CLASSES_MAX => {
                 self.views.push(Arc::clone(&views));
                 self.nodes.push(0);
-                u16::try_from(self.views.len() - 1).expect("fewer classes than that")
+                u16::try_from(self.views.len() - 1).expect("at most CLASSES_MAX classes")
             }
             None => return None,
         };

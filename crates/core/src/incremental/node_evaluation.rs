@@ -20,7 +20,7 @@ const WEIGHTS_MAX: i64 = (i32::MAX / 4) as i64 / MAX_NODE_SCORE;
 
 /// Pods with at most so many candidate nodes use the full evaluation, such as DaemonSet pods with one node each. That
 /// is faster than an update of all nodes, and needs no memory.
-const FEW: usize = 8;
+const FEW_CANDIDATES: usize = 8;
 
 pub(super) struct NodeEvaluation {
     /// The cache's clock at the last update.
@@ -31,9 +31,9 @@ pub(super) struct NodeEvaluation {
     /// Filters that also read the node's pods.
     usage_filters: Vec<Box<dyn FilterRule>>,
     /// The candidate nodes, if PreFilter restricts them.
-    only: Option<NodeSet>,
+    candidates: Option<NodeSet>,
     /// The nodes that pass the filters of node objects.
-    fitting: NodeSet,
+    passing_objects: NodeSet,
     raw: Vec<(i64, Box<dyn ScoreRule>)>,
     relative: Vec<(i64, Box<dyn ScoreRule>)>,
     /// Whether all rules in `relative` read only the node object.
@@ -55,20 +55,20 @@ impl NodeEvaluation {
             era: snapshot.era(),
             object_filters: Vec::new(),
             usage_filters: Vec::new(),
-            only: None,
-            fitting: NodeSet::new(),
+            candidates: None,
+            passing_objects: NodeSet::new(),
             raw: Vec::new(),
             relative: Vec::new(),
             is_relative_to_objects: true,
             table: ScoreTable::default(),
         };
-        evaluation.take_filters(framework, pod, snapshot)?;
-        if evaluation.only.as_ref().is_some_and(|only| only.len() <= FEW) {
+        evaluation.add_filters(framework, pod, snapshot)?;
+        if evaluation.candidates.as_ref().is_some_and(|only| only.len() <= FEW_CANDIDATES) {
             return Err(Fallback);
         }
-        let passing = evaluation.judge(snapshot, snapshot.nodes(), snapshot.nodes())?;
+        let passing = evaluation.filter(snapshot, snapshot.nodes(), snapshot.nodes())?;
         if !passing.is_empty() {
-            evaluation.take_scores(framework, pod, snapshot)?;
+            evaluation.add_scores(framework, pod, snapshot)?;
             evaluation.score(snapshot, snapshot.nodes(), snapshot.nodes(), &passing)?;
         }
         Ok(evaluation)
@@ -80,7 +80,7 @@ impl NodeEvaluation {
     }
 
     /// Whether no node is feasible. Then it holds no scores, and is computed anew once a node is feasible.
-    pub(super) fn is_barren(&self) -> bool {
+    pub(super) fn is_infeasible(&self) -> bool {
         self.table.base().is_empty()
     }
 
@@ -104,15 +104,15 @@ impl NodeEvaluation {
         all_pass(self.object_filters.iter().chain(&self.usage_filters), view)
     }
 
-    fn take_filters(
+    fn add_filters(
         &mut self,
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Result<(), Fallback> {
-        for seat in framework.filters.iter().filter(|seat| seat.plugin.reads() == Reads::Pod) {
-            let rule = if seat.pre_filter {
-                match seat.plugin.prepare(pod, snapshot) {
+        for enabled in framework.filters.iter().filter(|enabled| enabled.plugin.reads() == Reads::Pod) {
+            let rule = if enabled.pre_filter {
+                match enabled.plugin.prepare(pod, snapshot) {
                     Prepared::Skip => None,
                     Prepared::Run { rule, only } => {
                         if let Some(only) = only {
@@ -123,12 +123,16 @@ impl NodeEvaluation {
                     Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Fallback),
                 }
             } else {
-                crate::cycle::unprepared(seat, pod, snapshot)
+                crate::cycle::unprepared(enabled, pod, snapshot)
             };
-            match rule.filter(|_| seat.filter.is_some()) {
+            match rule.filter(|_| enabled.filter.is_some()) {
                 Some(rule) if rule.depends_on() == DependsOn::NodeSpec => self.object_filters.push(rule),
                 Some(rule) => {
-                    debug_assert_ne!(rule.depends_on(), DependsOn::Cluster, "it judges each node by itself");
+                    debug_assert_ne!(
+                        rule.depends_on(),
+                        DependsOn::Cluster,
+                        "the filter judges each node alone"
+                    );
                     self.usage_filters.push(rule);
                 }
                 None => {}
@@ -137,30 +141,30 @@ impl NodeEvaluation {
         Ok(())
     }
 
-    fn take_scores(
+    fn add_scores(
         &mut self,
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Result<(), Fallback> {
-        let weights = framework.scores.iter().map(|seat| seat.weight.saturating_abs());
+        let weights = framework.scores.iter().map(|enabled| enabled.weight.saturating_abs());
         if weights.fold(0_i64, i64::saturating_add) > WEIGHTS_MAX {
             return Err(Fallback);
         }
-        for seat in framework.scores.iter().filter(|seat| seat.plugin.reads() == Reads::Pod) {
-            let rule = match seat.plugin.prepare(pod, snapshot, snapshot.nodes()) {
+        for enabled in framework.scores.iter().filter(|enabled| enabled.plugin.reads() == Reads::Pod) {
+            let rule = match enabled.plugin.prepare(pod, snapshot, snapshot.nodes()) {
                 Prepared::Skip => continue,
                 Prepared::Run { rule, .. } => rule,
                 Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Fallback),
             };
-            if seat.score.is_none() {
+            if enabled.score.is_none() {
                 continue;
             }
             match rule.scale() {
-                Scale::Raw => self.raw.push((seat.weight, rule)),
+                Scale::Raw => self.raw.push((enabled.weight, rule)),
                 Scale::Relative => {
                     self.is_relative_to_objects &= rule.depends_on() == DependsOn::NodeSpec;
-                    self.relative.push((seat.weight, rule));
+                    self.relative.push((enabled.weight, rule));
                 }
             }
         }
@@ -168,9 +172,9 @@ impl NodeEvaluation {
     }
 
     fn narrow(&mut self, only: NodeSet) {
-        match &mut self.only {
+        match &mut self.candidates {
             Some(so_far) => so_far.intersect(&only),
-            None => self.only = Some(only),
+            None => self.candidates = Some(only),
         }
     }
 
@@ -195,8 +199,8 @@ impl NodeEvaluation {
         }
         touched.intersect(snapshot.nodes());
         objects.intersect(snapshot.nodes());
-        let passing = self.judge(snapshot, &touched, &objects)?;
-        if !self.is_barren() {
+        let passing = self.filter(snapshot, &touched, &objects)?;
+        if !self.is_infeasible() {
             self.score(snapshot, &touched, &objects, &passing)?;
         } else if !passing.is_empty() {
             return Err(Fallback);
@@ -206,15 +210,15 @@ impl NodeEvaluation {
     }
 
     /// Filters the changed `nodes` and returns those that pass. `objects` is the subset whose node object changed.
-    fn judge(
+    fn filter(
         &mut self,
         snapshot: Snapshot<'_>,
         nodes: &NodeSet,
         objects: &NodeSet,
     ) -> Result<NodeSet, Fallback> {
-        self.judge_objects(snapshot, objects)?;
+        self.filter_objects(snapshot, objects)?;
         let mut passing = nodes.clone();
-        passing.intersect(&self.fitting);
+        passing.intersect(&self.passing_objects);
         for rule in &self.usage_filters {
             rule.filter(snapshot, &mut passing).map_err(|_| Fallback)?;
         }
@@ -231,43 +235,43 @@ impl NodeEvaluation {
         passing: &NodeSet,
     ) -> Result<(), Fallback> {
         self.table.resize(snapshot.columns().pods.len());
-        let base = self.score_alone(snapshot, passing)?;
+        let base = self.score_raw(snapshot, passing)?;
         let (unknown, relative) = self.score_relative(snapshot, passing, objects)?;
-        self.table.put_all(passing, &base);
+        self.table.set_bases(passing, &base);
         if !self.table.classify(&unknown, &relative) {
             return Err(Fallback);
         }
         for (first, block) in nodes.blocks() {
             let others = bits(block & !passing.block(first));
-            others.for_each(|bit| self.table.leave(NodeIdx((first + bit) as u32)));
+            others.for_each(|bit| self.table.set_infeasible(NodeIdx((first + bit) as u32)));
         }
         Ok(())
     }
 
     /// Updates the result of the filters that read only node objects.
-    fn judge_objects(&mut self, snapshot: Snapshot<'_>, changed: &NodeSet) -> Result<(), Fallback> {
+    fn filter_objects(&mut self, snapshot: Snapshot<'_>, changed: &NodeSet) -> Result<(), Fallback> {
         if changed.is_empty() {
             return Ok(());
         }
-        let mut fitting = changed.clone();
-        if let Some(only) = &self.only {
-            fitting.intersect(only);
+        let mut passing_objects = changed.clone();
+        if let Some(only) = &self.candidates {
+            passing_objects.intersect(only);
         }
         for rule in &self.object_filters {
-            rule.filter(snapshot, &mut fitting).map_err(|_| Fallback)?;
+            rule.filter(snapshot, &mut passing_objects).map_err(|_| Fallback)?;
         }
-        self.fitting.subtract(changed);
-        self.fitting.unite(&fitting);
+        self.passing_objects.subtract(changed);
+        self.passing_objects.unite(&passing_objects);
         Ok(())
     }
 
     /// Returns the weighted sum of the scores that need no normalization, for each of `nodes`.
-    fn score_alone(&self, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Result<Vec<i32>, Fallback> {
+    fn score_raw(&self, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Result<Vec<i32>, Fallback> {
         let mut base = vec![0_i32; nodes.len()];
         let mut cells = vec![0_i64; nodes.len()];
         for (weight, rule) in &self.raw {
             rule.score(snapshot, nodes, &mut cells).map_err(|_| Fallback)?;
-            // The sum of the weights was limited in `take_scores`.
+            // The sum of the weights was limited in `add_scores`.
             let weight = *weight as i32;
             let are_scores = with_best_instructions(
                 #[inline(always)]
@@ -292,7 +296,7 @@ impl NodeEvaluation {
     ) -> Result<(NodeSet, Vec<Vec<i64>>), Fallback> {
         let mut unknown = nodes.clone();
         if self.is_relative_to_objects {
-            let is_known = |node: NodeIdx| self.table.classes().has(node);
+            let is_known = |node: NodeIdx| self.table.classes().contains(node);
             unknown.retain_blocks(|first, nodes| {
                 let changed = changed.block(first);
                 let known = bits(nodes & !changed).filter(|&bit| is_known(NodeIdx((first + bit) as u32)));
@@ -329,8 +333,8 @@ mod tests {
     fn what_is_out_of_range_is_no_score_however_far() {
         let are_scores = |scores: &[i64]| weigh(&mut vec![0; scores.len()], 3, scores);
         assert!(are_scores(&[]) && are_scores(&[0, 1, MAX_NODE_SCORE]));
-        for strange in [i64::MIN, i64::MIN + 1, i64::MIN + MAX_NODE_SCORE, -1, MAX_NODE_SCORE + 1, i64::MAX] {
-            assert!(!are_scores(&[50, strange]) && !are_scores(&[strange, 50]), "{strange}");
+        for invalid in [i64::MIN, i64::MIN + 1, i64::MIN + MAX_NODE_SCORE, -1, MAX_NODE_SCORE + 1, i64::MAX] {
+            assert!(!are_scores(&[50, invalid]) && !are_scores(&[invalid, 50]), "{invalid}");
         }
     }
 

@@ -36,21 +36,21 @@ struct Entry {
     number: u64,
     evaluation: NodeEvaluation,
     /// Number of signature states that use it.
-    held: usize,
+    users: usize,
     bytes: usize,
 }
 
 impl NodeEvaluations {
     /// Returns the evaluation at an index.
     pub(super) fn at(&self, index: usize) -> EvaluationRef<'_> {
-        let Entry { number, ref evaluation, held, .. } =
-            *self.entries[index].as_ref().expect("what is held is kept");
-        EvaluationRef { index, evaluation, number, is_shared: held > 0 }
+        let Entry { number, ref evaluation, users, .. } =
+            *self.entries[index].as_ref().expect("the evaluation exists");
+        EvaluationRef { index, evaluation, number, is_shared: users > 0 }
     }
 
     /// Returns the evaluation at an index for changes.
     pub(super) fn at_mut(&mut self, index: usize) -> &mut NodeEvaluation {
-        &mut self.entries[index].as_mut().expect("what is held is kept").evaluation
+        &mut self.entries[index].as_mut().expect("the evaluation exists").evaluation
     }
 
     /// Updates the evaluation at an index.
@@ -58,7 +58,7 @@ impl NodeEvaluations {
     /// # Errors
     ///
     /// Returns [`Fallback`] if it has to be computed anew.
-    pub(super) fn fresh(
+    pub(super) fn update(
         &mut self,
         index: usize,
         snapshot: Snapshot<'_>,
@@ -77,7 +77,7 @@ impl NodeEvaluations {
     ) -> Result<usize, Fallback> {
         let signature = Hashed::of(NodeSignature::of(pod), snapshot.tables().hashing());
         if let Some(&index) = self.indices.get(&signature)
-            && self.fresh(index, snapshot).is_ok()
+            && self.update(index, snapshot).is_ok()
         {
             return Ok(index);
         }
@@ -85,30 +85,30 @@ impl NodeEvaluations {
         let evaluation = NodeEvaluation::new(framework, pod, snapshot)?;
         self.made += 1;
         let (number, bytes) = (self.made, evaluation.bytes());
-        let entries = Entry { signature: signature.clone(), number, bytes, evaluation, held: 0 };
+        let entry = Entry { signature: signature.clone(), number, bytes, evaluation, users: 0 };
         let index = self.free.pop().unwrap_or(self.entries.len());
         if index == self.entries.len() {
             self.entries.push(None);
         }
-        self.entries[index] = Some(entries);
+        self.entries[index] = Some(entry);
         self.unmarked.put(index);
         self.indices.insert(signature, index);
         Ok(index)
     }
 
     /// Adds a user; returns the bytes that this adds to the cache.
-    pub(super) fn hold(&mut self, index: usize) -> usize {
-        let entries = self.entries[index].as_mut().expect("what is held is kept");
-        entries.held += 1;
-        if entries.held == 1 { entries.bytes } else { 0 }
+    pub(super) fn add_user(&mut self, index: usize) -> usize {
+        let entry = self.entries[index].as_mut().expect("the evaluation exists");
+        entry.users += 1;
+        if entry.users == 1 { entry.bytes } else { 0 }
     }
 
     /// Removes a user; returns the bytes that this frees. Without users the evaluation is removed.
-    pub(super) fn release(&mut self, index: usize) -> usize {
-        let entries = self.entries[index].as_mut().expect("what is held is kept");
-        entries.held -= 1;
-        let bytes = if entries.held == 0 { entries.bytes } else { 0 };
-        self.tidy(index);
+    pub(super) fn remove_user(&mut self, index: usize) -> usize {
+        let entry = self.entries[index].as_mut().expect("the evaluation exists");
+        entry.users -= 1;
+        let bytes = if entry.users == 0 { entry.bytes } else { 0 };
+        self.remove_unused(index);
         bytes
     }
 
@@ -121,9 +121,9 @@ impl NodeEvaluations {
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
         let Self { unmarked, entries, .. } = self;
         unmarked.walk(work, |index| {
-            let entries = entries.get(index).and_then(Option::as_ref);
-            entries.map_or(0, |entries| {
-                entries.signature.mark(marks);
+            let entry = entries.get(index).and_then(Option::as_ref);
+            entry.map_or(0, |entry| {
+                entry.signature.mark(marks);
                 1
             })
         })
@@ -137,7 +137,7 @@ impl NodeEvaluations {
     /// Marks all evaluations.
     #[cfg(debug_assertions)]
     pub(super) fn mark_all(&self, marks: &mut Marks) {
-        self.entries.iter().flatten().for_each(|entries| entries.signature.mark(marks));
+        self.entries.iter().flatten().for_each(|entry| entry.signature.mark(marks));
     }
 
     /// Returns the number of evaluations.
@@ -146,8 +146,8 @@ impl NodeEvaluations {
     }
 
     /// Removes the evaluation at an index if no signature state uses it.
-    pub(super) fn tidy(&mut self, index: usize) {
-        if let Some(gone) = self.entries[index].take_if(|entries| entries.held == 0) {
+    pub(super) fn remove_unused(&mut self, index: usize) {
+        if let Some(gone) = self.entries[index].take_if(|entry| entry.users == 0) {
             // A newer evaluation of the same signature may have replaced it in `indices`.
             if self.indices.get(&gone.signature) == Some(&index) {
                 self.indices.remove(&gone.signature);

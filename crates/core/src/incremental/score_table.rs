@@ -4,14 +4,14 @@
 
 use super::block_max::BlockMaxima;
 use super::node_classes::Classes;
-use super::signature_state::NEVER;
+use super::signature_state::INFEASIBLE;
 use crate::node::NodeIdx;
 use crate::node_set::{BLOCK, NodeSet, bits};
 
 /// The base score and class of each node, with block maxima.
 #[derive(Clone, Default)]
 pub(super) struct ScoreTable {
-    /// Base scores by slot; [`NEVER`] for infeasible nodes.
+    /// Base scores by slot; [`INFEASIBLE`] for infeasible nodes.
     base: Vec<i32>,
     /// Classes of the feasible nodes.
     classes: Classes,
@@ -23,7 +23,7 @@ pub(super) struct ScoreTable {
 /// The points that one decision gives to each class.
 #[derive(Default)]
 pub(super) struct ClassPoints {
-    /// Points by class, added to base scores; [`NEVER`] for infeasible classes.
+    /// Points by class, added to base scores; [`INFEASIBLE`] for infeasible classes.
     pub(super) points: Vec<i32>,
     /// Infeasible nodes of feasible classes.
     pub(super) excluded: NodeSet,
@@ -32,12 +32,12 @@ pub(super) struct ClassPoints {
 impl ScoreTable {
     /// Returns a table with the same base scores, whose classes are split by columns of numbers by slot. Returns
     /// `None` if there are too many classes.
-    pub(super) fn grown(&self, columns: &[Vec<i64>]) -> Option<Self> {
-        let classes = Classes::grown(&self.classes, columns)?;
+    pub(super) fn refined(&self, columns: &[Vec<i64>]) -> Option<Self> {
+        let classes = Classes::refined(&self.classes, columns)?;
         Some(Self { base: self.base.clone(), classes, ..Self::default() })
     }
 
-    /// Returns base scores by slot; [`NEVER`] for infeasible nodes.
+    /// Returns base scores by slot; [`INFEASIBLE`] for infeasible nodes.
     pub(super) fn base(&self) -> &[i32] {
         &self.base
     }
@@ -49,7 +49,7 @@ impl ScoreTable {
 
     /// Sets the number of slots; new slots are infeasible.
     pub(super) fn resize(&mut self, slots: usize) {
-        self.base.resize(slots, NEVER);
+        self.base.resize(slots, INFEASIBLE);
         self.classes.resize(slots);
     }
 
@@ -61,59 +61,59 @@ impl ScoreTable {
     }
 
     /// Returns a node's class and base score.
-    fn standing(&self, node: NodeIdx) -> (u16, i32) {
+    fn class_and_base(&self, node: NodeIdx) -> (u16, i32) {
         (self.classes.by_slot()[node.index()], self.base[node.index()])
     }
 
     /// Marks a node as infeasible.
-    pub(super) fn leave(&mut self, node: NodeIdx) {
-        let before = self.standing(node);
-        if before.1 == NEVER {
+    pub(super) fn set_infeasible(&mut self, node: NodeIdx) {
+        let before = self.class_and_base(node);
+        if before.1 == INFEASIBLE {
             return;
         }
-        self.base[node.index()] = NEVER;
-        self.classes.leave(node);
-        self.block_maxima.moved(node, before, self.standing(node));
+        self.base[node.index()] = INFEASIBLE;
+        self.classes.remove(node);
+        self.block_maxima.node_changed(node, before, self.class_and_base(node));
     }
 
     /// Sets a node's base score and, if given, its views. Returns `false` if there are too many classes.
-    pub(super) fn put(&mut self, node: NodeIdx, base: i32, views: Option<&[i64]>) -> bool {
-        let before = self.standing(node);
+    pub(super) fn set(&mut self, node: NodeIdx, base: i32, views: Option<&[i64]>) -> bool {
+        let before = self.class_and_base(node);
         self.base[node.index()] = base;
         let is_put = views.is_none_or(|views| self.classes.put(node, views));
-        self.block_maxima.moved(node, before, self.standing(node));
+        self.block_maxima.node_changed(node, before, self.class_and_base(node));
         is_put
     }
 
     /// Updates `nodes` from the table that this one was split from. Returns `false` if there are too many classes.
     ///
-    /// `view` computes a node's `numbers` views. It is skipped if `stand` returns true and the node's class in `root`
-    /// is unchanged.
-    pub(super) fn follow(
+    /// `view` computes a node's `numbers` views. It is skipped if `is_unchanged` returns true and the node's class in
+    /// `source` is unchanged.
+    pub(super) fn update_from(
         &mut self,
-        root: &Self,
+        source: &Self,
         nodes: &NodeSet,
         numbers: usize,
-        stand: impl Fn(NodeIdx) -> bool,
+        is_unchanged: impl Fn(NodeIdx) -> bool,
         view: impl Fn(NodeIdx, &mut [i64]),
     ) -> bool {
         let mut views = vec![0; numbers + 1];
         for node in nodes.iter() {
-            let (class, base) = root.standing(node);
-            if base == NEVER {
-                self.leave(node);
+            let (class, base) = source.class_and_base(node);
+            if base == INFEASIBLE {
+                self.set_infeasible(node);
                 continue;
             }
             let class = i64::from(class);
-            let (before, _) = self.standing(node);
+            let (before, _) = self.class_and_base(node);
             let is_known = self.classes.views(usize::from(before)).first() == Some(&class);
-            let is_same = is_known && stand(node);
+            let is_same = is_known && is_unchanged(node);
             if !is_same {
-                let (first, rest) = views.split_first_mut().expect("there is room for the class");
+                let (first, rest) = views.split_first_mut().expect("the first view is the class");
                 *first = class;
                 view(node, rest);
             }
-            if !self.put(node, base, (!is_same).then_some(&*views)) {
+            if !self.set(node, base, (!is_same).then_some(&*views)) {
                 return false;
             }
         }
@@ -121,25 +121,25 @@ impl ScoreTable {
     }
 
     /// Updates the block maxima, so that copies of this table start with them.
-    pub(super) fn know_best(&mut self) {
+    pub(super) fn update_block_maxima(&mut self) {
         self.block_maxima.catch_up(&self.base, self.classes.by_slot(), self.classes.nodes());
     }
 
     /// Sets the base scores of `nodes`, in slot order.
-    pub(super) fn put_all(&mut self, nodes: &NodeSet, mut base: &[i32]) {
+    pub(super) fn set_bases(&mut self, nodes: &NodeSet, mut base: &[i32]) {
         for (first, slots) in nodes.blocks() {
             let (here, rest) = base.split_at(slots.count_ones() as usize);
             base = rest;
             if here.len() == BLOCK {
-                self.block_maxima.block_moved(first);
+                self.block_maxima.block_changed(first);
                 self.base[first..first + BLOCK].copy_from_slice(here);
                 continue;
             }
             for (bit, &base) in bits(slots).zip(here) {
                 let node = NodeIdx((first + bit) as u32);
-                let before = self.standing(node);
+                let before = self.class_and_base(node);
                 self.base[node.index()] = base;
-                self.block_maxima.moved(node, before, self.standing(node));
+                self.block_maxima.node_changed(node, before, self.class_and_base(node));
             }
         }
     }
@@ -153,15 +153,15 @@ impl ScoreTable {
             // Most nodes have the same views as the node before them.
             if let Some(last) = last
                 && here.len() == BLOCK
-                && views.iter().all(|cells| are_all(&cells[here.clone()], cells[here.start - 1]))
+                && views.iter().all(|cells| all_equal(&cells[here.clone()], cells[here.start - 1]))
                 && self.classes.join_block(first..first + BLOCK, last)
             {
-                self.block_maxima.block_moved(first);
+                self.block_maxima.block_changed(first);
                 continue;
             }
             for (bit, at) in bits(slots).zip(here) {
                 let node = NodeIdx((first + bit) as u32);
-                let before = self.standing(node);
+                let before = self.class_and_base(node);
                 match last {
                     Some(last) if views.iter().all(|cells| cells[at] == cells[at - 1]) => {
                         self.classes.join(node, last);
@@ -173,7 +173,7 @@ impl ScoreTable {
                         }
                     }
                 }
-                self.block_maxima.moved(node, before, self.standing(node));
+                self.block_maxima.node_changed(node, before, self.class_and_base(node));
                 last = Some(node);
             }
         }
@@ -200,18 +200,18 @@ impl ScoreTable {
             (
                 node,
                 if class_points.excluded.contains(node) {
-                    NEVER
+                    INFEASIBLE
                 } else {
                     base + class_points.points[usize::from(*class)]
                 },
             )
         });
-        totals.filter(|&(_, total)| total > NEVER / 2).map(|(node, total)| (node, i64::from(total)))
+        totals.filter(|&(_, total)| total > INFEASIBLE / 2).map(|(node, total)| (node, i64::from(total)))
     }
 
     /// Returns the total of a feasible node.
     pub(super) fn total(&self, class_points: &ClassPoints, node: NodeIdx) -> i64 {
-        let (class, base) = self.standing(node);
+        let (class, base) = self.class_and_base(node);
         i64::from(base + class_points.points[usize::from(class)])
     }
 
@@ -229,16 +229,16 @@ impl ScoreTable {
         let slots = base.iter().zip(classes.by_slot());
         totals.clear();
         totals.extend(slots.map(|(base, class)| base + points[usize::from(*class)]));
-        excluded.iter().for_each(|node: NodeIdx| totals[node.index()] = NEVER);
-        let best = totals.iter().copied().max().unwrap_or(NEVER);
+        excluded.iter().for_each(|node: NodeIdx| totals[node.index()] = INFEASIBLE);
+        let best = totals.iter().copied().max().unwrap_or(INFEASIBLE);
         let ties = totals.iter().filter(|&&total| total == best).count();
         let at = draw(ties);
         let mut tied = (0..).zip(totals).filter(|&(_, &mut total)| total == best);
-        NodeIdx(tied.nth(at).expect("a draw is below the number it is drawn of").0)
+        NodeIdx(tied.nth(at).expect("the draw is less than the number of ties").0)
     }
 }
 
 /// Whether all numbers equal `one`.
-fn are_all(cells: &[i64], one: i64) -> bool {
+fn all_equal(cells: &[i64], one: i64) -> bool {
     cells.iter().fold(0, |different, cell| different | (cell ^ one)) == 0
 }

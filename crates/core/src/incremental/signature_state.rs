@@ -21,10 +21,10 @@ use crate::pod::PodInfo;
 use crate::time::Time;
 
 /// The score of an infeasible node. It is below every score, and the sum of two does not overflow.
-pub(super) const NEVER: i32 = i32::MIN / 2;
+pub(super) const INFEASIBLE: i32 = i32::MIN / 2;
 /// If more than one node in three has counted pods, building the table from scratch is faster than updating a copy of
 /// a base partition.
-const BUSY: usize = 3;
+const NONZERO_SHARE: usize = 3;
 
 /// The cached state of one pod signature.
 pub(super) struct SignatureState {
@@ -37,8 +37,8 @@ pub(super) struct SignatureState {
     lookups: u64,
     counts: TopologyCounts,
     /// Indices of enabled plugins whose tally has nothing to evaluate. Each decision asks them again.
-    silent_filters: Vec<usize>,
-    silent_scores: Vec<usize>,
+    uncached_filters: Vec<usize>,
+    uncached_scores: Vec<usize>,
     /// Base scores of the node evaluation, with classes split by topology counts. `None` without counters: then the
     /// node evaluation's own table is used.
     own_table: Option<ScoreTable>,
@@ -79,46 +79,48 @@ impl SignatureState {
             era: snapshot.era(),
             lookups: snapshot.lookups().changes(),
             counts: TopologyCounts::default(),
-            silent_filters: Vec::new(),
-            silent_scores: Vec::new(),
+            uncached_filters: Vec::new(),
+            uncached_scores: Vec::new(),
             own_table: None,
             class_points: ClassPoints::default(),
             feasible: 0,
             bytes: 0,
             checked: Time::default(),
         };
-        if !evaluation_ref.evaluation.is_barren() {
-            state.take_tallies(framework, pod, snapshot)?;
+        if !evaluation_ref.evaluation.is_infeasible() {
+            state.add_tallies(framework, pod, snapshot)?;
             let counted = state.counts.count(snapshot, topology_index)?;
             if state.counts.len() > 0 {
-                state.own_table = Some(state.grown(snapshot, base_partitions, evaluation_ref, counted)?);
+                state.own_table =
+                    Some(state.build_table(snapshot, base_partitions, evaluation_ref, counted)?);
             }
         }
-        state.bytes = state.weighed();
+        state.bytes = state.compute_bytes();
         Ok(state)
     }
 
     /// Builds the score table, as an updated copy of a base partition if possible.
-    fn grown(
+    fn build_table(
         &self,
         snapshot: Snapshot<'_>,
         base_partitions: &mut BasePartitions,
         evaluation_ref: &EvaluationRef<'_>,
-        Counted { groupings, busy }: Counted,
+        Counted { groupings, nonzero_nodes }: Counted,
     ) -> Result<ScoreTable, Fallback> {
         let evaluation = evaluation_ref.evaluation.table();
-        if busy.len() <= snapshot.nodes().len() / BUSY
+        if nonzero_nodes.len() <= snapshot.nodes().len() / NONZERO_SHARE
             && let Some(partition) =
                 groupings.and_then(|groupings| base_partitions.table(evaluation_ref, snapshot, groupings))
         {
             let mut table = partition.clone();
             let view = |node, views: &mut [i64]| self.counts.views(node, views);
-            let mut busy = busy;
-            busy.intersect(snapshot.nodes());
-            let is_grown = table.follow(evaluation, &busy, self.counts.len(), |_| false, view);
-            return is_grown.then_some(table).ok_or(Fallback);
+            let mut nonzero_nodes = nonzero_nodes;
+            nonzero_nodes.intersect(snapshot.nodes());
+            let is_updated =
+                table.update_from(evaluation, &nonzero_nodes, self.counts.len(), |_| false, view);
+            return is_updated.then_some(table).ok_or(Fallback);
         }
-        evaluation.grown(&self.counts.columns()).ok_or(Fallback)
+        evaluation.refined(&self.counts.columns()).ok_or(Fallback)
     }
 
     /// Returns the index of its node evaluation.
@@ -131,42 +133,42 @@ impl SignatureState {
         self.bytes
     }
 
-    fn weighed(&self) -> usize {
+    fn compute_bytes(&self) -> usize {
         let table = self.own_table.as_ref().map_or(0, ScoreTable::bytes);
         size_of::<Self>() + table + self.counts.bytes()
     }
 
-    fn take_tallies(
+    fn add_tallies(
         &mut self,
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Result<(), Fallback> {
-        for (at, seat) in framework.filters.iter().enumerate() {
-            if seat.plugin.reads() == Reads::Pod {
+        for (at, enabled) in framework.filters.iter().enumerate() {
+            if enabled.plugin.reads() == Reads::Pod {
                 continue;
             }
             // With single extension points disabled, only the full evaluation knows which results apply.
-            let is_whole = seat.pre_filter && seat.filter.is_some_and(|place| place.fails.is_none());
-            match seat.plugin.tally(pod, snapshot) {
+            let is_whole = enabled.pre_filter && enabled.filter.is_some_and(|rank| rank.fails.is_none());
+            match enabled.plugin.tally(pod, snapshot) {
                 Tallied::Yes(tally) if is_whole => self.counts.add_filter(tally),
                 Tallied::Silent if is_whole => {}
-                _ => self.silent_filters.push(at),
+                _ => self.uncached_filters.push(at),
             }
         }
-        for (at, seat) in framework.scores.iter().enumerate() {
-            if !seat.pre_score && seat.score.is_some_and(|place| place.fails.is_some()) {
+        for (at, enabled) in framework.scores.iter().enumerate() {
+            if !enabled.pre_score && enabled.score.is_some_and(|rank| rank.fails.is_some()) {
                 return Err(Fallback);
             }
-            if seat.plugin.reads() == Reads::Pod {
+            if enabled.plugin.reads() == Reads::Pod {
                 continue;
             }
-            match seat.plugin.tally(pod, snapshot) {
-                Tallied::Yes(tally) if seat.pre_score && seat.score.is_some() => {
-                    self.counts.add_score(seat.weight, tally);
+            match enabled.plugin.tally(pod, snapshot) {
+                Tallied::Yes(tally) if enabled.pre_score && enabled.score.is_some() => {
+                    self.counts.add_score(enabled.weight, tally);
                 }
-                Tallied::Silent if seat.pre_score => {}
-                _ => self.silent_scores.push(at),
+                Tallied::Silent if enabled.pre_score => {}
+                _ => self.uncached_scores.push(at),
             }
         }
         Ok(())
@@ -188,7 +190,7 @@ impl SignatureState {
         if self.seen == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {
             return Ok(());
         }
-        if evaluation.is_barren() {
+        if evaluation.is_infeasible() {
             self.seen = snapshot.clock();
             return Ok(());
         }
@@ -221,10 +223,10 @@ impl SignatureState {
         changed: &NodeSet,
     ) -> Result<(), Fallback> {
         let Self { own_table: Some(own_table), counts, .. } = self else { return Ok(()) };
-        let stands = |node| !changed.contains(node) && !objects.contains(node);
+        let is_unchanged = |node| !changed.contains(node) && !objects.contains(node);
         let view = |node, views: &mut [i64]| counts.views(node, views);
-        let is_followed = own_table.follow(evaluation.table(), nodes, counts.len(), stands, view);
-        if is_followed { Ok(()) } else { Err(Fallback) }
+        let is_updated = own_table.update_from(evaluation.table(), nodes, counts.len(), is_unchanged, view);
+        if is_updated { Ok(()) } else { Err(Fallback) }
     }
 
     /// Returns the table that decisions use.
@@ -242,7 +244,7 @@ impl SignatureState {
         probe: &mut dyn Probe,
     ) -> Result<Rules, Fallback> {
         probe.enter(Point::PreFilter);
-        let rules = self.rules_of_its_own(framework, pod, snapshot);
+        let rules = self.volume_rules(framework, pod, snapshot);
         probe.leave(Point::PreFilter, "Success");
         let rules = rules?;
         probe.enter(Point::Filter);
@@ -263,35 +265,36 @@ impl SignatureState {
 
     /// Prepares the rules that are not cached.
     ///
-    /// Only rules that read nothing but volumes are allowed. All other plugins in `silent_filters` and
-    /// `silent_scores` must skip the pod; otherwise the full evaluation decides.
-    fn rules_of_its_own(
+    /// Only rules that read nothing but volumes are allowed. All other plugins in `uncached_filters` and
+    /// `uncached_scores` must skip the pod; otherwise the full evaluation decides.
+    fn volume_rules(
         &self,
         framework: &Framework,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Result<Rules, Fallback> {
         let mut rules = Rules::new();
-        for seat in self.silent_filters.iter().map(|&at| &framework.filters[at]) {
-            let rule = if seat.pre_filter {
-                match seat.plugin.prepare(pod, snapshot) {
+        for enabled in self.uncached_filters.iter().map(|&at| &framework.filters[at]) {
+            let rule = if enabled.pre_filter {
+                match enabled.plugin.prepare(pod, snapshot) {
                     Prepared::Skip => None,
                     Prepared::Run { rule, only: None } => Some(rule),
                     _ => return Err(Fallback),
                 }
             } else {
-                crate::cycle::unprepared(seat, pod, snapshot)
+                crate::cycle::unprepared(enabled, pod, snapshot)
             };
             let Some(rule) = rule else { continue };
             // The full evaluation skips these rules on nodes that an earlier filter rejected. That changes nothing if
             // they are safe.
-            if seat.plugin.reads() != Reads::Volumes || seat.filter.is_none() || !rule.is_safe(snapshot) {
+            if enabled.plugin.reads() != Reads::Volumes || enabled.filter.is_none() || !rule.is_safe(snapshot)
+            {
                 return Err(Fallback);
             }
             rules.push(rule);
         }
-        for seat in self.silent_scores.iter().map(|&at| &framework.scores[at]) {
-            if !matches!(seat.plugin.prepare(pod, snapshot, snapshot.nodes()), Prepared::Skip) {
+        for enabled in self.uncached_scores.iter().map(|&at| &framework.scores[at]) {
+            if !matches!(enabled.plugin.prepare(pod, snapshot, snapshot.nodes()), Prepared::Skip) {
                 return Err(Fallback);
             }
         }
@@ -306,12 +309,12 @@ impl SignatureState {
         snapshot: Snapshot<'_>,
         rules: &Rules,
     ) -> Result<Vec<u32>, Fallback> {
-        if evaluation.is_barren() {
+        if evaluation.is_infeasible() {
             return Err(Fallback);
         }
         let table = self.table(evaluation);
         let (classes, mut nodes) = (table.classes(), table.classes().nodes().to_vec());
-        self.counts.filter(|class| self.sums_of(classes, class), &mut nodes);
+        self.counts.filter(|class| self.counts_of(classes, class), &mut nodes);
         let mut excluded = if rules.is_empty() {
             NodeSet::new()
         } else {
@@ -327,13 +330,13 @@ impl SignatureState {
         let Self { class_points, feasible, .. } = self;
         class_points.excluded = excluded;
         class_points.points.clear();
-        class_points.points.extend(nodes.iter().map(|&nodes| if nodes > 0 { 0 } else { NEVER }));
+        class_points.points.extend(nodes.iter().map(|&nodes| if nodes > 0 { 0 } else { INFEASIBLE }));
         *feasible = nodes.iter().map(|&nodes| nodes as usize).sum();
         if *feasible == 0 { Err(Fallback) } else { Ok(nodes) }
     }
 
     /// Returns the topology counts of a class, as views.
-    fn sums_of<'a>(&self, classes: &'a Classes, class: usize) -> &'a [i64] {
+    fn counts_of<'a>(&self, classes: &'a Classes, class: usize) -> &'a [i64] {
         if self.own_table.is_some() { &classes.views(class)[1..] } else { &[] }
     }
 
@@ -354,7 +357,7 @@ impl SignatureState {
         if overlay.is_empty() {
             return Ok(true);
         }
-        if self.counts.filters_count() {
+        if self.counts.filters_have_counters() {
             return Err(Fallback);
         }
         let view = snapshot.node(node).with(&overlay);
@@ -370,18 +373,18 @@ impl SignatureState {
     ) -> Result<(), Fallback> {
         let mut points = std::mem::take(&mut self.class_points.points);
         let mut are_scores = true;
-        let mut give = |class: usize, weight: i64, score: i64| {
+        let mut add_points = |class: usize, weight: i64, score: i64| {
             are_scores &= (0..=MAX_NODE_SCORE).contains(&score);
             // The sum of the weights was limited in the node evaluation.
             points[class] += (weight * score.clamp(0, MAX_NODE_SCORE)) as i32;
         };
         let classes = self.table(evaluation).classes();
-        self.counts.score(|class| self.sums_of(classes, class), nodes, &mut give);
+        self.counts.score(|class| self.counts_of(classes, class), nodes, &mut add_points);
         let passing: Vec<usize> = (0..nodes.len()).filter(|&class| nodes[class] > 0).collect();
         for (at, (weight, rule)) in evaluation.relative().iter().enumerate() {
             let evaluation_ref = |class: usize| match &self.own_table {
                 Some(own_table) => {
-                    usize::try_from(own_table.classes().views(class)[0]).expect("a class of the trunk")
+                    usize::try_from(own_table.classes().views(class)[0]).expect("the first view is a class")
                 }
                 None => class,
             };
@@ -390,7 +393,7 @@ impl SignatureState {
             // Normalization depends only on the set of scores, so one score for each class is enough.
             rule.normalize(snapshot, &NodeSet::new(), &mut cells);
             for (&class, &score) in passing.iter().zip(&cells) {
-                give(class, *weight, score);
+                add_points(class, *weight, score);
             }
         }
         self.class_points.points = points;
@@ -398,7 +401,7 @@ impl SignatureState {
     }
 
     /// Whether a node's class agrees with the current topology counts. If not, an update missed the node.
-    pub(super) fn stands(&self, node: NodeIdx) -> bool {
+    pub(super) fn is_class_current(&self, node: NodeIdx) -> bool {
         let Some(own_table) = &self.own_table else { return true };
         let mut views = vec![0; self.counts.len()];
         self.counts.views(node, &mut views);

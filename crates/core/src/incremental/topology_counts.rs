@@ -30,7 +30,7 @@ pub(super) struct Counted {
     /// counters share it.
     pub(super) groupings: Option<Vec<Grouping>>,
     /// Nodes that are classified by count and whose count is not zero.
-    pub(super) busy: NodeSet,
+    pub(super) nonzero_nodes: NodeSet,
 }
 
 impl TopologyCounts {
@@ -61,7 +61,7 @@ impl TopologyCounts {
     }
 
     /// Whether a filter has counters. Its result for a node then depends on the pods nominated to it.
-    pub(super) fn filters_count(&self) -> bool {
+    pub(super) fn filters_have_counters(&self) -> bool {
         self.filters.iter().any(|(_, range)| !range.is_empty())
     }
 
@@ -76,61 +76,65 @@ impl TopologyCounts {
         snapshot: Snapshot<'_>,
         topology_index: &mut TopologyIndex,
     ) -> Result<Counted, Outdated> {
-        self.learn(snapshot)?;
-        let mut counted = Counted { groupings: None, busy: NodeSet::new() };
+        self.add_pod_classes(snapshot)?;
+        let mut counted = Counted { groupings: None, nonzero_nodes: NodeSet::new() };
         if self.counts.is_empty() {
             return Ok(counted);
         }
-        let is_everywhere = self.open(snapshot, topology_index)?;
+        let is_everywhere = self.start_count(snapshot, topology_index)?;
         for (id, kind) in snapshot.kinds_since(KindId::default()) {
             let Some(adds) = self.adds.get(&id) else { continue };
             for (node, number) in kind.nodes() {
                 for &(at, amount) in adds {
-                    self.counts[at].take(node, amount * number, &mut counted.busy)?;
+                    self.counts[at].count_pods(node, amount * number, &mut counted.nonzero_nodes)?;
                 }
             }
         }
-        self.counts.iter_mut().for_each(|count| count.sum_up(&mut counted.busy));
-        self.are_tellable()?;
+        self.counts.iter_mut().for_each(|count| count.finish_count(&mut counted.nonzero_nodes));
+        self.check_weighable()?;
         counted.groupings = is_everywhere.then(|| self.counts.iter().map(DomainCounter::grouping).collect());
         Ok(counted)
     }
 
     /// Prepares a full count. Returns whether every node counts for every counter.
-    fn open(&mut self, snapshot: Snapshot<'_>, topology_index: &mut TopologyIndex) -> Result<bool, Outdated> {
-        self.counts.iter_mut().for_each(|count| count.survey(snapshot, topology_index));
-        let are_all_placed = self.counts.iter().all(DomainCounter::has_all);
-        if self.tallies().all(|(tally, _)| tally.counts_everywhere(are_all_placed)) {
+    fn start_count(
+        &mut self,
+        snapshot: Snapshot<'_>,
+        topology_index: &mut TopologyIndex,
+    ) -> Result<bool, Outdated> {
+        self.counts.iter_mut().for_each(|count| count.load_domains(snapshot, topology_index));
+        let all_nodes_have_keys = self.counts.iter().all(DomainCounter::all_nodes_have_key);
+        if self.tallies().all(|(tally, _)| tally.counts_everywhere(all_nodes_have_keys)) {
             let all = None::<fn(NodeIdx) -> bool>;
-            self.counts.iter_mut().for_each(|count| count.open(snapshot, topology_index, all));
+            self.counts.iter_mut().for_each(|count| count.start_count(snapshot, topology_index, all));
             return Ok(true);
         }
         let (mut counting, mut counts) =
             (vec![NodeSet::new(); self.counts.len()], vec![true; self.counts.len()]);
         for node in snapshot.nodes().iter() {
-            self.where_it_counts(snapshot, node, &mut counts)?;
+            self.set_counting(snapshot, node, &mut counts)?;
             for (counting, _) in counting.iter_mut().zip(&counts).filter(|(_, counts)| **counts) {
                 counting.insert(node);
             }
         }
         for (count, counting) in self.counts.iter_mut().zip(&counting) {
-            count.open(snapshot, topology_index, Some(|node| counting.contains(node)));
+            count.start_count(snapshot, topology_index, Some(|node| counting.contains(node)));
         }
         Ok(false)
     }
 
     /// Checks that scores which weigh domains can count the domains of the feasible nodes.
-    fn are_tellable(&self) -> Result<(), Outdated> {
-        let tellable = |count: &DomainCounter| match count.counter().domains {
+    fn check_weighable(&self) -> Result<(), Outdated> {
+        let is_weighable = |count: &DomainCounter| match count.counter().domains {
             Domains::Nodes => true,
             Domains::Values => count.is_by_domain() && count.domain_count() <= 2 * BY_DOMAIN_MAX,
         };
         let mut weighing = self.scores.iter().filter(|(_, tally, _)| tally.weighs_domains());
-        let are = weighing.all(|(_, _, range)| self.counts[range.clone()].iter().all(tellable));
-        if are { Ok(()) } else { Err(Outdated) }
+        let all_weighable = weighing.all(|(_, _, range)| self.counts[range.clone()].iter().all(is_weighable));
+        if all_weighable { Ok(()) } else { Err(Outdated) }
     }
 
-    fn where_it_counts(
+    fn set_counting(
         &self,
         snapshot: Snapshot<'_>,
         node: NodeIdx,
@@ -144,28 +148,28 @@ impl TopologyCounts {
     }
 
     /// Asks the tallies what new pod classes add to the counters.
-    fn learn(&mut self, snapshot: Snapshot<'_>) -> Result<(), Outdated> {
+    fn add_pod_classes(&mut self, snapshot: Snapshot<'_>) -> Result<(), Outdated> {
         let next = snapshot.next_kind();
         if next == self.next_kind {
             return Ok(());
         }
-        let asked: Vec<_> = self
+        let tallies: Vec<_> = self
             .tallies()
             .map(|(tally, range)| (tally, range, tally.ignores_pods_without_affinity()))
             .collect();
-        let mut learnt = Vec::new();
+        let mut new_adds = Vec::new();
         for (id, kind) in snapshot.kinds_since(self.next_kind) {
             let mut adds: Vec<(usize, i64)> = Vec::new();
             let has_affinity = kind.pod().pod_affinity.is_some();
-            for (tally, range, _) in asked.iter().filter(|(.., ignores)| has_affinity || !ignores) {
+            for (tally, range, _) in tallies.iter().filter(|(.., ignores)| has_affinity || !ignores) {
                 let add = &mut |at, amount| adds.push((range.start + at, amount));
                 tally.adds(snapshot, kind.pod(), add)?;
             }
             if !adds.is_empty() {
-                learnt.push((id, adds.into()));
+                new_adds.push((id, adds.into()));
             }
         }
-        self.adds.extend(learnt);
+        self.adds.extend(new_adds);
         self.next_kind = next;
         Ok(())
     }
@@ -181,7 +185,7 @@ impl TopologyCounts {
         objects: &NodeSet,
         changed: &mut NodeSet,
     ) -> Result<(), Outdated> {
-        self.learn(snapshot)?;
+        self.add_pod_classes(snapshot)?;
         if self.counts.is_empty() {
             return Ok(());
         }
@@ -198,12 +202,12 @@ impl TopologyCounts {
                 }
             }
         }
-        self.count_anew(snapshot, objects, changed)?;
-        self.are_tellable()
+        self.recount_nodes(snapshot, objects, changed)?;
+        self.check_weighable()
     }
 
     /// Counts the nodes whose object changed.
-    fn count_anew(
+    fn recount_nodes(
         &mut self,
         snapshot: Snapshot<'_>,
         nodes: &NodeSet,
@@ -211,7 +215,7 @@ impl TopologyCounts {
     ) -> Result<(), Outdated> {
         let (mut counts, mut pods) = (vec![true; self.counts.len()], vec![0; self.counts.len()]);
         for node in nodes.iter() {
-            self.where_it_counts(snapshot, node, &mut counts)?;
+            self.set_counting(snapshot, node, &mut counts)?;
             pods.fill(0);
             for kind in snapshot.kinds_on(node) {
                 for &(at, amount) in self.adds.get(kind).into_iter().flatten() {

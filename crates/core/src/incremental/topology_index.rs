@@ -19,16 +19,16 @@ pub(super) struct KeyDomains {
     ids: IdMap<Symbol, u32>,
     by_slot: Vec<u32>,
     /// Whether every node has the key with a value that is not empty.
-    has_all: bool,
+    all_nodes_have_key: bool,
 }
 
 impl KeyDomains {
     fn of(snapshot: Snapshot<'_>, key: Symbol) -> Self {
         let by_slot = vec![NO_DOMAIN; snapshot.columns().pods.len()];
-        let mut key_domains = Self { ids: IdMap::default(), by_slot, has_all: true };
+        let mut key_domains = Self { ids: IdMap::default(), by_slot, all_nodes_have_key: true };
         for node in snapshot.nodes().iter() {
             let value = snapshot.node_labels(node).get(key);
-            key_domains.has_all &= value.is_some_and(|value| value != known::EMPTY);
+            key_domains.all_nodes_have_key &= value.is_some_and(|value| value != known::EMPTY);
             if let Some(value) = value {
                 let next = u32::try_from(key_domains.ids.len()).expect("fewer domains than nodes");
                 key_domains.by_slot[node.index()] = *key_domains.ids.entry(value).or_insert(next);
@@ -38,8 +38,8 @@ impl KeyDomains {
     }
 
     /// Whether every node has the key with a value that is not empty.
-    pub(super) fn has_all(&self) -> bool {
-        self.has_all
+    pub(super) fn all_nodes_have_key(&self) -> bool {
+        self.all_nodes_have_key
     }
 
     /// Returns the domain of a label value.
@@ -87,12 +87,12 @@ impl TopologyIndex {
     }
 
     fn key_index(&mut self, snapshot: Snapshot<'_>, key: Symbol) -> &mut KeyIndex {
-        let chart = || KeyIndex {
+        let new_index = || KeyIndex {
             key_domains: Arc::new(KeyDomains::of(snapshot, key)),
             by_value: None,
             by_node: None,
         };
-        self.keys.entry(key).or_insert_with(chart)
+        self.keys.entry(key).or_insert_with(new_index)
     }
 
     /// Returns the domain map of a key, with all nodes counting. [`Self::key_domains`] must have returned the key
@@ -108,8 +108,8 @@ impl TopologyIndex {
             Domains::Values => by_value,
             Domains::Nodes => by_node,
         };
-        let made = || Arc::new(DomainMap::of(snapshot, key_domains, domains, |_| true));
-        Arc::clone(domain_map.get_or_insert_with(made))
+        let build = || Arc::new(DomainMap::of(snapshot, key_domains, domains, |_| true));
+        Arc::clone(domain_map.get_or_insert_with(build))
     }
 
     /// Removes all keys.

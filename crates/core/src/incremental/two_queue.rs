@@ -89,7 +89,7 @@ impl<T> TwoQueue<T> {
 
     /// Adds a signature that is not in the cache; returns its index.
     pub(super) fn add(&mut self, signature: Hashed<VolumelessSignature>, value: T) -> usize {
-        let segment = if self.is_ghost(&signature) { Segment::Protected } else { Segment::Probation };
+        let segment = if self.remove_ghost(&signature) { Segment::Protected } else { Segment::Probation };
         let index = self.free.pop().unwrap_or(self.entries.len());
         if index == self.entries.len() {
             self.entries.push(None);
@@ -103,11 +103,11 @@ impl<T> TwoQueue<T> {
     }
 
     fn entry(&mut self, index: usize) -> &mut Entry<T> {
-        self.entries[index].as_mut().expect("it stands there")
+        self.entries[index].as_mut().expect("the index is in use")
     }
 
     /// Returns the value at an index.
-    pub(super) fn at(&mut self, index: usize) -> &mut T {
+    pub(super) fn get_mut(&mut self, index: usize) -> &mut T {
         &mut self.entry(index).value
     }
 
@@ -149,25 +149,25 @@ impl<T> TwoQueue<T> {
             self.order[segment as usize].push_back(index);
             return None;
         }
-        Some(self.take(index))
+        Some(self.remove(index))
     }
 
     /// Evicts the entry at an index regardless of its turn; returns its value.
     pub(super) fn evict(&mut self, index: usize) -> T {
         let order = &mut self.order[self.entry(index).segment as usize];
         let at = order.iter().rposition(|&other| other == index);
-        order.remove(at.expect("whoever is there has a turn"));
-        self.take(index)
+        order.remove(at.expect("every entry is in its segment"));
+        self.remove(index)
     }
 
-    fn take(&mut self, index: usize) -> T {
+    fn remove(&mut self, index: usize) -> T {
         let Entry { signature, value, weight, segment, .. } =
-            self.entries[index].take().expect("it stands there");
+            self.entries[index].take().expect("the index is in use");
         self.indices.remove(&signature);
         self.free.push(index);
         if segment == Segment::Probation {
             self.weight -= weight;
-            self.remember_gone(&signature);
+            self.add_ghost(&signature);
         }
         value
     }
@@ -208,14 +208,14 @@ impl<T> TwoQueue<T> {
         self.entries.iter().flatten().for_each(|entry| entry.signature.mark(marks));
     }
 
-    fn remember_gone(&mut self, signature: &Hashed<VolumelessSignature>) {
+    fn add_ghost(&mut self, signature: &Hashed<VolumelessSignature>) {
         let hash = signature.hash_of();
         self.ghosts.resize(GHOSTS, 0);
         self.ghosts[hash as usize % GHOSTS] = hash;
     }
 
     /// Whether a signature was evicted from probation recently. Removes it from that record.
-    fn is_ghost(&mut self, signature: &Hashed<VolumelessSignature>) -> bool {
+    fn remove_ghost(&mut self, signature: &Hashed<VolumelessSignature>) -> bool {
         let hash = signature.hash_of();
         let one = self.ghosts.get_mut(hash as usize % GHOSTS);
         one.is_some_and(|one| *one == hash && std::mem::take(one) == hash)

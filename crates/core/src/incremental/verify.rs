@@ -35,14 +35,14 @@ impl DecisionCache {
     }
 
     /// Whether both caches are empty.
-    pub(crate) fn has_none(&self) -> bool {
-        self.signatures.len() == 0 && self.infeasible.signatures.is_empty()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.signatures.len() == 0 && self.infeasible.entries.is_empty()
     }
 
     /// Returns the oldest time of creation or last comparison of all live signatures. Linear in their number.
     pub(crate) fn oldest_check(&self) -> Option<Time> {
         let decisions = (0..self.signatures.indices()).filter_map(|index| self.checked(index));
-        decisions.chain(self.infeasible.signatures.iter().map(|refused| refused.checked)).min()
+        decisions.chain(self.infeasible.entries.iter().map(|entry| entry.checked)).min()
     }
 
     fn checked(&self, index: usize) -> Option<Time> {
@@ -65,7 +65,7 @@ impl DecisionCache {
             let index = *cursor;
             *cursor += 1;
             if self.checked(index).is_some_and(|checked| checked < since)
-                && let Cached::State(state) = self.signatures.at(index)
+                && let Cached::State(state) = self.signatures.get_mut(index)
             {
                 state.checked = self.now;
                 let (signature, _) = self.signatures.peek(index)?;
@@ -73,16 +73,16 @@ impl DecisionCache {
             }
         }
         // Their indices change with every decision, so there is no cursor. There are at most 64.
-        let at = self.infeasible.signatures.iter().position(|refused| refused.checked < since)?;
-        let refused = &mut self.infeasible.signatures[at];
-        refused.checked = self.now;
-        Some((LiveSignature::Refusal { at }, refused.signature.key().bare()))
+        let at = self.infeasible.entries.iter().position(|entry| entry.checked < since)?;
+        let entry = &mut self.infeasible.entries[at];
+        entry.checked = self.now;
+        Some((LiveSignature::Refusal { at }, entry.signature.key().bare()))
     }
 
     /// Removes the state of the signature at an index, but keeps the signature.
-    fn forget_at(&mut self, index: usize) {
+    fn remove_state(&mut self, index: usize) {
         let evicted = self.signatures.replace(index, Cached::Unseen, 0);
-        self.bytes -= evicted.released(&mut self.evaluations);
+        self.bytes -= evicted.release(&mut self.evaluations);
     }
 
     /// Removes everything that the answer for this pod was computed from.
@@ -94,13 +94,13 @@ impl DecisionCache {
         let evaluation = self.signatures.find(&signature).and_then(|index| self.evaluation_of(index));
         for index in 0..self.signatures.indices() {
             if evaluation.is_some() && self.evaluation_of(index) == evaluation {
-                self.forget_at(index);
+                self.remove_state(index);
             }
         }
         self.topology_index.clear();
         self.base_partitions.clear();
         let node_signature = Hashed::of(NodeSignature::of(pod), &self.hashing);
-        self.infeasible.signatures.retain(|refused| refused.signature != node_signature);
+        self.infeasible.entries.retain(|entry| entry.signature != node_signature);
     }
 
     fn evaluation_of(&self, index: usize) -> Option<usize> {
@@ -123,12 +123,12 @@ impl Framework {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Option<CachedDecision<'a>> {
-        if !decisions.is_fresh(index, snapshot) {
-            decisions.forget_at(index);
+        if !decisions.refresh(index, snapshot) {
+            decisions.remove_state(index);
             return None;
         }
         let DecisionCache { signatures, evaluations, .. } = decisions;
-        let Cached::State(state) = signatures.at(index) else { return None };
+        let Cached::State(state) = signatures.get_mut(index) else { return None };
         let evaluation = evaluations.at_mut(state.evaluation());
         let rules = state.decide(self, evaluation, pod, snapshot, &mut NoProbe).ok()?;
         Some(CachedDecision { state, evaluation, rules })
@@ -144,7 +144,7 @@ impl Framework {
         draws: (Draws, Time),
         then: impl FnOnce(Failed<'_>, &PostFilter<'_>) -> R,
     ) -> Option<R> {
-        let refused = decisions.infeasible.signatures.get_mut(at)?;
-        self.reject_from(refused, pod, snapshot, draws, &mut NoProbe, then)
+        let entry = decisions.infeasible.entries.get_mut(at)?;
+        self.reject_from(entry, pod, snapshot, draws, &mut NoProbe, then)
     }
 }

@@ -119,7 +119,7 @@ impl Scheduler {
 
     /// Compares a live signature if one is due, and returns when to continue.
     fn verify_at_rest(&mut self, now: Time) -> Option<Time> {
-        if !self.may_verify() || self.decisions.has_none() {
+        if !self.may_verify() || self.decisions.is_empty() {
             return None;
         }
         let round = self.verify.round.as_mut()?;
