@@ -212,13 +212,20 @@ impl Framework {
         filtered: &mut Filtered,
         probe: &mut dyn Probe,
     ) -> Result<(), CycleError> {
-        let own = pod.nominated_node.filter(|_| !options.ignore_own_nomination);
-        let own = own.and_then(|name| snapshot.find_node(name));
-        let ran = own.map(|node| filtered.run(pod, snapshot, [node].into_iter().collect(), probe));
+        let nominated = pod.nominated_node.filter(|_| !options.ignore_own_nomination);
+        let nominated = nominated.and_then(|name| snapshot.find_node(name));
+        let ran = nominated.map(|node| filtered.run(pod, snapshot, [node].into_iter().collect(), probe));
         if matches!(ran, Some(Ok(()))) && !filtered.feasible().is_empty() {
             return Ok(());
         }
-        self.filter_all(pod, snapshot, options, own.filter(|_| matches!(ran, Some(Ok(())))), filtered, probe)
+        self.filter_all(
+            pod,
+            snapshot,
+            options,
+            nominated.filter(|_| matches!(ran, Some(Ok(())))),
+            filtered,
+            probe,
+        )
     }
 
     /// Filters all nodes, or a sample of them. `rejected` is the nominated node, if it was tried alone before.

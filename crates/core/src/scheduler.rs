@@ -334,7 +334,7 @@ impl Scheduler {
     /// If there is none, compares a live signature with a full evaluation, provided that this is enabled and due.
     pub fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
         self.verify.called(now);
-        self.decisions.tick(now);
+        self.decisions.set_now(now);
         match self.work(now, probe) {
             // The next slice is due now, so there is no idle time for a comparison.
             Step::Idle { wake_at: Some(at) } if at <= now && self.extending.sliced() > 0 => {

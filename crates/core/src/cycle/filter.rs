@@ -202,7 +202,7 @@ impl Filtered {
         snapshot: Snapshot<'_>,
         node: NodeIdx,
     ) -> Result<NodeRejection, CycleError> {
-        if let Some((plugin, rejection)) = self.with_nominated_pods(pod, snapshot, node)? {
+        if let Some((plugin, rejection)) = self.rejection_with_nominated_pods(pod, snapshot, node)? {
             return Ok(NodeRejection::Plain(plugin, rejection));
         }
         let view = snapshot.node(node);
@@ -256,7 +256,7 @@ impl Filtered {
         snapshot: Snapshot<'_>,
         node: NodeIdx,
     ) -> Result<Option<(PluginName, Rejection)>, CycleError> {
-        match self.with_nominated_pods(pod, snapshot, node)? {
+        match self.rejection_with_nominated_pods(pod, snapshot, node)? {
             None => self.first_rejector(&snapshot.node(node)),
             rejected => Ok(rejected),
         }
@@ -353,7 +353,7 @@ impl Filtered {
         self.rejected.clear();
         self.nominated.clear();
         for node in with_nominations(snapshot, &candidates) {
-            if let Some(verdict) = self.with_nominated_pods(pod, snapshot, node)? {
+            if let Some(verdict) = self.rejection_with_nominated_pods(pod, snapshot, node)? {
                 self.nominated.insert(node, verdict);
             }
         }
@@ -380,7 +380,7 @@ impl Filtered {
     /// Filters the node with the pods that are nominated to it and have the same or a higher priority.
     ///
     /// Returns the rejection; `None` if the node passes or has no such pods.
-    fn with_nominated_pods(
+    fn rejection_with_nominated_pods(
         &self,
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
@@ -401,7 +401,7 @@ impl Filtered {
     }
 
     /// Whether the node passes all rules that read more than the node object.
-    pub(super) fn passes_but_for_object(&self, node: &NodeView<'_>) -> bool {
+    pub(super) fn passes_usage_rules(&self, node: &NodeView<'_>) -> bool {
         let mut others = self.rules.iter().filter(|(_, rule)| rule.depends_on() != DependsOn::NodeSpec);
         others.all(|(_, rule)| match rule.verdict_number(node) {
             Some(number) => number == 0,

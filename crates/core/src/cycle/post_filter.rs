@@ -221,7 +221,7 @@ impl Judge for Filtered {
     }
 
     fn still_passes(&self, node: &NodeView<'_>) -> bool {
-        let passes = self.passes_but_for_object(node);
+        let passes = self.passes_usage_rules(node);
         debug_assert_eq!(
             passes,
             matches!(self.first_rejector(node), Ok(None)),

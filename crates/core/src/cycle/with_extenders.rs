@@ -83,7 +83,7 @@ pub struct Transcript {
     /// `None` for an extender that failed; the decision continues without its scores.
     scores: BTreeMap<ExtenderId, Option<Prioritized>>,
     /// The extenders that were called about preemption.
-    asked_for_room: BTreeSet<ExtenderId>,
+    called_for_preemption: BTreeSet<ExtenderId>,
     /// The candidates that remain after the extenders called so far, or the error that prevents a preemption.
     rooms: Option<Result<Vec<Room>, String>>,
     /// The start of the sampled search; each repetition starts there again.
@@ -106,7 +106,7 @@ pub enum Consulted {
 enum Chained {
     Ask(Ask),
     /// The remaining nodes, and whether the chain dropped nodes that it was not called about.
-    Left(NodeSet, bool),
+    Remaining(NodeSet, bool),
 }
 
 impl Transcript {
@@ -171,7 +171,7 @@ impl Transcript {
         answer: Result<Vec<RoomAnswer>, String>,
         snapshot: Snapshot<'_>,
     ) {
-        self.asked_for_room.insert(by.id);
+        self.called_for_preemption.insert(by.id);
         let before = match &self.rooms {
             Some(Ok(rooms)) => rooms.clone(),
             Some(Err(_)) | None => return,
@@ -213,7 +213,8 @@ impl Transcript {
             Some(Ok(rooms)) => !rooms.is_empty(),
             Some(Err(_)) => false,
         };
-        let mut next = extenders.iter().filter(|it| it.preempts && !self.asked_for_room.contains(&it.id));
+        let mut next =
+            extenders.iter().filter(|it| it.preempts && !self.called_for_preemption.contains(&it.id));
         next.next().filter(|_| asks).map(|extender| extender.id)
     }
 
@@ -253,7 +254,7 @@ impl Transcript {
                 }
             }
         }
-        Ok(Chained::Left(remaining, unasked))
+        Ok(Chained::Remaining(remaining, unasked))
     }
 
     /// Returns those of `nodes` that all scoring extenders were called about.
@@ -279,7 +280,7 @@ impl Transcript {
 trace_ids!(FilterVerdict { kept, asked } but not { failed });
 trace_ids!(Prioritized { asked, scores });
 trace_ids!(Ask { about } but not { extender });
-trace_ids!(Transcript { alone, all, scores, rooms } but not { asked_for_room, start });
+trace_ids!(Transcript { alone, all, scores, rooms } but not { called_for_preemption, start });
 
 impl TraceIds for About {
     fn mark(&self, marks: &mut Marks) {
@@ -352,9 +353,9 @@ impl Framework {
         (extenders, transcript): (&[&Extender], &Transcript),
         probe: &mut dyn Probe,
     ) -> Result<Consulted, CycleError> {
-        let mut silent = NoProbe;
+        let mut no_probe = NoProbe;
         // Repetitions are not reported to the probe.
-        let filter_probe: &mut dyn Probe = if transcript.is_empty() { &mut *probe } else { &mut silent };
+        let filter_probe: &mut dyn Probe = if transcript.is_empty() { &mut *probe } else { &mut no_probe };
         let mut filtered = self.prepare(pod, snapshot, filter_probe)?;
         if filtered.prefilter_rejection().is_some() {
             return Ok(Consulted::Infeasible(filtered));
@@ -363,7 +364,7 @@ impl Framework {
         let chained = self.filter_with(pod, snapshot, options, consulted, &mut filtered, filter_probe)?;
         let (remaining, unasked) = match chained {
             Chained::Ask(ask) => return Ok(Consulted::Ask(vec![ask])),
-            Chained::Left(remaining, unasked) => (remaining, unasked),
+            Chained::Remaining(remaining, unasked) => (remaining, unasked),
         };
         let scored = transcript.scored_all(&remaining, snapshot);
         if scored.is_empty() && (unasked || !remaining.is_empty()) {
@@ -403,9 +404,9 @@ impl Framework {
         filtered: &mut Filtered,
         probe: &mut dyn Probe,
     ) -> Result<Chained, CycleError> {
-        let own = pod.nominated_node.and_then(|name| snapshot.find_node(name));
+        let nominated = pod.nominated_node.and_then(|name| snapshot.find_node(name));
         let mut rejected = None;
-        if let Some(node) = own {
+        if let Some(node) = nominated {
             let ran = filtered.run(pod, snapshot, [node].into_iter().collect(), probe);
             rejected = ran.is_ok().then_some(node);
             if ran.is_ok() && !filtered.feasible().is_empty() {
@@ -413,7 +414,7 @@ impl Framework {
                 let extender_rejections = &mut filtered.extender_rejections;
                 // If an extender fails for the nominated node, it is called about all nodes.
                 match transcript.chain(true, alone, extenders, snapshot, extender_rejections) {
-                    Ok(Chained::Left(remaining, _)) if remaining.is_empty() => {}
+                    Ok(Chained::Remaining(remaining, _)) if remaining.is_empty() => {}
                     Ok(chained) => return Ok(chained),
                     Err(_) => {}
                 }
@@ -432,7 +433,7 @@ impl Framework {
         let (passed, extender_rejections) = (filtered.feasible().clone(), &mut filtered.extender_rejections);
         let before = passed.len();
         let chained = transcript.chain(false, passed, extenders, snapshot, extender_rejections)?;
-        if let Chained::Left(remaining, _) = &chained {
+        if let Chained::Remaining(remaining, _) = &chained {
             extender_rejections.dropped = remaining.len() != before;
         }
         Ok(chained)

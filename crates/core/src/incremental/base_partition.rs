@@ -22,7 +22,7 @@ struct BasePartition {
     evaluation: u64,
     groupings: Vec<Grouping>,
     /// The cache's clock at the last update.
-    seen: u64,
+    clock: u64,
     table: ScoreTable,
 }
 
@@ -81,7 +81,7 @@ impl BasePartition {
         let column = |grouping: &Grouping| (0..slots).map(|slot| grouping.view(slot)).collect();
         let columns: Vec<Vec<i64>> = groupings.iter().map(column).collect();
         let table = evaluation_ref.evaluation.table().refined(&columns)?;
-        Some(Self { evaluation: evaluation_ref.number, groupings, seen: snapshot.clock(), table })
+        Some(Self { evaluation: evaluation_ref.number, groupings, clock: snapshot.clock(), table })
     }
 
     /// Copies the node evaluation's results for nodes whose pods changed.
@@ -89,7 +89,7 @@ impl BasePartition {
     /// Changes of node objects need no handling: they change the groupings, so that the partition is not found.
     /// Returns `None` if the change log does not reach back far enough, or if there are too many classes.
     fn updated(mut self, evaluation_ref: &EvaluationRef<'_>, snapshot: Snapshot<'_>) -> Option<Self> {
-        let mut touched: NodeSet = snapshot.touched_since(self.seen)?.map(|(node, _)| node).collect();
+        let mut touched: NodeSet = snapshot.touched_since(self.clock)?.map(|(node, _)| node).collect();
         touched.intersect(snapshot.nodes());
         let groupings = &self.groupings;
         let view = |node: crate::node::NodeIdx, views: &mut [i64]| {
@@ -102,7 +102,7 @@ impl BasePartition {
             |_| true,
             view,
         );
-        self.seen = snapshot.clock();
+        self.clock = snapshot.clock();
         is_updated.then_some(self)
     }
 }

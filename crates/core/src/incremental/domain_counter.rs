@@ -36,11 +36,11 @@ pub(super) struct DomainCounter {
     /// Matching pods by slot.
     pods: Vec<i32>,
     /// Matching pods by domain, on nodes that count.
-    sums: Vec<i32>,
+    counts: Vec<i32>,
     /// The number of domains whose count is not 0.
     non_zero: usize,
     /// For each count, the number of domains that have it. Only domains with a counting node are included.
-    sum_histogram: BTreeMap<i32, usize>,
+    count_histogram: BTreeMap<i32, usize>,
 }
 
 /// How a counter classifies nodes while it has counted no pod.
@@ -80,14 +80,14 @@ impl DomainCounter {
             added_domains: IdMap::default(),
             domain_map: Arc::default(),
             pods: Vec::new(),
-            sums: Vec::new(),
+            counts: Vec::new(),
             non_zero: 0,
-            sum_histogram: BTreeMap::new(),
+            count_histogram: BTreeMap::new(),
         }
     }
 
     /// Returns the counted rule.
-    pub(super) fn counter(&self) -> Counter {
+    pub(super) fn rule(&self) -> Counter {
         self.counter
     }
 
@@ -103,7 +103,7 @@ impl DomainCounter {
 
     /// Returns the heap size in bytes, including a domain map of its own, which it needs as soon as a node changes.
     pub(super) fn bytes(&self) -> usize {
-        let numbers = (self.pods.capacity() + self.sums.capacity()) * size_of::<i32>();
+        let numbers = (self.pods.capacity() + self.counts.capacity()) * size_of::<i32>();
         numbers + self.domain_map.bytes() + self.added_domains.capacity() * 16
     }
 
@@ -117,21 +117,21 @@ impl DomainCounter {
         self.key_domains.all_nodes_have_key()
     }
 
-    /// Prepares a count of all nodes. Only nodes for which `counts` returns true are counted; `None` means all.
+    /// Prepares a count of all nodes. Only nodes for which `is_counted` returns true are counted; `None` means all.
     pub(super) fn start_count(
         &mut self,
         snapshot: Snapshot<'_>,
         topology_index: &mut TopologyIndex,
-        counts: Option<impl Fn(NodeIdx) -> bool>,
+        is_counted: Option<impl Fn(NodeIdx) -> bool>,
     ) {
         let Counter { key, domains } = self.counter;
-        self.domain_map = match counts {
+        self.domain_map = match is_counted {
             None => topology_index.domain_map(snapshot, key, domains),
-            Some(counts) => Arc::new(DomainMap::of(snapshot, &self.key_domains, domains, counts)),
+            Some(is_counted) => Arc::new(DomainMap::of(snapshot, &self.key_domains, domains, is_counted)),
         };
         self.is_by_domain = domains == Domains::Values && self.domain_count() <= BY_DOMAIN_MAX;
         self.pods = vec![0; self.domain_map.node_domains.len()];
-        self.sums = vec![0; self.domain_map.sizes.len()];
+        self.counts = vec![0; self.domain_map.sizes.len()];
     }
 
     /// Adds pods of a node during the full count. Inserts the node into `nonzero_nodes` if it is classified by count
@@ -145,9 +145,9 @@ impl DomainCounter {
     ) -> Result<(), Outdated> {
         let pods = &mut self.pods[node.index()];
         *pods = to_i32(i64::from(*pods) + amount)?;
-        let NodeDomain { domain, counts } = self.domain_map.node_domains[node.index()];
-        if counts && let Some(sum) = self.sums.get_mut(domain as usize) {
-            *sum = to_i32(i64::from(*sum) + amount)?;
+        let NodeDomain { domain, is_counted } = self.domain_map.node_domains[node.index()];
+        if is_counted && let Some(count) = self.counts.get_mut(domain as usize) {
+            *count = to_i32(i64::from(*count) + amount)?;
             if !self.is_by_domain && self.domain_map.nodes_in(domain) == 1 {
                 nonzero_nodes.insert(node);
             }
@@ -158,30 +158,30 @@ impl DomainCounter {
     /// Completes the full count. Inserts the nodes into `nonzero_nodes` that are classified by count and share a
     /// domain whose count is not zero.
     pub(super) fn finish_count(&mut self, nonzero_nodes: &mut NodeSet) {
-        self.non_zero = self.sums.iter().map(|&sum| usize::from(sum != 0)).sum();
+        self.non_zero = self.counts.iter().map(|&count| usize::from(count != 0)).sum();
         if self.tracks_minimum {
             let mut zeros = 0;
-            for (size, &sum) in
-                self.domain_map.sizes.iter().zip(&self.sums).filter(|(size, _)| size.counting > 0)
+            for (size, &count) in
+                self.domain_map.sizes.iter().zip(&self.counts).filter(|(size, _)| size.counting > 0)
             {
                 debug_assert!(size.counting <= size.nodes);
-                if sum == 0 {
+                if count == 0 {
                     zeros += 1;
                 } else {
-                    *self.sum_histogram.entry(sum).or_default() += 1;
+                    *self.count_histogram.entry(count).or_default() += 1;
                 }
             }
             if zeros > 0 {
-                self.sum_histogram.insert(0, zeros);
+                self.count_histogram.insert(0, zeros);
             }
         }
-        let is_shared = |(size, &sum): (&super::domain_map::DomainSize, &i32)| sum != 0 && size.nodes > 1;
+        let is_shared = |(size, &count): (&super::domain_map::DomainSize, &i32)| count != 0 && size.nodes > 1;
         if !self.is_by_domain
             && self.non_zero > 0
-            && self.domain_map.sizes.iter().zip(&self.sums).any(is_shared)
+            && self.domain_map.sizes.iter().zip(&self.counts).any(is_shared)
         {
             let sees = |node_domain: &NodeDomain| {
-                self.sums.get(node_domain.domain as usize).is_some_and(|&sum| sum != 0)
+                self.counts.get(node_domain.domain as usize).is_some_and(|&count| count != 0)
             };
             nonzero_nodes.unite(&NodeSet::of_blocks(self.domain_map.node_domains.chunks(BLOCK).map(
                 |node_domains| {
@@ -230,14 +230,14 @@ impl DomainCounter {
             .node_domains
             .get(node.index())
             .map_or(NO_DOMAIN, |node_domain| node_domain.domain);
-        let sum = |count: &Self, domain: u32| count.sums.get(domain as usize).copied();
-        let before = [from, to.domain].map(|domain| sum(self, domain));
+        let count = |counter: &Self, domain: u32| counter.counts.get(domain as usize).copied();
+        let before = [from, to.domain].map(|domain| count(self, domain));
         self.set_node(node, to, to_i32(pods)?)?;
         if self.is_by_domain {
             return Ok(());
         }
         for (domain, before) in [from, to.domain].into_iter().zip(before) {
-            if sum(self, domain) != before {
+            if count(self, domain) != before {
                 changed.insert(node);
                 self.insert_others(domain, node, changed);
             }
@@ -260,13 +260,13 @@ impl DomainCounter {
         domains.into_iter().for_each(|domain| self.remove_from_totals(domain));
         if from != to {
             Arc::make_mut(&mut self.domain_map).reassign(node, to);
-            self.sums.resize(self.domain_map.sizes.len(), 0);
+            self.counts.resize(self.domain_map.sizes.len(), 0);
         }
         for (node_domain, pods) in [(from, -i64::from(before)), (to, i64::from(pods))] {
-            if node_domain.counts
-                && let Some(sum) = self.sums.get_mut(node_domain.domain as usize)
+            if node_domain.is_counted
+                && let Some(count) = self.counts.get_mut(node_domain.domain as usize)
             {
-                *sum = to_i32(i64::from(*sum) + pods)?;
+                *count = to_i32(i64::from(*count) + pods)?;
             }
         }
         domains.into_iter().for_each(|domain| self.add_to_totals(domain));
@@ -275,23 +275,24 @@ impl DomainCounter {
 
     /// Removes a domain from the aggregates before it changes.
     fn remove_from_totals(&mut self, domain: u32) {
-        let Some(&sum) = self.sums.get(domain as usize) else { return };
-        self.non_zero -= usize::from(sum != 0);
+        let Some(&count) = self.counts.get(domain as usize) else { return };
+        self.non_zero -= usize::from(count != 0);
         if self.tracks_minimum && self.domain_map.sizes[domain as usize].counting > 0 {
-            let domains = self.sum_histogram.get_mut(&sum).expect("the histogram has every counting domain");
+            let domains =
+                self.count_histogram.get_mut(&count).expect("the histogram has every counting domain");
             *domains -= 1;
             if *domains == 0 {
-                self.sum_histogram.remove(&sum);
+                self.count_histogram.remove(&count);
             }
         }
     }
 
     /// Adds a domain to the aggregates after it changed.
     fn add_to_totals(&mut self, domain: u32) {
-        let Some(&sum) = self.sums.get(domain as usize) else { return };
-        self.non_zero += usize::from(sum != 0);
+        let Some(&count) = self.counts.get(domain as usize) else { return };
+        self.non_zero += usize::from(count != 0);
         if self.tracks_minimum && self.domain_map.sizes[domain as usize].counting > 0 {
-            *self.sum_histogram.entry(sum).or_default() += 1;
+            *self.count_histogram.entry(count).or_default() += 1;
         }
     }
 
@@ -303,8 +304,8 @@ impl DomainCounter {
         let others =
             |(slot, node_domain): &(u32, &NodeDomain)| node_domain.domain == domain && *slot != but.0;
         let stays = u32::from(self.domain_map.node_domains[but.index()].domain == domain);
-        let count = self.domain_map.nodes_in(domain) - stays;
-        for (slot, _) in (0..).zip(&self.domain_map.node_domains).filter(others).take(count as usize) {
+        let others_count = self.domain_map.nodes_in(domain) - stays;
+        for (slot, _) in (0..).zip(&self.domain_map.node_domains).filter(others).take(others_count as usize) {
             nodes.insert(NodeIdx(slot));
         }
     }
@@ -312,8 +313,8 @@ impl DomainCounter {
     /// Returns the aggregates over all domains.
     pub(super) fn whole(&self) -> Whole {
         Whole {
-            lowest: self.sum_histogram.keys().next().map(|&sum| i64::from(sum)),
-            domains: self.sum_histogram.values().sum(),
+            lowest: self.count_histogram.keys().next().map(|&count| i64::from(count)),
+            domains: self.count_histogram.values().sum(),
             is_zero: self.non_zero == 0,
         }
     }
@@ -324,7 +325,7 @@ impl DomainCounter {
         match self.domain_map.node_domains[slot].domain {
             NO_DOMAIN => VIEW_WITHOUT_DOMAIN,
             domain if self.is_by_domain => i64::from(domain),
-            domain => i64::from(self.sums[domain as usize]),
+            domain => i64::from(self.counts[domain as usize]),
         }
     }
 
@@ -334,11 +335,11 @@ impl DomainCounter {
     }
 
     /// Returns the count that a node with this view sees; `None` if it is in no domain.
-    pub(super) fn sum(&self, view: i64) -> Option<i64> {
+    pub(super) fn count(&self, view: i64) -> Option<i64> {
         match view {
             VIEW_WITHOUT_DOMAIN => None,
-            domain if self.is_by_domain => Some(i64::from(self.sums[domain as usize])),
-            sum => Some(sum),
+            domain if self.is_by_domain => Some(i64::from(self.counts[domain as usize])),
+            count => Some(count),
         }
     }
 }

@@ -13,11 +13,11 @@ pub(super) struct NodeDomain {
     /// [`NO_DOMAIN`] if the node is in none.
     pub(super) domain: u32,
     /// Whether pods on this node count.
-    pub(super) counts: bool,
+    pub(super) is_counted: bool,
 }
 
 impl NodeDomain {
-    pub(super) const NONE: Self = Self { domain: NO_DOMAIN, counts: false };
+    pub(super) const NONE: Self = Self { domain: NO_DOMAIN, is_counted: false };
 }
 
 /// The number of nodes in a domain, and the number of those whose pods count.
@@ -37,12 +37,12 @@ pub(super) struct DomainMap {
 }
 
 impl DomainMap {
-    /// Builds the map of all current nodes; `counts` tells whether a node's pods count.
+    /// Builds the map of all current nodes; `is_counted` tells whether a node's pods count.
     pub(super) fn of(
         snapshot: Snapshot<'_>,
         key_domains: &KeyDomains,
         domains: Domains,
-        counts: impl Fn(NodeIdx) -> bool,
+        is_counted: impl Fn(NodeIdx) -> bool,
     ) -> Self {
         let slots = snapshot.columns().pods.len();
         let sizes = match domains {
@@ -57,11 +57,11 @@ impl DomainMap {
                 (_, Domains::Nodes) => node.0,
                 (domain, Domains::Values) => domain,
             };
-            let counts = counts(node);
-            node_domains[node.index()] = NodeDomain { domain, counts };
+            let is_counted = is_counted(node);
+            node_domains[node.index()] = NodeDomain { domain, is_counted };
             if let Some(size) = sizes.get_mut(domain as usize) {
                 size.nodes += 1;
-                size.counting += u32::from(counts);
+                size.counting += u32::from(is_counted);
             }
         }
         Self { node_domains, sizes }
@@ -83,13 +83,13 @@ impl DomainMap {
         let from = std::mem::replace(&mut self.node_domains[node.index()], to);
         if let Some(size) = self.sizes.get_mut(from.domain as usize) {
             size.nodes -= 1;
-            size.counting -= u32::from(from.counts);
+            size.counting -= u32::from(from.is_counted);
         }
         if to.domain != NO_DOMAIN {
             let at = to.domain as usize;
             self.sizes.resize((at + 1).max(self.sizes.len()), DomainSize::default());
             self.sizes[at].nodes += 1;
-            self.sizes[at].counting += u32::from(to.counts);
+            self.sizes[at].counting += u32::from(to.is_counted);
         }
     }
 

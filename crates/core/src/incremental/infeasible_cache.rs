@@ -51,7 +51,7 @@ pub(super) struct InfeasibleEntry {
     /// When it was created, or last compared with a full evaluation by verification.
     pub(super) checked: Time,
     /// The clocks of both change logs at the last update.
-    seen: Option<(u64, u64)>,
+    clocks: Option<(u64, u64)>,
     groups: Vec<RejectionGroup>,
     /// By slot: the index in `groups`, or [`NO_GROUP`].
     by_slot: Vec<u16>,
@@ -129,7 +129,7 @@ impl InfeasibleEntry {
             signature,
             era,
             checked: now,
-            seen: None,
+            clocks: None,
             groups: Vec::new(),
             by_slot: Vec::new(),
             passing: NodeSet::new(),
@@ -149,11 +149,11 @@ impl InfeasibleEntry {
     /// groups.
     fn catch_up(&mut self, filtered: &Filtered, pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<()> {
         let clocks = (snapshot.clock(), snapshot.clock_beside());
-        if self.seen == Some(clocks) || mutation::is_on(Mutation::ShapesStand) && self.seen.is_some() {
+        if self.clocks == Some(clocks) || mutation::is_on(Mutation::ShapesStand) && self.clocks.is_some() {
             return Some(());
         }
-        // `seen` stays `None` after an early return: the next update starts from an empty entry.
-        let touched = self.seen.take().and_then(|seen| touched_since(snapshot, seen));
+        // `clocks` stays `None` after an early return: the next update starts from an empty entry.
+        let touched = self.clocks.take().and_then(|clock| touched_since(snapshot, clock));
         let touched = touched.unwrap_or_else(|| {
             *self = Self::new(self.signature.clone(), self.era, self.checked);
             snapshot.nodes().clone()
@@ -164,7 +164,7 @@ impl InfeasibleEntry {
                 self.evaluate(filtered, pod, snapshot, node).ok()?;
             }
         }
-        self.seen = Some(clocks);
+        self.clocks = Some(clocks);
         Some(())
     }
 
@@ -264,9 +264,9 @@ impl InfeasibleEntry {
 /// Returns the nodes in both change logs since the last update; `None` if a log does not reach back far enough.
 ///
 /// The second log has nominations and start times of pods.
-fn touched_since(snapshot: Snapshot<'_>, (seen, seen_other): (u64, u64)) -> Option<NodeSet> {
-    let mut touched: NodeSet = snapshot.touched_since(seen)?.map(|(node, _)| node).collect();
-    for node in snapshot.touched_beside_since(seen_other)? {
+fn touched_since(snapshot: Snapshot<'_>, (clock, other_clock): (u64, u64)) -> Option<NodeSet> {
+    let mut touched: NodeSet = snapshot.touched_since(clock)?.map(|(node, _)| node).collect();
+    for node in snapshot.touched_beside_since(other_clock)? {
         touched.insert(node);
     }
     Some(touched)

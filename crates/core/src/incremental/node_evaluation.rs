@@ -24,7 +24,7 @@ const FEW_CANDIDATES: usize = 8;
 
 pub(super) struct NodeEvaluation {
     /// The cache's clock at the last update.
-    seen: u64,
+    clock: u64,
     era: u64,
     /// Filters that read only the node object.
     object_filters: Vec<Box<dyn FilterRule>>,
@@ -51,7 +51,7 @@ impl NodeEvaluation {
         snapshot: Snapshot<'_>,
     ) -> Result<Self, Fallback> {
         let mut evaluation = Self {
-            seen: snapshot.clock(),
+            clock: snapshot.clock(),
             era: snapshot.era(),
             object_filters: Vec::new(),
             usage_filters: Vec::new(),
@@ -187,11 +187,11 @@ impl NodeEvaluation {
         if self.era != snapshot.era() {
             return Err(Fallback);
         }
-        if self.seen == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {
+        if self.clock == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {
             return Ok(());
         }
         let (mut touched, mut objects) = (NodeSet::new(), NodeSet::new());
-        for (node, touch) in snapshot.touched_since(self.seen).ok_or(Fallback)? {
+        for (node, touch) in snapshot.touched_since(self.clock).ok_or(Fallback)? {
             touched.insert(node);
             if touch == Touch::Object {
                 objects.insert(node);
@@ -205,7 +205,7 @@ impl NodeEvaluation {
         } else if !passing.is_empty() {
             return Err(Fallback);
         }
-        self.seen = snapshot.clock();
+        self.clock = snapshot.clock();
         Ok(())
     }
 

@@ -31,7 +31,7 @@ pub(super) struct SignatureState {
     /// The index of its node evaluation.
     evaluation: usize,
     /// The cache's clock at the last update.
-    seen: u64,
+    clock: u64,
     era: u64,
     /// The change counter of namespaces, Services and controllers.
     lookups: u64,
@@ -75,7 +75,7 @@ impl SignatureState {
     ) -> Result<Self, Fallback> {
         let mut state = Self {
             evaluation: evaluation_ref.index,
-            seen: snapshot.clock(),
+            clock: snapshot.clock(),
             era: snapshot.era(),
             lookups: snapshot.lookups().changes(),
             counts: TopologyCounts::default(),
@@ -187,14 +187,14 @@ impl SignatureState {
         if self.era != snapshot.era() || self.lookups != snapshot.lookups().changes() {
             return Err(Fallback);
         }
-        if self.seen == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {
+        if self.clock == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {
             return Ok(());
         }
         if evaluation.is_infeasible() {
-            self.seen = snapshot.clock();
+            self.clock = snapshot.clock();
             return Ok(());
         }
-        let touches = || snapshot.touched_since(self.seen).ok_or(Fallback);
+        let touches = || snapshot.touched_since(self.clock).ok_or(Fallback);
         let (mut touched, mut objects, mut changed) = (NodeSet::new(), NodeSet::new(), NodeSet::new());
         for (node, touch) in touches()? {
             touched.insert(node);
@@ -205,7 +205,7 @@ impl SignatureState {
         touched.intersect(snapshot.nodes());
         objects.intersect(snapshot.nodes());
         self.counts.recount(snapshot, touches()?, &objects, &mut changed)?;
-        self.seen = snapshot.clock();
+        self.clock = snapshot.clock();
         let Some(own_table) = &mut self.own_table else { return Ok(()) };
         own_table.resize(evaluation.table().base().len());
         self.patch(evaluation, &touched, &objects, &changed)?;

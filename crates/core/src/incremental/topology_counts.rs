@@ -18,9 +18,9 @@ use std::ops::Range;
 pub(super) struct TopologyCounts {
     filters: Vec<(Box<dyn FilterTally>, Range<usize>)>,
     scores: Vec<(i64, Box<dyn ScoreTally>, Range<usize>)>,
-    counts: Vec<DomainCounter>,
+    counters: Vec<DomainCounter>,
     /// By pod class: the counters it adds to and the amounts. Pod classes that add nothing have no entry.
-    adds: IdMap<KindId, Box<[(usize, i64)]>>,
+    increments: IdMap<KindId, Box<[(usize, i64)]>>,
     next_kind: KindId,
 }
 
@@ -45,9 +45,9 @@ impl TopologyCounts {
     }
 
     fn add_counters(&mut self, counters: &[Counter], tracks_minimum: bool) -> Range<usize> {
-        let first = self.counts.len();
-        self.counts.extend(counters.iter().map(|&counter| DomainCounter::new(counter, tracks_minimum)));
-        first..self.counts.len()
+        let first = self.counters.len();
+        self.counters.extend(counters.iter().map(|&counter| DomainCounter::new(counter, tracks_minimum)));
+        first..self.counters.len()
     }
 
     fn tallies(&self) -> impl Iterator<Item = (&dyn Tally, &Range<usize>)> {
@@ -57,7 +57,7 @@ impl TopologyCounts {
 
     /// Returns the heap size in bytes, without the domains of a key, which all signatures share.
     pub(super) fn bytes(&self) -> usize {
-        self.counts.iter().map(DomainCounter::bytes).sum::<usize>() + self.adds.capacity() * 64
+        self.counters.iter().map(DomainCounter::bytes).sum::<usize>() + self.increments.capacity() * 64
     }
 
     /// Whether a filter has counters. Its result for a node then depends on the pods nominated to it.
@@ -67,7 +67,7 @@ impl TopologyCounts {
 
     /// Returns the number of counters, which is also the number of views of a node.
     pub(super) fn len(&self) -> usize {
-        self.counts.len()
+        self.counters.len()
     }
 
     /// Counts all pods on all nodes.
@@ -78,21 +78,22 @@ impl TopologyCounts {
     ) -> Result<Counted, Outdated> {
         self.add_pod_classes(snapshot)?;
         let mut counted = Counted { groupings: None, nonzero_nodes: NodeSet::new() };
-        if self.counts.is_empty() {
+        if self.counters.is_empty() {
             return Ok(counted);
         }
         let is_everywhere = self.start_count(snapshot, topology_index)?;
         for (id, kind) in snapshot.kinds_since(KindId::default()) {
-            let Some(adds) = self.adds.get(&id) else { continue };
+            let Some(increments) = self.increments.get(&id) else { continue };
             for (node, number) in kind.nodes() {
-                for &(at, amount) in adds {
-                    self.counts[at].count_pods(node, amount * number, &mut counted.nonzero_nodes)?;
+                for &(at, amount) in increments {
+                    self.counters[at].count_pods(node, amount * number, &mut counted.nonzero_nodes)?;
                 }
             }
         }
-        self.counts.iter_mut().for_each(|count| count.finish_count(&mut counted.nonzero_nodes));
+        self.counters.iter_mut().for_each(|counter| counter.finish_count(&mut counted.nonzero_nodes));
         self.check_weighable()?;
-        counted.groupings = is_everywhere.then(|| self.counts.iter().map(DomainCounter::grouping).collect());
+        counted.groupings =
+            is_everywhere.then(|| self.counters.iter().map(DomainCounter::grouping).collect());
         Ok(counted)
     }
 
@@ -102,35 +103,36 @@ impl TopologyCounts {
         snapshot: Snapshot<'_>,
         topology_index: &mut TopologyIndex,
     ) -> Result<bool, Outdated> {
-        self.counts.iter_mut().for_each(|count| count.load_domains(snapshot, topology_index));
-        let all_nodes_have_keys = self.counts.iter().all(DomainCounter::all_nodes_have_key);
+        self.counters.iter_mut().for_each(|counter| counter.load_domains(snapshot, topology_index));
+        let all_nodes_have_keys = self.counters.iter().all(DomainCounter::all_nodes_have_key);
         if self.tallies().all(|(tally, _)| tally.counts_everywhere(all_nodes_have_keys)) {
             let all = None::<fn(NodeIdx) -> bool>;
-            self.counts.iter_mut().for_each(|count| count.start_count(snapshot, topology_index, all));
+            self.counters.iter_mut().for_each(|counter| counter.start_count(snapshot, topology_index, all));
             return Ok(true);
         }
-        let (mut counting, mut counts) =
-            (vec![NodeSet::new(); self.counts.len()], vec![true; self.counts.len()]);
+        let (mut counting, mut is_counted) =
+            (vec![NodeSet::new(); self.counters.len()], vec![true; self.counters.len()]);
         for node in snapshot.nodes().iter() {
-            self.set_counting(snapshot, node, &mut counts)?;
-            for (counting, _) in counting.iter_mut().zip(&counts).filter(|(_, counts)| **counts) {
+            self.set_counting(snapshot, node, &mut is_counted)?;
+            for (counting, _) in counting.iter_mut().zip(&is_counted).filter(|(_, is_counted)| **is_counted) {
                 counting.insert(node);
             }
         }
-        for (count, counting) in self.counts.iter_mut().zip(&counting) {
-            count.start_count(snapshot, topology_index, Some(|node| counting.contains(node)));
+        for (counter, counting) in self.counters.iter_mut().zip(&counting) {
+            counter.start_count(snapshot, topology_index, Some(|node| counting.contains(node)));
         }
         Ok(false)
     }
 
     /// Checks that scores which weigh domains can count the domains of the feasible nodes.
     fn check_weighable(&self) -> Result<(), Outdated> {
-        let is_weighable = |count: &DomainCounter| match count.counter().domains {
+        let is_weighable = |counter: &DomainCounter| match counter.rule().domains {
             Domains::Nodes => true,
-            Domains::Values => count.is_by_domain() && count.domain_count() <= 2 * BY_DOMAIN_MAX,
+            Domains::Values => counter.is_by_domain() && counter.domain_count() <= 2 * BY_DOMAIN_MAX,
         };
         let mut weighing = self.scores.iter().filter(|(_, tally, _)| tally.weighs_domains());
-        let all_weighable = weighing.all(|(_, _, range)| self.counts[range.clone()].iter().all(is_weighable));
+        let all_weighable =
+            weighing.all(|(_, _, range)| self.counters[range.clone()].iter().all(is_weighable));
         if all_weighable { Ok(()) } else { Err(Outdated) }
     }
 
@@ -138,11 +140,11 @@ impl TopologyCounts {
         &self,
         snapshot: Snapshot<'_>,
         node: NodeIdx,
-        counts: &mut [bool],
+        is_counted: &mut [bool],
     ) -> Result<(), Outdated> {
-        counts.fill(true);
+        is_counted.fill(true);
         for (tally, range) in self.tallies() {
-            tally.counts_on(snapshot, node, &mut counts[range.clone()])?;
+            tally.counts_on(snapshot, node, &mut is_counted[range.clone()])?;
         }
         Ok(())
     }
@@ -157,19 +159,19 @@ impl TopologyCounts {
             .tallies()
             .map(|(tally, range)| (tally, range, tally.ignores_pods_without_affinity()))
             .collect();
-        let mut new_adds = Vec::new();
+        let mut new_increments = Vec::new();
         for (id, kind) in snapshot.kinds_since(self.next_kind) {
-            let mut adds: Vec<(usize, i64)> = Vec::new();
+            let mut increments: Vec<(usize, i64)> = Vec::new();
             let has_affinity = kind.pod().pod_affinity.is_some();
             for (tally, range, _) in tallies.iter().filter(|(.., ignores)| has_affinity || !ignores) {
-                let add = &mut |at, amount| adds.push((range.start + at, amount));
+                let add = &mut |at, amount| increments.push((range.start + at, amount));
                 tally.adds(snapshot, kind.pod(), add)?;
             }
-            if !adds.is_empty() {
-                new_adds.push((id, adds.into()));
+            if !increments.is_empty() {
+                new_increments.push((id, increments.into()));
             }
         }
-        self.adds.extend(new_adds);
+        self.increments.extend(new_increments);
         self.next_kind = next;
         Ok(())
     }
@@ -186,7 +188,7 @@ impl TopologyCounts {
         changed: &mut NodeSet,
     ) -> Result<(), Outdated> {
         self.add_pod_classes(snapshot)?;
-        if self.counts.is_empty() {
+        if self.counters.is_empty() {
             return Ok(());
         }
         for (node, touch) in touches {
@@ -195,10 +197,10 @@ impl TopologyCounts {
                 Touch::Added(kind) => (kind, 1),
                 Touch::Removed(kind) => (kind, -1),
             };
-            let Some(adds) = self.adds.get(&kind) else { continue };
+            let Some(increments) = self.increments.get(&kind) else { continue };
             if !objects.contains(node) && snapshot.nodes().contains(node) {
-                for &(at, amount) in adds {
-                    self.counts[at].add(node, sign * amount, changed)?;
+                for &(at, amount) in increments {
+                    self.counters[at].add(node, sign * amount, changed)?;
                 }
             }
         }
@@ -213,18 +215,23 @@ impl TopologyCounts {
         nodes: &NodeSet,
         changed: &mut NodeSet,
     ) -> Result<(), Outdated> {
-        let (mut counts, mut pods) = (vec![true; self.counts.len()], vec![0; self.counts.len()]);
+        let (mut is_counted, mut pods) = (vec![true; self.counters.len()], vec![0; self.counters.len()]);
         for node in nodes.iter() {
-            self.set_counting(snapshot, node, &mut counts)?;
+            self.set_counting(snapshot, node, &mut is_counted)?;
             pods.fill(0);
             for kind in snapshot.kinds_on(node) {
-                for &(at, amount) in self.adds.get(kind).into_iter().flatten() {
+                for &(at, amount) in self.increments.get(kind).into_iter().flatten() {
                     pods[at] += amount;
                 }
             }
-            for (at, count) in self.counts.iter_mut().enumerate() {
-                let domain = count.domain_of(snapshot, node);
-                count.move_to(node, NodeDomain { domain, counts: counts[at] }, pods[at], changed)?;
+            for (at, counter) in self.counters.iter_mut().enumerate() {
+                let domain = counter.domain_of(snapshot, node);
+                counter.move_to(
+                    node,
+                    NodeDomain { domain, is_counted: is_counted[at] },
+                    pods[at],
+                    changed,
+                )?;
             }
         }
         Ok(())
@@ -232,14 +239,14 @@ impl TopologyCounts {
 
     /// Returns the views of all nodes, by counter and slot.
     pub(super) fn columns(&self) -> Vec<Vec<i64>> {
-        self.counts.iter().map(DomainCounter::column).collect()
+        self.counters.iter().map(DomainCounter::column).collect()
     }
 
     /// Writes the views of a node into `views`.
     #[inline]
     pub(super) fn views(&self, node: NodeIdx, views: &mut [i64]) {
-        for (view, count) in views.iter_mut().zip(&self.counts) {
-            *view = count.view(node.index());
+        for (view, counter) in views.iter_mut().zip(&self.counters) {
+            *view = counter.view(node.index());
         }
     }
 
@@ -247,12 +254,12 @@ impl TopologyCounts {
     ///
     /// `views` returns the views of a class; `nodes` has the number of nodes of each class.
     pub(super) fn filter<'v>(&self, views: impl Fn(usize) -> &'v [i64], nodes: &mut [u32]) {
-        let whole: Vec<Whole> = self.counts.iter().map(DomainCounter::whole).collect();
-        let mut sums = Vec::with_capacity(self.counts.len());
+        let whole: Vec<Whole> = self.counters.iter().map(DomainCounter::whole).collect();
+        let mut counts = Vec::with_capacity(self.counters.len());
         for (class, nodes) in nodes.iter_mut().enumerate().filter(|(_, nodes)| **nodes > 0) {
-            self.sums_of(views(class), &mut sums);
+            self.write_counts(views(class), &mut counts);
             let passes = |(tally, range): &(Box<dyn FilterTally>, Range<usize>)| {
-                tally.passes(&sums[range.clone()], &whole[range.clone()])
+                tally.passes(&counts[range.clone()], &whole[range.clone()])
             };
             if !self.filters.iter().all(passes) {
                 *nodes = 0;
@@ -270,19 +277,19 @@ impl TopologyCounts {
         mut give: impl FnMut(usize, i64, i64),
     ) {
         let classes: Vec<usize> = (0..nodes.len()).filter(|&class| nodes[class] > 0).collect();
-        let width = self.counts.len();
-        let mut sums = Vec::with_capacity(width * classes.len());
+        let width = self.counters.len();
+        let mut counts = Vec::with_capacity(width * classes.len());
         let mut of_one = Vec::with_capacity(width);
         for &class in &classes {
-            self.sums_of(views(class), &mut of_one);
-            sums.append(&mut of_one);
+            self.write_counts(views(class), &mut of_one);
+            counts.append(&mut of_one);
         }
         for (weight, tally, range) in &self.scores {
-            let of = |at: usize| &sums[at * width..][range.clone()];
+            let of = |at: usize| &counts[at * width..][range.clone()];
             let is_ignored: Vec<bool> = (0..classes.len()).map(|at| tally.ignores(of(at))).collect();
             let scored =
                 || classes.iter().zip(&is_ignored).filter(|(_, ignored)| !**ignored).map(|(&c, _)| c);
-            let domains = |at: usize| match self.counts[at].counter().domains {
+            let domains = |at: usize| match self.counters[at].rule().domains {
                 Domains::Nodes => scored().map(|class| nodes[class] as usize).sum(),
                 Domains::Values => {
                     let mut seen: Vec<i64> = scored().map(|class| views(class)[at]).collect();
@@ -303,8 +310,8 @@ impl TopologyCounts {
         }
     }
 
-    fn sums_of(&self, views: &[i64], sums: &mut Vec<Option<i64>>) {
-        sums.clear();
-        sums.extend(self.counts.iter().zip(views).map(|(count, &view)| count.sum(view)));
+    fn write_counts(&self, views: &[i64], counts: &mut Vec<Option<i64>>) {
+        counts.clear();
+        counts.extend(self.counters.iter().zip(views).map(|(counter, &view)| counter.count(view)));
     }
 }

@@ -61,7 +61,7 @@ impl KeyDomains {
 /// The domains of recently used topology keys. A change of any node object clears it.
 #[derive(Default)]
 pub(super) struct TopologyIndex {
-    seen: u64,
+    clock: u64,
     keys: IdMap<Symbol, KeyIndex>,
 }
 
@@ -77,12 +77,12 @@ impl TopologyIndex {
     /// Returns the current domains of a key.
     pub(super) fn key_domains(&mut self, snapshot: Snapshot<'_>, key: Symbol) -> Arc<KeyDomains> {
         let is_known = snapshot
-            .touched_since(self.seen)
+            .touched_since(self.clock)
             .is_some_and(|mut touches| touches.all(|(_, touch)| touch != Touch::Object));
         if !is_known || self.keys.len() >= KEYS_MAX {
             self.keys.clear();
         }
-        self.seen = snapshot.clock();
+        self.clock = snapshot.clock();
         Arc::clone(&self.key_index(snapshot, key).key_domains)
     }
 

@@ -22,7 +22,7 @@ pub(crate) enum LiveSignature {
         index: usize,
     },
     /// A cached rejection by all nodes.
-    Refusal {
+    Rejection {
         /// Index in the infeasible cache, valid until the next decision.
         at: usize,
     },
@@ -30,7 +30,7 @@ pub(crate) enum LiveSignature {
 
 impl DecisionCache {
     /// Sets the time that new and compared signatures get as their last check.
-    pub(crate) fn tick(&mut self, now: Time) {
+    pub(crate) fn set_now(&mut self, now: Time) {
         self.now = now;
     }
 
@@ -76,7 +76,7 @@ impl DecisionCache {
         let at = self.infeasible.entries.iter().position(|entry| entry.checked < since)?;
         let entry = &mut self.infeasible.entries[at];
         entry.checked = self.now;
-        Some((LiveSignature::Refusal { at }, entry.signature.key().bare()))
+        Some((LiveSignature::Rejection { at }, entry.signature.key().bare()))
     }
 
     /// Removes the state of the signature at an index, but keeps the signature.

@@ -103,7 +103,7 @@ impl Scheduler {
     ///
     /// `cursor` starts at 0, and `began` must not be later than `now`. For tests and simulations.
     pub fn verify_one(&mut self, now: Time, cursor: &mut usize, began: Time) -> bool {
-        self.decisions.tick(now);
+        self.decisions.set_now(now);
         self.decides_from_caches() && self.verify_next(now, cursor, began)
     }
 
@@ -206,7 +206,7 @@ impl Scheduler {
                 let compared = Compared { framework, pod, quick: &mut quick, seed, evaluated, nodes };
                 Some(compared.verdict(snapshot))
             }
-            LiveSignature::Refusal { at } => {
+            LiveSignature::Rejection { at } => {
                 let draws = (Draws { seed, attempt: 1 }, now);
                 let then = refused::conclusion(framework, draws);
                 let cached = framework.reject_again(decisions, at, pod, snapshot, draws, then)?;
