@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_than_a_hundred_nodes_are_never_sampled_and_the_adaptive_rule_ends_at_five_percent() {
+    fn small_clusters_are_not_sampled_and_adaptive_minimum_is_five_percent() {
         let enough = |percentage, nodes| Sampling::new(percentage).enough_of(nodes);
         for (percentage, nodes, expected) in [
             (0, 99, 99),

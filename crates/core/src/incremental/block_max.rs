@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn after_any_moves_the_best_is_the_one_that_looking_at_every_node_finds() {
+    fn best_equals_naive_search_after_random_changes() {
         let mut random = 1_u64;
         let mut below = |bound: usize| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_out_of_range_is_no_score_however_far() {
+    fn score_out_of_range_is_rejected() {
         let are_scores = |scores: &[i64]| weigh(&mut vec![0; scores.len()], 3, scores);
         assert!(are_scores(&[]) && are_scores(&[0, 1, MAX_NODE_SCORE]));
         for invalid in [i64::MIN, i64::MIN + 1, i64::MIN + MAX_NODE_SCORE, -1, MAX_NODE_SCORE + 1, i64::MAX] {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_are_added_as_often_as_they_count() {
+    fn scores_are_multiplied_by_their_weight() {
         let mut base = [7, 0, -1];
         assert!(weigh(&mut base, 3, &[0, 5, MAX_NODE_SCORE]));
         assert_eq!(base, [7, 15, 299]);

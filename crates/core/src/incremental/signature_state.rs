@@ -36,7 +36,7 @@ pub(super) struct SignatureState {
     /// The change counter of namespaces, Services and controllers.
     lookups: u64,
     counts: TopologyCounts,
-    /// Indices of enabled plugins whose tally has nothing to evaluate. Each decision asks them again.
+    /// Indices of enabled plugins whose results are not cached. Each decision prepares their rules again.
     uncached_filters: Vec<usize>,
     uncached_scores: Vec<usize>,
     /// Base scores of the node evaluation, with classes split by topology counts. `None` without counters: then the
