@@ -18,13 +18,13 @@ use std::collections::BTreeMap;
 pub struct Filtered {
     rules: Vec<(PluginName, Box<dyn FilterRule>)>,
     prefilter: Option<(PluginName, Rejection)>,
-    only: Option<NodeSet>,
+    restricted_to: Option<NodeSet>,
     narrowed_by: Vec<PluginName>,
     feasible: NodeSet,
     rejected: Vec<(usize, NodeSet)>,
     /// Verdicts on single nodes: rejections with the pods that are nominated to the node, and all verdicts of a
     /// sampled search.
-    nominated: BTreeMap<NodeIdx, (PluginName, Rejection)>,
+    single_verdicts: BTreeMap<NodeIdx, (PluginName, Rejection)>,
     /// The nodes that a sampled search reached.
     walked: NodeSet,
     /// The rejections by extenders.
@@ -71,11 +71,11 @@ impl Framework {
         let mut filtered = Filtered {
             rules: Vec::new(),
             prefilter: None,
-            only: None,
+            restricted_to: None,
             narrowed_by: Vec::new(),
             feasible: NodeSet::new(),
             rejected: Vec::new(),
-            nominated: BTreeMap::new(),
+            single_verdicts: BTreeMap::new(),
             walked: NodeSet::new(),
             extender_rejections: ExtenderRejections::default(),
             rejected_elsewhere: NodeSet::new(),
@@ -149,7 +149,7 @@ impl Filtered {
             assert!(!set.is_empty(), "a plugin restricts the candidates to no node");
         }
         self.narrowed_by.push(name);
-        if let Some(before) = &self.only {
+        if let Some(before) = &self.restricted_to {
             set.intersect(before);
             if set.is_empty() && self.prefilter.is_none() {
                 let mut names = self.narrowed_by.clone();
@@ -158,7 +158,7 @@ impl Filtered {
                 self.prefilter = Some((name, Rejection::unresolvable(text)));
             }
         }
-        self.only = Some(set);
+        self.restricted_to = Some(set);
     }
 
     /// Returns the plugin that rejected the pod in PreFilter, and its rejection.
@@ -174,7 +174,7 @@ impl Filtered {
     /// Returns the nodes that Filter evaluates.
     pub fn candidates(&self, snapshot: Snapshot<'_>) -> NodeSet {
         let mut nodes = snapshot.nodes().clone();
-        if let Some(only) = &self.only {
+        if let Some(only) = &self.restricted_to {
             nodes.intersect(only);
         }
         nodes
@@ -182,7 +182,7 @@ impl Filtered {
 
     /// Whether Filter evaluates all nodes.
     pub(crate) fn has_all_candidates(&self) -> bool {
-        self.prefilter.is_none() && self.only.is_none()
+        self.prefilter.is_none() && self.restricted_to.is_none()
     }
 
     /// Returns the plugins that have a filter rule for this pod, in order.
@@ -240,8 +240,8 @@ impl Filtered {
         probe: &mut dyn Probe,
     ) -> Result<(), CycleError> {
         let all = candidates.clone();
-        let ran = self.run_by_plugin(pod, snapshot, candidates, probe);
-        ran.map_err(|error| self.first_error(pod, snapshot, &all).unwrap_or(error))
+        let outcome = self.run_by_plugin(pod, snapshot, candidates, probe);
+        outcome.map_err(|error| self.first_error(pod, snapshot, &all).unwrap_or(error))
     }
 
     /// Returns the error of the first node with an error. Upstream evaluates node by node, so it reports this one.
@@ -281,7 +281,7 @@ impl Filtered {
         let walked = &self.walked;
         self.rejected.iter_mut().for_each(|(_, nodes)| nodes.intersect(walked));
         self.rejected.retain(|(_, nodes)| !nodes.is_empty());
-        self.nominated.retain(|&node, _| walked.contains(node));
+        self.single_verdicts.retain(|&node, _| walked.contains(node));
     }
 
     /// Runs a sampled search node by node. An error counts only if the search reaches its node.
@@ -293,7 +293,7 @@ impl Filtered {
         enough: usize,
     ) -> Result<(), CycleError> {
         self.rejected.clear();
-        self.nominated.clear();
+        self.single_verdicts.clear();
         (self.feasible, self.walked) = (NodeSet::new(), NodeSet::new());
         let mut found = 0;
         for &node in order {
@@ -304,7 +304,7 @@ impl Filtered {
                     self.feasible.insert(node);
                 }
                 Some(verdict) => {
-                    self.nominated.insert(node, verdict);
+                    self.single_verdicts.insert(node, verdict);
                 }
             }
             self.walked.insert(node);
@@ -332,7 +332,7 @@ impl Filtered {
         let mut judged = self.feasible.clone();
         judged.unite(&self.rejected_elsewhere);
         self.rejected.iter().for_each(|(_, nodes)| judged.unite(nodes));
-        for &node in self.nominated.keys() {
+        for &node in self.single_verdicts.keys() {
             judged.insert(node);
         }
         // An extender may name a node that does not exist.
@@ -351,21 +351,26 @@ impl Filtered {
         probe: &mut dyn Probe,
     ) -> Result<(), CycleError> {
         self.rejected.clear();
-        self.nominated.clear();
+        self.single_verdicts.clear();
         for node in with_nominations(snapshot, &candidates) {
             if let Some(verdict) = self.rejection_with_nominated_pods(pod, snapshot, node)? {
-                self.nominated.insert(node, verdict);
+                self.single_verdicts.insert(node, verdict);
             }
         }
-        for &node in self.nominated.keys() {
+        for &node in self.single_verdicts.keys() {
             candidates.remove(node);
         }
         for (at, (name, rule)) in self.rules.iter().enumerate() {
             let before = candidates.clone();
             probe.plugin_begins();
             let judged = rule.filter(snapshot, &mut candidates);
-            let (asked, left) = (before.len(), candidates.len());
-            probe.plugin_ended(name, Point::Filter, filter_status(&judged, asked == left), asked);
+            let (evaluated_nodes, passing_nodes) = (before.len(), candidates.len());
+            probe.plugin_ended(
+                name,
+                Point::Filter,
+                filter_status(&judged, evaluated_nodes == passing_nodes),
+                evaluated_nodes,
+            );
             judged.map_err(|e| filter_error(name, &e))?;
             let mut rejected = before;
             rejected.subtract(&candidates);
@@ -447,7 +452,7 @@ impl Filtered {
         snapshot: Snapshot<'_>,
         mut each: impl FnMut(NodeIdx, PluginName, &Rejection),
     ) {
-        for (&node, (name, rejection)) in &self.nominated {
+        for (&node, (name, rejection)) in &self.single_verdicts {
             each(node, name, rejection);
         }
         for (at, nodes) in &self.rejected {

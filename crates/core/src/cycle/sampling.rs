@@ -144,7 +144,7 @@ impl Framework {
         (sampling, walk): (Sampling, &mut Walk),
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
-        before: Option<NodeIdx>,
+        rejected: Option<NodeIdx>,
         filtered: &mut Filtered,
         probe: &mut dyn Probe,
     ) -> Result<(), CycleError> {
@@ -163,7 +163,7 @@ impl Framework {
             // The node with the error may be beyond the end of the search.
             Err(_) => filtered.walk(pod, snapshot, &order, enough),
         };
-        filtered.add_walked(before);
+        filtered.add_walked(rejected);
         walk.advance(filtered.walked(), snapshot.nodes().len());
         outcome
     }
