@@ -138,7 +138,7 @@ sim: ## Simulate the engine in generated clusters with faults: make sim SEED=1 S
 
 .PHONY: mutations
 mutations: ## Switch on deliberate mistakes of the engine one by one, and test that the simulation and the fixed tests detect each.
-	cargo test --locked --quiet -p supercargo-core --features mutations --test museum --test domains --test verification
+	cargo test --locked --quiet -p supercargo-core --features mutations --test regressions --test domains --test verification
 	cargo test --locked --quiet -p supercargo-sim --features mutations --test mutations -- --nocapture 2>/dev/null
 
 .PHONY: bench

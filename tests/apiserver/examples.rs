@@ -52,7 +52,7 @@ const OF_NO_USE_HERE: [(&str, &str); 2] = [
     ),
     (
         "get pods",
-        "a binding whose answer is lost: crates/core/tests/stories/binding.txt, tests/apiserver/chaos.rs",
+        "a binding whose answer is lost: crates/core/tests/scenarios/binding.txt, tests/apiserver/chaos.rs",
     ),
 ];
 

@@ -15,7 +15,7 @@ use supercargo_core::selector::{
 };
 use supercargo_core::time::Time;
 use supercargo_core::volume::{PodVolume, VolumeSource};
-use support::World;
+use support::TestCluster;
 
 /// Returns the outcome of the first attempt for a pod with this many affinity terms on this many nodes.
 fn attempt(terms: usize, nodes: usize) -> (Outcome, Option<Place>) {
@@ -27,12 +27,12 @@ fn attempt(terms: usize, nodes: usize) -> (Outcome, Option<Place>) {
         scheduler.handle(now, Event::ListBegan(kind));
         scheduler.handle(now, Event::ListEnded(kind));
     }
-    let mut world = World::new();
-    std::mem::swap(&mut world.tables, scheduler.tables());
-    let nodes: Vec<_> = (0..nodes).map(|at| world.node_from(&format!("n{at} cpu=4"))).collect();
+    let mut cluster = TestCluster::new();
+    std::mem::swap(&mut cluster.tables, scheduler.tables());
+    let nodes: Vec<_> = (0..nodes).map(|at| cluster.node_from(&format!("n{at} cpu=4"))).collect();
     let words = format!("p cpu=1{}", " anti=host/app=web".repeat(terms));
-    let pod = world.pod_from(&words);
-    std::mem::swap(&mut world.tables, scheduler.tables());
+    let pod = cluster.pod_from(&words);
+    std::mem::swap(&mut cluster.tables, scheduler.tables());
     for node in nodes {
         scheduler.handle(now, Event::NodeApplied(Box::new(Arc::unwrap_or_clone(node))));
     }
@@ -43,37 +43,37 @@ fn attempt(terms: usize, nodes: usize) -> (Outcome, Option<Place>) {
 }
 
 #[test]
-fn a_pod_of_a_hundred_terms_is_work_like_any_other() {
+fn pod_with_a_hundred_terms_is_within_the_work_budget() {
     let (outcome, _) = attempt(100, 1_000);
     assert!(matches!(outcome, Outcome::Placed { .. }), "{outcome:?}");
 }
 
 /// A scheduler with these nodes and bound pods, and the world that describes the next pod.
-struct Bench {
+struct Harness {
     scheduler: Scheduler,
-    world: World,
+    cluster: TestCluster,
     now: Time,
 }
 
-impl Bench {
+impl Harness {
     fn new(nodes: &[String]) -> Self {
         let now = Time::from_secs(100);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let (queue, seed) = (QueueConfig::default(), Seed(1));
         let mut scheduler = Scheduler::new(Config { seed, profiles: vec![profile], queue }, now);
         support::begin(&mut scheduler, now, 100_000);
-        let mut bench = Self { scheduler, world: World::new(), now };
+        let mut harness = Self { scheduler, cluster: TestCluster::new(), now };
         for words in nodes {
-            let node = bench.with_world(|world| world.node_from(words));
-            bench.handle(Event::NodeApplied(Box::new(Arc::unwrap_or_clone(node))));
+            let node = harness.with_world(|cluster| cluster.node_from(words));
+            harness.handle(Event::NodeApplied(Box::new(Arc::unwrap_or_clone(node))));
         }
-        bench
+        harness
     }
 
-    fn with_world<R>(&mut self, build: impl FnOnce(&mut World) -> R) -> R {
-        std::mem::swap(&mut self.world.tables, self.scheduler.tables());
-        let built = build(&mut self.world);
-        std::mem::swap(&mut self.world.tables, self.scheduler.tables());
+    fn with_world<R>(&mut self, build: impl FnOnce(&mut TestCluster) -> R) -> R {
+        std::mem::swap(&mut self.cluster.tables, self.scheduler.tables());
+        let built = build(&mut self.cluster);
+        std::mem::swap(&mut self.cluster.tables, self.scheduler.tables());
         built
     }
 
@@ -81,10 +81,10 @@ impl Bench {
         self.scheduler.handle(self.now, event);
     }
 
-    fn pod(&mut self, words: &str, change: impl FnOnce(&mut World, &mut PodInfo)) {
-        let pod = self.with_world(|world| {
-            let mut pod = Arc::unwrap_or_clone(world.pod_from(words));
-            change(world, &mut pod);
+    fn pod(&mut self, words: &str, change: impl FnOnce(&mut TestCluster, &mut PodInfo)) {
+        let pod = self.with_world(|cluster| {
+            let mut pod = Arc::unwrap_or_clone(cluster.pod_from(words));
+            change(cluster, &mut pod);
             pod
         });
         self.handle(Event::PodApplied(Box::new(pod)));
@@ -115,18 +115,18 @@ fn nodes(count: usize, words: &str) -> Vec<String> {
     (0..count).map(|at| format!("n{at} cpu=4 {words}")).collect()
 }
 
-fn texts(world: &mut World, count: usize) -> Box<[supercargo_core::intern::Symbol]> {
-    (0..count).map(|at| world.tables.symbol(&format!("text-{at}"))).collect()
+fn texts(cluster: &mut TestCluster, count: usize) -> Box<[supercargo_core::intern::Symbol]> {
+    (0..count).map(|at| cluster.tables.symbol(&format!("text-{at}"))).collect()
 }
 
-fn one_of(world: &mut World, values: usize) -> Requirement {
-    let key = world.tables.symbol("key");
-    Requirement { key, operator: Operator::In(texts(world, values).into()) }
+fn one_of(cluster: &mut TestCluster, values: usize) -> Requirement {
+    let key = cluster.tables.symbol("key");
+    Requirement { key, operator: Operator::In(texts(cluster, values).into()) }
 }
 
 #[track_caller]
-fn is_refused(bench: &mut Bench, product: &str) {
-    let told = bench.refusal();
+fn is_refused(harness: &mut Harness, product: &str) {
+    let told = harness.refusal();
     assert!(
         told.starts_with(&format!("the pod's {product}, are more work than one attempt may be (")),
         "{told}"
@@ -137,20 +137,20 @@ fn is_refused(bench: &mut Bench, product: &str) {
 fn requirements_of_node_affinity_times_nodes_are_bounded() {
     // The term itself counts as one requirement.
     for requirements in [499, 500] {
-        let mut bench = Bench::new(&nodes(20, "label:key=text-0"));
-        bench.scheduler.limit_attempts(Limits { most: 10_000, ..Limits::default() });
-        bench.pod("p", |world, pod| {
+        let mut harness = Harness::new(&nodes(20, "label:key=text-0"));
+        harness.scheduler.limit_attempts(Limits { most: 10_000, ..Limits::default() });
+        harness.pod("p", |cluster, pod| {
             let demands =
-                TermDemands { labels: vec![one_of(world, 9); requirements].into(), names: [].into() };
+                TermDemands { labels: vec![one_of(cluster, 9); requirements].into(), names: [].into() };
             let term = NodeSelectorTerm { demands: Some(demands), pinned_names: None };
             let required = RequiredNodeAffinity { node_selector: None, terms: Some([term].into()) };
             pod.node_affinity = required.into();
         });
         if requirements == 499 {
-            assert!(matches!(bench.run()[0].1, Outcome::Placed { .. }), "10,000 are not too much");
+            assert!(matches!(harness.run()[0].1, Outcome::Placed { .. }), "10,000 are not too much");
         } else {
             is_refused(
-                &mut bench,
+                &mut harness,
                 "501 requirements of node selectors and node affinity, each compared with 20 nodes",
             );
         }
@@ -159,105 +159,106 @@ fn requirements_of_node_affinity_times_nodes_are_bounded() {
 
 #[test]
 fn requirements_of_affinity_terms_times_distinct_pods_are_bounded() {
-    let mut bench = Bench::new(&nodes(1, "pods=1000"));
-    bench.scheduler.limit_attempts(Limits { most: 10_000, ..Limits::default() });
+    let mut harness = Harness::new(&nodes(1, "pods=1000"));
+    harness.scheduler.limit_attempts(Limits { most: 10_000, ..Limits::default() });
     for at in 0..500 {
-        bench.pod(&format!("placed{at} on=n0 label:app=a{at}"), |_, _| {});
+        harness.pod(&format!("placed{at} on=n0 label:app=a{at}"), |_, _| {});
     }
-    bench.pod(&format!("p{}", " anti=host/app=web".repeat(11)), |_, _| {});
+    harness.pod(&format!("p{}", " anti=host/app=web".repeat(11)), |_, _| {});
     is_refused(
-        &mut bench,
+        &mut harness,
         "22 requirements of affinity terms and topology spread constraints, each compared with 500 distinct pods",
     );
 }
 
 #[test]
 fn namespace_selectors_times_namespaces_are_bounded() {
-    let mut bench = Bench::new(&nodes(1, ""));
+    let mut harness = Harness::new(&nodes(1, ""));
     for at in 0..600 {
-        let (name, labels) = bench.with_world(|world| {
-            (world.tables.symbol(&format!("ns{at}")), world.tables.label_set(Vec::new()))
+        let (name, labels) = harness.with_world(|cluster| {
+            (cluster.tables.symbol(&format!("ns{at}")), cluster.tables.label_set(Vec::new()))
         });
-        bench.handle(Event::NamespaceApplied { name, labels });
+        harness.handle(Event::NamespaceApplied { name, labels });
     }
-    bench.pod("p anti=host/app=web", |world, pod| {
-        let demands = vec![one_of(world, 2); 100_000];
+    harness.pod("p anti=host/app=web", |cluster, pod| {
+        let demands = vec![one_of(cluster, 2); 100_000];
         let affinity = pod.pod_affinity.as_mut().expect("it has a term");
         let terms = affinity.required_anti_affinity.as_mut().expect("it is sound");
         terms[0].namespace_selector = Selector::All(demands.into());
     });
-    is_refused(&mut bench, "100001 requirements of namespace selectors, each compared with 600 namespaces");
+    is_refused(&mut harness, "100001 requirements of namespace selectors, each compared with 600 namespaces");
 }
 
 #[test]
 fn tolerations_times_taints_are_bounded() {
     let taints: Vec<String> = (0..30).map(|at| format!("taint=k{at}:NoSchedule")).collect();
-    let mut bench = Bench::new(&nodes(1_000, &taints.join(" ")));
-    bench.scheduler.limit_attempts(Limits { most: 50_000_000, ..Limits::default() });
-    bench.pod("p", |world, pod| {
-        let key = Some(world.tables.symbol("other"));
-        let value = world.tables.symbol("");
+    let mut harness = Harness::new(&nodes(1_000, &taints.join(" ")));
+    harness.scheduler.limit_attempts(Limits { most: 50_000_000, ..Limits::default() });
+    harness.pod("p", |cluster, pod| {
+        let key = Some(cluster.tables.symbol("other"));
+        let value = cluster.tables.symbol("");
         let toleration = Toleration { key, operator: TolerationOperator::Exists, value, effect: None };
         pod.tolerations = vec![toleration; 2_000].into();
     });
-    is_refused(&mut bench, "2000 tolerations, each compared with 30000 taints of nodes");
+    is_refused(&mut harness, "2000 tolerations, each compared with 30000 taints of nodes");
 }
 
 #[test]
 fn host_ports_are_looked_up_however_many_there_are() {
-    let mut bench = Bench::new(&nodes(50, ""));
-    let ports = |world: &mut World, from: i32, count: i32| -> Box<[HostPort]> {
-        let [address, protocol] = ["0.0.0.0", "TCP"].map(|text| world.tables.symbol(text));
+    let mut harness = Harness::new(&nodes(50, ""));
+    let ports = |cluster: &mut TestCluster, from: i32, count: i32| -> Box<[HostPort]> {
+        let [address, protocol] = ["0.0.0.0", "TCP"].map(|text| cluster.tables.symbol(text));
         (from..from + count).map(|port| HostPort { address, protocol, port }).collect()
     };
     for at in 0..50 {
-        bench.pod(&format!("placed{at} on=n{at}"), |world, pod| pod.ports = ports(world, 1, 1_001));
+        harness.pod(&format!("placed{at} on=n{at}"), |cluster, pod| pod.ports = ports(cluster, 1, 1_001));
     }
-    bench.pod("p", |world, pod| pod.ports = ports(world, 5_000, 1_000));
-    assert!(matches!(bench.run()[0].1, Outcome::Placed { .. }), "ports in use are looked up, not compared");
+    harness.pod("p", |cluster, pod| pod.ports = ports(cluster, 5_000, 1_000));
+    assert!(matches!(harness.run()[0].1, Outcome::Placed { .. }), "ports in use are looked up, not compared");
 }
 
 #[test]
 fn resources_and_volumes_times_nodes_are_bounded() {
-    let mut bench = Bench::new(&nodes(2_000, ""));
-    bench.pod("p", |world, pod| {
-        pod.resources.request.scalar = texts(world, 25_001).iter().map(|&name| (name, 1)).collect();
+    let mut harness = Harness::new(&nodes(2_000, ""));
+    harness.pod("p", |cluster, pod| {
+        pod.resources.request.scalar = texts(cluster, 25_001).iter().map(|&name| (name, 1)).collect();
     });
-    is_refused(&mut bench, "25001 resources, each compared with 2000 nodes");
+    is_refused(&mut harness, "25001 resources, each compared with 2000 nodes");
 
-    let mut bench = Bench::new(&nodes(2_000, ""));
-    bench.pod("p", |world, pod| {
+    let mut harness = Harness::new(&nodes(2_000, ""));
+    harness.pod("p", |cluster, pod| {
         let volume = |&driver| PodVolume { name: "v".into(), source: VolumeSource::Csi(driver) };
-        pod.volumes = texts(world, 25_001).iter().map(volume).collect();
+        pod.volumes = texts(cluster, 25_001).iter().map(volume).collect();
     });
-    is_refused(&mut bench, "25001 volumes, each compared with 2000 nodes");
+    is_refused(&mut harness, "25001 volumes, each compared with 2000 nodes");
 
-    let mut bench = Bench::new(&nodes(1, ""));
+    let mut harness = Harness::new(&nodes(1, ""));
     for at in 0..1_000 {
-        let event = bench
-            .with_world(|world| support::arrival(&mut world.tables, &format!("pv v{at} csi=driver/h{at}")));
-        bench.handle(event);
+        let event = harness.with_world(|cluster| {
+            support::arrival(&mut cluster.tables, &format!("pv v{at} csi=driver/h{at}"))
+        });
+        harness.handle(event);
     }
-    bench.pod("p", |world, pod| {
+    harness.pod("p", |cluster, pod| {
         let volume = |&driver| PodVolume { name: "v".into(), source: VolumeSource::Csi(driver) };
-        pod.volumes = texts(world, 50_001).iter().map(volume).collect();
+        pod.volumes = texts(cluster, 50_001).iter().map(volume).collect();
     });
-    is_refused(&mut bench, "50001 volumes, each compared with 1000 PersistentVolumes");
+    is_refused(&mut harness, "50001 volumes, each compared with 1000 PersistentVolumes");
 }
 
 /// Although pods of the same priority keep arriving, the large pod is attempted in its order, at first and on
 /// retries.
 #[test]
-fn a_pod_that_is_too_much_work_is_neither_postponed_nor_in_the_way() {
-    let mut bench = Bench::new(&nodes(2_000, "pods=1000"));
+fn pod_over_the_work_budget_is_decided_in_order_without_delaying_others() {
+    let mut harness = Harness::new(&nodes(2_000, "pods=1000"));
     let mut before_it = 0;
     let mut attempts = 0;
-    bench.pod("large", |world, pod| {
-        pod.resources.request.scalar = texts(world, 25_001).iter().map(|&name| (name, 1)).collect();
+    harness.pod("large", |cluster, pod| {
+        pod.resources.request.scalar = texts(cluster, 25_001).iter().map(|&name| (name, 1)).collect();
     });
     for at in 0..60 {
-        bench.pod(&format!("small{at} cpu=1"), |_, _| {});
-        for (name, outcome) in bench.run() {
+        harness.pod(&format!("small{at} cpu=1"), |_, _| {});
+        for (name, outcome) in harness.run() {
             match (name.as_str(), outcome) {
                 ("large", Outcome::Unschedulable { .. }) => {
                     attempts += 1;
@@ -272,8 +273,8 @@ fn a_pod_that_is_too_much_work_is_neither_postponed_nor_in_the_way() {
                 other => panic!("{other:?}"),
             }
         }
-        bench.now = bench.now + std::time::Duration::from_secs(1);
+        harness.now = harness.now + std::time::Duration::from_secs(1);
     }
     assert!(attempts >= 6, "it is tried {attempts} times in a minute");
-    assert_eq!(bench.scheduler.stats().cache.pods, 60, "all others are placed");
+    assert_eq!(harness.scheduler.stats().cache.pods, 60, "all others are placed");
 }

@@ -17,7 +17,7 @@ use supercargo_core::rng::Seed;
 use supercargo_core::slice::Evaluation;
 use supercargo_core::volume::{StorageKey, StorageKind};
 use support::racks::{Racks, racks};
-use support::{World, language};
+use support::{TestCluster, language};
 
 /// The fields of a node other than name and rack.
 const NODES: [&str; 11] = [
@@ -201,7 +201,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 struct Law {
-    world: World,
+    cluster: TestCluster,
     racks: Racks,
     /// For each node, its rack and the index of its other fields.
     nodes: Vec<(Option<usize>, usize)>,
@@ -215,7 +215,7 @@ struct Law {
 }
 
 /// Formats everything that a decision contains.
-fn told(decision: &Result<Decision, CycleError>, snapshot: Snapshot<'_>) -> String {
+fn outcome(decision: &Result<Decision, CycleError>, snapshot: Snapshot<'_>) -> String {
     match decision {
         Err(CycleError(text)) => text.clone(),
         Ok(Decision::Infeasible(filtered)) => {
@@ -232,14 +232,14 @@ fn told(decision: &Result<Decision, CycleError>, snapshot: Snapshot<'_>) -> Stri
 impl Law {
     /// Creates the world; `room` limits the size of the decision cache in bytes.
     fn new(racks: &Racks, room: usize) -> Self {
-        let mut world = World::new();
-        let wanted = WANTED.map(|words| world.pod_from(words)).to_vec();
-        STORAGE.iter().for_each(|line| language::apply(&mut world, line));
+        let mut cluster = TestCluster::new();
+        let wanted = WANTED.map(|words| cluster.pod_from(words)).to_vec();
+        STORAGE.iter().for_each(|line| language::apply(&mut cluster, line));
         let nodes = racks.of_nodes().into_iter().map(|rack| (rack, 0)).collect();
         let (framework, decisions) = (Framework::default(), DecisionCache::with_bytes_max(room));
         let evaluations = wanted.iter().map(|_| Evaluation::default()).collect();
         let racks = racks.clone();
-        let mut law = Self { world, racks, nodes, framework, decisions, wanted, evaluations, sliced: 0 };
+        let mut law = Self { cluster, racks, nodes, framework, decisions, wanted, evaluations, sliced: 0 };
         (0..law.nodes.len()).for_each(|node| law.renew(node));
         law
     }
@@ -250,8 +250,8 @@ impl Law {
         let rack = rack.map_or_else(String::new, |rack| format!("label:rack=r{rack}"));
         let words = NODES[what];
         let rack = if words.contains("label:rack=") { "" } else { &rack };
-        let node = self.world.node_from(&format!("n{node} {rack} {words}"));
-        self.world.add_node(&node);
+        let node = self.cluster.node_from(&format!("n{node} {rack} {words}"));
+        self.cluster.add_node(&node);
     }
 
     fn apply(&mut self, change: &Change) {
@@ -270,24 +270,24 @@ impl Law {
                 self.renew(node);
             }),
             Change::NodeGone(node) => {
-                let name = self.world.tables.symbol(&format!("n{}", node % count));
-                self.world.cache.remove_node(name);
+                let name = self.cluster.tables.symbol(&format!("n{}", node % count));
+                self.cluster.cache.remove_node(name);
             }
             Change::Place { pod, node, what } => {
                 let words = format!("q{pod} on=n{} {}", node % count, PLACED[what]);
-                let pod = self.world.pod_from(&words);
-                self.world.place(&pod);
+                let pod = self.cluster.pod_from(&words);
+                self.cluster.place(&pod);
             }
             Change::Gone(pod) => {
-                self.world.cache.remove_pod(&format!("q{pod}"));
+                self.cluster.cache.remove_pod(&format!("q{pod}"));
             }
             Change::Nominate { pod, node, what } => {
-                let pod = self.world.pod_from(&format!("m{pod} {}", PLACED[what]));
-                let node = node.map(|node| self.world.tables.symbol(&format!("n{}", node % count)));
-                self.world.cache.nominate(&pod, node);
+                let pod = self.cluster.pod_from(&format!("m{pod} {}", PLACED[what]));
+                let node = node.map(|node| self.cluster.tables.symbol(&format!("n{}", node % count)));
+                self.cluster.cache.nominate(&pod, node);
             }
             Change::Other { what, node } => {
-                language::apply(&mut self.world, &OTHERS[what].replace('@', &format!("n{}", node % count)));
+                language::apply(&mut self.cluster, &OTHERS[what].replace('@', &format!("n{}", node % count)));
             }
             Change::OtherGone(what) => self.lose(what),
             Change::Clear => self.decisions.clear(),
@@ -296,7 +296,7 @@ impl Law {
     }
 
     fn lose(&mut self, what: usize) {
-        let World { tables, cache, .. } = &mut self.world;
+        let TestCluster { tables, cache, .. } = &mut self.cluster;
         let default = tables.symbol("default");
         let storage = [
             (StorageKind::PersistentVolume, None, "v4"),
@@ -317,10 +317,10 @@ impl Law {
     /// Evaluates another slice for a signature, and returns whether it was the last one.
     fn slice(&mut self, wanted: usize) -> bool {
         const WORK: [u64; 5] = [1, 7, 40, 200, 2_000];
-        self.world.cache.refresh();
-        let (pod, snapshot) = (&self.wanted[wanted], self.world.snapshot());
+        self.cluster.cache.refresh();
+        let (pod, snapshot) = (&self.wanted[wanted], self.cluster.snapshot());
         fn decide(framework: &Framework, pod: &PodInfo, snapshot: Snapshot<'_>) -> String {
-            told(&framework.decide(pod, snapshot, Options::default(), &mut NoProbe), snapshot)
+            outcome(&framework.decide(pod, snapshot, Options::default(), &mut NoProbe), snapshot)
         }
         let found = self.evaluations[wanted]
             .go_on(snapshot, WORK[wanted % WORK.len()], |snapshot| decide(&self.framework, pod, snapshot));
@@ -335,8 +335,8 @@ impl Law {
     /// Decides about a signature in all ways, and returns whether there was a cached decision.
     fn ask(&mut self, wanted: usize) -> bool {
         self.slice(wanted);
-        self.world.cache.refresh();
-        let (pod, snapshot) = (&self.wanted[wanted], self.world.snapshot());
+        self.cluster.cache.refresh();
+        let (pod, snapshot) = (&self.wanted[wanted], self.cluster.snapshot());
         let plain = self.framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
         let quick = self.framework.decide_cached(&mut self.decisions, pod, snapshot, &mut NoProbe);
         let Some(mut quick) = quick else { return false };
@@ -371,25 +371,25 @@ proptest! {
 /// others.
 #[test]
 fn node_that_leaves_a_domain_of_two_takes_its_pods_from_the_other() {
-    let mut world = World::new();
-    let place_in = |world: &mut World, node: usize, rack: usize| {
-        let node = world.node_from(&format!("n{node} cpu=8 mem=8Gi label:rack=r{rack}"));
-        world.add_node(&node);
+    let mut cluster = TestCluster::new();
+    let place_in = |cluster: &mut TestCluster, node: usize, rack: usize| {
+        let node = cluster.node_from(&format!("n{node} cpu=8 mem=8Gi label:rack=r{rack}"));
+        cluster.add_node(&node);
     };
-    (0..132).for_each(|node| place_in(&mut world, node, node / 2));
+    (0..132).for_each(|node| place_in(&mut cluster, node, node / 2));
     let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
-    let peer = world.pod_from("peer on=n0 label:app=a");
-    world.place(&peer);
-    let pod = world.pod_from("x affinity=rack/app=a");
-    let mut feasible = |world: &World| {
-        let quick = framework.decide_cached(&mut decisions, &pod, world.snapshot(), &mut NoProbe);
+    let peer = cluster.pod_from("peer on=n0 label:app=a");
+    cluster.place(&peer);
+    let pod = cluster.pod_from("x affinity=rack/app=a");
+    let mut feasible = |cluster: &TestCluster| {
+        let quick = framework.decide_cached(&mut decisions, &pod, cluster.snapshot(), &mut NoProbe);
         quick.expect("there are nodes").feasible().iter().map(|node| node.index()).collect::<Vec<_>>()
     };
-    assert_eq!(feasible(&world), [0, 1]);
-    place_in(&mut world, 0, 9);
-    assert_eq!(feasible(&world), [0, 18, 19], "n1 is alone");
-    place_in(&mut world, 0, 0);
-    assert_eq!(feasible(&world), [0, 1], "n1 has its peer again");
+    assert_eq!(feasible(&cluster), [0, 1]);
+    place_in(&mut cluster, 0, 9);
+    assert_eq!(feasible(&cluster), [0, 18, 19], "n1 is alone");
+    place_in(&mut cluster, 0, 0);
+    assert_eq!(feasible(&cluster), [0, 1], "n1 has its peer again");
 }
 
 /// Returns the clusters and changes of the property test, the same in every run.

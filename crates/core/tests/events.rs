@@ -9,7 +9,7 @@ use supercargo_core::framework::{ClusterEvent, Hint, NodeAction, PluginName, Pod
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
 use supercargo_core::volume::StorageObject;
-use support::{World, storage};
+use support::{TestCluster, storage};
 
 const NODE_ACTIONS: [NodeAction; 6] = [
     NodeAction::Add,
@@ -66,7 +66,7 @@ fn pairs<T: Clone>(all: &[T]) -> Vec<(Option<T>, Option<T>)> {
 }
 
 struct Listeners {
-    world: World,
+    cluster: TestCluster,
     framework: Framework,
     plugins: Vec<PluginName>,
     waiting: Vec<Arc<PodInfo>>,
@@ -76,7 +76,7 @@ struct Listeners {
 
 impl Listeners {
     fn hear(&mut self, event: &ClusterEvent<'_>) {
-        let snapshot = self.world.snapshot();
+        let snapshot = self.cluster.snapshot();
         for plugin in &self.plugins {
             for pod in &self.waiting {
                 if self.framework.hint(plugin, event, pod, snapshot) == Hint::Queue {
@@ -92,21 +92,21 @@ impl Listeners {
 }
 
 #[test]
-fn a_plugin_queues_no_pod_for_an_event_it_does_not_listen_to() {
-    let mut world = World::new();
+fn plugin_requeues_no_pod_for_unregistered_event() {
+    let mut cluster = TestCluster::new();
     for line in ["node a zone=z1 cpu=4", "node b zone=z2 cpu=4", "pod q on=b label:app=web anti=zone/app=web"]
     {
-        support::language::apply(&mut world, line);
+        support::language::apply(&mut cluster, line);
     }
-    let waiting = WAITING.map(|words| world.pod_from(words)).to_vec();
-    let nodes: Vec<Arc<NodeInfo>> = NODES.map(|words| world.node_from(words)).to_vec();
-    let pods: Vec<Arc<PodInfo>> = OTHERS.map(|words| world.pod_from(words)).to_vec();
+    let waiting = WAITING.map(|words| cluster.pod_from(words)).to_vec();
+    let nodes: Vec<Arc<NodeInfo>> = NODES.map(|words| cluster.node_from(words)).to_vec();
+    let pods: Vec<Arc<PodInfo>> = OTHERS.map(|words| cluster.pod_from(words)).to_vec();
     let storage: Vec<[StorageObject; 2]> = STORAGE
-        .map(|(old, new)| [old, new].map(|line| storage::object(&mut world.tables, line).expect("storage")))
+        .map(|(old, new)| [old, new].map(|line| storage::object(&mut cluster.tables, line).expect("storage")))
         .to_vec();
     let classes = ["gpus", "gpus serves=example.com/gpu"].map(|line| {
         let words: Vec<&str> = line.split(' ').collect();
-        support::language::device_class(&mut world.tables, &words).1
+        support::language::device_class(&mut cluster.tables, &words).1
     });
     let framework = Framework::default();
     let mut plugins = framework.plugins_at(ExtensionPoint::PreFilter).to_vec();
@@ -114,7 +114,7 @@ fn a_plugin_queues_no_pod_for_an_event_it_does_not_listen_to() {
     plugins.sort_unstable();
     plugins.dedup();
     assert!(plugins.len() > 12, "{plugins:?}");
-    let mut listeners = Listeners { world, framework, plugins, waiting, queued: 0 };
+    let mut listeners = Listeners { cluster, framework, plugins, waiting, queued: 0 };
     for action in NODE_ACTIONS {
         for (old, new) in pairs(&nodes) {
             listeners.hear(&ClusterEvent::Node { action, old: old.as_deref(), new: new.as_deref() });

@@ -7,49 +7,49 @@ use supercargo_core::framework::post_filter::{Draws, Rooms};
 use supercargo_core::pod::Unjudged;
 use supercargo_core::rng::Seed;
 use supercargo_core::time::Time;
-use support::World;
+use support::TestCluster;
 
-fn decide(world: &World, pod: &supercargo_core::pod::PodInfo) -> Option<Feasible> {
-    match Framework::default().decide(pod, world.snapshot(), Options::default(), &mut NoProbe) {
+fn decide(cluster: &TestCluster, pod: &supercargo_core::pod::PodInfo) -> Option<Feasible> {
+    match Framework::default().decide(pod, cluster.snapshot(), Options::default(), &mut NoProbe) {
         Ok(Decision::Feasible(feasible)) => Some(feasible),
         Ok(Decision::Infeasible(_)) => None,
         Err(error) => panic!("no plugin fails here: {error:?}"),
     }
 }
 
-fn place(world: &mut World, words: &str) {
-    let pod = world.pod_from(words);
-    world.place(&pod);
+fn place(cluster: &mut TestCluster, words: &str) {
+    let pod = cluster.pod_from(words);
+    cluster.place(&pod);
 }
 
 /// Upstream keeps a node's used ports as a set. When one of two pods with the same port is deleted, the port counts
 /// as free while the other pod still uses it.
 #[test]
-fn a_host_port_that_two_pods_use_stays_taken_when_one_goes() {
-    let mut world = World::new();
-    let node = world.node_from("a cpu=4");
-    world.add_node(&node);
-    place(&mut world, "first port=80 on=a");
-    place(&mut world, "second port=80 on=a");
-    world.cache.remove_pod("first");
-    world.cache.refresh();
-    let incoming = world.pod_from("p port=80");
-    assert!(decide(&world, &incoming).is_none());
-    world.cache.remove_pod("second");
-    world.cache.refresh();
-    assert!(decide(&world, &incoming).is_some());
+fn host_port_of_two_pods_stays_in_use_after_one_is_deleted() {
+    let mut cluster = TestCluster::new();
+    let node = cluster.node_from("a cpu=4");
+    cluster.add_node(&node);
+    place(&mut cluster, "first port=80 on=a");
+    place(&mut cluster, "second port=80 on=a");
+    cluster.cache.remove_pod("first");
+    cluster.cache.refresh();
+    let incoming = cluster.pod_from("p port=80");
+    assert!(decide(&cluster, &incoming).is_none());
+    cluster.cache.remove_pod("second");
+    cluster.cache.refresh();
+    assert!(decide(&cluster, &incoming).is_some());
 }
 
 /// Upstream evicts one of two pods with the same port, and places the incoming pod although the port is still in use.
 #[test]
-fn nobody_is_evicted_for_a_host_port_that_stays_taken() {
-    let mut world = World::new();
-    let node = world.node_from("a cpu=4");
-    world.add_node(&node);
-    place(&mut world, "low port=80 on=a");
-    place(&mut world, "stays port=80 on=a priority=9");
-    let incoming = world.pod_from("p port=80 priority=5");
-    let [upstream, ours] = rooms(&world, &incoming);
+fn no_pod_is_evicted_for_a_host_port_that_stays_in_use() {
+    let mut cluster = TestCluster::new();
+    let node = cluster.node_from("a cpu=4");
+    cluster.add_node(&node);
+    place(&mut cluster, "low port=80 on=a");
+    place(&mut cluster, "stays port=80 on=a priority=9");
+    let incoming = cluster.pod_from("p port=80 priority=5");
+    let [upstream, ours] = rooms(&cluster, &incoming);
     assert_eq!(upstream, "a without low");
     assert_eq!(
         ours,
@@ -57,17 +57,17 @@ fn nobody_is_evicted_for_a_host_port_that_stays_taken() {
          requested pod ports."
     );
     // The next best candidate is used.
-    let node = world.node_from("b cpu=4");
-    world.add_node(&node);
-    place(&mut world, "other port=80 on=b priority=4");
-    let [upstream, ours] = rooms(&world, &incoming);
+    let node = cluster.node_from("b cpu=4");
+    cluster.add_node(&node);
+    place(&mut cluster, "other port=80 on=b priority=4");
+    let [upstream, ours] = rooms(&cluster, &incoming);
     assert_eq!(upstream, "a without low");
     assert_eq!(ours, "b without other");
 }
 
 /// Returns the victims and the node of preemption, as upstream chooses them and as this engine does.
-fn rooms(world: &World, pod: &supercargo_core::pod::PodInfo) -> [String; 2] {
-    let (framework, snapshot) = (Framework::default(), world.snapshot());
+fn rooms(cluster: &TestCluster, pod: &supercargo_core::pod::PodInfo) -> [String; 2] {
+    let (framework, snapshot) = (Framework::default(), cluster.snapshot());
     let decided = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
     let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it fits") };
     let diagnosis = filtered.diagnose(snapshot);
@@ -88,54 +88,54 @@ fn rooms(world: &World, pod: &supercargo_core::pod::PodInfo) -> [String; 2] {
 
 /// Upstream adds requests modulo 2^64: four pods of 2^62 bytes make a full node appear empty.
 #[test]
-fn requests_that_overflow_leave_a_node_full() {
-    let mut world = World::new();
-    let node = world.node_from("a cpu=4 mem=9223372036854775807");
-    world.add_node(&node);
+fn overflowing_requests_leave_a_node_full() {
+    let mut cluster = TestCluster::new();
+    let node = cluster.node_from("a cpu=4 mem=9223372036854775807");
+    cluster.add_node(&node);
     for name in ["p1", "p2", "p3", "p4"] {
-        let pod = world.pod(name).memory(1 << 62).on("a").build();
-        world.place(&pod);
+        let pod = cluster.pod(name).memory(1 << 62).on("a").build();
+        cluster.place(&pod);
     }
-    let incoming = world.pod("p").memory(1).build();
-    assert!(decide(&world, &incoming).is_none());
+    let incoming = cluster.pod("p").memory(1).build();
+    assert!(decide(&cluster, &incoming).is_none());
     for name in ["p1", "p2", "p3"] {
-        world.cache.remove_pod(name);
+        cluster.cache.remove_pod(name);
     }
     assert_eq!(
-        world.snapshot().requested(world.idx("a")).memory,
+        cluster.snapshot().requested(cluster.idx("a")).memory,
         1 << 62,
         "what was added can be taken away"
     );
-    assert!(decide(&world, &incoming).is_some());
+    assert!(decide(&cluster, &incoming).is_some());
 }
 
 /// By default, upstream scores only a part of the nodes of a large cluster (100 of 200 here).
 #[test]
 fn every_node_is_scored() {
-    let mut world = World::new();
+    let mut cluster = TestCluster::new();
     for at in 0..200 {
-        let node = world.node_from(&format!("n{at} cpu={}", if at == 199 { 8 } else { 4 }));
-        world.add_node(&node);
+        let node = cluster.node_from(&format!("n{at} cpu={}", if at == 199 { 8 } else { 4 }));
+        cluster.add_node(&node);
     }
-    let incoming = world.pod_from("p cpu=1");
-    let feasible = decide(&world, &incoming).expect("200 nodes can take it");
+    let incoming = cluster.pod_from("p cpu=1");
+    let feasible = decide(&cluster, &incoming).expect("200 nodes can take it");
     assert_eq!(feasible.filtered.feasible().len(), 200);
-    assert_eq!(feasible.winners(), [world.idx("n199")]);
+    assert_eq!(feasible.winners(), [cluster.idx("n199")]);
 }
 
 /// Upstream's choice among equal totals follows from its heap: always the first node of its list if all totals are
 /// equal.
 #[test]
-fn a_tie_is_drawn_evenly_by_seed_and_pod_and_can_be_repeated() {
-    let mut world = World::new();
+fn tie_break_is_uniform_and_repeatable_by_seed_and_pod() {
+    let mut cluster = TestCluster::new();
     for name in ["a", "b", "c", "d"] {
-        let node = world.node_from(&format!("{name} cpu=4"));
-        world.add_node(&node);
+        let node = cluster.node_from(&format!("{name} cpu=4"));
+        cluster.add_node(&node);
     }
     let mut won = [0u32; 4];
     for at in 0..4_000 {
-        let pod = world.pod_from(&format!("p{at} cpu=1"));
-        let feasible = decide(&world, &pod).expect("there is room");
+        let pod = cluster.pod_from(&format!("p{at} cpu=1"));
+        let feasible = decide(&cluster, &pod).expect("there is room");
         let node = feasible.choose(Seed(3), &pod, 1);
         assert_eq!(node, feasible.choose(Seed(3), &pod, 1));
         won[node.index()] += 1;
@@ -149,17 +149,17 @@ fn a_tie_is_drawn_evenly_by_seed_and_pod_and_can_be_repeated() {
 /// Upstream's DynamicResources plugin evaluates such pods. It is not implemented here, so they are rejected in its
 /// name.
 #[test]
-fn what_no_plugin_judges_is_refused_in_the_name_of_the_plugin_that_would() {
-    let mut world = World::new();
-    let node = world.node_from("a cpu=4");
-    world.add_node(&node);
-    let mut pod = std::sync::Arc::unwrap_or_clone(world.pod_from("p cpu=1"));
+fn unsupported_feature_is_rejected_by_the_plugin_responsible_for_it() {
+    let mut cluster = TestCluster::new();
+    let node = cluster.node_from("a cpu=4");
+    cluster.add_node(&node);
+    let mut pod = std::sync::Arc::unwrap_or_clone(cluster.pod_from("p cpu=1"));
     let plugin = "DynamicResources";
     pod.unjudged = [Unjudged { plugin, what: "it is not judged".into() }].into();
     let framework = Framework::default();
-    let decided = framework.decide(&pod, world.snapshot(), Options::default(), &mut NoProbe);
+    let decided = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
     let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it was placed by guess") };
-    let diagnosis = filtered.diagnose(world.snapshot());
+    let diagnosis = filtered.diagnose(cluster.snapshot());
     assert_eq!(diagnosis.message, "0/1 nodes are available: it is not judged.");
     assert_eq!(diagnosis.rejectors.into_iter().collect::<Vec<_>>(), [plugin]);
 }
@@ -167,21 +167,21 @@ fn what_no_plugin_judges_is_refused_in_the_name_of_the_plugin_that_would() {
 /// Upstream allocates devices for such a pod, or reports "cannot allocate all claims". Preemption cannot help it
 /// either.
 #[test]
-fn a_pod_whose_resource_only_a_device_class_serves_stays_pending_with_a_text_that_says_so() {
-    let mut world = World::new();
-    support::language::apply(&mut world, "device-class gpus serves=example.com/gpu");
-    support::language::apply(&mut world, "node a cpu=4");
-    support::language::apply(&mut world, "pod low on=a cpu=4");
-    let pod = world.pod_from("p priority=9 cpu=1 res:example.com/gpu=1");
+fn resource_served_only_by_a_device_class_leaves_pod_pending_with_reason() {
+    let mut cluster = TestCluster::new();
+    support::language::apply(&mut cluster, "device-class gpus serves=example.com/gpu");
+    support::language::apply(&mut cluster, "node a cpu=4");
+    support::language::apply(&mut cluster, "pod low on=a cpu=4");
+    let pod = cluster.pod_from("p priority=9 cpu=1 res:example.com/gpu=1");
     let framework = Framework::default();
-    let decided = framework.decide(&pod, world.snapshot(), Options::default(), &mut NoProbe);
+    let decided = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
     let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it was placed by guess") };
-    let told = filtered.diagnose(world.snapshot()).message;
+    let told = filtered.diagnose(cluster.snapshot()).message;
     assert_eq!(told, "0/1 nodes are available: 1 Insufficient cpu.", "the resources are judged first");
-    support::language::apply(&mut world, "node b cpu=4");
-    let decided = framework.decide(&pod, world.snapshot(), Options::default(), &mut NoProbe);
+    support::language::apply(&mut cluster, "node b cpu=4");
+    let decided = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
     let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it was placed by guess") };
-    let diagnosis = filtered.diagnose(world.snapshot());
+    let diagnosis = filtered.diagnose(cluster.snapshot());
     assert_eq!(
         diagnosis.message,
         "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) could have \"example.com/gpu\" by a DeviceClass only, and \

@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_hash_seed_changes_no_effect_and_no_report(
+    fn hash_seed_changes_no_effect_and_no_report(
         changes in prop::collection::vec(change(), 1..120),
         seeds in any::<[u64; 2]>(),
     ) {

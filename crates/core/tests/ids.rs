@@ -12,7 +12,7 @@ use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
-use support::{World, begin};
+use support::{TestCluster, begin};
 
 const NOW: Time = Time::from_secs(100);
 
@@ -25,20 +25,20 @@ fn engine() -> Scheduler {
 }
 
 /// Reads objects with the engine's own tables.
-fn read<T>(engine: &mut Scheduler, read: impl FnOnce(&mut World) -> T) -> T {
-    let mut world = World::new();
-    std::mem::swap(&mut world.tables, engine.tables());
-    let object = read(&mut world);
-    std::mem::swap(&mut world.tables, engine.tables());
+fn read<T>(engine: &mut Scheduler, read: impl FnOnce(&mut TestCluster) -> T) -> T {
+    let mut cluster = TestCluster::new();
+    std::mem::swap(&mut cluster.tables, engine.tables());
+    let object = read(&mut cluster);
+    std::mem::swap(&mut cluster.tables, engine.tables());
     object
 }
 
 fn node(engine: &mut Scheduler, words: &str) -> NodeInfo {
-    Arc::unwrap_or_clone(read(engine, |world| world.node_from(words)))
+    Arc::unwrap_or_clone(read(engine, |cluster| cluster.node_from(words)))
 }
 
 fn pod(engine: &mut Scheduler, words: &str) -> PodInfo {
-    Arc::unwrap_or_clone(read(engine, |world| world.pod_from(words)))
+    Arc::unwrap_or_clone(read(engine, |cluster| cluster.pod_from(words)))
 }
 
 /// Runs until idle, accepts bindings, and returns the node of the last one.
@@ -57,7 +57,7 @@ fn work(engine: &mut Scheduler) -> Option<String> {
 }
 
 #[test]
-fn churn_leaves_nothing() {
+fn churn_leaks_no_ids() {
     let mut engine = engine();
     for at in 0..3 {
         let node = node(&mut engine, &format!("n{at} cpu=4 zone=z{at}"));
@@ -85,7 +85,7 @@ fn churn_leaves_nothing() {
 }
 
 #[test]
-fn what_moves_while_ids_are_looked_for_keeps_its_own() {
+fn object_that_moves_during_collection_keeps_its_ids() {
     for units in 16..40 {
         let mut engine = engine();
         for at in 0..5 {
@@ -124,7 +124,7 @@ fn what_moves_while_ids_are_looked_for_keeps_its_own() {
 }
 
 #[test]
-fn what_is_held_keeps_its_ids_whoever_holds_it() {
+fn every_gc_root_keeps_its_ids() {
     let mut engine = engine();
     for words in ["a cpu=4 zone=z1", "b cpu=4 zone=z2 taint=team:NoSchedule"] {
         let node = node(&mut engine, words);

@@ -13,7 +13,7 @@ use supercargo_core::node_set::NodeSet;
 use supercargo_core::pod::PodInfo;
 use supercargo_core::rng::Seed;
 use supercargo_core::volume::{StorageKey, StorageKind};
-use support::{World, storage};
+use support::{TestCluster, storage};
 
 const NODES: [&str; 13] = [
     "zone=z1 cpu=4 mem=8Gi",
@@ -157,7 +157,7 @@ fn change() -> impl Strategy<Value = Change> {
 const MANY: usize = 200;
 
 struct Law {
-    world: World,
+    cluster: TestCluster,
     /// Node names, by the number used in changes.
     names: Vec<String>,
     framework: Framework,
@@ -167,11 +167,11 @@ struct Law {
 
 impl Law {
     fn new() -> Self {
-        let mut world = World::new();
-        let wanted = WANTED.map(|words| world.pod_from(words)).to_vec();
-        STORAGE.iter().for_each(|line| assert!(storage::apply(&mut world, line), "{line}"));
+        let mut cluster = TestCluster::new();
+        let wanted = WANTED.map(|words| cluster.pod_from(words)).to_vec();
+        STORAGE.iter().for_each(|line| assert!(storage::apply(&mut cluster, line), "{line}"));
         let names = NAMES.map(str::to_owned).to_vec();
-        Self { world, names, framework: Framework::default(), decisions: DecisionCache::default(), wanted }
+        Self { cluster, names, framework: Framework::default(), decisions: DecisionCache::default(), wanted }
     }
 
     /// Creates a world with many nodes. Only `odd` ones, far apart, change.
@@ -179,42 +179,42 @@ impl Law {
         let mut law = Self::new();
         for number in 0..MANY {
             let words = if odd.contains(&number) { NODES[number % NODES.len()] } else { NODES[11] };
-            let node = law.world.node_from(&format!("n{number} {words}"));
-            law.world.add_node(&node);
+            let node = law.cluster.node_from(&format!("n{number} {words}"));
+            law.cluster.add_node(&node);
         }
         law.names = (0..NAMES.len()).map(|at| format!("n{}", at * 39)).collect();
         law
     }
 
     fn apply(&mut self, change: &Change) {
-        let cache = &mut self.world.cache;
+        let cache = &mut self.cluster.cache;
         match *change {
             Change::Node(name, what) => {
-                let node = self.world.node_from(&format!("{} {}", self.names[name], NODES[what]));
-                self.world.add_node(&node);
+                let node = self.cluster.node_from(&format!("{} {}", self.names[name], NODES[what]));
+                self.cluster.add_node(&node);
             }
             Change::NodeGone(name) => {
-                let name = self.world.tables.symbol(&self.names[name]);
+                let name = self.cluster.tables.symbol(&self.names[name]);
                 cache.remove_node(name);
             }
             Change::Place { pod, node, what } => {
                 let words = format!("q{pod} on={} {}", self.names[node], PLACED[what]);
-                let pod = self.world.pod_from(&words);
-                self.world.place(&pod);
+                let pod = self.cluster.pod_from(&words);
+                self.cluster.place(&pod);
             }
             Change::Gone(pod) => {
                 cache.remove_pod(&format!("q{pod}"));
             }
             Change::Nominate { pod, node, what } => {
-                let pod = self.world.pod_from(&format!("n{pod} {}", PLACED[what]));
-                let node = node.map(|node| self.world.tables.symbol(&self.names[node]));
-                self.world.cache.nominate(&pod, node);
+                let pod = self.cluster.pod_from(&format!("n{pod} {}", PLACED[what]));
+                let node = node.map(|node| self.cluster.tables.symbol(&self.names[node]));
+                self.cluster.cache.nominate(&pod, node);
             }
             Change::Class(there) => {
-                let name = self.world.tables.symbol("gpus");
+                let name = self.cluster.tables.symbol("gpus");
                 let class = DeviceClass {
-                    implicit: self.world.tables.symbol("deviceclass.resource.kubernetes.io/gpus"),
-                    explicit: Some(self.world.tables.symbol("example.com/gpu")),
+                    implicit: self.cluster.tables.symbol("deviceclass.resource.kubernetes.io/gpus"),
+                    explicit: Some(self.cluster.tables.symbol("example.com/gpu")),
                 };
                 let classes = cache.lookups_mut().device_classes_mut();
                 if there {
@@ -224,7 +224,7 @@ impl Law {
                 }
             }
             Change::Service { app, there } => {
-                let tables = &mut self.world.tables;
+                let tables = &mut self.cluster.tables;
                 let (namespace, name) = (tables.symbol("default"), tables.symbol(["tier", "app"][app]));
                 let value = tables.symbol(["back", "web"][app]);
                 if there {
@@ -235,7 +235,7 @@ impl Law {
                 }
             }
             Change::Namespace(labelled) => {
-                let tables = &mut self.world.tables;
+                let tables = &mut self.cluster.tables;
                 let pair = (tables.symbol("team"), tables.symbol("red"));
                 let labels = tables.label_set(if labelled { vec![pair] } else { Vec::new() });
                 let name = tables.symbol("default");
@@ -243,7 +243,7 @@ impl Law {
             }
             Change::Stored { node, what } => {
                 let line = STORED[what].replace('@', &self.names[node]);
-                assert!(storage::apply(&mut self.world, &line), "{line}");
+                assert!(storage::apply(&mut self.cluster, &line), "{line}");
             }
             Change::StorageGone(node) => self.lose_storage(node),
             Change::Ask(wanted) => self.ask(wanted),
@@ -255,27 +255,27 @@ impl Law {
         let gone =
             [(StorageKind::CsiNode, name.clone()), (StorageKind::VolumeAttachment, format!("one-{name}"))];
         for (kind, name) in gone {
-            let name = self.world.tables.symbol(&name);
-            self.world.cache.volumes_mut().remove(StorageKey { kind, namespace: None, name });
+            let name = self.cluster.tables.symbol(&name);
+            self.cluster.cache.volumes_mut().remove(StorageKey { kind, namespace: None, name });
         }
     }
 
     /// Decides about a pod that must be schedulable.
     fn meets(&mut self, words: &str) {
-        let pod = self.world.pod_from(words);
+        let pod = self.cluster.pod_from(words);
         let quick =
-            self.framework.decide_cached(&mut self.decisions, &pod, self.world.snapshot(), &mut NoProbe);
+            self.framework.decide_cached(&mut self.decisions, &pod, self.cluster.snapshot(), &mut NoProbe);
         assert!(quick.is_some(), "{words}");
     }
 
     /// Decides about a signature with and without the cache.
     fn ask(&mut self, wanted: usize) {
-        self.world.cache.refresh();
-        let (pod, snapshot) = (&self.wanted[wanted], self.world.snapshot());
+        self.cluster.cache.refresh();
+        let (pod, snapshot) = (&self.wanted[wanted], self.cluster.snapshot());
         let plain = self.framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
         let quick = self.framework.decide_cached(&mut self.decisions, pod, snapshot, &mut NoProbe);
         if let Some(mut quick) = quick {
-            let told = match &plain {
+            let full = match &plain {
                 Ok(Decision::Feasible(it)) => {
                     format!(
                         "{:?} {:?}",
@@ -287,7 +287,7 @@ impl Law {
                 Err(error) => error.0.clone(),
             };
             let equals = quick.equals(&plain, Seed(7), pod);
-            assert!(equals, "{}: {quick:?}, but {told}", WANTED[wanted]);
+            assert!(equals, "{}: {quick:?}, but {full}", WANTED[wanted]);
             let Ok(Decision::Feasible(plain)) = plain else { unreachable!("they are the same") };
             let node = quick.choose(Seed(7), pod, 1);
             assert_eq!(quick.reserve(snapshot, node), plain.filtered.reserve(snapshot, node).ok());
@@ -299,7 +299,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn what_is_remembered_equals_a_fresh_decision(changes in prop::collection::vec(change(), 1..150)) {
+    fn cached_decision_equals_full_evaluation(changes in prop::collection::vec(change(), 1..150)) {
         let mut law = Law::new();
         for change in &changes {
             law.apply(change);
@@ -314,7 +314,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn what_is_remembered_of_many_nodes_equals_a_fresh_decision(
+    fn cached_decision_equals_full_evaluation_on_many_nodes(
         odd in prop::collection::vec(0..MANY, 0..40),
         changes in prop::collection::vec(change(), 1..80),
     ) {
@@ -328,7 +328,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_explained_of_many_nodes_is_what_is_decided(
+    fn explanation_equals_decision_on_many_nodes(
         odd in prop::collection::vec(0..MANY, 0..40),
         changes in prop::collection::vec(change(), 1..40),
     ) {
@@ -346,8 +346,8 @@ impl Law {
     /// Checks that the explanation of a pod matches its decision: the feasible nodes, and the first rejection of
     /// every other node.
     fn explain(&mut self, wanted: usize) {
-        self.world.cache.refresh();
-        let (pod, snapshot) = (&self.wanted[wanted], self.world.snapshot());
+        self.cluster.cache.refresh();
+        let (pod, snapshot) = (&self.wanted[wanted], self.cluster.snapshot());
         let findings = self.framework.explain(pod, snapshot);
         let options = Options { ignore_own_nomination: true, always_score: true, walk: None };
         let decided = self.framework.decide(pod, snapshot, options, &mut NoProbe);
@@ -360,8 +360,8 @@ impl Law {
                     self.framework.explain_scores(pod, snapshot, nodes).expect("the decision had no error");
                 let scores = feasible.scores.expect("scores were asked for");
                 assert_eq!(table.totals, scores.totals, "{}", WANTED[wanted]);
-                for (told, decided) in table.plugins.iter().zip(&scores.plugins) {
-                    assert_eq!((told.plugin, &told.normalized), (decided.plugin, &decided.normalized));
+                for (full, decided) in table.plugins.iter().zip(&scores.plugins) {
+                    assert_eq!((full.plugin, &full.normalized), (decided.plugin, &decided.normalized));
                 }
                 feasible.filtered
             }
@@ -393,7 +393,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn what_is_explained_is_what_is_decided(changes in prop::collection::vec(change(), 1..100)) {
+    fn explanation_equals_decision(changes in prop::collection::vec(change(), 1..100)) {
         let mut law = Law::new();
         for change in changes.iter().filter(|change| !matches!(change, Change::Ask(_))) {
             law.apply(change);
@@ -405,7 +405,7 @@ proptest! {
 }
 
 #[test]
-fn most_decisions_about_known_signatures_are_remembered() {
+fn most_decisions_of_known_signatures_are_cached() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut law = Law::new();
     let changes = prop::collection::vec(change(), 3_000).new_tree(&mut runner).expect("changes").current();
@@ -419,7 +419,7 @@ fn most_decisions_about_known_signatures_are_remembered() {
 }
 
 #[test]
-fn every_signature_is_remembered_and_more_than_there_is_room_for_are_forgotten() {
+fn all_signatures_are_cached_and_evicted_over_the_limit() {
     let mut law = Law::new();
     law.apply(&Change::Node(0, 0));
     law.apply(&Change::Node(1, 0));
@@ -432,11 +432,12 @@ fn every_signature_is_remembered_and_more_than_there_is_room_for_are_forgotten()
 
 /// Each pod of a DaemonSet selects its own node. Caching the nodes of each signature would be useless.
 #[test]
-fn of_pods_that_are_for_one_node_nothing_is_remembered() {
+fn pods_restricted_to_one_node_are_not_cached() {
     let mut law = Law::with_many_nodes(&[]);
     for number in 0..MANY {
-        let pod = law.world.pod_from(&format!("x cpu=1 require=@name:in:n{number}"));
-        let quick = law.framework.decide_cached(&mut law.decisions, &pod, law.world.snapshot(), &mut NoProbe);
+        let pod = law.cluster.pod_from(&format!("x cpu=1 require=@name:in:n{number}"));
+        let quick =
+            law.framework.decide_cached(&mut law.decisions, &pod, law.cluster.snapshot(), &mut NoProbe);
         assert!(quick.is_none(), "n{number}");
     }
     assert_eq!((law.decisions.node_signatures(), law.decisions.bytes()), (0, 0));
@@ -446,15 +447,15 @@ fn of_pods_that_are_for_one_node_nothing_is_remembered() {
 
 /// Each pod of a StatefulSet has its own claim, and all have the same signature.
 #[test]
-fn pods_that_differ_in_their_claims_are_one_signature() {
+fn pods_that_differ_only_in_claims_share_a_signature() {
     let mut law = Law::with_many_nodes(&[]);
     for number in 0..MANY {
-        assert!(storage::apply(&mut law.world, &format!("csinode n{number} driver=2")));
-        assert!(storage::apply(&mut law.world, &format!("pv pv{number} csi=driver/h{number}")));
-        assert!(storage::apply(&mut law.world, &format!("pvc data-{number} bound=pv{number}")));
+        assert!(storage::apply(&mut law.cluster, &format!("csinode n{number} driver=2")));
+        assert!(storage::apply(&mut law.cluster, &format!("pv pv{number} csi=driver/h{number}")));
+        assert!(storage::apply(&mut law.cluster, &format!("pvc data-{number} bound=pv{number}")));
     }
     for number in 0..MANY {
-        law.world.cache.refresh();
+        law.cluster.cache.refresh();
         law.meets(&format!("x cpu=1 claim=data-{number}"));
     }
     law.meets("x cpu=1");
@@ -463,23 +464,23 @@ fn pods_that_differ_in_their_claims_are_one_signature() {
 
 /// Volume limits count volumes of pods, of attachments, and of both.
 #[test]
-fn nodes_that_are_full_of_volumes_are_out() {
+fn nodes_at_their_volume_limit_are_infeasible() {
     let mut law = Law::with_many_nodes(&[]);
     let place = |law: &mut Law, pod: &str| {
-        let pod = law.world.pod_from(pod);
-        law.world.place(&pod);
+        let pod = law.cluster.pod_from(pod);
+        law.cluster.place(&pod);
     };
     for number in 0..8 {
-        assert!(storage::apply(&mut law.world, &format!("csinode n{number} driver=1")));
+        assert!(storage::apply(&mut law.cluster, &format!("csinode n{number} driver=1")));
     }
     place(&mut law, "p1 on=n1 claim=c2");
     place(&mut law, "p2 on=n2 claim=c3");
     place(&mut law, "p3 on=n3 claim=c1");
-    assert!(storage::apply(&mut law.world, "attachment one on=n4 by=driver of=v2"));
-    assert!(storage::apply(&mut law.world, "attachment two on=n5 by=other of=v3"));
-    law.world.cache.refresh();
-    let pod = law.world.pod_from("x claim=c1");
-    let (decisions, snapshot) = (&mut law.decisions, law.world.snapshot());
+    assert!(storage::apply(&mut law.cluster, "attachment one on=n4 by=driver of=v2"));
+    assert!(storage::apply(&mut law.cluster, "attachment two on=n5 by=other of=v3"));
+    law.cluster.cache.refresh();
+    let pod = law.cluster.pod_from("x claim=c1");
+    let (decisions, snapshot) = (&mut law.decisions, law.cluster.snapshot());
     let quick =
         law.framework.decide_cached(decisions, &pod, snapshot, &mut NoProbe).expect("there are nodes");
     let feasible: Vec<bool> = (0..8).map(|slot| quick.feasible().contains(NodeIdx(slot))).collect();
@@ -489,12 +490,12 @@ fn nodes_that_are_full_of_volumes_are_out() {
 
 /// Signatures with topology counts need many times the memory of others. So the limit is in bytes, not in signatures.
 #[test]
-fn what_is_remembered_takes_no_more_bytes_than_it_is_given() {
+fn cache_stays_within_its_byte_limit() {
     const ROOM: usize = 1 << 20;
     let mut law = Law { decisions: DecisionCache::with_bytes_max(ROOM), ..Law::new() };
     for number in 0..300 {
-        let node = law.world.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
-        law.world.add_node(&node);
+        let node = law.cluster.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
+        law.cluster.add_node(&node);
     }
     let mut largest = 0;
     for number in 0..200 {
@@ -518,11 +519,11 @@ fn what_is_remembered_takes_no_more_bytes_than_it_is_given() {
 
 /// The size of cached signatures grows with the cluster.
 #[test]
-fn what_is_remembered_is_weighed_again_when_nodes_come() {
+fn cache_size_is_measured_again_when_nodes_are_added() {
     let with = |nodes: std::ops::Range<usize>, law: &mut Law| {
         for number in nodes {
-            let node = law.world.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
-            law.world.add_node(&node);
+            let node = law.cluster.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
+            law.cluster.add_node(&node);
         }
         ["x", "x label:app=a", "x label:app=a spread=zone/1/DoNotSchedule/app=a"]
             .iter()

@@ -16,7 +16,7 @@ use supercargo_core::pod::PodInfo;
 use supercargo_core::preemption::DefaultPreemptionArgs;
 use supercargo_core::rng::Seed;
 use supercargo_core::time::Time;
-use support::{World, language};
+use support::{TestCluster, language};
 
 const NODES: [&str; 6] = [
     "zone=z1 cpu=4 pods=5",
@@ -92,7 +92,7 @@ fn change() -> impl Strategy<Value = Change> {
 }
 
 struct Law {
-    world: World,
+    cluster: TestCluster,
     framework: Framework,
     decisions: DecisionCache,
     now: Time,
@@ -103,10 +103,10 @@ struct Law {
 
 impl Law {
     fn new(percentage: u32, absolute: u32) -> Self {
-        let mut world = World::new();
+        let mut cluster = TestCluster::new();
         for at in 0..NAMES {
-            let node = world.node_from(&format!("n{at} {}", NODES[0]));
-            world.add_node(&node);
+            let node = cluster.node_from(&format!("n{at} {}", NODES[0]));
+            cluster.add_node(&node);
         }
         let mut plan = Plan::default();
         plan.args.default_preemption = DefaultPreemptionArgs {
@@ -114,40 +114,40 @@ impl Law {
             min_candidate_nodes_absolute: absolute,
         };
         let (framework, decisions) = (Framework::new(&plan), DecisionCache::default());
-        Self { world, framework, decisions, now: Time::from_secs(5), asked: 0, answers: Cell::new(0) }
+        Self { cluster, framework, decisions, now: Time::from_secs(5), asked: 0, answers: Cell::new(0) }
     }
 
     fn apply(&mut self, change: &Change) {
-        let world = &mut self.world;
+        let cluster = &mut self.cluster;
         match *change {
             Change::Node(name, what) => {
-                let node = world.node_from(&format!("n{name} {}", NODES[what]));
-                world.add_node(&node);
+                let node = cluster.node_from(&format!("n{name} {}", NODES[what]));
+                cluster.add_node(&node);
             }
             Change::NodeGone(name) => {
-                let name = world.tables.symbol(&format!("n{name}"));
-                world.cache.remove_node(name);
+                let name = cluster.tables.symbol(&format!("n{name}"));
+                cluster.cache.remove_node(name);
             }
             Change::Place { pod, node, what, start } => {
                 let words = format!("q{pod} on=n{node} {}{}", PLACED[what], STARTS[start]);
-                let pod = world.pod_from(&words);
-                world.place(&pod);
+                let pod = cluster.pod_from(&words);
+                cluster.place(&pod);
             }
             Change::Gone(pod) => {
-                world.cache.remove_pod(&format!("q{pod}"));
+                cluster.cache.remove_pod(&format!("q{pod}"));
             }
             Change::Nominate { pod, node, what } => {
-                let pod = world.pod_from(&format!("m{pod} {}", PLACED[what]));
-                let node = node.map(|node| world.tables.symbol(&format!("n{node}")));
-                world.cache.nominate(&pod, node);
+                let pod = cluster.pod_from(&format!("m{pod} {}", PLACED[what]));
+                let node = node.map(|node| cluster.tables.symbol(&format!("n{node}")));
+                cluster.cache.nominate(&pod, node);
             }
             Change::Budget(at, Some(what)) => {
-                language::apply(world, &format!("budget b{at} {}", BUDGETS[what]));
+                language::apply(cluster, &format!("budget b{at} {}", BUDGETS[what]));
             }
             Change::Budget(at, None) => {
                 let (namespace, name) =
-                    (world.tables.symbol("default"), world.tables.symbol(&format!("b{at}")));
-                world.cache.lookups_mut().remove_disruption_budget(namespace, name);
+                    (cluster.tables.symbol("default"), cluster.tables.symbol(&format!("b{at}")));
+                cluster.cache.lookups_mut().remove_disruption_budget(namespace, name);
             }
             Change::Ask(wanted) => self.ask(wanted),
             Change::Unlike(count) => {
@@ -165,11 +165,11 @@ impl Law {
     fn ask_for(&mut self, wanted: &str) {
         self.asked += 1;
         self.now = self.now + Duration::from_millis(300);
-        let pod = self.world.pod_from(&format!("x{} {wanted}", self.asked));
-        self.world.cache.refresh();
-        let snapshot = self.world.snapshot();
+        let pod = self.cluster.pod_from(&format!("x{} {wanted}", self.asked));
+        self.cluster.cache.refresh();
+        let snapshot = self.cluster.snapshot();
         let when = (Draws { seed: Seed(3), attempt: self.asked % 3 }, self.now);
-        let tell = |failed: Failed<'_>, outcome: &PostFilter<'_>| told(&pod, failed, outcome, when.0);
+        let tell = |failed: Failed<'_>, outcome: &PostFilter<'_>| rejection(&pod, failed, outcome, when.0);
         let again =
             self.framework.reject_cached(&mut self.decisions, &pod, snapshot, when, &mut NoProbe, tell);
         let plain = self.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
@@ -191,7 +191,7 @@ impl Law {
 }
 
 /// Formats everything that follows from the decision.
-fn told(pod: &PodInfo, failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> String {
+fn rejection(pod: &PodInfo, failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> String {
     let (snapshot, diagnosis) = (failed.snapshot, failed.diagnosis);
     let mut text = outcome.complete(&diagnosis.message);
     let curable: Vec<NodeIdx> = diagnosis.curable.iter().collect();
@@ -214,7 +214,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn a_pod_like_others_that_fit_nowhere_is_told_what_is_so(
+    fn cached_rejection_equals_full_evaluation(
         changes in prop::collection::vec(change(), 1..150),
         (percentage, absolute) in prop::sample::select(vec![(10, 100), (0, 1), (0, 2), (50, 1)]),
     ) {
@@ -225,7 +225,7 @@ proptest! {
 }
 
 /// Full nodes, and pods that preempt others.
-fn crowd() -> Law {
+fn crowded_cluster() -> Law {
     let mut law = Law::new(10, 100);
     for pod in 0..NAMES {
         law.apply(&Change::Place { pod, node: pod, what: 1, start: 1 });
@@ -235,8 +235,8 @@ fn crowd() -> Law {
 }
 
 #[test]
-fn the_second_of_its_kind_is_told_from_memory() {
-    let mut law = crowd();
+fn second_identical_unschedulable_pod_is_answered_by_the_cache() {
+    let mut law = crowded_cluster();
     for answers in 0..3 {
         law.ask(0);
         assert_eq!(law.answers.get(), answers);
@@ -244,8 +244,8 @@ fn the_second_of_its_kind_is_told_from_memory() {
 }
 
 #[test]
-fn what_is_remembered_is_told_of_starts_nominations_and_budgets() {
-    let mut law = crowd();
+fn start_times_nominations_and_budgets_invalidate_cached_dry_runs() {
+    let mut law = crowded_cluster();
     law.ask(1);
     law.ask(1);
     let changes = [
@@ -261,5 +261,5 @@ fn what_is_remembered_is_told_of_starts_nominations_and_budgets() {
         law.apply(change);
         (0..20).for_each(|_| law.ask(1));
     }
-    assert_eq!(law.answers.get(), 141, "each was told from memory");
+    assert_eq!(law.answers.get(), 141, "each answer came from the cache");
 }

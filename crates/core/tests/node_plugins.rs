@@ -20,7 +20,7 @@ use supercargo_core::plugins::node_resources::{
 use supercargo_core::plugins::node_unschedulable::NodeUnschedulable;
 use supercargo_core::plugins::taint_toleration::TaintToleration;
 use supercargo_core::pod::PreferredNodeTerm;
-use support::{Plugins, World, language, table};
+use support::{Plugins, TestCluster, language, table};
 
 /// Parses `Name`, `filter:Name` or `score:Name`, each with arguments in parentheses joined by `+`.
 fn plugins(word: &str, tables: &mut Tables, to: &mut Plugins) {
@@ -121,7 +121,7 @@ fn node_resources_fit_scores_as_upstream() {
 }
 
 #[test]
-fn what_only_a_device_class_serves_is_refused_in_the_name_of_dynamic_resources() {
+fn resource_of_a_device_class_is_rejected_by_dynamic_resources() {
     table::check_file("dynamic-resources.txt", &plugins);
 }
 
@@ -151,10 +151,10 @@ fn node_ports_filters_as_upstream() {
 }
 
 #[test]
-fn the_language_says_what_the_builders_say() {
-    let mut world = World::new();
-    let told = world.node_from("a zone=z1 cpu=4 mem=8Gi res:example.com/gpu=2 taint=k=v:NoSchedule");
-    let built = world
+fn cluster_language_equals_the_builders() {
+    let mut cluster = TestCluster::new();
+    let told = cluster.node_from("a zone=z1 cpu=4 mem=8Gi res:example.com/gpu=2 taint=k=v:NoSchedule");
+    let built = cluster
         .node("a")
         .zone("z1")
         .cpu(4000)
@@ -163,8 +163,8 @@ fn the_language_says_what_the_builders_say() {
         .taint("k", "v", supercargo_core::node::TaintEffect::NoSchedule)
         .build();
     assert_eq!(told, built);
-    let told = world.pod_from("p label:app=web cpu=500m port=UDP/10.0.0.1:53 select:zone=z1");
-    let built = world
+    let told = cluster.pod_from("p label:app=web cpu=500m port=UDP/10.0.0.1:53 select:zone=z1");
+    let built = cluster
         .pod("p")
         .label("app", "web")
         .cpu(500)
@@ -175,22 +175,22 @@ fn the_language_says_what_the_builders_say() {
 }
 
 #[test]
-fn a_node_that_did_not_change_keeps_an_older_count_of_its_images() {
-    let mut world = World::new();
-    let score = |world: &mut World| {
-        let pod = world.pod_from("x image=i:latest");
+fn unchanged_node_keeps_its_earlier_image_count() {
+    let mut cluster = TestCluster::new();
+    let score = |cluster: &mut TestCluster| {
+        let pod = cluster.pod_from("x image=i:latest");
         let mut chosen = Plugins::default();
         chosen.score(ImageLocality);
-        support::run::decide(world, &chosen, &pod)
+        support::run::decide(cluster, &chosen, &pod)
     };
     for name in ["a", "b"] {
-        let node = world.node_from(&format!("{name} image=i:latest@1000Mi"));
-        world.add_node(&node);
-        world.cache.refresh();
+        let node = cluster.node_from(&format!("{name} image=i:latest@1000Mi"));
+        cluster.add_node(&node);
+        cluster.cache.refresh();
     }
-    assert!(score(&mut world).ends_with("ImageLocality: a 48 b 100\n"), "a still counts itself alone");
-    let touch = world.pod_from("p on=a");
-    world.place(&touch);
-    world.cache.refresh();
-    assert!(score(&mut world).ends_with("ImageLocality: a 100 b 100\n"));
+    assert!(score(&mut cluster).ends_with("ImageLocality: a 48 b 100\n"), "a still counts itself alone");
+    let touch = cluster.pod_from("p on=a");
+    cluster.place(&touch);
+    cluster.cache.refresh();
+    assert!(score(&mut cluster).ends_with("ImageLocality: a 100 b 100\n"));
 }

@@ -167,7 +167,7 @@ impl Server {
     }
 }
 
-struct World {
+struct TestCluster {
     scheduler: Scheduler,
     server: Server,
     now: Time,
@@ -177,12 +177,12 @@ struct World {
     told: String,
 }
 
-impl World {
+impl TestCluster {
     fn new() -> Self {
         let now = Time::from_secs(1_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
-        let mut world = Self {
+        let mut cluster = Self {
             scheduler: Scheduler::new(config, now),
             server: Server::new(),
             now,
@@ -190,16 +190,16 @@ impl World {
             late: VecDeque::new(),
             told: String::new(),
         };
-        begin(&mut world.scheduler, now, 1_000_000);
-        NODES.iter().for_each(|node| world.line(&format!("node {node} cpu=64")));
-        world.line("class hand");
-        world.line("class fast of=csi.example.com");
-        while world.deliver_volume() || world.deliver_claim() {}
+        begin(&mut cluster.scheduler, now, 1_000_000);
+        NODES.iter().for_each(|node| cluster.line(&format!("node {node} cpu=64")));
+        cluster.line("class hand");
+        cluster.line("class fast of=csi.example.com");
+        while cluster.deliver_volume() || cluster.deliver_claim() {}
         for (pod, claims) in PODS {
             let claims: Vec<String> = claims.iter().map(|claim| format!("claim={claim}")).collect();
-            world.line(&format!("pod {pod} cpu=1 {}", claims.join(" ")));
+            cluster.line(&format!("pod {pod} cpu=1 {}", claims.join(" ")));
         }
-        world
+        cluster
     }
 
     fn handle(&mut self, event: Event) {
@@ -362,14 +362,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn no_pod_is_bound_before_its_volumes_and_every_pod_is_in_the_end(
+    fn every_pod_is_bound_eventually_and_after_its_volumes(
         moves in prop::collection::vec(any::<u8>(), 0..150),
     ) {
-        let mut world = World::new();
-        world.run();
+        let mut cluster = TestCluster::new();
+        cluster.run();
         for choice in moves {
-            world.advance(choice);
+            cluster.advance(choice);
         }
-        prop_assert!(world.settle(), "{}", world.told);
+        prop_assert!(cluster.settle(), "{}", cluster.told);
     }
 }

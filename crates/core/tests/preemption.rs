@@ -2,8 +2,8 @@
 
 mod support;
 
-#[path = "preemption/carrying.rs"]
-mod carrying;
+#[path = "preemption/execution.rs"]
+mod execution;
 #[path = "preemption/laws.rs"]
 mod laws;
 
@@ -20,7 +20,7 @@ use supercargo_core::pod::PodInfo;
 use supercargo_core::preemption::{DefaultPreemption, DefaultPreemptionArgs};
 use supercargo_core::rng::Seed;
 use supercargo_core::time::Time;
-use support::{World, table};
+use support::{TestCluster, table};
 
 /// Start times in tests have three digits, in seconds.
 const NOW: Time = Time::from_secs(1_000);
@@ -37,7 +37,7 @@ fn framework(with: &[&str]) -> Framework {
         let (point, name) = match word.split_once('=') {
             Some(("without", name)) => (ExtensionPoint::PostFilter, name),
             Some(("skip", name)) => (ExtensionPoint::PreFilter, name),
-            _ => panic!("nobody knows {word:?} here"),
+            _ => panic!("unknown word {word:?}"),
         };
         plan.points.get_mut(&point).expect("every point is in the plan").retain(|plugin| *plugin != name);
     }
@@ -45,9 +45,9 @@ fn framework(with: &[&str]) -> Framework {
 }
 
 /// Returns the verdicts of the filters for a pod without a feasible node.
-fn infeasible(framework: &Framework, world: &World, pod: &PodInfo) -> Filtered {
+fn infeasible(framework: &Framework, cluster: &TestCluster, pod: &PodInfo) -> Filtered {
     let options = Options { ignore_own_nomination: true, ..Options::default() };
-    match framework.decide(pod, world.snapshot(), options, &mut NoProbe) {
+    match framework.decide(pod, cluster.snapshot(), options, &mut NoProbe) {
         Ok(Decision::Infeasible(filtered)) => filtered,
         Ok(Decision::Feasible(_)) => panic!("{} fits somewhere", pod.name),
         Err(CycleError(text)) => panic!("{text}"),
@@ -66,10 +66,10 @@ fn candidate(snapshot: Snapshot<'_>, candidate: &Candidate<'_>) -> String {
 
 /// Returns the full message, then one line per candidate with the least disruption, then the change of the
 /// nomination.
-fn say(world: &mut World, with: &[&str], pod: &PodInfo) -> String {
+fn describe(cluster: &mut TestCluster, with: &[&str], pod: &PodInfo) -> String {
     let framework = framework(with);
-    let filtered = infeasible(&framework, world, pod);
-    let snapshot = world.snapshot();
+    let filtered = infeasible(&framework, cluster, pod);
+    let snapshot = cluster.snapshot();
     let diagnosis = filtered.diagnose(snapshot);
     let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
     let outcome = framework.post_filter(failed, draws(1), NOW, &mut NoProbe);
@@ -87,21 +87,21 @@ fn say(world: &mut World, with: &[&str], pod: &PodInfo) -> String {
 }
 
 #[test]
-fn rooms_are_made_as_upstream_makes_them() {
-    table::check_file_by("preemption.txt", &say);
+fn preemption_chooses_victims_as_upstream() {
+    table::check_file_by("preemption.txt", &describe);
 }
 
 /// A pod with priority 9 that needs a whole node, and `nodes` nodes that each hold a pod of another priority.
-fn crowd(nodes: usize) -> (World, Arc<PodInfo>) {
-    let mut world = World::new();
+fn crowded_cluster(nodes: usize) -> (TestCluster, Arc<PodInfo>) {
+    let mut cluster = TestCluster::new();
     for at in 0..nodes {
-        let node = world.node_from(&format!("n{at} cpu=1"));
-        world.add_node(&node);
-        let pod = world.pod_from(&format!("p{at} on=n{at} cpu=1 priority=-{at}"));
-        world.place(&pod);
+        let node = cluster.node_from(&format!("n{at} cpu=1"));
+        cluster.add_node(&node);
+        let pod = cluster.pod_from(&format!("p{at} on=n{at} cpu=1 priority=-{at}"));
+        cluster.place(&pod);
     }
-    let pod = world.pod_from("x cpu=1 priority=9");
-    (world, pod)
+    let pod = cluster.pod_from("x cpu=1 priority=9");
+    (cluster, pod)
 }
 
 /// Counts how often all filters run.
@@ -118,14 +118,19 @@ impl Judge for Counting<'_> {
 }
 
 /// Returns the candidates with the least disruption, and how often all filters ran for them.
-fn tried(world: &World, pod: &PodInfo, (percentage, absolute): (u32, u32), seed: u64) -> (Vec<usize>, usize) {
-    let filtered = infeasible(&Framework::default(), world, pod);
-    let diagnosis = filtered.diagnose(world.snapshot());
+fn tried(
+    cluster: &TestCluster,
+    pod: &PodInfo,
+    (percentage, absolute): (u32, u32),
+    seed: u64,
+) -> (Vec<usize>, usize) {
+    let filtered = infeasible(&Framework::default(), cluster, pod);
+    let diagnosis = filtered.diagnose(cluster.snapshot());
     let judge = Counting { filtered: &filtered, asked: Cell::new(0) };
     let unplaced = Unplaced {
         rooms: Rooms::Free,
         pod,
-        snapshot: world.snapshot(),
+        snapshot: cluster.snapshot(),
         curable: &diagnosis.curable,
         prepared_by: &[],
         judge: &judge,
@@ -149,10 +154,10 @@ fn tried(world: &World, pod: &PodInfo, (percentage, absolute): (u32, u32), seed:
 
 /// Each dry run evaluates the filters twice: without the victim, and after its reprieve.
 #[test]
-fn no_more_nodes_are_tried_than_make_enough_candidates() {
-    let (world, pod) = crowd(300);
+fn dry_runs_stop_at_the_candidate_limit() {
+    let (cluster, pod) = crowded_cluster(300);
     for (limits, enough) in [((10, 100), 100), ((50, 100), 150), ((1, 2), 3), ((0, 1), 1), ((100, 0), 300)] {
-        let (nodes, asked) = tried(&world, &pod, limits, 1);
+        let (nodes, asked) = tried(&cluster, &pod, limits, 1);
         assert_eq!((nodes.len(), asked), (1, 2 * enough), "{limits:?}");
     }
 }
@@ -160,10 +165,10 @@ fn no_more_nodes_are_tried_than_make_enough_candidates() {
 /// Priorities decrease from node to node, so the last tried node is the best candidate, unless the search wraps
 /// around.
 #[test]
-fn where_the_search_begins_is_drawn_by_seed() {
-    let (world, pod) = crowd(300);
-    let last: Vec<usize> = (0..40).map(|seed| tried(&world, &pod, (0, 5), seed).0[0]).collect();
-    assert_eq!(last, (0..40).map(|seed| tried(&world, &pod, (0, 5), seed).0[0]).collect::<Vec<_>>());
+fn candidate_search_start_depends_on_the_seed() {
+    let (cluster, pod) = crowded_cluster(300);
+    let last: Vec<usize> = (0..40).map(|seed| tried(&cluster, &pod, (0, 5), seed).0[0]).collect();
+    assert_eq!(last, (0..40).map(|seed| tried(&cluster, &pod, (0, 5), seed).0[0]).collect::<Vec<_>>());
     assert!(last.iter().all(|&node| node >= 4), "five nodes in a row: {last:?}");
     assert!(last.iter().any(|&node| node < 100) && last.iter().any(|&node| node > 200), "{last:?}");
 }
@@ -171,61 +176,61 @@ fn where_the_search_begins_is_drawn_by_seed() {
 /// Upstream re-adds a pod to its node, behind the others, when its status changes. Among pods with equal priority and
 /// start time, the last one is evicted first.
 #[test]
-fn a_status_update_does_not_change_who_goes() {
-    let mut world = World::new();
-    let node = world.node_from("a cpu=2");
-    world.add_node(&node);
+fn status_update_does_not_change_the_victims() {
+    let mut cluster = TestCluster::new();
+    let node = cluster.node_from("a cpu=2");
+    cluster.add_node(&node);
     for words in ["first on=a cpu=1 started=7", "second on=a cpu=1 started=7"] {
-        let pod = world.pod_from(words);
-        world.place(&pod);
+        let pod = cluster.pod_from(words);
+        cluster.place(&pod);
     }
-    let newer = world.pod_from("first on=a cpu=1 started=7 said=anything");
-    world.cache.renew_pod(&newer);
-    let pod = world.pod_from("x cpu=1 priority=1");
-    assert!(say(&mut world, &[], &pod).ends_with("a: second\n"));
+    let newer = cluster.pod_from("first on=a cpu=1 started=7 said=anything");
+    cluster.cache.renew_pod(&newer);
+    let pod = cluster.pod_from("x cpu=1 priority=1");
+    assert!(describe(&mut cluster, &[], &pod).ends_with("a: second\n"));
 }
 
 #[test]
-fn the_lowest_priority_is_that_of_the_pods_that_are_there() {
-    let mut world = World::new();
-    let node = world.node_from("a cpu=9");
-    world.add_node(&node);
-    assert_eq!(world.snapshot().lowest_priority(), None);
+fn lowest_priority_is_that_of_existing_pods() {
+    let mut cluster = TestCluster::new();
+    let node = cluster.node_from("a cpu=9");
+    cluster.add_node(&node);
+    assert_eq!(cluster.snapshot().lowest_priority(), None);
     for (words, lowest) in [("p on=a priority=5", 5), ("q on=a priority=-3", -3), ("r on=a priority=-3", -3)]
     {
-        let pod = world.pod_from(words);
-        world.place(&pod);
-        assert_eq!(world.snapshot().lowest_priority(), Some(lowest));
+        let pod = cluster.pod_from(words);
+        cluster.place(&pod);
+        assert_eq!(cluster.snapshot().lowest_priority(), Some(lowest));
     }
-    let newer = world.pod_from("q on=a priority=7");
-    world.cache.renew_pod(&newer);
-    assert_eq!(world.snapshot().lowest_priority(), Some(-3));
-    world.cache.remove_pod("r");
-    assert_eq!(world.snapshot().lowest_priority(), Some(5));
-    world.cache.remove_pod("p");
-    assert_eq!(world.snapshot().lowest_priority(), Some(7));
+    let newer = cluster.pod_from("q on=a priority=7");
+    cluster.cache.renew_pod(&newer);
+    assert_eq!(cluster.snapshot().lowest_priority(), Some(-3));
+    cluster.cache.remove_pod("r");
+    assert_eq!(cluster.snapshot().lowest_priority(), Some(5));
+    cluster.cache.remove_pod("p");
+    assert_eq!(cluster.snapshot().lowest_priority(), Some(7));
 }
 
 /// The percentage of a small cluster may be zero. Then there are no candidates, as upstream's lists have no capacity.
 #[test]
-fn a_share_of_no_nodes_lets_no_candidate_in() {
-    let (world, pod) = crowd(50);
-    assert_eq!(tried(&world, &pod, (1, 0), 1).0, Vec::<usize>::new());
-    assert_eq!(tried(&world, &pod, (2, 0), 1).0.len(), 1);
+fn candidate_percentage_of_zero_nodes_allows_no_candidate() {
+    let (cluster, pod) = crowded_cluster(50);
+    assert_eq!(tried(&cluster, &pod, (1, 0), 1).0, Vec::<usize>::new());
+    assert_eq!(tried(&cluster, &pod, (2, 0), 1).0.len(), 1);
 }
 
 /// Candidates with violations never end the search; it continues for one without.
 #[test]
-fn the_search_goes_on_until_a_candidate_breaks_no_budget() {
-    let (mut world, pod) = crowd(40);
+fn search_continues_until_a_candidate_violates_no_budget() {
+    let (mut cluster, pod) = crowded_cluster(40);
     let (namespace, name, budget) =
-        support::language::budget(&mut world.tables, &["b", "allowed=0", "app=web"]);
-    world.cache.lookups_mut().set_disruption_budget(namespace, name, budget);
+        support::language::budget(&mut cluster.tables, &["b", "allowed=0", "app=web"]);
+    cluster.cache.lookups_mut().set_disruption_budget(namespace, name, budget);
     for at in (0..40).filter(|&at| at != 17) {
-        let pod = world.pod_from(&format!("p{at} on=n{at} cpu=1 priority=-{at} label:app=web"));
-        world.place(&pod);
+        let pod = cluster.pod_from(&format!("p{at} on=n{at} cpu=1 priority=-{at} label:app=web"));
+        cluster.place(&pod);
     }
     for seed in 0..10 {
-        assert_eq!(tried(&world, &pod, (0, 1), seed).0, [17]);
+        assert_eq!(tried(&cluster, &pod, (0, 1), seed).0, [17]);
     }
 }

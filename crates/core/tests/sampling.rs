@@ -17,12 +17,12 @@ use supercargo_core::report::Outcome;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
-use support::{World, begin, language};
+use support::{TestCluster, begin, language};
 
 /// A world whose search order follows its cache, and a plain list of zones for comparison.
 #[derive(Default)]
 struct Cluster {
-    world: World,
+    world: TestCluster,
     walk: Walk,
     zones: Vec<(&'static str, Vec<String>)>,
     start: usize,
@@ -134,7 +134,7 @@ impl Cluster {
 }
 
 #[derive(Clone, Debug)]
-enum Act {
+enum Action {
     Change { node: usize, zone: &'static str },
     Remove(usize),
     Decide { cpu: u32, words: &'static str, nominated: Option<usize> },
@@ -144,17 +144,17 @@ fn zone() -> impl Strategy<Value = &'static str> {
     select(vec!["", "z1", "z1", "z2", "z3"])
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = Action> {
     let decide = (
         1..4u32,
         select(vec!["", "", "select:disk=ssd", "require=@name:in:n3", "require=@name:in:n3,n4,n5"]),
         prop::option::weighted(0.2, 0..300usize),
     );
     prop_oneof![
-        (0..320usize, zone()).prop_map(|(node, zone)| Act::Change { node, zone }),
-        (0..300usize).prop_map(Act::Remove),
-        decide.clone().prop_map(|(cpu, words, nominated)| Act::Decide { cpu, words, nominated }),
-        decide.prop_map(|(cpu, words, nominated)| Act::Decide { cpu, words, nominated }),
+        (0..320usize, zone()).prop_map(|(node, zone)| Action::Change { node, zone }),
+        (0..300usize).prop_map(Action::Remove),
+        decide.clone().prop_map(|(cpu, words, nominated)| Action::Decide { cpu, words, nominated }),
+        decide.prop_map(|(cpu, words, nominated)| Action::Decide { cpu, words, nominated }),
     ]
 }
 
@@ -162,7 +162,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_part_of_the_nodes_is_what_a_walk_node_by_node_finds(
+    fn sampled_filtering_equals_a_node_by_node_walk(
         nodes in prop::collection::vec((zone(), 1..4u32, select(vec!["", "label:disk=ssd"])), 90..260),
         percentage in select(vec![0, 1, 30, 60, 100]),
         acts in prop::collection::vec(act(), 1..10),
@@ -173,9 +173,9 @@ proptest! {
         }
         for (at, act) in acts.into_iter().enumerate() {
             match act {
-                Act::Change { node, zone } => cluster.node(&format!("n{node}"), zone, "cpu=2"),
-                Act::Remove(node) => cluster.gone(&format!("n{node}")),
-                Act::Decide { cpu, words, nominated } => {
+                Action::Change { node, zone } => cluster.node(&format!("n{node}"), zone, "cpu=2"),
+                Action::Remove(node) => cluster.gone(&format!("n{node}")),
+                Action::Decide { cpu, words, nominated } => {
                     let nominated = nominated.map(|node| format!("nominated=n{node}")).unwrap_or_default();
                     let pod = cluster.world.pod_from(&format!("p{at} cpu={cpu} {words} {nominated}"));
                     cluster.decide_as_defined(percentage, &pod);
@@ -186,7 +186,7 @@ proptest! {
 }
 
 #[test]
-fn searches_go_round_all_nodes_and_each_begins_where_the_last_one_ended() {
+fn each_search_starts_where_the_last_one_ended() {
     let mut cluster = Cluster::default();
     for at in 0..250 {
         cluster.node(&format!("n{at}"), "", "cpu=4");
@@ -217,7 +217,7 @@ fn without_score_plugins_one_feasible_node_is_enough() {
 }
 
 #[test]
-fn an_error_ends_the_walk_at_its_node_and_the_next_search_begins_there() {
+fn error_ends_the_search_and_the_next_one_starts_at_its_node() {
     let mut cluster = Cluster::default();
     for at in 0..150 {
         cluster.node(&format!("n{at}"), "", if at < 20 { "cpu=4 unschedulable" } else { "cpu=4" });
@@ -277,7 +277,7 @@ fn apply(scheduler: &mut Scheduler, now: Time, words: &str, scheduler_name: &str
 }
 
 #[test]
-fn the_engine_looks_at_a_part_of_the_nodes_where_a_profile_says_so_and_at_all_where_it_does_not() {
+fn engine_samples_nodes_only_if_the_profile_sets_a_percentage() {
     let now = Time::from_secs(100);
     let mut scheduler = engine(now, 0);
     // Two unschedulable pods with one signature. The second is answered from the cache.
@@ -296,7 +296,7 @@ fn the_engine_looks_at_a_part_of_the_nodes_where_a_profile_says_so_and_at_all_wh
 }
 
 #[test]
-fn a_binding_is_told_with_how_many_nodes_were_judged_and_how_many_of_them_would_do() {
+fn report_counts_evaluated_and_feasible_nodes() {
     let now = Time::from_secs(100);
     let mut scheduler = engine(now, 300);
     let mut told = Vec::new();

@@ -95,55 +95,55 @@ impl Watch {
     }
 
     /// Returns all steps until idle, as text.
-    fn told(&mut self) -> Vec<String> {
+    fn judgements(&mut self) -> Vec<String> {
         let word = |step| match step {
             Step::Judged(it) => match it.regret {
                 Some(regret) => format!("{} {} {regret}", it.pod.name, it.agreement.as_str()),
                 None => format!("{} {}", it.pod.name, it.agreement.as_str()),
             },
             Step::Unjudged(pod, why) => format!("{} unjudged: {}", pod.name, why.as_str()),
-            other => panic!("nothing else is told of here: {other:?}"),
+            other => panic!("unexpected step: {other:?}"),
         };
         self.steps().into_iter().map(word).collect()
     }
 
     /// Returns the only judgement after the windows have closed.
-    fn settled(&mut self) -> Judgement {
+    fn settled_judgement(&mut self) -> Judgement {
         self.wait(2_000);
         let mut steps = self.steps();
         assert_eq!(steps.len(), 1, "{steps:?}");
         match steps.pop() {
             Some(Step::Judged(judgement)) => *judgement,
-            other => panic!("a judgement is told of: {other:?}"),
+            other => panic!("expected a judgement: {other:?}"),
         }
     }
 }
 
 #[test]
-fn their_node_is_the_only_best() {
+fn other_scheduler_chose_the_only_best_node() {
     let mut watch = Watch::over(&["a cpu=4", "b cpu=4"]);
     watch.placed("filler cpu=3 on=b");
     watch.bound("p cpu=1", "a");
-    assert_eq!(watch.told(), ["p same 0"]);
+    assert_eq!(watch.judgements(), ["p same 0"]);
 }
 
 #[test]
-fn their_node_is_one_of_the_best() {
+fn other_scheduler_chose_one_of_several_best_nodes() {
     let mut watch = Watch::over(&["a cpu=4", "b cpu=4"]);
     watch.bound("p cpu=1", "b");
-    assert_eq!(watch.told(), ["p equal_score 0"]);
+    assert_eq!(watch.judgements(), ["p equal_score 0"]);
     watch.bound("q cpu=1", "a");
-    assert_eq!(watch.told(), ["q same 0"], "the pod judged before counts from then on");
+    assert_eq!(watch.judgements(), ["q same 0"], "the pod judged before counts from then on");
 }
 
 #[test]
-fn a_worse_node_is_told_of_after_two_seconds_with_both_tables() {
+fn worse_node_is_reported_after_two_seconds_with_both_score_tables() {
     let mut watch = Watch::over(&["a cpu=4", "b cpu=4"]);
     watch.placed("filler cpu=2 on=b");
     watch.bound("p cpu=1", "b");
-    assert_eq!(watch.told(), [] as [&str; 0]);
+    assert_eq!(watch.judgements(), [] as [&str; 0]);
     watch.wait(1_999);
-    assert_eq!(watch.told(), [] as [&str; 0]);
+    assert_eq!(watch.judgements(), [] as [&str; 0]);
     let judgement = {
         watch.wait(1);
         watch.steps()
@@ -171,10 +171,10 @@ fn a_worse_node_is_told_of_after_two_seconds_with_both_tables() {
 }
 
 #[test]
-fn a_node_that_cannot_take_the_pod_is_told_of_with_the_reason() {
+fn infeasible_node_is_reported_with_the_reason() {
     let mut watch = Watch::over(&["a cpu=4", "b cpu=1"]);
     watch.bound("p cpu=2", "b");
-    let judgement = watch.settled();
+    let judgement = watch.settled_judgement();
     assert_eq!(judgement.agreement, Agreement::TheyFitWeNot);
     let comparison = judgement.comparison.expect("a disagreement has tables");
     assert_eq!(comparison.ours.map(|ours| ours.node).as_deref(), Some("a"));
@@ -187,15 +187,15 @@ fn a_node_that_cannot_take_the_pod_is_told_of_with_the_reason() {
 }
 
 #[test]
-fn a_pod_they_found_no_node_for_is_judged_when_they_say_so() {
+fn pod_the_other_scheduler_rejects_is_compared_at_its_status_update() {
     let mut watch = Watch::over(&["a cpu=4"]);
     watch.pod("p cpu=2 scheduler=them");
     watch.pod("p cpu=2 scheduler=them said=no_room");
     watch.pod("big cpu=9 scheduler=them");
     watch.pod("big cpu=9 scheduler=them said=no_room");
     watch.pod("big cpu=9 scheduler=them said=no_room");
-    assert_eq!(watch.told(), ["big neither_fits"], "once for each time they say something else");
-    let judgement = watch.settled();
+    assert_eq!(watch.judgements(), ["big neither_fits"], "once for each time they say something else");
+    let judgement = watch.settled_judgement();
     assert_eq!((&*judgement.pod.name, judgement.agreement), ("p", Agreement::WeFitTheyNot));
     let comparison = judgement.comparison.expect("a disagreement has tables");
     assert_eq!(comparison.theirs, Theirs::None { message: "no room".to_owned() });
@@ -203,55 +203,55 @@ fn a_pod_they_found_no_node_for_is_judged_when_they_say_so() {
 }
 
 #[test]
-fn a_pod_that_finds_a_place_within_two_seconds_raced_with_the_room() {
+fn pod_that_becomes_schedulable_within_two_seconds_is_raced() {
     let mut watch = Watch::over(&["a cpu=4"]);
     watch.pod("p cpu=2 scheduler=them");
     watch.pod("p cpu=2 scheduler=them said=no_room");
     watch.wait(100);
     watch.pod("p cpu=2 scheduler=them said=no_room on=a");
-    assert_eq!(watch.told(), ["p same 0"]);
-    assert_eq!(watch.settled().agreement, Agreement::Raced);
+    assert_eq!(watch.judgements(), ["p same 0"]);
+    assert_eq!(watch.settled_judgement().agreement, Agreement::Raced);
 }
 
 /// They place `q` on the emptier node first, and then `p` on the other one. The bindings arrive in reverse order.
 #[test]
-fn a_binding_that_arrives_later_than_it_was_decided_explains_another() {
+fn late_binding_explains_another_decision() {
     let mut watch = Watch::over(&["a cpu=8", "b cpu=8"]);
     watch.placed("filler cpu=1 on=b");
     watch.bound("p cpu=1", "b");
     watch.wait(2_000 - 1);
     watch.bound("q cpu=3", "a");
-    assert_eq!(watch.told(), ["q same 0"]);
+    assert_eq!(watch.judgements(), ["q same 0"]);
     watch.wait(1);
-    assert_eq!(watch.told(), ["p raced"]);
+    assert_eq!(watch.judgements(), ["p raced"]);
 }
 
 #[test]
-fn what_arrives_after_the_window_explains_nothing() {
+fn event_after_the_window_explains_nothing() {
     let mut watch = Watch::over(&["a cpu=8", "b cpu=8"]);
     watch.placed("filler cpu=1 on=b");
     watch.bound("p cpu=1", "b");
     watch.wait(2_001);
     watch.bound("q cpu=3", "a");
-    let told = watch.told();
-    assert!(told.iter().any(|it| it.starts_with("p different ")), "{told:?}");
+    let judgements = watch.judgements();
+    assert!(judgements.iter().any(|it| it.starts_with("p different ")), "{judgements:?}");
 }
 
 /// They place `p` on the emptier node first, and then `q` on the same one. `q` arrives first.
 #[test]
-fn a_binding_that_arrives_earlier_than_it_was_decided_explains_another() {
+fn early_binding_explains_another_decision() {
     let mut watch = Watch::over(&["a cpu=8", "b cpu=8"]);
     watch.placed("filler cpu=1 on=b");
     watch.bound("q cpu=3", "a");
     watch.wait(1_000);
     watch.bound("p cpu=1", "a");
-    assert_eq!(watch.told(), ["q same 0"]);
-    assert_eq!(watch.settled().agreement, Agreement::Raced);
+    assert_eq!(watch.judgements(), ["q same 0"]);
+    assert_eq!(watch.settled_judgement().agreement, Agreement::Raced);
 }
 
 /// Far more events arrive in between than orders are tried. Pods on the relevant nodes are found nevertheless.
 #[test]
-fn a_neighbour_among_hundreds_is_found_by_its_node() {
+fn explaining_binding_is_found_by_node_among_hundreds() {
     let mut watch = Watch::over(&["a cpu=8", "b cpu=8", "far cpu=100000 taint=away:NoSchedule"]);
     watch.placed("filler cpu=1 on=b");
     watch.bound("p cpu=1", "b");
@@ -259,12 +259,12 @@ fn a_neighbour_among_hundreds_is_found_by_its_node() {
         watch.pod(&format!("other{at} cpu=1 on=far"));
     }
     watch.bound("q cpu=3", "a");
-    assert_eq!(watch.told(), ["q same 0"]);
-    assert_eq!(watch.settled().agreement, Agreement::Raced);
+    assert_eq!(watch.judgements(), ["q same 0"]);
+    assert_eq!(watch.settled_judgement().agreement, Agreement::Raced);
 }
 
 #[test]
-fn what_can_no_longer_be_turned_back_is_not_judged() {
+fn decision_that_cannot_be_rewound_is_not_compared() {
     let mut watch = Watch::over(&["a cpu=8", "b cpu=8", "far cpu=100000 taint=away:NoSchedule"]);
     watch.placed("filler cpu=1 on=b");
     watch.bound("p cpu=1", "b");
@@ -273,35 +273,35 @@ fn what_can_no_longer_be_turned_back_is_not_judged() {
         watch.gone("flits");
     }
     watch.wait(2_000);
-    assert_eq!(watch.told(), ["p unjudged: crowded"]);
+    assert_eq!(watch.judgements(), ["p unjudged: crowded"]);
 }
 
 #[test]
-fn a_pod_that_leaves_right_after_explains_why_another_fits() {
+fn pod_deleted_right_after_explains_why_another_fits() {
     let mut watch = Watch::over(&["a cpu=1", "b cpu=4"]);
     watch.placed("old cpu=4 on=b");
     watch.bound("p cpu=2", "b");
     watch.wait(500);
     watch.gone("old");
-    assert_eq!(watch.settled().agreement, Agreement::Raced);
+    assert_eq!(watch.settled_judgement().agreement, Agreement::Raced);
 }
 
 /// In one order their node is infeasible, in another it is feasible but worse. So the race explains only half of the
 /// difference.
 #[test]
-fn a_race_that_explains_why_it_fits_does_not_explain_a_worse_node() {
+fn race_that_explains_feasibility_does_not_explain_a_worse_node() {
     let mut watch = Watch::over(&["a cpu=8", "b cpu=8"]);
     watch.placed("old cpu=7 on=b");
     watch.placed("stays cpu=4 on=b");
     watch.bound("p cpu=2", "b");
     watch.gone("old");
-    let judgement = watch.settled();
+    let judgement = watch.settled_judgement();
     assert_eq!(judgement.agreement, Agreement::Different);
     assert!(judgement.regret > Some(0), "{judgement:?}");
 }
 
 #[test]
-fn trying_orders_leaves_the_cluster_as_it_is() {
+fn trying_event_orders_leaves_the_cache_unchanged() {
     let mut watch = Watch::over(&["a cpu=8", "b cpu=8"]);
     watch.placed("filler cpu=1 on=b");
     watch.bound("p cpu=1", "b");
@@ -318,12 +318,12 @@ fn trying_orders_leaves_the_cluster_as_it_is() {
     let before = requested(&watch);
     assert_eq!(before, [(1_000, 1), (2_000, 2)]);
     watch.wait(2_000);
-    assert!(!watch.told().is_empty());
+    assert!(!watch.judgements().is_empty());
     assert_eq!(requested(&watch), before);
 }
 
 #[test]
-fn what_a_list_shows_first_is_not_judged() {
+fn pods_of_the_first_list_are_not_compared() {
     let mut watch = Watch::bare();
     for kind in Kind::ALL {
         watch.handle(Event::ListBegan(kind));
@@ -337,27 +337,27 @@ fn what_a_list_shows_first_is_not_judged() {
         }
         watch.handle(Event::ListEnded(kind));
     }
-    assert_eq!(watch.told(), [] as [&str; 0], "whoever was there before was decided about before");
+    assert_eq!(watch.judgements(), [] as [&str; 0], "pods of the first list were decided before");
     watch.handle(Event::ListBegan(Kind::Pod));
     watch.pod("old cpu=1 scheduler=them on=a");
     watch.pod("p cpu=1 scheduler=them on=a");
     watch.handle(Event::ListEnded(Kind::Pod));
-    assert_eq!(watch.told(), ["p unjudged: unordered"]);
+    assert_eq!(watch.judgements(), ["p unjudged: unordered"]);
 }
 
 #[test]
-fn pods_of_others_and_those_made_with_a_node_are_not_judged() {
+fn pods_of_other_schedulers_and_pods_created_with_a_node_are_not_compared() {
     let mut watch = Watch::over(&["a cpu=4"]);
     watch.placed("static cpu=1 scheduler=them on=a");
-    watch.pod("other cpu=1 scheduler=somebody");
-    watch.placed("other cpu=1 scheduler=somebody on=a");
-    assert_eq!(watch.told(), [] as [&str; 0]);
+    watch.pod("other cpu=1 scheduler=another");
+    watch.placed("other cpu=1 scheduler=another on=a");
+    assert_eq!(watch.judgements(), [] as [&str; 0]);
     watch.bound("big cpu=3", "a");
-    assert_eq!(watch.settled().agreement, Agreement::TheyFitWeNot, "and count all the same");
+    assert_eq!(watch.settled_judgement().agreement, Agreement::TheyFitWeNot, "and count all the same");
 }
 
 #[test]
-fn a_profile_that_looks_at_a_part_of_the_nodes_is_judged_over_all() {
+fn profile_that_samples_nodes_is_compared_over_all_nodes() {
     let framework = Framework::default().with_sampling(Some(Sampling::new(5)));
     let mut watch = Watch::by(framework);
     for kind in Kind::ALL {
@@ -367,11 +367,11 @@ fn a_profile_that_looks_at_a_part_of_the_nodes_is_judged_over_all() {
     (0..200).for_each(|at| watch.node(&format!("n{at} cpu=4")));
     watch.node("last cpu=64");
     watch.bound("p cpu=1", "last");
-    assert_eq!(watch.told(), ["p same 0"]);
+    assert_eq!(watch.judgements(), ["p same 0"]);
 }
 
 #[test]
-fn what_disagreed_by_other_rules_is_looked_at_again_by_those() {
+fn disagreement_is_checked_again_by_the_rules_of_its_decision() {
     let mut watch = Watch::over(&["a cpu=4", "b cpu=4"]);
     watch.placed("filler cpu=2 on=b");
     watch.bound("p cpu=1", "b");
@@ -379,15 +379,15 @@ fn what_disagreed_by_other_rules_is_looked_at_again_by_those() {
     plan.points.insert(ExtensionPoint::Score, Vec::new());
     watch.shadow.judge_by(Framework::new(&plan).with_sampling(Some(Sampling::new(1))));
     watch.bound("q cpu=1", "b");
-    assert_eq!(watch.told(), ["q equal_score 0"], "by the new ones every node is as good");
-    let judgement = watch.settled();
+    assert_eq!(watch.judgements(), ["q equal_score 0"], "by the new ones every node is as good");
+    let judgement = watch.settled_judgement();
     assert_eq!((&*judgement.pod.name, judgement.agreement), ("p", Agreement::Different));
     assert!(judgement.regret > Some(0), "{judgement:?}");
 }
 
 /// Ids held only by a pending pod, or by an open judgement, are not freed.
 #[test]
-fn ids_that_a_shadow_alone_holds_stay_what_they_are() {
+fn ids_held_only_by_shadow_mode_are_not_reused() {
     let mut watch = Watch::over(&["a cpu=4 label:color=red"]);
     let tidied = |watch: &mut Watch, round: u32| {
         (0..100_000).for_each(|at| {
@@ -411,21 +411,21 @@ fn ids_that_a_shadow_alone_holds_stay_what_they_are() {
         },
         other => panic!("{other:?}"),
     };
-    let told: Vec<String> = watch.steps().iter().map(names).collect();
+    let judgements: Vec<String> = watch.steps().iter().map(names).collect();
     let expected =
         ["p on n1-7: node(s) didn't match Pod's node affinity/selector", "q on gone: the node is not known"];
-    assert_eq!(told, expected);
+    assert_eq!(judgements, expected);
 }
 
 #[test]
-fn nothing_is_held_of_pods_that_are_gone() {
+fn deleted_pods_leave_no_state() {
     let mut watch = Watch::over(&["a cpu=4", "b cpu=4"]);
     watch.pod("waits cpu=9 scheduler=them");
     watch.placed("filler cpu=2 on=b");
     watch.bound("p cpu=1", "b");
     watch.shadow.tidy();
     watch.wait(2_000);
-    assert!(!watch.told().is_empty());
+    assert!(!watch.judgements().is_empty());
     ["waits", "filler", "p"].iter().for_each(|uid| watch.gone(uid));
     watch.wait(10_000);
     watch.pod("last cpu=1 on=a");

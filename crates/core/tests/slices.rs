@@ -15,20 +15,20 @@ use supercargo_core::report::{Outcome, Preemption};
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler, Step, Whereabouts};
 use supercargo_core::time::Time;
-use support::World;
+use support::TestCluster;
 
 /// Limits that make each evaluation large, and slices as small as possible.
 const SMALL: Limits = Limits { large: 20, slice: 1, most: 1_000_000 };
 const LARGE_POD: &str =
     "large label:app=large anti=host/app=other anti=zone/app=none prefer-affinity=5/zone/app=a";
 
-struct Bench {
+struct Harness {
     scheduler: Scheduler,
-    world: World,
+    cluster: TestCluster,
     now: Time,
 }
 
-impl Bench {
+impl Harness {
     fn new(limits: Limits) -> Self {
         let now = Time::from_secs(100);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
@@ -36,21 +36,22 @@ impl Bench {
         let mut scheduler = Scheduler::new(Config { seed, profiles: vec![profile], queue }, now);
         scheduler.limit_attempts(limits);
         support::begin(&mut scheduler, now, 100_000);
-        Self { scheduler, world: World::new(), now }
+        Self { scheduler, cluster: TestCluster::new(), now }
     }
 
     /// Adds ten nodes in two zones and thirty pods of thirty pod classes.
     fn with_cluster(limits: Limits) -> Self {
-        let mut bench = Self::new(limits);
-        (0..10).for_each(|at| bench.apply(&format!("node n{at} zone=z{} cpu=8 mem=8Gi", at % 2)));
-        (0..30).for_each(|at| bench.apply(&format!("pod q{at} on=n{} label:app=a label:own=o{at}", at % 10)));
-        bench
+        let mut harness = Self::new(limits);
+        (0..10).for_each(|at| harness.apply(&format!("node n{at} zone=z{} cpu=8 mem=8Gi", at % 2)));
+        (0..30)
+            .for_each(|at| harness.apply(&format!("pod q{at} on=n{} label:app=a label:own=o{at}", at % 10)));
+        harness
     }
 
     fn apply(&mut self, line: &str) {
-        std::mem::swap(&mut self.world.tables, self.scheduler.tables());
-        let event = support::arrival(&mut self.world.tables, line);
-        std::mem::swap(&mut self.world.tables, self.scheduler.tables());
+        std::mem::swap(&mut self.cluster.tables, self.scheduler.tables());
+        let event = support::arrival(&mut self.cluster.tables, line);
+        std::mem::swap(&mut self.cluster.tables, self.scheduler.tables());
         self.scheduler.handle(self.now, event);
     }
 
@@ -104,10 +105,10 @@ fn placed(reports: &[(String, Outcome)], name: &str) -> Option<String> {
 
 #[test]
 fn large_pod_gets_the_node_it_gets_in_one_step() {
-    let mut one_step = Bench::with_cluster(Limits::default());
-    let mut sliced = Bench::with_cluster(SMALL);
-    for bench in [&mut one_step, &mut sliced] {
-        bench.apply(&format!("pod {LARGE_POD}"));
+    let mut one_step = Harness::with_cluster(Limits::default());
+    let mut sliced = Harness::with_cluster(SMALL);
+    for harness in [&mut one_step, &mut sliced] {
+        harness.apply(&format!("pod {LARGE_POD}"));
     }
     let expected = placed(&one_step.run(), "large").expect("there is room");
     assert_eq!(placed(&sliced.run(), "large"), Some(expected));
@@ -118,10 +119,10 @@ fn large_pod_gets_the_node_it_gets_in_one_step() {
 
 #[test]
 fn other_pods_are_decided_between_slices_even_if_the_large_pod_has_priority() {
-    let mut bench = Bench::with_cluster(SMALL);
-    bench.apply(&format!("pod {LARGE_POD} priority=1000"));
-    (0..20).for_each(|at| bench.apply(&format!("pod small{at} cpu=10m")));
-    let names: Vec<String> = bench
+    let mut harness = Harness::with_cluster(SMALL);
+    harness.apply(&format!("pod {LARGE_POD} priority=1000"));
+    (0..20).for_each(|at| harness.apply(&format!("pod small{at} cpu=10m")));
+    let names: Vec<String> = harness
         .run()
         .into_iter()
         .filter(|(_, it)| matches!(it, Outcome::Placed { .. }))
@@ -134,25 +135,25 @@ fn other_pods_are_decided_between_slices_even_if_the_large_pod_has_priority() {
 /// A slice runs after a few other attempts, even if pods of a higher priority keep arriving.
 #[test]
 fn large_pod_gets_on_while_others_keep_coming() {
-    let mut bench = Bench::with_cluster(SMALL);
-    bench.apply("node wide zone=z1 cpu=9999 mem=999Gi pods=9999");
-    bench.apply(&format!("pod {LARGE_POD}"));
+    let mut harness = Harness::with_cluster(SMALL);
+    harness.apply("node wide zone=z1 cpu=9999 mem=999Gi pods=9999");
+    harness.apply(&format!("pod {LARGE_POD}"));
     // Until its evaluation begins, the pod waits for those of a higher priority, as any pod does.
-    bench.step();
+    harness.step();
     let mut others = 0;
-    let mut slices = bench.scheduler.stats().slices;
+    let mut slices = harness.scheduler.stats().slices;
     let mut since_slice = 0;
     loop {
-        bench.apply(&format!("pod small{others} cpu=1m priority=1000"));
+        harness.apply(&format!("pod small{others} cpu=1m priority=1000"));
         others += 1;
-        match bench.step() {
+        match harness.step() {
             Step::Report(report) if report.pod.name == "large" => break,
             Step::Report(_) => since_slice += 1,
-            Step::Effect(effect) => bench.answer(effect),
+            Step::Effect(effect) => harness.answer(effect),
             Step::Notice(_) | Step::Idle { .. } => {}
         }
-        if bench.scheduler.stats().slices != slices {
-            (slices, since_slice) = (bench.scheduler.stats().slices, 0);
+        if harness.scheduler.stats().slices != slices {
+            (slices, since_slice) = (harness.scheduler.stats().slices, 0);
         }
         // A bound pod has two reports: placed and bound.
         assert!(since_slice <= 20, "{since_slice} reports of others since the last slice");
@@ -162,50 +163,50 @@ fn large_pod_gets_on_while_others_keep_coming() {
 
 #[test]
 fn pod_that_is_evaluated_in_slices_is_listed_and_forgotten_once_it_is_deleted() {
-    let mut bench = Bench::with_cluster(SMALL);
-    bench.apply(&format!("pod {LARGE_POD}"));
-    (0..5).for_each(|_| _ = bench.step());
-    assert!(matches!(bench.place_of("large"), Some(Whereabouts::Evaluation)));
-    assert_eq!((bench.scheduler.stats().sliced, bench.scheduler.stats().extending), (1, 0));
-    bench.scheduler.handle(bench.now, Event::Gone(ObjectKey::Pod("large".into())));
-    assert_eq!(bench.scheduler.stats().sliced, 0);
-    assert_eq!(bench.run().len(), 0);
+    let mut harness = Harness::with_cluster(SMALL);
+    harness.apply(&format!("pod {LARGE_POD}"));
+    (0..5).for_each(|_| _ = harness.step());
+    assert!(matches!(harness.place_of("large"), Some(Whereabouts::Evaluation)));
+    assert_eq!((harness.scheduler.stats().sliced, harness.scheduler.stats().extending), (1, 0));
+    harness.scheduler.handle(harness.now, Event::Gone(ObjectKey::Pod("large".into())));
+    assert_eq!(harness.scheduler.stats().sliced, 0);
+    assert_eq!(harness.run().len(), 0);
 }
 
 #[test]
 fn pod_that_becomes_small_between_slices_is_decided_at_once() {
-    let mut bench = Bench::with_cluster(SMALL);
-    bench.apply(&format!("pod {LARGE_POD}"));
-    (0..5).for_each(|_| _ = bench.step());
-    let slices = bench.scheduler.stats().slices;
-    bench.apply("pod large label:app=large");
-    assert!(placed(&bench.run(), "large").is_some());
-    assert_eq!(bench.scheduler.stats().slices, slices);
+    let mut harness = Harness::with_cluster(SMALL);
+    harness.apply(&format!("pod {LARGE_POD}"));
+    (0..5).for_each(|_| _ = harness.step());
+    let slices = harness.scheduler.stats().slices;
+    harness.apply("pod large label:app=large");
+    assert!(placed(&harness.run(), "large").is_some());
+    assert_eq!(harness.scheduler.stats().slices, slices);
 }
 
 #[test]
 fn lost_lead_and_new_lead_begin_the_evaluation_again() {
-    let mut bench = Bench::with_cluster(SMALL);
-    bench.apply(&format!("pod {LARGE_POD}"));
-    (0..5).for_each(|_| _ = bench.step());
-    bench.scheduler.handle(bench.now, Event::Leading(false));
-    assert!(matches!(bench.place_of("large"), Some(Whereabouts::Queued(_))));
-    bench.scheduler.handle(bench.now, Event::Leading(true));
-    assert!(placed(&bench.run(), "large").is_some());
+    let mut harness = Harness::with_cluster(SMALL);
+    harness.apply(&format!("pod {LARGE_POD}"));
+    (0..5).for_each(|_| _ = harness.step());
+    harness.scheduler.handle(harness.now, Event::Leading(false));
+    assert!(matches!(harness.place_of("large"), Some(Whereabouts::Queued(_))));
+    harness.scheduler.handle(harness.now, Event::Leading(true));
+    assert!(placed(&harness.run(), "large").is_some());
 }
 
 /// Each change of a namespace invalidates the results.
 #[test]
 fn evaluation_ends_although_namespaces_change_between_all_slices() {
-    let mut bench = Bench::with_cluster(SMALL);
-    bench.apply(&format!("pod {LARGE_POD}"));
+    let mut harness = Harness::with_cluster(SMALL);
+    harness.apply(&format!("pod {LARGE_POD}"));
     for turn in 0..100 {
-        let name = bench.scheduler.tables().symbol("default");
+        let name = harness.scheduler.tables().symbol("default");
         let label =
-            (bench.scheduler.tables().symbol("turn"), bench.scheduler.tables().symbol(&turn.to_string()));
-        let labels = bench.scheduler.tables().label_set(vec![label]);
-        bench.scheduler.handle(bench.now, Event::NamespaceApplied { name, labels });
-        if let Step::Report(report) = bench.step() {
+            (harness.scheduler.tables().symbol("turn"), harness.scheduler.tables().symbol(&turn.to_string()));
+        let labels = harness.scheduler.tables().label_set(vec![label]);
+        harness.scheduler.handle(harness.now, Event::NamespaceApplied { name, labels });
+        if let Step::Report(report) = harness.step() {
             assert!(matches!(report.outcome, Outcome::Placed { .. }), "{report:?}");
             return;
         }
@@ -217,12 +218,12 @@ fn evaluation_ends_although_namespaces_change_between_all_slices() {
 /// there.
 #[test]
 fn decision_is_about_the_cluster_as_it_is_at_the_last_slice() {
-    let mut bench = Bench::with_cluster(SMALL);
-    bench.apply("node free zone=z9 cpu=100 mem=8Gi");
-    bench.apply(&format!("pod {LARGE_POD} cpu=50"));
-    (0..10).for_each(|_| _ = bench.step());
-    bench.apply("pod foe on=free label:app=other");
-    let reports = bench.run();
+    let mut harness = Harness::with_cluster(SMALL);
+    harness.apply("node free zone=z9 cpu=100 mem=8Gi");
+    harness.apply(&format!("pod {LARGE_POD} cpu=50"));
+    (0..10).for_each(|_| _ = harness.step());
+    harness.apply("pod foe on=free label:app=other");
+    let reports = harness.run();
     let Some((_, Outcome::Unschedulable { message, .. })) = reports.first() else { panic!("{reports:?}") };
     assert!(message.contains("1 node(s) didn't match pod anti-affinity rules"), "{message}");
 }
@@ -230,20 +231,20 @@ fn decision_is_about_the_cluster_as_it_is_at_the_last_slice() {
 #[test]
 fn large_pod_preempts_what_it_preempts_in_one_step() {
     let victims = |limits: Limits| {
-        let mut bench = Bench::with_cluster(limits);
+        let mut harness = Harness::with_cluster(limits);
         for node in 0..10 {
-            bench.apply(&format!("pod v{node} on=n{node} cpu=7 priority={} label:app=other", node % 3));
+            harness.apply(&format!("pod v{node} on=n{node} cpu=7 priority={} label:app=other", node % 3));
         }
-        bench.apply(&format!("pod {LARGE_POD} cpu=4 priority=100"));
-        let mut reports = bench.run();
-        bench.now = bench.now + Duration::from_secs(30);
-        reports.append(&mut bench.run());
+        harness.apply(&format!("pod {LARGE_POD} cpu=4 priority=100"));
+        let mut reports = harness.run();
+        harness.now = harness.now + Duration::from_secs(30);
+        reports.append(&mut harness.run());
         let node = placed(&reports, "large").expect("its victim is gone");
         let Some((_, Outcome::Unschedulable { preemption, .. })) = reports.into_iter().next() else {
             panic!()
         };
         assert!(matches!(preemption, Preemption::Nominated { .. }));
-        (preemption, node, bench.scheduler.stats().slices)
+        (preemption, node, harness.scheduler.stats().slices)
     };
     let (expected, node, slices) = victims(Limits::default());
     assert_eq!(slices, 0);
@@ -255,12 +256,12 @@ fn large_pod_preempts_what_it_preempts_in_one_step() {
 /// Pods with the same signature reuse the results of the first one.
 #[test]
 fn results_serve_the_next_pod_alike() {
-    let mut bench = Bench::with_cluster(SMALL);
-    bench.apply(&format!("pod {LARGE_POD}"));
-    bench.run();
-    let first = bench.scheduler.stats().slices;
-    bench.apply(&format!("pod {}", LARGE_POD.replacen("large", "next", 1)));
-    assert!(placed(&bench.run(), "next").is_some());
-    let next = bench.scheduler.stats().slices - first;
+    let mut harness = Harness::with_cluster(SMALL);
+    harness.apply(&format!("pod {LARGE_POD}"));
+    harness.run();
+    let first = harness.scheduler.stats().slices;
+    harness.apply(&format!("pod {}", LARGE_POD.replacen("large", "next", 1)));
+    assert!(placed(&harness.run(), "next").is_some());
+    let next = harness.scheduler.stats().slices - first;
     assert!(next * 5 < first, "{next} after {first}");
 }

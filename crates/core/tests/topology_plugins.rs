@@ -2,6 +2,8 @@
 
 mod support;
 
+#[path = "topology_plugins/exhaustive.rs"]
+mod clusters;
 #[path = "topology_plugins/errors.rs"]
 mod errors;
 #[path = "topology_plugins/hints.rs"]
@@ -10,8 +12,6 @@ mod hints;
 mod laws;
 #[path = "topology_plugins/overlays.rs"]
 mod overlays;
-#[path = "topology_plugins/worlds.rs"]
-mod worlds;
 
 use supercargo_core::intern::Tables;
 use supercargo_core::plugins::inter_pod_affinity::InterPodAffinity;

@@ -7,32 +7,32 @@ mod support;
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
 use supercargo_core::incremental::DecisionCache;
 use supercargo_core::rng::Seed;
-use support::World;
+use support::TestCluster;
 
 const ROOM: usize = 1 << 20;
 
-struct Memory {
-    world: World,
+struct CacheRun {
+    cluster: TestCluster,
     framework: Framework,
     decisions: DecisionCache,
 }
 
-impl Memory {
+impl CacheRun {
     /// Creates an empty cache of this size, and 300 nodes in three zones.
     fn with_room(room: usize) -> Self {
-        let mut world = World::new();
+        let mut cluster = TestCluster::new();
         for number in 0..300 {
-            let node = world.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
-            world.add_node(&node);
+            let node = cluster.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
+            cluster.add_node(&node);
         }
-        Self { world, framework: Framework::default(), decisions: DecisionCache::with_bytes_max(room) }
+        Self { cluster, framework: Framework::default(), decisions: DecisionCache::with_bytes_max(room) }
     }
 
     /// Decides about a schedulable pod, and returns whether its signature was cached.
     fn knew(&mut self, words: &str) -> bool {
-        let (pod, before) = (self.world.pod_from(words), self.decisions.made());
+        let (pod, before) = (self.cluster.pod_from(words), self.decisions.made());
         let quick =
-            self.framework.decide_cached(&mut self.decisions, &pod, self.world.snapshot(), &mut NoProbe);
+            self.framework.decide_cached(&mut self.decisions, &pod, self.cluster.snapshot(), &mut NoProbe);
         assert!(quick.is_some(), "{words}");
         self.decisions.made() == before
     }
@@ -70,10 +70,10 @@ fn numbers() -> impl FnMut(usize) -> usize {
 }
 
 #[test]
-fn no_decision_lets_more_than_a_few_go_and_all_but_the_last_fit_into_the_room() {
+fn each_decision_evicts_few_entries_and_the_cache_stays_within_its_limit() {
     let kinds = [plain, asking, spread];
-    let sizes = kinds.map(|kind| Memory::alone(&kind(0)));
-    let mut memory = Memory::with_room(ROOM);
+    let sizes = kinds.map(|kind| CacheRun::alone(&kind(0)));
+    let mut memory = CacheRun::with_room(ROOM);
     let (mut below, mut last, mut most, mut crowded) = (numbers(), 0, 0, 0);
     for turn in 0..20_000 {
         // Long runs of small signatures, then large ones, each of which displaces many small ones.
@@ -96,9 +96,9 @@ fn no_decision_lets_more_than_a_few_go_and_all_but_the_last_fit_into_the_room() 
 }
 
 #[test]
-fn signatures_that_come_again_and_again_are_not_forgotten_for_those_that_do_not() {
+fn recurring_signatures_are_not_evicted_for_one_time_signatures() {
     const OFTEN: usize = 20;
-    let mut memory = Memory::with_room(ROOM);
+    let mut memory = CacheRun::with_room(ROOM);
     let mut forgotten = 0;
     for turn in 0..2_000 {
         assert!(!memory.knew(&spread(100 + turn)), "it is met for the first time");
@@ -115,10 +115,10 @@ fn signatures_that_come_again_and_again_are_not_forgotten_for_those_that_do_not(
 }
 
 #[test]
-fn signatures_that_fill_most_of_the_room_are_not_forgotten_for_those_that_come_once() {
-    let mut memory = Memory::with_room(ROOM);
-    let often = ROOM * 2 / 3 / Memory::alone(&spread(0));
-    let meet = |memory: &mut Memory| (0..often).filter(|&number| !memory.knew(&spread(number))).count();
+fn large_recurring_signatures_are_not_evicted_for_one_time_signatures() {
+    let mut memory = CacheRun::with_room(ROOM);
+    let often = ROOM * 2 / 3 / CacheRun::alone(&spread(0));
+    let meet = |memory: &mut CacheRun| (0..often).filter(|&number| !memory.knew(&spread(number))).count();
     (0..3).for_each(|_| _ = meet(&mut memory));
     assert_eq!(meet(&mut memory), 0, "there is room for {often}");
     let mut forgotten = 0;
@@ -131,9 +131,9 @@ fn signatures_that_fill_most_of_the_room_are_not_forgotten_for_those_that_come_o
 }
 
 #[test]
-fn kinds_of_pods_in_turn_are_remembered_if_there_is_room_for_them() {
-    let mut memory = Memory::with_room(ROOM);
-    let kinds = ROOM * 3 / 4 / Memory::alone(&spread(0));
+fn alternating_signatures_stay_cached_if_they_fit() {
+    let mut memory = CacheRun::with_room(ROOM);
+    let kinds = ROOM * 3 / 4 / CacheRun::alone(&spread(0));
     let rounds = [0, 1, 2, 3].map(|_| (0..kinds).filter(|&kind| !memory.knew(&spread(kind))).count());
     assert!(
         rounds[0] == kinds && rounds[1] < kinds && rounds[2..] == [0, 0],
@@ -142,8 +142,8 @@ fn kinds_of_pods_in_turn_are_remembered_if_there_is_room_for_them() {
 }
 
 #[test]
-fn pods_of_one_deployment_are_found_out_about_once() {
-    let mut memory = Memory::with_room(ROOM);
+fn pods_of_one_deployment_are_fully_evaluated_once() {
+    let mut memory = CacheRun::with_room(ROOM);
     for app in 0..100 {
         let unknown = (0..50).filter(|_| !memory.knew(&spread(app))).count();
         assert_eq!(unknown, 1, "of app {app}");
@@ -152,8 +152,8 @@ fn pods_of_one_deployment_are_found_out_about_once() {
 
 /// A shared node evaluation is freed with its last signature.
 #[test]
-fn what_signatures_share_goes_with_the_last_of_them() {
-    let mut memory = Memory::with_room(ROOM);
+fn shared_state_is_freed_with_its_last_signature() {
+    let mut memory = CacheRun::with_room(ROOM);
     let shared = |number| format!("{} cpu=1", spread(number));
     (0..3).for_each(|number| assert!(!memory.knew(&shared(number))));
     assert_eq!(memory.decisions.node_signatures(), 1);
@@ -167,7 +167,7 @@ fn what_signatures_share_goes_with_the_last_of_them() {
         assert_eq!(memory.decisions.node_signatures(), 1 + usize::from(left > 0), "{left} are left");
     }
     // Nothing remains of them, and everything of the others.
-    let mut others_alone = Memory::with_room(usize::MAX);
+    let mut others_alone = CacheRun::with_room(usize::MAX);
     let first = others - memory.decisions.signatures();
     (first..others).for_each(|number| _ = others_alone.knew(&spread(100 + number)));
     assert_eq!(memory.decisions.bytes(), others_alone.decisions.bytes());
@@ -175,16 +175,16 @@ fn what_signatures_share_goes_with_the_last_of_them() {
 
 /// No data by node is cached for a signature until it has a feasible node.
 #[test]
-fn pods_that_no_node_can_take_take_no_room() {
-    let mut memory = Memory::with_room(ROOM);
+fn unschedulable_pods_occupy_no_cache_space() {
+    let mut memory = CacheRun::with_room(ROOM);
     let (large, small) = ("x cpu=7 label:app=a anti=host/app=a", "x cpu=1 label:app=a anti=host/app=a");
     for number in 0..300 {
-        let pod = memory.world.pod_from(&format!("q{number} on=n{number} cpu=3"));
-        memory.world.place(&pod);
+        let pod = memory.cluster.pod_from(&format!("q{number} on=n{number} cpu=3"));
+        memory.cluster.place(&pod);
     }
-    let ask = |memory: &mut Memory| {
-        memory.world.cache.refresh();
-        let (pod, snapshot) = (memory.world.pod_from(large), memory.world.snapshot());
+    let ask = |memory: &mut CacheRun| {
+        memory.cluster.cache.refresh();
+        let (pod, snapshot) = (memory.cluster.pod_from(large), memory.cluster.snapshot());
         let plain = memory.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
         let quick = memory.framework.decide_cached(&mut memory.decisions, &pod, snapshot, &mut NoProbe);
         assert_eq!(quick.is_some(), matches!(plain, Ok(Decision::Feasible(_))));
@@ -192,24 +192,24 @@ fn pods_that_no_node_can_take_take_no_room() {
     };
     assert!(!ask(&mut memory), "there is no room on any node");
     let bytes = memory.decisions.bytes();
-    assert!(bytes < Memory::alone(small) / 10, "{bytes} bytes");
-    let pod = memory.world.pod_from("q7 on=n7 cpu=2");
-    memory.world.place(&pod);
+    assert!(bytes < CacheRun::alone(small) / 10, "{bytes} bytes");
+    let pod = memory.cluster.pod_from("q7 on=n7 cpu=2");
+    memory.cluster.place(&pod);
     assert!(!ask(&mut memory), "there is still none");
     assert_eq!(
         (memory.decisions.bytes(), memory.decisions.made()),
         (bytes, 1),
         "it was found without looking anew"
     );
-    memory.world.cache.remove_pod("q8");
+    memory.cluster.cache.remove_pod("q8");
     assert!(ask(&mut memory), "there is room on a node");
-    assert_eq!(memory.decisions.bytes(), Memory::alone(small), "and now it takes what others do");
+    assert_eq!(memory.decisions.bytes(), CacheRun::alone(small), "and now it takes what others do");
     assert_eq!((memory.decisions.signatures(), memory.decisions.node_signatures()), (1, 1));
 }
 
 #[test]
-fn what_is_cleared_is_forgotten_and_found_out_about_again() {
-    let mut memory = Memory::with_room(ROOM);
+fn cleared_signature_is_fully_evaluated_again() {
+    let mut memory = CacheRun::with_room(ROOM);
     (0..100).for_each(|number| _ = memory.knew(&spread(number)));
     memory.decisions.clear();
     assert_eq!(

@@ -83,7 +83,7 @@ impl Pair {
         Self { plain, comparing, now: START, pods: BTreeMap::new() }
     }
 
-    fn tell(&mut self, event: impl Fn(&mut Scheduler) -> Event) {
+    fn handle(&mut self, event: impl Fn(&mut Scheduler) -> Event) {
         for engine in [&mut self.plain, &mut self.comparing] {
             let event = event(engine);
             engine.handle(self.now, event);
@@ -92,12 +92,12 @@ impl Pair {
     }
 
     fn apply(&mut self, line: &str) {
-        self.tell(|engine| arrival(engine.tables(), line));
+        self.handle(|engine| arrival(engine.tables(), line));
     }
 
     fn pod_gone(&mut self, name: &str) {
         self.pods.remove(name);
-        self.tell(|_| Event::Gone(ObjectKey::Pod(name.into())));
+        self.handle(|_| Event::Gone(ObjectKey::Pod(name.into())));
     }
 
     /// Runs both engines until idle, and checks that they do the same.
@@ -114,7 +114,7 @@ impl Pair {
             match step {
                 Step::Idle { .. } => return,
                 Step::Effect(Effect::Bind { pod, node }) => {
-                    self.tell(|_| Event::BindFinished {
+                    self.handle(|_| Event::BindFinished {
                         uid: pod.uid.clone(),
                         outcome: BindOutcome::Accepted,
                     });
@@ -123,7 +123,7 @@ impl Pair {
                 }
                 Step::Effect(Effect::Evict(eviction)) => {
                     let uid = Arc::clone(&eviction.pod.uid);
-                    self.tell(|_| Event::EvictFinished {
+                    self.handle(|_| Event::EvictFinished {
                         uid: Arc::clone(&uid),
                         outcome: EvictOutcome::Deleted,
                     });
@@ -151,7 +151,7 @@ impl Pair {
             }
             4 => {
                 let name = format!("n{}", random.below(8));
-                self.tell(|engine| Event::Gone(ObjectKey::Node(engine.tables().symbol(&name))));
+                self.handle(|engine| Event::Gone(ObjectKey::Node(engine.tables().symbol(&name))));
             }
             5..13 => {
                 let words = PODS[random.below(PODS.len())];
@@ -219,7 +219,7 @@ fn with_signatures(signatures: usize, interval: Duration) -> Pair {
 }
 
 #[test]
-fn each_live_signature_is_compared_once_a_round_in_idle_time() {
+fn every_live_signature_is_compared_once_per_round_when_idle() {
     let (signatures, interval) = (40, Duration::from_secs(60));
     let mut pair = with_signatures(signatures, interval);
     let (_, before) = progress(&pair.comparing);
@@ -236,7 +236,7 @@ fn each_live_signature_is_compared_once_a_round_in_idle_time() {
 }
 
 #[test]
-fn under_load_without_a_pause_comparisons_keep_to_their_share_and_reach_every_signature() {
+fn continuous_load_limits_comparisons_to_their_share_and_covers_all_signatures() {
     const CHEAP: Duration = Duration::from_millis(10);
     const FULL: Duration = Duration::from_millis(15);
     let (signatures, interval) = (12, Duration::from_secs(120));
@@ -299,7 +299,7 @@ fn nominated_pod_is_no_difference_between_cached_and_full_refusals() {
     // third finds no victim.
     decide(&mut pair, "first");
     decide(&mut pair, "second");
-    pair.tell(|_| Event::Gone(ObjectKey::Pod("first".into())));
+    pair.handle(|_| Event::Gone(ObjectKey::Pod("first".into())));
     pair.now = pair.now + Duration::from_secs(400);
     decide(&mut pair, "third");
     let engine = &mut pair.comparing;
@@ -319,42 +319,42 @@ fn nominated_pod_is_no_difference_between_cached_and_full_refusals() {
 /// one signature is evicted.
 #[cfg(feature = "mutations")]
 #[test]
-fn stale_domain_is_found_in_idle_time_and_pods_keep_to_their_racks() {
+fn stale_domain_is_detected_when_idle_and_pods_stay_in_their_racks() {
     use supercargo_core::mutation::{Mutation, with};
     let interval = Duration::from_secs(60);
     let mut engine = engine();
     engine.verify_within(START, interval);
     let mut now = START;
-    let tell = |engine: &mut Scheduler, now: Time, line: &str| {
+    let handle = |engine: &mut Scheduler, now: Time, line: &str| {
         let event = arrival(engine.tables(), line);
         engine.handle(now, event);
     };
     let work = |engine: &mut Scheduler, now: Time| {
-        let mut told = Vec::new();
+        let mut output = Vec::new();
         loop {
             match engine.step(now, &mut NoProbe) {
-                Step::Effect(Effect::Bind { pod, node }) => told.push(format!("{} on {node}", pod.name)),
-                Step::Notice(notice) => told.push(notice.text),
+                Step::Effect(Effect::Bind { pod, node }) => output.push(format!("{} on {node}", pod.name)),
+                Step::Notice(notice) => output.push(notice.text),
                 Step::Effect(_) | Step::Report(_) => {}
-                Step::Idle { .. } => return told,
+                Step::Idle { .. } => return output,
             }
         }
     };
     for node in 0..130 {
-        tell(&mut engine, now, &format!("node n{node} cpu=8 label:rack=r{}", node / 2));
+        handle(&mut engine, now, &format!("node n{node} cpu=8 label:rack=r{}", node / 2));
     }
-    tell(&mut engine, now, "pod base on=n0 label:app=base");
-    tell(&mut engine, now, "pod before affinity=rack/app=base cpu=1");
+    handle(&mut engine, now, "pod base on=n0 label:app=base");
+    handle(&mut engine, now, "pod before affinity=rack/app=base cpu=1");
     let bound = work(&mut engine, now);
     assert!(["before on n0", "before on n1"].contains(&&*bound[0]), "{bound:?}");
     with(Some(Mutation::OthersInDomainStand), || {
-        tell(&mut engine, now, "node n0 cpu=8 label:rack=r1");
+        handle(&mut engine, now, "node n0 cpu=8 label:rack=r1");
         now = now + interval / 2;
-        let told = work(&mut engine, now);
-        assert!(told.len() == 1 && told[0].contains("differs from a full evaluation"), "{told:?}");
+        let output = work(&mut engine, now);
+        assert!(output.len() == 1 && output[0].contains("differs from a full evaluation"), "{output:?}");
         assert_eq!(engine.stats().verified, [0, 1]);
         for number in 0..20 {
-            tell(&mut engine, now, &format!("pod after{number} affinity=rack/app=base cpu=1m"));
+            handle(&mut engine, now, &format!("pod after{number} affinity=rack/app=base cpu=1m"));
             let bound = work(&mut engine, now);
             let node = bound[0].split(" on ").nth(1).unwrap_or_default();
             assert!(["n0", "n2", "n3"].contains(&node), "{bound:?}");

@@ -32,33 +32,33 @@ fn plugins(word: &str, _tables: &mut Tables, to: &mut Plugins) {
 }
 
 #[test]
-fn volumes_are_reached_matched_and_made_as_upstream() {
+fn volume_binding_filters_as_upstream() {
     table::check_file("volume-binding.txt", &plugins);
 }
 
 #[test]
-fn zones_hold_as_upstream() {
+fn volume_zone_filters_as_upstream() {
     table::check_file("volume-zone.txt", &plugins);
 }
 
 #[test]
-fn disks_and_claims_are_kept_apart_as_upstream() {
+fn volume_restrictions_filter_as_upstream() {
     table::check_file("volume-restrictions.txt", &plugins);
 }
 
 #[test]
-fn volumes_are_counted_as_upstream() {
+fn node_volume_limits_filter_as_upstream() {
     table::check_file("node-volume-limits.txt", &plugins);
 }
 
 #[test]
-fn features_are_asked_for_as_upstream() {
+fn node_declared_features_filters_as_upstream() {
     table::check_file("node-declared-features.txt", &plugins);
 }
 
 /// The row in FIDELITY.md: a volume that several pods of a node use counts once, through one claim or two.
 #[test]
-fn a_volume_counts_once_however_many_pods_of_the_node_use_it() {
+fn volume_shared_by_pods_of_a_node_counts_once() {
     let table = "
         with NodeVolumeLimits
         == claims without volumes count by themselves

@@ -9,7 +9,7 @@ const STEPS: u64 = 1_000;
 const FRESH: u64 = 200;
 
 /// Seeds that once detected a bug. The meaning of a seed changes with the simulation. The bug itself is covered
-/// by a story or a museum test; the seed is run as an extra.
+/// by a scenario or a regression test; the seed is run as an extra.
 const ONCE_BROKEN: [(u64, u64, &str); 15] = [
     (600_058_319, 300, "the simulation gave a process the answer to what the one before it had asked for"),
     (

@@ -1,7 +1,7 @@
 //! Explanations: the result of every filter on every node. A decision stops at the first rejection of a node.
 //!
 //! Explanations run separately from decisions and change nothing. The first objection against a node equals
-//! the decision's; a law proves it (`what_is_explained_is_what_is_decided`). Suggestions and wording are
+//! the decision's; a law proves it (`explanation_equals_decision`). Suggestions and wording are
 //! produced outside the engine.
 
 mod scores;

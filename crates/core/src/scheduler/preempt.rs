@@ -365,7 +365,7 @@ mod tests {
     use crate::event::Event;
     use crate::scheduler::quarantine::tests::{World, pod};
 
-    /// The engine makes no decision while a binding waits for a credit. So no story in `tests/stories` can show this
+    /// The engine makes no decision while a binding waits for a credit. So no scenario in `tests/scenarios` can show this
     /// case, while one shows a victim that waits for volumes.
     #[test]
     fn a_victim_whose_binding_has_not_left_is_taken_back_in_memory() {

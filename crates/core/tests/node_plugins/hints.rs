@@ -1,6 +1,6 @@
 //! Queueing hints: the events that requeue a pod which a plugin rejected.
 
-use crate::support::{World, language};
+use crate::support::{TestCluster, language};
 use std::sync::Arc;
 use supercargo_core::framework::{ClusterEvent, FilterPlugin, Hint, NodeAction, PodAction};
 use supercargo_core::node::NodeInfo;
@@ -16,25 +16,25 @@ use supercargo_core::pod::PodInfo;
 
 /// A plugin, a world and a pod, to be combined with events in the cluster language.
 struct Case<P> {
-    world: World,
+    cluster: TestCluster,
     plugin: P,
     pod: Arc<PodInfo>,
 }
 
 impl<P: FilterPlugin> Case<P> {
     fn new(plugin: P, pod: &str) -> Self {
-        let mut world = World::new();
-        let pod = world.pod_from(pod);
-        Self { world, plugin, pod }
+        let mut cluster = TestCluster::new();
+        let pod = cluster.pod_from(pod);
+        Self { cluster, plugin, pod }
     }
 
     fn queues(&self, event: ClusterEvent<'_>) -> bool {
-        self.plugin.hint(&event, &self.pod, self.world.snapshot()) == Hint::Queue
+        self.plugin.hint(&event, &self.pod, self.cluster.snapshot()) == Hint::Queue
     }
 
     fn on_node(&mut self, action: NodeAction, old: Option<&str>, new: Option<&str>) -> bool {
-        let old: Option<Arc<NodeInfo>> = old.map(|words| self.world.node_from(words));
-        let new: Option<Arc<NodeInfo>> = new.map(|words| self.world.node_from(words));
+        let old: Option<Arc<NodeInfo>> = old.map(|words| self.cluster.node_from(words));
+        let new: Option<Arc<NodeInfo>> = new.map(|words| self.cluster.node_from(words));
         self.queues(ClusterEvent::Node { action, old: old.as_deref(), new: new.as_deref() })
     }
 
@@ -47,25 +47,25 @@ impl<P: FilterPlugin> Case<P> {
     }
 
     fn on_pod(&mut self, action: PodAction, old: Option<&str>, new: Option<&str>) -> bool {
-        let [old, new] = [old, new].map(|words| words.map(|words| self.world.pod_from(words)));
+        let [old, new] = [old, new].map(|words| words.map(|words| self.cluster.pod_from(words)));
         self.queues(ClusterEvent::AssignedPod { action, old: old.as_deref(), new: new.as_deref() })
     }
 
     fn on_own(&mut self, action: PodAction, new: &str) -> bool {
-        let new = self.world.pod_from(new);
+        let new = self.cluster.pod_from(new);
         self.queues(ClusterEvent::OwnPod { action, old: &self.pod, new: &new })
     }
 }
 
 #[test]
-fn a_gated_pod_waits_for_its_own_last_gate() {
-    let mut world = World::new();
-    let gated = world.pod_from("x gate=example.com/b gate=example.com/a");
-    let free = world.pod_from("x");
-    let rejection = scheduling_gates::pre_enqueue(&gated, &world.tables).expect("it has gates");
+fn gated_pod_is_queued_after_its_last_gate_is_removed() {
+    let mut cluster = TestCluster::new();
+    let gated = cluster.pod_from("x gate=example.com/b gate=example.com/a");
+    let free = cluster.pod_from("x");
+    let rejection = scheduling_gates::pre_enqueue(&gated, &cluster.tables).expect("it has gates");
     assert_eq!(rejection.message(), "waiting for scheduling gates: [example.com/b example.com/a]");
     assert_eq!(rejection.code.as_str(), "UnschedulableAndUnresolvable");
-    assert_eq!(scheduling_gates::pre_enqueue(&free, &world.tables), None);
+    assert_eq!(scheduling_gates::pre_enqueue(&free, &cluster.tables), None);
 
     let own = |action| ClusterEvent::OwnPod { action, old: &gated, new: &free };
     assert_eq!(scheduling_gates::hint(&own(PodAction::UpdateGatesEliminated)), Hint::Queue);
@@ -79,7 +79,7 @@ fn a_gated_pod_waits_for_its_own_last_gate() {
 }
 
 #[test]
-fn a_cordon_that_ends_or_a_toleration_for_it_wakes() {
+fn uncordon_or_new_toleration_requeues() {
     let mut case = Case::new(NodeUnschedulable, "x");
     assert!(case.on_node_add("a"));
     assert!(!case.on_node_add("a unschedulable"));
@@ -92,7 +92,7 @@ fn a_cordon_that_ends_or_a_toleration_for_it_wakes() {
 }
 
 #[test]
-fn any_new_node_wakes_a_pod_that_names_its_node() {
+fn any_added_node_requeues_a_pod_with_a_node_name() {
     let mut case = Case::new(NodeName, "x on=a");
     assert!(case.on_node_add("b"));
     assert!(case.on_node_change(NodeAction::UpdateTaint, "b", "b taint=k:NoSchedule"));
@@ -101,7 +101,7 @@ fn any_new_node_wakes_a_pod_that_names_its_node() {
 }
 
 #[test]
-fn taints_that_become_tolerable_wake() {
+fn newly_tolerated_taints_requeue() {
     let mut case = Case::new(TaintToleration, "x tolerate=mine");
     assert!(case.on_node_add("a taint=mine:NoSchedule"));
     assert!(!case.on_node_add("a taint=other:NoSchedule"));
@@ -115,7 +115,7 @@ fn taints_that_become_tolerable_wake() {
 }
 
 #[test]
-fn nodes_that_begin_to_match_wake() {
+fn newly_matching_nodes_requeue() {
     let mut case = Case::new(NodeAffinity::default(), "x require=zone=z1");
     assert!(case.on_node_add("a zone=z1"));
     assert!(!case.on_node_add("a zone=z2"));
@@ -125,30 +125,30 @@ fn nodes_that_begin_to_match_wake() {
 }
 
 #[test]
-fn taint_changes_wake_whoever_waits_for_new_nodes() {
+fn taint_changes_requeue_pods_that_listen_to_added_nodes() {
     let cases: [Box<dyn FilterPlugin>; 4] = [
         Box::new(NodeName),
         Box::new(NodeAffinity::default()),
         Box::new(NodePorts),
         Box::new(NodeResourcesFit::default()),
     ];
-    let mut world = World::new();
-    let pod = world.pod_from("x cpu=5 port=80 require=zone=nowhere");
-    let node = world.node_from("a");
+    let mut cluster = TestCluster::new();
+    let pod = cluster.pod_from("x cpu=5 port=80 require=zone=nowhere");
+    let node = cluster.node_from("a");
     let event = ClusterEvent::Node { action: NodeAction::UpdateTaint, old: Some(&node), new: Some(&node) };
     for plugin in cases {
-        assert_eq!(plugin.hint(&event, &pod, world.snapshot()), Hint::Queue, "{}", plugin.name());
+        assert_eq!(plugin.hint(&event, &pod, cluster.snapshot()), Hint::Queue, "{}", plugin.name());
     }
 }
 
 /// Upstream tests only the pod's own terms against the old node, so the pod waits for up to five minutes.
 #[test]
-fn a_node_that_begins_to_match_what_the_profile_adds_wakes_too() {
-    let mut world = World::new();
-    let term = crate::support::language::node_term(&mut world.tables, "label=on");
+fn node_that_newly_matches_added_affinity_requeues() {
+    let mut cluster = TestCluster::new();
+    let term = crate::support::language::node_term(&mut cluster.tables, "label=on");
     let args = NodeAffinityArgs { added_required: Some([term].into()), ..NodeAffinityArgs::default() };
-    let pod = world.pod_from("x select:disk=ssd");
-    let mut case = Case { world, plugin: NodeAffinity::new(args), pod };
+    let pod = cluster.pod_from("x select:disk=ssd");
+    let mut case = Case { cluster, plugin: NodeAffinity::new(args), pod };
     let (before, after) = ("a label:disk=ssd", "a label:disk=ssd label:label=on");
     assert!(case.on_node_change(NodeAction::UpdateLabel, before, after));
     assert!(!case.on_node_change(NodeAction::UpdateLabel, after, before));
@@ -157,7 +157,7 @@ fn a_node_that_begins_to_match_what_the_profile_adds_wakes_too() {
 }
 
 #[test]
-fn only_the_end_of_a_pod_on_the_same_port_wakes_for_ports() {
+fn only_deleted_pod_with_the_same_host_port_requeues() {
     let mut case = Case::new(NodePorts, "x port=80");
     assert!(case.on_pod(PodAction::Delete, Some("p on=a port=127.0.0.1:80"), None));
     assert!(!case.on_pod(PodAction::Delete, Some("p on=a port=81"), None));
@@ -167,7 +167,7 @@ fn only_the_end_of_a_pod_on_the_same_port_wakes_for_ports() {
 }
 
 #[test]
-fn room_that_opens_wakes_for_resources() {
+fn freed_resources_requeue() {
     let mut case = Case::new(NodeResourcesFit::default(), "x cpu=2 res:example.com/gpu=1");
     assert!(case.on_pod(PodAction::Delete, Some("p on=a"), None), "whatever it gives back");
     assert!(case.on_own(PodAction::UpdateScaleDown, "x cpu=1"));
@@ -180,7 +180,7 @@ fn room_that_opens_wakes_for_resources() {
 }
 
 #[test]
-fn nodes_wake_for_resources_when_they_would_do_empty_and_have_grown() {
+fn grown_node_requeues_if_the_pod_fits_it_when_empty() {
     let mut case = Case::new(NodeResourcesFit::default(), "x cpu=2 res:example.com/gpu=1");
     let fits = "a cpu=2 res:example.com/gpu=1";
     assert!(case.on_node_add(fits));
@@ -198,10 +198,9 @@ fn nodes_wake_for_resources_when_they_would_do_empty_and_have_grown() {
 }
 
 #[test]
-fn a_class_that_comes_to_serve_what_the_pod_asks_for_wakes_it_and_any_change_of_classes_wakes_those_that_wait_for_devices()
- {
+fn device_class_changes_requeue_pods_that_wait_for_devices() {
     let mut case = Case::new(NodeResourcesFit::default(), "x res:example.com/gpu=1");
-    let mut class = |words: &[&str]| language::device_class(&mut case.world.tables, words).1;
+    let mut class = |words: &[&str]| language::device_class(&mut case.cluster.tables, words).1;
     let (bare, gpus) = (class(&["gpus"]), class(&["gpus", "serves=example.com/gpu"]));
     let fpgas = class(&["fpgas", "serves=example.com/fpga"]);
     let events = [(None, &bare), (None, &fpgas), (Some(&gpus), &gpus), (None, &gpus), (Some(&bare), &gpus)];
@@ -209,7 +208,7 @@ fn a_class_that_comes_to_serve_what_the_pod_asks_for_wakes_it_and_any_change_of_
     assert_eq!(woken, [false, false, false, true, true]);
     let mut implicit =
         Case::new(NodeResourcesFit::default(), "x res:deviceclass.resource.kubernetes.io/gpus=1");
-    let bare = language::device_class(&mut implicit.world.tables, &["gpus"]).1;
+    let bare = language::device_class(&mut implicit.cluster.tables, &["gpus"]).1;
     assert!(implicit.queues(ClusterEvent::DeviceClass { old: None, new: &bare }));
     assert!(!implicit.queues(ClusterEvent::DeviceClass { old: Some(&bare), new: &bare }));
 
@@ -222,10 +221,10 @@ fn a_class_that_comes_to_serve_what_the_pod_asks_for_wakes_it_and_any_change_of_
 
 /// A missing resource that a DeviceClass serves is left to DynamicResources, so the node is worth an attempt.
 #[test]
-fn a_node_that_lacks_only_what_a_class_serves_wakes() {
+fn node_lacking_only_resources_of_a_device_class_requeues() {
     let mut case = Case::new(NodeResourcesFit::default(), "x cpu=2 res:example.com/gpu=1");
     assert!(!case.on_node_add("a cpu=2"));
-    language::apply(&mut case.world, "device-class gpus serves=example.com/gpu");
+    language::apply(&mut case.cluster, "device-class gpus serves=example.com/gpu");
     assert!(case.on_node_add("a cpu=2"));
     assert!(case.on_node_change(NodeAction::UpdateAllocatable, "a cpu=2", "a cpu=2 mem=5"));
     assert!(!case.on_node_add("a cpu=1"));
@@ -233,7 +232,7 @@ fn a_node_that_lacks_only_what_a_class_serves_wakes() {
 
 /// Upstream's hint does not skip resources that its filter ignores, so the pod waits for up to five minutes.
 #[test]
-fn what_the_filter_ignores_does_not_keep_a_pod_asleep() {
+fn resources_ignored_by_the_filter_do_not_block_requeueing() {
     let args = NodeResourcesFitArgs { ignored_resources: vec!["example.com/a".into()], ..Default::default() };
     let mut case = Case::new(NodeResourcesFit::new(args), "x cpu=2 res:example.com/a=1");
     assert!(case.on_node_add("a cpu=2"));
@@ -241,7 +240,7 @@ fn what_the_filter_ignores_does_not_keep_a_pod_asleep() {
 }
 
 #[test]
-fn long_waiting_wakes_whoever_was_rejected() {
+fn flush_requeues_every_rejected_pod() {
     let plugins: [Box<dyn FilterPlugin>; 6] = [
         Box::new(NodeUnschedulable),
         Box::new(NodeName),
@@ -250,10 +249,10 @@ fn long_waiting_wakes_whoever_was_rejected() {
         Box::new(NodePorts),
         Box::new(NodeResourcesFit::default()),
     ];
-    let mut world = World::new();
-    let pod = world.pod_from("x");
+    let mut cluster = TestCluster::new();
+    let pod = cluster.pod_from("x");
     for plugin in plugins {
-        let hint = |event| plugin.hint(&event, &pod, world.snapshot());
+        let hint = |event| plugin.hint(&event, &pod, cluster.snapshot());
         assert_eq!(hint(ClusterEvent::UnschedulableTimeout), Hint::Queue, "{}", plugin.name());
         assert_eq!(hint(ClusterEvent::Other), Hint::Skip, "{}", plugin.name());
     }

@@ -1,7 +1,7 @@
 //! Property tests over small clusters with many edge cases: no requests, empty nodes, full nodes, one pod too many.
 
 use crate::support::run::{rules, scores, sets_equal_verdicts};
-use crate::support::{Plugins, World};
+use crate::support::{Plugins, TestCluster};
 use proptest::prelude::*;
 use std::sync::Arc;
 use supercargo_core::cache::Overlay;
@@ -92,8 +92,8 @@ fn cluster() -> impl Strategy<Value = (Vec<String>, Vec<(usize, String)>, String
 }
 
 /// Builds the cluster, and returns it with the bound pods.
-fn build(nodes: &[String], pods: &[(usize, String)]) -> (World, Vec<Arc<PodInfo>>) {
-    let mut world = World::new();
+fn build(nodes: &[String], pods: &[(usize, String)]) -> (TestCluster, Vec<Arc<PodInfo>>) {
+    let mut world = TestCluster::new();
     for (at, words) in nodes.iter().enumerate() {
         let node = world.node_from(&format!("n{at} {words}"));
         world.add_node(&node);
@@ -121,7 +121,7 @@ proptest! {
 
     /// Verdict numbers are 0 for feasible nodes, and equal only for equal rejections.
     #[test]
-    fn numbers_stand_for_verdicts((nodes, pods, pod) in cluster(), come in pod()) {
+    fn reason_numbers_equal_verdicts((nodes, pods, pod) in cluster(), come in pod()) {
         let (mut world, _) = build(&nodes, &pods);
         let plugins = all(&mut world.tables);
         let (pod, come) = (world.pod_from(&format!("x {pod}")), world.pod_from(&format!("y {come}")));
@@ -141,7 +141,7 @@ proptest! {
 
     /// A node with an overlay is evaluated like a node where the overlay is applied.
     #[test]
-    fn an_overlay_equals_the_node_it_describes((nodes, pods, pod) in cluster(), gone in any::<u8>(), come in pod()) {
+    fn overlay_equals_the_changed_node((nodes, pods, pod) in cluster(), gone in any::<u8>(), come in pod()) {
         let (mut world, placed) = build(&nodes, &pods);
         let plugins = all(&mut world.tables);
         let pod = world.pod_from(&format!("x {pod}"));
@@ -170,7 +170,7 @@ proptest! {
 
     /// `scores` checks the range.
     #[test]
-    fn score_in_range((nodes, pods, pod) in cluster()) {
+    fn scores_are_in_range((nodes, pods, pod) in cluster()) {
         let (mut world, _) = build(&nodes, &pods);
         let plugins = all(&mut world.tables);
         let pod = world.pod_from(&format!("x {pod}"));

@@ -3,12 +3,12 @@
 //! Victims have a lower priority, are necessary, and equal those of a naive search that actually removes pods from
 //! nodes and puts them back.
 //!
-//! These worlds contain no terminating pods, and no nominated pods with affinity or spread constraints. With one
+//! These clusters contain no terminating pods, and no nominated pods with affinity or spread constraints. With one
 //! exception, no two pods of a node have the same port. In these cases upstream's dry run differs from the actual
 //! eviction.
 
 use super::{NOW, draws, infeasible};
-use crate::support::World;
+use crate::support::TestCluster;
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use supercargo_core::pod::PodInfo;
 
 /// The descriptions of nodes, pods, disruption budgets, and the incoming pod.
 #[derive(Clone, Debug)]
-struct Words {
+struct ClusterSpec {
     nodes: Vec<String>,
     pods: Vec<String>,
     nominated: Vec<String>,
@@ -83,7 +83,7 @@ fn budget() -> impl Strategy<Value = String> {
     })
 }
 
-fn words(ports: Ports) -> impl Strategy<Value = Words> {
+fn words(ports: Ports) -> impl Strategy<Value = ClusterSpec> {
     prop::collection::vec(node(), 1..4).prop_flat_map(move |nodes| {
         let count = nodes.len();
         let nominated = (0..count, 0..=3u32, 0..6i32)
@@ -95,7 +95,7 @@ fn words(ports: Ports) -> impl Strategy<Value = Words> {
             prop::collection::vec(budget(), 0..3),
             incoming(),
         )
-            .prop_map(|(nodes, pods, nominated, budgets, incoming)| Words {
+            .prop_map(|(nodes, pods, nominated, budgets, incoming)| ClusterSpec {
                 nodes,
                 pods,
                 nominated,
@@ -106,50 +106,52 @@ fn words(ports: Ports) -> impl Strategy<Value = Words> {
 }
 
 /// Builds a world in which no two pods of a node have the same port.
-fn build(words: &Words) -> (World, Arc<PodInfo>) {
+fn build(words: &ClusterSpec) -> (TestCluster, Arc<PodInfo>) {
     build_with(words, false)
 }
 
-fn build_with(words: &Words, may_share_ports: bool) -> (World, Arc<PodInfo>) {
-    let mut world = World::new();
+fn build_with(words: &ClusterSpec, may_share_ports: bool) -> (TestCluster, Arc<PodInfo>) {
+    let mut cluster = TestCluster::new();
     for (at, node) in words.nodes.iter().enumerate() {
-        let node = world.node_from(&format!("n{at} {node}"));
-        world.add_node(&node);
+        let node = cluster.node_from(&format!("n{at} {node}"));
+        cluster.add_node(&node);
     }
     for (at, pod) in words.pods.iter().enumerate() {
-        let pod = world.pod_from(&format!("p{at} {pod}"));
-        let shares_port = |world: &World| {
-            let node = world.snapshot().find_node(pod.node_name.expect("it runs")).expect("it exists");
-            world
+        let pod = cluster.pod_from(&format!("p{at} {pod}"));
+        let shares_port = |cluster: &TestCluster| {
+            let node = cluster.snapshot().find_node(pod.node_name.expect("it runs")).expect("it exists");
+            cluster
                 .snapshot()
                 .pods_on(node)
                 .any(|other| other.ports.iter().any(|port| pod.ports.contains(port)))
         };
-        if may_share_ports || !shares_port(&world) {
-            world.place(&pod);
+        if may_share_ports || !shares_port(&cluster) {
+            cluster.place(&pod);
         }
     }
     for (at, pod) in words.nominated.iter().enumerate() {
-        let pod = world.pod_from(&format!("m{at} {pod}"));
-        world.cache.nominate(&pod, pod.nominated_node);
+        let pod = cluster.pod_from(&format!("m{at} {pod}"));
+        cluster.cache.nominate(&pod, pod.nominated_node);
     }
     for (at, budget) in words.budgets.iter().enumerate() {
         let line = format!("budget b{at} {budget}");
-        crate::support::language::apply(&mut world, &line);
+        crate::support::language::apply(&mut cluster, &line);
     }
-    let pod = world.pod_from(&format!("x {}", words.incoming));
-    world.cache.refresh();
-    (world, pod)
+    let pod = cluster.pod_from(&format!("x {}", words.incoming));
+    cluster.cache.refresh();
+    (cluster, pod)
 }
 
 /// Whether all filters accept the pod on the node.
-fn fits(world: &World, pod: &PodInfo, node: &str) -> bool {
-    Framework::default().fits_on(pod, world.snapshot(), world.idx(node), false).expect("no filter fails here")
+fn fits(cluster: &TestCluster, pod: &PodInfo, node: &str) -> bool {
+    Framework::default()
+        .fits_on(pod, cluster.snapshot(), cluster.idx(node), false)
+        .expect("no filter fails here")
 }
 
-fn fits_somewhere(world: &World, pod: &PodInfo) -> bool {
+fn fits_somewhere(cluster: &TestCluster, pod: &PodInfo) -> bool {
     let options = Options { ignore_own_nomination: true, ..Options::default() };
-    let decision = Framework::default().decide(pod, world.snapshot(), options, &mut NoProbe);
+    let decision = Framework::default().decide(pod, cluster.snapshot(), options, &mut NoProbe);
     matches!(decision.expect("no filter fails here"), Decision::Feasible(_))
 }
 
@@ -157,10 +159,10 @@ type Choice = BTreeMap<String, (Vec<String>, usize)>;
 
 /// Returns the candidates with the least disruption by node: victims in descending order of importance, and the
 /// violations.
-fn chosen(world: &World, pod: &PodInfo, seed: u64) -> Choice {
+fn chosen(cluster: &TestCluster, pod: &PodInfo, seed: u64) -> Choice {
     let framework = Framework::default();
-    let filtered = infeasible(&framework, world, pod);
-    let snapshot = world.snapshot();
+    let filtered = infeasible(&framework, cluster, pod);
+    let snapshot = cluster.snapshot();
     let diagnosis = filtered.diagnose(snapshot);
     let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
     let outcome = framework.post_filter(failed, draws(seed), NOW, &mut NoProbe);
@@ -199,9 +201,9 @@ fn by_importance(pods: &mut [Arc<PodInfo>]) {
 }
 
 /// Returns the protected pods, if the pods are evicted in this order.
-fn protected(world: &World, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
-    let snapshot = world.snapshot();
-    let default = world.tables.find("default").expect("pods are there");
+fn protected(cluster: &TestCluster, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
+    let snapshot = cluster.snapshot();
+    let default = cluster.tables.find("default").expect("pods are there");
     let mut left: Vec<_> =
         snapshot.lookups().disruption_budgets(default).map(|b| (b, b.disruptions_allowed)).collect();
     let mut protected = Vec::new();
@@ -211,7 +213,7 @@ fn protected(world: &World, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
         for (budget, left) in &mut left {
             if labels.iter().count() > 0
                 && !budget.selector.is_empty()
-                && budget.selector.matches(&world.tables, labels)
+                && budget.selector.matches(&cluster.tables, labels)
                 && !budget.disrupted_pods.contains(&pod.name)
             {
                 *left -= 1;
@@ -229,25 +231,25 @@ fn protected(world: &World, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
 type Victims = (Vec<Arc<PodInfo>>, usize);
 
 /// Returns the victims on one node, by removing all lower-priority pods and putting back as many as fit.
-fn naive_victims(words: &Words, node: &str) -> Option<Victims> {
-    let (mut world, pod) = build(words);
-    let on_node = |world: &World| -> Vec<Arc<PodInfo>> {
-        world.snapshot().pods_on(world.idx(node)).map(|pod| Arc::new(pod.clone())).collect()
+fn naive_victims(words: &ClusterSpec, node: &str) -> Option<Victims> {
+    let (mut cluster, pod) = build(words);
+    let on_node = |cluster: &TestCluster| -> Vec<Arc<PodInfo>> {
+        cluster.snapshot().pods_on(cluster.idx(node)).map(|pod| Arc::new(pod.clone())).collect()
     };
-    let mut lesser: Vec<_> = on_node(&world).into_iter().filter(|p| p.priority < pod.priority).collect();
-    take_off(&mut world.cache, &lesser);
-    if lesser.is_empty() || !fits(&world, &pod, node) {
+    let mut lesser: Vec<_> = on_node(&cluster).into_iter().filter(|p| p.priority < pod.priority).collect();
+    take_off(&mut cluster.cache, &lesser);
+    if lesser.is_empty() || !fits(&cluster, &pod, node) {
         return None;
     }
     by_importance(&mut lesser);
-    let protected = protected(&world, &lesser);
+    let protected = protected(&cluster, &lesser);
     let is_protected = |p: &Arc<PodInfo>| protected.iter().any(|other| other.uid == p.uid);
     let (first, then): (Vec<_>, Vec<_>) = lesser.into_iter().partition(is_protected);
     let mut victims = Vec::new();
     for lesser in first.iter().chain(&then) {
-        world.place(lesser);
-        if !fits(&world, &pod, node) {
-            world.cache.remove_pod(&lesser.uid);
+        cluster.place(lesser);
+        if !fits(&cluster, &pod, node) {
+            cluster.cache.remove_pod(&lesser.uid);
             victims.push(Arc::clone(lesser));
         }
     }
@@ -259,16 +261,16 @@ fn naive_victims(words: &Words, node: &str) -> Option<Victims> {
 }
 
 /// Returns the nodes whose rejection may be resolved by evictions.
-fn curable(world: &World, pod: &PodInfo) -> Vec<String> {
+fn curable(cluster: &TestCluster, pod: &PodInfo) -> Vec<String> {
     let framework = Framework::default();
-    let filtered = infeasible(&framework, world, pod);
-    let snapshot = world.snapshot();
+    let filtered = infeasible(&framework, cluster, pod);
+    let snapshot = cluster.snapshot();
     let curable = filtered.diagnose(snapshot).curable;
     curable.iter().map(|node| snapshot.text(snapshot.node_info(node).name).to_owned()).collect()
 }
 
 /// Applies upstream's criteria one after the other, each to the remaining candidates.
-fn naive_choice(words: &Words, nodes: &[String]) -> Choice {
+fn naive_choice(words: &ClusterSpec, nodes: &[String]) -> Choice {
     let tried = nodes.iter().filter_map(|node| Some((node.clone(), naive_victims(words, node)?)));
     let mut left: Vec<(String, Victims)> = tried.collect();
     let starts = |victims: &[Arc<PodInfo>]| {
@@ -299,42 +301,42 @@ proptest! {
 
     /// The dry run equals the naive search: node, victims and their order.
     #[test]
-    fn thinking_pods_away_equals_taking_them_away(words in words(RARE), seed in any::<u64>()) {
-        let (world, pod) = build(&words);
-        prop_assume!(!fits_somewhere(&world, &pod));
-        prop_assert_eq!(chosen(&world, &pod, seed), naive_choice(&words, &curable(&world, &pod)));
+    fn hypothetical_removal_equals_actual_removal(words in words(RARE), seed in any::<u64>()) {
+        let (cluster, pod) = build(&words);
+        prop_assume!(!fits_somewhere(&cluster, &pod));
+        prop_assert_eq!(chosen(&cluster, &pod, seed), naive_choice(&words, &curable(&cluster, &pod)));
     }
 
     /// Every victim has a lower priority. Without all victims the pod fits, and with any of them it does not.
     #[test]
-    fn preemption_victims_minimal(words in words(RARE)) {
-        let (mut world, pod) = build(&words);
-        prop_assume!(!fits_somewhere(&world, &pod));
-        for (node, (names, _)) in chosen(&world, &pod, 1) {
+    fn preemption_victims_are_minimal(words in words(RARE)) {
+        let (mut cluster, pod) = build(&words);
+        prop_assume!(!fits_somewhere(&cluster, &pod));
+        for (node, (names, _)) in chosen(&cluster, &pod, 1) {
             let victims: Vec<Arc<PodInfo>> =
-                names.iter().map(|name| Arc::clone(world.cache.placed(name).expect("a victim runs").0)).collect();
+                names.iter().map(|name| Arc::clone(cluster.cache.placed(name).expect("a victim runs").0)).collect();
             prop_assert!(victims.iter().all(|victim| victim.priority < pod.priority));
-            take_off(&mut world.cache, &victims);
-            prop_assert!(fits(&world, &pod, &node));
+            take_off(&mut cluster.cache, &victims);
+            prop_assert!(fits(&cluster, &pod, &node));
             for victim in &victims {
-                world.place(victim);
-                prop_assert!(!fits(&world, &pod, &node), "{} need not go", victim.name);
-                world.cache.remove_pod(&victim.uid);
+                cluster.place(victim);
+                prop_assert!(!fits(&cluster, &pod, &node), "{} is an unnecessary victim", victim.name);
+                cluster.cache.remove_pod(&victim.uid);
             }
-            victims.iter().for_each(|victim| world.place(victim));
+            victims.iter().for_each(|victim| cluster.place(victim));
         }
     }
 
     /// Pods of a node may share a host port, which upstream's dry run frees with the first of them. Here, the pod
     /// fits after the evictions, and no node is missed where evictions could help.
     #[test]
-    fn evictions_make_room_where_pods_share_host_ports(words in words(SHARED), port in 80..82u16, seed in any::<u64>()) {
-        let words = Words { incoming: format!("{} port={port}", words.incoming.replace(" port=80", "")), ..words };
-        let (mut world, pod) = build_with(&words, true);
-        prop_assume!(!fits_somewhere(&world, &pod));
+    fn preemption_frees_host_ports_shared_by_pods(words in words(SHARED), port in 80..82u16, seed in any::<u64>()) {
+        let words = ClusterSpec { incoming: format!("{} port={port}", words.incoming.replace(" port=80", "")), ..words };
+        let (mut cluster, pod) = build_with(&words, true);
+        prop_assume!(!fits_somewhere(&cluster, &pod));
         let framework = Framework::default();
-        let filtered = infeasible(&framework, &world, &pod);
-        let snapshot = world.snapshot();
+        let filtered = infeasible(&framework, &cluster, &pod);
+        let snapshot = cluster.snapshot();
         let diagnosis = filtered.diagnose(snapshot);
         let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
         let when = (draws(seed), NOW);
@@ -350,13 +352,13 @@ proptest! {
             Nomination::Keep | Nomination::Clear => Vec::new(),
         };
         let mut fits_without = |(node, victims): &(String, Vec<Arc<PodInfo>>)| {
-            take_off(&mut world.cache, victims);
-            let fits = fits(&world, &pod, node);
-            victims.iter().for_each(|victim| world.place(victim));
+            take_off(&mut cluster.cache, victims);
+            let fits = fits(&cluster, &pod, node);
+            victims.iter().for_each(|victim| cluster.place(victim));
             fits
         };
         match evicted_for {
-            Some(candidate) => prop_assert!(fits_without(&candidate), "{candidate:?} go in vain"),
+            Some(candidate) => prop_assert!(fits_without(&candidate), "{candidate:?} are evicted in vain"),
             None => prop_assert!(!all.iter().any(fits_without), "one of {all:?} would make room"),
         }
     }

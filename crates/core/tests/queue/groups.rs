@@ -5,7 +5,7 @@ use supercargo_core::framework::Hint;
 use supercargo_core::queue::Place;
 
 #[test]
-fn pods_that_wait_for_the_same_are_asked_once_and_wake_together_oldest_first() {
+fn identical_waiting_pods_share_one_hint_call_and_requeue_oldest_first() {
     let mut queue = queue();
     for number in 0..50 {
         reject_new(&mut queue, at(0.0), &format!("p{number}"), 0, &[FIT]);
@@ -29,17 +29,19 @@ fn pods_that_wait_for_the_same_are_asked_once_and_wake_together_oldest_first() {
 }
 
 #[test]
-fn a_plugin_that_does_not_hear_an_event_is_not_asked_however_many_wait_for_it() {
+fn unregistered_plugin_is_not_called_for_any_number_of_pods() {
     let mut queue = queue();
     for priority in 0..50 {
         reject_new(&mut queue, at(0.0), &format!("p{priority}"), priority, &[FIT]);
     }
     assert_eq!(queue.stats().groups, 50);
-    queue.move_all(at(1.0), &NODE_ADD, &|plugin| plugin != FIT, &mut |_, _| unreachable!("nobody hears it"));
+    queue.move_all(at(1.0), &NODE_ADD, &|plugin| plugin != FIT, &mut |_, _| {
+        unreachable!("no plugin is called")
+    });
 }
 
 #[test]
-fn a_group_outlives_the_pod_that_founded_it_and_goes_with_its_last() {
+fn group_lasts_until_its_last_pod_leaves() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "first", 0, &[FIT]);
     reject_new(&mut queue, at(0.0), "second", 0, &[FIT]);

@@ -51,7 +51,7 @@ fn uid(number: u8) -> String {
 }
 
 /// The queue with its expected contents.
-struct World {
+struct QueueModel {
     queue: SchedulingQueue,
     now: Time,
     /// Uids of the pods in the queue.
@@ -60,7 +60,7 @@ struct World {
     held: Vec<QueuedPod>,
 }
 
-impl World {
+impl QueueModel {
     fn new() -> Self {
         let now = at(0.25);
         let queue = SchedulingQueue::new(QueueConfig::default(), now);
@@ -227,63 +227,63 @@ fn expiry(pod: &QueuedPod) -> Option<Time> {
 
 proptest! {
     #[test]
-    fn no_pod_is_lost_or_tried_out_of_turn(ops in prop::collection::vec(op(), 1..120)) {
-        let mut world = World::new();
+    fn no_pod_is_lost_or_popped_out_of_order(ops in prop::collection::vec(op(), 1..120)) {
+        let mut cluster = QueueModel::new();
         for op in &ops {
-            world.apply(op);
-            world.check();
+            cluster.apply(op);
+            cluster.check();
         }
     }
 
     #[test]
-    fn time_alone_changes_nothing_before_the_next_wakeup_and_something_at_it(
+    fn queue_changes_at_the_next_wakeup_and_not_before(
         ops in prop::collection::vec(op(), 1..60),
     ) {
-        let mut world = World::new();
+        let mut cluster = QueueModel::new();
         for op in &ops {
-            world.apply(op);
+            cluster.apply(op);
         }
         for _ in 0..8 {
-            let Some(wakeup) = world.queue.next_wakeup(world.now) else { break };
-            prop_assert!(wakeup > world.now, "a wake-up that is over keeps the driver spinning");
-            let before = world.layout();
-            world.queue.tick(Time::from_nanos(wakeup.as_nanos() - 1));
-            prop_assert_eq!(&world.layout(), &before);
-            world.now = wakeup;
-            world.queue.tick(wakeup);
-            let moved = world.layout() != before;
-            prop_assert!(moved || world.queue.next_wakeup(wakeup) != Some(wakeup));
-            world.check();
+            let Some(wakeup) = cluster.queue.next_wakeup(cluster.now) else { break };
+            prop_assert!(wakeup > cluster.now, "a wake-up that is over keeps the driver spinning");
+            let before = cluster.layout();
+            cluster.queue.tick(Time::from_nanos(wakeup.as_nanos() - 1));
+            prop_assert_eq!(&cluster.layout(), &before);
+            cluster.now = wakeup;
+            cluster.queue.tick(wakeup);
+            let moved = cluster.layout() != before;
+            prop_assert!(moved || cluster.queue.next_wakeup(wakeup) != Some(wakeup));
+            cluster.check();
         }
     }
 
     #[test]
-    fn the_same_operations_lead_to_the_same_order(ops in prop::collection::vec(op(), 1..60)) {
-        let mut worlds = [World::new(), World::new()];
+    fn same_operations_give_the_same_order(ops in prop::collection::vec(op(), 1..60)) {
+        let mut clusters = [QueueModel::new(), QueueModel::new()];
         for op in &ops {
-            for world in &mut worlds {
-                world.apply(op);
+            for cluster in &mut clusters {
+                cluster.apply(op);
             }
-            prop_assert_eq!(worlds[0].layout(), worlds[1].layout());
-            prop_assert_eq!(worlds[0].queue.stats(), worlds[1].queue.stats());
+            prop_assert_eq!(clusters[0].layout(), clusters[1].layout());
+            prop_assert_eq!(clusters[0].queue.stats(), clusters[1].queue.stats());
         }
     }
 
     #[test]
-    fn every_pod_that_is_not_gated_gets_its_turn(ops in prop::collection::vec(op(), 1..60)) {
-        let mut world = World::new();
+    fn every_ungated_pod_is_popped_eventually(ops in prop::collection::vec(op(), 1..60)) {
+        let mut cluster = QueueModel::new();
         for op in &ops {
-            world.apply(op);
+            cluster.apply(op);
         }
-        let gated = world.queue.stats().pending[&Place::Gated];
-        let deadline = world.now + Duration::from_secs(330);
-        while let Some(wakeup) = world.queue.next_wakeup(world.now)
+        let gated = cluster.queue.stats().pending[&Place::Gated];
+        let deadline = cluster.now + Duration::from_secs(330);
+        while let Some(wakeup) = cluster.queue.next_wakeup(cluster.now)
             && wakeup <= deadline
         {
-            world.now = wakeup;
-            world.queue.tick(wakeup);
+            cluster.now = wakeup;
+            cluster.queue.tick(wakeup);
         }
-        while world.queue.pop(world.now).is_some() {}
-        prop_assert_eq!(world.queue.len(), gated);
+        while cluster.queue.pop(cluster.now).is_some() {}
+        prop_assert_eq!(cluster.queue.len(), gated);
     }
 }

@@ -1,10 +1,10 @@
 //! Tests of the scheduling queue, rule by rule. Property tests are in `laws.rs`.
 
+mod conditional_pop;
 mod groups;
-mod kept_back;
 mod laws;
-mod lines;
-mod next_try;
+mod next_attempt;
+mod suspended;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ fn own<'a>(action: PodAction, old: &'a PodInfo, new: &'a PodInfo) -> ClusterEven
 }
 
 #[test]
-fn higher_priority_comes_first_then_who_has_waited_longer() {
+fn pods_are_ordered_by_priority_and_then_by_time() {
     let mut queue = queue();
     queue.add(at(0.0), pod("low", -5), None);
     queue.add(at(1.0), pod("first", 0), None);
@@ -109,7 +109,7 @@ fn higher_priority_comes_first_then_who_has_waited_longer() {
 }
 
 #[test]
-fn pods_of_one_moment_come_in_the_order_they_were_added() {
+fn pods_with_equal_times_keep_insertion_order() {
     let mut queue = queue();
     for uid in ["c", "a", "b"] {
         queue.add(at(0.0), pod(uid, 0), None);
@@ -120,7 +120,7 @@ fn pods_of_one_moment_come_in_the_order_they_were_added() {
 }
 
 #[test]
-fn a_new_pod_is_active_and_counted_as_added() {
+fn new_pod_is_active_and_counted_as_added() {
     let mut queue = queue();
     queue.add(at(0.5), pod("p", 0), None);
     assert_eq!(place(&queue, "p"), Some(Place::Active));
@@ -131,7 +131,7 @@ fn a_new_pod_is_active_and_counted_as_added() {
 }
 
 #[test]
-fn adding_a_pod_again_starts_a_fresh_record() {
+fn pod_added_again_gets_a_new_record() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "p", 0, &[FIT]);
     queue.add(at(1.0), pod("p", 0), None);
@@ -142,7 +142,7 @@ fn adding_a_pod_again_starts_a_fresh_record() {
 }
 
 #[test]
-fn a_rejected_pod_waits_for_an_event() {
+fn rejected_pod_waits_for_an_event() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "p", 0, &[FIT, TAINTS]);
     assert_eq!(place(&queue, "p"), Some(Place::Unschedulable));
@@ -152,7 +152,7 @@ fn a_rejected_pod_waits_for_an_event() {
 }
 
 #[test]
-fn only_rejecting_plugins_are_asked_of_a_pod_oldest_first() {
+fn only_rejecting_plugins_are_called_oldest_pod_first() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "b", 0, &[FIT]);
     reject_new(&mut queue, at(0.0), "a", 9, &[TAINTS, FIT]);
@@ -165,7 +165,7 @@ fn only_rejecting_plugins_are_asked_of_a_pod_oldest_first() {
 }
 
 #[test]
-fn one_plugin_that_says_queue_is_enough() {
+fn one_plugin_that_returns_queue_is_enough() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "both", 0, &[FIT, TAINTS]);
     reject_new(&mut queue, at(0.0), "fit", 0, &[FIT]);
@@ -176,7 +176,7 @@ fn one_plugin_that_says_queue_is_enough() {
 }
 
 #[test]
-fn a_woken_pod_serves_the_rest_of_its_backoff() {
+fn requeued_pod_serves_the_rest_of_its_backoff() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.2), "p", 0, &[FIT]);
     move_all(&mut queue, at(0.3), &NODE_ADD, Hint::Queue);
@@ -191,7 +191,7 @@ fn a_woken_pod_serves_the_rest_of_its_backoff() {
 
 /// The first failure is at t = 0.2, and each attempt fails as soon as it is made.
 #[test]
-fn retries_come_at_whole_seconds_and_back_off_to_eleven() {
+fn retries_are_at_whole_seconds_up_to_eleven_seconds_apart() {
     let expected = [2.0, 5.0, 10.0, 19.0, 30.0, 41.0].map(at);
     let mut errors = queue();
     errors.add(at(0.2), pod("p", 0), None);
@@ -230,7 +230,7 @@ fn backoffs(initial: u64, max: u64, failures: usize) -> Vec<u64> {
 }
 
 #[test]
-fn the_backoff_doubles_up_to_its_limit() {
+fn backoff_doubles_up_to_its_limit() {
     assert_eq!(backoffs(1, 10, 6), [1, 2, 4, 8, 10, 10]);
     assert_eq!(backoffs(3, 10, 4), [3, 6, 10, 10]);
     assert_eq!(backoffs(20, 10, 2), [10, 10]);
@@ -239,12 +239,12 @@ fn the_backoff_doubles_up_to_its_limit() {
 }
 
 #[test]
-fn a_limit_of_zero_turns_the_backoff_off() {
+fn limit_of_zero_disables_backoff() {
     assert_eq!(backoffs(1, 0, 4), [0, 0, 0, 0]);
 }
 
 #[test]
-fn errors_and_rejections_are_counted_apart_and_a_rejection_ends_the_run_of_errors() {
+fn rejection_resets_the_error_count() {
     let mut queue = queue();
     queue.add(at(0.0), pod("p", 0), None);
     let popped = pop(&mut queue, at(0.0), "p");
@@ -264,7 +264,7 @@ fn errors_and_rejections_are_counted_apart_and_a_rejection_ends_the_run_of_error
 }
 
 #[test]
-fn a_failure_without_a_plugin_to_blame_is_an_error() {
+fn failure_without_rejecting_plugin_is_an_error() {
     let mut queue = queue();
     queue.add(at(0.0), pod("p", 0), None);
     let popped = pop(&mut queue, at(0.0), "p");
@@ -275,7 +275,7 @@ fn a_failure_without_a_plugin_to_blame_is_an_error() {
 }
 
 #[test]
-fn an_idle_queue_gives_out_the_pod_whose_backoff_ends_first() {
+fn idle_queue_pops_the_pod_whose_backoff_ends_first() {
     let mut queue = queue();
     reject_new(&mut queue, at(1.0), "late", 9, &[FIT]);
     let retried = {
@@ -292,7 +292,7 @@ fn an_idle_queue_gives_out_the_pod_whose_backoff_ends_first() {
 }
 
 #[test]
-fn backoffs_that_end_in_one_second_go_by_priority() {
+fn backoffs_ending_in_the_same_second_are_ordered_by_priority() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.1), "low", 0, &[FIT]);
     reject_new(&mut queue, at(0.9), "high", 9, &[FIT]);
@@ -303,7 +303,7 @@ fn backoffs_that_end_in_one_second_go_by_priority() {
 
 /// Attempts are not in order of priority if only one backoff has ended.
 #[test]
-fn what_is_active_goes_before_what_backs_off_whatever_its_priority() {
+fn active_pods_are_popped_before_pods_in_backoff() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "low", 0, &[FIT]);
     reject_new(&mut queue, at(3.0), "high", 9, &[FIT]);
@@ -313,7 +313,7 @@ fn what_is_active_goes_before_what_backs_off_whatever_its_priority() {
 }
 
 #[test]
-fn a_pod_that_failed_with_an_error_sits_its_time_out() {
+fn pod_that_failed_with_an_error_serves_its_whole_backoff() {
     let mut queue = queue();
     queue.add(at(0.2), pod("p", 0), None);
     let popped = pop(&mut queue, at(0.2), "p");
@@ -325,7 +325,7 @@ fn a_pod_that_failed_with_an_error_sits_its_time_out() {
 }
 
 #[test]
-fn a_pod_to_be_decided_anew_keeps_its_rank_and_has_not_failed() {
+fn pod_to_be_decided_again_keeps_its_position_and_attempts() {
     let mut queue = queue();
     queue.add(at(0.0), pod("first", 0), None);
     queue.add(at(1.0), pod("second", 0), None);
@@ -338,7 +338,7 @@ fn a_pod_to_be_decided_anew_keeps_its_rank_and_has_not_failed() {
 }
 
 #[test]
-fn of_a_pod_that_came_anew_while_it_was_tried_the_new_record_stays() {
+fn pod_recreated_during_its_attempt_keeps_the_new_record() {
     let mut queue = queue();
     queue.add(at(0.0), pod("p", 0), None);
     for give_back in 0..3 {
@@ -356,7 +356,7 @@ fn of_a_pod_that_came_anew_while_it_was_tried_the_new_record_stays() {
 }
 
 #[test]
-fn plugins_are_blamed_until_the_next_attempt_or_until_the_pod_is_gone() {
+fn unschedulable_gauge_counts_until_the_next_attempt_or_deletion() {
     let mut queue = queue();
     for (priority, uid) in ["tried", "unschedulable", "backoff"].into_iter().enumerate() {
         reject_new(&mut queue, at(0.0), uid, priority as i32, &[FIT]);
@@ -375,7 +375,7 @@ fn plugins_are_blamed_until_the_next_attempt_or_until_the_pod_is_gone() {
 }
 
 #[test]
-fn a_gated_pod_costs_nothing() {
+fn gated_pod_is_not_evaluated_for_events() {
     let mut queue = queue();
     queue.add(at(0.0), pod("p", 0), Some(GATES));
     assert_eq!(place(&queue, "p"), Some(Place::Gated));
@@ -389,7 +389,7 @@ fn a_gated_pod_costs_nothing() {
 }
 
 #[test]
-fn the_last_gate_sets_a_pod_free_and_waiting_behind_it_does_not_count() {
+fn removing_the_last_gate_queues_the_pod_and_restarts_its_time() {
     let mut queue = queue();
     let gated = pod("p", 0);
     queue.add(at(0.0), Arc::clone(&gated), Some(GATES));
@@ -413,7 +413,7 @@ fn the_last_gate_sets_a_pod_free_and_waiting_behind_it_does_not_count() {
 }
 
 #[test]
-fn a_pod_that_becomes_gated_is_not_tried_wherever_it_waits() {
+fn pod_that_becomes_gated_leaves_every_queue() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "unschedulable", 0, &[FIT]);
     queue.add(at(0.0), pod("active", 0), None);
@@ -430,7 +430,7 @@ fn a_pod_that_becomes_gated_is_not_tried_wherever_it_waits() {
 }
 
 #[test]
-fn a_rejected_pod_may_come_back_behind_a_gate() {
+fn rejected_pod_may_return_gated() {
     let mut queue = queue();
     queue.add(at(0.0), pod("p", 0), None);
     let popped = pop(&mut queue, at(0.0), "p");
@@ -441,7 +441,7 @@ fn a_rejected_pod_may_come_back_behind_a_gate() {
 }
 
 #[test]
-fn a_change_of_its_own_wakes_a_pod_if_a_rejecting_plugin_says_so() {
+fn own_update_requeues_a_pod_if_a_rejecting_plugin_agrees() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "p", 0, &[TAINTS]);
     let (old, new) = (pod("p", 0), newer(&pod("p", 0)));
@@ -462,7 +462,7 @@ fn a_change_of_its_own_wakes_a_pod_if_a_rejecting_plugin_says_so() {
 }
 
 #[test]
-fn an_update_that_helps_nothing_changes_the_object_and_nothing_else() {
+fn irrelevant_update_changes_only_the_object() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "unschedulable", 0, &[FIT]);
     reject_new(&mut queue, at(0.0), "backoff", 0, &[TAINTS]);
@@ -481,7 +481,7 @@ fn an_update_that_helps_nothing_changes_the_object_and_nothing_else() {
 }
 
 #[test]
-fn an_update_of_an_unknown_pod_takes_it_in() {
+fn update_of_an_unknown_pod_adds_it() {
     let mut queue = queue();
     queue.update(at(0.0), pod("p", 0), None, &[], &mut |_, _, _| Hint::Skip);
     queue.update(at(0.0), pod("q", 0), Some(GATES), &[], &mut |_, _, _| Hint::Skip);
@@ -503,7 +503,7 @@ fn flushed_at(queue: &mut SchedulingQueue, failed: Time) -> Time {
 }
 
 #[test]
-fn a_forgotten_pod_is_tried_again_after_five_minutes_at_the_next_half_minute() {
+fn flush_requeues_at_the_half_minute_after_five_minutes() {
     for (failed, flushed) in [(0.0, 330.0), (7.3, 330.0), (29.9, 330.0), (30.1, 360.0), (1007.0, 1320.0)] {
         let mut queue = queue();
         queue.tick(at(failed));
@@ -516,7 +516,7 @@ fn a_forgotten_pod_is_tried_again_after_five_minutes_at_the_next_half_minute() {
 
 /// First after 5:23, then after 5:00 each. Every wake-up is slightly late, as timers are.
 #[test]
-fn a_pod_that_fails_at_each_check_is_checked_every_five_minutes() {
+fn pod_that_fails_every_flush_is_retried_every_five_minutes() {
     let late = Duration::from_micros(100);
     let mut queue = queue();
     let mut failed = at(7.0);
@@ -537,7 +537,7 @@ fn a_pod_that_fails_at_each_check_is_checked_every_five_minutes() {
 }
 
 #[test]
-fn a_pod_is_marked_as_flushed_until_an_attempt_fails() {
+fn flush_mark_lasts_until_an_attempt_fails() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "p", 0, &[FIT]);
     let popped = pop(&mut queue, at(330.0), "p");
@@ -550,7 +550,7 @@ fn a_pod_is_marked_as_flushed_until_an_attempt_fails() {
 }
 
 #[test]
-fn a_flushed_pod_still_serves_a_backoff_that_is_longer() {
+fn flushed_pod_serves_a_longer_backoff() {
     let (initial_backoff, max_backoff) = (Duration::from_secs(600), Duration::from_secs(600));
     let config = QueueConfig { initial_backoff, max_backoff, ..QueueConfig::default() };
     let mut queue = SchedulingQueue::new(config, at(0.0));

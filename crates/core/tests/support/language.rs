@@ -20,7 +20,7 @@
 //! all, and `-` is an absent selector. `zone`, `region` and `host` are short for the well-known labels; `@name` in a
 //! node term is the node's name. The words about storage are in `storage.rs`.
 
-use super::{NodeBuilder, PodBuilder, World, storage};
+use super::{NodeBuilder, PodBuilder, TestCluster, storage};
 use std::sync::Arc;
 use supercargo_core::cache::{DeviceClass, DisruptionBudget, Service};
 use supercargo_core::intern::{LabelSetId, Symbol, Tables};
@@ -32,39 +32,39 @@ use supercargo_core::pod::{
 use supercargo_core::selector::{NodeSelectorTerm, Operator, Requirement, Selector, TermDemands};
 
 /// Applies one line of the language to the world.
-pub(crate) fn apply(world: &mut World, line: &str) {
+pub(crate) fn apply(cluster: &mut TestCluster, line: &str) {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (&kind, words) = words.split_first().expect("empty lines are left out");
     match kind {
         "node" => {
-            let node = node(&mut world.tables, words);
-            world.add_node(&node);
+            let node = node(&mut cluster.tables, words);
+            cluster.add_node(&node);
         }
         "pod" => {
-            let pod = pod(&mut world.tables, words);
-            world.place(&pod);
+            let pod = pod(&mut cluster.tables, words);
+            cluster.place(&pod);
         }
         "nominated" => {
-            let pod = pod(&mut world.tables, words);
+            let pod = pod(&mut cluster.tables, words);
             let node = pod.nominated_node.expect("a nominated pod says where: nominated=<node>");
-            world.cache.nominate(&pod, Some(node));
+            cluster.cache.nominate(&pod, Some(node));
         }
         "namespace" => {
-            let (name, labels) = namespace(&mut world.tables, words);
-            world.cache.lookups_mut().set_namespace(name, labels);
+            let (name, labels) = namespace(&mut cluster.tables, words);
+            cluster.cache.lookups_mut().set_namespace(name, labels);
         }
-        "service" => service(world, words),
-        "controller" => controller(world, words),
+        "service" => service(cluster, words),
+        "controller" => controller(cluster, words),
         "device-class" => {
-            let (name, class) = device_class(&mut world.tables, words);
-            world.cache.lookups_mut().device_classes_mut().set(name, class);
+            let (name, class) = device_class(&mut cluster.tables, words);
+            cluster.cache.lookups_mut().device_classes_mut().set(name, class);
         }
         "budget" => {
-            let (namespace, name, budget) = budget(&mut world.tables, words);
-            world.cache.lookups_mut().set_disruption_budget(namespace, name, budget);
+            let (namespace, name, budget) = budget(&mut cluster.tables, words);
+            cluster.cache.lookups_mut().set_disruption_budget(namespace, name, budget);
         }
         other => {
-            assert!(storage::apply(world, line), "the cluster language has no {other:?}: {line}");
+            assert!(storage::apply(cluster, line), "the cluster language has no {other:?}: {line}");
         }
     }
 }
@@ -378,19 +378,19 @@ fn namespaced<'w>(tables: &mut Tables, words: &[&'w str]) -> (Symbol, Vec<&'w st
     (tables.symbol(namespace), rest)
 }
 
-fn service(world: &mut World, words: &[&str]) {
-    let name = world.tables.symbol(words[0]);
-    let (namespace, words) = namespaced(&mut world.tables, &words[1..]);
+fn service(cluster: &mut TestCluster, words: &[&str]) {
+    let name = cluster.tables.symbol(words[0]);
+    let (namespace, words) = namespaced(&mut cluster.tables, &words[1..]);
     let pairs: Box<[(Symbol, Symbol)]> = words
         .iter()
         .map(|word| {
             let (key, value) =
                 word.strip_prefix("select:").and_then(|w| w.split_once('=')).expect("select:key=value");
-            (world.tables.symbol(key), world.tables.symbol(value))
+            (cluster.tables.symbol(key), cluster.tables.symbol(value))
         })
         .collect();
     let selector = (!pairs.is_empty()).then_some(pairs);
-    world.cache.lookups_mut().set_service(namespace, name, Service { selector });
+    cluster.cache.lookups_mut().set_service(namespace, name, Service { selector });
 }
 
 /// Parses a disruption budget, name first. The selector is optional.
@@ -417,12 +417,12 @@ pub(crate) fn device_class(tables: &mut Tables, words: &[&str]) -> (Symbol, Devi
     (tables.symbol(words[0]), DeviceClass { implicit, explicit })
 }
 
-fn controller(world: &mut World, words: &[&str]) {
+fn controller(cluster: &mut TestCluster, words: &[&str]) {
     let (kind, name) = words[0].split_once('/').expect("controller Kind/name");
-    let (kind, name) = (controller_kind(kind), world.tables.symbol(name));
-    let (namespace, words) = namespaced(&mut world.tables, &words[1..]);
-    let demands = words.iter().map(|word| requirement(&mut world.tables, word)).collect();
-    world.cache.lookups_mut().set_controller(kind, namespace, name, demands);
+    let (kind, name) = (controller_kind(kind), cluster.tables.symbol(name));
+    let (namespace, words) = namespaced(&mut cluster.tables, &words[1..]);
+    let demands = words.iter().map(|word| requirement(&mut cluster.tables, word)).collect();
+    cluster.cache.lookups_mut().set_controller(kind, namespace, name, demands);
 }
 
 fn controller_kind(text: &str) -> ControllerKind {

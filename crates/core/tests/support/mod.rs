@@ -4,7 +4,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of this")]
 
-pub(crate) mod extending;
+pub(crate) mod extenders;
 pub(crate) mod language;
 pub(crate) mod node;
 pub(crate) mod pod;
@@ -50,18 +50,18 @@ pub(crate) fn arrival(tables: &mut Tables, line: &str) -> Event {
 
 /// The tables, a cache, and the nodes in order of addition.
 #[derive(Default)]
-pub(crate) struct World {
+pub(crate) struct TestCluster {
     pub(crate) tables: Tables,
     pub(crate) cache: Cache,
     pub(crate) nodes: Vec<Symbol>,
 }
 
-impl World {
+impl TestCluster {
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Builds a node, to be completed with [`World::add_node`].
+    /// Builds a node, to be completed with [`TestCluster::add_node`].
     pub(crate) fn node(&mut self, name: &str) -> NodeBuilder<'_> {
         NodeBuilder::new(&mut self.tables, name)
     }

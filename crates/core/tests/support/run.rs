@@ -1,6 +1,6 @@
 //! Runs plugins for one pod as a scheduling cycle does, and formats the results.
 
-use super::World;
+use super::TestCluster;
 use std::fmt::Write;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::framework::{FilterPlugin, FilterRule, Prepared, ScorePlugin, ScoreRule, Verdict};
@@ -29,15 +29,15 @@ impl Plugins {
 ///
 /// Also checks properties of all plugins: the set of feasible nodes equals the individual verdicts, and normalized
 /// scores are in 0..=100.
-pub(crate) fn decide(world: &World, plugins: &Plugins, pod: &PodInfo) -> String {
-    let snapshot = world.snapshot();
+pub(crate) fn decide(cluster: &TestCluster, plugins: &Plugins, pod: &PodInfo) -> String {
+    let snapshot = cluster.snapshot();
     let mut text = String::new();
     let (rules, only) = match prepare_filters(plugins, pod, snapshot, &mut text) {
         Some(prepared) => prepared,
         None => return text,
     };
     let mut feasible = snapshot.nodes().clone();
-    for &name in &world.nodes {
+    for &name in &cluster.nodes {
         let Some(idx) = snapshot.find_node(name) else { continue };
         let _ = write!(text, "{}: ", snapshot.text(name));
         if let Some((by, only)) = &only
@@ -57,7 +57,7 @@ pub(crate) fn decide(world: &World, plugins: &Plugins, pod: &PodInfo) -> String 
         }
     }
     sets_equal_verdicts(snapshot, &rules);
-    score(world, plugins, pod, &feasible, &mut text);
+    score(cluster, plugins, pod, &feasible, &mut text);
     text
 }
 
@@ -107,12 +107,12 @@ fn prepare_filters(
 
 /// Returns the rules of the plugins that do not skip the pod.
 pub(crate) fn rules(
-    world: &World,
+    cluster: &TestCluster,
     plugins: &Plugins,
     pod: &PodInfo,
 ) -> Vec<(&'static str, Box<dyn FilterRule>)> {
     let prepared =
-        plugins.filters.iter().map(|plugin| (plugin.name(), plugin.prepare(pod, world.snapshot())));
+        plugins.filters.iter().map(|plugin| (plugin.name(), plugin.prepare(pod, cluster.snapshot())));
     prepared
         .filter_map(|(name, prepared)| match prepared {
             Prepared::Run { rule, .. } => Some((name, rule)),
@@ -148,11 +148,11 @@ fn describe(text: &mut String, plugin: &str, verdict: &Verdict) {
     };
 }
 
-fn score(world: &World, plugins: &Plugins, pod: &PodInfo, feasible: &NodeSet, text: &mut String) {
+fn score(cluster: &TestCluster, plugins: &Plugins, pod: &PodInfo, feasible: &NodeSet, text: &mut String) {
     if feasible.is_empty() {
         return;
     }
-    let snapshot = world.snapshot();
+    let snapshot = cluster.snapshot();
     for plugin in &plugins.scores {
         let name = plugin.name();
         let rule = match plugin.prepare(pod, snapshot, feasible) {
@@ -176,7 +176,7 @@ fn score(world: &World, plugins: &Plugins, pod: &PodInfo, feasible: &NodeSet, te
             Ok((raw, normalized)) => {
                 let cells: Vec<(NodeIdx, i64, i64)> =
                     feasible.iter().zip(raw).zip(normalized).map(|((n, r), s)| (n, r, s)).collect();
-                for &node in &world.nodes {
+                for &node in &cluster.nodes {
                     let idx = snapshot.find_node(node);
                     if let Some(&(_, raw, score)) = cells.iter().find(|&&(at, ..)| Some(at) == idx) {
                         let _ = write!(text, " {} {score}", snapshot.text(node));

@@ -15,7 +15,7 @@
 //! Of pods: `claim=c`, `ephemeral=v`, `csi=driver`, `gce=d[:ro]`, `ebs=vol-1`, `ebs=?error`, `iscsi=iqn[:ro]`,
 //! `rbd=mon,mon/pool/image[:ro]`, `feature=Name`. Of nodes: `declares=Name`.
 
-use super::World;
+use super::TestCluster;
 use super::language::{bytes, requirement, selector};
 use std::sync::Arc;
 use supercargo_core::intern::{Symbol, Tables, known};
@@ -48,10 +48,10 @@ pub(crate) fn object(tables: &mut Tables, line: &str) -> Option<StorageObject> {
 }
 
 /// Applies a storage object to the world; returns false if the line is not about storage.
-pub(crate) fn apply(world: &mut World, line: &str) -> bool {
-    let object = object(&mut world.tables, line);
+pub(crate) fn apply(cluster: &mut TestCluster, line: &str) -> bool {
+    let object = object(&mut cluster.tables, line);
     object.is_some_and(|object| {
-        world.cache.volumes_mut().apply(object);
+        cluster.cache.volumes_mut().apply(object);
         true
     })
 }

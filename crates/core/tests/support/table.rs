@@ -14,25 +14,25 @@
 //! With `UPDATE_EXPECT=1` in the environment, the results are rewritten.
 
 use super::run::{Plugins, decide};
-use super::{World, language};
+use super::{TestCluster, language};
 use supercargo_core::intern::Tables;
 use supercargo_core::pod::PodInfo;
 
 const RULE: &str = "----";
 
 /// Turns a word of a `with` line into plugins.
-pub(crate) type PluginsByWord<'f> = &'f dyn Fn(&str, &mut Tables, &mut Plugins);
+pub(crate) type PluginsByName<'f> = &'f dyn Fn(&str, &mut Tables, &mut Plugins);
 
 /// Returns the result for a pod, under the words of the `with` lines.
-pub(crate) type Say<'f> = &'f dyn Fn(&mut World, &[&str], &PodInfo) -> String;
+pub(crate) type Describe<'f> = &'f dyn Fn(&mut TestCluster, &[&str], &PodInfo) -> String;
 
 /// Checks every table of `tests/tables/<file>`, or rewrites its results.
-pub(crate) fn check_file(file: &str, plugins: PluginsByWord<'_>) {
-    check_file_by(file, &|world, with, pod| by_plugins(world, with, pod, plugins));
+pub(crate) fn check_file(file: &str, plugins: PluginsByName<'_>) {
+    check_file_by(file, &|cluster, with, pod| by_plugins(cluster, with, pod, plugins));
 }
 
 /// As [`check_file`], with results from `say`.
-pub(crate) fn check_file_by(file: &str, say: Say<'_>) {
+pub(crate) fn check_file_by(file: &str, say: Describe<'_>) {
     let path = format!("{}/tests/tables/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let actual = render(&text, say);
@@ -44,17 +44,17 @@ pub(crate) fn check_file_by(file: &str, say: Say<'_>) {
 }
 
 /// Checks one table given as text.
-pub(crate) fn check(table: &str, plugins: PluginsByWord<'_>) {
+pub(crate) fn check(table: &str, plugins: PluginsByName<'_>) {
     let table: String = table.trim().lines().map(|line| format!("{}\n", line.trim())).collect();
-    compare(&table, &render(&table, &|world, with, pod| by_plugins(world, with, pod, plugins)));
+    compare(&table, &render(&table, &|cluster, with, pod| by_plugins(cluster, with, pod, plugins)));
 }
 
-fn by_plugins(world: &mut World, with: &[&str], pod: &PodInfo, plugins: PluginsByWord<'_>) -> String {
+fn by_plugins(cluster: &mut TestCluster, with: &[&str], pod: &PodInfo, plugins: PluginsByName<'_>) -> String {
     let mut chosen = Plugins::default();
     for word in with {
-        plugins(word, &mut world.tables, &mut chosen);
+        plugins(word, &mut cluster.tables, &mut chosen);
     }
-    decide(world, &chosen, pod)
+    decide(cluster, &chosen, pod)
 }
 
 fn compare(expected: &str, actual: &str) {
@@ -68,7 +68,7 @@ fn compare(expected: &str, actual: &str) {
 }
 
 /// Returns the tables of `text` with recomputed results.
-fn render(text: &str, say: Say<'_>) -> String {
+fn render(text: &str, say: Describe<'_>) -> String {
     let mut blocks: Vec<Vec<&str>> = vec![Vec::new()];
     for line in text.lines() {
         if line.starts_with("== ") {
@@ -112,8 +112,8 @@ fn withs<'t>(lines: &[&'t str]) -> Vec<&'t str> {
     lines.iter().filter_map(|line| line.strip_prefix("with ")).flat_map(str::split_whitespace).collect()
 }
 
-fn table(input: &[&str], with: &[&str], say: Say<'_>) -> String {
-    let mut world = World::new();
+fn table(input: &[&str], with: &[&str], say: Describe<'_>) -> String {
+    let mut cluster = TestCluster::new();
     let mut pods = Vec::new();
     for line in input.iter().filter(|l| !l.is_empty()) {
         match line.split_whitespace().next() {
@@ -121,15 +121,15 @@ fn table(input: &[&str], with: &[&str], say: Say<'_>) -> String {
             Some(word) if word.starts_with('#') => {}
             Some("schedule") => {
                 let words: Vec<&str> = line.split_whitespace().skip(1).collect();
-                pods.push(language::pod(&mut world.tables, &words));
+                pods.push(language::pod(&mut cluster.tables, &words));
             }
-            _ => language::apply(&mut world, line),
+            _ => language::apply(&mut cluster, line),
         }
     }
     assert!(!pods.is_empty(), "a table schedules at least one pod:\n{}", input.join("\n"));
-    world.cache.refresh();
+    cluster.cache.refresh();
     match pods.as_slice() {
-        [pod] => say(&mut world, with, pod),
-        pods => pods.iter().map(|pod| format!("{}\n{}", pod.name, say(&mut world, with, pod))).collect(),
+        [pod] => say(&mut cluster, with, pod),
+        pods => pods.iter().map(|pod| format!("{}\n{}", pod.name, say(&mut cluster, with, pod))).collect(),
     }
 }

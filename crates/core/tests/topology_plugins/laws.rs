@@ -1,7 +1,7 @@
 //! Property tests over generated clusters.
 
 use crate::support::run::{rules, scores, sets_equal_verdicts};
-use crate::support::{Plugins, World};
+use crate::support::{Plugins, TestCluster};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use std::sync::Arc;
@@ -77,8 +77,8 @@ fn cluster() -> impl Strategy<Value = Cluster> {
 
 impl Cluster {
     /// Returns the world without pods, the pods, and the incoming pod.
-    fn parts(&self) -> (World, Vec<Arc<PodInfo>>, Arc<PodInfo>) {
-        let mut world = World::new();
+    fn parts(&self) -> (TestCluster, Vec<Arc<PodInfo>>, Arc<PodInfo>) {
+        let mut world = TestCluster::new();
         for (name, words) in NODES.iter().zip(&self.nodes) {
             let node = world.node_from(&format!("{name} {words}"));
             world.add_node(&node);
@@ -88,7 +88,7 @@ impl Cluster {
             let (name, labels) = (world.tables.symbol(name), world.tables.label_set(vec![(key, value)]));
             world.cache.lookups_mut().set_namespace(name, labels);
         }
-        let pod = |world: &mut World, at: usize, (node, words): &(usize, String)| {
+        let pod = |world: &mut TestCluster, at: usize, (node, words): &(usize, String)| {
             world.pod_from(&format!("p{at} on={} {words}", NODES[*node]))
         };
         let pods = self.pods.iter().enumerate().map(|(at, spec)| pod(&mut world, at, spec)).collect();
@@ -96,7 +96,7 @@ impl Cluster {
         (world, pods, incoming)
     }
 
-    fn build(&self) -> (World, Arc<PodInfo>) {
+    fn build(&self) -> (TestCluster, Arc<PodInfo>) {
         let (mut world, pods, incoming) = self.parts();
         pods.iter().for_each(|pod| world.place(pod));
         (world, incoming)
@@ -110,7 +110,7 @@ fn filters() -> Plugins {
     plugins
 }
 
-fn rule(plugin: &dyn FilterPlugin, world: &World, pod: &PodInfo) -> Option<Box<dyn FilterRule>> {
+fn rule(plugin: &dyn FilterPlugin, world: &TestCluster, pod: &PodInfo) -> Option<Box<dyn FilterRule>> {
     match plugin.prepare(pod, world.snapshot()) {
         Prepared::Run { rule, .. } => Some(rule),
         _ => None,
@@ -126,7 +126,7 @@ proptest! {
 
     /// The verdict with an overlay equals the verdict in a world where the overlay is applied.
     #[test]
-    fn an_overlay_equals_the_world_it_describes(cluster in cluster(), node in 0..NODES.len(), split in 0usize..256) {
+    fn overlay_equals_the_changed_cluster(cluster in cluster(), node in 0..NODES.len(), split in 0usize..256) {
         let node = node % cluster.nodes.len();
         let (mut before, pods, incoming) = cluster.parts();
         let (mut after, ..) = cluster.parts();

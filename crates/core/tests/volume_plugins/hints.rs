@@ -1,6 +1,6 @@
 //! Queueing hints: the events that requeue a pod which one of these plugins rejected.
 
-use crate::support::{World, storage};
+use crate::support::{TestCluster, storage};
 use supercargo_core::framework::{ClusterEvent, FilterPlugin, Hint, NodeAction, PodAction};
 use supercargo_core::plugins::node_declared_features::NodeDeclaredFeatures;
 use supercargo_core::plugins::node_volume_limits::NodeVolumeLimits;
@@ -21,40 +21,40 @@ const NODE_ACTIONS: [NodeAction; 6] = [
 struct Case<P>(P, &'static str);
 
 impl<P: FilterPlugin> Case<P> {
-    fn asks(&self, world: &mut World, event: ClusterEvent<'_>) -> bool {
-        let pod = world.pod_from(self.1);
-        self.0.hint(&event, &pod, world.snapshot()) == Hint::Queue
+    fn asks(&self, cluster: &mut TestCluster, event: ClusterEvent<'_>) -> bool {
+        let pod = cluster.pod_from(self.1);
+        self.0.hint(&event, &pod, cluster.snapshot()) == Hint::Queue
     }
 
     /// Whether a storage event requeues the pod. An empty `old` is an addition, an empty `new` a deletion.
     fn storage(&self, old: &str, new: &str) -> bool {
-        let mut world = World::new();
-        let [old, new] = [old, new].map(|line| storage::object(&mut world.tables, line));
-        self.asks(&mut world, ClusterEvent::Storage { old: old.as_ref(), new: new.as_ref() })
+        let mut cluster = TestCluster::new();
+        let [old, new] = [old, new].map(|line| storage::object(&mut cluster.tables, line));
+        self.asks(&mut cluster, ClusterEvent::Storage { old: old.as_ref(), new: new.as_ref() })
     }
 
     fn pod_gone(&self, words: &str) -> bool {
-        let mut world = World::new();
-        let gone = world.pod_from(words);
+        let mut cluster = TestCluster::new();
+        let gone = cluster.pod_from(words);
         let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&gone), new: None };
-        self.asks(&mut world, event)
+        self.asks(&mut cluster, event)
     }
 
     /// Returns the node updates that requeue the pod.
     fn node_actions(&self) -> Vec<NodeAction> {
-        let mut world = World::new();
-        let [old, new] = ["a zone=z1", "a zone=z2"].map(|words| world.node_from(words));
+        let mut cluster = TestCluster::new();
+        let [old, new] = ["a zone=z1", "a zone=z2"].map(|words| cluster.node_from(words));
         let wakes = |&action: &NodeAction| {
             let old = (action != NodeAction::Add).then_some(&*old);
             let new = (action != NodeAction::Delete).then_some(&*new);
-            self.asks(&mut world, ClusterEvent::Node { action, old, new })
+            self.asks(&mut cluster, ClusterEvent::Node { action, old, new })
         };
         NODE_ACTIONS.into_iter().filter(wakes).collect()
     }
 }
 
 #[test]
-fn whoever_listens_to_new_nodes_hears_of_taints_too() {
+fn plugins_that_listen_to_added_nodes_receive_taint_changes() {
     let new = [NodeAction::Add, NodeAction::UpdateTaint];
     let moved = [NodeAction::Add, NodeAction::UpdateLabel, NodeAction::UpdateTaint];
     let goes = [NodeAction::Add, NodeAction::Delete, NodeAction::UpdateTaint];
@@ -67,11 +67,11 @@ fn whoever_listens_to_new_nodes_hears_of_taints_too() {
 }
 
 #[test]
-fn the_flush_wakes_everything_and_other_objects_nothing() {
+fn flush_requeues_every_pod_and_unrelated_objects_none() {
     fn both(plugin: impl FilterPlugin) {
         let case = Case(plugin, "x claim=c feature=F");
-        assert!(case.asks(&mut World::new(), ClusterEvent::UnschedulableTimeout));
-        assert!(!case.asks(&mut World::new(), ClusterEvent::Other));
+        assert!(case.asks(&mut TestCluster::new(), ClusterEvent::UnschedulableTimeout));
+        assert!(!case.asks(&mut TestCluster::new(), ClusterEvent::Other));
         assert!(!case.storage("capacity k", "") && !case.storage("", "csidriver d"));
     }
     both(VolumeRestrictions);
@@ -82,7 +82,7 @@ fn the_flush_wakes_everything_and_other_objects_nothing() {
 }
 
 #[test]
-fn a_pod_kept_apart_wakes_when_one_with_the_same_disk_goes_or_one_of_its_namespace_with_the_same_claim() {
+fn deleted_pod_with_the_same_disk_or_claim_requeues() {
     let case = Case(VolumeRestrictions, "x claim=c gce=d");
     assert!(case.pod_gone("p on=a claim=c"));
     assert!(case.pod_gone("p on=a gce=d:ro"));
@@ -92,7 +92,7 @@ fn a_pod_kept_apart_wakes_when_one_with_the_same_disk_goes_or_one_of_its_namespa
 }
 
 #[test]
-fn a_new_claim_wakes_the_pods_that_name_it() {
+fn added_claim_requeues_pods_that_use_it() {
     let restrictions = Case(VolumeRestrictions, "x claim=c ephemeral=e");
     let limits = Case(NodeVolumeLimits, "x claim=c ephemeral=e");
     assert!(restrictions.storage("", "pvc c") && limits.storage("", "pvc c"));
@@ -106,7 +106,7 @@ fn a_new_claim_wakes_the_pods_that_name_it() {
 }
 
 #[test]
-fn a_pod_over_a_limit_wakes_when_a_limit_grows_or_volumes_may_have_gone() {
+fn raised_limit_or_freed_volume_requeues_pod_over_a_volume_limit() {
     let case = Case(NodeVolumeLimits, "x claim=c");
     assert!(case.storage("", "csinode a d=1"));
     assert!(case.storage("csinode a d=1", "csinode a d=2"));
@@ -134,7 +134,7 @@ fn a_pod_over_a_limit_wakes_when_a_limit_grows_or_volumes_may_have_gone() {
 }
 
 #[test]
-fn a_volume_that_is_detached_wakes_pods_with_claims_and_those_with_disks_of_its_driver() {
+fn detached_volume_requeues_pods_with_claims_or_disks_of_its_driver() {
     let gone = "attachment t on=a by=ebs.csi.aws.com of=v";
     assert!(Case(NodeVolumeLimits, "x claim=c").storage(gone, ""));
     assert!(Case(NodeVolumeLimits, "x ebs=vol-1").storage(gone, ""));
@@ -145,7 +145,7 @@ fn a_volume_that_is_detached_wakes_pods_with_claims_and_those_with_disks_of_its_
 }
 
 #[test]
-fn a_pod_whose_claims_could_not_be_met_wakes_by_all_that_may_meet_them() {
+fn storage_changes_requeue_pod_with_unsatisfied_claims() {
     let case = Case(VolumeBinding, "x claim=c ephemeral=e csi=d");
     for (old, new) in [
         ("", "pv v"),
@@ -180,7 +180,7 @@ fn a_pod_whose_claims_could_not_be_met_wakes_by_all_that_may_meet_them() {
 }
 
 #[test]
-fn a_pod_out_of_its_volumes_zone_wakes_by_volumes_that_are_new_or_moved_and_by_its_claims() {
+fn volume_or_claim_change_requeues_pod_outside_the_zone_of_its_volume() {
     let case = Case(VolumeZone, "x claim=c ephemeral=e");
     assert!(case.storage("", "pv v") && case.storage("pv v zone=z1", "pv v zone=z1__z2"));
     assert!(!case.storage("pv v zone=z1", "pv v zone=z1 size=1Gi"));
@@ -192,16 +192,16 @@ fn a_pod_out_of_its_volumes_zone_wakes_by_volumes_that_are_new_or_moved_and_by_i
 }
 
 #[test]
-fn a_pod_that_presumes_features_wakes_when_a_node_declares_others() {
+fn changed_declared_features_requeue_pod_that_requires_features() {
     let case = Case(NodeDeclaredFeatures, "x feature=F");
-    let mut world = World::new();
-    let [old, new] = ["a", "a declares=F"].map(|words| world.node_from(words));
+    let mut cluster = TestCluster::new();
+    let [old, new] = ["a", "a declares=F"].map(|words| cluster.node_from(words));
     let action = NodeAction::UpdateDeclaredFeature;
-    assert!(case.asks(&mut world, ClusterEvent::Node { action, old: Some(&old), new: Some(&new) }));
-    assert!(!case.asks(&mut world, ClusterEvent::Node { action, old: Some(&new), new: Some(&new) }));
-    let [before, after] = ["x feature=F", "x"].map(|words| world.pod_from(words));
+    assert!(case.asks(&mut cluster, ClusterEvent::Node { action, old: Some(&old), new: Some(&new) }));
+    assert!(!case.asks(&mut cluster, ClusterEvent::Node { action, old: Some(&new), new: Some(&new) }));
+    let [before, after] = ["x feature=F", "x"].map(|words| cluster.pod_from(words));
     let own = ClusterEvent::OwnPod { action: PodAction::Update, old: &before, new: &after };
-    assert!(case.asks(&mut world, own));
+    assert!(case.asks(&mut cluster, own));
     let own = ClusterEvent::OwnPod { action: PodAction::UpdateLabel, old: &after, new: &after };
-    assert!(!case.asks(&mut world, own));
+    assert!(!case.asks(&mut cluster, own));
 }

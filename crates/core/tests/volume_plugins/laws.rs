@@ -1,7 +1,7 @@
 //! Property tests over small clusters with all kinds of claims and volumes.
 
 use crate::support::run::{rules, sets_equal_verdicts};
-use crate::support::{Plugins, World, storage};
+use crate::support::{Plugins, TestCluster, storage};
 use proptest::prelude::*;
 use std::sync::Arc;
 use supercargo_core::cache::{Overlay, PodState};
@@ -144,8 +144,8 @@ fn cluster() -> impl Strategy<Value = Cluster> {
 }
 
 /// Builds the cluster, and returns it with the bound pods.
-fn build(cluster: &Cluster) -> (World, Vec<Arc<PodInfo>>) {
-    let mut world = World::new();
+fn build(cluster: &Cluster) -> (TestCluster, Vec<Arc<PodInfo>>) {
+    let mut world = TestCluster::new();
     let Cluster { nodes, volumes, claims, pods, .. } = cluster;
     let mut lines: Vec<String> = ALWAYS.iter().map(|&line| line.to_owned()).collect();
     lines.extend(volumes.iter().enumerate().map(|(at, words)| format!("pv v{at} {words}")));
@@ -186,7 +186,7 @@ proptest! {
     /// VolumeRestrictions with ReadWriteOncePod claims is excluded: upstream counts a claim of two pods once on a node,
     /// but twice in an overlay.
     #[test]
-    fn an_overlay_equals_the_node_it_describes(cluster in cluster(), gone in any::<u8>(), come in pod()) {
+    fn overlay_equals_the_changed_node(cluster in cluster(), gone in any::<u8>(), come in pod()) {
         let (mut world, placed) = build(&cluster);
         let pod = world.pod_from(&format!("x {}", cluster.incoming));
         let come = world.pod_from(&format!("y on=n0 {come}"));
@@ -215,11 +215,11 @@ proptest! {
 
     /// With its reservations, a pod gets the same node again. All of them are released together.
     #[test]
-    fn what_is_reserved_keeps_the_pod_on_its_node_and_is_given_back(cluster in cluster()) {
+    fn reserved_volumes_keep_the_pod_on_its_node_until_released(cluster in cluster()) {
         let (mut world, _) = build(&cluster);
         let pod = world.pod_from(&format!("x {}", cluster.incoming));
         let plugins = all();
-        let verdicts = |world: &World| {
+        let verdicts = |world: &TestCluster| {
             let snapshot = world.snapshot();
             let rules = rules(world, &plugins, &pod);
             let binding: Vec<_> = rules.iter().filter(|(name, _)| *name == "VolumeBinding").collect();

@@ -84,7 +84,7 @@ fn outcome(report: Report) -> Option<String> {
 const WAITING: &[&str] = &["node a cpu=4", "class hand", "pv v class=hand", "pvc c class=hand"];
 
 #[test]
-fn a_reservation_goes_with_its_pod_and_comes_back_when_the_write_is_refused() {
+fn reservation_is_released_when_pod_is_deleted_or_write_is_rejected() {
     let mut run = Run::new(WAITING);
     run.apply("pvc d class=hand");
     run.apply("pod x cpu=1 claim=c");
@@ -100,7 +100,7 @@ fn a_reservation_goes_with_its_pod_and_comes_back_when_the_write_is_refused() {
 }
 
 #[test]
-fn a_pod_that_goes_while_its_volume_is_written_leaves_it_to_others() {
+fn pod_deleted_during_volume_write_releases_the_volume() {
     let mut run = Run::new(WAITING);
     run.apply("pod x cpu=1 claim=c");
     assert_eq!(run.steps(), ["write x"]);
@@ -112,7 +112,7 @@ fn a_pod_that_goes_while_its_volume_is_written_leaves_it_to_others() {
 }
 
 #[test]
-fn a_confirmed_pod_keeps_its_volume_until_the_api_server_shows_it() {
+fn confirmed_pod_keeps_its_volume_until_the_watch_shows_the_claim_bound() {
     let mut run = Run::new(WAITING);
     run.apply("pod x cpu=1 claim=c");
     assert_eq!(run.steps(), ["write x"]);
@@ -124,7 +124,7 @@ fn a_confirmed_pod_keeps_its_volume_until_the_api_server_shows_it() {
 }
 
 #[test]
-fn nothing_is_held_for_a_pod_whose_volumes_the_api_server_shows() {
+fn no_reservation_remains_once_the_watch_shows_the_volumes_bound() {
     let mut run = Run::new(WAITING);
     run.apply("pod x cpu=1 claim=c");
     assert_eq!(run.steps(), ["write x"]);
@@ -136,7 +136,7 @@ fn nothing_is_held_for_a_pod_whose_volumes_the_api_server_shows() {
 
 /// A configuration may disable PreBind. Then another component has to write the volumes.
 #[test]
-fn without_pre_bind_nothing_is_written_and_a_last_look_keeps_what_is_reserved() {
+fn disabled_pre_bind_writes_nothing_and_recheck_keeps_reservations() {
     let mut plan = Plan::default();
     plan.points.insert(ExtensionPoint::PreBind, Vec::new());
     let mut run = Run::with(&plan, WAITING);
@@ -158,7 +158,7 @@ fn without_pre_bind_nothing_is_written_and_a_last_look_keeps_what_is_reserved() 
 }
 
 #[test]
-fn objects_of_storage_that_a_new_list_does_not_name_are_gone() {
+fn storage_objects_missing_from_a_relist_are_deleted() {
     let lines =
         ["node a", "pv v", "pvc c bound=v", "class f", "csinode a d=1", "csidriver d", "capacity k class=f"];
     let mut run = Run::new(&lines);

@@ -4,13 +4,13 @@ mod support;
 
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
 use supercargo_core::framework::registry::{ExtensionPoint, Plan};
-use support::World;
+use support::TestCluster;
 
 #[test]
-fn a_gate_holds_a_pod_only_where_scheduling_gates_runs_before_the_queue() {
-    let mut world = World::new();
-    let (gated, free) = (world.pod("gated").gate("wait").build(), world.pod("free").build());
-    let tables = world.snapshot();
+fn gate_blocks_pod_only_if_scheduling_gates_is_enabled_at_pre_enqueue() {
+    let mut cluster = TestCluster::new();
+    let (gated, free) = (cluster.pod("gated").gate("wait").build(), cluster.pod("free").build());
+    let tables = cluster.snapshot();
     let framework = Framework::default();
     assert_eq!(framework.gate(&gated, tables.tables()), Some("SchedulingGates"));
     assert_eq!(framework.gate(&free, tables.tables()), None);
@@ -23,17 +23,17 @@ fn a_gate_holds_a_pod_only_where_scheduling_gates_runs_before_the_queue() {
 
 /// Without Reserve, upstream assumes nothing, so that the next pod gets the same volume.
 #[test]
-fn volumes_are_reserved_where_reserve_is_off_too() {
-    let mut world = World::new();
+fn volumes_are_reserved_even_if_reserve_is_disabled() {
+    let mut cluster = TestCluster::new();
     for line in ["node a", "class fast", "pv v class=fast", "pvc c class=fast"] {
-        support::language::apply(&mut world, line);
+        support::language::apply(&mut cluster, line);
     }
     let mut plan = Plan::default();
     plan.points.insert(ExtensionPoint::Reserve, Vec::new());
-    let pod = world.pod_from("x claim=c");
+    let pod = cluster.pod_from("x claim=c");
     let framework = Framework::new(&plan);
-    let decided = framework.decide(&pod, world.snapshot(), Options::default(), &mut NoProbe);
+    let decided = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
     let Ok(Decision::Feasible(feasible)) = decided else { panic!("the volume is there") };
-    let node = world.idx("a");
-    assert_eq!(feasible.filtered.reserve(world.snapshot(), node).expect("nothing is refused").len(), 1);
+    let node = cluster.idx("a");
+    assert_eq!(feasible.filtered.reserve(cluster.snapshot(), node).expect("nothing is refused").len(), 1);
 }

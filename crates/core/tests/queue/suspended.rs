@@ -5,7 +5,7 @@ use super::*;
 const PREEMPTION: PluginName = "DefaultPreemption";
 
 /// Creates a queue with a pod that was rejected once, and is blocked.
-fn kept_back() -> SchedulingQueue {
+fn queue_with_suspended_pod() -> SchedulingQueue {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "p", 0, &[FIT]);
     queue.keep_back(&"p".into(), PREEMPTION);
@@ -13,8 +13,8 @@ fn kept_back() -> SchedulingQueue {
 }
 
 #[test]
-fn a_pod_that_is_kept_back_waits_where_it_is_and_an_event_only_puts_it_behind_the_gate() {
-    let mut queue = kept_back();
+fn event_gates_a_suspended_pod() {
+    let mut queue = queue_with_suspended_pod();
     assert_eq!(place(&queue, "p"), Some(Place::Unschedulable));
     move_all(&mut queue, at(5.0), &NODE_ADD, Hint::Queue);
     assert_eq!(place(&queue, "p"), Some(Place::Gated));
@@ -23,8 +23,8 @@ fn a_pod_that_is_kept_back_waits_where_it_is_and_an_event_only_puts_it_behind_th
 }
 
 #[test]
-fn let_go_it_is_queued_if_anything_woke_it_meanwhile() {
-    let mut queue = kept_back();
+fn released_pod_is_queued_if_an_event_matched_meanwhile() {
+    let mut queue = queue_with_suspended_pod();
     move_all(&mut queue, at(5.0), &NODE_ADD, Hint::Queue);
     queue.let_go(at(6.0), "p");
     assert_eq!(place(&queue, "p"), Some(Place::Active));
@@ -34,8 +34,8 @@ fn let_go_it_is_queued_if_anything_woke_it_meanwhile() {
 }
 
 #[test]
-fn let_go_with_nothing_heard_it_waits_on_and_is_woken_as_before() {
-    let mut queue = kept_back();
+fn released_pod_without_event_stays_unschedulable() {
+    let mut queue = queue_with_suspended_pod();
     queue.let_go(at(5.0), "p");
     assert_eq!(place(&queue, "p"), Some(Place::Unschedulable));
     move_all(&mut queue, at(5.0), &NODE_ADD, Hint::Queue);
@@ -43,11 +43,11 @@ fn let_go_with_nothing_heard_it_waits_on_and_is_woken_as_before() {
 }
 
 #[test]
-fn neither_the_flush_nor_a_change_of_the_pod_gets_past_the_gate() {
-    let mut flushed = kept_back();
+fn flush_and_update_do_not_queue_a_suspended_pod() {
+    let mut flushed = queue_with_suspended_pod();
     flushed.tick(at(400.0));
     assert_eq!(place(&flushed, "p"), Some(Place::Gated));
-    let mut changed = kept_back();
+    let mut changed = queue_with_suspended_pod();
     let (old, new) = (pod("p", 0), newer(&pod("p", 0)));
     let events = [own(PodAction::UpdateToleration, &old, &new)];
     changed.update(at(5.0), Arc::clone(&new), None, &events, &mut |_, _, _| Hint::Queue);
@@ -57,7 +57,7 @@ fn neither_the_flush_nor_a_change_of_the_pod_gets_past_the_gate() {
 }
 
 #[test]
-fn a_gate_of_its_own_outlasts_the_wait() {
+fn scheduling_gate_outlasts_the_suspension() {
     let mut queue = queue();
     queue.add(at(0.0), pod("p", 0), Some(GATES));
     queue.keep_back(&"p".into(), PREEMPTION);
@@ -66,8 +66,8 @@ fn a_gate_of_its_own_outlasts_the_wait() {
 }
 
 #[test]
-fn roused_it_is_queued_at_once_whatever_it_waited_for() {
-    let mut queue = kept_back();
+fn roused_pod_is_queued_at_once() {
+    let mut queue = queue_with_suspended_pod();
     queue.let_go(at(5.0), "p");
     queue.rouse(at(5.0), "p");
     assert_eq!(place(&queue, "p"), Some(Place::Active));
@@ -77,8 +77,8 @@ fn roused_it_is_queued_at_once_whatever_it_waited_for() {
 }
 
 #[test]
-fn after_an_error_it_sits_a_growing_backoff_out() {
-    let mut queue = kept_back();
+fn released_pod_with_error_serves_a_growing_backoff() {
+    let mut queue = queue_with_suspended_pod();
     for (now, end) in [(5.0, 7.0), (7.0, 10.0), (10.0, 15.0)] {
         queue.rouse_later(at(now), "p");
         assert_eq!(place(&queue, "p"), Some(Place::Backoff));

@@ -13,12 +13,12 @@ use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
 
 /// Checks that the scenario passes, and that it fails with the planted fault.
-pub(crate) fn exhibit(mutation: Option<Mutation>, scenario: fn(&mut Bench)) {
-    scenario(&mut Bench::new());
+pub(crate) fn check_scenario(mutation: Option<Mutation>, scenario: fn(&mut Harness)) {
+    scenario(&mut Harness::new());
     #[cfg(feature = "mutations")]
     if let Some(mutation) = mutation {
         let mistaken = std::panic::catch_unwind(|| {
-            supercargo_core::mutation::with(Some(mutation), || scenario(&mut Bench::new()));
+            supercargo_core::mutation::with(Some(mutation), || scenario(&mut Harness::new()));
         });
         assert!(mistaken.is_err(), "{mutation:?} goes unnoticed");
     }
@@ -26,38 +26,38 @@ pub(crate) fn exhibit(mutation: Option<Mutation>, scenario: fn(&mut Bench)) {
     let _ = mutation;
 }
 
-pub(crate) struct Bench {
+pub(crate) struct Harness {
     pub(crate) scheduler: Scheduler,
     now: Time,
-    told: Vec<String>,
+    output: Vec<String>,
 }
 
-impl Bench {
+impl Harness {
     /// Creates an empty cluster with complete lists and enough credits.
     fn new() -> Self {
         let now = Time::from_nanos(100_200_000_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
-        let mut bench = Self { scheduler: Scheduler::new(config, now), now, told: Vec::new() };
-        begin(&mut bench.scheduler, now, 1_000);
-        bench
+        let mut harness = Self { scheduler: Scheduler::new(config, now), now, output: Vec::new() };
+        begin(&mut harness.scheduler, now, 1_000);
+        harness
     }
 
     /// Creates an engine without credits for bindings.
     pub(crate) fn without_credit_for_bindings() -> Self {
-        let mut bench = Self::new();
+        let mut harness = Self::new();
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
-        bench.scheduler = Scheduler::new(config, bench.now);
+        harness.scheduler = Scheduler::new(config, harness.now);
         for kind in Kind::ALL {
-            bench.tell(Event::ListBegan(kind));
-            bench.tell(Event::ListEnded(kind));
+            harness.handle(Event::ListBegan(kind));
+            harness.handle(Event::ListEnded(kind));
         }
-        bench
+        harness
     }
 
     /// Passes an event to the engine without running it.
-    pub(crate) fn tell(&mut self, event: Event) {
+    pub(crate) fn handle(&mut self, event: Event) {
         self.scheduler.handle(self.now, event);
     }
 
@@ -67,10 +67,10 @@ impl Bench {
     pub(crate) fn act(&mut self, lines: &str) -> Vec<String> {
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let event = self.event(line);
-            self.tell(event);
+            self.handle(event);
             self.run();
         }
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.output)
     }
 
     fn event(&mut self, line: &str) -> Event {
@@ -112,7 +112,7 @@ impl Bench {
                 let lane = Lane::ALL.into_iter().find(|lane| lane.as_str() == rest[0]).expect("a lane");
                 Event::Credits { lane, count: rest[1].parse().expect("a number") }
             }
-            other => panic!("nobody knows how to {other}"),
+            other => panic!("unknown command {other}"),
         }
     }
 
@@ -124,17 +124,17 @@ impl Bench {
         }
         self.now = end;
         self.run();
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.output)
     }
 
     fn run(&mut self) -> Option<Time> {
         for _ in 0..10_000 {
             match self.scheduler.step(self.now, &mut NoProbe) {
                 Step::Idle { wake_at } => return wake_at,
-                Step::Effect(effect) => self.told.extend(tell_effect(&effect)),
+                Step::Effect(effect) => self.output.extend(describe_effect(&effect)),
                 Step::Report(report) => {
                     let (pod, attempt) = (&report.pod.name, report.attempt);
-                    self.told.extend(match &report.outcome {
+                    self.output.extend(match &report.outcome {
                         Outcome::Placed { node, nodes, feasible, .. } => {
                             Some(format!("placed {pod} on {node}, {feasible} of {nodes}, attempt {attempt}"))
                         }
@@ -145,7 +145,7 @@ impl Bench {
                         _ => None,
                     });
                 }
-                Step::Notice(notice) => self.told.push(format!("notice {notice:?}")),
+                Step::Notice(notice) => self.output.push(format!("notice {notice:?}")),
             }
         }
         panic!("the engine does not come to rest");
@@ -166,7 +166,7 @@ impl Bench {
     }
 
     /// Returns the engine's collections that are not empty, with their sizes.
-    pub(crate) fn held(&self) -> Vec<(&'static str, usize)> {
+    pub(crate) fn nonempty_sizes(&self) -> Vec<(&'static str, usize)> {
         self.scheduler.held().into_iter().filter(|&(_, count)| count > 0).collect()
     }
 }
@@ -175,7 +175,7 @@ fn kind(name: &str) -> Kind {
     Kind::ALL.into_iter().find(|kind| kind.as_str() == name).expect("a kind")
 }
 
-fn tell_effect(effect: &Effect) -> Option<String> {
+fn describe_effect(effect: &Effect) -> Option<String> {
     match effect {
         Effect::Bind { pod, node } => Some(format!("bind {} to {node}", pod.name)),
         Effect::Settle { pod } => Some(format!("settle {}", pod.name)),
@@ -186,6 +186,6 @@ fn tell_effect(effect: &Effect) -> Option<String> {
 }
 
 /// Whether the output contains this sentence.
-pub(crate) fn says(told: &[String], sentence: &str) -> bool {
-    told.iter().any(|line| line == sentence)
+pub(crate) fn contains_line(output: &[String], sentence: &str) -> bool {
+    output.iter().any(|line| line == sentence)
 }

@@ -31,62 +31,62 @@ use supercargo_core::report::{Outcome, Preemption};
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Reconfiguration, Scheduler, Step};
 use supercargo_core::time::Time;
-use support::{begin, extending, language, storage};
+use support::{begin, extenders, language, storage};
 
 #[test]
-fn a_pod_goes_its_way() {
-    check("way.txt");
+fn pod_lifecycle() {
+    check("lifecycle.txt");
 }
 
 #[test]
-fn what_does_not_fit_waits_for_what_may_help() {
-    check("waiting.txt");
+fn requeueing() {
+    check("requeueing.txt");
 }
 
 #[test]
-fn bindings_that_go_wrong_lose_nothing() {
+fn binding_failures() {
     check("binding.txt");
 }
 
 #[test]
-fn lists_and_credits_keep_the_pipe_safe() {
-    check("pipe.txt");
+fn lists_and_credits() {
+    check("lists_and_credits.txt");
 }
 
 #[test]
-fn room_is_made_for_the_more_important() {
-    check("preempting.txt");
+fn victim_selection() {
+    check("victim_selection.txt");
 }
 
 #[test]
-fn nothing_is_decided_or_sent_without_the_lead() {
-    check("leading.txt");
+fn leadership() {
+    check("leadership.txt");
 }
 
 #[test]
-fn volumes_that_wait_for_a_node_are_bound_before_the_pod_and_hold_up_nobody() {
+fn volume_binding() {
     check("volumes.txt");
 }
 
 #[test]
-fn evictions_go_on_beside_the_loop_and_strand_nobody() {
+fn preemption_execution() {
     check("preemption.txt");
 }
 
 #[test]
-fn another_configuration_holds_from_the_next_decision_on() {
-    check("reconfigured.txt");
+fn reconfiguration() {
+    check("reconfiguration.txt");
 }
 
 #[test]
-fn extenders_are_asked_and_hold_up_nobody_who_needs_none() {
+fn extender_calls() {
     check("extenders.txt");
 }
 
-struct Story {
+struct Scenario {
     scheduler: Scheduler,
     now: Time,
-    told: String,
+    output: String,
     /// The last volume write of each pod.
     writes: BTreeMap<String, u64>,
     extenders: Vec<Extender>,
@@ -94,24 +94,24 @@ struct Story {
     calls: Vec<(String, String, u64)>,
 }
 
-impl Story {
+impl Scenario {
     fn new(bare: bool) -> Self {
         let now = Time::from_nanos(100_200_000_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
         let scheduler = Scheduler::new(config, now);
-        let mut story = Self {
+        let mut scenario = Self {
             scheduler,
             now,
-            told: String::new(),
+            output: String::new(),
             writes: BTreeMap::new(),
             extenders: Vec::new(),
             calls: Vec::new(),
         };
         if !bare {
-            begin(&mut story.scheduler, now, 1_000);
+            begin(&mut scenario.scheduler, now, 1_000);
         }
-        story
+        scenario
     }
 
     fn handle(&mut self, event: Event) {
@@ -122,9 +122,9 @@ impl Story {
         for _ in 0..1_000 {
             match self.scheduler.step(self.now, &mut NoProbe) {
                 Step::Idle { .. } => return,
-                Step::Effect(effect) => self.tell_effect(&effect),
+                Step::Effect(effect) => self.push_effect(&effect),
                 Step::Notice(notice) => {
-                    let _ = writeln!(self.told, "notice {}: {}", notice.object, notice.text);
+                    let _ = writeln!(self.output, "notice {}: {}", notice.object, notice.text);
                 }
                 Step::Report(report) => {
                     let pod = format!("{}/{}", report.pod.namespace, report.pod.name);
@@ -136,7 +136,7 @@ impl Story {
                             format!(
                                 "unschedulable {pod}, attempt {}: {message} {rejectors:?}{}",
                                 report.attempt,
-                                told(preemption)
+                                describe_preemption(preemption)
                             )
                         }
                         Outcome::Error { message } => {
@@ -154,14 +154,14 @@ impl Story {
                             format!("preemption failed for {pod} on {node}: {error}")
                         }
                     };
-                    let _ = writeln!(self.told, "{line}");
+                    let _ = writeln!(self.output, "{line}");
                 }
             }
         }
         panic!("the engine does not come to rest");
     }
 
-    fn tell_effect(&mut self, effect: &Effect) {
+    fn push_effect(&mut self, effect: &Effect) {
         let line = match effect {
             Effect::Bind { pod, node } => format!("bind {}/{} to {node}", pod.namespace, pod.name),
             Effect::BindBy { extender, pod, node } => {
@@ -171,7 +171,7 @@ impl Story {
             Effect::Extend(call) => {
                 let by = self.extenders.iter().find(|it| it.id == call.extender).expect("a known extender");
                 self.calls.push((call.pod.name.clone(), by.url.to_string(), call.call));
-                extending::asked(call, &by.url)
+                extenders::describe_call(call, &by.url)
             }
             Effect::Settle { pod } => format!("settle {}/{}", pod.namespace, pod.name),
             Effect::WriteVolume(write) => {
@@ -180,7 +180,7 @@ impl Story {
                     "write for {}/{}: {}",
                     write.pod.namespace,
                     write.pod.name,
-                    told_change(&write.change)
+                    describe_change(&write.change)
                 )
             }
             Effect::Evict(eviction) => {
@@ -191,7 +191,7 @@ impl Story {
             }
             Effect::Patch(patch) => patch_line(patch),
             Effect::Record(record) => {
-                // The pod is named unless it is the one of the story's previous line.
+                // The pod is named unless it is the one of the scenario's previous line.
                 let of = if record.reason == "Preempted" {
                     format!(" of {}", record.pod.name)
                 } else {
@@ -206,7 +206,7 @@ impl Story {
                 )
             }
         };
-        let _ = writeln!(self.told, "{line}");
+        let _ = writeln!(self.output, "{line}");
     }
 
     /// Handles an input line.
@@ -274,7 +274,7 @@ impl Story {
             "show" => self.show(),
             "recalled" => {
                 let recalled = self.scheduler.stats().recalled;
-                let _ = writeln!(self.told, "recalled {recalled}");
+                let _ = writeln!(self.output, "recalled {recalled}");
             }
             "extender" | "no-extenders" | "said" => self.act_on_extenders(verb, rest),
             verb => self.act_on_storage(line, verb, rest),
@@ -286,7 +286,7 @@ impl Story {
         match verb {
             "extender" => {
                 let id = self.extenders.len() as u64;
-                let extender = extending::extender(self.scheduler.tables(), id, rest);
+                let extender = extenders::extender(self.scheduler.tables(), id, rest);
                 self.extenders.push(extender);
                 self.scheduler.set_extenders(self.extenders.clone());
             }
@@ -294,11 +294,11 @@ impl Story {
             _ => {
                 let at = self.calls.iter().position(|(pod, by, _)| pod == rest[0] && by == rest[1]);
                 let Some(at) = at else {
-                    self.told.push_str("nobody asked\n");
+                    self.output.push_str("no such call\n");
                     return;
                 };
                 let (_, _, call) = self.calls.remove(at);
-                self.handle(Event::Extended { call, answer: extending::said(&rest[2..]) });
+                self.handle(Event::Extended { call, answer: extenders::parse_answer(&rest[2..]) });
             }
         }
     }
@@ -312,7 +312,7 @@ impl Story {
             "write-unknown" => self.written(rest[0], WriteOutcome::Unknown { message: message() }),
             _ => {
                 let object = storage::object(self.scheduler.tables(), line);
-                let object = object.unwrap_or_else(|| panic!("nobody knows how to {verb}"));
+                let object = object.unwrap_or_else(|| panic!("unknown command {verb}"));
                 self.handle(Event::StorageApplied(object));
             }
         }
@@ -338,7 +338,7 @@ impl Story {
             to.profiles.push(Profile { name: name.to_owned(), framework: Framework::new(&plan) });
         }
         if self.scheduler.reconfigure(self.now, to) {
-            self.told.push_str("there is a new profile: pods are to be listed anew\n");
+            self.output.push_str("there is a new profile: pods are to be listed anew\n");
         }
     }
 
@@ -350,7 +350,7 @@ impl Story {
                 let object = storage::object(self.scheduler.tables(), &format!("{kind} {name}"));
                 ObjectKey::Storage(object.expect("an object of storage").key())
             }
-            other => panic!("nobody knows the kind {other}"),
+            other => panic!("unknown kind {other}"),
         }
     }
 
@@ -386,12 +386,12 @@ impl Story {
             pods => format!(", waiting for extenders {pods}"),
         };
         let _ = writeln!(
-            self.told,
+            self.output,
             "waiting {waiting:?}, on nodes {}, assumed {}, bindings {}{volumes}{extending}",
             stats.cache.pods, stats.cache.assumed_pods, stats.bindings
         );
         if stats.preemptions + stats.evictions > 0 {
-            let _ = writeln!(self.told, "preemptions {}, evictions {}", stats.preemptions, stats.evictions);
+            let _ = writeln!(self.output, "preemptions {}, evictions {}", stats.preemptions, stats.evictions);
         }
     }
 }
@@ -420,7 +420,7 @@ fn patch_line(patch: &StatusPatch) -> String {
 }
 
 /// Formats a successful preemption.
-fn told(preemption: &Preemption) -> String {
+fn describe_preemption(preemption: &Preemption) -> String {
     match preemption {
         Preemption::NotTried | Preemption::InVain => String::new(),
         Preemption::Nominated { node, victims, .. } => {
@@ -430,7 +430,7 @@ fn told(preemption: &Preemption) -> String {
     }
 }
 
-fn told_change(change: &VolumeChange) -> String {
+fn describe_change(change: &VolumeChange) -> String {
     match change {
         VolumeChange::Bind { volume, version, claim, by_controller } => {
             let mark = if *by_controller { ", by controller" } else { "" };
@@ -448,23 +448,23 @@ fn kind(name: &str) -> Kind {
 }
 
 fn check(file: &str) {
-    let path = format!("{}/tests/stories/{file}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/scenarios/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut actual = String::new();
-    let mut story = Story::new(false);
+    let mut scenario = Scenario::new(false);
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         if line.starts_with("== ") {
             let bare = lines.peek() == Some(&"> bare");
-            story = Story::new(bare);
+            scenario = Scenario::new(bare);
         }
         if let Some(action) = line.strip_prefix("> ") {
             let _ = writeln!(actual, "{line}");
-            story.act(action);
+            scenario.act(action);
             // Simultaneous inputs are all handled before the engine runs.
             if lines.peek().is_none_or(|next| *next != "> and") {
-                story.run();
-                actual.push_str(&std::mem::take(&mut story.told));
+                scenario.run();
+                actual.push_str(&std::mem::take(&mut scenario.output));
             } else {
                 lines.next();
                 let _ = writeln!(actual, "> and");
@@ -479,7 +479,7 @@ fn check(file: &str) {
         let differing = text.lines().zip(actual.lines()).find(|(e, a)| e != a);
         assert!(
             text == actual,
-            "{path} tells another story, first at {differing:?}; UPDATE_EXPECT=1 rewrites it:\n{actual}"
+            "{path} differs from the transcript, first at {differing:?}; UPDATE_EXPECT=1 rewrites it:\n{actual}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Extenders: limits, and properties of every answer, which would make stories too long.
+//! Extenders: limits, and properties of every answer, which would make scenarios too long.
 
 mod support;
 
@@ -12,17 +12,17 @@ use supercargo_core::report::Outcome;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
-use support::{begin, extending, language};
+use support::{begin, extenders, language};
 
 const NOW: Time = Time::from_nanos(100_200_000_000);
 
-struct Bench {
+struct Harness {
     scheduler: Scheduler,
     asked: Vec<ExtenderCall>,
     placed: Vec<(String, String)>,
 }
 
-impl Bench {
+impl Harness {
     fn new(extenders: &[&str]) -> Self {
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
@@ -35,7 +35,7 @@ impl Bench {
             .map(|(id, text)| {
                 let words = words(text);
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
-                extending::extender(scheduler.tables(), id as u64, &words)
+                extenders::extender(scheduler.tables(), id as u64, &words)
             })
             .collect();
         scheduler.set_extenders(extenders);
@@ -88,38 +88,38 @@ impl Bench {
 }
 
 #[test]
-fn no_more_than_sixty_four_pods_wait_for_extenders_and_those_who_need_none_pass_by() {
-    let mut bench = Bench::new(&["g filter managed=example.com/fpga"]);
-    bench.node("a cpu=900 pods=900 res:example.com/fpga=900");
+fn at_most_64_pods_wait_for_extenders_while_other_pods_are_decided() {
+    let mut harness = Harness::new(&["g filter managed=example.com/fpga"]);
+    harness.node("a cpu=900 pods=900 res:example.com/fpga=900");
     for number in 0..100 {
-        bench.pod(&format!("p{number:03} cpu=1 res:example.com/fpga=1"));
+        harness.pod(&format!("p{number:03} cpu=1 res:example.com/fpga=1"));
     }
-    bench.pod("plain cpu=1");
-    bench.run();
-    assert_eq!((bench.asked.len(), bench.scheduler.stats().extending), (64, 64));
-    assert_eq!(bench.placed, [("plain".to_owned(), "a".to_owned())], "it stands behind them in line");
-    while !bench.asked.is_empty() {
-        for call in std::mem::take(&mut bench.asked) {
-            bench.agree(&call);
+    harness.pod("plain cpu=1");
+    harness.run();
+    assert_eq!((harness.asked.len(), harness.scheduler.stats().extending), (64, 64));
+    assert_eq!(harness.placed, [("plain".to_owned(), "a".to_owned())], "it stands behind them in line");
+    while !harness.asked.is_empty() {
+        for call in std::mem::take(&mut harness.asked) {
+            harness.agree(&call);
         }
-        bench.run();
-        assert!(bench.scheduler.stats().extending <= 64);
+        harness.run();
+        assert!(harness.scheduler.stats().extending <= 64);
     }
-    assert_eq!(bench.placed.len(), 101);
-    assert_eq!(bench.scheduler.stats().extending, 0);
+    assert_eq!(harness.placed.len(), 101);
+    assert_eq!(harness.scheduler.stats().extending, 0);
 }
 
 #[test]
-fn an_extender_that_agrees_to_everything_changes_no_decision() {
+fn extender_that_accepts_everything_changes_no_decision() {
     for number in 0..20 {
-        let (mut with, mut without) = (Bench::new(&["g filter prioritize=1"]), Bench::new(&[]));
-        for bench in [&mut with, &mut without] {
+        let (mut with, mut without) = (Harness::new(&["g filter prioritize=1"]), Harness::new(&[]));
+        for harness in [&mut with, &mut without] {
             for node in ["a cpu=4", "b cpu=2", "c cpu=8 taint=x:PreferNoSchedule", "d cpu=0"] {
-                bench.node(node);
+                harness.node(node);
             }
-            bench.pod(&format!("there{number} cpu=1 on=a"));
-            bench.pod(&format!("p{number} cpu=1"));
-            bench.run();
+            harness.pod(&format!("there{number} cpu=1 on=a"));
+            harness.pod(&format!("p{number} cpu=1"));
+            harness.run();
         }
         while let Some(call) = with.asked.pop() {
             with.agree(&call);
@@ -131,38 +131,38 @@ fn an_extender_that_agrees_to_everything_changes_no_decision() {
 }
 
 #[test]
-fn what_extenders_hold_of_pods_goes_with_the_pods() {
-    let mut bench = Bench::new(&["g filter", "h prioritize=1"]);
-    bench.node("a cpu=4");
+fn deleted_pod_leaves_no_extender_state() {
+    let mut harness = Harness::new(&["g filter", "h prioritize=1"]);
+    harness.node("a cpu=4");
     for number in 0..10 {
-        bench.pod(&format!("p{number} cpu=100m"));
+        harness.pod(&format!("p{number} cpu=100m"));
     }
-    bench.run();
-    assert_eq!(bench.asked.len(), 10);
+    harness.run();
+    assert_eq!(harness.asked.len(), 10);
     for number in 0..10 {
         let key = supercargo_core::event::ObjectKey::Pod(format!("p{number}").as_str().into());
-        bench.scheduler.handle(NOW, Event::Gone(key));
+        harness.scheduler.handle(NOW, Event::Gone(key));
     }
-    for call in std::mem::take(&mut bench.asked) {
-        bench.agree(&call);
+    for call in std::mem::take(&mut harness.asked) {
+        harness.agree(&call);
     }
-    bench.run();
-    assert_eq!(bench.placed, []);
+    harness.run();
+    assert_eq!(harness.placed, []);
     let held =
-        bench.scheduler.held().into_iter().filter(|(what, count)| what.contains("extender") && *count > 0);
+        harness.scheduler.held().into_iter().filter(|(what, count)| what.contains("extender") && *count > 0);
     assert_eq!(held.collect::<Vec<_>>(), []);
 }
 
 #[test]
-fn what_runs_on_a_node_counts_after_an_extender_let_it_pass() {
-    let mut bench = Bench::new(&["g filter"]);
-    bench.node("full cpu=4");
-    bench.node("empty cpu=4");
-    bench.pod("there cpu=3 on=full");
-    bench.pod("p cpu=1");
-    bench.run();
-    let call = bench.asked.remove(0);
-    bench.agree(&call);
-    bench.run();
-    assert_eq!(bench.placed, [("p".to_owned(), "empty".to_owned())]);
+fn pods_on_a_node_count_after_an_extender_accepted_it() {
+    let mut harness = Harness::new(&["g filter"]);
+    harness.node("full cpu=4");
+    harness.node("empty cpu=4");
+    harness.pod("there cpu=3 on=full");
+    harness.pod("p cpu=1");
+    harness.run();
+    let call = harness.asked.remove(0);
+    harness.agree(&call);
+    harness.run();
+    assert_eq!(harness.placed, [("p".to_owned(), "empty".to_owned())]);
 }

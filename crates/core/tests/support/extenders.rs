@@ -1,4 +1,4 @@
-//! Extenders in the language of stories: configuration, calls and answers.
+//! Extenders in the language of scenarios: configuration, calls and answers.
 
 use std::fmt::Write as _;
 use supercargo_core::effect::{ExtenderCall, Question};
@@ -38,7 +38,7 @@ pub(crate) fn extender(tables: &mut Tables, id: u64, words: &[&str]) -> Extender
 }
 
 /// Formats a call as a line.
-pub(crate) fn asked(call: &ExtenderCall, name: &str) -> String {
+pub(crate) fn describe_call(call: &ExtenderCall, name: &str) -> String {
     let pod = format!("{}/{}", call.pod.namespace, call.pod.name);
     let mut line = format!("ask {name} about {pod}: ");
     line += &match &call.question {
@@ -60,7 +60,7 @@ pub(crate) fn asked(call: &ExtenderCall, name: &str) -> String {
 }
 
 /// Parses an answer: `passed a b failed c:why hopeless d:why`, `scores a:3`, `rooms a:v,w`, `error TEXT`.
-pub(crate) fn said(words: &[&str]) -> Result<Answer, String> {
+pub(crate) fn parse_answer(words: &[&str]) -> Result<Answer, String> {
     let (kind, rest) = words.split_first().expect("an extender says something");
     let pair = |word: &str| {
         let (name, what) = word.split_once(':').expect("node:what");
@@ -96,6 +96,6 @@ pub(crate) fn said(words: &[&str]) -> Result<Answer, String> {
             }
             Ok(Answer::Filtered(answer))
         }
-        other => panic!("nobody says {other}"),
+        other => panic!("unknown answer {other}"),
     }
 }

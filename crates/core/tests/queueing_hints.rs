@@ -175,7 +175,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-struct World {
+struct TestCluster {
     scheduler: Scheduler,
     framework: Framework,
     now: Time,
@@ -189,7 +189,7 @@ struct World {
     written: usize,
 }
 
-impl World {
+impl TestCluster {
     fn new() -> Self {
         let now = Time::from_secs(1_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
@@ -198,7 +198,7 @@ impl World {
             QueueConfig { max_in_unschedulable: Duration::from_secs(1 << 40), ..QueueConfig::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue };
         let scheduler = Scheduler::new(config, now);
-        let mut world = Self {
+        let mut cluster = Self {
             scheduler,
             framework: Framework::default(),
             now,
@@ -207,8 +207,8 @@ impl World {
             woken: 0,
             written: 0,
         };
-        begin(&mut world.scheduler, now, 1_000_000);
-        world
+        begin(&mut cluster.scheduler, now, 1_000_000);
+        cluster
     }
 
     fn handle(&mut self, event: Event) {
@@ -391,34 +391,34 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn hint_never_skips_a_rescue(changes in prop::collection::vec(change(), 1..60)) {
-        let mut world = World::new();
+    fn hint_never_skips_an_event_that_makes_a_pod_schedulable(changes in prop::collection::vec(change(), 1..60)) {
+        let mut cluster = TestCluster::new();
         for change in &changes {
-            world.apply(change);
-            world.run();
-            world.check();
-            world.now = world.now + Duration::from_secs(30);
-            world.run();
-            world.check();
+            cluster.apply(change);
+            cluster.run();
+            cluster.check();
+            cluster.now = cluster.now + Duration::from_secs(30);
+            cluster.run();
+            cluster.check();
         }
     }
 }
 
 #[test]
-fn the_random_clusters_wake_pods_often_enough_to_say_something() {
+fn random_clusters_requeue_pods_often_enough() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let strategy = prop::collection::vec(change(), 60);
     let (mut woken, mut written) = (0, 0);
     for _ in 0..40 {
         let changes = strategy.new_tree(&mut runner).expect("changes are drawn").current();
-        let mut world = World::new();
+        let mut cluster = TestCluster::new();
         for change in &changes {
-            world.apply(change);
-            world.now = world.now + Duration::from_secs(30);
-            world.run();
+            cluster.apply(change);
+            cluster.now = cluster.now + Duration::from_secs(30);
+            cluster.run();
         }
-        woken += world.woken;
-        written += world.written;
+        woken += cluster.woken;
+        written += cluster.written;
     }
     assert!(woken > 20 && written > 2, "{woken} woken, {written} written");
 }

@@ -19,7 +19,7 @@ use supercargo_core::time::Time;
 
 /// An input. Numbers select among existing objects.
 #[derive(Clone, Debug)]
-enum Act {
+enum Action {
     Runs { node: u8, cpu: u8, priority: u8 },
     Comes { cpu: u8, priority: u8 },
     Answered { at: u8, with: EvictOutcome },
@@ -30,24 +30,24 @@ enum Act {
     Later,
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = Action> {
     let failed = EvictOutcome::Failed { message: "no".to_owned() };
     let outcome = prop::sample::select(vec![EvictOutcome::Deleted, EvictOutcome::Gone, failed]);
     prop_oneof![
-        4 => (0..2u8, 1..4u8, 0..3u8).prop_map(|(node, cpu, priority)| Act::Runs { node, cpu, priority }),
-        4 => (1..5u8, 1..6u8).prop_map(|(cpu, priority)| Act::Comes { cpu, priority }),
-        4 => (any::<u8>(), outcome).prop_map(|(at, with)| Act::Answered { at, with }),
-        3 => any::<u8>().prop_map(Act::ShownGoing),
-        4 => any::<u8>().prop_map(Act::Gone),
-        1 => (0..2u8).prop_map(Act::NodeGone),
-        3 => Just(Act::Credit),
-        1 => Just(Act::Later),
+        4 => (0..2u8, 1..4u8, 0..3u8).prop_map(|(node, cpu, priority)| Action::Runs { node, cpu, priority }),
+        4 => (1..5u8, 1..6u8).prop_map(|(cpu, priority)| Action::Comes { cpu, priority }),
+        4 => (any::<u8>(), outcome).prop_map(|(at, with)| Action::Answered { at, with }),
+        3 => any::<u8>().prop_map(Action::ShownGoing),
+        4 => any::<u8>().prop_map(Action::Gone),
+        1 => (0..2u8).prop_map(Action::NodeGone),
+        3 => Just(Action::Credit),
+        1 => Just(Action::Later),
     ]
 }
 
 /// The state of a pod in the API server.
 #[derive(Clone, Debug)]
-struct Known {
+struct PodState {
     cpu: u8,
     priority: i32,
     on: Option<String>,
@@ -57,7 +57,7 @@ struct Known {
 struct Run {
     scheduler: Scheduler,
     now: Time,
-    pods: BTreeMap<String, Known>,
+    pods: BTreeMap<String, PodState>,
     nodes: BTreeSet<String>,
     created: u32,
     /// Evictions without an answer.
@@ -121,11 +121,11 @@ impl Run {
     fn create(&mut self, cpu: u8, priority: i32, on: Option<String>) {
         self.created += 1;
         let name = format!("p{}", self.created);
-        self.pods.insert(name.clone(), Known { cpu, priority, on, going: false });
+        self.pods.insert(name.clone(), PodState { cpu, priority, on, going: false });
         self.show(&name);
     }
 
-    fn pick(&self, at: u8, fits: impl Fn(&Known) -> bool) -> Option<String> {
+    fn pick(&self, at: u8, fits: impl Fn(&PodState) -> bool) -> Option<String> {
         let found: Vec<&String> =
             self.pods.iter().filter(|(_, known)| fits(known)).map(|(name, _)| name).collect();
         (!found.is_empty()).then(|| found[usize::from(at) % found.len()].clone())
@@ -153,32 +153,32 @@ impl Run {
         self.handle(Event::EvictFinished { uid: name.into(), outcome });
     }
 
-    fn act(&mut self, act: Act) {
+    fn act(&mut self, act: Action) {
         match act {
-            Act::Runs { node, cpu, priority } => {
+            Action::Runs { node, cpu, priority } => {
                 let node = format!("n{node}");
                 if self.nodes.contains(&node) && self.room(&node) >= cpu {
                     self.create(cpu, priority.into(), Some(node));
                 }
             }
-            Act::Comes { cpu, priority } => self.create(cpu, priority.into(), None),
-            Act::Answered { at, with } => {
+            Action::Comes { cpu, priority } => self.create(cpu, priority.into(), None),
+            Action::Answered { at, with } => {
                 if !self.asked.is_empty() {
                     let name = self.asked.remove(usize::from(at) % self.asked.len());
                     self.answer(&name, with);
                 }
             }
-            Act::ShownGoing(at) => {
+            Action::ShownGoing(at) => {
                 if let Some(name) = self.pick(at, |known| known.on.is_some() && !known.going) {
                     self.going(&name);
                 }
             }
-            Act::Gone(at) => {
+            Action::Gone(at) => {
                 if let Some(name) = self.pick(at, |_| true) {
                     self.gone(&name);
                 }
             }
-            Act::NodeGone(node) => {
+            Action::NodeGone(node) => {
                 let name = format!("n{node}");
                 if self.nodes.remove(&name) {
                     let symbol = self.scheduler.tables().symbol(&name);
@@ -187,8 +187,8 @@ impl Run {
                     self.add_node(&name);
                 }
             }
-            Act::Credit => self.handle(Event::Credits { lane: Lane::Evict, count: 1 }),
-            Act::Later => self.now = self.now + std::time::Duration::from_secs(20),
+            Action::Credit => self.handle(Event::Credits { lane: Lane::Evict, count: 1 }),
+            Action::Later => self.now = self.now + std::time::Duration::from_secs(20),
         }
     }
 
@@ -225,15 +225,15 @@ impl Run {
     }
 
     fn check_eviction(&mut self, name: String) -> Result<(), TestCaseError> {
-        prop_assert!(self.evicted.insert(name.clone()), "{name} is sent away twice");
+        prop_assert!(self.evicted.insert(name.clone()), "{name} is evicted twice");
         let known = self.pods.get(&name);
-        prop_assert!(known.is_some_and(|known| !known.going), "{name} is on its way out already");
+        prop_assert!(known.is_some_and(|known| !known.going), "{name} is already terminating");
         let priority = known.map_or(0, |known| known.priority);
         let wants = |(pod, victims): (&String, &Vec<String>)| {
             let known = &self.pods[pod];
             victims.contains(&name) && known.on.is_none() && known.priority > priority
         };
-        prop_assert!(self.chosen.iter().any(wants), "{name} goes for nobody: {:?}", self.chosen);
+        prop_assert!(self.chosen.iter().any(wants), "{name} is evicted for no preemptor: {:?}", self.chosen);
         self.asked.push(name);
         Ok(())
     }
@@ -268,7 +268,11 @@ impl Run {
         prop_assert_eq!((stats.preemptions, stats.evictions), (0, 0));
         let framework = Framework::default();
         for (place, queued) in self.scheduler.queue().waiting() {
-            prop_assert!(place != Place::Gated, "{} is kept back for nothing", queued.pod.name);
+            prop_assert!(
+                place != Place::Gated,
+                "{} is blocked without a running preemption",
+                queued.pod.name
+            );
             if place != Place::Unschedulable {
                 continue;
             }
@@ -282,7 +286,7 @@ impl Run {
             let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
             let outcome = framework.post_filter(failed, draws(1), self.now, &mut NoProbe);
             let waits = !matches!(outcome.nomination, Nomination::To(_));
-            prop_assert!(waits, "{} waits, and could make room", pod.name);
+            prop_assert!(waits, "{} is pending although preemption could make room", pod.name);
         }
         Ok(())
     }
@@ -292,7 +296,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn only_the_less_important_go_each_once_for_one_who_wants_their_place_and_nobody_is_stranded(
+    fn victims_have_lower_priority_are_evicted_once_and_every_preemptor_is_placed(
         acts in prop::collection::vec(act(), 1..60)
     ) {
         let mut run = Run::new();

@@ -4,7 +4,7 @@ use super::{at, pod, queue};
 use std::cell::Cell;
 
 #[test]
-fn of_the_pods_that_may_go_the_first_is_popped() {
+fn first_eligible_pod_is_popped() {
     let mut queue = queue();
     for (uid, priority) in [("a", 5), ("x1", 4), ("b", 3), ("x2", 2), ("c", 1)] {
         queue.add(at(0.0), pod(uid, priority), None);
@@ -28,7 +28,7 @@ fn of_the_pods_that_may_go_the_first_is_popped() {
 
 /// A scan of the blocked pods would evaluate two million pods.
 #[test]
-fn pods_that_may_not_go_are_asked_about_once_however_often_others_are_popped() {
+fn ineligible_pods_are_checked_once() {
     let mut queue = queue();
     for number in 0..2_000 {
         queue.add(at(0.0), pod(&format!("x{number}"), 9), None);

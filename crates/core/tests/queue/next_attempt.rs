@@ -22,7 +22,7 @@ fn active_at(queue: &mut SchedulingQueue, from: f64, uid: &str) -> Time {
 }
 
 #[test]
-fn a_backoff_ends_when_it_is_said_to() {
+fn next_attempt_in_backoff_is_the_end_of_the_backoff() {
     for failed_at in [10.0, 10.5] {
         let mut queue = queue();
         reject_new(&mut queue, at(failed_at), "p", 0, &[FIT]);
@@ -34,7 +34,7 @@ fn a_backoff_ends_when_it_is_said_to() {
 }
 
 #[test]
-fn a_pod_that_no_event_helps_is_tried_when_it_is_said_to_be() {
+fn next_attempt_of_an_unschedulable_pod_is_the_flush() {
     for failed_at in [0.5, 15.0, 29.5, 30.0, 31.0] {
         let mut queue = queue();
         reject_new(&mut queue, at(0.0), "another", 0, &[FIT]);
@@ -46,7 +46,7 @@ fn a_pod_that_no_event_helps_is_tried_when_it_is_said_to_be() {
 }
 
 #[test]
-fn of_a_pod_whose_turn_it_is_and_of_one_behind_a_gate_no_time_is_said() {
+fn active_and_gated_pods_have_no_next_attempt_time() {
     let mut queue = queue();
     queue.add(at(0.0), pod("turn", 0), None);
     queue.add(at(0.0), pod("gated", 0), Some(GATES));

@@ -7,13 +7,13 @@ mod support;
 use supercargo_core::cycle::{Framework, NoProbe, Options};
 use supercargo_core::incremental::DecisionCache;
 use supercargo_core::rng::Seed;
-use support::World;
+use support::TestCluster;
 
 /// More than two blocks of slots, and more racks than are listed by name.
 const NODES: usize = 210;
 
 struct Cluster {
-    world: World,
+    world: TestCluster,
     framework: Framework,
     decisions: DecisionCache,
     state: u64,
@@ -23,7 +23,7 @@ struct Cluster {
 impl Cluster {
     fn new() -> Self {
         let (framework, decisions) = (Framework::default(), DecisionCache::default());
-        let mut cluster = Self { world: World::new(), framework, decisions, state: 1, pods: 0 };
+        let mut cluster = Self { world: TestCluster::new(), framework, decisions, state: 1, pods: 0 };
         (0..NODES).for_each(|number| cluster.renew(number, number % 3));
         cluster
     }
@@ -84,7 +84,7 @@ fn of(app: &str, ties: &str) -> String {
 }
 
 #[test]
-fn a_kind_that_starts_from_what_others_have_in_common_is_decided_about_as_afresh() {
+fn decision_from_the_base_partition_equals_full_evaluation() {
     let mut cluster = Cluster::new();
     let mut answers = 0;
     for turn in 0..700 {
@@ -122,7 +122,7 @@ fn a_kind_that_starts_from_what_others_have_in_common_is_decided_about_as_afresh
 }
 
 #[test]
-fn pods_that_their_own_kind_matters_to_are_found_out_about_once() {
+fn pods_with_self_matching_terms_are_fully_evaluated_once() {
     for ties in TIES {
         let mut cluster = Cluster::new();
         let words = of("a", ties);

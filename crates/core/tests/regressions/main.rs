@@ -1,4 +1,4 @@
-//! The bug museum: bugs of other schedulers, one test each.
+//! Regression tests for bugs of other schedulers, one each.
 //!
 //! Each scenario passes here. With the feature `mutations`, it must fail with the planted fault it was written for.
 //!
@@ -12,11 +12,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod bench;
 mod bindings;
+mod harness;
 mod nodes;
 mod objects;
-mod preempting;
-mod wakes;
+mod preemption;
+mod requeueing;
 
-use bench::{Bench, exhibit};
+use harness::{Harness, check_scenario};
