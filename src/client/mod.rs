@@ -39,7 +39,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const NO_PROXY_URL: &str = "http://none.invalid";
 
 /// The User-Agent, in the format of `client-go/rest/config.go#buildUserAgent`.
-static AGENT: LazyLock<HeaderValue> = LazyLock::new(|| {
+static AGENT: LazyLock<String> = LazyLock::new(|| {
     let arch = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -49,9 +49,14 @@ static AGENT: LazyLock<HeaderValue> = LazyLock::new(|| {
     let commit = env!("SUPERCARGO_BUILD").split_once('(').and_then(|(_, commit)| commit.get(..7));
     let commit =
         commit.filter(|commit| commit.bytes().all(|byte| byte.is_ascii_hexdigit())).unwrap_or("unknown");
-    let agent = format!("supercargo/v{version} ({os}/{arch}) kubernetes/{commit}");
-    HeaderValue::from_str(&agent).expect("it is ASCII")
+    format!("supercargo/v{version} ({os}/{arch}) kubernetes/{commit}")
 });
+
+/// Returns the User-Agent of a part of the scheduler, whose name comes last (client-go
+/// `rest/config.go#AddUserAgent`).
+pub fn user_agent(part: &str) -> HeaderValue {
+    HeaderValue::from_str(&format!("{}/{part}", *AGENT)).expect("it is ASCII")
+}
 
 /// Returns the source of the connection settings: the flag's kubeconfig, the configuration file's, or what
 /// [`inferred`] finds.
@@ -143,7 +148,10 @@ fn hand_on(mut request: Request<Body>) -> Request<Body> {
 }
 
 fn introduce(mut request: Request<Body>) -> Request<Body> {
-    request.headers_mut().entry(USER_AGENT).or_insert_with(|| AGENT.clone());
+    request
+        .headers_mut()
+        .entry(USER_AGENT)
+        .or_insert_with(|| HeaderValue::from_str(&AGENT).expect("it is ASCII"));
     request
 }
 

@@ -13,13 +13,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use http::{Request, Response, StatusCode, Uri};
+use http::header::USER_AGENT;
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::Notify;
 use tower::{BoxError, Service, ServiceExt as _};
 
-use super::{CONNECT_TIMEOUT, Carrier, Limited, carrier, inferred, of_kubeconfig};
+use super::{CONNECT_TIMEOUT, Carrier, Limited, carrier, inferred, of_kubeconfig, user_agent};
 use crate::dispatch::retry::Throttle;
 
 /// Interval at which files are checked. Upstream reads them at each handshake, and otherwise every five
@@ -190,16 +191,21 @@ fn stamp(files: &[PathBuf]) -> u64 {
     hasher.finish()
 }
 
-/// Sends requests with the current credentials, and signals when the server rejects them.
+/// Sends the scheduler's requests with the current credentials, and signals when the server rejects them.
 #[derive(Clone)]
 pub struct Rotating {
     pub(super) current: Arc<Mutex<Carrier>>,
     pub(super) rejected: Arc<Notify>,
+    agent: HeaderValue,
 }
 
 impl Rotating {
     pub(super) fn new(carrier: Carrier) -> Self {
-        Self { current: Arc::new(Mutex::new(carrier)), rejected: Arc::default() }
+        Self {
+            current: Arc::new(Mutex::new(carrier)),
+            rejected: Arc::default(),
+            agent: user_agent("scheduler"),
+        }
     }
 }
 
@@ -212,8 +218,9 @@ impl Service<Request<Body>> for Rotating {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let carrier = self.current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        request.headers_mut().entry(USER_AGENT).or_insert_with(|| self.agent.clone());
         let rejected = Arc::clone(&self.rejected);
         Box::pin(async move {
             let answer = carrier.oneshot(request).await?;

@@ -147,8 +147,10 @@ async fn user_agent_has_upstreams_format() {
         |request: Request<Incoming>, _| told(200, request.headers()["user-agent"].as_bytes().to_vec());
     let server = serve(None, agent).await;
     let config = kube::Config::new(format!("http://127.0.0.1:{server}").parse().unwrap());
-    let (_, agent) = get(carrier(&config, false).unwrap()).await;
-    let agent = String::from_utf8(agent.to_vec()).unwrap();
+    let text = |answer: (u16, Bytes)| String::from_utf8(answer.1.to_vec()).unwrap();
+    let agent = text(get(carrier(&config, false).unwrap()).await);
+    let of_scheduler = text(get(Rotating::new(carrier(&config, false).unwrap())).await);
+    assert_eq!(of_scheduler, format!("{agent}/scheduler"));
     let (program, commit) = agent.split_once(" kubernetes/").unwrap();
     let version = env!("CARGO_PKG_VERSION");
     assert!(

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{Method, Request};
 use http_body_util::{BodyExt, Limited};
 use jiff::Timestamp;
@@ -16,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::client::Body;
 use serde::Serialize;
 
+use crate::client::user_agent;
 use crate::dispatch::answer::{Failure, Subject, Success, Verdict};
 use crate::dispatch::retry::retry_after;
 
@@ -163,8 +164,8 @@ impl Lock {
         // Ask the server to give up when we do.
         let uri = format!("{path}?timeout={}ms", self.timeout.as_millis().max(1));
         let json = "application/json";
-        let request =
-            Request::builder().method(method).uri(uri).header(ACCEPT, json).header(CONTENT_TYPE, json);
+        let request = Request::builder().method(method).uri(uri).header(ACCEPT, json);
+        let request = request.header(CONTENT_TYPE, json).header(USER_AGENT, user_agent("leader-election"));
         let request = request.body(Body::from(body.unwrap_or_default())).map_err(lost)?;
         let exchange = async {
             let response = self.client.send(request).await.map_err(lost)?;

@@ -69,6 +69,8 @@ impl Server {
     async fn answer(self, request: Request<Body>) -> Answer {
         let (head, body) = request.into_parts();
         let body: Value = serde_json::from_slice(&body.collect().await?.to_bytes()).unwrap_or(Value::Null);
+        let agent = head.headers.get("user-agent").and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+        assert!(agent.ends_with("/leader-election"), "{agent}");
         let mood = self.store.lock().unwrap().mood;
         match mood {
             Mood::Silent => std::future::pending().await,
