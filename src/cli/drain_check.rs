@@ -2,10 +2,11 @@
 //! nothing.
 
 use super::cluster::{Cluster, Refused, SourceArgs, complain, in_form, say};
-use super::owners::Noted;
+use super::owners::{Noted, Owners};
 use super::screen::Screen;
 use super::simulate::decide::profile_of;
 use super::simulate::{InputError, Output, profiles};
+use crate::explain::format::count;
 use crate::explain::{Accepted, DrainCheck, Leaving, Moved, Obstacle, Place, drain_check};
 use crate::pending::LabelQuery;
 use clap::Args;
@@ -76,7 +77,7 @@ fn answer(args: &DrainCheckArgs) -> Result<DrainCheck, Refused> {
     let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
     let nodes = nodes(args, &mut cluster)?;
     cluster.notices.iter().for_each(|notice| complain(notice));
-    let pods = cluster.owners.take().unwrap_or_default().pods;
+    let Owners { pods, budgets, .. } = cluster.owners.take().unwrap_or_default();
     let tables = &cluster.world.tables;
     let is_here = |noted: &&Noted| {
         let node = noted.pod.node_name.map(|node| tables.text(node));
@@ -94,7 +95,7 @@ fn answer(args: &DrainCheckArgs) -> Result<DrainCheck, Refused> {
         empty_dir_data: args.delete_emptydir_data,
         no_eviction: args.disable_eviction,
     };
-    Ok(drain_check(&mut place, &nodes, &leaving, accepted))
+    Ok(drain_check(&mut place, &nodes, (&leaving, &budgets), accepted))
 }
 
 /// Returns the names of the nodes to drain, each once.
@@ -121,7 +122,7 @@ fn nodes(args: &DrainCheckArgs, cluster: &mut Cluster) -> Result<Vec<String>, In
         meant.map(|node| snapshot.text(snapshot.node_info(node).name).to_owned()).collect();
     nodes.sort_unstable();
     if nodes.is_empty() {
-        let text = format!("--selector: matches none of {} nodes", snapshot.nodes().len());
+        let text = format!("--selector: matches none of {}", count(snapshot.nodes().len(), "node"));
         return Err(InputError(text));
     }
     Ok(nodes)
@@ -140,6 +141,8 @@ fn leaving(of: &Noted) -> Leaving {
         stays,
         is_unmanaged: of.owner.is_none(),
         has_empty_dir: of.has_empty_dir,
+        is_pending: of.is_pending,
+        is_ready: of.is_ready,
     }
 }
 
@@ -176,19 +179,17 @@ fn text(of: &DrainCheck, wide: bool) -> String {
 /// Returns the one-line result: whether all pods can be placed elsewhere, and whether a drain can evict them.
 fn verdict(of: &DrainCheck) -> String {
     let (going, out) = (of.pods.len(), of.without_place);
-    let pods = if going == 1 { "pod" } else { "pods" };
+    let all = count(going, "pod");
     let mut held: Vec<&String> = of.obstacles.iter().flat_map(|it| &it.pods).collect();
     held.sort_unstable();
     held.dedup();
     let held = held.len();
     match (going, out, held) {
         (0, ..) => "no pods to evict".to_owned(),
-        (_, 0, 0) => format!("{going} {pods} to evict, all fit elsewhere"),
-        (_, 0, _) => format!("drain blocked: {held} of {going} {pods} cannot be evicted; all fit elsewhere"),
-        (_, _, 0) => format!("{out} of {going} {pods} cannot be placed elsewhere"),
-        _ => format!(
-            "drain blocked: {held} of {going} {pods} cannot be evicted, {out} cannot be placed elsewhere"
-        ),
+        (_, 0, 0) => format!("{all} to evict, all fit elsewhere"),
+        (_, 0, _) => format!("drain blocked: {held} of {all} cannot be evicted; all fit elsewhere"),
+        (_, _, 0) => format!("{out} of {all} cannot be placed elsewhere"),
+        _ => format!("drain blocked: {held} of {all} cannot be evicted, {out} cannot be placed elsewhere"),
     }
 }
 

@@ -4,8 +4,9 @@
 use super::simulate::expand::{self, is_workload};
 use super::simulate::files::{Item, Wrong, text_at};
 use super::simulate::identity::{key, set};
+use crate::explain::BudgetState;
 use serde_json::{Value, json};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use supercargo_core::pod::PodInfo;
 
@@ -26,6 +27,8 @@ pub(super) struct Owners {
     pub(super) to_come: Vec<Noted>,
     /// The workloads.
     pub(super) workloads: Vec<Workload>,
+    /// State of the disruption budgets, by `namespace/name`.
+    pub(super) budgets: BTreeMap<String, BudgetState>,
     /// ReplicaSets and StatefulSets of an API server's list, kept until the list is complete.
     listed: Vec<Item>,
     /// Workloads whose template pods are passing admission.
@@ -41,6 +44,10 @@ pub(super) struct Noted {
     pub(super) is_mirror: bool,
     /// Whether it has an emptyDir volume.
     pub(super) has_empty_dir: bool,
+    /// Whether its phase is Pending.
+    pub(super) is_pending: bool,
+    /// Whether its Ready condition is true.
+    pub(super) is_ready: bool,
     /// Creation timestamp as the API server writes it.
     pub(super) created: Box<str>,
 }
@@ -60,7 +67,11 @@ impl Noted {
         let owner = Owner::of(&item.value);
         let volumes = item.value.pointer("/spec/volumes").and_then(Value::as_array);
         let has_empty_dir = volumes.into_iter().flatten().any(|volume| volume.get("emptyDir").is_some());
-        move |pod| Self { pod, owner, is_mirror, has_empty_dir, created }
+        let is_pending = item.text("/status/phase") == "Pending";
+        let conditions = item.value.pointer("/status/conditions").and_then(Value::as_array);
+        let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+        let is_ready = ready.is_some_and(|ready| ready["status"] == "True");
+        move |pod| Self { pod, owner, is_mirror, has_empty_dir, is_pending, is_ready, created }
     }
 }
 
@@ -112,8 +123,12 @@ pub(super) struct Workload {
 }
 
 impl Owners {
-    /// Keeps a workload of an API server's list for [`Self::listed`].
+    /// Keeps the state of a disruption budget, and a workload of an API server's list for [`Self::listed`].
     pub(super) fn keep(&mut self, item: &Item) {
+        if item.kind() == "PodDisruptionBudget" {
+            let (namespace, name) = place(item.namespace(), item.name());
+            self.budgets.insert(format!("{namespace}/{name}"), budget_state(&item.value));
+        }
         if is_workload(item) {
             self.listed.push(item.clone());
         }
@@ -176,6 +191,17 @@ impl Owners {
         if let Some(workload) = self.templates.pop_front() {
             self.workloads.push(Workload { pod, ..workload });
         }
+    }
+}
+
+fn budget_state(budget: &Value) -> BudgetState {
+    let number = |at: &str| budget.pointer(at).and_then(Value::as_i64).unwrap_or(0);
+    let policy = budget.pointer("/spec/unhealthyPodEvictionPolicy");
+    BudgetState {
+        always_allows_unready: policy.is_some_and(|policy| policy == "AlwaysAllow"),
+        current_healthy: number("/status/currentHealthy"),
+        desired_healthy: number("/status/desiredHealthy"),
+        is_outdated: number("/status/observedGeneration") < number("/metadata/generation"),
     }
 }
 

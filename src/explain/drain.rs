@@ -22,6 +22,9 @@ use supercargo_core::pod::PodInfo;
 const KIND: &str = "DrainCheck";
 /// Maximum number of pods without a place whose reasons are reported; pods of one workload have the same reasons.
 const EXPLAINED_MAX: usize = 50;
+/// Maximum number of evicted pods that a budget lists before the eviction API rejects further evictions (upstream
+/// `eviction.go#MaxDisruptedPodSize`).
+const DISRUPTED_MAX: usize = 2_000;
 
 /// The result of a simulated drain.
 #[derive(Clone, Debug, Serialize)]
@@ -45,7 +48,7 @@ pub struct DrainCheck {
     pub obstacles: Vec<Obstacle>,
     /// Pods that a drain leaves on the nodes, with the reason.
     pub stay: BTreeMap<String, &'static str>,
-    /// Budgets that allow fewer evictions than they protect pods on the nodes.
+    /// Budgets that allow fewer evictions now than the drain needs.
     pub budgets: Vec<Budget>,
 }
 
@@ -111,7 +114,7 @@ pub struct Budget {
     pub budget: String,
     /// Number of evictions it allows now.
     pub allowed: i32,
-    /// Number of pods on the nodes that it protects.
+    /// Number of pods on the nodes whose eviction counts against it.
     pub pods: usize,
 }
 
@@ -126,7 +129,36 @@ pub struct Leaving {
     pub is_unmanaged: bool,
     /// Whether the pod has an emptyDir volume.
     pub has_empty_dir: bool,
+    /// Whether its phase is Pending.
+    pub is_pending: bool,
+    /// Whether its Ready condition is true.
+    pub is_ready: bool,
 }
+
+/// The fields of a disruption budget that only the eviction API reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BudgetState {
+    /// `spec.unhealthyPodEvictionPolicy` is `AlwaysAllow`, not `IfHealthyBudget`, which is the default.
+    pub always_allows_unready: bool,
+    /// `status.currentHealthy`.
+    pub current_healthy: i64,
+    /// `status.desiredHealthy`.
+    pub desired_healthy: i64,
+    /// The disruption controller has not processed the current spec: `status.observedGeneration` is lower than
+    /// `metadata.generation`.
+    pub is_outdated: bool,
+}
+
+impl BudgetState {
+    /// Returns whether an unready pod is evicted without using up a disruption.
+    fn lets_unready_go(self) -> bool {
+        let is_healthy = self.current_healthy >= self.desired_healthy && self.desired_healthy > 0;
+        self.always_allows_unready || is_healthy
+    }
+}
+
+/// The state of the budgets by `namespace/name`.
+pub type BudgetStates = BTreeMap<String, BudgetState>;
 
 fn key(place: &Place<'_>, pod: &PodInfo) -> String {
     place.snapshot().pod_key(pod)
@@ -136,13 +168,13 @@ fn key(place: &Place<'_>, pod: &PodInfo) -> String {
 pub fn drain_check(
     place: &mut Place<'_>,
     nodes: &[String],
-    pods: &[Leaving],
+    (pods, states): (&[Leaving], &BudgetStates),
     accepted: Accepted,
 ) -> DrainCheck {
     let stay = pods.iter().filter_map(|of| Some((key(place, &of.pod), of.stays?))).collect();
     let mut going: Vec<&Leaving> = pods.iter().filter(|of| of.stays.is_none()).collect();
     going.sort_by_key(|of| (Reverse(of.pod.priority), key(place, &of.pod)));
-    let protected = Protected::of(place, &going);
+    let protected = Protected::of(place, &going, states);
     let obstacles = obstacles(place, &going, &protected, accepted);
     let mut answer = DrainCheck {
         api_version: API_VERSION,
@@ -209,37 +241,52 @@ fn close(place: &mut Place<'_>, name: &str) -> Option<Arc<NodeInfo>> {
     Some(Arc::new(before))
 }
 
-/// The budgets of the evicted pods, each with its allowed evictions and the indices of the pods it protects.
-struct Protected(BTreeMap<String, (i32, Vec<usize>)>);
+/// The disruption budgets that the eviction API asks about the pods, which are given by their indices.
+struct Protected {
+    /// Each budget with its allowed evictions, and the pods whose eviction uses one up.
+    budgets: BTreeMap<String, (i32, Vec<usize>)>,
+    /// The pods with several budgets, which the eviction API does not support.
+    several: BTreeMap<usize, Vec<String>>,
+}
 
 impl Protected {
     /// Collects the budgets. An empty selector protects all pods of its namespace here, unlike in preemption.
-    fn of(place: &Place<'_>, going: &[&Leaving]) -> Self {
+    fn of(place: &Place<'_>, going: &[&Leaving], states: &BudgetStates) -> Self {
         let (tables, lookups) = (&*place.tables, place.cache.lookups());
+        // A pod that has not started or is being deleted is evicted whatever its budgets say.
+        let asks = |at: &usize| !going[*at].pod.deleting && !going[*at].is_pending;
         let mut namespaces: Vec<Symbol> = going.iter().map(|of| of.pod.namespace).collect();
         namespaces.sort_unstable_by_key(|&namespace| tables.text(namespace));
         namespaces.dedup();
-        let mut all = BTreeMap::new();
+        let mut budgets = BTreeMap::new();
+        let mut several: BTreeMap<usize, Vec<String>> = BTreeMap::new();
         for namespace in namespaces {
             let names = lookups.disruption_budget_keys().filter(|&(of, _)| of == namespace);
             for ((_, name), budget) in names.zip(lookups.disruption_budgets(namespace)) {
-                let is_protected = |of: &&Leaving| {
-                    // A pod that is being deleted needs no eviction.
-                    !of.pod.deleting
-                        && of.pod.namespace == namespace
-                        && budget.selector.matches(tables, tables.labels(of.pod.labels))
+                let is_protected = |at: &usize| {
+                    let pod = &going[*at].pod;
+                    pod.namespace == namespace && budget.selector.matches(tables, tables.labels(pod.labels))
                 };
-                let pods = (0..going.len()).filter(|&at| is_protected(&going[at])).collect();
-                let budget_key = format!("{}/{}", tables.text(namespace), tables.text(name));
-                all.insert(budget_key, (budget.disruptions_allowed.max(0), pods));
+                let pods: Vec<usize> = (0..going.len()).filter(asks).filter(is_protected).collect();
+                let key = format!("{}/{}", tables.text(namespace), tables.text(name));
+                pods.iter().for_each(|&at| several.entry(at).or_default().push(key.clone()));
+                let is_blocked = states.get(&key).is_some_and(|state| state.is_outdated)
+                    || budget.disrupted_pods.len() > DISRUPTED_MAX;
+                let allowed = if is_blocked { 0 } else { budget.disruptions_allowed.max(0) };
+                budgets.insert(key, (allowed, pods));
             }
         }
-        Self(all)
+        several.retain(|_, budgets| budgets.len() > 1);
+        for (key, (_, pods)) in &mut budgets {
+            let lets_unready_go = states.get(key).is_some_and(|state| state.lets_unready_go());
+            pods.retain(|at| !several.contains_key(at) && (going[*at].is_ready || !lets_unready_go));
+        }
+        Self { budgets, several }
     }
 
-    /// Returns the budgets that protect more of the pods than they allow to evict.
+    /// Returns the budgets that allow fewer evictions than these pods need.
     fn too_few(&self) -> Vec<Budget> {
-        let all = self.0.iter().map(|(budget, (allowed, pods))| Budget {
+        let all = self.budgets.iter().map(|(budget, (allowed, pods))| Budget {
             budget: budget.clone(),
             allowed: *allowed,
             pods: pods.len(),
@@ -278,16 +325,14 @@ fn obstacles(
     if accepted.no_eviction {
         return all;
     }
-    let mut budgets_of: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
-    for (budget, (allowed, pods)) in &protected.0 {
-        pods.iter().for_each(|&at| budgets_of.entry(at).or_default().push(budget));
+    for (budget, (allowed, pods)) in &protected.budgets {
         if *allowed == 0 {
             let pods = pods.iter().map(|&at| keys[at].clone()).collect();
             let text = format!("the disruption budget {budget} allows no eviction now");
             add(ObstacleCode::DisruptionBudget, pods, text, Some("--disable-eviction"));
         }
     }
-    for (at, budgets) in budgets_of.into_iter().filter(|(_, budgets)| budgets.len() > 1) {
+    for (&at, budgets) in &protected.several {
         let text =
             format!("several disruption budgets protect it, so it cannot be evicted: {}", budgets.join(", "));
         add(ObstacleCode::SeveralBudgets, vec![keys[at].clone()], text, Some("--disable-eviction"));

@@ -106,10 +106,13 @@ pub(crate) fn selector(tables: &Tables, of: &Selector) -> String {
     }
 }
 
-/// Formats a number with its noun: `1 node`, `2 nodes`.
-pub(crate) fn count(number: impl Into<i128>, one: &str) -> String {
-    let number = number.into();
-    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+/// Formats a number with its noun: `1 node`, `2 nodes`, `2 entries`.
+pub(crate) fn count(number: impl std::fmt::Display, one: &str) -> String {
+    match (number.to_string().as_str(), one.strip_suffix('y')) {
+        ("1", _) => format!("1 {one}"),
+        (number, Some(stem)) => format!("{number} {stem}ies"),
+        (number, None) => format!("{number} {one}s"),
+    }
 }
 
 /// Lists the first names and how many follow: `a, b and 3 more`.

@@ -26,7 +26,10 @@ pub use answer::{
     Preemption, Said, Scores, Verdict,
 };
 pub use counted::{Counted, Tally};
-pub use drain::{Accepted, Budget, DrainCheck, Leaving, Moved, Obstacle, ObstacleCode, drain_check};
+pub use drain::{
+    Accepted, Budget, BudgetState, BudgetStates, DrainCheck, Leaving, Moved, Obstacle, ObstacleCode,
+    drain_check,
+};
 pub use fit::{FitCheck, OnNode, fit};
 pub use place::Place;
 pub use reason::ReasonCode;

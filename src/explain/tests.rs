@@ -109,10 +109,18 @@ fn trials_leave_the_cluster_unchanged() {
         waits.contains("AddToleration") && waits.contains("AddNode") && waits.contains("Uncordon"),
         "{waits}"
     );
-    let leaving =
-        [Leaving { pod: Arc::clone(&placed), stays: None, is_unmanaged: false, has_empty_dir: false }];
+    let leaving = [Leaving {
+        pod: Arc::clone(&placed),
+        stays: None,
+        is_unmanaged: false,
+        has_empty_dir: false,
+        is_pending: false,
+        is_ready: true,
+    }];
     let nodes = ["a".to_owned()];
-    let drained = world.asked(|place| drain_check(place, &nodes, &leaving, Accepted::default()));
+    let drained = world.asked(|place| {
+        drain_check(place, &nodes, (&leaving, &super::BudgetStates::new()), Accepted::default())
+    });
     let fitted = world.asked(|place| fit(place, &asked, 100, 0));
     assert_eq!((drained.without_place, fitted.fits), (1, 0));
     assert_eq!(world.seen(), before);
@@ -130,4 +138,12 @@ fn reported_changes_are_verified() {
         assert_eq!(change.examples.is_empty(), is_fewer, "{change:?}");
         assert!(change.codes.iter().all(|code| super::CHANGE_CODES.contains(code)), "{change:?}");
     }
+}
+
+#[test]
+fn counted_noun_is_singular_for_one_only() {
+    let told = |number: i64| {
+        format!("{}, {}", super::format::count(number, "node"), super::format::count(number, "entry"))
+    };
+    assert_eq!([0, 1, 2].map(told), ["0 nodes, 0 entries", "1 node, 1 entry", "2 nodes, 2 entries"]);
 }

@@ -167,6 +167,74 @@ fn partial_budget_delays_and_two_budgets_block_the_drain() {
     assert_eq!(obstacles(&two, &[]), (vec![several], Some(4)));
 }
 
+/// Returns the drain's obstacles and waiting budgets for one unready pod and one ready pod of the same budget.
+fn with_budget(
+    status: &Value,
+    policy: Option<&str>,
+    unready: &Value,
+) -> (Vec<(String, usize, String)>, Value) {
+    let mut limit = budget("all", &json!({}), 0);
+    limit["status"] = status.clone();
+    limit["metadata"]["generation"] = json!(2);
+    limit["spec"]["unhealthyPodEvictionPolicy"] = json!(policy);
+    let mut pods = [on_a("well", "1", 0), on_a("ill", "1", 0)];
+    pods[0]["status"] = json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] });
+    pods[1]["status"] = unready.clone();
+    let objects = [&[plain_node("a"), plain_node("b"), limit][..], &pods].concat();
+    let ran = drain(&objects, "a", &["-o", "json"]);
+    (obstacles(&objects, &[]).0, ran.json("DrainCheck")["budgets"].clone())
+}
+
+#[test]
+fn unready_pods_are_judged_as_by_the_eviction_api() {
+    let status = |allowed: i32, healthy: i32, desired: i32, observed: i32| {
+        json!({ "disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": desired,
+            "observedGeneration": observed })
+    };
+    let running =
+        |ready: &str| json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": ready }] });
+    let (unready, starting) = (running("False"), json!({ "phase": "Pending" }));
+    let blocked = |pods| vec![("DisruptionBudget".to_owned(), pods, "--disable-eviction".to_owned())];
+    let short =
+        |allowed: i32, pods: usize| json!([{ "budget": "default/all", "allowed": allowed, "pods": pods }]);
+    // Healthy pods, desired ones, policy, the second pod; how many of both pods the budget blocks.
+    let cases = [
+        (status(0, 1, 2, 2), None, &unready, 2),
+        (status(0, 1, 2, 2), Some("IfHealthyBudget"), &unready, 2),
+        (status(0, 1, 2, 2), Some("AlwaysAllow"), &unready, 1),
+        (status(0, 2, 2, 2), None, &unready, 1),
+        (status(0, 2, 2, 2), Some("IfHealthyBudget"), &unready, 1),
+        (status(0, 0, 0, 2), None, &unready, 2),
+        (status(0, 1, 2, 2), None, &starting, 1),
+        // The disruption controller has not seen the current spec.
+        (status(5, 9, 2, 1), None, &unready, 1),
+        (status(5, 1, 2, 1), None, &unready, 2),
+    ];
+    for (status, policy, ill, pods) in cases {
+        assert_eq!(
+            with_budget(&status, policy, ill),
+            (blocked(pods), short(0, pods)),
+            "{status} {policy:?} {ill}"
+        );
+    }
+    let waits = with_budget(&status(1, 1, 2, 2), None, &unready);
+    assert_eq!(waits, (vec![], short(1, 2)), "an unready pod uses up a disruption, too");
+    assert_eq!(with_budget(&status(1, 3, 2, 2), None, &unready), (vec![], json!([])));
+}
+
+#[test]
+fn several_budgets_block_running_pods_only() {
+    let mut objects =
+        vec![plain_node("a"), plain_node("b"), budget("one", &json!({}), 0), budget("two", &json!({}), 5)];
+    for (name, phase) in [("runs", "Running"), ("starts", "Pending")] {
+        let mut pod = on_a(name, "1", 0);
+        pod["status"] = json!({ "phase": phase });
+        objects.push(pod);
+    }
+    let several = ("SeveralBudgets".to_owned(), 1, "--disable-eviction".to_owned());
+    assert_eq!(obstacles(&objects, &[]), (vec![several], Some(4)));
+}
+
 #[test]
 fn nodes_drained_together_take_no_pods_of_each_other() {
     let on = |name: &str, node: &str| {
@@ -199,6 +267,6 @@ fn unknown_node_is_reported_with_the_closest_name() {
     assert_eq!(ran.stderr, "error: node worker-2 not found; did you mean worker-1?\n");
     assert_eq!(
         drain(&[plain_node("a")], "zzzz", &[]).stderr,
-        "error: node zzzz not found; the cluster has 1 nodes\n"
+        "error: node zzzz not found; the cluster has 1 node\n"
     );
 }

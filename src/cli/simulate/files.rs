@@ -8,6 +8,7 @@ use super::packed::{Held, Packed};
 use super::place;
 use super::schema::{UnknownField, unknown_fields};
 use crate::cli::cluster::complain;
+use crate::explain::format::count;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -286,10 +287,9 @@ impl Skipped {
     /// Returns the message, or `None` if nothing was skipped.
     pub(in crate::cli) fn told(&self) -> Option<String> {
         let total: usize = self.0.values().sum();
-        let kinds: Vec<String> = self.0.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-        let objects = if total == 1 { "object" } else { "objects" };
-        (total > 0)
-            .then(|| format!("skipped {total} {objects} irrelevant to scheduling: {}", kinds.join(", ")))
+        let kinds: Vec<String> = self.0.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
+        let objects = count(total, "object");
+        (total > 0).then(|| format!("skipped {objects} irrelevant to scheduling: {}", kinds.join(", ")))
     }
 }
 
@@ -393,7 +393,7 @@ const MOUNTED: [&str; 6] = ["projected", "configMap", "secret", "downwardAPI", "
 const OF_STATUSES: [&str; 3] = ["name", "resources", "allocatedResources"];
 
 /// Pod conditions that are kept.
-const CONDITIONS: [&str; 3] = ["DisruptionTarget", "PodScheduled", "PodResizePending"];
+const CONDITIONS: [&str; 4] = ["DisruptionTarget", "PodScheduled", "PodResizePending", "Ready"];
 
 /// Removes large fields that neither the scheduler nor admission reads.
 pub(in crate::cli) fn leave_out_what_nobody_reads(object: &mut Value) {

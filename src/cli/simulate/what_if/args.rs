@@ -85,24 +85,25 @@ fn number(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("{text:?} is not a number from 0 to {MOST}"))
 }
 
-/// Short and plural names that kubectl accepts for a kind.
-const SHORT: [(&str, &str); 10] = [
-    ("deploy", "Deployment"),
-    ("deployments", "Deployment"),
-    ("sts", "StatefulSet"),
-    ("statefulsets", "StatefulSet"),
-    ("rs", "ReplicaSet"),
-    ("replicasets", "ReplicaSet"),
-    ("rc", "ReplicationController"),
-    ("replicationcontrollers", "ReplicationController"),
-    ("ds", "DaemonSet"),
-    ("jobs", "Job"),
+/// Built-in workloads with the short names that kubectl accepts; empty if there is none.
+pub(super) const WORKLOADS: [(&str, &str); 7] = [
+    ("Deployment", "deploy"),
+    ("StatefulSet", "sts"),
+    ("ReplicaSet", "rs"),
+    ("ReplicationController", "rc"),
+    ("DaemonSet", "ds"),
+    ("Job", ""),
+    ("CronJob", "cj"),
 ];
 
-/// Returns whether `written` names this kind, in any form that kubectl accepts.
+/// Returns whether `written` names this kind, in any form that kubectl accepts: the kind, its plural or its short
+/// name, and a group after a point.
 pub(in crate::cli) fn means_kind(written: &str, kind: &str) -> bool {
     let written = written.to_lowercase();
-    written == kind.to_lowercase() || SHORT.contains(&(written.as_str(), kind))
+    let name = written.split('.').next().unwrap_or_default();
+    let singular = kind.to_lowercase();
+    let is_short = |&(of, short): &(&str, &str)| of == kind && !short.is_empty() && short == name;
+    name == singular || name.strip_suffix('s') == Some(&singular) || WORKLOADS.iter().any(|it| is_short(it))
 }
 
 #[cfg(test)]
@@ -124,7 +125,23 @@ mod tests {
         for wrong in ["", "web", "web=", "web=x", "=5", "/web=5", "a/b/c=5", "web=100001"] {
             assert!(Scale::parse(wrong).is_err(), "{wrong}");
         }
-        assert!(means_kind("Deploy", "Deployment") && means_kind("statefulset", "StatefulSet"));
-        assert!(!means_kind("sts", "Deployment"));
+    }
+
+    #[test]
+    fn kinds_are_accepted_as_singular_plural_and_short_name() {
+        for (kind, short) in WORKLOADS {
+            let singular = kind.to_lowercase();
+            let forms =
+                [kind.to_owned(), format!("{singular}s"), format!("{singular}s.apps"), short.to_owned()];
+            for form in [singular].iter().chain(&forms).filter(|form| !form.is_empty()) {
+                let meant = WORKLOADS.iter().filter(|(other, _)| means_kind(form, other));
+                assert_eq!(meant.map(|it| it.0).collect::<Vec<_>>(), [kind], "{form}");
+            }
+        }
+        assert!(
+            means_kind("rollouts.argoproj.io", "Rollout")
+                && !means_kind("", "Job")
+                && !means_kind("s", "Job")
+        );
     }
 }

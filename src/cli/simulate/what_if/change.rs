@@ -1,7 +1,7 @@
 //! Applies hypothetical changes to a cluster: adds and removes nodes, scales workloads.
 
 use super::super::InputError;
-use super::args::{AddNodes, ChangeArgs, Scale, means_kind};
+use super::args::{AddNodes, ChangeArgs, Scale, WORKLOADS, means_kind};
 use crate::cli::cluster::Cluster;
 use crate::cli::owners::Noted;
 use crate::config::nearest;
@@ -181,7 +181,16 @@ fn resize(
         let pod = Arc::clone(template?.pod.as_ref()?);
         let owner =
             Some(crate::cli::owners::Owner { kind: kind.as_str().into(), name: scale.name.as_str().into() });
-        Some(Noted { pod, owner, is_mirror: false, has_empty_dir: false, created: "".into() })
+        let created = "".into();
+        Some(Noted {
+            pod,
+            owner,
+            created,
+            is_mirror: false,
+            has_empty_dir: false,
+            is_pending: true,
+            is_ready: false,
+        })
     });
     let Some(like) = like else {
         let text =
@@ -241,6 +250,15 @@ fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, 
                 scale.name
             )));
         }
+    }
+    // Owners of other kinds, such as those of an operator, can be scaled, too.
+    let known = WORKLOADS.iter().map(|it| it.0).chain(all.iter().map(|it| it.1));
+    if let Some(written) = scale.kind.as_ref().filter(|_| !known.into_iter().any(is_kind)) {
+        return Err(InputError(format!(
+            "--scale {written}/{}: {written} is not a workload; use deployment, statefulset, replicaset, \
+             replicationcontroller or job",
+            scale.name
+        )));
     }
     let elsewhere = named.map(|it| format!("-n {}", it.0)).next();
     let near =
