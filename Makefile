@@ -26,7 +26,7 @@ N ?= 20000
 
 .PHONY: help
 help: ## Print this list.
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 .PHONY: demo
 demo: upstream build ## Run the examples on a real control plane, and print where each pod went and why.

@@ -14,6 +14,7 @@ use super::simulate::update::Concern;
 use super::simulate::world::World;
 use super::simulate::{InputError, InputLimit, Output};
 use crate::config::{DEFAULT_NAME, OWN_NAME, nearest};
+use crate::explain::format::count;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -422,7 +423,7 @@ impl Cluster {
         }
         let meant = nearest(name, self.nodes.iter().map(String::as_str));
         let meant = meant.map_or_else(
-            || format!("; the cluster has {} nodes", self.nodes.len()),
+            || format!("; the cluster has {}", count(self.nodes.len(), "node")),
             |meant| format!("; did you mean {meant}?"),
         );
         Err(InputError(format!("node {name} not found{meant}")))
@@ -484,7 +485,7 @@ impl Cluster {
         match (near.is_empty(), here.count()) {
             (false, _) => format!("; did you mean {}?", near.join(" or ")),
             (true, 0) => "; the namespace has no pods".to_owned(),
-            (true, pods) => format!("; the namespace has {pods} other pods"),
+            (true, pods) => format!("; the namespace has {}", count(pods, "other pod")),
         }
     }
 }

@@ -5,6 +5,7 @@ use super::screen::Screen;
 use super::simulate::decide::profile_of;
 use super::simulate::{InputError, Output, profiles};
 use crate::explain::claims::{is_replica, ordinal};
+use crate::explain::format::count;
 use crate::explain::{FitCheck, Place, fit};
 use clap::Args;
 use std::path::PathBuf;
@@ -89,7 +90,7 @@ fn text(of: &FitCheck, wide: bool) -> String {
         screen.table(&[0], &rows);
     }
     if of.nodes.len() > shown {
-        screen.line(&format!("  and {} more nodes", of.nodes.len() - shown));
+        screen.line(&format!("  and {}", count(of.nodes.len() - shown, "more node")));
     }
     if !of.limited_by.is_empty() {
         screen.heading("Why no more fit");

@@ -3,6 +3,7 @@
 
 use super::cluster::{complain, say};
 use crate::args::Args as Line;
+use crate::explain::format::count;
 use clap::{Args, Command, CommandFactory as _};
 use clap_mangen::Man;
 use std::io;
@@ -69,9 +70,10 @@ pub fn main(args: &ManArgs) -> ExitCode {
         return say(&String::from_utf8_lossy(&text), 0);
     };
     match write(dir) {
-        Ok(count) => {
-            say(&format!("{count} pages in {}\n", super::screen::plain(&dir.display().to_string())), 0)
-        }
+        Ok(pages) => say(
+            &format!("{} in {}\n", count(pages, "page"), super::screen::plain(&dir.display().to_string())),
+            0,
+        ),
         Err(error) => {
             complain(&format!("error: cannot write to {}: {error}", dir.display()));
             ExitCode::from(BAD_INPUT)

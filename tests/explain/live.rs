@@ -144,7 +144,7 @@ fn malformed_object_is_skipped_with_a_warning() {
     });
     let ran = ask(folder.path(), "p", &["-o", "json"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    assert!(ran.stderr.contains("ignoring 1 invalid objects: Node b is malformed"), "{ran:?}");
+    assert!(ran.stderr.contains("ignoring 1 invalid object: Node b is malformed"), "{ran:?}");
 }
 
 #[test]

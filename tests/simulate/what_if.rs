@@ -149,7 +149,15 @@ fn invalid_changes_are_rejected_with_suggestions() {
         told(&["--scale", "web=1"]),
         "--scale: ReplicaSet and StatefulSet share the name web; add the kind, for example replicaset/web"
     );
-    assert!(told(&["--scale", "agent=3"]).starts_with("--scale agent: a DaemonSet runs one pod per node"));
+    for agent in ["agent=3", "ds/agent=3", "daemonsets/agent=3", "DaemonSet.apps/agent=3"] {
+        let told = told(&["--scale", agent]);
+        assert!(told.starts_with("--scale agent: a DaemonSet runs one pod per node"), "{told}");
+    }
+    let told_of_nodes = told(&["--scale", "nodes/agent=3"]);
+    assert!(
+        told_of_nodes.starts_with("--scale nodes/agent: nodes is not a workload; use "),
+        "{told_of_nodes}"
+    );
     assert_eq!(ask(&files, &["--remove-node", "worker-1", "--remove-node", "worker-1"]).code, Some(2));
     for wrong in [
         &["--add-nodes", "x:template=worker-1"][..],
@@ -238,7 +246,7 @@ fn utilization_and_skew_match_manual_calculation() {
 #[test]
 fn applied_preemption_is_reverted_before_the_comparison() {
     let important = pod("important", 2, &json!({ "priority": 10 }));
-    let files = Files::with(&list(&[node("a", 2), web("victim", "a")]), &list(&[important]));
+    let files = Files::with(&list(&[node("a", 2), node("b", 1), web("victim", "a")]), &list(&[important]));
     let config =
         json!({ "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration" });
     files.write("same", &config.to_string());
@@ -246,6 +254,11 @@ fn applied_preemption_is_reverted_before_the_comparison() {
     let told = summary(&ran);
     assert_eq!((&told["after"], ran.code), (&told["compared"], Some(0)), "{told:#}");
     assert_eq!((&told["after"]["placed"], &told["after"]["pending"]), (&json!(1), &json!(1)));
+    for (mode, said) in [("apply", "; 1 pod preempted\n"), ("report", "; 1 pod would be preempted\n")] {
+        let ran = files
+            .run(&["--cluster", "cluster", "--pods", "pods", "--preemption", mode, "--remove-node", "b"], "");
+        assert!(ran.stdout.contains(said), "{mode}: {ran:?}");
+    }
 }
 
 /// Returns the pod rows of the wide table: each pod with its node.

@@ -2,6 +2,7 @@
 
 use super::Answer;
 use crate::config::{ConfigError, Effective, Flags, Problem, Settings};
+use crate::explain::format::count;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -34,8 +35,7 @@ pub(super) fn judge(file: &Path, text: &str) -> Answer {
             for problem in &problems {
                 show(file, text, problem, &mut told);
             }
-            let noun = if problems.len() == 1 { "problem" } else { "problems" };
-            let _ = writeln!(told, "{}: {} {noun}", file.display(), problems.len());
+            let _ = writeln!(told, "{}: {}", file.display(), count(problems.len(), "problem"));
             Answer::bad_input(told)
         }
         Err(error @ ConfigError::Read { .. }) => Answer::bad_input(format!("{error}\n")),

@@ -3,6 +3,7 @@
 use super::facts::{Configured, Facts, KUBE_SCHEDULER, Known, Lease};
 use super::{Check, DoctorArgs, Status, installation, tls_and_clock};
 use crate::config::{DEFAULT_NAME, OWN_NAME};
+use crate::explain::format::count;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Minor version of Kubernetes whose kube-scheduler decisions are reproduced.
@@ -262,7 +263,8 @@ fn unserved(facts: &Facts) -> Check {
     let each: Vec<String> = others.clone().map(|(name, pods)| format!("{pods} for {name}")).collect();
     if each.is_empty() {
         let pods: usize = pending.by_name.values().sum();
-        let text = format!("{pods} pending pods, each with a schedulerName that is served");
+        let pods = count(pods, "pending pod");
+        let text = format!("{pods}, each with a schedulerName that is served");
         if pending.is_cut {
             return check(id, Status::Unknown, format!("{text}; further pods were not checked"), "");
         }

@@ -1,6 +1,7 @@
 //! Formats an explanation as text, for readers who are new to Kubernetes scheduling.
 
 use crate::cli::screen::Screen;
+use crate::explain::format::count;
 use crate::explain::{Change, Explanation, NodeScores, Scores, Verdict};
 
 /// Number of nodes with scores in the default table format.
@@ -60,9 +61,11 @@ fn reasons(screen: &mut Screen, of: &Explanation) {
         return;
     }
     let heading = match of.verdict {
-        Verdict::Bound => format!("Why not elsewhere ({} of {} nodes are feasible)", of.fits_on, of.nodes),
+        Verdict::Bound => {
+            format!("Why not elsewhere ({} of {} feasible)", of.fits_on, count(of.nodes, "node"))
+        }
         Verdict::FitsNow => "Why not on the other nodes".to_owned(),
-        _ => format!("Why not ({} nodes, every filter evaluated on each)", of.nodes),
+        _ => format!("Why not ({}, every filter evaluated on each)", count(of.nodes, "node")),
     };
     screen.heading(&heading);
     let mut rows = vec![["NODES", "ONLY REASON", "REASON", "DETAILS"].map(str::to_owned).to_vec()];
@@ -153,7 +156,7 @@ fn tell_scores(screen: &mut Screen, scores: &Scores, wide: bool) {
     let left_out = scores.left_out + scores.nodes.len() - shown;
     if left_out > 0 {
         screen.line("");
-        screen.line(&format!("  and {left_out} more nodes"));
+        screen.line(&format!("  and {}", count(left_out, "more node")));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Formats lint findings as text.
 
 use super::super::screen::Screen;
+use crate::explain::format::count;
 use crate::explain::lint::{Finding, LintReport, Severity};
 
 /// Formats the report; `wide` adds the field of each finding.
@@ -40,16 +41,13 @@ fn severity(of: Severity) -> &'static str {
 }
 
 fn summary(report: &LintReport) -> String {
-    let many = |number: usize, one: &str| {
-        if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
-    };
-    let judged = format!("{} on {}", many(report.judged, "workload"), many(report.nodes, "node"));
+    let judged = format!("{} on {}", count(report.judged, "workload"), count(report.nodes, "node"));
     let of = |severity: Severity| report.findings.iter().filter(|it| it.severity == severity).count();
     let found =
         [(Severity::Error, "error"), (Severity::Warning, "warning"), (Severity::Info, "info finding")];
     let found =
         found.into_iter().map(|(severity, name)| (of(severity), name)).filter(|&(number, _)| number > 0);
-    let found: Vec<String> = found.map(|(number, name)| many(number, name)).collect();
+    let found: Vec<String> = found.map(|(number, name)| count(number, name)).collect();
     if found.is_empty() {
         return format!("{judged}: no findings");
     }

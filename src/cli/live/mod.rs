@@ -13,6 +13,7 @@ use super::simulate::files::{Item, Origin, items, leave_out_what_nobody_reads};
 use super::simulate::update::Concern;
 use crate::args::parse_duration;
 use crate::client;
+use crate::explain::format::count;
 use bytes::Bytes;
 use clap::Args;
 use http::Request;
@@ -148,7 +149,7 @@ impl Listed {
         cluster.notices.extend(self.notices);
         if !unreadable.is_empty() {
             let named = unreadable.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
-            cluster.notices.push(format!("ignoring {} invalid objects: {named}", unreadable.len()));
+            cluster.notices.push(format!("ignoring {}: {named}", count(unreadable.len(), "invalid object")));
         }
         self.admission.into_iter().map(|value| Item::new(value, Origin::default())).collect()
     }

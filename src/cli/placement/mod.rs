@@ -16,6 +16,7 @@ use super::simulate::input::decompressed;
 use super::simulate::what_if::{ChangeArgs, Question, WhatIf};
 use super::simulate::{AddNodes, Detail, InputLimit, PreemptionMode, Scale, TieBreak};
 use crate::config::Problem;
+use crate::explain::format::count;
 use clap::{Args, ValueEnum};
 use report::{OfCase, OfFile, Report};
 use spec::{NodeChoice, Read, Spec};
@@ -107,8 +108,7 @@ fn run(file: &Path, strict: bool) -> Result<OfFile, NoResult> {
     let wrong = |problems: Vec<Problem>| {
         let mut told = String::new();
         problems.iter().for_each(|problem| show(file, &text, problem, &mut told));
-        let noun = if problems.len() == 1 { "problem" } else { "problems" };
-        let _ = writeln!(told, "{}: {} {noun}", file.display(), problems.len());
+        let _ = writeln!(told, "{}: {}", file.display(), count(problems.len(), "problem"));
         NoResult::Wrong(told)
     };
     let read = Read::new(&text).map_err(wrong)?;

@@ -1,6 +1,7 @@
 //! Results of placement tests, in each output format.
 
 use crate::cli::screen::{Screen, plain};
+use crate::explain::format::count;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -58,11 +59,10 @@ impl Report {
                 }
             }
         }
-        let all = self.passed + self.failed;
-        let noun = if all == 1 { "test" } else { "tests" };
+        let all = count(self.passed + self.failed, "test");
         screen.heading(&match self.failed {
-            0 => format!("{all} {noun} passed"),
-            failed => format!("{failed} of {all} {noun} failed"),
+            0 => format!("{all} passed"),
+            failed => format!("{failed} of {all} failed"),
         });
         screen.into_text()
     }

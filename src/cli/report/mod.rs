@@ -16,6 +16,7 @@ use super::cluster::{Cluster, Refused, complain, say};
 use super::screen::plain_json;
 use super::simulate::what_if::change;
 use super::simulate::{InputError, profiles};
+use crate::explain::format::count;
 use build::{ReportBuilder, States};
 use model::Report;
 use std::io::{self, IsTerminal as _};
@@ -76,10 +77,15 @@ fn source(args: &ReportArgs) -> String {
     let changes = &args.changes;
     let mut parts = vec![cluster];
     parts.extend(
-        changes.add_nodes.iter().map(|add| format!("with {} nodes added like {}", add.count, add.template)),
+        changes
+            .add_nodes
+            .iter()
+            .map(|add| format!("with {} added like {}", count(add.count, "node"), add.template)),
     );
     parts.extend(changes.remove_node.iter().map(|node| format!("without {node}")));
-    parts.extend(changes.scale.iter().map(|scale| format!("with {} pods of {}", scale.replicas, scale.name)));
+    parts.extend(
+        changes.scale.iter().map(|scale| format!("with {} of {}", count(scale.replicas, "pod"), scale.name)),
+    );
     if !args.pods.is_empty() {
         parts.push(format!("with the pods of {}", named(&args.pods)));
     }

@@ -1,6 +1,7 @@
 //! Formats a shadow report as text: counts, and the scores by node and plugin of each disagreement.
 
 use crate::cli::screen::plain;
+use crate::explain::format::count;
 use crate::shadow::{Disagreement, Node, ShadowReport, Side};
 use std::fmt::Write as _;
 
@@ -11,20 +12,21 @@ pub(super) fn render(report: &ShadowReport) -> String {
     let unjudged: u64 = report.unjudged.values().sum();
     let _ = writeln!(
         out,
-        "shadow of {} since {}: {all} decisions compared, {unjudged} not compared",
+        "shadow of {} since {}: {} compared, {unjudged} not compared",
         plain(&report.shadow_of),
-        plain(&report.since)
+        plain(&report.since),
+        count(all, "decision")
     );
     let _ = writeln!(out, "\n{:<16}  {:>9}  {:>6}", "AGREEMENT", "DECISIONS", "SHARE");
-    for (agreement, &count) in by_count(report) {
-        let share = if all == 0 { 0.0 } else { 100.0 * count as f64 / all as f64 };
-        let _ = writeln!(out, "{:<16}  {count:>9}  {share:>5.1}%", plain(agreement));
+    for (agreement, &number) in by_count(report) {
+        let share = if all == 0 { 0.0 } else { 100.0 * number as f64 / all as f64 };
+        let _ = writeln!(out, "{:<16}  {number:>9}  {share:>5.1}%", plain(agreement));
     }
     for (why, count) in report.unjudged.iter().filter(|(_, count)| **count > 0) {
         let _ = writeln!(out, "not compared, {}: {count}", plain(why));
     }
     if report.dropped > 0 {
-        let _ = writeln!(out, "\n{} earlier disagreements were dropped", report.dropped);
+        let _ = writeln!(out, "\n{} dropped", count(report.dropped, "earlier disagreement"));
     }
     report.disagreements.iter().for_each(|it| disagreement(&mut out, it));
     out
@@ -41,12 +43,12 @@ fn disagreement(out: &mut String, it: &Disagreement) {
     let regret = it.regret.map(|regret| format!(", regret {regret}")).unwrap_or_default();
     let _ = writeln!(
         out,
-        "\n{}  {}/{}  {}{regret}, {} feasible nodes",
+        "\n{}  {}/{}  {}{regret}, {}",
         plain(&it.time),
         plain(&it.pod.namespace),
         plain(&it.pod.name),
         plain(&it.agreement),
-        it.feasible_nodes
+        count(it.feasible_nodes, "feasible node")
     );
     let theirs = match &it.theirs {
         Side::Scored(node) => Some(node),

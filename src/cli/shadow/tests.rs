@@ -71,7 +71,7 @@ different                 1   12.5%
 they_fit_we_not           1   12.5%
 not compared, unordered: 2
 
-3 earlier disagreements were dropped
+3 earlier disagreements dropped
 
 2026-01-01T00:00:07Z  shop/web-1  different, regret 50, 2 feasible nodes
   WHOSE   NODE    PLUGIN                      RAW  NORMALIZED  WEIGHT  WEIGHTED

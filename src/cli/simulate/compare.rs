@@ -2,6 +2,7 @@
 //! manifest.
 
 use crate::convert::quantity::Quantity;
+use crate::explain::format::count;
 use serde_json::Value;
 
 /// Fields without a default: if a manifest omits them, applying it removes them.
@@ -91,7 +92,7 @@ impl Comparison {
         let name = |value: &Value| value["name"].as_str().map(str::to_owned);
         let are_named = new.iter().chain(old).all(|it| name(it).is_some());
         if self.is_whole && new.len() != old.len() {
-            found.push(format!("{path}: {} entries → {}", old.len(), new.len()));
+            found.push(format!("{path}: {} → {}", count(old.len(), "entry"), new.len()));
             return;
         }
         for (at, value) in new.iter().enumerate() {
@@ -146,7 +147,7 @@ fn short(value: &Value) -> String {
     match value {
         Value::Null => "none".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Array(items) => format!("{} entries", items.len()),
+        Value::Array(items) => count(items.len(), "entry"),
         Value::Object(_) => "an object".to_owned(),
         other => other.to_string(),
     }
@@ -184,7 +185,7 @@ mod tests {
             told(
                 &json!({ "nodeSelector": { "disk": "ssd" }, "containers": containers, "tolerations": tolerations })
             ),
-            ["spec.tolerations: none → 1 entries"]
+            ["spec.tolerations: none → 1 entry"]
         );
     }
 

@@ -77,6 +77,11 @@ impl Decider {
         }
     }
 
+    /// Returns whether preemption victims are evicted, not only reported.
+    pub(in crate::cli) fn applies_preemption(&self) -> bool {
+        self.rules.preemption == PreemptionMode::Apply
+    }
+
     /// Returns the current world.
     pub(in crate::cli) fn world(&self) -> &World {
         &self.world

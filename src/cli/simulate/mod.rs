@@ -37,6 +37,7 @@ pub use what_if::{AddNodes, ChangeArgs, Scale};
 
 use crate::cli::screen::plain;
 use crate::config::{Effective, Flags, Settings};
+use crate::explain::format::count;
 use decide::{Decider, Rules};
 use files::Files;
 use inventory::{Given, Inventory};
@@ -102,8 +103,7 @@ pub struct Summary {
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { pods, placed } = self;
-        let noun = if *pods == 1 { "pod" } else { "pods" };
-        write!(f, "{placed} of {pods} {noun} placed")
+        write!(f, "{placed} of {} placed", count(pods, "pod"))
     }
 }
 

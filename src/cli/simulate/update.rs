@@ -12,6 +12,7 @@ use super::expand::{Expanded, is_workload};
 use super::files::{Item, leave_out_what_nobody_reads, text_at};
 use super::identity::{controlled_by, generated_name, set};
 use crate::cli::owners::Owner;
+use crate::explain::format::count as counted;
 use serde_json::Value;
 use std::borrow::Borrow;
 use std::cmp::Reverse;
@@ -199,9 +200,10 @@ impl Updates {
             parts.extend((old != new).then(|| format!("replicas {old} → {new}")));
         }
         parts.push(if changes.is_empty() {
-            format!("the pod template is unchanged: {} kept, {gone} removed", pods(kept))
+            format!("the pod template is unchanged: {} kept, {gone} removed", counted(kept, "pod"))
         } else {
-            let replaced = format!("{} replaced as after a complete rollout, {kept} kept", pods(gone));
+            let replaced =
+                format!("{} replaced as after a complete rollout, {kept} kept", counted(gone, "pod"));
             format!("the pod template changes ({}): {replaced}", some(changes))
         });
         self.notices.push(format!("{kind} {key} already exists; {}", parts.join("; ")));
@@ -253,10 +255,6 @@ fn take_over(item: &mut Item, live: &Item) {
     if !uid.is_empty() {
         set(&mut item.value, &["metadata", "uid"], uid.into());
     }
-}
-
-fn pods(count: usize) -> String {
-    if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") }
 }
 
 fn some(changes: &[String]) -> String {

@@ -3,6 +3,7 @@
 use super::markup::Markup;
 use super::{amount, percent, waiting};
 use crate::cli::report::model::{ABSENT, Report, Resource, Skew, Spread, WAITS};
+use crate::explain::format::count as counted;
 
 /// Maximum number of resources with a column in the table of zones.
 const COLUMNS_MAX: usize = 5;
@@ -55,13 +56,12 @@ fn figures(out: &mut Markup, report: &Report) {
 
 fn simulated(out: &mut Markup, report: &Report) {
     let Some(of) = &report.simulated else { return };
-    let noun = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
-    let mut text = format!("Placed {} of {}", of.placed, noun(of.pods, "pod"));
+    let mut text = format!("Placed {} of {}", of.placed, counted(of.pods, "pod"));
     if of.placed > 0 {
-        text += &format!(" on {}", noun(of.nodes, "node"));
+        text += &format!(" on {}", counted(of.nodes, "node"));
     }
     if of.evicted > 0 {
-        text += &format!("; {} preempted", noun(of.evicted, "pod"));
+        text += &format!("; {} preempted", counted(of.evicted, "pod"));
     }
     let class = if of.placed == of.pods { "p class=\"result\"" } else { "p class=\"result short\"" };
     out.element(

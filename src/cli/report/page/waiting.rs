@@ -2,6 +2,7 @@
 
 use super::markup::Markup;
 use crate::cli::report::model::{Report, Waiting};
+use crate::explain::format::count as counted;
 use crate::explain::{Explanation, Verdict};
 
 /// Maximum number of identical pods listed by name.
@@ -120,8 +121,11 @@ fn reasons(out: &mut Markup, of: &Explanation) {
     if of.reasons.is_empty() {
         return;
     }
-    let heading =
-        format!("Why not ({} nodes, every filter evaluated on each; {} feasible)", of.nodes, of.fits_on);
+    let heading = format!(
+        "Why not ({}, every filter evaluated on each; {} feasible)",
+        counted(of.nodes, "node"),
+        of.fits_on
+    );
     out.element("h3", &heading)
         .raw("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Reasons\"><table><caption class=\"unseen\">Reasons</caption>");
     out.head(&[("Nodes", true), ("Only reason", true), ("Reason", false), ("Details", false)]).raw("<tbody>");

@@ -103,7 +103,7 @@ pub(in crate::cli) fn means_kind(written: &str, kind: &str) -> bool {
     let name = written.split('.').next().unwrap_or_default();
     let singular = kind.to_lowercase();
     let is_short = |&(of, short): &(&str, &str)| of == kind && !short.is_empty() && short == name;
-    name == singular || name.strip_suffix('s') == Some(&singular) || WORKLOADS.iter().any(|it| is_short(it))
+    name == singular || name.strip_suffix('s') == Some(&singular) || WORKLOADS.iter().any(is_short)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::super::report::Decision;
 use super::WhatIf;
 use crate::cli::screen::Screen;
+use crate::explain::format::count;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,6 +33,9 @@ pub(in crate::cli) struct Outcome {
     pub(in crate::cli) pending: Share,
     /// Number of preemption victims, whether evicted or only reported.
     pub(in crate::cli) victims: usize,
+    /// Whether the victims were evicted in the simulation, instead of only reported.
+    #[serde(skip)]
+    pub(in crate::cli) is_applied: bool,
 }
 
 /// The state of a pod before the changes.
@@ -82,7 +86,7 @@ impl Noting {
             Some((Arc::clone(&pod.uid), format!("{} {namespace}/{}", owner.kind, owner.name)))
         };
         Self {
-            outcome: Outcome::default(),
+            outcome: Outcome { is_applied: what_if.decider.applies_preemption(), ..Outcome::default() },
             victims: BTreeSet::new(),
             pending: what_if.retried.clone(),
             owners: what_if.population.iter().filter_map(owner).collect(),
@@ -161,7 +165,7 @@ impl Noting {
         let rows: Vec<Vec<String>> = [head].into_iter().chain(rows).collect();
         screen.table(&[0], &rows);
         if more > 0 {
-            screen.line(&format!("  and {more} more rows (-o wide shows every pod)"));
+            screen.line(&format!("  and {} (-o wide shows every pod)", count(more, "more row")));
         }
     }
 }
@@ -176,7 +180,7 @@ fn named(nodes: &BTreeMap<&str, usize>) -> String {
     let shown: Vec<String> =
         all.iter().take(NODES_NAMED).map(|(node, pods)| format!("{node} ({pods})")).collect();
     let more = all.len().saturating_sub(NODES_NAMED);
-    let more = if more > 0 { format!(" and {more} more nodes") } else { String::new() };
+    let more = if more > 0 { format!(" and {}", count(more, "more node")) } else { String::new() };
     format!("{}{more}", shown.join(", "))
 }
 
@@ -184,7 +188,6 @@ impl Outcome {
     /// Returns a one-line summary.
     pub(super) fn line(&self) -> String {
         let mut parts = Vec::new();
-        let pods = |count: usize| if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") };
         let Share { pods: all, placed } = self.lost_node;
         if all > 0 {
             let fit = if all == placed {
@@ -193,21 +196,21 @@ impl Outcome {
                 format!("{placed} fit elsewhere, {} no longer fit", all - placed)
             };
             let node = if all == 1 { "its node" } else { "their nodes" };
-            parts.push(format!("{} lost {node}: {fit}", pods(all)));
+            parts.push(format!("{} lost {node}: {fit}", count(all, "pod")));
         }
         let Share { pods: all, placed } = self.new;
         if all > 0 {
-            parts.push(format!("{placed} of {all} new {} fit", if all == 1 { "pod" } else { "pods" }));
+            parts.push(format!("{placed} of {} fit", count(all, "new pod")));
         }
         let Share { pods: all, placed } = self.pending;
         if placed > 0 {
-            parts
-                .push(format!("{placed} of {all} pending {} now fit", if all == 1 { "pod" } else { "pods" }));
+            parts.push(format!("{placed} of {} now fit", count(all, "pending pod")));
         } else if all > 0 {
-            parts.push(format!("{} still pending", pods(all)));
+            parts.push(format!("{} still pending", count(all, "pod")));
         }
         if self.victims > 0 {
-            parts.push(format!("{} would be preempted", pods(self.victims)));
+            let would = if self.is_applied { "" } else { "would be " };
+            parts.push(format!("{} {would}preempted", count(self.victims, "pod")));
         }
         if parts.is_empty() { "no pod is affected".to_owned() } else { parts.join("; ") }
     }

@@ -3,6 +3,7 @@
 use super::outcome::Noting;
 use super::summary::{Balance, Skew, State, Summary};
 use crate::cli::screen::Screen;
+use crate::explain::format::count;
 
 /// Number of names in the default table format.
 const SHOWN: usize = 20;
@@ -12,7 +13,8 @@ pub(super) fn answer(of: &Summary, pods: Option<&Noting>) -> String {
     let mut screen = Screen::of_stdout();
     match &of.elsewhere {
         Some(elsewhere) => {
-            let line = format!("the compared configuration places {} pods differently", elsewhere.len());
+            let line =
+                format!("the compared configuration places {} differently", count(elsewhere.len(), "pod"));
             screen.heading(&format!("{}; {line}", of.outcome.line()));
         }
         None => screen.heading(&of.outcome.line()),
