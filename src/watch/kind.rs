@@ -180,9 +180,43 @@ impl<K: Object> Watch<K> {
         }
         *version = Some(followed);
         match ended? {
+            Ended::ByServer if lived >= backoff::LONGEST && !progressed => {
+                self.check_reached(&from).await?;
+                Ok(Ended::Reopen)
+            }
             Ended::ByServer if lived >= SHORT => Ok(Ended::Reopen),
             Ended::ByServer if !progressed => Err(Trouble::Ended("the server ended the watch immediately")),
             ended => Ok(ended),
+        }
+    }
+
+    /// Fails if `version` lies in the API server's future: after a backup of etcd was restored, or if a proxy changed
+    /// it. The API server accepts such a version and sends nothing until its counter reaches it.
+    ///
+    /// A list without a version is a consistent read, so its version is at least as new as any sent before. A failed
+    /// read says nothing; the next watch meets its cause.
+    async fn check_reached(&self, version: &str) -> Result<(), Trouble> {
+        self.budget.request().await;
+        self.state.attempted();
+        let uri = format!("{}?limit=1{}", K::url_path(&(), None), selector(K::KIND));
+        let Ok((encoding, body)) = page(&self.client, &uri, self.encoding()).await else { return Ok(()) };
+        self.alive();
+        self.metrics.received(encoding, body.len());
+        let newest = match encoding {
+            Encoding::Json => serde_json::from_slice::<List<'_>>(&body).ok().and_then(|list| {
+                lines::is_of::<K>(list.api_version.as_bytes(), list.kind.as_bytes(), "List").ok()?;
+                list.metadata.resource_version
+            }),
+            Encoding::Protobuf => proto::list(&body).ok().and_then(|list| {
+                lines::is_of::<K>(list.type_meta.api_version, list.type_meta.kind, "List").ok()?;
+                Some(list.version)
+            }),
+        };
+        let newest = newest.filter(|newest| !newest.is_empty());
+        match newest.filter(|newest| object::is_newer(version, newest) && !object::is_newer(newest, version))
+        {
+            Some(newest) => Err(Trouble::Ahead { followed: version.to_owned(), newest }),
+            None => Ok(()),
         }
     }
 

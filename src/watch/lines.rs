@@ -52,6 +52,8 @@ pub(super) enum Trouble {
     Garbled(String),
     /// A page of a list exceeds the size limit.
     TooLarge(String),
+    /// The followed resource version is newer than any the API server has.
+    Ahead { followed: String, newest: String },
 }
 
 impl Trouble {
@@ -64,7 +66,7 @@ impl Trouble {
                 matches!(status.code, 400 | 410 | 422)
                     || status.message.contains("Too large resource version")
             }
-            Self::Garbled(_) => true,
+            Self::Garbled(_) | Self::Ahead { .. } => true,
             Self::NobodyListens | Self::Lost(_) | Self::Ended(_) | Self::TooLarge(_) => false,
         }
     }
@@ -92,6 +94,10 @@ impl std::fmt::Display for Trouble {
             Self::Lost(why) => write!(f, "no answer from the API server: {why}"),
             Self::Ended(what) => f.write_str(what),
             Self::TooLarge(why) => f.write_str(why),
+            Self::Ahead { followed, newest } => write!(
+                f,
+                "the watch followed resource version {followed}, but the API server's newest is {newest}"
+            ),
             Self::Garbled(why) => write!(f, "cannot decode the API server's response: {why}"),
         }
     }

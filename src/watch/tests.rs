@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::driver::{Item, without_driver};
 
+mod ahead;
 mod mixed;
 mod rates;
 
@@ -30,6 +31,8 @@ enum Reply {
     Lines(Vec<Value>),
     /// Sends the lines of a watch, then stays silent.
     Open(Vec<Value>),
+    /// Sends the lines of a watch, and ends it after this time.
+    Quiet(Duration, Vec<Value>),
     /// Sends the lines of a watch in chunks of this many bytes, then breaks the connection.
     Pieces(usize, Vec<Value>),
     /// Sends a complete response.
@@ -76,6 +79,11 @@ impl Script {
             Some(Reply::Open(lines)) => {
                 let first = stream::iter([Ok(Frame::data(text(&lines)))]);
                 StreamBody::new(first.chain(stream::pending())).boxed_unsync()
+            }
+            Some(Reply::Quiet(life, lines)) => {
+                let first = stream::iter([Ok(Frame::data(text(&lines)))]);
+                let end = stream::once(tokio::time::sleep(life)).filter_map(|()| std::future::ready(None));
+                StreamBody::new(first.chain(end)).boxed_unsync()
             }
             Some(Reply::Pieces(size, lines)) => {
                 pieces(text(&lines).chunks(size).map(Bytes::copy_from_slice).collect(), true)
@@ -486,7 +494,7 @@ async fn all_kinds_are_watched() {
     assert_eq!(watches.readiness().kinds().len(), Kind::ALL.len());
 }
 
-/// Encodes a field of bytes or of a message.
+/// Encodes a field of bytes or a message.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
     let (length, more) = (content.len() & 0x7f, content.len() >> 7);
     let length = if more == 0 { vec![length as u8] } else { vec![length as u8 | 0x80, more as u8] };

@@ -38,7 +38,9 @@ impl Troubles {
     fn tell_of(&self, of: Kind, kind: &str, resource: fn() -> String, trouble: &Trouble) {
         self.troubled.lock().unwrap_or_else(PoisonError::into_inner).insert(of);
         let throttle = match trouble {
-            Trouble::Refused(_) | Trouble::Garbled(_) | Trouble::TooLarge(_) => &self.refusals[of as usize],
+            Trouble::Refused(_) | Trouble::Garbled(_) | Trouble::TooLarge(_) | Trouble::Ahead { .. } => {
+                &self.refusals[of as usize]
+            }
             Trouble::NobodyListens | Trouble::Lost(_) | Trouble::Ended(_) => &self.away,
         };
         let Some(withheld) = throttle.admit() else {

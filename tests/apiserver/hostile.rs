@@ -326,7 +326,7 @@ fn lists_max(took: Duration) -> usize {
 fn limit_of(sort: &str) -> Option<usize> {
     let paced = (WINDOW.as_secs_f64() / PAUSE_MIN) as usize + 1;
     Some(match sort.split(' ').next()? {
-        "watch" | "list" => paced,
+        "watch" | "list" | "probe" => paced,
         // A complete list in pages of 500.
         "page" => paced * (PODS / 500 + 1),
         _ => match sort {
@@ -370,7 +370,7 @@ fn check_budget(ledger: &Ledger, took: Duration) {
         times.sort_unstable();
         times
     };
-    let reflectors = busiest(&of(&["watch ", "list ", "page "]));
+    let reflectors = busiest(&of(&["watch ", "list ", "page ", "probe "]));
     assert!(reflectors <= REFLECTORS, "{reflectors} lists and watches in {WINDOW:?}, {REFLECTORS} at most");
     for (sort, times) in ledger.sorts.iter().filter(|(sort, _)| sort.starts_with("list ")) {
         let most = lists_max(took);

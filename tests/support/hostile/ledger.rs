@@ -41,6 +41,8 @@ impl What {
             &Method::GET if query.contains("sendInitialEvents=true") => (Verb::List, "list"),
             &Method::GET if query.contains("watch=true") => (Verb::Watch, "watch"),
             &Method::GET if query.contains("continue=") => (Verb::List, "page"),
+            // A query of the newest version.
+            &Method::GET if query.split('&').any(|part| part == "limit=1") => (Verb::List, "probe"),
             &Method::GET => (Verb::List, "list"),
             other => (Verb::Write, other.as_str()),
         };
