@@ -158,7 +158,7 @@ impl Run {
         if !smallest["config"].is_null() {
             eprintln!("config: {}", smallest["config"]);
         }
-        for part in ["objects", "pods"] {
+        for part in ["objects", "pods", "detour"] {
             for object in smallest[part].as_array().into_iter().flatten() {
                 eprintln!("{part}: {object}");
             }

@@ -3,8 +3,18 @@
 use serde_json::Value;
 
 /// Fields that identify an object and are kept.
-const KEPT: &[&str] =
-    &["apiVersion", "kind", "metadata", "name", "namespace", "uid", "schedulerName", "objects", "pods"];
+const KEPT: &[&str] = &[
+    "apiVersion",
+    "kind",
+    "metadata",
+    "name",
+    "namespace",
+    "uid",
+    "schedulerName",
+    "detour",
+    "objects",
+    "pods",
+];
 
 /// One step of a path into a value.
 #[derive(Clone, Debug)]
@@ -17,7 +27,7 @@ enum Step {
 pub(crate) fn shrink(mut scenario: Value, mut shows: impl FnMut(&Value) -> bool) -> Value {
     loop {
         let mut smaller = false;
-        for list in ["pods", "objects"] {
+        for list in ["detour", "pods", "objects"] {
             smaller |= halves(&mut scenario, list, &mut shows);
         }
         smaller |= parts(&mut scenario, &mut shows);
@@ -36,7 +46,7 @@ fn halves(scenario: &mut Value, list: &str, shows: &mut impl FnMut(&Value) -> bo
         while at < items(scenario, list).len() {
             let mut without = scenario.clone();
             let end = (at + stretch).min(items(scenario, list).len());
-            without[list].as_array_mut().expect("it is a list").drain(at..end);
+            without[list].as_array_mut().expect("only a list has items").drain(at..end);
             if shows(&without) {
                 *scenario = without;
                 smaller = true;

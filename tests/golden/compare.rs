@@ -17,6 +17,9 @@ pub(crate) struct Scenario {
     pub(crate) config: Option<Value>,
     pub(crate) objects: Vec<Value>,
     pub(crate) pods: Vec<Value>,
+    /// Other versions of objects, to which they change and back before each decision. Only the fuzzer draws them.
+    #[serde(default)]
+    pub(crate) detour: Vec<Value>,
 }
 
 /// Decides on the pods of a vector and appends all differences from the recording.

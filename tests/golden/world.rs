@@ -39,6 +39,8 @@ pub(crate) struct World {
     profiles: Vec<(Symbol, Framework)>,
     /// Cached decisions on the pods so far.
     decisions: DecisionCache,
+    /// Other versions of objects, each with the scenario's version if there is one.
+    detour: Vec<(Object, Option<Object>)>,
 }
 
 impl World {
@@ -49,12 +51,28 @@ impl World {
             Some(config) => profiles(config, &mut tables),
             None => vec![(tables.symbol(DEFAULT), Framework::default())],
         };
-        let mut world =
-            Self { tables, cache: Cache::default(), profiles, decisions: DecisionCache::default() };
-        for object in &scenario.objects {
-            let object = Object::from_value(object.clone());
-            world.apply(&object.unwrap_or_else(|other| panic!("{other}")));
+        let mut world = Self {
+            tables,
+            cache: Cache::default(),
+            profiles,
+            decisions: DecisionCache::default(),
+            detour: Vec::new(),
+        };
+        for value in &scenario.objects {
+            world.apply(&object(value));
         }
+        let key = |object: &Value| {
+            let of = |field: &str| object["metadata"][field].clone();
+            (object["kind"].clone(), of("namespace"), of("name"))
+        };
+        world.detour = scenario
+            .detour
+            .iter()
+            .map(|other| {
+                let own = scenario.objects.iter().find(|own| key(own) == key(other));
+                (object(other), own.map(object))
+            })
+            .collect();
         // The pods to place are in the cluster as pending pods from the start.
         for pod in &scenario.pods {
             let pod = Arc::new(world.pod(&decode(pod)));
@@ -71,7 +89,7 @@ impl World {
                     convert::node(tables, node).expect("no vector has a malformed object"),
                 ));
             }
-            Object::Pod(pod) if pod.has_ended() => {}
+            Object::Pod(pod) if pod.has_ended() => self.remove_pod(pod),
             Object::Pod(pod) => {
                 let pod = Arc::new(self.pod(pod));
                 match pod.node_name {
@@ -127,6 +145,52 @@ impl World {
         }
     }
 
+    /// Changes the objects of the detour and changes them back, and decides on the pod after each change. The cached
+    /// decisions must follow.
+    fn make_detour(&mut self, pod: &Arc<PodInfo>) {
+        let mut detour = std::mem::take(&mut self.detour);
+        self.check_cached(pod);
+        for (other, _) in &detour {
+            self.apply(other);
+            self.check_cached(pod);
+        }
+        for (other, own) in detour.iter().rev() {
+            match (own, other) {
+                (Some(own), _) => self.apply(own),
+                (None, Object::Pod(other)) => self.remove_pod(other),
+                (None, _) => {}
+            }
+            self.check_cached(pod);
+        }
+        // A placed pod assumes volumes, and an older version of an object would undo that.
+        detour.retain(|(other, _)| !is_of_storage(other));
+        self.detour = detour;
+    }
+
+    fn remove_pod(&mut self, pod: &Pod) {
+        let pod = self.pod(pod);
+        self.cache.remove_pod(&pod.uid);
+        self.cache.forget_nomination(&pod.uid);
+    }
+
+    /// Checks that cached decisions on the pod equal full evaluations in the present state.
+    fn check_cached(&mut self, pod: &Arc<PodInfo>) {
+        self.cache.refresh();
+        let snapshot = self.cache.snapshot(&self.tables);
+        if snapshot.nodes().is_empty() {
+            return;
+        }
+        let framework = profile(&self.profiles, snapshot, pod.scheduler_name);
+        both_ways(framework, &mut self.decisions, pod, snapshot);
+        let options = Options { always_score: true, ignore_own_nomination: true, walk: None };
+        if let Ok(Decision::Infeasible(filtered)) = framework.decide(pod, snapshot, options, &mut NoProbe) {
+            let diagnosis = filtered.diagnose(snapshot);
+            let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+            let outcome = framework.post_filter(failed, DRAWS, NOW, &mut NoProbe);
+            refused_again(framework, &mut self.decisions, pod, failed, &outcome);
+        }
+    }
+
     fn apply_storage(&mut self, object: &impl Watched) {
         let event = object.applied(&mut self.tables).expect("no vector has a malformed object");
         let Event::StorageApplied(object) = event else { panic!("an object of storage is applied as one") };
@@ -140,6 +204,9 @@ impl World {
     /// Decides on a pod, binds it in the cluster, and returns the decision in the form of vectors.
     pub(crate) fn decide(&mut self, pod: &Value) -> Value {
         let pod = Arc::new(self.pod(&decode(pod)));
+        if !self.detour.is_empty() {
+            self.make_detour(&pod);
+        }
         self.cache.refresh();
         let snapshot = self.cache.snapshot(&self.tables);
         if snapshot.nodes().is_empty() {
@@ -243,6 +310,23 @@ fn profiles(configuration: &Value, tables: &mut Tables) -> Vec<(Symbol, Framewor
             (name, profile.framework(tables))
         })
         .collect()
+}
+
+fn is_of_storage(object: &Object) -> bool {
+    matches!(
+        object,
+        Object::PersistentVolume(_)
+            | Object::PersistentVolumeClaim(_)
+            | Object::StorageClass(_)
+            | Object::CsiNode(_)
+            | Object::CsiDriver(_)
+            | Object::CsiStorageCapacity(_)
+            | Object::VolumeAttachment(_)
+    )
+}
+
+fn object(value: &Value) -> Object {
+    Object::from_value(value.clone()).unwrap_or_else(|other| panic!("{other}"))
 }
 
 fn decode(pod: &Value) -> Pod {

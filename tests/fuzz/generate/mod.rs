@@ -19,6 +19,7 @@ mod volumes;
 
 use crate::draw::Draw;
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Topology keys of spreading and affinity.
 const HOST: &str = "kubernetes.io/hostname";
@@ -132,6 +133,16 @@ pub(crate) const FAMILIES: &[Family] = &[
     Family { name: "many-nodes", mix: Mix { many: 100, resources: 50, configuration: 30, ..MIXED } },
 ];
 
+/// The size of a cluster.
+#[derive(Clone, Copy)]
+struct Size {
+    nodes: usize,
+    /// Number of values of the label `rack`.
+    racks: usize,
+    /// Whether pods of higher priority do not fit.
+    contest: bool,
+}
+
 /// Returns scenario `number` of the run with this seed. Families alternate.
 pub(crate) fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     let count = u64::try_from(families.len()).expect("a usize fits");
@@ -145,7 +156,14 @@ pub(crate) fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     };
     let contest = draw.percent(mix.contest);
     let mut objects = lookups::namespaces(draw);
-    let mut cluster: Vec<Value> = (0..nodes).map(|index| nodes::node(draw, mix, index, contest)).collect();
+    // Bitsets hold 64 values of a topology key; also draw 200 nodes with a rack each.
+    let racks = if nodes < 60 {
+        [1, 2, 3, nodes][draw.below(4)]
+    } else {
+        [1, 2, 3, 63, 64, 65, 66, nodes][draw.below(8)]
+    };
+    let size = Size { nodes, racks, contest };
+    let mut cluster: Vec<Value> = (0..nodes).map(|index| nodes::node(draw, mix, index, size)).collect();
     // In the API server's list order: of errors on several nodes, the first node's is reported.
     cluster.sort_by(|a, b| a["metadata"]["name"].as_str().cmp(&b["metadata"]["name"].as_str()));
     objects.extend(cluster);
@@ -187,7 +205,48 @@ pub(crate) fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     if draw.percent(mix.configuration) {
         scenario["config"] = configuration::configuration(draw);
     }
+    if draw.percent(50) {
+        let detour = detour(draw, mix, size, objects_of(&scenario));
+        scenario["detour"] = detour;
+    }
     scenario
+}
+
+fn objects_of(scenario: &Value) -> &[Value] {
+    scenario["objects"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns other versions of some objects, and perhaps more pods. Before each decision, our side changes the objects
+/// and changes them back, so that cached decisions must follow. The oracle does not read this.
+fn detour(draw: &mut Draw, mix: Mix, size: Size, objects: &[Value]) -> Value {
+    let mut others = lookups::namespaces(draw);
+    others.extend(lookups::services_and_controllers(draw, mix));
+    others.extend((0..size.nodes).map(|index| nodes::node(draw, mix, index, size)));
+    if mix.volumes > 0 {
+        others.extend(volumes::objects(draw, mix, size.nodes));
+    }
+    if size.contest {
+        others.extend(contest::budgets(draw, mix));
+    }
+    others.extend((0..20).map(|index| pods::running(draw, mix, index, size.nodes)));
+    others.extend((0..3).map(|index| pods::nominated(draw, mix, index, size.nodes)));
+    let key = |object: &Value| {
+        let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        (object["kind"].as_str().unwrap_or_default().to_owned(), of("namespace"), of("name"))
+    };
+    let exist: BTreeSet<_> = objects.iter().map(key).collect();
+    let mut by_kind: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for other in others.into_iter().filter(|other| other["kind"] == "Pod" || exist.contains(&key(other))) {
+        by_kind.entry(key(&other).0).or_default().push(other);
+    }
+    let mut kinds: Vec<Vec<Value>> = by_kind.into_values().collect();
+    let count = draw.between(1, 4);
+    let picked = draw.list(count, |draw| {
+        let kind = draw.below(kinds.len());
+        let of_kind = &mut kinds[kind];
+        (!of_kind.is_empty()).then(|| of_kind.swap_remove(draw.below(of_kind.len())))
+    });
+    picked.into_iter().flatten().collect()
 }
 
 /// Returns the name of a node, rarely of a missing one.

@@ -1,17 +1,25 @@
 //! Generates nodes.
 
-use super::{HOST, Mix, REGION, ZONE, amounts, images, taints};
+use super::{HOST, Mix, REGION, Size, ZONE, amounts, images, taints};
 use crate::draw::Draw;
 use serde_json::{Map, Value, json};
 
 /// Returns the node with this index.
-pub(super) fn node(draw: &mut Draw, mix: Mix, index: usize, contest: bool) -> Value {
+pub(super) fn node(draw: &mut Draw, mix: Mix, index: usize, size: Size) -> Value {
     let name = format!("n{index}");
+    // Many racks are all used, each by about the same number of nodes.
+    let rack = if size.racks > 3 {
+        Some(format!("k{}", index % size.racks))
+    } else {
+        draw.percent(60)
+            .then(|| format!("k{}", draw.below(size.racks + 1)))
+            .map(|rack| rack.replace("k0", ""))
+    };
     let mut node = json!({
         "apiVersion": "v1", "kind": "Node",
-        "metadata": { "name": name, "uid": format!("uid-{name}"), "labels": labels(draw, &name) },
+        "metadata": { "name": name, "uid": format!("uid-{name}"), "labels": labels(draw, &name, rack.as_deref()) },
         "spec": {},
-        "status": { "allocatable": amounts::allocatable(draw, mix, contest) },
+        "status": { "allocatable": amounts::allocatable(draw, mix, size.contest) },
     });
     if draw.percent(mix.taints) {
         node["spec"]["taints"] = taints::taints(draw, mix);
@@ -35,7 +43,7 @@ pub(super) fn node(draw: &mut Draw, mix: Mix, index: usize, contest: bool) -> Va
     node
 }
 
-fn labels(draw: &mut Draw, name: &str) -> Value {
+fn labels(draw: &mut Draw, name: &str, rack: Option<&str>) -> Value {
     let mut labels = Map::new();
     let mut set = |key: &str, value: &str| drop(labels.insert(key.to_owned(), value.into()));
     match draw.below(20) {
@@ -63,8 +71,8 @@ fn labels(draw: &mut Draw, name: &str) -> Value {
     if draw.percent(70) {
         set("disk", draw.pick(&["ssd", "hdd", "nvme"]));
     }
-    if draw.percent(60) {
-        set("rack", draw.pick(&["k1", "k2", "k3", ""]));
+    if let Some(rack) = rack {
+        set("rack", rack);
     }
     if draw.percent(60) {
         let numbers = &[
