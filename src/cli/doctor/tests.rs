@@ -297,7 +297,7 @@ fn missing_lease_holder_is_a_warning() {
 fn failed_and_unavailable_replicas_are_reported() {
     let status = |status: Value| {
         with(move |it| {
-            it.installation.deployments.as_mut().expect("they are known")[0]["status"] = status.clone()
+            it.installation.deployments.as_mut().expect("they are known")[0]["status"] = status.clone();
         })
     };
     assert_eq!(status(json!({"availableReplicas": 1})), [("Replicas", Status::Warning)]);
