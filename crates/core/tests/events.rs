@@ -135,6 +135,10 @@ fn plugin_requeues_no_pod_for_unregistered_event() {
             listeners.hear(&ClusterEvent::DeviceClass { old: old.as_ref(), new });
         }
     }
+    for pod in &pods {
+        let node = pod.node_name.expect("it is on a node");
+        listeners.hear(&ClusterEvent::Nominated { pod, node });
+    }
     listeners.hear(&ClusterEvent::Other);
     assert!(listeners.queued > 500, "the events are worth listening to: {}", listeners.queued);
 }

@@ -42,7 +42,7 @@ const NODES: [&str; 14] = [
 ];
 
 /// The variants of a pod, without labels and volumes.
-const WISHES: [&str; 26] = [
+const WISHES: [&str; 27] = [
     "cpu=1",
     "cpu=3",
     "cpu=9",
@@ -69,15 +69,16 @@ const WISHES: [&str; 26] = [
     "cpu=2 anti=host/app=web",
     "feature=F",
     "spread=disk/1/DoNotSchedule/app=web",
+    "",
 ];
 
 const LABELS: [&str; 4] = ["label:app=web", "label:app=db", "", "label:app=web label:tier=front"];
-const MOUNTS: [&str; 9] =
-    ["", "", "", "claim=c", "claim=d", "claim=c claim=d", "gce=disk", "ebs=disk", "ephemeral=e"];
+const MOUNTS: [&str; 10] =
+    ["", "", "", "claim=c", "claim=d", "claim=c claim=d", "gce=disk", "ebs=disk", "ephemeral=e", "claim=e"];
 const NAMESPACES: [&str; 3] = ["", "", "ns=other"];
 
 /// The variants of each storage object.
-const STORAGE: [&str; 40] = [
+const STORAGE: [&str; 44] = [
     "attachment t on=a by=csi.x of=v",
     "attachment t on=b by=csi.x of=v",
     "attachment u on=a by=csi.x of=w",
@@ -118,11 +119,19 @@ const STORAGE: [&str; 40] = [
     "csidriver csi.x",
     "capacity k class=slow size=1Gi",
     "capacity k class=slow size=9Gi",
+    "csinode a csi.x=2",
+    "pvc d class=fast size=2Gi bound=v",
+    "pvc e class=slow size=1Gi bound=u",
+    "pv u class=slow size=5Gi csi=csi.x/l",
 ];
 
 const NODE_NAMES: [&str; 3] = ["a", "b", "c"];
 const PEERS: [&str; 4] = ["q1", "q2", "q3", "q4"];
 const WAITERS: [&str; 4] = ["p1", "p2", "p3", "p4"];
+/// Pending pods of another scheduler.
+const NOMINEES: [&str; 3] = ["n1", "n2", "n3"];
+/// What a nominated pod is: its priority decides for which pods it counts.
+const PRIORITIES: [i32; 3] = [-1, 0, 9];
 
 /// A change of the cluster.
 #[derive(Clone, Debug)]
@@ -138,7 +147,17 @@ enum Change {
         namespace: usize,
         deleting: bool,
     },
-    PodGone(bool, usize),
+    Nominee {
+        name: usize,
+        /// The node it is nominated to; none beyond the last.
+        node: usize,
+        labels: usize,
+        wish: usize,
+        mount: usize,
+        priority: usize,
+    },
+    /// The first number selects the list of names.
+    PodGone(usize, usize),
     Waiter {
         name: usize,
         labels: usize,
@@ -163,7 +182,12 @@ fn change() -> impl Strategy<Value = Change> {
             .prop_map(|(name, node, labels, wish, mount, namespace, deleting)| Change::Peer {
                 name, node, labels, wish, mount, namespace, deleting
             }),
-        3 => (any::<bool>(), 0..PEERS.len()).prop_map(|(peer, name)| Change::PodGone(peer, name)),
+        1 => (0..NOMINEES.len(), 0..=NODE_NAMES.len(), labels.clone(), 0..WISHES.len(), mounts.clone(),
+              0..PRIORITIES.len())
+            .prop_map(|(name, node, labels, wish, mount, priority)| Change::Nominee {
+                name, node, labels, wish, mount, priority
+            }),
+        3 => (0..3_usize, 0..PEERS.len()).prop_map(|(list, name)| Change::PodGone(list, name)),
         4 => (0..WAITERS.len(), labels, 0..WISHES.len(), 0..WISHES.len(), mounts, namespaces,
               prop::bool::weighted(0.2))
             .prop_map(|(name, labels, wish, other, mount, namespace, tolerates)| Change::Waiter {
@@ -174,6 +198,49 @@ fn change() -> impl Strategy<Value = Change> {
         1 => (0..2_usize, any::<bool>()).prop_map(|(name, prod)| Change::Namespace(name, prod)),
     ]
 }
+
+/// Changes of a cluster in which pods share a few volumes, and the only node attaches no more than three.
+fn volume_change() -> impl Strategy<Value = Change> {
+    let is_counted = |&at: &usize| {
+        let line = STORAGE[at];
+        line.starts_with("csinode a")
+            || line.starts_with("attachment")
+            || line.contains(" csi=")
+            || line.starts_with("pvc") && line.contains("bound=")
+    };
+    let storage: Vec<usize> = (0..STORAGE.len()).filter(is_counted).collect();
+    let claims = || prop::sample::select(vec![3_usize, 4, 5, 9]);
+    let plain = WISHES.len() - 1;
+    prop_oneof![
+        1 => Just(Change::Node(0, 0)),
+        4 => (0..PEERS.len(), claims()).prop_map(move |(name, mount)| Change::Peer {
+            name, node: 0, labels: 2, wish: plain, mount, namespace: 0, deleting: false
+        }),
+        4 => (0..NOMINEES.len(), claims(), 0..PRIORITIES.len()).prop_map(move |(name, mount, priority)| {
+            Change::Nominee { name, node: 0, labels: 2, wish: plain, mount, priority }
+        }),
+        4 => (0..WAITERS.len(), claims()).prop_map(move |(name, mount)| Change::Waiter {
+            name, labels: 2, wish: plain, other: plain, mount, namespace: 0, tolerates: false
+        }),
+        4 => (0..3_usize, 0..PEERS.len()).prop_map(|(list, name)| Change::PodGone(list, name)),
+        3 => prop::sample::select(storage.clone()).prop_map(Change::Storage),
+        1 => prop::sample::select(storage).prop_map(Change::StorageGone),
+    ]
+}
+
+/// What is there before such changes.
+const VOLUMES: [&str; 10] = [
+    "node a zone=z1 cpu=4",
+    "class fast of=csi.x",
+    "class slow of=csi.x",
+    "csinode a csi.x=2",
+    "pv v class=fast size=5Gi at=zone:in:z1 csi=csi.x/h",
+    "pv w class=slow size=5Gi csi=csi.x/k",
+    "pv u class=slow size=5Gi csi=csi.x/l",
+    "pvc c class=fast size=1Gi bound=v",
+    "pvc d class=slow size=2Gi bound=w",
+    "pvc e class=slow size=1Gi bound=u",
+];
 
 struct TestCluster {
     scheduler: Scheduler,
@@ -245,8 +312,13 @@ impl TestCluster {
                 let line = format!("pod {} {} {spec}", PEERS[name], LABELS[labels]);
                 self.line(&line);
             }
-            Change::PodGone(peer, name) => {
-                let name = if peer { PEERS[name] } else { WAITERS[name] };
+            Change::Nominee { name, node, labels, wish, mount, priority } => {
+                let rest = [LABELS[labels], WISHES[wish], MOUNTS[mount]].join(" ");
+                self.nominee(name, node, format!("{rest} priority={} scheduler=other", PRIORITIES[priority]));
+            }
+            Change::PodGone(list, name) => {
+                let names: &[&'static str] = [&PEERS[..], &WAITERS, &NOMINEES][list];
+                let Some(&name) = names.get(name) else { return };
                 self.specs.remove(name);
                 self.gone(name, ObjectKey::Pod(name.into()));
             }
@@ -280,6 +352,15 @@ impl TestCluster {
                 self.handle(Event::NamespaceApplied { name, labels });
             }
         }
+    }
+
+    /// Shows a pending pod of another scheduler. Only its nomination changes later.
+    fn nominee(&mut self, name: usize, node: usize, spec: String) {
+        let name = NOMINEES[name];
+        let spec = self.specs.entry(name).or_insert(spec);
+        let nominated = NODE_NAMES.get(node).map(|node| format!(" nominated={node}"));
+        let line = format!("pod {name} {spec}{}", nominated.unwrap_or_default());
+        self.line(&line);
     }
 
     fn holds(&self, node: supercargo_core::node::NodeIdx, pod: &str) -> bool {
@@ -392,15 +473,27 @@ proptest! {
 
     #[test]
     fn hint_never_skips_an_event_that_makes_a_pod_schedulable(changes in prop::collection::vec(change(), 1..60)) {
+        no_pod_waits_in_vain(TestCluster::new(), &changes);
+    }
+
+    #[test]
+    fn hint_never_skips_an_event_that_helps_a_pod_over_a_volume_limit(
+        changes in prop::collection::vec(volume_change(), 1..60),
+    ) {
         let mut cluster = TestCluster::new();
-        for change in &changes {
-            cluster.apply(change);
-            cluster.run();
-            cluster.check();
-            cluster.now = cluster.now + Duration::from_secs(30);
-            cluster.run();
-            cluster.check();
-        }
+        VOLUMES.iter().for_each(|line| cluster.line(line));
+        no_pod_waits_in_vain(cluster, &changes);
+    }
+}
+
+fn no_pod_waits_in_vain(mut cluster: TestCluster, changes: &[Change]) {
+    for change in changes {
+        cluster.apply(change);
+        cluster.run();
+        cluster.check();
+        cluster.now = cluster.now + Duration::from_secs(30);
+        cluster.run();
+        cluster.check();
     }
 }
 
@@ -409,7 +502,7 @@ fn random_clusters_requeue_pods_often_enough() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let strategy = prop::collection::vec(change(), 60);
     let (mut woken, mut written) = (0, 0);
-    for _ in 0..40 {
+    for _ in 0..80 {
         let changes = strategy.new_tree(&mut runner).expect("changes are drawn").current();
         let mut cluster = TestCluster::new();
         for change in &changes {

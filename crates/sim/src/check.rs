@@ -271,7 +271,8 @@ impl Sim {
         }
         let pod = self.seen_info(&report.pod.uid)?;
         let assumed = self.process.scheduler.stats().cache.assumed_pods;
-        if assumed > 1 && reference::may_be_helped_by_pods(&pod) {
+        let helped_by_pods = reference::may_be_helped_by_pods(&pod) || reference::may_share_volumes(&pod);
+        if assumed > 1 && helped_by_pods {
             return Ok(());
         }
         // An event between the flush and the attempt may have helped, and would have requeued the pod, too.

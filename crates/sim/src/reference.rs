@@ -355,6 +355,11 @@ pub fn may_be_helped_by_pods(pod: &PodInfo) -> bool {
     !affinity(pod).is_empty() || hard_constraints(pod).next().is_some()
 }
 
+/// Whether others' places may help a pod whose volumes are counted: one that is attached already is no new one.
+pub fn may_share_volumes(pod: &PodInfo) -> bool {
+    pod.volumes.iter().any(|volume| volume.claim().is_some())
+}
+
 fn affinity(pod: &PodInfo) -> &[PodAffinityTerm] {
     pod.pod_affinity.as_deref().and_then(|a| a.required_affinity.as_deref().ok()).unwrap_or_default()
 }

@@ -22,17 +22,23 @@ const CONTROLLER: Duration = Duration::from_secs(1);
 impl Sim {
     // --- users
 
-    /// Draws the names of a pod's claims. Most pods have none. Some claims are shared with other pods; some are
-    /// created later or never.
+    /// Whether this is a cluster in which most pods have claims, many of them shared, and nodes attach few volumes.
+    fn has_many_claims(&self) -> bool {
+        self.seed % 7 == 3
+    }
+
+    /// Draws the names of a pod's claims. In most clusters most pods have none. Some claims are shared with other
+    /// pods; some are created later or never.
     pub(crate) fn draw_claims(&mut self, namespace: &'static str) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        if !self.draw.percent(15) {
+        let [some, shared] = if self.has_many_claims() { [60, 60] } else { [15, 30] };
+        if !self.draw.percent(some) {
             return names;
         }
         loop {
             let there = self.server.claims.values().filter(|claim| claim.namespace == namespace);
             let there: Vec<_> = there.map(|claim| claim.name.clone()).collect();
-            let name = if !there.is_empty() && self.draw.percent(30) {
+            let name = if !there.is_empty() && self.draw.percent(shared) {
                 there[self.draw.below(there.len() as u64) as usize].clone()
             } else {
                 format!("c{}", self.created)
@@ -145,7 +151,9 @@ impl Sim {
     }
 
     pub(crate) fn put_csi_node(&mut self, node: &str) {
-        let limit = self.draw.pick(&[None, Some(0), Some(1), Some(2), Some(100)]);
+        let usual = [None, Some(0), Some(1), Some(2), Some(100)];
+        let low = [Some(1), Some(2), Some(2), Some(3), Some(4)];
+        let limit = self.draw.pick(if self.has_many_claims() { &low } else { &usual });
         self.say("world", node, format_args!("attaches {limit:?} volumes"));
         self.server.put_csi_node(node, limit);
     }

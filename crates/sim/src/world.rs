@@ -217,8 +217,12 @@ impl Sim {
             return self.delete_pod();
         }
         let pod = self.draw_pod(true);
-        let (cpu, priority) = (pod.cpu_milli, pod.priority);
-        self.say("world", &pod.uid, format_args!("created, cpu {cpu}, priority {priority}"));
+        let (cpu, priority, claims) = (pod.cpu_milli, pod.priority, pod.claims.join(" "));
+        self.say(
+            "world",
+            &pod.uid,
+            format_args!("created, cpu {cpu}, priority {priority}, claims [{claims}]"),
+        );
         self.server.put_pod(pod, By::World);
     }
 

@@ -10,7 +10,12 @@ const FRESH: u64 = 200;
 
 /// Seeds that once detected a bug. The meaning of a seed changes with the simulation. The bug itself is covered
 /// by a scenario or a regression test; the seed is run as an extra.
-const ONCE_BROKEN: [(u64, u64, &str); 15] = [
+const ONCE_BROKEN: [(u64, u64, &str); 16] = [
+    (
+        1_079_327,
+        300,
+        "a pod over a volume limit was not tried again when a pod that uses its volume was nominated to the node",
+    ),
     (600_058_319, 300, "the simulation gave a process the answer to what the one before it had asked for"),
     (
         510_006_999,

@@ -3,6 +3,7 @@
 //! Upstream: `pkg/scheduler/framework/{events,types}.go`; labels as upstream's `ClusterEvent.Label`.
 
 use crate::cache::DeviceClass;
+use crate::intern::Symbol;
 use crate::node::NodeInfo;
 use crate::pod::PodInfo;
 use crate::volume::{StorageKind, StorageObject};
@@ -80,6 +81,14 @@ pub enum ClusterEvent<'a> {
         /// The pod after.
         new: Option<&'a PodInfo>,
     },
+    /// A pending pod was nominated to a node. It counts there for pods of the same or a lower priority. Upstream
+    /// requeues no pods.
+    Nominated {
+        /// The nominated pod.
+        pod: &'a PodInfo,
+        /// The node's name.
+        node: Symbol,
+    },
     /// A pending pod itself changed; the event concerns only that pod.
     OwnPod {
         /// The kind of change.
@@ -132,6 +141,8 @@ impl ClusterEvent<'_> {
                 PodAction::UpdateToleration => "AssignedPodUpdatePodToleration",
                 PodAction::Update => "AssignedPodUpdate",
             },
+            // Upstream has no label for it. The pod counts like one that was added.
+            Self::Nominated { .. } => "AssignedPodAdd",
             Self::OwnPod { action, .. } => match action {
                 PodAction::Add => "UnschedulablePodAdd",
                 PodAction::Delete => "UnschedulablePodDelete",

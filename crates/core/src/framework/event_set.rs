@@ -19,6 +19,8 @@ impl EventSet {
     pub const OTHER: Self = Self(1 << 31);
     /// Changes of a DeviceClass.
     pub const DEVICE_CLASS: Self = Self(1 << 30);
+    /// Pending pods that are nominated to a node.
+    pub const NOMINATIONS: Self = Self(1 << 29);
     /// All changes of nodes.
     pub const NODES: Self = Self(0b11_1111);
     /// New nodes and changed taints: upstream adds the latter for every plugin that registers for the former.
@@ -55,6 +57,7 @@ impl EventSet {
                 old.or(*new).map_or(Self::NONE, |object| Self::storage(object.kind()))
             }
             ClusterEvent::DeviceClass { .. } => Self::DEVICE_CLASS,
+            ClusterEvent::Nominated { .. } => Self::NOMINATIONS,
             ClusterEvent::Other => Self::OTHER,
             ClusterEvent::OwnPod { .. } | ClusterEvent::UnschedulableTimeout => return true,
         };

@@ -101,7 +101,9 @@ impl FilterPlugin for NodeVolumeLimits {
 
     fn events(&self) -> EventSet {
         EventSet::node(NodeAction::Add)
+            | EventSet::assigned_pod(PodAction::Add)
             | EventSet::assigned_pod(PodAction::Delete)
+            | EventSet::NOMINATIONS
             | EventSet::storage(StorageKind::CsiNode)
             | EventSet::storage(StorageKind::PersistentVolumeClaim)
             | EventSet::storage(StorageKind::PersistentVolume)
@@ -109,11 +111,18 @@ impl FilterPlugin for NodeVolumeLimits {
             | EventSet::storage(StorageKind::VolumeAttachment)
     }
 
-    fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
+    fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {
         use StorageObject::{Attachment, Claim, Class, CsiNode, Volume};
         match event {
             ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(gone), .. } => {
                 Hint::queue_if(gone.volumes.iter().any(counts))
+            }
+            // Upstream does not requeue in these two cases.
+            ClusterEvent::AssignedPod { action: PodAction::Add, new: Some(added), .. } => {
+                Hint::queue_if(added.node_name.is_some_and(|node| shares_volume(pod, added, node, snapshot)))
+            }
+            ClusterEvent::Nominated { pod: nominated, node } => {
+                Hint::queue_if(shares_volume(pod, nominated, *node, snapshot))
             }
             // Upstream waits for the new node's CSINode, which not every node has.
             ClusterEvent::Node { action: NodeAction::Add, .. } | ClusterEvent::UnschedulableTimeout => {
@@ -122,15 +131,33 @@ impl FilterPlugin for NodeVolumeLimits {
             ClusterEvent::Storage { old, new } => Hint::queue_if(match (old, new) {
                 (None, Some(CsiNode(_))) => true,
                 (Some(CsiNode(old)), Some(CsiNode(new))) => takes_more(old, new),
-                (None, Some(Claim(claim))) => uses(pod, claim),
-                (Some(Attachment(gone)), None) => waits_for(pod, gone),
+                // A new claim of another pod that is bound already may share the volume of this pod.
+                (None, Some(Claim(claim))) => uses(pod, claim) || claim.volume.is_some(),
+                // A list may show a recreated attachment or class as a changed one.
+                (Some(Attachment(old)), _) => waits_for(pod, old),
                 // Upstream does not requeue here. A claim of any pod may no longer count.
-                (Some(CsiNode(_) | Class(_)), None) | (Some(Claim(_)), _) => true,
+                (Some(CsiNode(_)), None) | (Some(Class(_) | Claim(_)), _) => true,
                 (old, new) => old.or(*new).is_some_and(|object| matches!(object, Volume(_))),
             }),
             _ => Hint::Skip,
         }
     }
+}
+
+/// Whether another pod, added or nominated to a node, uses a volume of the pod: it is no new volume there any
+/// more. A node without CSINode has no limits.
+fn shares_volume(pod: &PodInfo, other: &PodInfo, node: Symbol, snapshot: Snapshot<'_>) -> bool {
+    if !other.volumes.iter().any(counts) {
+        return false;
+    }
+    let Some(csi_node) = snapshot.volumes().csi_node(node) else { return false };
+    let volumes = |pod| {
+        let mut counted = BTreeSet::new();
+        count(snapshot, Mounts::of(pod), Some(csi_node), false, &mut counted).ok()?;
+        Some(counted)
+    };
+    // Volumes that cannot be counted end the attempt with an error.
+    matches!((volumes(pod), volumes(other)), (Some(own), Some(others)) if !own.is_disjoint(&others))
 }
 
 /// Whether a driver's limit increased or was removed. As upstream, a new limit counts as an increase from

@@ -22,6 +22,10 @@ impl Scheduler {
         if before.is_some() && (before != node || changed.is_some()) {
             self.nomination_released(now, changed.as_ref().unwrap_or(pod));
         }
+        // A nominated pod helps others only by a volume that they share: it is counted once.
+        if let Some(node) = node.filter(|&node| before != Some(node) && !pod.volumes.is_empty()) {
+            self.wake_up_to(now, &ClusterEvent::Nominated { pod, node }, pod.priority);
+        }
     }
 
     /// Requeues the pods that the nomination excluded: those with the same or a lower priority.

@@ -20,8 +20,8 @@ impl Scheduler {
 
     /// As [`Self::wake`], for pods up to this priority.
     pub(super) fn wake_up_to(&mut self, now: Time, event: &ClusterEvent<'_>, priority: i32) {
-        // Upstream has no namespace event.
-        if !matches!(event, ClusterEvent::Other) {
+        // Upstream has no event for namespaces and nominations.
+        if !matches!(event, ClusterEvent::Other | ClusterEvent::Nominated { .. }) {
             self.event_means(event.label());
         }
         self.events += 1;

@@ -274,3 +274,15 @@ fn added_node_requeues_pod_excluded_by_anti_affinity_elsewhere() {
     assert!(x.by_node(NodeAction::Add, "", "n zone=z1"));
     assert!(x.by_node(NodeAction::UpdateLabel, "a", "a label:k=v"));
 }
+
+/// A nominated pod excludes others from its node like a bound one. Upstream considers only the pod's own terms.
+#[test]
+fn label_updates_requeue_pod_excluded_by_a_nominated_pod() {
+    for (foe, forbids) in [("anti=host/app=web", true), ("affinity=host/app=web", false)] {
+        let mut x = affinity("x label:app=web");
+        apply(&mut x.cluster, "node a");
+        apply(&mut x.cluster, &format!("nominated foe {foe} nominated=a"));
+        assert_eq!(x.by_node(NodeAction::UpdateLabel, "a", "a nohost"), forbids);
+        assert_eq!(x.requeues(&ClusterEvent::Other), forbids);
+    }
+}

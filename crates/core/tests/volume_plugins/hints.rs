@@ -1,5 +1,6 @@
 //! Queueing hints: the events that requeue a pod which one of these plugins rejected.
 
+use crate::support::language::apply;
 use crate::support::{TestCluster, storage};
 use supercargo_core::framework::{ClusterEvent, FilterPlugin, Hint, NodeAction, PodAction};
 use supercargo_core::plugins::node_declared_features::NodeDeclaredFeatures;
@@ -131,6 +132,53 @@ fn raised_limit_or_freed_volume_requeues_pod_over_a_volume_limit() {
         assert!(case.pod_gone(&format!("p on=a {volume}")), "{volume}");
     }
     assert!(!case.pod_gone("p on=a") && !case.pod_gone("p on=a rbd=m/p/i csi=d"));
+}
+
+#[test]
+fn pod_that_shares_a_volume_requeues_pod_over_the_limit() {
+    let case = Case(NodeVolumeLimits, "x claim=c ebs=vol-1");
+    let comes = |words: &str| {
+        let mut cluster = TestCluster::new();
+        for line in [
+            "node a",
+            "csinode a csi.x=1",
+            "node bare",
+            "class fast of=csi.x",
+            "pv v csi=csi.x/v",
+            "pv disk ebs=vol-1",
+            "pvc c class=fast bound=v",
+            "pvc same class=fast bound=v",
+            "pvc d class=fast",
+            "pvc disk class=fast bound=disk",
+        ] {
+            apply(&mut cluster, line);
+        }
+        let pod = cluster.pod_from(words);
+        let node = pod.node_name.expect("it is on a node");
+        let event = ClusterEvent::AssignedPod { action: PodAction::Add, old: None, new: Some(&pod) };
+        let (added, nominated) = (
+            case.asks(&mut cluster, event),
+            case.asks(&mut cluster, ClusterEvent::Nominated { pod: &pod, node }),
+        );
+        assert_eq!(added, nominated, "{words}");
+        added
+    };
+    for shared in ["claim=c", "claim=d claim=c", "claim=same", "ns=default claim=disk", "ebs=vol-1"] {
+        assert!(comes(&format!("p on=a {shared}")), "{shared}");
+        assert!(!comes(&format!("p on=bare {shared}")), "a node without CSINode has no limits: {shared}");
+    }
+    for other in ["", "claim=d", "ns=other claim=c", "claim=missing", "gce=d"] {
+        assert!(!comes(&format!("p on=a {other}")), "{other}");
+    }
+}
+
+#[test]
+fn recreated_storage_objects_requeue_pod_over_the_limit() {
+    let case = Case(NodeVolumeLimits, "x claim=c");
+    assert!(case.storage("attachment t on=a by=d of=v", "attachment t on=b by=d of=v"));
+    assert!(case.storage("class f of=d", "class f of=e"));
+    assert!(case.storage("", "pvc other bound=v"), "it may share the volume");
+    assert!(!case.storage("", "pvc other"));
 }
 
 #[test]

@@ -208,7 +208,12 @@ impl Sim {
             }
             // A pod that an assumed pod would help is requeued when the assumed pod is confirmed, as upstream
             // does.
-            if assumed > 0 && reference::may_be_helped_by_pods(&queued.pod) {
+            let over_limit = || queued.rejectors.contains("NodeVolumeLimits");
+            let helped_by_pods = || {
+                reference::may_be_helped_by_pods(&queued.pod)
+                    || over_limit() && reference::may_share_volumes(&queued.pod)
+            };
+            if assumed > 0 && helped_by_pods() {
                 continue;
             }
             let storage = self.process.storage_for(&queued.pod.uid);

@@ -39,14 +39,13 @@ pub(super) fn hint_of(event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapsho
             Hint::queue_if(worth)
         }
         // The labels of a namespace changed.
-        ClusterEvent::Other => Hint::queue_if(
-            selects_namespaces(pod) || snapshot.kinds_with_required_anti_affinity().next().is_some(),
-        ),
+        ClusterEvent::Other => Hint::queue_if(selects_namespaces(pod) || others_forbid(snapshot)),
         // Included with node additions: the taints of a new node are removed only after it was added.
         ClusterEvent::Node { action: NodeAction::UpdateTaint, .. } | ClusterEvent::UnschedulableTimeout => {
             Hint::Queue
         }
         ClusterEvent::AssignedPod { .. }
+        | ClusterEvent::Nominated { .. }
         | ClusterEvent::Node { .. }
         | ClusterEvent::Storage { .. }
         | ClusterEvent::DeviceClass { .. } => Hint::Skip,
@@ -98,7 +97,7 @@ impl Required {
     /// Whether a new or relabeled node may be feasible, or a new, relabeled or deleted node may have made another one
     /// feasible.
     fn after_node(&self, snapshot: Snapshot<'_>, old: Option<&NodeInfo>, new: Option<&NodeInfo>) -> bool {
-        let others_forbid = snapshot.kinds_with_required_anti_affinity().next().is_some();
+        let others_forbid = others_forbid(snapshot);
         let Some(after) = new else {
             let had_key = |term: &IncomingTerm| {
                 old.is_some_and(|node| snapshot.labels(node.labels).get(term.topology_key).is_some())
@@ -113,6 +112,14 @@ impl Required {
         let got_away = self.anti_affinity.iter().map(moved).any(|(from, to)| from.is_some() && from != to);
         came_along || got_away || old.is_none() && !self.anti_affinity.is_empty() || others_forbid
     }
+}
+
+/// Whether any other pod, on a node or nominated to one, requires anti-affinity.
+fn others_forbid(snapshot: Snapshot<'_>) -> bool {
+    let nominated =
+        || snapshot.nodes_with_nominations().into_iter().flat_map(|node| snapshot.nominated_on(node));
+    snapshot.kinds_with_required_anti_affinity().next().is_some()
+        || nominated().any(|pod| pod.has_required_anti_affinity())
 }
 
 /// Whether a required term of the pod selects namespaces by label. Terms that cannot be parsed count as such.

@@ -37,6 +37,7 @@ impl PodTopologySpread {
                 NodeAction::UpdateAllocatable | NodeAction::UpdateDeclaredFeature => Hint::Skip,
             },
             ClusterEvent::AssignedPod { .. }
+            | ClusterEvent::Nominated { .. }
             | ClusterEvent::OwnPod { .. }
             | ClusterEvent::Storage { .. }
             | ClusterEvent::DeviceClass { .. }
