@@ -12,9 +12,9 @@ use supercargo_core::time::Time;
 #[derive(Debug)]
 pub(crate) enum Due {
     /// A user, a controller, a kubelet or another scheduler changes the cluster.
-    World,
+    Workload,
     /// The rates of faults change.
-    Weather,
+    FaultRates,
     /// The next change of a kind arrives, if the connection is still this one.
     Watch(Kind, u32),
     /// The connection of a watch is renewed, unless it was already renewed after this one.
@@ -22,25 +22,25 @@ pub(crate) enum Due {
     /// A binding arrives at the API server.
     Bind(Request),
     /// A query for the outcome of a binding arrives at the API server.
-    Question { life: u32, uid: String },
-    /// An answer arrives at the scheduler process `life`.
-    Answer { life: u32, answer: Answer },
+    Question { incarnation: u32, uid: String },
+    /// An answer arrives at the scheduler process `incarnation`.
+    Answer { incarnation: u32, answer: Answer },
     /// An eviction arrives at the API server.
-    Evict { life: u32, uid: String },
+    Evict { incarnation: u32, uid: String },
     /// An eviction arrives late, after a foreign answer.
     LateEviction(String),
     /// A write to a volume or a claim arrives at the API server.
-    VolumeWrite { life: u32, write: VolumeWrite, fate: Fate },
+    VolumeWrite { incarnation: u32, write: VolumeWrite, fate: Fate },
     /// The volume controllers act.
     Controllers,
     /// A patch of a pod's status arrives at the API server.
-    Patch { life: u32, patch: StatusPatch },
+    Patch { incarnation: u32, patch: StatusPatch },
     /// The dispatcher accepts one more effect of a lane.
-    Credit { life: u32, lane: Lane },
+    Credit { incarnation: u32, lane: Lane },
     /// A terminating pod, or a pod of a deleted node, is removed.
     Gone(String),
-    /// The scheduler process `life` acquires the lease again.
-    Lead { life: u32 },
+    /// The scheduler process `incarnation` acquires the lease again.
+    Lead { incarnation: u32 },
     /// A wake-up that the scheduler requested.
     Wake,
 }
@@ -49,7 +49,7 @@ pub(crate) enum Due {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     /// The number of the scheduler process that sent it.
-    pub(crate) life: u32,
+    pub(crate) incarnation: u32,
     /// The id of the request.
     pub(crate) id: u64,
     pub(crate) uid: String,

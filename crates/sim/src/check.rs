@@ -36,42 +36,46 @@ impl Sim {
     /// Checks a binding that leaves the scheduler.
     pub(crate) fn check_bind(&self, pod: &PodRef, node: &str) -> Result<(), Broken> {
         let uid = &*pod.uid;
-        let because =
-            |why: &str| Err(broken("a binding leaves for a pod that waits for one", format!("{uid}: {why}")));
-        let Some(seen) = self.process.pods.get(uid) else { return because("it is gone") };
+        let because = |why: &str| {
+            Err(broken("a binding is sent only for a pending, decided pod", format!("{uid}: {why}")))
+        };
+        let Some(seen) = self.process.pods.get(uid) else { return because("deleted") };
         if !seen.ours {
-            return because("it is somebody else's");
+            return because("another scheduler's pod");
         }
         if seen.gated {
-            return because("it is gated");
+            return because("gated");
         }
         if seen.deleting {
-            return because("it is being deleted");
+            return because("terminating");
         }
         if let Some(there) = &seen.node {
-            return because(&format!("it is on {there}"));
+            return because(&format!("bound to {there}"));
         }
-        let Some(decided) = self.process.decided.get(uid) else { return because("nothing was decided") };
+        let Some(decided) = self.process.decided.get(uid) else { return because("no decision") };
         if decided.node != node || decided.in_flight {
             let detail = format!("{uid} is sent to {node}, and was sent to {}", decided.node);
-            return Err(broken("one binding of a pod is in flight, to the node decided", detail));
+            return Err(broken("one binding of a pod is in flight, to the decided node", detail));
         }
-        let other = |r: &&Request| r.life == self.process.life && r.uid == uid && r.node != node;
+        let other =
+            |r: &&Request| r.incarnation == self.process.incarnation && r.uid == uid && r.node != node;
         // A deleted or bound pod cannot be bound. Its watch may be late.
         let can_be_bound = self.server.pods.get(uid).is_some_and(|pod| pod.node.is_none() && !pod.deleting);
         if let Some(request) = self.in_air.values().find(other).filter(|_| can_be_bound) {
             let detail = format!("{uid} is sent to {node} while {} may still get it", request.node);
-            return Err(broken("no second target while the first binding is unknown", detail));
+            return Err(broken("no second node while the outcome of the first binding is unknown", detail));
         }
         Ok(())
     }
 
     /// Checks that the scheduler sends no patch or event about gated pods and pods of other schedulers.
-    pub(crate) fn check_may_speak_of(&self, pod: &PodRef) -> Result<(), Broken> {
+    pub(crate) fn check_may_report(&self, pod: &PodRef) -> Result<(), Broken> {
         match self.process.pods.get(&*pod.uid) {
             // After a list of an older state, a pod may show a gate again that was already removed.
-            Some(seen) if !seen.ours || seen.gated && !self.process.reborn.contains(&*pod.uid) => {
-                Err(broken("gated and foreign pods are not spoken of", pod.uid.to_string()))
+            Some(seen)
+                if !seen.ours || seen.gated && !self.process.reset_by_stale_list.contains(&*pod.uid) =>
+            {
+                Err(broken("no report concerns a gated or another scheduler's pod", pod.uid.to_string()))
             }
             _ => Ok(()),
         }
@@ -93,7 +97,7 @@ impl Sim {
                 if let Preemption::Nominated { victims, .. } = preemption {
                     self.process.taken_back = victims.iter().map(|victim| victim.uid.to_string()).collect();
                 }
-                self.check_nowhere(uid)?;
+                self.check_infeasible_everywhere(uid)?;
                 self.process.taken_back.clear();
                 if let Preemption::Nominated { node, victims, .. } = preemption {
                     self.process.nominated.insert(uid.to_owned());
@@ -115,12 +119,12 @@ impl Sim {
                 self.note_failure(uid, message);
             }
             Outcome::Error { message } => {
-                return Err(broken("no attempt fails by itself", format!("{uid}: {message}")));
+                return Err(broken("no attempt fails with an error", format!("{uid}: {message}")));
             }
             Outcome::PreemptionEnded { .. } => {}
             Outcome::Skipped => {
                 if !self.process.pods.get(uid).is_some_and(|pod| pod.deleting) {
-                    return Err(broken("only pods that are being deleted are skipped", uid.to_owned()));
+                    return Err(broken("only terminating pods are skipped", uid.to_owned()));
                 }
             }
             Outcome::PreBound { succeeded, .. } => {
@@ -130,7 +134,7 @@ impl Sim {
             }
             Outcome::Bound { node, .. } => {
                 if self.server.pods.get(uid).is_some_and(|pod| pod.node.as_deref() != Some(node)) {
-                    return Err(broken("a pod said to be bound is", format!("{uid} on {node}")));
+                    return Err(broken("a pod reported as bound is bound", format!("{uid} on {node}")));
                 }
             }
         }
@@ -144,21 +148,21 @@ impl Sim {
         for victim in victims {
             if self.seen_info(&victim.uid)?.priority >= pod.priority {
                 let detail = format!("{uid} over {}", victim.uid);
-                return Err(broken("victims are less important", detail));
+                return Err(broken("victims have lower priority", detail));
             }
         }
         // If two pods use a host port, the dry run frees it with one of them, as upstream does.
         if !pod.ports.is_empty() {
             return Ok(());
         }
-        let picture = self.process.told_of(uid);
+        let view = self.process.scheduler_view(uid);
         let name = self.process.scheduler.tables().symbol(node);
         let goes = |other: &PodInfo| victims.iter().any(|victim| victim.uid == other.uid);
         let tables = self.process.scheduler.tables();
-        match picture.world(tables).without(uid).without_on(name, goes).local_objection(&pod, name) {
+        match view.world(tables).without(uid).without_on(name, goes).local_rejection_reason(&pod, name) {
             Some(why) => {
                 let detail = format!("{uid} on {node} without {victims:?}: {why}");
-                Err(broken("without its victims the node can take the pod", detail))
+                Err(broken("the node is feasible without the victims", detail))
             }
             None => Ok(()),
         }
@@ -166,14 +170,14 @@ impl Sim {
 
     fn note_failure(&mut self, uid: &str, message: &str) {
         let out_of_date = !self.watches.know(Kind::Pod, 0);
-        let told = self.process.told.entry(uid.to_owned()).or_default();
-        told.failure = Some(message.to_owned());
-        told.out_of_date = out_of_date;
+        let reported = self.process.reported.entry(uid.to_owned()).or_default();
+        reported.failure = Some(message.to_owned());
+        reported.out_of_date = out_of_date;
     }
 
     fn seen_info(&mut self, uid: &str) -> Result<Arc<PodInfo>, Broken> {
         let Some(pod) = self.process.pods.get(uid).cloned() else {
-            return Err(broken("only known pods are decided about", uid.to_owned()));
+            return Err(broken("only known pods are decided", uid.to_owned()));
         };
         Ok(self.process.info(&pod))
     }
@@ -184,18 +188,19 @@ impl Sim {
         let pod = self.seen_info(uid)?;
         if let Some(there) = self.process.decided.get(uid).filter(|d| d.released.is_some()) {
             let detail = format!("{uid} to {node}, with one to {} not settled", there.node);
-            return Err(broken("no decision while an earlier one is on its way", detail));
+            return Err(broken("no decision while an earlier one is in flight", detail));
         }
-        let picture = self.process.told_of(uid);
+        let view = self.process.scheduler_view(uid);
         let snapshot = self.process.scheduler.snapshot();
-        let world = || picture.world(snapshot.tables());
+        let world = || view.world(snapshot.tables());
         let able = evictions::feasible_at_least(world, snapshot, &pod);
         if !able.iter().any(|&name| snapshot.text(name) == node) {
             let name = snapshot.tables().find(node);
-            let why =
-                name.and_then(|name| evictions::objection(world, snapshot, &pod, name)).unwrap_or_default();
+            let why = name
+                .and_then(|name| evictions::rejection_reason(world, snapshot, &pod, name))
+                .unwrap_or_default();
             let detail = format!("{uid} on {node}: {why}");
-            return Err(broken("the node decided can take the pod", detail));
+            return Err(broken("the decided node is feasible", detail));
         }
         // A nominated pod may be evaluated on its node alone.
         let alone = feasible == 1 && self.process.nominated.contains(uid);
@@ -204,13 +209,13 @@ impl Sim {
         let expected = evictions::feasible(world, snapshot, &pod).len()..=able.len();
         if nodes != self.process.nodes.len() || !expected.contains(&feasible) && !alone {
             let detail = format!("{uid}: {feasible} of {nodes} nodes, expected {expected:?}");
-            return Err(broken("the feasible nodes are those of the reference", detail));
+            return Err(broken("the feasible nodes equal the reference's", detail));
         }
         Ok(())
     }
 
     /// Checks that no node is feasible by the reference.
-    fn check_nowhere(&mut self, uid: &str) -> Result<(), Broken> {
+    fn check_infeasible_everywhere(&mut self, uid: &str) -> Result<(), Broken> {
         // The extender may have rejected the feasible nodes.
         if self.is_managed(uid) {
             return Ok(());
@@ -224,12 +229,12 @@ impl Sim {
         if !pod.volumes.is_empty() && self.process.taken_back.iter().any(frees_volumes) {
             return Ok(());
         }
-        let picture = self.process.told_of(uid);
+        let view = self.process.scheduler_view(uid);
         let snapshot = self.process.scheduler.snapshot();
-        match evictions::feasible(|| picture.world(snapshot.tables()), snapshot, &pod).first() {
+        match evictions::feasible(|| view.world(snapshot.tables()), snapshot, &pod).first() {
             Some(&node) => {
                 let detail = format!("{uid} fits on {}", snapshot.text(node));
-                Err(broken("a pod said to be unschedulable is", detail))
+                Err(broken("a pod reported as unschedulable is unschedulable", detail))
             }
             None => Ok(()),
         }
@@ -244,16 +249,16 @@ impl Sim {
         let pod = self.seen_info(uid)?;
         self.check_claims(uid)?;
         let was_pre_bound = self.process.pre_bound.remove(uid);
-        let picture = self.process.told_of(uid);
+        let view = self.process.scheduler_view(uid);
         let tables = self.process.scheduler.tables();
         let name = tables.symbol(node);
-        let world = picture.world(tables).without(uid);
+        let world = view.world(tables).without(uid);
         // For pods with PreBind, the recheck includes the claims.
-        let by_claims = || if was_pre_bound { world.storage_objection(&pod, name) } else { None };
-        match world.local_objection(&pod, name).or_else(by_claims) {
+        let by_claims = || if was_pre_bound { world.storage_rejection_reason(&pod, name) } else { None };
+        match world.local_rejection_reason(&pod, name).or_else(by_claims) {
             Some(why) => {
                 let detail = format!("{uid} to {node}: {why}");
-                Err(broken("a binding leaves only for a node that can still take the pod", detail))
+                Err(broken("a binding is sent only to a node that is still feasible", detail))
             }
             None => Ok(()),
         }
@@ -284,26 +289,26 @@ impl Sim {
         if self.process.held_places.iter().any(|uid| !now.contains(uid)) {
             return Ok(());
         }
-        Err(broken("nobody is rescued by the periodic flush", report.pod.uid.to_string()))
+        Err(broken("the flush places no pod", report.pod.uid.to_string()))
     }
 
     /// Checks that a binding reported as failed was not carried out and cannot be any more.
     fn check_failed(&self, uid: &str) -> Result<(), Broken> {
-        if self.process.reborn.contains(uid) {
+        if self.process.reset_by_stale_list.contains(uid) {
             // After a list of an older state, the scheduler no longer knew that the pod was bound.
             return Ok(());
         }
-        let life = self.process.life;
-        let ours = self.server.pods.get(uid).filter(|pod| pod.bound_by == Some(life));
+        let incarnation = self.process.incarnation;
+        let ours = self.server.pods.get(uid).filter(|pod| pod.bound_by == Some(incarnation));
         if let Some(node) = ours.and_then(|pod| pod.node.as_ref()) {
             let detail = format!("{uid} is on {node} by our own hand");
-            return Err(broken("a binding said to have failed was not carried out", detail));
+            return Err(broken("a binding reported as failed was not carried out", detail));
         }
         let exists = self.server.pods.contains_key(uid);
-        match self.in_air.values().find(|r| exists && r.life == life && r.uid == uid) {
+        match self.in_air.values().find(|r| exists && r.incarnation == incarnation && r.uid == uid) {
             Some(request) => {
                 let detail = format!("{uid} may still get to {}", request.node);
-                Err(broken("a binding is given up only when it cannot be carried out any more", detail))
+                Err(broken("a binding is abandoned only if it can no longer be carried out", detail))
             }
             None => Ok(()),
         }
@@ -321,28 +326,31 @@ impl Sim {
         if !unchanged && !node_unchanged {
             return Ok(());
         }
-        self.truths[usize::from(unchanged)] += 1;
+        self.server_checks[usize::from(unchanged)] += 1;
         let Some(own) = self.process.numbers.get(&request.uid).copied() else {
             // A list of an older state omitted the pod, and the scheduler dropped what it knew about it.
             return Ok(());
         };
         // Later decisions account for this pod, not the other way round.
-        let picture = self.truth(|process, pod| {
-            let of_this_life = pod.bound_by.is_none_or(|life| life == process.life);
+        let view = self.server_view(|process, pod| {
+            let of_this_life = pod.bound_by.is_none_or(|incarnation| incarnation == process.incarnation);
             let number = process.numbers.get(&pod.uid);
             !(of_this_life && number.is_some_and(|&number| number > own))
         });
         let Some(pod) = self.server.pods.get(&request.uid).map(|pod| self.process.info(pod)) else {
-            return Err(broken("a pod that was bound is there", request.uid.clone()));
+            return Err(broken("a bound pod exists", request.uid.clone()));
         };
         let tables = self.process.scheduler.tables();
         let node = tables.symbol(&request.node);
-        let world = picture.world(tables).without(&request.uid);
-        let objection =
-            if unchanged { world.objection(&pod, node) } else { world.local_objection(&pod, node) };
-        match objection {
+        let world = view.world(tables).without(&request.uid);
+        let rejection_reason = if unchanged {
+            world.rejection_reason(&pod, node)
+        } else {
+            world.local_rejection_reason(&pod, node)
+        };
+        match rejection_reason {
             Some(why) => Err(broken(
-                "a binding breaks no rule in the server's truth",
+                "a binding violates no rule in the server's state",
                 format!("{} on {}: {why}", request.uid, request.node),
             )),
             None => Ok(()),

@@ -46,6 +46,6 @@ impl Draw {
             }
             rest -= weight;
         }
-        unreachable!("a draw below the sum of the weights falls on one of them")
+        unreachable!("a number below the sum of the weights selects one")
     }
 }

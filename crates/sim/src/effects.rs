@@ -3,11 +3,11 @@
 use crate::agenda::{Answer, Due, Fate, Request};
 use crate::check::{Broken, broken};
 use crate::evictions::renominated;
+use crate::fault_rates::draw_delay;
 use crate::objects::Pod;
 use crate::process::Decided;
 use crate::server::{By, Stamp};
 use crate::sim::Sim;
-use crate::weather::wait;
 use std::time::Duration;
 use supercargo_core::effect::{Effect, Lane, Nomination, PodRef, Record, StatusPatch};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, Kind};
@@ -19,13 +19,13 @@ impl Sim {
     /// Carries out an effect of the scheduler.
     pub(crate) fn carry_out(&mut self, effect: Effect) -> Result<(), Broken> {
         if !self.process.leads {
-            return Err(broken("nothing is written without the lead", format!("{effect:?}")));
+            return Err(broken("only the leader writes", format!("{effect:?}")));
         }
         let lane = effect.lane();
         let at = Lane::ALL.iter().position(|&l| l == lane).expect("all lanes are listed");
         let left = self.process.credits[at].checked_sub(1);
         self.process.credits[at] =
-            left.ok_or_else(|| broken("an effect leaves against a credit", format!("{effect:?} has none")))?;
+            left.ok_or_else(|| broken("every effect uses a credit", format!("{effect:?} has none")))?;
         match effect {
             Effect::Bind { pod, node } => self.send_bind(&pod, node),
             Effect::Settle { pod } => self.send_question(&pod),
@@ -34,9 +34,7 @@ impl Sim {
             Effect::Patch(patch) => self.send_patch(patch),
             Effect::Record(record) => self.note_record(&record),
             Effect::Extend(call) => self.send_call(&call),
-            Effect::BindBy { pod, .. } => {
-                Err(broken("nobody but the API server binds here", pod.uid.to_string()))
-            }
+            Effect::BindBy { pod, .. } => Err(broken("only the API server binds", pod.uid.to_string())),
         }
     }
 
@@ -52,7 +50,7 @@ impl Sim {
         let (fate, sure) = self.draw_fate();
         self.requests += 1;
         let request = Request {
-            life: self.process.life,
+            incarnation: self.process.incarnation,
             id: self.requests,
             uid: pod.uid.to_string(),
             node,
@@ -61,51 +59,51 @@ impl Sim {
             fate,
         };
         self.say("bind", &request.uid, format_args!("sent to {}, {sure}", request.node));
-        let delay = wait(&mut self.draw, self.weather.request_delay);
+        let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
         match sure {
             "lost" => self.answer_unknown(&request, delay),
             "late" => {
                 self.answer_unknown(&request, delay);
                 let late = delay + Duration::from_millis(self.draw.between(1, 55_000));
-                self.put_in_air(request, late.min(LATEST));
+                self.send_request(request, late.min(LATEST));
             }
             "unanswered" => {
                 self.answer_unknown(&request, delay * 2);
-                self.put_in_air(request, delay);
+                self.send_request(request, delay);
             }
             "foreign" => {
                 self.answer_unknown(&request, delay / 2);
                 if let Some(late) = self.draw_late() {
-                    self.put_in_air(request, (delay + late).min(LATEST));
+                    self.send_request(request, (delay + late).min(LATEST));
                 }
             }
-            _ => self.put_in_air(request, delay),
+            _ => self.send_request(request, delay),
         }
         Ok(())
     }
 
-    fn put_in_air(&mut self, request: Request, delay: Duration) {
+    fn send_request(&mut self, request: Request, delay: Duration) {
         self.in_air.insert(request.id, request.clone());
         self.agenda.write(self.now + delay, Due::Bind(request));
     }
 
     fn draw_fate(&mut self) -> (Fate, &'static str) {
-        let w = self.weather;
+        let w = self.fault_rates;
         let faults = w.forbidden + w.lost_but_applied + w.lost + w.late + w.foreign;
         let fate = self.draw.weighted(&[
             (100 - faults, (Fate::Answered, "answered")),
-            (w.forbidden, (Fate::Forbidden, "forbidden")),
+            (w.forbidden, (Fate::Forbidden, "rejected")),
             (w.lost_but_applied, (Fate::Unanswered, "unanswered")),
             (w.lost, (Fate::Unanswered, "lost")),
             (w.late, (Fate::Unanswered, "late")),
             (w.foreign, (Fate::Unanswered, "foreign")),
         ]);
         match fate.1 {
-            "forbidden" => self.fault("binding refused"),
+            "rejected" => self.fault("binding rejected"),
             "unanswered" => self.fault("binding applied, answer lost"),
             "lost" => self.fault("binding lost"),
             "late" => self.fault("binding applied late, answer lost"),
-            "foreign" => self.fault("binding answered by somebody else"),
+            "foreign" => self.fault("binding answered by a foreign server"),
             _ => {}
         }
         fate
@@ -120,24 +118,24 @@ impl Sim {
     fn answer_unknown(&mut self, request: &Request, delay: Duration) {
         let outcome = BindOutcome::Unknown { message: "connection reset".to_owned() };
         let answer = Answer::Bind { uid: request.uid.clone(), outcome };
-        self.agenda.write(self.now + delay, Due::Answer { life: request.life, answer });
+        self.agenda.write(self.now + delay, Due::Answer { incarnation: request.incarnation, answer });
     }
 
     /// Handles a binding that arrives at the API server.
     pub(crate) fn bind_arrives(&mut self, request: &Request) -> Result<(), Broken> {
         self.in_air.remove(&request.id);
-        let is_current = request.life == self.process.life;
+        let is_current = request.incarnation == self.process.incarnation;
         let result = if request.fate == Fate::Forbidden {
             self.server.refuse(&request.uid)
         } else {
-            let by = if is_current { By::Scheduler } else { By::World };
-            self.server.bind(&request.uid, &request.node, by, Some(request.life))
+            let by = if is_current { By::Scheduler } else { By::Others };
+            self.server.bind(&request.uid, &request.node, by, Some(request.incarnation))
         };
-        let told = match &result {
+        let reported = match &result {
             Ok(()) => format!("bound to {}", request.node),
             Err(error) => error.clone(),
         };
-        self.say("server", &request.uid, format_args!("{told}"));
+        self.say("server", &request.uid, format_args!("{reported}"));
         if result.is_ok() && is_current {
             self.check_bound(request)?;
         }
@@ -153,8 +151,8 @@ impl Sim {
                 (Err(message), Some(None)) => BindOutcome::Refused { message },
             };
             let answer = Answer::Bind { uid: request.uid.clone(), outcome };
-            let delay = wait(&mut self.draw, self.weather.request_delay);
-            self.agenda.write(self.now + delay, Due::Answer { life: request.life, answer });
+            let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
+            self.agenda.write(self.now + delay, Due::Answer { incarnation: request.incarnation, answer });
         }
         Ok(())
     }
@@ -163,25 +161,25 @@ impl Sim {
         // The query is repeated until it is answered, even if the pod starts terminating.
         let deleting = self.process.pods.get(&*pod.uid).is_some_and(|pod| pod.deleting);
         if !deleting && !self.process.decided.contains_key(&*pod.uid) {
-            let detail = format!("asked about {}, whose binding is not open", pod.uid);
-            return Err(broken("only open bindings are asked about", detail));
+            let detail = format!("query about {}, which has no open binding", pod.uid);
+            return Err(broken("only open bindings are queried", detail));
         }
-        self.say("ask", &pod.uid, format_args!("what became of its binding"));
-        let delay = wait(&mut self.draw, self.weather.request_delay);
-        let due = Due::Question { life: self.process.life, uid: pod.uid.to_string() };
+        self.say("ask", &pod.uid, format_args!("query for its binding"));
+        let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
+        let due = Due::Question { incarnation: self.process.incarnation, uid: pod.uid.to_string() };
         self.agenda.write(self.now + delay, due);
         Ok(())
     }
 
     /// Handles a query about a binding at the API server.
-    pub(crate) fn question_arrives(&mut self, life: u32, uid: String) {
-        let unanswered = self.draw.percent(self.weather.no_answer);
+    pub(crate) fn question_arrives(&mut self, incarnation: u32, uid: String) {
+        let unanswered = self.draw.percent(self.fault_rates.no_answer);
         if unanswered {
-            self.fault("question unanswered");
+            self.fault("query unanswered");
         }
-        let foreign = self.draw.percent(self.weather.foreign);
+        let foreign = self.draw.percent(self.fault_rates.foreign);
         if foreign {
-            self.fault("question answered by somebody else");
+            self.fault("query answered by a foreign server");
         }
         let unanswered = unanswered || foreign;
         let found = match self.server.pods.get(&uid) {
@@ -189,9 +187,9 @@ impl Sim {
             None => Found::Gone,
             Some(pod) => pod.node.clone().map_or(Found::Unbound, Found::Bound),
         };
-        let delay = wait(&mut self.draw, self.weather.request_delay);
+        let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
         let answer = Answer::Settled { uid, found };
-        self.agenda.write(self.now + delay, Due::Answer { life, answer });
+        self.agenda.write(self.now + delay, Due::Answer { incarnation, answer });
     }
 
     /// Handles an answer that arrives at the scheduler.
@@ -243,9 +241,9 @@ impl Sim {
             _ => Lane::Bind,
         };
         self.process.scheduler.handle(self.now, event);
-        let life = self.process.life;
-        self.agenda.write(self.now, Due::Credit { life, lane });
-        debug_assert!(!uid.is_empty(), "an answer is about a pod");
+        let incarnation = self.process.incarnation;
+        self.agenda.write(self.now, Due::Credit { incarnation, lane });
+        debug_assert!(!uid.is_empty(), "an answer has a pod");
     }
 
     fn note_found(&mut self, uid: &str, found: &Found) {
@@ -262,38 +260,39 @@ impl Sim {
     }
 
     fn send_patch(&mut self, patch: StatusPatch) -> Result<(), Broken> {
-        self.check_may_speak_of(&patch.pod)?;
+        self.check_may_report(&patch.pod)?;
         if self.process.pods.get(&*patch.pod.uid).is_some_and(|pod| pod.node.is_some()) {
-            let detail = format!("{} is bound and told: {:?}", patch.pod.uid, patch.condition);
-            return Err(broken("a pod known to be bound is not told that it is not", detail));
+            let detail = format!("{} is bound, patch: {:?}", patch.pod.uid, patch.condition);
+            return Err(broken("a pod known to be bound gets no PodScheduled=False", detail));
         }
         if let Nomination::Set(_) = patch.nomination {
             self.process.nominated.insert(patch.pod.uid.to_string());
         }
-        let arrives = self.now + wait(&mut self.draw, self.weather.request_delay);
+        let arrives = self.now + draw_delay(&mut self.draw, self.fault_rates.request_delay);
         // Patches arrive in the order in which they were sent.
         self.last_patch = self.last_patch.max(arrives);
-        self.agenda.write(self.last_patch, Due::Patch { life: self.process.life, patch });
+        self.agenda.write(self.last_patch, Due::Patch { incarnation: self.process.incarnation, patch });
         Ok(())
     }
 
     /// Handles a status patch that arrives at the API server.
     pub(crate) fn patch_arrives(&mut self, patch: &StatusPatch) {
         let uid = &*patch.pod.uid;
-        let life = self.process.life;
-        self.agenda.write(self.now, Due::Credit { life, lane: Lane::Status });
+        let incarnation = self.process.incarnation;
+        self.agenda.write(self.now, Due::Credit { incarnation, lane: Lane::Status });
         // A quarter of the patches with a foreign answer are lost. The others have their effect, since nothing reads
         // the answer of a patch.
-        let lost = self.weather.lost_patch + self.weather.foreign / 4;
+        let lost = self.fault_rates.lost_patch + self.fault_rates.foreign / 4;
         if self.draw.percent(lost) {
             self.fault("patch lost");
             self.lost_patches.insert(uid.to_owned());
             return;
         }
-        let said = patch.condition.as_ref().map(|told| (told.reason.to_owned(), told.message.clone()));
+        let said =
+            patch.condition.as_ref().map(|reported| (reported.reason.to_owned(), reported.message.clone()));
         if let Some((reason, _)) = &said {
             self.lost_patches.remove(uid);
-            self.say("server", uid, format_args!("told {reason}, nominated: {:?}", patch.nomination));
+            self.say("server", uid, format_args!("condition {reason}, nominated: {:?}", patch.nomination));
         } else {
             self.say("server", uid, format_args!("nominated: {:?}", patch.nomination));
         }
@@ -308,21 +307,21 @@ impl Sim {
         let uid = &*record.pod.uid;
         self.say("record", uid, format_args!("{}", record.reason));
         if record.reason != "Preempted" {
-            self.check_may_speak_of(&record.pod)?;
+            self.check_may_report(&record.pod)?;
         }
         if self.process.pods.contains_key(uid) {
-            let told = self.process.told.entry(uid.to_owned()).or_default();
+            let reported = self.process.reported.entry(uid.to_owned()).or_default();
             match record.reason {
-                "Scheduled" => told.scheduled_records += 1,
+                "Scheduled" => reported.scheduled_records += 1,
                 "Preempted" => {}
-                _ => told.failed_records += 1,
+                _ => reported.failed_records += 1,
             }
-            if told.scheduled_records > 1 {
-                return Err(broken("a pod is said to be scheduled once", uid.to_owned()));
+            if reported.scheduled_records > 1 {
+                return Err(broken("a pod gets one Scheduled event", uid.to_owned()));
             }
         }
-        let delay = wait(&mut self.draw, self.weather.request_delay);
-        let due = Due::Credit { life: self.process.life, lane: Lane::Record };
+        let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
+        let due = Due::Credit { incarnation: self.process.incarnation, lane: Lane::Record };
         self.agenda.write(self.now + delay, due);
         Ok(())
     }

@@ -4,11 +4,11 @@
 
 use crate::agenda::{Answer, Due};
 use crate::check::{Broken, broken};
+use crate::fault_rates::draw_delay;
 use crate::objects::Pod;
-use crate::reference::World;
+use crate::reference::ReferenceCluster;
 use crate::server::By;
 use crate::sim::Sim;
-use crate::weather::wait;
 use std::time::Duration;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::effect::{Eviction, Nomination};
@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// Returns the nodes on which `pod` is feasible both with and without the nominated pods that precede it.
 pub(crate) fn feasible<'a>(
-    world: impl Fn() -> World<'a>,
+    world: impl Fn() -> ReferenceCluster<'a>,
     snapshot: Snapshot<'a>,
     pod: &PodInfo,
 ) -> Vec<Symbol> {
@@ -30,15 +30,15 @@ pub(crate) fn feasible<'a>(
     // Without preceding nominated pods, the first evaluation is sufficient.
     nodes.retain(|&name| {
         snapshot.find_node(name).is_some_and(|idx| {
-            come_before(snapshot, idx, pod).next().is_none()
-                || objection(&world, snapshot, pod, name).is_none()
+            preceding_nominations(snapshot, idx, pod).next().is_none()
+                || rejection_reason(&world, snapshot, pod, name).is_none()
         })
     });
     nodes
 }
 
 /// Returns the pods nominated to a node that precede `pod`: those of equal or higher priority.
-fn come_before<'a>(
+fn preceding_nominations<'a>(
     snapshot: Snapshot<'a>,
     node: NodeIdx,
     pod: &PodInfo,
@@ -48,19 +48,21 @@ fn come_before<'a>(
 }
 
 /// Returns why a node is infeasible for `pod`, alone or with the nominated pods that precede it.
-pub(crate) fn objection<'a>(
-    world: impl Fn() -> World<'a>,
+pub(crate) fn rejection_reason<'a>(
+    world: impl Fn() -> ReferenceCluster<'a>,
     snapshot: Snapshot<'a>,
     pod: &PodInfo,
     name: Symbol,
 ) -> Option<String> {
-    let Some(idx) = snapshot.find_node(name) else { return Some("there is no such node".to_owned()) };
+    let Some(idx) = snapshot.find_node(name) else { return Some("node not found".to_owned()) };
     let world = || world().without(&pod.uid);
-    let alone = || world().objection(pod, name);
-    let nominated = || come_before(snapshot, idx, pod);
-    let beside = || nominated().fold(world(), |world, other| world.with(other, name)).objection(pod, name);
+    let alone = || world().rejection_reason(pod, name);
+    let nominated = || preceding_nominations(snapshot, idx, pod);
+    let beside =
+        || nominated().fold(world(), |world, other| world.with(other, name)).rejection_reason(pod, name);
     let whom = || nominated().map(|other| &*other.uid).collect::<Vec<_>>().join(" ");
-    let and_beside = || nominated().next().and_then(|_| Some(format!("beside {}: {}", whom(), beside()?)));
+    let and_beside =
+        || nominated().next().and_then(|_| Some(format!("with nominated {}: {}", whom(), beside()?)));
     alone().or_else(and_beside)
 }
 
@@ -70,7 +72,7 @@ pub(crate) fn objection<'a>(
 /// The engine may find more reasons for rejection, but need not. As upstream, it skips plugins that PreFilter
 /// skipped for the present pods, and so misses rejections that the nominated pods would cause.
 pub(crate) fn feasible_at_least<'a>(
-    world: impl Fn() -> World<'a>,
+    world: impl Fn() -> ReferenceCluster<'a>,
     snapshot: Snapshot<'a>,
     pod: &PodInfo,
 ) -> Vec<Symbol> {
@@ -78,11 +80,11 @@ pub(crate) fn feasible_at_least<'a>(
     let mut nodes = world().feasible(pod);
     nodes.retain(|&name| {
         let Some(idx) = snapshot.find_node(name) else { return false };
-        let mut nominated = come_before(snapshot, idx, pod).peekable();
+        let mut nominated = preceding_nominations(snapshot, idx, pod).peekable();
         nominated.peek().is_none()
             || nominated
                 .fold(world(), |world, other| world.with(other, name))
-                .local_objection(pod, name)
+                .local_rejection_reason(pod, name)
                 .is_none()
     });
     nodes
@@ -92,25 +94,25 @@ impl Sim {
     pub(crate) fn send_eviction(&mut self, eviction: &Eviction) -> Result<(), Broken> {
         let uid = eviction.pod.uid.to_string();
         if !self.process.evicting.insert(uid.clone()) {
-            return Err(broken("a pod is sent away once", uid));
+            return Err(broken("a pod is evicted once", uid));
         }
-        self.say("evict", &uid, format_args!("sent away"));
-        let delay = wait(&mut self.draw, self.weather.request_delay);
-        self.agenda.write(self.now + delay, Due::Evict { life: self.process.life, uid });
+        self.say("evict", &uid, format_args!("sent"));
+        let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
+        self.agenda.write(self.now + delay, Due::Evict { incarnation: self.process.incarnation, uid });
         Ok(())
     }
 
     /// Handles an eviction that arrives at the API server.
-    pub(crate) fn eviction_arrives(&mut self, life: u32, uid: String) {
-        let w = self.weather;
+    pub(crate) fn eviction_arrives(&mut self, incarnation: u32, uid: String) {
+        let w = self.fault_rates;
         if self.draw.percent(w.foreign) {
-            self.fault("eviction answered by somebody else");
+            self.fault("eviction answered by a foreign server");
             let answer = Answer::Evicted {
                 uid: uid.clone(),
-                outcome: EvictOutcome::Failed { message: "the answer is not the API server's".to_owned() },
+                outcome: EvictOutcome::Failed { message: "not an answer of the API server".to_owned() },
             };
-            let delay = wait(&mut self.draw, w.request_delay);
-            self.agenda.write(self.now + delay, Due::Answer { life, answer });
+            let delay = draw_delay(&mut self.draw, w.request_delay);
+            self.agenda.write(self.now + delay, Due::Answer { incarnation, answer });
             if let Some(late) = self.draw_late() {
                 self.agenda.write(self.now + late, Due::LateEviction(uid));
             }
@@ -123,7 +125,7 @@ impl Sim {
             (w.lost_but_applied, (true, false)),
         ]);
         match (is_applied, is_told) {
-            (false, _) => self.fault("eviction refused"),
+            (false, _) => self.fault("eviction rejected"),
             (true, false) => self.fault("eviction applied, answer lost"),
             (true, true) => {}
         }
@@ -136,18 +138,19 @@ impl Sim {
             true => EvictOutcome::Gone,
             false => EvictOutcome::Failed { message: "not now".to_owned() },
         };
-        let delay = wait(&mut self.draw, self.weather.request_delay);
-        self.agenda.write(self.now + delay, Due::Answer { life, answer: Answer::Evicted { uid, outcome } });
+        let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
+        self.agenda
+            .write(self.now + delay, Due::Answer { incarnation, answer: Answer::Evicted { uid, outcome } });
     }
 
     pub(crate) fn evict(&mut self, uid: &str) {
         let Some(pod) = self.server.pods.get(uid).cloned() else { return };
-        self.say("server", uid, format_args!("deletion begins"));
+        self.say("server", uid, format_args!("terminating"));
         if pod.node.is_none() {
             return self.server.remove_pod(uid);
         }
-        self.server.put_pod(Pod { deleting: true, preempted: true, ..Pod::clone(&pod) }, By::World);
-        let grace = wait(&mut self.draw, GRACE);
+        self.server.put_pod(Pod { deleting: true, preempted: true, ..Pod::clone(&pod) }, By::Others);
+        let grace = draw_delay(&mut self.draw, GRACE);
         self.agenda.write(self.now + grace, Due::Gone(uid.to_owned()));
     }
 }

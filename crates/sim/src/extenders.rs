@@ -5,9 +5,9 @@
 
 use crate::agenda::{Answer, Due};
 use crate::check::{Broken, broken};
+use crate::fault_rates::draw_delay;
 use crate::objects::GPU;
 use crate::sim::Sim;
-use crate::weather::wait;
 use std::time::Duration;
 use supercargo_core::effect::{ExtenderCall, Question, Victims};
 use supercargo_core::extender::{self, Extender, ExtenderId, FilterAnswer, RoomAnswer};
@@ -19,7 +19,7 @@ const WAITING_MAX: usize = 64;
 const THINKING: Duration = Duration::from_secs(3);
 
 /// A node that does not exist, for wrong answers.
-const NOWHERE: &str = "a-node-that-is-not-there";
+const NOWHERE: &str = "missing-node";
 
 /// Configures the extender of a run. In one of three seeds it is ignorable.
 pub(crate) fn install(seed: u64, scheduler: &mut Scheduler) {
@@ -47,7 +47,7 @@ impl Sim {
     pub(crate) fn send_call(&mut self, call: &ExtenderCall) -> Result<(), Broken> {
         let uid = &*call.pod.uid;
         if !self.is_managed(uid) {
-            return Err(broken("an extender is asked about its pods alone", uid.to_owned()));
+            return Err(broken("an extender is called only for its pods", uid.to_owned()));
         }
         let answer = self.draw_answer(&call.question);
         let kind = match &answer {
@@ -55,9 +55,9 @@ impl Sim {
             Err(_) => "fails",
         };
         self.say("extender", uid, format_args!("{kind}: {:?}", call.question));
-        let delay = wait(&mut self.draw, self.weather.request_delay + THINKING);
+        let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay + THINKING);
         let answer = Answer::Extended { uid: uid.to_owned(), call: call.call, answer };
-        self.agenda.write(self.now + delay, Due::Answer { life: self.process.life, answer });
+        self.agenda.write(self.now + delay, Due::Answer { incarnation: self.process.incarnation, answer });
         Ok(())
     }
 
@@ -69,7 +69,7 @@ impl Sim {
         }
         let lies = !honest && self.draw.percent(5);
         if lies {
-            self.fault("extender lied");
+            self.fault("wrong extender answer");
         }
         let mut keeps = || honest || self.draw.percent(70);
         Ok(match question {
@@ -79,7 +79,7 @@ impl Sim {
                 if lies {
                     passed.push(NOWHERE.to_owned());
                 }
-                let failed = failed.into_iter().map(|node| (node, "no licence".to_owned())).collect();
+                let failed = failed.into_iter().map(|node| (node, "no license".to_owned())).collect();
                 extender::Answer::Filtered(FilterAnswer { passed, failed, unresolvable: Vec::new() })
             }
             Question::Prioritize { nodes } => {
@@ -90,7 +90,7 @@ impl Sim {
                 let room = |room: &Victims| RoomAnswer {
                     node: room.node.clone(),
                     victims: match lies {
-                        true => vec!["a-pod-that-is-not-there".to_owned()],
+                        true => vec!["missing-pod".to_owned()],
                         false => room.pods.iter().map(|pod| pod.uid.to_string()).collect(),
                     },
                     violations: room.violations as i64,
@@ -121,7 +121,7 @@ impl Sim {
         match self.process.passed.remove(uid) {
             Some(passed) if self.is_managed(uid) && !passed.iter().any(|name| name == node) => {
                 let detail = format!("{uid} on {node}; {passed:?} passed");
-                Err(broken("a pod goes where its extender lets it", detail))
+                Err(broken("an extender's pod is placed on a node it accepted", detail))
             }
             Some(_) | None => Ok(()),
         }
@@ -132,7 +132,10 @@ impl Sim {
         let scheduler = &self.process.scheduler;
         let asking: Vec<_> = scheduler.waiting_for_extenders().collect();
         if asking.len() > WAITING_MAX {
-            return Err(broken("no more than so many pods wait for extenders", asking.len().to_string()));
+            return Err(broken(
+                "the number of pods that wait for extenders is limited",
+                asking.len().to_string(),
+            ));
         }
         for pod in asking {
             let uid = &*pod.uid;
@@ -140,7 +143,7 @@ impl Sim {
             // A decision that was withdrawn before its binding was sent remains recorded until the next one.
             let left = self.process.decided.get(uid).is_some_and(|decided| decided.released.is_some());
             if !is_known || scheduler.queue().contains(uid) || left {
-                return Err(broken("a pod that waits for an extender waits nowhere else", uid.to_owned()));
+                return Err(broken("a pod that waits for an extender is in no queue", uid.to_owned()));
             }
         }
         Ok(())
@@ -157,7 +160,7 @@ impl Sim {
         match asking.find(|other| other.priority > pod.priority) {
             Some(other) => {
                 let detail = format!("{uid} while {} waits", other.uid);
-                Err(broken("nobody goes before the more important ones that wait for an extender", detail))
+                Err(broken("no pod overtakes a pod of higher priority that waits for an extender", detail))
             }
             None => Ok(()),
         }

@@ -11,14 +11,15 @@ pub mod reference;
 
 mod agenda;
 mod check;
+mod cluster_view;
+mod delivery;
 mod draw;
 mod effects;
 mod evictions;
 mod extenders;
-mod feeds;
+mod fault_rates;
 mod log;
 mod objects;
-mod picture;
 mod process;
 mod server;
 mod sim;
@@ -26,8 +27,7 @@ mod storage;
 mod sweep;
 mod volumes;
 mod watch;
-mod weather;
-mod world;
+mod workload;
 
 use check::Broken;
 use log::Log;
@@ -89,7 +89,7 @@ pub struct Summary {
     /// engine tracks individually.
     pub is_wide: bool,
     /// The number of scheduler processes, one after the other.
-    pub lives: u32,
+    pub incarnations: u32,
     /// The simulated time in seconds.
     pub seconds: u64,
 }
@@ -150,11 +150,11 @@ pub fn run(options: Options) -> Result<Summary, Box<Failure>> {
             created: sim.created,
             placed: sim.placed,
             bindings: sim.requests,
-            checked_locally: sim.truths[0],
-            checked_wholly: sim.truths[1],
+            checked_locally: sim.server_checks[0],
+            checked_wholly: sim.server_checks[1],
             compared: sim.compared + sim.process.scheduler.stats().verified[0],
             is_wide: sim.scale.is_wide(),
-            lives: sim.process.life,
+            incarnations: sim.process.incarnation,
             seconds: sim.now.since(began).as_secs(),
         }),
         Err(Broken { invariant, detail }) => {

@@ -8,17 +8,21 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use supercargo_sim::{Failure, Options, Stopwatch, run, sweep_with};
 
-const USAGE: &str = "usage: supercargo-sim [--seed N] [--steps N] [--seeds K] [--extended] [-v]
+const USAGE: &str = "Simulates the engine in generated clusters with faults. Prints the first broken invariant and exits with 1.
 
-  --seed N    the first seed (1)
-  --steps N   how many things happen before the faults stop (3000)
-  --seeds K   how many seeds to run, as many at a time as there are processors (1)
-  --extended  with an extender, and faults of its own
-  --timed     tell how long the engine's pieces of work took, of one seed
-  -v          print every line of the log, of one seed";
+Usage: supercargo-sim [OPTIONS]
+
+Options:
+  --seed N       First seed [default: 1]
+  --steps N      Number of steps before the faults stop [default: 3000]
+  --seeds N      Number of seeds; with more than one, they run in parallel on all processors [default: 1]
+  --extended     Add an extender with its own faults
+  --timed        Print the durations of the engine's steps; only with one seed
+  -v, --verbose  Print every line of the log; only with one seed
+  -h, --help     Print this help";
 
 /// The number of seeds between two progress lines.
-const TELL_EVERY: u64 = 10_000;
+const PROGRESS_INTERVAL: u64 = 10_000;
 
 struct Args {
     seed: u64,
@@ -50,7 +54,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Option<Args>, String
             "--extended" => args.extended = true,
             "-v" | "--verbose" => args.verbose = true,
             "-h" | "--help" => return Ok(None),
-            other => return Err(format!("there is no flag {other}")),
+            other => return Err(format!("unknown flag {other}")),
         }
     }
     Ok(Some(args))
@@ -84,7 +88,7 @@ fn main() -> ExitCode {
     let (seed, steps) = (failure.seed, args.steps);
     let extended = if args.extended { " --extended" } else { "" };
     say(format_args!(
-        "again: cargo run --release -p supercargo-sim -- --seed {seed} --steps {steps}{extended} -v"
+        "reproduce with: cargo run --release -p supercargo-sim -- --seed {seed} --steps {steps}{extended} -v"
     ));
     ExitCode::FAILURE
 }
@@ -98,14 +102,14 @@ fn one(args: &Args) -> Result<(), Box<Failure>> {
     let done =
         run(Options { seed, steps, echo, extended: args.extended, stopwatch: args.timed.then(timer) })?;
     say(format_args!(
-        "  held: {} s, {} pods, {} placed, {} bindings ({} and {} checked in truth), {} lives, log {:016x}",
+        "  all invariants held: {} s, {} pods, {} placed, {} bindings ({} and {} checked against the server), {} incarnations, log {:016x}",
         done.seconds,
         done.created,
         done.placed,
         done.bindings,
         done.checked_locally,
         done.checked_wholly,
-        done.lives,
+        done.incarnations,
         done.log_hash
     ));
     let mut times = times.take();
@@ -115,7 +119,7 @@ fn one(args: &Args) -> Result<(), Box<Failure>> {
         let (half, most) = (at(0.5), at(0.999));
         let count = times.len();
         say(format_args!(
-            "  {count} pieces of work: half within {half:?}, 99.9 % within {most:?}, all within {longest:?}"
+            "  {count} engine steps: median {half:?}, 99.9th percentile {most:?}, maximum {longest:?}"
         ));
     }
     Ok(())
@@ -139,14 +143,14 @@ impl Stopwatch for Timer {
 
 fn many(args: &Args) -> Result<(), Box<Failure>> {
     let last = args.seed.saturating_add(args.seeds).saturating_sub(1);
-    say(format_args!("seeds {} to {last}, {} steps each and then calm", args.seed, args.steps));
+    say(format_args!("seeds {} to {last}, {} steps each before the faults stop", args.seed, args.steps));
     let began = Instant::now();
-    let tell = |seeds: u64| {
-        if seeds.is_multiple_of(TELL_EVERY) {
+    let report = |seeds: u64| {
+        if seeds.is_multiple_of(PROGRESS_INTERVAL) {
             say(format_args!("  {seeds} seeds in {} s", began.elapsed().as_secs()));
         }
     };
-    let totals = sweep_with(args.extended, args.seed, args.seeds, args.steps, tell)?;
+    let totals = sweep_with(args.extended, args.seed, args.seeds, args.steps, report)?;
     say(format_args!("{totals}\n{:.1} s", began.elapsed().as_secs_f64()));
     Ok(())
 }

@@ -84,7 +84,7 @@ pub(crate) struct Spread {
 
 /// A pod's requirement on its node's zone or name.
 #[derive(Clone, Debug)]
-pub(crate) enum Wish {
+pub(crate) enum NodeChoice {
     Anything,
     /// `nodeSelector`.
     Zone(&'static str),
@@ -120,7 +120,7 @@ pub(crate) struct Pod {
     pub(crate) port: Option<(&'static str, i32)>,
     /// Keys of tolerated taints of any effect.
     pub(crate) tolerates: Vec<&'static str>,
-    pub(crate) wish: Wish,
+    pub(crate) node_choice: NodeChoice,
     pub(crate) affinity: Affinity,
     pub(crate) spread: Vec<Spread>,
     /// The names of its claims.
@@ -203,7 +203,7 @@ impl Pod {
             gpus: 0,
             port: None,
             tolerates: Vec::new(),
-            wish: Wish::Anything,
+            node_choice: NodeChoice::Anything,
             affinity: Affinity::default(),
             spread: Vec::new(),
             claims: Vec::new(),
@@ -227,7 +227,7 @@ impl Pod {
             nominated_node: self.nominated.as_deref().map(|node| tables.symbol(node)),
             start_time: None,
             preempted: self.preempted,
-            node_affinity: self.wish.node_affinity(tables).into(),
+            node_affinity: self.node_choice.node_affinity(tables).into(),
             volumes: self.claims.iter().map(|name| volume(tables, name)).collect(),
             scheduled: self.condition.as_ref().map(|(reason, message)| {
                 Box::new(ScheduledCondition {
@@ -368,7 +368,7 @@ fn pinned(names: &[String], tables: &mut Tables) -> RequiredNodeAffinity {
     RequiredNodeAffinity { node_selector: None, terms: Some(names.iter().map(term).collect()) }
 }
 
-impl Wish {
+impl NodeChoice {
     fn node_affinity(&self, tables: &mut Tables) -> RequiredNodeAffinity {
         let mut symbols =
             |zones: &[&str]| -> Box<[Symbol]> { zones.iter().map(|z| tables.symbol(z)).collect() };

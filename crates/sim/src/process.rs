@@ -37,7 +37,7 @@ pub(crate) struct Decided {
 
 /// What the scheduler reported about a pod.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct ReportedState {
     /// The message of its last failure.
     pub(crate) failure: Option<String>,
     /// Whether the watch of pods was behind at that time, so that the pod's condition was outdated.
@@ -49,7 +49,7 @@ pub(crate) struct Told {
 pub(crate) struct Process {
     pub(crate) scheduler: Scheduler,
     /// The number of the process.
-    pub(crate) life: u32,
+    pub(crate) incarnation: u32,
     pub(crate) pods: BTreeMap<String, Arc<Pod>>,
     pub(crate) nodes: BTreeMap<String, Arc<Node>>,
     /// Namespaces with their value of the label `team`.
@@ -60,13 +60,13 @@ pub(crate) struct Process {
     /// Pods whose PreBind succeeded and whose bindings were not sent yet.
     pub(crate) pre_bound: BTreeSet<String>,
     pub(crate) decided: BTreeMap<String, Decided>,
-    pub(crate) told: BTreeMap<String, Told>,
+    pub(crate) reported: BTreeMap<String, ReportedState>,
     /// The number of each pod's last decision.
     pub(crate) numbers: BTreeMap<String, u64>,
     /// Pods that are deleted according to an answer, or were terminating according to a watch.
     pub(crate) going: BTreeSet<String>,
     /// Pods that a list of an older state reset. What was known about them since that state was dropped.
-    pub(crate) reborn: BTreeSet<String>,
+    pub(crate) reset_by_stale_list: BTreeSet<String>,
     /// Pods missing from a list while their bindings have no outcome; the scheduler has to query them.
     unlisted: BTreeSet<String>,
     /// Pods whose bindings were sent and have no answer.
@@ -99,7 +99,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(seed: u64, life: u32, now: Time) -> Self {
+    pub(crate) fn new(seed: u64, incarnation: u32, now: Time) -> Self {
         let profile = Profile { name: OURS.to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(seed), profiles: vec![profile], queue: QueueConfig::default() };
         let mut scheduler = Scheduler::new(config, now);
@@ -112,7 +112,7 @@ impl Process {
         Self {
             scheduler,
             comparing: (0, now),
-            life,
+            incarnation,
             pods: BTreeMap::new(),
             nodes: BTreeMap::new(),
             namespaces: BTreeMap::new(),
@@ -120,10 +120,10 @@ impl Process {
             volumes: BTreeMap::new(),
             pre_bound: BTreeSet::new(),
             decided: BTreeMap::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             numbers: BTreeMap::new(),
             going: BTreeSet::new(),
-            reborn: BTreeSet::new(),
+            reset_by_stale_list: BTreeSet::new(),
             unlisted: BTreeSet::new(),
             unanswered: BTreeSet::new(),
             passed: BTreeMap::new(),
@@ -298,7 +298,7 @@ impl Process {
                         self.unlisted.insert(uid);
                     } else {
                         self.lose_pod(&uid);
-                        self.reborn.insert(uid);
+                        self.reset_by_stale_list.insert(uid);
                     }
                 }
             }
@@ -313,12 +313,12 @@ impl Process {
     fn see_pod(&mut self, pod: &Arc<Pod>) {
         self.name(Kind::Pod, &pod.uid);
         if self.unlisted.remove(&pod.uid) {
-            self.reborn.insert(pod.uid.clone());
+            self.reset_by_stale_list.insert(pod.uid.clone());
         }
         let mut pod = Arc::clone(pod);
         if let Some(known) = self.pods.get(&pod.uid) {
             if known.version > pod.version {
-                self.reborn.insert(pod.uid.clone());
+                self.reset_by_stale_list.insert(pod.uid.clone());
             }
             if known.deleting && !pod.deleting {
                 self.evicting.remove(&pod.uid);
@@ -361,13 +361,13 @@ impl Process {
     fn lose_pod(&mut self, uid: &str) {
         self.pods.remove(uid);
         self.decided.remove(uid);
-        self.told.remove(uid);
+        self.reported.remove(uid);
         self.numbers.remove(uid);
         self.pre_bound.remove(uid);
         self.evicting.remove(uid);
         self.going.remove(uid);
         self.unlisted.remove(uid);
-        self.reborn.remove(uid);
+        self.reset_by_stale_list.remove(uid);
         self.converted.remove(uid);
     }
 }

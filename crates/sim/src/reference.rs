@@ -19,7 +19,7 @@ mod tests;
 pub use storage::Storage;
 
 /// A view of the cluster at one moment.
-pub struct World<'a> {
+pub struct ReferenceCluster<'a> {
     tables: &'a Tables,
     nodes: Vec<&'a NodeInfo>,
     /// Pods with the nodes on which they count. All these nodes exist.
@@ -28,7 +28,7 @@ pub struct World<'a> {
     storage: Arc<Storage>,
 }
 
-impl<'a> World<'a> {
+impl<'a> ReferenceCluster<'a> {
     /// Creates the view that an engine has.
     pub fn seen_by(snapshot: Snapshot<'a>) -> Self {
         let nodes: Vec<_> = snapshot.nodes().iter().collect();
@@ -93,34 +93,34 @@ impl<'a> World<'a> {
     /// Returns the names of the feasible nodes for `pod`. The view must not contain the pod.
     pub fn feasible(&self, pod: &PodInfo) -> Vec<Symbol> {
         let spread = self.spread_counts(pod);
-        let takes = |node: &&&NodeInfo| self.objection_with(pod, node, &spread).is_none();
+        let takes = |node: &&&NodeInfo| self.rejection_reason_with(pod, node, &spread).is_none();
         self.nodes.iter().filter(takes).map(|node| node.name).collect()
     }
 
     /// Returns why the node is infeasible for `pod`, or `None` if it is feasible. The view must not contain the
     /// pod.
-    pub fn objection(&self, pod: &PodInfo, node: Symbol) -> Option<String> {
+    pub fn rejection_reason(&self, pod: &PodInfo, node: Symbol) -> Option<String> {
         let Some(node) = self.nodes.iter().find(|n| n.name == node) else {
-            return Some("there is no such node".to_owned());
+            return Some("node not found".to_owned());
         };
-        self.objection_with(pod, node, &self.spread_counts(pod))
+        self.rejection_reason_with(pod, node, &self.spread_counts(pod))
     }
 
-    /// Like [`Self::objection`], for the rules that read only the node and its pods.
-    pub fn local_objection(&self, pod: &PodInfo, node: Symbol) -> Option<String> {
+    /// Like [`Self::rejection_reason`], for the rules that read only the node and its pods.
+    pub fn local_rejection_reason(&self, pod: &PodInfo, node: Symbol) -> Option<String> {
         let Some(node) = self.nodes.iter().find(|n| n.name == node) else {
-            return Some("there is no such node".to_owned());
+            return Some("node not found".to_owned());
         };
         self.of_node(pod, node).or_else(|| self.of_room(pod, node)).or_else(|| self.of_ports(pod, node))
     }
 
-    /// Like [`Self::objection`], for the rules about the pod's claims.
-    pub fn storage_objection(&self, pod: &PodInfo, node: Symbol) -> Option<String> {
+    /// Like [`Self::rejection_reason`], for the rules about the pod's claims.
+    pub fn storage_rejection_reason(&self, pod: &PodInfo, node: Symbol) -> Option<String> {
         let node = self.nodes.iter().find(|n| n.name == node)?;
         self.of_storage(pod, node)
     }
 
-    fn objection_with(&self, pod: &PodInfo, node: &NodeInfo, spread: &[Domains]) -> Option<String> {
+    fn rejection_reason_with(&self, pod: &PodInfo, node: &NodeInfo, spread: &[Domains]) -> Option<String> {
         self.of_node(pod, node)
             .or_else(|| self.of_room(pod, node))
             .or_else(|| self.of_ports(pod, node))
@@ -140,12 +140,12 @@ impl<'a> World<'a> {
         let cordon =
             Taint { key: known::UNSCHEDULABLE, value: known::EMPTY, effect: TaintEffect::NoSchedule };
         if node.unschedulable && !tolerated(&cordon, &pod.tolerations) {
-            return Some("it is cordoned".to_owned());
+            return Some("cordoned".to_owned());
         }
         if self.repels(pod, node) {
-            return Some("a taint is not tolerated".to_owned());
+            return Some("untolerated taint".to_owned());
         }
-        (!self.affinity_allows(pod, node)).then(|| "node affinity excludes it".to_owned())
+        (!self.affinity_allows(pod, node)).then(|| "node affinity does not match".to_owned())
     }
 
     fn repels(&self, pod: &PodInfo, node: &NodeInfo) -> bool {
@@ -225,7 +225,7 @@ impl<'a> World<'a> {
         let taken = |port: &HostPort| {
             self.pods_on(node).any(|other| other.ports.iter().any(|used| collide(port, used)))
         };
-        pod.ports.iter().find(|port| taken(port)).map(|port| format!("host port {} is taken", port.port))
+        pod.ports.iter().find(|port| taken(port)).map(|port| format!("host port {} is in use", port.port))
     }
 
     // --- affinity between pods
@@ -253,7 +253,7 @@ impl<'a> World<'a> {
         for &(other, on) in &self.pods {
             let near = |term: &&PodAffinityTerm| self.same_domain(term.topology_key, node, on);
             if anti_affinity(pod).iter().filter(near).any(|term| self.means(term, other)) {
-                return Some(format!("it keeps away from {}", other.uid));
+                return Some(format!("anti-affinity with {}", other.uid));
             }
             if anti_affinity(other).iter().filter(near).any(|term| self.means(term, pod)) {
                 return Some(format!("{} keeps it away", other.uid));
@@ -264,7 +264,7 @@ impl<'a> World<'a> {
             return None;
         }
         if terms.iter().any(|term| self.label(node.labels, term.topology_key).is_none()) {
-            return Some("the node is in no domain of its affinity".to_owned());
+            return Some("the node has no domain of a required affinity term".to_owned());
         }
         let all_mean = |other: &PodInfo| terms.iter().all(|term| self.means(term, other));
         let peers: Vec<_> = self.pods.iter().filter(|(other, _)| all_mean(other)).collect();
@@ -275,7 +275,8 @@ impl<'a> World<'a> {
         let in_a_domain =
             |on: &NodeInfo| terms.iter().any(|term| self.label(on.labels, term.topology_key).is_some());
         let first_of_its_kind = all_mean(pod) && !peers.iter().any(|(_, on)| in_a_domain(on));
-        (!terms.iter().all(met) && !first_of_its_kind).then(|| "none of its peers is near".to_owned())
+        (!terms.iter().all(met) && !first_of_its_kind)
+            .then(|| "no pod matches required affinity in the domain".to_owned())
     }
 
     // --- spreading
@@ -310,14 +311,14 @@ impl<'a> World<'a> {
     fn of_spread(&self, pod: &PodInfo, node: &NodeInfo, counts: &[Domains]) -> Option<String> {
         for ((constraint, selector), domains) in hard_constraints(pod).zip(counts) {
             let Some(domain) = self.label(node.labels, constraint.topology_key) else {
-                return Some("the node is in no domain to spread over".to_owned());
+                return Some("the node lacks a topology key of a spread constraint".to_owned());
             };
             let itself = i64::from(self.selects(selector, pod.labels));
             let enough = domains.0.len() as i64 >= i64::from(constraint.min_domains);
             let lowest = if enough { domains.lowest() } else { 0 };
             let skew = domains.of(domain) + itself - lowest;
             if skew > i64::from(constraint.max_skew) {
-                return Some(format!("the skew would be {skew} and may be {}", constraint.max_skew));
+                return Some(format!("skew {skew} exceeds {}", constraint.max_skew));
             }
         }
         None

@@ -79,7 +79,7 @@ pub(crate) enum By {
     /// The scheduler under test.
     Scheduler,
     /// Anyone else.
-    World,
+    Others,
 }
 
 /// The versions of the last changes by others. Equal stamps mean that nothing changed in between.
@@ -117,7 +117,7 @@ pub(crate) struct Server {
     by_node: BTreeMap<String, Stamp>,
     by_pod: BTreeMap<String, u64>,
     /// Pending pods that others have changed.
-    reshaped: BTreeSet<String>,
+    changed_by_others: BTreeSet<String>,
     /// All changes of each kind with their versions, for resumed watches and lists of older states.
     history: BTreeMap<Kind, Vec<(u64, Change)>>,
     /// Changes not yet passed to the watches.
@@ -130,7 +130,7 @@ impl Server {
     }
 
     /// Takes the changes since the last call.
-    pub(crate) fn take_news(&mut self) -> Vec<(Kind, Change, u64)> {
+    pub(crate) fn take_changes(&mut self) -> Vec<(Kind, Change, u64)> {
         std::mem::take(&mut self.news)
     }
 
@@ -209,17 +209,17 @@ impl Server {
     pub(crate) fn put_pod(&mut self, mut pod: Pod, by: By) {
         self.version += 1;
         pod.version = self.version;
-        if by == By::World {
+        if by == By::Others {
             let is_new = !self.pods.contains_key(&pod.uid);
             self.note_pod(pod.node.as_deref(), is_new);
             if !is_new && pod.node.is_none() {
-                self.reshaped.insert(pod.uid.clone());
+                self.changed_by_others.insert(pod.uid.clone());
             }
-        } else if pod.node.is_some() && self.reshaped.remove(&pod.uid) {
+        } else if pod.node.is_some() && self.changed_by_others.remove(&pod.uid) {
             // The pod may request more than the scheduler knew when it decided.
             self.note_pod(pod.node.as_deref(), false);
         }
-        if by == By::World {
+        if by == By::Others {
             self.by_pod.insert(pod.uid.clone(), self.version);
         }
         let pod = Arc::new(pod);
@@ -231,7 +231,7 @@ impl Server {
     pub(crate) fn remove_pod(&mut self, uid: &str) {
         let Some(pod) = self.pods.remove(uid) else { return };
         self.by_pod.remove(uid);
-        self.reshaped.remove(uid);
+        self.changed_by_others.remove(uid);
         self.version += 1;
         self.note_pod(pod.node.as_deref(), false);
         self.publish(Kind::Pod, Change::PodGone(pod.uid.clone()));
@@ -239,8 +239,8 @@ impl Server {
 
     /// Records that the scheduler now knows of a change by others to a pod whose binding is on its way to a
     /// node.
-    pub(crate) fn note_on_the_way(&mut self, uid: &str, node: &str) {
-        if self.reshaped.contains(uid) {
+    pub(crate) fn note_known_change(&mut self, uid: &str, node: &str) {
+        if self.changed_by_others.contains(uid) {
             self.by_node.entry(node.to_owned()).or_default().pods = self.version;
         }
     }
@@ -248,7 +248,7 @@ impl Server {
     fn note_pod(&mut self, node: Option<&str>, is_new: bool) {
         match node {
             Some(node) => self.by_node.entry(node.to_owned()).or_default().pods = self.version,
-            // Nobody has decided this pod and it is on no node, so no decision depends on it.
+            // The pod is undecided and it is on no node, so no decision depends on it.
             None if is_new => return,
             None => {}
         }
@@ -297,7 +297,13 @@ impl Server {
     }
 
     /// Handles the POST of a Binding. Like a real API server, it does not check whether the node exists.
-    pub(crate) fn bind(&mut self, uid: &str, node: &str, by: By, life: Option<u32>) -> Result<(), String> {
+    pub(crate) fn bind(
+        &mut self,
+        uid: &str,
+        node: &str,
+        by: By,
+        incarnation: Option<u32>,
+    ) -> Result<(), String> {
         let Some(pod) = self.pods.get(uid) else {
             return Err(format!("pods \"{uid}\" not found"));
         };
@@ -314,7 +320,7 @@ impl Server {
         }
         let bound = Pod {
             node: Some(node.to_owned()),
-            bound_by: life,
+            bound_by: incarnation,
             nominated: None,
             condition: None,
             ..Pod::clone(pod)

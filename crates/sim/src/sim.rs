@@ -6,11 +6,11 @@ use crate::agenda::{Agenda, Due, Request};
 use crate::check::{Broken, CACHED_EQUALS_FULL, broken};
 use crate::draw::Draw;
 use crate::extenders;
+use crate::fault_rates::{CALM, FaultRates, draw_delay};
 use crate::log::Log;
 use crate::process::Process;
 use crate::server::Server;
 use crate::watch::Watches;
-use crate::weather::{CALM, Weather, wait};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Arguments;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(crate) struct Scale {
     pub(crate) racks: u64,
     pub(crate) pods: u64,
     pub(crate) bind_credits: usize,
-    /// The maximum time between two actions of the world.
+    /// The maximum time between two actions of the workload.
     pub(crate) pace: Duration,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Sim {
     pub(crate) server: Server,
     pub(crate) watches: Watches,
     pub(crate) process: Process,
-    pub(crate) weather: Weather,
+    pub(crate) fault_rates: FaultRates,
     pub(crate) scale: Scale,
     /// Bindings that may still be carried out, by request id.
     pub(crate) in_air: BTreeMap<u64, Request>,
@@ -96,7 +96,7 @@ pub(crate) struct Sim {
     /// Comparisons of cached decisions with full evaluations by earlier scheduler processes.
     pub(crate) compared: u64,
     /// Writes checked against the server's state: by the node's own rules, and by all rules.
-    pub(crate) truths: [u64; 2],
+    pub(crate) server_checks: [u64; 2],
     /// Faults so far by kind.
     pub(crate) faults: BTreeMap<&'static str, u64>,
     stopwatch: Option<Box<dyn Stopwatch>>,
@@ -143,7 +143,7 @@ impl Sim {
             server: Server::default(),
             watches: Watches::default(),
             process: Process::new(seed, 0, now),
-            weather: CALM,
+            fault_rates: CALM,
             scale,
             in_air: BTreeMap::new(),
             requests: 0,
@@ -156,16 +156,16 @@ impl Sim {
             controllers_called: false,
             placed: 0,
             compared: 0,
-            truths: [0; 2],
+            server_checks: [0; 2],
             faults: BTreeMap::new(),
             stopwatch,
             rests: 0,
             settling: false,
         };
-        sim.furnish();
+        sim.create_initial_objects();
         sim.start();
-        sim.agenda.write(now, Due::World);
-        sim.agenda.write(now, Due::Weather);
+        sim.agenda.write(now, Due::Workload);
+        sim.agenda.write(now, Due::FaultRates);
         sim
     }
 
@@ -182,23 +182,25 @@ impl Sim {
     /// Starts a new scheduler process. It has no state, lists all kinds, and receives credits.
     fn start(&mut self) {
         self.compared += self.process.scheduler.stats().verified[0];
-        let life = self.process.life + 1;
-        self.say("process", &format!("life {life}"), format_args!("starts"));
-        self.process = Process::new(self.seed, life, self.now);
+        let incarnation = self.process.incarnation + 1;
+        self.say("process", &format!("incarnation {incarnation}"), format_args!("starts"));
+        self.process = Process::new(self.seed, incarnation, self.now);
         if self.extended {
             extenders::install(self.seed, &mut self.process.scheduler);
         }
-        let life_goes_on = |due: &Due| match due {
-            Due::Question { life: l, .. } | Due::Answer { life: l, .. } => *l == life,
-            Due::Patch { life: l, .. } | Due::Credit { life: l, .. } | Due::Lead { life: l } => *l == life,
+        let is_current_or_shared = |due: &Due| match due {
+            Due::Question { incarnation: l, .. } | Due::Answer { incarnation: l, .. } => *l == incarnation,
+            Due::Patch { incarnation: l, .. }
+            | Due::Credit { incarnation: l, .. }
+            | Due::Lead { incarnation: l } => *l == incarnation,
             Due::Wake => false,
             _ => true,
         };
-        self.agenda.retain(life_goes_on);
+        self.agenda.retain(is_current_or_shared);
         for kind in Kind::ALL {
             self.watches.of(kind).forget(self.server.version());
             let connection = self.watches.of(kind).connection;
-            let delay = wait(&mut self.draw, self.weather.watch_delay);
+            let delay = draw_delay(&mut self.draw, self.fault_rates.watch_delay);
             self.agenda.write(self.now + delay, Due::Reconnect(kind, connection));
         }
         let credits = [
@@ -229,16 +231,16 @@ impl Sim {
         if !self.process.leads {
             return;
         }
-        self.fault("lead lost");
+        self.fault("lease lost");
         self.lead(false);
-        let without = wait(&mut self.draw, Duration::from_secs(60));
-        self.agenda.write(self.now + without, Due::Lead { life: self.process.life });
+        let without = draw_delay(&mut self.draw, Duration::from_secs(60));
+        self.agenda.write(self.now + without, Due::Lead { incarnation: self.process.incarnation });
     }
 
     fn lead(&mut self, leads: bool) {
-        let life = self.process.life;
-        let what = if leads { "leads" } else { "leads no more" };
-        self.say("process", &format!("life {life}"), format_args!("{what}"));
+        let incarnation = self.process.incarnation;
+        let what = if leads { "leads" } else { "lost the lease" };
+        self.say("process", &format!("incarnation {incarnation}"), format_args!("{what}"));
         self.process.leads = leads;
         self.process.scheduler.handle(self.now, Event::Leading(leads));
     }
@@ -248,7 +250,7 @@ impl Sim {
         self.fault("clock jump");
         let seconds = self.draw.pick(&[10, 70, 400, 3_600, 7_200]);
         self.now = self.now + Duration::from_secs(self.draw.between(seconds / 2, seconds));
-        self.say("clock", "jump", format_args!("of up to {seconds} s"));
+        self.say("clock", "jump", format_args!("up to {seconds} s"));
     }
 
     fn grant(&mut self, lane: Lane, count: usize) {
@@ -269,7 +271,7 @@ impl Sim {
             return Ok(());
         }
         self.happen(due)?;
-        self.spread_news();
+        self.publish_changes();
         self.call_controllers();
         let worked = self.run()?;
         self.check_wakes(woken, worked)
@@ -277,34 +279,34 @@ impl Sim {
 
     fn happen(&mut self, due: Due) -> Result<(), Broken> {
         match due {
-            Due::World if !self.settling => {
+            Due::Workload if !self.settling => {
                 self.act();
-                let pause = wait(&mut self.draw, self.scale.pace);
-                self.agenda.write(self.now + pause, Due::World);
+                let pause = draw_delay(&mut self.draw, self.scale.pace);
+                self.agenda.write(self.now + pause, Due::Workload);
             }
-            Due::Weather if !self.settling => {
-                self.weather = Weather::draw(&mut self.draw);
-                let name = self.weather.name;
-                self.say("weather", name, format_args!("begins"));
-                let lasts = self.weather.lasts(&mut self.draw);
-                self.agenda.write(self.now + lasts, Due::Weather);
+            Due::FaultRates if !self.settling => {
+                self.fault_rates = FaultRates::draw(&mut self.draw);
+                let name = self.fault_rates.name;
+                self.say("faults", name, format_args!("begins"));
+                let lasts = self.fault_rates.lasts(&mut self.draw);
+                self.agenda.write(self.now + lasts, Due::FaultRates);
             }
-            Due::World | Due::Weather => {}
+            Due::Workload | Due::FaultRates => {}
             Due::Watch(kind, connection) => self.deliver(kind, connection),
             Due::Reconnect(kind, connection) => self.reconnect(kind, connection),
             Due::Bind(request) => self.bind_arrives(&request)?,
-            Due::Question { life, uid } => self.question_arrives(life, uid),
+            Due::Question { incarnation, uid } => self.question_arrives(incarnation, uid),
             // A request of an earlier process may be carried out, but its answer is dropped.
-            Due::Answer { life, .. } if life != self.process.life => {}
+            Due::Answer { incarnation, .. } if incarnation != self.process.incarnation => {}
             Due::Answer { answer, .. } => self.answer_arrives(answer),
-            Due::Evict { life, uid } => self.eviction_arrives(life, uid),
+            Due::Evict { incarnation, uid } => self.eviction_arrives(incarnation, uid),
             Due::LateEviction(uid) => self.evict(&uid),
-            Due::VolumeWrite { life, write, fate } => self.write_arrives(life, &write, fate)?,
+            Due::VolumeWrite { incarnation, write, fate } => self.write_arrives(incarnation, &write, fate)?,
             Due::Controllers => self.controllers_work()?,
             Due::Patch { patch, .. } => self.patch_arrives(&patch),
             Due::Credit { lane, .. } => self.grant(lane, 1),
             Due::Gone(uid) => {
-                self.say("world", &uid, format_args!("gone"));
+                self.say("cluster", &uid, format_args!("gone"));
                 self.server.remove_pod(&uid);
             }
             Due::Lead { .. } => self.lead(true),
@@ -326,7 +328,7 @@ impl Sim {
                 Step::Effect(effect) => self.carry_out(effect)?,
                 Step::Notice(notice) => return Err(self.noticed(&notice)),
                 Step::Report(report) => {
-                    let what = tell_outcome(&report.outcome);
+                    let what = describe_outcome(&report.outcome);
                     self.say("report", &report.pod.uid, format_args!("{what}"));
                     self.placed += u64::from(matches!(report.outcome, Outcome::Placed { .. }));
                     self.check_report(&report)?;
@@ -341,13 +343,13 @@ impl Sim {
                 }
             }
         }
-        Err(broken("the scheduler comes to rest", format!("not after {STEPS_MAX} steps")))
+        Err(broken("the scheduler becomes idle", format!("not after {STEPS_MAX} steps")))
     }
 
     fn rest(&mut self, wake_at: Option<Time>) -> Result<(), Broken> {
         if let Some(wake_at) = wake_at.filter(|&time| time <= self.now) {
             let detail = format!("idle at {:?} until {wake_at:?}", self.now);
-            return Err(broken("an idle scheduler does not ask to be woken at once", detail));
+            return Err(broken("an idle scheduler requests a later wake-up", detail));
         }
         if self.process.wake != wake_at {
             self.process.wake = wake_at;
@@ -385,11 +387,11 @@ impl Sim {
     fn noticed(&self, notice: &Notice) -> Broken {
         let stats = self.process.scheduler.stats();
         let invariant = if stats.lost_pods_repaired > 0 {
-            "the engine finds no pod lost"
+            "the engine's audit repairs no lost pod"
         } else if stats.verified[1] > 0 {
             CACHED_EQUALS_FULL
         } else {
-            "no object is poison"
+            "no object is quarantined"
         };
         broken(invariant, format!("{}: {}", notice.object, notice.text))
     }
@@ -406,8 +408,8 @@ impl Sim {
         // Each binding with an unknown outcome may cause one wake-up that finds no credit for the query.
         let bindings = u32::try_from(self.process.scheduler.stats().bindings).unwrap_or(u32::MAX);
         if self.process.idle_wakes.0 > IDLE_WAKES_MAX.saturating_add(bindings) {
-            let detail = format!("{count} times since {since:?}");
-            return Err(broken("a scheduler is not woken for nothing", detail));
+            let detail = format!("{count} idle wake-ups since {since:?}");
+            return Err(broken("wake-ups are not wasted", detail));
         }
         Ok(())
     }
@@ -426,8 +428,8 @@ impl Sim {
         claims.iter().for_each(|key| self.server.remove_claim(key));
         csi_nodes.iter().for_each(|name| self.server.remove_csi_node(name));
         volumes.iter().for_each(|name| self.server.remove_volume(name));
-        self.say("world", "all", format_args!("gone"));
-        self.spread_news();
+        self.say("cluster", "all", format_args!("gone"));
+        self.publish_changes();
         let end = self.now + EMPTYING;
         while self.agenda.next_time().is_some_and(|time| time <= end) {
             self.step()?;
@@ -439,8 +441,8 @@ impl Sim {
     /// Stops the faults and waits until the cluster settles.
     pub(crate) fn settle(&mut self) -> Result<(), Broken> {
         self.settling = true;
-        self.weather = CALM;
-        self.say("weather", "calm", format_args!("for good"));
+        self.fault_rates = CALM;
+        self.say("faults", "calm", format_args!("until the end"));
         // Any event retries a pod that an extender rejected; without events, only the five-minute flush does.
         let end = self.now + if self.extended { SETTLING + FLUSHED } else { SETTLING };
         while self.agenda.next_time().is_some_and(|time| time <= end) {
@@ -462,7 +464,7 @@ impl Sim {
     }
 }
 
-fn tell_outcome(outcome: &Outcome) -> String {
+fn describe_outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Placed { node, nodes, feasible, .. } => {
             format!("placed on {node}, {feasible} of {nodes} feasible")

@@ -36,7 +36,7 @@ pub struct Totals {
     /// the engine tracks individually.
     pub wide: u64,
     /// Scheduler processes.
-    pub lives: u64,
+    pub incarnations: u64,
     /// Simulated seconds.
     pub seconds: u64,
 }
@@ -55,7 +55,7 @@ impl Totals {
         self.checked[1] += run.checked_wholly;
         self.compared += run.compared;
         self.wide += u64::from(run.is_wide);
-        self.lives += u64::from(run.lives);
+        self.incarnations += u64::from(run.incarnations);
         self.seconds += run.seconds;
     }
 }
@@ -63,27 +63,43 @@ impl Totals {
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [local, whole] = self.checked;
-        writeln!(f, "{} seeds held, {} of them twice with the same log", self.seeds, self.repeated)?;
-        writeln!(f, "{} steps in {} virtual seconds, {} lives", self.steps, self.seconds, self.lives)?;
+        writeln!(
+            f,
+            "{} seeds without a broken invariant, {} of them run twice with equal logs",
+            self.seeds, self.repeated
+        )?;
+        writeln!(
+            f,
+            "{} steps in {} virtual seconds, {} incarnations",
+            self.steps, self.seconds, self.incarnations
+        )?;
         writeln!(
             f,
             "{} pods, {} decisions for a node, {} bindings sent",
             self.created, self.placed, self.bindings
         )?;
-        writeln!(f, "{local} bindings judged in truth by their node's rules, {whole} by all")?;
+        writeln!(
+            f,
+            "{local} bindings checked against the server by their node's rules, {whole} by all rules"
+        )?;
         writeln!(f, "{} cached decisions compared, {} seeds with many racks", self.compared, self.wide)?;
-        write!(f, "rescued by the flush: 0; faults:")?;
+        write!(f, "placed by the flush: 0; faults:")?;
         self.faults.iter().try_for_each(|(kind, count)| write!(f, "\n  {count:>9}  {kind}"))
     }
 }
 
-/// Runs `seeds` seeds starting at `first`, and stops at the first failure. `told` is called from time to time
+/// Runs `seeds` seeds starting at `first`, and stops at the first failure. `progress` is called from time to time
 /// with the number of finished runs.
 ///
 /// # Errors
 /// Returns the failure with the lowest seed.
-pub fn sweep(first: u64, seeds: u64, steps: u64, told: impl Fn(u64) + Sync) -> Result<Totals, Box<Failure>> {
-    sweep_with(false, first, seeds, steps, told)
+pub fn sweep(
+    first: u64,
+    seeds: u64,
+    steps: u64,
+    progress: impl Fn(u64) + Sync,
+) -> Result<Totals, Box<Failure>> {
+    sweep_with(false, first, seeds, steps, progress)
 }
 
 /// Like [`sweep`], with or without an extender.
@@ -95,7 +111,7 @@ pub fn sweep_with(
     first: u64,
     seeds: u64,
     steps: u64,
-    told: impl Fn(u64) + Sync,
+    progress: impl Fn(u64) + Sync,
 ) -> Result<Totals, Box<Failure>> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -112,7 +128,7 @@ pub fn sweep_with(
                 Ok(run) => {
                     outcome.0.add(&run);
                     outcome.0.repeated += u64::from(at.is_multiple_of(TWICE));
-                    told(outcome.0.seeds);
+                    progress(outcome.0.seeds);
                 }
                 Err(failure) => {
                     failed.store(true, Ordering::Relaxed);
@@ -138,7 +154,7 @@ fn one(extended: bool, seed: u64, steps: u64, twice: bool) -> Result<Summary, Bo
         return Err(Box::new(Failure {
             seed,
             step: steps,
-            invariant: "the same seed gives the same log",
+            invariant: "equal seeds give equal logs",
             detail: format!("{:016x} the first time", summary.log_hash),
             tail: Vec::new(),
         }));

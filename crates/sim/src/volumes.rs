@@ -1,14 +1,14 @@
-//! The life of claims and volumes: users create and delete them, controllers bind and provision them with
+//! The lifecycle of claims and volumes: users create and delete them, controllers bind and provision them with
 //! delays and failures, and the scheduler's writes are carried out.
 
 use crate::agenda::{Answer, Due, Fate};
 use crate::check::{Broken, broken};
+use crate::fault_rates::draw_delay;
 use crate::objects::Pod;
 use crate::server::Work;
 use crate::sim::Sim;
 use crate::storage::{Claim, Class, Owner, Volume, claim_key};
-use crate::weather::wait;
-use crate::world::ZONES;
+use crate::workload::ZONES;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::effect::{VolumeChange, VolumeWrite};
@@ -67,7 +67,7 @@ impl Sim {
             volume: None,
             selected: None,
         };
-        self.say("world", &claim.key(), format_args!("claimed of class {}", claim.class.name()));
+        self.say("cluster", &claim.key(), format_args!("created, class {}", claim.class.name()));
         self.server.put_claim(claim);
     }
 
@@ -88,7 +88,7 @@ impl Sim {
         let keys: Vec<_> = self.server.claims.keys().cloned().collect();
         if !keys.is_empty() {
             let key = &keys[self.draw.below(keys.len() as u64) as usize];
-            self.say("world", key, format_args!("deleted"));
+            self.say("cluster", key, format_args!("deleted"));
             self.server.remove_claim(key);
         }
     }
@@ -104,7 +104,11 @@ impl Sim {
     fn put_new_volume(&mut self, class: Class, zone: Option<&'static str>, claim: Option<Owner>) {
         self.volumes_made += 1;
         let name = format!("v{}", self.volumes_made);
-        self.say("world", &name, format_args!("of class {}, in {zone:?}, for {claim:?}", class.name()));
+        self.say(
+            "cluster",
+            &name,
+            format_args!("created, class {}, zone {zone:?}, claim {claim:?}", class.name()),
+        );
         let made = claim.is_some();
         self.server.put_volume(Volume { name, version: 0, class, zone, claim, made });
     }
@@ -115,7 +119,7 @@ impl Sim {
         let free: Vec<_> = free.map(|volume| volume.name.clone()).collect();
         if !free.is_empty() {
             let name = &free[self.draw.below(free.len() as u64) as usize];
-            self.say("world", name, format_args!("deleted"));
+            self.say("cluster", name, format_args!("deleted"));
             self.server.remove_volume(name);
         }
     }
@@ -126,7 +130,7 @@ impl Sim {
         if !volumes.is_empty() {
             let volume = &volumes[self.draw.below(volumes.len() as u64) as usize];
             let zone = self.draw.percent(70).then(|| self.draw.pick(&ZONES));
-            self.say("world", &volume.name, format_args!("moved to {zone:?}"));
+            self.say("cluster", &volume.name, format_args!("moved to {zone:?}"));
             self.server.put_volume(Volume { zone, ..Volume::clone(volume) });
         }
     }
@@ -135,7 +139,7 @@ impl Sim {
     pub(crate) fn move_class(&mut self) {
         let class = self.draw.pick(&Class::ALL);
         let zone = self.draw.percent(50).then(|| self.draw.pick(&ZONES));
-        self.say("world", class.name(), format_args!("allows {zone:?}"));
+        self.say("cluster", class.name(), format_args!("provisions in {zone:?}"));
         self.server.put_class(class, zone);
     }
 
@@ -143,7 +147,7 @@ impl Sim {
     pub(crate) fn limit_volumes(&mut self) {
         let Some(node) = self.some_node() else { return };
         if self.draw.percent(20) {
-            self.say("world", &node.name, format_args!("has no driver"));
+            self.say("cluster", &node.name, format_args!("has no driver"));
             self.server.remove_csi_node(&node.name);
         } else {
             self.put_csi_node(&node.name);
@@ -154,7 +158,7 @@ impl Sim {
         let usual = [None, Some(0), Some(1), Some(2), Some(100)];
         let low = [Some(1), Some(2), Some(2), Some(3), Some(4)];
         let limit = self.draw.pick(if self.has_many_claims() { &low } else { &usual });
-        self.say("world", node, format_args!("attaches {limit:?} volumes"));
+        self.say("cluster", node, format_args!("volume limit {limit:?}"));
         self.server.put_csi_node(node, limit);
     }
 
@@ -164,7 +168,7 @@ impl Sim {
     pub(crate) fn call_controllers(&mut self) {
         if !self.controllers_called && !self.server.volume_work().is_empty() {
             self.controllers_called = true;
-            let delay = wait(&mut self.draw, self.weather.watch_delay.max(CONTROLLER));
+            let delay = draw_delay(&mut self.draw, self.fault_rates.watch_delay.max(CONTROLLER));
             self.agenda.write(self.now + delay, Due::Controllers);
         }
     }
@@ -188,7 +192,7 @@ impl Sim {
         let claim = Claim::clone(&self.server.claims[key]);
         if let Some(other) = self.server.claims.values().find(|it| it.volume.as_ref() == Some(&volume)) {
             let detail = format!("{volume} for {key} and {}", other.key());
-            return Err(broken("no volume is for two claims", detail));
+            return Err(broken("no volume belongs to two claims", detail));
         }
         self.say("controller", key, format_args!("bound to {volume}"));
         self.server.put_claim(Claim { volume: Some(volume), ..claim });
@@ -201,7 +205,7 @@ impl Sim {
         let is_free = |volume: &&Arc<Volume>| volume.class == claim.class && volume.claim.is_none();
         let owner = Some(owner(&claim));
         if let Some(volume) = self.server.volumes.values().find(is_free).cloned() {
-            self.say("controller", &volume.name, format_args!("is for {key}"));
+            self.say("controller", &volume.name, format_args!("claim {key}"));
             self.server.put_volume(Volume { claim: owner, ..Volume::clone(&volume) });
         } else {
             let zone = self.draw.percent(70).then(|| self.draw.pick(&ZONES));
@@ -212,14 +216,14 @@ impl Sim {
     fn make_volume(&mut self, key: &str, node: &str) {
         let claim = Arc::clone(&self.server.claims[key]);
         let zone = self.server.nodes.get(node).map(|node| node.zone);
-        let fails = self.draw.percent(self.weather.no_volume);
+        let fails = self.draw.percent(self.fault_rates.no_volume);
         if fails {
-            self.fault("volume not made");
+            self.fault("volume not provisioned");
         }
         match zone {
             Some(zone) if !fails => self.put_new_volume(claim.class, zone, Some(owner(&claim))),
             _ => {
-                self.say("controller", key, format_args!("cannot be provided for on {node}"));
+                self.say("controller", key, format_args!("provisioning on {node} failed"));
                 self.server.put_claim(Claim { selected: None, ..Claim::clone(&claim) });
             }
         }
@@ -240,53 +244,64 @@ impl Sim {
     pub(crate) fn send_write(&mut self, write: VolumeWrite) -> Result<(), Broken> {
         let uid = write.pod.uid.to_string();
         if self.process.pods.get(&uid).is_some_and(|pod| !pod.ours || pod.claims.is_empty()) {
-            return Err(broken("volumes are written for our pods with claims", format!("{write:?}")));
+            return Err(broken("volumes are written only for own pods with claims", format!("{write:?}")));
         }
-        let w = self.weather;
+        let w = self.fault_rates;
         // Volume writes are rare, so their fault rate is increased.
         let forbidden = w.forbidden * 4;
         let faults = forbidden + w.lost_but_applied + w.lost + w.late + w.foreign / 2;
         let (fate, kind) = self.draw.weighted(&[
             (100 - faults, (Fate::Answered, "")),
-            (forbidden, (Fate::Forbidden, "volume write refused")),
+            (forbidden, (Fate::Forbidden, "volume write rejected")),
             (w.lost_but_applied, (Fate::Unanswered, "volume write applied, answer lost")),
             (w.lost, (Fate::Unanswered, "volume write lost")),
             (w.late, (Fate::Unanswered, "volume write applied late, answer lost")),
-            (w.foreign / 2, (Fate::Unanswered, "volume write answered by somebody else")),
+            (w.foreign / 2, (Fate::Unanswered, "volume write answered by a foreign server")),
         ]);
         if !kind.is_empty() {
             self.fault(kind);
         }
         self.say("write", &uid, format_args!("{:?} {kind}", write.change));
-        let life = self.process.life;
-        let delay = wait(&mut self.draw, self.weather.request_delay);
+        let incarnation = self.process.incarnation;
+        let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
         if fate == Fate::Unanswered {
             let outcome = WriteOutcome::Unknown { message: "connection reset".to_owned() };
-            self.answer_write(life, &write, outcome, delay);
+            self.answer_write(incarnation, &write, outcome, delay);
         }
         let late = Duration::from_millis(self.draw.between(1, 55_000));
         match kind {
             "volume write lost" => {}
-            "volume write answered by somebody else" => {
+            "volume write answered by a foreign server" => {
                 if let Some(late) = self.draw_late() {
-                    self.agenda.write(self.now + delay + late, Due::VolumeWrite { life, write, fate });
+                    self.agenda.write(self.now + delay + late, Due::VolumeWrite { incarnation, write, fate });
                 }
             }
             "volume write applied late, answer lost" => {
-                self.agenda.write(self.now + delay + late, Due::VolumeWrite { life, write, fate });
+                self.agenda.write(self.now + delay + late, Due::VolumeWrite { incarnation, write, fate });
             }
-            _ => self.agenda.write(self.now + delay, Due::VolumeWrite { life, write, fate }),
+            _ => self.agenda.write(self.now + delay, Due::VolumeWrite { incarnation, write, fate }),
         }
         Ok(())
     }
 
-    fn answer_write(&mut self, life: u32, write: &VolumeWrite, outcome: WriteOutcome, delay: Duration) {
+    fn answer_write(
+        &mut self,
+        incarnation: u32,
+        write: &VolumeWrite,
+        outcome: WriteOutcome,
+        delay: Duration,
+    ) {
         let answer = Answer::Written { uid: write.pod.uid.to_string(), write: write.write, outcome };
-        self.agenda.write(self.now + delay, Due::Answer { life, answer });
+        self.agenda.write(self.now + delay, Due::Answer { incarnation, answer });
     }
 
     /// Handles a write to a volume or a claim that arrives at the API server.
-    pub(crate) fn write_arrives(&mut self, life: u32, write: &VolumeWrite, fate: Fate) -> Result<(), Broken> {
+    pub(crate) fn write_arrives(
+        &mut self,
+        incarnation: u32,
+        write: &VolumeWrite,
+        fate: Fate,
+    ) -> Result<(), Broken> {
         let uid = &*write.pod.uid;
         let before = match &write.change {
             VolumeChange::Bind { volume, .. } => self.server.volumes.get(volume).cloned(),
@@ -296,20 +311,20 @@ impl Sim {
             Fate::Forbidden => Err("not now".to_owned()),
             Fate::Answered | Fate::Unanswered => self.server.write_volume(&write.change),
         };
-        self.say("server", uid, format_args!("writes: {result:?}"));
+        self.say("server", uid, format_args!("volume write: {result:?}"));
         if let (Ok(()), VolumeChange::Bind { claim, .. }, Some(before)) = (&result, &write.change, before)
             && before.claim.as_ref().is_some_and(|owner| *owner.uid != *claim.uid)
         {
             let detail = format!("{before:?} for {claim:?}");
-            return Err(broken("no volume is taken away from a claim", detail));
+            return Err(broken("no claim loses its volume", detail));
         }
         if fate != Fate::Unanswered {
             let outcome = match result {
                 Ok(()) => WriteOutcome::Done,
                 Err(message) => WriteOutcome::Refused { message },
             };
-            let delay = wait(&mut self.draw, self.weather.request_delay);
-            self.answer_write(life, write, outcome, delay);
+            let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
+            self.answer_write(incarnation, write, outcome, delay);
         }
         Ok(())
     }

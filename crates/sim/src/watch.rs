@@ -69,7 +69,7 @@ impl Watch {
 
     /// Records that a list showed an older state. The scheduler knows its own writes up to `version` only when
     /// it reaches that version.
-    pub(crate) fn went_back(&mut self, version: u64) {
+    pub(crate) fn reset_to(&mut self, version: u64) {
         self.highest = self.highest.max(version);
     }
 

@@ -16,7 +16,7 @@ const SEEDS_MAX: u64 = 400;
 const ASSERTED: &str = "the engine's own assertions";
 
 /// Returns the first seed that detects the mutation, and the broken invariant.
-fn caught(mutation: Option<Mutation>, seeds: u64) -> Option<(u64, String)> {
+fn detected(mutation: Option<Mutation>, seeds: u64) -> Option<(u64, String)> {
     (1..=seeds).find_map(|seed| {
         let extended = mutation.is_some_and(Mutation::is_about_extenders);
         let options = Options { seed, steps: STEPS, extended, ..Options::default() };
@@ -30,13 +30,13 @@ fn caught(mutation: Option<Mutation>, seeds: u64) -> Option<(u64, String)> {
 }
 
 #[test]
-fn every_mistake_is_caught() {
+fn every_mutation_is_detected() {
     let next = AtomicUsize::new(0);
     let found = Mutex::new(BTreeMap::new());
     let work = || {
         while let Some(&mutation) = Mutation::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let caught = caught(Some(mutation), SEEDS_MAX);
-            found.lock().expect("nobody panics while holding it").insert(mutation, caught);
+            let detected = detected(Some(mutation), SEEDS_MAX);
+            found.lock().expect("no thread panics while holding it").insert(mutation, detected);
         }
     };
     thread::scope(|scope| {
@@ -44,19 +44,19 @@ fn every_mistake_is_caught() {
             scope.spawn(work);
         }
     });
-    let found = found.into_inner().expect("nobody panics while holding it");
+    let found = found.into_inner().expect("no thread panics while holding it");
     let mut missed = Vec::new();
-    for (mutation, caught) in &found {
-        match caught {
+    for (mutation, detected) in &found {
+        match detected {
             Some((seed, invariant)) => println!("{mutation:<24?} seed {seed:>3}  {invariant}"),
             None => missed.push(mutation),
         }
     }
     assert_eq!(found.len(), Mutation::ALL.len());
-    assert!(missed.is_empty(), "not caught in {SEEDS_MAX} seeds: {missed:?}");
+    assert!(missed.is_empty(), "not detected in {SEEDS_MAX} seeds: {missed:?}");
 }
 
 #[test]
-fn without_a_mistake_the_same_seeds_hold() {
-    assert_eq!(caught(None, 20), None);
+fn unmutated_engine_passes_the_same_seeds() {
+    assert_eq!(detected(None, 20), None);
 }

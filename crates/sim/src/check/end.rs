@@ -16,18 +16,18 @@ impl Sim {
     /// Checks the state some time after the faults have stopped.
     pub(crate) fn check_end(&mut self) -> Result<(), Broken> {
         self.check_drained()?;
-        self.check_told()?;
+        self.check_reported()?;
         self.check_accounted()?;
         self.check_places()?;
         self.check_cache()?;
         self.check_hints()?;
-        self.check_nobody_waits_in_vain()
+        self.check_no_feasible_pod_pending()
     }
 
     fn check_drained(&self) -> Result<(), Broken> {
         let process = &self.process;
         if process.scheduler.awaited_kinds().next().is_some() {
-            return Err(broken("lists come to an end", "a kind is still awaited".to_owned()));
+            return Err(broken("lists complete", "a kind is not listed yet".to_owned()));
         }
         if !process.scheduler.is_settled() || !process.decided.is_empty() {
             let detail = format!("{:?}; decided {:?}", process.scheduler.stats(), process.decided);
@@ -41,26 +41,27 @@ impl Sim {
         }
     }
 
-    fn check_told(&self) -> Result<(), Broken> {
+    fn check_reported(&self) -> Result<(), Broken> {
         let process = &self.process;
         let records_dropped = process.scheduler.stats().dropped_records > 0;
         for pod in self.server.pods.values().filter(|pod| pod.ours && !pod.gated && !pod.deleting) {
-            let told = process.told.get(&pod.uid).cloned().unwrap_or_default();
+            let reported = process.reported.get(&pod.uid).cloned().unwrap_or_default();
             let condition = pod.condition.as_ref().map(|(_, message)| message);
             let wrong = if pod.node.is_some() {
-                let is_ours = pod.bound_by == Some(process.life) && !process.reborn.contains(&pod.uid);
-                is_ours && told.scheduled_records != 1 && !records_dropped
+                let is_ours = pod.bound_by == Some(process.incarnation)
+                    && !process.reset_by_stale_list.contains(&pod.uid);
+                is_ours && reported.scheduled_records != 1 && !records_dropped
             } else {
                 let excused = self.lost_patches.contains(&pod.uid)
-                    || process.reborn.contains(&pod.uid)
-                    || told.out_of_date;
-                let condition_differs = condition != told.failure.as_ref() && !excused;
-                let silent = told.failed_records == 0 && !records_dropped;
-                silent || told.failure.is_none() || condition_differs
+                    || process.reset_by_stale_list.contains(&pod.uid)
+                    || reported.out_of_date;
+                let condition_differs = condition != reported.failure.as_ref() && !excused;
+                let silent = reported.failed_records == 0 && !records_dropped;
+                silent || reported.failure.is_none() || condition_differs
             };
             if wrong {
-                let detail = format!("{}: on {:?}, {:?}, {told:?}", pod.uid, pod.node, pod.condition);
-                return Err(broken("every pod has its event, and a waiting one its condition", detail));
+                let detail = format!("{}: on {:?}, {:?}, {reported:?}", pod.uid, pod.node, pod.condition);
+                return Err(broken("every pod has its event, and a pending pod its condition", detail));
             }
         }
         Ok(())
@@ -80,17 +81,17 @@ impl Sim {
 
     /// Checks that no pending pod has a feasible node in the server's state, with nominated pods counted, and
     /// that preemption would not help it.
-    fn check_nobody_waits_in_vain(&mut self) -> Result<(), Broken> {
-        let picture = self.truth(|_, _| true);
+    fn check_no_feasible_pod_pending(&mut self) -> Result<(), Broken> {
+        let view = self.server_view(|_, _| true);
         let waits = |pod: &&Arc<Pod>| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting;
         let waiting: Vec<_> = self.server.pods.values().filter(waits).cloned().collect();
         let infos: Vec<_> = waiting.iter().map(|pod| self.process.info(pod)).collect();
         let snapshot = self.process.scheduler.snapshot();
-        let world = || picture.world(snapshot.tables());
+        let world = || view.world(snapshot.tables());
         for pod in &infos {
             if let Some(&node) = evictions::feasible(world, snapshot, pod).first() {
                 let detail = format!("{} fits on {}", pod.uid, snapshot.text(node));
-                return Err(broken("no pod is pending that a node could take", detail));
+                return Err(broken("no pending pod has a feasible node", detail));
             }
             // Pods with rules between pods are skipped, since removing lower-priority pods may also make nodes
             // infeasible for them.
@@ -99,12 +100,13 @@ impl Sim {
             }
             let lesser = |other: &PodInfo| other.priority < pod.priority && !other.deleting;
             let makes_room = |&&name: &&Symbol| {
-                evictions::objection(|| world().without_on(name, lesser), snapshot, pod, name).is_none()
+                evictions::rejection_reason(|| world().without_on(name, lesser), snapshot, pod, name)
+                    .is_none()
             };
             if let Some(&node) = world().node_names().iter().find(makes_room) {
                 let detail =
                     format!("{} fits on {} without the lesser pods there", pod.uid, snapshot.text(node));
-                return Err(broken("no pod is pending that preemption would help", detail));
+                return Err(broken("no pending pod could be placed by preemption", detail));
             }
         }
         Ok(())
@@ -116,7 +118,7 @@ impl Sim {
         let scheduler = &self.process.scheduler;
         let rest: Vec<_> = scheduler.held().into_iter().filter(|&(_, count)| count > 0).collect();
         if !rest.is_empty() {
-            return Err(broken("an empty cluster leaves nothing behind", format!("{rest:?}")));
+            return Err(broken("an empty cluster leaves no state", format!("{rest:?}")));
         }
         let mut fresh = Process::new(0, 0, self.now);
         if self.extended {
@@ -132,6 +134,6 @@ impl Sim {
         if here == there {
             return Ok(());
         }
-        Err(broken("an empty cluster leaves no ids behind", format!("{here:?} instead of {there:?}")))
+        Err(broken("an empty cluster leaves no ids", format!("{here:?} instead of {there:?}")))
     }
 }

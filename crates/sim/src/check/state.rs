@@ -3,7 +3,7 @@
 use super::{Broken, CACHED_EQUALS_FULL, broken};
 use crate::evictions;
 use crate::objects::Pod;
-use crate::reference::{self, World};
+use crate::reference::{self, ReferenceCluster};
 use crate::sim::Sim;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,12 +21,15 @@ impl Sim {
         for (place, queued) in queue.waiting() {
             let uid = &*queued.pod.uid;
             if !waits(uid) {
-                return Err(broken("only waiting pods are queued", format!("{uid} in {}", place.as_str())));
+                return Err(broken("only pending pods are queued", format!("{uid} in {}", place.as_str())));
             }
             // A preemptor that waits for its victims may be gated, too.
             let held = queued.gate.is_some_and(|gate| gate == supercargo_core::preemption::NAME);
             if (place == Place::Gated) != (held || !queued.pod.gates.is_empty()) {
-                return Err(broken("gated pods are in their place", format!("{uid} in {}", place.as_str())));
+                return Err(broken(
+                    "gated pods are in the gated queue",
+                    format!("{uid} in {}", place.as_str()),
+                ));
             }
         }
         if let Some(pod) = process.scheduler.misplaced_pods().next() {
@@ -34,11 +37,12 @@ impl Sim {
             return Err(broken("the engine knows each pending pod in exactly one place", detail));
         }
         self.check_asking()?;
-        let asking: BTreeSet<&str> = process.laid_aside().map(|pod| &*pod.uid).collect();
+        let asking: BTreeSet<&str> = process.suspended_evaluations().map(|pod| &*pod.uid).collect();
         let alive = |pod: &&Arc<Pod>| !pod.deleting && !process.going.contains(&pod.uid);
         // A pod that reappeared with an older state waits for the answer about its earlier binding.
-        let comes_again =
-            |pod: &&Arc<Pod>| process.reborn.contains(&pod.uid) && process.unanswered.contains(&pod.uid);
+        let comes_again = |pod: &&Arc<Pod>| {
+            process.reset_by_stale_list.contains(&pod.uid) && process.unanswered.contains(&pod.uid)
+        };
         let waiting = process.pods.values().filter(alive).filter(|pod| waits(&pod.uid));
         for pod in waiting.filter(|pod| !comes_again(pod)) {
             let (queued, decided) = (queue.contains(&pod.uid), process.decided.get(&pod.uid));
@@ -48,7 +52,7 @@ impl Sim {
             let released = decided.is_some_and(|d| d.released.is_some());
             if !queued && decided.is_none() || queued && released {
                 let detail = format!("{}: queued {queued}, decided {decided:?}", pod.uid);
-                return Err(broken("no pod is lost and none is in two places", detail));
+                return Err(broken("every pending pod is in exactly one place", detail));
             }
         }
         let stats = process.scheduler.stats();
@@ -59,7 +63,7 @@ impl Sim {
             .count();
         if stats.cache.assumed_pods != assumed {
             let detail = format!("{} are, and {assumed} decisions stand", stats.cache.assumed_pods);
-            return Err(broken("exactly the pods with a standing decision are assumed", detail));
+            return Err(broken("exactly the pods with an open decision are assumed", detail));
         }
         self.check_gauges()?;
         self.check_health()?;
@@ -71,7 +75,7 @@ impl Sim {
     fn check_health(&self) -> Result<(), Broken> {
         let stats = self.process.scheduler.stats();
         if stats.panics > 0 {
-            return Err(broken("no decision and no hint panics", format!("{} did", stats.panics)));
+            return Err(broken("no decision or hint panics", format!("{} panics", stats.panics)));
         }
         match stats.verified[1] {
             0 => Ok(()),
@@ -91,11 +95,11 @@ impl Sim {
                 *blamed.entry((*plugin, queued.pod.scheduler_name)).or_default() += 1;
             }
         }
-        let told: BTreeMap<_, usize> =
+        let reported: BTreeMap<_, usize> =
             stats.unschedulable.iter().filter(|&(_, &count)| count > 0).map(|(&key, &n)| (key, n)).collect();
-        if stats.pending != pending || told != blamed || queue.len() != pending.values().sum::<usize>() {
+        if stats.pending != pending || reported != blamed || queue.len() != pending.values().sum::<usize>() {
             let detail = format!("{stats:?}; counted {pending:?}, {blamed:?}");
-            return Err(broken("the queue's gauges are those of a recount", detail));
+            return Err(broken("the queue's gauges equal a recount", detail));
         }
         Ok(())
     }
@@ -114,7 +118,7 @@ impl Sim {
                 "{bind} bindings, {volume} volumes, {evict} evictions, {status} patches, {record} records, {questions} \
                  questions wait"
             );
-            return Err(broken("the outbox has bounds", detail));
+            return Err(broken("the outbox is bounded", detail));
         }
         Ok(())
     }
@@ -124,8 +128,8 @@ impl Sim {
         let process = &self.process;
         let snapshot = process.scheduler.snapshot();
         if snapshot.nodes().len() != process.nodes.len() {
-            let detail = format!("{} nodes, {} were told of", snapshot.nodes().len(), process.nodes.len());
-            return Err(broken("the cache holds the nodes it was told of", detail));
+            let detail = format!("{} nodes, {} watched", snapshot.nodes().len(), process.nodes.len());
+            return Err(broken("the cache contains the watched nodes", detail));
         }
         let mut expected: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for pod in process.pods.values() {
@@ -136,14 +140,14 @@ impl Sim {
         for idx in snapshot.nodes().iter() {
             let name = snapshot.text(snapshot.node_info(idx).name);
             if !process.nodes.contains_key(name) {
-                return Err(broken("the cache holds the nodes it was told of", name.to_owned()));
+                return Err(broken("the cache contains the watched nodes", name.to_owned()));
             }
             let mut there: Vec<&str> = snapshot.pods_on(idx).map(|pod| &*pod.uid).collect();
             there.sort_unstable();
             let expected = expected.remove(name).unwrap_or_default();
             if there != expected {
                 let detail = format!("{name} has {there:?}, expected {expected:?}");
-                return Err(broken("each pod counts on its node", detail));
+                return Err(broken("every pod counts on its node", detail));
             }
             self.check_columns(idx)?;
         }
@@ -191,7 +195,7 @@ impl Sim {
         match differing.as_slice() {
             [] => Ok(()),
             what => Err(broken(
-                "a node's sums are those of a recount",
+                "a node's sums equal a recount",
                 format!("{}: {}", snapshot.text(info.name), what.join(", ")),
             )),
         }
@@ -217,7 +221,7 @@ impl Sim {
                 continue;
             }
             let storage = self.process.storage_for(&queued.pod.uid);
-            let world = || World::seen_by(snapshot).with_storage(Arc::clone(&storage));
+            let world = || ReferenceCluster::seen_by(snapshot).with_storage(Arc::clone(&storage));
             if let Some(&node) = evictions::feasible(world, snapshot, &queued.pod).first() {
                 let detail = format!(
                     "{} fits on {}; it waits for {:?}",
@@ -225,7 +229,7 @@ impl Sim {
                     snapshot.text(node),
                     queued.rejectors
                 );
-                return Err(broken("no pod waits for an event that has come", detail));
+                return Err(broken("no hint missed a requeue", detail));
             }
         }
         Ok(())

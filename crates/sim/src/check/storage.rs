@@ -42,10 +42,10 @@ impl Sim {
             .collect();
         let claims = process.claims.iter().map(|(key, claim)| (key.clone(), claim.version));
         let volumes = process.volumes.iter().map(|(name, volume)| (name.clone(), volume.version));
-        let told: BTreeMap<String, u64> = claims.chain(volumes).collect();
-        if known != told {
-            let detail = format!("{known:?}, and was told {told:?}");
-            return Err(broken("the cache has the claims and volumes it was told of", detail));
+        let reported: BTreeMap<String, u64> = claims.chain(volumes).collect();
+        if known != reported {
+            let detail = format!("{known:?}, and was told {reported:?}");
+            return Err(broken("the cache contains the watched claims and volumes", detail));
         }
         let waiting: BTreeSet<&str> =
             process.scheduler.waiting_for_volumes().map(|(queued, ..)| &*queued.pod.uid).collect();
@@ -53,7 +53,7 @@ impl Sim {
             let is_on_its_way = waiting.contains(uid.as_str()) || process.decided.contains_key(uid);
             if !is_on_its_way && !objects.held_for(uid).is_empty() {
                 let detail = format!("{uid} has {:?}", objects.held_for(uid));
-                return Err(broken("volumes are held for pods on their way", detail));
+                return Err(broken("volumes are reserved only between decision and binding", detail));
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The rules about a pod's claims. All claims and volumes have the same size and modes.
 
-use super::World;
+use super::ReferenceCluster;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
@@ -58,7 +58,7 @@ impl Storage {
     }
 }
 
-impl World<'_> {
+impl ReferenceCluster<'_> {
     /// Returns why the pod's claims make a node infeasible.
     pub(super) fn of_storage(&self, pod: &PodInfo, node: &NodeInfo) -> Option<String> {
         let mut open: Vec<&StorageClassInfo> = Vec::new();
@@ -66,13 +66,13 @@ impl World<'_> {
             let is_it = |claim: &&Arc<ClaimInfo>| (claim.namespace, claim.name) == (pod.namespace, name);
             let text = self.tables.text(name);
             let Some(claim) = self.storage.claims.iter().find(is_it) else {
-                return Some(format!("there is no claim {text}"));
+                return Some(format!("claim {text} not found"));
             };
             if let Some(volume) = claim.bound_volume() {
                 match self.storage.volume(volume) {
-                    None => return Some(format!("the volume of claim {text} is not there")),
+                    None => return Some(format!("volume of claim {text} not found")),
                     Some(volume) if !self.reaches(node, volume) => {
-                        return Some(format!("the volume of claim {text} is out of reach"));
+                        return Some(format!("volume of claim {text} does not allow the node"));
                     }
                     Some(_) => continue,
                 }
@@ -85,16 +85,18 @@ impl World<'_> {
             };
             match claim.selected_node {
                 Some(selected) if selected != node.name => {
-                    return Some(format!("the volume of claim {text} is being made elsewhere"));
+                    return Some(format!("volume of claim {text} is being provisioned for another node"));
                 }
                 // A volume can be provisioned regardless of existing ones.
                 _ if class.provisioner != known::NO_PROVISIONER && self.allows(class, node) => continue,
-                Some(_) => return Some(format!("the class of claim {text} makes no volume for it")),
+                Some(_) => {
+                    return Some(format!("class of claim {text} cannot provision a volume for the node"));
+                }
                 None => {}
             }
             match self.storage.volumes.iter().find(|volume| volume.is_for(claim)) {
                 Some(volume) if !self.reaches(node, volume) => {
-                    return Some(format!("the volume for claim {text} is out of reach"));
+                    return Some(format!("volume for claim {text} does not allow the node"));
                 }
                 Some(_) => {}
                 None => open.push(class),

@@ -1,7 +1,7 @@
 //! Tests of the reference against the API's documentation.
 
 use super::*;
-use crate::objects::{Affinity, Node, Pod, Reach, Spread, Term, Topology, Wish};
+use crate::objects::{Affinity, Node, NodeChoice, Pod, Reach, Spread, Term, Topology};
 use crate::storage::{Claim, Class, Volume, csi_node};
 
 /// A cluster builder: nodes, pods by node name, and the pod to evaluate.
@@ -58,12 +58,12 @@ impl Cluster {
             classes: Class::ALL.iter().map(|it| Arc::new(it.info(self.allowed, &mut tables))).collect(),
             csi_nodes: vec![Arc::new(csi_node(&mut tables, "a", self.limit))],
         };
-        let world = World::new(&tables, nodes.iter().collect(), on, namespaces);
+        let world = ReferenceCluster::new(&tables, nodes.iter().collect(), on, namespaces);
         let world = world.with_storage(Arc::new(storage));
         let feasible = world.feasible(&pod);
         for node in &nodes {
-            let objection = world.objection(&pod, node.name);
-            assert_eq!(objection.is_none(), feasible.contains(&node.name), "{objection:?}");
+            let rejection_reason = world.rejection_reason(&pod, node.name);
+            assert_eq!(rejection_reason.is_none(), feasible.contains(&node.name), "{rejection_reason:?}");
         }
         feasible.iter().map(|&name| tables.text(name)).collect::<Vec<_>>().join(" ")
     }
@@ -74,7 +74,7 @@ fn term(app: &'static str, topology: Topology) -> Term {
 }
 
 #[test]
-fn room_is_cpu_memory_devices_and_places() {
+fn resources_are_cpu_memory_devices_and_pod_count() {
     let mut cluster = Cluster::new(vec![Pod { cpu_milli: 800, ..pod("p", "a", "web") }]);
     cluster.nodes[1].gpus = 1;
     cluster.nodes[2].pods = 0;
@@ -86,7 +86,7 @@ fn room_is_cpu_memory_devices_and_places() {
 }
 
 #[test]
-fn a_host_port_is_taken_on_its_address_or_on_all() {
+fn host_port_conflicts_on_its_address_or_on_all() {
     let cluster = Cluster::new(vec![
         Pod { port: Some(("10.0.0.1", 80)), ..pod("p", "a", "web") },
         Pod { port: Some(("0.0.0.0", 80)), ..pod("q", "b", "web") },
@@ -99,7 +99,7 @@ fn a_host_port_is_taken_on_its_address_or_on_all() {
 }
 
 #[test]
-fn taints_cordons_and_wishes_are_heeded() {
+fn taints_cordons_and_node_affinity_are_applied() {
     let mut cluster = Cluster::new(Vec::new());
     cluster.nodes[0].taints = vec![("gpu", TaintEffect::NoSchedule)];
     cluster.nodes[1].taints = vec![("gpu", TaintEffect::PreferNoSchedule)];
@@ -108,34 +108,34 @@ fn taints_cordons_and_wishes_are_heeded() {
     assert_eq!(cluster.takes(&Pod { tolerates: vec!["gpu"], ..pod("x", "", "web") }), "a b");
     let nodes = vec![node("a", Some("z1")), node("b", None)];
     let cluster = Cluster { nodes, ..Cluster::new(Vec::new()) };
-    let wishes = |wish| Pod { wish, ..pod("x", "", "web") };
-    assert_eq!(cluster.takes(&wishes(Wish::Zone("z1"))), "a");
-    assert_eq!(cluster.takes(&wishes(Wish::OneOf(vec!["z1", "z2"]))), "a");
-    assert_eq!(cluster.takes(&wishes(Wish::NoneOf(vec!["z1"]))), "b");
+    let with_choice = |node_choice| Pod { node_choice, ..pod("x", "", "web") };
+    assert_eq!(cluster.takes(&with_choice(NodeChoice::Zone("z1"))), "a");
+    assert_eq!(cluster.takes(&with_choice(NodeChoice::OneOf(vec!["z1", "z2"]))), "a");
+    assert_eq!(cluster.takes(&with_choice(NodeChoice::NoneOf(vec!["z1"]))), "b");
 }
 
 #[test]
-fn anti_affinity_holds_in_both_directions_and_within_its_namespaces() {
-    let hates = |reach| Affinity {
+fn anti_affinity_applies_in_both_directions_within_its_namespaces() {
+    let anti_affinity_to = |reach| Affinity {
         without: vec![Term { app: "web", topology: Topology::Zone, reach }],
         ..Affinity::default()
     };
     let cluster = Cluster::new(vec![pod("p", "a", "web")]);
-    assert_eq!(cluster.takes(&Pod { affinity: hates(Reach::Own), ..pod("x", "", "db") }), "c");
-    let hater = Pod { affinity: hates(Reach::Own), ..pod("p", "a", "db") };
-    assert_eq!(Cluster::new(vec![hater.clone()]).takes(&pod("x", "", "web")), "c");
+    assert_eq!(cluster.takes(&Pod { affinity: anti_affinity_to(Reach::Own), ..pod("x", "", "db") }), "c");
+    let excluding = Pod { affinity: anti_affinity_to(Reach::Own), ..pod("p", "a", "db") };
+    assert_eq!(Cluster::new(vec![excluding.clone()]).takes(&pod("x", "", "web")), "c");
     let elsewhere = Pod { namespace: "other", ..pod("x", "", "web") };
-    assert_eq!(Cluster::new(vec![hater]).takes(&elsewhere), "a b c");
+    assert_eq!(Cluster::new(vec![excluding]).takes(&elsewhere), "a b c");
     for reach in [Reach::Everywhere, Reach::Team("red")] {
-        let hater = Pod { affinity: hates(reach), ..pod("p", "a", "db") };
-        assert_eq!(Cluster::new(vec![hater]).takes(&elsewhere), "c", "{reach:?}");
+        let excluding = Pod { affinity: anti_affinity_to(reach), ..pod("p", "a", "db") };
+        assert_eq!(Cluster::new(vec![excluding]).takes(&elsewhere), "c", "{reach:?}");
     }
 }
 
 #[test]
-fn affinity_needs_a_peer_near_unless_the_pod_is_the_first_of_its_kind() {
-    let likes = |app, topology| Affinity { with: vec![term(app, topology)], ..Affinity::default() };
-    let near = |app, topology| Pod { affinity: likes(app, topology), ..pod("x", "", "web") };
+fn affinity_needs_a_match_unless_the_pod_is_the_first() {
+    let affinity_to = |app, topology| Affinity { with: vec![term(app, topology)], ..Affinity::default() };
+    let near = |app, topology| Pod { affinity: affinity_to(app, topology), ..pod("x", "", "web") };
     let cluster = Cluster::new(vec![pod("p", "a", "db")]);
     assert_eq!(cluster.takes(&near("db", Topology::Zone)), "a b");
     assert_eq!(cluster.takes(&near("db", Topology::Host)), "a");
@@ -144,7 +144,7 @@ fn affinity_needs_a_peer_near_unless_the_pod_is_the_first_of_its_kind() {
 }
 
 #[test]
-fn the_skew_is_over_counted_domains_and_pods_that_stay() {
+fn skew_counts_eligible_domains_and_non_terminating_pods() {
     let spread = Spread {
         app: "web",
         topology: Topology::Zone,
@@ -159,7 +159,7 @@ fn the_skew_is_over_counted_domains_and_pods_that_stay() {
     assert_eq!(cluster.takes(&spreads(&spread)), "c");
     assert_eq!(cluster.takes(&spreads(&Spread { max_skew: 2, ..spread })), "a b c");
     assert_eq!(cluster.takes(&spreads(&Spread { hard: false, ..spread })), "a b c");
-    let in_one_zone = Pod { wish: Wish::Zone("z1"), ..spreads(&spread) };
+    let in_one_zone = Pod { node_choice: NodeChoice::Zone("z1"), ..spreads(&spread) };
     assert_eq!(cluster.takes(&in_one_zone), "a b", "no other zone is counted");
     cluster.pods[0].deleting = true;
     assert_eq!(cluster.takes(&spreads(&spread)), "a b c");
@@ -170,7 +170,7 @@ fn the_skew_is_over_counted_domains_and_pods_that_stay() {
 }
 
 #[test]
-fn nodes_without_the_label_are_in_no_domain() {
+fn nodes_without_the_label_have_no_domain() {
     let nodes = vec![node("a", None), node("b", Some("z1"))];
     let cluster = Cluster { nodes, ..Cluster::new(vec![pod("p", "a", "web"), pod("q", "b", "web")]) };
     let affinity = Affinity { without: vec![term("web", Topology::Zone)], ..Affinity::default() };
@@ -190,7 +190,7 @@ fn with_claim(mut pod: Pod, name: &str) -> Pod {
 }
 
 #[test]
-fn class_makes_volumes_for_the_zone_it_allows() {
+fn class_provisions_volumes_in_its_allowed_zone() {
     let mut cluster = Cluster::new(Vec::new());
     cluster.claims = vec![claim("c", Class::Later)];
     let pod = with_claim(pod("p", "", "web"), "c");
@@ -206,7 +206,7 @@ fn class_makes_volumes_for_the_zone_it_allows() {
 }
 
 #[test]
-fn node_takes_as_many_volumes_as_its_driver_attaches() {
+fn node_accepts_volumes_up_to_its_driver_limit() {
     let there = || with_claim(pod("there", "a", "web"), "c");
     let mut cluster = Cluster::new(vec![there()]);
     cluster.claims = vec![claim("c", Class::Later), claim("d", Class::Later), claim("e", Class::Local)];

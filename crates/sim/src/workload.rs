@@ -1,7 +1,7 @@
-//! The world: random changes of the cluster by users, controllers, kubelets and another scheduler.
+//! The workload: random changes of the cluster by users, controllers, kubelets and another scheduler.
 
 use crate::agenda::Due;
-use crate::objects::{Affinity, Node, Pod, Reach, Spread, Term, Topology, Wish};
+use crate::objects::{Affinity, Node, NodeChoice, Pod, Reach, Spread, Term, Topology};
 use crate::server::By;
 use crate::sim::Sim;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ enum Act {
     CreateForeignPod,
     DeletePod,
     FinishPod,
-    StealPod,
+    BindElsewhere,
     ReleaseGate,
     RelabelPod,
     TolerateMore,
@@ -66,7 +66,7 @@ const ACTS: [(u64, Act); 26] = [
     (4, Act::CreateForeignPod),
     (10, Act::DeletePod),
     (20, Act::FinishPod),
-    (2, Act::StealPod),
+    (2, Act::BindElsewhere),
     (6, Act::ReleaseGate),
     (3, Act::RelabelPod),
     (2, Act::TolerateMore),
@@ -92,7 +92,7 @@ const ACTS: [(u64, Act); 26] = [
 
 impl Sim {
     /// Creates the initial objects.
-    pub(crate) fn furnish(&mut self) {
+    pub(crate) fn create_initial_objects(&mut self) {
         self.server.put_classes();
         for name in NAMESPACES {
             let team = self.draw.pick(&TEAMS);
@@ -114,7 +114,7 @@ impl Sim {
     /// Performs one action of the world, or a fault of a connection or the process.
     // long because: one arm for each act
     pub(crate) fn act(&mut self) {
-        if self.goes_wrong() {
+        if self.inject_fault() {
             return;
         }
         match self.draw.weighted(&ACTS) {
@@ -122,16 +122,16 @@ impl Sim {
             Act::CreateForeignPod => self.create_foreign_pod(),
             Act::DeletePod => self.delete_pod(),
             Act::FinishPod => self.finish_pod(),
-            Act::StealPod => self.steal_pod(),
-            Act::ReleaseGate => self.change_pod("gate released", |p| p.gated, |p, _| p.gated = false),
+            Act::BindElsewhere => self.bind_by_another_scheduler(),
+            Act::ReleaseGate => self.change_pod("gate removed", |p| p.gated, |p, _| p.gated = false),
             Act::RelabelPod => {
                 let app = self.draw.pick(&APPS);
-                self.change_pod("relabelled", |_| true, |p, _| p.app = app);
+                self.change_pod("relabeled", |_| true, |p, _| p.app = app);
             }
             Act::TolerateMore => {
                 let key = self.draw.pick(&TAINTS);
                 let lacks = |p: &Pod| p.node.is_none() && !p.tolerates.contains(&key);
-                self.change_pod("tolerates more", lacks, |p, _| p.tolerates.push(key));
+                self.change_pod("toleration added", lacks, |p, _| p.tolerates.push(key));
             }
             Act::ScaleDown => self.change_pod(
                 "scaled down",
@@ -149,7 +149,7 @@ impl Sim {
                 if device_stays {
                     self.change_pod("resized", |_| true, |p, _| (p.cpu_milli, p.memory) = (cpu, memory));
                 } else {
-                    self.change_pod("gave its device back", |p| p.gpus > 0, device_goes);
+                    self.change_pod("device request removed", |p| p.gpus > 0, device_goes);
                 }
             }
             Act::Recreate => self.recreate_pod(),
@@ -177,7 +177,7 @@ impl Sim {
             }
             Act::RelabelNamespace => {
                 let (name, team) = (self.draw.pick(&NAMESPACES), self.draw.pick(&TEAMS));
-                self.say("world", name, format_args!("now of team {team}"));
+                self.say("cluster", name, format_args!("team {team}"));
                 self.server.put_namespace(name, team);
             }
             Act::CreateClaim => self.create_missing_claim(),
@@ -191,19 +191,19 @@ impl Sim {
     }
 
     /// Injects a fault of a connection, the process, the lease or the clock, or none. Returns whether it did.
-    fn goes_wrong(&mut self) -> bool {
-        if self.draw.percent(self.weather.disconnect) {
+    fn inject_fault(&mut self) -> bool {
+        if self.draw.percent(self.fault_rates.disconnect) {
             let kind = self.draw.pick(&WATCHED);
             self.disconnect(kind);
-        } else if self.draw.percent(self.weather.restart) {
+        } else if self.draw.percent(self.fault_rates.restart) {
             self.restart();
-        } else if self.draw.percent(self.weather.lose_lead) {
+        } else if self.draw.percent(self.fault_rates.lose_lead) {
             self.lose_lead();
-        } else if self.draw.below(1_000) < self.weather.clock_jump {
+        } else if self.draw.below(1_000) < self.fault_rates.clock_jump {
             self.jump();
         } else if !self.process.leads && self.draw.percent(20) {
             // The other leader binds our pods.
-            self.steal_pod();
+            self.bind_by_another_scheduler();
         } else {
             return false;
         }
@@ -219,11 +219,11 @@ impl Sim {
         let pod = self.draw_pod(true);
         let (cpu, priority, claims) = (pod.cpu_milli, pod.priority, pod.claims.join(" "));
         self.say(
-            "world",
+            "cluster",
             &pod.uid,
             format_args!("created, cpu {cpu}, priority {priority}, claims [{claims}]"),
         );
-        self.server.put_pod(pod, By::World);
+        self.server.put_pod(pod, By::Others);
     }
 
     fn create_foreign_pod(&mut self) {
@@ -234,8 +234,8 @@ impl Sim {
             pod.node = Some(nodes[self.draw.below(nodes.len() as u64) as usize].clone());
         }
         let node = pod.node.clone().unwrap_or_default();
-        self.say("world", &pod.uid, format_args!("created by another scheduler's user on {node}"));
-        self.server.put_pod(pod, By::World);
+        self.say("cluster", &pod.uid, format_args!("created on {node} for another scheduler"));
+        self.server.put_pod(pod, By::Others);
     }
 
     fn draw_pod(&mut self, ours: bool) -> Pod {
@@ -262,7 +262,7 @@ impl Sim {
             gpus: if draw.percent(10) { 1 } else { 0 },
             port: draw.percent(15).then(|| draw.pick(&port)),
             tolerates: if draw.percent(25) { vec![draw.pick(&TAINTS)] } else { Vec::new() },
-            wish: self.draw_wish(),
+            node_choice: self.draw_node_choice(),
             affinity: self.draw_affinity(),
             spread: self.draw_spread(app),
             claims,
@@ -272,17 +272,17 @@ impl Sim {
         }
     }
 
-    fn draw_wish(&mut self) -> Wish {
+    fn draw_node_choice(&mut self) -> NodeChoice {
         let draw = &mut self.draw;
         match draw.below(10) {
-            0 => Wish::Zone(draw.pick(&ZONES)),
-            1 => Wish::OneOf(vec![draw.pick(&ZONES), draw.pick(&ZONES)]),
-            2 => Wish::NoneOf(vec![draw.pick(&ZONES)]),
+            0 => NodeChoice::Zone(draw.pick(&ZONES)),
+            1 => NodeChoice::OneOf(vec![draw.pick(&ZONES), draw.pick(&ZONES)]),
+            2 => NodeChoice::NoneOf(vec![draw.pick(&ZONES)]),
             3 if draw.percent(50) => {
                 let mut name = || format!("n{}", draw.between(1, self.scale.nodes + 1));
-                Wish::Named(vec![name(), name()])
+                NodeChoice::Named(vec![name(), name()])
             }
-            _ => Wish::Anything,
+            _ => NodeChoice::Anything,
         }
     }
 
@@ -333,20 +333,20 @@ impl Sim {
         let Some(pod) = self.some_pod(|pod| !pod.deleting && fits(pod)) else { return };
         let mut changed = Pod::clone(&pod);
         change(&mut changed, what);
-        self.say("world", &pod.uid, format_args!("{what}"));
-        self.server.put_pod(changed, By::World);
+        self.say("cluster", &pod.uid, format_args!("{what}"));
+        self.server.put_pod(changed, By::Others);
     }
 
     fn delete_pod(&mut self) {
         let Some(pod) = self.some_pod(|pod| !pod.deleting) else { return };
         // A pod that is not on a node is removed at once, unless a finalizer holds it.
         if pod.node.is_none() && self.draw.percent(70) {
-            self.say("world", &pod.uid, format_args!("deleted at once"));
+            self.say("cluster", &pod.uid, format_args!("deleted at once"));
             return self.server.remove_pod(&pod.uid);
         }
-        self.say("world", &pod.uid, format_args!("deletion begins"));
-        self.server.put_pod(Pod { deleting: true, ..Pod::clone(&pod) }, By::World);
-        self.goes_later(pod.uid.clone(), 30);
+        self.say("cluster", &pod.uid, format_args!("terminating"));
+        self.server.put_pod(Pod { deleting: true, ..Pod::clone(&pod) }, By::Others);
+        self.delete_later(pod.uid.clone(), 30);
     }
 
     /// Deletes a pod and creates another one with the same name.
@@ -355,30 +355,30 @@ impl Sim {
         self.server.remove_pod(&pod.uid);
         let (name, namespace, claims) = (pod.name.clone(), pod.namespace, pod.claims.clone());
         let again = Pod { name, namespace, claims, ..self.draw_pod(true) };
-        self.say("world", &pod.uid, format_args!("gone, and created again as {}", again.uid));
-        self.server.put_pod(again, By::World);
+        self.say("cluster", &pod.uid, format_args!("deleted, recreated as {}", again.uid));
+        self.server.put_pod(again, By::Others);
     }
 
-    fn goes_later(&mut self, uid: String, seconds: u64) {
+    fn delete_later(&mut self, uid: String, seconds: u64) {
         let after = Duration::from_millis(self.draw.below(seconds * 1_000));
         self.agenda.write(self.now + after, Due::Gone(uid));
     }
 
     fn finish_pod(&mut self) {
         let Some(pod) = self.some_pod(|pod| pod.node.is_some()) else { return };
-        self.say("world", &pod.uid, format_args!("has ended"));
+        self.say("cluster", &pod.uid, format_args!("finished"));
         self.server.remove_pod(&pod.uid);
     }
 
     /// Another scheduler or a user binds one of our pods.
-    fn steal_pod(&mut self) {
+    fn bind_by_another_scheduler(&mut self) {
         let nodes: Vec<_> = self.server.nodes.keys().cloned().collect();
         let free = |pod: &Pod| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting;
         let Some(pod) = self.some_pod(free).filter(|_| !nodes.is_empty()) else { return };
         let node = &nodes[self.draw.below(nodes.len() as u64) as usize];
-        self.say("world", &pod.uid, format_args!("bound to {node} by somebody else"));
-        let bound = self.server.bind(&pod.uid, node, By::World, None);
-        debug_assert!(bound.is_ok(), "a pod that waits can be bound: {bound:?}");
+        self.say("cluster", &pod.uid, format_args!("bound to {node} by another scheduler"));
+        let bound = self.server.bind(&pod.uid, node, By::Others, None);
+        debug_assert!(bound.is_ok(), "a pending pod can be bound: {bound:?}");
     }
 
     // --- nodes
@@ -431,7 +431,7 @@ impl Sim {
         };
         let (cpu, pods) = (node.cpu_milli, node.pods);
         let what = format_args!("created, cpu {cpu}, pods {pods}, zone {zone:?}, rack {rack:?}");
-        self.say("world", &node.name, what);
+        self.say("cluster", &node.name, what);
         self.server.put_node(node);
     }
 
@@ -447,14 +447,14 @@ impl Sim {
         let Some(node) = self.some_node() else { return };
         let mut changed = Node::clone(&node);
         change(&mut changed);
-        self.say("world", &node.name, format_args!("{what}"));
+        self.say("cluster", &node.name, format_args!("{what}"));
         self.server.put_node(changed);
     }
 
     /// Deletes a random node, with or without its pods, and returns its name.
     fn delete_node(&mut self) -> Option<String> {
         let node = self.some_node()?;
-        self.say("world", &node.name, format_args!("deleted"));
+        self.say("cluster", &node.name, format_args!("deleted"));
         self.server.remove_node(&node.name);
         self.server.remove_csi_node(&node.name);
         // The pod garbage collector is delayed.
@@ -462,7 +462,7 @@ impl Sim {
         let orphans: Vec<_> = self.server.pods.values().filter(here).map(|pod| pod.uid.clone()).collect();
         for uid in orphans {
             if self.draw.percent(70) {
-                self.goes_later(uid, 60);
+                self.delete_later(uid, 60);
             }
         }
         Some(node.name.clone())

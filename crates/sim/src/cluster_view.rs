@@ -2,7 +2,7 @@
 
 use crate::objects::{Node, Pod};
 use crate::process::{Decided, Process};
-use crate::reference::{Storage, World};
+use crate::reference::{ReferenceCluster, Storage};
 use crate::sim::Sim;
 use crate::storage::csi_node;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
 
 /// A view of the cluster, with ids of one scheduler process's tables.
-pub(crate) struct Picture {
+pub(crate) struct ClusterView {
     nodes: Vec<Arc<NodeInfo>>,
     /// Pods and the names of their nodes.
     pods: Vec<(Arc<PodInfo>, Symbol)>,
@@ -20,11 +20,12 @@ pub(crate) struct Picture {
     storage: Arc<Storage>,
 }
 
-impl Picture {
-    pub(crate) fn world<'a>(&'a self, tables: &'a Tables) -> World<'a> {
+impl ClusterView {
+    pub(crate) fn world<'a>(&'a self, tables: &'a Tables) -> ReferenceCluster<'a> {
         let nodes = self.nodes.iter().map(|node| &**node).collect();
         let pods = self.pods.iter().map(|(pod, node)| (&**pod, *node));
-        World::new(tables, nodes, pods, self.namespaces.clone()).with_storage(Arc::clone(&self.storage))
+        ReferenceCluster::new(tables, nodes, pods, self.namespaces.clone())
+            .with_storage(Arc::clone(&self.storage))
     }
 
     fn fill(
@@ -51,14 +52,14 @@ impl Picture {
 
 impl Process {
     /// Returns the scheduler's view for a decision about this pod: its inputs, and its decisions since.
-    pub(crate) fn told_of(&mut self, uid: &str) -> Picture {
+    pub(crate) fn scheduler_view(&mut self, uid: &str) -> ClusterView {
         let storage = self.storage_for(uid);
         let nodes: Vec<_> = self.nodes.values().cloned().collect();
         let placed =
             self.pods.values().filter_map(|pod| Some((Arc::clone(pod), self.counts_on(pod)?.to_owned())));
         let placed: Vec<_> = placed.collect();
         let namespaces: Vec<_> = self.namespaces.iter().map(|(&name, &team)| (name, team)).collect();
-        Picture::fill(self, &nodes, &placed, &namespaces, storage)
+        ClusterView::fill(self, &nodes, &placed, &namespaces, storage)
     }
 
     /// Returns claims and volumes for a decision about this pod, including the assumed state of other pods'
@@ -71,7 +72,7 @@ impl Process {
     }
 
     /// Returns the pods whose evaluation is suspended, for extenders or between slices.
-    pub(crate) fn laid_aside(&self) -> impl Iterator<Item = &PodInfo> {
+    pub(crate) fn suspended_evaluations(&self) -> impl Iterator<Item = &PodInfo> {
         self.scheduler.waiting_for_extenders().chain(self.scheduler.pods_in_slices())
     }
 
@@ -79,7 +80,7 @@ impl Process {
     pub(crate) fn counts_on<'a>(&'a self, pod: &'a Pod) -> Option<&'a str> {
         let decided = || {
             let decided = self.decided.get(&pod.uid)?;
-            let asks = || self.laid_aside().any(|other| *other.uid == *pod.uid);
+            let asks = || self.suspended_evaluations().any(|other| *other.uid == *pod.uid);
             let waits =
                 (self.scheduler.queue().contains(&pod.uid) || asks()) && !self.taken_back.contains(&pod.uid);
             (!waits).then_some(decided.node.as_str())
@@ -91,7 +92,7 @@ impl Process {
 impl Sim {
     /// Returns the server's state plus the bindings on their way to it, limited to the pods for which `counts`
     /// returns true.
-    pub(crate) fn truth(&mut self, counts: impl Fn(&Process, &Pod) -> bool) -> Picture {
+    pub(crate) fn server_view(&mut self, counts: impl Fn(&Process, &Pod) -> bool) -> ClusterView {
         let process = &mut self.process;
         let mut placed = Vec::new();
         let pre_binds = process.scheduler.waiting_for_volumes();
@@ -105,8 +106,8 @@ impl Sim {
                 placed.push((Arc::clone(pod), node.clone()));
             } else if let Some(decided) = released() {
                 // The next decisions counted the version of the pod that the scheduler knew.
-                let told = process.pods.get(&pod.uid).unwrap_or(pod);
-                placed.push((Arc::clone(told), decided.node.clone()));
+                let known = process.pods.get(&pod.uid).unwrap_or(pod);
+                placed.push((Arc::clone(known), decided.node.clone()));
             }
         }
         let nodes: Vec<_> = self.server.nodes.values().cloned().collect();
@@ -121,6 +122,6 @@ impl Sim {
                 csi_nodes.map(|(node, &limit)| Arc::new(csi_node(tables, node, limit))).collect()
             },
         };
-        Picture::fill(process, &nodes, &placed, &namespaces, Arc::new(storage))
+        ClusterView::fill(process, &nodes, &placed, &namespaces, Arc::new(storage))
     }
 }

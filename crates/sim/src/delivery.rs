@@ -2,9 +2,9 @@
 //! lists of an older state.
 
 use crate::agenda::Due;
+use crate::fault_rates::draw_delay;
 use crate::server::Change;
 use crate::sim::Sim;
-use crate::weather::wait;
 use std::time::Duration;
 use supercargo_core::event::Kind;
 
@@ -13,12 +13,12 @@ const STALE_MAX: u64 = 150;
 
 impl Sim {
     /// Sends the server's new changes to the watches.
-    pub(crate) fn spread_news(&mut self) {
-        for (kind, change, version) in self.server.take_news() {
+    pub(crate) fn publish_changes(&mut self) {
+        for (kind, change, version) in self.server.take_changes() {
             if self.watches.of(kind).connected {
-                let twice = self.draw.percent(self.weather.duplicate);
+                let twice = self.draw.percent(self.fault_rates.duplicate);
                 if twice {
-                    self.fault("event twice");
+                    self.fault("duplicate event");
                     self.put_on_watch(kind, change.clone(), version);
                 }
                 self.put_on_watch(kind, change, version);
@@ -27,7 +27,7 @@ impl Sim {
     }
 
     fn put_on_watch(&mut self, kind: Kind, change: Change, version: u64) {
-        let due = self.now + wait(&mut self.draw, self.weather.watch_delay);
+        let due = self.now + draw_delay(&mut self.draw, self.fault_rates.watch_delay);
         let watch = self.watches.of(kind);
         let due = watch.push(change, version, due);
         self.agenda.write(due, Due::Watch(kind, watch.connection));
@@ -41,14 +41,14 @@ impl Sim {
         let Some(change) = watch.deliver() else { return };
         if matches!(change, Change::ListEnded(_)) && !self.watches.know(kind, 0) {
             let version = self.server.last_change(kind);
-            self.watches.of(kind).went_back(version);
+            self.watches.of(kind).reset_to(version);
         }
         let (whom, what) = describe(&change);
         self.say("watch", &whom, format_args!("{} {what}", kind.as_str()));
         if let Change::Pod(pod) = &change
             && let Some(decided) = self.process.decided.get(&pod.uid)
         {
-            self.server.note_on_the_way(&pod.uid, &decided.node);
+            self.server.note_known_change(&pod.uid, &decided.node);
         }
         self.process.tell(self.now, kind, &change);
     }
@@ -58,7 +58,7 @@ impl Sim {
         self.watches.of(kind).disconnect();
         self.say("watch", kind.as_str(), format_args!("connection lost"));
         let connection = self.watches.of(kind).connection;
-        let down = wait(&mut self.draw, Duration::from_secs(30));
+        let down = draw_delay(&mut self.draw, Duration::from_secs(30));
         self.agenda.write(self.now + down, Due::Reconnect(kind, connection));
     }
 
@@ -69,8 +69,8 @@ impl Sim {
         }
         watch.connected = true;
         let resumes_from = watch.resumes_from();
-        if let Some(version) = resumes_from.filter(|_| self.draw.percent(self.weather.resume)) {
-            self.say("watch", kind.as_str(), format_args!("goes on from {version}"));
+        if let Some(version) = resumes_from.filter(|_| self.draw.percent(self.fault_rates.resume)) {
+            self.say("watch", kind.as_str(), format_args!("resumed from {version}"));
             return self.follow(kind, version);
         }
         if resumes_from.is_some() {
@@ -83,9 +83,9 @@ impl Sim {
     /// which it was taken.
     fn list(&mut self, kind: Kind) {
         let newest = self.server.version();
-        let is_stale = self.draw.percent(self.weather.stale_list);
+        let is_stale = self.draw.percent(self.fault_rates.stale_list);
         let version = if is_stale {
-            self.fault("list of an older state");
+            self.fault("stale list");
             newest - self.draw.below(newest.min(STALE_MAX))
         } else {
             newest

@@ -5,22 +5,22 @@ use std::time::Duration;
 
 /// The fault rates of a period. Numbers are percentages unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Weather {
+pub(crate) struct FaultRates {
     pub(crate) name: &'static str,
     /// The maximum delay of a watch change.
     pub(crate) watch_delay: Duration,
     pub(crate) duplicate: u64,
-    /// The share of the world's actions that break a connection.
+    /// The share of the workload's actions that break a connection.
     pub(crate) disconnect: u64,
     /// The share of reconnections that resume the watch. The others fail with 410 (expired).
     pub(crate) resume: u64,
     /// The share of lists that show an older state.
     pub(crate) stale_list: u64,
-    /// The share of the world's actions that restart the scheduler.
+    /// The share of the workload's actions that restart the scheduler.
     pub(crate) restart: u64,
-    /// The share of the world's actions that take the lease away.
+    /// The share of the workload's actions that take the lease away.
     pub(crate) lose_lead: u64,
-    /// Clock jumps in a thousand actions of the world.
+    /// Clock jumps in a thousand actions of the workload.
     pub(crate) clock_jump: u64,
     pub(crate) forbidden: u64,
     pub(crate) lost_but_applied: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Weather {
 const MILLI: Duration = Duration::from_millis(1);
 
 /// No faults.
-pub(crate) const CALM: Weather = Weather {
+pub(crate) const CALM: FaultRates = FaultRates {
     name: "calm",
     watch_delay: Duration::from_millis(20),
     duplicate: 0,
@@ -61,9 +61,9 @@ pub(crate) const CALM: Weather = Weather {
     request_delay: Duration::from_millis(10),
 };
 
-const KINDS: [Weather; 8] = [
+const KINDS: [FaultRates; 8] = [
     CALM,
-    Weather {
+    FaultRates {
         name: "mixed",
         watch_delay: Duration::from_millis(500),
         duplicate: 5,
@@ -83,7 +83,7 @@ const KINDS: [Weather; 8] = [
         no_volume: 50,
         request_delay: Duration::from_millis(300),
     },
-    Weather {
+    FaultRates {
         name: "lost",
         lost_but_applied: 20,
         lost: 50,
@@ -92,7 +92,7 @@ const KINDS: [Weather; 8] = [
         request_delay: Duration::from_millis(50),
         ..CALM
     },
-    Weather {
+    FaultRates {
         name: "slow",
         watch_delay: Duration::from_secs(20),
         duplicate: 20,
@@ -102,7 +102,7 @@ const KINDS: [Weather; 8] = [
         no_volume: 50,
         ..CALM
     },
-    Weather {
+    FaultRates {
         name: "broken",
         watch_delay: Duration::from_secs(2),
         duplicate: 10,
@@ -115,7 +115,7 @@ const KINDS: [Weather; 8] = [
         no_volume: 40,
         ..CALM
     },
-    Weather {
+    FaultRates {
         name: "behind",
         watch_delay: Duration::from_secs(5),
         disconnect: 10,
@@ -130,7 +130,7 @@ const KINDS: [Weather; 8] = [
         no_volume: 50,
         ..CALM
     },
-    Weather {
+    FaultRates {
         name: "hostile",
         watch_delay: Duration::from_secs(2),
         duplicate: 5,
@@ -142,7 +142,7 @@ const KINDS: [Weather; 8] = [
         request_delay: Duration::from_millis(300),
         ..CALM
     },
-    Weather {
+    FaultRates {
         name: "rivals",
         watch_delay: Duration::from_secs(1),
         lose_lead: 15,
@@ -155,7 +155,7 @@ const KINDS: [Weather; 8] = [
     },
 ];
 
-impl Weather {
+impl FaultRates {
     pub(crate) fn draw(draw: &mut Draw) -> Self {
         draw.pick(&KINDS)
     }
@@ -169,7 +169,7 @@ impl Weather {
 }
 
 /// Draws a delay of at most `longest`; short delays are much more likely than long ones.
-pub(crate) fn wait(draw: &mut Draw, longest: Duration) -> Duration {
+pub(crate) fn draw_delay(draw: &mut Draw, longest: Duration) -> Duration {
     let scale = draw.pick(&[1, 10, 100, 1000]);
     let most = (longest / scale).max(MILLI);
     Duration::from_micros(draw.between(50, u64::try_from(most.as_micros()).unwrap_or(u64::MAX)))
