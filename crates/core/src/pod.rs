@@ -180,6 +180,26 @@ impl PodInfo {
     }
 }
 
+/// What affinity terms and topology spread constraints read of a pod.
+#[derive(Clone, Copy, Debug)]
+pub struct PodFacets<'a> {
+    /// `metadata.namespace`.
+    pub namespace: Symbol,
+    /// `metadata.labels`.
+    pub labels: LabelSetId,
+    /// Whether `metadata.deletionTimestamp` is set.
+    pub is_deleting: bool,
+    /// Pod affinity and anti-affinity; `None` when both are absent.
+    pub affinity: Option<&'a PodAffinity>,
+}
+
+impl<'a> From<&'a PodInfo> for PodFacets<'a> {
+    fn from(pod: &'a PodInfo) -> Self {
+        let affinity = pod.pod_affinity.as_deref();
+        Self { namespace: pod.namespace, labels: pod.labels, is_deleting: pod.deleting, affinity }
+    }
+}
+
 /// A requirement of a pod that no plugin of this version supports.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Unjudged {

@@ -5,18 +5,25 @@
 //! runs several times from the start. Each run keeps its results for single nodes and pod classes, and ends by
 //! unwinding when the slice's work is used up. The next run looks these results up and gets further.
 //!
-//! A result depends on the pod, on one node object or pod class, and on the lookups (namespaces, Services,
-//! controllers). It is dropped when one of these changes. Results that depend on the whole cluster are computed
-//! in each run.
+//! A result depends on the pod, on one node object or pod class, and on lookups: affinity on namespaces, default
+//! spreading on Services and controllers. It is dropped when one of these changes. Results that depend on the
+//! whole cluster are computed in each run.
 
 use crate::cache::{Kind, KindId, Snapshot, Touch};
-use crate::hash::IdMap;
-use crate::intern::Symbol;
+use crate::hash::{IdMap, IdSet};
+use crate::intern::{LabelSetId, Symbol};
 use crate::mutation::{self, Mutation};
 use crate::node::NodeIdx;
+use crate::node_set::NodeSet;
+use crate::pod::PodInfo;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+/// A lookup of a pod class by id costs less than this many steps of a pass over all classes.
+const FEW: usize = 8;
 
 /// The payload of the unwinding that ends a slice.
 pub(crate) struct SliceEnded;
@@ -47,18 +54,109 @@ pub(crate) enum NodeRole {
     Disliked,
 }
 
+/// The pod classes that concern a role. A pass over those with affinity costs nothing for the others.
+#[derive(Clone, Copy)]
+pub(crate) enum Concerned<'a> {
+    All,
+    These(&'a dyn Fn(&Kind) -> bool),
+    /// Of the classes with pod affinity or anti-affinity, these.
+    WithAffinity(&'a dyn Fn(&Kind) -> bool),
+}
+
+impl Concerned<'_> {
+    fn is(&self, kind: &Kind) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(is) | Self::WithAffinity(is) => is(kind),
+        }
+    }
+}
+
 const KIND_ROLES: usize = 4;
 const NODE_ROLES: usize = 4;
 
 /// The contributions of a pod class: an index whose meaning depends on the role, a topology key, and an amount.
-pub(crate) type Contribution = Box<[(u32, Symbol, i64)]>;
+/// Classes with equal contributions share them.
+pub(crate) type Contribution = Arc<[(u32, Symbol, i64)]>;
+
+/// Once changes dropped this many results per pod class, the rest is evaluated in one slice, so that the evaluation ends.
+const DROPPED_MAX: u64 = 3;
 
 #[derive(Debug, Default)]
 struct KindResults {
     /// The classes below this id are evaluated.
     next: KindId,
-    /// The classes with a contribution.
-    found: BTreeMap<KindId, Contribution>,
+    /// Classes below `next` that must be evaluated again.
+    again: BTreeSet<KindId>,
+    /// The classes with a contribution, and its index.
+    found: BTreeMap<KindId, usize>,
+    contributions: Vec<Contribution>,
+    indexes: IdMap<Contribution, usize>,
+    /// The number of evaluated classes.
+    evaluated: u64,
+}
+
+impl KindResults {
+    /// Drops all results. Returns their number.
+    fn restart(&mut self) -> u64 {
+        std::mem::take(self).evaluated
+    }
+
+    fn put(&mut self, id: KindId, list: &[(u32, Symbol, i64)]) {
+        let next = self.contributions.len();
+        let index = *self.indexes.entry(list.into()).or_insert(next);
+        if index == next {
+            self.contributions.push(list.into());
+        }
+        self.found.insert(id, index);
+    }
+
+    /// Drops the result of a class. Returns whether there was one.
+    fn forget(&mut self, id: KindId) -> bool {
+        let is_evaluated = id < self.next && self.again.insert(id);
+        if is_evaluated {
+            self.found.remove(&id);
+        }
+        is_evaluated
+    }
+}
+
+/// The label keys of nodes. Contributions omit topology keys that no node has: a pod may name thousands.
+#[derive(Debug, Default)]
+struct NodeKeys {
+    known: IdSet<Symbol>,
+    left_out: IdSet<Symbol>,
+}
+
+impl NodeKeys {
+    /// Whether a node has the key; notes the key if not.
+    fn has(&mut self, key: Symbol) -> bool {
+        let is_known = self.known.contains(&key);
+        if !is_known {
+            self.left_out.insert(key);
+        }
+        is_known
+    }
+
+    /// Adds the keys of nodes. Returns `false` if contributions omit one of them.
+    fn add(&mut self, snapshot: Snapshot<'_>, nodes: impl Iterator<Item = NodeIdx>) -> bool {
+        for node in nodes {
+            self.known.extend(snapshot.node_labels(node).iter().map(|(key, _)| key));
+        }
+        self.left_out.is_disjoint(&self.known)
+    }
+}
+
+/// The state for which results are valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    /// The snapshot's clock.
+    clock: u64,
+    namespace_changes: u64,
+    /// Changes of namespaces, Services and controllers.
+    lookup_changes: u64,
+    /// Rounds in which unused ids were freed.
+    rounds: u64,
 }
 
 /// The results of an evaluation so far.
@@ -69,31 +167,95 @@ struct KindResults {
 pub(crate) struct Partial {
     kinds: [KindResults; KIND_ROLES],
     nodes: IdMap<NodeIdx, [Option<i64>; NODE_ROLES]>,
-    /// The clock of the snapshot and the number of lookup changes for which the results are valid.
-    seen: Option<(u64, u64)>,
+    keys: NodeKeys,
+    /// Terms that plugins prepared from the pod and the namespaces.
+    prepared: [Option<Arc<dyn Any + Send + Sync>>; KIND_ROLES],
+    /// The namespaces for which results are valid.
+    namespaces: BTreeMap<Symbol, LabelSetId>,
+    seen: Option<Seen>,
+    /// The number of results of pod classes that changes dropped.
+    dropped: u64,
     /// The number of results ever computed.
     results: u64,
 }
 
 impl Partial {
-    /// Drops results that changes since the last run invalidate. Returns `false` if all were dropped.
-    pub(crate) fn bring_up_to_date(&mut self, snapshot: Snapshot<'_>) -> bool {
-        let now = (snapshot.clock(), snapshot.lookups().changes());
-        let Some((clock, lookups)) = self.seen.replace(now) else { return true };
-        if lookups != now.1 {
-            *self = Self { seen: Some(now), results: self.results, ..Self::default() };
-            return false;
-        }
-        match snapshot.touched_since(clock) {
-            _ if mutation::is_on(Mutation::ResultsStand) => {}
-            None => self.nodes.clear(),
-            Some(touched) => {
-                for (node, _) in touched.filter(|(_, touch)| *touch == Touch::Object) {
-                    self.nodes.remove(&node);
-                }
+    /// Drops results that changes since the last run invalidate.
+    pub(crate) fn bring_up_to_date(&mut self, pod: &PodInfo, snapshot: Snapshot<'_>) {
+        let lookups = snapshot.lookups();
+        let now = Seen {
+            clock: snapshot.clock(),
+            namespace_changes: lookups.namespace_changes(),
+            lookup_changes: lookups.changes(),
+            rounds: snapshot.tables().rounds(),
+        };
+        let Some(before) = self.seen.replace(now) else {
+            self.namespaces = lookups.namespaces().collect();
+            self.keys.add(snapshot, snapshot.nodes().iter());
+            return;
+        };
+        // Default constraints are derived from Services and controllers.
+        if before.lookup_changes != now.lookup_changes && pod.spread.is_empty() {
+            for role in [KindRole::HardConstraints, KindRole::SoftConstraints] {
+                self.dropped += self.kinds[role as usize].restart();
             }
         }
-        true
+        if before.namespace_changes != now.namespace_changes {
+            self.follow_namespaces(pod, snapshot, before.rounds == now.rounds);
+        }
+        if !mutation::is_on(Mutation::ResultsStand) {
+            self.follow_nodes(snapshot, before.clock);
+        }
+    }
+
+    /// Drops results that depend on changed namespaces. Equal ids mean equal labels only if `ids_hold`.
+    fn follow_namespaces(&mut self, pod: &PodInfo, snapshot: Snapshot<'_>, ids_hold: bool) {
+        let now: BTreeMap<_, _> = snapshot.lookups().namespaces().collect();
+        let before = std::mem::replace(&mut self.namespaces, now);
+        let now = &self.namespaces;
+        let names: BTreeSet<Symbol> = before.keys().chain(now.keys()).copied().collect();
+        let changed: Vec<Symbol> =
+            names.into_iter().filter(|name| before.get(name) != now.get(name)).collect();
+        self.prepared = Default::default();
+        for role in [KindRole::RequiredTerms, KindRole::PreferredTerms] {
+            let results = &mut self.kinds[role as usize];
+            // The terms of other pods may select the pod's own namespace.
+            if !ids_hold || changed.contains(&pod.namespace) {
+                self.dropped += results.restart();
+                continue;
+            }
+            for &name in &changed {
+                let ids = snapshot.kind_ids_in(name);
+                self.dropped += ids.map(|id| u64::from(results.forget(id))).sum::<u64>();
+            }
+        }
+    }
+
+    /// Drops results that depend on changed node objects.
+    fn follow_nodes(&mut self, snapshot: Snapshot<'_>, since: u64) {
+        let are_all_known = match snapshot.touched_since(since) {
+            None => {
+                self.nodes.clear();
+                self.keys.add(snapshot, snapshot.nodes().iter())
+            }
+            Some(touched) => {
+                let objects = touched.filter(|(_, touch)| *touch == Touch::Object).map(|(node, _)| node);
+                let objects: NodeSet = objects.collect();
+                objects.iter().for_each(|node| _ = self.nodes.remove(&node));
+                self.keys.add(snapshot, objects.iter().filter(|&node| snapshot.nodes().contains(node)))
+            }
+        };
+        if !are_all_known {
+            self.keys.left_out.clear();
+            for role in [KindRole::RequiredTerms, KindRole::PreferredTerms] {
+                self.dropped += self.kinds[role as usize].restart();
+            }
+        }
+    }
+
+    /// Prepares the results of a finished evaluation for pods with the same signature.
+    pub(crate) fn end(&mut self) {
+        self.dropped = 0;
     }
 
     /// Returns the number of results ever computed. It grows as long as slices make progress.
@@ -118,6 +280,15 @@ impl Slice {
     /// Returns the results.
     pub(crate) fn into_partial(self) -> Partial {
         self.partial.into_inner()
+    }
+
+    /// Runs an evaluation in this slice. Returns `None` if the slice ends before the evaluation does.
+    pub(crate) fn unless_ended<T>(&self, evaluate: impl FnOnce() -> T) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(evaluate)) {
+            Ok(evaluated) => Some(evaluated),
+            Err(payload) if payload.is::<SliceEnded>() => None,
+            Err(panic) => resume_unwind(panic),
+        }
     }
 
     /// Ends the slice if its work is used up. Where unwinding is not possible, a slice never ends.
@@ -158,44 +329,86 @@ impl Slice {
         &self,
         role: KindRole,
         snapshot: Snapshot<'_>,
-        concerns: impl Fn(&Kind) -> bool,
+        concerned: Concerned<'_>,
         compute: impl Fn(&Kind, &mut Vec<(u32, Symbol, i64)>) -> u64,
     ) {
-        let from = self.partial.borrow().kinds[role as usize].next;
+        let (from, again, may_end) = {
+            let Partial { kinds, dropped, .. } = &*self.partial.borrow();
+            let results = &kinds[role as usize];
+            let may_end = *dropped <= DROPPED_MAX * snapshot.kind_count() as u64;
+            (results.next, results.again.clone(), may_end)
+        };
+        // Constraints count nodes without their key, too.
+        let needs_key = matches!(role, KindRole::RequiredTerms | KindRole::PreferredTerms);
         let mut list = Vec::new();
-        for (id, kind) in snapshot.kinds_since(from) {
-            if !concerns(kind) {
-                continue;
-            }
-            self.go_on();
+        let mut look_at = |id: KindId, kind: &Kind| {
             list.clear();
-            let work = compute(kind, &mut list);
-            self.spend(work);
+            if concerned.is(kind) {
+                if may_end {
+                    self.go_on();
+                }
+                let work = compute(kind, &mut list);
+                // What follows needs its share of the slice, too.
+                if may_end {
+                    self.spend(work);
+                }
+            }
             let mut partial = self.partial.borrow_mut();
             partial.results += 1;
-            let results = &mut partial.kinds[role as usize];
-            results.next = id.next();
+            let Partial { kinds, keys, .. } = &mut *partial;
+            list.retain(|&(_, key, _)| !needs_key || keys.has(key));
+            let results = &mut kinds[role as usize];
+            results.evaluated += 1;
             if !list.is_empty() {
-                results.found.insert(id, list.as_slice().into());
+                list.sort_unstable();
+                results.put(id, &list);
             }
+            if !results.again.remove(&id) {
+                results.next = id.next();
+            }
+        };
+        for id in again {
+            snapshot.kind(id).into_iter().for_each(|kind| look_at(id, kind));
         }
-        self.partial.borrow_mut().kinds[role as usize].next = snapshot.next_kind();
+        if matches!(concerned, Concerned::WithAffinity(_)) {
+            snapshot.kinds_with_affinity_since(from).for_each(|(id, kind)| look_at(id, kind));
+        } else {
+            let kinds = snapshot.kinds_since(from);
+            kinds.filter(|(_, kind)| concerned.is(kind)).for_each(|(id, kind)| look_at(id, kind));
+        }
+        let results = &mut self.partial.borrow_mut().kinds[role as usize];
+        results.again.clear();
+        results.next = snapshot.next_kind();
     }
 
-    /// Calls `each` with every pod class that contributes, and its contributions. Requires a preceding
-    /// [`Self::look_at_kinds`].
+    /// Returns the distinct contributions, at the indexes that [`Self::each_kind`] reports.
+    pub(crate) fn contributions(&self, role: KindRole) -> Vec<Contribution> {
+        self.partial.borrow().kinds[role as usize].contributions.clone()
+    }
+
+    /// Calls `each` with every pod class that contributes, and the index of its contributions. Requires a
+    /// preceding [`Self::look_at_kinds`].
     pub(crate) fn each_kind<'a>(
         &self,
         role: KindRole,
         snapshot: Snapshot<'a>,
-        mut each: impl FnMut(&'a Kind, &[(u32, Symbol, i64)]),
+        mut each: impl FnMut(&'a Kind, usize),
     ) {
-        let mut partial = self.partial.borrow_mut();
-        partial.kinds[role as usize].found.retain(|&id, contribution| {
-            let kind = snapshot.kind(id);
-            if let Some(kind) = kind {
-                each(kind, contribution);
-            }
+        let found = &mut self.partial.borrow_mut().kinds[role as usize].found;
+        let Some((&first, _)) = found.first_key_value() else { return };
+        if found.len() < snapshot.kind_count() / FEW {
+            found.retain(|&id, index| {
+                let kind = snapshot.kind(id);
+                kind.into_iter().for_each(|kind| each(kind, *index));
+                kind.is_some()
+            });
+            return;
+        }
+        let mut kinds = snapshot.kinds_since(first).peekable();
+        found.retain(|&id, index| {
+            while kinds.next_if(|(other, _)| *other < id).is_some() {}
+            let kind = kinds.next_if(|(other, _)| *other == id);
+            kind.into_iter().for_each(|(_, kind)| each(kind, *index));
             kind.is_some()
         });
     }
@@ -204,7 +417,26 @@ impl Slice {
     pub(crate) fn of_kind(&self, role: KindRole, id: KindId) -> Option<Contribution> {
         let partial = self.partial.borrow();
         let results = &partial.kinds[role as usize];
-        (id < results.next).then(|| results.found.get(&id).cloned().unwrap_or_default())
+        let is_known = id < results.next && !results.again.contains(&id);
+        is_known.then(|| {
+            let index = results.found.get(&id);
+            index.map_or_else(|| [].into(), |&index| Arc::clone(&results.contributions[index]))
+        })
+    }
+
+    /// Returns what a plugin prepares for the role, computed once for all slices.
+    pub(crate) fn prepared<T: Send + Sync + 'static>(
+        &self,
+        role: KindRole,
+        prepare: impl FnOnce() -> T,
+    ) -> Arc<T> {
+        let known = self.partial.borrow().prepared[role as usize].clone();
+        if let Some(Ok(known)) = known.map(Arc::downcast) {
+            return known;
+        }
+        let prepared = Arc::new(prepare());
+        self.partial.borrow_mut().prepared[role as usize] = Some(Arc::<T>::clone(&prepared));
+        prepared
     }
 }
 
@@ -215,64 +447,47 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Evaluates a slice of `work` units (one comparison or lookup each) against the current state of the
-    /// cluster. Returns `None` if the evaluation needs another slice.
+    /// Evaluates a slice of `work` units (one comparison or lookup each) for the pod against the current state of
+    /// the cluster. Returns `None` if the evaluation needs another slice.
     pub fn go_on<T>(
         &mut self,
+        pod: &PodInfo,
         snapshot: Snapshot<'_>,
         work: u64,
         evaluate: impl FnOnce(Snapshot<'_>) -> T,
     ) -> Option<T> {
-        self.partial.bring_up_to_date(snapshot);
+        self.partial.bring_up_to_date(pod, snapshot);
         let slice = Slice::new(work, std::mem::take(&mut self.partial));
-        let evaluated = catch_unwind(AssertUnwindSafe(|| evaluate(snapshot.in_slice(&slice))));
+        let evaluated = slice.unless_ended(|| evaluate(snapshot.in_slice(&slice)));
         self.partial = slice.into_partial();
-        match evaluated {
-            Ok(evaluated) => Some(evaluated),
-            Err(payload) if payload.is::<SliceEnded>() => None,
-            Err(panic) => resume_unwind(panic),
-        }
+        evaluated
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::Cache;
-    use crate::intern::Tables;
 
     /// Evaluates this many nodes at 10 units each. Returns the number of computed results.
-    fn computed(evaluation: &mut Evaluation, nodes: u32, work: u64) -> (Option<i64>, u32) {
-        let (cache, tables) = (Cache::default(), Tables::new());
+    fn computed(partial: &mut Partial, nodes: u32, work: u64) -> (Option<i64>, u32) {
+        let slice = Slice::new(work, std::mem::take(partial));
         let count = Cell::new(0);
-        let sum = evaluation.go_on(cache.snapshot(&tables), work, |snapshot| {
-            let slice = snapshot.slice().expect("it is a slice");
-            let of = |node| {
-                slice.of_node(
-                    NodeRole::Tolerated,
-                    NodeIdx(node),
-                    || 10,
-                    || {
-                        count.set(count.get() + 1);
-                        i64::from(node)
-                    },
-                )
-            };
-            (0..nodes).map(of).sum()
-        });
+        let compute = |node| {
+            count.set(count.get() + 1);
+            i64::from(node)
+        };
+        let of = |node| slice.of_node(NodeRole::Tolerated, NodeIdx(node), || 10, || compute(node));
+        let sum = slice.unless_ended(|| (0..nodes).map(of).sum());
+        *partial = slice.into_partial();
         (sum, count.get())
     }
 
     #[test]
     fn slice_computes_as_much_as_its_work_allows_and_the_next_goes_on() {
-        let mut evaluation = Evaluation::default();
-        assert_eq!(computed(&mut evaluation, 10, 40), (None, 4));
-        assert_eq!(
-            computed(&mut evaluation, 10, 45),
-            (None, 5),
-            "the last one may exceed the work by its own"
-        );
-        assert_eq!(computed(&mut evaluation, 10, 1), (Some(45), 1));
-        assert_eq!(computed(&mut evaluation, 10, 0), (Some(45), 0), "all results are known");
+        let mut partial = Partial::default();
+        assert_eq!(computed(&mut partial, 10, 40), (None, 4));
+        assert_eq!(computed(&mut partial, 10, 45), (None, 5), "the last one may exceed the work by its own");
+        assert_eq!(computed(&mut partial, 10, 1), (Some(45), 1));
+        assert_eq!(computed(&mut partial, 10, 0), (Some(45), 0), "all results are known");
     }
 }

@@ -171,6 +171,20 @@ fn requirements_of_affinity_terms_times_distinct_pods_are_bounded() {
     );
 }
 
+/// A sum for each of these keys is kept for each pod class and node. Keys that no node has are not counted.
+#[test]
+fn topology_keys_that_nodes_have_are_bounded() {
+    let labels: Vec<String> = (0..60).map(|at| format!("label:k{at}=x")).collect();
+    let keyed = |from: usize| (from..from + 60).map(|at| format!(" anti=k{at}/app=web")).collect::<String>();
+    let mut harness = Harness::new(&nodes(9_000, &labels.join(" ")));
+    harness.pod(&format!("p{}", keyed(0)), |_, _| {});
+    is_refused(&mut harness, "60 topology keys of affinity terms, each compared with 9000 nodes");
+    harness.pod(&format!("q{}", keyed(60)), |_, _| {});
+    let placed =
+        |(name, outcome): &(String, Outcome)| name == "q" && matches!(outcome, Outcome::Placed { .. });
+    assert!(harness.run().iter().any(placed));
+}
+
 #[test]
 fn namespace_selectors_times_namespaces_are_bounded() {
     let mut harness = Harness::new(&nodes(1, ""));

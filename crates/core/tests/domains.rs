@@ -322,8 +322,9 @@ impl Law {
         fn decide(framework: &Framework, pod: &PodInfo, snapshot: Snapshot<'_>) -> String {
             outcome(&framework.decide(pod, snapshot, Options::default(), &mut NoProbe), snapshot)
         }
-        let found = self.evaluations[wanted]
-            .go_on(snapshot, WORK[wanted % WORK.len()], |snapshot| decide(&self.framework, pod, snapshot));
+        let found = self.evaluations[wanted].go_on(pod, snapshot, WORK[wanted % WORK.len()], |snapshot| {
+            decide(&self.framework, pod, snapshot)
+        });
         let Some(found) = found else {
             self.sliced += 1;
             return false;

@@ -6,6 +6,7 @@ mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
+use supercargo_core::cache::Service;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::effect::Effect;
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, ObjectKey};
@@ -200,7 +201,7 @@ fn lost_lead_and_new_lead_begin_the_evaluation_again() {
 fn evaluation_ends_although_namespaces_change_between_all_slices() {
     let mut harness = Harness::with_cluster(SMALL);
     harness.apply(&format!("pod {LARGE_POD}"));
-    for turn in 0..100 {
+    for turn in 0..1_000 {
         let name = harness.scheduler.tables().symbol("default");
         let label =
             (harness.scheduler.tables().symbol("turn"), harness.scheduler.tables().symbol(&turn.to_string()));
@@ -212,6 +213,33 @@ fn evaluation_ends_although_namespaces_change_between_all_slices() {
         }
     }
     panic!("the pod is postponed for ever");
+}
+
+/// Affinity does not depend on Services, nor on namespaces without pods.
+#[test]
+fn unrelated_services_and_namespaces_do_not_restart_the_evaluation() {
+    let slices = |unrelated: bool| {
+        let mut harness = Harness::with_cluster(SMALL);
+        harness.apply(&format!("pod {LARGE_POD}"));
+        for turn in 0.. {
+            if unrelated {
+                let name = harness.scheduler.tables().symbol(&format!("ns{turn}"));
+                let labels = harness.scheduler.tables().label_set(Vec::new());
+                harness.scheduler.handle(harness.now, Event::NamespaceApplied { name, labels });
+                let tables = harness.scheduler.tables();
+                let (namespace, name) = (tables.symbol("default"), tables.symbol(&format!("s{turn}")));
+                let selector = Some([(tables.symbol("tier"), tables.symbol("none"))].into());
+                let service = Service { selector };
+                harness.scheduler.handle(harness.now, Event::ServiceApplied { namespace, name, service });
+            }
+            if let Step::Report(report) = harness.step() {
+                assert!(matches!(report.outcome, Outcome::Placed { .. }), "{report:?}");
+                break;
+            }
+        }
+        harness.scheduler.stats().slices
+    };
+    assert_eq!(slices(true), slices(false));
 }
 
 /// Each slice uses the current cluster. If the only feasible node is filled between slices, the pod is not placed

@@ -4,10 +4,9 @@
 //! however many pods the class has.
 
 use crate::hash::{IdMap, Keyed, KeyedMap};
-use crate::intern::Symbol;
-use crate::intern::{Marks, TraceIds, Work, mark_after, trace_ids};
+use crate::intern::{LabelSetId, Marks, Symbol, TraceIds, Work, mark_after, trace_ids};
 use crate::node::NodeIdx;
-use crate::pod::PodInfo;
+use crate::pod::{PodFacets, PodInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -16,10 +15,38 @@ use std::sync::Arc;
 pub struct Kind {
     /// The first pod of the class. It may have been removed since.
     pod: Arc<PodInfo>,
-    nodes: IdMap<NodeIdx, u32>,
+    /// Copied from `pod`: a pass over all classes reads memory in order and follows no pointers.
+    namespace: Symbol,
+    labels: LabelSetId,
+    is_deleting: bool,
+    has_affinity: bool,
+    nodes: NodeCounts,
 }
 
 impl Kind {
+    /// Creates the class of a pod, without nodes.
+    fn new(pod: &Arc<PodInfo>) -> Self {
+        Self {
+            namespace: pod.namespace,
+            labels: pod.labels,
+            is_deleting: pod.deleting,
+            has_affinity: pod.pod_affinity.is_some(),
+            nodes: NodeCounts::None,
+            pod: Arc::clone(pod),
+        }
+    }
+
+    /// Returns what terms and constraints read of each pod of this class.
+    pub fn facets(&self) -> PodFacets<'_> {
+        let affinity = if self.has_affinity { self.pod.pod_affinity.as_deref() } else { None };
+        PodFacets { namespace: self.namespace, labels: self.labels, is_deleting: self.is_deleting, affinity }
+    }
+
+    /// Whether the pods of this class have required anti-affinity terms.
+    pub fn has_required_anti_affinity(&self) -> bool {
+        self.has_affinity && self.pod.has_required_anti_affinity()
+    }
+
     /// Returns a pod of this class. Its namespace, labels, affinity and deletion state are those of all pods of
     /// the class.
     pub fn pod(&self) -> &PodInfo {
@@ -29,7 +56,51 @@ impl Kind {
     /// Returns the slots with pods of this class and the number of these pods, in arbitrary order. Includes
     /// slots of deleted nodes.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeIdx, i64)> + '_ {
-        self.nodes.iter().map(|(&node, &pods)| (node, i64::from(pods)))
+        let (one, several) = match &self.nodes {
+            NodeCounts::None => (None, None),
+            &NodeCounts::One(node, pods) => (Some((node, pods)), None),
+            NodeCounts::Several(nodes) => (None, Some(nodes)),
+        };
+        let several = several.into_iter().flat_map(|nodes| nodes.iter().map(|(&node, &pods)| (node, pods)));
+        one.into_iter().chain(several).map(|(node, pods)| (node, i64::from(pods)))
+    }
+}
+
+/// Number of pods by node. If a cluster has many pod classes, most are on one node, which takes no allocation.
+enum NodeCounts {
+    None,
+    One(NodeIdx, u32),
+    Several(IdMap<NodeIdx, u32>),
+}
+
+impl NodeCounts {
+    fn add(&mut self, node: NodeIdx) {
+        match self {
+            Self::None => *self = Self::One(node, 1),
+            Self::One(at, pods) if *at == node => *pods += 1,
+            &mut Self::One(at, pods) => *self = Self::Several(IdMap::from_iter([(at, pods), (node, 1)])),
+            Self::Several(nodes) => *nodes.entry(node).or_default() += 1,
+        }
+    }
+
+    /// Removes a pod from a node; whether pods are left on any node.
+    fn remove(&mut self, node: NodeIdx) -> bool {
+        match self {
+            Self::None => unreachable!("a class knows the nodes of its pods"),
+            Self::One(at, pods) => {
+                assert_eq!(*at, node, "a class knows the nodes of its pods");
+                *pods -= 1;
+                *pods > 0
+            }
+            Self::Several(nodes) => {
+                let pods = nodes.get_mut(&node).expect("a class knows the nodes of its pods");
+                *pods -= 1;
+                if *pods == 0 {
+                    nodes.remove(&node);
+                }
+                !nodes.is_empty()
+            }
+        }
     }
 }
 
@@ -89,7 +160,7 @@ impl Kinds {
     pub(super) fn add(&mut self, pod: &Arc<PodInfo>, node: NodeIdx) -> KindId {
         let id = self.ids.get(&Key(Arc::clone(pod))).copied().unwrap_or_else(|| self.found(pod));
         let kind = self.by_id.get_mut(&id).expect("an id leads to its kind");
-        *kind.nodes.entry(node).or_default() += 1;
+        kind.nodes.add(node);
         id
     }
 
@@ -97,7 +168,7 @@ impl Kinds {
         let id = KindId(self.next);
         self.next += 1;
         self.ids.insert(Key(Arc::clone(pod)), id);
-        self.by_id.insert(id, Kind { pod: Arc::clone(pod), nodes: IdMap::default() });
+        self.by_id.insert(id, Kind::new(pod));
         self.by_namespace.entry(pod.namespace).or_default().insert(id);
         if pod.pod_affinity.is_some() {
             self.with_affinity.insert(id);
@@ -112,13 +183,7 @@ impl Kinds {
         let key = Key(Arc::clone(pod));
         let id = *self.ids.get(&key).expect("a pod on a node is of a kind");
         let kind = self.by_id.get_mut(&id).expect("an id leads to its kind");
-        let pods = kind.nodes.get_mut(&node).expect("a kind knows the nodes of its pods");
-        *pods -= 1;
-        if *pods > 0 {
-            return;
-        }
-        kind.nodes.remove(&node);
-        if !kind.nodes.is_empty() {
+        if kind.nodes.remove(node) {
             return;
         }
         self.ids.remove(&key);
@@ -175,8 +240,17 @@ impl Kinds {
         ids.into_iter().filter_map(|id| self.by_id.get(id))
     }
 
+    pub(super) fn ids_in(&self, namespace: Symbol) -> impl Iterator<Item = KindId> + '_ {
+        self.by_namespace.get(&namespace).into_iter().flatten().copied()
+    }
+
     pub(super) fn in_namespace(&self, namespace: Symbol) -> impl Iterator<Item = &Kind> {
         self.of(self.by_namespace.get(&namespace).into_iter().flatten())
+    }
+
+    /// Returns the classes with this id and later ones that have affinity.
+    pub(super) fn with_affinity_since(&self, id: KindId) -> impl Iterator<Item = (KindId, &Kind)> {
+        self.with_affinity.range(id..).filter_map(|id| Some((*id, self.by_id.get(id)?)))
     }
 
     pub(super) fn with_affinity(&self) -> impl Iterator<Item = &Kind> {
@@ -188,7 +262,8 @@ impl Kinds {
     }
 }
 
-trace_ids!(Kind { pod } but not { nodes });
+// The copied ids are those of `pod`.
+trace_ids!(Kind { pod } but not { namespace, labels, is_deleting, has_affinity, nodes });
 
 // The other maps refer to classes whose pods hold all ids that occur in them.
 impl TraceIds for Kinds {

@@ -38,6 +38,8 @@ pub struct Lookups {
     device_classes: DeviceClasses,
     /// The number of changes of namespaces, Services and controllers.
     changes: u64,
+    /// The number of changes of namespaces.
+    namespace_changes: u64,
     /// The number of changes of disruption budgets.
     budget_changes: u64,
 }
@@ -46,13 +48,19 @@ impl Lookups {
     /// Adds a namespace or replaces its labels, and returns the previous labels.
     pub fn set_namespace(&mut self, name: Symbol, labels: LabelSetId) -> Option<LabelSetId> {
         let before = self.namespaces.insert(name, labels);
-        self.changes += u64::from(before != Some(labels));
+        self.note_namespace(before != Some(labels));
         before
     }
 
     /// Removes a namespace.
     pub fn remove_namespace(&mut self, name: Symbol) {
-        self.changes += u64::from(self.namespaces.remove(&name).is_some());
+        let is_gone = self.namespaces.remove(&name).is_some();
+        self.note_namespace(is_gone);
+    }
+
+    fn note_namespace(&mut self, is_changed: bool) {
+        self.changes += u64::from(is_changed);
+        self.namespace_changes += u64::from(is_changed);
     }
 
     /// Returns the labels of a namespace, or `None` if it is unknown.
@@ -128,6 +136,11 @@ impl Lookups {
         self.changes
     }
 
+    /// Returns the number of changes of namespaces.
+    pub fn namespace_changes(&self) -> u64 {
+        self.namespace_changes
+    }
+
     /// Returns the number of changes of disruption budgets.
     pub fn budget_changes(&self) -> u64 {
         self.budget_changes
@@ -183,4 +196,4 @@ impl Lookups {
     }
 }
 
-trace_ids!(Lookups { namespaces, services, controllers, budgets, device_classes } but not { changes, budget_changes });
+trace_ids!(Lookups { namespaces, services, controllers, budgets, device_classes } but not { changes, namespace_changes, budget_changes });

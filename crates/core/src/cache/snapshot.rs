@@ -142,6 +142,11 @@ impl<'a> Snapshot<'a> {
         self.cache.kinds.since(id)
     }
 
+    /// Returns the pod classes with this id and later ones that have pod affinity or anti-affinity.
+    pub fn kinds_with_affinity_since(self, id: KindId) -> impl Iterator<Item = (KindId, &'a Kind)> {
+        self.cache.kinds.with_affinity_since(id)
+    }
+
     /// Returns the pod class with this id, if a pod of it is on a node.
     pub(crate) fn kind(self, id: KindId) -> Option<&'a Kind> {
         self.cache.kinds.get(id)
@@ -156,6 +161,11 @@ impl<'a> Snapshot<'a> {
     /// Returns the class of each pod on a node.
     pub fn kinds_on(self, idx: NodeIdx) -> &'a [KindId] {
         &self.cache.nodes.slot(idx).kinds
+    }
+
+    /// Returns the ids of the pod classes of a namespace.
+    pub(crate) fn kind_ids_in(self, namespace: Symbol) -> impl Iterator<Item = KindId> + 'a {
+        self.cache.kinds.ids_in(namespace)
     }
 
     /// Returns the pod classes of a namespace.

@@ -8,7 +8,7 @@
 use crate::cache::Snapshot;
 use crate::intern::Symbol;
 use crate::node::NodeIdx;
-use crate::pod::PodInfo;
+use crate::pod::PodFacets;
 
 /// The domains of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub trait Tally: Send {
     fn adds(
         &self,
         snapshot: Snapshot<'_>,
-        pod: &PodInfo,
+        pod: PodFacets<'_>,
         add: &mut dyn FnMut(usize, i64),
     ) -> Result<(), Outdated>;
 

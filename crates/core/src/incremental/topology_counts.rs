@@ -6,14 +6,17 @@
 use super::domain_counter::{BY_DOMAIN_MAX, DomainCounter, Grouping};
 use super::domain_map::NodeDomain;
 use super::topology_index::TopologyIndex;
-use crate::cache::{KindId, Snapshot, Touch};
+use crate::cache::{Kind, KindId, Snapshot, Touch};
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
 use crate::hash::IdMap;
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use std::ops::Range;
 
-/// The tallies of one signature with their counters.
+/// A lookup of a pod class by id costs less than this many steps of a pass over all classes.
+const FEW: usize = 8;
+
+/// The tallies with what they have counted.
 #[derive(Default)]
 pub(super) struct TopologyCounts {
     filters: Vec<(Box<dyn FilterTally>, Range<usize>)>,
@@ -82,12 +85,25 @@ impl TopologyCounts {
             return Ok(counted);
         }
         let is_everywhere = self.start_count(snapshot, topology_index)?;
-        for (id, kind) in snapshot.kinds_since(KindId::default()) {
-            let Some(increments) = self.increments.get(&id) else { continue };
+        let Self { increments, counters, .. } = self;
+        let mut count = |kind: &Kind, increments: &[(usize, i64)]| {
             for (node, number) in kind.nodes() {
                 for &(at, amount) in increments {
-                    self.counters[at].count_pods(node, amount * number, &mut counted.nonzero_nodes)?;
+                    counters[at].count_pods(node, amount * number, &mut counted.nonzero_nodes)?;
                 }
+            }
+            Ok(())
+        };
+        // A lookup is cheaper than a pass over all classes only if there are few.
+        if increments.len() < snapshot.kind_count() / FEW {
+            let mut known: Vec<_> = increments.iter().collect();
+            known.sort_unstable_by_key(|(id, _)| **id);
+            for (&id, increments) in known {
+                snapshot.kind(id).map_or(Ok(()), |kind| count(kind, increments))?;
+            }
+        } else {
+            for (id, kind) in snapshot.kinds_since(KindId::default()) {
+                increments.get(&id).map_or(Ok(()), |increments| count(kind, increments))?;
             }
         }
         self.counters.iter_mut().for_each(|counter| counter.finish_count(&mut counted.nonzero_nodes));
@@ -159,17 +175,25 @@ impl TopologyCounts {
             .tallies()
             .map(|(tally, range)| (tally, range, tally.ignores_pods_without_affinity()))
             .collect();
-        let mut new_increments = Vec::new();
-        for (id, kind) in snapshot.kinds_since(self.next_kind) {
-            let mut increments: Vec<(usize, i64)> = Vec::new();
-            let has_affinity = kind.pod().pod_affinity.is_some();
-            for (tally, range, _) in tallies.iter().filter(|(.., ignores)| has_affinity || !ignores) {
-                let add = &mut |at, amount| increments.push((range.start + at, amount));
-                tally.adds(snapshot, kind.pod(), add)?;
+        let (mut new_increments, mut increments) = (Vec::new(), Vec::new());
+        let mut add = |id: KindId, kind: &Kind| {
+            increments.clear();
+            let facets = kind.facets();
+            for (tally, range, _) in
+                tallies.iter().filter(|(.., ignores)| facets.affinity.is_some() || !ignores)
+            {
+                tally
+                    .adds(snapshot, facets, &mut |at, amount| increments.push((range.start + at, amount)))?;
             }
             if !increments.is_empty() {
-                new_increments.push((id, increments.into()));
+                new_increments.push((id, increments.as_slice().into()));
             }
+            Ok(())
+        };
+        if tallies.iter().all(|(.., ignores)| *ignores) {
+            snapshot.kinds_with_affinity_since(self.next_kind).try_for_each(|(id, kind)| add(id, kind))?;
+        } else {
+            snapshot.kinds_since(self.next_kind).try_for_each(|(id, kind)| add(id, kind))?;
         }
         self.increments.extend(new_increments);
         self.next_kind = next;

@@ -12,7 +12,7 @@ use crate::framework::{
 use crate::intern::Tables;
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
-use crate::pod::{PodInfo, PreferredNodeTerm};
+use crate::pod::{PodInfo, PodTemplate, PreferredNodeTerm};
 use crate::selector::{NodeSelectorTerm, RequiredNodeAffinity};
 use crate::shared::Shared;
 use crate::slice::NodeRole;
@@ -242,20 +242,28 @@ impl ScorePlugin for NodeAffinity {
         _snapshot: Snapshot<'_>,
         _feasible: &NodeSet,
     ) -> Prepared<dyn ScoreRule> {
-        let preferred = match &pod.preferred_node_affinity {
+        match &pod.preferred_node_affinity {
             Some(Err(error)) => return Prepared::Failed(CycleError(error.to_string())),
             None if self.added_preferred.is_none() => return Prepared::Skip,
-            None => [].into(),
-            Some(Ok(terms)) => terms.clone(),
-        };
-        let rule = Score { added: self.added_preferred.clone(), preferred };
+            None | Some(Ok(_)) => {}
+        }
+        let rule = Score { added: self.added_preferred.clone(), pod: pod.template.clone() };
         Prepared::Run { rule: Box::new(rule), only: None }
     }
 }
 
 struct Score {
     added: Option<Arc<[PreferredNodeTerm]>>,
-    preferred: Box<[PreferredNodeTerm]>,
+    /// Shared, not copied: a pod may have thousands of terms.
+    pod: Shared<PodTemplate>,
+}
+
+impl Score {
+    /// The pod's own preferred terms.
+    fn preferred(&self) -> &[PreferredNodeTerm] {
+        let terms = self.pod.preferred_node_affinity.as_ref();
+        terms.and_then(|terms| terms.as_deref().ok()).unwrap_or_default()
+    }
 }
 
 impl ScoreRule for Score {
@@ -264,11 +272,11 @@ impl ScoreRule for Score {
         let weigh = |node: NodeIdx| {
             let node = snapshot.node_info(node);
             let labels = tables.labels(node.labels);
-            let terms = self.added.as_deref().into_iter().flatten().chain(&self.preferred);
+            let terms = self.added.as_deref().into_iter().flatten().chain(self.preferred());
             let matching = terms.filter(|preferred| preferred.term.matches(tables, node.name, labels));
             matching.map(|preferred| i64::from(preferred.weight)).sum()
         };
-        let work = || self.preferred.iter().map(|preferred| preferred.term.work()).sum();
+        let work = || self.preferred().iter().map(|preferred| preferred.term.work()).sum();
         let sliced = snapshot.slice().map(|slice| (slice, work()));
         for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
             *cell = match sliced {

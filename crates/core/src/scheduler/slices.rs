@@ -21,9 +21,6 @@ use std::sync::Arc;
 
 /// So many attempts of other pods come between two slices, if as many pods are pending. The large pod gets on however many come.
 const OTHERS_BETWEEN: u32 = 8;
-/// An evaluation whose results became void so often, because namespaces, Services or controllers changed, is then done in one piece: it
-/// must not be postponed for ever.
-const RESTARTS_MAX: u32 = 3;
 /// The partial results kept after an evaluation, for the last check before the binding and for pods alike.
 const KEPT: usize = 4;
 
@@ -59,8 +56,6 @@ pub(super) enum Sliced {
 pub(super) struct Progress {
     /// `None` before the first slice.
     partial: Option<Partial>,
-    /// How often the results became void.
-    restarts: u32,
     /// How many slices in a row found nothing new. Each doubles the work of the next.
     vain: u32,
 }
@@ -107,7 +102,8 @@ impl Slices {
         self.kept.remove(at).map(|kept| kept.partial)
     }
 
-    fn keep(&mut self, pod: &Arc<PodInfo>, partial: Partial) {
+    fn keep(&mut self, pod: &Arc<PodInfo>, mut partial: Partial) {
+        partial.end();
         if self.kept.len() == KEPT {
             self.kept.pop_front();
         }
@@ -156,16 +152,9 @@ impl Scheduler {
         let mut progress = waiting.progress.take().unwrap_or_default();
         let known = progress.partial.take().or_else(|| self.slices.take(&waiting.queued.pod));
         let mut partial = known.unwrap_or_default();
-        if !partial.bring_up_to_date(self.snapshot()) {
-            progress.restarts += 1;
-        }
+        partial.bring_up_to_date(&waiting.queued.pod, self.snapshot());
         let before = partial.results();
-        let in_one_piece = progress.restarts > RESTARTS_MAX;
-        let work = if in_one_piece {
-            u64::MAX
-        } else {
-            self.slices.limits.slice.saturating_mul(1 << progress.vain.min(32))
-        };
+        let work = self.slices.limits.slice.saturating_mul(1 << progress.vain.min(32));
         let slice = Slice::new(work, partial);
         let decided = self.decide(now, &waiting.queued, Some(&slice), &mut NoProbe);
         let partial = slice.into_partial();
@@ -183,7 +172,7 @@ impl Scheduler {
         Some(Sliced::Ended)
     }
 
-    /// Whether the node still passes all filters for a large pod, by the results that were kept. `None` if there are none that hold: then it
+    /// Whether the node still passes all filters for a large pod, by the results that were kept. `None` if too much changed since: then it
     /// is evaluated again.
     pub(super) fn fits_by_results(
         &mut self,
@@ -191,12 +180,10 @@ impl Scheduler {
         fits: impl FnOnce(&Self, Snapshot<'_>) -> bool,
     ) -> Option<bool> {
         let mut partial = self.slices.take(pod)?;
-        if !partial.bring_up_to_date(self.snapshot()) {
-            return None;
-        }
-        let slice = Slice::new(u64::MAX, partial);
-        let fits = fits(self, self.snapshot().in_slice(&slice));
+        partial.bring_up_to_date(pod, self.snapshot());
+        let slice = Slice::new(self.slices.limits.large, partial);
+        let fits = slice.unless_ended(|| fits(self, self.snapshot().in_slice(&slice)));
         self.slices.keep(pod, slice.into_partial());
-        Some(fits)
+        fits
     }
 }

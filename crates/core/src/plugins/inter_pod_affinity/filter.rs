@@ -9,8 +9,9 @@ use crate::framework::{CycleError, DependsOn, Fact, FilterRule, Rejection, Verdi
 use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
-use crate::slice::{KindRole, Slice};
+use crate::pod::{PodFacets, PodInfo};
+use crate::slice::{Concerned, Contribution, KindRole, Slice};
+use std::sync::Arc;
 
 const AFFINITY: &str = "node(s) didn't match pod affinity rules";
 const ANTI_AFFINITY: &str = "node(s) didn't match pod anti-affinity rules";
@@ -19,8 +20,7 @@ const EXISTING_ANTI_AFFINITY: &str = "node(s) didn't satisfy existing pods anti-
 /// The rule for a pod that has required terms, or that matches the required anti-affinity of other pods.
 pub(super) struct AffinityFilter {
     incoming: Incoming,
-    affinity: Vec<IncomingTerm>,
-    anti_affinity: Vec<IncomingTerm>,
+    terms: Arc<Terms>,
     /// Whether the pod matches all its own affinity terms, so that it may be the first such pod.
     means_itself: bool,
     counts: PerKind<TermCounts>,
@@ -30,6 +30,22 @@ pub(super) struct AffinityFilter {
     affinity_keys: Vec<Symbol>,
     /// The distinct topology keys of the domains from which the pod's own anti-affinity excludes it.
     hated_keys: Vec<Symbol>,
+}
+
+/// The pod's own required terms.
+struct Terms {
+    affinity: Vec<IncomingTerm>,
+    anti_affinity: Vec<IncomingTerm>,
+}
+
+impl Terms {
+    fn of(pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
+        let incoming = |list| terms::incoming(list, snapshot);
+        Self {
+            affinity: incoming(terms::existing(pod.into(), |a| &a.required_affinity)),
+            anti_affinity: incoming(terms::existing(pod.into(), |a| &a.required_anti_affinity)),
+        }
+    }
 }
 
 /// A value for each kind of match.
@@ -90,7 +106,7 @@ impl AffinityFilter {
     /// Counts the matched terms on all nodes. Returns `None` if no required term applies to the pod.
     pub(super) fn new(pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Self> {
         let mut rule = Self::uncounted(pod, snapshot);
-        let has_terms = !rule.affinity.is_empty() || !rule.anti_affinity.is_empty();
+        let has_terms = !rule.terms.affinity.is_empty() || !rule.terms.anti_affinity.is_empty();
         let mut counts = PerKind::<TermCounts>::default();
         if let Some(slice) = snapshot.slice() {
             rule.count_in_slice(snapshot, slice, &mut counts);
@@ -110,15 +126,18 @@ impl AffinityFilter {
 
     /// Prepares the terms without counting.
     pub(super) fn uncounted(pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
-        let affinity = terms::incoming(terms::existing(pod, |a| &a.required_affinity), snapshot);
-        let mut affinity_keys: Vec<Symbol> = affinity.iter().map(|term| term.topology_key).collect();
+        let prepare = || Terms::of(pod, snapshot);
+        let terms = match snapshot.slice() {
+            Some(slice) => slice.prepared(KindRole::RequiredTerms, prepare),
+            None => Arc::new(prepare()),
+        };
+        let mut affinity_keys: Vec<Symbol> = terms.affinity.iter().map(|term| term.topology_key).collect();
         affinity_keys.sort_unstable();
         affinity_keys.dedup();
         Self {
             incoming: Incoming::new(pod, snapshot),
-            means_itself: terms::all_match(&affinity, snapshot, pod),
-            affinity,
-            anti_affinity: terms::incoming(terms::existing(pod, |a| &a.required_anti_affinity), snapshot),
+            means_itself: terms::all_match(&terms.affinity, snapshot, pod.into()),
+            terms,
             counts: PerKind::default(),
             existing_keys: Vec::new(),
             affinity_keys,
@@ -128,12 +147,12 @@ impl AffinityFilter {
 
     /// Returns the pod's own required affinity terms.
     pub(super) fn affinity(&self) -> &[IncomingTerm] {
-        &self.affinity
+        &self.terms.affinity
     }
 
     /// Returns the pod's own required anti-affinity terms.
     pub(super) fn anti_affinity(&self) -> &[IncomingTerm] {
-        &self.anti_affinity
+        &self.terms.anti_affinity
     }
 
     /// Whether the pod matches all its own required affinity terms.
@@ -151,21 +170,25 @@ impl AffinityFilter {
         let mut matched = Vec::new();
         for kind in kinds {
             matched.clear();
-            self.each_match(snapshot, kind.pod(), |sort, key| matched.push((sort, key, 1)));
+            self.each_match(snapshot, kind.facets(), |sort, key| matched.push((sort, key, 1)));
             add_pods(snapshot, kind, &matched, counts);
         }
     }
 
     /// As [`Self::count`], in a slice of an evaluation.
     fn count_in_slice(&self, snapshot: Snapshot<'_>, slice: &Slice, counts: &mut PerKind<TermCounts>) {
-        let has_terms = !self.affinity.is_empty() || !self.anti_affinity.is_empty();
-        let concerns = |kind: &Kind| has_terms || kind.pod().has_required_anti_affinity();
+        let has_terms = !self.terms.affinity.is_empty() || !self.terms.anti_affinity.is_empty();
+        let concerned = if has_terms {
+            Concerned::All
+        } else {
+            Concerned::WithAffinity(&Kind::has_required_anti_affinity)
+        };
         let mut times = IdMap::<Symbol, i64>::default();
-        self.affinity.iter().for_each(|term| *times.entry(term.topology_key).or_default() += 1);
-        slice.look_at_kinds(KindRole::RequiredTerms, snapshot, concerns, |kind, list| {
+        self.terms.affinity.iter().for_each(|term| *times.entry(term.topology_key).or_default() += 1);
+        slice.look_at_kinds(KindRole::RequiredTerms, snapshot, concerned, |kind, list| {
             let mut anti = IdMap::<Symbol, i64>::default();
             let mut is_peer = false;
-            let work = self.each_match(snapshot, kind.pod(), |sort, key| match sort {
+            let work = self.each_match(snapshot, kind.facets(), |sort, key| match sort {
                 Match::Existing => list.push((sort as u32, key, 1)),
                 Match::Affinity => is_peer = true,
                 Match::AntiAffinity => *anti.entry(key).or_default() += 1,
@@ -181,10 +204,12 @@ impl AffinityFilter {
             let count = |sort: u32, domain, sum| counts.of(Match::ALL[sort as usize]).change(domain, sum);
             return each_domain(&columns, snapshot, count);
         }
-        slice.each_kind(KindRole::RequiredTerms, snapshot, |kind, list| {
-            let matched: Vec<_> =
-                list.iter().map(|&(sort, key, times)| (Match::ALL[sort as usize], key, times)).collect();
-            add_pods(snapshot, kind, &matched, counts);
+        let sorted = |list: &Contribution| -> Vec<_> {
+            list.iter().map(|&(sort, key, times)| (Match::ALL[sort as usize], key, times)).collect()
+        };
+        let matched: Vec<_> = slice.contributions(KindRole::RequiredTerms).iter().map(sorted).collect();
+        slice.each_kind(KindRole::RequiredTerms, snapshot, |kind, index| {
+            add_pods(snapshot, kind, &matched[index], counts);
         });
     }
 
@@ -195,7 +220,7 @@ impl AffinityFilter {
     pub(super) fn each_match(
         &self,
         snapshot: Snapshot<'_>,
-        other: &PodInfo,
+        other: PodFacets<'_>,
         mut note: impl FnMut(Match, Symbol),
     ) -> u64 {
         let existing = terms::existing(other, |a| &a.required_anti_affinity);
@@ -204,15 +229,15 @@ impl AffinityFilter {
                 note(Match::Existing, term.topology_key);
             }
         }
-        let matching = terms::matching(&self.affinity, snapshot, other);
-        if matching == self.affinity.len() {
-            self.affinity.iter().for_each(|term| note(Match::Affinity, term.topology_key));
+        let matching = terms::matching(&self.terms.affinity, snapshot, other);
+        if matching == self.terms.affinity.len() {
+            self.terms.affinity.iter().for_each(|term| note(Match::Affinity, term.topology_key));
         }
-        for term in self.anti_affinity.iter().filter(|term| term.matches(snapshot, other)) {
+        for term in self.terms.anti_affinity.iter().filter(|term| term.matches(snapshot, other)) {
             note(Match::AntiAffinity, term.topology_key);
         }
         let of_existing: u64 = existing.iter().map(|term| term.selector.work()).sum();
-        of_existing + terms::work(&self.affinity[..matching]) + terms::work(&self.anti_affinity)
+        of_existing + terms::work(&self.terms.affinity[..matching]) + terms::work(&self.terms.anti_affinity)
     }
 
     /// As [`Self::each_match`], with the matches that a slice has already found for the other pod's class.
@@ -230,7 +255,7 @@ impl AffinityFilter {
                 list.iter().for_each(|&(sort, key, times)| note(Match::ALL[sort as usize], key, times));
             }
             None => {
-                self.each_match(snapshot, other, |sort, key| note(sort, key, 1));
+                self.each_match(snapshot, other.into(), |sort, key| note(sort, key, 1));
             }
         }
     }
@@ -305,7 +330,7 @@ impl FilterRule for AffinityFilter {
         let (labels, changes) = (node.labels(), self.overlaid(node));
         let mut facts = Vec::new();
         if !self.is_with_its_peers(labels, &changes.affinity) {
-            for term in &self.affinity {
+            for term in &self.terms.affinity {
                 let key = term.topology_key;
                 match labels.get(key) {
                     None => facts.push(Fact::NoKey(key)),
@@ -316,7 +341,7 @@ impl FilterRule for AffinityFilter {
                 }
             }
         }
-        for term in &self.anti_affinity {
+        for term in &self.terms.anti_affinity {
             let key = term.topology_key;
             let Some(domain) = labels.get(key) else { continue };
             let pods = changes.anti_affinity.of(&self.counts.anti_affinity, (key, domain));

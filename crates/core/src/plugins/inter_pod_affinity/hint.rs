@@ -78,16 +78,16 @@ impl Required {
         old: Option<&PodInfo>,
         new: Option<&PodInfo>,
     ) -> bool {
-        let is_peer = |other: &PodInfo| terms::all_match(&self.affinity, snapshot, other);
+        let is_peer = |other: &PodInfo| terms::all_match(&self.affinity, snapshot, other.into());
         let (was_peer, is_peer) = (old.is_some_and(is_peer), new.is_some_and(is_peer));
         if !was_peer && is_peer {
             return true;
         }
-        if was_peer && !is_peer && terms::all_match(&self.affinity, snapshot, pod) {
+        if was_peer && !is_peer && terms::all_match(&self.affinity, snapshot, pod.into()) {
             return true;
         }
         let let_go = |term: &IncomingTerm| {
-            let means = |other: &PodInfo| term.matches(snapshot, other);
+            let means = |other: &PodInfo| term.matches(snapshot, other.into());
             old.is_some_and(means) && !new.is_some_and(means)
         };
         self.anti_affinity.iter().any(let_go)

@@ -11,8 +11,9 @@ use crate::framework::{CycleError, MAX_NODE_SCORE, Scale, ScoreRule};
 use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
-use crate::pod::{PodInfo, WeightedPodAffinityTerm};
-use crate::slice::{KindRole, Slice};
+use crate::pod::{PodFacets, PodInfo, WeightedPodAffinityTerm};
+use crate::slice::{Concerned, KindRole, Slice};
+use std::sync::Arc;
 
 /// The rule for a pod if at least one term, its own or another pod's, added weight to a domain.
 pub(super) struct AffinityScore {
@@ -26,7 +27,7 @@ pub(super) struct AffinityScore {
 pub(super) struct Preferences {
     incoming: Incoming,
     /// The incoming pod's own terms with their weights, negative for anti-affinity.
-    own: Vec<(IncomingTerm, i64)>,
+    own: Arc<Vec<(IncomingTerm, i64)>>,
     plugin: InterPodAffinity,
 }
 
@@ -70,13 +71,16 @@ impl Preferences {
                 list.iter().map(|w| (IncomingTerm::new(&w.term, snapshot), sign * i64::from(w.weight)));
             weighted.collect::<Vec<_>>()
         };
-        let mut preferences = Self {
-            incoming: Incoming::new(pod, snapshot),
-            own: own(terms::existing(pod, |a| &a.preferred_affinity), 1),
-            plugin,
+        let prepare = || {
+            let mut terms = own(terms::existing(pod.into(), |a| &a.preferred_affinity), 1);
+            terms.extend(own(terms::existing(pod.into(), |a| &a.preferred_anti_affinity), -1));
+            terms
         };
-        preferences.own.extend(own(terms::existing(pod, |a| &a.preferred_anti_affinity), -1));
-        preferences
+        let own = match snapshot.slice() {
+            Some(slice) => slice.prepared(KindRole::PreferredTerms, prepare),
+            None => Arc::new(prepare()),
+        };
+        Self { incoming: Incoming::new(pod, snapshot), own, plugin }
     }
 
     /// Returns the topology keys of the pod's own terms.
@@ -94,7 +98,7 @@ impl Preferences {
         let mut given = Vec::new();
         for kind in kinds {
             given.clear();
-            self.weigh(snapshot, kind.pod(), |key, weight| given.push((0, key, weight)));
+            self.weigh(snapshot, kind.facets(), |key, weight| given.push((0, key, weight)));
             add_weights(snapshot, kind, &given, weights);
         }
     }
@@ -107,11 +111,11 @@ impl Preferences {
         has_preferences: bool,
         weights: &mut IdMap<(Symbol, Symbol), i64>,
     ) {
-        let concerns = |kind: &Kind| has_preferences || kind.pod().pod_affinity.is_some();
-        slice.look_at_kinds(KindRole::PreferredTerms, snapshot, concerns, |kind, list| {
+        let concerned = if has_preferences { Concerned::All } else { Concerned::WithAffinity(&|_| true) };
+        slice.look_at_kinds(KindRole::PreferredTerms, snapshot, concerned, |kind, list| {
             let mut given = IdMap::<Symbol, i64>::default();
             let work =
-                self.weigh(snapshot, kind.pod(), |key, weight| *given.entry(key).or_default() += weight);
+                self.weigh(snapshot, kind.facets(), |key, weight| *given.entry(key).or_default() += weight);
             list.extend(given.into_iter().map(|(key, weight)| (0, key, weight)));
             work
         });
@@ -120,8 +124,9 @@ impl Preferences {
                 *weights.entry(domain).or_insert(0) += sum;
             });
         }
-        slice.each_kind(KindRole::PreferredTerms, snapshot, |kind, list| {
-            add_weights(snapshot, kind, list, weights);
+        let contributions = slice.contributions(KindRole::PreferredTerms);
+        slice.each_kind(KindRole::PreferredTerms, snapshot, |kind, index| {
+            add_weights(snapshot, kind, &contributions[index], weights);
         });
     }
 
@@ -132,11 +137,11 @@ impl Preferences {
     pub(super) fn weigh(
         &self,
         snapshot: Snapshot<'_>,
-        other: &PodInfo,
+        other: PodFacets<'_>,
         mut give: impl FnMut(Symbol, i64),
     ) -> u64 {
         let mut work: u64 = self.own.iter().map(|(term, _)| term.selector().work()).sum();
-        for (term, weight) in &self.own {
+        for (term, weight) in self.own.iter() {
             if term.matches(snapshot, other) {
                 give(term.topology_key, *weight);
             }

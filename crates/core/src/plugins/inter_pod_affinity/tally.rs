@@ -5,7 +5,7 @@ use super::score::{Preferences, normalized};
 use crate::cache::Snapshot;
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
 use crate::intern::Symbol;
-use crate::pod::PodInfo;
+use crate::pod::{PodFacets, PodInfo};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -54,9 +54,9 @@ impl RequiredTally {
             counters.add(Match::AntiAffinity, term.topology_key);
         }
         // The pod itself will be on a node, and the next identical pod must count it with the same counters.
-        rule.each_match(snapshot, pod, |sort, key| counters.add(sort, key));
+        rule.each_match(snapshot, pod.into(), |sort, key| counters.add(sort, key));
         for kind in snapshot.kinds_with_required_anti_affinity() {
-            rule.each_match(snapshot, kind.pod(), |sort, key| counters.add(sort, key));
+            rule.each_match(snapshot, kind.facets(), |sort, key| counters.add(sort, key));
         }
         let counter_of = |key| counters.find(Match::Affinity, key).expect("it was added above");
         let affinity = rule.affinity().iter().map(|term| counter_of(term.topology_key)).collect();
@@ -72,7 +72,7 @@ impl Tally for RequiredTally {
     fn adds(
         &self,
         snapshot: Snapshot<'_>,
-        pod: &PodInfo,
+        pod: PodFacets<'_>,
         add: &mut dyn FnMut(usize, i64),
     ) -> Result<(), Outdated> {
         let mut known = Ok(());
@@ -121,9 +121,9 @@ impl PreferredTally {
         let mut counters = Counters::new();
         preferences.keys().for_each(|key| counters.add((), key));
         // The pod itself will be on a node, and the next identical pod must count it with the same counters.
-        preferences.weigh(snapshot, pod, |key, _| counters.add((), key));
+        preferences.weigh(snapshot, pod.into(), |key, _| counters.add((), key));
         for kind in snapshot.kinds_with_affinity() {
-            preferences.weigh(snapshot, kind.pod(), |key, _| counters.add((), key));
+            preferences.weigh(snapshot, kind.facets(), |key, _| counters.add((), key));
         }
         Self { preferences, counters }
     }
@@ -137,7 +137,7 @@ impl Tally for PreferredTally {
     fn adds(
         &self,
         snapshot: Snapshot<'_>,
-        pod: &PodInfo,
+        pod: PodFacets<'_>,
         add: &mut dyn FnMut(usize, i64),
     ) -> Result<(), Outdated> {
         let mut known = Ok(());

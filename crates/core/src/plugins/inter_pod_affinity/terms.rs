@@ -8,7 +8,7 @@
 
 use crate::cache::Snapshot;
 use crate::intern::{LabelSetId, Labels, Symbol};
-use crate::pod::{Parsed, PodAffinity, PodAffinityTerm, PodInfo, WeightedPodAffinityTerm};
+use crate::pod::{Parsed, PodAffinity, PodAffinityTerm, PodFacets, PodInfo, WeightedPodAffinityTerm};
 use crate::selector::Selector;
 
 /// A term of the incoming pod.
@@ -47,7 +47,7 @@ impl IncomingTerm {
     }
 
     /// Whether the term matches `pod`.
-    pub(super) fn matches(&self, snapshot: Snapshot<'_>, pod: &PodInfo) -> bool {
+    pub(super) fn matches(&self, snapshot: Snapshot<'_>, pod: PodFacets<'_>) -> bool {
         (self.any_namespace || self.namespaces.binary_search(&pod.namespace).is_ok())
             && self.selector.matches(snapshot.tables(), snapshot.labels(pod.labels))
     }
@@ -59,12 +59,12 @@ pub(super) fn incoming(list: &[PodAffinityTerm], snapshot: Snapshot<'_>) -> Vec<
 }
 
 /// Whether there are terms and all match `pod`.
-pub(super) fn all_match(terms: &[IncomingTerm], snapshot: Snapshot<'_>, pod: &PodInfo) -> bool {
+pub(super) fn all_match(terms: &[IncomingTerm], snapshot: Snapshot<'_>, pod: PodFacets<'_>) -> bool {
     !terms.is_empty() && matching(terms, snapshot, pod) == terms.len()
 }
 
 /// Counts the terms that match `pod` before the first that does not.
-pub(super) fn matching(terms: &[IncomingTerm], snapshot: Snapshot<'_>, pod: &PodInfo) -> usize {
+pub(super) fn matching(terms: &[IncomingTerm], snapshot: Snapshot<'_>, pod: PodFacets<'_>) -> usize {
     terms.iter().take_while(|term| term.matches(snapshot, pod)).count()
 }
 
@@ -102,10 +102,10 @@ impl Incoming {
 
 /// Returns an existing pod's list of terms; a malformed term invalidates its whole list.
 pub(super) fn existing<'a, T>(
-    pod: &'a PodInfo,
+    pod: PodFacets<'a>,
     list: impl FnOnce(&'a PodAffinity) -> &'a Parsed<T>,
 ) -> &'a [T] {
-    pod.pod_affinity.as_deref().and_then(|a| list(a).as_deref().ok()).unwrap_or_default()
+    pod.affinity.and_then(|a| list(a).as_deref().ok()).unwrap_or_default()
 }
 
 /// Returns the parse errors of the pod's lists as upstream's `NewPodInfo` words them; `None` if there are

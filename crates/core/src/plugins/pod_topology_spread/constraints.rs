@@ -6,9 +6,9 @@ use super::{DefaultConstraint, Defaults, PodTopologySpread};
 use crate::cache::{Kind, Snapshot};
 use crate::intern::{Labels, Symbol, Tables, known};
 use crate::node::{NodeIdx, NodeInfo};
-use crate::pod::{ControllerKind, PodInfo, SpreadConstraint, Toleration, WhenUnsatisfiable};
+use crate::pod::{ControllerKind, PodFacets, PodInfo, SpreadConstraint, Toleration, WhenUnsatisfiable};
 use crate::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
-use crate::slice::{KindRole, NodeRole};
+use crate::slice::{Concerned, KindRole, NodeRole};
 
 /// A constraint of the filter or the score, prepared for counting.
 pub(super) struct Constraint {
@@ -239,25 +239,29 @@ pub(super) fn counted(
     role: KindRole,
 ) -> Vec<Vec<i64>> {
     let mut counts = vec![vec![0; snapshot.columns().pods.len()]; constraints.len()];
-    let concerns = |kind: &Kind| kind.pod().namespace == namespace && !kind.pod().deleting;
+    let concerns = |kind: &Kind| {
+        let facets = kind.facets();
+        facets.namespace == namespace && !facets.is_deleting
+    };
     let Some(slice) = snapshot.slice() else {
         for kind in snapshot.kinds_in(namespace).filter(|kind| concerns(kind)) {
             let mut matched = Vec::new();
-            each_match(snapshot, constraints, kind.pod(), |at| matched.push(at));
+            each_match(snapshot, constraints, kind.facets(), |at| matched.push(at));
             for (node, pods) in kind.nodes() {
                 matched.iter().for_each(|&at| counts[at][node.index()] += pods);
             }
         }
         return counts;
     };
-    slice.look_at_kinds(role, snapshot, concerns, |kind, list| {
-        each_match(snapshot, constraints, kind.pod(), |at| {
+    slice.look_at_kinds(role, snapshot, Concerned::These(&concerns), |kind, list| {
+        each_match(snapshot, constraints, kind.facets(), |at| {
             list.push((at as u32, constraints[at].topology_key, 1));
         })
     });
-    slice.each_kind(role, snapshot, |kind, list| {
+    let contributions = slice.contributions(role);
+    slice.each_kind(role, snapshot, |kind, index| {
         for (node, pods) in kind.nodes() {
-            list.iter().for_each(|&(at, ..)| counts[at as usize][node.index()] += pods);
+            contributions[index].iter().for_each(|&(at, ..)| counts[at as usize][node.index()] += pods);
         }
     });
     counts
@@ -268,7 +272,7 @@ pub(super) fn counted(
 fn each_match(
     snapshot: Snapshot<'_>,
     constraints: &[Constraint],
-    pod: &PodInfo,
+    pod: PodFacets<'_>,
     mut note: impl FnMut(usize),
 ) -> u64 {
     let (tables, labels) = (snapshot.tables(), snapshot.labels(pod.labels));

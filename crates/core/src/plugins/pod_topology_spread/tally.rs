@@ -9,7 +9,7 @@ use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTall
 use crate::go_log::ln;
 use crate::intern::{Symbol, known};
 use crate::node::NodeIdx;
-use crate::pod::PodInfo;
+use crate::pod::{PodFacets, PodInfo};
 
 /// The common part of hard and soft constraints.
 pub(super) struct SpreadTally {
@@ -69,10 +69,10 @@ impl Tally for SpreadTally {
     fn adds(
         &self,
         snapshot: Snapshot<'_>,
-        pod: &PodInfo,
+        pod: PodFacets<'_>,
         add: &mut dyn FnMut(usize, i64),
     ) -> Result<(), Outdated> {
-        if pod.namespace != self.namespace || pod.deleting {
+        if pod.namespace != self.namespace || pod.is_deleting {
             return Ok(());
         }
         let labels = snapshot.labels(pod.labels);
