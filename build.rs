@@ -1,13 +1,15 @@
-//! Tells the program which commit it is built from, for `--version`. Never fails: without git, and without a commit, nothing is told.
+//! Passes the commit of the build to the program, for `--version`. Never fails: without git or a commit, the
+//! version contains no commit.
 //!
-//! The same source gives the same text: an archive of a commit (`git archive`) has its name in src/commit.txt, and a checkout asks git for it.
+//! The same source gives the same text: an archive of a commit (`git archive`) has the commit in `src/commit.txt`;
+//! in a checkout, git provides it.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Digits of a commit that are told: as many as git tells of the largest repositories.
+/// Number of shown digits of a commit: as many as git shows in the largest repositories.
 const DIGITS: usize = 12;
-/// Holds the commit in an archive of one (`export-subst` in .gitattributes).
+/// The file that contains the commit in an archive (`export-subst` in `.gitattributes`).
 const ARCHIVED: &str = "src/commit.txt";
 
 fn main() {
@@ -27,7 +29,7 @@ fn main() {
     println!("cargo::rustc-env=SUPERCARGO_BUILD={text}");
 }
 
-/// The first digits of a commit's name; `None` for what is no name.
+/// Returns the first digits of a commit hash, or `None` if the text is not one.
 fn name(text: &str) -> Option<String> {
     let text = text.trim();
     let is_name = text.len() >= DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -38,14 +40,15 @@ fn archived() -> Option<String> {
     name(&std::fs::read_to_string(ARCHIVED).ok()?)
 }
 
-/// The commit of this checkout, and whether it was changed since. A checkout of another project around this one tells nothing.
+/// Returns the commit of this checkout, and whether the files were changed since. Ignores a checkout of another
+/// project that contains this one.
 fn checked_out(is_release: bool) -> Option<String> {
     let top = git(&["rev-parse", "--show-toplevel"])?;
     let same = |a: &str, b: &Path| Some(std::fs::canonicalize(a).ok()? == std::fs::canonicalize(b).ok()?);
     if same(&top, Path::new(".")) != Some(true) {
         return None;
     }
-    // A debug build is not made anew for a commit alone: what is told is the commit of when the source changed last.
+    // A new commit alone does not rebuild a debug build, which shows the commit of the last source change.
     if is_release {
         let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
         for file in ["HEAD", "packed-refs"].into_iter().chain(branch.as_deref()) {

@@ -34,7 +34,7 @@ fn size() -> Size {
 
 /// Returns the mean number of allocations per cycle.
 fn per_cycle(workload: &Workload) -> f64 {
-    let mut engine = Engine::furnished(workload, size());
+    let mut engine = Engine::with_cluster(workload, size());
     engine.verify_nothing();
     let mut counted = 0;
     for (turn, pod) in workload.pods(size()).enumerate() {
@@ -128,7 +128,7 @@ fn deleted_pods_leave_no_memory_behind() {
     const PODS: usize = 1_000;
     let workload = Workload::named("basic").expect("the workload exists");
     let size = Size { nodes: 20, existing: 0, pods: PODS, signatures: 1, waiting: 0 };
-    let mut engine = Engine::furnished(&workload, size);
+    let mut engine = Engine::with_cluster(&workload, size);
     let come_and_go = |engine: &mut Engine, from: usize| {
         for number in from..from + PODS {
             let pod = labelled((workload.pod)(number, &size), json!({"unique": format!("value-{number}")}));

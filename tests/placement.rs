@@ -6,7 +6,7 @@
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod offline;
 
-use offline::{Folder, Ran, is_as_written, list, root, shows_what_comes_out};
+use offline::{Folder, Ran, assert_matches_file, assert_page_shows_output, list, root};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -81,11 +81,11 @@ fn placed_count_is_compared() {
     assert_eq!(failures(&web(), &json!({ "count": 3 })), NONE);
     assert_eq!(failures(&web(), &json!({ "count": 2 })), ["expected 2 pods, found 3"]);
     assert_eq!(failures(&json!({ "name": "absent" }), &json!({ "count": 0 })), NONE);
-    let nobody = "no pod matches, so nothing can be checked";
-    assert_eq!(failures(&json!({ "name": "absent" }), &json!({ "scheduled": false })), [nobody]);
+    let no_match = "no pod matches, so nothing can be checked";
+    assert_eq!(failures(&json!({ "name": "absent" }), &json!({ "scheduled": false })), [no_match]);
     assert_eq!(
         failures(&json!({ "namespace": "other", "name": "w1" }), &json!({ "scheduled": true })),
-        [nobody]
+        [no_match]
     );
 }
 
@@ -335,11 +335,11 @@ fn every_output_format_matches_its_snapshot() {
     for form in ["table", "json", "junit"] {
         let ran = run(root(), &["docs/placement-test/shop.yaml", "-o", form]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{form}");
-        is_as_written(&format!("tests/placement/shown/{form}.txt"), &ran.stdout);
+        assert_matches_file(&format!("tests/placement/shown/{form}.txt"), &ran.stdout);
     }
 }
 
 #[test]
 fn placement_test_documentation_shows_real_output() {
-    shows_what_comes_out("docs/placement-test.md", 1);
+    assert_page_shows_output("docs/placement-test.md", 1);
 }

@@ -5,7 +5,7 @@ mod offline;
 #[path = "replay/run.rs"]
 mod run;
 
-use offline::{Ran, is_as_written, page, root};
+use offline::{Ran, assert_matches_file, page, root};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -192,7 +192,7 @@ async fn victims_of_both_configurations_are_compared() {
 
     let (code, compared) = compared_by(
         &crowded,
-        "nobody-goes.yaml",
+        "no-victims.yaml",
         "  plugins:\n    postFilter:\n      disabled: [{name: DefaultPreemption}]\n",
     );
     assert_eq!(code, Some(3));
@@ -304,7 +304,7 @@ fn endless_line_is_rejected_without_using_memory() {
 
 /// Compares with `replay/shown/NAME`; `UPDATE_EXPECT=1` writes the file.
 fn is_shown(name: &str, told: &str) {
-    is_as_written(&format!("tests/replay/shown/{name}"), told);
+    assert_matches_file(&format!("tests/replay/shown/{name}"), told);
 }
 
 #[test]
@@ -330,9 +330,9 @@ fn replay_prints_every_output_format() {
 fn failed_recording_reports_the_error_and_creates_no_file() {
     let file = folder().join("never.jsonl");
     let kubeconfig = folder().join("kubeconfig");
-    let nobody = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
+    let kubeconfig_text = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n\
                   clusters: [{name: a, cluster: {server: \"http://127.0.0.1:1\"}}]\nusers: [{name: a, user: {}}]\n";
-    fs::write(&kubeconfig, nobody).expect("it can be written");
+    fs::write(&kubeconfig, kubeconfig_text).expect("it can be written");
     let ran = |kubeconfig: &Path, args: &[&str]| {
         let mut command = offline::command(root(), &["record"]);
         let output = command.arg(&file).arg("--kubeconfig").arg(kubeconfig).args(args).output();

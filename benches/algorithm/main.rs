@@ -14,13 +14,13 @@
 //!
 //! `--compare` (`make bench`) also times kube-scheduler. Times are printed without thresholds. Requires Linux.
 
-mod alone;
-mod beside;
 #[path = "../../tests/golden/compare.rs"]
 mod compare;
+mod comparison;
 #[path = "../engine/mod.rs"]
 mod engine;
 mod large;
+mod own;
 mod profile;
 #[path = "../report/mod.rs"]
 mod report;
@@ -32,7 +32,7 @@ mod workloads;
 #[path = "../../tests/golden/world.rs"]
 mod world;
 
-use beside::{Extent, Part};
+use comparison::{Extent, Part};
 use engine::{Measured, measure};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -180,7 +180,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if args.compare {
-        beside::run(&args.extent(), args.workload.as_deref(), args.part);
+        comparison::run(&args.extent(), args.workload.as_deref(), args.part);
         return ExitCode::SUCCESS;
     }
     let wanted = match &args.workload {

@@ -3,7 +3,7 @@
 //! Only samples within decisions count. The run prints their times, by the clock of perf's timestamps. A symbol's
 //! share includes the functions inlined into it, but not the functions it calls.
 
-use crate::beside::tell;
+use crate::comparison::tell;
 use crate::engine::{Engine, measure_on};
 use crate::report::{Table, circumstances, short, target, write_section};
 use crate::workloads::{Size, Workload};
@@ -41,10 +41,10 @@ pub(crate) fn tell_spans(workload: &Workload, size: Size, by: By, out: &mut impl
     let (began, since_boot) = (Instant::now(), Duration::from(since_boot));
     let mut decided = Duration::ZERO;
     while decided < DECIDED {
-        let mut engine = Engine::furnished(workload, size);
+        let mut engine = Engine::with_cluster(workload, size);
         engine.note_spans();
         if by == By::Afresh {
-            engine.decide_afresh();
+            engine.disable_cache();
         }
         let spans = measure_on(engine, workload, size).spans;
         assert!(!spans.is_empty(), "{} made no decisions", workload.id);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-use crate::asker::{Asked, Asker};
+use crate::asker::{Asker, QueryResults};
 use crate::load::{NAMESPACE, post};
 use crate::report::{Numbers, Table, circumstances};
 use crate::run::{self, AtRate, Burst, Plan};
@@ -33,7 +33,7 @@ struct Outcome {
     burst: Burst,
     rates: Vec<AtRate>,
     /// Queries during the burst and during each rate; empty without a client.
-    asked: Vec<Asked>,
+    asked: Vec<QueryResults>,
 }
 
 /// A measurement of a burst.
@@ -120,7 +120,7 @@ fn held() -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": "supercargo", "namespace": NAMESPACE},
-        "spec": {"holderIdentity": "nobody", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now},
+        "spec": {"holderIdentity": "bench", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now},
     })
 }
 
@@ -232,7 +232,7 @@ fn rates(plan: &Plan, workloads: &[Workload], pairs: &[Pair]) -> String {
 fn answers(plan: &Plan, workloads: &[Workload], pairs: &[Pair]) -> String {
     let mut table =
         Table::new(&["workload", "during", "answers/s", "explain p50", "p99", "pending p50", "p99"]);
-    let all: [fn(&Asked) -> f64; 5] = [
+    let all: [fn(&QueryResults) -> f64; 5] = [
         |asked| asked.answers_per_s,
         |asked| asked.explain_ms[0],
         |asked| asked.explain_ms[1],

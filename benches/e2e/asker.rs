@@ -37,7 +37,7 @@ struct Answer {
 
 /// Results of the queries in a time span.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct QueryResults {
     pub(crate) answers_per_s: f64,
     /// Median and 99th percentile of explain queries, in milliseconds.
     pub(crate) explain_ms: [f64; 2],
@@ -96,7 +96,7 @@ impl Asker {
     }
 
     /// Returns the results of queries answered between two times.
-    pub(crate) fn between(&self, from: Instant, to: Instant) -> Result<Asked> {
+    pub(crate) fn between(&self, from: Instant, to: Instant) -> Result<QueryResults> {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let within: Vec<Answer> =
             answers.iter().filter(|answer| (from..=to).contains(&answer.at)).copied().collect();
@@ -110,7 +110,7 @@ impl Asker {
                 took.get(at).map_or(f64::NAN, |took| took.as_secs_f64() * 1e3)
             })
         };
-        Ok(Asked {
+        Ok(QueryResults {
             answers_per_s: within.len() as f64 / (to - from).as_secs_f64(),
             explain_ms: of(Page::Explain),
             pending_ms: of(Page::Pending),

@@ -55,7 +55,7 @@ pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
                 bind(&client, &namespace, &name, &node).await?;
                 drop(binding);
                 let _event = for_events.acquire().await?;
-                tell_of(&client, &namespace, &name, &node).await
+                write_event(&client, &namespace, &name, &node).await
             };
             if let Err(error) = done.await {
                 tell(&format!("{error:#}"));
@@ -74,7 +74,7 @@ pub(crate) async fn bind(client: &Client, namespace: &str, pod: &str, node: &str
     post(client, &format!("/api/v1/namespaces/{namespace}/pods/{pod}/binding"), &binding).await
 }
 
-async fn tell_of(client: &Client, namespace: &str, pod: &str, node: &str) -> Result<()> {
+async fn write_event(client: &Client, namespace: &str, pod: &str, node: &str) -> Result<()> {
     let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
     post(client, &events, &scheduled(namespace, pod, node)).await
 }

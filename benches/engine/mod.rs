@@ -5,10 +5,10 @@
 #![allow(dead_code, unused_imports, reason = "every target that includes this tree uses its own part of it")]
 
 mod clock;
-mod course;
+mod measure;
 
 pub(crate) use clock::{Longest, Taken};
-pub(crate) use course::{Measured, measure, measure_on};
+pub(crate) use measure::{Measured, measure, measure_on};
 
 use crate::workloads::{self, Size, Workload};
 use clock::{Call, Stopwatch, cpu_time, thread_time};
@@ -57,7 +57,7 @@ fn gone(tables: &mut Tables, object: Value) -> Event {
 
 /// The evaluation of a large pod among small ones.
 #[derive(Default)]
-pub(crate) struct Course {
+pub(crate) struct LargePodRun {
     /// The longest CPU time of a step.
     pub(crate) longest: Duration,
     /// The longest CPU time of an event.
@@ -70,7 +70,7 @@ pub(crate) struct Course {
     pub(crate) outcome: String,
 }
 
-impl Course {
+impl LargePodRun {
     fn note(&mut self, report: &Report) {
         if report.pod.name != "large" {
             self.before += usize::from(self.outcome.is_empty());
@@ -125,7 +125,7 @@ impl Engine {
     }
 
     /// Creates an engine with the workload's cluster.
-    pub(crate) fn furnished(workload: &Workload, size: Size) -> Self {
+    pub(crate) fn with_cluster(workload: &Workload, size: Size) -> Self {
         let mut engine = Self::new();
         workload.cluster(size).for_each(|object| engine.feed(object));
         engine.end_lists();
@@ -213,22 +213,22 @@ impl Engine {
     }
 
     /// Handles the events until the engine is idle, and returns the evaluation of the pod named `large`.
-    pub(crate) fn course(&mut self, events: Vec<Event>) -> Course {
-        let mut course = Course::default();
+    pub(crate) fn evaluate_large(&mut self, events: Vec<Event>) -> LargePodRun {
+        let mut evaluate_large = LargePodRun::default();
         for event in events {
             let began = thread_time();
             self.scheduler.handle(self.now, event);
-            course.taken_in = course.taken_in.max(thread_time().saturating_sub(began));
+            evaluate_large.taken_in = evaluate_large.taken_in.max(thread_time().saturating_sub(began));
         }
         loop {
             let began = thread_time();
             let step = self.scheduler.step(self.now, &mut self.stopwatch);
             let took = thread_time().saturating_sub(began);
-            course.longest = course.longest.max(took);
-            course.in_all += took;
-            course.steps += 1;
+            evaluate_large.longest = evaluate_large.longest.max(took);
+            evaluate_large.in_all += took;
+            evaluate_large.steps += 1;
             match step {
-                Step::Report(report) => course.note(&report),
+                Step::Report(report) => evaluate_large.note(&report),
                 Step::Effect(effect) => {
                     for event in self.answers(effect) {
                         self.scheduler.handle(self.now, event);
@@ -237,7 +237,7 @@ impl Engine {
                 Step::Notice(notice) => panic!("{}: {}", notice.object, notice.text),
                 // Between two slices, events are handled.
                 Step::Idle { wake_at: Some(at) } if at <= self.now => {}
-                Step::Idle { .. } => return course,
+                Step::Idle { .. } => return evaluate_large,
             }
         }
     }
@@ -298,7 +298,7 @@ impl Engine {
     }
 
     /// Disables the cache: every decision becomes a full evaluation.
-    pub(crate) fn decide_afresh(&mut self) {
+    pub(crate) fn disable_cache(&mut self) {
         self.scheduler.decide_afresh();
     }
 

@@ -5,7 +5,7 @@ use super::objects::{
     HOSTNAME, ZONE, affinity, labels, large, node, node_affinity, pod, selector, some, spread, term,
     weighted, with, with_cpu,
 };
-use super::{Course, Size, Workload};
+use super::{Activity, Size, Workload};
 use serde_json::{Value, json};
 
 const SIZE: Size = Size { nodes: 5_000, existing: 10_000, pods: 1_000, signatures: 1, waiting: 0 };
@@ -25,8 +25,8 @@ pub(super) fn all() -> Vec<Workload> {
         id,
         about,
         size: SIZE,
-        course: Course::Arrivals,
-        beside: |_| Vec::new(),
+        activity: Activity::Arrivals,
+        other_objects: |_| Vec::new(),
         node: |number, _| node(number, &large()),
         existing: None,
         waiting: |_, _| Value::Null,

@@ -2,10 +2,10 @@
 //! so that the real kube-scheduler can be given the same ones.
 //!
 //! The first seven workloads are those of `oracle time`, field by field. W1 to W17 follow complaints of
-//! kube-scheduler's users. A [`Course`] describes the concurrent events, which `engine` generates.
+//! kube-scheduler's users. A [`Activity`] describes the concurrent events, which `engine` generates.
 #![allow(dead_code, unused_imports, reason = "every target that includes this tree uses its own part of it")]
 
-mod by_need;
+mod by_complaint;
 mod by_oracle;
 pub(crate) mod objects;
 mod storage;
@@ -31,7 +31,7 @@ pub(crate) struct Size {
 
 /// The events while decisions are timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Course {
+pub(crate) enum Activity {
     /// Pods arrive and are bound.
     Arrivals,
     /// Before each pod, a running one is deleted: a rolling update.
@@ -58,9 +58,9 @@ pub(crate) struct Workload {
     pub(crate) about: &'static str,
     /// The default size.
     pub(crate) size: Size,
-    pub(crate) course: Course,
+    pub(crate) activity: Activity,
     /// Returns the objects other than nodes and pods.
-    pub(crate) beside: fn(&Size) -> Vec<Value>,
+    pub(crate) other_objects: fn(&Size) -> Vec<Value>,
     pub(crate) node: fn(usize, &Size) -> Value,
     /// Returns a running pod by its number. Without this function, running pods equal those to schedule, on the
     /// nodes in turn.
@@ -75,7 +75,7 @@ impl Workload {
     /// Returns all workloads in the order of their ids.
     pub(crate) fn all() -> Vec<Self> {
         let mut all = by_oracle::all();
-        all.extend(by_need::all());
+        all.extend(by_complaint::all());
         all
     }
 
@@ -86,21 +86,21 @@ impl Workload {
     /// Whether the real kube-scheduler's decisions on the same pods can be timed and compared: pods arrive one
     /// after the other, without concurrent events.
     pub(crate) fn has_peer(&self) -> bool {
-        self.course == Course::Arrivals
+        self.activity == Activity::Arrivals
     }
 
     /// Whether the decisions can be compared with the real kube-scheduler's. Those of preemption can, one by
     /// one.
     pub(crate) fn is_comparable(&self) -> bool {
-        self.has_peer() || self.course == Course::Preempting
+        self.has_peer() || self.activity == Activity::Preempting
     }
 
     /// Returns the cluster before the first decision.
     pub(crate) fn cluster(&self, size: Size) -> impl Iterator<Item = Value> + '_ {
-        let beside = (self.beside)(&size).into_iter();
+        let other_objects = (self.other_objects)(&size).into_iter();
         let nodes = (0..size.nodes).map(move |number| (self.node)(number, &size));
         let existing = (0..size.existing).map(move |number| self.running(number, &size));
-        beside.chain(nodes).chain(existing)
+        other_objects.chain(nodes).chain(existing)
     }
 
     pub(crate) fn running(&self, number: usize, size: &Size) -> Value {

@@ -1,6 +1,8 @@
-//! Reads a bearer token from a file, again as it rotates, and trims white space around it. Knows nothing of kubeconfigs.
+//! Reads a bearer token from a file, rereads it as it rotates, and trims white space around it. Independent of
+//! kubeconfigs.
 //!
-//! kube's own client sends the file's text untrimmed, and a text that ends in a newline is no header: every request fails.
+//! kube's own client sends the file's text untrimmed. A text that ends in a newline is not a valid header, so every
+//! request would fail.
 
 use anyhow::{Context as _, Result, bail};
 use http::HeaderValue;

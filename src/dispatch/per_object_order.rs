@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn turns_of_one_object_come_in_order_and_are_removed_afterwards() {
+    async fn writes_about_one_object_keep_their_order_and_leave_no_state() {
         let turns = PerObjectOrder::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         let (mut first, mut second, mut other) = (turns.queue(&a), turns.queue(&a), turns.queue(&b));

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn full_book_evicts_the_oldest_series_and_writes_its_count() {
+    fn full_table_evicts_the_oldest_series_and_writes_its_count() {
         let mut book = Book::new("host");
         for _ in 0..3 {
             book.note(&failed("0"), at(0));

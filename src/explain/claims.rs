@@ -1,7 +1,7 @@
 //! Claims of hypothetical pods.
 //!
-//! Each replica of a StatefulSet and each pod with generic ephemeral volumes has its own claims. All pods of a template share
-//! the claims that the template names.
+//! Each replica of a StatefulSet and each pod with generic ephemeral volumes has its own claims. All pods of a
+//! template share the claims that the template names.
 //!
 //! Upstream: `pkg/controller/statefulset/stateful_set_utils.go#getPersistentVolumeClaims`,
 //! `pkg/controller/volume/ephemeral`.

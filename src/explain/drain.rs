@@ -60,11 +60,11 @@ pub struct Moved {
     pub pod: String,
     /// The current node.
     pub from: String,
-    /// The new node; null if the pod fits nowhere.
+    /// The new node; null if the pod is unschedulable.
     pub to: Option<String>,
     /// Whether no controller would recreate the pod.
     pub is_unmanaged: bool,
-    /// Why the pod fits nowhere.
+    /// Why the pod is unschedulable.
     pub reasons: Vec<Group>,
 }
 

@@ -309,7 +309,7 @@ pub(crate) fn why(place: &Place<'_>, pod: &PodInfo) -> Vec<(ReasonCode, String)>
     short_reasons(place, pod).into_iter().map(|group| (group.code, group.text)).collect()
 }
 
-/// Returns the grouped reasons of a pod that fits nowhere: those before node evaluation, else those of the nodes.
+/// Returns the grouped reasons of an unschedulable pod: those before node evaluation, else those of the nodes.
 fn short_reasons(place: &Place<'_>, pod: &PodInfo) -> Vec<Group> {
     let findings = place.framework.explain(pod, place.snapshot());
     let nodes = findings.nodes.len();

@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn writes_are_rejected_before_the_first_renewal_and_after_close() {
         let (fence, _) = fence();
-        assert_eq!(fence.pass().expect_err("nobody leads"), Closed);
+        assert_eq!(fence.pass().expect_err("there is no leader"), Closed);
         fence.renewed(1_000 * SECOND);
         assert!(fence.pass().is_ok());
         fence.close();

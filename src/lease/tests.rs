@@ -105,7 +105,7 @@ impl Server {
     }
 
     fn holder(&self) -> String {
-        self.spec()["holderIdentity"].as_str().unwrap_or("nobody").to_owned()
+        self.spec()["holderIdentity"].as_str().unwrap_or("none").to_owned()
     }
 
     /// Writes the lease as another replica would.
@@ -269,7 +269,7 @@ impl Candidate {
     async fn lost(self) -> String {
         match self.task.await.expect("it did not panic") {
             Ended::Lost(why) => why,
-            Ended::Stopped => panic!("nobody stopped it"),
+            Ended::Stopped => panic!("the election was not stopped"),
         }
     }
 
@@ -471,7 +471,7 @@ async fn candidate_joins_the_election_only_after_the_initial_lists() {
     let mut candidate = Candidate::start(&server, "a");
     candidate.known.store(0, Ordering::Relaxed);
     pass(600 * SECOND).await;
-    assert_eq!((server.holder().as_str(), server.asked().len()), ("nobody", 0));
+    assert_eq!((server.holder().as_str(), server.asked().len()), ("none", 0));
     assert_eq!(candidate.standing.check_lease(), Ok(()), "nothing was attempted");
     candidate.known.store(1, Ordering::Relaxed);
     assert_eq!(candidate.leading.recv().await, Some(true));
@@ -534,7 +534,7 @@ async fn b19_leader_suspended_past_its_lease_writes_nothing_before_renewal() {
         "failed election to renew leadership on lease lease"
     );
     pass(2 * SECOND).await;
-    assert!(leader.fence.pass().is_ok(), "nobody had taken it");
+    assert!(leader.fence.pass().is_ok(), "the lease had not been taken");
     leader.slept.store(120, Ordering::Relaxed);
     server.write(&held_by("b", 1));
     pass(2 * SECOND).await;

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn ended_connections_take_no_room() {
+    async fn ended_connections_free_their_slots() {
         let mut house = ConnectionTable::new();
         house.add(1, Stage::Handshake).await;
         for _ in 0..10 * LIMIT {

@@ -45,7 +45,7 @@ pub use routes::Routes;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Connections accepted before already accepted ones get to run. Without it, a burst could evict connections
-/// whose bytes nobody has read yet. A small part of [`Limits::connections`].
+/// whose bytes are still unread. A small part of [`Limits::connections`].
 const ACCEPT_BURST: u64 = 16;
 
 /// Configuration of the server.

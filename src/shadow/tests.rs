@@ -21,7 +21,7 @@ fn shown(book: &Results) -> ShadowReport {
 }
 
 #[test]
-fn book_counts_all_results_and_keeps_latest_disagreements() {
+fn results_count_everything_and_keep_the_latest_disagreements() {
     let book = Results::bounded("default-scheduler", 2, 1 << 20);
     book.judged(&judgement("agreed", Agreement::Same), Time::from_secs(2));
     for name in ["first", "second", "third"] {
@@ -40,7 +40,7 @@ fn book_counts_all_results_and_keeps_latest_disagreements() {
 }
 
 #[test]
-fn book_drops_disagreements_over_its_byte_limit() {
+fn results_drop_disagreements_over_the_byte_limit() {
     let one = Results::new("them");
     one.judged(&judgement("a", Agreement::Raced), Time::from_secs(2));
     let room = serde_json::to_string(&shown(&one).disagreements[0]).expect("the entry serializes").len() + 20;

@@ -331,8 +331,8 @@ fn read_frame<K: Object>(frame: &[u8]) -> Result<Result<Told<K>, Trouble>, proto
     }))
 }
 
-/// Checks that what came is of kind `K`, or a list of it. A proxy that mixes up answers may bring another kind's: taken for a list of pods, it would
-/// free every node.
+/// Checks that a response is of kind `K` or a list of it. A proxy that mixes up responses may send another kind's;
+/// as a list of pods, it would free every node.
 pub(super) fn is_of<K: Object>(api_version: &[u8], kind: &[u8], suffix: &str) -> Result<(), Trouble> {
     let (wanted_version, wanted) = (K::api_version(&()), K::kind(&()));
     let is_kind = kind.strip_suffix(suffix.as_bytes()).is_some_and(|kind| kind == wanted.as_bytes());

@@ -32,10 +32,10 @@ impl Troubles {
 
     /// Logs that the watch of a kind failed.
     pub(super) fn tell<K: Object>(&self, trouble: &Trouble) {
-        self.tell_of(K::KIND, &K::kind(&()), resource::<K>, trouble);
+        self.report(K::KIND, &K::kind(&()), resource::<K>, trouble);
     }
 
-    fn tell_of(&self, of: Kind, kind: &str, resource: fn() -> String, trouble: &Trouble) {
+    fn report(&self, of: Kind, kind: &str, resource: fn() -> String, trouble: &Trouble) {
         self.troubled.lock().unwrap_or_else(PoisonError::into_inner).insert(of);
         let throttle = match trouble {
             Trouble::Refused(_) | Trouble::Garbled(_) | Trouble::TooLarge(_) | Trouble::Ahead { .. } => {

@@ -46,34 +46,34 @@ async fn through_chaos_every_pod_is_bound_once_and_the_cache_equals_a_fresh_list
         world.supercargo = setup.launch(&plane).await?;
         world.supercargo.wait_until_ready().await?;
         let began = Instant::now();
-        let crowd = Crowd::new(world).await?;
-        let creating = tokio::spawn(crowd.clone().create(world)?);
-        let deleting = tokio::spawn(crowd.clone().churn(world.pods()));
-        let watching = tokio::spawn(crowd.clone().watch(world.pods()));
+        let pod_fleet = PodFleet::new(world).await?;
+        let creating = tokio::spawn(pod_fleet.clone().create(world)?);
+        let deleting = tokio::spawn(pod_fleet.clone().churn(world.pods()));
+        let watching = tokio::spawn(pod_fleet.clone().watch(world.pods()));
 
-        crowd.bound_at_least(200).await?;
+        pod_fleet.bound_at_least(200).await?;
         proxy.cut();
-        crowd.bound_at_least(400).await?;
+        pod_fleet.bound_at_least(400).await?;
         plane.kill(Component::ApiServer)?;
         plane.start(Component::ApiServer).await?;
         world.supercargo.forgive_refusals()?;
-        crowd.bound_at_least(600).await?;
+        pod_fleet.bound_at_least(600).await?;
         world.supercargo.pause()?;
         tokio::time::sleep(HANG).await;
         world.supercargo.resume()?;
-        crowd.bound_at_least(900).await?;
+        pod_fleet.bound_at_least(900).await?;
         world.supercargo.kill()?;
         world.supercargo.start_again(&plane)?;
-        crowd.bound_at_least(1_200).await?;
+        pod_fleet.bound_at_least(1_200).await?;
         proxy.cut();
 
         creating.await??;
-        crowd.bound_at_least(PODS).await?;
+        pod_fleet.bound_at_least(PODS).await?;
         deleting.await??;
-        crowd.check(world).await?;
+        pod_fleet.check(world).await?;
         cache_equals_a_fresh_list(world).await?;
         let rescued = sample(&world.metrics().await?, "supercargo_pods_rescued_by_flush_total");
-        assert_eq!(rescued, Some(0.0), "nobody had to be fetched by the flush");
+        assert_eq!(rescued, Some(0.0), "the flush placed no pod");
         watching.abort();
         eprintln!("chaos: {PODS} pods, {} deleted, {:?}", PODS / CHURN, began.elapsed());
         Ok(())
@@ -83,7 +83,7 @@ async fn through_chaos_every_pod_is_bound_once_and_the_cache_equals_a_fresh_list
 
 /// The pods, and the nodes of each in the order in which a watch reported them.
 #[derive(Clone, Default)]
-pub(crate) struct Crowd {
+pub(crate) struct PodFleet {
     seen: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn name(number: usize) -> String {
     format!("p{number:04}")
 }
 
-impl Crowd {
+impl PodFleet {
     async fn new(world: &World<'_>) -> Result<Self> {
         let fleet: Vec<_> = (0..NODES)
             .map(|number| world.node(&format!("n{number}")).allocatable("cpu", &format!("{NODE_MILLI}m")))

@@ -81,10 +81,10 @@ async fn kube_scheduler_binds_a_pod_and_kwok_runs_it() -> Result<()> {
 async fn pod_of_another_scheduler_is_ignored() -> Result<()> {
     let client = shared().await.client().await?;
     let namespace = create_namespace(&client, "foreign").await?;
-    KwokNode::new("for-nobody").label("for", "nobody").create(&client).await?;
+    KwokNode::new("for-none").label("for", "none").create(&client).await?;
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
-    let selector = json!({"nodeSelector": {"for": "nobody"}});
-    pods.create(&PostParams::default(), &pod("theirs", "somebody-else", &selector)?).await?;
+    let selector = json!({"nodeSelector": {"for": "none"}});
+    pods.create(&PostParams::default(), &pod("theirs", "another-scheduler", &selector)?).await?;
     // Once kube-scheduler has bound the second pod, it has seen the first.
     pods.create(&PostParams::default(), &pod("its-own", "default-scheduler", &selector)?).await?;
     wait_until_bound(&client, &namespace, "its-own").await?;

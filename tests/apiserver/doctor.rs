@@ -93,8 +93,8 @@ async fn doctor_reports_other_schedulers_and_unserved_pods() -> Result<()> {
     play("beside", async |world| {
         let admin = world.plane.admin();
         // Its name sorts before those of other tests.
-        let nobody = format!("0-{}", world.name);
-        let spec = json!({"schedulerName": nobody, "containers": [{"name": "c", "image": "example.com/a"}]});
+        let unserved = format!("0-{}", world.name);
+        let spec = json!({"schedulerName": unserved, "containers": [{"name": "c", "image": "example.com/a"}]});
         let pods: Api<Pod> = world.pods();
         pods.create(&PostParams::default(), &pod("lost", &world.name, &spec)?).await?;
         for name in ["one", "two"] {
@@ -106,7 +106,7 @@ async fn doctor_reports_other_schedulers_and_unserved_pods() -> Result<()> {
         let (code, report) = doctor(world, &admin, &world.name).await?;
         assert_eq!(code, Some(3));
         let (status, text) = check(&report, "UnservedPods")?;
-        ensure!(status == "warning" && text.contains(&format!("1 for {nobody}")), "{text}");
+        ensure!(status == "warning" && text.contains(&format!("1 for {unserved}")), "{text}");
         let (status, text) = check(&report, "ServedOnce")?;
         let twice = format!("{0} by {0}/one and {0}/two", world.name);
         ensure!(status == "problem" && text.contains(&twice), "{text}");

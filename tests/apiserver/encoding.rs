@@ -60,7 +60,7 @@ spec:
   capacity: {storage: 1024Mi}
   accessModes: [ReadWriteOnce, ReadOnlyMany]
   csi: {driver: d.example.com, volumeHandle: h, volumeAttributes: {a: b}}
-  claimRef: {namespace: default, name: nobody}
+  claimRef: {namespace: default, name: absent}
   nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [z]}]}]}}
 ---
 apiVersion: v1
@@ -111,7 +111,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: full, namespace: default, labels: {app: a, empty: ""}}
 spec:
-  schedulerName: nobody
+  schedulerName: absent
   priority: 0
   hostUsers: false
   nodeSelector: {disk: ssd}

@@ -1,6 +1,6 @@
 //! Extenders with a real API server: over HTTP and HTTPS, slow, failing and incorrect ones.
 
-mod beside;
+mod comparison;
 mod server;
 
 use anyhow::{Context, Result, ensure};

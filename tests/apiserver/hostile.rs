@@ -20,8 +20,8 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::chaos::{Crowd, cache_equals_a_fresh_list, name};
-use crate::support::hostile::{Fault, Hostile, Ledger, WINDOW, busiest};
+use crate::chaos::{PodFleet, cache_equals_a_fresh_list, name};
+use crate::support::hostile::{Fault, Hostile, RequestRecord, WINDOW, busiest};
 use crate::support::objects::{node_of, service_account_token};
 use crate::support::supercargo::{self, NAME, Setup};
 use crate::support::{Component, ControlPlane, http, nodes, wait_for};
@@ -103,35 +103,35 @@ async fn hostile(world: &mut World<'_>, seed: u64) -> Result<()> {
     world.create("first", &requesting(&json!({"cpu": format!("{POD_MILLI}m")}))).await?;
     world.bound("first").await?;
     world.delete("first").await?;
-    let crowd = Crowd::default();
-    let watching = tokio::spawn(crowd.clone().watch(world.pods()));
-    let vitals = Vitals::default();
-    let looking = vitals.clone().look(world.supercargo.port());
+    let pod_fleet = PodFleet::default();
+    let watching = tokio::spawn(pod_fleet.clone().watch(world.pods()));
+    let health = HealthChecks::default();
+    let looking = health.clone().look(world.supercargo.port());
 
     let began = Instant::now();
-    proxy.ledger().begin();
+    proxy.record().begin();
     proxy.turn_hostile();
-    create_in_waves(world, &crowd).await?;
+    create_in_waves(world, &pod_fleet).await?;
     every_fault_came_up(&proxy).await?;
     let hostile = began.elapsed();
     proxy.turn_honest();
     eprintln!(
         "hostile: seed {seed}, {} pods bound in {hostile:?}, {:?}",
-        crowd.seen().len(),
-        proxy.ledger().hit
+        pod_fleet.seen().len(),
+        proxy.record().hit
     );
 
     delete_all(world, all(Fate::GoesWhenBound).collect()).await?;
-    everybody_is_bound_or_explained(world, &crowd).await?;
+    every_pod_is_bound_or_has_a_reason(world, &pod_fleet).await?;
     cache_equals_a_fresh_list(world).await?;
     let took = began.elapsed();
     looking.abort();
     watching.abort();
-    vitals.check(&world.metrics().await?);
-    let ledger = proxy.ledger();
-    eprintln!("hostile: seed {seed}, {took:?} in all, {:?}", ledger.faults);
-    check_bindings(&ledger, &crowd);
-    check_budget(&ledger, took);
+    health.check(&world.metrics().await?);
+    let record = proxy.record();
+    eprintln!("hostile: seed {seed}, {took:?} in all, {:?}", record.faults);
+    check_bindings(&record, &pod_fleet);
+    check_budget(&record, took);
     Ok(())
 }
 
@@ -160,7 +160,7 @@ async fn behind_a_proxy(
 
 /// Creates the pods in waves, and deletes some of them. A wave starts when a quarter of the earlier pods are
 /// bound, or after ten seconds.
-async fn create_in_waves(world: &World<'_>, crowd: &Crowd) -> Result<()> {
+async fn create_in_waves(world: &World<'_>, pod_fleet: &PodFleet) -> Result<()> {
     let (size, began) = (PODS / WAVES, Instant::now());
     for wave in 0..WAVES {
         let numbers = wave * size..(wave + 1) * size;
@@ -177,12 +177,12 @@ async fn create_in_waves(world: &World<'_>, crowd: &Crowd) -> Result<()> {
         let wanted = numbers.start / 4;
         // This only paces the waves. A scheduler that backs off may take longer.
         let _ = wait_for(&format!("{wanted} pods to be seen bound"), WINDOW, || async {
-            let seen = crowd.seen();
+            let seen = pod_fleet.seen();
             ensure!(seen.len() >= wanted, "{} are", seen.len());
             Ok(())
         })
         .await;
-        let bound = crowd.seen();
+        let bound = pod_fleet.seen();
         eprintln!("hostile: {} created, {} bound, {:?}", numbers.end, bound.len(), began.elapsed());
         let going = (0..numbers.end).filter(|&number| fate(number) == Fate::GoesWhenBound).map(name);
         delete_all(world, going.filter(|name| bound.contains_key(name)).collect()).await?;
@@ -204,7 +204,7 @@ async fn delete_all(world: &World<'_>, names: Vec<String>) -> Result<()> {
 }
 
 #[tokio::test]
-async fn frozen_connections_end_the_process_within_its_grace_and_a_successor_goes_on() -> Result<()> {
+async fn frozen_connections_end_the_process_in_time_and_a_standby_takes_over() -> Result<()> {
     const FEW: usize = 20;
     play("frozen", async |world| {
         let proxy = behind_a_proxy(world, SEED, ("15s", "10s", "2s")).await?;
@@ -213,7 +213,7 @@ async fn frozen_connections_end_the_process_within_its_grace_and_a_successor_goe
             world.create(&name(number), &requesting(&json!({"cpu": format!("{POD_MILLI}m")}))).await?;
         }
         wait_for("a Binding to be posted", PATIENCE, || async {
-            ensure!(proxy.ledger().sorts.contains_key("POST pods/binding"), "there is none");
+            ensure!(proxy.record().sorts.contains_key("POST pods/binding"), "there is none");
             Ok(())
         })
         .await?;
@@ -223,7 +223,10 @@ async fn frozen_connections_end_the_process_within_its_grace_and_a_successor_goe
         ensure!(status.success(), "it ended with {status}; {}", world.supercargo.log_tail());
         let leases = Api::<Lease>::namespaced(world.client.clone(), &world.name);
         let holder = leases.get(&world.name).await?.spec.and_then(|spec| spec.holder_identity);
-        ensure!(holder.is_some_and(|holder| !holder.is_empty()), "nobody could release the lease");
+        ensure!(
+            holder.is_some_and(|holder| !holder.is_empty()),
+            "the lease was released although its requests failed"
+        );
 
         let mut setup = Setup::called(&world.name);
         setup.configuration = supercargo::elected_configuration(&world.name);
@@ -231,7 +234,7 @@ async fn frozen_connections_end_the_process_within_its_grace_and_a_successor_goe
         for number in 0..FEW {
             world.bound(&name(number)).await?;
         }
-        ensure!(proxy.ledger().bound.values().all(|count| *count == 1), "bound more than once");
+        ensure!(proxy.record().bound.values().all(|count| *count == 1), "bound more than once");
         Ok(())
     })
     .await
@@ -240,15 +243,15 @@ async fn frozen_connections_end_the_process_within_its_grace_and_a_successor_goe
 /// Waits until every fault has occurred often enough, for all required types of requests.
 async fn every_fault_came_up(proxy: &Hostile) -> Result<()> {
     wait_for("every fault to come up", Duration::from_secs(90), || async {
-        let ledger = proxy.ledger();
-        let rare = Fault::ALL.into_iter().find(|fault| ledger.count(*fault) < EACH_FAULT);
-        ensure!(rare.is_none(), "{rare:?} is missing in {:?}", ledger.faults);
-        let spared = MET.into_iter().find(|sort| !ledger.hit.contains_key(*sort));
-        ensure!(spared.is_none(), "{spared:?} is missing in {:?}", ledger.hit);
+        let record = proxy.record();
+        let rare = Fault::ALL.into_iter().find(|fault| record.count(*fault) < EACH_FAULT);
+        ensure!(rare.is_none(), "{rare:?} is missing in {:?}", record.faults);
+        let spared = MET.into_iter().find(|sort| !record.hit.contains_key(*sort));
+        ensure!(spared.is_none(), "{spared:?} is missing in {:?}", record.hit);
         let lists: usize =
-            ledger.hit.iter().filter(|(sort, _)| sort.starts_with("list ")).map(|(_, hit)| hit).sum();
+            record.hit.iter().filter(|(sort, _)| sort.starts_with("list ")).map(|(_, hit)| hit).sum();
         ensure!(lists >= EACH_FAULT, "{lists} lists met a fault");
-        ensure!(ledger.retry_afters >= EACH_FAULT, "{} Retry-After", ledger.retry_afters);
+        ensure!(record.retry_afters >= EACH_FAULT, "{} Retry-After", record.retry_afters);
         Ok(())
     })
     .await
@@ -256,9 +259,9 @@ async fn every_fault_came_up(proxy: &Hostile) -> Result<()> {
 
 /// Waits until the pods that stay are bound and unschedulable pods have a reason. Checks that no node is
 /// overcommitted.
-async fn everybody_is_bound_or_explained(world: &World<'_>, crowd: &Crowd) -> Result<()> {
+async fn every_pod_is_bound_or_has_a_reason(world: &World<'_>, pod_fleet: &PodFleet) -> Result<()> {
     wait_for("the pods that stay to be bound", PATIENCE, || async {
-        let seen = crowd.seen();
+        let seen = pod_fleet.seen();
         let waiting: Vec<_> = all(Fate::Stays).filter(|name| !seen.contains_key(name)).collect();
         ensure!(waiting.is_empty(), "{} wait, first {:?}", waiting.len(), waiting.first());
         Ok(())
@@ -278,7 +281,7 @@ async fn everybody_is_bound_or_explained(world: &World<'_>, crowd: &Crowd) -> Re
             let name = pod.name_any();
             let told =
                 scheduled_condition(pod).is_some_and(|told| told.reason.as_deref() == Some("Unschedulable"));
-            ensure!(told || explained.contains(&name), "nobody says why {name} waits");
+            ensure!(told || explained.contains(&name), "{name} is pending without a reported reason");
         }
         for (node, milli) in requested_cpu_milli(&pods)? {
             assert!(milli <= NODE_MILLI, "{node} has {milli}m of {NODE_MILLI}m");
@@ -299,13 +302,13 @@ async fn explained(world: &World<'_>) -> Result<BTreeSet<String>> {
 }
 
 /// Checks that no pod moved, and that the API server accepted at most one Binding for each.
-fn check_bindings(ledger: &Ledger, crowd: &Crowd) {
-    let seen = crowd.seen();
+fn check_bindings(record: &RequestRecord, pod_fleet: &PodFleet) {
+    let seen = pod_fleet.seen();
     let moved: Vec<_> = seen.iter().filter(|(_, nodes)| nodes.len() > 1).collect();
     assert!(moved.is_empty(), "on more than one node: {moved:?}");
-    let twice: Vec<_> = ledger.bound.iter().filter(|(_, count)| **count > 1).collect();
+    let twice: Vec<_> = record.bound.iter().filter(|(_, count)| **count > 1).collect();
     assert!(twice.is_empty(), "bound more than once: {twice:?}");
-    assert!(ledger.bound.len() >= seen.len(), "{} Bindings for {} pods", ledger.bound.len(), seen.len());
+    assert!(record.bound.len() >= seen.len(), "{} Bindings for {} pods", record.bound.len(), seen.len());
 }
 
 /// A reflector's minimum backoff in seconds (`src/watch/backoff.rs`).
@@ -346,14 +349,14 @@ fn limit_of(sort: &str) -> Option<usize> {
 }
 
 /// Checks that requests are not more frequent than backoff allows, and that none ignored a `Retry-After`.
-fn check_budget(ledger: &Ledger, took: Duration) {
-    assert!(ledger.early.is_empty(), "before Retry-After: {:?}", ledger.early);
+fn check_budget(record: &RequestRecord, took: Duration) {
+    assert!(record.early.is_empty(), "before Retry-After: {:?}", record.early);
     let mut most: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
-    for ((sort, object), times) in &ledger.objects {
+    for ((sort, object), times) in &record.objects {
         let entry = most.entry(sort).or_default();
         *entry = (*entry).max((busiest(times), object));
     }
-    for (sort, times) in &ledger.sorts {
+    for (sort, times) in &record.sorts {
         let (busy, object) = most.get(&**sort).copied().unwrap_or_default();
         eprintln!("{:>6} {sort:32} {busy:>4} in {WINDOW:?} of {object}", times.len());
     }
@@ -365,28 +368,28 @@ fn check_budget(ledger: &Ledger, took: Duration) {
         );
     }
     let of = |words: &[&str]| {
-        let sorts = ledger.sorts.iter().filter(|(sort, _)| words.iter().any(|word| sort.starts_with(word)));
+        let sorts = record.sorts.iter().filter(|(sort, _)| words.iter().any(|word| sort.starts_with(word)));
         let mut times: Vec<_> = sorts.flat_map(|(_, times)| times.iter().copied()).collect();
         times.sort_unstable();
         times
     };
     let reflectors = busiest(&of(&["watch ", "list ", "page ", "probe "]));
     assert!(reflectors <= REFLECTORS, "{reflectors} lists and watches in {WINDOW:?}, {REFLECTORS} at most");
-    for (sort, times) in ledger.sorts.iter().filter(|(sort, _)| sort.starts_with("list ")) {
+    for (sort, times) in record.sorts.iter().filter(|(sort, _)| sort.starts_with("list ")) {
         let most = lists_max(took);
         assert!(times.len() <= most, "{sort}: {} in {took:?}, {most} at most", times.len());
     }
     // About one in three requests has a fault, so each pod needs fewer than two attempts of each type on
     // average.
     for sort in ["POST pods/binding", "GET pods", "PATCH pods/status", "POST events"] {
-        let count = ledger.sorts.get(sort).map_or(0, Vec::len);
+        let count = record.sorts.get(sort).map_or(0, Vec::len);
         assert!(count <= 3 * PODS, "{sort}: {count} for {PODS} pods");
     }
 }
 
 /// Continuous checks of the scheduler's health.
 #[derive(Clone, Default)]
-struct Vitals {
+struct HealthChecks {
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -399,7 +402,7 @@ struct Seen {
     lost: f64,
 }
 
-impl Vitals {
+impl HealthChecks {
     fn look(self, port: u16) -> JoinHandle<()> {
         tokio::spawn(async move {
             let url = format!("https://127.0.0.1:{port}");

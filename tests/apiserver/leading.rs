@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::audited::Audited;
-use crate::restart::Crowd;
+use crate::restart::PodFleet;
 use crate::support::supercargo::{self, ROLES, Setup, Supercargo, elected_configuration};
 use crate::support::{Component, wait_for};
 use crate::world::{World, play_on};
@@ -140,18 +140,18 @@ async fn killed_leader_is_replaced_and_no_pod_is_bound_twice() -> Result<()> {
     play_on(&audited.plane, "three", async |world| {
         let mut replicas = Replicas::start(world, 3).await?;
         let (first, holder) = replicas.leader_after("").await?;
-        let crowd = Crowd::new(world, 300).await?;
-        let creating = crowd.create(world);
-        crowd.placed_at_least(world, 60).await?;
+        let pod_fleet = PodFleet::new(world, 300).await?;
+        let creating = pod_fleet.create(world);
+        pod_fleet.placed_at_least(world, 60).await?;
         replicas.running[first].kill()?;
         let began = Instant::now();
-        let placed = crowd.placed(world).await?.len();
+        let placed = pod_fleet.placed(world).await?.len();
         ensure!(placed < 300, "it was too fast to be killed in the middle");
         let (second, holder) = replicas.leader_after(&holder).await?;
         eprintln!("leading: a lease of 3 s taken over {:?} after its holder was killed", began.elapsed());
         assert_ne!(first, second);
         // A replica that is stopped releases the lease, so the third need not wait for its expiry.
-        crowd.placed_at_least(world, placed + 20).await?;
+        pod_fleet.placed_at_least(world, placed + 20).await?;
         let status = replicas.running[second].terminate()?;
         assert_eq!(status.code(), Some(0), "{}", replicas.running[second].log_tail());
         ensure!(replicas.running[second].log()?.contains("released the lease"), "it did not log the release");
@@ -159,7 +159,7 @@ async fn killed_leader_is_replaced_and_no_pod_is_bound_twice() -> Result<()> {
         let (third, _) = replicas.leader_after(&holder).await?;
         eprintln!("leading: a released lease taken {:?} after its holder was gone", began.elapsed());
         creating.await??;
-        crowd.check_in_the_end(world).await?;
+        pod_fleet.check_in_the_end(world).await?;
         // The second may have left no work to the third.
         world.node("more").create(&world.client).await?;
         world.create("last", &json!({})).await?;
@@ -177,18 +177,18 @@ async fn b19_leader_suspended_beyond_its_lease_writes_nothing_and_exits() -> Res
     play_on(&audited.plane, "paused", async |world| {
         let mut replicas = Replicas::start(world, 2).await?;
         let (first, holder) = replicas.leader_after("").await?;
-        let crowd = Crowd::new(world, 300).await?;
-        let creating = crowd.create(world);
-        crowd.placed_at_least(world, 60).await?;
+        let pod_fleet = PodFleet::new(world, 300).await?;
+        let creating = pod_fleet.create(world);
+        pod_fleet.placed_at_least(world, 60).await?;
         replicas.running[first].pause()?;
-        let placed = crowd.placed(world).await?.len();
+        let placed = pod_fleet.placed(world).await?.len();
         ensure!(placed < 300, "it was too fast to be stopped in the middle");
         let began = Instant::now();
         let (second, _) = replicas.leader_after(&holder).await?;
         eprintln!("leading: a lease of 3 s taken over {:?} after its holder was stopped", began.elapsed());
         assert_ne!(first, second);
         // The second is at work when the first resumes.
-        crowd.placed_at_least(world, placed + 20).await?;
+        pod_fleet.placed_at_least(world, placed + 20).await?;
         replicas.running[first].resume()?;
         let status = replicas.running[first].end()?;
         assert_eq!(status.code(), Some(1), "{}", replicas.running[first].log_tail());
@@ -198,7 +198,7 @@ async fn b19_leader_suspended_beyond_its_lease_writes_nothing_and_exits() -> Res
             replicas.running[first].log_tail()
         );
         creating.await??;
-        crowd.check_in_the_end(world).await?;
+        pod_fleet.check_in_the_end(world).await?;
         check_that_one_wrote_at_a_time(&audited, &[first, second]).await?;
         // After a restart, it is a standby replica.
         replicas.running[first].start_again(world.plane)?;
@@ -215,9 +215,9 @@ async fn api_server_outage_beyond_the_lease_ends_the_leader() -> Result<()> {
         let mut replicas = Replicas::start(world, 2).await?;
         let (first, holder) = replicas.leader_after("").await?;
         let second = 1 - first;
-        let crowd = Crowd::new(world, 300).await?;
-        let creating = crowd.create(world);
-        crowd.placed_at_least(world, 60).await?;
+        let pod_fleet = PodFleet::new(world, 300).await?;
+        let creating = pod_fleet.create(world);
+        pod_fleet.placed_at_least(world, 60).await?;
         audited.plane.kill(Component::ApiServer)?;
         let status = replicas.running[first].end()?;
         assert_eq!(status.code(), Some(1), "{}", replicas.running[first].log_tail());
@@ -233,7 +233,7 @@ async fn api_server_outage_beyond_the_lease_ends_the_leader() -> Result<()> {
         eprintln!("leading: the lease taken over {:?} after the API server was back", began.elapsed());
         assert_eq!(leader, second);
         creating.await??;
-        crowd.check_in_the_end(world).await?;
+        pod_fleet.check_in_the_end(world).await?;
         check_that_one_wrote_at_a_time(&audited, &[first, second]).await?;
         replicas.leave(world, second)
     })

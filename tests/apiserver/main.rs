@@ -11,7 +11,6 @@ mod cluster_state;
 
 mod audited;
 mod bad_input;
-mod beside;
 mod chaos;
 mod control_plane;
 mod doctor;
@@ -37,6 +36,7 @@ mod restart;
 mod rights;
 mod serving;
 mod shadow;
-mod told;
+mod status;
+mod two_schedulers;
 mod volumes;
 mod world;

@@ -15,7 +15,7 @@ fn path(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name).display().to_string()
 }
 
-/// The Deployment's pod is created under the standard, too, which `the_deployment_of_the_manifests_gets_its_pods`
+/// The Deployment's pod is created under the standard, too, which `deployment_of_the_manifests_gets_its_pods`
 /// checks.
 #[tokio::test]
 async fn base_and_overlays_comply_with_restricted_pod_standard() -> Result<()> {

@@ -247,7 +247,7 @@ async fn resource_metrics_equal_kube_schedulers() -> Result<()> {
         let node = world.node("a").allocatable("cpu", "8").allocatable("hugepages-2Mi", "64Mi");
         node.allocatable("example.com/gpu", "8").create(&world.client).await?;
         for (name, scheduler) in
-            [("ours", world.name.as_str()), ("nobodys", "nobody"), ("theirs", "default-scheduler")]
+            [("ours", world.name.as_str()), ("unserved", "absent"), ("theirs", "default-scheduler")]
         {
             let pod = serde_json::from_value(manifold(world, name, scheduler))?;
             world.pods().create(&PostParams::default(), &pod).await?;

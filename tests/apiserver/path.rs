@@ -25,7 +25,7 @@ async fn two_schedulers_fill_the_same_nodes_and_place_only_their_pods() -> Resul
             spec["schedulerName"] = json!(scheduler);
             spec
         };
-        world.create("nobodys", &of("somebody-else")).await?;
+        world.create("unserved", &of("another-scheduler")).await?;
         let ours = world.name.clone();
         for scheduler in ["default-scheduler", &ours] {
             for number in 0..6 {
@@ -47,9 +47,9 @@ async fn two_schedulers_fill_the_same_nodes_and_place_only_their_pods() -> Resul
             assert_eq!(placed.len(), 1, "placed once");
             assert_eq!(placed[0].reporting_controller.as_deref(), Some(scheduler));
         }
-        let nobodys = world.pods().get("nobodys").await?;
-        assert_eq!(node_of(&nobodys), None);
-        ensure!(scheduled_condition(&nobodys).is_none(), "a scheduler tried another's pod");
+        let unserved = world.pods().get("unserved").await?;
+        assert_eq!(node_of(&unserved), None);
+        ensure!(scheduled_condition(&unserved).is_none(), "a scheduler tried another's pod");
         let scrape = world.metrics().await?;
         let attempts = |result: &str| {
             let series = format!(

@@ -10,7 +10,7 @@ use crate::support::supercargo::Setup;
 use crate::world::{play, requesting};
 
 #[tokio::test]
-async fn it_goes_through_the_proxy_of_its_environment_and_reaches_this_machine_without() -> Result<()> {
+async fn environment_proxy_is_used_except_for_this_machine() -> Result<()> {
     play("proxied", async |world| {
         world.node("a").allocatable("cpu", "4").create(&world.client).await?;
         let proxy = Proxy::tunnel_to(world.plane.port(Component::ApiServer)).await?;

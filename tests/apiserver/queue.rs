@@ -202,7 +202,7 @@ async fn leaders_pod(world: &World<'_>, address: &str) -> Result<String> {
     })
     .await?;
     let name = holder.rsplit_once('_').map_or(holder.as_str(), |(host, _)| host).to_owned();
-    let spec = json!({"schedulerName": "nobody", "containers": [{"name": "c", "image": "example.com/a"}]});
+    let spec = json!({"schedulerName": "absent", "containers": [{"name": "c", "image": "example.com/a"}]});
     world.pods().create(&PostParams::default(), &pod(&name, &world.name, &spec)?).await?;
     let status = json!({"status": {"podIP": address, "podIPs": [{"ip": address}], "phase": "Running"}});
     world.pods().patch_status(&name, &PatchParams::default(), &Patch::Merge(&status)).await?;

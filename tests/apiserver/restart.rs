@@ -32,15 +32,15 @@ const TOKEN_PATIENCE: Duration = Duration::from_secs(150);
 #[tokio::test]
 async fn kill_during_500_pods_loses_none_and_overcommits_nothing() -> Result<()> {
     play("killed", async |world| {
-        let crowd = Crowd::new(world, 500).await?;
-        let creating = crowd.create(world);
-        crowd.placed_at_least(world, 100).await?;
+        let pod_fleet = PodFleet::new(world, 500).await?;
+        let creating = pod_fleet.create(world);
+        pod_fleet.placed_at_least(world, 100).await?;
         world.supercargo.kill()?;
         creating.await??;
-        let placed = crowd.placed(world).await?.len();
-        ensure!(placed < crowd.count, "it was too fast to be killed in the middle");
+        let placed = pod_fleet.placed(world).await?.len();
+        ensure!(placed < pod_fleet.count, "it was too fast to be killed in the middle");
         world.supercargo.start_again(world.plane)?;
-        crowd.check_in_the_end(world).await
+        pod_fleet.check_in_the_end(world).await
     })
     .await
 }
@@ -49,26 +49,26 @@ async fn kill_during_500_pods_loses_none_and_overcommits_nothing() -> Result<()>
 #[tokio::test]
 async fn stop_finishes_bindings_in_flight_and_exits_with_0() -> Result<()> {
     play("stopped", async |world| {
-        let crowd = Crowd::new(world, 300).await?;
-        let creating = crowd.create(world);
-        crowd.placed_at_least(world, 50).await?;
+        let pod_fleet = PodFleet::new(world, 300).await?;
+        let creating = pod_fleet.create(world);
+        pod_fleet.placed_at_least(world, 50).await?;
         let status = world.supercargo.terminate()?;
         assert_eq!(status.code(), Some(0), "{}", world.supercargo.log_tail());
-        let placed = crowd.placed(world).await?;
-        ensure!(placed.len() < crowd.count, "it was too fast to be stopped in the middle");
+        let placed = pod_fleet.placed(world).await?;
+        ensure!(placed.len() < pod_fleet.count, "it was too fast to be stopped in the middle");
         // Every bound pod has an event.
         let events = told(world).await?;
         let untold: Vec<&String> = placed.iter().filter(|pod| !events.contains_key(*pod)).collect();
         ensure!(untold.is_empty(), "placed without an event: {untold:?}");
         creating.await??;
         world.supercargo.start_again(world.plane)?;
-        crowd.check_in_the_end(world).await?;
+        pod_fleet.check_in_the_end(world).await?;
         // The last events may arrive after the last binding.
         wait_for("exactly one event per pod", PATIENCE, || async {
             let events = told(world).await?;
             let twice: Vec<_> = events.iter().filter(|(_, times)| **times > 1).collect();
             assert!(twice.is_empty(), "more than one event: {twice:?}");
-            ensure!(events.len() == crowd.count, "{} of {} have an event", events.len(), crowd.count);
+            ensure!(events.len() == pod_fleet.count, "{} of {} have an event", events.len(), pod_fleet.count);
             Ok(())
         })
         .await?;
@@ -83,14 +83,14 @@ async fn scheduling_resumes_after_api_server_crash_under_load() -> Result<()> {
     let plane = ControlPlane::builder().with(parts).start().await?;
     supercargo::install(&plane).await?;
     play_on(&plane, "crash", async |world| {
-        let crowd = Crowd::new(world, 300).await?;
-        let creating = crowd.create(world);
-        crowd.placed_at_least(world, 60).await?;
+        let pod_fleet = PodFleet::new(world, 300).await?;
+        let creating = pod_fleet.create(world);
+        pod_fleet.placed_at_least(world, 60).await?;
         plane.kill(Component::ApiServer)?;
         plane.start(Component::ApiServer).await?;
         world.supercargo.forgive_refusals()?;
         creating.await??;
-        crowd.check_in_the_end(world).await?;
+        pod_fleet.check_in_the_end(world).await?;
         world.supercargo.wait_until_ready().await
     })
     .await
@@ -103,9 +103,9 @@ async fn hanging_api_server_under_load_causes_no_overcommit() -> Result<()> {
     let plane = ControlPlane::builder().with(parts).start().await?;
     supercargo::install(&plane).await?;
     play_on(&plane, "hang", async |world| {
-        let crowd = Crowd::new(world, 300).await?;
-        let creating = crowd.create(world);
-        crowd.placed_at_least(world, 60).await?;
+        let pod_fleet = PodFleet::new(world, 300).await?;
+        let creating = pod_fleet.create(world);
+        pod_fleet.placed_at_least(world, 60).await?;
         // Pods created before the API server hangs: their bindings get no answer.
         world.supercargo.pause()?;
         creating.await??;
@@ -118,7 +118,7 @@ async fn hanging_api_server_under_load_causes_no_overcommit() -> Result<()> {
         })
         .await?;
         plane.resume(Component::ApiServer)?;
-        crowd.check_in_the_end(world).await
+        pod_fleet.check_in_the_end(world).await
     })
     .await
 }
@@ -163,14 +163,14 @@ async fn refused(bearer: &Access) -> Result<()> {
 }
 
 /// Pods that exactly fill a world's nodes, and a watch of their placements.
-pub(crate) struct Crowd {
+pub(crate) struct PodFleet {
     count: usize,
     /// Each pod's nodes, in the order seen by a watch.
     seen: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
     watching: JoinHandle<()>,
 }
 
-impl Crowd {
+impl PodFleet {
     /// Creates the nodes; [`Self::create`] creates the pods.
     pub(crate) async fn new(world: &World<'_>, count: usize) -> Result<Self> {
         let milli = POD_MILLI * u64::try_from(count / NODES)?;
@@ -227,7 +227,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for PodFleet {
     fn drop(&mut self) {
         self.watching.abort();
     }

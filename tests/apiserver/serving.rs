@@ -124,7 +124,7 @@ async fn sigusr2_compares_cache_with_api_server() -> Result<()> {
 
 /// kube-scheduler places the manifests' pods, and kwok reports them as Running.
 #[tokio::test]
-async fn the_deployment_of_the_manifests_gets_its_pods() -> Result<()> {
+async fn deployment_of_the_manifests_gets_its_pods() -> Result<()> {
     let plane = installed().await?;
     supercargo::wait_for_the_deployment(plane).await?;
     let fields = "jsonpath={range .items[*]}{.spec.schedulerName} {.spec.serviceAccountName} {.spec.nodeName} {.status.phase}{\"\\n\"}{end}";

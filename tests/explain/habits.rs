@@ -102,7 +102,7 @@ fn every_command_times_out_on_a_silent_cluster() {
             "record" => &["recording"],
             "report" => &["--to", "page.html"],
             "queue" | "doctor" | "lint" => &[],
-            name => panic!("{name} can ask a cluster, and nobody knows how"),
+            name => panic!("{name} reads a cluster, but this test has no arguments for it"),
         });
         args.extend(["--kubeconfig", "kubeconfig", "--request-timeout", "300ms"]);
         let ran = run(cluster.folder(), &args);

@@ -1,12 +1,12 @@
 //! Whole outputs compared with stored files.
 
-use crate::offline::{is_as_written, page, shows_what_comes_out};
+use crate::offline::{assert_matches_file, assert_page_shows_output, page};
 use crate::support::{Cluster, node, plain_node, pod, root, run};
 use serde_json::json;
 
 /// Compares with `explain/shown/NAME`, or rewrites it.
 pub(crate) fn assert_output(name: &str, told: &str) {
-    is_as_written(&format!("tests/explain/shown/{name}"), told);
+    assert_matches_file(&format!("tests/explain/shown/{name}"), told);
 }
 
 /// A cluster that produces most kinds of output.
@@ -70,11 +70,11 @@ fn score_table_sums_are_correct_without_the_pod_itself() {
 
 #[test]
 fn documented_examples_match_the_output_of_explain_and_lint() {
-    shows_what_comes_out("docs/explain.md", 4);
-    shows_what_comes_out("docs/what-if.md", 2);
-    shows_what_comes_out("docs/record.md", 2);
-    shows_what_comes_out("docs/lint.md", 1);
-    shows_what_comes_out("docs/queue.md", 2);
+    assert_page_shows_output("docs/explain.md", 4);
+    assert_page_shows_output("docs/what-if.md", 2);
+    assert_page_shows_output("docs/record.md", 2);
+    assert_page_shows_output("docs/lint.md", 1);
+    assert_page_shows_output("docs/queue.md", 2);
 }
 
 #[test]

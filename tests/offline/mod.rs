@@ -133,18 +133,18 @@ pub(crate) fn merge(into: &mut Value, more: &Value) {
 }
 
 /// Compares with a file of the package, or writes the file.
-pub(crate) fn is_as_written(name: &str, told: &str) {
+pub(crate) fn assert_matches_file(name: &str, told: &str) {
     let path = root().join(name);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&path, told).expect("it can be written");
         return;
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(told, expected, "{name} says something else; UPDATE_EXPECT=1 writes it anew");
+    assert_eq!(told, expected, "{name} differs; UPDATE_EXPECT=1 rewrites it");
 }
 
 /// Runs the examples of a documentation page and compares their output with that on the page.
-pub(crate) fn shows_what_comes_out(name: &str, examples: usize) {
+pub(crate) fn assert_page_shows_output(name: &str, examples: usize) {
     let page = page(name);
     let (mut written, mut rest, mut shown) = (String::new(), page.as_str(), 0);
     while let Some((before, block)) = rest.split_once("```console\n$ supercargo ") {
@@ -156,5 +156,5 @@ pub(crate) fn shows_what_comes_out(name: &str, examples: usize) {
     }
     written += rest;
     assert_eq!(shown, examples, "{name}");
-    is_as_written(name, &written);
+    assert_matches_file(name, &written);
 }

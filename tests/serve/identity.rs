@@ -10,9 +10,9 @@ use tokio::io::AsyncWriteExt as _;
 
 /// A client that would present a certificate, and records whether it was asked for one.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(AtomicBool);
+pub(crate) struct CertificateRequested(AtomicBool);
 
-impl ResolvesClientCert for Asked {
+impl ResolvesClientCert for CertificateRequested {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.0.store(true, Ordering::Relaxed);
         None
@@ -24,9 +24,9 @@ impl ResolvesClientCert for Asked {
 }
 
 #[tokio::test]
-async fn client_certificates_and_front_proxy_headers_identify_nobody() {
+async fn client_certificates_and_front_proxy_headers_identify_no_user() {
     let server = Running::usual().await;
-    let asked = Arc::new(Asked::default());
+    let asked = Arc::new(CertificateRequested::default());
     let mut stream = server.connect_showing(&[b"http/1.1"], asked.clone()).await;
     let proxy = "X-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n";
     let request = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{proxy}Connection: close\r\n\r\n");

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::identity::Asked;
+use crate::identity::CertificateRequested;
 
 /// Fails a test that hangs; not a measured limit.
 pub(crate) const HANG: Duration = Duration::from_secs(30);
@@ -138,13 +138,13 @@ impl Running {
     }
 
     pub(crate) async fn connect_as(&self, alpn: &[&[u8]]) -> TlsStream<TcpStream> {
-        self.connect_showing(alpn, Arc::new(Asked::default())).await
+        self.connect_showing(alpn, Arc::new(CertificateRequested::default())).await
     }
 
     pub(crate) async fn connect_showing(
         &self,
         alpn: &[&[u8]],
-        certificates: Arc<Asked>,
+        certificates: Arc<CertificateRequested>,
     ) -> TlsStream<TcpStream> {
         soon("the handshake", connect(self.address, trusting_with(alpn, certificates))).await.unwrap()
     }
@@ -198,11 +198,11 @@ impl Answer {
 
 /// Returns a client configuration that trusts any server and offers these protocols.
 pub(crate) fn trusting(alpn: &[&[u8]]) -> Arc<ClientConfig> {
-    trusting_with(alpn, Arc::new(Asked::default()))
+    trusting_with(alpn, Arc::new(CertificateRequested::default()))
 }
 
 /// Like [`trusting`], with client certificates.
-fn trusting_with(alpn: &[&[u8]], certificates: Arc<Asked>) -> Arc<ClientConfig> {
+fn trusting_with(alpn: &[&[u8]], certificates: Arc<CertificateRequested>) -> Arc<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()

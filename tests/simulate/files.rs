@@ -105,7 +105,7 @@ fn undefined_namespace_has_the_name_label() {
     };
     let mut there = pod("there", 1, &json!({ "nodeName": "a" }));
     there["metadata"]["namespace"] = "team".into();
-    let pods = list(&[pod("shy", 1, &required("team")), pod("bold", 1, &required("nobody"))]);
+    let pods = list(&[pod("shy", 1, &required("team")), pod("bold", 1, &required("absent"))]);
     let placed = placed(&nodes_and(&[there]), &pods, &[]);
     assert_eq!(placed[0], on("default/shy", "b"));
 }

@@ -1,6 +1,6 @@
 //! The output formats of the report.
 
-use crate::offline::{command, is_as_written, root, run, shows_what_comes_out};
+use crate::offline::{assert_matches_file, assert_page_shows_output, command, root, run};
 use crate::support::{Files, Ran, list, node, pod};
 use serde_json::{Value, json};
 use std::process::Stdio;
@@ -104,7 +104,7 @@ fn table_has_one_row_per_pod() {
 
 #[test]
 fn documented_examples_match_the_output() {
-    shows_what_comes_out("docs/simulate.md", 4);
+    assert_page_shows_output("docs/simulate.md", 4);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn what_if_output_matches_in_every_format() {
     let flags = "simulate --cluster docs/simulate/shop.yaml -n shop --remove-node worker-1 --compare-config docs/simulate/packing.yaml --detail none -o";
     for form in ["table", "wide", "json", "yaml"] {
         let told = run(root(), &flags.split(' ').chain([form]).collect::<Vec<_>>()).stdout;
-        is_as_written(&format!("tests/simulate/shown/what-if.{form}.txt"), &told);
+        assert_matches_file(&format!("tests/simulate/shown/what-if.{form}.txt"), &told);
     }
 }
 

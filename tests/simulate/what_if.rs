@@ -153,11 +153,8 @@ fn invalid_changes_are_rejected_with_suggestions() {
         let told = told(&["--scale", agent]);
         assert!(told.starts_with("--scale agent: a DaemonSet runs one pod per node"), "{told}");
     }
-    let told_of_nodes = told(&["--scale", "nodes/agent=3"]);
-    assert!(
-        told_of_nodes.starts_with("--scale nodes/agent: nodes is not a workload; use "),
-        "{told_of_nodes}"
-    );
+    let nodes_error = told(&["--scale", "nodes/agent=3"]);
+    assert!(nodes_error.starts_with("--scale nodes/agent: nodes is not a workload; use "), "{nodes_error}");
     assert_eq!(ask(&files, &["--remove-node", "worker-1", "--remove-node", "worker-1"]).code, Some(2));
     for wrong in [
         &["--add-nodes", "x:template=worker-1"][..],

@@ -3,11 +3,11 @@
 //! honest.
 //!
 //! It uses its own identity at the API server, with the permissions of its client. It records all requests in a
-//! [`Ledger`].
+//! [`RequestRecord`].
 
 mod body;
 mod fault;
-mod ledger;
+mod request_record;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ use tokio_rustls::TlsAcceptor;
 use super::{Access, ControlPlane};
 use body::{Body, FROZEN, Watched};
 pub(crate) use fault::{Draw, Fault, Verb};
-pub(crate) use ledger::{Ledger, WINDOW, What, busiest};
+pub(crate) use request_record::{RequestRecord, WINDOW, What, busiest};
 
 /// The maximum delay of a late request, in milliseconds.
 const LATE_MS: usize = 1_500;
@@ -67,7 +67,7 @@ struct Shared {
     weather: watch::Sender<Option<Instant>>,
     /// If true, all connections stay open and forward no bytes.
     freezes: watch::Sender<bool>,
-    ledger: Mutex<Ledger>,
+    record: Mutex<RequestRecord>,
 }
 
 impl Hostile {
@@ -88,7 +88,7 @@ impl Hostile {
             seed,
             weather: watch::Sender::new(None),
             freezes: watch::Sender::new(false),
-            ledger: Mutex::default(),
+            record: Mutex::default(),
         });
         let serving = Arc::clone(&shared);
         let accepting = tokio::spawn(async move {
@@ -120,8 +120,8 @@ impl Hostile {
     }
 
     /// Returns the record of requests.
-    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.shared.ledger()
+    pub(crate) fn record(&self) -> MutexGuard<'_, RequestRecord> {
+        self.shared.record()
     }
 }
 
@@ -132,31 +132,31 @@ impl Drop for Hostile {
 }
 
 /// A request with its complete body.
-struct Asked {
+struct ProxiedRequest {
     head: Parts,
     body: Bytes,
     what: What,
 }
 
-impl Asked {
+impl ProxiedRequest {
     fn uri(&self) -> String {
         self.head.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned()
     }
 }
 
 impl Shared {
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    fn record(&self) -> MutexGuard<'_, RequestRecord> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn injected(&self, fault: Fault, what: &What) {
-        self.ledger().injected(fault, &what.sort);
+        self.record().injected(fault, &what.sort);
     }
 
     /// Draws the fault of a new request.
     fn draw(&self, what: &What) -> (Option<Fault>, Draw) {
         let now = Instant::now();
-        let numbers = self.ledger().came(what, now);
+        let numbers = self.record().came(what, now);
         match *self.weather.borrow() {
             Some(began) => fault::fault_of(self.seed, (&what.sort, what.verb), now - began, numbers),
             None => (None, Draw::of(self.seed, &[])),
@@ -164,7 +164,7 @@ impl Shared {
     }
 
     /// Forwards the request with this `uri` to the API server.
-    async fn pass_on(&self, asked: &Asked, uri: &str) -> Result<Response<kube::client::Body>> {
+    async fn pass_on(&self, asked: &ProxiedRequest, uri: &str) -> Result<Response<kube::client::Body>> {
         let mut passed = Request::builder().method(&asked.head.method).uri(uri);
         for name in [ACCEPT, CONTENT_TYPE, USER_AGENT] {
             if let Some(value) = asked.head.headers.get(&name) {
@@ -173,7 +173,7 @@ impl Shared {
         }
         let answer = self.far.send(passed.body(asked.body.to_vec().into())?).await?;
         if asked.what.sort == "POST pods/binding" && answer.status().is_success() {
-            self.ledger().accepted(&asked.body);
+            self.record().accepted(&asked.body);
         }
         Ok(answer)
     }
@@ -201,24 +201,24 @@ impl Shared {
     }
 
     /// Returns a foreign answer.
-    fn foreign(&self, asked: &Asked, draw: &mut Draw) -> Result<Response<Body>> {
+    fn foreign(&self, asked: &ProxiedRequest, draw: &mut Draw) -> Result<Response<Body>> {
         let foreign = fault::foreign(draw);
         let mut answer = Response::builder().status(foreign.status).header(CONTENT_TYPE, foreign.media);
         if let Some(seconds) = foreign.retry_after {
             answer = answer.header(RETRY_AFTER, seconds);
-            self.ledger().told_to_wait(&asked.what, Duration::from_secs(seconds));
+            self.record().told_to_wait(&asked.what, Duration::from_secs(seconds));
         }
         Ok(answer.body(body::whole(Bytes::from_static(foreign.body.as_bytes())))?)
     }
 
     /// Returns the URI of another object or list to request instead.
-    fn another(&self, asked: &Asked, draw: &mut Draw) -> String {
+    fn another(&self, asked: &ProxiedRequest, draw: &mut Draw) -> String {
         let (path, query) = (asked.head.uri.path(), asked.head.uri.query().unwrap_or_default());
         if asked.what.verb == Verb::Get {
             // Another object of the same type, if there is one.
             let sort = &asked.what.sort;
-            let ledger = self.ledger();
-            let of_sort = ledger.objects.keys().filter(|(of, object)| of == sort && !object.ends_with(path));
+            let record = self.record();
+            let of_sort = record.objects.keys().filter(|(of, object)| of == sort && !object.ends_with(path));
             let others: Vec<_> = of_sort.filter_map(|(_, object)| object.strip_prefix("GET ")).collect();
             return if others.is_empty() { path.to_owned() + "-2" } else { draw.pick(&others).to_owned() };
         }
@@ -233,11 +233,11 @@ async fn serve(near: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     let weather = *shared.weather.borrow();
     if let Some(began) = weather {
         let (number, _) = shared
-            .ledger()
+            .record()
             .came(&What { verb: Verb::Get, sort: "connect".to_owned(), object: None }, Instant::now());
         let mut draw = Draw::of(shared.seed, &[b"connect", &number.to_le_bytes()]);
         if draw.percent(4) && began.elapsed() > Duration::ZERO {
-            shared.ledger().injected(Fault::NoHandshake, "connect");
+            shared.record().injected(Fault::NoHandshake, "connect");
             shared.thaw().await;
             return;
         }
@@ -276,7 +276,7 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
     let what = What::of(&head.method, &head.uri, &body);
-    let asked = Asked { head, body, what };
+    let asked = ProxiedRequest { head, body, what };
     let (fault, mut draw) = shared.draw(&asked.what);
     if let Some(fault) = fault.filter(|fault| !matches!(fault, Fault::OneBookmark))
         && !(asked.what.verb == Verb::Watch && in_the_middle(fault))
@@ -329,7 +329,7 @@ fn in_the_middle(fault: Fault) -> bool {
 
 /// Returns the API server's response, with a fault in its body if any.
 async fn honest(
-    asked: Asked,
+    asked: ProxiedRequest,
     fault: Option<Fault>,
     mut draw: Draw,
     shared: &Arc<Shared>,
@@ -395,7 +395,7 @@ fn with_a_short_life(uri: &Uri) -> String {
 }
 
 /// Returns a watch with one bookmark, which has the watch's initial version.
-fn stale_bookmark(asked: &Asked) -> Result<Response<Body>> {
+fn stale_bookmark(asked: &ProxiedRequest) -> Result<Response<Body>> {
     let query = asked.head.uri.query().unwrap_or_default();
     let version = query.split('&').find_map(|part| part.strip_prefix("resourceVersion=")).unwrap_or("0");
     let resource = asked.what.sort.split(' ').nth(1).unwrap_or_default();

@@ -70,7 +70,7 @@ fn no_text_uses_a_banned_idiom() {
             }
         }
     }
-    assert_none("idioms that nobody outside this repository uses", &breaches);
+    assert_none("idioms instead of standard terms", &breaches);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 #[test]
-fn every_link_of_a_page_leads_somewhere() {
+fn every_link_of_a_page_has_a_target() {
     let pages = files();
     let mut breaches = Vec::new();
     for (name, text) in pages.iter().filter(|(name, _)| name.ends_with(".md")) {
@@ -151,7 +151,7 @@ fn every_link_of_a_page_leads_somewhere() {
             }
         }
     }
-    assert_none("links that lead nowhere", &breaches);
+    assert_none("links without a target", &breaches);
 }
 
 /// Returns the comments of a file; of a page, its prose.

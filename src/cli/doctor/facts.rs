@@ -63,7 +63,7 @@ pub(super) struct Pending {
 /// State of a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lease {
-    /// Identity of the holder; empty if nobody holds it.
+    /// Identity of the holder; empty if it is not held.
     pub(super) holder: String,
     /// Seconds since the last renewal.
     pub(super) age: i64,

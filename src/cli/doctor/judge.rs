@@ -160,21 +160,21 @@ fn rights(facts: &Facts, args: &DoctorArgs) -> Check {
 
 fn leader(lease: &Known<Option<Lease>>, args: &DoctorArgs) -> Check {
     let (id, name) = ("Leader", format!("{}/{}", args.lease_namespace, args.lease));
-    let nobody = "check that the pods run, and their logs for why none leads; or name the Lease with --lease and --lease-namespace";
+    let no_holder = "check that the pods run, and their logs for why none leads; or name the Lease with --lease and --lease-namespace";
     match lease {
         Err(why) => unknown(id, why, "get leases.coordination.k8s.io"),
         Ok(None) => {
-            check(id, Status::Problem, format!("lease {name} not found: there was no leader yet"), nobody)
+            check(id, Status::Problem, format!("lease {name} not found: there was no leader yet"), no_holder)
         }
         Ok(Some(lease)) if lease.holder.is_empty() => {
-            check(id, Status::Problem, format!("lease {name} has no holder"), nobody)
+            check(id, Status::Problem, format!("lease {name} has no holder"), no_holder)
         }
         Ok(Some(lease)) if !lease.is_held() => {
             let (holder, age, good_for) = (&lease.holder, lease.age, lease.good_for);
             let age = if age == i64::MAX { "ever".to_owned() } else { format!("for {age} s") };
             let text =
                 format!("{holder} has not renewed the lease {name} {age}; it expires after {good_for} s");
-            check(id, Status::Problem, text, nobody)
+            check(id, Status::Problem, text, no_holder)
         }
         Ok(Some(lease)) => well(id, format!("{} holds {name}, renewed {} s ago", lease.holder, lease.age)),
     }

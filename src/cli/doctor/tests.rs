@@ -115,10 +115,10 @@ fn each_problem_is_found_by_exactly_one_check() {
     assert_eq!(with(&|it| it.account = Ok(false)), [("ServiceAccount", Problem)]);
     assert_eq!(with(&|it| it.rights.as_mut().expect("they are known")[0].1 = false), [("Rights", Problem)]);
     assert_eq!(with(&|it| it.rights = Err("403: no, you".to_owned())), [("Rights", Unknown)]);
-    for nobody in
+    for lease_state in
         [None, lease(16), lease(i64::MAX), Some(Lease { holder: String::new(), age: 1, good_for: 15 })]
     {
-        assert_eq!(with(&|it| it.lease = Ok(nobody.clone())), [("Leader", Problem)], "{nobody:?}");
+        assert_eq!(with(&|it| it.lease = Ok(lease_state.clone())), [("Leader", Problem)], "{lease_state:?}");
     }
     assert_eq!(
         with(&|it| it.configured = two(&["default-scheduler"], "other")),
@@ -289,7 +289,7 @@ fn missing_lease_holder_is_a_warning() {
     assert_eq!(with(|it| it.installation.holder = Ok(Holder::Unknown(name()))), warned);
     assert_eq!(with(|it| it.installation.holder = Ok(Holder::Ends(name(), "Failed".to_owned()))), warned);
     assert_eq!(with(|it| it.installation.holder = Ok(Holder::OnHost("node-1".to_owned()))), []);
-    assert_eq!(with(|it| it.installation.holder = Ok(Holder::Nobody)), []);
+    assert_eq!(with(|it| it.installation.holder = Ok(Holder::NoHolder)), []);
     assert_eq!(with(|it| it.installation.holder = Err("403: no".to_owned())), [("Holder", Status::Unknown)]);
 }
 

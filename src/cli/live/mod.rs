@@ -9,7 +9,7 @@ pub(super) mod port;
 
 use self::port::encoded;
 use super::cluster::Cluster;
-use super::simulate::files::{Item, Origin, items, leave_out_what_nobody_reads};
+use super::simulate::files::{Item, Origin, items, remove_unread_fields};
 use super::simulate::update::Concern;
 use crate::args::parse_duration;
 use crate::client;
@@ -287,7 +287,7 @@ impl Lister {
             };
             next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
             let mut page = items(page.take());
-            page.iter_mut().for_each(leave_out_what_nobody_reads);
+            page.iter_mut().for_each(remove_unread_fields);
             objects.append(&mut page);
             if next.is_empty() {
                 return Ok(objects);

@@ -160,8 +160,8 @@ async fn leader(client: &kube::Client, args: &LeaderArgs) -> Result<String, Live
     let lease: Value = serde_json::from_str(&lease.body)
         .map_err(|error| LiveError::Cluster(format!("the lease {namespace}/{name} is not JSON: {error}")))?;
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-    let nobody = || LiveError::Cluster(format!("the lease {namespace}/{name} has no holder{help}"));
-    let host = host_of(holder).ok_or_else(nobody)?;
+    let no_holder = || LiveError::Cluster(format!("the lease {namespace}/{name} has no holder{help}"));
+    let host = host_of(holder).ok_or_else(no_holder)?;
     let pod = format!("/api/v1/namespaces/{namespace}/pods/{host}");
     match in_time(args, page(client, Method::GET, &pod, None, Body::empty())).await?.status {
         404 => pod_on_host(client, args, host).await,

@@ -362,7 +362,7 @@ fn json_list(text: &str) -> Option<Vec<Value>> {
     let list: JsonList<'_> = serde_json::from_str(text).ok().filter(|_| is_json(text))?;
     let each = list.items.iter().map(|raw| {
         let mut value: Value = serde_json::from_str(raw.get()).ok()?;
-        leave_out_what_nobody_reads(&mut value);
+        remove_unread_fields(&mut value);
         Some(value)
     });
     let values: Vec<Value> = each.collect::<Option<_>>()?;
@@ -396,7 +396,7 @@ const OF_STATUSES: [&str; 3] = ["name", "resources", "allocatedResources"];
 const CONDITIONS: [&str; 4] = ["DisruptionTarget", "PodScheduled", "PodResizePending", "Ready"];
 
 /// Removes large fields that neither the scheduler nor admission reads.
-pub(in crate::cli) fn leave_out_what_nobody_reads(object: &mut Value) {
+pub(in crate::cli) fn remove_unread_fields(object: &mut Value) {
     let mut without = |place: &str, unread: &[&str]| {
         let fields = object.pointer_mut(place).and_then(Value::as_object_mut);
         fields.into_iter().for_each(|fields| fields.retain(|field, _| !unread.contains(&field.as_str())));

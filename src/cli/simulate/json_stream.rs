@@ -352,7 +352,7 @@ mod tests {
             let held = objects(text.as_bytes()).unwrap_or_else(|bad| panic!("{bad:?}"));
             assert!(matches!(held.as_slice(), [Held::Packed(_)]), "{held:?}");
             let mut whole: Value = serde_json::from_str(&own).expect("the text is valid JSON");
-            crate::cli::simulate::files::leave_out_what_nobody_reads(&mut whole);
+            crate::cli::simulate::files::remove_unread_fields(&mut whole);
             assert_eq!(held.into_iter().map(Held::into_tree).collect::<Vec<_>>(), [whole]);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Only objects with an explicit name, uid and namespace are packed. Defaults are set later, in the tree.
 
-use super::files::{leave_out_what_nobody_reads, text_at};
+use super::files::{remove_unread_fields, text_at};
 use super::schema::{UnknownField, unknown_fields};
 use serde_json::{Map, Value};
 
@@ -30,7 +30,7 @@ impl Held {
     /// Stores an object without the fields that scheduling never reads.
     pub(super) fn lean(mut value: Value) -> Self {
         let unknown = unknown_fields(&value).into();
-        leave_out_what_nobody_reads(&mut value);
+        remove_unread_fields(&mut value);
         match Packed::of(&value) {
             Some(packed) => Self::Packed(Box::new(Packed { unknown, ..packed })),
             None => Self::Tree(value),

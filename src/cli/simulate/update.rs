@@ -9,7 +9,7 @@
 
 use super::compare::{differences, merged};
 use super::expand::{Expanded, is_workload};
-use super::files::{Item, leave_out_what_nobody_reads, text_at};
+use super::files::{Item, remove_unread_fields, text_at};
 use super::identity::{controlled_by, generated_name, set};
 use crate::cli::owners::Owner;
 use crate::explain::format::count as counted;
@@ -276,7 +276,7 @@ fn changes(item: &Item, live: Option<&Item>, set: Option<&Item>, pod: Option<&It
     }
     let lean = |template: &Value| {
         let mut template = template.clone();
-        leave_out_what_nobody_reads(&mut template);
+        remove_unread_fields(&mut template);
         template
     };
     let Some(new) = item.value.pointer("/spec/template").map(lean) else { return Vec::new() };

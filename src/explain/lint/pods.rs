@@ -33,7 +33,7 @@ pub(super) fn judge(told: &mut Told<'_, '_>) {
 fn affinity(told: &mut Told<'_, '_>, field: &str, term: &PodAffinityTerm) {
     topology_key(told, Severity::Error, field, term.topology_key, "so no node is feasible");
     if !told.house.has_any(term, &told.subject.pod) {
-        let (what, meant) = nobody(told, &term.selector);
+        let (what, meant) = unmatched(told, &term.selector);
         let message = format!("its required affinity matches no pod: {what}");
         told.add(Rule::AffinityMatchesNoPod, &format!("{field}.labelSelector"), message, meant);
     }
@@ -45,7 +45,7 @@ fn anti_affinity(told: &mut Told<'_, '_>, field: &str, term: &PodAffinityTerm) {
     }
     let pod = &told.subject.pod;
     if !told.house.has_any(term, pod) {
-        let (what, meant) = nobody(told, &term.selector);
+        let (what, meant) = unmatched(told, &term.selector);
         let message = format!("its required anti-affinity matches no pod: {what}");
         told.add(Rule::AntiAffinityMatchesNoPod, &format!("{field}.labelSelector"), message, meant);
     } else if told.house.means(term, pod.namespace, pod.labels) {
@@ -91,7 +91,7 @@ fn preference(told: &mut Told<'_, '_>, field: &str, term: &PodAffinityTerm) {
         return;
     }
     if !told.house.has_any(term, &told.subject.pod) {
-        let (what, meant) = nobody(told, &term.selector);
+        let (what, meant) = unmatched(told, &term.selector);
         let message = format!("its preference matches no pod: {what}");
         let field = format!("{field}.podAffinityTerm.labelSelector");
         told.add(Rule::PreferenceMatchesNothing, &field, message, meant);
@@ -117,7 +117,7 @@ pub(super) fn topology_key(
 }
 
 /// Describes a selector that matches no pod, with a suggestion.
-pub(super) fn nobody(told: &Told<'_, '_>, selector: &Selector) -> (String, Option<String>) {
+pub(super) fn unmatched(told: &Told<'_, '_>, selector: &Selector) -> (String, Option<String>) {
     let meant = meant(told.house, selector);
     let unknown = hints(told.house, selector).into_iter().next();
     let text = unknown.map_or_else(|| no_pod_has(told, selector), |hint| hint.text);

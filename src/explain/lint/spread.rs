@@ -4,7 +4,7 @@
 
 use super::super::format::{count, selector as in_words, some};
 use super::nodes::domain;
-use super::pods::{nobody, topology_key};
+use super::pods::{topology_key, unmatched};
 use super::{Rule, Severity, Told};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::intern::Symbol;
@@ -46,7 +46,7 @@ fn counts_its_own(told: &mut Told<'_, '_>, field: &str, selector: &Selector) -> 
         );
         told.add(Rule::SpreadIgnoresOwnPods, &field, message, None);
     } else {
-        let (what, meant) = nobody(told, selector);
+        let (what, meant) = unmatched(told, selector);
         let message = format!("it matches no pod, so it has no effect: {what}");
         told.add(Rule::SpreadMatchesNoPod, &field, message, meant);
     }

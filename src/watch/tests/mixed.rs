@@ -31,7 +31,7 @@ async fn first_list(fixture: &mut Fixture) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_kinds_list_is_not_taken_for_this_ones() {
+async fn list_of_another_kind_is_rejected() {
     let no_stream = || Reply::Json(422, failure(422, "sendInitialEvents is forbidden"));
     let message = field(1, &field(2, b"9"));
     let cases = [
@@ -61,7 +61,7 @@ async fn another_kinds_list_is_not_taken_for_this_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_kinds_event_or_an_empty_version_ends_the_watch_and_costs_a_list() {
+async fn event_of_another_kind_or_without_version_forces_a_relist() {
     let no_version = |change: &str| json!({ "type": change, "object": node(change, "other", "")["object"] });
     let not_an_error = json!({ "type": "ERROR", "object": node("ERROR", "other", "9")["object"] });
     let cases = [

@@ -211,7 +211,7 @@ const HTML: &str = "text/html";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 /// A valid response of an API server about another pod.
-const SOMEBODY_ELSE: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods \"somebody-else\" not found","reason":"NotFound","details":{"name":"somebody-else","kind":"pods"},"code":404}"#;
+const ANOTHER_POD: &str = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"pods \"another-pod\" not found","reason":"NotFound","details":{"name":"another-pod","kind":"pods"},"code":404}"#;
 
 /// The foreign responses. None reports missing permissions, since tests search the log for real ones.
 const FOREIGN: [Foreign; 16] = {
@@ -223,7 +223,7 @@ const FOREIGN: [Foreign; 16] = {
     }
     [
         of(404, HTML, "<html><body>404 Not Found</body></html>"),
-        of(404, JSON, SOMEBODY_ELSE),
+        of(404, JSON, ANOTHER_POD),
         of(404, TEXT, ""),
         of(403, HTML, "<html><body>no entry</body></html>"),
         of(409, TEXT, "conflict"),

@@ -6,7 +6,7 @@ use super::objects::{
     HOSTNAME, REGION, ZONE, affinity, labels, large, node, node_affinity, node_name, pod, pod_in, running,
     selector, small, some, spread, term, weighted, with, with_cpu,
 };
-use super::{Course, Size, Workload, storage};
+use super::{Activity, Size, Workload, storage};
 use serde_json::{Value, json};
 
 const fn size(nodes: usize, existing: usize, pods: usize) -> Size {
@@ -18,8 +18,8 @@ const PLAIN: Workload = Workload {
     id: "W1",
     about: "pods with only resource requests",
     size: size(5_000, 5_000, 50_000),
-    course: Course::Arrivals,
-    beside: |_| Vec::new(),
+    activity: Activity::Arrivals,
+    other_objects: |_| Vec::new(),
     node: |number, _| node(number, &small()),
     existing: None,
     waiting: |_, _| Value::Null,
@@ -83,14 +83,14 @@ fn spreading() -> [Workload; 5] {
     let served_by_one = Workload {
         id: "W3",
         about: "pods of one Service, spread by default",
-        beside: |_| services(1),
+        other_objects: |_| services(1),
         pod: |number, _| served(number, 1),
         ..PLAIN
     };
     let served_by_many = Workload {
         id: "W3-services",
         about: "pods of 1,000 Services in turn",
-        beside: |size| services(size.pods.min(1_000)),
+        other_objects: |size| services(size.pods.min(1_000)),
         pod: |number, size| served(number, size.pods.min(1_000)),
         ..PLAIN
     };
@@ -200,7 +200,7 @@ fn across(number: usize, size: &Size, kind: &str, is_required: bool, topology_ke
 }
 
 fn by_namespace() -> [Workload; 4] {
-    let across_all = Workload { size: size(6_000, 4_000, 2_000), beside: |_| namespaces(), ..PLAIN };
+    let across_all = Workload { size: size(6_000, 4_000, 2_000), other_objects: |_| namespaces(), ..PLAIN };
     [
         Workload {
             id: "W8",
@@ -248,7 +248,7 @@ fn daemons() -> [Workload; 3] {
             id: "W9-rolling",
             about: "the same, each after its predecessor is deleted",
             size: size(5_000, 30_000, 5_000),
-            course: Course::Replaced,
+            activity: Activity::Replaced,
             pod: daemon,
             ..PLAIN
         },
@@ -319,7 +319,7 @@ fn preempting() -> [Workload; 2] {
         id: "W11",
         about: "full nodes, and pods that preempt three victims each",
         size: size(5_000, 20_000, 5_000),
-        course: Course::Preempting,
+        activity: Activity::Preempting,
         existing: Some(unimportant),
         pod: |number, _| important(number),
         ..PLAIN
@@ -342,7 +342,7 @@ fn storms() -> [Workload; 6] {
         id: "W12",
         about: "10,000 unschedulable pods of ten signatures on full nodes, and small pods arrive",
         size: Size { waiting: 10_000, signatures: 10, ..size(5_000, 5_000, 1_000) },
-        course: Course::Storm,
+        activity: Activity::Storm,
         existing: Some(|number, size| {
             running(of_priority(number, 100, &json!({"cpu": "3500m"})), number, size.nodes)
         }),
@@ -371,7 +371,7 @@ fn storms() -> [Workload; 6] {
             id: "W13",
             about: "10,000 gated pods, while others are created, bound and deleted",
             size: Size { waiting: 10_000, ..size(1, 0, 20_000) },
-            course: Course::Gone,
+            activity: Activity::Gone,
             waiting: |number, _| {
                 let gate = json!([{"name": "scheduling-gate-1"}]);
                 with(colored(number, "blue"), "schedulingGates", gate)
@@ -383,7 +383,7 @@ fn storms() -> [Workload; 6] {
             id: "churn",
             about: "a million pods with unique labels are created, bound and deleted",
             size: size(100, 0, 1_000_000),
-            course: Course::Gone,
+            activity: Activity::Gone,
             pod: |number, _| pod(&name(number), labels(&[("unique", &format!("value-{number}"))]), &some()),
             ..PLAIN
         },
@@ -391,7 +391,7 @@ fn storms() -> [Workload; 6] {
             id: "W13-reports",
             about: "50,000 running pods, with 50 status updates per new pod",
             size: size(1_000, 50_000, 2_000),
-            course: Course::Reports,
+            activity: Activity::Reports,
             node: |number, _| node(number, &large()),
             pod: |number, _| colored(number, "blue"),
             ..PLAIN
@@ -405,7 +405,7 @@ fn volumes() -> [Workload; 2] {
             id: "W14",
             about: "each pod has a bound claim of a CSI volume",
             size: size(5_000, 1_000, 2_000),
-            beside: storage::bound,
+            other_objects: storage::bound,
             pod: |number, _| with(colored(number, "blue"), "volumes", storage::of_pod(number)),
             ..PLAIN
         },
@@ -413,8 +413,8 @@ fn volumes() -> [Workload; 2] {
             id: "W14-late",
             about: "each pod has a claim whose volume is provisioned after the decision",
             size: size(500, 0, 1_000),
-            course: Course::Provisioning,
-            beside: storage::unbound,
+            activity: Activity::Provisioning,
+            other_objects: storage::unbound,
             pod: |number, _| with(colored(number, "blue"), "volumes", storage::of_pod(number)),
             ..PLAIN
         },
@@ -452,7 +452,7 @@ fn starting() -> [Workload; 3] {
         id: "W16",
         about: "startup with 140,000 running pods and one pending pod",
         size: size(5_000, 140_000, 1),
-        course: Course::Start,
+        activity: Activity::Start,
         node: |number, _| node(number, &large()),
         pod: |number, _| served(number, 100),
         ..PLAIN
@@ -469,7 +469,7 @@ fn starting() -> [Workload; 3] {
             id: "W17",
             about: "every 20 pods, a node is deleted, one is added, and one moves to another zone",
             size: size(5_000, 5_000, 2_000),
-            course: Course::NodeChurn,
+            activity: Activity::NodeChurn,
             ..PLAIN
         },
     ]

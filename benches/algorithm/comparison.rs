@@ -4,7 +4,7 @@
 //! Each run is a separate process. A pair is one run of each side, directly after each other, and ratios are those of
 //! pairs, so other load on the machine affects both sides.
 
-use crate::alone;
+use crate::own;
 use crate::report::{Numbers, Table, circumstances, target, write_section};
 use crate::workloads::{Size, Workload};
 use crate::{compare, upstream};
@@ -145,7 +145,7 @@ fn compared(workload: &Workload) -> String {
 }
 
 /// Returns the table of workloads that both sides run.
-fn beside(workloads: &[Workload], extent: &Extent, size_of: impl Fn(&Workload) -> Size) -> String {
+fn compare(workloads: &[Workload], extent: &Extent, size_of: impl Fn(&Workload) -> Size) -> String {
     let mut table = Table::new(&[
         "workload",
         "nodes, existing, pods",
@@ -213,7 +213,7 @@ impl Part {
             Self::Beside => {
                 let workloads: Vec<_> = with_peer.filter(|workload| !workload.id.starts_with('W')).collect();
                 let Extent { nodes, existing, pods, .. } = *extent;
-                beside(&workloads, extent, |workload| Size { nodes, existing, pods, ..workload.size })
+                compare(&workloads, extent, |workload| Size { nodes, existing, pods, ..workload.size })
             }
             Self::Needs => {
                 let has_place = |workload: &Workload| {
@@ -222,7 +222,7 @@ impl Part {
                 let workloads: Vec<_> = with_peer
                     .filter(|workload| workload.id.starts_with('W') && has_place(workload))
                     .collect();
-                let table = beside(&workloads, extent, |workload| needed(workload.size, extent));
+                let table = compare(&workloads, extent, |workload| needed(workload.size, extent));
                 if only.is_some() {
                     return table;
                 }
@@ -232,7 +232,7 @@ impl Part {
                     "{table}\nPreemption (W11) is compared but not timed here: {compared} decisions differ.\n"
                 )
             }
-            Self::Alone => alone::table(extent.is_quick, extent.pairs),
+            Self::Alone => own::table(extent.is_quick, extent.pairs),
         }
     }
 }

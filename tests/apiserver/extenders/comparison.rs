@@ -64,7 +64,7 @@ fn conduct(call: &Call) -> Reply {
         ("filter", "down") => Reply::Code(500),
         ("filter", "told") => Reply::Json(json!({"Error": "no slot left"})),
         ("filter", "invented") => Reply::Json(json!({"NodeNames": ["a", "ghost"]})),
-        ("preempt", "nobody") => Reply::Json(json!({"NodeNameToMetaVictims": {}})),
+        ("preempt", "none") => Reply::Json(json!({"NodeNameToMetaVictims": {}})),
         ("preempt", "stranger") => {
             Reply::Json(json!({"NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "x"}]}}}))
         }
@@ -181,7 +181,7 @@ async fn extender_requests_and_results_equal_kube_schedulers() -> Result<()> {
         }
         let mut high = requesting(&json!({"cpu": "3"}));
         high["priorityClassName"] = json!("high");
-        for plan in ["nobody", "stranger", "nowhere", "empty", "failing"] {
+        for plan in ["none", "stranger", "nowhere", "empty", "failing"] {
             compare(world, &extender, plan, &high).await?;
         }
         let asked =

@@ -1,6 +1,6 @@
 //! supercargo alone: measurements beyond the ratios, and workloads that do more than decide.
 
-use crate::beside::{number, ours, tell};
+use crate::comparison::{number, ours, tell};
 use crate::report::{Numbers, Table};
 use crate::workloads::{Size, Workload};
 use std::collections::BTreeMap;

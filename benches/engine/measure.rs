@@ -1,7 +1,7 @@
 //! Runs a workload and measures it.
 
 use super::{Engine, Longest, Stopwatch, Taken, cpu_time, gone};
-use crate::workloads::{Course, Size, Workload, node_name};
+use crate::workloads::{Activity, Size, Workload, node_name};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use supercargo_core::event::Event;
@@ -29,10 +29,10 @@ pub(crate) struct Measured {
 
 /// Runs the workload at this size.
 pub(crate) fn measure(workload: &Workload, size: Size, is_longest_wanted: bool) -> Measured {
-    if workload.course == Course::Start {
+    if workload.activity == Activity::Start {
         return start(workload, size);
     }
-    let mut engine = Engine::furnished(workload, size);
+    let mut engine = Engine::with_cluster(workload, size);
     engine.longest.is_wanted = is_longest_wanted;
     measure_on(engine, workload, size)
 }
@@ -47,13 +47,13 @@ pub(crate) fn measure_on(mut engine: Engine, workload: &Workload, size: Size) ->
         engine.pods.clear();
     }
     let numbers: Vec<usize> = (size.existing..size.existing + size.pods).collect();
-    let is_alone = workload.course.is_timed_from_arrival();
+    let is_alone = workload.activity.is_timed_from_arrival();
     for burst in numbers.chunks(if is_alone { 1 } else { BURST }) {
         let events = burst.iter().flat_map(|&number| engine.happening(workload, number, &size)).collect();
         engine.run(events);
-        match workload.course {
-            Course::Preempting => engine.until_placed(burst[burst.len() - 1] + 1 - size.existing),
-            Course::Gone => {
+        match workload.activity {
+            Activity::Preempting => engine.until_placed(burst[burst.len() - 1] + 1 - size.existing),
+            Activity::Gone => {
                 let events = burst.iter().map(|&n| engine.goes((workload.pod)(n, &size))).collect();
                 engine.run(events);
             }
@@ -63,7 +63,7 @@ pub(crate) fn measure_on(mut engine: Engine, workload: &Workload, size: Size) ->
     engine.measured(is_alone)
 }
 
-impl Course {
+impl Activity {
     /// Reports whether pods are timed from their arrival, because other events happen meanwhile.
     pub(crate) fn is_timed_from_arrival(self) -> bool {
         matches!(self, Self::Storm | Self::Gone | Self::Reports | Self::NodeChurn | Self::Start)
@@ -80,15 +80,15 @@ impl Engine {
     fn happening(&mut self, workload: &Workload, number: usize, size: &Size) -> Vec<Event> {
         let arrival = self.event((workload.pod)(number, size));
         let turn = number - size.existing;
-        match workload.course {
-            Course::Replaced => vec![self.goes(workload.running(turn, size)), arrival],
-            Course::Storm => {
+        match workload.activity {
+            Activity::Replaced => vec![self.goes(workload.running(turn, size)), arrival],
+            Activity::Storm => {
                 let heartbeats = (0..10).map(|beat| (turn * 10 + beat) % size.nodes);
                 let mut events = vec![arrival];
                 events.extend(heartbeats.map(|of| self.heartbeat(workload, of, turn, size)));
                 events
             }
-            Course::Reports => {
+            Activity::Reports => {
                 let reporting = (0..50).map(|report| (turn * 50 + report) % size.existing.max(1));
                 let mut events = vec![arrival];
                 events.extend(reporting.map(|of| {
@@ -98,7 +98,7 @@ impl Engine {
                 }));
                 events
             }
-            Course::NodeChurn if turn.is_multiple_of(20) => {
+            Activity::NodeChurn if turn.is_multiple_of(20) => {
                 let nth = turn / 20;
                 let mut moved = (workload.node)(size.nodes / 2 + nth % (size.nodes / 2).max(1), size);
                 moved["metadata"]["labels"]["topology.kubernetes.io/zone"] = "zone-9".into();

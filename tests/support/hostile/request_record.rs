@@ -64,7 +64,7 @@ fn name_in(body: &Bytes) -> Option<String> {
 
 /// Recorded requests, faults and bindings.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct RequestRecord {
     /// Times of requests by type.
     pub(crate) sorts: BTreeMap<String, Vec<Instant>>,
     /// Numbers of requests by verb.
@@ -85,7 +85,7 @@ pub(crate) struct Ledger {
     pub(crate) retry_afters: usize,
 }
 
-impl Ledger {
+impl RequestRecord {
     /// Resets the counts of requests.
     pub(crate) fn begin(&mut self) {
         self.sorts.clear();
