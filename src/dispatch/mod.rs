@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use supercargo_core::effect::{
-    Effect, Eviction, ExtenderCall, Lane, PodRef, Record, StatusPatch, VolumeWrite,
+    Effect, EventRecord, Eviction, ExtenderCall, Lane, PodRef, StatusPatch, VolumeWrite,
 };
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
 use supercargo_core::extender::ExtenderId;
@@ -341,7 +341,7 @@ impl Dispatcher {
         self.spawn(Lane::Status, "status", work, |_| None);
     }
 
-    fn record(&self, record: &Record) {
+    fn record(&self, record: &EventRecord) {
         let shared = Arc::clone(&self.shared);
         let writes = shared.recorder.note(record);
         let work = async move {

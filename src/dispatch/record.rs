@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use serde_json::json;
-use supercargo_core::effect::Record;
+use supercargo_core::effect::EventRecord;
 
 use super::answer::{Subject, Success};
 use super::per_object_order::{PerObjectOrder, Turn};
@@ -52,7 +52,7 @@ impl Recorder {
     }
 
     /// Records an occurrence and returns the writes it causes. Call in order of occurrence.
-    pub(super) fn note(&self, record: &Record) -> Vec<Queued> {
+    pub(super) fn note(&self, record: &EventRecord) -> Vec<Queued> {
         let (write, pushed_out) = self.book().note(record, Timestamp::now());
         [write, pushed_out].into_iter().flatten().map(|write| self.queue(write)).collect()
     }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use supercargo_core::effect::{Record, Severity};
+use supercargo_core::effect::{EventRecord, Severity};
 
 /// A series ends after this long without an occurrence. Upstream checks at the same interval.
 pub(super) const FINISH: Duration = Duration::from_secs(6 * 60);
@@ -79,7 +79,7 @@ impl Book {
 
     /// Records an occurrence and returns the write it causes. The second value is the final write of a series
     /// evicted to make room.
-    pub(super) fn note(&mut self, record: &Record, now: Timestamp) -> (Option<Write>, Option<Write>) {
+    pub(super) fn note(&mut self, record: &EventRecord, now: Timestamp) -> (Option<Write>, Option<Write>) {
         let key = key(record);
         if let Some(known) = self.remembered.get_mut(&key) {
             return (again(known, now), None);
@@ -129,7 +129,7 @@ impl Book {
         None
     }
 
-    fn event(&mut self, record: &Record, now: Timestamp) -> Event {
+    fn event(&mut self, record: &EventRecord, now: Timestamp) -> Event {
         let mut instance = format!("{}-{}", record.scheduler_name, self.host);
         cut_at(&mut instance, INSTANCE_MAX);
         // Two events in one nanosecond must not share a name.
@@ -161,7 +161,7 @@ impl Book {
     }
 }
 
-fn key(record: &Record) -> Key {
+fn key(record: &EventRecord) -> Key {
     Key {
         severity: record.severity,
         action: record.action,
@@ -233,8 +233,8 @@ mod tests {
 
     use super::*;
 
-    fn failed(resource_version: &str) -> Record {
-        Record {
+    fn failed(resource_version: &str) -> EventRecord {
+        EventRecord {
             pod: PodRef { namespace: "default".to_owned(), name: "big".to_owned(), uid: "u1".into() },
             resource_version: resource_version.to_owned(),
             scheduler_name: "supercargo".to_owned(),
@@ -279,7 +279,7 @@ mod tests {
     fn changed_note_does_not_start_a_new_event() {
         let mut book = Book::new("host");
         book.note(&failed("5"), at(0));
-        let other = Record { note: "something else".to_owned(), ..failed("5") };
+        let other = EventRecord { note: "something else".to_owned(), ..failed("5") };
         let (Some(Write::Series(event)), None) = book.note(&other, at(1)) else { panic!("a series") };
         assert_eq!(event.note.as_deref(), Some("0/1 nodes are available: 1 Insufficient cpu."));
     }
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn scheduled_event_is_not_remembered() {
         let mut book = Book::new("host");
-        let scheduled = Record { severity: Severity::Normal, reason: "Scheduled", ..failed("5") };
+        let scheduled = EventRecord { severity: Severity::Normal, reason: "Scheduled", ..failed("5") };
         book.note(&scheduled, at(0));
         assert!(book.remembered.is_empty());
     }

@@ -221,7 +221,7 @@ impl Fixture {
         assert!(matches!(events[..], [Event::Credits { lane: Lane::Status, count: 1 }]), "{events:?}");
     }
 
-    async fn record(&mut self, record: Record) {
+    async fn record(&mut self, record: EventRecord) {
         self.dispatcher.submit(Effect::Record(record));
         let events = self.answer().await;
         assert!(matches!(events[..], [Event::Credits { lane: Lane::Record, count: 1 }]), "{events:?}");
@@ -250,8 +250,8 @@ fn unscheduled(message: &str, since: Option<&str>) -> StatusPatch {
     StatusPatch { pod: pod(), condition: Some(condition), nomination: Nomination::Keep }
 }
 
-fn failed(note: &str) -> Record {
-    Record {
+fn failed(note: &str) -> EventRecord {
+    EventRecord {
         pod: pod(),
         resource_version: "12590".to_owned(),
         scheduler_name: "supercargo".to_owned(),

@@ -44,7 +44,7 @@ use suggest::Vocabulary;
 use supercargo_core::cycle::{Decision, Failed, Nomination};
 use supercargo_core::explain::{Findings, NodeFindings, Objection};
 use supercargo_core::framework::Fact;
-use supercargo_core::framework::post_filter::{Draws, Rooms};
+use supercargo_core::framework::post_filter::{Draws, ExtenderCandidates};
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::pod::PodInfo;
 use supercargo_core::rng::Seed;
@@ -291,8 +291,12 @@ fn ask_preemption(place: &mut Place<'_>, pod: &Arc<PodInfo>, answer: &mut Explan
     let diagnosis = filtered.diagnose(snapshot);
     let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
     let draws = Draws { seed: SEED, attempt: ATTEMPT };
-    let outcome =
-        place.framework.find_room(failed, (draws, NOW), Rooms::Free, &mut supercargo_core::cycle::NoProbe);
+    let outcome = place.framework.find_room(
+        failed,
+        (draws, NOW),
+        ExtenderCandidates::Free,
+        &mut supercargo_core::cycle::NoProbe,
+    );
     answer.event = Some(outcome.complete(&diagnosis.message));
     let Nomination::To(candidates) = &outcome.nomination else { return None };
     let name = |node| snapshot.text(snapshot.node_info(node).name);

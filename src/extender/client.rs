@@ -116,7 +116,7 @@ impl Client {
         let read = match question {
             Question::Filter { .. } => wire::filter_result(&answer, self.caches_nodes).map(Answer::Filtered),
             Question::Prioritize { .. } => wire::priorities(&answer).map(Answer::Scored),
-            Question::Preempt { .. } => wire::preemption_result(&answer).map(Answer::Rooms),
+            Question::Preempt { .. } => wire::preemption_result(&answer).map(Answer::Candidates),
         };
         read.map_err(Failed::Answered)
     }

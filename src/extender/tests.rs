@@ -219,7 +219,7 @@ fn says(answer: &Answer, response: &Value) -> bool {
             let told = response.as_array().expect("a list").iter();
             it.iter().map(|(host, score)| json!({"Host": host, "Score": score})).eq(told.cloned())
         }
-        Answer::Rooms(it) => {
+        Answer::Candidates(it) => {
             it.len() == response["NodeNameToMetaVictims"].as_object().map_or(0, serde_json::Map::len)
                 && it.iter().all(|room| room.victims.len() == 1)
         }
@@ -274,7 +274,7 @@ async fn responses_are_decoded_like_in_go() {
         victims,
         violations,
     };
-    assert_eq!(rooms, Ok(Answer::Rooms(vec![room("a", vec!["v".to_owned()], 2), room("b", vec![], 0)])));
+    assert_eq!(rooms, Ok(Answer::Candidates(vec![room("a", vec!["v".to_owned()], 2), room("b", vec![], 0)])));
 }
 
 #[tokio::test]

@@ -229,7 +229,7 @@ fn said(answer: &Result<extender::Answer, String>) -> Said {
             unresolvable: unresolvable.clone(),
         },
         Ok(extender::Answer::Scored(scores)) => Said::Scored(scores.clone()),
-        Ok(extender::Answer::Rooms(rooms)) => {
+        Ok(extender::Answer::Candidates(rooms)) => {
             let space = |room: &RoomAnswer| Space {
                 node: room.node.clone(),
                 victims: room.victims.clone(),
@@ -250,7 +250,7 @@ impl From<Said> for Result<extender::Answer, String> {
             Said::Scored(scores) => extender::Answer::Scored(scores),
             Said::Rooms(rooms) => {
                 let room = |Space { node, victims, violations }| RoomAnswer { node, victims, violations };
-                extender::Answer::Rooms(rooms.into_iter().map(room).collect())
+                extender::Answer::Candidates(rooms.into_iter().map(room).collect())
             }
         })
     }

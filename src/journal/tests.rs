@@ -113,7 +113,7 @@ fn recorded_events_survive_a_round_trip() {
             unresolvable: pair(),
         })),
         Ok(Answer::Scored(vec![("a".to_owned(), 3)])),
-        Ok(Answer::Rooms(vec![RoomAnswer {
+        Ok(Answer::Candidates(vec![RoomAnswer {
             node: "a".to_owned(),
             victims: vec!["v".to_owned()],
             violations: 1,

@@ -62,7 +62,7 @@ pub enum Effect {
     /// PATCHes the pod's status. No result event: the watch shows the change.
     Patch(StatusPatch),
     /// Creates a Kubernetes Event (events.k8s.io/v1) or increases its count. No result event.
-    Record(Record),
+    Record(EventRecord),
     /// Calls an extender about a pod. Result: [`crate::event::Event::Extended`].
     Extend(ExtenderCall),
 }
@@ -279,7 +279,7 @@ pub struct Unscheduled {
 
 /// A Kubernetes Event about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct EventRecord {
     /// The pod.
     pub pod: PodRef,
     /// `metadata.resourceVersion` of the pod at the decision.

@@ -100,5 +100,5 @@ pub enum Answer {
     /// Scores of nodes by name, on its own scale.
     Scored(Vec<(String, i64)>),
     /// The remaining preemption candidates.
-    Rooms(Vec<RoomAnswer>),
+    Candidates(Vec<RoomAnswer>),
 }

@@ -14,7 +14,9 @@ mod sort;
 use crate::extender::{self, Room};
 use crate::framework::dry_runs::DryRuns;
 use crate::framework::histogram::Histogram;
-use crate::framework::post_filter::{Candidate, Draws, PostFilterPlugin, PostFiltered, Rooms, Unplaced};
+use crate::framework::post_filter::{
+    Candidate, Draws, ExtenderCandidates, PostFilterPlugin, PostFiltered, Unplaced,
+};
 use crate::framework::{CycleError, PluginName};
 use crate::pod::Uid;
 use crate::rng::Purpose;
@@ -90,7 +92,7 @@ impl DefaultPreemption {
         if let Some(reason) = ineligible(unplaced) {
             return nothing(reason, false, BTreeSet::new());
         }
-        if let Rooms::Said { rooms, changed } = unplaced.rooms {
+        if let ExtenderCandidates::Said { rooms, changed } = unplaced.rooms {
             return match rooms {
                 Ok(rooms) => said(unplaced, rooms, changed, ports),
                 Err(why) => PostFiltered::Failed(CycleError(format!("preemption: {why}"))),
@@ -101,8 +103,10 @@ impl DefaultPreemption {
         if !harmless.is_empty() || !violating.is_empty() {
             let candidates = harmless.into_iter().chain(violating).collect();
             return PostFiltered::Found(match unplaced.rooms {
-                Rooms::All => candidates,
-                Rooms::Free | Rooms::Said { .. } => choice::best(candidates, unplaced.now),
+                ExtenderCandidates::All => candidates,
+                ExtenderCandidates::Free | ExtenderCandidates::Said { .. } => {
+                    choice::best(candidates, unplaced.now)
+                }
             });
         }
         if let Some(error) = aggregate(&runs.errors) {

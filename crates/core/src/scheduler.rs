@@ -12,9 +12,9 @@ mod extend;
 mod failure;
 mod gc;
 mod indexed_queue;
+mod infeasible;
 mod kubelet_rejections;
 mod lead;
-mod memory;
 mod nominate;
 mod objects;
 mod outbox;
@@ -23,12 +23,12 @@ mod pre_bind;
 mod preempt;
 mod quarantine;
 mod reconfigure;
-mod refused;
 mod relist;
+mod requeue;
 mod sizes;
 mod slices;
+mod unschedulable_cache;
 mod verify;
-mod wake;
 
 pub use alternative::{Alternative, AlternativeOutcome};
 pub use pending::{ExplainedPart, Pending, Whereabouts};
@@ -51,9 +51,8 @@ use crate::rng::Seed;
 use crate::time::Time;
 use audit::Audit;
 use binding::Bindings;
-use extend::Extending;
+use extend::ExtenderLedger;
 use failure::SentCondition;
-use memory::Memory;
 use outbox::Outbox;
 use pre_bind::PreBinds;
 use preempt::Preemptions;
@@ -62,6 +61,7 @@ use relist::Lists;
 use slices::{Sliced, Slices};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use unschedulable_cache::UnschedulableCache;
 use verify::Verify;
 
 /// A profile: the plugins for pods with a certain scheduler name.
@@ -160,7 +160,7 @@ pub struct Scheduler {
     lists: Lists,
     outbox: Outbox,
     pre_binds: PreBinds,
-    extending: Extending,
+    extending: ExtenderLedger,
     slices: Slices,
     /// Number of cluster events that may have requeued pods.
     events: u64,
@@ -169,7 +169,7 @@ pub struct Scheduler {
     sent_conditions: FixedMap<Uid, SentCondition>,
     reports: VecDeque<Report>,
     notices: VecDeque<Notice>,
-    memory: Memory,
+    unschedulable: UnschedulableCache,
     decisions: DecisionCache,
     walk: Walk,
     verify: Verify,
@@ -204,7 +204,7 @@ impl Scheduler {
             lists: Lists::default(),
             outbox: Outbox::default(),
             pre_binds: PreBinds::default(),
-            extending: Extending::default(),
+            extending: ExtenderLedger::default(),
             slices: Slices::default(),
             events: 0,
             bindings: Bindings::default(),
@@ -212,7 +212,7 @@ impl Scheduler {
             sent_conditions: FixedMap::default(),
             reports: VecDeque::new(),
             notices: VecDeque::new(),
-            memory: Memory::hashed_by(tables.hashing()),
+            unschedulable: UnschedulableCache::hashed_by(tables.hashing()),
             decisions: DecisionCache::default().hashed_by(tables.hashing()),
             tables,
             walk: Walk::default(),
@@ -424,7 +424,7 @@ impl Scheduler {
             unknown_binds: self.unknown_binds,
             last_looks_failed: self.last_looks_failed,
             kubelet_rejections: self.kubelet_rejections.clone(),
-            recalled: self.memory.hits(),
+            recalled: self.unschedulable.hits(),
             quick: self.decisions.answers(),
             verified: self.verify.compared(),
             verification: self.verification(),

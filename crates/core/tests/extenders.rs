@@ -81,7 +81,7 @@ impl Harness {
                 Answer::Filtered(FilterAnswer { passed: nodes.clone(), ..FilterAnswer::default() })
             }
             Question::Prioritize { .. } => Answer::Scored(Vec::new()),
-            Question::Preempt { .. } => Answer::Rooms(Vec::new()),
+            Question::Preempt { .. } => Answer::Candidates(Vec::new()),
         };
         self.answer(call, Ok(answer));
     }

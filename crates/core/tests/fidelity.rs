@@ -3,7 +3,7 @@
 mod support;
 
 use supercargo_core::cycle::{Decision, Failed, Feasible, Framework, NoProbe, Options, PostFilter};
-use supercargo_core::framework::post_filter::{Draws, Rooms};
+use supercargo_core::framework::post_filter::{Draws, ExtenderCandidates};
 use supercargo_core::pod::Unjudged;
 use supercargo_core::rng::Seed;
 use supercargo_core::time::Time;
@@ -82,7 +82,7 @@ fn rooms(cluster: &TestCluster, pod: &supercargo_core::pod::PodInfo) -> [String;
     };
     [
         say(framework.post_filter(failed, draws, Time::from_secs(0), &mut NoProbe)),
-        say(framework.find_room(failed, (draws, Time::from_secs(0)), Rooms::Free, &mut NoProbe)),
+        say(framework.find_room(failed, (draws, Time::from_secs(0)), ExtenderCandidates::Free, &mut NoProbe)),
     ]
 }
 

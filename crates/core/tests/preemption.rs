@@ -12,7 +12,7 @@ use std::sync::Arc;
 use supercargo_core::cache::{NodeView, Snapshot};
 use supercargo_core::cycle::{Decision, Failed, Filtered, Framework, NoProbe, Nomination, Options};
 use supercargo_core::framework::post_filter::{
-    Candidate, Draws, Judge, PostFilterPlugin, PostFiltered, Rooms, Unplaced,
+    Candidate, Draws, ExtenderCandidates, Judge, PostFilterPlugin, PostFiltered, Unplaced,
 };
 use supercargo_core::framework::registry::{ExtensionPoint, Plan};
 use supercargo_core::framework::{CycleError, PluginName, Rejection};
@@ -128,7 +128,7 @@ fn tried(
     let diagnosis = filtered.diagnose(cluster.snapshot());
     let judge = Counting { filtered: &filtered, asked: Cell::new(0) };
     let unplaced = Unplaced {
-        rooms: Rooms::Free,
+        rooms: ExtenderCandidates::Free,
         pod,
         snapshot: cluster.snapshot(),
         curable: &diagnosis.curable,

@@ -9,7 +9,7 @@ use crate::process::Decided;
 use crate::server::{By, Stamp};
 use crate::sim::Sim;
 use std::time::Duration;
-use supercargo_core::effect::{Effect, Lane, Nomination, PodRef, Record, StatusPatch};
+use supercargo_core::effect::{Effect, EventRecord, Lane, Nomination, PodRef, StatusPatch};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, Kind};
 
 /// The time after which a sent binding can no longer be carried out: an API server's `--request-timeout`.
@@ -303,7 +303,7 @@ impl Sim {
         }
     }
 
-    fn note_record(&mut self, record: &Record) -> Result<(), Broken> {
+    fn note_record(&mut self, record: &EventRecord) -> Result<(), Broken> {
         let uid = &*record.pod.uid;
         self.say("record", uid, format_args!("{}", record.reason));
         if record.reason != "Preempted" {

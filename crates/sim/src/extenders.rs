@@ -95,7 +95,7 @@ impl Sim {
                     },
                     violations: room.violations as i64,
                 };
-                extender::Answer::Rooms(rooms.iter().filter(|_| keeps()).map(room).collect())
+                extender::Answer::Candidates(rooms.iter().filter(|_| keeps()).map(room).collect())
             }
         })
     }
@@ -112,7 +112,7 @@ impl Sim {
             Ok(extender::Answer::Filtered(_)) | Err(_) => {
                 self.process.passed.remove(uid);
             }
-            Ok(extender::Answer::Scored(_) | extender::Answer::Rooms(_)) => {}
+            Ok(extender::Answer::Scored(_) | extender::Answer::Candidates(_)) => {}
         }
     }
 

@@ -11,7 +11,7 @@ use supercargo_core::cache::{PodState, Snapshot};
 use supercargo_core::cycle::{
     Decision as Verdict, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, Scores, Walk,
 };
-use supercargo_core::framework::post_filter::{Candidate, Draws, Rooms};
+use supercargo_core::framework::post_filter::{Candidate, Draws, ExtenderCandidates};
 use supercargo_core::framework::{CycleError, Reason};
 use supercargo_core::incremental::DecisionCache;
 use supercargo_core::intern::Symbol;
@@ -206,7 +206,7 @@ impl Decider {
                     let outcome = match self.rules.tie_break {
                         TieBreak::Name => framework.post_filter(failed, draws, NOW, &mut NoProbe),
                         TieBreak::Seeded => {
-                            framework.find_room(failed, (draws, NOW), Rooms::Free, &mut NoProbe)
+                            framework.find_room(failed, (draws, NOW), ExtenderCandidates::Free, &mut NoProbe)
                         }
                     };
                     event = outcome.complete(&diagnosis.message);

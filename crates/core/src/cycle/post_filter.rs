@@ -6,7 +6,7 @@ use super::{Diagnosis, Filtered, Framework, Point, Probe};
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::dry_runs::DryRuns;
 use crate::framework::post_filter::{
-    Candidate, Draws, Judge, PostFilterPlugin, PostFiltered, Rooms, Unplaced,
+    Candidate, Draws, ExtenderCandidates, Judge, PostFilterPlugin, PostFiltered, Unplaced,
 };
 use crate::framework::registry::ExtensionPoint;
 use crate::framework::{Code, CycleError, PluginName, Rejection};
@@ -85,7 +85,7 @@ impl Framework {
         now: Time,
         probe: &mut dyn Probe,
     ) -> PostFilter<'a> {
-        self.post_filter_with(failed, draws, now, Rooms::Free, probe)
+        self.post_filter_with(failed, draws, now, ExtenderCandidates::Free, probe)
     }
 
     /// Runs the PostFilter plugins, with victims restricted by extenders.
@@ -94,7 +94,7 @@ impl Framework {
         failed: Failed<'a>,
         draws: Draws,
         now: Time,
-        rooms: Rooms<'a>,
+        rooms: ExtenderCandidates<'a>,
         probe: &mut dyn Probe,
     ) -> PostFilter<'a> {
         probe.enter(Point::PostFilter);
@@ -113,7 +113,7 @@ impl Framework {
         &'a self,
         failed: Failed<'a>,
         (draws, now): (Draws, Time),
-        rooms: Rooms<'a>,
+        rooms: ExtenderCandidates<'a>,
         probe: &mut dyn Probe,
     ) -> PostFilter<'a> {
         let outcome = self.post_filter_with(failed, draws, now, rooms, probe);
@@ -126,7 +126,7 @@ impl Framework {
         &'a self,
         failed: Failed<'a>,
         (draws, now): (Draws, Time),
-        rooms: Rooms<'a>,
+        rooms: ExtenderCandidates<'a>,
         outcome: &PostFilter<'_>,
     ) -> Option<PostFilter<'a>> {
         let chosen = outcome.nomination.choose(failed.pod, draws)?;
@@ -146,7 +146,7 @@ impl Framework {
         probe: &mut dyn Probe,
     ) -> PostFilter<'a> {
         probe.enter(Point::PostFilter);
-        let unplaced = self.unplaced(failed, when, Rooms::Free);
+        let unplaced = self.unplaced(failed, when, ExtenderCandidates::Free);
         let again = |plugin: &dyn PostFilterPlugin| plugin.post_filter_again(&unplaced, known);
         let (outcome, status) = self.run_post_filters(again);
         probe.leave(Point::PostFilter, status);
@@ -157,7 +157,7 @@ impl Framework {
         &'a self,
         failed: Failed<'a>,
         (draws, now): (Draws, Time),
-        rooms: Rooms<'a>,
+        rooms: ExtenderCandidates<'a>,
     ) -> Unplaced<'a> {
         Unplaced {
             pod: failed.pod,

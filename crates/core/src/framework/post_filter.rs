@@ -62,12 +62,12 @@ pub struct Unplaced<'a> {
     /// The current time.
     pub now: Time,
     /// The extenders' part in preemption.
-    pub rooms: Rooms<'a>,
+    pub rooms: ExtenderCandidates<'a>,
 }
 
 /// The extenders' part in preemption.
 #[derive(Clone, Copy, Debug)]
-pub enum Rooms<'a> {
+pub enum ExtenderCandidates<'a> {
     /// No extender takes part.
     Free,
     /// Extenders will be asked: return every candidate, not only the best.

@@ -9,7 +9,7 @@ use super::dry_run::{self, Ports, Tried};
 use super::{DefaultPreemption, finds_nobody, first, in_vain, ineligible};
 use crate::framework::dry_runs::{DryRun, DryRuns};
 use crate::framework::histogram::Histogram;
-use crate::framework::post_filter::{Candidate, PostFiltered, Rooms, Unplaced};
+use crate::framework::post_filter::{Candidate, ExtenderCandidates, PostFiltered, Unplaced};
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
 use crate::rng::Purpose;
@@ -20,7 +20,7 @@ impl DefaultPreemption {
     /// Returns the result of [`post_filter`](crate::framework::post_filter::PostFilterPlugin::post_filter),
     /// with only the candidate that the tie-break draws. `None` means that the full search is needed.
     pub(super) fn again<'a>(&self, unplaced: &Unplaced<'a>, known: &mut DryRuns) -> Option<PostFiltered<'a>> {
-        if !matches!(unplaced.rooms, Rooms::Free) || ineligible(unplaced).is_some() {
+        if !matches!(unplaced.rooms, ExtenderCandidates::Free) || ineligible(unplaced).is_some() {
             return None;
         }
         let curable = unplaced.curable.len();

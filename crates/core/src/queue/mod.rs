@@ -9,16 +9,16 @@
 
 mod active;
 mod backoff;
+mod gated;
+mod insert;
 mod pod;
-mod pool;
-mod put;
 mod rebuild;
 mod reconsider;
 mod stats;
 mod unschedulable;
 
 pub use pod::{QueuedPod, Search};
-pub use reconsider::Reconsidered;
+pub use reconsider::QueueDecision;
 pub use stats::{Place, QueueStats};
 
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction};
@@ -29,9 +29,9 @@ use crate::pod::{PodInfo, Uid};
 use crate::time::Time;
 use active::ActiveQueue;
 use backoff::{BackoffOrder, BackoffPolicy, BackoffQueue};
+use gated::GatedPods;
+use insert::WriteBarrier;
 use pod::ActiveOrder;
-use pool::Pool;
-use put::Unmarked;
 use stats::Counters;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -92,14 +92,14 @@ pub struct SchedulingQueue {
     active: ActiveQueue,
     backoff: BackoffQueue,
     unschedulable: Unschedulable,
-    gated: Pool,
+    gated: GatedPods,
     slots: FixedMap<Uid, Slot>,
     /// Pods whose attempts are blocked, each with the PreEnqueue plugin that blocks it.
     held: FixedMap<Uid, PluginName>,
     next_sequence: u64,
     next_flush: Time,
     counters: Counters,
-    unmarked: Unmarked,
+    barrier: WriteBarrier,
 }
 
 impl SchedulingQueue {
@@ -111,13 +111,13 @@ impl SchedulingQueue {
             active: ActiveQueue::default(),
             backoff: BackoffQueue::default(),
             unschedulable: Unschedulable::default(),
-            gated: Pool::default(),
+            gated: GatedPods::default(),
             slots: FixedMap::default(),
             held: FixedMap::default(),
             next_sequence: 0,
             next_flush: now + FLUSH_PERIOD,
             counters: Counters::default(),
-            unmarked: Unmarked::default(),
+            barrier: WriteBarrier::default(),
         }
     }
 
@@ -158,10 +158,10 @@ impl SchedulingQueue {
         queued.rejectors.extend(gate);
         self.counters.blame(&queued);
         match slot {
-            Slot::Unschedulable(_) | Slot::Gated(_) if gate.is_some() => self.put_gated(queued),
+            Slot::Unschedulable(_) | Slot::Gated(_) if gate.is_some() => self.insert_gated(queued),
             Slot::Active(_) | Slot::Backoff(_) if gate.is_some() => self.hold(queued, label::UPDATE),
-            Slot::Active(_) => self.put_active(now, queued),
-            Slot::Backoff(order) => self.put_backoff(order.expiry(), queued),
+            Slot::Active(_) => self.insert_active(now, queued),
+            Slot::Backoff(order) => self.insert_backoff(order.expiry(), queued),
             Slot::Gated(_) => self.requeue(now, queued, release_label(events)),
             Slot::Unschedulable(_) => {
                 let mut helps = |event: &ClusterEvent<'_>| {
@@ -169,7 +169,7 @@ impl SchedulingQueue {
                 };
                 match events.iter().find(|event| helps(event)) {
                     Some(event) => self.requeue(now, queued, event.label()),
-                    None => self.put_unschedulable(queued),
+                    None => self.insert_unschedulable(queued),
                 }
             }
         }
@@ -289,7 +289,7 @@ impl SchedulingQueue {
             self.hold(pod, label::FAILURE);
         } else {
             self.counters.came(Place::Unschedulable, label::FAILURE);
-            self.put_unschedulable(pod);
+            self.insert_unschedulable(pod);
         }
     }
 
@@ -321,7 +321,7 @@ impl SchedulingQueue {
         pod.absolve();
         pod.gate = None;
         self.counters.came(Place::Active, label::FORCE_ACTIVATE);
-        self.put_active(now, pod);
+        self.insert_active(now, pod);
     }
 
     /// Blocks attempts of a pod, as if PreEnqueue of `plugin` rejected it. As upstream, an unschedulable pod stays in
@@ -398,7 +398,7 @@ impl SchedulingQueue {
         };
         for pod in woken {
             if pod.timestamp == now && mutation::is_on(Mutation::EventInFlightLost) {
-                self.put_unschedulable(pod);
+                self.insert_unschedulable(pod);
                 continue;
             }
             self.requeue(now, pod, event.label());
@@ -409,7 +409,7 @@ impl SchedulingQueue {
     pub fn tick(&mut self, now: Time) {
         while let Some(pod) = self.backoff.pop_expired(now) {
             self.counters.came(Place::Active, label::BACKOFF_COMPLETE);
-            self.put_active(now, pod);
+            self.insert_active(now, pod);
         }
         if now >= self.next_flush {
             self.flush(now);
@@ -529,11 +529,11 @@ impl SchedulingQueue {
         match self.backoff_policy.unexpired(&pod, now) {
             Some(expiry) => {
                 self.counters.came(Place::Backoff, event);
-                self.put_backoff(expiry, pod);
+                self.insert_backoff(expiry, pod);
             }
             None => {
                 self.counters.came(Place::Active, event);
-                self.put_active(now, pod);
+                self.insert_active(now, pod);
             }
         }
     }
@@ -541,7 +541,7 @@ impl SchedulingQueue {
     /// Puts a pod that was not in the unschedulable pool behind its gate.
     fn hold(&mut self, pod: QueuedPod, event: &'static str) {
         self.counters.came(Place::Unschedulable, event);
-        self.put_gated(pod);
+        self.insert_gated(pod);
     }
 
     /// Takes a record out of its place. The pod still counts under its rejectors.
@@ -567,5 +567,5 @@ fn release_label(events: &[ClusterEvent<'_>]) -> &'static str {
 }
 
 trace_ids!(SchedulingQueue { active, backoff, unschedulable, gated, counters } but not {
-    backoff_policy, max_in_unschedulable, slots, held, next_sequence, next_flush, unmarked
+    backoff_policy, max_in_unschedulable, slots, held, next_sequence, next_flush, barrier
 });

@@ -30,10 +30,10 @@ impl SchedulingQueue {
             }
             self.counters.blame(&queued);
             match place {
-                Place::Active => self.put_active(now, queued),
-                Place::Backoff => self.put_backoff(expiry.unwrap_or(now), queued),
-                Place::Unschedulable => self.put_unschedulable(queued),
-                Place::Gated => self.put_gated(queued),
+                Place::Active => self.insert_active(now, queued),
+                Place::Backoff => self.insert_backoff(expiry.unwrap_or(now), queued),
+                Place::Unschedulable => self.insert_unschedulable(queued),
+                Place::Gated => self.insert_gated(queued),
             }
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The decision about a pending pod under the new configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reconsidered {
+pub enum QueueDecision {
     /// No profile has its scheduler name any more, so it leaves the queue.
     LetGo,
     /// It stays in the queue: gated by this plugin, or to be retried.
@@ -27,7 +27,7 @@ impl SchedulingQueue {
         now: Time,
         initial_backoff: Duration,
         max_backoff: Duration,
-        becomes: &mut dyn FnMut(&PodInfo) -> Reconsidered,
+        becomes: &mut dyn FnMut(&PodInfo) -> QueueDecision,
     ) -> Vec<Arc<PodInfo>> {
         self.active.forget_lines();
         self.backoff_policy = BackoffPolicy { initial: initial_backoff, max: max_backoff };
@@ -41,21 +41,21 @@ impl SchedulingQueue {
             queued.absolve();
             queued.gate = None;
             match becomes(&queued.pod) {
-                Reconsidered::LetGo => {
+                QueueDecision::LetGo => {
                     self.held.remove(&uid);
                     let_go.push(queued.pod);
                 }
-                Reconsidered::Stays(Some(gate)) => {
+                QueueDecision::Stays(Some(gate)) => {
                     queued.gate = Some(gate);
                     queued.rejectors.insert(gate);
                     self.counters.blame(&queued);
                     match slot {
-                        Slot::Gated(_) => self.put_gated(queued),
+                        Slot::Gated(_) => self.insert_gated(queued),
                         _ => self.hold(queued, label::RECONFIGURED),
                     }
                 }
-                Reconsidered::Stays(None) => match slot {
-                    Slot::Active(_) => self.put_active(now, queued),
+                QueueDecision::Stays(None) => match slot {
+                    Slot::Active(_) => self.insert_active(now, queued),
                     _ => self.requeue(now, queued, label::RECONFIGURED),
                 },
             }

@@ -4,17 +4,17 @@ use super::alternative::Chosen;
 use super::binding::Binding;
 use super::budget::Size;
 use super::failure::{Failure, Nominate, Unschedulable};
-use super::memory::State;
+use super::infeasible::Refusal;
 use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
-use super::refused::Refusal;
+use super::unschedulable_cache::State;
 use super::verify::Compared;
 use super::{Scheduler, profile_named};
 use crate::cache::{PodState, Snapshot};
 use crate::cycle::{Decision, Failed, Feasible, Framework, NoProbe, Nomination, Options, PostFilter, Probe};
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
-use crate::framework::post_filter::{Draws, Rooms};
+use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::framework::registry::ExtensionPoint;
 use crate::incremental::DecisionCache;
 use crate::node::NodeIdx;
@@ -149,7 +149,7 @@ impl Scheduler {
             Decided::Node(choice) => self.assume(now, queued, began, choice),
             Decided::Nowhere(found) => {
                 if self.is_like_others(&queued.pod) {
-                    self.memory.keep(self.memory_state(), &queued.pod, &found);
+                    self.unschedulable.keep(self.memory_state(), &queued.pod, &found);
                 }
                 self.fail(now, queued, began, Failure::Unschedulable(found));
             }
@@ -164,7 +164,7 @@ impl Scheduler {
     /// Returns the result for an unschedulable pod with the same signature, if the cluster has not changed since.
     fn recall(&mut self, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
         let may = self.verify.is_trusting() && self.is_like_others(pod);
-        if may { self.memory.recall(self.memory_state(), pod) } else { None }
+        if may { self.unschedulable.recall(self.memory_state(), pod) } else { None }
     }
 
     /// Returns the version of all state on which a result in the infeasible cache depends.
@@ -347,7 +347,7 @@ fn decide_in_full(
             }
             let diagnosis = filtered.diagnose(snapshot);
             let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
-            let outcome = framework.find_room(failed, (draws, now), Rooms::Free, probe);
+            let outcome = framework.find_room(failed, (draws, now), ExtenderCandidates::Free, probe);
             Decided::Nowhere(unschedulable(failed, &outcome, draws))
         }
         Err(error) => Decided::Failed(error),

@@ -14,7 +14,7 @@ use super::Scheduler;
 use super::budget::Size;
 use super::failure::Failure;
 use super::outbox::Outgoing;
-use super::wake::pod_actions;
+use super::requeue::pod_actions;
 use crate::cache::{PodState, Snapshot};
 use crate::effect::{Effect, Severity};
 use crate::event::{BindOutcome, Found, ObjectKey};
@@ -25,7 +25,7 @@ use crate::pod::{PodInfo, Uid};
 use crate::queue::Search;
 use crate::report::Outcome;
 use crate::time::Time;
-use ledger::{Doubt, Phase};
+use ledger::{Phase, UnknownOutcome};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -316,7 +316,7 @@ impl Scheduler {
         binding.unlisted = true;
         let last_lost = binding.released;
         let message = || "a list does not name the pod".to_owned();
-        binding.doubt.get_or_insert_with(|| Doubt::new(now, last_lost, message()));
+        binding.doubt.get_or_insert_with(|| UnknownOutcome::new(now, last_lost, message()));
         if binding.phase() == Phase::Waiting {
             self.bindings.enter(uid, Phase::Unknown { ask_at: now });
             self.outbox.drop_bind(uid);
@@ -379,7 +379,7 @@ impl Scheduler {
                     self.bindings.enter(uid, phase);
                 } else {
                     let last_lost = binding.released;
-                    binding.doubt = Some(Doubt::new(now, last_lost, message));
+                    binding.doubt = Some(UnknownOutcome::new(now, last_lost, message));
                     self.bindings.enter(uid, Phase::Unknown { ask_at: now });
                 }
             }

@@ -9,7 +9,7 @@
 
 mod ledger;
 
-pub(super) use ledger::{Extending, Waiting};
+pub(super) use ledger::{ExtenderLedger, Waiting};
 
 use super::attempt::Decided;
 use super::failure::Failure;
@@ -22,7 +22,7 @@ use crate::cycle::{
 use crate::effect::{Effect, ExtenderCall, PodRef, Question, Victims};
 use crate::extender::{self, Answer, Extender, Room};
 use crate::framework::CycleError;
-use crate::framework::post_filter::{Draws, Rooms};
+use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
 use crate::signature::Signature;
@@ -258,16 +258,16 @@ impl Decision<'_> {
         let changed = waiting.version != version;
         let said = transcript.rooms().cloned();
         let (rooms, any_room) = match &said {
-            None if transcript.next_for_room(extenders).is_none() => (Rooms::Free, false),
-            None => (Rooms::All, false),
-            Some(Ok(rooms)) => (Rooms::Said { rooms: Ok(rooms), changed }, !rooms.is_empty()),
-            Some(Err(why)) => (Rooms::Said { rooms: Err(why), changed }, false),
+            None if transcript.next_for_room(extenders).is_none() => (ExtenderCandidates::Free, false),
+            None => (ExtenderCandidates::All, false),
+            Some(Ok(rooms)) => (ExtenderCandidates::Said { rooms: Ok(rooms), changed }, !rooms.is_empty()),
+            Some(Err(why)) => (ExtenderCandidates::Said { rooms: Err(why), changed }, false),
         };
         let outcome = framework.post_filter_with(failed, draws, now, rooms, probe);
         if any_room && changed && !matches!(outcome.nomination, Nomination::To(_)) {
             return Asking::Stale;
         }
-        if let (Rooms::All, Nomination::To(candidates)) = (rooms, &outcome.nomination) {
+        if let (ExtenderCandidates::All, Nomination::To(candidates)) = (rooms, &outcome.nomination) {
             let room = |candidate: &crate::framework::post_filter::Candidate<'_>| Room {
                 node: snapshot.node_info(candidate.node).name,
                 victims: candidate.victims.iter().map(|victim| Arc::clone(&victim.uid)).collect(),

@@ -3,7 +3,7 @@
 //! Upstream: `pkg/scheduler/schedule_one.go#handleSchedulingFailure`.
 
 use super::{Scheduler, quarantine};
-use crate::effect::{Nomination, Record, Severity, StatusPatch, Unscheduled};
+use crate::effect::{EventRecord, Nomination, Severity, StatusPatch, Unscheduled};
 use crate::framework::PluginName;
 use crate::intern::Symbol;
 use crate::intern::trace_ids;
@@ -218,7 +218,7 @@ impl Scheduler {
         action: &'static str,
         note: String,
     ) {
-        let record = Record {
+        let record = EventRecord {
             pod: self.pod_ref(pod),
             resource_version: pod.resource_version.to_string(),
             scheduler_name: self.tables.text(scheduler_name).to_owned(),

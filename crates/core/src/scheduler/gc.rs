@@ -31,7 +31,7 @@ impl Scheduler {
 
     /// Clears all caches of decisions and frees all unused ids at once.
     pub fn give_back_ids(&mut self) -> usize {
-        self.memory.clear();
+        self.unschedulable.clear();
         self.decisions.clear();
         self.slices.clear();
         self.tables.forget_marks();
@@ -108,7 +108,7 @@ impl Scheduler {
             audit: _,
             decisions: _,
             // Detects freed ids itself, by the number of collections.
-            memory: _,
+            unschedulable: _,
             // Hold no ids.
             tables: _,
             seed: _,

@@ -3,7 +3,7 @@
 //! Upstream: `pkg/scheduler/eventhandlers.go`.
 
 use super::Scheduler;
-use super::wake::{hint, node_actions, pod_actions};
+use super::requeue::{hint, node_actions, pod_actions};
 use crate::cache::PodState;
 use crate::event::{Event, ObjectKey};
 use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};

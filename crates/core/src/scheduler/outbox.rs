@@ -5,7 +5,7 @@
 //! [`RECORDS_MAX`] replace the oldest. Extender calls belong to a bounded number of pods.
 
 use super::indexed_queue::IndexedQueue;
-use crate::effect::{Effect, Lane, Nomination, Record, StatusPatch};
+use crate::effect::{Effect, EventRecord, Lane, Nomination, StatusPatch};
 use crate::hash::FixedMap;
 use crate::pod::Uid;
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ pub(super) struct Outbox {
     evict: IndexedQueue<Uid>,
     status: IndexedQueue<Uid>,
     patches: FixedMap<Uid, StatusPatch>,
-    records: VecDeque<Record>,
+    records: VecDeque<EventRecord>,
     extend: VecDeque<u64>,
     dropped_records: u64,
 }
@@ -119,7 +119,7 @@ impl Outbox {
         }
     }
 
-    pub(super) fn push_record(&mut self, record: Record) {
+    pub(super) fn push_record(&mut self, record: EventRecord) {
         if self.records.len() == RECORDS_MAX {
             self.records.pop_front();
             self.dropped_records += 1;
@@ -214,9 +214,9 @@ mod tests {
     use super::*;
     use crate::effect::{PodRef, Severity};
 
-    fn record(name: &str) -> Record {
+    fn record(name: &str) -> EventRecord {
         let pod = PodRef { namespace: "default".to_owned(), name: name.to_owned(), uid: name.into() };
-        Record {
+        EventRecord {
             pod,
             resource_version: "1".to_owned(),
             scheduler_name: "supercargo".to_owned(),

@@ -30,7 +30,7 @@ use crate::report::Outcome;
 use crate::time::Time;
 use crate::volume::{Reservation, StorageKey, StorageObject};
 use check::Shown;
-use ledger::{Doubt, PreBind, Stage, Task};
+use ledger::{PreBind, Stage, Task, UnknownOutcome};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -209,7 +209,7 @@ impl Scheduler {
     /// Handles a write without a result: schedules a retry, unless the watch shows the change first. The resource
     /// version in the write makes the retry safe.
     fn write_lost(&mut self, now: Time, uid: &Uid, message: &str) {
-        let doubt = self.pre_binds.doubt(uid).get_or_insert(Doubt {
+        let doubt = self.pre_binds.doubt(uid).get_or_insert(UnknownOutcome {
             since: now,
             pause: RETRY_PAUSE_MIN,
             message: String::new(),

@@ -131,7 +131,7 @@ impl Scheduler {
         self.cache = cache.rebuilt(without);
         // Cached decisions refer to the versions of the old cache.
         self.decisions.clear();
-        self.memory.clear();
+        self.unschedulable.clear();
         self.tables.forget_marks();
         let uid = if let ObjectKey::Pod(uid) = without { Some(uid) } else { None };
         self.queue.rebuild(now, uid.map(|uid| &**uid));

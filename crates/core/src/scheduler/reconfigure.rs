@@ -8,7 +8,7 @@ use super::{Profile, Scheduler};
 use crate::extender::Extender;
 use crate::hash::FixedMap;
 use crate::pod::{PodInfo, Uid};
-use crate::queue::Reconsidered;
+use crate::queue::QueueDecision;
 use crate::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Scheduler {
         let is_new = |&(name, _): &(_, Profile)| before.iter().all(|(other, _)| *other != name);
         let any_is_new = self.profiles.iter().any(is_new);
         self.set_extenders(extenders);
-        self.memory.clear();
+        self.unschedulable.clear();
         self.decisions.clear();
         self.slices.clear();
         self.give_up_for_others(now);
@@ -80,11 +80,11 @@ impl Scheduler {
         max_backoff: Duration,
     ) -> Vec<Arc<PodInfo>> {
         let becomes = |pod: &PodInfo| match self.is_ours(pod) {
-            true => Reconsidered::Stays(self.gate(pod)),
-            false => Reconsidered::LetGo,
+            true => QueueDecision::Stays(self.gate(pod)),
+            false => QueueDecision::LetGo,
         };
         let waiting = self.queue.waiting().map(|(_, queued)| &queued.pod);
-        let verdicts: FixedMap<Uid, Reconsidered> =
+        let verdicts: FixedMap<Uid, QueueDecision> =
             waiting.map(|pod| (Arc::clone(&pod.uid), becomes(pod))).collect();
         self.queue.reconsider(now, initial_backoff, max_backoff, &mut |pod| verdicts[&pod.uid])
     }

@@ -173,18 +173,18 @@ impl Scheduler {
     /// Disables all caches, so that each pod gets a full evaluation. Used to measure what the caches save.
     pub fn decide_afresh(&mut self) {
         self.verify.is_trusting = false;
-        self.memory.clear();
+        self.unschedulable.clear();
         self.decisions.clear();
     }
 
     /// Handles a cached decision that differs from the full evaluation.
     pub(super) fn differed(&mut self, pod: &Arc<PodInfo>, difference: &str) {
         let consequence = if self.verify.is_trusting {
-            self.memory.evict(pod);
+            self.unschedulable.evict(pod);
             self.decisions.evict(pod);
             "its signature was evicted".to_owned()
         } else {
-            self.memory.clear();
+            self.unschedulable.clear();
             self.decisions.clear();
             let differing = self.verify.differing;
             format!("after {differing} differences no cached decision is used until the next start")

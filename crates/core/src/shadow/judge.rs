@@ -3,7 +3,7 @@
 use super::Agreement;
 use crate::cache::Snapshot;
 use crate::cycle::{Decision, Failed, Feasible, Framework, NoProbe, Options, Walk};
-use crate::framework::post_filter::{Draws, Rooms};
+use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::framework::{CycleError, PluginName};
 use crate::intern::Symbol;
 use crate::node::NodeIdx;
@@ -127,7 +127,8 @@ impl Judge<'_> {
                 let diagnosis = filtered.diagnose(snapshot);
                 let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                 let draws = Draws { seed: self.seed, attempt: self.attempt };
-                let outcome = self.framework.find_room(failed, (draws, now), Rooms::Free, &mut NoProbe);
+                let outcome =
+                    self.framework.find_room(failed, (draws, now), ExtenderCandidates::Free, &mut NoProbe);
                 let room = Preemption::of(&outcome, failed, draws);
                 return Ok(Other { comparison, room });
             }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use supercargo_core::cache::Cache;
 use supercargo_core::cycle::{Decision, Failed, Framework, NoProbe, Nomination, Options};
-use supercargo_core::framework::post_filter::{Candidate, Rooms};
+use supercargo_core::framework::post_filter::{Candidate, ExtenderCandidates};
 use supercargo_core::pod::PodInfo;
 
 /// The descriptions of nodes, pods, disruption budgets, and the incoming pod.
@@ -344,9 +344,9 @@ proptest! {
             let victims: Vec<Arc<PodInfo>> = it.victims.iter().map(|&victim| Arc::new(victim.clone())).collect();
             (snapshot.text(snapshot.node_info(it.node).name).to_owned(), victims)
         };
-        let room = framework.find_room(failed, when, Rooms::Free, &mut NoProbe);
+        let room = framework.find_room(failed, when, ExtenderCandidates::Free, &mut NoProbe);
         let evicted_for = room.nomination.choose(&pod, when.0).map(owned);
-        let as_upstream = framework.post_filter_with(failed, when.0, when.1, Rooms::All, &mut NoProbe);
+        let as_upstream = framework.post_filter_with(failed, when.0, when.1, ExtenderCandidates::All, &mut NoProbe);
         let all: Vec<_> = match &as_upstream.nomination {
             Nomination::To(candidates) => candidates.iter().map(owned).collect(),
             Nomination::Keep | Nomination::Clear => Vec::new(),

@@ -81,7 +81,7 @@ pub(crate) fn parse_answer(words: &[&str]) -> Result<Answer, String> {
                 let victims = victims.split(',').filter(|uid| !uid.is_empty()).map(str::to_owned).collect();
                 RoomAnswer { node: node.to_owned(), victims, violations: 0 }
             };
-            Ok(Answer::Rooms(rest.iter().map(room).collect()))
+            Ok(Answer::Candidates(rest.iter().map(room).collect()))
         }
         "passed" => {
             let mut answer = FilterAnswer::default();

@@ -23,7 +23,7 @@ pub(super) struct AffinityFilter {
     terms: Arc<Terms>,
     /// Whether the pod matches all its own affinity terms, so that it may be the first such pod.
     means_itself: bool,
-    counts: PerKind<TermCounts>,
+    counts: PerMatch<TermCounts>,
     /// Topology keys of the domains from which existing pods exclude the incoming pod.
     existing_keys: Vec<Symbol>,
     /// The distinct topology keys of `affinity`. A node is judged by keys, since many terms may share one key.
@@ -50,7 +50,7 @@ impl Terms {
 
 /// A value for each kind of match.
 #[derive(Default)]
-struct PerKind<T> {
+struct PerMatch<T> {
     /// Required anti-affinity terms of existing pods that match the incoming pod.
     existing: T,
     /// The affinity terms of the incoming pod. A pod that matches all of them counts for each.
@@ -77,7 +77,7 @@ fn add_pods(
     snapshot: Snapshot<'_>,
     kind: &Kind,
     matched: &[(Match, Symbol, i64)],
-    counts: &mut PerKind<TermCounts>,
+    counts: &mut PerMatch<TermCounts>,
 ) {
     if matched.is_empty() {
         return;
@@ -92,7 +92,7 @@ fn add_pods(
     }
 }
 
-impl<T> PerKind<T> {
+impl<T> PerMatch<T> {
     fn of(&mut self, sort: Match) -> &mut T {
         match sort {
             Match::Existing => &mut self.existing,
@@ -107,7 +107,7 @@ impl AffinityFilter {
     pub(super) fn new(pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Self> {
         let mut rule = Self::uncounted(pod, snapshot);
         let has_terms = !rule.terms.affinity.is_empty() || !rule.terms.anti_affinity.is_empty();
-        let mut counts = PerKind::<TermCounts>::default();
+        let mut counts = PerMatch::<TermCounts>::default();
         if let Some(slice) = snapshot.slice() {
             rule.count_in_slice(snapshot, slice, &mut counts);
         } else if has_terms {
@@ -138,7 +138,7 @@ impl AffinityFilter {
             incoming: Incoming::new(pod, snapshot),
             means_itself: terms::all_match(&terms.affinity, snapshot, pod.into()),
             terms,
-            counts: PerKind::default(),
+            counts: PerMatch::default(),
             existing_keys: Vec::new(),
             affinity_keys,
             hated_keys: Vec::new(),
@@ -165,7 +165,7 @@ impl AffinityFilter {
         &self,
         snapshot: Snapshot<'a>,
         kinds: impl Iterator<Item = &'a Kind>,
-        counts: &mut PerKind<TermCounts>,
+        counts: &mut PerMatch<TermCounts>,
     ) {
         let mut matched = Vec::new();
         for kind in kinds {
@@ -176,7 +176,7 @@ impl AffinityFilter {
     }
 
     /// As [`Self::count`], in a slice of an evaluation.
-    fn count_in_slice(&self, snapshot: Snapshot<'_>, slice: &Slice, counts: &mut PerKind<TermCounts>) {
+    fn count_in_slice(&self, snapshot: Snapshot<'_>, slice: &Slice, counts: &mut PerMatch<TermCounts>) {
         let has_terms = !self.terms.affinity.is_empty() || !self.terms.anti_affinity.is_empty();
         let concerned = if has_terms {
             Concerned::All
@@ -261,8 +261,8 @@ impl AffinityFilter {
     }
 
     /// Returns the changes by the pods of the view's overlay.
-    fn overlaid(&self, node: &NodeView<'_>) -> PerKind<Changes> {
-        let mut changes = PerKind::<Changes>::default();
+    fn overlaid(&self, node: &NodeView<'_>) -> PerMatch<Changes> {
+        let mut changes = PerMatch::<Changes>::default();
         let labels = node.labels();
         for (pods, by) in [(node.added(), 1), (node.removed(), -1)] {
             for other in pods {
@@ -277,7 +277,7 @@ impl AffinityFilter {
     }
 
     /// Judges a node with these labels, with the changes applied.
-    fn judge(&self, labels: Labels<'_>, changes: &PerKind<Changes>) -> Option<Rejection> {
+    fn judge(&self, labels: Labels<'_>, changes: &PerMatch<Changes>) -> Option<Rejection> {
         if !self.is_with_its_peers(labels, &changes.affinity) {
             return Some(Rejection::unresolvable(AFFINITY));
         }
@@ -314,7 +314,7 @@ impl FilterRule for AffinityFilter {
     }
 
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
-        let unchanged = PerKind::default();
+        let unchanged = PerMatch::default();
         feasible.retain(|idx| self.judge(snapshot.node_labels(idx), &unchanged).is_none());
         Ok(())
     }

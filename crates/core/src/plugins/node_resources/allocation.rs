@@ -5,7 +5,7 @@
 //! `plugins/helper/shape_score.go`.
 
 use super::super::normalize::percent;
-use super::lanes::{self, Lanes, Mean, Part, Room};
+use super::simd_block::{self, Buffers, Lanes, Mean, Part};
 use crate::cache::{Columns, Snapshot};
 use crate::framework::MAX_NODE_SCORE;
 use crate::intern::Symbol;
@@ -212,14 +212,14 @@ impl Column<'_> {
     #[inline(always)]
     fn fill(&self, slots: &[usize], lanes: &mut Lanes) -> bool {
         let (first, last) = (slots[0], slots[slots.len() - 1]);
-        if slots.len() == lanes::WIDTH
-            && last - first == lanes::WIDTH - 1
+        if slots.len() == simd_block::WIDTH
+            && last - first == simd_block::WIDTH - 1
             && let (Some(allocatable), Some(used)) =
                 (self.allocatable[first..].first_chunk(), self.used[first..].first_chunk())
         {
             return lanes.fill(allocatable, used, self.request, self.weight);
         }
-        let (mut allocatable, mut used) = ([0; lanes::WIDTH], [0; lanes::WIDTH]);
+        let (mut allocatable, mut used) = ([0; simd_block::WIDTH], [0; simd_block::WIDTH]);
         for ((allocatable, used), &slot) in allocatable.iter_mut().zip(&mut used).zip(slots) {
             (*allocatable, *used) = (self.allocatable[slot], self.used[slot]);
         }
@@ -244,19 +244,19 @@ impl Pair<'_> {
         of_two: impl Fn(&Part, &Part) -> f64,
     ) {
         // Most calls have only a few nodes, which need no buffers.
-        let mut room = None;
+        let mut buffers = None;
         let (mut blocks, mut at, mut rest) = (nodes.blocks(), 0, 0);
-        let mut slots = [0; lanes::WIDTH];
+        let mut slots = [0; simd_block::WIDTH];
         loop {
             let mut taken = 0;
-            while taken < lanes::WIDTH {
+            while taken < simd_block::WIDTH {
                 if rest == 0 {
                     let Some(next) = blocks.next() else { break };
                     (at, rest) = next;
                 }
                 if rest == u64::MAX && taken == 0 {
                     slots.iter_mut().zip(at..).for_each(|(slot, at)| *slot = at);
-                    (taken, rest) = (lanes::WIDTH, 0);
+                    (taken, rest) = (simd_block::WIDTH, 0);
                     break;
                 }
                 for (slot, bit) in slots[taken..].iter_mut().zip(bits(rest)) {
@@ -267,12 +267,12 @@ impl Pair<'_> {
             }
             let here = cells.split_off_mut(..taken).expect("a cell for each node");
             let slots = &slots[..taken];
-            if taken >= lanes::PAY_FROM {
-                self.score_lanes(slots, room.get_or_insert_with(Room::default), here, &score, &of_two);
+            if taken >= simd_block::PAY_FROM {
+                self.score_lanes(slots, buffers.get_or_insert_with(Buffers::default), here, &score, &of_two);
             } else {
                 here.iter_mut().zip(slots).for_each(|(cell, &slot)| *cell = self.score_of(slot, &score));
             }
-            if taken < lanes::WIDTH {
+            if taken < simd_block::WIDTH {
                 return;
             }
         }
@@ -283,18 +283,18 @@ impl Pair<'_> {
     fn score_lanes(
         &self,
         slots: &[usize],
-        Room { first, second, scores }: &mut Room,
+        Buffers { first, second, scores }: &mut Buffers,
         cells: &mut [i64],
         score: impl Fn(&[Share]) -> i64,
         of_two: impl Fn(&Part, &Part) -> f64,
     ) {
         if self.first.fill(slots, first) && self.second.fill(slots, second) {
-            lanes::score(first, second, of_two, scores);
+            simd_block::score(first, second, of_two, scores);
             cells.copy_from_slice(&scores[..slots.len()]);
         } else {
-            cells.fill(lanes::NONE);
+            cells.fill(simd_block::NONE);
         }
-        for (cell, &slot) in cells.iter_mut().zip(slots).filter(|(cell, _)| **cell == lanes::NONE) {
+        for (cell, &slot) in cells.iter_mut().zip(slots).filter(|(cell, _)| **cell == simd_block::NONE) {
             *cell = self.score_of(slot, &score);
         }
     }
@@ -437,7 +437,7 @@ pub(super) fn check_lanes(
     score: impl Fn(&[Share]) -> i64,
     of_two: impl Fn(&Part, &Part) -> f64,
 ) {
-    const SLOTS: usize = 5 * lanes::WIDTH + 7;
+    const SLOTS: usize = 5 * simd_block::WIDTH + 7;
     let mut random = 1_u64;
     let mut next = || {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -475,7 +475,7 @@ pub(super) fn check_lanes(
         assert_eq!(cells, expected, "in turn {turn}, with the widest registers");
         asked += cells.len();
         in_lanes +=
-            nodes.blocks().filter(|(_, slots)| slots.count_ones() as usize >= lanes::PAY_FROM).count();
+            nodes.blocks().filter(|(_, slots)| slots.count_ones() as usize >= simd_block::PAY_FROM).count();
     }
     assert!(asked > 100_000 && in_lanes > 1_000, "{asked} scores, {in_lanes} blocks");
 }

@@ -5,7 +5,7 @@
 //! `pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go`.
 
 use super::allocation::{Basis, ResourceSpec, Share, Weighing};
-use super::lanes::{Part, whole};
+use super::simd_block::{Part, whole};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
 use crate::node_set::NodeSet;

@@ -4,7 +4,7 @@
 
 use super::allocation::{Basis, ResourceSpec, ScoringStrategy, Weighing};
 use super::hint::hint;
-use super::lanes::{self, Left};
+use super::simd_block::{self, Remaining};
 use crate::cache::{Columns, NodeView, Snapshot};
 use crate::framework::{
     ClusterEvent, Code, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, Measure,
@@ -195,10 +195,10 @@ impl Demand {
     /// checked.
     #[inline(always)]
     fn fits_block(&self, columns: &Columns, at: usize, nodes: u64) -> Option<u64> {
-        if (nodes.count_ones() as usize) < lanes::PAY_FROM {
+        if (nodes.count_ones() as usize) < simd_block::PAY_FROM {
             return None;
         }
-        let mut left = Left::new();
+        let mut left = Remaining::new();
         let needs = [
             (1, &columns.allocatable_pods, &columns.pods),
             (self.cpu_milli, &columns.allocatable_cpu_milli, &columns.requested_cpu_milli),

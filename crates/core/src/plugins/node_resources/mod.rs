@@ -9,7 +9,7 @@ mod allocation;
 mod balanced_allocation;
 mod fit;
 mod hint;
-mod lanes;
+mod simd_block;
 
 pub use allocation::{ResourceSpec, ScoringStrategy, ShapePoint};
 pub use balanced_allocation::{NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocationArgs};

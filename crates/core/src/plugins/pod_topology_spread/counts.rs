@@ -20,7 +20,7 @@ pub(super) struct DomainCounts {
 
 /// The counts that a verdict needs for one domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outlook {
+pub(super) struct DomainView {
     /// Matching pods in the domain.
     pub(super) here: i64,
     /// The minimum count over all domains.
@@ -40,8 +40,8 @@ impl DomainCounts {
     }
 
     /// Returns the current counts for a domain.
-    pub(super) fn outlook(&self, domain: Symbol) -> Outlook {
-        Outlook {
+    pub(super) fn outlook(&self, domain: Symbol) -> DomainView {
+        DomainView {
             here: self.pods.get(&domain).copied().unwrap_or(0),
             lowest: self.levels.keys().next().copied().unwrap_or(NO_DOMAIN),
             domains: self.pods.len(),
@@ -49,7 +49,7 @@ impl DomainCounts {
     }
 
     /// Returns the counts for a domain after a change by `by` pods. An unknown domain is added.
-    pub(super) fn outlook_after(&self, domain: Symbol, by: i64) -> Outlook {
+    pub(super) fn outlook_after(&self, domain: Symbol, by: i64) -> DomainView {
         let now = self.outlook(domain);
         if by == 0 {
             return now;
@@ -59,7 +59,7 @@ impl DomainCounts {
         let others =
             self.levels.iter().find(|&(&level, &domains)| !known || level != now.here || domains > 1);
         let lowest = others.map_or(here, |(&level, _)| level.min(here));
-        Outlook { here, lowest, domains: now.domains + usize::from(!known) }
+        DomainView { here, lowest, domains: now.domains + usize::from(!known) }
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
             let counts = |pods: &BTreeMap<usize, i64>| {
                 DomainCounts::new(pods.iter().map(|(&at, &count)| (domains[at], count)).collect())
             };
-            let naive = |pods: &BTreeMap<usize, i64>| Outlook {
+            let naive = |pods: &BTreeMap<usize, i64>| DomainView {
                 here: pods.get(&last).copied().unwrap_or(0),
                 lowest: pods.values().min().copied().unwrap_or(NO_DOMAIN),
                 domains: pods.len(),

@@ -4,7 +4,7 @@
 //! long as pods change on one node only, which is all that an overlay can express.
 
 use super::constraints::{Constraint, Inclusion, counted, has_all_keys};
-use super::counts::{DomainCounts, Outlook};
+use super::counts::{DomainCounts, DomainView};
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{CycleError, DependsOn, Fact, FilterRule, Rejection, Verdict};
 use crate::hash::IdMap;
@@ -61,7 +61,7 @@ impl SpreadFilter {
     }
 
     /// Whether a domain can take the pod under the constraint at index `at`.
-    fn has_room(&self, at: usize, outlook: Outlook) -> bool {
+    fn has_room(&self, at: usize, outlook: DomainView) -> bool {
         has_room(&self.constraints[at], self.itself[at], outlook)
     }
 
@@ -94,7 +94,7 @@ impl SpreadFilter {
 }
 
 /// Whether a domain can take a pod that adds `itself` to its count.
-pub(super) fn has_room(constraint: &Constraint, itself: i64, outlook: Outlook) -> bool {
+pub(super) fn has_room(constraint: &Constraint, itself: i64, outlook: DomainView) -> bool {
     let lowest =
         if (outlook.domains as i64) < i64::from(constraint.min_domains) { 0 } else { outlook.lowest };
     outlook.here + itself - lowest <= i64::from(constraint.max_skew)

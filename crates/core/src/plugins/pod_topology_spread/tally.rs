@@ -1,7 +1,7 @@
 //! The incremental form of `filter` and `score`, which are its oracle.
 
 use super::constraints::{Constraint, Inclusion, has_all_keys};
-use super::counts::{NO_DOMAIN, Outlook};
+use super::counts::{DomainView, NO_DOMAIN};
 use super::filter::has_room;
 use super::score::{IGNORED, normalized, points_of};
 use crate::cache::Snapshot;
@@ -128,8 +128,9 @@ impl FilterTally for SpreadTally {
         self.constraints.iter().enumerate().all(|(at, constraint)| {
             let Whole { lowest, domains, .. } = whole[at];
             let lowest = lowest.unwrap_or(NO_DOMAIN);
-            sums[at]
-                .is_some_and(|here| has_room(constraint, self.itself[at], Outlook { here, lowest, domains }))
+            sums[at].is_some_and(|here| {
+                has_room(constraint, self.itself[at], DomainView { here, lowest, domains })
+            })
         })
     }
 }

@@ -13,11 +13,11 @@ use std::sync::Arc;
 pub(super) struct Provisioning {
     class: Arc<StorageClassInfo>,
     /// Where capacity is available; `None` if the driver does not publish capacity.
-    room: Option<Room>,
+    room: Option<FreeCapacity>,
 }
 
 /// The nodes with access to enough capacity.
-struct Room {
+struct FreeCapacity {
     topologies: Vec<Selector>,
     by_label: ByLabel,
 }
@@ -37,7 +37,7 @@ impl Provisioning {
         let driver = objects.csi_driver(class.provisioner).filter(|driver| driver.storage_capacity);
         let room = claim.request.filter(|_| driver.is_some()).map(|request| {
             let needed = request.bytes();
-            let mut room = Room { topologies: Vec::new(), by_label: ByLabel::default() };
+            let mut room = FreeCapacity { topologies: Vec::new(), by_label: ByLabel::default() };
             let capacities = objects.capacities_of(class.name);
             for capacity in capacities.filter(|capacity| capacity.limit.is_some_and(|limit| limit >= needed))
             {
@@ -64,7 +64,7 @@ impl Provisioning {
     }
 }
 
-impl Room {
+impl FreeCapacity {
     fn is_there(&self, tables: &Tables, labels: Labels<'_>) -> bool {
         self.by_label.first(labels, |at| self.topologies[at].matches(tables, labels)).is_some()
     }

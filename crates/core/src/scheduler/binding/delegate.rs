@@ -3,7 +3,7 @@
 //! Upstream: `pkg/scheduler/schedule_one.go#extendersBinding`. Unlike upstream, the API server is authoritative if
 //! the extender's answer contradicts it.
 
-use super::{Doubt, Outgoing, Phase};
+use super::{Outgoing, Phase, UnknownOutcome};
 use crate::effect::Effect;
 use crate::event::BindOutcome;
 use crate::extender::Extender;
@@ -64,7 +64,7 @@ impl Scheduler {
         let message =
             format!("extender {:?} says that it bound the pod, and the API server does not show it", by.url);
         let last_lost = binding.released;
-        let doubt = binding.doubt.get_or_insert_with(|| Doubt::new(now, last_lost, String::new()));
+        let doubt = binding.doubt.get_or_insert_with(|| UnknownOutcome::new(now, last_lost, String::new()));
         (doubt.last_lost, doubt.message) = (last_lost, message);
         self.bindings.enter(uid, Phase::Unknown { ask_at: now + DELEGATE_PAUSE });
     }

@@ -32,7 +32,7 @@ pub(super) enum Phase {
 /// The state of a binding with an unknown outcome. Kept until the outcome is known, however often the binding is
 /// resent.
 #[derive(Clone, Debug)]
-pub(super) struct Doubt {
+pub(super) struct UnknownOutcome {
     /// When the outcome first became unknown.
     pub(super) since: Time,
     /// When the last unanswered copy was sent. It may be carried out long after a later copy was rejected.
@@ -45,7 +45,7 @@ pub(super) struct Doubt {
     pub(super) asked: Time,
 }
 
-impl Doubt {
+impl UnknownOutcome {
     pub(super) fn new(since: Time, last_lost: Time, message: String) -> Self {
         Self { since, last_lost, message, pause: QUESTION_PAUSE_MIN, asked: since }
     }
@@ -69,7 +69,7 @@ pub(in crate::scheduler) struct Binding {
     /// When it was last sent.
     pub(super) released: Time,
     /// Set when a copy of it got no answer.
-    pub(super) doubt: Option<Doubt>,
+    pub(super) doubt: Option<UnknownOutcome>,
     /// The pod was deleted or is terminating: it is not retried, whatever the answer.
     pub(super) abandoned: bool,
     /// The node on which the watch shows the pod.

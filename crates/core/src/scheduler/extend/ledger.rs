@@ -68,7 +68,7 @@ impl Waiting {
 
 /// All suspended decisions and open calls.
 #[derive(Default)]
-pub(in crate::scheduler) struct Extending {
+pub(in crate::scheduler) struct ExtenderLedger {
     /// In the order of the calls.
     pub(super) extenders: Vec<Extender>,
     pods: BTreeMap<Uid, Waiting>,
@@ -80,7 +80,7 @@ pub(in crate::scheduler) struct Extending {
     sliced: VecDeque<Uid>,
 }
 
-impl Extending {
+impl ExtenderLedger {
     /// Whether a decision about the pod calls extenders.
     pub(in crate::scheduler) fn concerns(&self, pod: &PodInfo) -> bool {
         self.extenders.iter().any(|extender| extender.decides() && extender.is_interested(pod))
@@ -238,7 +238,7 @@ impl Extending {
                 }
                 About::Preempt => {
                     let answer =
-                        answer.and_then(|it| if let Answer::Rooms(it) = it { Ok(it) } else { beside() });
+                        answer.and_then(|it| if let Answer::Candidates(it) = it { Ok(it) } else { beside() });
                     transcript.made_room(by, &queued.pod, answer, snapshot);
                 }
             }
@@ -267,7 +267,7 @@ impl Extending {
 }
 
 trace_ids!(Waiting { queued, transcript, open } but not { began, restarts, version, events, stirred, progress });
-trace_ids!(Extending { extenders, pods } but not { calls, next_call, ready, sliced });
+trace_ids!(ExtenderLedger { extenders, pods } but not { calls, next_call, ready, sliced });
 
 /// Returns the error for an answer whose type does not match the call.
 fn beside<T>() -> Result<T, String> {

@@ -34,7 +34,7 @@ pub(super) enum Stage {
 }
 
 /// The state of a write with an unknown outcome.
-pub(super) struct Doubt {
+pub(super) struct UnknownOutcome {
     /// When its first copy remained unanswered.
     pub(super) since: Time,
     /// The backoff before the next copy.
@@ -54,7 +54,7 @@ pub(in crate::scheduler) struct PreBind {
     pub(super) at: usize,
     pub(super) stage: Stage,
     /// Set when a copy of the current write got no answer.
-    pub(super) doubt: Option<Doubt>,
+    pub(super) doubt: Option<UnknownOutcome>,
     /// Whether it is queued in the volume lane.
     in_line: bool,
 }
@@ -193,7 +193,7 @@ impl PreBinds {
     }
 
     /// Returns the state of the current write's unknown outcome, if any.
-    pub(super) fn doubt(&mut self, uid: &Uid) -> &mut Option<Doubt> {
+    pub(super) fn doubt(&mut self, uid: &Uid) -> &mut Option<UnknownOutcome> {
         &mut self.known(uid).doubt
     }
 

@@ -3,7 +3,7 @@
 //! Comparisons run in idle time, and if that is too short, within the time budget.
 
 use super::super::attempt::candidates;
-use super::super::{Scheduler, Step, profile_named, refused};
+use super::super::{Scheduler, Step, infeasible, profile_named};
 use super::{Compared, Mode, Nodes, Verify};
 use crate::framework::post_filter::Draws;
 use crate::incremental::LiveSignature;
@@ -208,9 +208,9 @@ impl Scheduler {
             }
             LiveSignature::Rejection { at } => {
                 let draws = (Draws { seed, attempt: 1 }, now);
-                let then = refused::conclusion(framework, draws);
+                let then = infeasible::conclusion(framework, draws);
                 let cached = framework.reject_again(decisions, at, pod, snapshot, draws, then)?;
-                Some(refused::verdict(framework, pod, snapshot, draws, &cached))
+                Some(infeasible::verdict(framework, pod, snapshot, draws, &cached))
             }
         }
     }

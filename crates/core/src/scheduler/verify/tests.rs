@@ -135,7 +135,7 @@ fn stale_refusal_is_found_in_idle_time() {
     let mut world = idling();
     world.pod("taker", 3_000, Some("a"));
     let told = with(Some(Mutation::ShapesStand), || {
-        // The infeasible cache answers from the third pod on. The results in `memory` require an unchanged cluster.
+        // The infeasible cache answers from the third pod on. The results in `unschedulable` require an unchanged cluster.
         for number in 0..3 {
             world.pod(&format!("large-{number}"), 2_000, None);
             world.run();

@@ -6,7 +6,7 @@ use super::verify::Verify;
 use crate::cache::Snapshot;
 use crate::cycle::{Decision, Failed, Framework, NoProbe, Options, PostFilter, Probe};
 use crate::framework::CycleError;
-use crate::framework::post_filter::{Draws, Rooms};
+use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::incremental::DecisionCache;
 use crate::pod::PodInfo;
 use crate::time::Time;
@@ -50,7 +50,7 @@ pub(super) fn conclusion(
     (draws, now): (Draws, Time),
 ) -> impl FnOnce(Failed<'_>, &PostFilter<'_>) -> Unschedulable {
     move |failed, outcome| {
-        let instead = framework.find_room_instead(failed, (draws, now), Rooms::Free, outcome);
+        let instead = framework.find_room_instead(failed, (draws, now), ExtenderCandidates::Free, outcome);
         unschedulable(failed, instead.as_ref().unwrap_or(outcome), draws)
     }
 }
@@ -87,6 +87,6 @@ fn full(
     };
     let diagnosis = filtered.diagnose(snapshot);
     let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
-    let outcome = framework.find_room(failed, (draws, now), Rooms::Free, &mut NoProbe);
+    let outcome = framework.find_room(failed, (draws, now), ExtenderCandidates::Free, &mut NoProbe);
     Ok(unschedulable(failed, &outcome, draws))
 }

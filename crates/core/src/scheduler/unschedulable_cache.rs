@@ -22,7 +22,7 @@ pub(super) type State = (u64, u64);
 
 /// Results for unschedulable pods, each valid in one state of the cluster.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct UnschedulableCache {
     hashing: Keyed,
     known: IdMap<Hashed<Signature>, (State, Unschedulable)>,
     /// Signatures in the order of eviction.
@@ -30,7 +30,7 @@ pub(super) struct Memory {
     hits: u64,
 }
 
-impl Memory {
+impl UnschedulableCache {
     /// Creates an empty cache with this hashing.
     pub(super) fn hashed_by(hashing: &Keyed) -> Self {
         Self { hashing: hashing.clone(), ..Self::default() }

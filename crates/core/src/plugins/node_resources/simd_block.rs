@@ -28,13 +28,13 @@ pub(super) struct Lanes {
 }
 
 /// Buffers for a block: two resources and the resulting scores.
-pub(super) struct Room {
+pub(super) struct Buffers {
     pub(super) first: Lanes,
     pub(super) second: Lanes,
     pub(super) scores: [i64; WIDTH],
 }
 
-impl Default for Room {
+impl Default for Buffers {
     fn default() -> Self {
         Self { first: Lanes::default(), second: Lanes::default(), scores: [NONE; WIDTH] }
     }
@@ -160,16 +160,16 @@ pub(super) fn score(
 }
 
 /// The remaining amounts on each node after all requests; negative if a resource is insufficient.
-pub(super) struct Left {
-    left: [i64; WIDTH],
+pub(super) struct Remaining {
+    remaining: [i64; WIDTH],
     /// The bitwise OR of all amounts.
     bits: u64,
 }
 
-impl Left {
+impl Remaining {
     /// Creates it without requests.
     pub(super) fn new() -> Self {
-        Self { left: [0; WIDTH], bits: 0 }
+        Self { remaining: [0; WIDTH], bits: 0 }
     }
 
     /// Subtracts a request and the used amount from the allocatable amount.
@@ -179,7 +179,7 @@ impl Left {
         for lane in 0..WIDTH {
             bits |= (allocatable[lane] | taken[lane]) as u64;
             // A negative sign from an earlier resource is kept.
-            self.left[lane] |= allocatable[lane].wrapping_sub(taken[lane]).wrapping_sub(wanted);
+            self.remaining[lane] |= allocatable[lane].wrapping_sub(taken[lane]).wrapping_sub(wanted);
         }
         self.bits |= bits;
     }
@@ -188,7 +188,10 @@ impl Left {
     #[inline(always)]
     pub(super) fn nodes(&self) -> Option<u64> {
         let mut short = [0; WIDTH];
-        short.iter_mut().zip(&self.left).for_each(|(short, left)| *short = (*left as u64 >> 63) as u8);
+        short
+            .iter_mut()
+            .zip(&self.remaining)
+            .for_each(|(short, remaining)| *short = (*remaining as u64 >> 63) as u8);
         // Moves the lowest bit of each of eight bytes into the highest byte.
         let gathered = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes).wrapping_mul(0x0102_0408_1020_4080) >> 56;
         let (bytes, _) = short.as_chunks();

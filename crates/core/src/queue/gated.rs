@@ -1,4 +1,4 @@
-//! The pool of gated pods. Events do not iterate over it.
+//! Gated pods. Events do not iterate over it.
 
 use super::pod::QueuedPod;
 use crate::intern::{Marks, TraceIds, Work, mark_after};
@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 /// Pods by sequence number.
 #[derive(Default)]
-pub(super) struct Pool {
+pub(super) struct GatedPods {
     pods: BTreeMap<u64, QueuedPod>,
     /// The last pod that the current garbage collection marked. Pods inserted since its start are marked separately.
     marked: Option<u64>,
 }
 
-impl Pool {
+impl GatedPods {
     pub(super) fn insert(&mut self, pod: QueuedPod) -> u64 {
         let sequence = pod.sequence;
         self.pods.insert(sequence, pod);
@@ -44,7 +44,7 @@ impl Pool {
     }
 }
 
-impl TraceIds for Pool {
+impl TraceIds for GatedPods {
     fn mark(&self, marks: &mut Marks) {
         let Self { pods, marked: _ } = self;
         pods.values().for_each(|pod| pod.mark(marks));

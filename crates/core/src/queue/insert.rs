@@ -10,48 +10,48 @@ use std::sync::Arc;
 
 /// Pods inserted since the start of the current garbage collection. Marking may already have passed their place.
 #[derive(Default)]
-pub(super) struct Unmarked {
-    put: Vec<Arc<PodInfo>>,
+pub(super) struct WriteBarrier {
+    inserted: Vec<Arc<PodInfo>>,
     is_on: bool,
 }
 
-impl Unmarked {
-    fn put(&mut self, pod: &Arc<PodInfo>) {
+impl WriteBarrier {
+    fn record(&mut self, pod: &Arc<PodInfo>) {
         if self.is_on && !mutation::is_on(Mutation::MovedUnmarked) {
-            self.put.push(Arc::clone(pod));
+            self.inserted.push(Arc::clone(pod));
         }
     }
 }
 
 impl SchedulingQueue {
-    pub(super) fn put_active(&mut self, now: Time, mut pod: QueuedPod) {
+    pub(super) fn insert_active(&mut self, now: Time, mut pod: QueuedPod) {
         pod.initial_attempt.get_or_insert(now);
-        self.unmarked.put(&pod.pod);
+        self.barrier.record(&pod.pod);
         let uid = Arc::clone(&pod.pod.uid);
         self.slots.insert(uid, Slot::Active(self.active.insert(pod)));
     }
 
-    pub(super) fn put_backoff(&mut self, expiry: Time, pod: QueuedPod) {
-        self.unmarked.put(&pod.pod);
+    pub(super) fn insert_backoff(&mut self, expiry: Time, pod: QueuedPod) {
+        self.barrier.record(&pod.pod);
         let uid = Arc::clone(&pod.pod.uid);
         self.slots.insert(uid, Slot::Backoff(self.backoff.insert(expiry, pod)));
     }
 
-    pub(super) fn put_unschedulable(&mut self, pod: QueuedPod) {
-        self.unmarked.put(&pod.pod);
+    pub(super) fn insert_unschedulable(&mut self, pod: QueuedPod) {
+        self.barrier.record(&pod.pod);
         let uid = Arc::clone(&pod.pod.uid);
         self.slots.insert(uid, Slot::Unschedulable(self.unschedulable.insert(pod)));
     }
 
-    pub(super) fn put_gated(&mut self, pod: QueuedPod) {
-        self.unmarked.put(&pod.pod);
+    pub(super) fn insert_gated(&mut self, pod: QueuedPod) {
+        self.barrier.record(&pod.pod);
         let uid = Arc::clone(&pod.pod.uid);
         self.slots.insert(uid, Slot::Gated(self.gated.insert(pod)));
     }
 
     /// Starts marking for a new garbage collection.
     pub(crate) fn begin_collection(&mut self) {
-        self.unmarked = Unmarked { put: Vec::new(), is_on: true };
+        self.barrier = WriteBarrier { inserted: Vec::new(), is_on: true };
         self.active.begin_collection();
         self.backoff.begin_collection();
         self.unschedulable.begin_collection();
@@ -68,16 +68,16 @@ impl SchedulingQueue {
             return false;
         }
         while work.is_left() {
-            let Some(pod) = self.unmarked.put.pop() else { return true };
+            let Some(pod) = self.barrier.inserted.pop() else { return true };
             pod.mark(marks);
             work.spend(1);
         }
-        self.unmarked.put.is_empty()
+        self.barrier.inserted.is_empty()
     }
 
     /// Ends marking of pods, and marks the ids that the counters hold.
     pub(crate) fn mark_rest(&mut self, marks: &mut Marks) {
-        self.unmarked = Unmarked::default();
+        self.barrier = WriteBarrier::default();
         self.counters.mark(marks);
     }
 }
