@@ -150,7 +150,7 @@ impl Engine for Listener {
         true
     }
 
-    fn tidy(&mut self) {}
+    fn collect_ids(&mut self) {}
 }
 
 struct Nowhere;

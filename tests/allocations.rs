@@ -138,7 +138,7 @@ fn deleted_pods_leave_no_memory_behind() {
             engine.run(vec![gone]);
         }
         engine.forget_times();
-        engine.give_back_ids();
+        engine.collect_all_ids();
     };
     come_and_go(&mut engine, 0);
     // The log of node changes grows up to its bound, so fill it.

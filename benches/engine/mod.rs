@@ -168,7 +168,7 @@ impl Engine {
         if self.pods.is_empty() {
             let (began, cpu_began) = (Instant::now(), cpu_time());
             for _ in 0..std::mem::take(&mut self.steps) {
-                self.longest.time(Call::Tidy, || self.scheduler.tidy());
+                self.longest.time(Call::Tidy, || self.scheduler.collect_ids());
             }
             self.taken.add(began.elapsed(), cpu_time().saturating_sub(cpu_began), Duration::ZERO);
         }
@@ -281,9 +281,9 @@ impl Engine {
     }
 
     /// Runs a complete garbage collection.
-    pub(crate) fn give_back_ids(&mut self) {
+    pub(crate) fn collect_all_ids(&mut self) {
         self.pods.clear();
-        self.scheduler.give_back_ids();
+        self.scheduler.collect_all_ids();
     }
 
     /// Disables the verification of cached decisions, which builds with assertions enable.

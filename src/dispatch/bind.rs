@@ -52,10 +52,10 @@ fn judge(Outcome { answer, earlier_unknown }: Outcome, node: &str) -> BindOutcom
             // An earlier request of ours succeeded, and its response was lost.
             Some(assigned) if assigned == node => BindOutcome::Accepted,
             // Another client bound the pod, so it must not be reported as unschedulable.
-            Some(assigned) => BindOutcome::Moot(Found::Bound(assigned.to_owned())),
+            Some(assigned) => BindOutcome::NotNeeded(Found::Bound(assigned.to_owned())),
             None => refused(message, earlier_unknown),
         },
-        Answer::Status { is_gone: true, .. } => BindOutcome::Moot(Found::Gone),
+        Answer::Status { is_gone: true, .. } => BindOutcome::NotNeeded(Found::Gone),
         Answer::Status { code: 408 | 500.., message, .. }
         | Answer::Lost(message)
         | Answer::Foreign(message) => BindOutcome::Unknown { message },

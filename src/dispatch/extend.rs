@@ -62,7 +62,7 @@ pub(super) async fn bind(shared: &Shared, client: &Client, pod: &PodRef, node: &
         Ok(Err(Failed::Answered(message))) => match settle(transport, limits, pod, unanswered).await {
             Found::Unbound => BindOutcome::Refused { message },
             Found::NoAnswer => BindOutcome::Unknown { message },
-            found @ (Found::Bound(_) | Found::Gone) => BindOutcome::Moot(found),
+            found @ (Found::Bound(_) | Found::Gone) => BindOutcome::NotNeeded(found),
         },
     }
 }

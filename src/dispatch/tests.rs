@@ -324,10 +324,10 @@ async fn conflict_with_our_own_binding_counts_as_success() {
 async fn binding_of_a_pod_bound_elsewhere_or_deleted_is_moot() {
     for node in ["n2", "n10"] {
         let mut fixture = Fixture::new([status(409, "Conflict", &assigned_to(node))]);
-        assert_eq!(fixture.bind().await, BindOutcome::Moot(Found::Bound(node.to_owned())));
+        assert_eq!(fixture.bind().await, BindOutcome::NotNeeded(Found::Bound(node.to_owned())));
     }
     let mut fixture = Fixture::new([Reply::Gone]);
-    assert_eq!(fixture.bind().await, BindOutcome::Moot(Found::Gone));
+    assert_eq!(fixture.bind().await, BindOutcome::NotNeeded(Found::Gone));
 }
 
 #[tokio::test(start_paused = true)]
@@ -412,7 +412,7 @@ async fn refusal_after_an_unknown_try_is_unknown() {
     let mut fixture = Fixture::new([Reply::Later(503, 1), status(409, "Conflict", &assigned_to("n1"))]);
     assert_eq!(fixture.bind().await, BindOutcome::Accepted);
     let mut fixture = Fixture::new([Reply::Later(503, 1), status(409, "Conflict", &assigned_to("n2"))]);
-    assert_eq!(fixture.bind().await, BindOutcome::Moot(Found::Bound("n2".to_owned())));
+    assert_eq!(fixture.bind().await, BindOutcome::NotNeeded(Found::Bound("n2".to_owned())));
 }
 
 #[tokio::test]

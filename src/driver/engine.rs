@@ -28,7 +28,7 @@ pub trait Engine: Send + 'static {
     fn is_settled(&self) -> bool;
 
     /// Runs a slice of garbage collection of interned ids. Call it only while no id is held outside the engine.
-    fn tidy(&mut self);
+    fn collect_ids(&mut self);
 }
 
 impl Engine for Scheduler {
@@ -52,8 +52,8 @@ impl Engine for Scheduler {
         Self::is_settled(self)
     }
 
-    fn tidy(&mut self) {
-        Self::tidy(self);
+    fn collect_ids(&mut self) {
+        Self::collect_ids(self);
     }
 }
 

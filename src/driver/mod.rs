@@ -153,7 +153,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
                 let Some(item) = self.arrivals.take() else { break };
                 self.accept(item);
             }
-            self.engine.tidy();
+            self.engine.collect_ids();
             if self.is_done() {
                 return End::Stopped { unanswered: self.unanswered.into_values().collect() };
             }

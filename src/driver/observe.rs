@@ -405,7 +405,7 @@ mod tests {
         };
         let text = counted([
             tried(Preemption::NotTried),
-            tried(Preemption::InVain),
+            tried(Preemption::NoCandidate),
             tried(nominated(1)),
             // All victims are already terminating.
             tried(nominated(0)),

@@ -73,7 +73,7 @@ impl Engine for Scripted {
         self.steps.is_empty()
     }
 
-    fn tidy(&mut self) {}
+    fn collect_ids(&mut self) {}
 }
 
 struct Taken(mpsc::UnboundedSender<Effect>);

@@ -125,7 +125,7 @@ impl Decision {
             Outcome::Placed { node, .. } | Outcome::Bound { node, .. } => node.len(),
             Outcome::Unschedulable { message, rejectors, preemption, .. } => {
                 let room = match preemption {
-                    Preemption::NotTried | Preemption::InVain => 0,
+                    Preemption::NotTried | Preemption::NoCandidate => 0,
                     Preemption::Nominated { node, victims, .. } => {
                         node.len() + victims.iter().map(of_pod).sum::<usize>()
                     }
@@ -151,7 +151,7 @@ fn came(outcome: &Outcome) -> Came<'_> {
             evaluated: *evaluated,
             preemption: match preemption {
                 Preemption::NotTried => Room::NotTried,
-                Preemption::InVain => Room::InVain,
+                Preemption::NoCandidate => Room::InVain,
                 Preemption::Nominated { node, victims, evictions } => Room::Nominated {
                     node,
                     victims: victims.iter().map(PodName::from).collect(),

@@ -148,7 +148,7 @@ fn bound(outcome: &BindOutcome) -> Bound {
     match outcome {
         BindOutcome::Accepted => Bound::Accepted,
         BindOutcome::Refused { message } => Bound::Refused(message.clone()),
-        BindOutcome::Moot(found) => Bound::Moot(seen(found)),
+        BindOutcome::NotNeeded(found) => Bound::Moot(seen(found)),
         BindOutcome::Unknown { message } => Bound::Unknown(message.clone()),
     }
 }
@@ -158,7 +158,7 @@ impl From<Bound> for BindOutcome {
         match outcome {
             Bound::Accepted => Self::Accepted,
             Bound::Refused(message) => Self::Refused { message },
-            Bound::Moot(found) => Self::Moot(found.into()),
+            Bound::Moot(found) => Self::NotNeeded(found.into()),
             Bound::Unknown(message) => Self::Unknown { message },
         }
     }

@@ -109,7 +109,7 @@ impl<R: BufRead> Replay<R> {
                 each(self.entries.line(), alternative);
             }
             if self.entries.line().is_multiple_of(TIDY_EVERY) {
-                self.engine.tidy();
+                self.engine.collect_ids();
             }
         }
         self.summary.lines = self.entries.line();

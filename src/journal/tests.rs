@@ -95,7 +95,7 @@ fn recorded_events_survive_a_round_trip() {
     let binds = [
         BindOutcome::Accepted,
         BindOutcome::Refused { message: text() },
-        BindOutcome::Moot(Found::Gone),
+        BindOutcome::NotNeeded(Found::Gone),
         BindOutcome::Unknown { message: text() },
     ];
     let writes = [

@@ -51,7 +51,7 @@ pub fn judge<R: BufRead>(
                 summary.inputs += 1;
                 shadow.handle(last, event);
                 steps(&mut shadow, last, &mut |seen| each(entries.line(), seen));
-                shadow.tidy();
+                shadow.collect_ids();
             }
         }
     }

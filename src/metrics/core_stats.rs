@@ -32,7 +32,7 @@ pub struct CoreStats {
     /// Evictions in progress.
     pub evictions: u64,
     /// Bindings that the recheck cancelled since the start.
-    pub last_looks_failed: u64,
+    pub rechecks_failed: u64,
     /// Pod events dropped since the start.
     pub dropped_events: u64,
     /// Writes queued for sending, by lane.
@@ -164,7 +164,7 @@ impl CoreStats {
             plain_family(&families::UNSCHEDULABLE_PODS, Plain::Gauge, unschedulable),
             plain_family(&families::QUEUE_INCOMING_PODS, Plain::Counter, incoming),
             plain_family(&families::GOROUTINES, Plain::Gauge, running.map(|(work, n)| ([work], n as f64))),
-            total(&families::LAST_LOOKS_FAILED, self.last_looks_failed),
+            total(&families::LAST_LOOKS_FAILED, self.rechecks_failed),
             total(&families::DROPPED_EVENTS, self.dropped_events),
             plain_family(
                 &families::EFFECTS_WAITING,

@@ -55,7 +55,7 @@ fn some_stats() -> CoreStats {
         }],
         bindings: 8,
         evictions: 9,
-        last_looks_failed: 12,
+        rechecks_failed: 12,
         dropped_events: 13,
         effects_waiting: vec![("bind", 14)],
         cache: CacheSizes { nodes: 8, pods: 32, assumed_pods: 1 },

@@ -39,7 +39,7 @@ pub(super) fn told(engine: &Scheduler, pending: &Pending<'_>) -> PendingPod {
         place: place(pending.at).to_owned(),
         waits_for: String::new(),
         plugins: queued.rejectors.iter().map(|&plugin| plugin.to_owned()).collect(),
-        hindered_by: queued.hindered_by.iter().map(|&plugin| plugin.to_owned()).collect(),
+        hindered_by: queued.preemption_blockers.iter().map(|&plugin| plugin.to_owned()).collect(),
         gates: pod.gates.iter().map(|&gate| text(gate)).collect(),
         node,
         nominated_node: pod.nominated_node.map(text),

@@ -56,7 +56,7 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
             .collect(),
         bindings: (stats.bindings + stats.pre_binds) as u64,
         evictions: stats.evictions as u64,
-        last_looks_failed: stats.last_looks_failed,
+        rechecks_failed: stats.rechecks_failed,
         dropped_events: stats.dropped_records,
         effects_waiting: Lane::ALL
             .iter()

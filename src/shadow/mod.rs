@@ -99,8 +99,8 @@ impl Engine for Judging {
         true
     }
 
-    fn tidy(&mut self) {
-        self.shadow.tidy();
+    fn collect_ids(&mut self) {
+        self.shadow.collect_ids();
     }
 }
 

@@ -258,7 +258,7 @@ fn refused_again(
     let tell = |failed: Failed<'_>, outcome: &PostFilter<'_>| {
         let seen = (failed.filtered.evaluated(failed.snapshot), failed.filtered.walked());
         let chosen = outcome.nomination.choose(pod, DRAWS).map(|candidate| format!("{candidate:?}"));
-        (seen, failed.diagnosis.clone(), outcome.message.clone(), outcome.hindered_by.clone(), chosen)
+        (seen, failed.diagnosis.clone(), outcome.message.clone(), outcome.preemption_blockers.clone(), chosen)
     };
     let plain = tell(failed, outcome);
     framework.note_infeasible(decisions, pod, failed.filtered);

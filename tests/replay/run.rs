@@ -225,7 +225,7 @@ impl Server {
     fn bind(&mut self, pod: &PodRef) -> BindOutcome {
         self.binds += 1;
         if !self.pods.contains_key(&*pod.uid) {
-            return BindOutcome::Moot(Found::Gone);
+            return BindOutcome::NotNeeded(Found::Gone);
         }
         if self.binds.is_multiple_of(53) {
             self.refused += 1;

@@ -343,7 +343,7 @@ pub enum BindOutcome {
         message: String,
     },
     /// No binding was needed: the pod was bound by another client, or deleted. Contains its state in the API server.
-    Moot(Found),
+    NotNeeded(Found),
     /// The outcome is unknown: a deadline passed, or the connection broke.
     Unknown {
         /// A description of the failure.

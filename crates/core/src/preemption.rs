@@ -20,7 +20,7 @@ use crate::framework::post_filter::{
 use crate::framework::{CycleError, PluginName};
 use crate::pod::Uid;
 use crate::rng::Purpose;
-use dry_run::{Ports, Tried};
+use dry_run::{DryRunOutcome, Ports};
 use std::collections::BTreeSet;
 
 /// Upstream's name of the plugin.
@@ -112,7 +112,7 @@ impl DefaultPreemption {
         if let Some(error) = aggregate(&runs.errors) {
             return PostFiltered::Failed(CycleError(format!("preemption: {error}")));
         }
-        in_vain(unplaced, runs.reasons, runs.hopeless, runs.hindered_by)
+        in_vain(unplaced, runs.reasons, runs.hopeless, runs.preemption_blockers)
     }
 }
 
@@ -156,11 +156,11 @@ fn in_vain<'a>(
     unplaced: &Unplaced<'_>,
     mut reasons: Histogram,
     hopeless: usize,
-    hindered_by: BTreeSet<PluginName>,
+    preemption_blockers: BTreeSet<PluginName>,
 ) -> PostFiltered<'a> {
     let all = unplaced.snapshot.nodes().len();
     reasons.add_times(NOT_HELPFUL.into(), all - hopeless);
-    nothing(&reasons.message(all), true, hindered_by)
+    nothing(&reasons.message(all), true, preemption_blockers)
 }
 
 /// Returns the best candidate that extenders left. If state `changed` since the dry runs, candidates that no
@@ -182,8 +182,12 @@ fn said<'a>(unplaced: &Unplaced<'a>, rooms: &[Room], changed: bool, ports: Ports
     PostFiltered::Found(choice::best(candidates, unplaced.now))
 }
 
-fn nothing<'a>(reason: &str, clear_nomination: bool, hindered_by: BTreeSet<PluginName>) -> PostFiltered<'a> {
-    PostFiltered::Nothing { reason: format!("preemption: {reason}"), clear_nomination, hindered_by }
+fn nothing<'a>(
+    reason: &str,
+    clear_nomination: bool,
+    preemption_blockers: BTreeSet<PluginName>,
+) -> PostFiltered<'a> {
+    PostFiltered::Nothing { reason: format!("preemption: {reason}"), clear_nomination, preemption_blockers }
 }
 
 /// Returns why the pod may not preempt (upstream `PodEligibleToPreemptOthers`).
@@ -225,7 +229,7 @@ struct Trials<'a> {
     reasons: Histogram,
     /// Number of nodes that are no candidates.
     hopeless: usize,
-    hindered_by: BTreeSet<PluginName>,
+    preemption_blockers: BTreeSet<PluginName>,
     errors: Vec<String>,
 }
 
@@ -237,25 +241,25 @@ impl<'a> Trials<'a> {
             violating: Vec::new(),
             reasons: Histogram::default(),
             hopeless: 0,
-            hindered_by: BTreeSet::new(),
+            preemption_blockers: BTreeSet::new(),
             errors: Vec::new(),
         }
     }
 
-    fn add(&mut self, tried: Tried<'a>) {
+    fn add(&mut self, tried: DryRunOutcome<'a>) {
         match tried {
-            Tried::Candidate(candidate) => {
+            DryRunOutcome::Candidate(candidate) => {
                 let list = if candidate.violations == 0 { &mut self.harmless } else { &mut self.violating };
                 if list.len() < self.enough {
                     list.push(candidate);
                 }
             }
-            Tried::Hopeless(reasons, plugin) => {
+            DryRunOutcome::Hopeless(reasons, plugin) => {
                 self.reasons.add(&reasons);
-                self.hindered_by.extend(plugin);
+                self.preemption_blockers.extend(plugin);
                 self.hopeless += 1;
             }
-            Tried::Failed(CycleError(text)) => {
+            DryRunOutcome::Failed(CycleError(text)) => {
                 self.errors.push(text);
                 self.hopeless += 1;
             }

@@ -93,7 +93,7 @@ pub enum Preemption {
     /// Preemption did not run.
     NotTried,
     /// The pod must not preempt, or no candidate was found.
-    InVain,
+    NoCandidate,
     /// The pod is nominated to a node that becomes feasible when the victims are gone.
     Nominated {
         /// The node's name.

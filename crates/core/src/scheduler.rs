@@ -36,7 +36,7 @@ pub use reconfigure::Reconfiguration;
 pub use slices::Limits;
 pub use verify::{DIFFERENCES_MAX, Verification};
 
-use crate::cache::{Cache, CacheSize, Snapshot, Trial};
+use crate::cache::{Cache, CacheSize, Hypothetical, Snapshot};
 use crate::cycle::{Framework, Probe, Walk};
 use crate::effect::{Effect, Lane, PodRef};
 use crate::event::{Event, Kind};
@@ -128,7 +128,7 @@ pub struct Stats {
     /// Bindings whose answer was lost.
     pub unknown_binds: u64,
     /// Bindings that the recheck stopped.
-    pub last_looks_failed: u64,
+    pub rechecks_failed: u64,
     /// Pods bound by this scheduler that the kubelet rejected, by the kubelet's reason.
     pub kubelet_rejections: BTreeMap<String, u64>,
     /// Pods found unschedulable from the infeasible cache without evaluating any node.
@@ -177,13 +177,13 @@ pub struct Scheduler {
     halted: bool,
     leading: bool,
     unknown_binds: u64,
-    last_looks_failed: u64,
+    rechecks_failed: u64,
     panics: u64,
     kubelet_rejections: BTreeMap<String, u64>,
     event_label: Option<&'static str>,
     alternatives: Option<Box<alternative::AlternativeProfiles>>,
     #[cfg(test)]
-    trap: Option<quarantine::tests::Trap>,
+    panic_point: Option<quarantine::tests::PanicPoint>,
 }
 
 impl Scheduler {
@@ -221,19 +221,19 @@ impl Scheduler {
             halted: false,
             leading: true,
             unknown_binds: 0,
-            last_looks_failed: 0,
+            rechecks_failed: 0,
             panics: 0,
             kubelet_rejections: BTreeMap::new(),
             event_label: None,
             alternatives: None,
             #[cfg(test)]
-            trap: None,
+            panic_point: None,
         }
     }
 
     /// Returns the tables that incoming objects are converted with.
     ///
-    /// An id from them is valid until the next [`Self::tidy`], or while an object that the engine received holds it.
+    /// An id from them is valid until the next [`Self::collect_ids`], or while an object that the engine received holds it.
     pub fn tables(&mut self) -> &mut Tables {
         &mut self.tables
     }
@@ -244,8 +244,8 @@ impl Scheduler {
     }
 
     /// Returns a hypothetical view of the cluster, in which pods can be added and removed.
-    pub(crate) fn trial(&mut self) -> (Trial<'_>, &Tables) {
-        (Trial::new(&mut self.cache), &self.tables)
+    pub(crate) fn hypothetical(&mut self) -> (Hypothetical<'_>, &Tables) {
+        (Hypothetical::new(&mut self.cache), &self.tables)
     }
 
     /// Whether the pod counts on a node, bound or assumed.
@@ -422,7 +422,7 @@ impl Scheduler {
             preemptions: self.preemptions.running(),
             evictions: self.preemptions.evictions(),
             unknown_binds: self.unknown_binds,
-            last_looks_failed: self.last_looks_failed,
+            rechecks_failed: self.rechecks_failed,
             kubelet_rejections: self.kubelet_rejections.clone(),
             recalled: self.unschedulable.hits(),
             quick: self.decisions.answers(),

@@ -76,8 +76,8 @@ impl<T: Eq + Hash> Pool<T> {
     }
 
     /// Frees the values in a range of indexes that only the pool holds. Returns the number of indexes visited.
-    pub(crate) fn keep(&mut self, places: Range<usize>) -> usize {
-        self.0.keep(places, |_, value| Arc::strong_count(value) > 1)
+    pub(crate) fn sweep_range(&mut self, places: Range<usize>) -> usize {
+        self.0.sweep_range(places, |_, value| Arc::strong_count(value) > 1)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -94,12 +94,12 @@ mod tests {
         let mut pool = Pool::default();
         let (one, other) = (pool.share("a".to_owned()), pool.share("a".to_owned()));
         assert!(Shared::is_same(&one, &other));
-        assert_eq!(pool.keep(0..8), 1);
+        assert_eq!(pool.sweep_range(0..8), 1);
         assert_eq!(pool.len(), 1);
         drop((one, other));
-        assert_eq!(pool.keep(1..8), 0);
+        assert_eq!(pool.sweep_range(1..8), 0);
         assert_eq!(pool.len(), 1, "nobody looked at it");
-        pool.keep(0..8);
+        pool.sweep_range(0..8);
         assert_eq!(pool.len(), 0);
     }
 

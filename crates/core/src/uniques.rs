@@ -69,19 +69,23 @@ impl<E> Uniques<E> {
 
     /// Removes the entries in a range of indexes for which `stays` is false; returns the number of indexes
     /// visited.
-    pub(crate) fn keep(&mut self, places: Range<usize>, mut stays: impl FnMut(usize, &E) -> bool) -> usize
+    pub(crate) fn sweep_range(
+        &mut self,
+        places: Range<usize>,
+        mut stays: impl FnMut(usize, &E) -> bool,
+    ) -> usize
     where
         E: Hash,
     {
         let entries = self.entries.iter_mut().enumerate().skip(places.start).take(places.len());
-        let mut looked_at = 0;
+        let mut visited = 0;
         for (at, entry) in entries {
-            looked_at += 1;
+            visited += 1;
             if let Some(gone) = entry.take_if(|entry| !stays(at, entry)) {
                 self.by_content.remove(self.hashing.hash_one(&gone), |other| other as usize == at);
                 self.free.push(u32::try_from(at).expect("places are numbers of 32 bits"));
             }
         }
-        looked_at
+        visited
     }
 }

@@ -95,7 +95,7 @@ fn run(changes: &[Change], tables: Tables) -> Vec<String> {
             }
         }
         settle(&mut scheduler, now, &mut told);
-        scheduler.tidy();
+        scheduler.collect_ids();
     }
     let pending = scheduler.pending().map(|pending| format!("{:?} {:?}", pending.pod().uid, pending.at));
     told.extend(pending.collect::<Vec<_>>());

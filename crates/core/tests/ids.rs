@@ -63,7 +63,7 @@ fn churn_leaks_no_ids() {
         let node = node(&mut engine, &format!("n{at} cpu=4 zone=z{at}"));
         engine.handle(NOW, Event::NodeApplied(Box::new(node)));
     }
-    engine.give_back_ids();
+    engine.collect_all_ids();
     let before = engine.tables().sizes();
     let mut most = 0;
     for at in 0..30_000 {
@@ -75,11 +75,11 @@ fn churn_leaks_no_ids() {
         let bound = pod(&mut engine, &format!("{words} on={node}"));
         engine.handle(NOW, Event::PodApplied(Box::new(bound)));
         engine.handle(NOW, Event::Gone(ObjectKey::Pod(uid)));
-        engine.tidy();
+        engine.collect_ids();
         most = most.max(engine.tables().sizes().total());
     }
     assert!(most < 20_000, "{most} ids at once, of one pod at a time");
-    engine.give_back_ids();
+    engine.collect_all_ids();
     assert_eq!(engine.tables().sizes(), before);
     assert_eq!(engine.held().iter().find(|(_, count)| *count > 3), None);
 }
@@ -98,15 +98,15 @@ fn object_that_moves_during_collection_keeps_its_ids() {
             let words = format!("p{at} cpu=1 label:job=job-{at} anti=host/job=job-{at}");
             let pending = pod(&mut engine, &words);
             engine.handle(NOW, Event::PodApplied(Box::new(pending)));
-            rounds += usize::from(engine.tidy_by(units) > 0);
+            rounds += usize::from(engine.collect_ids_by(units) > 0);
             let on = work(&mut engine).expect("there is room");
-            rounds += usize::from(engine.tidy_by(units) > 0);
+            rounds += usize::from(engine.collect_ids_by(units) > 0);
             let bound = pod(&mut engine, &format!("{words} on={on}"));
             engine.handle(NOW, Event::PodApplied(Box::new(bound)));
-            rounds += usize::from(engine.tidy_by(units) > 0);
+            rounds += usize::from(engine.collect_ids_by(units) > 0);
             let moved = node(&mut engine, &format!("n{} cpu=4 zone=z{} label:rack=s{at}", at % 5, at % 7));
             engine.handle(NOW, Event::NodeApplied(Box::new(moved)));
-            rounds += usize::from(engine.tidy_by(units) > 0);
+            rounds += usize::from(engine.collect_ids_by(units) > 0);
             if at >= 10 {
                 engine.handle(NOW, Event::Gone(ObjectKey::Pod(format!("p{}", at - 10).into())));
             }
@@ -133,7 +133,7 @@ fn every_gc_root_keeps_its_ids() {
     let big = pod(&mut engine, "big cpu=8 label:app=big anti=zone/app=other");
     engine.handle(NOW, Event::PodApplied(Box::new(big)));
     assert_eq!(work(&mut engine), None);
-    engine.give_back_ids();
+    engine.collect_all_ids();
     for text in ["z1", "z2", "team", "app", "big", "other", "default-scheduler"] {
         assert!(engine.tables().find(text).is_some(), "{text} is held");
     }

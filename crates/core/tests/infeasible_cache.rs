@@ -197,7 +197,7 @@ fn rejection(pod: &PodInfo, failed: Failed<'_>, outcome: &PostFilter<'_>, draws:
     let curable: Vec<NodeIdx> = diagnosis.curable.iter().collect();
     let _ = write!(text, "\n{:?} {curable:?}", diagnosis.rejectors);
     let _ = write!(text, "\n{} {}", failed.filtered.evaluated(snapshot), failed.filtered.walked());
-    let _ = write!(text, "\n{:?} {:?}", outcome.asked, outcome.hindered_by);
+    let _ = write!(text, "\n{:?} {:?}", outcome.asked, outcome.preemption_blockers);
     match outcome.nomination.choose(pod, draws) {
         Some(chosen) => {
             let victims: Vec<&str> = chosen.victims.iter().map(|victim| &*victim.name).collect();

@@ -325,7 +325,7 @@ impl TestCluster {
             self.told
         );
         for (pod, _) in PODS {
-            let held = self.scheduler.snapshot().volumes().held_for(pod);
+            let held = self.scheduler.snapshot().volumes().reservations_of(pod);
             assert_eq!(!held.is_empty(), on_their_way.contains(pod), "{pod} holds {held:?}:\n{}", self.told);
         }
     }

@@ -185,7 +185,7 @@ fn status_update_does_not_change_the_victims() {
         cluster.place(&pod);
     }
     let newer = cluster.pod_from("first on=a cpu=1 started=7 said=anything");
-    cluster.cache.renew_pod(&newer);
+    cluster.cache.replace_unchanged(&newer);
     let pod = cluster.pod_from("x cpu=1 priority=1");
     assert!(describe(&mut cluster, &[], &pod).ends_with("a: second\n"));
 }
@@ -203,7 +203,7 @@ fn lowest_priority_is_that_of_existing_pods() {
         assert_eq!(cluster.snapshot().lowest_priority(), Some(lowest));
     }
     let newer = cluster.pod_from("q on=a priority=7");
-    cluster.cache.renew_pod(&newer);
+    cluster.cache.replace_unchanged(&newer);
     assert_eq!(cluster.snapshot().lowest_priority(), Some(-3));
     cluster.cache.remove_pod("r");
     assert_eq!(cluster.snapshot().lowest_priority(), Some(5));

@@ -251,7 +251,7 @@ impl Scenario {
             "refused" => self.answer(rest[0], BindOutcome::Refused { message: text() }),
             "unknown" => self.answer(rest[0], BindOutcome::Unknown { message: text() }),
             "found" => self.handle(Event::Settled { uid: rest[0].into(), found: found(rest[1]) }),
-            "moot" => self.answer(rest[0], BindOutcome::Moot(found(rest[1]))),
+            "moot" => self.answer(rest[0], BindOutcome::NotNeeded(found(rest[1]))),
             "list" => self.handle(Event::ListBegan(kind(rest[0]))),
             "listed" => self.handle(Event::ListEnded(kind(rest[0]))),
             "list-all" => {
@@ -422,7 +422,7 @@ fn patch_line(patch: &StatusPatch) -> String {
 /// Formats a successful preemption.
 fn describe_preemption(preemption: &Preemption) -> String {
     match preemption {
-        Preemption::NotTried | Preemption::InVain => String::new(),
+        Preemption::NotTried | Preemption::NoCandidate => String::new(),
         Preemption::Nominated { node, victims, .. } => {
             let victims: Vec<&str> = victims.iter().map(|victim| victim.name.as_str()).collect();
             format!(", but for {} on {node}", victims.join(" "))

@@ -393,7 +393,7 @@ fn ids_held_only_by_shadow_mode_are_not_reused() {
         (0..100_000).for_each(|at| {
             watch.shadow.tables().symbol(&format!("junk{round}-{at}"));
         });
-        assert!((0..100_000).any(|_| watch.shadow.tidy() > 0), "there is something to give back");
+        assert!((0..100_000).any(|_| watch.shadow.collect_ids() > 0), "there is something to give back");
         // Freed ids are reused.
         (0..1_000).for_each(|at| watch.node(&format!("n{round}-{at} cpu=1 label:color=c{round}-{at}")));
     };
@@ -423,7 +423,7 @@ fn deleted_pods_leave_no_state() {
     watch.pod("waits cpu=9 scheduler=them");
     watch.placed("filler cpu=2 on=b");
     watch.bound("p cpu=1", "b");
-    watch.shadow.tidy();
+    watch.shadow.collect_ids();
     watch.wait(2_000);
     assert!(!watch.judgements().is_empty());
     ["waits", "filler", "p"].iter().for_each(|uid| watch.gone(uid));

@@ -145,9 +145,9 @@ impl Sim {
             let outcome = match (result, there) {
                 (Ok(()), _) => BindOutcome::Accepted,
                 (Err(message), _) if request.fate == Fate::Forbidden => BindOutcome::Refused { message },
-                (Err(_), None) => BindOutcome::Moot(Found::Gone),
+                (Err(_), None) => BindOutcome::NotNeeded(Found::Gone),
                 (Err(_), Some(Some(node))) if node == request.node => BindOutcome::Accepted,
-                (Err(_), Some(Some(node))) => BindOutcome::Moot(Found::Bound(node)),
+                (Err(_), Some(Some(node))) => BindOutcome::NotNeeded(Found::Bound(node)),
                 (Err(message), Some(None)) => BindOutcome::Refused { message },
             };
             let answer = Answer::Bind { uid: request.uid.clone(), outcome };
@@ -200,7 +200,7 @@ impl Sim {
                 if matches!(outcome, BindOutcome::Refused { .. }) {
                     self.server.refusal_told();
                 }
-                if let BindOutcome::Moot(found) = &outcome {
+                if let BindOutcome::NotNeeded(found) = &outcome {
                     self.note_found(&uid, found);
                 }
                 self.process.unanswered.remove(&uid);

@@ -154,15 +154,15 @@ impl Process {
     }
 
     /// Runs a complete garbage collection. Converted objects are dropped first, since they hold ids.
-    pub(crate) fn tidy(&mut self) {
+    pub(crate) fn collect_ids(&mut self) {
         self.forget_converted();
-        self.scheduler.give_back_ids();
+        self.scheduler.collect_all_ids();
     }
 
     /// Runs a slice of garbage collection of any size.
-    pub(crate) fn tidy_by(&mut self, work: usize) {
+    pub(crate) fn collect_ids_by(&mut self, work: usize) {
         self.forget_converted();
-        self.scheduler.tidy_by(work);
+        self.scheduler.collect_ids_by(work);
     }
 
     fn forget_converted(&mut self) {

@@ -364,7 +364,7 @@ impl Sim {
         self.compare_some();
         if self.rests.is_multiple_of(TIDY) {
             // The slices are small, so that many events occur during garbage collection.
-            self.process.tidy_by(1 + (self.rests / TIDY % TIDY_WORK) as usize);
+            self.process.collect_ids_by(1 + (self.rests / TIDY % TIDY_WORK) as usize);
         }
         if self.rests.is_multiple_of(THOROUGH) {
             self.check_cache()?;

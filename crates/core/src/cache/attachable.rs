@@ -19,8 +19,8 @@ pub struct Attachable {
     /// The maximum number of volumes, by CSI driver.
     limits: BTreeMap<Symbol, Vec<i64>>,
     /// An upper bound of the volumes on the node: each use of a claim and each VolumeAttachment counts as one.
-    taken: Vec<i64>,
-    /// The VolumeAttachments of the node, which are part of `taken`.
+    attached: Vec<i64>,
+    /// The VolumeAttachments of the node, which are part of `attached`.
     attachments: Vec<i64>,
     /// The pods of each slot whose volumes cannot be counted here.
     uncounted: Vec<u32>,
@@ -48,28 +48,28 @@ impl Attachable {
     /// Returns those of the given nodes of a block that certainly have room for `more` volumes of these
     /// drivers. Blocks are those of [`NodeSet::blocks`](crate::node_set::NodeSet::blocks).
     pub fn can_take(&self, first: usize, nodes: u64, drivers: &[Symbol], more: i64) -> u64 {
-        let slots = first..(first + u64::BITS as usize).min(self.taken.len());
+        let slots = first..(first + u64::BITS as usize).min(self.attached.len());
         let mut full = self.uncounted[slots.clone()]
             .iter()
             .zip(0..)
             .fold(0, |full, (&pods, bit)| full | u64::from(pods > 0) << bit);
         for limits in drivers.iter().filter_map(|driver| self.limits.get(driver)) {
-            let cells = limits[slots.clone()].iter().zip(&self.taken[slots.clone()]).zip(0..);
-            full |=
-                cells.fold(0, |full, ((&limit, &taken), bit)| full | u64::from(limit - taken < more) << bit);
+            let cells = limits[slots.clone()].iter().zip(&self.attached[slots.clone()]).zip(0..);
+            full |= cells
+                .fold(0, |full, ((&limit, &attached), bit)| full | u64::from(limit - attached < more) << bit);
         }
         nodes & !full
     }
 
     pub(super) fn add_slot(&mut self) {
-        push_tightly(&mut self.taken, 0);
+        push_tightly(&mut self.attached, 0);
         push_tightly(&mut self.attachments, 0);
         push_tightly(&mut self.uncounted, 0);
         self.limits.values_mut().for_each(|column| push_tightly(column, UNLIMITED));
     }
 
     pub(super) fn clear_slot(&mut self, at: usize) {
-        (self.taken[at], self.attachments[at]) = (0, 0);
+        (self.attached[at], self.attachments[at]) = (0, 0);
         self.limits.values_mut().for_each(|column| column[at] = UNLIMITED);
     }
 
@@ -79,7 +79,7 @@ impl Attachable {
             return;
         }
         match mounts(pod) {
-            Some(mounts) => self.taken[at] += mounts * i64::from(sign),
+            Some(mounts) => self.attached[at] += mounts * i64::from(sign),
             None => {
                 self.uncounted[at] = self.uncounted[at].strict_add_signed(sign.into());
                 self.uncounted_pods = self.uncounted_pods.strict_add_signed(sign.into());
@@ -91,18 +91,18 @@ impl Attachable {
     pub(super) fn set(&mut self, node: NodeIdx, name: Symbol, volumes: &Volumes) {
         let at = node.index();
         let attachments = volumes.attachments_on(name).count() as i64;
-        self.taken[at] += attachments - std::mem::replace(&mut self.attachments[at], attachments);
+        self.attached[at] += attachments - std::mem::replace(&mut self.attachments[at], attachments);
         self.limits.values_mut().for_each(|column| column[at] = UNLIMITED);
         for &(driver, limit) in volumes.csi_node(name).map_or(&[][..], |node| &node.limits) {
             let Some(limit) = limit else { continue };
-            let slots = self.taken.len();
+            let slots = self.attached.len();
             let column = self.limits.entry(driver).or_insert_with(|| vec![UNLIMITED; slots]);
             column[at] = column[at].min(limit.into());
         }
     }
 
     /// Removes the columns of drivers that no node limits any more.
-    pub(super) fn tidy(&mut self) {
+    pub(super) fn drop_unlimited_drivers(&mut self) {
         self.limits.retain(|_, column| column.iter().any(|&limit| limit != UNLIMITED));
     }
 }

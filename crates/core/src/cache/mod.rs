@@ -7,6 +7,7 @@
 mod attachable;
 mod candidate_volumes;
 mod device_classes;
+mod hypothetical;
 mod images;
 mod kinds;
 mod log;
@@ -16,19 +17,18 @@ mod nominated;
 mod pods;
 mod rebuild;
 mod snapshot;
-mod trial;
 mod view;
 mod volumes;
 
 pub use attachable::Attachable;
 pub use device_classes::{DeviceClass, DeviceClasses};
+pub use hypothetical::Hypothetical;
 pub use images::ImageState;
 pub use kinds::{Kind, KindId};
 pub use lookups::{DisruptionBudget, Lookups, Service};
 pub use nodes::{Columns, Touch};
 pub use pods::PodState;
 pub use snapshot::Snapshot;
-pub use trial::Trial;
 pub use view::{NodeView, Overlay};
 pub use volumes::Volumes;
 
@@ -61,9 +61,9 @@ pub struct CacheSize {
     pub assumed_pods: usize,
 }
 
-/// A fingerprint of the state that a pod's filters read. See [`Cache::stamp_for`].
+/// A fingerprint of the state that a pod's filters read. See [`Cache::fingerprint_for`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct Fingerprint {
     nodes: u64,
     lookups: (u64, u64),
     storage: u64,
@@ -75,7 +75,7 @@ pub struct Cache {
     nodes: Nodes,
     /// Nodes with changes that only preemption and nominated pods read: the pods nominated to a node, and the
     /// start times of its pods. The capacity is many times the number of such changes between two decisions.
-    beside: Log<NodeIdx, 16_384>,
+    preemption_log: Log<NodeIdx, 16_384>,
     pods: Pods,
     kinds: Kinds,
     images: Images,
@@ -150,7 +150,7 @@ impl Cache {
         let kind = self.kinds.add(pod, idx);
         let pod_idx = self.pods.insert(Arc::clone(pod), idx, state);
         let at = self.nodes.add_pod(idx, pod_idx, kind, pod);
-        self.pods.stands_at(pod_idx, at);
+        self.pods.set_position(pod_idx, at);
         if was_there && mutation::is_on(Mutation::CountedAgain) {
             self.nodes.count(idx, pod, 1);
         }
@@ -167,14 +167,14 @@ impl Cache {
 
     /// Replaces a counted pod with a newer version that does not differ for other pods. The node's state does
     /// not change.
-    pub fn renew_pod(&mut self, pod: &Arc<PodInfo>) {
+    pub fn replace_unchanged(&mut self, pod: &Arc<PodInfo>) {
         self.replace_pod(pod);
     }
 
     fn replace_pod(&mut self, pod: &Arc<PodInfo>) {
         if let Some(node) = self.pods.replace(pod) {
             self.version += 1;
-            self.beside.push(node);
+            self.preemption_log.push(node);
         }
     }
 
@@ -190,7 +190,7 @@ impl Cache {
         let entry = self.pods.remove(uid)?;
         let name = self.nodes.name(entry.node);
         if let Some(moved) = self.nodes.remove_pod(entry.node, entry.at, &entry.info) {
-            self.pods.stands_at(moved, entry.at);
+            self.pods.set_position(moved, entry.at);
         }
         self.kinds.remove(&entry.info, entry.node);
         self.nodes.release_if_empty(entry.node);
@@ -233,7 +233,7 @@ impl Cache {
     fn nomination_changes(&mut self, uid: &str, node: Option<Symbol>) {
         for name in self.nominated.node_of(uid).into_iter().chain(node) {
             if let Some(node) = self.nodes.find(name) {
-                self.beside.push(node);
+                self.preemption_log.push(node);
             }
         }
     }
@@ -318,10 +318,10 @@ impl Cache {
     ///
     /// It covers all nodes and the pods on them, since affinity and spreading also read nodes other than the
     /// chosen one. It covers objects looked up by name, and storage if the pod has volumes.
-    pub fn stamp_for(&self, pod: &PodInfo) -> Stamp {
+    pub fn fingerprint_for(&self, pod: &PodInfo) -> Fingerprint {
         let storage = if pod.volumes.is_empty() { 0 } else { self.volumes.changes() };
         let lookups = (self.lookups.changes(), self.lookups.device_classes().changes());
-        Stamp { nodes: self.nodes.clock(), lookups, storage }
+        Fingerprint { nodes: self.nodes.clock(), lookups, storage }
     }
 
     /// Returns the slot of the node named `name`, whether the node exists or only its pods do.
@@ -362,7 +362,7 @@ impl Cache {
         let Self {
             nodes,
             // Holds slots only.
-            beside: _,
+            preemption_log: _,
             pods,
             kinds: _,
             // Every image belongs to a node, and the node marks it.
@@ -385,4 +385,4 @@ impl Cache {
     }
 }
 
-trace_ids!(Cache { nodes, pods, kinds, images, nominated, lookups, volumes } but not { beside, version });
+trace_ids!(Cache { nodes, pods, kinds, images, nominated, lookups, volumes } but not { preemption_log, version });

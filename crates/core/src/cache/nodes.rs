@@ -3,7 +3,7 @@
 use super::log::Log;
 use super::{Attachable, ImageState, KindId, PodIdx, Volumes};
 use crate::hash::IdMap;
-use crate::intern::{Marks, Symbol, TaintSetId, TraceIds, Unmarked, Work, trace_ids};
+use crate::intern::{MarkWorklist, Marks, Symbol, TaintSetId, TraceIds, Work, trace_ids};
 use crate::list::push_tightly;
 use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
@@ -186,7 +186,7 @@ pub(super) struct Nodes {
     log: Log<(NodeIdx, Touch), LOG_MAX>,
     /// The number of times a node was added or deleted.
     arrivals: u64,
-    unmarked: Unmarked,
+    unmarked: MarkWorklist,
 }
 
 impl Nodes {
@@ -450,7 +450,7 @@ impl Nodes {
                 self.columns.attachable.set(idx, name, volumes);
             }
         }
-        self.columns.attachable.tidy();
+        self.columns.attachable.drop_unlimited_drivers();
     }
 }
 

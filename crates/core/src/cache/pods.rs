@@ -3,7 +3,7 @@
 use super::PodIdx;
 use crate::hash::fixed_hash;
 use crate::index::Index;
-use crate::intern::{Marks, TraceIds, Unmarked, Work, trace_ids};
+use crate::intern::{MarkWorklist, Marks, TraceIds, Work, trace_ids};
 use crate::list::push_tightly;
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
@@ -37,7 +37,7 @@ pub(super) struct Pods {
     assumed: usize,
     /// The number of pods of each priority.
     priorities: BTreeMap<i32, usize>,
-    unmarked: Unmarked,
+    unmarked: MarkWorklist,
 }
 
 impl Pods {
@@ -55,7 +55,7 @@ impl Pods {
     }
 
     /// Sets the pod's position in its node's list.
-    pub(super) fn stands_at(&mut self, idx: PodIdx, at: u32) {
+    pub(super) fn set_position(&mut self, idx: PodIdx, at: u32) {
         if let Some(entry) = &mut self.slots[idx.0 as usize] {
             entry.at = at;
         }

@@ -9,8 +9,17 @@ impl Cache {
     /// Nodes, pods and nominations are counted again, and no clock goes back. Objects looked up by name have no
     /// derived sums and are kept.
     pub(crate) fn rebuilt(self, without: &ObjectKey) -> Self {
-        let Self { nodes, beside, pods, kinds, images: _, nominated, mut lookups, mut volumes, version } =
-            self;
+        let Self {
+            nodes,
+            preemption_log,
+            pods,
+            kinds,
+            images: _,
+            nominated,
+            mut lookups,
+            mut volumes,
+            version,
+        } = self;
         match *without {
             ObjectKey::Pod(_) | ObjectKey::Node(_) => {}
             ObjectKey::Namespace(name) => lookups.remove_namespace(name),
@@ -27,7 +36,7 @@ impl Cache {
         }
         let mut cache = Self {
             nodes: nodes.successor(),
-            beside: beside.successor(),
+            preemption_log: preemption_log.successor(),
             kinds: kinds.successor(),
             lookups,
             volumes,

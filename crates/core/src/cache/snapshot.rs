@@ -61,14 +61,14 @@ impl<'a> Snapshot<'a> {
 
     /// Returns the clock of the second change log. It advances when a pod's nomination changes and when a pod
     /// on a node gets another start time.
-    pub fn clock_beside(self) -> u64 {
-        self.cache.beside.clock()
+    pub fn preemption_clock(self) -> u64 {
+        self.cache.preemption_log.clock()
     }
 
     /// Returns the slots, including those of deleted nodes, in the second change log after
-    /// [`Self::clock_beside`] was `since`. Returns `None` if the log no longer holds them all.
-    pub fn touched_beside_since(self, since: u64) -> Option<impl Iterator<Item = NodeIdx> + 'a> {
-        self.cache.beside.since(since)
+    /// [`Self::preemption_clock`] was `since`. Returns `None` if the log no longer holds them all.
+    pub fn preemption_changes_since(self, since: u64) -> Option<impl Iterator<Item = NodeIdx> + 'a> {
+        self.cache.preemption_log.since(since)
     }
 
     /// Returns all nodes that exist.

@@ -85,7 +85,7 @@ pub struct Volumes {
     /// deleted nodes.
     changed_nodes: BTreeSet<Symbol>,
     /// Reservations by the uid of the pod that holds them.
-    held: FixedMap<Uid, Vec<Reservation>>,
+    reservations: FixedMap<Uid, Vec<Reservation>>,
     /// The number of changes of objects.
     changes: u64,
 }
@@ -93,7 +93,7 @@ pub struct Volumes {
 impl Volumes {
     /// Returns the number of pods with reservations.
     pub(super) fn assumed(&self) -> usize {
-        self.held.len()
+        self.reservations.len()
     }
 
     /// Returns the number of PersistentVolumes.
@@ -117,12 +117,16 @@ impl Volumes {
         let class = claim.class;
         let names = self.candidate_volumes.names(claim).filter_map(|name| self.volumes.get(&name));
         let offered = names.map(Assumable::now).filter(move |volume| volume.class == class);
-        debug_assert_eq!(offered.clone().count(), self.looked_at(claim), "every volume is where it belongs");
+        debug_assert_eq!(
+            offered.clone().count(),
+            self.count_by_scan(claim),
+            "every volume is where it belongs"
+        );
         offered
     }
 
     /// Counts the candidate volumes of a claim by reading every volume, to check the index.
-    fn looked_at(&self, claim: &ClaimInfo) -> usize {
+    fn count_by_scan(&self, claim: &ClaimInfo) -> usize {
         let is_offered = |volume: &PersistentVolumeInfo| {
             let names = volume.claim.as_ref().map(|by| (by.namespace, by.name));
             volume.class == claim.class && names.is_none_or(|names| names == (claim.namespace, claim.name))
@@ -376,7 +380,7 @@ impl Volumes {
                 }
             }
         }
-        self.held.insert(Arc::clone(pod), reservations);
+        self.reservations.insert(Arc::clone(pod), reservations);
     }
 
     /// Removes and returns the reservations of a pod.
@@ -384,7 +388,7 @@ impl Volumes {
         if mutation::is_on(Mutation::VolumesNotGivenBack) {
             return Vec::new();
         }
-        let reservations = self.held.remove(pod).unwrap_or_default();
+        let reservations = self.reservations.remove(pod).unwrap_or_default();
         for reservation in &reservations {
             match reservation {
                 Reservation::Bind { volume, .. } => {
@@ -401,8 +405,8 @@ impl Volumes {
     }
 
     /// Returns the reservations of a pod.
-    pub fn held_for(&self, pod: &str) -> &[Reservation] {
-        self.held.get(pod).map_or(&[], Vec::as_slice)
+    pub fn reservations_of(&self, pod: &str) -> &[Reservation] {
+        self.reservations.get(pod).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -439,7 +443,7 @@ impl TraceIds for Volumes {
             attachments,
             attachment_nodes,
             changed_nodes: _,
-            held,
+            reservations,
             changes: _,
         } = self;
         volumes.mark(marks);
@@ -451,6 +455,6 @@ impl TraceIds for Volumes {
         capacity_classes.mark(marks);
         attachments.mark(marks);
         attachment_nodes.mark(marks);
-        held.values().for_each(|reservations| reservations.mark(marks));
+        reservations.values().for_each(|of_pod| of_pod.mark(marks));
     }
 }

@@ -25,7 +25,7 @@ pub struct PostFilter<'a> {
     /// The plugins that ran, in order.
     pub asked: Vec<PluginName>,
     /// The plugins that would reject the pod even after evictions; empty if candidates were found.
-    pub hindered_by: BTreeSet<PluginName>,
+    pub preemption_blockers: BTreeSet<PluginName>,
 }
 
 impl PostFilter<'_> {
@@ -175,7 +175,7 @@ impl Framework {
         &self,
         mut ask: impl FnMut(&dyn PostFilterPlugin) -> PostFiltered<'a>,
     ) -> (PostFilter<'a>, &'static str) {
-        let (mut reasons, mut asked, mut hindered_by) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let (mut reasons, mut asked, mut preemption_blockers) = (Vec::new(), Vec::new(), BTreeSet::new());
         // Upstream clears the nomination if no PostFilter plugin is enabled.
         let mut nomination = if self.post_filters.is_empty() { Nomination::Clear } else { Nomination::Keep };
         for plugin in &self.post_filters {
@@ -183,16 +183,16 @@ impl Framework {
             match ask(plugin.as_ref()) {
                 PostFiltered::Found(candidates) => {
                     let nomination = Nomination::To(candidates);
-                    hindered_by.clear();
-                    return (PostFilter { message: None, nomination, asked, hindered_by }, "Success");
+                    preemption_blockers.clear();
+                    return (PostFilter { message: None, nomination, asked, preemption_blockers }, "Success");
                 }
                 PostFiltered::Failed(CycleError(text)) => {
                     let message = Some(text).filter(|text| !text.is_empty());
                     let nomination = Nomination::Keep;
-                    return (PostFilter { message, nomination, asked, hindered_by }, "Error");
+                    return (PostFilter { message, nomination, asked, preemption_blockers }, "Error");
                 }
-                PostFiltered::Nothing { reason, clear_nomination, hindered_by: more } => {
-                    hindered_by.extend(more);
+                PostFiltered::Nothing { reason, clear_nomination, preemption_blockers: more } => {
+                    preemption_blockers.extend(more);
                     if clear_nomination {
                         nomination = Nomination::Clear;
                     }
@@ -201,7 +201,7 @@ impl Framework {
             }
         }
         let message = Some(reasons.join(", ")).filter(|text| !text.is_empty());
-        (PostFilter { message, nomination, asked, hindered_by }, "Unschedulable")
+        (PostFilter { message, nomination, asked, preemption_blockers }, "Unschedulable")
     }
 
     /// Returns the plugins whose PreFilter ran. An unresolvable rejection ends PreFilter.

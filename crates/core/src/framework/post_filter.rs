@@ -116,7 +116,7 @@ pub enum PostFiltered<'a> {
         /// Whether the pod's nomination is to be cleared because it is useless.
         clear_nomination: bool,
         /// Plugins that reject the pod even without the victims; their events may make it schedulable.
-        hindered_by: BTreeSet<PluginName>,
+        preemption_blockers: BTreeSet<PluginName>,
     },
     /// The plugin failed; no further plugin runs.
     Failed(CycleError),

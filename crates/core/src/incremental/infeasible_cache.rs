@@ -148,7 +148,7 @@ impl InfeasibleEntry {
     /// Evaluates the nodes that changed since the last update. Returns `None` on an error or with too many rejection
     /// groups.
     fn catch_up(&mut self, filtered: &Filtered, pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<()> {
-        let clocks = (snapshot.clock(), snapshot.clock_beside());
+        let clocks = (snapshot.clock(), snapshot.preemption_clock());
         if self.clocks == Some(clocks) || mutation::is_on(Mutation::ShapesStand) && self.clocks.is_some() {
             return Some(());
         }
@@ -266,7 +266,7 @@ impl InfeasibleEntry {
 /// The second log has nominations and start times of pods.
 fn touched_since(snapshot: Snapshot<'_>, (clock, other_clock): (u64, u64)) -> Option<NodeSet> {
     let mut touched: NodeSet = snapshot.touched_since(clock)?.map(|(node, _)| node).collect();
-    for node in snapshot.touched_beside_since(other_clock)? {
+    for node in snapshot.preemption_changes_since(other_clock)? {
         touched.insert(node);
     }
     Some(touched)

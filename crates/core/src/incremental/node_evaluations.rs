@@ -5,7 +5,7 @@ use super::signature_state::Fallback;
 use crate::cache::Snapshot;
 use crate::cycle::Framework;
 use crate::hash::{Hashed, IdMap};
-use crate::intern::{Marks, TraceIds, Unmarked, Work};
+use crate::intern::{MarkWorklist, Marks, TraceIds, Work};
 use crate::pod::PodInfo;
 use crate::signature::NodeSignature;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) struct NodeEvaluations {
     indices: IdMap<Hashed<NodeSignature>, usize>,
     entries: Vec<Option<Entry>>,
     free: Vec<usize>,
-    unmarked: Unmarked,
+    unmarked: MarkWorklist,
     /// Number of evaluations created so far; also the source of their unique numbers.
     made: u64,
 }

@@ -8,7 +8,7 @@
 //! The cache decides when to evict, and what it stores for a signature. Upstream has no counterpart.
 
 use crate::hash::{Hashed, IdMap};
-use crate::intern::{Marks, TraceIds, Unmarked};
+use crate::intern::{MarkWorklist, Marks, TraceIds};
 use crate::signature::VolumelessSignature;
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ pub(super) struct TwoQueue<T> {
     weight: usize,
     /// Hashes of signatures evicted from probation, in slots by a part of the hash.
     ghosts: Vec<u64>,
-    unmarked: Unmarked,
+    unmarked: MarkWorklist,
 }
 
 struct Entry<T> {
@@ -58,7 +58,7 @@ impl<T> Default for TwoQueue<T> {
             order: Default::default(),
             weight: 0,
             ghosts: Vec::new(),
-            unmarked: Unmarked::default(),
+            unmarked: MarkWorklist::default(),
         }
     }
 }

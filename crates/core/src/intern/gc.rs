@@ -3,7 +3,7 @@
 //!
 //! Inputs are handled between slices. New objects request their ids from the tables, which marks these ids.
 //! Existing values may move from an unvisited place to one that was already visited. Therefore a collection
-//! that is marked in slices revisits the places that were written in the meantime ([`Unmarked`]). This is a
+//! that is marked in slices revisits the places that were written in the meantime ([`MarkWorklist`]). This is a
 //! write barrier (Dijkstra et al., 1978).
 
 use super::{Marks, Tables};
@@ -36,7 +36,7 @@ impl Work {
 
 /// The places of a list that are still to be visited in the current gc round.
 #[derive(Default)]
-pub(crate) struct Unmarked {
+pub(crate) struct MarkWorklist {
     /// One bit for each place.
     places: Vec<u64>,
     /// The first word that may have a set bit.
@@ -44,7 +44,7 @@ pub(crate) struct Unmarked {
     is_on: bool,
 }
 
-impl Unmarked {
+impl MarkWorklist {
     /// Starts a round for a list with this many places.
     pub(crate) fn begin(&mut self, places: usize) {
         self.places.clear();
@@ -123,7 +123,7 @@ pub(super) struct Collection {
     stage: Stage,
     /// The next place to visit in the table of the current stage.
     at: usize,
-    given_back: usize,
+    freed: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -160,12 +160,8 @@ impl Tables {
 
     /// Starts a gc round with nothing marked.
     pub(crate) fn begin_collection(&mut self) {
-        self.round = Some(Box::new(Collection {
-            marks: Marks::default(),
-            stage: Stage::Marking,
-            at: 0,
-            given_back: 0,
-        }));
+        self.round =
+            Some(Box::new(Collection { marks: Marks::default(), stage: Stage::Marking, at: 0, freed: 0 }));
     }
 
     /// Returns the marks, to add to them. `None` if no round is in progress or marking is complete.
@@ -195,44 +191,46 @@ impl Tables {
 
     /// Frees some of the ids that are neither marked nor pinned. At the end of the round, returns the number of
     /// ids freed in it.
-    pub(crate) fn give_back(&mut self, work: &mut Work) -> Option<usize> {
+    pub(crate) fn sweep(&mut self, work: &mut Work) -> Option<usize> {
         let mut round = self.round.take()?;
         let before = self.sizes().total();
         while work.is_left() && round.stage != Stage::Over {
             let entries = work.0.saturating_mul(ENTRIES);
-            let looked_at = self.keep_marked(&mut round, entries);
-            work.spend(looked_at.div_ceil(ENTRIES));
-            if looked_at < entries {
+            let visited = self.sweep_some(&mut round, entries);
+            work.spend(visited.div_ceil(ENTRIES));
+            if visited < entries {
                 (round.stage, round.at) = (round.stage.next(), 0);
             } else {
-                round.at += looked_at;
+                round.at += visited;
             }
         }
-        round.given_back += before - self.sizes().total();
+        round.freed += before - self.sizes().total();
         if round.stage == Stage::Over {
             self.held = self.sizes().total();
-            return Some(round.given_back);
+            return Some(round.freed);
         }
         self.round = Some(round);
         None
     }
 
     /// Visits up to this many entries of the current table and returns the number of visited ones.
-    fn keep_marked(&mut self, Collection { marks, stage, at, .. }: &mut Collection, entries: usize) -> usize {
+    fn sweep_some(&mut self, Collection { marks, stage, at, .. }: &mut Collection, entries: usize) -> usize {
         let places = *at..at.saturating_add(entries);
         match stage {
             Stage::Marking | Stage::Over => 0,
             Stage::LabelSets => {
-                self.label_sets.keep(places, marks, &self.pinned.label_sets, |marks| &mut marks.label_sets)
+                self.label_sets
+                    .sweep_range(places, marks, &self.pinned.label_sets, |marks| &mut marks.label_sets)
             }
             Stage::TaintSets => {
-                self.taint_sets.keep(places, marks, &self.pinned.taint_sets, |marks| &mut marks.taint_sets)
+                self.taint_sets
+                    .sweep_range(places, marks, &self.pinned.taint_sets, |marks| &mut marks.taint_sets)
             }
-            Stage::Templates => self.templates.keep(places),
-            Stage::NodeAffinities => self.node_affinities.keep(places),
+            Stage::Templates => self.templates.sweep_range(places),
+            Stage::NodeAffinities => self.node_affinities.sweep_range(places),
             Stage::Symbols => {
                 let is_held = |at| marks.symbols.has(at) || self.pinned.symbols.has(at);
-                self.texts.keep(places, |at, _| is_held(at))
+                self.texts.sweep_range(places, |at, _| is_held(at))
             }
         }
     }

@@ -6,7 +6,7 @@
 mod gc;
 mod trace;
 
-pub(crate) use gc::{Unmarked, Work, mark_after};
+pub(crate) use gc::{MarkWorklist, Work, mark_after};
 use trace::Bits;
 pub(crate) use trace::{Marks, TraceIds, trace_ids};
 
@@ -104,7 +104,7 @@ const GROWTH_MIN: usize = 16_384;
 
 /// All interned texts, label sets, taint lists and shared pod parts of one scheduler.
 ///
-/// An id is stable as long as a gc root marks it in each round (`Scheduler::give_back_ids`).
+/// An id is stable as long as a gc root marks it in each round (`Scheduler::collect_all_ids`).
 pub struct Tables {
     texts: Uniques<Box<str>>,
     label_sets: Interner<(Symbol, Symbol)>,
@@ -307,7 +307,7 @@ impl<T: Eq + std::hash::Hash> Interner<T> {
 impl<T: Eq + std::hash::Hash + TraceIds> Interner<T> {
     /// Frees the entries in a range of indexes that are neither marked nor pinned, and marks the ids that the
     /// remaining ones hold. `of` selects the marks of this table. Returns the number of indexes visited.
-    fn keep(
+    fn sweep_range(
         &mut self,
         places: Range<usize>,
         marks: &mut Marks,
@@ -322,9 +322,9 @@ impl<T: Eq + std::hash::Hash + TraceIds> Interner<T> {
             }
             is_held
         };
-        let looked_at = self.0.keep(places, |at, items| stays(at, items));
+        let visited = self.0.sweep_range(places, |at, items| stays(at, items));
         *of(marks) = marked;
-        looked_at
+        visited
     }
 }
 
@@ -360,7 +360,7 @@ mod tests {
         let mut marks = Marks::default();
         held.mark(&mut marks);
         tables.all_is_marked(marks);
-        (0..).find_map(|_| tables.give_back(&mut Work::new(1))).expect("it comes to an end")
+        (0..).find_map(|_| tables.sweep(&mut Work::new(1))).expect("it comes to an end")
     }
 
     #[test]
@@ -404,14 +404,14 @@ mod tests {
             tables.begin_collection();
             tables.all_is_marked(Marks::default());
             for _ in 0..pieces {
-                tables.give_back(&mut Work::new(1));
+                tables.sweep(&mut Work::new(1));
             }
             let (key, value) = (tables.symbol(&texts[0]), tables.symbol(&texts[39]));
             let set = tables.label_set(vec![(key, value)]);
             let second = tables.symbol(&texts[1]);
             let again = tables.label_set(vec![(key, second)]);
             while tables.is_collecting() {
-                tables.give_back(&mut Work::new(1));
+                tables.sweep(&mut Work::new(1));
             }
             assert_eq!([tables.text(key), tables.text(value)], [&*texts[0], &*texts[39]]);
             assert_eq!(tables.labels(set).get(key), Some(value));

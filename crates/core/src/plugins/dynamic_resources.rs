@@ -129,7 +129,7 @@ impl PostFilterPlugin for Deallocation {
         PostFiltered::Nothing {
             reason: reason.to_owned(),
             clear_nomination: false,
-            hindered_by: Default::default(),
+            preemption_blockers: Default::default(),
         }
     }
 }

@@ -47,7 +47,7 @@ impl FilterPlugin for VolumeZone {
 
     fn without_pre_filter(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Box<dyn FilterRule>> {
         Some(match topology(pod, snapshot) {
-            Err(rejection) => Box::new(Nowhere(rejection)),
+            Err(rejection) => Box::new(RejectsAll(rejection)),
             Ok(topology) => Box::new(Filter { topology }),
         })
     }
@@ -174,9 +174,9 @@ impl FilterRule for Filter {
 }
 
 /// The rule of a pod that PreFilter would reject, if PreFilter is disabled: it rejects every node.
-struct Nowhere(Rejection);
+struct RejectsAll(Rejection);
 
-impl FilterRule for Nowhere {
+impl FilterRule for RejectsAll {
     fn depends_on(&self) -> DependsOn {
         DependsOn::Cluster
     }

@@ -5,7 +5,7 @@
 //! path.
 
 use super::choice::{self, Least};
-use super::dry_run::{self, Ports, Tried};
+use super::dry_run::{self, DryRunOutcome, Ports};
 use super::{DefaultPreemption, finds_nobody, first, in_vain, ineligible};
 use crate::framework::dry_runs::{DryRun, DryRuns};
 use crate::framework::histogram::Histogram;
@@ -35,7 +35,8 @@ impl DefaultPreemption {
         let draws = unplaced.draws;
         let attempt = u64::from(draws.attempt);
         let at = draws.seed.draw(Purpose::PreemptionTie, &unplaced.pod.uid, attempt, tied.len());
-        let Tried::Candidate(chosen) = dry_run::try_node(unplaced, tied[at], Ports::AsUpstream) else {
+        let DryRunOutcome::Candidate(chosen) = dry_run::try_node(unplaced, tied[at], Ports::AsUpstream)
+        else {
             return None;
         };
         Some(PostFiltered::Found(vec![chosen]))
@@ -70,15 +71,17 @@ impl DefaultPreemption {
 /// Runs the dry run on a node and caches the result if it does not depend on the time.
 fn find_out(unplaced: &Unplaced<'_>, known: &mut DryRuns, node: NodeIdx) -> Option<DryRun> {
     match dry_run::try_node(unplaced, node, Ports::AsUpstream) {
-        Tried::Candidate(candidate) => {
+        DryRunOutcome::Candidate(candidate) => {
             let harm = choice::harm(&candidate, unplaced.now);
             if is_timeless(&candidate, unplaced) {
                 known.is_candidate(node, harm);
             }
             Some(DryRun::Candidate(harm))
         }
-        Tried::Hopeless(reasons, plugin) => known.is_hopeless(node, (reasons, plugin)).map(DryRun::Hopeless),
-        Tried::Failed(_) => None,
+        DryRunOutcome::Hopeless(reasons, plugin) => {
+            known.is_hopeless(node, (reasons, plugin)).map(DryRun::Hopeless)
+        }
+        DryRunOutcome::Failed(_) => None,
     }
 }
 
@@ -98,11 +101,11 @@ fn nowhere<'a>(unplaced: &Unplaced<'_>, known: &DryRuns) -> PostFiltered<'a> {
             nodes_by_hindrance[at] += 1;
         }
     }
-    let (mut reasons, mut hindered_by) = (Histogram::default(), BTreeSet::new());
+    let (mut reasons, mut preemption_blockers) = (Histogram::default(), BTreeSet::new());
     for (at, &nodes) in (0..).zip(&nodes_by_hindrance).filter(|(_, nodes)| **nodes > 0) {
         let (texts, plugin) = known.hindrance(at);
         texts.iter().for_each(|text| reasons.add_times(text.clone(), nodes));
-        hindered_by.extend(*plugin);
+        preemption_blockers.extend(*plugin);
     }
-    in_vain(unplaced, reasons, nodes_by_hindrance.iter().sum(), hindered_by)
+    in_vain(unplaced, reasons, nodes_by_hindrance.iter().sum(), preemption_blockers)
 }

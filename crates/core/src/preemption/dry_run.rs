@@ -13,7 +13,7 @@ use crate::pod::PodInfo;
 pub(super) const NO_VICTIMS: &str = "No preemption victims found for incoming pod";
 
 /// The result of the dry run on a node.
-pub(super) enum Tried<'a> {
+pub(super) enum DryRunOutcome<'a> {
     /// The node is feasible without the victims.
     Candidate(Candidate<'a>),
     /// The node stays infeasible, for these reasons; with the rejecting plugin if there were potential
@@ -35,32 +35,34 @@ pub(super) enum Ports {
 
 /// Runs the dry run on one node. With [`Ports::Counted`], upstream's candidate must also hold with counted
 /// ports.
-pub(super) fn try_node<'a>(unplaced: &Unplaced<'a>, node: NodeIdx, ports: Ports) -> Tried<'a> {
+pub(super) fn try_node<'a>(unplaced: &Unplaced<'a>, node: NodeIdx, ports: Ports) -> DryRunOutcome<'a> {
     let candidate = match try_as_upstream(unplaced, node) {
-        Tried::Candidate(candidate) if ports == Ports::Counted => candidate,
+        DryRunOutcome::Candidate(candidate) if ports == Ports::Counted => candidate,
         tried => return tried,
     };
-    match Without::all(unplaced, node, &candidate.victims, ports).rejection() {
-        Ok(None) => Tried::Candidate(candidate),
-        Ok(Some((plugin, Rejection { reasons, .. }))) => Tried::Hopeless(reasons, Some(plugin)),
-        Err(error) => Tried::Failed(error),
+    match WithoutPods::all(unplaced, node, &candidate.victims, ports).rejection() {
+        Ok(None) => DryRunOutcome::Candidate(candidate),
+        Ok(Some((plugin, Rejection { reasons, .. }))) => DryRunOutcome::Hopeless(reasons, Some(plugin)),
+        Err(error) => DryRunOutcome::Failed(error),
     }
 }
 
 /// Returns the least important set of pods whose removal makes the node feasible (upstream
 /// `SelectVictimsOnNode`). Terminating pods can be victims, too.
-fn try_as_upstream<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> Tried<'a> {
+fn try_as_upstream<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> DryRunOutcome<'a> {
     let (pod, snapshot) = (unplaced.pod, unplaced.snapshot);
     let mut lesser: Vec<&PodInfo> =
         snapshot.pods_on(node).filter(|other| other.priority < pod.priority).collect();
     if lesser.is_empty() {
-        return Tried::Hopeless(vec![NO_VICTIMS.into()], None);
+        return DryRunOutcome::Hopeless(vec![NO_VICTIMS.into()], None);
     }
-    let mut world = Without::all(unplaced, node, &lesser, Ports::AsUpstream);
+    let mut world = WithoutPods::all(unplaced, node, &lesser, Ports::AsUpstream);
     match world.rejection() {
         Ok(None) => {}
-        Ok(Some((plugin, Rejection { reasons, .. }))) => return Tried::Hopeless(reasons, Some(plugin)),
-        Err(error) => return Tried::Failed(error),
+        Ok(Some((plugin, Rejection { reasons, .. }))) => {
+            return DryRunOutcome::Hopeless(reasons, Some(plugin));
+        }
+        Err(error) => return DryRunOutcome::Failed(error),
     }
     sort_by_importance(&mut lesser, unplaced.now);
     let (protected, free) = budgets::split(&lesser, snapshot);
@@ -72,18 +74,20 @@ fn try_as_upstream<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> Tried<'a> {
     }
     if victims.is_empty() {
         let name = snapshot.text(snapshot.node_info(node).name);
-        return Tried::Failed(CycleError(format!("expected at least one victim pod on node \"{name}\"")));
+        return DryRunOutcome::Failed(CycleError(format!(
+            "expected at least one victim pod on node \"{name}\""
+        )));
     }
-    Tried::Candidate(Candidate { node, victims, violations })
+    DryRunOutcome::Candidate(Candidate { node, victims, violations })
 }
 
 /// Whether the pod fits on the candidate's node without its victims.
 pub(super) fn still_helps<'a>(unplaced: &Unplaced<'a>, candidate: &Candidate<'a>, ports: Ports) -> bool {
-    matches!(Without::all(unplaced, candidate.node, &candidate.victims, ports).rejection(), Ok(None))
+    matches!(WithoutPods::all(unplaced, candidate.node, &candidate.victims, ports).rejection(), Ok(None))
 }
 
 /// A node without some of its pods, with and without the pods nominated to it.
-struct Without<'u, 'a> {
+struct WithoutPods<'u, 'a> {
     unplaced: &'u Unplaced<'a>,
     node: NodeIdx,
     bare: Overlay<'a>,
@@ -91,10 +95,10 @@ struct Without<'u, 'a> {
     nominated: Option<Overlay<'a>>,
 }
 
-impl<'u, 'a> Without<'u, 'a> {
+impl<'u, 'a> WithoutPods<'u, 'a> {
     fn all(unplaced: &'u Unplaced<'a>, node: NodeIdx, gone: &[&'a PodInfo], ports: Ports) -> Self {
         let remove: fn(&mut Overlay<'a>, &'a PodInfo) = match ports {
-            Ports::AsUpstream => think_away,
+            Ports::AsUpstream => remove_hypothetically,
             Ports::Counted => |overlay, pod| overlay.remove(pod),
         };
         let mut bare = Overlay::new();
@@ -138,7 +142,7 @@ impl<'u, 'a> Without<'u, 'a> {
         self.each_overlay(|overlay| overlay.restore(pod));
         let spared = self.still_passes();
         if !spared {
-            self.each_overlay(|overlay| think_away(overlay, pod));
+            self.each_overlay(|overlay| remove_hypothetically(overlay, pod));
         }
         spared
     }
@@ -149,7 +153,7 @@ impl<'u, 'a> Without<'u, 'a> {
     }
 }
 
-fn think_away<'a>(overlay: &mut Overlay<'a>, pod: &'a PodInfo) {
+fn remove_hypothetically<'a>(overlay: &mut Overlay<'a>, pod: &'a PodInfo) {
     overlay.remove(pod);
     overlay.free_ports(pod);
 }

@@ -95,7 +95,7 @@ pub struct SchedulingQueue {
     gated: GatedPods,
     slots: FixedMap<Uid, Slot>,
     /// Pods whose attempts are blocked, each with the PreEnqueue plugin that blocks it.
-    held: FixedMap<Uid, PluginName>,
+    blocked: FixedMap<Uid, PluginName>,
     next_sequence: u64,
     next_flush: Time,
     counters: Counters,
@@ -113,7 +113,7 @@ impl SchedulingQueue {
             unschedulable: Unschedulable::default(),
             gated: GatedPods::default(),
             slots: FixedMap::default(),
-            held: FixedMap::default(),
+            blocked: FixedMap::default(),
             next_sequence: 0,
             next_flush: now + FLUSH_PERIOD,
             counters: Counters::default(),
@@ -152,11 +152,11 @@ impl SchedulingQueue {
         let Some((slot, mut queued)) = self.take(&pod.uid) else {
             return self.enter(now, pod, gate, label::UPDATE);
         };
-        self.counters.unblame(&queued);
+        self.counters.uncount_rejectors(&queued);
         queued.pod = pod;
         queued.gate = gate;
         queued.rejectors.extend(gate);
-        self.counters.blame(&queued);
+        self.counters.count_rejectors(&queued);
         match slot {
             Slot::Unschedulable(_) | Slot::Gated(_) if gate.is_some() => self.insert_gated(queued),
             Slot::Active(_) | Slot::Backoff(_) if gate.is_some() => self.hold(queued, label::UPDATE),
@@ -165,7 +165,10 @@ impl SchedulingQueue {
             Slot::Gated(_) => self.requeue(now, queued, release_label(events)),
             Slot::Unschedulable(_) => {
                 let mut helps = |event: &ClusterEvent<'_>| {
-                    queued.wakers().iter().any(|plugin| wakes(event, plugin, &queued.pod) == Hint::Queue)
+                    queued
+                        .requeuing_plugins()
+                        .iter()
+                        .any(|plugin| wakes(event, plugin, &queued.pod) == Hint::Queue)
                 };
                 match events.iter().find(|event| helps(event)) {
                     Some(event) => self.requeue(now, queued, event.label()),
@@ -181,7 +184,7 @@ impl SchedulingQueue {
         if let Some((_, pod)) = &taken
             && !mutation::is_on(Mutation::GaugeDrifts)
         {
-            self.counters.unblame(pod);
+            self.counters.uncount_rejectors(pod);
         }
         taken.is_some()
     }
@@ -250,14 +253,14 @@ impl SchedulingQueue {
 
     fn pop_early(&mut self) -> Option<QueuedPod> {
         let early = self.backoff.pop_early()?;
-        self.counters.came(Place::Active, label::POP_FROM_BACKOFF);
+        self.counters.count_incoming(Place::Active, label::POP_FROM_BACKOFF);
         Some(early)
     }
 
     fn popped(&mut self, mut pod: QueuedPod) -> QueuedPod {
         self.slots.remove(&pod.pod.uid);
-        self.counters.unblame(&pod);
-        pod.absolve();
+        self.counters.uncount_rejectors(&pod);
+        pod.clear_rejectors();
         pod.attempts = pod.attempts.saturating_add(1);
         pod
     }
@@ -288,7 +291,7 @@ impl SchedulingQueue {
         if gate.is_some() {
             self.hold(pod, label::FAILURE);
         } else {
-            self.counters.came(Place::Unschedulable, label::FAILURE);
+            self.counters.count_incoming(Place::Unschedulable, label::FAILURE);
             self.insert_unschedulable(pod);
         }
     }
@@ -304,7 +307,7 @@ impl SchedulingQueue {
             return;
         }
         pod.consecutive_errors = pod.consecutive_errors.saturating_add(1);
-        pod.absolve();
+        pod.clear_rejectors();
         pod.gate = None;
         self.come_back(now, &mut pod);
         self.requeue(now, pod, label::FAILURE);
@@ -318,26 +321,26 @@ impl SchedulingQueue {
         if self.contains(&pod.pod.uid) {
             return;
         }
-        pod.absolve();
+        pod.clear_rejectors();
         pod.gate = None;
-        self.counters.came(Place::Active, label::FORCE_ACTIVATE);
+        self.counters.count_incoming(Place::Active, label::FORCE_ACTIVATE);
         self.insert_active(now, pod);
     }
 
     /// Blocks attempts of a pod, as if PreEnqueue of `plugin` rejected it. As upstream, an unschedulable pod stays in
     /// its place, and an event that requeues it only makes it gated.
-    pub fn keep_back(&mut self, uid: &Uid, plugin: PluginName) {
-        self.held.insert(Arc::clone(uid), plugin);
+    pub fn block(&mut self, uid: &Uid, plugin: PluginName) {
+        self.blocked.insert(Arc::clone(uid), plugin);
     }
 
     /// Returns the plugin that blocks attempts of the pod, if any.
-    pub fn kept_back_by(&self, uid: &str) -> Option<PluginName> {
-        self.held.get(uid).copied()
+    pub fn blocked_by(&self, uid: &str) -> Option<PluginName> {
+        self.blocked.get(uid).copied()
     }
 
     /// Unblocks a pod. If an event made it gated in the meantime, it is requeued.
-    pub fn let_go(&mut self, now: Time, uid: &str) {
-        if let Some(plugin) = self.held.remove(uid)
+    pub fn unblock(&mut self, now: Time, uid: &str) {
+        if let Some(plugin) = self.blocked.remove(uid)
             && let Some(pod) = self.take_gated_by(uid, plugin)
         {
             self.requeue(now, pod, label::FORCE_ACTIVATE);
@@ -345,7 +348,7 @@ impl SchedulingQueue {
     }
 
     /// Requeues an unschedulable pod as a matching event would.
-    pub fn rouse(&mut self, now: Time, uid: &str) {
+    pub fn requeue_now(&mut self, now: Time, uid: &str) {
         if let Some(Slot::Unschedulable(_)) = self.slots.get(uid)
             && let Some((_, pod)) = self.take(uid)
         {
@@ -354,15 +357,15 @@ impl SchedulingQueue {
     }
 
     /// Unblocks a pod after an error: it is requeued and serves its backoff, whichever event it waited for.
-    pub fn rouse_later(&mut self, now: Time, uid: &str) {
-        let gated = self.held.remove(uid).and_then(|plugin| self.take_gated_by(uid, plugin));
+    pub fn requeue_after_backoff(&mut self, now: Time, uid: &str) {
+        let gated = self.blocked.remove(uid).and_then(|plugin| self.take_gated_by(uid, plugin));
         let pod = match self.slots.get(uid) {
             Some(Slot::Unschedulable(_)) => self.take(uid).map(|(_, pod)| pod),
             _ => gated,
         };
         let Some(mut pod) = pod else { return };
-        self.counters.unblame(&pod);
-        pod.absolve();
+        self.counters.uncount_rejectors(&pod);
+        pod.clear_rejectors();
         pod.consecutive_errors = pod.unschedulable_count.max(1);
         self.come_back(now, &mut pod);
         self.requeue(now, pod, label::FORCE_ACTIVATE);
@@ -374,10 +377,10 @@ impl SchedulingQueue {
             return None;
         }
         let (_, mut pod) = self.take(uid)?;
-        self.counters.unblame(&pod);
+        self.counters.uncount_rejectors(&pod);
         pod.gate = None;
         pod.rejectors.remove(plugin);
-        self.counters.blame(&pod);
+        self.counters.count_rejectors(&pod);
         Some(pod)
     }
 
@@ -408,7 +411,7 @@ impl SchedulingQueue {
     /// Applies what depends on time alone: ends backoffs, and flushes overdue unschedulable pods.
     pub fn tick(&mut self, now: Time) {
         while let Some(pod) = self.backoff.pop_expired(now) {
-            self.counters.came(Place::Active, label::BACKOFF_COMPLETE);
+            self.counters.count_incoming(Place::Active, label::BACKOFF_COMPLETE);
             self.insert_active(now, pod);
         }
         if now >= self.next_flush {
@@ -514,25 +517,25 @@ impl SchedulingQueue {
         pod.sequence = self.next_sequence;
         pod.was_flushed = false;
         self.next_sequence += 1;
-        self.counters.blame(pod);
+        self.counters.count_rejectors(pod);
     }
 
     /// Makes a pod active, or puts it in backoff until its backoff ends. A blocked pod becomes gated.
     fn requeue(&mut self, now: Time, mut pod: QueuedPod, event: &'static str) {
-        if let Some(&plugin) = self.held.get(&pod.pod.uid) {
-            self.counters.unblame(&pod);
+        if let Some(&plugin) = self.blocked.get(&pod.pod.uid) {
+            self.counters.uncount_rejectors(&pod);
             pod.gate = Some(plugin);
             pod.rejectors.insert(plugin);
-            self.counters.blame(&pod);
+            self.counters.count_rejectors(&pod);
             return self.hold(pod, event);
         }
         match self.backoff_policy.unexpired(&pod, now) {
             Some(expiry) => {
-                self.counters.came(Place::Backoff, event);
+                self.counters.count_incoming(Place::Backoff, event);
                 self.insert_backoff(expiry, pod);
             }
             None => {
-                self.counters.came(Place::Active, event);
+                self.counters.count_incoming(Place::Active, event);
                 self.insert_active(now, pod);
             }
         }
@@ -540,7 +543,7 @@ impl SchedulingQueue {
 
     /// Puts a pod that was not in the unschedulable pool behind its gate.
     fn hold(&mut self, pod: QueuedPod, event: &'static str) {
-        self.counters.came(Place::Unschedulable, event);
+        self.counters.count_incoming(Place::Unschedulable, event);
         self.insert_gated(pod);
     }
 
@@ -567,5 +570,5 @@ fn release_label(events: &[ClusterEvent<'_>]) -> &'static str {
 }
 
 trace_ids!(SchedulingQueue { active, backoff, unschedulable, gated, counters } but not {
-    backoff_policy, max_in_unschedulable, slots, held, next_sequence, next_flush, barrier
+    backoff_policy, max_in_unschedulable, slots, blocked, next_sequence, next_flush, barrier
 });

@@ -32,7 +32,7 @@ pub struct QueuedPod {
     pub rejectors: BTreeSet<PluginName>,
     /// The plugins that made preemption fail in the last attempt. Their events requeue the pod like those of its
     /// rejectors, but metrics do not count the pod under them. Empty while the pod is popped.
-    pub hindered_by: BTreeSet<PluginName>,
+    pub preemption_blockers: BTreeSet<PluginName>,
     /// The PreEnqueue plugin that gates the pod.
     pub gate: Option<PluginName>,
     /// Whether the flush, not an event, requeued the pod last. If such a pod is then scheduled, a queueing hint
@@ -68,7 +68,7 @@ impl QueuedPod {
             consecutive_errors: 0,
             panics: 0,
             rejectors: gate.into_iter().collect(),
-            hindered_by: BTreeSet::new(),
+            preemption_blockers: BTreeSet::new(),
             gate,
             was_flushed: false,
             nominated: false,
@@ -78,14 +78,14 @@ impl QueuedPod {
     }
 
     /// Returns the plugins whose queueing hints can requeue the pod.
-    pub(super) fn wakers(&self) -> BTreeSet<PluginName> {
-        self.rejectors.union(&self.hindered_by).copied().collect()
+    pub(super) fn requeuing_plugins(&self) -> BTreeSet<PluginName> {
+        self.rejectors.union(&self.preemption_blockers).copied().collect()
     }
 
     /// Clears the plugins that the pod waits for.
-    pub(super) fn absolve(&mut self) {
+    pub(super) fn clear_rejectors(&mut self) {
         self.rejectors.clear();
-        self.hindered_by.clear();
+        self.preemption_blockers.clear();
     }
 
     pub(super) fn order(&self) -> ActiveOrder {
@@ -108,6 +108,6 @@ pub(super) struct ActiveOrder {
 }
 
 trace_ids!(QueuedPod { pod } but not {
-    attempts, timestamp, initial_attempt, unschedulable_count, consecutive_errors, panics, rejectors, hindered_by, gate,
+    attempts, timestamp, initial_attempt, unschedulable_count, consecutive_errors, panics, rejectors, preemption_blockers, gate,
     was_flushed, nominated, found, sequence
 });

@@ -28,7 +28,7 @@ impl SchedulingQueue {
             if without == Some(&*queued.pod.uid) || self.slots.contains_key(&queued.pod.uid) {
                 continue;
             }
-            self.counters.blame(&queued);
+            self.counters.count_rejectors(&queued);
             match place {
                 Place::Active => self.insert_active(now, queued),
                 Place::Backoff => self.insert_backoff(expiry.unwrap_or(now), queued),

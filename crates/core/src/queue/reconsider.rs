@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueDecision {
     /// No profile has its scheduler name any more, so it leaves the queue.
-    LetGo,
+    Leaves,
     /// It stays in the queue: gated by this plugin, or to be retried.
     Stays(Option<PluginName>),
 }
@@ -34,21 +34,21 @@ impl SchedulingQueue {
         let mut uids: Vec<(u64, Uid)> =
             self.waiting().map(|(_, queued)| (queued.sequence, Arc::clone(&queued.pod.uid))).collect();
         uids.sort_unstable();
-        let mut let_go = Vec::new();
+        let mut removed = Vec::new();
         for (_, uid) in uids {
             let Some((slot, mut queued)) = self.take(&uid) else { continue };
-            self.counters.unblame(&queued);
-            queued.absolve();
+            self.counters.uncount_rejectors(&queued);
+            queued.clear_rejectors();
             queued.gate = None;
             match becomes(&queued.pod) {
-                QueueDecision::LetGo => {
-                    self.held.remove(&uid);
-                    let_go.push(queued.pod);
+                QueueDecision::Leaves => {
+                    self.blocked.remove(&uid);
+                    removed.push(queued.pod);
                 }
                 QueueDecision::Stays(Some(gate)) => {
                     queued.gate = Some(gate);
                     queued.rejectors.insert(gate);
-                    self.counters.blame(&queued);
+                    self.counters.count_rejectors(&queued);
                     match slot {
                         Slot::Gated(_) => self.insert_gated(queued),
                         _ => self.hold(queued, label::RECONFIGURED),
@@ -60,6 +60,6 @@ impl SchedulingQueue {
                 },
             }
         }
-        let_go
+        removed
     }
 }

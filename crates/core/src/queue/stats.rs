@@ -62,14 +62,14 @@ impl Counters {
     ///
     /// Upstream does not reduce the count when a pod is deleted from the active or backoff queue, so that its gauge
     /// only grows. This implementation does.
-    pub(super) fn blame(&mut self, pod: &QueuedPod) {
+    pub(super) fn count_rejectors(&mut self, pod: &QueuedPod) {
         for plugin in &pod.rejectors {
             *self.unschedulable.entry((plugin, pod.pod.scheduler_name)).or_default() += 1;
         }
     }
 
     /// Removes a pod from the count of each of its rejectors.
-    pub(super) fn unblame(&mut self, pod: &QueuedPod) {
+    pub(super) fn uncount_rejectors(&mut self, pod: &QueuedPod) {
         for plugin in &pod.rejectors {
             let count = self.unschedulable.get_mut(&(*plugin, pod.pod.scheduler_name));
             *count.expect("a waiting pod is counted under its rejectors") -= 1;
@@ -77,7 +77,7 @@ impl Counters {
     }
 
     /// Counts a pod that enters `place` because of `event`.
-    pub(super) fn came(&mut self, place: Place, event: &'static str) {
+    pub(super) fn count_incoming(&mut self, place: Place, event: &'static str) {
         *self.incoming.entry((place, event)).or_default() += 1;
     }
 }

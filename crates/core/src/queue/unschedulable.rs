@@ -23,7 +23,7 @@ struct GroupId(u64);
 struct Key {
     signature: Signature,
     /// The plugins that rejected the pods, and those that made preemption fail.
-    wakers: BTreeSet<PluginName>,
+    requeuing_plugins: BTreeSet<PluginName>,
 }
 
 struct Group {
@@ -74,7 +74,7 @@ impl Unschedulable {
 
     pub(super) fn insert(&mut self, pod: QueuedPod) -> u64 {
         let sequence = pod.sequence;
-        let key = Key { signature: Signature::of(&pod.pod), wakers: pod.wakers() };
+        let key = Key { signature: Signature::of(&pod.pod), requeuing_plugins: pod.requeuing_plugins() };
         let id = self.ids.get(&key).copied().unwrap_or_else(|| self.found(key));
         self.group_of.insert(sequence, id);
         self.groups.get_mut(&id).expect("an id leads to its group").pods.insert(sequence, pod);
@@ -85,7 +85,7 @@ impl Unschedulable {
         let id = GroupId(self.next);
         self.next += 1;
         let key = Arc::new(key);
-        for plugin in &key.wakers {
+        for plugin in &key.requeuing_plugins {
             self.by_waker.entry(plugin).or_default().insert(id);
         }
         self.ids.insert(Arc::clone(&key), id);
@@ -96,7 +96,7 @@ impl Unschedulable {
     fn disband(&mut self, id: GroupId) -> Option<Group> {
         let group = self.groups.remove(&id)?;
         self.ids.remove(&group.key);
-        for plugin in &group.key.wakers {
+        for plugin in &group.key.requeuing_plugins {
             if let Entry::Occupied(mut ids) = self.by_waker.entry(plugin) {
                 ids.get_mut().remove(&id);
                 if ids.get().is_empty() {
@@ -187,7 +187,7 @@ impl Unschedulable {
 }
 
 // The pod whose signature identifies the group may have been deleted.
-trace_ids!(Key { signature } but not { wakers });
+trace_ids!(Key { signature } but not { requeuing_plugins });
 
 impl TraceIds for Unschedulable {
     fn mark(&self, marks: &mut Marks) {

@@ -49,7 +49,7 @@ impl Alternative {
                 let victims: BTreeSet<Uid> = victims.iter().map(|victim| Uid::clone(&victim.uid)).collect();
                 Some((node.clone(), victims))
             }
-            Preemption::NotTried | Preemption::InVain => None,
+            Preemption::NotTried | Preemption::NoCandidate => None,
         };
         of(&self.room) == of(&self.other_room)
     }

@@ -75,7 +75,7 @@ pub(super) struct Choice {
 impl Scheduler {
     /// Pops the next pod and makes an attempt. Returns false if there was no pod.
     pub(super) fn attempt(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
-        let popped = match self.extending.turnstile() {
+        let popped = match self.extending.attempt_filter() {
             None => self.queue.pop(now),
             Some(may_go) => self.queue.pop_that(now, |pod| self.extending.concerns(pod), may_go),
         };
@@ -83,7 +83,7 @@ impl Scheduler {
         let pod = Arc::clone(&queued.pod);
         if !self.is_ours(&pod) {
             // The pod was requeued after a failed binding, and its profile has been removed in the meantime.
-            self.let_go(now, &pod);
+            self.drop_pending(now, &pod);
             return true;
         }
         if self.is_elsewhere(&pod) {
@@ -149,7 +149,7 @@ impl Scheduler {
             Decided::Node(choice) => self.assume(now, queued, began, choice),
             Decided::Nowhere(found) => {
                 if self.is_like_others(&queued.pod) {
-                    self.unschedulable.keep(self.memory_state(), &queued.pod, &found);
+                    self.unschedulable.store(self.state_version(), &queued.pod, &found);
                 }
                 self.fail(now, queued, began, Failure::Unschedulable(found));
             }
@@ -164,11 +164,11 @@ impl Scheduler {
     /// Returns the result for an unschedulable pod with the same signature, if the cluster has not changed since.
     fn recall(&mut self, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
         let may = self.verify.is_trusting() && self.is_like_others(pod);
-        if may { self.unschedulable.recall(self.memory_state(), pod) } else { None }
+        if may { self.unschedulable.lookup(self.state_version(), pod) } else { None }
     }
 
     /// Returns the version of all state on which a result in the infeasible cache depends.
-    fn memory_state(&self) -> State {
+    fn state_version(&self) -> State {
         (self.cache.version(), self.tables.rounds())
     }
 
@@ -213,7 +213,7 @@ impl Scheduler {
         let (verify, mut differs) = (&mut self.verify, None);
         let decided = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]
-            super::quarantine::tests::Trap::Deciding.spring(self.trap, &queued.pod);
+            super::quarantine::tests::PanicPoint::Deciding.spring(self.panic_point, &queued.pod);
             let uses_caches = slice.is_none() && verify.is_trusting();
             if uses_caches && let Some(mut quick) = framework.decide_cached(decisions, &pod, snapshot, probe)
             {
@@ -292,8 +292,9 @@ impl Scheduler {
         if has_volumes_to_bind && self.runs_pre_bind(&queued.pod) {
             return self.pre_bind(now, queued, name);
         }
-        let stamp = self.cache.stamp_for(&queued.pod);
-        self.bindings.insert(Arc::clone(&uid), Binding::new(queued, name, nominated, Some(stamp), began));
+        let fingerprint = self.cache.fingerprint_for(&queued.pod);
+        self.bindings
+            .insert(Arc::clone(&uid), Binding::new(queued, name, nominated, Some(fingerprint), began));
         self.outbox.push_bind(Outgoing::Bind(uid));
     }
 
@@ -321,7 +322,7 @@ impl Preemption {
                 victims: candidate.victims.iter().map(|it| PodRef::new(it, snapshot.tables())).collect(),
                 evictions: candidate.victims.iter().filter(|victim| !victim.deleting).count(),
             },
-            None if outcome.asked.contains(&preemption::NAME) => Self::InVain,
+            None if outcome.asked.contains(&preemption::NAME) => Self::NoCandidate,
             None => Self::NotTried,
         }
     }
@@ -369,7 +370,7 @@ pub(super) fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws:
     };
     Unschedulable {
         rejectors: failed.diagnosis.rejectors.clone(),
-        hindered_by: outcome.hindered_by.clone(),
+        preemption_blockers: outcome.preemption_blockers.clone(),
         message: outcome.complete(&failed.diagnosis.message),
         preemption,
         nominate,
@@ -388,7 +389,7 @@ pub(super) fn reserve(found: &Feasible, snapshot: Snapshot<'_>, node: NodeIdx) -
         }
         Err((plugin, rejection)) => Decided::Refused(Unschedulable {
             rejectors: [plugin].into(),
-            hindered_by: Default::default(),
+            preemption_blockers: Default::default(),
             message: format!("0/{} nodes are available: 1 {}.", snapshot.nodes().len(), rejection.message()),
             preemption: Preemption::NotTried,
             nominate: Nominate::Clear,

@@ -10,7 +10,7 @@ use super::binding::UNKNOWN_MAX;
 use crate::cache::PodState;
 use crate::event::{Found, ObjectKey};
 use crate::hash::FixedMap;
-use crate::intern::{Marks, TraceIds, Unmarked, Work};
+use crate::intern::{MarkWorklist, Marks, TraceIds, Work};
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::preemption;
@@ -51,7 +51,7 @@ pub(super) struct Audit {
     said_gone: VecDeque<(Time, Uid)>,
     repaired: u64,
     lost: usize,
-    unmarked: Unmarked,
+    unmarked: MarkWorklist,
 }
 
 impl Audit {
@@ -279,7 +279,7 @@ impl Scheduler {
             0 => Some(Fault::Nowhere),
             1 if self.is_in_pre_bind(uid) && self.bindings.contains(uid) => Some(Fault::Twice),
             1 => {
-                let kept_back = is_queued && self.queue.kept_back_by(uid) == Some(preemption::NAME);
+                let kept_back = is_queued && self.queue.blocked_by(uid) == Some(preemption::NAME);
                 (kept_back && !self.preemptions.is_running(uid)).then_some(Fault::KeptBack)
             }
             _ => Some(Fault::Twice),
@@ -304,7 +304,7 @@ impl Scheduler {
                 "the pod was in two places on its way to a node. It keeps the later one"
             }
             Fault::KeptBack => {
-                self.queue.let_go(now, uid);
+                self.queue.unblock(now, uid);
                 "the pod was kept back for victims that nobody evicts. It is tried again"
             }
         };
@@ -412,7 +412,7 @@ mod tests {
         let mut world = World::new();
         world.pod("large", 9_000, None);
         world.run();
-        world.scheduler.queue.keep_back(&"large".into(), preemption::NAME);
+        world.scheduler.queue.block(&"large".into(), preemption::NAME);
         let told = world.run();
         assert_eq!(told, [""; 0], "nothing happened since it was checked");
         world.pod("other", 9_000, None);
@@ -425,7 +425,7 @@ mod tests {
         let mut world = World::new();
         world.pod("p", 500, None);
         world.run();
-        world.handle(Event::BindFinished { uid: "p".into(), outcome: BindOutcome::Moot(Found::Gone) });
+        world.handle(Event::BindFinished { uid: "p".into(), outcome: BindOutcome::NotNeeded(Found::Gone) });
         assert_eq!(world.run(), [""; 0]);
         let Step::Idle { wake_at: Some(at) } = world.scheduler.step(world.now, &mut NoProbe) else {
             panic!("it is to be looked for")
@@ -442,7 +442,7 @@ mod tests {
         let mut world = World::new();
         world.pod("p", 500, None);
         world.run();
-        world.handle(Event::BindFinished { uid: "p".into(), outcome: BindOutcome::Moot(Found::Gone) });
+        world.handle(Event::BindFinished { uid: "p".into(), outcome: BindOutcome::NotNeeded(Found::Gone) });
         world.run();
         world.handle(Event::Gone(ObjectKey::Pod("p".into())));
         world.run();

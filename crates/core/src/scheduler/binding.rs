@@ -86,7 +86,7 @@ impl Scheduler {
 
     /// Reverts a decision whose binding was not sent. The pod becomes active again, unless it was deleted or bound by
     /// another client. Other pods may use its resources in the meantime.
-    pub(super) fn give_back(&mut self, now: Time, uid: &str) {
+    pub(super) fn revert_unsent(&mut self, now: Time, uid: &str) {
         let Some(binding) = self.bindings.remove(uid) else { return };
         self.free(now, uid);
         if !binding.abandoned && binding.confirmed_on.is_none() {
@@ -101,7 +101,7 @@ impl Scheduler {
             self.bindings.remove(uid);
             return None;
         }
-        if binding.doubt.is_none() && !self.last_look(uid) {
+        if binding.doubt.is_none() && !self.recheck(uid) {
             self.decide_anew(now, uid);
             return None;
         }
@@ -116,10 +116,10 @@ impl Scheduler {
 
     /// Rechecks the chosen node: whether it still passes all filters, if relevant objects changed since the decision.
     /// The pod itself does not count in this evaluation.
-    fn last_look(&mut self, uid: &str) -> bool {
+    fn recheck(&mut self, uid: &str) -> bool {
         let binding = self.bindings.known(uid);
-        let (pod, node, stamp) = (Arc::clone(&binding.queued.pod), binding.node, binding.stamp);
-        if Some(self.cache.stamp_for(&pod)) == stamp || mutation::is_on(Mutation::NoLastLook) {
+        let (pod, node, fingerprint) = (Arc::clone(&binding.queued.pod), binding.node, binding.fingerprint);
+        if Some(self.cache.fingerprint_for(&pod)) == fingerprint || mutation::is_on(Mutation::NoLastLook) {
             return true;
         }
         let as_it_is = self.runs_pre_bind(&pod);
@@ -145,14 +145,14 @@ impl Scheduler {
     /// Makes every binding that was not sent subject to the recheck, because nodes were rebuilt.
     pub(super) fn doubt_all_stamps(&mut self) {
         for binding in self.bindings.values_mut() {
-            binding.stamp = None;
+            binding.fingerprint = None;
         }
     }
 
     /// Reverts a decision whose recheck failed. The pod becomes active at its old rank.
     fn decide_anew(&mut self, now: Time, uid: &str) {
-        self.last_looks_failed += 1;
-        self.give_back(now, uid);
+        self.rechecks_failed += 1;
+        self.revert_unsent(now, uid);
     }
 
     /// Cancels a binding that was not sent, or PreBind, because the pod is a victim of preemption. Returns false if
@@ -277,7 +277,7 @@ impl Scheduler {
         let old = Arc::clone(old);
         self.cache.place(pod, node, PodState::Assumed);
         for action in pod_actions(&old, pod) {
-            self.wake(now, &ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) });
+            self.requeue_on(now, &ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) });
         }
     }
 
@@ -339,7 +339,7 @@ impl Scheduler {
                 return;
             }
             let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None };
-            self.wake(now, &event);
+            self.requeue_on(now, &event);
         }
     }
 
@@ -363,7 +363,7 @@ impl Scheduler {
                 self.bound(&binding);
             }
             BindOutcome::Refused { message } => self.bind_refused(now, uid, message),
-            BindOutcome::Moot(found) => self.found(now, uid, found),
+            BindOutcome::NotNeeded(found) => self.found(now, uid, found),
             BindOutcome::Unknown { message } if mutation::is_on(Mutation::UnknownIsRefused) => {
                 self.bind_refused(now, uid, message);
             }

@@ -102,13 +102,13 @@ impl Scheduler {
     /// Completes a decision. If extenders rejected nodes, and a cluster event arrived since they were called, the pod
     /// is requeued. Upstream does the same for events while a pod is in flight.
     fn answered(&mut self, now: Time, waiting: Waiting, decided: Decided) {
-        let stirred = waiting.stirred || waiting.events != self.events;
+        let changed = waiting.changed || waiting.events != self.events;
         let by_extenders =
             matches!(&decided, Decided::Nowhere(found) if found.rejectors.contains(extender::NAME));
         let uid = Arc::clone(&waiting.queued.pod.uid);
         self.conclude(now, waiting.queued, waiting.began, decided);
-        if stirred && by_extenders {
-            self.queue.rouse(now, &uid);
+        if changed && by_extenders {
+            self.queue.requeue_now(now, &uid);
         }
     }
 
@@ -139,7 +139,7 @@ impl Scheduler {
         };
         let made = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]
-            super::quarantine::tests::Trap::Deciding.spring(self.trap, &pod);
+            super::quarantine::tests::PanicPoint::Deciding.spring(self.panic_point, &pod);
             asking.go_on(waiting, options, probe)
         }));
         if let Some((_, later)) = elsewhere {
@@ -192,8 +192,8 @@ impl Scheduler {
         if old == *pod {
             return;
         }
-        waiting.stirred = true;
-        self.nomination_told(now, Some(&old), pod);
+        waiting.changed = true;
+        self.nomination_shown(now, Some(&old), pod);
         if !Signature::of(&old).is_of(pod)
             && let Some(waiting) = self.end_asking(&pod.uid)
         {

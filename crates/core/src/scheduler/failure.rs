@@ -40,7 +40,7 @@ pub(super) struct Unschedulable {
     /// The plugins that rejected the pod or nodes.
     pub(super) rejectors: BTreeSet<PluginName>,
     /// The plugins that made preemption fail.
-    pub(super) hindered_by: BTreeSet<PluginName>,
+    pub(super) preemption_blockers: BTreeSet<PluginName>,
     /// The full message, including PostFilter's part.
     pub(super) message: String,
     /// The result of preemption.
@@ -89,9 +89,15 @@ impl Scheduler {
         let (reason, message, rejectors, nominate) = match failure {
             Failure::Unschedulable(found) => {
                 let Unschedulable {
-                    rejectors, hindered_by, message, preemption, nominate, evaluated, ..
+                    rejectors,
+                    preemption_blockers,
+                    message,
+                    preemption,
+                    nominate,
+                    evaluated,
+                    ..
                 } = found;
-                queued.hindered_by = hindered_by;
+                queued.preemption_blockers = preemption_blockers;
                 let outcome = Outcome::Unschedulable {
                     message: message.clone(),
                     rejectors: rejectors.iter().copied().collect(),

@@ -15,35 +15,35 @@ impl Scheduler {
     ///
     /// Returns the number of freed ids after the last slice, otherwise 0. The caller must hold no ids: between the
     /// conversion of an object and its event, the caller holds the object's ids.
-    pub fn tidy(&mut self) -> usize {
-        self.tidy_beside(|_| {})
+    pub fn collect_ids(&mut self) -> usize {
+        self.collect_ids_and_others(|_| {})
     }
 
-    /// As [`Self::tidy`], with a callback that marks ids held outside the scheduler.
-    pub(crate) fn tidy_beside(&mut self, others: impl FnOnce(&mut Marks)) -> usize {
+    /// As [`Self::collect_ids`], with a callback that marks ids held outside the scheduler.
+    pub(crate) fn collect_ids_and_others(&mut self, others: impl FnOnce(&mut Marks)) -> usize {
         if self.tables.is_collecting() || self.tables.have_grown() { self.piece(PIECE, others) } else { 0 }
     }
 
-    /// As [`Self::tidy`], but starts without a growth threshold. `work` limits the slice; marking a pod costs 1.
-    pub fn tidy_by(&mut self, work: usize) -> usize {
+    /// As [`Self::collect_ids`], but starts without a growth threshold. `work` limits the slice; marking a pod costs 1.
+    pub fn collect_ids_by(&mut self, work: usize) -> usize {
         self.piece(work, |_| {})
     }
 
     /// Clears all caches of decisions and frees all unused ids at once.
-    pub fn give_back_ids(&mut self) -> usize {
+    pub fn collect_all_ids(&mut self) -> usize {
         self.unschedulable.clear();
         self.decisions.clear();
         self.slices.clear();
         self.tables.forget_marks();
         let was_on = self.tables.is_collecting();
-        let mut given_back = 0;
+        let mut freed = 0;
         for _ in 0..=usize::from(was_on) {
-            given_back += self.piece(usize::MAX, |_| {});
+            freed += self.piece(usize::MAX, |_| {});
             while self.tables.is_collecting() {
-                given_back += self.piece(usize::MAX, |_| {});
+                freed += self.piece(usize::MAX, |_| {});
             }
         }
-        given_back
+        freed
     }
 
     fn piece(&mut self, work: usize, others: impl FnOnce(&mut Marks)) -> usize {
@@ -59,7 +59,7 @@ impl Scheduler {
             audit.begin_collection();
             decisions.begin_collection();
         }
-        let Some(marks) = tables.marks() else { return tables.give_back(&mut work).unwrap_or(0) };
+        let Some(marks) = tables.marks() else { return tables.sweep(&mut work).unwrap_or(0) };
         let are_marked = cache.mark_some(marks, &mut work)
             && (mutation::is_on(Mutation::HolderOverlooked)
                 || queue.mark_some(marks, &mut work) && audit.mark_some(marks, &mut work))
@@ -120,12 +120,12 @@ impl Scheduler {
             events: _,
             leading: _,
             unknown_binds: _,
-            last_looks_failed: _,
+            rechecks_failed: _,
             panics: _,
             kubelet_rejections: _,
             event_label: _,
             #[cfg(test)]
-                trap: _,
+                panic_point: _,
         } = self;
         // The plugins' own ids are pinned.
         profiles.iter().for_each(|(name, _)| name.mark(marks));
@@ -180,8 +180,8 @@ mod tests {
         world.now = world.now + Duration::from_secs(60);
         world.handle(Event::PodApplied(small));
         // Enough for one node (as much as four pods) and the active queue, but not for the unschedulable pods.
-        world.scheduler.tidy_by(4);
-        world.scheduler.tidy_by(1);
+        world.scheduler.collect_ids_by(4);
+        world.scheduler.collect_ids_by(1);
         let snapshot = world.scheduler.snapshot();
         let node = snapshot.nodes().iter().next().expect("there is one");
         let mut grown = snapshot.node_info(node).clone();
@@ -189,7 +189,7 @@ mod tests {
         world.handle(Event::NodeApplied(Box::new(grown)));
         let active = world.scheduler.queue().stats().pending[&Place::Active];
         assert_eq!(active, 2, "large is to be tried next, before small");
-        while world.scheduler.tidy_by(1) == 0 {}
+        while world.scheduler.collect_ids_by(1) == 0 {}
         world.scheduler.tables().find("large's own").is_some()
     }
 

@@ -69,18 +69,18 @@ mod tests {
 
     /// A number that counts its comparisons.
     #[derive(Clone, Debug)]
-    struct Counted(u32);
+    struct CountedComparisons(u32);
 
-    impl PartialEq for Counted {
+    impl PartialEq for CountedComparisons {
         fn eq(&self, other: &Self) -> bool {
             COMPARED.set(COMPARED.get() + 1);
             self.0 == other.0
         }
     }
 
-    impl Eq for Counted {}
+    impl Eq for CountedComparisons {}
 
-    impl Hash for Counted {
+    impl Hash for CountedComparisons {
         fn hash<H: Hasher>(&self, state: &mut H) {
             self.0.hash(state);
         }
@@ -104,10 +104,10 @@ mod tests {
     fn taking_entries_out_of_the_middle_compares_each_a_few_times() {
         const COUNT: u32 = 20_000;
         let mut line = IndexedQueue::default();
-        (0..COUNT).for_each(|number| line.push(Counted(number)));
+        (0..COUNT).for_each(|number| line.push(CountedComparisons(number)));
         COMPARED.set(0);
         for number in (0..COUNT).rev() {
-            assert!(line.remove(&Counted(number)));
+            assert!(line.remove(&CountedComparisons(number)));
         }
         let compared = COMPARED.get();
         assert!(compared <= 2 * COUNT as usize, "{compared} comparisons for {COUNT} entries");

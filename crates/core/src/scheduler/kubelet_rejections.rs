@@ -15,7 +15,7 @@ use std::sync::Arc;
 const REASONS_MAX: usize = 64;
 
 impl Scheduler {
-    pub(super) fn not_admitted(&mut self, now: Time, uid: &Uid, reason: &str) {
+    pub(super) fn kubelet_rejected(&mut self, now: Time, uid: &Uid, reason: &str) {
         if let Some((pod, node, _)) = self.cache.placed(uid)
             && self.is_ours(pod)
         {

@@ -19,15 +19,15 @@ impl Scheduler {
             return;
         }
         for uid in self.drop_preemptions() {
-            self.queue.let_go(now, &uid);
-            self.queue.rouse(now, &uid);
+            self.queue.unblock(now, &uid);
+            self.queue.requeue_now(now, &uid);
         }
         for queued in self.give_up_pre_binds(now).into_iter().chain(self.give_up_asking()) {
             self.queue.activate(now, queued);
         }
         for uid in self.unsent_bindings() {
             self.outbox.drop_bind(&uid);
-            self.give_back(now, &uid);
+            self.revert_unsent(now, &uid);
         }
     }
 }

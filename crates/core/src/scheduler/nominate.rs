@@ -24,14 +24,14 @@ impl Scheduler {
         }
         // A nominated pod helps others only by a volume that they share: it is counted once.
         if let Some(node) = node.filter(|&node| before != Some(node) && !pod.volumes.is_empty()) {
-            self.wake_up_to(now, &ClusterEvent::Nominated { pod, node }, pod.priority);
+            self.requeue_up_to(now, &ClusterEvent::Nominated { pod, node }, pod.priority);
         }
     }
 
     /// Requeues the pods that the nomination excluded: those with the same or a lower priority.
     pub(super) fn nomination_released(&mut self, now: Time, pod: &PodInfo) {
         let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(pod), new: None };
-        self.wake_up_to(now, &event, pod.priority);
+        self.requeue_up_to(now, &event, pod.priority);
     }
 
     /// Ends the nomination of a pod that is assumed on `node`.
@@ -51,7 +51,7 @@ impl Scheduler {
         let nominated: Vec<_> =
             self.cache.nominated_to(node).iter().map(|pod| Arc::clone(&pod.uid)).collect();
         for uid in nominated {
-            self.queue.rouse(now, &uid);
+            self.queue.requeue_now(now, &uid);
         }
     }
 
@@ -59,7 +59,7 @@ impl Scheduler {
     ///
     /// If the shown nomination did not change, the cached one, which may not be written yet, stays. A terminating pod
     /// loses its nomination.
-    pub(super) fn nomination_told(&mut self, now: Time, old: Option<&PodInfo>, pod: &Arc<PodInfo>) {
+    pub(super) fn nomination_shown(&mut self, now: Time, old: Option<&PodInfo>, pod: &Arc<PodInfo>) {
         let node = match old {
             _ if pod.deleting => None,
             Some(old) if old.nominated_node == pod.nominated_node => self.cache.nomination(&pod.uid),
@@ -75,7 +75,7 @@ impl Scheduler {
     }
 
     /// Applies the nomination of another scheduler's pending pod. It counts like one of ours.
-    pub(super) fn foreign_pod(&mut self, now: Time, pod: &Arc<PodInfo>) {
+    pub(super) fn other_schedulers_pod(&mut self, now: Time, pod: &Arc<PodInfo>) {
         let node = pod.nominated_node.filter(|_| !pod.deleting);
         if node.is_some() || self.cache.nomination(&pod.uid).is_some() {
             self.nominate(now, pod, node);
@@ -101,7 +101,7 @@ impl Scheduler {
             let shown = Arc::clone(shown);
             self.nominate(now, &shown, None);
             self.preemptor_left(now, &shown.uid);
-            self.queue.rouse(now, &shown.uid);
+            self.queue.requeue_now(now, &shown.uid);
             // The recorded condition stays: this patch may overtake the patch with the condition, which is then sent
             // again.
             let sent = self.sent_conditions.get(&shown.uid).and_then(|sent| sent.nominated);

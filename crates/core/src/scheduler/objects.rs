@@ -25,7 +25,7 @@ impl Scheduler {
             Event::NamespaceApplied { name, labels } => {
                 self.lists.see(&ObjectKey::Namespace(name));
                 if self.cache.lookups_mut().set_namespace(name, labels) != Some(labels) {
-                    self.wake(now, &ClusterEvent::Other);
+                    self.requeue_on(now, &ClusterEvent::Other);
                 }
             }
             Event::ServiceApplied { namespace, name, service } => {
@@ -44,7 +44,7 @@ impl Scheduler {
                 self.lists.see(&ObjectKey::DeviceClass(name));
                 let old = self.cache.lookups_mut().device_classes_mut().set(name, class);
                 if old != Some(class) {
-                    self.wake(now, &ClusterEvent::DeviceClass { old: old.as_ref(), new: &class });
+                    self.requeue_on(now, &ClusterEvent::DeviceClass { old: old.as_ref(), new: &class });
                 }
             }
             Event::StorageApplied(object) => {
@@ -53,7 +53,7 @@ impl Scheduler {
             }
             Event::Unreadable(key) => self.lists.see(&key),
             Event::Gone(key) => self.gone(now, &key),
-            Event::NotAdmitted { uid, reason } => self.not_admitted(now, &uid, &reason),
+            Event::NotAdmitted { uid, reason } => self.kubelet_rejected(now, &uid, &reason),
             Event::ListBegan(_)
             | Event::ListEnded(_)
             | Event::BindFinished { .. }
@@ -89,7 +89,7 @@ impl Scheduler {
     fn storage_applied(&mut self, now: Time, object: &StorageObject) {
         let old = self.cache.volumes_mut().apply(object.clone());
         if old.as_ref() != Some(object) {
-            self.wake(now, &ClusterEvent::Storage { old: old.as_ref(), new: Some(object) });
+            self.requeue_on(now, &ClusterEvent::Storage { old: old.as_ref(), new: Some(object) });
         }
         self.pre_bind_storage(now, old.as_ref(), Some(object));
     }
@@ -97,7 +97,7 @@ impl Scheduler {
     fn storage_gone(&mut self, now: Time, key: StorageKey) {
         let old = self.cache.volumes_mut().remove(key);
         if old.is_some() {
-            self.wake(now, &ClusterEvent::Storage { old: old.as_ref(), new: None });
+            self.requeue_on(now, &ClusterEvent::Storage { old: old.as_ref(), new: None });
         }
         self.pre_bind_storage(now, old.as_ref(), None);
     }
@@ -115,7 +115,7 @@ impl Scheduler {
         };
         for action in actions {
             let event = ClusterEvent::Node { action, old: old.as_deref(), new: Some(node) };
-            self.wake(now, &event);
+            self.requeue_on(now, &event);
         }
     }
 
@@ -123,7 +123,10 @@ impl Scheduler {
         self.walk.node_gone(name);
         if let Some(old) = self.cache.remove_node(name) {
             self.node_left(now, name);
-            self.wake(now, &ClusterEvent::Node { action: NodeAction::Delete, old: Some(&old), new: None });
+            self.requeue_on(
+                now,
+                &ClusterEvent::Node { action: NodeAction::Delete, old: Some(&old), new: None },
+            );
             self.pre_bind_node_gone(now, name);
         }
     }
@@ -132,7 +135,7 @@ impl Scheduler {
         match pod.node_name {
             Some(node) => self.assigned_pod(now, pod, node),
             None if self.is_ours(pod) => self.pending_pod(now, pod),
-            None => self.foreign_pod(now, pod),
+            None => self.other_schedulers_pod(now, pod),
         }
         self.pod_shown(pod);
         if pod.deleting {
@@ -145,7 +148,7 @@ impl Scheduler {
         let known = self.cache.placed(&pod.uid).map(|(old, on, state)| (Arc::clone(old), on, state));
         match &known {
             Some((old, _, PodState::Added)) if old.is_same_to_others(pod) => {
-                self.cache.renew_pod(pod);
+                self.cache.replace_unchanged(pod);
                 return;
             }
             // Another client bound it elsewhere, so the resources on the assumed node are free.
@@ -157,7 +160,7 @@ impl Scheduler {
             Some((old, _, PodState::Added)) => {
                 for action in pod_actions(&old, pod) {
                     let event = ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) };
-                    self.wake(now, &event);
+                    self.requeue_on(now, &event);
                 }
             }
             None | Some((_, _, PodState::Assumed)) => {
@@ -171,12 +174,12 @@ impl Scheduler {
                 self.outbox.cancel_patch(&pod.uid);
                 self.binding_confirmed(pod, node);
                 let event = ClusterEvent::AssignedPod { action: PodAction::Add, old: None, new: Some(pod) };
-                self.wake(now, &event);
+                self.requeue_on(now, &event);
                 if let Some((old, _, _)) = meanwhile {
                     let particular = |action: &PodAction| *action != PodAction::Update;
                     for action in pod_actions(&old, pod).into_iter().filter(particular) {
                         let event = ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) };
-                        self.wake(now, &event);
+                        self.requeue_on(now, &event);
                     }
                 }
             }
@@ -201,18 +204,18 @@ impl Scheduler {
 
     fn queue_pod(&mut self, now: Time, pod: &Arc<PodInfo>) {
         #[cfg(test)]
-        super::quarantine::tests::Trap::TakingIn.spring(self.trap, pod);
+        super::quarantine::tests::PanicPoint::TakingIn.spring(self.panic_point, pod);
         let gate = self.gate(pod);
         let Some(old) = self.queue.get(&pod.uid).map(|queued| Arc::clone(&queued.pod)) else {
-            self.event_means("UnschedulablePodAdd");
+            self.note_event_label("UnschedulablePodAdd");
             self.queue.add(now, Arc::clone(pod), gate);
-            self.nomination_told(now, None, pod);
+            self.nomination_shown(now, None, pod);
             return;
         };
         if old == *pod {
             return;
         }
-        self.event_means("UnschedulablePodUpdate");
+        self.note_event_label("UnschedulablePodUpdate");
         let snapshot = self.cache.snapshot(&self.tables);
         let (profiles, panics) = (&self.profiles, &mut self.panics);
         let events: Vec<ClusterEvent<'_>> = pod_actions(&old, pod)
@@ -225,7 +228,7 @@ impl Scheduler {
                 Hint::Queue
             })
         });
-        self.nomination_told(now, Some(&old), pod);
+        self.nomination_shown(now, Some(&old), pod);
     }
 
     /// Runs PreEnqueue: returns the plugin that keeps the pod out of the active queue.
@@ -247,7 +250,7 @@ impl Scheduler {
         }
         self.binding_abandoned(uid);
         if self.queue.remove(uid) {
-            self.event_means("UnschedulablePodDelete");
+            self.note_event_label("UnschedulablePodDelete");
         }
         self.give_back_volumes(now, uid);
         self.preemptor_left(now, uid);
@@ -256,7 +259,7 @@ impl Scheduler {
         self.victim_left(now, uid);
         if let Some((pod, node)) = freed {
             let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None };
-            self.wake(now, &event);
+            self.requeue_on(now, &event);
             self.room_left(now, node);
         } else if let Some(pod) = nominated {
             self.nomination_released(now, &pod);

@@ -62,7 +62,7 @@ impl Scheduler {
                 version: volumes.version(key).unwrap_or_default().into(),
             }
         };
-        let tasks = volumes.held_for(&pod.uid).iter().map(task).collect();
+        let tasks = volumes.reservations_of(&pod.uid).iter().map(task).collect();
         if pod.nominated_node != Some(node) {
             // PreBind takes a while, so the nomination shows others, such as the cluster autoscaler, where the pod
             // will run.
@@ -343,7 +343,7 @@ impl Scheduler {
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
             return self.give_back_volumes(now, uid);
         }
-        self.last_looks_failed += 1;
+        self.rechecks_failed += 1;
         self.free(now, uid);
         self.queue.activate(now, pre_bind.queued);
     }
@@ -373,13 +373,14 @@ impl Scheduler {
     /// Releases the pod's reserved volumes and requeues pods that this may help. Upstream requeues none.
     pub(super) fn give_back_volumes(&mut self, now: Time, uid: &str) {
         let volumes = self.cache.volumes();
-        let mut keys: Vec<StorageKey> = volumes.held_for(uid).iter().map(Reservation::object).collect();
+        let mut keys: Vec<StorageKey> =
+            volumes.reservations_of(uid).iter().map(Reservation::object).collect();
         keys.retain(|&key| volumes.is_assumed(key));
         self.cache.forget_volumes(uid);
         for key in keys {
             let volumes = self.cache.volumes();
             if let Some(object) = volumes.get(key).filter(|_| !volumes.is_assumed(key)) {
-                self.wake(now, &ClusterEvent::Storage { old: Some(&object), new: Some(&object) });
+                self.requeue_on(now, &ClusterEvent::Storage { old: Some(&object), new: Some(&object) });
             }
         }
     }

@@ -172,7 +172,7 @@ impl Scheduler {
         let gated =
             |profile: &super::Profile| profile.framework.runs(ExtensionPoint::PreEnqueue, preemption::NAME);
         if self.profile_of(pod).is_some_and(gated) {
-            self.queue.keep_back(&pod.uid, preemption::NAME);
+            self.queue.block(&pod.uid, preemption::NAME);
         }
         self.clear_lesser_nominations(now, pod, node);
         self.advance(now, &pod.uid);
@@ -206,7 +206,7 @@ impl Scheduler {
         let Some(victim) = self.preemptions.victims.get(uid) else { return };
         let (pod, preemptor, node) = (Arc::clone(&victim.pod), Arc::clone(&victim.preemptor), victim.node);
         if self.take_back(now, uid) {
-            self.tell_victim(&pod, &preemptor, node, " (in kube-scheduler memory).");
+            self.record_preempted(&pod, &preemptor, node, " (in kube-scheduler memory).");
         }
     }
 
@@ -240,7 +240,7 @@ impl Scheduler {
             self.preemptions.victims.remove(uid);
         }
         match outcome {
-            EvictOutcome::Deleted => self.tell_victim(&pod, &preemptor, node, ""),
+            EvictOutcome::Deleted => self.record_preempted(&pod, &preemptor, node, ""),
             EvictOutcome::Gone => {}
             EvictOutcome::Failed { message } => {
                 for preemptor in &waiting {
@@ -253,7 +253,7 @@ impl Scheduler {
         }
     }
 
-    fn tell_victim(&mut self, pod: &PodInfo, preemptor: &PodInfo, node: Symbol, suffix: &str) {
+    fn record_preempted(&mut self, pod: &PodInfo, preemptor: &PodInfo, node: Symbol, suffix: &str) {
         let note = format!("Preempted by pod {} on node {}{suffix}", preemptor.uid, self.tables.text(node));
         self.record_as(preemptor.scheduler_name, pod, Severity::Normal, "Preempted", "Preempting", note);
     }
@@ -288,7 +288,7 @@ impl Scheduler {
     pub(super) fn preemptor_left(&mut self, now: Time, uid: &str) {
         if let Some(running) = self.preemptions.finish(uid) {
             self.drop_unwanted(&running.left);
-            self.queue.let_go(now, uid);
+            self.queue.unblock(now, uid);
         }
     }
 
@@ -298,7 +298,7 @@ impl Scheduler {
             self.preemptions.by_node.get(&node).into_iter().flatten().cloned().collect();
         for uid in preemptors {
             self.preemptor_left(now, &uid);
-            self.queue.rouse(now, &uid);
+            self.queue.requeue_now(now, &uid);
         }
     }
 
@@ -331,9 +331,9 @@ impl Scheduler {
         self.drop_unwanted(&running.left);
         let Running { preemptor, attempt, node, began, .. } = running;
         if error.is_some() {
-            self.queue.rouse_later(now, uid);
+            self.queue.requeue_after_backoff(now, uid);
         } else {
-            self.queue.let_go(now, uid);
+            self.queue.unblock(now, uid);
         }
         self.reports.push_back(Report {
             pod: self.pod_ref(&preemptor),

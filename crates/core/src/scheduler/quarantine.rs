@@ -180,14 +180,14 @@ pub(super) mod tests {
 
     /// A place at which to panic.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(in crate::scheduler) enum Trap {
+    pub(in crate::scheduler) enum PanicPoint {
         /// While the pod is added, with the queue half changed.
         TakingIn,
         /// During the decision.
         Deciding,
     }
 
-    impl Trap {
+    impl PanicPoint {
         /// Panics if this trap is set and the pod is named `poison`.
         pub(in crate::scheduler) fn spring(self, set: Option<Self>, pod: &PodInfo) {
             assert!(set != Some(self) || &*pod.name != "poison", "a trap at {self:?}");
@@ -294,10 +294,10 @@ pub(super) mod tests {
         world.pod("first", 3_000, Some("a"));
         world.pod("large", 9_000, None);
         world.run();
-        world.scheduler.trap = Some(Trap::TakingIn);
+        world.scheduler.panic_point = Some(PanicPoint::TakingIn);
         world.pod("poison", 500, None);
         world.pod("poison", 500, None);
-        world.scheduler.trap = None;
+        world.scheduler.panic_point = None;
         let told = world.run();
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].starts_with("Pod default/poison: "), "{told:?}");
@@ -315,18 +315,18 @@ pub(super) mod tests {
     #[test]
     fn what_was_left_out_is_looked_at_again_when_it_changes_after_five_minutes_or_comes_anew() {
         let mut world = World::new();
-        world.scheduler.trap = Some(Trap::TakingIn);
+        world.scheduler.panic_point = Some(PanicPoint::TakingIn);
         world.pod("poison", 500, None);
-        world.scheduler.trap = None;
+        world.scheduler.panic_point = None;
         world.run();
         world.pod("poison", 500, None);
         assert!(!world.scheduler.queue().contains("poison"));
         world.now = world.now + QUARANTINE;
         world.pod("poison", 500, None);
         assert!(world.scheduler.queue().contains("poison"));
-        world.scheduler.trap = Some(Trap::TakingIn);
+        world.scheduler.panic_point = Some(PanicPoint::TakingIn);
         world.pod("poison", 500, Some("a"));
-        world.scheduler.trap = None;
+        world.scheduler.panic_point = None;
         world.handle(Event::Gone(ObjectKey::Pod("poison".into())));
         world.pod("poison", 500, None);
         assert!(world.scheduler.queue().contains("poison"));
@@ -335,7 +335,7 @@ pub(super) mod tests {
     #[test]
     fn a_pod_whose_decision_panics_three_times_waits_until_it_changes() {
         let mut world = World::new();
-        world.scheduler.trap = Some(Trap::Deciding);
+        world.scheduler.panic_point = Some(PanicPoint::Deciding);
         world.pod("poison", 500, None);
         let mut told = world.run();
         for _ in 0..60 {
@@ -345,7 +345,7 @@ pub(super) mod tests {
         let attempts = told.iter().filter(|line| line.contains("the decision panicked")).count();
         assert_eq!(attempts, 3, "{told:?}");
         assert!(told[2].contains("waits until it changes"), "{told:?}");
-        world.scheduler.trap = None;
+        world.scheduler.panic_point = None;
         let mut same = pod(world.scheduler.tables(), "poison", 500, None);
         same.resource_version = "2".into();
         world.handle(Event::PodApplied(same));

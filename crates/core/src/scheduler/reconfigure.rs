@@ -43,9 +43,9 @@ impl Scheduler {
         self.decisions.clear();
         self.slices.clear();
         self.give_up_for_others(now);
-        let let_go = self.reconsider(now, initial_backoff, max_backoff);
-        for pod in let_go {
-            self.let_go(now, &pod);
+        let removed = self.reconsider(now, initial_backoff, max_backoff);
+        for pod in removed {
+            self.drop_pending(now, &pod);
         }
         any_is_new
     }
@@ -68,7 +68,7 @@ impl Scheduler {
         for uid in self.unsent_bindings() {
             if self.cache.placed(&uid).is_some_and(|(pod, ..)| !self.is_ours(pod)) {
                 self.outbox.drop_bind(&uid);
-                self.give_back(now, &uid);
+                self.revert_unsent(now, &uid);
             }
         }
     }
@@ -81,7 +81,7 @@ impl Scheduler {
     ) -> Vec<Arc<PodInfo>> {
         let becomes = |pod: &PodInfo| match self.is_ours(pod) {
             true => QueueDecision::Stays(self.gate(pod)),
-            false => QueueDecision::LetGo,
+            false => QueueDecision::Leaves,
         };
         let waiting = self.queue.waiting().map(|(_, queued)| &queued.pod);
         let verdicts: FixedMap<Uid, QueueDecision> =
@@ -91,7 +91,7 @@ impl Scheduler {
 
     /// Drops all state about a pending pod that no profile selects any more. Its nomination counts like that of any
     /// foreign pod, as the API server shows it.
-    pub(super) fn let_go(&mut self, now: Time, pod: &Arc<PodInfo>) {
+    pub(super) fn drop_pending(&mut self, now: Time, pod: &Arc<PodInfo>) {
         self.sent_conditions.remove(&pod.uid);
         self.quarantine.forget(&pod.uid);
         self.outbox.cancel_patch(&pod.uid);

@@ -14,15 +14,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 impl Scheduler {
     /// Requeues the unschedulable pods that `event` may help, according to the queueing hints of their rejecting
     /// plugins. A hint that panics counts as [`Hint::Queue`].
-    pub(super) fn wake(&mut self, now: Time, event: &ClusterEvent<'_>) {
-        self.wake_up_to(now, event, i32::MAX);
+    pub(super) fn requeue_on(&mut self, now: Time, event: &ClusterEvent<'_>) {
+        self.requeue_up_to(now, event, i32::MAX);
     }
 
-    /// As [`Self::wake`], for pods up to this priority.
-    pub(super) fn wake_up_to(&mut self, now: Time, event: &ClusterEvent<'_>, priority: i32) {
+    /// As [`Self::requeue_on`], for pods up to this priority.
+    pub(super) fn requeue_up_to(&mut self, now: Time, event: &ClusterEvent<'_>, priority: i32) {
         // Upstream has no event for namespaces and nominations.
         if !matches!(event, ClusterEvent::Other | ClusterEvent::Nominated { .. }) {
-            self.event_means(event.label());
+            self.note_event_label(event.label());
         }
         self.events += 1;
         let snapshot = self.cache.snapshot(&self.tables);
@@ -47,7 +47,7 @@ impl Scheduler {
     }
 
     /// Records the label of the current event.
-    pub(super) fn event_means(&mut self, label: &'static str) {
+    pub(super) fn note_event_label(&mut self, label: &'static str) {
         self.event_label.get_or_insert(label);
     }
 }

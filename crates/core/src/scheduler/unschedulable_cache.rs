@@ -37,8 +37,8 @@ impl UnschedulableCache {
     }
 
     /// Returns the result for an identical pod in this state.
-    pub(super) fn recall(&mut self, state: State, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
-        self.forget_some(state);
+    pub(super) fn lookup(&mut self, state: State, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
+        self.evict_some(state);
         let known = self.known.get(&Hashed::of(Signature::of(pod), &self.hashing));
         let holds = |of: State| of == state || mutation::is_on(Mutation::MemoryStays);
         let found = known.filter(|(of, _)| holds(*of)).map(|(_, found)| found.clone());
@@ -47,7 +47,7 @@ impl UnschedulableCache {
     }
 
     /// Stores a result, unless it depends on the individual pod: a nomination by preemption does.
-    pub(super) fn keep(&mut self, state: State, pod: &Arc<PodInfo>, found: &Unschedulable) {
+    pub(super) fn store(&mut self, state: State, pod: &Arc<PodInfo>, found: &Unschedulable) {
         if matches!(found.preemption, Preemption::Nominated { .. }) {
             return;
         }
@@ -55,11 +55,11 @@ impl UnschedulableCache {
         if self.known.insert(signature.clone(), (state, found.clone())).is_none() {
             self.order.push_back(signature);
         }
-        self.forget_some(state);
+        self.evict_some(state);
     }
 
     /// Evicts some entries that are excess or stale. Remaining stale entries are never used.
-    fn forget_some(&mut self, state: State) {
+    fn evict_some(&mut self, state: State) {
         for _ in 0..TURNS {
             let Some(first) = self.order.front() else { return };
             let is_stale = self.known.get(first).is_none_or(|(of, _)| *of != state);

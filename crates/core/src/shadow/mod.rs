@@ -231,11 +231,11 @@ impl Shadow {
         held
     }
 
-    /// Frees ids that nothing holds, in slices; see [`Scheduler::tidy`].
-    pub fn tidy(&mut self) -> usize {
+    /// Frees ids that nothing holds, in slices; see [`Scheduler::collect_ids`].
+    pub fn collect_ids(&mut self) -> usize {
         let Self { watched, framework: _, seed: _, name, waiting, listed: _, changes, pending, done: _ } =
             self;
-        watched.tidy_beside(|marks: &mut Marks| {
+        watched.collect_ids_and_others(|marks: &mut Marks| {
             name.mark(marks);
             waiting.values().for_each(|pod| pod.mark(marks));
             changes.mark(marks);
@@ -343,10 +343,10 @@ impl Shadow {
             return self.leave(pod, Unjudged::Unsupported);
         }
         let judge = Judge { framework: &self.framework, seed: self.seed, attempt: 1 };
-        let (mut trial, tables) = self.watched.trial();
-        let snapshot = trial.snapshot(tables);
+        let (mut hypothetical, tables) = self.watched.hypothetical();
+        let snapshot = hypothetical.snapshot(tables);
         let verdict = catch_unwind(AssertUnwindSafe(|| judge.verdict(pod, &choice, snapshot)));
-        drop(trial);
+        drop(hypothetical);
         let Ok(Ok(verdict)) = verdict else { return self.leave(pod, Unjudged::Failed) };
         if verdict.agreement.agrees() {
             let judgement = self.told(now, pod, verdict);
@@ -389,17 +389,17 @@ impl Shadow {
     ) -> bool {
         let Self { watched, seed, changes, .. } = self;
         let judge = Judge { framework, seed: *seed, attempt: 1 };
-        let (mut trial, tables) = watched.trial();
+        let (mut hypothetical, tables) = watched.hypothetical();
         let ours = verdict.comparison.as_ref().and_then(|it| it.ours.as_ref());
         let ours = ours.and_then(|ours| tables.find(&ours.node));
         let theirs = if let Choice::Node(node) = choice { Some(*node) } else { None };
-        changes.rewind(number, &mut trial);
-        let before = trial.mark();
+        changes.rewind(number, &mut hypothetical);
+        let before = hypothetical.checkpoint();
         for order in changes.orders(number, at, ours, theirs) {
-            order.apply(&mut trial);
-            let snapshot = trial.snapshot(tables);
+            order.apply(&mut hypothetical);
+            let snapshot = hypothetical.snapshot(tables);
             let again = catch_unwind(AssertUnwindSafe(|| judge.verdict(pod, choice, snapshot)));
-            trial.back_to(before);
+            hypothetical.roll_back_to(before);
             let Ok(Ok(again)) = again else { continue };
             if again.agreement.agrees() {
                 return true;

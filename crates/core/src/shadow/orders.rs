@@ -5,7 +5,7 @@
 //! neighboring changes were applied and others were not.
 
 use super::{NEARBY, SHIFTS, SINGLES, WINDOW};
-use crate::cache::Trial;
+use crate::cache::Hypothetical;
 use crate::intern::{Symbol, trace_ids};
 use crate::pod::PodInfo;
 use crate::time::Time;
@@ -27,19 +27,19 @@ pub(super) struct Change {
 trace_ids!(Change { pod, node } but not { number, at, came });
 
 impl Change {
-    fn undo(&self, trial: &mut Trial<'_>) {
+    fn undo(&self, hypothetical: &mut Hypothetical<'_>) {
         if self.came {
-            trial.take(&self.pod.uid);
+            hypothetical.remove(&self.pod.uid);
         } else {
-            trial.put(&self.pod, self.node);
+            hypothetical.add(&self.pod, self.node);
         }
     }
 
-    fn redo(&self, trial: &mut Trial<'_>) {
+    fn redo(&self, hypothetical: &mut Hypothetical<'_>) {
         if self.came {
-            trial.put(&self.pod, self.node);
+            hypothetical.add(&self.pod, self.node);
         } else {
-            trial.take(&self.pod.uid);
+            hypothetical.remove(&self.pod.uid);
         }
     }
 }
@@ -90,9 +90,9 @@ impl Changes {
     }
 
     /// Rolls the pods in the cache back to the state before the change of this number.
-    pub(super) fn rewind(&self, number: u64, trial: &mut Trial<'_>) {
+    pub(super) fn rewind(&self, number: u64, hypothetical: &mut Hypothetical<'_>) {
         for change in self.kept.iter().rev().take_while(|change| change.number >= number) {
-            change.undo(trial);
+            change.undo(hypothetical);
         }
     }
 
@@ -158,8 +158,8 @@ impl PartialEq for Order<'_> {
 
 impl Order<'_> {
     /// Applies the order to a state from before the judged change.
-    pub(super) fn apply(&self, trial: &mut Trial<'_>) {
-        self.out.iter().for_each(|change| change.undo(trial));
-        self.inn.iter().for_each(|change| change.redo(trial));
+    pub(super) fn apply(&self, hypothetical: &mut Hypothetical<'_>) {
+        self.out.iter().for_each(|change| change.undo(hypothetical));
+        self.inn.iter().for_each(|change| change.redo(hypothetical));
     }
 }

@@ -8,7 +8,7 @@ const PREEMPTION: PluginName = "DefaultPreemption";
 fn queue_with_suspended_pod() -> SchedulingQueue {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "p", 0, &[FIT]);
-    queue.keep_back(&"p".into(), PREEMPTION);
+    queue.block(&"p".into(), PREEMPTION);
     queue
 }
 
@@ -26,7 +26,7 @@ fn event_gates_a_suspended_pod() {
 fn released_pod_is_queued_if_an_event_matched_meanwhile() {
     let mut queue = queue_with_suspended_pod();
     move_all(&mut queue, at(5.0), &NODE_ADD, Hint::Queue);
-    queue.let_go(at(6.0), "p");
+    queue.unblock(at(6.0), "p");
     assert_eq!(place(&queue, "p"), Some(Place::Active));
     assert_eq!((blamed(&queue, FIT), blamed(&queue, PREEMPTION)), (Some(1), Some(0)));
     assert_eq!(pop(&mut queue, at(6.0), "p").attempts, 2);
@@ -36,7 +36,7 @@ fn released_pod_is_queued_if_an_event_matched_meanwhile() {
 #[test]
 fn released_pod_without_event_stays_unschedulable() {
     let mut queue = queue_with_suspended_pod();
-    queue.let_go(at(5.0), "p");
+    queue.unblock(at(5.0), "p");
     assert_eq!(place(&queue, "p"), Some(Place::Unschedulable));
     move_all(&mut queue, at(5.0), &NODE_ADD, Hint::Queue);
     assert_eq!(place(&queue, "p"), Some(Place::Active));
@@ -60,19 +60,19 @@ fn flush_and_update_do_not_queue_a_suspended_pod() {
 fn scheduling_gate_outlasts_the_suspension() {
     let mut queue = queue();
     queue.add(at(0.0), pod("p", 0), Some(GATES));
-    queue.keep_back(&"p".into(), PREEMPTION);
-    queue.let_go(at(1.0), "p");
+    queue.block(&"p".into(), PREEMPTION);
+    queue.unblock(at(1.0), "p");
     assert_eq!(place(&queue, "p"), Some(Place::Gated));
 }
 
 #[test]
 fn roused_pod_is_queued_at_once() {
     let mut queue = queue_with_suspended_pod();
-    queue.let_go(at(5.0), "p");
-    queue.rouse(at(5.0), "p");
+    queue.unblock(at(5.0), "p");
+    queue.requeue_now(at(5.0), "p");
     assert_eq!(place(&queue, "p"), Some(Place::Active));
-    queue.rouse(at(5.0), "p");
-    queue.rouse(at(5.0), "unknown");
+    queue.requeue_now(at(5.0), "p");
+    queue.requeue_now(at(5.0), "unknown");
     assert_eq!(queue.len(), 1);
 }
 
@@ -80,12 +80,12 @@ fn roused_pod_is_queued_at_once() {
 fn released_pod_with_error_serves_a_growing_backoff() {
     let mut queue = queue_with_suspended_pod();
     for (now, end) in [(5.0, 7.0), (7.0, 10.0), (10.0, 15.0)] {
-        queue.rouse_later(at(now), "p");
+        queue.requeue_after_backoff(at(now), "p");
         assert_eq!(place(&queue, "p"), Some(Place::Backoff));
         assert_eq!(queue.next_wakeup(at(now)), Some(at(end)));
         assert!(queue.pop(at(end - 0.1)).is_none(), "it is not taken early");
         let popped = pop(&mut queue, at(end), "p");
         queue.return_unschedulable(at(end), popped, rejected_by(&[FIT]), None);
-        queue.keep_back(&"p".into(), PREEMPTION);
+        queue.block(&"p".into(), PREEMPTION);
     }
 }

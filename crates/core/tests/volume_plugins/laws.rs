@@ -238,6 +238,6 @@ proptest! {
         prop_assert_eq!(&here.1, &vec![Verdict::Fits], "{:?}", reserved);
         world.cache.remove_pod(&pod.uid);
         prop_assert_eq!(verdicts(&world), before);
-        prop_assert!(world.cache.volumes().held_for(&pod.uid).is_empty());
+        prop_assert!(world.cache.volumes().reservations_of(&pod.uid).is_empty());
     }
 }

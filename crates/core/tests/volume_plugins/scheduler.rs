@@ -67,7 +67,7 @@ impl Run {
     }
 
     fn held(&self, uid: &str) -> usize {
-        self.scheduler.snapshot().volumes().held_for(uid).len()
+        self.scheduler.snapshot().volumes().reservations_of(uid).len()
     }
 }
 

@@ -128,7 +128,7 @@ impl Sim {
             self.server.list(kind).iter().for_each(|change| fresh.tell(self.now, kind, change));
         }
         let [here, there] = [&mut self.process, &mut fresh].map(|process| {
-            process.tidy();
+            process.collect_ids();
             process.scheduler.tables().sizes()
         });
         if here == there {

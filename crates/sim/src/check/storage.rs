@@ -51,8 +51,8 @@ impl Sim {
             process.scheduler.waiting_for_volumes().map(|(queued, ..)| &*queued.pod.uid).collect();
         for uid in process.pods.keys() {
             let is_on_its_way = waiting.contains(uid.as_str()) || process.decided.contains_key(uid);
-            if !is_on_its_way && !objects.held_for(uid).is_empty() {
-                let detail = format!("{uid} has {:?}", objects.held_for(uid));
+            if !is_on_its_way && !objects.reservations_of(uid).is_empty() {
+                let detail = format!("{uid} has {:?}", objects.reservations_of(uid));
                 return Err(broken("volumes are reserved only between decision and binding", detail));
             }
         }

@@ -86,11 +86,11 @@ impl Required {
         if was_peer && !is_peer && terms::all_match(&self.affinity, snapshot, pod.into()) {
             return true;
         }
-        let let_go = |term: &IncomingTerm| {
+        let no_longer_matches = |term: &IncomingTerm| {
             let means = |other: &PodInfo| term.matches(snapshot, other.into());
             old.is_some_and(means) && !new.is_some_and(means)
         };
-        self.anti_affinity.iter().any(let_go)
+        self.anti_affinity.iter().any(no_longer_matches)
             || new.is_none() && old.is_some_and(|gone| repels(gone, pod, snapshot))
     }
 

@@ -49,7 +49,9 @@ impl Scheduler {
                 binding.is_ours = true;
                 return false;
             }
-            BindOutcome::Refused { .. } | BindOutcome::Moot(_) | BindOutcome::Unknown { .. } => return false,
+            BindOutcome::Refused { .. } | BindOutcome::NotNeeded(_) | BindOutcome::Unknown { .. } => {
+                return false;
+            }
         }
         true
     }

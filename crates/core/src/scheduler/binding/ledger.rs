@@ -1,7 +1,7 @@
 //! The ledger of open bindings, and the times of queries about unknown outcomes.
 
 use super::delegate::Delegate;
-use crate::cache::Stamp;
+use crate::cache::Fingerprint;
 use crate::hash::FixedMap;
 use crate::intern::{Marks, Symbol, TraceIds, trace_ids};
 use crate::pod::Uid;
@@ -62,7 +62,7 @@ pub(in crate::scheduler) struct Binding {
     pub(super) queued: QueuedPod,
     pub(super) node: Symbol,
     /// The version of the state that the decision depends on, when the pod was assumed; `None` always rechecks.
-    pub(super) stamp: Option<Stamp>,
+    pub(super) fingerprint: Option<Fingerprint>,
     /// When the attempt of this decision began.
     pub(super) began: Time,
     phase: Phase,
@@ -91,13 +91,13 @@ impl Binding {
         queued: QueuedPod,
         node: Symbol,
         nominated: Option<Symbol>,
-        stamp: Option<Stamp>,
+        fingerprint: Option<Fingerprint>,
         began: Time,
     ) -> Self {
         Self {
             queued,
             node,
-            stamp,
+            fingerprint,
             began,
             phase: Phase::Waiting,
             released: began,
@@ -231,7 +231,7 @@ impl TraceIds for Bindings {
 }
 
 trace_ids!(Binding { queued, node, confirmed_on, nominated } but not {
-    stamp, began, phase, released, doubt, abandoned, unlisted, by, is_ours, came_again
+    fingerprint, began, phase, released, doubt, abandoned, unlisted, by, is_ours, came_again
 });
 
 #[cfg(test)]

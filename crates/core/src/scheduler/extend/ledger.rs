@@ -30,7 +30,7 @@ pub(in crate::scheduler) struct Waiting {
     /// The number of cluster events when it began.
     pub(super) events: u64,
     /// Whether the pod itself changed since.
-    pub(super) stirred: bool,
+    pub(super) changed: bool,
     /// The progress of an evaluation in slices; `None` for a decision with extenders.
     pub(in crate::scheduler) progress: Option<Progress>,
 }
@@ -50,7 +50,7 @@ impl Waiting {
             restarts: 0,
             version: 0,
             events,
-            stirred: false,
+            changed: false,
             progress: None,
         }
     }
@@ -62,7 +62,7 @@ impl Waiting {
         self.transcript.start = start;
         self.restarts += 1;
         self.events = events;
-        self.stirred = false;
+        self.changed = false;
     }
 }
 
@@ -102,14 +102,14 @@ impl ExtenderLedger {
     }
 
     /// Adds a pod that is evaluated in slices at the end of the order.
-    pub(in crate::scheduler) fn lay_aside(&mut self, waiting: Waiting) {
+    pub(in crate::scheduler) fn suspend(&mut self, waiting: Waiting) {
         let uid = Arc::clone(&waiting.queued.pod.uid);
         self.sliced.push_back(Arc::clone(&uid));
         self.pods.insert(uid, waiting);
     }
 
     /// Puts back a pod that is evaluated in slices at the front of the order.
-    pub(in crate::scheduler) fn lay_aside_first(&mut self, waiting: Waiting) {
+    pub(in crate::scheduler) fn suspend_first(&mut self, waiting: Waiting) {
         let uid = Arc::clone(&waiting.queued.pod.uid);
         self.sliced.push_front(Arc::clone(&uid));
         self.pods.insert(uid, waiting);
@@ -164,7 +164,7 @@ impl ExtenderLedger {
     /// A pod may not be attempted while a more important pod of its profile waits for an extender that is not
     /// ignorable, or if it needs extenders and too many pods wait already. The predicate's second argument says
     /// whether the pod needs extenders.
-    pub(in crate::scheduler) fn turnstile(&self) -> Option<impl Fn(&PodInfo, bool) -> bool + use<>> {
+    pub(in crate::scheduler) fn attempt_filter(&self) -> Option<impl Fn(&PodInfo, bool) -> bool + use<>> {
         if self.pods.len() == self.sliced.len() || mutation::is_on(Mutation::LesserGoFirst) {
             return None;
         }
@@ -266,7 +266,7 @@ impl ExtenderLedger {
     }
 }
 
-trace_ids!(Waiting { queued, transcript, open } but not { began, restarts, version, events, stirred, progress });
+trace_ids!(Waiting { queued, transcript, open } but not { began, restarts, version, events, changed, progress });
 trace_ids!(ExtenderLedger { extenders, pods } but not { calls, next_call, ready, sliced });
 
 /// Returns the error for an answer whose type does not match the call.

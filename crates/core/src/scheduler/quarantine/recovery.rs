@@ -1,6 +1,6 @@
 //! Property test: after panics in objects or decisions, cached decisions still equal full evaluations.
 
-use super::tests::{Trap, World, pod};
+use super::tests::{PanicPoint, World, pod};
 use crate::cycle::NoProbe;
 use crate::effect::{Effect, Lane};
 use crate::event::{BindOutcome, Event, ObjectKey};
@@ -94,11 +94,11 @@ impl Law {
     }
 
     /// Makes the engine panic on an object, or in a decision.
-    fn stumble(&mut self, trap: Trap) {
-        self.world.scheduler.trap = Some(trap);
+    fn stumble(&mut self, panic_point: PanicPoint) {
+        self.world.scheduler.panic_point = Some(panic_point);
         self.world.pod("poison", 10, None);
         self.run();
-        self.world.scheduler.trap = None;
+        self.world.scheduler.panic_point = None;
         self.world.handle(Event::Gone(ObjectKey::Pod("poison".into())));
     }
 }
@@ -113,11 +113,11 @@ fn cached_decisions_after_poison_equal_full_evaluations() {
         let app = usize::from(law.below(3) == 0);
         match law.below(30) {
             0 => {
-                law.stumble(Trap::Deciding);
+                law.stumble(PanicPoint::Deciding);
                 panics += 1;
             }
             1 => {
-                law.stumble(Trap::TakingIn);
+                law.stumble(PanicPoint::TakingIn);
                 poisoned += 1;
             }
             2..9 => law.renew(node, rack),

@@ -8,50 +8,50 @@ use crate::intern::{Symbol, Tables};
 use crate::pod::{PodInfo, Uid};
 use std::sync::Arc;
 
-/// A change to undo.
-enum Done {
-    Taken(Arc<PodInfo>, Symbol, PodState),
-    Put(Uid),
+/// A change that is undone at the end.
+enum Change {
+    Removed(Arc<PodInfo>, Symbol, PodState),
+    Added(Uid),
 }
 
 /// A borrowed cache with changes that are undone on drop.
-pub struct Trial<'c> {
+pub struct Hypothetical<'c> {
     cache: &'c mut Cache,
-    done: Vec<Done>,
+    changes: Vec<Change>,
 }
 
-impl<'c> Trial<'c> {
-    /// Starts a trial without changes.
+impl<'c> Hypothetical<'c> {
+    /// Starts without changes.
     pub fn new(cache: &'c mut Cache) -> Self {
-        Self { cache, done: Vec::new() }
+        Self { cache, changes: Vec::new() }
     }
 
     /// Removes a pod from its node, if it is on one.
-    pub fn take(&mut self, uid: &str) {
+    pub fn remove(&mut self, uid: &str) {
         if let Some((pod, node, state)) = self.cache.remove_pod(uid) {
-            self.done.push(Done::Taken(pod, node, state));
+            self.changes.push(Change::Removed(pod, node, state));
         }
     }
 
     /// Adds a pod to a node, unless it is already on one.
-    pub fn put(&mut self, pod: &Arc<PodInfo>, node: Symbol) {
+    pub fn add(&mut self, pod: &Arc<PodInfo>, node: Symbol) {
         if self.cache.placed(&pod.uid).is_none() {
             self.cache.place(pod, node, PodState::Added);
-            self.done.push(Done::Put(Arc::clone(&pod.uid)));
+            self.changes.push(Change::Added(Arc::clone(&pod.uid)));
         }
     }
 
-    /// Returns the number of changes so far, for [`Self::back_to`].
-    pub fn mark(&self) -> usize {
-        self.done.len()
+    /// Returns the number of changes so far, for [`Self::roll_back_to`].
+    pub fn checkpoint(&self) -> usize {
+        self.changes.len()
     }
 
     /// Undoes the changes made after the mark, newest first.
-    pub fn back_to(&mut self, mark: usize) {
-        while self.done.len() > mark {
-            match self.done.pop() {
-                Some(Done::Taken(pod, node, state)) => self.cache.place(&pod, node, state),
-                Some(Done::Put(uid)) => drop(self.cache.remove_pod(&uid)),
+    pub fn roll_back_to(&mut self, mark: usize) {
+        while self.changes.len() > mark {
+            match self.changes.pop() {
+                Some(Change::Removed(pod, node, state)) => self.cache.place(&pod, node, state),
+                Some(Change::Added(uid)) => drop(self.cache.remove_pod(&uid)),
                 None => {}
             }
         }
@@ -64,8 +64,8 @@ impl<'c> Trial<'c> {
     }
 }
 
-impl Drop for Trial<'_> {
+impl Drop for Hypothetical<'_> {
     fn drop(&mut self) {
-        self.back_to(0);
+        self.roll_back_to(0);
     }
 }
