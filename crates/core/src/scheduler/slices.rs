@@ -130,7 +130,7 @@ impl Scheduler {
     /// Lays a large pod aside; its slices follow.
     pub(super) fn begin_slices(&mut self, now: Time, queued: QueuedPod) {
         let waiting = Waiting::in_slices(queued, now, self.events);
-        self.extending.lay_aside(waiting);
+        self.extending.suspend(waiting);
     }
 
     /// Evaluates a slice if enough other pods were tried since the last one.
@@ -162,7 +162,7 @@ impl Scheduler {
             progress.vain = if partial.results() > before { 0 } else { progress.vain + 1 };
             progress.partial = Some(partial);
             waiting.progress = Some(progress);
-            self.extending.lay_aside_first(waiting);
+            self.extending.suspend_first(waiting);
             return Some(Sliced::GoesOn);
         }
         if !matches!(decided, Decided::Panicked(_)) {
