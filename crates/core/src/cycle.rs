@@ -18,7 +18,7 @@ pub(crate) use filter::{NodeRejection, unprepared};
 pub use post_filter::{Failed, Nomination, PostFilter};
 pub use sampling::{Sampling, Walk};
 pub use score::{PluginScores, Scores};
-pub use with_extenders::{About, Ask, Consulted, Transcript};
+pub use with_extenders::{ExtendedDecision, ExtenderAnswers, ExtenderRequest, RequestKind};
 
 use crate::cache::Snapshot;
 use crate::framework::post_filter::PostFilterPlugin;

@@ -65,7 +65,7 @@ mod tests {
     const TABLE: &str = include_str!("../tests/tables/spread-ln.txt");
 
     #[test]
-    fn logarithms_equal_go_s_bit_for_bit() {
+    fn logarithm_equals_go_bit_for_bit() {
         let mut checked = 0;
         for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
             let (x, bits) = line.split_once(' ').expect("a number and the bits of its logarithm");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_a_logarithm_answer_as_go_does() {
+    fn logarithm_of_special_values_equals_go() {
         assert_eq!(ln(0.0), f64::NEG_INFINITY);
         assert_eq!(ln(-0.0), f64::NEG_INFINITY);
         assert!(ln(-1.0).is_nan() && ln(f64::NAN).is_nan());

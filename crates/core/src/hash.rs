@@ -143,7 +143,7 @@ mod tests {
 
     /// Without a seed, texts of one bucket can be found by trial. A seed spreads these texts like any others.
     #[test]
-    fn texts_chosen_to_collide_are_spread_by_a_seed() {
+    fn seed_spreads_texts_chosen_to_collide() {
         let unseeded = Keyed::default();
         let texts = (0..).map(|number| format!("label-{number}"));
         let chosen: Vec<String> = texts.filter(|text| bucket(&unseeded, text) == 7).take(200).collect();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_seed_hashes_are_those_of_fixed_maps() {
+    fn hashing_without_a_seed_equals_fixed_maps() {
         assert_eq!(Keyed::default().hash_one("web"), fixed_hash("web"));
     }
 }

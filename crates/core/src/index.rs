@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_finds_what_a_map_would() {
+    fn index_lookup_equals_a_map() {
         let (mut index, mut map, mut list) = (Index::default(), BTreeMap::new(), Vec::new());
         for turn in 0..20_000u64 {
             let thing = Seed(turn).draw(Purpose::PreemptionTie, "", turn, 40) as u64;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_in_an_empty_one() {
+    fn empty_index_finds_nothing() {
         let mut index = Index::default();
         assert_eq!(index.find(0, |_| true), None);
         assert_eq!(index.remove(0, |_| true), None);

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_its_members_in_slot_order() {
+    fn node_set_iterates_in_slot_order() {
         let mut set: NodeSet = [130, 2, 64, 63].map(NodeIdx).into_iter().collect();
         assert_eq!(set.iter().map(|n| n.0).collect::<Vec<_>>(), [2, 63, 64, 130]);
         assert!(!set.insert(NodeIdx(64)));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_of_a_set_begins_anywhere() {
+    fn node_set_iteration_starts_at_any_slot() {
         let slots = [0, 5, 63, 64, 200, 255, 256];
         let set: NodeSet = slots.map(NodeIdx).into_iter().collect();
         for nth in 0..slots.len() {

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_absent_selector_matches_nothing_and_an_empty_one_everything() {
+    fn absent_selector_matches_nothing_and_empty_matches_all() {
         let mut tables = Tables::new();
         let none = tables.label_set(vec![]);
         assert!(!Selector::Nothing.matches(&tables, tables.labels(none)));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn many_values_are_found_whatever_order_they_are_given_in() {
+    fn selector_with_many_values_ignores_their_order() {
         let mut tables = Tables::new();
         let ids: Vec<Symbol> = (0..200).map(|at| tables.symbol(&at.to_string())).collect();
         for count in [1, LINEAR_MAX, LINEAR_MAX + 1, 100] {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operator_judges_present_absent_and_numeric_values() {
+    fn each_operator_handles_present_absent_and_numeric_values() {
         let mut tables = Tables::new();
         let [key, five, x] = ["key", "5", "x"].map(|t| tables.symbol(t));
         let sets = [vec![], vec![(key, five)], vec![(key, x)]].map(|pairs| tables.label_set(pairs));

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_values_are_kept_once_as_long_as_somebody_holds_them() {
+    fn equal_values_share_one_copy_while_referenced() {
         let mut pool = Pool::default();
         let (one, other) = (pool.share("a".to_owned()), pool.share("a".to_owned()));
         assert!(Shared::is_same(&one, &other));
@@ -98,13 +98,13 @@ mod tests {
         assert_eq!(pool.len(), 1);
         drop((one, other));
         assert_eq!(pool.sweep_range(1..8), 0);
-        assert_eq!(pool.len(), 1, "nobody looked at it");
+        assert_eq!(pool.len(), 1, "the entry was not visited");
         pool.sweep_range(0..8);
         assert_eq!(pool.len(), 0);
     }
 
     #[test]
-    fn who_writes_gets_a_copy() {
+    fn write_to_a_shared_value_copies_it() {
         let mut pool = Pool::default();
         let (one, mut other) = (pool.share(1), pool.share(1));
         *other = 2;

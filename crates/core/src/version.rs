@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_comes_out_as_it_came_in() {
+    fn version_round_trips() {
         let number = u64::MAX.to_string();
         for text in ["", "0", "1", "00", "01", "+1", "-1", "x", " 1", number.as_str(), "18446744073709551616"]
         {

@@ -96,13 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn of_entries_with_one_name_the_first_counts() {
+    fn first_image_entry_of_a_name_counts() {
         assert_eq!(distinct(&[(3, 30), (1, 10), (3, 31), (2, 20), (1, 11)]), [(1, 10), (2, 20), (3, 30)]);
     }
 
     /// Comparing each entry with all earlier ones would take fifty million comparisons.
     #[test]
-    fn ten_thousand_images_are_compared_some_ten_times_each() {
+    fn images_are_compared_a_logarithmic_number_of_times() {
         const COUNT: usize = 10_000;
         let images: Vec<_> = (0..COUNT).map(|at| (Counted(at * 7_919 % COUNT), 1)).collect();
         assert_eq!(distinct(&images).len(), COUNT);

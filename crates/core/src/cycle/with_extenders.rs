@@ -36,16 +36,16 @@ impl ExtenderRejections {
 
 /// A call to make to an extender.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct ExtenderRequest {
     /// The extender to call.
     pub extender: ExtenderId,
     /// The request.
-    pub about: About,
+    pub kind: RequestKind,
 }
 
 /// A request to an extender about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum About {
+pub enum RequestKind {
     /// Which of the nodes are feasible.
     Filter {
         /// Whether the request is about the pod's nominated node alone, before all other nodes.
@@ -77,7 +77,7 @@ struct Prioritized {
 
 /// The answers of extenders about a pod so far.
 #[derive(Default)]
-pub struct Transcript {
+pub struct ExtenderAnswers {
     alone: BTreeMap<ExtenderId, Result<FilterVerdict, String>>,
     all: BTreeMap<ExtenderId, Result<FilterVerdict, String>>,
     /// `None` for an extender that failed; the decision continues without its scores.
@@ -91,9 +91,9 @@ pub struct Transcript {
 }
 
 /// The result of a decision, given the answers so far.
-pub enum Consulted {
+pub enum ExtendedDecision {
     /// These calls must be made first; they may run in parallel.
-    Ask(Vec<Ask>),
+    Call(Vec<ExtenderRequest>),
     /// No extender was called about the remaining nodes; the transcript must start over.
     Stale,
     /// At least one node is feasible.
@@ -103,13 +103,13 @@ pub enum Consulted {
 }
 
 /// The result of the chain of extenders that filter.
-enum Chained {
-    Ask(Ask),
+enum ChainResult {
+    Call(ExtenderRequest),
     /// The remaining nodes, and whether the chain dropped nodes that it was not called about.
     Remaining(NodeSet, bool),
 }
 
-impl Transcript {
+impl ExtenderAnswers {
     fn is_empty(&self) -> bool {
         self.alone.is_empty() && self.all.is_empty() && self.scores.is_empty()
     }
@@ -227,7 +227,7 @@ impl Transcript {
         extenders: &[&Extender],
         snapshot: Snapshot<'_>,
         extender_rejections: &mut ExtenderRejections,
-    ) -> Result<Chained, CycleError> {
+    ) -> Result<ChainResult, CycleError> {
         let answers = if alone { &self.alone } else { &self.all };
         let mut remaining = nodes;
         let mut unasked = false;
@@ -238,8 +238,9 @@ impl Transcript {
             match answers.get(&extender.id) {
                 None => {
                     let nodes = names(&remaining, snapshot);
-                    let ask = Ask { extender: extender.id, about: About::Filter { alone, nodes } };
-                    return Ok(Chained::Ask(ask));
+                    let ask =
+                        ExtenderRequest { extender: extender.id, kind: RequestKind::Filter { alone, nodes } };
+                    return Ok(ChainResult::Call(ask));
                 }
                 Some(Err(_)) if extender.ignorable => {}
                 Some(Err(why)) => return Err(CycleError(why.clone())),
@@ -254,7 +255,7 @@ impl Transcript {
                 }
             }
         }
-        Ok(Chained::Remaining(remaining, unasked))
+        Ok(ChainResult::Remaining(remaining, unasked))
     }
 
     /// Returns those of `nodes` that all scoring extenders were called about.
@@ -279,10 +280,10 @@ impl Transcript {
 
 trace_ids!(FilterVerdict { kept, asked } but not { failed });
 trace_ids!(Prioritized { asked, scores });
-trace_ids!(Ask { about } but not { extender });
-trace_ids!(Transcript { alone, all, scores, rooms } but not { called_for_preemption, start });
+trace_ids!(ExtenderRequest { kind } but not { extender });
+trace_ids!(ExtenderAnswers { alone, all, scores, rooms } but not { called_for_preemption, start });
 
-impl TraceIds for About {
+impl TraceIds for RequestKind {
     fn mark(&self, marks: &mut Marks) {
         match self {
             Self::Filter { nodes, alone: _ } | Self::Prioritize { nodes } => nodes.mark(marks),
@@ -350,48 +351,48 @@ impl Framework {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         options: Options<'_>,
-        (extenders, transcript): (&[&Extender], &Transcript),
+        (extenders, transcript): (&[&Extender], &ExtenderAnswers),
         probe: &mut dyn Probe,
-    ) -> Result<Consulted, CycleError> {
+    ) -> Result<ExtendedDecision, CycleError> {
         let mut no_probe = NoProbe;
         // Repetitions are not reported to the probe.
         let filter_probe: &mut dyn Probe = if transcript.is_empty() { &mut *probe } else { &mut no_probe };
         let mut filtered = self.prepare(pod, snapshot, filter_probe)?;
         if filtered.prefilter_rejection().is_some() {
-            return Ok(Consulted::Infeasible(filtered));
+            return Ok(ExtendedDecision::Infeasible(filtered));
         }
         let consulted = (extenders, transcript);
         let chained = self.filter_with(pod, snapshot, options, consulted, &mut filtered, filter_probe)?;
         let (remaining, unasked) = match chained {
-            Chained::Ask(ask) => return Ok(Consulted::Ask(vec![ask])),
-            Chained::Remaining(remaining, unasked) => (remaining, unasked),
+            ChainResult::Call(ask) => return Ok(ExtendedDecision::Call(vec![ask])),
+            ChainResult::Remaining(remaining, unasked) => (remaining, unasked),
         };
         let scored = transcript.scored_all(&remaining, snapshot);
         if scored.is_empty() && (unasked || !remaining.is_empty()) {
-            return Ok(Consulted::Stale);
+            return Ok(ExtendedDecision::Stale);
         }
         filtered.set_feasible(scored);
         if filtered.feasible().is_empty() {
-            return Ok(Consulted::Infeasible(filtered));
+            return Ok(ExtendedDecision::Infeasible(filtered));
         }
         if filtered.feasible().len() == 1 {
-            return Ok(Consulted::Feasible(Feasible { filtered, scores: None }));
+            return Ok(ExtendedDecision::Feasible(Feasible { filtered, scores: None }));
         }
         let score_probe: &mut dyn Probe = if transcript.scores.is_empty() { probe } else { &mut NoProbe };
         let mut scores = self.score(pod, snapshot, filtered.feasible(), score_probe)?;
         let unanswered =
             extenders.iter().filter(|it| it.prioritizes && !transcript.scores.contains_key(&it.id));
-        let asks: Vec<Ask> = unanswered
+        let asks: Vec<ExtenderRequest> = unanswered
             .map(|extender| {
                 let nodes = names(filtered.feasible(), snapshot);
-                Ask { extender: extender.id, about: About::Prioritize { nodes } }
+                ExtenderRequest { extender: extender.id, kind: RequestKind::Prioritize { nodes } }
             })
             .collect();
         if !asks.is_empty() {
-            return Ok(Consulted::Ask(asks));
+            return Ok(ExtendedDecision::Call(asks));
         }
         transcript.add_scores(filtered.feasible(), snapshot, &mut scores.totals);
-        Ok(Consulted::Feasible(Feasible { filtered, scores: Some(scores) }))
+        Ok(ExtendedDecision::Feasible(Feasible { filtered, scores: Some(scores) }))
     }
 
     /// Filters by plugins, then by extenders. The pod's nominated node is tried alone first.
@@ -400,10 +401,10 @@ impl Framework {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         options: Options<'_>,
-        (extenders, transcript): (&[&Extender], &Transcript),
+        (extenders, transcript): (&[&Extender], &ExtenderAnswers),
         filtered: &mut Filtered,
         probe: &mut dyn Probe,
-    ) -> Result<Chained, CycleError> {
+    ) -> Result<ChainResult, CycleError> {
         let nominated = pod.nominated_node.and_then(|name| snapshot.find_node(name));
         let mut rejected = None;
         if let Some(node) = nominated {
@@ -414,7 +415,7 @@ impl Framework {
                 let extender_rejections = &mut filtered.extender_rejections;
                 // If an extender fails for the nominated node, it is called about all nodes.
                 match transcript.chain(true, alone, extenders, snapshot, extender_rejections) {
-                    Ok(Chained::Remaining(remaining, _)) if remaining.is_empty() => {}
+                    Ok(ChainResult::Remaining(remaining, _)) if remaining.is_empty() => {}
                     Ok(chained) => return Ok(chained),
                     Err(_) => {}
                 }
@@ -433,7 +434,7 @@ impl Framework {
         let (passed, extender_rejections) = (filtered.feasible().clone(), &mut filtered.extender_rejections);
         let before = passed.len();
         let chained = transcript.chain(false, passed, extenders, snapshot, extender_rejections)?;
-        if let Chained::Remaining(remaining, _) = &chained {
+        if let ChainResult::Remaining(remaining, _) = &chained {
             extender_rejections.dropped = remaining.len() != before;
         }
         Ok(chained)

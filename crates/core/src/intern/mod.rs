@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_has_one_id_and_comes_back() {
+    fn interned_text_has_one_id_and_round_trips() {
         let mut tables = Tables::new();
         let a = tables.symbol("a");
         assert_eq!(tables.symbol("a"), a);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_is_given_back_and_its_id_is_used_again() {
+    fn unmarked_ids_are_freed_and_reused() {
         let mut tables = Tables::new();
         let pinned = tables.pinned(|tables| tables.symbol("pinned"));
         let [key, value, alone] = ["key", "value", "alone"].map(|text| tables.symbol(text));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_while_ids_are_given_back_stays() {
+    fn ids_interned_during_a_sweep_survive() {
         // The request happens after each possible number of slices. An entry not yet visited is kept; a freed
         // one gets a new id.
         for pieces in 0..100 {
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_go_reads_them() {
+    fn numbers_parse_as_in_go() {
         let mut tables = Tables::new();
         let mut number = |text: &str| {
             let symbol = tables.symbol(text);

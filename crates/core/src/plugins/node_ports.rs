@@ -127,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lookup_equals_comparing_one_by_one(
+        fn port_lookup_equals_pairwise_comparison(
             wanted in prop::collection::vec((0usize..4, 0usize..2, 1i32..4), 0..12),
             used in (0usize..4, 0usize..2, 1i32..4),
         ) {

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentage_is_what_whole_numbers_give_to_the_last_digit() {
+    fn normalized_percentage_equals_integer_division() {
         let mut random = 1_u64;
         let mut next = || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -77,27 +77,27 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_score_becomes_100_and_the_others_their_share() {
+    fn highest_score_becomes_100_and_others_proportional() {
         assert_eq!(normalized([2, 11, 4], false), [18, 100, 36]);
         assert_eq!(normalized([2, 3, 5], false), [40, 60, 100]);
         assert_eq!(normalized([7, 7], false), [100, 100]);
     }
 
     #[test]
-    fn reversed_the_highest_becomes_0() {
+    fn reversed_highest_score_becomes_0() {
         assert_eq!(normalized([0, 1, 2], true), [100, 50, 0]);
         assert_eq!(normalized([3, 3], true), [0, 0]);
     }
 
     #[test]
-    fn all_zero_stays_zero_or_becomes_100_reversed() {
+    fn all_zero_scores_stay_0_or_become_100_if_reversed() {
         assert_eq!(normalized([0, 0], false), [0, 0]);
         assert_eq!(normalized([0, 0], true), [100, 100]);
         assert_eq!(normalized([], true), []);
     }
 
     #[test]
-    fn a_product_beyond_the_range_is_still_a_share() {
+    fn product_beyond_the_integer_range_normalizes() {
         assert_eq!(percent(i64::MAX / 2, i64::MAX), 49);
         assert_eq!(percent(i64::MAX, i64::MAX), 100);
     }

@@ -256,7 +256,7 @@ mod tests {
 
     /// The table was written by a Go program that sorts these very lists.
     #[test]
-    fn every_list_ends_as_go_has_it() {
+    fn sort_result_equals_go() {
         let table = include_str!("../../tests/tables/go-sort.txt");
         for line in table.lines().filter(|line| !line.starts_with('#')) {
             let words: Vec<&str> = line.split(' ').collect();

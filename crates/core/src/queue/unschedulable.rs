@@ -67,7 +67,7 @@ impl Unschedulable {
         let are_marked = mark_after(groups, marked_groups, work, |_, Group { key, pods: _ }| key.mark(marks));
         let mark = |sequence, id: &GroupId| {
             let pod = groups.get(id).and_then(|group| group.pods.get(&sequence));
-            pod.expect("whoever is of a group stands there").mark(marks);
+            pod.expect("every pod of a group is in the map").mark(marks);
         };
         are_marked && mark_after(group_of, marked, work, mark)
     }

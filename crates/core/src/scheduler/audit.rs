@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_put_back_nowhere_is_found_queued_again_and_bound() {
+    fn audit_requeues_a_pod_missing_from_all_collections() {
         let mut world = World::new();
         world.pod("p", 500, None);
         world.run();
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_in_two_places_keeps_the_one_that_is_nearest_to_its_binding() {
+    fn audit_keeps_the_most_advanced_of_two_states() {
         let mut world = World::new();
         world.pod("p", 500, None);
         world.run();
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_kept_back_for_nobody_is_tried_again() {
+    fn audit_unblocks_a_pod_without_victims() {
         let mut world = World::new();
         world.pod("large", 9_000, None);
         world.run();
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_said_to_be_gone_is_in_no_place_until_the_watch_should_have_shown_it() {
+    fn pod_reported_gone_but_still_present_is_requeued_after_the_deadline() {
         let mut world = World::new();
         world.pod("p", 500, None);
         world.run();
@@ -434,11 +434,11 @@ mod tests {
         world.now = at;
         let told = world.run();
         assert!(told.iter().any(|line| line.starts_with("p: Placed")), "{told:?}");
-        assert_eq!(lost(&world), (0, 0), "somebody told us a wrong thing, and nothing was lost here");
+        assert_eq!(lost(&world), (0, 0), "the report was wrong, and no pod was lost");
     }
 
     #[test]
-    fn a_pod_that_is_gone_as_was_said_leaves_nothing_behind() {
+    fn deletion_of_a_pod_reported_gone_clears_its_state() {
         let mut world = World::new();
         world.pod("p", 500, None);
         world.run();
@@ -453,7 +453,7 @@ mod tests {
 
     /// Counts work instead of measuring time.
     #[test]
-    fn a_step_checks_one_pod_and_idle_time_the_rest_in_pieces() {
+    fn audit_checks_one_pod_per_step_and_more_when_idle() {
         let mut world = World::new();
         // A standby decides nothing, but checks nevertheless.
         world.handle(Event::Leading(false));
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_bound_or_somebody_elses_or_being_deleted_is_not_looked_for() {
+    fn audit_skips_bound_foreign_and_terminating_pods() {
         let mut world = World::new();
         world.pod("bound", 500, Some("a"));
         let mut deleting = pod(world.scheduler.tables(), "deleting", 500, None);
@@ -484,7 +484,7 @@ mod tests {
         world.handle(Event::PodApplied(deleting));
         let mut other = pod(world.scheduler.tables(), "other", 500, None);
         other.template = {
-            let name = world.scheduler.tables().symbol("somebody");
+            let name = world.scheduler.tables().symbol("other-scheduler");
             let mut template = (*other.template).clone();
             template.scheduler_name = name;
             template.into()

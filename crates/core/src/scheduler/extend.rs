@@ -17,7 +17,8 @@ use super::quarantine::panic_text;
 use super::{Scheduler, profile_named};
 use crate::cache::Snapshot;
 use crate::cycle::{
-    About, Ask, Consulted, Failed, Filtered, Framework, Nomination, Options, Probe, Transcript,
+    ExtendedDecision, ExtenderAnswers, ExtenderRequest, Failed, Filtered, Framework, Nomination, Options,
+    Probe, RequestKind,
 };
 use crate::effect::{Effect, ExtenderCall, PodRef, Question, Victims};
 use crate::extender::{self, Answer, Extender, Room};
@@ -36,7 +37,7 @@ const RESTARTS_MAX: u32 = 3;
 /// The result of a decision with extenders, as far as their answers allow.
 enum Asking {
     /// These calls are needed first.
-    Ask(Vec<Ask>),
+    Call(Vec<ExtenderRequest>),
     /// It must restart.
     Stale,
     /// It is complete.
@@ -80,7 +81,7 @@ impl Scheduler {
     fn go_on_asking(&mut self, now: Time, mut waiting: Waiting, probe: &mut dyn Probe) {
         loop {
             match self.decide_asking(now, &mut waiting, probe) {
-                Asking::Ask(asks) => {
+                Asking::Call(asks) => {
                     for call in self.extending.wait(waiting, asks) {
                         self.outbox.push_call(call);
                     }
@@ -153,17 +154,17 @@ impl Scheduler {
         let call = self.outbox.pop_call()?;
         let (waiting, ask) = self.extending.asked(call)?;
         let text = |nodes: &[_]| nodes.iter().map(|&node| self.tables.text(node).to_owned()).collect();
-        let question = match &ask.about {
-            About::Filter { nodes, .. } => Question::Filter { nodes: text(nodes) },
-            About::Prioritize { nodes } => Question::Prioritize { nodes: text(nodes) },
-            About::Preempt => Question::Preempt { rooms: self.victims(&waiting.transcript) },
+        let question = match &ask.kind {
+            RequestKind::Filter { nodes, .. } => Question::Filter { nodes: text(nodes) },
+            RequestKind::Prioritize { nodes } => Question::Prioritize { nodes: text(nodes) },
+            RequestKind::Preempt => Question::Preempt { rooms: self.victims(&waiting.transcript) },
         };
         let (extender, pod) = (ask.extender, self.pod_ref(&waiting.queued.pod));
         Some(Effect::Extend(ExtenderCall { call, extender, pod, question }))
     }
 
     /// Returns the candidates of preemption with their victims as references. Deleted victims are left out.
-    fn victims(&self, transcript: &Transcript) -> Vec<Victims> {
+    fn victims(&self, transcript: &ExtenderAnswers) -> Vec<Victims> {
         let named = |room: &Room| {
             let pods = room.victims.iter().filter_map(|uid| self.cache.placed(uid));
             let pods: Vec<PodRef> = pods.map(|(pod, ..)| self.pod_ref(pod)).collect();
@@ -233,13 +234,13 @@ impl Decision<'_> {
         let said = (extenders, &waiting.transcript);
         match framework.decide_with(pod, snapshot, options, said, probe) {
             Err(error) => Asking::Made(Decided::Failed(error)),
-            Ok(Consulted::Ask(asks)) => Asking::Ask(asks),
-            Ok(Consulted::Stale) => Asking::Stale,
-            Ok(Consulted::Feasible(feasible)) => {
+            Ok(ExtendedDecision::Call(asks)) => Asking::Call(asks),
+            Ok(ExtendedDecision::Stale) => Asking::Stale,
+            Ok(ExtendedDecision::Feasible(feasible)) => {
                 let node = feasible.choose(draws.seed, pod, draws.attempt);
                 Asking::Made(super::attempt::reserve(&feasible, snapshot, node))
             }
-            Ok(Consulted::Infeasible(filtered)) => self.make_room(waiting, &filtered, probe),
+            Ok(ExtendedDecision::Infeasible(filtered)) => self.make_room(waiting, &filtered, probe),
         }
     }
 
@@ -247,7 +248,7 @@ impl Decision<'_> {
     fn make_room(&self, waiting: &mut Waiting, filtered: &Filtered, probe: &mut dyn Probe) -> Asking {
         let &Self { framework, snapshot, pod, extenders, draws, now, version } = self;
         let transcript = &waiting.transcript;
-        let ask = |extender| Asking::Ask(vec![Ask { extender, about: About::Preempt }]);
+        let ask = |extender| Asking::Call(vec![ExtenderRequest { extender, kind: RequestKind::Preempt }]);
         if transcript.rooms().is_some()
             && let Some(next) = transcript.next_for_room(extenders)
         {

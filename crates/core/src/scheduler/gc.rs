@@ -84,7 +84,7 @@ impl Scheduler {
         {
             let mut all = Marks::default();
             self.mark(&mut all);
-            assert!(marks.have_all(&all), "whoever holds ids was looked at");
+            assert!(marks.have_all(&all), "every gc root marked its ids");
         }
         self.tables.all_is_marked(marks);
     }
@@ -169,7 +169,7 @@ mod tests {
     fn keeps_its_label() -> bool {
         let mut world = World::new();
         let tables = world.scheduler.tables();
-        tables.symbol("nobody's");
+        tables.symbol("unreferenced");
         let mut large = pod(tables, "large", 9_000, None);
         let pair = (tables.symbol("app"), tables.symbol("large's own"));
         large.labels = tables.label_set(vec![pair]);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_moves_while_ids_are_looked_for_keeps_its_own() {
+    fn pod_moved_during_gc_keeps_its_ids() {
         assert!(keeps_its_label());
         let keeps_it = mutation::with(Some(Mutation::MovedUnmarked), || {
             catch_unwind(AssertUnwindSafe(keeps_its_label)).unwrap_or(false)

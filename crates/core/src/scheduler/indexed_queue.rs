@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_leaves_in_the_order_it_came() {
+    fn remaining_entries_keep_their_order() {
         let mut line = IndexedQueue::default();
         for number in [3, 1, 2, 1, 5, 4] {
             line.push(number);
@@ -101,7 +101,7 @@ mod tests {
 
     /// A scan of the entries would make two hundred million comparisons.
     #[test]
-    fn taking_entries_out_of_the_middle_compares_each_a_few_times() {
+    fn removal_from_the_middle_compares_entries_a_few_times() {
         const COUNT: u32 = 20_000;
         let mut line = IndexedQueue::default();
         (0..COUNT).for_each(|number| line.push(CountedComparisons(number)));

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_of_ten_thousand_pods_loses_no_event_and_of_too_many_the_oldest_go() {
+    fn outbox_holds_events_of_10000_pods_and_drops_the_oldest_beyond() {
         let mut outbox = Outbox::default();
         let mut push = |count: usize| {
             for number in 0..count {

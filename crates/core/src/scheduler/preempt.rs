@@ -368,7 +368,7 @@ mod tests {
     /// The engine makes no decision while a binding waits for a credit. So no scenario in `tests/scenarios` can show this
     /// case, while one shows a victim that waits for volumes.
     #[test]
-    fn a_victim_whose_binding_has_not_left_is_taken_back_in_memory() {
+    fn victim_with_an_unsent_binding_is_preempted_in_memory() {
         let mut world = World::new();
         for lane in [Lane::Evict, Lane::Status, Lane::Record] {
             world.handle(Event::Credits { lane, count: 9 });

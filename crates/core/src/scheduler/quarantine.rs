@@ -289,7 +289,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_object_the_engine_stumbles_over_is_left_out_and_the_rest_goes_on() {
+    fn object_that_panics_is_quarantined_and_others_are_processed() {
         let mut world = World::new();
         world.pod("first", 3_000, Some("a"));
         world.pod("large", 9_000, None);
@@ -313,7 +313,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_looked_at_again_when_it_changes_after_five_minutes_or_comes_anew() {
+    fn quarantine_ends_on_a_change_after_five_minutes_or_on_recreation() {
         let mut world = World::new();
         world.scheduler.panic_point = Some(PanicPoint::TakingIn);
         world.pod("poison", 500, None);
@@ -333,7 +333,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_pod_whose_decision_panics_three_times_waits_until_it_changes() {
+    fn pod_with_three_panicked_decisions_is_excluded_until_it_changes() {
         let mut world = World::new();
         world.scheduler.panic_point = Some(PanicPoint::Deciding);
         world.pod("poison", 500, None);

@@ -7,7 +7,7 @@ fn names(plan: &Plan, point: ExtensionPoint) -> String {
 }
 
 #[test]
-fn the_default_plugins_stand_in_upstream_order_at_every_point() {
+fn default_plugins_follow_upstream_order_at_every_point() {
     let plan = Plan::default();
     let filters = "NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone \
                    PodTopologySpread InterPodAffinity DynamicResources NodeDeclaredFeatures";
@@ -40,7 +40,7 @@ fn the_default_plugins_stand_in_upstream_order_at_every_point() {
 }
 
 #[test]
-fn the_default_weights_are_upstreams() {
+fn default_weights_equal_upstream() {
     let framework = Framework::default();
     let mut seats: Vec<_> = framework.scores.iter().filter(|seat| seat.score.is_some()).collect();
     seats.sort_by_key(|seat| seat.score.map(|place| place.rank));
@@ -62,7 +62,7 @@ fn the_default_weights_are_upstreams() {
 }
 
 #[test]
-fn a_plugin_sits_where_its_name_says() {
+fn plugin_index_matches_its_name() {
     for row in IN_TREE {
         let args = PluginArgs::default();
         assert!(row.filter.is_none_or(|make| make(&args).name() == row.name), "{}", row.name);
@@ -76,7 +76,7 @@ fn a_plugin_sits_where_its_name_says() {
 }
 
 #[test]
-fn an_empty_plan_runs_nothing() {
+fn empty_profile_runs_no_plugins() {
     let plan = Plan { points: BTreeMap::new(), weights: BTreeMap::new(), args: PluginArgs::default() };
     let framework = Framework::new(&plan);
     assert!(framework.filters.is_empty() && framework.scores.is_empty());

@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_line_is_straight_between_its_points_and_level_outside_them() {
+    fn shape_interpolates_between_points_and_is_flat_outside() {
         // Upstream's `buildBrokenLinearFunction`, on the scale to 100.
         let rising = shape(&[(10, 1), (90, 9)]);
         let at = |p| broken_line(&rising, p);
@@ -499,13 +499,13 @@ mod tests {
     }
 
     #[test]
-    fn a_falling_line_is_cut_towards_zero() {
+    fn falling_shape_truncates_towards_zero() {
         let falling = shape(&[(0, 10), (30, 0)]);
         assert_eq!(broken_line(&falling, 1), 97);
     }
 
     #[test]
-    fn many_nodes_at_once_get_what_each_gets_alone() {
+    fn block_scores_equal_single_node_scores() {
         for [a, b] in [[1, 1], [1, 3], [100, 7]] {
             let mean_of_two = Mean::new(a, b);
             check_lanes([a, b], least_allocated, |a, b| mean_of_two.of(a, b, Part::free_percent));
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_near_the_end_of_the_range_still_score() {
+    fn amounts_near_the_integer_limit_are_scored() {
         let share = Share { allocatable: i64::MAX, used: 0, requested: i64::MAX / 4, weight: 100 };
         assert_eq!(least_allocated(&[share]), 75);
     }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn balance_is_100_less_the_deviation() {
+    fn balance_is_100_minus_the_deviation() {
         // Computed by hand from upstream's formula.
         assert_eq!(score(&[(0, 4), (0, 4)], &[3, 2]), (100, 87));
         assert_eq!(score(&[(0, 4), (0, 4)], &[2, 2]), (100, 100));
@@ -141,12 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn many_nodes_at_once_get_what_each_gets_alone() {
+    fn block_scores_equal_single_node_scores() {
         check_lanes([1, 1], super::score, score_of_two);
     }
 
     #[test]
-    fn one_resource_is_always_in_balance_and_more_than_all_counts_as_all() {
+    fn one_resource_is_balanced_and_overuse_counts_as_full() {
         assert_eq!(score(&[(1, 10)], &[9]), (100, 100));
         assert_eq!(score(&[(30, 10), (10, 10)], &[40, 10]), (100, 100));
     }

@@ -361,7 +361,7 @@ mod tests {
     use crate::node_set::BLOCK;
 
     #[test]
-    fn a_block_of_nodes_fits_where_each_does() {
+    fn block_fit_equals_single_node_fit() {
         const SLOTS: usize = 3 * BLOCK + 5;
         let mut random = 1_u64;
         let mut next = || {

@@ -71,7 +71,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn thinking_a_change_equals_counting_after_it(
+        fn hypothetical_change_equals_counting_after_it(
             pods in prop::collection::btree_map(0usize..4, -2i64..5, 0..4),
             (last, by) in (0usize..4, -3i64..4),
         ) {

@@ -250,7 +250,7 @@ mod tests {
 
     /// A scan of all open bindings at each step would read the time two hundred thousand times.
     #[test]
-    fn a_step_looks_at_no_binding_whose_question_is_not_due() {
+    fn step_visits_only_bindings_with_a_due_query() {
         /// Fits on one node.
         const PODS: usize = 110;
         let mut world = World::new();

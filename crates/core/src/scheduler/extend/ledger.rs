@@ -1,7 +1,7 @@
 //! The ledger of decisions that wait for extenders or continue in slices, and of open calls.
 
 use crate::cache::Snapshot;
-use crate::cycle::{About, Ask, Transcript};
+use crate::cycle::{ExtenderAnswers, ExtenderRequest, RequestKind};
 use crate::extender::{Answer, Extender, ExtenderId};
 use crate::intern::{Symbol, trace_ids};
 use crate::mutation::{self, Mutation};
@@ -20,9 +20,9 @@ pub(in crate::scheduler) struct Waiting {
     pub(in crate::scheduler) queued: QueuedPod,
     pub(in crate::scheduler) began: Time,
     /// The answers so far.
-    pub(super) transcript: Transcript,
+    pub(super) transcript: ExtenderAnswers,
     /// The calls without an answer.
-    open: BTreeMap<u64, Ask>,
+    open: BTreeMap<u64, ExtenderRequest>,
     /// How often it restarted.
     pub(super) restarts: u32,
     /// The version of the cache when preemption ran.
@@ -45,7 +45,7 @@ impl Waiting {
         Self {
             queued,
             began,
-            transcript: Transcript::default(),
+            transcript: ExtenderAnswers::default(),
             open: BTreeMap::new(),
             restarts: 0,
             version: 0,
@@ -58,7 +58,7 @@ impl Waiting {
     /// Discards the answers and restarts.
     pub(super) fn begin_again(&mut self, events: u64) {
         let start = self.transcript.start;
-        self.transcript = Transcript::default();
+        self.transcript = ExtenderAnswers::default();
         self.transcript.start = start;
         self.restarts += 1;
         self.events = events;
@@ -144,7 +144,7 @@ impl ExtenderLedger {
     /// Returns the number of open Prioritize calls.
     pub(in crate::scheduler) fn prioritizing(&self) -> usize {
         let asks = self.pods.values().flat_map(|waiting| waiting.open.values());
-        asks.filter(|ask| matches!(ask.about, About::Prioritize { .. })).count()
+        asks.filter(|ask| matches!(ask.kind, RequestKind::Prioritize { .. })).count()
     }
 
     pub(in crate::scheduler) fn uids(&self) -> impl Iterator<Item = &Uid> {
@@ -193,7 +193,7 @@ impl ExtenderLedger {
     }
 
     /// Suspends a decision until `asks` are answered. Returns the ids of the calls.
-    pub(super) fn wait(&mut self, mut waiting: Waiting, asks: Vec<Ask>) -> Vec<u64> {
+    pub(super) fn wait(&mut self, mut waiting: Waiting, asks: Vec<ExtenderRequest>) -> Vec<u64> {
         let uid = Arc::clone(&waiting.queued.pod.uid);
         let mut calls = Vec::with_capacity(asks.len());
         for ask in asks {
@@ -208,7 +208,7 @@ impl ExtenderLedger {
     }
 
     /// Returns an open call, and the pod that waits for it.
-    pub(super) fn asked(&self, call: u64) -> Option<(&Waiting, &Ask)> {
+    pub(super) fn asked(&self, call: u64) -> Option<(&Waiting, &ExtenderRequest)> {
         let waiting = self.pods.get(self.calls.get(&call)?)?;
         Some((waiting, waiting.open.get(&call)?))
     }
@@ -225,18 +225,18 @@ impl ExtenderLedger {
         let tables = snapshot.tables();
         let Waiting { transcript, queued, open, .. } = waiting;
         if let Some(by) = self.extenders.iter().find(|extender| extender.id == ask.extender) {
-            match ask.about {
-                About::Filter { alone, nodes } => {
+            match ask.kind {
+                RequestKind::Filter { alone, nodes } => {
                     let answer =
                         answer.and_then(|it| if let Answer::Filtered(it) = it { Ok(it) } else { beside() });
                     transcript.filtered(by, (alone, &nodes), answer, tables);
                 }
-                About::Prioritize { nodes } => {
+                RequestKind::Prioritize { nodes } => {
                     let answer =
                         answer.and_then(|it| if let Answer::Scored(it) = it { Ok(it) } else { beside() });
                     transcript.scored(by, &nodes, answer, tables);
                 }
-                About::Preempt => {
+                RequestKind::Preempt => {
                     let answer =
                         answer.and_then(|it| if let Answer::Candidates(it) = it { Ok(it) } else { beside() });
                     transcript.made_room(by, &queued.pod, answer, snapshot);

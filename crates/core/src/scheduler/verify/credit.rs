@@ -85,7 +85,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn comparisons_take_two_percent_of_the_time_that_work_takes() {
+    fn verification_takes_two_percent_of_working_time() {
         let (mut credit, mut now) = (Credit::default(), Time::from_secs(100));
         let (mut work, mut comparisons) = (Duration::ZERO, Duration::ZERO);
         for call in 0..10_000_u32 {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_earns_nothing_and_a_suspended_process_little() {
+    fn idle_time_earns_no_credit_and_a_long_gap_is_capped() {
         let mut credit = Credit::default();
         credit.called(Time::from_secs(100));
         credit.waits();

@@ -21,7 +21,7 @@ fn one_too_many(every: Option<u32>) -> (World, Vec<String>) {
 }
 
 #[test]
-fn wrong_cached_decision_is_not_used_and_costs_its_signature() {
+fn wrong_cached_decision_is_discarded_and_evicts_its_signature() {
     let (_, told) = one_too_many(None);
     assert!(told[0].starts_with("second: Placed"), "the mistake is one: {told:?}");
     let (mut world, told) = one_too_many(Some(1));
@@ -53,7 +53,7 @@ fn wrong_again(world: &mut World, number: usize) -> Vec<String> {
 }
 
 #[test]
-fn third_difference_switches_the_cache_off_and_pods_are_served() {
+fn third_difference_disables_the_cache_and_scheduling_continues() {
     let mut world = World::new();
     world.scheduler.verify_decisions(NonZeroU32::new(1));
     for number in 1..=DIFFERENCES_MAX {
@@ -96,7 +96,7 @@ fn idle(world: &mut World) -> Vec<String> {
 }
 
 #[test]
-fn stale_cache_is_found_in_idle_time_before_a_pod_meets_it() {
+fn idle_verification_finds_a_stale_cache() {
     let mut world = idling();
     let told = with(Some(Mutation::ShapesStand), || {
         world.pod("first", 3_000, None);
@@ -114,7 +114,7 @@ fn stale_cache_is_found_in_idle_time_before_a_pod_meets_it() {
 }
 
 #[test]
-fn differences_in_idle_time_switch_the_cache_off_too() {
+fn differences_found_when_idle_disable_the_cache() {
     let mut world = idling();
     with(Some(Mutation::ShapesStand), || {
         for number in 0..DIFFERENCES_MAX as i64 {
@@ -131,7 +131,7 @@ fn differences_in_idle_time_switch_the_cache_off_too() {
 }
 
 #[test]
-fn stale_refusal_is_found_in_idle_time() {
+fn idle_verification_finds_a_stale_rejection() {
     let mut world = idling();
     world.pod("taker", 3_000, Some("a"));
     let told = with(Some(Mutation::ShapesStand), || {
@@ -157,7 +157,7 @@ fn stale_refusal_is_found_in_idle_time() {
 }
 
 #[test]
-fn idle_engine_asks_to_be_woken_for_comparisons_alone_while_there_is_something_to_compare() {
+fn idle_engine_wakes_for_verification_only_with_cached_state() {
     let mut world = idling();
     let wake_at = |world: &mut World| {
         world.run();
@@ -181,7 +181,7 @@ fn idle_engine_asks_to_be_woken_for_comparisons_alone_while_there_is_something_t
 
 /// The full evaluation reads the same columns. Only the individual evaluation of nodes detects wrong columns.
 #[test]
-fn columns_that_say_something_else_than_the_node_are_told_of() {
+fn columns_that_differ_from_the_node_are_reported() {
     let mut world = World::new();
     world.scheduler.verify_decisions(NonZeroU32::new(1));
     let told = with(Some(Mutation::ColumnStands), || {
@@ -195,7 +195,7 @@ fn columns_that_say_something_else_than_the_node_are_told_of() {
 }
 
 #[test]
-fn one_of_so_many_answers_is_verified() {
+fn every_nth_cached_decision_is_verified() {
     let mut world = World::new();
     world.scheduler.verify_decisions(NonZeroU32::new(3));
     for number in 0..8 {
@@ -207,7 +207,7 @@ fn one_of_so_many_answers_is_verified() {
 }
 
 #[test]
-fn what_is_remembered_of_pods_that_fit_nowhere_is_verified_too() {
+fn infeasible_cache_is_verified() {
     let mut world = World::new();
     world.scheduler.verify_decisions(NonZeroU32::new(1));
     world.pod("large", 9_000, None);
