@@ -126,10 +126,10 @@ fn pods_with_self_matching_terms_are_fully_evaluated_once() {
     for ties in TIES {
         let mut cluster = Cluster::new();
         let words = of("a", ties);
-        let node = cluster.decide(&words).expect("there is room");
+        let node = cluster.decide(&words).expect("a node is feasible");
         cluster.place(&words, node);
         for _ in 0..2 {
-            let node = cluster.decide(&words).expect("there is room");
+            let node = cluster.decide(&words).expect("a node is feasible");
             cluster.place(&words, node);
         }
         assert_eq!(cluster.decisions.made(), 1, "{ties}");

@@ -197,7 +197,7 @@ fn namespace_selectors_times_namespaces_are_bounded() {
     harness.pod("p anti=host/app=web", |cluster, pod| {
         let demands = vec![one_of(cluster, 2); 100_000];
         let affinity = pod.pod_affinity.as_mut().expect("it has a term");
-        let terms = affinity.required_anti_affinity.as_mut().expect("it is sound");
+        let terms = affinity.required_anti_affinity.as_mut().expect("the objects are valid");
         terms[0].namespace_selector = Selector::All(demands.into());
     });
     is_refused(&mut harness, "100001 requirements of namespace selectors, each compared with 600 namespaces");
@@ -228,7 +228,7 @@ fn host_ports_are_looked_up_however_many_there_are() {
         harness.pod(&format!("placed{at} on=n{at}"), |cluster, pod| pod.ports = ports(cluster, 1, 1_001));
     }
     harness.pod("p", |cluster, pod| pod.ports = ports(cluster, 5_000, 1_000));
-    assert!(matches!(harness.run()[0].1, Outcome::Placed { .. }), "ports in use are looked up, not compared");
+    assert!(matches!(harness.run()[0].1, Outcome::Placed { .. }), "used ports are looked up by key");
 }
 
 #[test]
@@ -289,6 +289,6 @@ fn pod_over_the_work_budget_is_decided_in_order_without_delaying_others() {
         }
         harness.now = harness.now + std::time::Duration::from_secs(1);
     }
-    assert!(attempts >= 6, "it is tried {attempts} times in a minute");
+    assert!(attempts >= 6, "{attempts} attempts in a minute");
     assert_eq!(harness.scheduler.stats().cache.pods, 60, "all others are placed");
 }

@@ -384,7 +384,7 @@ fn node_that_leaves_a_domain_of_two_takes_its_pods_from_the_other() {
     let pod = cluster.pod_from("x affinity=rack/app=a");
     let mut feasible = |cluster: &TestCluster| {
         let quick = framework.decide_cached(&mut decisions, &pod, cluster.snapshot(), &mut NoProbe);
-        quick.expect("there are nodes").feasible().iter().map(|node| node.index()).collect::<Vec<_>>()
+        quick.expect("the cluster has nodes").feasible().iter().map(|node| node.index()).collect::<Vec<_>>()
     };
     assert_eq!(feasible(&cluster), [0, 1]);
     place_in(&mut cluster, 0, 9);
@@ -427,7 +427,7 @@ fn most_decisions_of_the_law_are_cached() {
             }
         }
     }
-    assert!(answers * 2 > asked, "{answers} of {asked}");
+    assert!(answers * 2 > asked, "{answers} cached of {asked}");
 }
 
 /// The property test finds each of these faults within a fifth of its cases.

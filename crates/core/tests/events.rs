@@ -136,7 +136,7 @@ fn plugin_requeues_no_pod_for_unregistered_event() {
         }
     }
     for pod in &pods {
-        let node = pod.node_name.expect("it is on a node");
+        let node = pod.node_name.expect("the pod has a node");
         listeners.hear(&ClusterEvent::Nominated { pod, node });
     }
     listeners.hear(&ClusterEvent::Other);

@@ -67,7 +67,7 @@ impl Harness {
                 Step::Effect(_) | Step::Notice(_) => {}
             }
         }
-        panic!("the engine does not come to rest");
+        panic!("the engine does not become idle");
     }
 
     fn answer(&mut self, call: &ExtenderCall, answer: Result<Answer, String>) {
@@ -75,7 +75,7 @@ impl Harness {
     }
 
     /// Answers that every node in the call is feasible, with equal scores.
-    fn agree(&mut self, call: &ExtenderCall) {
+    fn accept_all(&mut self, call: &ExtenderCall) {
         let answer = match &call.question {
             Question::Filter { nodes } => {
                 Answer::Filtered(FilterAnswer { passed: nodes.clone(), ..FilterAnswer::default() })
@@ -97,10 +97,10 @@ fn at_most_64_pods_wait_for_extenders_while_other_pods_are_decided() {
     harness.pod("plain cpu=1");
     harness.run();
     assert_eq!((harness.asked.len(), harness.scheduler.stats().extending), (64, 64));
-    assert_eq!(harness.placed, [("plain".to_owned(), "a".to_owned())], "it stands behind them in line");
+    assert_eq!(harness.placed, [("plain".to_owned(), "a".to_owned())], "it is behind them in the queue");
     while !harness.asked.is_empty() {
         for call in std::mem::take(&mut harness.asked) {
-            harness.agree(&call);
+            harness.accept_all(&call);
         }
         harness.run();
         assert!(harness.scheduler.stats().extending <= 64);
@@ -122,7 +122,7 @@ fn extender_that_accepts_everything_changes_no_decision() {
             harness.run();
         }
         while let Some(call) = with.asked.pop() {
-            with.agree(&call);
+            with.accept_all(&call);
             with.run();
         }
         assert_eq!(with.placed, without.placed, "the tie is drawn from the same seed");
@@ -144,7 +144,7 @@ fn deleted_pod_leaves_no_extender_state() {
         harness.scheduler.handle(NOW, Event::Gone(key));
     }
     for call in std::mem::take(&mut harness.asked) {
-        harness.agree(&call);
+        harness.accept_all(&call);
     }
     harness.run();
     assert_eq!(harness.placed, []);
@@ -162,7 +162,7 @@ fn pods_on_a_node_count_after_an_extender_accepted_it() {
     harness.pod("p cpu=1");
     harness.run();
     let call = harness.asked.remove(0);
-    harness.agree(&call);
+    harness.accept_all(&call);
     harness.run();
     assert_eq!(harness.placed, [("p".to_owned(), "empty".to_owned())]);
 }

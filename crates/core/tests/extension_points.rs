@@ -33,7 +33,7 @@ fn volumes_are_reserved_even_if_reserve_is_disabled() {
     let pod = cluster.pod_from("x claim=c");
     let framework = Framework::new(&plan);
     let decided = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
-    let Ok(Decision::Feasible(feasible)) = decided else { panic!("the volume is there") };
+    let Ok(Decision::Feasible(feasible)) = decided else { panic!("the volume is reserved") };
     let node = cluster.idx("a");
     assert_eq!(feasible.filtered.reserve(cluster.snapshot(), node).expect("nothing is refused").len(), 1);
 }

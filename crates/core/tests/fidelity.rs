@@ -135,7 +135,7 @@ fn tie_break_is_uniform_and_repeatable_by_seed_and_pod() {
     let mut won = [0u32; 4];
     for at in 0..4_000 {
         let pod = cluster.pod_from(&format!("p{at} cpu=1"));
-        let feasible = decide(&cluster, &pod).expect("there is room");
+        let feasible = decide(&cluster, &pod).expect("a node is feasible");
         let node = feasible.choose(Seed(3), &pod, 1);
         assert_eq!(node, feasible.choose(Seed(3), &pod, 1));
         won[node.index()] += 1;
@@ -158,7 +158,9 @@ fn unsupported_feature_is_rejected_by_the_plugin_responsible_for_it() {
     pod.unjudged = [Unjudged { plugin, what: "it is not judged".into() }].into();
     let framework = Framework::default();
     let decided = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
-    let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it was placed by guess") };
+    let Ok(Decision::Infeasible(filtered)) = decided else {
+        panic!("the pod was placed without judging the feature")
+    };
     let diagnosis = filtered.diagnose(cluster.snapshot());
     assert_eq!(diagnosis.message, "0/1 nodes are available: it is not judged.");
     assert_eq!(diagnosis.rejectors.into_iter().collect::<Vec<_>>(), [plugin]);
@@ -175,12 +177,16 @@ fn resource_served_only_by_a_device_class_leaves_pod_pending_with_reason() {
     let pod = cluster.pod_from("p priority=9 cpu=1 res:example.com/gpu=1");
     let framework = Framework::default();
     let decided = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
-    let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it was placed by guess") };
+    let Ok(Decision::Infeasible(filtered)) = decided else {
+        panic!("the pod was placed without judging the feature")
+    };
     let told = filtered.diagnose(cluster.snapshot()).message;
     assert_eq!(told, "0/1 nodes are available: 1 Insufficient cpu.", "the resources are judged first");
     support::language::apply(&mut cluster, "node b cpu=4");
     let decided = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
-    let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it was placed by guess") };
+    let Ok(Decision::Infeasible(filtered)) = decided else {
+        panic!("the pod was placed without judging the feature")
+    };
     let diagnosis = filtered.diagnose(cluster.snapshot());
     assert_eq!(
         diagnosis.message,

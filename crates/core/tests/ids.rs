@@ -71,7 +71,7 @@ fn churn_leaks_no_ids() {
         let pending = pod(&mut engine, &words);
         let uid = Arc::clone(&pending.uid);
         engine.handle(NOW, Event::PodApplied(Box::new(pending)));
-        let node = work(&mut engine).expect("there is room");
+        let node = work(&mut engine).expect("a node is feasible");
         let bound = pod(&mut engine, &format!("{words} on={node}"));
         engine.handle(NOW, Event::PodApplied(Box::new(bound)));
         engine.handle(NOW, Event::Gone(ObjectKey::Pod(uid)));
@@ -99,7 +99,7 @@ fn object_that_moves_during_collection_keeps_its_ids() {
             let pending = pod(&mut engine, &words);
             engine.handle(NOW, Event::PodApplied(Box::new(pending)));
             rounds += usize::from(engine.collect_ids_by(units) > 0);
-            let on = work(&mut engine).expect("there is room");
+            let on = work(&mut engine).expect("a node is feasible");
             rounds += usize::from(engine.collect_ids_by(units) > 0);
             let bound = pod(&mut engine, &format!("{words} on={on}"));
             engine.handle(NOW, Event::PodApplied(Box::new(bound)));

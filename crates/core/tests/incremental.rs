@@ -261,7 +261,7 @@ impl Law {
     }
 
     /// Decides about a pod that must be schedulable.
-    fn meets(&mut self, words: &str) {
+    fn evaluate(&mut self, words: &str) {
         let pod = self.cluster.pod_from(words);
         let quick =
             self.framework.decide_cached(&mut self.decisions, &pod, self.cluster.snapshot(), &mut NoProbe);
@@ -358,7 +358,7 @@ impl Law {
                 let nodes = feasible.filtered.feasible();
                 let table =
                     self.framework.explain_scores(pod, snapshot, nodes).expect("the decision had no error");
-                let scores = feasible.scores.expect("scores were asked for");
+                let scores = feasible.scores.expect("scores were requested");
                 assert_eq!(table.totals, scores.totals, "{}", WANTED[wanted]);
                 for (full, decided) in table.plugins.iter().zip(&scores.plugins) {
                     assert_eq!((full.plugin, &full.normalized), (decided.plugin, &decided.normalized));
@@ -415,7 +415,7 @@ fn most_decisions_of_known_signatures_are_cached() {
     let asked = changes.iter().filter(|change| matches!(change, Change::Ask(_))).count() as u64;
     let answers = law.decisions.answers();
     // The other signatures find no node, or only fail.
-    assert!(answers * 2 > asked, "{answers} of {asked}");
+    assert!(answers * 2 > asked, "{answers} cached of {asked}");
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn all_signatures_are_cached_and_evicted_over_the_limit() {
     law.apply(&Change::Node(0, 0));
     law.apply(&Change::Node(1, 0));
     for number in 0..9_000 {
-        law.meets(&format!("x label:number={number}"));
+        law.evaluate(&format!("x label:number={number}"));
         assert!(law.decisions.signatures() <= 8_193, "{} signatures", law.decisions.signatures());
     }
     assert!(law.decisions.signatures() > 4_096, "{} signatures", law.decisions.signatures());
@@ -441,8 +441,8 @@ fn pods_restricted_to_one_node_are_not_cached() {
         assert!(quick.is_none(), "n{number}");
     }
     assert_eq!((law.decisions.node_signatures(), law.decisions.bytes()), (0, 0));
-    law.meets("x cpu=1");
-    assert_eq!(law.decisions.node_signatures(), 1, "of others it is");
+    law.evaluate("x cpu=1");
+    assert_eq!(law.decisions.node_signatures(), 1, "the signature of other pods is cached");
 }
 
 /// Each pod of a StatefulSet has its own claim, and all have the same signature.
@@ -456,9 +456,9 @@ fn pods_that_differ_only_in_claims_share_a_signature() {
     }
     for number in 0..MANY {
         law.cluster.cache.refresh();
-        law.meets(&format!("x cpu=1 claim=data-{number}"));
+        law.evaluate(&format!("x cpu=1 claim=data-{number}"));
     }
-    law.meets("x cpu=1");
+    law.evaluate("x cpu=1");
     assert_eq!(law.decisions.signatures(), 1);
 }
 
@@ -482,7 +482,7 @@ fn nodes_at_their_volume_limit_are_infeasible() {
     let pod = law.cluster.pod_from("x claim=c1");
     let (decisions, snapshot) = (&mut law.decisions, law.cluster.snapshot());
     let quick =
-        law.framework.decide_cached(decisions, &pod, snapshot, &mut NoProbe).expect("there are nodes");
+        law.framework.decide_cached(decisions, &pod, snapshot, &mut NoProbe).expect("the cluster has nodes");
     let feasible: Vec<bool> = (0..8).map(|slot| quick.feasible().contains(NodeIdx(slot))).collect();
     // The third node already has the same volume; some nodes have volumes of another driver.
     assert_eq!(feasible, [true, false, true, true, false, true, true, true]);
@@ -500,7 +500,7 @@ fn cache_stays_within_its_byte_limit() {
     let mut largest = 0;
     for number in 0..200 {
         let app = format!("label:app=a{number}");
-        law.meets(&format!("x {app} anti=host/app=a{number} spread=host/1/DoNotSchedule/app=a{number}"));
+        law.evaluate(&format!("x {app} anti=host/app=a{number} spread=host/1/DoNotSchedule/app=a{number}"));
         largest = largest.max(law.decisions.bytes());
     }
     assert_eq!(law.decisions.node_signatures(), 1, "nodes are the same to all of them");
@@ -510,10 +510,10 @@ fn cache_stays_within_its_byte_limit() {
     // Signatures that return, and fit into the limit together, stay cached.
     let few = ROOM / each / 4;
     for _ in 0..3 {
-        (0..few).for_each(|number| law.meets(&format!("x label:number={number}")));
+        (0..few).for_each(|number| law.evaluate(&format!("x label:number={number}")));
     }
     let before = law.decisions.signatures();
-    (0..few).for_each(|number| law.meets(&format!("x label:number={number}")));
+    (0..few).for_each(|number| law.evaluate(&format!("x label:number={number}")));
     assert_eq!(law.decisions.signatures(), before);
 }
 
@@ -527,7 +527,7 @@ fn cache_size_is_measured_again_when_nodes_are_added() {
         }
         ["x", "x label:app=a", "x label:app=a spread=zone/1/DoNotSchedule/app=a"]
             .iter()
-            .for_each(|pod| law.meets(pod));
+            .for_each(|pod| law.evaluate(pod));
     };
     let (mut grown, mut large) = (Law::new(), Law::new());
     with(0..10, &mut grown);

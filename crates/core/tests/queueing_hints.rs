@@ -397,7 +397,7 @@ impl TestCluster {
             0 => WriteOutcome::Refused { message: "no".to_owned() },
             4 => return,
             _ => {
-                self.carry_out(&write.change, write.write);
+                self.complete_write(&write.change, write.write);
                 WriteOutcome::Done
             }
         };
@@ -405,7 +405,7 @@ impl TestCluster {
     }
 
     /// Carries out a volume write, and binds the claim as the controllers do.
-    fn carry_out(&mut self, change: &VolumeChange, number: u64) {
+    fn complete_write(&mut self, change: &VolumeChange, number: u64) {
         let version: Box<str> = format!("written-{number}").into();
         let tables = self.scheduler.tables();
         let (volume, namespace, name) = match change {

@@ -85,7 +85,7 @@ impl Cluster {
     }
 
     /// Decides with a sample of the nodes, and checks the result against the definition.
-    fn decide_as_defined(&mut self, percentage: u8, pod: &Arc<PodInfo>) {
+    fn decide_by_definition(&mut self, percentage: u8, pod: &Arc<PodInfo>) {
         self.world.cache.refresh();
         let unhurried = PodInfo { nominated_node: None, ..PodInfo::clone(pod) };
         let all = self.filtered(&Framework::default(), &unhurried, false);
@@ -178,7 +178,7 @@ proptest! {
                 Action::Decide { cpu, words, nominated } => {
                     let nominated = nominated.map(|node| format!("nominated=n{node}")).unwrap_or_default();
                     let pod = cluster.world.pod_from(&format!("p{at} cpu={cpu} {words} {nominated}"));
-                    cluster.decide_as_defined(percentage, &pod);
+                    cluster.decide_by_definition(percentage, &pod);
                 }
             }
         }

@@ -158,7 +158,7 @@ impl Scenario {
                 }
             }
         }
-        panic!("the engine does not come to rest");
+        panic!("the engine does not become idle");
     }
 
     fn push_effect(&mut self, effect: &Effect) {
@@ -212,7 +212,7 @@ impl Scenario {
     /// Handles an input line.
     fn act(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let (verb, rest) = words.split_first().expect("a line says something");
+        let (verb, rest) = words.split_first().expect("a line has a command");
         let text = || rest[1..].join(" ");
         match *verb {
             "bare" => {}

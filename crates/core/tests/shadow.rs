@@ -152,7 +152,7 @@ fn worse_node_is_reported_after_two_seconds_with_both_score_tables() {
     assert_eq!(judgement.agreement, Agreement::Different);
     assert_eq!(judgement.at, Time::from_secs(105));
     let comparison = judgement.comparison.as_ref().expect("a disagreement has tables");
-    let ours = comparison.ours.as_ref().expect("there is a node");
+    let ours = comparison.ours.as_ref().expect("a node exists");
     let Theirs::Scored(theirs) = &comparison.theirs else { panic!("{comparison:?}") };
     assert_eq!((&*ours.node, &*theirs.node, comparison.feasible), ("a", "b", 2));
     assert_eq!(judgement.regret, Some(ours.total - theirs.total));
@@ -167,7 +167,7 @@ fn worse_node_is_reported_after_two_seconds_with_both_score_tables() {
     };
     let ((a, _, weight), (b, normalized, _)) = (fit(ours), fit(theirs));
     assert!(a > b, "the emptier node is the better");
-    assert_eq!((b, weight), (normalized, 1), "a plugin that does not normalize says what counts");
+    assert_eq!((b, weight), (normalized, 1), "without normalization the raw score counts");
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn ids_held_only_by_shadow_mode_are_not_reused() {
         (0..100_000).for_each(|at| {
             watch.shadow.tables().symbol(&format!("junk{round}-{at}"));
         });
-        assert!((0..100_000).any(|_| watch.shadow.collect_ids() > 0), "there is something to give back");
+        assert!((0..100_000).any(|_| watch.shadow.collect_ids() > 0), "unused ids exist");
         // Freed ids are reused.
         (0..1_000).for_each(|at| watch.node(&format!("n{round}-{at} cpu=1 label:color=c{round}-{at}")));
     };

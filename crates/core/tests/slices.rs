@@ -111,7 +111,7 @@ fn large_pod_gets_the_node_it_gets_in_one_step() {
     for harness in [&mut one_step, &mut sliced] {
         harness.apply(&format!("pod {LARGE_POD}"));
     }
-    let expected = placed(&one_step.run(), "large").expect("there is room");
+    let expected = placed(&one_step.run(), "large").expect("a node is feasible");
     assert_eq!(placed(&sliced.run(), "large"), Some(expected));
     let slices = sliced.scheduler.stats().slices;
     assert!(slices > 30, "{slices} slices");
@@ -267,7 +267,7 @@ fn large_pod_preempts_what_it_preempts_in_one_step() {
         let mut reports = harness.run();
         harness.now = harness.now + Duration::from_secs(30);
         reports.append(&mut harness.run());
-        let node = placed(&reports, "large").expect("its victim is gone");
+        let node = placed(&reports, "large").expect("its victim was deleted");
         let Some((_, Outcome::Unschedulable { preemption, .. })) = reports.into_iter().next() else {
             panic!()
         };

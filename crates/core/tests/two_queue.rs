@@ -9,7 +9,7 @@ use supercargo_core::incremental::DecisionCache;
 use supercargo_core::rng::Seed;
 use support::TestCluster;
 
-const ROOM: usize = 1 << 20;
+const LIMIT: usize = 1 << 20;
 
 struct CacheRun {
     cluster: TestCluster,
@@ -19,7 +19,7 @@ struct CacheRun {
 
 impl CacheRun {
     /// Creates an empty cache of this size, and 300 nodes in three zones.
-    fn with_room(room: usize) -> Self {
+    fn with_limit(room: usize) -> Self {
         let mut cluster = TestCluster::new();
         for number in 0..300 {
             let node = cluster.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
@@ -29,7 +29,7 @@ impl CacheRun {
     }
 
     /// Decides about a schedulable pod, and returns whether its signature was cached.
-    fn knew(&mut self, words: &str) -> bool {
+    fn decides_from_cache(&mut self, words: &str) -> bool {
         let (pod, before) = (self.cluster.pod_from(words), self.decisions.made());
         let quick =
             self.framework.decide_cached(&mut self.decisions, &pod, self.cluster.snapshot(), &mut NoProbe);
@@ -39,9 +39,9 @@ impl CacheRun {
 
     /// Returns the cache size that this signature alone needs.
     fn alone(words: &str) -> usize {
-        let mut memory = Self::with_room(usize::MAX);
-        memory.knew(words);
-        memory.decisions.bytes()
+        let mut cache_run = Self::with_limit(usize::MAX);
+        cache_run.decides_from_cache(words);
+        cache_run.decisions.bytes()
     }
 }
 
@@ -73,68 +73,71 @@ fn numbers() -> impl FnMut(usize) -> usize {
 fn each_decision_evicts_few_entries_and_the_cache_stays_within_its_limit() {
     let kinds = [plain, asking, spread];
     let sizes = kinds.map(|kind| CacheRun::alone(&kind(0)));
-    let mut memory = CacheRun::with_room(ROOM);
-    let (mut below, mut last, mut most, mut crowded) = (numbers(), 0, 0, 0);
+    let mut cache_run = CacheRun::with_limit(LIMIT);
+    let (mut below, mut last, mut most, mut over_limit) = (numbers(), 0, 0, 0);
     for turn in 0..20_000 {
         // Long runs of small signatures, then large ones, each of which displaces many small ones.
         let kind = if turn % 2_000 < 1_500 { below(2) } else { 2 };
         let number = if below(3) == 0 { below(40) } else { 100 + turn };
-        let before = memory.decisions.evictions();
-        if !memory.knew(&kinds[kind](number)) {
+        let before = cache_run.decisions.evictions();
+        if !cache_run.decides_from_cache(&kinds[kind](number)) {
             last = sizes[kind];
         }
-        let gone = memory.decisions.evictions() - before;
-        assert!(gone <= 9, "{gone} went in turn {turn}");
-        let bytes = memory.decisions.bytes();
-        assert!(bytes <= ROOM + last, "{bytes} bytes in turn {turn}, of which the last takes {last}");
+        let gone = cache_run.decisions.evictions() - before;
+        assert!(gone <= 9, "{gone} entries evicted in turn {turn}");
+        let bytes = cache_run.decisions.bytes();
+        assert!(bytes <= LIMIT + last, "{bytes} bytes in turn {turn}, the last entry has {last}");
         most = most.max(gone);
-        crowded += usize::from(bytes > ROOM);
+        over_limit += usize::from(bytes > LIMIT);
     }
-    let gone = memory.decisions.evictions();
-    assert!(gone > 10_000 && most > 4, "{gone} went, {most} at once");
-    assert!(crowded > 0, "there was always room for the last");
+    let gone = cache_run.decisions.evictions();
+    assert!(gone > 10_000 && most > 4, "{gone} entries evicted, at most {most} at once");
+    assert!(over_limit > 0, "the cache never exceeded its limit");
 }
 
 #[test]
 fn recurring_signatures_are_not_evicted_for_one_time_signatures() {
-    const OFTEN: usize = 20;
-    let mut memory = CacheRun::with_room(ROOM);
-    let mut forgotten = 0;
+    const RECURRING: usize = 20;
+    let mut cache_run = CacheRun::with_limit(LIMIT);
+    let mut evicted = 0;
     for turn in 0..2_000 {
-        assert!(!memory.knew(&spread(100 + turn)), "it is met for the first time");
-        forgotten += usize::from(!memory.knew(&spread(turn % OFTEN)));
+        assert!(!cache_run.decides_from_cache(&spread(100 + turn)), "the signature is new");
+        evicted += usize::from(!cache_run.decides_from_cache(&spread(turn % RECURRING)));
     }
     // The space for new signatures is smaller than what arrives between two returns. So each is evaluated once more,
     // and then stays.
     assert!(
-        forgotten <= 2 * OFTEN,
-        "{forgotten} times something was not known that came every {OFTEN} turns"
+        evicted <= 2 * RECURRING,
+        "{evicted} times something was not known that came every {RECURRING} turns"
     );
-    assert!(memory.decisions.evictions() > 1_900, "{} went", memory.decisions.evictions());
-    assert!(memory.decisions.bytes() <= ROOM, "{} bytes", memory.decisions.bytes());
+    assert!(cache_run.decisions.evictions() > 1_900, "{} entries evicted", cache_run.decisions.evictions());
+    assert!(cache_run.decisions.bytes() <= LIMIT, "{} bytes", cache_run.decisions.bytes());
 }
 
 #[test]
 fn large_recurring_signatures_are_not_evicted_for_one_time_signatures() {
-    let mut memory = CacheRun::with_room(ROOM);
-    let often = ROOM * 2 / 3 / CacheRun::alone(&spread(0));
-    let meet = |memory: &mut CacheRun| (0..often).filter(|&number| !memory.knew(&spread(number))).count();
-    (0..3).for_each(|_| _ = meet(&mut memory));
-    assert_eq!(meet(&mut memory), 0, "there is room for {often}");
-    let mut forgotten = 0;
+    let mut cache_run = CacheRun::with_limit(LIMIT);
+    let recurring = LIMIT * 2 / 3 / CacheRun::alone(&spread(0));
+    let meet = |cache_run: &mut CacheRun| {
+        (0..recurring).filter(|&number| !cache_run.decides_from_cache(&spread(number))).count()
+    };
+    (0..3).for_each(|_| _ = meet(&mut cache_run));
+    assert_eq!(meet(&mut cache_run), 0, "{recurring} signatures fit");
+    let mut evicted = 0;
     for turn in 0..500 {
-        memory.knew(&spread(1_000 + turn));
-        forgotten += meet(&mut memory);
+        cache_run.decides_from_cache(&spread(1_000 + turn));
+        evicted += meet(&mut cache_run);
     }
     // Some were still among the new signatures.
-    assert!(forgotten <= often, "{forgotten} of {often}");
+    assert!(evicted <= recurring, "{evicted} of {recurring}");
 }
 
 #[test]
 fn alternating_signatures_stay_cached_if_they_fit() {
-    let mut memory = CacheRun::with_room(ROOM);
-    let kinds = ROOM * 3 / 4 / CacheRun::alone(&spread(0));
-    let rounds = [0, 1, 2, 3].map(|_| (0..kinds).filter(|&kind| !memory.knew(&spread(kind))).count());
+    let mut cache_run = CacheRun::with_limit(LIMIT);
+    let kinds = LIMIT * 3 / 4 / CacheRun::alone(&spread(0));
+    let rounds =
+        [0, 1, 2, 3].map(|_| (0..kinds).filter(|&kind| !cache_run.decides_from_cache(&spread(kind))).count());
     assert!(
         rounds[0] == kinds && rounds[1] < kinds && rounds[2..] == [0, 0],
         "{rounds:?} of {kinds} unknown"
@@ -143,9 +146,9 @@ fn alternating_signatures_stay_cached_if_they_fit() {
 
 #[test]
 fn pods_of_one_deployment_are_fully_evaluated_once() {
-    let mut memory = CacheRun::with_room(ROOM);
+    let mut cache_run = CacheRun::with_limit(LIMIT);
     for app in 0..100 {
-        let unknown = (0..50).filter(|_| !memory.knew(&spread(app))).count();
+        let unknown = (0..50).filter(|_| !cache_run.decides_from_cache(&spread(app))).count();
         assert_eq!(unknown, 1, "of app {app}");
     }
 }
@@ -153,68 +156,72 @@ fn pods_of_one_deployment_are_fully_evaluated_once() {
 /// A shared node evaluation is freed with its last signature.
 #[test]
 fn shared_state_is_freed_with_its_last_signature() {
-    let mut memory = CacheRun::with_room(ROOM);
+    let mut cache_run = CacheRun::with_limit(LIMIT);
     let shared = |number| format!("{} cpu=1", spread(number));
-    (0..3).for_each(|number| assert!(!memory.knew(&shared(number))));
-    assert_eq!(memory.decisions.node_signatures(), 1);
+    (0..3).for_each(|number| assert!(!cache_run.decides_from_cache(&shared(number))));
+    assert_eq!(cache_run.decisions.node_signatures(), 1);
     let (mut others, mut left) = (0, 3);
     while left > 0 {
-        let before = memory.decisions.evictions();
-        memory.knew(&spread(100 + others));
+        let before = cache_run.decisions.evictions();
+        cache_run.decides_from_cache(&spread(100 + others));
         others += 1;
-        assert!(others < 100, "they go in their turn");
-        left -= (memory.decisions.evictions() - before) as usize;
-        assert_eq!(memory.decisions.node_signatures(), 1 + usize::from(left > 0), "{left} are left");
+        assert!(others < 100, "entries are evicted in order");
+        left -= (cache_run.decisions.evictions() - before) as usize;
+        assert_eq!(cache_run.decisions.node_signatures(), 1 + usize::from(left > 0), "{left} are left");
     }
     // Nothing remains of them, and everything of the others.
-    let mut others_alone = CacheRun::with_room(usize::MAX);
-    let first = others - memory.decisions.signatures();
-    (first..others).for_each(|number| _ = others_alone.knew(&spread(100 + number)));
-    assert_eq!(memory.decisions.bytes(), others_alone.decisions.bytes());
+    let mut others_alone = CacheRun::with_limit(usize::MAX);
+    let first = others - cache_run.decisions.signatures();
+    (first..others).for_each(|number| _ = others_alone.decides_from_cache(&spread(100 + number)));
+    assert_eq!(cache_run.decisions.bytes(), others_alone.decisions.bytes());
 }
 
 /// No data by node is cached for a signature until it has a feasible node.
 #[test]
 fn unschedulable_pods_occupy_no_cache_space() {
-    let mut memory = CacheRun::with_room(ROOM);
+    let mut cache_run = CacheRun::with_limit(LIMIT);
     let (large, small) = ("x cpu=7 label:app=a anti=host/app=a", "x cpu=1 label:app=a anti=host/app=a");
     for number in 0..300 {
-        let pod = memory.cluster.pod_from(&format!("q{number} on=n{number} cpu=3"));
-        memory.cluster.place(&pod);
+        let pod = cache_run.cluster.pod_from(&format!("q{number} on=n{number} cpu=3"));
+        cache_run.cluster.place(&pod);
     }
-    let ask = |memory: &mut CacheRun| {
-        memory.cluster.cache.refresh();
-        let (pod, snapshot) = (memory.cluster.pod_from(large), memory.cluster.snapshot());
-        let plain = memory.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
-        let quick = memory.framework.decide_cached(&mut memory.decisions, &pod, snapshot, &mut NoProbe);
+    let ask = |cache_run: &mut CacheRun| {
+        cache_run.cluster.cache.refresh();
+        let (pod, snapshot) = (cache_run.cluster.pod_from(large), cache_run.cluster.snapshot());
+        let plain = cache_run.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+        let quick = cache_run.framework.decide_cached(&mut cache_run.decisions, &pod, snapshot, &mut NoProbe);
         assert_eq!(quick.is_some(), matches!(plain, Ok(Decision::Feasible(_))));
         quick.is_some_and(|mut quick| quick.equals(&plain, Seed(7), &pod))
     };
-    assert!(!ask(&mut memory), "there is no room on any node");
-    let bytes = memory.decisions.bytes();
+    assert!(!ask(&mut cache_run), "no node is feasible");
+    let bytes = cache_run.decisions.bytes();
     assert!(bytes < CacheRun::alone(small) / 10, "{bytes} bytes");
-    let pod = memory.cluster.pod_from("q7 on=n7 cpu=2");
-    memory.cluster.place(&pod);
-    assert!(!ask(&mut memory), "there is still none");
+    let pod = cache_run.cluster.pod_from("q7 on=n7 cpu=2");
+    cache_run.cluster.place(&pod);
+    assert!(!ask(&mut cache_run), "still no node is feasible");
     assert_eq!(
-        (memory.decisions.bytes(), memory.decisions.made()),
+        (cache_run.decisions.bytes(), cache_run.decisions.made()),
         (bytes, 1),
         "it was found without looking anew"
     );
-    memory.cluster.cache.remove_pod("q8");
-    assert!(ask(&mut memory), "there is room on a node");
-    assert_eq!(memory.decisions.bytes(), CacheRun::alone(small), "and now it takes what others do");
-    assert_eq!((memory.decisions.signatures(), memory.decisions.node_signatures()), (1, 1));
+    cache_run.cluster.cache.remove_pod("q8");
+    assert!(ask(&mut cache_run), "a node is feasible");
+    assert_eq!(cache_run.decisions.bytes(), CacheRun::alone(small), "and now it takes what others do");
+    assert_eq!((cache_run.decisions.signatures(), cache_run.decisions.node_signatures()), (1, 1));
 }
 
 #[test]
 fn cleared_signature_is_fully_evaluated_again() {
-    let mut memory = CacheRun::with_room(ROOM);
-    (0..100).for_each(|number| _ = memory.knew(&spread(number)));
-    memory.decisions.clear();
+    let mut cache_run = CacheRun::with_limit(LIMIT);
+    (0..100).for_each(|number| _ = cache_run.decides_from_cache(&spread(number)));
+    cache_run.decisions.clear();
     assert_eq!(
-        (memory.decisions.signatures(), memory.decisions.node_signatures(), memory.decisions.bytes()),
+        (
+            cache_run.decisions.signatures(),
+            cache_run.decisions.node_signatures(),
+            cache_run.decisions.bytes()
+        ),
         (0, 0, 0)
     );
-    assert!(!memory.knew(&spread(99)) && memory.knew(&spread(99)));
+    assert!(!cache_run.decides_from_cache(&spread(99)) && cache_run.decides_from_cache(&spread(99)));
 }

@@ -260,7 +260,7 @@ fn continuous_load_limits_comparisons_to_their_share_and_covers_all_signatures()
             number += 1;
         }
         let step = engine.step(now, &mut NoProbe);
-        assert!(!matches!(step, Step::Idle { .. }), "there is always a pod to be decided about");
+        assert!(!matches!(step, Step::Idle { .. }), "a pod is always pending");
         let (unchecked_since, so_far) = progress(&engine);
         let age = (now - START).saturating_sub(unchecked_since);
         assert!(age <= interval, "unchecked for {age:?} at {:?}", now - START);

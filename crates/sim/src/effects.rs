@@ -42,7 +42,7 @@ impl Sim {
         self.check_bind(pod, &node)?;
         self.check_release(&pod.uid, &node)?;
         let on_node = self.stamp_if_known(Some((&node, &pod.uid)));
-        let decided = self.process.decided.get_mut(&*pod.uid).expect("it was checked to be decided");
+        let decided = self.process.decided.get_mut(&*pod.uid).expect("its decision was checked before");
         decided.in_flight = true;
         self.process.unanswered.insert(pod.uid.to_string());
         let released_on = *decided.released.get_or_insert(on_node);

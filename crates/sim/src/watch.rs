@@ -90,7 +90,7 @@ impl Default for Watches {
 
 impl Watches {
     pub(crate) fn of(&mut self, kind: Kind) -> &mut Watch {
-        self.0.get_mut(&kind).expect("there is a watch of each kind")
+        self.0.get_mut(&kind).expect("every kind has a watch")
     }
 
     /// Whether the scheduler knows all changes of a kind up to `version`, including its own writes.

@@ -176,7 +176,7 @@ fn freed_resources_requeue() {
     let mut shrinks = |old, new| case.on_pod(PodAction::UpdateScaleDown, Some(old), Some(new));
     assert!(shrinks("p on=a cpu=2", "p on=a cpu=1"));
     assert!(shrinks("p on=a res:example.com/gpu=1", "p on=a"));
-    assert!(!shrinks("p on=a mem=2 cpu=1", "p on=a mem=1 cpu=1"), "no memory is asked for");
+    assert!(!shrinks("p on=a mem=2 cpu=1", "p on=a mem=1 cpu=1"), "no memory is requested");
 }
 
 #[test]

@@ -205,7 +205,7 @@ impl Run {
                 Step::Effect(Effect::Bind { pod, node }) => {
                     self.chosen.remove(&pod.name);
                     self.handle(Event::BindFinished { uid: pod.uid, outcome: BindOutcome::Accepted });
-                    self.pods.get_mut(&pod.name).expect("only pods that are there are bound").on = Some(node);
+                    self.pods.get_mut(&pod.name).expect("only existing pods are bound").on = Some(node);
                     self.show(&pod.name);
                 }
                 Step::Effect(Effect::Evict(eviction)) => self.check_eviction(eviction.pod.name)?,
@@ -221,7 +221,7 @@ impl Run {
                 _ => {}
             }
         }
-        Err(TestCaseError::fail("the engine does not come to rest"))
+        Err(TestCaseError::fail("the engine does not become idle"))
     }
 
     fn check_eviction(&mut self, name: String) -> Result<(), TestCaseError> {

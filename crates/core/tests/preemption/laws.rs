@@ -175,7 +175,7 @@ fn chosen(cluster: &TestCluster, pod: &PodInfo, seed: u64) -> Choice {
     told.collect()
 }
 
-fn take_off(cache: &mut Cache, pods: &[Arc<PodInfo>]) {
+fn remove_pods(cache: &mut Cache, pods: &[Arc<PodInfo>]) {
     pods.iter().for_each(|pod| drop(cache.remove_pod(&pod.uid)));
 }
 
@@ -203,7 +203,7 @@ fn by_importance(pods: &mut [Arc<PodInfo>]) {
 /// Returns the protected pods, if the pods are evicted in this order.
 fn protected(cluster: &TestCluster, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
     let snapshot = cluster.snapshot();
-    let default = cluster.tables.find("default").expect("pods are there");
+    let default = cluster.tables.find("default").expect("the pods exist");
     let mut left: Vec<_> =
         snapshot.lookups().disruption_budgets(default).map(|b| (b, b.disruptions_allowed)).collect();
     let mut protected = Vec::new();
@@ -237,7 +237,7 @@ fn naive_victims(words: &ClusterSpec, node: &str) -> Option<Victims> {
         cluster.snapshot().pods_on(cluster.idx(node)).map(|pod| Arc::new(pod.clone())).collect()
     };
     let mut lesser: Vec<_> = on_node(&cluster).into_iter().filter(|p| p.priority < pod.priority).collect();
-    take_off(&mut cluster.cache, &lesser);
+    remove_pods(&mut cluster.cache, &lesser);
     if lesser.is_empty() || !fits(&cluster, &pod, node) {
         return None;
     }
@@ -316,7 +316,7 @@ proptest! {
             let victims: Vec<Arc<PodInfo>> =
                 names.iter().map(|name| Arc::clone(cluster.cache.placed(name).expect("a victim runs").0)).collect();
             prop_assert!(victims.iter().all(|victim| victim.priority < pod.priority));
-            take_off(&mut cluster.cache, &victims);
+            remove_pods(&mut cluster.cache, &victims);
             prop_assert!(fits(&cluster, &pod, &node));
             for victim in &victims {
                 cluster.place(victim);
@@ -352,14 +352,14 @@ proptest! {
             Nomination::Keep | Nomination::Clear => Vec::new(),
         };
         let mut fits_without = |(node, victims): &(String, Vec<Arc<PodInfo>>)| {
-            take_off(&mut cluster.cache, victims);
+            remove_pods(&mut cluster.cache, victims);
             let fits = fits(&cluster, &pod, node);
             victims.iter().for_each(|victim| cluster.place(victim));
             fits
         };
         match evicted_for {
             Some(candidate) => prop_assert!(fits_without(&candidate), "{candidate:?} are evicted in vain"),
-            None => prop_assert!(!all.iter().any(fits_without), "one of {all:?} would make room"),
+            None => prop_assert!(!all.iter().any(fits_without), "evicting one of {all:?} would suffice"),
         }
     }
 }

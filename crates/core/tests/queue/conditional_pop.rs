@@ -46,7 +46,7 @@ fn ineligible_pods_are_checked_once() {
             asked.set(asked.get() + 1);
             !asks
         };
-        let popped = queue.pop_that(at(0.0), class_of, may_go).expect("a pod may go");
+        let popped = queue.pop_that(at(0.0), class_of, may_go).expect("a pod is eligible");
         assert!(popped.pod.uid.starts_with('p'));
     }
     assert!(asked.get() <= 3_000 + 2 * 1_000, "{} questions", asked.get());

@@ -157,24 +157,24 @@ impl QueueModel {
         let waiting: Vec<(Place, &QueuedPod)> = self.queue.waiting().collect();
         let uids: BTreeSet<String> = waiting.iter().map(|(_, pod)| pod.pod.uid.to_string()).collect();
         assert_eq!(uids.len(), waiting.len(), "each pod is in one place");
-        assert_eq!(uids, self.inside, "what came in and did not go out is there");
+        assert_eq!(uids, self.inside, "every added and not removed pod is in the queue");
         assert_eq!(self.queue.len(), uids.len());
         let active = waiting.iter().filter(|(place, _)| *place == Place::Active);
         assert!(active.map(|(_, pod)| rank(pod)).is_sorted(), "the active queue is in order");
 
-        let mut blamed = BTreeMap::new();
+        let mut unschedulable_count = BTreeMap::new();
         for (place, pod) in &waiting {
             let found = self.queue.get(&pod.pod.uid).expect("a waiting pod is found");
-            assert!(std::ptr::eq(found, *pod), "and is found where it is");
+            assert!(std::ptr::eq(found, *pod), "and its place is known");
             assert_eq!(*place == Place::Gated, pod.gate.is_some());
             assert!(*place != Place::Unschedulable || !pod.rejectors.is_empty(), "someone can wake it");
             for plugin in &pod.rejectors {
-                *blamed.entry((*plugin, PROFILE)).or_insert(0) += 1;
+                *unschedulable_count.entry((*plugin, PROFILE)).or_insert(0) += 1;
             }
         }
         let mut stats = self.queue.stats();
         stats.unschedulable.retain(|_, count| *count > 0);
-        assert_eq!(stats.unschedulable, blamed);
+        assert_eq!(stats.unschedulable, unschedulable_count);
         let unschedulable = waiting.iter().filter(|(place, _)| *place == Place::Unschedulable);
         let alike: BTreeSet<_> = unschedulable.map(|(_, pod)| (pod.pod.priority, &pod.rejectors)).collect();
         assert_eq!(stats.groups, alike.len(), "pods that wait for the same are one group");

@@ -84,7 +84,7 @@ fn incoming(queue: &SchedulingQueue, place: Place, event: &'static str) -> u64 {
     queue.stats().incoming.get(&(place, event)).copied().unwrap_or(0)
 }
 
-fn blamed(queue: &SchedulingQueue, plugin: PluginName) -> Option<usize> {
+fn unschedulable_count(queue: &SchedulingQueue, plugin: PluginName) -> Option<usize> {
     queue.stats().unschedulable.get(&(plugin, PROFILE)).copied()
 }
 
@@ -136,7 +136,7 @@ fn pod_added_again_gets_a_new_record() {
     reject_new(&mut queue, at(0.0), "p", 0, &[FIT]);
     queue.add(at(1.0), pod("p", 0), None);
     assert_eq!(queue.len(), 1);
-    assert_eq!(blamed(&queue, FIT), Some(0));
+    assert_eq!(unschedulable_count(&queue, FIT), Some(0));
     let popped = pop(&mut queue, at(1.0), "p");
     assert_eq!((popped.attempts, popped.unschedulable_count), (1, 0));
 }
@@ -147,7 +147,7 @@ fn rejected_pod_waits_for_an_event() {
     reject_new(&mut queue, at(0.0), "p", 0, &[FIT, TAINTS]);
     assert_eq!(place(&queue, "p"), Some(Place::Unschedulable));
     assert_eq!(incoming(&queue, Place::Unschedulable, "ScheduleAttemptFailure"), 1);
-    assert_eq!((blamed(&queue, FIT), blamed(&queue, TAINTS)), (Some(1), Some(1)));
+    assert_eq!((unschedulable_count(&queue, FIT), unschedulable_count(&queue, TAINTS)), (Some(1), Some(1)));
     assert!(queue.pop(at(100.0)).is_none());
 }
 
@@ -351,7 +351,7 @@ fn pod_recreated_during_its_attempt_keeps_the_new_record() {
         }
         assert_eq!((queue.len(), place(&queue, "p")), (1, Some(Place::Active)));
         assert_eq!(queue.get("p").unwrap().attempts, 0);
-        assert_eq!(blamed(&queue, FIT), None);
+        assert_eq!(unschedulable_count(&queue, FIT), None);
     }
 }
 
@@ -361,16 +361,16 @@ fn unschedulable_gauge_counts_until_the_next_attempt_or_deletion() {
     for (priority, uid) in ["tried", "unschedulable", "backoff"].into_iter().enumerate() {
         reject_new(&mut queue, at(0.0), uid, priority as i32, &[FIT]);
     }
-    assert_eq!(blamed(&queue, FIT), Some(3));
+    assert_eq!(unschedulable_count(&queue, FIT), Some(3));
     queue.move_all(at(30.0), &NODE_ADD, &|_| true, &mut |_, pod| Hint::queue_if(&*pod.uid == "tried"));
-    assert_eq!(blamed(&queue, FIT), Some(3));
+    assert_eq!(unschedulable_count(&queue, FIT), Some(3));
     assert!(pop(&mut queue, at(30.0), "tried").rejectors.is_empty());
-    assert_eq!(blamed(&queue, FIT), Some(2));
+    assert_eq!(unschedulable_count(&queue, FIT), Some(2));
     assert!(queue.remove("unschedulable"));
     move_all(&mut queue, at(30.0), &NODE_ADD, Hint::Queue);
     assert!(queue.remove("backoff"));
     assert!(!queue.remove("backoff"));
-    assert_eq!(blamed(&queue, FIT), Some(0), "the series stays");
+    assert_eq!(unschedulable_count(&queue, FIT), Some(0), "the series stays");
     assert!(queue.is_empty());
 }
 
@@ -380,7 +380,7 @@ fn gated_pod_is_not_evaluated_for_events() {
     queue.add(at(0.0), pod("p", 0), Some(GATES));
     assert_eq!(place(&queue, "p"), Some(Place::Gated));
     assert_eq!(incoming(&queue, Place::Unschedulable, "UnschedulablePodAdd"), 1);
-    assert_eq!(blamed(&queue, GATES), Some(1));
+    assert_eq!(unschedulable_count(&queue, GATES), Some(1));
     queue.move_all(at(1.0), &NODE_ADD, &|_| true, &mut |_, _| unreachable!("no event looks at a gated pod"));
     move_all(&mut queue, at(1.0), &ClusterEvent::UnschedulableTimeout, Hint::Queue);
     assert_eq!(queue.next_wakeup(at(1.0)), None);
@@ -409,7 +409,7 @@ fn removing_the_last_gate_queues_the_pod_and_restarts_its_time() {
     assert_eq!(incoming(&queue, Place::Active, "UnschedulablePodUpdatePodSchedulingGatesEliminated"), 1);
     let popped = pop(&mut queue, at(20.0), "p");
     assert_eq!((popped.attempts, popped.initial_attempt, popped.gate), (1, Some(at(20.0)), None));
-    assert_eq!(blamed(&queue, GATES), Some(0));
+    assert_eq!(unschedulable_count(&queue, GATES), Some(0));
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn pod_that_becomes_gated_leaves_every_queue() {
     assert!(queue.pop(at(1000.0)).is_none());
     let stats = queue.stats();
     assert_eq!((stats.pending[&Place::Gated], stats.pending[&Place::Unschedulable]), (2, 0));
-    assert_eq!((blamed(&queue, GATES), blamed(&queue, FIT)), (Some(2), Some(1)));
+    assert_eq!((unschedulable_count(&queue, GATES), unschedulable_count(&queue, FIT)), (Some(2), Some(1)));
     queue.update(at(1001.0), pod("unschedulable", 0), None, &[], skip);
     assert_eq!(incoming(&queue, Place::Active, "UnschedulablePodUpdate"), 1);
 }
@@ -436,7 +436,10 @@ fn rejected_pod_may_return_gated() {
     let popped = pop(&mut queue, at(0.0), "p");
     queue.return_unschedulable(at(0.0), popped, rejected_by(&[FIT]), Some("DefaultPreemption"));
     assert_eq!(place(&queue, "p"), Some(Place::Gated));
-    assert_eq!((blamed(&queue, FIT), blamed(&queue, "DefaultPreemption")), (Some(1), Some(1)));
+    assert_eq!(
+        (unschedulable_count(&queue, FIT), unschedulable_count(&queue, "DefaultPreemption")),
+        (Some(1), Some(1))
+    );
     assert_eq!(queue.get("p").unwrap().unschedulable_count, 1);
 }
 
@@ -494,8 +497,8 @@ fn update_of_an_unknown_pod_adds_it() {
 fn flushed_at(queue: &mut SchedulingQueue, failed: Time) -> Time {
     let mut now = failed;
     while place(queue, "p") == Some(Place::Unschedulable) {
-        let wakeup = queue.next_wakeup(now).expect("an unschedulable pod is looked after");
-        assert!(wakeup > now, "time goes on");
+        let wakeup = queue.next_wakeup(now).expect("an unschedulable pod has a wake-up");
+        assert!(wakeup > now, "time advances");
         now = wakeup;
         queue.tick(now);
     }
@@ -543,7 +546,7 @@ fn flush_mark_lasts_until_an_attempt_fails() {
     let popped = pop(&mut queue, at(330.0), "p");
     queue.activate(at(330.0), popped);
     let popped = pop(&mut queue, at(330.0), "p");
-    assert!(popped.was_flushed, "deciding anew is no failure");
+    assert!(popped.was_flushed, "a decision to be repeated is not a failure");
     queue.return_unschedulable(at(330.0), popped, rejected_by(&[FIT]), None);
     move_all(&mut queue, at(340.0), &NODE_ADD, Hint::Queue);
     assert!(!pop(&mut queue, at(340.0), "p").was_flushed, "an event woke it");

@@ -17,7 +17,7 @@ fn active_at(queue: &mut SchedulingQueue, from: f64, uid: &str) -> Time {
             return now;
         }
         half_seconds += 1;
-        assert!(half_seconds < 2_000, "it never comes");
+        assert!(half_seconds < 2_000, "no attempt within 1,000 s");
     }
 }
 

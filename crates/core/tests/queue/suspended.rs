@@ -18,7 +18,10 @@ fn event_gates_a_suspended_pod() {
     assert_eq!(place(&queue, "p"), Some(Place::Unschedulable));
     move_all(&mut queue, at(5.0), &NODE_ADD, Hint::Queue);
     assert_eq!(place(&queue, "p"), Some(Place::Gated));
-    assert_eq!((blamed(&queue, FIT), blamed(&queue, PREEMPTION)), (Some(1), Some(1)));
+    assert_eq!(
+        (unschedulable_count(&queue, FIT), unschedulable_count(&queue, PREEMPTION)),
+        (Some(1), Some(1))
+    );
     assert!(queue.pop(at(5.0)).is_none());
 }
 
@@ -28,9 +31,12 @@ fn released_pod_is_queued_if_an_event_matched_meanwhile() {
     move_all(&mut queue, at(5.0), &NODE_ADD, Hint::Queue);
     queue.unblock(at(6.0), "p");
     assert_eq!(place(&queue, "p"), Some(Place::Active));
-    assert_eq!((blamed(&queue, FIT), blamed(&queue, PREEMPTION)), (Some(1), Some(0)));
+    assert_eq!(
+        (unschedulable_count(&queue, FIT), unschedulable_count(&queue, PREEMPTION)),
+        (Some(1), Some(0))
+    );
     assert_eq!(pop(&mut queue, at(6.0), "p").attempts, 2);
-    assert_eq!(blamed(&queue, FIT), Some(0));
+    assert_eq!(unschedulable_count(&queue, FIT), Some(0));
 }
 
 #[test]
@@ -83,7 +89,7 @@ fn released_pod_with_error_serves_a_growing_backoff() {
         queue.requeue_after_backoff(at(now), "p");
         assert_eq!(place(&queue, "p"), Some(Place::Backoff));
         assert_eq!(queue.next_wakeup(at(now)), Some(at(end)));
-        assert!(queue.pop(at(end - 0.1)).is_none(), "it is not taken early");
+        assert!(queue.pop(at(end - 0.1)).is_none(), "the pod is not popped early");
         let popped = pop(&mut queue, at(end), "p");
         queue.return_unschedulable(at(end), popped, rejected_by(&[FIT]), None);
         queue.block(&"p".into(), PREEMPTION);

@@ -20,7 +20,7 @@ pub(crate) fn check_scenario(mutation: Option<Mutation>, scenario: fn(&mut Harne
         let mistaken = std::panic::catch_unwind(|| {
             supercargo_core::mutation::with(Some(mutation), || scenario(&mut Harness::new()));
         });
-        assert!(mistaken.is_err(), "{mutation:?} goes unnoticed");
+        assert!(mistaken.is_err(), "{mutation:?} is not detected");
     }
     #[cfg(not(feature = "mutations"))]
     let _ = mutation;
@@ -75,7 +75,7 @@ impl Harness {
 
     fn event(&mut self, line: &str) -> Event {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let (verb, rest) = words.split_first().expect("a line says something");
+        let (verb, rest) = words.split_first().expect("a line has a command");
         let answer = |outcome| Event::BindFinished { uid: rest[0].into(), outcome };
         match *verb {
             "node" => {
@@ -148,7 +148,7 @@ impl Harness {
                 Step::Notice(notice) => self.output.push(format!("notice {notice:?}")),
             }
         }
-        panic!("the engine does not come to rest");
+        panic!("the engine does not become idle");
     }
 
     /// Returns the place of a pod in the queue.
@@ -161,7 +161,7 @@ impl Harness {
     pub(crate) fn taken(&self, node: &str) -> (i64, i64) {
         let snapshot = self.scheduler.snapshot();
         let name = snapshot.tables().find(node).expect("the node was named");
-        let at = snapshot.find_node(name).expect("the node is there").index();
+        let at = snapshot.find_node(name).expect("the node exists").index();
         (snapshot.columns().requested_cpu_milli[at], snapshot.columns().pods[at])
     }
 

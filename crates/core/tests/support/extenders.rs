@@ -61,7 +61,7 @@ pub(crate) fn describe_call(call: &ExtenderCall, name: &str) -> String {
 
 /// Parses an answer: `passed a b failed c:why hopeless d:why`, `scores a:3`, `rooms a:v,w`, `error TEXT`.
 pub(crate) fn parse_answer(words: &[&str]) -> Result<Answer, String> {
-    let (kind, rest) = words.split_first().expect("an extender says something");
+    let (kind, rest) = words.split_first().expect("an answer has a kind");
     let pair = |word: &str| {
         let (name, what) = word.split_once(':').expect("node:what");
         (name.to_owned(), what.replace('_', " "))

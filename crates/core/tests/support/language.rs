@@ -46,7 +46,7 @@ pub(crate) fn apply(cluster: &mut TestCluster, line: &str) {
         }
         "nominated" => {
             let pod = pod(&mut cluster.tables, words);
-            let node = pod.nominated_node.expect("a nominated pod says where: nominated=<node>");
+            let node = pod.nominated_node.expect("a nominated pod needs nominated=<node>");
             cluster.cache.nominate(&pod, Some(node));
         }
         "namespace" => {
@@ -430,7 +430,7 @@ fn controller_kind(text: &str) -> ControllerKind {
         "ReplicationController" => ControllerKind::ReplicationController,
         "ReplicaSet" => ControllerKind::ReplicaSet,
         "StatefulSet" => ControllerKind::StatefulSet,
-        other => panic!("no kind of controller that spreading knows: {other:?}"),
+        other => panic!("unknown controller kind: {other:?}"),
     }
 }
 

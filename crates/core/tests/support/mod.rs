@@ -93,7 +93,7 @@ impl TestCluster {
 
     /// Places a pod on its `node_name`.
     pub(crate) fn place(&mut self, pod: &Arc<PodInfo>) {
-        let node = pod.node_name.expect("a placed pod says where: on=<node>");
+        let node = pod.node_name.expect("a placed pod needs on=<node>");
         self.cache.place(pod, node, PodState::Added);
     }
 

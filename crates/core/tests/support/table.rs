@@ -74,7 +74,7 @@ fn render(text: &str, say: Describe<'_>) -> String {
         if line.starts_with("== ") {
             blocks.push(Vec::new());
         }
-        blocks.last_mut().expect("there is a first block").push(line);
+        blocks.last_mut().expect("the file has a first block").push(line);
     }
     let head_has_rule = blocks[0].contains(&RULE);
     let common: Vec<&str> = if head_has_rule { Vec::new() } else { withs(&blocks[0]) };

@@ -99,7 +99,7 @@ fn key(by_zone: bool) -> &'static str {
 
 /// "The difference between the number of matching pods in the target topology and the global minimum", which is "the
 /// minimum number of matching pods in an eligible domain, or zero if there are fewer of them than minDomains".
-fn may_spread(
+fn spread_allows(
     small: &SmallCluster,
     ask: (bool, usize, usize),
     skew: i32,
@@ -126,7 +126,7 @@ fn spreading_follows_the_api_in_every_small_cluster() {
                     "x label:app={own} spread={key}/{skew}/DoNotSchedule/app={wanted}/min={min_domains}"
                 );
                 let naive: Vec<bool> = (0..small.zones.len())
-                    .map(|node| may_spread(small, ask, skew, min_domains, node))
+                    .map(|node| spread_allows(small, ask, skew, min_domains, node))
                     .collect();
                 let said = allowed(&PodTopologySpread::default(), &mut cluster, &pod, naive.len());
                 assert_eq!(said, naive, "{pod} in zones {:?} with pods {:?}", small.zones, small.pods);
@@ -137,19 +137,27 @@ fn spreading_follows_the_api_in_every_small_cluster() {
 
 /// Required affinity: "co-located in a domain with a pod that matches". If no pod matches anywhere, a pod that
 /// matches its own term may run on any node with the key.
-fn may_join(small: &SmallCluster, (by_zone, wanted, own): (bool, usize, usize), node: usize) -> bool {
+fn affinity_allows(small: &SmallCluster, (by_zone, wanted, own): (bool, usize, usize), node: usize) -> bool {
     let Some(here) = small.domain(node, by_zone) else { return false };
     let nowhere = (0..3).all(|domain| small.count(domain, wanted, by_zone) == 0);
     small.count(here, wanted, by_zone) > 0 || nowhere && wanted == own
 }
 
 /// Required anti-affinity: "not co-located in a domain with a pod that matches". Without the key there is no domain.
-fn may_keep_away(small: &SmallCluster, (by_zone, wanted, _): (bool, usize, usize), node: usize) -> bool {
+fn anti_affinity_allows(
+    small: &SmallCluster,
+    (by_zone, wanted, _): (bool, usize, usize),
+    node: usize,
+) -> bool {
     small.domain(node, by_zone).is_none_or(|here| small.count(here, wanted, by_zone) == 0)
 }
 
 /// Anti-affinity of all existing pods, which applies to the incoming pod if it matches.
-fn is_let_in(small: &SmallCluster, (by_zone, wanted, own): (bool, usize, usize), node: usize) -> bool {
+fn existing_anti_affinity_allows(
+    small: &SmallCluster,
+    (by_zone, wanted, own): (bool, usize, usize),
+    node: usize,
+) -> bool {
     let hated = |here: usize| (0..2).any(|label| small.count(here, label, by_zone) > 0);
     wanted != own || !small.domain(node, by_zone).is_some_and(hated)
 }
@@ -169,10 +177,14 @@ fn affinity_follows_the_api_in_every_small_cluster() {
                 let said = allowed(&plugin, cluster, pod, small.zones.len());
                 assert_eq!(said, judge(naive), "{pod} in zones {:?} with pods {:?}", small.zones, small.pods);
             };
-            compare(&mut cluster, &format!("x label:app={own} affinity={term}"), may_join);
-            compare(&mut cluster, &format!("x label:app={own} anti={term}"), may_keep_away);
+            compare(&mut cluster, &format!("x label:app={own} affinity={term}"), affinity_allows);
+            compare(&mut cluster, &format!("x label:app={own} anti={term}"), anti_affinity_allows);
             if ask.2 == 0 {
-                compare(&mut small.build(Some(&term)), &format!("x label:app={own}"), is_let_in);
+                compare(
+                    &mut small.build(Some(&term)),
+                    &format!("x label:app={own}"),
+                    existing_anti_affinity_allows,
+                );
             }
         }
     });

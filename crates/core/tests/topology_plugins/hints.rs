@@ -157,7 +157,7 @@ fn deleted_conflicting_pod_requeues_anti_affinity_pod() {
     assert!(!x.by_added("p on=a label:app=db"));
     assert!(x.by_relabeled("p on=a label:app=db", "p on=a label:app=api"));
     assert!(!x.by_relabeled("p on=a label:app=api", "p on=a label:app=db"));
-    assert!(x.by_deleted("p on=a anti=zone/app=web"), "its own terms meant the pod");
+    assert!(x.by_deleted("p on=a anti=zone/app=web"), "the deleted pod's terms matched the pod");
     assert!(!x.by_deleted("p on=a ns=other anti=zone/app=web"), "those of another namespace did not");
 }
 
@@ -229,7 +229,7 @@ fn terminating_pod_requeues_spread_pod_that_counted_it() {
 fn deleted_node_requeues_affinity_pods() {
     let mut x = affinity("x label:app=web anti=zone/app=db");
     assert!(x.by_node(NodeAction::Delete, "n zone=z1", ""));
-    assert!(!x.by_node(NodeAction::Delete, "n", ""), "it was in no domain");
+    assert!(!x.by_node(NodeAction::Delete, "n", ""), "the node had no domain");
     let mut x = affinity("x label:app=web affinity=zone/app=web");
     assert!(x.by_node(NodeAction::Delete, "n zone=z1", ""));
     let mut x = affinity("x label:app=web");

@@ -88,7 +88,7 @@ fn deleted_pod_with_the_same_disk_or_claim_requeues() {
     assert!(case.pod_gone("p on=a claim=c"));
     assert!(case.pod_gone("p on=a gce=d:ro"));
     assert!(!case.pod_gone("p on=a claim=other gce=e"));
-    assert!(case.pod_gone("p ns=other on=a gce=d"), "a disk knows no namespaces");
+    assert!(case.pod_gone("p ns=other on=a gce=d"), "disks have no namespace");
     assert!(!case.pod_gone("p ns=other on=a claim=c"));
 }
 
@@ -154,7 +154,7 @@ fn pod_that_shares_a_volume_requeues_pod_over_the_limit() {
             apply(&mut cluster, line);
         }
         let pod = cluster.pod_from(words);
-        let node = pod.node_name.expect("it is on a node");
+        let node = pod.node_name.expect("the pod has a node");
         let event = ClusterEvent::AssignedPod { action: PodAction::Add, old: None, new: Some(&pod) };
         let (added, nominated) = (
             case.asks(&mut cluster, event),

@@ -234,7 +234,7 @@ proptest! {
         world.cache.place(&pod, name, PodState::Assumed);
         world.cache.assume_volumes(&pod.uid, reserved.clone());
         let now = verdicts(&world);
-        let here = now.iter().find(|(idx, _)| *idx == node).expect("the node is still there");
+        let here = now.iter().find(|(idx, _)| *idx == node).expect("the node still exists");
         prop_assert_eq!(&here.1, &vec![Verdict::Fits], "{:?}", reserved);
         world.cache.remove_pod(&pod.uid);
         prop_assert_eq!(verdicts(&world), before);
