@@ -41,7 +41,7 @@ use reason::{Found, of_objection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use suggest::Vocabulary;
-use supercargo_core::cycle::{Decision, Failed, Nomination};
+use supercargo_core::cycle::{Decision, InfeasibleDecision, Nomination};
 use supercargo_core::explain::{Findings, NodeFindings, Objection};
 use supercargo_core::framework::Fact;
 use supercargo_core::framework::post_filter::{Draws, ExtenderCandidates};
@@ -289,7 +289,7 @@ fn ask_preemption(place: &mut Place<'_>, pod: &Arc<PodInfo>, answer: &mut Explan
     let Decision::Infeasible(filtered) = decided else { return None };
     let snapshot = place.snapshot();
     let diagnosis = filtered.diagnose(snapshot);
-    let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+    let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
     let draws = Draws { seed: SEED, attempt: ATTEMPT };
     let outcome = place.framework.find_room(
         failed,

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 use supercargo_core::effect::{PodRef, Question, Victims};
-use supercargo_core::extender::{Answer, FilterAnswer, RoomAnswer};
+use supercargo_core::extender::{Answer, CandidateAnswer, FilterAnswer};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
@@ -269,7 +269,7 @@ async fn responses_are_decoded_like_in_go() {
     let rooms =
         r#"{"NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "v"}], "NumPDBViolations": 2}, "b": null}}"#;
     let rooms = told(Reply::Text(200, rooms.to_owned()), Question::Preempt { rooms: vec![] }).await;
-    let room = |node: &str, victims: Vec<String>, violations| RoomAnswer {
+    let room = |node: &str, victims: Vec<String>, violations| CandidateAnswer {
         node: node.to_owned(),
         victims,
         violations,

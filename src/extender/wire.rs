@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use supercargo_core::extender::{FilterAnswer, RoomAnswer};
+use supercargo_core::extender::{CandidateAnswer, FilterAnswer};
 
 /// `ExtenderArgs`, for `filter` and `prioritize`.
 #[derive(Serialize)]
@@ -185,7 +185,7 @@ pub(super) fn priorities(body: &[u8]) -> Result<Vec<(String, i64)>, String> {
 }
 
 /// Decodes an `ExtenderPreemptionResult`.
-pub(super) fn preemption_result(body: &[u8]) -> Result<Vec<RoomAnswer>, String> {
+pub(super) fn preemption_result(body: &[u8]) -> Result<Vec<CandidateAnswer>, String> {
     const WHAT: &str = "NodeNameToMetaVictims";
     let mut fields = object(first_value(body)?, "preemption result")?;
     let room = |(node, victims): (String, Value)| {
@@ -193,7 +193,7 @@ pub(super) fn preemption_result(body: &[u8]) -> Result<Vec<RoomAnswer>, String> 
         let violations = number(&take(&mut victims, "NumPDBViolations"), "NumPDBViolations")?;
         let pods = list(take(&mut victims, "Pods"), "Pods")?.into_iter();
         let uid = |pod: Value| text(take(&mut object(pod, "Pods")?, "UID"), "UID");
-        Ok(RoomAnswer { node, victims: pods.map(uid).collect::<Result<_, String>>()?, violations })
+        Ok(CandidateAnswer { node, victims: pods.map(uid).collect::<Result<_, String>>()?, violations })
     };
     object(take(&mut fields, WHAT), WHAT)?.into_iter().map(room).collect()
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use supercargo_core::effect::Lane;
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
-use supercargo_core::extender::{self, FilterAnswer, RoomAnswer};
+use supercargo_core::extender::{self, CandidateAnswer, FilterAnswer};
 
 /// An event that does not concern an API object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -230,7 +230,7 @@ fn said(answer: &Result<extender::Answer, String>) -> Said {
         },
         Ok(extender::Answer::Scored(scores)) => Said::Scored(scores.clone()),
         Ok(extender::Answer::Candidates(rooms)) => {
-            let space = |room: &RoomAnswer| Space {
+            let space = |room: &CandidateAnswer| Space {
                 node: room.node.clone(),
                 victims: room.victims.clone(),
                 violations: room.violations,
@@ -249,7 +249,8 @@ impl From<Said> for Result<extender::Answer, String> {
             }
             Said::Scored(scores) => extender::Answer::Scored(scores),
             Said::Rooms(rooms) => {
-                let room = |Space { node, victims, violations }| RoomAnswer { node, victims, violations };
+                let room =
+                    |Space { node, victims, violations }| CandidateAnswer { node, victims, violations };
                 extender::Answer::Candidates(rooms.into_iter().map(room).collect())
             }
         })

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::{fs, io};
 use supercargo_core::effect::{Lane, PodRef};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
-use supercargo_core::extender::{Answer, FilterAnswer, RoomAnswer};
+use supercargo_core::extender::{Answer, CandidateAnswer, FilterAnswer};
 use supercargo_core::report::{Outcome, Preemption, Report};
 use supercargo_core::time::Time;
 
@@ -113,7 +113,7 @@ fn recorded_events_survive_a_round_trip() {
             unresolvable: pair(),
         })),
         Ok(Answer::Scored(vec![("a".to_owned(), 3)])),
-        Ok(Answer::Candidates(vec![RoomAnswer {
+        Ok(Answer::Candidates(vec![CandidateAnswer {
             node: "a".to_owned(),
             victims: vec!["v".to_owned()],
             violations: 1,

@@ -2,7 +2,7 @@
 
 use super::report::{PendingPod, moment};
 use supercargo_core::queue::Place;
-use supercargo_core::scheduler::{Pending, Scheduler, Whereabouts};
+use supercargo_core::scheduler::{Pending, PodLocation, Scheduler};
 
 /// Plugin that gates pods with non-empty `spec.schedulingGates`.
 const SCHEDULING_GATES: &str = "SchedulingGates";
@@ -11,13 +11,13 @@ const PREEMPTION: &str = "DefaultPreemption";
 
 /// Returns the name of a place. For places of the queue it equals the label `queue` of
 /// `scheduler_pending_pods`.
-pub(super) fn place(at: Whereabouts) -> &'static str {
+pub(super) fn place(at: PodLocation) -> &'static str {
     match at {
-        Whereabouts::Queued(place) => place.as_str(),
-        Whereabouts::Extenders => "extenders",
-        Whereabouts::Evaluation => "evaluation",
-        Whereabouts::Volumes(_) => "volumes",
-        Whereabouts::Binding { .. } => "binding",
+        PodLocation::Queued(place) => place.as_str(),
+        PodLocation::Extenders => "extenders",
+        PodLocation::Evaluation => "evaluation",
+        PodLocation::Volumes(_) => "volumes",
+        PodLocation::Binding { .. } => "binding",
     }
 }
 
@@ -26,8 +26,8 @@ pub(super) fn told(engine: &Scheduler, pending: &Pending<'_>) -> PendingPod {
     let (snapshot, pod, queued) = (engine.snapshot(), pending.pod(), pending.queued);
     let text = |symbol| snapshot.text(symbol).to_owned();
     let node = match pending.at {
-        Whereabouts::Volumes(node) | Whereabouts::Binding { node, .. } => Some(text(node)),
-        Whereabouts::Queued(_) | Whereabouts::Extenders | Whereabouts::Evaluation => None,
+        PodLocation::Volumes(node) | PodLocation::Binding { node, .. } => Some(text(node)),
+        PodLocation::Queued(_) | PodLocation::Extenders | PodLocation::Evaluation => None,
     };
     let mut of = PendingPod {
         namespace: text(pod.namespace),
@@ -56,23 +56,23 @@ pub(super) fn told(engine: &Scheduler, pending: &Pending<'_>) -> PendingPod {
 fn waits_for(pending: &Pending<'_>, of: &PendingPod) -> String {
     let node = of.node.as_deref().unwrap_or_default();
     match pending.at {
-        Whereabouts::Queued(Place::Active) => "a scheduling attempt".to_owned(),
-        Whereabouts::Queued(Place::Backoff) if of.errors > 0 => {
+        PodLocation::Queued(Place::Active) => "a scheduling attempt".to_owned(),
+        PodLocation::Queued(Place::Backoff) if of.errors > 0 => {
             "the end of its backoff, after an error".to_owned()
         }
-        Whereabouts::Queued(Place::Backoff) => "the end of its backoff".to_owned(),
-        Whereabouts::Queued(Place::Unschedulable) => match concerned(of).as_slice() {
+        PodLocation::Queued(Place::Backoff) => "the end of its backoff".to_owned(),
+        PodLocation::Queued(Place::Unschedulable) => match concerned(of).as_slice() {
             [] => "a cluster change".to_owned(),
             plugins => format!("a cluster change relevant to {}", plugins.join(" or ")),
         },
-        Whereabouts::Queued(Place::Gated) => gated(pending.queued.gate, of),
-        Whereabouts::Extenders => "the answer of an extender".to_owned(),
-        Whereabouts::Evaluation => {
+        PodLocation::Queued(Place::Gated) => gated(pending.queued.gate, of),
+        PodLocation::Extenders => "the answer of an extender".to_owned(),
+        PodLocation::Evaluation => {
             "the rest of its evaluation, which goes in slices because the pod is large".to_owned()
         }
-        Whereabouts::Volumes(_) => format!("its volumes to be bound on node {node}"),
-        Whereabouts::Binding { is_in_doubt: false, .. } => format!("confirmation of binding to node {node}"),
-        Whereabouts::Binding { is_in_doubt: true, .. } => {
+        PodLocation::Volumes(_) => format!("its volumes to be bound on node {node}"),
+        PodLocation::Binding { is_in_doubt: false, .. } => format!("confirmation of binding to node {node}"),
+        PodLocation::Binding { is_in_doubt: true, .. } => {
             format!("confirmation of binding to node {node}, after a lost answer")
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use supercargo_core::shadow::{Comparison, Judgement, Scored, Theirs};
+use supercargo_core::shadow::{Comparison, Judgement, OtherDecision, Scored};
 
 /// `apiVersion` of the report.
 pub(super) const API_VERSION: &str = "supercargo.dev/v1alpha1";
@@ -134,13 +134,13 @@ impl Disagreement {
             feasible_nodes: *feasible,
             ours: ours.as_ref().map(node),
             theirs: match theirs {
-                Theirs::Scored(scored) => Side::Scored(node(scored)),
-                Theirs::Rejected { node, plugin, reason } => Side::Rejected {
+                OtherDecision::Scored(scored) => Side::Scored(node(scored)),
+                OtherDecision::Rejected { node, plugin, reason } => Side::Rejected {
                     node: node.clone(),
                     rejected_by: plugin.map(str::to_owned),
                     reason: reason.clone(),
                 },
-                Theirs::None { message } => Side::None { message: message.clone() },
+                OtherDecision::None { message } => Side::None { message: message.clone() },
             },
         })
     }

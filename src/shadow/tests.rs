@@ -2,10 +2,10 @@
 
 use super::*;
 use supercargo_core::effect::PodRef;
-use supercargo_core::shadow::{Agreement, Comparison, Judgement, Theirs, Unjudged};
+use supercargo_core::shadow::{Agreement, Comparison, Judgement, OtherDecision, Unjudged};
 
 fn judgement(name: &str, agreement: Agreement) -> Judgement {
-    let theirs = Theirs::None { message: "0/1 nodes are available".to_owned() };
+    let theirs = OtherDecision::None { message: "0/1 nodes are available".to_owned() };
     let comparison = Comparison { ours: None, theirs, feasible: 1 };
     Judgement {
         pod: PodRef { namespace: "default".to_owned(), name: name.to_owned(), uid: name.into() },

@@ -11,7 +11,7 @@ use supercargo::config::{Effective, Flags, Settings};
 use supercargo::convert::{self, Watched, lookups};
 use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::{
-    Decision, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, PostFilter,
+    Decision, Feasible, Filtered, Framework, InfeasibleDecision, NoProbe, Nomination, Options, PostFilter,
 };
 use supercargo_core::event::Event;
 use supercargo_core::framework::CycleError;
@@ -185,7 +185,7 @@ impl World {
         let options = Options { always_score: true, ignore_own_nomination: true, walk: None };
         if let Ok(Decision::Infeasible(filtered)) = framework.decide(pod, snapshot, options, &mut NoProbe) {
             let diagnosis = filtered.diagnose(snapshot);
-            let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+            let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
             let outcome = framework.post_filter(failed, DRAWS, NOW, &mut NoProbe);
             refused_again(framework, &mut self.decisions, pod, failed, &outcome);
         }
@@ -226,7 +226,8 @@ impl World {
                 tell_filters(fields, &filtered, snapshot);
                 let diagnosis = filtered.diagnose(snapshot);
                 fields.insert("message".into(), diagnosis.message.as_str().into());
-                let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                let failed =
+                    InfeasibleDecision { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                 let outcome = framework.post_filter(failed, DRAWS, NOW, &mut NoProbe);
                 refused_again(framework, &mut self.decisions, &pod, failed, &outcome);
                 tell_post_filter(fields, &outcome, snapshot);
@@ -252,10 +253,10 @@ fn refused_again(
     framework: &Framework,
     decisions: &mut DecisionCache,
     pod: &Arc<PodInfo>,
-    failed: Failed<'_>,
+    failed: InfeasibleDecision<'_>,
     outcome: &PostFilter<'_>,
 ) {
-    let tell = |failed: Failed<'_>, outcome: &PostFilter<'_>| {
+    let tell = |failed: InfeasibleDecision<'_>, outcome: &PostFilter<'_>| {
         let seen = (failed.filtered.evaluated(failed.snapshot), failed.filtered.walked());
         let chosen = outcome.nomination.choose(pod, DRAWS).map(|candidate| format!("{candidate:?}"));
         (seen, failed.diagnosis.clone(), outcome.message.clone(), outcome.preemption_blockers.clone(), chosen)

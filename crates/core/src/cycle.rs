@@ -15,7 +15,7 @@ pub use diagnosis::{Diagnosis, NodeVerdict};
 pub use enabled_plugin::{EnabledFilter, EnabledScore, Rank};
 pub use filter::Filtered;
 pub(crate) use filter::{NodeRejection, unprepared};
-pub use post_filter::{Failed, Nomination, PostFilter};
+pub use post_filter::{InfeasibleDecision, Nomination, PostFilter};
 pub use sampling::{Sampling, Walk};
 pub use score::{PluginScores, Scores};
 pub use with_extenders::{ExtendedDecision, ExtenderAnswers, ExtenderRequest, RequestKind};

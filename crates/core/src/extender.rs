@@ -72,7 +72,7 @@ pub struct FilterAnswer {
 
 /// A preemption candidate: a node and its victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct ExtenderCandidate {
     /// The node.
     pub node: Symbol,
     /// The victims.
@@ -83,7 +83,7 @@ pub struct Room {
 
 /// A preemption candidate that an extender left, with its victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RoomAnswer {
+pub struct CandidateAnswer {
     /// The node's name.
     pub node: String,
     /// The uids of the victims.
@@ -100,5 +100,5 @@ pub enum Answer {
     /// Scores of nodes by name, on its own scale.
     Scored(Vec<(String, i64)>),
     /// The remaining preemption candidates.
-    Candidates(Vec<RoomAnswer>),
+    Candidates(Vec<CandidateAnswer>),
 }

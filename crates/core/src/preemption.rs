@@ -11,7 +11,7 @@ mod dry_run;
 mod importance;
 mod sort;
 
-use crate::extender::{self, Room};
+use crate::extender::{self, ExtenderCandidate};
 use crate::framework::dry_runs::DryRuns;
 use crate::framework::histogram::Histogram;
 use crate::framework::post_filter::{
@@ -165,9 +165,14 @@ fn in_vain<'a>(
 
 /// Returns the best candidate that extenders left. If state `changed` since the dry runs, candidates that no
 /// longer hold are dropped.
-fn said<'a>(unplaced: &Unplaced<'a>, rooms: &[Room], changed: bool, ports: Ports) -> PostFiltered<'a> {
+fn said<'a>(
+    unplaced: &Unplaced<'a>,
+    rooms: &[ExtenderCandidate],
+    changed: bool,
+    ports: Ports,
+) -> PostFiltered<'a> {
     let snapshot = unplaced.snapshot;
-    let candidate = |room: &Room| {
+    let candidate = |room: &ExtenderCandidate| {
         let node = snapshot.find_node(room.node)?;
         let on_node = |uid: &Uid| snapshot.pods_on(node).find(|pod| pod.uid == *uid);
         let victims: Option<Vec<_>> = room.victims.iter().map(on_node).collect();

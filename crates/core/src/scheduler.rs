@@ -31,7 +31,7 @@ mod unschedulable_cache;
 mod verify;
 
 pub use alternative::{Alternative, AlternativeOutcome};
-pub use pending::{ExplainedPart, Pending, Whereabouts};
+pub use pending::{ExplainedPart, Pending, PodLocation};
 pub use reconfigure::Reconfiguration;
 pub use slices::Limits;
 pub use verify::{DIFFERENCES_MAX, Verification};

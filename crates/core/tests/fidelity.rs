@@ -2,7 +2,9 @@
 
 mod support;
 
-use supercargo_core::cycle::{Decision, Failed, Feasible, Framework, NoProbe, Options, PostFilter};
+use supercargo_core::cycle::{
+    Decision, Feasible, Framework, InfeasibleDecision, NoProbe, Options, PostFilter,
+};
 use supercargo_core::framework::post_filter::{Draws, ExtenderCandidates};
 use supercargo_core::pod::Unjudged;
 use supercargo_core::rng::Seed;
@@ -71,7 +73,7 @@ fn rooms(cluster: &TestCluster, pod: &supercargo_core::pod::PodInfo) -> [String;
     let decided = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
     let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it fits") };
     let diagnosis = filtered.diagnose(snapshot);
-    let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+    let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
     let draws = Draws { seed: Seed(1), attempt: 1 };
     let say = |outcome: PostFilter<'_>| match outcome.nomination.choose(pod, draws) {
         None => outcome.message.unwrap_or_default(),

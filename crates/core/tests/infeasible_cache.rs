@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::time::Duration;
-use supercargo_core::cycle::{Decision, Failed, Framework, NoProbe, Options, PostFilter};
+use supercargo_core::cycle::{Decision, Framework, InfeasibleDecision, NoProbe, Options, PostFilter};
 use supercargo_core::framework::post_filter::Draws;
 use supercargo_core::framework::registry::Plan;
 use supercargo_core::incremental::DecisionCache;
@@ -169,7 +169,9 @@ impl Law {
         self.cluster.cache.refresh();
         let snapshot = self.cluster.snapshot();
         let when = (Draws { seed: Seed(3), attempt: self.asked % 3 }, self.now);
-        let tell = |failed: Failed<'_>, outcome: &PostFilter<'_>| rejection(&pod, failed, outcome, when.0);
+        let tell = |failed: InfeasibleDecision<'_>, outcome: &PostFilter<'_>| {
+            rejection(&pod, failed, outcome, when.0)
+        };
         let again =
             self.framework.reject_cached(&mut self.decisions, &pod, snapshot, when, &mut NoProbe, tell);
         let plain = self.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
@@ -177,7 +179,8 @@ impl Law {
             Decision::Infeasible(filtered) => {
                 self.framework.note_infeasible(&mut self.decisions, &pod, &filtered);
                 let diagnosis = filtered.diagnose(snapshot);
-                let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                let failed =
+                    InfeasibleDecision { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                 let outcome = self.framework.post_filter(failed, when.0, when.1, &mut NoProbe);
                 tell(failed, &outcome)
             }
@@ -191,7 +194,12 @@ impl Law {
 }
 
 /// Formats everything that follows from the decision.
-fn rejection(pod: &PodInfo, failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> String {
+fn rejection(
+    pod: &PodInfo,
+    failed: InfeasibleDecision<'_>,
+    outcome: &PostFilter<'_>,
+    draws: Draws,
+) -> String {
     let (snapshot, diagnosis) = (failed.snapshot, failed.diagnosis);
     let mut text = outcome.complete(&diagnosis.message);
     let curable: Vec<NodeIdx> = diagnosis.curable.iter().collect();

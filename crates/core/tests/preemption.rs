@@ -10,7 +10,9 @@ mod laws;
 use std::cell::Cell;
 use std::sync::Arc;
 use supercargo_core::cache::{NodeView, Snapshot};
-use supercargo_core::cycle::{Decision, Failed, Filtered, Framework, NoProbe, Nomination, Options};
+use supercargo_core::cycle::{
+    Decision, Filtered, Framework, InfeasibleDecision, NoProbe, Nomination, Options,
+};
 use supercargo_core::framework::post_filter::{
     Candidate, Draws, ExtenderCandidates, Judge, PostFilterPlugin, PostFiltered, Unplaced,
 };
@@ -71,7 +73,7 @@ fn describe(cluster: &mut TestCluster, with: &[&str], pod: &PodInfo) -> String {
     let filtered = infeasible(&framework, cluster, pod);
     let snapshot = cluster.snapshot();
     let diagnosis = filtered.diagnose(snapshot);
-    let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+    let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
     let outcome = framework.post_filter(failed, draws(1), NOW, &mut NoProbe);
     let mut text = format!("{}\n", outcome.complete(&diagnosis.message));
     match &outcome.nomination {

@@ -9,7 +9,7 @@ use supercargo_core::event::{Event, Kind, ObjectKey};
 use supercargo_core::framework::registry::{ExtensionPoint, Plan};
 use supercargo_core::intern::Tables;
 use supercargo_core::rng::Seed;
-use supercargo_core::shadow::{Agreement, Judgement, Shadow, Step, Theirs};
+use supercargo_core::shadow::{Agreement, Judgement, OtherDecision, Shadow, Step};
 use supercargo_core::time::Time;
 use support::language;
 
@@ -153,7 +153,7 @@ fn worse_node_is_reported_after_two_seconds_with_both_score_tables() {
     assert_eq!(judgement.at, Time::from_secs(105));
     let comparison = judgement.comparison.as_ref().expect("a disagreement has tables");
     let ours = comparison.ours.as_ref().expect("a node exists");
-    let Theirs::Scored(theirs) = &comparison.theirs else { panic!("{comparison:?}") };
+    let OtherDecision::Scored(theirs) = &comparison.theirs else { panic!("{comparison:?}") };
     assert_eq!((&*ours.node, &*theirs.node, comparison.feasible), ("a", "b", 2));
     assert_eq!(judgement.regret, Some(ours.total - theirs.total));
     assert!(ours.total > theirs.total);
@@ -178,7 +178,7 @@ fn infeasible_node_is_reported_with_the_reason() {
     assert_eq!(judgement.agreement, Agreement::TheyFitWeNot);
     let comparison = judgement.comparison.expect("a disagreement has tables");
     assert_eq!(comparison.ours.map(|ours| ours.node).as_deref(), Some("a"));
-    let theirs = Theirs::Rejected {
+    let theirs = OtherDecision::Rejected {
         node: "b".to_owned(),
         plugin: Some("NodeResourcesFit"),
         reason: "Insufficient cpu".to_owned(),
@@ -198,7 +198,7 @@ fn pod_the_other_scheduler_rejects_is_compared_at_its_status_update() {
     let judgement = watch.settled_judgement();
     assert_eq!((&*judgement.pod.name, judgement.agreement), ("p", Agreement::WeFitTheyNot));
     let comparison = judgement.comparison.expect("a disagreement has tables");
-    assert_eq!(comparison.theirs, Theirs::None { message: "no room".to_owned() });
+    assert_eq!(comparison.theirs, OtherDecision::None { message: "no room".to_owned() });
     assert_eq!(comparison.ours.map(|ours| ours.node).as_deref(), Some("a"));
 }
 
@@ -406,7 +406,7 @@ fn ids_held_only_by_shadow_mode_are_not_reused() {
     watch.wait(2_000);
     let names = |step: &Step| match step {
         Step::Judged(it) => match &it.comparison.as_ref().expect("they disagree").theirs {
-            Theirs::Rejected { node, reason, .. } => format!("{} on {node}: {reason}", it.pod.name),
+            OtherDecision::Rejected { node, reason, .. } => format!("{} on {node}: {reason}", it.pod.name),
             other => panic!("{other:?}"),
         },
         other => panic!("{other:?}"),

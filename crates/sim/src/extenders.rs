@@ -10,7 +10,7 @@ use crate::objects::GPU;
 use crate::sim::Sim;
 use std::time::Duration;
 use supercargo_core::effect::{ExtenderCall, Question, Victims};
-use supercargo_core::extender::{self, Extender, ExtenderId, FilterAnswer, RoomAnswer};
+use supercargo_core::extender::{self, CandidateAnswer, Extender, ExtenderId, FilterAnswer};
 use supercargo_core::scheduler::Scheduler;
 
 /// The maximum number of pods that wait for extenders at a time.
@@ -87,7 +87,7 @@ impl Sim {
                 extender::Answer::Scored(nodes.iter().enumerate().map(score).collect())
             }
             Question::Preempt { rooms } => {
-                let room = |room: &Victims| RoomAnswer {
+                let room = |room: &Victims| CandidateAnswer {
                     node: room.node.clone(),
                     victims: match lies {
                         true => vec!["missing-pod".to_owned()],

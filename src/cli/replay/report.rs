@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use supercargo_core::report::Preemption;
 use supercargo_core::scheduler::{Alternative, AlternativeOutcome};
-use supercargo_core::shadow::{Agreement, Comparison, Scored, Theirs};
+use supercargo_core::shadow::{Agreement, Comparison, OtherDecision, Scored};
 
 /// Maximum number of differences that are kept; further ones are only counted.
 const KEPT_MAX: usize = 10_000;
@@ -313,9 +313,9 @@ impl Compared {
             uid: judgement.pod.uid.to_string(),
             attempt: 1,
             then: match &comparison.theirs {
-                Theirs::Scored(theirs) => Some(theirs.node.clone()),
-                Theirs::Rejected { node, .. } => Some(node.clone()),
-                Theirs::None { .. } => None,
+                OtherDecision::Scored(theirs) => Some(theirs.node.clone()),
+                OtherDecision::Rejected { node, .. } => Some(node.clone()),
+                OtherDecision::None { .. } => None,
             },
             now: None,
             why: String::new(),
@@ -357,12 +357,12 @@ impl Difference {
     fn compare(&mut self, comparison: &Comparison) {
         self.now = comparison.ours.as_ref().map(|ours| ours.node.clone());
         self.why = match (&comparison.theirs, &comparison.ours) {
-            (Theirs::Rejected { plugin, reason, .. }, _) => match plugin {
+            (OtherDecision::Rejected { plugin, reason, .. }, _) => match plugin {
                 Some(plugin) => format!("{plugin}: {reason}"),
                 None => reason.clone(),
             },
-            (Theirs::None { message }, _) => format!("then: {message}"),
-            (Theirs::Scored(theirs), Some(ours)) => {
+            (OtherDecision::None { message }, _) => format!("then: {message}"),
+            (OtherDecision::Scored(theirs), Some(ours)) => {
                 self.plugins = leads(ours, theirs);
                 let ahead = ours.total - theirs.total;
                 self.ahead = Some(ahead);
@@ -374,7 +374,9 @@ impl Difference {
                     format!("{ahead:+}: {}", parts.join(", "))
                 }
             }
-            (Theirs::Scored(_), None) => "feasible, but what the pod needs cannot be reserved".to_owned(),
+            (OtherDecision::Scored(_), None) => {
+                "feasible, but what the pod needs cannot be reserved".to_owned()
+            }
         };
     }
 }

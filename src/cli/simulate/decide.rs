@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::{PodState, Snapshot};
 use supercargo_core::cycle::{
-    Decision as Verdict, Failed, Feasible, Filtered, Framework, NoProbe, Nomination, Options, Scores, Walk,
+    Decision as Verdict, Feasible, Filtered, Framework, InfeasibleDecision, NoProbe, Nomination, Options,
+    Scores, Walk,
 };
 use supercargo_core::framework::post_filter::{Candidate, Draws, ExtenderCandidates};
 use supercargo_core::framework::{CycleError, Reason};
@@ -200,7 +201,8 @@ impl Decider {
                 let mut event = diagnosis.message.clone();
                 let mut way = None;
                 if self.rules.preemption != PreemptionMode::Off {
-                    let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                    let failed =
+                        InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                     let draws = self.rules.draws();
                     // `name` is compared with recorded decisions of upstream, whose dry run ignores host ports.
                     let outcome = match self.rules.tie_break {

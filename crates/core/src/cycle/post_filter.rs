@@ -65,7 +65,7 @@ impl<'a> Nomination<'a> {
 
 /// A decision that found no feasible node: the input of PostFilter.
 #[derive(Clone, Copy)]
-pub struct Failed<'a> {
+pub struct InfeasibleDecision<'a> {
     /// The pod.
     pub pod: &'a PodInfo,
     /// The state of the cluster at the decision.
@@ -80,7 +80,7 @@ impl Framework {
     /// Runs the PostFilter plugins in order, up to the first that finds candidates or fails.
     pub fn post_filter<'a>(
         &'a self,
-        failed: Failed<'a>,
+        failed: InfeasibleDecision<'a>,
         draws: Draws,
         now: Time,
         probe: &mut dyn Probe,
@@ -91,7 +91,7 @@ impl Framework {
     /// Runs the PostFilter plugins, with victims restricted by extenders.
     pub fn post_filter_with<'a>(
         &'a self,
-        failed: Failed<'a>,
+        failed: InfeasibleDecision<'a>,
         draws: Draws,
         now: Time,
         rooms: ExtenderCandidates<'a>,
@@ -111,7 +111,7 @@ impl Framework {
     /// only the result of this function may lead to evictions.
     pub fn find_room<'a>(
         &'a self,
-        failed: Failed<'a>,
+        failed: InfeasibleDecision<'a>,
         (draws, now): (Draws, Time),
         rooms: ExtenderCandidates<'a>,
         probe: &mut dyn Probe,
@@ -124,7 +124,7 @@ impl Framework {
     /// there is none.
     pub fn find_room_instead<'a>(
         &'a self,
-        failed: Failed<'a>,
+        failed: InfeasibleDecision<'a>,
         (draws, now): (Draws, Time),
         rooms: ExtenderCandidates<'a>,
         outcome: &PostFilter<'_>,
@@ -140,7 +140,7 @@ impl Framework {
     /// Runs the PostFilter plugins with cached dry runs of identical pods.
     pub(crate) fn post_filter_again<'a>(
         &'a self,
-        failed: Failed<'a>,
+        failed: InfeasibleDecision<'a>,
         when: (Draws, Time),
         known: &mut DryRuns,
         probe: &mut dyn Probe,
@@ -155,7 +155,7 @@ impl Framework {
 
     fn unplaced<'a>(
         &'a self,
-        failed: Failed<'a>,
+        failed: InfeasibleDecision<'a>,
         (draws, now): (Draws, Time),
         rooms: ExtenderCandidates<'a>,
     ) -> Unplaced<'a> {

@@ -9,7 +9,7 @@
 
 use super::{Feasible, Filtered, Framework, NoProbe, Options, Point, Probe};
 use crate::cache::Snapshot;
-use crate::extender::{Extender, ExtenderId, FilterAnswer, Room, RoomAnswer, SCORE_FACTOR};
+use crate::extender::{CandidateAnswer, Extender, ExtenderCandidate, ExtenderId, FilterAnswer, SCORE_FACTOR};
 use crate::framework::{CycleError, Rejection};
 use crate::intern::{Marks, Symbol, Tables, TraceIds, trace_ids};
 use crate::mutation::{self, Mutation};
@@ -85,7 +85,7 @@ pub struct ExtenderAnswers {
     /// The extenders that were called about preemption.
     called_for_preemption: BTreeSet<ExtenderId>,
     /// The candidates that remain after the extenders called so far, or the error that prevents a preemption.
-    rooms: Option<Result<Vec<Room>, String>>,
+    rooms: Option<Result<Vec<ExtenderCandidate>, String>>,
     /// The start of the sampled search; each repetition starts there again.
     pub(crate) start: Option<usize>,
 }
@@ -168,7 +168,7 @@ impl ExtenderAnswers {
         &mut self,
         by: &Extender,
         pod: &PodInfo,
-        answer: Result<Vec<RoomAnswer>, String>,
+        answer: Result<Vec<CandidateAnswer>, String>,
         snapshot: Snapshot<'_>,
     ) {
         self.called_for_preemption.insert(by.id);
@@ -178,7 +178,7 @@ impl ExtenderAnswers {
         };
         let parsed = answer.and_then(|rooms| {
             let known = rooms.into_iter().map(|room| validate_answer(by, pod, room, &before, snapshot));
-            known.collect::<Result<Vec<Room>, String>>()
+            known.collect::<Result<Vec<ExtenderCandidate>, String>>()
         });
         match parsed {
             Err(_) if by.ignorable => {}
@@ -197,12 +197,12 @@ impl ExtenderAnswers {
     }
 
     /// Returns the candidates that remain after the extenders called so far.
-    pub fn rooms(&self) -> Option<&Result<Vec<Room>, String>> {
+    pub fn rooms(&self) -> Option<&Result<Vec<ExtenderCandidate>, String>> {
         self.rooms.as_ref()
     }
 
     /// Records the candidates that the plugin found.
-    pub fn note_rooms(&mut self, rooms: Vec<Room>) {
+    pub fn note_rooms(&mut self, rooms: Vec<ExtenderCandidate>) {
         self.rooms = Some(Ok(rooms));
     }
 
@@ -298,11 +298,11 @@ impl TraceIds for RequestKind {
 fn validate_answer(
     by: &Extender,
     pod: &PodInfo,
-    room: RoomAnswer,
-    before: &[Room],
+    room: CandidateAnswer,
+    before: &[ExtenderCandidate],
     snapshot: Snapshot<'_>,
-) -> Result<Room, String> {
-    let RoomAnswer { node: name, victims, violations } = room;
+) -> Result<ExtenderCandidate, String> {
+    let CandidateAnswer { node: name, victims, violations } = room;
     let symbol = snapshot.tables().find(&name);
     let asked = before.iter().find(|room| Some(room.node) == symbol);
     let node = symbol.and_then(|name| snapshot.find_node(name));
@@ -326,7 +326,11 @@ fn validate_answer(
             Some(victim) => known.push(Arc::clone(&victim.uid)),
         }
     }
-    Ok(Room { node: node_name, victims: known, violations: usize::try_from(violations).unwrap_or(0) })
+    Ok(ExtenderCandidate {
+        node: node_name,
+        victims: known,
+        violations: usize::try_from(violations).unwrap_or(0),
+    })
 }
 
 fn names(nodes: &NodeSet, snapshot: Snapshot<'_>) -> Vec<Symbol> {

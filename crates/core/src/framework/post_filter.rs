@@ -7,7 +7,7 @@ use super::PluginName;
 use super::dry_runs::DryRuns;
 use super::status::{CycleError, Rejection};
 use crate::cache::{NodeView, Snapshot};
-use crate::extender::Room;
+use crate::extender::ExtenderCandidate;
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -75,7 +75,7 @@ pub enum ExtenderCandidates<'a> {
     /// Extenders have answered.
     Said {
         /// The candidates that extenders accepted, or the reason for no eviction.
-        rooms: Result<&'a [Room], &'a str>,
+        rooms: Result<&'a [ExtenderCandidate], &'a str>,
         /// Whether relevant state changed since the dry runs, so that their results must be checked again.
         changed: bool,
     },

@@ -8,7 +8,7 @@
 use super::DecisionCache;
 use crate::cache::Snapshot;
 use crate::cycle::NodeRejection;
-use crate::cycle::{Diagnosis, Failed, Filtered, Framework, NoProbe, Point, PostFilter, Probe};
+use crate::cycle::{Diagnosis, Filtered, Framework, InfeasibleDecision, NoProbe, Point, PostFilter, Probe};
 use crate::framework::dry_runs::DryRuns;
 use crate::framework::histogram::Histogram;
 use crate::framework::post_filter::Draws;
@@ -300,7 +300,7 @@ impl Framework {
         snapshot: Snapshot<'_>,
         (draws, now): (Draws, Time),
         probe: &mut dyn Probe,
-        then: impl FnOnce(Failed<'_>, &PostFilter<'_>) -> R,
+        then: impl FnOnce(InfeasibleDecision<'_>, &PostFilter<'_>) -> R,
     ) -> Option<R> {
         if !self.caches_rejections(pod) || decisions.infeasible.is_empty() {
             return None;
@@ -318,7 +318,7 @@ impl Framework {
         snapshot: Snapshot<'_>,
         (draws, now): (Draws, Time),
         probe: &mut dyn Probe,
-        then: impl FnOnce(Failed<'_>, &PostFilter<'_>) -> R,
+        then: impl FnOnce(InfeasibleDecision<'_>, &PostFilter<'_>) -> R,
     ) -> Option<R> {
         let mut filtered = self.prepare(pod, snapshot, &mut NoProbe).ok()?;
         if !self.judges_nodes_alone(&filtered) {
@@ -334,7 +334,7 @@ impl Framework {
         let diagnosis = entry.diagnosis(snapshot);
         filtered.set_rejected(snapshot.nodes().clone());
         probe.leave(Point::Filter, "Unschedulable");
-        let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+        let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
         let outcome = self.post_filter_again(failed, (draws, now), &mut entry.runs, probe);
         Some(then(failed, &outcome))
     }

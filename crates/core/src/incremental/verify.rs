@@ -5,7 +5,7 @@
 
 use super::{Cached, CachedDecision, DecisionCache};
 use crate::cache::Snapshot;
-use crate::cycle::{Failed, Framework, NoProbe, PostFilter};
+use crate::cycle::{Framework, InfeasibleDecision, NoProbe, PostFilter};
 use crate::framework::post_filter::Draws;
 use crate::hash::Hashed;
 use crate::pod::PodInfo;
@@ -142,7 +142,7 @@ impl Framework {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         draws: (Draws, Time),
-        then: impl FnOnce(Failed<'_>, &PostFilter<'_>) -> R,
+        then: impl FnOnce(InfeasibleDecision<'_>, &PostFilter<'_>) -> R,
     ) -> Option<R> {
         let entry = decisions.infeasible.entries.get_mut(at)?;
         self.reject_from(entry, pod, snapshot, draws, &mut NoProbe, then)

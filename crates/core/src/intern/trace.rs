@@ -10,7 +10,7 @@
 use super::{LabelSetId, Symbol, TaintSetId};
 use crate::cache::{DeviceClass, DisruptionBudget, ImageState, Service};
 use crate::event::ObjectKey;
-use crate::extender::{Extender, ExtenderId, Room};
+use crate::extender::{Extender, ExtenderCandidate, ExtenderId};
 use crate::hash::{FixedMap, Hashed, IdMap, IdSet};
 use crate::node::{NodeIdx, NodeInfo, Taint, TaintEffect};
 use crate::pod::{
@@ -285,7 +285,7 @@ trace_ids!(PodTemplate {
     required_features, extended_resources
 } but not { priority, never_preempts, containers, unjudged });
 trace_ids!(Extender { managed } but not { id, url, filters, prioritizes, preempts, binds, weight, ignorable });
-trace_ids!(Room { node } but not { victims, violations });
+trace_ids!(ExtenderCandidate { node } but not { victims, violations });
 trace_ids!(Controller { name } but not { kind });
 trace_ids!(HostPort { address, protocol } but not { port });
 trace_ids!(Toleration { key, value, effect } but not { operator });

@@ -11,7 +11,9 @@ use super::unschedulable_cache::State;
 use super::verify::Compared;
 use super::{Scheduler, profile_named};
 use crate::cache::{PodState, Snapshot};
-use crate::cycle::{Decision, Failed, Feasible, Framework, NoProbe, Nomination, Options, PostFilter, Probe};
+use crate::cycle::{
+    Decision, Feasible, Framework, InfeasibleDecision, NoProbe, Nomination, Options, PostFilter, Probe,
+};
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
@@ -314,7 +316,7 @@ impl Scheduler {
 
 impl Preemption {
     /// Returns the report of a PostFilter run.
-    pub(crate) fn of(outcome: &PostFilter<'_>, failed: Failed<'_>, draws: Draws) -> Self {
+    pub(crate) fn of(outcome: &PostFilter<'_>, failed: InfeasibleDecision<'_>, draws: Draws) -> Self {
         let snapshot = failed.snapshot;
         match outcome.nomination.choose(failed.pod, draws) {
             Some(candidate) => Self::Nominated {
@@ -347,7 +349,7 @@ fn decide_in_full(
                 framework.note_infeasible(decisions, pod, &filtered);
             }
             let diagnosis = filtered.diagnose(snapshot);
-            let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+            let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
             let outcome = framework.find_room(failed, (draws, now), ExtenderCandidates::Free, probe);
             Decided::Nowhere(unschedulable(failed, &outcome, draws))
         }
@@ -356,7 +358,11 @@ fn decide_in_full(
 }
 
 /// Combines the rejections of the filters with the result of PostFilter.
-pub(super) fn unschedulable(failed: Failed<'_>, outcome: &PostFilter<'_>, draws: Draws) -> Unschedulable {
+pub(super) fn unschedulable(
+    failed: InfeasibleDecision<'_>,
+    outcome: &PostFilter<'_>,
+    draws: Draws,
+) -> Unschedulable {
     let snapshot = failed.snapshot;
     let chosen = outcome.nomination.choose(failed.pod, draws);
     let preemption = Preemption::of(outcome, failed, draws);

@@ -17,11 +17,11 @@ use super::quarantine::panic_text;
 use super::{Scheduler, profile_named};
 use crate::cache::Snapshot;
 use crate::cycle::{
-    ExtendedDecision, ExtenderAnswers, ExtenderRequest, Failed, Filtered, Framework, Nomination, Options,
-    Probe, RequestKind,
+    ExtendedDecision, ExtenderAnswers, ExtenderRequest, Filtered, Framework, InfeasibleDecision, Nomination,
+    Options, Probe, RequestKind,
 };
 use crate::effect::{Effect, ExtenderCall, PodRef, Question, Victims};
-use crate::extender::{self, Answer, Extender, Room};
+use crate::extender::{self, Answer, Extender, ExtenderCandidate};
 use crate::framework::CycleError;
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::pod::{PodInfo, Uid};
@@ -165,7 +165,7 @@ impl Scheduler {
 
     /// Returns the candidates of preemption with their victims as references. Deleted victims are left out.
     fn victims(&self, transcript: &ExtenderAnswers) -> Vec<Victims> {
-        let named = |room: &Room| {
+        let named = |room: &ExtenderCandidate| {
             let pods = room.victims.iter().filter_map(|uid| self.cache.placed(uid));
             let pods: Vec<PodRef> = pods.map(|(pod, ..)| self.pod_ref(pod)).collect();
             let node = self.tables.text(room.node).to_owned();
@@ -255,7 +255,7 @@ impl Decision<'_> {
             return ask(next);
         }
         let diagnosis = filtered.diagnose(snapshot);
-        let failed = Failed { pod, snapshot, filtered, diagnosis: &diagnosis };
+        let failed = InfeasibleDecision { pod, snapshot, filtered, diagnosis: &diagnosis };
         let changed = waiting.version != version;
         let said = transcript.rooms().cloned();
         let (rooms, any_room) = match &said {
@@ -269,7 +269,7 @@ impl Decision<'_> {
             return Asking::Stale;
         }
         if let (ExtenderCandidates::All, Nomination::To(candidates)) = (rooms, &outcome.nomination) {
-            let room = |candidate: &crate::framework::post_filter::Candidate<'_>| Room {
+            let room = |candidate: &crate::framework::post_filter::Candidate<'_>| ExtenderCandidate {
                 node: snapshot.node_info(candidate.node).name,
                 victims: candidate.victims.iter().map(|victim| Arc::clone(&victim.uid)).collect(),
                 violations: candidate.violations,

@@ -4,7 +4,7 @@ use super::attempt::unschedulable;
 use super::failure::Unschedulable;
 use super::verify::Verify;
 use crate::cache::Snapshot;
-use crate::cycle::{Decision, Failed, Framework, NoProbe, Options, PostFilter, Probe};
+use crate::cycle::{Decision, Framework, InfeasibleDecision, NoProbe, Options, PostFilter, Probe};
 use crate::framework::CycleError;
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::incremental::DecisionCache;
@@ -48,7 +48,7 @@ impl Refusal<'_> {
 pub(super) fn conclusion(
     framework: &Framework,
     (draws, now): (Draws, Time),
-) -> impl FnOnce(Failed<'_>, &PostFilter<'_>) -> Unschedulable {
+) -> impl FnOnce(InfeasibleDecision<'_>, &PostFilter<'_>) -> Unschedulable {
     move |failed, outcome| {
         let instead = framework.find_room_instead(failed, (draws, now), ExtenderCandidates::Free, outcome);
         unschedulable(failed, instead.as_ref().unwrap_or(outcome), draws)
@@ -86,7 +86,7 @@ fn full(
         Err(CycleError(text)) => return Err(text),
     };
     let diagnosis = filtered.diagnose(snapshot);
-    let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+    let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
     let outcome = framework.find_room(failed, (draws, now), ExtenderCandidates::Free, &mut NoProbe);
     Ok(unschedulable(failed, &outcome, draws))
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// The stage of a pod on its way to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum PodLocation {
     /// In the queue.
     Queued(Place),
     /// Its decision waits for extenders.
@@ -47,7 +47,7 @@ pub struct Pending<'a> {
     /// The queue's record of the pod, which exists in every stage.
     pub queued: &'a QueuedPod,
     /// Its stage.
-    pub at: Whereabouts,
+    pub at: PodLocation,
     /// When the stage began, as far as known.
     pub since: Time,
     /// The latest time of the next attempt without any event; `None` if only an event or the pod's order in the queue
@@ -63,8 +63,8 @@ impl Pending<'_> {
 }
 
 /// Returns the stage of a suspended decision.
-fn aside(waiting: &Waiting) -> Whereabouts {
-    if waiting.progress.is_some() { Whereabouts::Evaluation } else { Whereabouts::Extenders }
+fn aside(waiting: &Waiting) -> PodLocation {
+    if waiting.progress.is_some() { PodLocation::Evaluation } else { PodLocation::Extenders }
 }
 
 impl Scheduler {
@@ -72,7 +72,7 @@ impl Scheduler {
     pub fn pending(&self) -> impl Iterator<Item = Pending<'_>> {
         let queued = self.queue.waiting().map(|(place, queued)| Pending {
             queued,
-            at: Whereabouts::Queued(place),
+            at: PodLocation::Queued(place),
             since: queued.timestamp,
             next_try: self.queue.next_try(place, queued),
         });
@@ -82,11 +82,11 @@ impl Scheduler {
         let volumes = self
             .pre_binds
             .iter()
-            .map(move |(queued, node, since)| away(queued, Whereabouts::Volumes(node), since));
+            .map(move |(queued, node, since)| away(queued, PodLocation::Volumes(node), since));
         let bindings: BTreeMap<_, _> = self.bindings.iter().collect();
         let bindings = bindings.into_values().filter_map(Binding::pending);
         let bindings = bindings.map(move |(queued, node, since, is_in_doubt)| {
-            away(queued, Whereabouts::Binding { node, is_in_doubt }, since)
+            away(queued, PodLocation::Binding { node, is_in_doubt }, since)
         });
         queued.chain(laid_aside).chain(volumes).chain(bindings)
     }
@@ -98,7 +98,7 @@ impl Scheduler {
             let next_try = self.queue.next_try(place, queued);
             return Some(Pending {
                 queued,
-                at: Whereabouts::Queued(place),
+                at: PodLocation::Queued(place),
                 since: queued.timestamp,
                 next_try,
             });
@@ -107,17 +107,17 @@ impl Scheduler {
             return Some(away(&waiting.queued, aside(waiting), waiting.began));
         }
         if let Some((queued, node, since)) = self.pre_binds.pod(uid) {
-            return Some(away(queued, Whereabouts::Volumes(node), since));
+            return Some(away(queued, PodLocation::Volumes(node), since));
         }
         let (queued, node, since, is_in_doubt) = self.bindings.get(uid)?.pending()?;
-        Some(away(queued, Whereabouts::Binding { node, is_in_doubt }, since))
+        Some(away(queued, PodLocation::Binding { node, is_in_doubt }, since))
     }
 
     /// Evaluates every filter for a pending pod on at most `at_most` nodes, starting at slot `from`.
     ///
     /// Returns no verdicts for pods that have a node, and for large pods, whose evaluation would take too long.
     pub fn explain_pending(&self, pending: &Pending<'_>, from: usize, at_most: usize) -> ExplainedPart {
-        let has_node = matches!(pending.at, Whereabouts::Volumes(_) | Whereabouts::Binding { .. });
+        let has_node = matches!(pending.at, PodLocation::Volumes(_) | PodLocation::Binding { .. });
         // All verdicts for a large pod take as long as its evaluation, which runs in slices.
         let is_large = !matches!(self.size_of(pending.pod()), Size::Usual);
         let Some(profile) = self.profile_of(pending.pod()).filter(|_| !has_node && !is_large) else {

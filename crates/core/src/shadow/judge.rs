@@ -2,7 +2,7 @@
 
 use super::Agreement;
 use crate::cache::Snapshot;
-use crate::cycle::{Decision, Failed, Feasible, Framework, NoProbe, Options, Walk};
+use crate::cycle::{Decision, Feasible, Framework, InfeasibleDecision, NoProbe, Options, Walk};
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::framework::{CycleError, PluginName};
 use crate::intern::Symbol;
@@ -38,7 +38,7 @@ pub struct Scored {
 
 /// The evaluation of the other scheduler's decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Theirs {
+pub enum OtherDecision {
     /// It found no node.
     None {
         /// The message of its PodScheduled condition.
@@ -63,7 +63,7 @@ pub struct Comparison {
     /// The engine's node, if any is feasible.
     pub ours: Option<Scored>,
     /// The other scheduler's decision.
-    pub theirs: Theirs,
+    pub theirs: OtherDecision,
     /// Number of feasible nodes.
     pub feasible: usize,
 }
@@ -125,7 +125,7 @@ impl Judge<'_> {
                     }
                 };
                 let diagnosis = filtered.diagnose(snapshot);
-                let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                 let draws = Draws { seed: self.seed, attempt: self.attempt };
                 let outcome =
                     self.framework.find_room(failed, (draws, now), ExtenderCandidates::Free, &mut NoProbe);
@@ -150,19 +150,19 @@ impl Judge<'_> {
         let ours = feasible.filtered.reserve(snapshot, ours).is_ok().then_some(ours);
         let name = ours.map(|ours| snapshot.node_info(ours).name);
         let theirs = match choice {
-            Choice::None { message } => Theirs::None { message: message.clone() },
+            Choice::None { message } => OtherDecision::None { message: message.clone() },
             Choice::Node(theirs) if name == Some(*theirs) => return Ok(None),
             Choice::Node(theirs) => {
                 let node =
                     snapshot.find_node(*theirs).filter(|&it| feasible.filtered.feasible().contains(it));
                 match node {
-                    Some(node) => Theirs::Scored(self.scored(pod, snapshot, feasible, node)?),
+                    Some(node) => OtherDecision::Scored(self.scored(pod, snapshot, feasible, node)?),
                     None => rejected(pod, &feasible.filtered, snapshot, *theirs)?,
                 }
             }
         };
         let ours = ours.map(|ours| self.scored(pod, snapshot, feasible, ours)).transpose()?;
-        if ours.is_none() && matches!(theirs, Theirs::None { .. }) {
+        if ours.is_none() && matches!(theirs, OtherDecision::None { .. }) {
             return Ok(None);
         }
         Ok(Some(Comparison { ours, theirs, feasible: feasible.filtered.feasible().len() }))
@@ -208,7 +208,7 @@ impl Judge<'_> {
         let name = match choice {
             Choice::Node(name) => *name,
             Choice::None { message } => {
-                let theirs = Theirs::None { message: message.clone() };
+                let theirs = OtherDecision::None { message: message.clone() };
                 return disagreed(Agreement::WeFitTheyNot, None, theirs);
             }
         };
@@ -222,7 +222,7 @@ impl Judge<'_> {
             return Ok(agreed(if alone { Agreement::Same } else { Agreement::EqualScore }, Some(0)));
         }
         let regret = total(feasible, ours) - total(feasible, theirs);
-        let theirs = Theirs::Scored(self.scored(pod, snapshot, feasible, theirs)?);
+        let theirs = OtherDecision::Scored(self.scored(pod, snapshot, feasible, theirs)?);
         disagreed(Agreement::Different, Some(regret), theirs)
     }
 
@@ -269,9 +269,9 @@ fn out_of_reach(
     filtered: &crate::cycle::Filtered,
     snapshot: Snapshot<'_>,
     name: Symbol,
-) -> Result<Theirs, CycleError> {
+) -> Result<OtherDecision, CycleError> {
     match filtered.prefilter_rejection() {
-        Some((plugin, rejection)) => Ok(Theirs::Rejected {
+        Some((plugin, rejection)) => Ok(OtherDecision::Rejected {
             node: snapshot.text(name).to_owned(),
             plugin: Some(plugin),
             reason: rejection.message(),
@@ -286,20 +286,24 @@ fn rejected(
     filtered: &crate::cycle::Filtered,
     snapshot: Snapshot<'_>,
     name: Symbol,
-) -> Result<Theirs, CycleError> {
+) -> Result<OtherDecision, CycleError> {
     let node = snapshot.text(name).to_owned();
     let Some(idx) = snapshot.find_node(name) else {
-        return Ok(Theirs::Rejected { node, plugin: None, reason: "the node is not known".to_owned() });
+        return Ok(OtherDecision::Rejected {
+            node,
+            plugin: None,
+            reason: "the node is not known".to_owned(),
+        });
     };
     if !filtered.candidates(snapshot).contains(idx) {
         let plugin = filtered.narrowed_by().first().copied();
         let reason = "node(s) didn't satisfy what narrowed the search to others".to_owned();
-        return Ok(Theirs::Rejected { node, plugin, reason });
+        return Ok(OtherDecision::Rejected { node, plugin, reason });
     }
     let (plugin, reason) = match filtered.judge(pod, snapshot, idx)? {
         Some((plugin, rejection)) => (Some(plugin), rejection.message()),
         // The node passes, but the nominated node passes as well, so no other node is evaluated.
         None => (None, "the pod is nominated to another node, which can take it".to_owned()),
     };
-    Ok(Theirs::Rejected { node, plugin, reason })
+    Ok(OtherDecision::Rejected { node, plugin, reason })
 }

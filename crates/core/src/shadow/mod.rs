@@ -11,7 +11,7 @@
 mod judge;
 mod orders;
 
-pub use judge::{Cell, Comparison, Scored, Theirs};
+pub use judge::{Cell, Comparison, OtherDecision, Scored};
 
 use crate::cycle::Framework;
 use crate::effect::PodRef;

@@ -8,7 +8,7 @@ use crate::support::language;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use supercargo_core::cycle::{Decision, Failed, Framework, NoProbe, Nomination, Options};
+use supercargo_core::cycle::{Decision, Framework, InfeasibleDecision, NoProbe, Nomination, Options};
 use supercargo_core::effect::{Effect, Lane};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Kind, ObjectKey};
 use supercargo_core::queue::{Place, QueueConfig};
@@ -283,7 +283,7 @@ impl Run {
                 return Err(TestCaseError::fail(format!("{} waits, and has a place", pod.name)));
             };
             let diagnosis = filtered.diagnose(snapshot);
-            let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+            let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
             let outcome = framework.post_filter(failed, draws(1), self.now, &mut NoProbe);
             let waits = !matches!(outcome.nomination, Nomination::To(_));
             prop_assert!(waits, "{} is pending although preemption could make room", pod.name);

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use supercargo_core::cache::Cache;
-use supercargo_core::cycle::{Decision, Failed, Framework, NoProbe, Nomination, Options};
+use supercargo_core::cycle::{Decision, Framework, InfeasibleDecision, NoProbe, Nomination, Options};
 use supercargo_core::framework::post_filter::{Candidate, ExtenderCandidates};
 use supercargo_core::pod::PodInfo;
 
@@ -164,7 +164,7 @@ fn chosen(cluster: &TestCluster, pod: &PodInfo, seed: u64) -> Choice {
     let filtered = infeasible(&framework, cluster, pod);
     let snapshot = cluster.snapshot();
     let diagnosis = filtered.diagnose(snapshot);
-    let failed = Failed { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+    let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
     let outcome = framework.post_filter(failed, draws(seed), NOW, &mut NoProbe);
     let Nomination::To(candidates) = &outcome.nomination else { return Choice::new() };
     let told = candidates.iter().map(|candidate| {
@@ -338,7 +338,7 @@ proptest! {
         let filtered = infeasible(&framework, &cluster, &pod);
         let snapshot = cluster.snapshot();
         let diagnosis = filtered.diagnose(snapshot);
-        let failed = Failed { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+        let failed = InfeasibleDecision { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
         let when = (draws(seed), NOW);
         let owned = |it: &Candidate<'_>| {
             let victims: Vec<Arc<PodInfo>> = it.victims.iter().map(|&victim| Arc::new(victim.clone())).collect();

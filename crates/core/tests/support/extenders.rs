@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use supercargo_core::effect::{ExtenderCall, Question};
-use supercargo_core::extender::{Answer, Extender, ExtenderId, FilterAnswer, RoomAnswer};
+use supercargo_core::extender::{Answer, CandidateAnswer, Extender, ExtenderId, FilterAnswer};
 use supercargo_core::intern::Tables;
 
 /// Parses an extender, name first: `g filter prioritize=3 bind preempt ignorable managed=example.com/fpga`.
@@ -79,7 +79,7 @@ pub(crate) fn parse_answer(words: &[&str]) -> Result<Answer, String> {
             let room = |word: &&str| {
                 let (node, victims) = word.split_once(':').expect("node:victims");
                 let victims = victims.split(',').filter(|uid| !uid.is_empty()).map(str::to_owned).collect();
-                RoomAnswer { node: node.to_owned(), victims, violations: 0 }
+                CandidateAnswer { node: node.to_owned(), victims, violations: 0 }
             };
             Ok(Answer::Candidates(rest.iter().map(room).collect()))
         }
