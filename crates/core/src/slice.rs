@@ -9,7 +9,7 @@
 //! spreading on Services and controllers. It is dropped when one of these changes. Results that depend on the
 //! whole cluster are computed in each run.
 
-use crate::cache::{Kind, KindId, Snapshot, Touch};
+use crate::cache::{Kind, KindId, NodeChange, Snapshot};
 use crate::hash::{IdMap, IdSet};
 use crate::intern::{LabelSetId, Symbol};
 use crate::mutation::{self, Mutation};
@@ -239,7 +239,7 @@ impl Partial {
                 self.keys.add(snapshot, snapshot.nodes().iter())
             }
             Some(touched) => {
-                let objects = touched.filter(|(_, touch)| *touch == Touch::Object).map(|(node, _)| node);
+                let objects = touched.filter(|(_, touch)| *touch == NodeChange::Object).map(|(node, _)| node);
                 let objects: NodeSet = objects.collect();
                 objects.iter().for_each(|node| _ = self.nodes.remove(&node));
                 self.keys.add(snapshot, objects.iter().filter(|&node| snapshot.nodes().contains(node)))

@@ -4,7 +4,7 @@
 //! however many pods the class has.
 
 use crate::hash::{IdMap, Keyed, KeyedMap};
-use crate::intern::{LabelSetId, Marks, Symbol, TraceIds, Work, mark_after, trace_ids};
+use crate::intern::{LabelSetId, Marks, Symbol, TraceIds, WorkBudget, mark_after, trace_ids};
 use crate::node::NodeIdx;
 use crate::pod::{PodFacets, PodInfo};
 use std::collections::{BTreeMap, BTreeSet};
@@ -209,7 +209,7 @@ impl Kinds {
     }
 
     /// Marks some of the unmarked classes. Returns whether all are marked.
-    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         let Self { by_id, marked, .. } = self;
         mark_after(by_id, marked, work, |_, kind| kind.mark(marks))
     }

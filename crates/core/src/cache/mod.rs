@@ -26,14 +26,14 @@ pub use hypothetical::Hypothetical;
 pub use images::ImageState;
 pub use kinds::{Kind, KindId};
 pub use lookups::{DisruptionBudget, Lookups, Service};
-pub use nodes::{Columns, Touch};
+pub use nodes::{Columns, NodeChange};
 pub use pods::PodState;
 pub use snapshot::Snapshot;
 pub use view::{NodeView, Overlay};
 pub use volumes::Volumes;
 
 use crate::hash::Keyed;
-use crate::intern::{Marks, Symbol, Tables, TraceIds, Work, trace_ids};
+use crate::intern::{Marks, Symbol, Tables, TraceIds, WorkBudget, trace_ids};
 use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::{PodInfo, Uid};
@@ -352,7 +352,7 @@ impl Cache {
     }
 
     /// Marks some of the ids held here. Returns whether only [`Self::mark_rest`] remains.
-    pub(crate) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+    pub(crate) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         let Self { nodes, pods, kinds, .. } = self;
         nodes.mark_some(marks, work) && pods.mark_some(marks, work) && kinds.mark_some(marks, work)
     }

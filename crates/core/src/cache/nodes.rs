@@ -3,7 +3,7 @@
 use super::log::Log;
 use super::{Attachable, ImageState, KindId, PodIdx, Volumes};
 use crate::hash::IdMap;
-use crate::intern::{MarkWorklist, Marks, Symbol, TaintSetId, TraceIds, Work, trace_ids};
+use crate::intern::{MarkWorklist, Marks, Symbol, TaintSetId, TraceIds, WorkBudget, trace_ids};
 use crate::list::push_tightly;
 use crate::mutation::{self, Mutation};
 use crate::node::{NodeIdx, NodeInfo};
@@ -94,7 +94,7 @@ const IMAGES_OF_COST: usize = 8;
 
 /// A change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
+pub enum NodeChange {
     /// The node's object was added, changed or deleted.
     Object,
     /// A pod of this class was added.
@@ -183,7 +183,7 @@ pub(super) struct Nodes {
     /// Whether cached decisions may have read the nodes in `changed` before their refresh.
     previewed: bool,
     /// The change log of nodes.
-    log: Log<(NodeIdx, Touch), LOG_MAX>,
+    log: Log<(NodeIdx, NodeChange), LOG_MAX>,
     /// The number of times a node was added or deleted.
     arrivals: u64,
     unmarked: MarkWorklist,
@@ -272,7 +272,7 @@ impl Nodes {
             self.slots[idx.index()] = slot;
         }
         self.by_name.insert(name, idx);
-        self.touch(idx, Touch::Object);
+        self.touch(idx, NodeChange::Object);
         idx
     }
 
@@ -299,7 +299,7 @@ impl Nodes {
         }
         let came_or_went = if info.is_some() { self.present.insert(idx) } else { self.present.remove(idx) };
         self.arrivals += u64::from(came_or_went);
-        self.touch(idx, Touch::Object);
+        self.touch(idx, NodeChange::Object);
         std::mem::replace(&mut self.slots[idx.index()].info, info)
     }
 
@@ -319,7 +319,7 @@ impl Nodes {
             }
         }
         let at = u32::try_from(slot.pods.len() - 1).expect("fewer than 2^32 pods");
-        self.touch(idx, Touch::Added(kind));
+        self.touch(idx, NodeChange::Added(kind));
         at
     }
 
@@ -347,7 +347,7 @@ impl Nodes {
                 }
             }
         }
-        self.touch(idx, Touch::Removed(kind));
+        self.touch(idx, NodeChange::Removed(kind));
         moved
     }
 
@@ -398,11 +398,14 @@ impl Nodes {
     }
 
     /// Returns the changes after the clock showed `since`, in order, or `None` if some were dropped.
-    pub(super) fn touched_since(&self, since: u64) -> Option<impl Iterator<Item = (NodeIdx, Touch)> + '_> {
+    pub(super) fn touched_since(
+        &self,
+        since: u64,
+    ) -> Option<impl Iterator<Item = (NodeIdx, NodeChange)> + '_> {
         self.log.since(since)
     }
 
-    fn touch(&mut self, idx: NodeIdx, touch: Touch) {
+    fn touch(&mut self, idx: NodeIdx, touch: NodeChange) {
         self.unmarked.put(idx.index());
         self.log.push((idx, touch));
         let slot = &mut self.slots[idx.index()];
@@ -436,7 +439,7 @@ impl Nodes {
             let before = std::mem::replace(&mut slot.images, images);
             if was_previewed && before != slot.images {
                 self.unmarked.put(idx.index());
-                self.log.push((idx, Touch::Object));
+                self.log.push((idx, NodeChange::Object));
             }
         }
     }
@@ -461,7 +464,7 @@ impl Nodes {
     }
 
     /// Marks some of the unmarked nodes. Returns whether all are marked.
-    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         let Self { unmarked, slots, by_name, .. } = self;
         unmarked.walk(work, |at| {
             let is_there = |slot: &&Slot| by_name.get(&slot.name).is_some_and(|idx| idx.index() == at);

@@ -3,7 +3,7 @@
 use super::PodIdx;
 use crate::hash::fixed_hash;
 use crate::index::Index;
-use crate::intern::{MarkWorklist, Marks, TraceIds, Work, trace_ids};
+use crate::intern::{MarkWorklist, Marks, TraceIds, WorkBudget, trace_ids};
 use crate::list::push_tightly;
 use crate::node::NodeIdx;
 use crate::pod::PodInfo;
@@ -142,7 +142,7 @@ impl Pods {
     }
 
     /// Marks some of the unmarked pods. Returns whether all are marked.
-    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         let Self { unmarked, slots, .. } = self;
         unmarked.walk(work, |at| {
             let entry = slots.get(at).and_then(Option::as_ref);

@@ -1,6 +1,6 @@
 //! A read-only view of the cache and the interned texts. Plugins see nothing else.
 
-use super::{Attachable, Cache, Columns, ImageState, Kind, KindId, NodeView, Touch};
+use super::{Attachable, Cache, Columns, ImageState, Kind, KindId, NodeChange, NodeView};
 use crate::intern::{LabelSetId, Labels, Symbol, Tables};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
@@ -55,7 +55,7 @@ impl<'a> Snapshot<'a> {
 
     /// Returns the changes of nodes, including slots of deleted nodes, after [`Self::clock`] was `since`, in
     /// order. Returns `None` if the change log no longer holds them all.
-    pub fn touched_since(self, since: u64) -> Option<impl Iterator<Item = (NodeIdx, Touch)> + 'a> {
+    pub fn touched_since(self, since: u64) -> Option<impl Iterator<Item = (NodeIdx, NodeChange)> + 'a> {
         self.cache.nodes.touched_since(since)
     }
 

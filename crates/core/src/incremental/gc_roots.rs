@@ -9,7 +9,7 @@
 //! - The infeasible cache is cleared, because rejection reasons name ids. One evaluation fills it again.
 
 use super::DecisionCache;
-use crate::intern::{Marks, Work};
+use crate::intern::{Marks, WorkBudget};
 
 /// The work units of one eviction; marking a signature is one unit.
 const RELEASE_COST: usize = 16;
@@ -22,7 +22,7 @@ impl DecisionCache {
     }
 
     /// Marks some signatures and evicts unused ones, within the limits of `work`. Returns whether all are done.
-    pub(crate) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+    pub(crate) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         while work.is_left() {
             let Some((index, is_used)) = self.signatures.next_unmarked() else {
                 return self.evaluations.mark_some(marks, work);

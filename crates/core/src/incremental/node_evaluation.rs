@@ -6,7 +6,7 @@
 
 use super::score_table::ScoreTable;
 use super::signature_state::{Fallback, all_pass};
-use crate::cache::{NodeView, Snapshot, Touch};
+use crate::cache::{NodeChange, NodeView, Snapshot};
 use crate::cycle::Framework;
 use crate::framework::{DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Reads, Scale, ScoreRule};
 use crate::mutation::{self, Mutation};
@@ -193,7 +193,7 @@ impl NodeEvaluation {
         let (mut touched, mut objects) = (NodeSet::new(), NodeSet::new());
         for (node, touch) in snapshot.touched_since(self.clock).ok_or(Fallback)? {
             touched.insert(node);
-            if touch == Touch::Object {
+            if touch == NodeChange::Object {
                 objects.insert(node);
             }
         }

@@ -5,7 +5,7 @@ use super::signature_state::Fallback;
 use crate::cache::Snapshot;
 use crate::cycle::Framework;
 use crate::hash::{Hashed, IdMap};
-use crate::intern::{MarkWorklist, Marks, TraceIds, Work};
+use crate::intern::{MarkWorklist, Marks, TraceIds, WorkBudget};
 use crate::pod::PodInfo;
 use crate::signature::NodeSignature;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl NodeEvaluations {
     }
 
     /// Marks the ids of some signatures, within the limits of `work`. Returns whether all are done.
-    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         let Self { unmarked, entries, .. } = self;
         unmarked.walk(work, |index| {
             let entry = entries.get(index).and_then(Option::as_ref);

@@ -10,7 +10,7 @@ use super::node_evaluations::EvaluationRef;
 use super::score_table::{ClassPoints, ScoreTable};
 use super::topology_counts::{Counted, TopologyCounts};
 use super::topology_index::TopologyIndex;
-use crate::cache::{NodeView, Overlay, Snapshot, Touch};
+use crate::cache::{NodeChange, NodeView, Overlay, Snapshot};
 use crate::cycle::{Framework, Point, Probe};
 use crate::framework::tally::Outdated;
 use crate::framework::{FilterRule, MAX_NODE_SCORE, Prepared, Reads, Tallied, Verdict};
@@ -198,7 +198,7 @@ impl SignatureState {
         let (mut touched, mut objects, mut changed) = (NodeSet::new(), NodeSet::new(), NodeSet::new());
         for (node, touch) in touches()? {
             touched.insert(node);
-            if touch == Touch::Object {
+            if touch == NodeChange::Object {
                 objects.insert(node);
             }
         }

@@ -6,7 +6,7 @@
 use super::domain_counter::{BY_DOMAIN_MAX, DomainCounter, Grouping};
 use super::domain_map::NodeDomain;
 use super::topology_index::TopologyIndex;
-use crate::cache::{Kind, KindId, Snapshot, Touch};
+use crate::cache::{Kind, KindId, NodeChange, Snapshot};
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
 use crate::hash::IdMap;
 use crate::node::NodeIdx;
@@ -207,7 +207,7 @@ impl TopologyCounts {
     pub(super) fn recount(
         &mut self,
         snapshot: Snapshot<'_>,
-        touches: impl Iterator<Item = (NodeIdx, Touch)>,
+        touches: impl Iterator<Item = (NodeIdx, NodeChange)>,
         objects: &NodeSet,
         changed: &mut NodeSet,
     ) -> Result<(), Outdated> {
@@ -217,9 +217,9 @@ impl TopologyCounts {
         }
         for (node, touch) in touches {
             let (kind, sign) = match touch {
-                Touch::Object => continue,
-                Touch::Added(kind) => (kind, 1),
-                Touch::Removed(kind) => (kind, -1),
+                NodeChange::Object => continue,
+                NodeChange::Added(kind) => (kind, 1),
+                NodeChange::Removed(kind) => (kind, -1),
             };
             let Some(increments) = self.increments.get(&kind) else { continue };
             if !objects.contains(node) && snapshot.nodes().contains(node) {

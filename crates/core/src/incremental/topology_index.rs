@@ -1,7 +1,7 @@
 //! The topology domain of each node for each topology key, shared by all signatures. It does not count pods.
 
 use super::domain_map::DomainMap;
-use crate::cache::{Snapshot, Touch};
+use crate::cache::{NodeChange, Snapshot};
 use crate::framework::tally::Domains;
 use crate::hash::IdMap;
 use crate::intern::{Symbol, known};
@@ -78,7 +78,7 @@ impl TopologyIndex {
     pub(super) fn key_domains(&mut self, snapshot: Snapshot<'_>, key: Symbol) -> Arc<KeyDomains> {
         let is_known = snapshot
             .touched_since(self.clock)
-            .is_some_and(|mut touches| touches.all(|(_, touch)| touch != Touch::Object));
+            .is_some_and(|mut touches| touches.all(|(_, touch)| touch != NodeChange::Object));
         if !is_known || self.keys.len() >= KEYS_MAX {
             self.keys.clear();
         }

@@ -15,9 +15,9 @@ use std::ops::Bound;
 const ENTRIES: usize = 2;
 
 /// The remaining work of a slice. One unit is about the cost of marking a pod.
-pub(crate) struct Work(usize);
+pub(crate) struct WorkBudget(usize);
 
-impl Work {
+impl WorkBudget {
     /// Creates a budget of this many units.
     pub(crate) fn new(units: usize) -> Self {
         Self(units)
@@ -76,7 +76,7 @@ impl MarkWorklist {
     }
 
     /// Visits some of the remaining places. Returns whether all are visited. `look` returns its cost.
-    pub(crate) fn walk(&mut self, work: &mut Work, mut look: impl FnMut(usize) -> usize) -> bool {
+    pub(crate) fn walk(&mut self, work: &mut WorkBudget, mut look: impl FnMut(usize) -> usize) -> bool {
         while work.is_left() {
             let Some(place) = self.next() else { return true };
             work.spend(look(place));
@@ -103,7 +103,7 @@ impl MarkWorklist {
 pub(crate) fn mark_after<K: Copy + Ord, V>(
     map: &BTreeMap<K, V>,
     after: &mut Option<K>,
-    work: &mut Work,
+    work: &mut WorkBudget,
     mut mark: impl FnMut(K, &V),
 ) -> bool {
     for (&key, value) in map.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)) {
@@ -191,7 +191,7 @@ impl Tables {
 
     /// Frees some of the ids that are neither marked nor pinned. At the end of the round, returns the number of
     /// ids freed in it.
-    pub(crate) fn sweep(&mut self, work: &mut Work) -> Option<usize> {
+    pub(crate) fn sweep(&mut self, work: &mut WorkBudget) -> Option<usize> {
         let mut round = self.round.take()?;
         let before = self.sizes().total();
         while work.is_left() && round.stage != Stage::Over {

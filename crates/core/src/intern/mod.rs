@@ -6,7 +6,7 @@
 mod gc;
 mod trace;
 
-pub(crate) use gc::{MarkWorklist, Work, mark_after};
+pub(crate) use gc::{MarkWorklist, WorkBudget, mark_after};
 use trace::Bits;
 pub(crate) use trace::{Marks, TraceIds, trace_ids};
 
@@ -360,7 +360,7 @@ mod tests {
         let mut marks = Marks::default();
         held.mark(&mut marks);
         tables.all_is_marked(marks);
-        (0..).find_map(|_| tables.sweep(&mut Work::new(1))).expect("it comes to an end")
+        (0..).find_map(|_| tables.sweep(&mut WorkBudget::new(1))).expect("it comes to an end")
     }
 
     #[test]
@@ -404,14 +404,14 @@ mod tests {
             tables.begin_collection();
             tables.all_is_marked(Marks::default());
             for _ in 0..pieces {
-                tables.sweep(&mut Work::new(1));
+                tables.sweep(&mut WorkBudget::new(1));
             }
             let (key, value) = (tables.symbol(&texts[0]), tables.symbol(&texts[39]));
             let set = tables.label_set(vec![(key, value)]);
             let second = tables.symbol(&texts[1]);
             let again = tables.label_set(vec![(key, second)]);
             while tables.is_collecting() {
-                tables.sweep(&mut Work::new(1));
+                tables.sweep(&mut WorkBudget::new(1));
             }
             assert_eq!([tables.text(key), tables.text(value)], [&*texts[0], &*texts[39]]);
             assert_eq!(tables.labels(set).get(key), Some(value));

@@ -4,7 +4,7 @@
 //! is handled during a decision.
 
 use super::pod::{ActiveOrder, QueuedPod};
-use crate::intern::{Marks, Symbol, TraceIds, Work, mark_after};
+use crate::intern::{Marks, Symbol, TraceIds, WorkBudget, mark_after};
 use crate::pod::PodInfo;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,7 +97,7 @@ impl ActiveQueue {
         self.marked = None;
     }
 
-    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         mark_after(&self.pods, &mut self.marked, work, |_, pod| pod.mark(marks))
     }
 

@@ -4,7 +4,7 @@
 //! second become active together and compete by priority (KEP-5142).
 
 use super::pod::{ActiveOrder, QueuedPod};
-use crate::intern::{Marks, TraceIds, Work, mark_after};
+use crate::intern::{Marks, TraceIds, WorkBudget, mark_after};
 use crate::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -122,7 +122,7 @@ impl BackoffQueue {
         self.marked = [None; 2];
     }
 
-    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         let heaps = [&self.rejected, &self.failed].into_iter().zip(&mut self.marked);
         heaps
             .fold(true, |all, (heap, marked)| mark_after(heap, marked, work, |_, pod| pod.mark(marks)) && all)

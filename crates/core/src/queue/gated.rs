@@ -1,7 +1,7 @@
 //! Gated pods. Events do not iterate over it.
 
 use super::pod::QueuedPod;
-use crate::intern::{Marks, TraceIds, Work, mark_after};
+use crate::intern::{Marks, TraceIds, WorkBudget, mark_after};
 use std::collections::BTreeMap;
 
 /// Pods by sequence number.
@@ -35,7 +35,7 @@ impl GatedPods {
         self.marked = None;
     }
 
-    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         mark_after(&self.pods, &mut self.marked, work, |_, pod| pod.mark(marks))
     }
 

@@ -2,7 +2,7 @@
 
 use super::pod::QueuedPod;
 use super::{SchedulingQueue, Slot};
-use crate::intern::{Marks, TraceIds, Work};
+use crate::intern::{Marks, TraceIds, WorkBudget};
 use crate::mutation::{self, Mutation};
 use crate::pod::PodInfo;
 use crate::time::Time;
@@ -59,7 +59,7 @@ impl SchedulingQueue {
     }
 
     /// Marks the ids of some pods, and returns whether all pods are marked.
-    pub(crate) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+    pub(crate) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         let are_marked = self.active.mark_some(marks, work)
             && self.backoff.mark_some(marks, work)
             && self.unschedulable.mark_some(marks, work)

@@ -7,7 +7,7 @@
 use super::pod::QueuedPod;
 use crate::framework::{Hint, PluginName};
 use crate::hash::{Keyed, KeyedMap};
-use crate::intern::{Marks, TraceIds, Work, mark_after, trace_ids};
+use crate::intern::{Marks, TraceIds, WorkBudget, mark_after, trace_ids};
 use crate::pod::PodInfo;
 use crate::signature::Signature;
 use crate::time::Time;
@@ -62,7 +62,7 @@ impl Unschedulable {
         (self.marked_groups, self.marked) = (None, None);
     }
 
-    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         let Self { groups, group_of, marked_groups, marked, .. } = self;
         let are_marked = mark_after(groups, marked_groups, work, |_, Group { key, pods: _ }| key.mark(marks));
         let mark = |sequence, id: &GroupId| {

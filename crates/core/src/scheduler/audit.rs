@@ -10,7 +10,7 @@ use super::binding::UNKNOWN_MAX;
 use crate::cache::PodState;
 use crate::event::{Found, ObjectKey};
 use crate::hash::FixedMap;
-use crate::intern::{MarkWorklist, Marks, TraceIds, Work};
+use crate::intern::{MarkWorklist, Marks, TraceIds, WorkBudget};
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::preemption;
@@ -141,7 +141,7 @@ impl Audit {
         self.unmarked.begin(self.pods.len());
     }
 
-    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut Work) -> bool {
+    pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         // Otherwise marking here would hide the fault that this mutation plants in the queue.
         if mutation::is_on(Mutation::MovedUnmarked) {
             return true;

@@ -1,6 +1,6 @@
 //! Pods whose decision waits for extenders.
 //!
-//! A decision that needs extenders is suspended as a [`Waiting`] record. It resumes when all its calls are answered,
+//! A decision that needs extenders becomes a [`SuspendedDecision`]. It resumes when all its calls are answered,
 //! against the state of that time. It holds no locks or resources meanwhile, and other pods are scheduled. But while
 //! a pod waits for an extender that is not ignorable, pods of the same profile with a lower priority wait as well.
 //!
@@ -9,7 +9,7 @@
 
 mod ledger;
 
-pub(super) use ledger::{ExtenderLedger, Waiting};
+pub(super) use ledger::{ExtenderLedger, SuspendedDecision};
 
 use super::attempt::Decided;
 use super::failure::Failure;
@@ -61,7 +61,7 @@ impl Scheduler {
 
     /// Starts a decision with extenders.
     pub(super) fn begin_asking(&mut self, now: Time, queued: QueuedPod, probe: &mut dyn Probe) {
-        let waiting = Waiting::new(queued, now, self.events);
+        let waiting = SuspendedDecision::new(queued, now, self.events);
         self.go_on_asking(now, waiting, probe);
     }
 
@@ -78,7 +78,7 @@ impl Scheduler {
         true
     }
 
-    fn go_on_asking(&mut self, now: Time, mut waiting: Waiting, probe: &mut dyn Probe) {
+    fn go_on_asking(&mut self, now: Time, mut waiting: SuspendedDecision, probe: &mut dyn Probe) {
         loop {
             match self.decide_asking(now, &mut waiting, probe) {
                 Asking::Call(asks) => {
@@ -102,7 +102,7 @@ impl Scheduler {
 
     /// Completes a decision. If extenders rejected nodes, and a cluster event arrived since they were called, the pod
     /// is requeued. Upstream does the same for events while a pod is in flight.
-    fn answered(&mut self, now: Time, waiting: Waiting, decided: Decided) {
+    fn answered(&mut self, now: Time, waiting: SuspendedDecision, decided: Decided) {
         let changed = waiting.changed || waiting.events != self.events;
         let by_extenders =
             matches!(&decided, Decided::Nowhere(found) if found.rejectors.contains(extender::NAME));
@@ -113,7 +113,7 @@ impl Scheduler {
         }
     }
 
-    fn decide_asking(&mut self, now: Time, waiting: &mut Waiting, probe: &mut dyn Probe) -> Asking {
+    fn decide_asking(&mut self, now: Time, waiting: &mut SuspendedDecision, probe: &mut dyn Probe) -> Asking {
         let snapshot = self.cache.snapshot(&self.tables);
         let pod = self.as_nominated(&waiting.queued.pod);
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
@@ -203,7 +203,7 @@ impl Scheduler {
     }
 
     /// Cancels the decision about a pod, and its calls.
-    pub(super) fn end_asking(&mut self, uid: &str) -> Option<Waiting> {
+    pub(super) fn end_asking(&mut self, uid: &str) -> Option<SuspendedDecision> {
         let ended = self.extending.end(uid)?;
         let extending = &self.extending;
         self.outbox.retain_calls(|call| extending.is_open(call));
@@ -229,7 +229,7 @@ struct Decision<'a> {
 }
 
 impl Decision<'_> {
-    fn go_on(&self, waiting: &mut Waiting, options: Options<'_>, probe: &mut dyn Probe) -> Asking {
+    fn go_on(&self, waiting: &mut SuspendedDecision, options: Options<'_>, probe: &mut dyn Probe) -> Asking {
         let &Self { framework, snapshot, pod, extenders, draws, .. } = self;
         let said = (extenders, &waiting.transcript);
         match framework.decide_with(pod, snapshot, options, said, probe) {
@@ -245,7 +245,12 @@ impl Decision<'_> {
     }
 
     /// Runs PostFilter, and passes its candidates to extenders.
-    fn make_room(&self, waiting: &mut Waiting, filtered: &Filtered, probe: &mut dyn Probe) -> Asking {
+    fn make_room(
+        &self,
+        waiting: &mut SuspendedDecision,
+        filtered: &Filtered,
+        probe: &mut dyn Probe,
+    ) -> Asking {
         let &Self { framework, snapshot, pod, extenders, draws, now, version } = self;
         let transcript = &waiting.transcript;
         let ask = |extender| Asking::Call(vec![ExtenderRequest { extender, kind: RequestKind::Preempt }]);

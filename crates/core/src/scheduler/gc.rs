@@ -3,7 +3,7 @@
 //! It runs in slices, so that no decision waits for all of it. See [`crate::intern`] for how ids in use are found.
 
 use super::Scheduler;
-use crate::intern::{Marks, TraceIds, Work};
+use crate::intern::{Marks, TraceIds, WorkBudget};
 use crate::mutation::{self, Mutation};
 use std::mem::take;
 
@@ -50,7 +50,7 @@ impl Scheduler {
         if mutation::is_on(Mutation::IdsStay) {
             return 0;
         }
-        let mut work = Work::new(work);
+        let mut work = WorkBudget::new(work);
         let Self { tables, cache, queue, audit, decisions, .. } = self;
         if !tables.is_collecting() {
             tables.begin_collection();

@@ -3,7 +3,7 @@
 use super::Scheduler;
 use super::binding::Binding;
 use super::budget::Size;
-use super::extend::Waiting;
+use super::extend::SuspendedDecision;
 use crate::explain::Findings;
 use crate::intern::Symbol;
 use crate::node::NodeIdx;
@@ -63,7 +63,7 @@ impl Pending<'_> {
 }
 
 /// Returns the stage of a suspended decision.
-fn aside(waiting: &Waiting) -> PodLocation {
+fn aside(waiting: &SuspendedDecision) -> PodLocation {
     if waiting.progress.is_some() { PodLocation::Evaluation } else { PodLocation::Extenders }
 }
 

@@ -6,7 +6,7 @@
 
 use super::Scheduler;
 use super::attempt::Decided;
-use super::extend::Waiting;
+use super::extend::SuspendedDecision;
 use super::failure::Failure;
 use crate::cache::Snapshot;
 use crate::cycle::NoProbe;
@@ -129,7 +129,7 @@ impl Scheduler {
 
     /// Lays a large pod aside; its slices follow.
     pub(super) fn begin_slices(&mut self, now: Time, queued: QueuedPod) {
-        let waiting = Waiting::in_slices(queued, now, self.events);
+        let waiting = SuspendedDecision::in_slices(queued, now, self.events);
         self.extending.suspend(waiting);
     }
 

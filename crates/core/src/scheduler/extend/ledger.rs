@@ -16,7 +16,7 @@ use std::sync::Arc;
 const WAITING_MAX: usize = 64;
 
 /// A suspended decision that waits for extenders.
-pub(in crate::scheduler) struct Waiting {
+pub(in crate::scheduler) struct SuspendedDecision {
     pub(in crate::scheduler) queued: QueuedPod,
     pub(in crate::scheduler) began: Time,
     /// The answers so far.
@@ -35,7 +35,7 @@ pub(in crate::scheduler) struct Waiting {
     pub(in crate::scheduler) progress: Option<Progress>,
 }
 
-impl Waiting {
+impl SuspendedDecision {
     /// Creates the record of a pod that is evaluated in slices.
     pub(in crate::scheduler) fn in_slices(queued: QueuedPod, began: Time, events: u64) -> Self {
         Self { progress: Some(Progress::default()), ..Self::new(queued, began, events) }
@@ -71,7 +71,7 @@ impl Waiting {
 pub(in crate::scheduler) struct ExtenderLedger {
     /// In the order of the calls.
     pub(super) extenders: Vec<Extender>,
-    pods: BTreeMap<Uid, Waiting>,
+    pods: BTreeMap<Uid, SuspendedDecision>,
     calls: BTreeMap<u64, Uid>,
     next_call: u64,
     /// Pods whose calls are all answered, in the order of completion.
@@ -102,21 +102,21 @@ impl ExtenderLedger {
     }
 
     /// Adds a pod that is evaluated in slices at the end of the order.
-    pub(in crate::scheduler) fn suspend(&mut self, waiting: Waiting) {
+    pub(in crate::scheduler) fn suspend(&mut self, waiting: SuspendedDecision) {
         let uid = Arc::clone(&waiting.queued.pod.uid);
         self.sliced.push_back(Arc::clone(&uid));
         self.pods.insert(uid, waiting);
     }
 
     /// Puts back a pod that is evaluated in slices at the front of the order.
-    pub(in crate::scheduler) fn suspend_first(&mut self, waiting: Waiting) {
+    pub(in crate::scheduler) fn suspend_first(&mut self, waiting: SuspendedDecision) {
         let uid = Arc::clone(&waiting.queued.pod.uid);
         self.sliced.push_front(Arc::clone(&uid));
         self.pods.insert(uid, waiting);
     }
 
     /// Takes the first pod that is evaluated in slices.
-    pub(in crate::scheduler) fn take_sliced(&mut self) -> Option<Waiting> {
+    pub(in crate::scheduler) fn take_sliced(&mut self) -> Option<SuspendedDecision> {
         let uid = self.sliced.pop_front()?;
         self.pods.remove(&uid)
     }
@@ -132,12 +132,12 @@ impl ExtenderLedger {
     }
 
     /// Returns the records of all suspended pods.
-    pub(in crate::scheduler) fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+    pub(in crate::scheduler) fn waiting(&self) -> impl Iterator<Item = &SuspendedDecision> {
         self.pods.values()
     }
 
     /// Returns the record of one suspended pod.
-    pub(in crate::scheduler) fn waiting_pod(&self, uid: &str) -> Option<&Waiting> {
+    pub(in crate::scheduler) fn waiting_pod(&self, uid: &str) -> Option<&SuspendedDecision> {
         self.pods.get(uid)
     }
 
@@ -155,7 +155,7 @@ impl ExtenderLedger {
         self.pods.contains_key(uid)
     }
 
-    pub(super) fn get_mut(&mut self, uid: &str) -> Option<&mut Waiting> {
+    pub(super) fn get_mut(&mut self, uid: &str) -> Option<&mut SuspendedDecision> {
         self.pods.get_mut(uid)
     }
 
@@ -182,7 +182,7 @@ impl ExtenderLedger {
 
     /// Whether the pod delays less important pods: it waits for an extender that is not ignorable, or is about to
     /// resume.
-    fn holds_others(&self, waiting: &Waiting) -> bool {
+    fn holds_others(&self, waiting: &SuspendedDecision) -> bool {
         let must = |id: ExtenderId| self.extender(id).is_some_and(|extender| !extender.ignorable);
         let is_answered = waiting.open.is_empty() && waiting.progress.is_none();
         is_answered || waiting.open.values().any(|ask| must(ask.extender))
@@ -193,7 +193,7 @@ impl ExtenderLedger {
     }
 
     /// Suspends a decision until `asks` are answered. Returns the ids of the calls.
-    pub(super) fn wait(&mut self, mut waiting: Waiting, asks: Vec<ExtenderRequest>) -> Vec<u64> {
+    pub(super) fn wait(&mut self, mut waiting: SuspendedDecision, asks: Vec<ExtenderRequest>) -> Vec<u64> {
         let uid = Arc::clone(&waiting.queued.pod.uid);
         let mut calls = Vec::with_capacity(asks.len());
         for ask in asks {
@@ -208,7 +208,7 @@ impl ExtenderLedger {
     }
 
     /// Returns an open call, and the pod that waits for it.
-    pub(super) fn asked(&self, call: u64) -> Option<(&Waiting, &ExtenderRequest)> {
+    pub(super) fn asked(&self, call: u64) -> Option<(&SuspendedDecision, &ExtenderRequest)> {
         let waiting = self.pods.get(self.calls.get(&call)?)?;
         Some((waiting, waiting.open.get(&call)?))
     }
@@ -223,7 +223,7 @@ impl ExtenderLedger {
         let Some(waiting) = self.pods.get_mut(&uid) else { return };
         let Some(ask) = waiting.open.remove(&call) else { return };
         let tables = snapshot.tables();
-        let Waiting { transcript, queued, open, .. } = waiting;
+        let SuspendedDecision { transcript, queued, open, .. } = waiting;
         if let Some(by) = self.extenders.iter().find(|extender| extender.id == ask.extender) {
             match ask.kind {
                 RequestKind::Filter { alone, nodes } => {
@@ -249,13 +249,13 @@ impl ExtenderLedger {
     }
 
     /// Takes the next decision that can resume.
-    pub(super) fn take_ready(&mut self) -> Option<Waiting> {
+    pub(super) fn take_ready(&mut self) -> Option<SuspendedDecision> {
         let uid = self.ready.pop_front()?;
         self.pods.remove(&uid)
     }
 
     /// Cancels a decision and its calls.
-    pub(super) fn end(&mut self, uid: &str) -> Option<Waiting> {
+    pub(super) fn end(&mut self, uid: &str) -> Option<SuspendedDecision> {
         let waiting = self.pods.remove(uid)?;
         for call in waiting.open.keys() {
             self.calls.remove(call);
@@ -266,7 +266,7 @@ impl ExtenderLedger {
     }
 }
 
-trace_ids!(Waiting { queued, transcript, open } but not { began, restarts, version, events, changed, progress });
+trace_ids!(SuspendedDecision { queued, transcript, open } but not { began, restarts, version, events, changed, progress });
 trace_ids!(ExtenderLedger { extenders, pods } but not { calls, next_call, ready, sliced });
 
 /// Returns the error for an answer whose type does not match the call.
