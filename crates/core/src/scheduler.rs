@@ -233,7 +233,8 @@ impl Scheduler {
 
     /// Returns the tables that incoming objects are converted with.
     ///
-    /// An id from them is valid until the next [`Self::collect_ids`], or while an object that the engine received holds it.
+    /// An id from them is valid until the next [`Self::collect_ids`], or while an object that the engine received
+    /// holds it.
     pub fn tables(&mut self) -> &mut Tables {
         &mut self.tables
     }
