@@ -135,7 +135,7 @@ fn idle_verification_finds_a_stale_rejection() {
     let mut world = idling();
     world.pod("taker", 3_000, Some("a"));
     let told = with(Some(Mutation::ShapesStand), || {
-        // The infeasible cache answers from the third pod on. The results in `unschedulable` require an unchanged cluster.
+        // The infeasible cache answers from the third pod on. Results in `unschedulable` require an unchanged cluster.
         for number in 0..3 {
             world.pod(&format!("large-{number}"), 2_000, None);
             world.run();
