@@ -336,3 +336,8 @@ fn plugins_run_in_upstream_order() {
         assert_eq!(plugins_at(file, point), expected, "{file} {point:?}");
     }
 }
+
+#[test]
+fn config_page_shows_the_output_of_its_examples() {
+    offline::assert_page_shows_output("docs/config.md", 2);
+}

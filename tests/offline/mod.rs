@@ -143,7 +143,7 @@ pub(crate) fn assert_matches_file(name: &str, told: &str) {
     assert_eq!(told, expected, "{name} differs; UPDATE_EXPECT=1 rewrites it");
 }
 
-/// Runs the examples of a documentation page and compares their output with that on the page.
+/// Runs the examples of a documentation page and compares what a terminal shows with the page.
 pub(crate) fn assert_page_shows_output(name: &str, examples: usize) {
     let page = page(name);
     let (mut written, mut rest, mut shown) = (String::new(), page.as_str(), 0);
@@ -151,7 +151,7 @@ pub(crate) fn assert_page_shows_output(name: &str, examples: usize) {
         let (command, block) = block.split_once('\n').expect("a line");
         let (_, after) = block.split_once("```").expect("its end");
         let ran = run(root(), &command.split(' ').collect::<Vec<_>>());
-        written += &format!("{before}```console\n$ supercargo {command}\n{}```", ran.stdout);
+        written += &format!("{before}```console\n$ supercargo {command}\n{}{}```", ran.stdout, ran.stderr);
         (rest, shown) = (after, shown + 1);
     }
     written += rest;
