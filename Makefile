@@ -142,8 +142,8 @@ mutations: ## Switch on deliberate mistakes of the engine one by one, and test t
 	cargo test --locked --quiet -p supercargo-sim --features mutations --test mutations -- --nocapture 2>/dev/null
 
 .PHONY: bench
-bench: oracle ## Time decisions in process beside the real kube-scheduler's: writes docs/benchmarks.md. QUICK=1 only prints; PART=beside, needs or alone runs one part; PART=profile uses perf.
-	$(if $(filter profile,$(PART)),CARGO_PROFILE_BENCH_STRIP=none )cargo bench --locked --quiet --bench algorithm -- $(if $(filter profile,$(PART)),--profile,--compare) $(if $(QUICK),--quick) $(if $(filter-out profile,$(PART)),--part $(PART))
+bench: oracle ## Time decisions in process beside the real kube-scheduler's: writes docs/benchmarks.md. QUICK=1 only prints; PART=beside, needs or alone runs one part; PART=profile uses perf; PART=ablation measures without each layer of the cached path.
+	$(if $(filter profile,$(PART)),CARGO_PROFILE_BENCH_STRIP=none )cargo bench --locked --quiet $(if $(filter ablation,$(PART)),--features ablation )--bench algorithm -- $(if $(filter profile ablation,$(PART)),--$(PART),--compare) $(if $(QUICK),--quick) $(if $(filter-out profile ablation,$(PART)),--part $(PART))
 
 .PHONY: bench-e2e
 bench-e2e: upstream ## Time pods from creation to binding on a real API server, beside kube-scheduler and a no-op binder: writes docs/benchmarks.md. PART=ceiling: larger bursts; PART=asked: with queries about pending pods; PART=start: startup with 50,000 pods; QUICK=1 only prints.

@@ -65,14 +65,14 @@ done
 core=crates/core/src
 never "the engine does no I/O, reads no clock, starts no thread" \
   'std::(fs|net|env|process|thread|io)\b|\b(Instant|SystemTime)\b|\b(e?print(ln)?|dbg)!' $core
-# Excludes mutation.rs, with which tests switch on deliberate mistakes: the program is built without it. Excludes slice.rs: plugins add
+# Excludes mutation.rs and ablation.rs, switches of tests and benchmarks: the program is built without them. Excludes slice.rs: plugins add
 # results through the snapshot they borrow, and a result is the same whenever it is computed.
 never "the engine has no lock and no interior mutability: one thread owns it" \
   '\b(Mutex|RwLock|RefCell|UnsafeCell|OnceLock|LazyLock|Atomic[A-Z][A-Za-z0-9]*|thread_local)\b' \
-  $(find $core -mindepth 1 -maxdepth 1 -not -name mutation.rs -not -name slice.rs)
+  $(find $core -mindepth 1 -maxdepth 1 -not -name mutation.rs -not -name ablation.rs -not -name slice.rs)
 checked=$((checked + 1))
-found=$(cargo tree --locked --quiet --package supercargo --edges normal,build,features --target all --invert supercargo-core 2>&1 | grep mutations)
-[ -z "$found" ] || breach "the program is built with the feature mutations" "$found"
+found=$(cargo tree --locked --quiet --package supercargo --edges normal,build,features --target all --invert supercargo-core 2>&1 | grep -E 'mutations|ablation')
+[ -z "$found" ] || breach "the program is built with a feature of tests" "$found"
 found=$(code $core | grep -E 'std::collections::(\{[^}]*)?Hash(Map|Set)|\bRandomState\b' | grep -v "^$core/hash.rs:")
 checked=$((checked + 1))
 [ -z "$found" ] || breach "only hash.rs may use randomly ordered maps" "$found"

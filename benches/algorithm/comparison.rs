@@ -63,10 +63,22 @@ fn words(size: &Size) -> Vec<String> {
 
 /// Runs supercargo once.
 pub(super) fn ours(id: &str, size: &Size) -> Value {
+    ours_with(id, size, &[])
+}
+
+/// Runs supercargo once with a layer of the cached path switched off.
+#[cfg(feature = "ablation")]
+pub(super) fn ours_without(id: &str, size: &Size, layer: Option<supercargo_core::ablation::Layer>) -> Value {
+    let args = layer.map(|layer| ["--without".to_owned(), layer.name().to_owned()]);
+    ours_with(id, size, args.as_ref().map_or(&[], |args| args.as_slice()))
+}
+
+fn ours_with(id: &str, size: &Size, more: &[String]) -> Value {
     let program = std::env::current_exe().expect("the program has a path");
     let mut args = vec!["--json".to_owned(), "--workload".to_owned(), id.to_owned()];
     args.extend(words(size));
     args.extend(["--waiting".to_owned(), size.waiting.to_string()]);
+    args.extend_from_slice(more);
     asked(&program, &args)
 }
 

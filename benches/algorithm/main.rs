@@ -14,6 +14,8 @@
 //!
 //! `--compare` (`make bench`) also times kube-scheduler. Times are printed without thresholds. Requires Linux.
 
+#[cfg(feature = "ablation")]
+mod ablation;
 #[path = "../../tests/golden/compare.rs"]
 mod compare;
 mod comparison;
@@ -90,6 +92,14 @@ struct Args {
     /// Time pods as large as the API server accepts, of all shapes or of those whose name contains SHAPE
     #[arg(long, value_name = "SHAPE", num_args = 0..=1, default_missing_value = "")]
     large: Option<String>,
+    /// Measure with each layer of the cached path switched off, and write its page; requires the feature `ablation`
+    #[cfg(feature = "ablation")]
+    #[arg(long)]
+    ablation: bool,
+    /// Switch off this layer of the cached path
+    #[cfg(feature = "ablation")]
+    #[arg(long, hide = true)]
+    without: Option<String>,
     /// Compare small clusters with two runs, and print
     #[arg(long)]
     quick: bool,
@@ -178,6 +188,16 @@ fn main() -> ExitCode {
     if let Some(only) = &args.large {
         large::run(args.nodes.unwrap_or(5_000), args.existing.unwrap_or(150_000), Some(only), &mut out);
         return ExitCode::SUCCESS;
+    }
+    #[cfg(feature = "ablation")]
+    {
+        use supercargo_core::ablation::{Layer, switch_off};
+        if args.ablation {
+            ablation::run(args.quick, args.pairs.unwrap_or(if args.quick { 1 } else { 3 }));
+            return ExitCode::SUCCESS;
+        }
+        let named = |name: &String| Layer::ALL.into_iter().find(|layer| layer.name() == name);
+        switch_off(args.without.as_ref().map(|name| named(name).expect("a layer's name")));
     }
     if args.compare {
         comparison::run(&args.extent(), args.workload.as_deref(), args.part);

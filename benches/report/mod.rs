@@ -128,13 +128,21 @@ pub(crate) fn target() -> PathBuf {
 /// # Errors
 /// If the file cannot be read or written, or lacks the markers.
 pub(crate) fn write_section(section: &str, text: &str) -> std::io::Result<()> {
-    let file = root().join("docs/benchmarks.md");
+    write_section_of("docs/benchmarks.md", section, text)
+}
+
+/// Replaces the text between the markers of a section of a page.
+///
+/// # Errors
+/// If the file cannot be read or written, or lacks the markers.
+pub(crate) fn write_section_of(page: &str, section: &str, text: &str) -> std::io::Result<()> {
+    let (name, file) = (page, root().join(page));
     let page = std::fs::read_to_string(&file)?;
     let (begin, end) = (format!("<!-- begin {section} -->\n"), format!("<!-- end {section} -->"));
     let marks = page.split_once(&begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(&end)?;
         Some(format!("{before}{begin}{text}{end}{after}"))
     });
-    let page = marks.ok_or_else(|| std::io::Error::other(format!("docs/benchmarks.md lacks {begin}")))?;
+    let page = marks.ok_or_else(|| std::io::Error::other(format!("{name} lacks {begin}")))?;
     std::fs::write(file, page)
 }

@@ -4,6 +4,7 @@
 //! [`intern`] maps text to ids when objects arrive. Decisions use ids and numbers; only messages are text.
 //! See ARCHITECTURE.md.
 
+pub mod ablation;
 pub mod cache;
 pub mod cycle;
 pub mod effect;

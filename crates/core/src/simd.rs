@@ -3,6 +3,7 @@
 //! Such loops are compiled a second time for registers that not every processor of the platform has. The
 //! results are equal: floating-point operations are rounded one by one in either form.
 
+use crate::ablation::{self, Layer};
 use fearless_simd::Level;
 #[cfg(target_arch = "x86_64")]
 use fearless_simd::Simd as _;
@@ -14,7 +15,9 @@ use fearless_simd::Simd as _;
 #[inline(always)]
 pub(crate) fn with_best_instructions<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]
-    if let Some(avx2) = Level::new().as_avx2() {
+    if let Some(avx2) = Level::new().as_avx2()
+        && !ablation::is_off(Layer::Simd)
+    {
         return avx2.vectorize(work);
     }
     work()

@@ -5,6 +5,7 @@
 use super::domain_counter::Grouping;
 use super::node_evaluations::EvaluationRef;
 use super::score_table::ScoreTable;
+use crate::ablation::{self, Layer};
 use crate::cache::Snapshot;
 use crate::node_set::NodeSet;
 
@@ -37,7 +38,7 @@ impl BasePartitions {
         snapshot: Snapshot<'_>,
         groupings: Vec<Grouping>,
     ) -> Option<&ScoreTable> {
-        if !evaluation_ref.is_shared {
+        if !evaluation_ref.is_shared || ablation::is_off(Layer::BasePartitions) {
             return None;
         }
         let mut partition = match self

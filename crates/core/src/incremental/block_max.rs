@@ -4,6 +4,7 @@
 //! A block is [`BLOCK`] slots. This module works on plain numbers: it does not know what scores and classes mean.
 
 use super::signature_state::INFEASIBLE;
+use crate::ablation::{self, Layer};
 use crate::node::NodeIdx;
 use crate::node_set::{BLOCK, NodeSet};
 use crate::simd::with_best_instructions;
@@ -96,7 +97,7 @@ impl BlockMaxima {
     ///
     /// `numbers` and `classes` are by slot; `nodes` is the number of nodes of each class. Class 0 means "no class".
     pub(super) fn catch_up(&mut self, numbers: &[i32], classes: &[u16], nodes: &[u32]) -> bool {
-        if nodes.iter().skip(CLASSES).any(|&nodes| nodes > 0) {
+        if nodes.iter().skip(CLASSES).any(|&nodes| nodes > 0) || ablation::is_off(Layer::BlockMaxima) {
             self.is_all_stale = true;
             return false;
         }

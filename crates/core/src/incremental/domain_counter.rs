@@ -4,6 +4,7 @@
 
 use super::domain_map::{DomainMap, NodeDomain};
 use super::topology_index::{KeyDomains, NO_DOMAIN, TopologyIndex};
+use crate::ablation::{self, Layer};
 use crate::cache::Snapshot;
 use crate::framework::tally::{Counter, Domains, Outdated, Whole};
 use crate::hash::IdMap;
@@ -129,7 +130,8 @@ impl DomainCounter {
             None => topology_index.domain_map(snapshot, key, domains),
             Some(is_counted) => Arc::new(DomainMap::of(snapshot, &self.key_domains, domains, is_counted)),
         };
-        self.is_by_domain = domains == Domains::Values && self.domain_count() <= BY_DOMAIN_MAX;
+        let may_be = domains == Domains::Values && !ablation::is_off(Layer::DomainClasses);
+        self.is_by_domain = may_be && self.domain_count() <= BY_DOMAIN_MAX;
         self.pods = vec![0; self.domain_map.node_domains.len()];
         self.counts = vec![0; self.domain_map.sizes.len()];
     }

@@ -6,6 +6,7 @@
 //! no answer, and the normal decision follows.
 
 use super::DecisionCache;
+use crate::ablation::{self, Layer};
 use crate::cache::Snapshot;
 use crate::cycle::NodeRejection;
 use crate::cycle::{Diagnosis, Filtered, Framework, InfeasibleDecision, NoProbe, Point, PostFilter, Probe};
@@ -281,7 +282,8 @@ impl Framework {
 
     /// Records that all nodes rejected a pod, so that the rejection of the next identical pod is cached.
     pub fn note_infeasible(&self, decisions: &mut DecisionCache, pod: &Arc<PodInfo>, filtered: &Filtered) {
-        if self.caches_rejections(pod) && self.judges_nodes_alone(filtered) {
+        let is_off = ablation::is_off(Layer::InfeasibleCache);
+        if !is_off && self.caches_rejections(pod) && self.judges_nodes_alone(filtered) {
             let signature = Hashed::of(NodeSignature::of(pod), &decisions.hashing);
             decisions.infeasible.record(&signature);
         }

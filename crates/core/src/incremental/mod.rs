@@ -23,6 +23,7 @@ mod topology_index;
 mod two_queue;
 mod verify;
 
+use crate::ablation::{self, Layer};
 use crate::cache::Snapshot;
 use crate::cycle::{Decision, Framework, Probe};
 use crate::framework::CycleError;
@@ -350,7 +351,7 @@ impl Framework {
         probe: &mut dyn Probe,
     ) -> Option<CachedDecision<'a>> {
         // Sampling visits other nodes in each attempt, so its decisions are not cached.
-        if self.sampling.is_some() || pod.nominated_node.is_some() {
+        if self.sampling.is_some() || pod.nominated_node.is_some() || ablation::is_off(Layer::Cache) {
             return None;
         }
         let index = decisions.index_of(VolumelessSignature::of(pod));

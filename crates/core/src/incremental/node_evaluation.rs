@@ -6,6 +6,7 @@
 
 use super::score_table::ScoreTable;
 use super::signature_state::{Fallback, all_pass};
+use crate::ablation::{self, Layer};
 use crate::cache::{NodeChange, NodeView, Snapshot};
 use crate::cycle::Framework;
 use crate::framework::{DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Reads, Scale, ScoreRule};
@@ -189,6 +190,9 @@ impl NodeEvaluation {
         }
         if self.clock == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {
             return Ok(());
+        }
+        if ablation::is_off(Layer::Updates) {
+            return Err(Fallback);
         }
         let (mut touched, mut objects) = (NodeSet::new(), NodeSet::new());
         for (node, touch) in snapshot.touched_since(self.clock).ok_or(Fallback)? {

@@ -1,6 +1,7 @@
 //! The topology domain of each node for each topology key, shared by all signatures. It does not count pods.
 
 use super::domain_map::DomainMap;
+use crate::ablation::{self, Layer};
 use crate::cache::{NodeChange, Snapshot};
 use crate::framework::tally::Domains;
 use crate::hash::IdMap;
@@ -79,7 +80,7 @@ impl TopologyIndex {
         let is_known = snapshot
             .touched_since(self.clock)
             .is_some_and(|mut touches| touches.all(|(_, touch)| touch != NodeChange::Object));
-        if !is_known || self.keys.len() >= KEYS_MAX {
+        if !is_known || self.keys.len() >= KEYS_MAX || ablation::is_off(Layer::TopologyIndex) {
             self.keys.clear();
         }
         self.clock = snapshot.clock();

@@ -3,6 +3,7 @@
 //! A workload that does not fit has many identical pods. Without this cache each of them would evaluate every node.
 
 use super::failure::Unschedulable;
+use crate::ablation::{self, Layer};
 use crate::hash::{Hashed, IdMap, Keyed};
 use crate::mutation::{self, Mutation};
 use crate::pod::PodInfo;
@@ -39,6 +40,9 @@ impl UnschedulableCache {
     /// Returns the result for an identical pod in this state.
     pub(super) fn lookup(&mut self, state: State, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
         self.evict_some(state);
+        if ablation::is_off(Layer::Unschedulable) {
+            return None;
+        }
         let known = self.known.get(&Hashed::of(Signature::of(pod), &self.hashing));
         let holds = |of: State| of == state || mutation::is_on(Mutation::MemoryStays);
         let found = known.filter(|(of, _)| holds(*of)).map(|(_, found)| found.clone());
