@@ -126,18 +126,9 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let mut keeping = Recordings::begin(&args, (&effective, &settings), &metrics)?;
     let mailbox = Mailbox::<Scheduler>::new().taped(keeping.recorder());
     let inbox = mailbox.inbox();
-    let identity = Identity { server: server_url, host: host_name() };
     let candidacy = Candidacy::new(&settings);
-    let dispatcher = Dispatcher::new(
-        Handle::current(),
-        client.clone(),
-        &identity,
-        Limits::default(),
-        Arc::clone(&metrics),
-        Arc::new(inbox.clone()),
-        candidacy.fence.clone(),
-    )
-    .with_extenders(extenders.clone());
+    let dispatcher =
+        dispatcher(&client, server_url, &metrics, &inbox, &candidacy).with_extenders(extenders.clone());
     let accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
     let rescued = accounts.rescued_by_flush();
     let (engine, clock) = (engine(&keeping.beginning, &settings, &prepared), keeping.clock);
@@ -189,6 +180,25 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let _ = stop_serving.send(());
     rest(ending, serving, sending, keeping).await?;
     Ok(outcome?)
+}
+
+/// Returns the dispatcher of writes, which stops writing when the candidacy's lease expires.
+fn dispatcher(
+    client: &kube::Client,
+    server: String,
+    metrics: &Arc<Metrics>,
+    inbox: &Inbox<Scheduler>,
+    candidacy: &Candidacy,
+) -> Dispatcher {
+    Dispatcher::new(
+        Handle::current(),
+        client.clone(),
+        &Identity { server, host: host_name() },
+        Limits::default(),
+        Arc::clone(metrics),
+        Arc::new(inbox.clone()),
+        candidacy.fence.clone(),
+    )
 }
 
 /// Waits for open HTTP requests, trace spans and record files to finish.

@@ -63,7 +63,7 @@ fn judge(Outcome { answer, earlier_unknown }: Outcome, node: &str) -> BindOutcom
     }
 }
 
-/// PerObjectOrder a refusal into an unknown outcome if an earlier try may have been carried out.
+/// Turns a refusal into an unknown outcome if an earlier try may have been carried out.
 fn refused(message: String, earlier_unknown: bool) -> BindOutcome {
     if earlier_unknown { BindOutcome::Unknown { message } } else { BindOutcome::Refused { message } }
 }

@@ -61,7 +61,7 @@ pub struct CoreStats {
     pub prioritizing: u64,
     /// Groups of identical unschedulable pods that wait for the same plugins.
     pub unschedulable_groups: u64,
-    /// Decisions answered from the infeasible cache.
+    /// Pods found unschedulable because an equal pod was, and nothing changed since.
     pub recalled_decisions: u64,
     /// Cached decisions compared with a full evaluation: `[same, different]`.
     pub verified_decisions: [u64; 2],

@@ -340,7 +340,7 @@ pub struct CheckTally<'a> {
     pub name: &'a str,
     /// Endpoint it belongs to: `healthz`, `livez` or `readyz`.
     pub endpoint: &'a str,
-    /// Its endpoint: `healthz`, `livez` or `readyz`.
+    /// Whether the last check passed.
     pub passing: bool,
     /// Number of passes.
     pub successes: u64,

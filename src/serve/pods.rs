@@ -75,7 +75,7 @@ pub(super) fn is_about_pods(path: &str) -> bool {
 }
 
 impl PodSources {
-    /// ReviewCache a request for one of these pages.
+    /// Answers a request for one of these pages.
     pub(super) async fn answer(
         &self,
         (gate, now): (&Gate, Instant),

@@ -57,7 +57,7 @@ impl Routes {
         &self.checks
     }
 
-    /// ReviewCache one request.
+    /// Answers one request.
     pub(super) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: hyper::body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,

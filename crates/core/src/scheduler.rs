@@ -131,7 +131,7 @@ pub struct Stats {
     pub rechecks_failed: u64,
     /// Pods bound by this scheduler that the kubelet rejected, by the kubelet's reason.
     pub kubelet_rejections: BTreeMap<String, u64>,
-    /// Pods found unschedulable from the infeasible cache without evaluating any node.
+    /// Pods found unschedulable because an equal pod was, and nothing changed since. No node was evaluated.
     pub recalled: u64,
     /// Cached decisions.
     pub quick: u64,
