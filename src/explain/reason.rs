@@ -106,6 +106,9 @@ impl ReasonCode {
     ];
 }
 
+// A variant before the last one that `ALL` lacks does not compile.
+const _: () = assert!(ReasonCode::ALL.len() == ReasonCode::Other as usize + 1);
+
 /// A reason against one node.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
