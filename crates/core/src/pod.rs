@@ -213,7 +213,8 @@ pub struct Unjudged {
 /// A list parsed from the API, or the error text that invalidates the whole list.
 pub type Parsed<T> = Result<Box<[T]>, Box<str>>;
 
-/// A controlling owner whose selector contributes to the default spreading selector (upstream `helper.DefaultSelector`).
+/// A controlling owner whose selector contributes to the default spreading selector
+/// (upstream `helper.DefaultSelector`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Controller {
     /// Its kind.

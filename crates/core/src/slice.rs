@@ -79,7 +79,7 @@ const NODE_ROLES: usize = 4;
 /// Classes with equal contributions share them.
 pub(crate) type Contribution = Arc<[(u32, Symbol, i64)]>;
 
-/// Once changes dropped this many results per pod class, the rest is evaluated in one slice, so that the evaluation ends.
+/// After changes dropped this many results per pod class, one slice evaluates the rest, so that the evaluation ends.
 const DROPPED_MAX: u64 = 3;
 
 #[derive(Debug, Default)]

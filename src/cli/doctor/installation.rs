@@ -16,7 +16,7 @@ const SHIPPED_CLASS: &str = "system-cluster-critical";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     /// No holder, or one without a name.
-    NoHolder,
+    Vacant,
     /// A running pod of this name.
     Runs(String),
     /// A pod that has ended or is being deleted: its name and phase.
@@ -63,7 +63,7 @@ pub(super) async fn gather(
     Ok(Installation {
         holder: match host {
             Ok(Some(host)) => holder(api, namespace, &host).await?,
-            Ok(None) => Ok(Holder::NoHolder),
+            Ok(None) => Ok(Holder::Vacant),
             Err(why) => Err(why),
         },
         deployments,
@@ -125,7 +125,7 @@ fn holds(holder: &Known<Holder>, args: &DoctorArgs) -> Check {
     let (id, namespace) = ("Holder", &args.lease_namespace);
     match holder {
         Err(why) => unknown(id, why, "get leases.coordination.k8s.io, pods in its namespace, and nodes"),
-        Ok(Holder::NoHolder) => well(id, "the lease has no holder"),
+        Ok(Holder::Vacant) => well(id, "the lease has no holder"),
         Ok(Holder::Runs(pod)) => well(id, format!("the lease holder, pod {namespace}/{pod}, is running")),
         Ok(Holder::OnHost(node)) => {
             well(id, format!("the lease holder matches the node {node} (hostNetwork)"))

@@ -289,7 +289,7 @@ fn missing_lease_holder_is_a_warning() {
     assert_eq!(with(|it| it.installation.holder = Ok(Holder::Unknown(name()))), warned);
     assert_eq!(with(|it| it.installation.holder = Ok(Holder::Ends(name(), "Failed".to_owned()))), warned);
     assert_eq!(with(|it| it.installation.holder = Ok(Holder::OnHost("node-1".to_owned()))), []);
-    assert_eq!(with(|it| it.installation.holder = Ok(Holder::NoHolder)), []);
+    assert_eq!(with(|it| it.installation.holder = Ok(Holder::Vacant)), []);
     assert_eq!(with(|it| it.installation.holder = Err("403: no".to_owned())), [("Holder", Status::Unknown)]);
 }
 

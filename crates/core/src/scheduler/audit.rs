@@ -305,7 +305,7 @@ impl Scheduler {
             }
             Fault::KeptBack => {
                 self.queue.unblock(now, uid);
-                "the pod was kept back for victims that nobody evicts. It is tried again"
+                "the pod waited for the eviction of victims that are not being evicted; it was requeued"
             }
         };
         self.put_right(pod, what);
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(told, [""; 0], "nothing happened since it was checked");
         world.pod("other", 9_000, None);
         let told = world.run();
-        assert!(told.iter().any(|line| line.contains("victims that nobody evicts")), "{told:?}");
+        assert!(told.iter().any(|line| line.contains("victims that are not being evicted")), "{told:?}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! How much work one attempt is. A pod may carry as many terms, tolerations, values and so on as fit into an object, and each is
-//! compared with nodes, pods, taints or volumes: without a bound, one pod could keep all others waiting.
+//! The work of one scheduling attempt, and its limits.
 //!
-//! Each product has a bound of its own. What a pod may carry many of is counted by one walk over the pod; what of the cluster it is
-//! compared with is counted only if the pod carries more than [`FEW`] of it.
+//! A pod may have as many terms, tolerations and values as fit into an object. Each is compared with nodes, pods,
+//! taints or volumes, so without limits one pod could block all others. Each product has its own limit. One pass over
+//! the pod counts its parts; the cluster's side is counted only if the pod has more than [`FEW`] of a part.
 
 use super::Scheduler;
 use crate::cache::Snapshot;
@@ -11,33 +11,35 @@ use crate::intern::Symbol;
 use crate::pod::{Parsed, PodAffinityTerm, PodInfo};
 use crate::selector::Selector;
 
-/// The largest product of a pod that extenders decide about, which is evaluated in one step: some 300 ms.
+/// The largest product of a pod with extenders, which is always evaluated in one step: about 300 ms.
 const EXTENDED_MAX: u64 = 50_000_000;
 
-/// The largest other product that is evaluated in one step: some 20 ms at 5 to 7 ns a comparison. It allows 600 resources on 5,000 nodes.
+/// The largest product that is evaluated in one step for other pods: about 20 ms at 5 to 7 ns per comparison. It allows
+/// 600 resources on 5,000 nodes.
 const WHOLE_MAX: u64 = 3_000_000;
 
-/// The largest product of topology keys and distinct pods: some 20 ms at 2.5 ns an addition. It allows [`FEW`] keys with 150,000 distinct pods.
+/// The largest product of topology keys and distinct pods: about 20 ms at 2.5 ns per addition. It allows [`FEW`] keys
+/// with 150,000 distinct pods.
 const KEYS_ON_PODS_MAX: u64 = 7_500_000;
 
-/// The largest product of topology keys and nodes: some 20 ms at 40 ns for the lookups of a domain.
+/// The largest product of topology keys and nodes: about 20 ms at 40 ns for the lookups of a domain.
 const KEYS_ON_NODES_MAX: u64 = 500_000;
 
-/// So many of anything are evaluated in one step in every cluster. Pods that people write stay below.
+/// Up to this number of parts, a pod is evaluated in one step in every cluster. Hand-written pods stay below.
 const FEW: usize = 50;
 
-/// How an attempt is to be made.
+/// How to evaluate an attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Size {
     /// In one step.
     Usual,
     /// In slices, between which other pods are decided.
     Large,
-    /// Not at all, for this reason.
+    /// Not at all; the reason.
     TooLarge(String),
 }
 
-/// Something a pod carries many of, and what each of them is compared with.
+/// A part that a pod has many of, times the objects that each is compared with.
 #[derive(Debug, PartialEq, Eq)]
 struct Product {
     many: usize,
@@ -48,7 +50,7 @@ struct Product {
     most: u64,
 }
 
-/// A product whose second factor is counted only if it is needed.
+/// A product whose second factor is counted on demand.
 type Part<'a> = (usize, &'static str, &'a dyn Fn() -> usize, &'static str, u64);
 
 impl Product {
@@ -67,10 +69,10 @@ impl Product {
 }
 
 impl Scheduler {
-    /// How an attempt for the pod is to be made.
+    /// Returns how to evaluate an attempt for the pod.
     pub(super) fn size_of(&self, pod: &PodInfo) -> Size {
         let snapshot = self.snapshot();
-        // An attempt that asks extenders begins again with each answer, and is not evaluated in slices.
+        // An attempt with extenders restarts after each answer, and is not evaluated in slices.
         let limits = self.slices.limits();
         let asks = self.extending.concerns(pod);
         let most = if asks { limits.most.min(EXTENDED_MAX) } else { limits.most };
@@ -90,10 +92,10 @@ impl Scheduler {
     }
 }
 
-/// What of the pod is compared with each pod or node, the results of which a slice keeps.
+/// Returns the products whose results slices keep: comparisons with each pod class or node.
 fn in_slices<'a>(pod: &'a PodInfo, snapshot: Snapshot<'a>, most: u64) -> impl Iterator<Item = Product> + 'a {
     let nodes = snapshot.nodes().len();
-    // A toleration is compared with the taints of each node; the common cluster has few. Those of all nodes are counted if there may be many.
+    // Taints are few in most clusters, so they are counted only for a pod with many tolerations.
     let taints = || snapshot.nodes().iter().map(|node| snapshot.node(node).taints().len().max(1)).sum();
     let taints = if pod.tolerations.len() > FEW { taints() } else { nodes };
     let parts: [(usize, &'static str, usize, &'static str); 3] = [
@@ -109,7 +111,7 @@ fn in_slices<'a>(pod: &'a PodInfo, snapshot: Snapshot<'a>, most: u64) -> impl It
     parts.into_iter().map(move |(many, of, times, on)| Product { many, of, times, on, most })
 }
 
-/// What of the pod is compared with all of something in one step.
+/// Returns the products that are always evaluated in one step.
 fn in_one_step<'a>(pod: &'a PodInfo, snapshot: Snapshot<'a>) -> impl Iterator<Item = Product> + 'a {
     let nodes = move || snapshot.nodes().len();
     let namespaces = move || snapshot.lookups().namespaces().count();

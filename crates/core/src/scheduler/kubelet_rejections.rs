@@ -25,7 +25,7 @@ impl Scheduler {
             *self.kubelet_rejections.entry(name.to_owned()).or_default() += 1;
             let text = format!(
                 "the kubelet of node {node} did not admit the pod ({reason}): the node had less room than its state and the \
-                 pods known to be there showed; does anybody else place pods on it?"
+                 pods known to be there showed; does another scheduler place pods on it?"
             );
             let object = ObjectKey::Pod(Uid::clone(uid)).describe(&self.tables, Some(&pod));
             self.notices.push_back(Notice { object, text: text.clone() });

@@ -365,8 +365,8 @@ mod tests {
     use crate::event::Event;
     use crate::scheduler::quarantine::tests::{World, pod};
 
-    /// The engine makes no decision while a binding waits for a credit. So no scenario in `tests/scenarios` can show this
-    /// case, while one shows a victim that waits for volumes.
+    /// No scenario in `tests/scenarios` can show this case: the engine makes no decision while a binding waits for a
+    /// credit. One shows a victim that waits for volumes.
     #[test]
     fn victim_with_an_unsent_binding_is_preempted_in_memory() {
         let mut world = World::new();

@@ -115,7 +115,7 @@ impl Scheduler {
     }
 
     fn keep_out(&mut self, now: Time, key: ObjectKey, pod: Option<Arc<PodInfo>>, why: &str) {
-        let text = format!("this version of supercargo stumbles over it and leaves it out: {why}");
+        let text = format!("it makes the engine panic and is excluded: {why}");
         self.notices
             .push_back(Notice { object: key.describe(&self.tables, pod.as_deref()), text: text.clone() });
         self.rebuild(now, &key);

@@ -1,8 +1,8 @@
-//! Attempts that are too large for one step: they are evaluated in slices, and other pods are decided between them.
+//! Evaluation of large pods in slices: other pods are decided between two slices.
 //!
-//! Such a pod is laid aside like one that waits for extenders, and keeps its partial results ([`Partial`]). Its evaluation ends in a
-//! slice that needs no more new results than the slice may compute, against the state of the cluster as it is then. Upstream evaluates
-//! such a pod in its only loop, and all others wait.
+//! A large pod is suspended like one that waits for extenders, and keeps its partial results ([`Partial`]). The last
+//! slice is the first one that can compute all missing results; it decides by the cluster's state at that time.
+//! Upstream evaluates such a pod in its only loop, while all others wait.
 
 use super::Scheduler;
 use super::attempt::Decided;
@@ -19,21 +19,21 @@ use crate::time::Time;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// So many attempts of other pods come between two slices, if as many pods are pending. The large pod gets on however many come.
+/// Attempts of other pods between two slices, if that many pods are pending. So a large pod progresses under any load.
 const OTHERS_BETWEEN: u32 = 8;
-/// The partial results kept after an evaluation, for the last check before the binding and for pods alike.
+/// Number of ended evaluations whose results are kept, for the recheck before the binding and for identical pods.
 const KEPT: usize = 4;
 
 /// When attempts are evaluated in slices, in units of work: a comparison or lookup of 5 to 10 ns each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// An attempt of more work is evaluated in slices. Up to here it takes some 20 ms. Pods that people write by hand stay below: nine
-    /// terms compared with 150,000 distinct pods are 2.7 million.
+    /// Attempts of more work are evaluated in slices; one of this work takes about 20 ms. Hand-written pods stay below:
+    /// nine terms with two requirements each, compared with 150,000 distinct pods, are 2.7 million.
     pub large: u64,
-    /// The work of one slice: some 5 ms. What each slice repeats comes on top.
+    /// The work of one slice: about 5 ms, plus the work that every slice repeats.
     pub slice: u64,
-    /// A pod of which a product is larger is not evaluated: less than a minute of work between other pods' decisions. The largest pod that the
-    /// API server accepts (1.5 MiB: some 12,000 terms), compared with 150,000 distinct pods, is within it.
+    /// A pod with a larger product is not evaluated. The limit keeps all slices together below a minute of work. It
+    /// admits the largest pod that the API server accepts (1.5 MiB, about 12,000 terms) with 150,000 distinct pods.
     pub most: u64,
 }
 
@@ -43,24 +43,24 @@ impl Default for Limits {
     }
 }
 
-/// What a slice came to.
+/// The result of a slice.
 pub(super) enum Sliced {
     /// The attempt ended.
     Ended,
-    /// Another slice follows; events are handled before.
+    /// Another slice follows, after pending events are handled.
     GoesOn,
 }
 
-/// How far the evaluation of a large pod is.
+/// The progress of a large pod's evaluation.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// `None` before the first slice.
     partial: Option<Partial>,
-    /// How many slices in a row found nothing new. Each doubles the work of the next.
+    /// Number of consecutive slices without a new result. Each doubles the work of the next slice.
     vain: u32,
 }
 
-/// When attempts are evaluated in slices, and what is kept of those that were.
+/// The limits of evaluation in slices, and the results of ended evaluations.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     limits: Limits,
@@ -75,7 +75,7 @@ pub(super) struct Slices {
 struct Kept {
     pod: Signature,
     partial: Partial,
-    /// Since ids were given back last.
+    /// Whether they were used since the last garbage collection of ids.
     is_used: bool,
 }
 
@@ -83,7 +83,7 @@ trace_ids!(Kept { pod } but not { partial, is_used });
 trace_ids!(Slices { kept } but not { limits, others, count });
 
 impl Slices {
-    /// How many slices were evaluated.
+    /// Returns the number of slices evaluated so far.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -92,7 +92,7 @@ impl Slices {
         self.limits
     }
 
-    /// An attempt of a pod that is not large.
+    /// Counts an attempt of a pod that is not large.
     pub(super) fn note_other(&mut self) {
         self.others = self.others.saturating_add(1);
     }
@@ -110,35 +110,35 @@ impl Slices {
         self.kept.push_back(Kept { pod: Signature::of(pod), partial, is_used: true });
     }
 
-    /// Forgets all results that were kept.
+    /// Drops all kept results.
     pub(super) fn clear(&mut self) {
         self.kept.clear();
     }
 
-    /// Forgets results that were not used since ids were given back last: they hold the ids of their pod.
+    /// Drops results that were not used since the last garbage collection: they hold the ids of their pod.
     pub(super) fn end_collection(&mut self) {
         self.kept.retain_mut(|kept| std::mem::take(&mut kept.is_used));
     }
 }
 
 impl Scheduler {
-    /// Evaluates attempts in slices by these limits from now on: for tests, in which clusters are small.
+    /// Sets the limits, for tests with small clusters.
     pub fn limit_attempts(&mut self, limits: Limits) {
         self.slices.limits = limits;
     }
 
-    /// Lays a large pod aside; its slices follow.
+    /// Suspends a large pod until its first slice.
     pub(super) fn begin_slices(&mut self, now: Time, queued: QueuedPod) {
         let waiting = SuspendedDecision::in_slices(queued, now, self.events);
         self.extending.suspend(waiting);
     }
 
-    /// Evaluates a slice if enough other pods were tried since the last one.
+    /// Evaluates a slice if enough other pods were attempted since the last one.
     pub(super) fn slice_in_turn(&mut self, now: Time) -> Option<Sliced> {
         if self.slices.others < OTHERS_BETWEEN { None } else { self.slice(now) }
     }
 
-    /// Evaluates a slice of the large pod that was laid aside first, if there is one.
+    /// Evaluates a slice of the large pod that was suspended first, if there is one.
     pub(super) fn slice(&mut self, now: Time) -> Option<Sliced> {
         let mut waiting = self.extending.take_sliced()?;
         self.slices.others = 0;
@@ -172,8 +172,8 @@ impl Scheduler {
         Some(Sliced::Ended)
     }
 
-    /// Whether the node still passes all filters for a large pod, by the results that were kept. `None` if too much changed since: then it
-    /// is evaluated again.
+    /// Whether the node still passes all filters for a large pod, by the kept results. Returns `None` if too much
+    /// changed; the pod is then evaluated again.
     pub(super) fn fits_by_results(
         &mut self,
         pod: &Arc<PodInfo>,
