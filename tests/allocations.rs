@@ -55,9 +55,9 @@ fn per_cycle(workload: &Workload) -> f64 {
 fn allocations_per_cycle_stay_within_limits() {
     let ceilings = [
         ("basic", 29.0),
-        ("soft-anti", 38.0),
-        ("hard-anti", 38.0),
-        ("zone-affinity", 38.0),
+        ("soft-anti", 39.0),
+        ("hard-anti", 39.0),
+        ("zone-affinity", 39.0),
         ("spread", 42.0),
         ("soft-spread", 47.0),
         ("node-affinity", 29.0),

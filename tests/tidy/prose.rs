@@ -4,7 +4,7 @@ use super::{assert_none, files, root};
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-/// Maximum length of a comment line in characters: code has 110 (`rustfmt.toml`), and a link or a table row needs some more.
+/// Maximum length of a comment line in characters: code has 110 (`rustfmt.toml`); a link or a table row needs more.
 const COMMENT_COLUMNS: usize = 120;
 
 /// Idioms and the field's terms that replace them. Names count as words: underscores separate.
@@ -167,7 +167,7 @@ fn prose(name: &str, text: &str) -> String {
     }
 }
 
-/// Returns the file names and paths that a text cites in backticks. A placeholder (`NAME.rs`) and a pattern name no file.
+/// Returns the file names and paths that a text cites in backticks, without placeholders (`NAME.rs`) and patterns.
 fn cited(text: &str) -> Vec<&str> {
     let quoted = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
     let is_file = |word: &&str| {
