@@ -75,7 +75,7 @@ lint: $(TOOLS)/bin/cargo-deny ## Check formatting, lints, rustdoc, licenses and 
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
 	cargo clippy --locked -p supercargo-core -p supercargo-sim --features mutations --all-targets --quiet -- -D warnings
-	cargo clippy --locked -p supercargo --features otlp --lib --bins --test otlp --quiet -- -D warnings
+	cargo clippy --locked -p supercargo --features otlp,ablation --lib --bins --test otlp --bench algorithm --quiet -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps --quiet
 	$(TOOLS)/bin/cargo-deny --log-level error check bans licenses sources
 	tests/fences.sh
