@@ -137,9 +137,6 @@ pub trait FilterRule: Send {
     /// The state on which a verdict depends.
     fn depends_on(&self) -> DependsOn;
 
-    /// Updates a cached rule after pods or nodes changed on `nodes`.
-    fn touched(&mut self, _snapshot: Snapshot<'_>, _nodes: &[NodeIdx]) {}
-
     /// Removes infeasible nodes from `feasible`.
     ///
     /// # Errors
@@ -212,9 +209,6 @@ pub trait ScorePlugin: Send + Sync {
 
 /// A score plugin's state for one pod.
 pub trait ScoreRule: Send {
-    /// Updates a cached rule after pods or nodes changed on `nodes`.
-    fn touched(&mut self, _snapshot: Snapshot<'_>, _nodes: &[NodeIdx]) {}
-
     /// Writes the raw score of each feasible node into `raw`, one entry per node in set order.
     ///
     /// # Errors
