@@ -266,7 +266,7 @@ impl Engine {
                 answers.extend(made.into_iter().map(|object| applied(self.scheduler.tables(), object)));
                 answers
             }
-            Effect::Settle { .. } | Effect::Patch(_) | Effect::Record(_) => Vec::new(),
+            Effect::QueryBinding { .. } | Effect::Patch(_) | Effect::Record(_) => Vec::new(),
             Effect::BindBy { .. } | Effect::Extend(_) => panic!("no workload has extenders"),
         }
     }

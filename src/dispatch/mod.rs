@@ -62,7 +62,7 @@ pub struct Limits {
     /// Events in flight.
     pub records: usize,
     /// Extender queries in flight.
-    pub questions: usize,
+    pub extender_calls: usize,
     /// Time limit of a binding; after it, the outcome counts as unknown. The API server receives the same
     /// limit.
     pub bind_deadline: Duration,
@@ -81,7 +81,7 @@ impl Default for Limits {
             evictions: 16,
             patches: 16,
             records: 16,
-            questions: 64,
+            extender_calls: 64,
             bind_deadline: Duration::from_secs(10),
             deadline: Duration::from_secs(10),
             patience: Duration::from_secs(36),
@@ -112,13 +112,13 @@ pub struct Pending {
     /// Events.
     pub records: usize,
     /// Extender queries. They change nothing, so shutdown does not wait for them.
-    pub questions: usize,
+    pub extender_calls: usize,
 }
 
 impl Pending {
     /// Whether no request is in flight that shutdown waits for.
     pub fn is_empty(self) -> bool {
-        Self { questions: 0, ..self } == Self::default()
+        Self { extender_calls: 0, ..self } == Self::default()
     }
 }
 
@@ -204,7 +204,7 @@ impl Dispatcher {
             evictions: of(Lane::Evict),
             patches: of(Lane::Status),
             records: of(Lane::Record),
-            questions: of(Lane::Extend),
+            extender_calls: of(Lane::Extend),
         }
     }
 
@@ -293,7 +293,7 @@ impl Dispatcher {
     fn settle(&self, pod: PodRef) {
         let shared = Arc::clone(&self.shared);
         let uid = Uid::clone(&pod.uid);
-        let settled = |uid: Uid, found| Some(Event::Settled { uid, found });
+        let settled = |uid: Uid, found| Some(Event::BindingQueried { uid, found });
         let work = async move {
             let found = settle::settle(&shared.transport, &shared.limits, &pod, &shared.unanswered).await;
             settled(Uid::clone(&pod.uid), found)
@@ -369,7 +369,7 @@ impl Outbox for Dispatcher {
             Lane::Evict => limits.evictions,
             Lane::Status => limits.patches,
             Lane::Record => limits.records,
-            Lane::Extend => limits.questions,
+            Lane::Extend => limits.extender_calls,
         };
         Lane::ALL.map(|lane| Event::Credits { lane, count: count(lane) }).into()
     }
@@ -378,7 +378,7 @@ impl Outbox for Dispatcher {
         match effect {
             Effect::Bind { pod, node } => self.bind(pod, node),
             Effect::BindBy { extender, pod, node } => self.bind_by(extender, pod, node),
-            Effect::Settle { pod } => self.settle(pod),
+            Effect::QueryBinding { pod } => self.settle(pod),
             Effect::WriteVolume(write) => self.write_volume(write),
             Effect::Evict(eviction) => self.evict(eviction),
             Effect::Patch(patch) => self.patch(patch),

@@ -209,9 +209,9 @@ impl Fixture {
     }
 
     async fn settle(&mut self) -> Found {
-        self.dispatcher.submit(Effect::Settle { pod: pod() });
+        self.dispatcher.submit(Effect::QueryBinding { pod: pod() });
         let events = self.answer().await;
-        let Event::Settled { found, .. } = &events[0] else { panic!("{events:?}") };
+        let Event::BindingQueried { found, .. } = &events[0] else { panic!("{events:?}") };
         found.clone()
     }
 

@@ -188,7 +188,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
 
     fn note(&mut self, effect: &Effect) {
         match effect {
-            Effect::Bind { pod, .. } | Effect::BindBy { pod, .. } | Effect::Settle { pod } => {
+            Effect::Bind { pod, .. } | Effect::BindBy { pod, .. } | Effect::QueryBinding { pod } => {
                 self.unanswered.insert(pod.uid.clone(), pod.clone());
             }
             // A new leader reads volume writes and evictions from the API server and calls extenders again.
@@ -214,7 +214,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
             }
             Item::Answer(events) => {
                 for event in events {
-                    if let Event::BindFinished { uid, .. } | Event::Settled { uid, .. } = &event {
+                    if let Event::BindFinished { uid, .. } | Event::BindingQueried { uid, .. } = &event {
                         self.unanswered.remove(uid);
                     }
                     self.observer.answer(&event);

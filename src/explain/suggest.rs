@@ -41,7 +41,7 @@ impl Vocabulary {
     pub(super) fn of_pods(snapshot: Snapshot<'_>, pending: &[Arc<PodInfo>]) -> Self {
         let mut all = Self::default();
         let waiting = pending.iter().map(|pod| pod.labels);
-        let sets: BTreeSet<_> = snapshot.kinds().map(|kind| kind.pod().labels).chain(waiting).collect();
+        let sets: BTreeSet<_> = snapshot.pod_classes().map(|kind| kind.pod().labels).chain(waiting).collect();
         sets.into_iter().for_each(|id| all.add(snapshot.labels(id)));
         all
     }

@@ -90,7 +90,9 @@ impl OtherInput {
             Event::BindFinished { uid, outcome } => {
                 Self::BindFinished { uid: uid.to_string(), outcome: bound(outcome) }
             }
-            Event::Settled { uid, found } => Self::Settled { uid: uid.to_string(), found: seen(found) },
+            Event::BindingQueried { uid, found } => {
+                Self::Settled { uid: uid.to_string(), found: seen(found) }
+            }
             Event::VolumeWritten { uid, write, outcome } => {
                 Self::VolumeWritten { uid: uid.to_string(), write: *write, outcome: wrote(outcome) }
             }
@@ -126,7 +128,7 @@ impl OtherInput {
             Self::BindFinished { uid, outcome } => {
                 Event::BindFinished { uid: uid.into(), outcome: outcome.into() }
             }
-            Self::Settled { uid, found } => Event::Settled { uid: uid.into(), found: found.into() },
+            Self::Settled { uid, found } => Event::BindingQueried { uid: uid.into(), found: found.into() },
             Self::VolumeWritten { uid, write, outcome } => {
                 Event::VolumeWritten { uid: uid.into(), write, outcome: outcome.into() }
             }

@@ -120,7 +120,7 @@ fn recorded_events_survive_a_round_trip() {
         }])),
     ];
     let events = found
-        .map(|found| Event::Settled { uid: uid(), found })
+        .map(|found| Event::BindingQueried { uid: uid(), found })
         .into_iter()
         .chain(binds.map(|outcome| Event::BindFinished { uid: uid(), outcome }))
         .chain(writes.map(|outcome| Event::VolumeWritten { uid: uid(), write: 3, outcome }))

@@ -1,7 +1,7 @@
 //! Describes a pending pod.
 
 use super::report::{PendingPod, moment};
-use supercargo_core::queue::Place;
+use supercargo_core::queue::SubQueue;
 use supercargo_core::scheduler::{Pending, PodLocation, Scheduler};
 
 /// Plugin that gates pods with non-empty `spec.schedulingGates`.
@@ -56,23 +56,25 @@ pub(super) fn told(engine: &Scheduler, pending: &Pending<'_>) -> PendingPod {
 fn waits_for(pending: &Pending<'_>, of: &PendingPod) -> String {
     let node = of.node.as_deref().unwrap_or_default();
     match pending.at {
-        PodLocation::Queued(Place::Active) => "a scheduling attempt".to_owned(),
-        PodLocation::Queued(Place::Backoff) if of.errors > 0 => {
+        PodLocation::Queued(SubQueue::Active) => "a scheduling attempt".to_owned(),
+        PodLocation::Queued(SubQueue::Backoff) if of.errors > 0 => {
             "the end of its backoff, after an error".to_owned()
         }
-        PodLocation::Queued(Place::Backoff) => "the end of its backoff".to_owned(),
-        PodLocation::Queued(Place::Unschedulable) => match concerned(of).as_slice() {
+        PodLocation::Queued(SubQueue::Backoff) => "the end of its backoff".to_owned(),
+        PodLocation::Queued(SubQueue::Unschedulable) => match concerned(of).as_slice() {
             [] => "a cluster change".to_owned(),
             plugins => format!("a cluster change relevant to {}", plugins.join(" or ")),
         },
-        PodLocation::Queued(Place::Gated) => gated(pending.queued.gate, of),
+        PodLocation::Queued(SubQueue::Gated) => gated(pending.queued.gate, of),
         PodLocation::Extenders => "the answer of an extender".to_owned(),
         PodLocation::Evaluation => {
             "the rest of its evaluation, which goes in slices because the pod is large".to_owned()
         }
         PodLocation::Volumes(_) => format!("its volumes to be bound on node {node}"),
-        PodLocation::Binding { is_in_doubt: false, .. } => format!("confirmation of binding to node {node}"),
-        PodLocation::Binding { is_in_doubt: true, .. } => {
+        PodLocation::Binding { is_outcome_unknown: false, .. } => {
+            format!("confirmation of binding to node {node}")
+        }
+        PodLocation::Binding { is_outcome_unknown: true, .. } => {
             format!("confirmation of binding to node {node}, after a lost answer")
         }
     }

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::pod::PodInfo;
-use supercargo_core::queue::{Place, QueuedPod};
+use supercargo_core::queue::{QueuedPod, SubQueue};
 use supercargo_core::scheduler::Scheduler;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -73,12 +73,12 @@ fn dump(engine: &Scheduler) -> Dump {
 /// Returns a summary of queue lengths, and one line per pending pod.
 fn queue(engine: &Scheduler) -> (String, String) {
     let stats = engine.stats();
-    let count = |place: Place| stats.queue.pending.get(&place).copied().unwrap_or(0);
+    let count = |place: SubQueue| stats.queue.pending.get(&place).copied().unwrap_or(0);
     let summary = format!(
         "activeQ:{}; backoffQ:{}; unschedulablePods:{}",
-        count(Place::Active),
-        count(Place::Backoff),
-        count(Place::Unschedulable) + count(Place::Gated)
+        count(SubQueue::Active),
+        count(SubQueue::Backoff),
+        count(SubQueue::Unschedulable) + count(SubQueue::Gated)
     );
     let mut pods = String::new();
     for (place, queued) in engine.queue().waiting() {
@@ -144,13 +144,13 @@ fn write_pod(text: &mut String, engine: &Scheduler, pod: &PodInfo) {
     );
 }
 
-fn write_pending(text: &mut String, engine: &Scheduler, place: Place, queued: &QueuedPod) {
+fn write_pending(text: &mut String, engine: &Scheduler, place: SubQueue, queued: &QueuedPod) {
     write_pod(text, engine, &queued.pod);
     let waits_for = match (place, queued.gate) {
-        (Place::Active, _) => "scheduling".to_owned(),
-        (Place::Backoff, _) => "end of backoff".to_owned(),
-        (Place::Gated, gate) => format!("PreEnqueue plugin {}", gate.unwrap_or("(unknown)")),
-        (Place::Unschedulable, _) => {
+        (SubQueue::Active, _) => "scheduling".to_owned(),
+        (SubQueue::Backoff, _) => "end of backoff".to_owned(),
+        (SubQueue::Gated, gate) => format!("PreEnqueue plugin {}", gate.unwrap_or("(unknown)")),
+        (SubQueue::Unschedulable, _) => {
             let plugins: Vec<_> = queued.rejectors.iter().copied().collect();
             format!("an event relevant to {}", plugins.join(", "))
         }

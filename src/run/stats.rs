@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use supercargo_core::effect::Lane;
-use supercargo_core::queue::Place;
+use supercargo_core::queue::SubQueue;
 use supercargo_core::scheduler::Scheduler;
 use supercargo_core::time::Time;
 
@@ -26,13 +26,13 @@ pub(super) fn source(inbox: Inbox<Scheduler>, clock: Clock, rescued_by_flush: Ar
 fn read(engine: &Scheduler, now: Time) -> CoreStats {
     let stats = engine.stats();
     let (snapshot, verification) = (engine.snapshot(), stats.verification);
-    let pending = |place: Place| stats.queue.pending.get(&place).map_or(0, |&n| n as u64);
+    let pending = |place: SubQueue| stats.queue.pending.get(&place).map_or(0, |&n| n as u64);
     CoreStats {
         pending: PendingPods {
-            active: pending(Place::Active),
-            backoff: pending(Place::Backoff),
-            unschedulable: pending(Place::Unschedulable),
-            gated: pending(Place::Gated),
+            active: pending(SubQueue::Active),
+            backoff: pending(SubQueue::Backoff),
+            unschedulable: pending(SubQueue::Unschedulable),
+            gated: pending(SubQueue::Gated),
         },
         unschedulable: stats
             .queue
@@ -102,7 +102,7 @@ fn rejections(mut counted: BTreeMap<String, u64>) -> Vec<(String, u64)> {
 
 /// Returns the age of the oldest pod per queue; 0 for an empty queue.
 fn oldest(engine: &Scheduler, now: Time) -> Vec<(&'static str, Duration)> {
-    let mut since = Place::ALL.map(|place| (place, now));
+    let mut since = SubQueue::ALL.map(|place| (place, now));
     for (place, queued) in engine.queue().waiting() {
         for (_, first) in since.iter_mut().filter(|(at, _)| *at == place) {
             *first = queued.timestamp.min(*first);

@@ -199,9 +199,9 @@ impl Server {
                     self.bound(&pod, &node).await;
                 }
             }
-            Effect::Settle { pod } => {
+            Effect::QueryBinding { pod } => {
                 self.asked_about += 1;
-                let settled = Event::Settled { uid: pod.uid, found: Found::Unbound };
+                let settled = Event::BindingQueried { uid: pod.uid, found: Found::Unbound };
                 self.inbox.send(Item::Answer(vec![settled, credit])).await.expect("it runs");
             }
             Effect::Evict(eviction) => {

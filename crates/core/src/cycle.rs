@@ -310,12 +310,13 @@ impl Framework {
 fn mutation_ignores(plugin: PluginName, event: &ClusterEvent<'_>) -> bool {
     let goes = matches!(event, ClusterEvent::AssignedPod { action: PodAction::Delete, .. });
     match plugin {
-        "NodeResourcesFit" => mutation::is_on(Mutation::DeafResources),
+        "NodeResourcesFit" => mutation::is_on(Mutation::ResourceHintSkipsAll),
         "InterPodAffinity" => {
-            mutation::is_on(Mutation::DeafAffinity) || goes && mutation::is_on(Mutation::DeafAffinityDelete)
+            mutation::is_on(Mutation::AffinityHintSkipsAll)
+                || goes && mutation::is_on(Mutation::AffinityHintIgnoresDeletions)
         }
-        "PodTopologySpread" => mutation::is_on(Mutation::DeafSpread),
-        "TaintToleration" => mutation::is_on(Mutation::DeafTaints),
+        "PodTopologySpread" => mutation::is_on(Mutation::SpreadHintSkipsAll),
+        "TaintToleration" => mutation::is_on(Mutation::TaintHintSkipsAll),
         _ => false,
     }
 }

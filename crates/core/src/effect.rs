@@ -48,8 +48,8 @@ pub enum Effect {
         /// The name of the node.
         node: String,
     },
-    /// GETs the pod to find out whether its binding was carried out. Result: [`crate::event::Event::Settled`].
-    Settle {
+    /// GETs the pod to find out whether its binding was carried out. Result: [`crate::event::Event::BindingQueried`].
+    QueryBinding {
         /// The pod.
         pod: PodRef,
     },
@@ -106,7 +106,7 @@ impl Effect {
     /// Returns the lane of the effect. The effect uses one credit of it.
     pub fn lane(&self) -> Lane {
         match self {
-            Self::Bind { .. } | Self::BindBy { .. } | Self::Settle { .. } => Lane::Bind,
+            Self::Bind { .. } | Self::BindBy { .. } | Self::QueryBinding { .. } => Lane::Bind,
             Self::WriteVolume(_) => Lane::Volume,
             Self::Evict(_) => Lane::Evict,
             Self::Patch(_) => Lane::Status,

@@ -252,8 +252,8 @@ pub enum Event {
         /// The outcome.
         outcome: BindOutcome,
     },
-    /// The result of a [`crate::effect::Effect::Settle`]: the state of a pod whose binding has an unknown outcome.
-    Settled {
+    /// The result of a [`crate::effect::Effect::QueryBinding`]: the state of the pod in the API server.
+    BindingQueried {
         /// The pod.
         uid: Uid,
         /// Its state in the API server.
@@ -321,7 +321,7 @@ impl Event {
             Self::ListBegan(_)
             | Self::ListEnded(_)
             | Self::BindFinished { .. }
-            | Self::Settled { .. }
+            | Self::BindingQueried { .. }
             | Self::VolumeWritten { .. }
             | Self::EvictFinished { .. }
             | Self::Extended { .. }

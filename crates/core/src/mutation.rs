@@ -8,148 +8,152 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mutation {
     /// A binding without an answer counts as rejected.
-    UnknownIsRefused,
+    UnknownOutcomeCountsAsRejected,
     /// A binding that was not confirmed is given up at once, although a copy of its request may still arrive.
-    NoPatience,
+    LostBindingGivenUpAtOnce,
     /// Assumed pods expire after 30 seconds.
-    AssumedExpire,
+    AssumedPodsExpire,
     /// A failed binding does not release the resources of the assumed pod.
-    FailedBindFreesNothing,
+    FailedBindingKeepsResources,
     /// A failed binding requeues no pods.
-    FailedBindWakesNobody,
+    FailedBindingRequeuesNoPod,
     /// A lookup of a binding without an answer counts as an answer: the pod is gone.
-    NoAnswerIsGone,
+    NoAnswerCountsAsGone,
     /// A pod whose binding failed is not requeued.
-    PodDropped,
+    FailedPodNotRequeued,
     /// A binding that turns out to be carried out is reported as failed.
-    BoundIsFailed,
+    BoundCountsAsFailed,
     /// The recheck before a binding is skipped.
-    NoLastLook,
+    RecheckSkipped,
     /// Leadership is not checked.
-    LeadIgnored,
+    LeadershipIgnored,
     /// A pod is bound when its volumes are written, whether its claims are bound or not.
-    PodBeforeVolumes,
+    PodBoundBeforeVolumes,
     /// Volume reservations of a pod are never released.
-    VolumesNotGivenBack,
+    VolumesNotReleased,
     /// Scheduling gates are ignored.
-    GateIgnored,
+    SchedulingGatesIgnored,
     /// NodeResourcesFit's hint never requeues a pod.
-    DeafResources,
+    ResourceHintSkipsAll,
     /// InterPodAffinity's hint never requeues a pod.
-    DeafAffinity,
+    AffinityHintSkipsAll,
     /// InterPodAffinity's hint ignores deleted pods.
-    DeafAffinityDelete,
+    AffinityHintIgnoresDeletions,
     /// PodTopologySpread's hint never requeues a pod.
-    DeafSpread,
+    SpreadHintSkipsAll,
     /// TaintToleration's hint never requeues a pod.
-    DeafTaints,
+    TaintHintSkipsAll,
     /// A pod misses events that arrive during its failed attempt.
-    EventInFlightLost,
+    EventDuringAttemptLost,
     /// After an error, a pod keeps the plugins of an earlier rejection and waits for their events.
-    OldBlameStays,
+    EarlierRejectorsKept,
     /// A relist adds and removes nothing.
-    RelistAdds,
+    RelistRemovesNothing,
     /// An older version of a bound pod replaces a newer one.
-    StepBack,
+    OlderPodVersionApplied,
     /// Host ports of removed pods are not released.
-    PortsStay,
+    HostPortsNotReleased,
     /// A removed pod's resources are released twice.
-    FreedTwice,
+    ResourcesReleasedTwice,
     /// A repeated event for a pod counts it again.
-    CountedAgain,
+    RepeatedPodCountedAgain,
     /// The number of pods on a node is not updated.
-    PlacesUncounted,
+    PodCountNotUpdated,
     /// The columns of requested resources are not updated.
-    ColumnStands,
+    RequestedColumnsNotUpdated,
     /// Deleting a node also deletes its pods from the cache.
-    NodeTakesItsPods,
+    NodeDeletionDropsPods,
     /// State of deleted pods is kept.
-    PodGoneLeaves,
+    DeletedPodStateKept,
     /// Gauges ignore deleted pods.
-    GaugeDrifts,
+    GaugesIgnoreDeletedPods,
     /// Preemption ignores insufficient memory.
-    ShortOfMemoryUnseen,
+    PreemptionIgnoresMemory,
     /// Cached results of a pod survive changes of the cluster.
-    MemoryStays,
+    UnschedulableResultsNeverStale,
     /// Signature states are not updated with changes of nodes.
-    ShapesStand,
+    SignatureStatesNotUpdated,
     /// A change of a node or its pods does not update the other nodes of its topology domains.
-    OthersInDomainStand,
+    DomainPeersNotUpdated,
     /// Partial results of an evaluation in slices are kept although the node changed.
-    ResultsStand,
+    SliceResultsNotDropped,
     /// A number of nodes is assumed to be above zero.
-    NoNodesUnheardOf,
+    NodeCountAssumedPositive,
     /// A resource that a pod requested is assumed to remain in its requests.
-    ResourceTakenForGranted,
+    ResourceAssumedToRemain,
     /// Nominated pods are ignored.
-    NominatedIgnored,
+    NominatedPodsIgnored,
     /// Ids are never freed.
-    IdsStay,
+    IdsNeverFreed,
     /// Ids that only pending pods hold are freed.
-    HolderOverlooked,
+    PendingPodsNotMarked,
     /// Objects that move during garbage collection are not marked.
-    MovedUnmarked,
+    MovedObjectsNotMarked,
     /// Pods of lower priority are scheduled before those that wait for an extender.
-    LesserGoFirst,
+    LowerPriorityGoesFirst,
     /// Lookups for a deleted pod continue.
-    AskedStays,
+    DeletedPodStaysSuspended,
     /// Nodes that an extender rejects pass.
-    ExtenderUnheard,
+    ExtenderRejectionsIgnored,
 }
 
 impl Mutation {
     /// All mutations except two that the simulator cannot detect.
     ///
-    /// [`Self::MovedUnmarked`] needs a rare order of events; a unit test covers it. [`Self::ResultsStand`]
-    /// needs larger pods than simulated clusters have; the law in `tests/domains.rs` covers it.
+    /// [`Self::MovedObjectsNotMarked`] needs a rare order of events; a unit test covers it.
+    /// [`Self::SliceResultsNotDropped`] needs larger pods than simulated clusters have; the law in
+    /// `tests/domains.rs` covers it.
     pub const ALL: [Self; 42] = [
-        Self::UnknownIsRefused,
-        Self::NoPatience,
-        Self::AssumedExpire,
-        Self::FailedBindFreesNothing,
-        Self::FailedBindWakesNobody,
-        Self::NoAnswerIsGone,
-        Self::PodDropped,
-        Self::BoundIsFailed,
-        Self::NoLastLook,
-        Self::LeadIgnored,
-        Self::PodBeforeVolumes,
-        Self::VolumesNotGivenBack,
-        Self::GateIgnored,
-        Self::DeafResources,
-        Self::DeafAffinity,
-        Self::DeafAffinityDelete,
-        Self::DeafSpread,
-        Self::DeafTaints,
-        Self::EventInFlightLost,
-        Self::OldBlameStays,
-        Self::RelistAdds,
-        Self::StepBack,
-        Self::PortsStay,
-        Self::FreedTwice,
-        Self::CountedAgain,
-        Self::PlacesUncounted,
-        Self::ColumnStands,
-        Self::NodeTakesItsPods,
-        Self::PodGoneLeaves,
-        Self::GaugeDrifts,
-        Self::ShortOfMemoryUnseen,
-        Self::MemoryStays,
-        Self::ShapesStand,
-        Self::OthersInDomainStand,
-        Self::NoNodesUnheardOf,
-        Self::ResourceTakenForGranted,
-        Self::NominatedIgnored,
-        Self::IdsStay,
-        Self::HolderOverlooked,
-        Self::LesserGoFirst,
-        Self::AskedStays,
-        Self::ExtenderUnheard,
+        Self::UnknownOutcomeCountsAsRejected,
+        Self::LostBindingGivenUpAtOnce,
+        Self::AssumedPodsExpire,
+        Self::FailedBindingKeepsResources,
+        Self::FailedBindingRequeuesNoPod,
+        Self::NoAnswerCountsAsGone,
+        Self::FailedPodNotRequeued,
+        Self::BoundCountsAsFailed,
+        Self::RecheckSkipped,
+        Self::LeadershipIgnored,
+        Self::PodBoundBeforeVolumes,
+        Self::VolumesNotReleased,
+        Self::SchedulingGatesIgnored,
+        Self::ResourceHintSkipsAll,
+        Self::AffinityHintSkipsAll,
+        Self::AffinityHintIgnoresDeletions,
+        Self::SpreadHintSkipsAll,
+        Self::TaintHintSkipsAll,
+        Self::EventDuringAttemptLost,
+        Self::EarlierRejectorsKept,
+        Self::RelistRemovesNothing,
+        Self::OlderPodVersionApplied,
+        Self::HostPortsNotReleased,
+        Self::ResourcesReleasedTwice,
+        Self::RepeatedPodCountedAgain,
+        Self::PodCountNotUpdated,
+        Self::RequestedColumnsNotUpdated,
+        Self::NodeDeletionDropsPods,
+        Self::DeletedPodStateKept,
+        Self::GaugesIgnoreDeletedPods,
+        Self::PreemptionIgnoresMemory,
+        Self::UnschedulableResultsNeverStale,
+        Self::SignatureStatesNotUpdated,
+        Self::DomainPeersNotUpdated,
+        Self::NodeCountAssumedPositive,
+        Self::ResourceAssumedToRemain,
+        Self::NominatedPodsIgnored,
+        Self::IdsNeverFreed,
+        Self::PendingPodsNotMarked,
+        Self::LowerPriorityGoesFirst,
+        Self::DeletedPodStaysSuspended,
+        Self::ExtenderRejectionsIgnored,
     ];
 
     /// Whether the mutation shows only with an extender.
     pub fn is_about_extenders(self) -> bool {
-        matches!(self, Self::LesserGoFirst | Self::AskedStays | Self::ExtenderUnheard)
+        matches!(
+            self,
+            Self::LowerPriorityGoesFirst | Self::DeletedPodStaysSuspended | Self::ExtenderRejectionsIgnored
+        )
     }
 }
 

@@ -51,10 +51,10 @@ use crate::rng::Seed;
 use crate::time::Time;
 use audit::Audit;
 use binding::Bindings;
-use extend::ExtenderLedger;
+use extend::ExtenderCalls;
 use failure::SentCondition;
 use outbox::Outbox;
-use pre_bind::PreBinds;
+use pre_bind::VolumeBindings;
 use preempt::Preemptions;
 use quarantine::Quarantine;
 use relist::Lists;
@@ -159,8 +159,8 @@ pub struct Scheduler {
     profiles: Vec<(Symbol, Profile)>,
     lists: Lists,
     outbox: Outbox,
-    pre_binds: PreBinds,
-    extending: ExtenderLedger,
+    volume_bindings: VolumeBindings,
+    extender_calls: ExtenderCalls,
     slices: Slices,
     /// Number of cluster events that may have requeued pods.
     events: u64,
@@ -203,8 +203,8 @@ impl Scheduler {
             profiles,
             lists: Lists::default(),
             outbox: Outbox::default(),
-            pre_binds: PreBinds::default(),
-            extending: ExtenderLedger::default(),
+            volume_bindings: VolumeBindings::default(),
+            extender_calls: ExtenderCalls::default(),
             slices: Slices::default(),
             events: 0,
             bindings: Bindings::default(),
@@ -276,17 +276,17 @@ impl Scheduler {
 
     /// Returns the pods in PreBind by uid, each with its node and the time of the decision.
     pub fn waiting_for_volumes(&self) -> impl Iterator<Item = (&QueuedPod, Symbol, Time)> {
-        self.pre_binds.iter()
+        self.volume_bindings.iter()
     }
 
     /// Returns the large pods whose evaluation continues in slices.
     pub fn pods_in_slices(&self) -> impl Iterator<Item = &PodInfo> {
-        self.extending.sliced_pods()
+        self.extender_calls.sliced_pods()
     }
 
     /// Returns the pods whose decision waits for extenders, by uid.
     pub fn waiting_for_extenders(&self) -> impl Iterator<Item = &PodInfo> {
-        self.extending.pods()
+        self.extender_calls.pods()
     }
 
     /// Returns the kinds whose first list is not complete. While there is one, the engine decides nothing.
@@ -305,14 +305,14 @@ impl Scheduler {
             Event::ListBegan(kind) => self.list_began(kind),
             Event::ListEnded(kind) => {
                 for key in self.unlisted(kind) {
-                    if !self.is_to_be_asked_about(now, &key) && !mutation::is_on(Mutation::RelistAdds) {
+                    if !self.needs_query(now, &key) && !mutation::is_on(Mutation::RelistRemovesNothing) {
                         self.gone(now, &key);
                     }
                 }
                 self.lists.end(kind);
             }
             Event::BindFinished { uid, outcome } => self.bind_finished(now, &uid, outcome),
-            Event::Settled { uid, found } => self.settled(now, &uid, audit::believed(found)),
+            Event::BindingQueried { uid, found } => self.binding_queried(now, &uid, audit::believed(found)),
             Event::VolumeWritten { uid, write, outcome } => self.volume_written(now, &uid, write, outcome),
             Event::EvictFinished { uid, outcome } => self.evict_finished(now, &uid, outcome),
             Event::Extended { call, answer } => self.extended(call, answer),
@@ -338,7 +338,7 @@ impl Scheduler {
         self.decisions.set_now(now);
         match self.work(now, probe) {
             // The next slice is due now, so there is no idle time for a comparison.
-            Step::Idle { wake_at: Some(at) } if at <= now && self.extending.sliced() > 0 => {
+            Step::Idle { wake_at: Some(at) } if at <= now && self.extender_calls.sliced() > 0 => {
                 Step::Idle { wake_at: Some(at) }
             }
             Step::Idle { wake_at } => self.rest(now, wake_at),
@@ -355,7 +355,7 @@ impl Scheduler {
             if let Some(report) = self.reports.pop_front() {
                 return Step::Report(Box::new(report));
             }
-            if !self.leading && !mutation::is_on(Mutation::LeadIgnored) {
+            if !self.leading && !mutation::is_on(Mutation::LeadershipIgnored) {
                 if self.check_piece(now) {
                     continue;
                 }
@@ -365,14 +365,14 @@ impl Scheduler {
                 return Step::Effect(effect);
             }
             self.expire_assumed(now);
-            if self.ask_again(now) || self.pre_bind_times(now) {
+            if self.query_unknown_outcomes(now) || self.pre_bind_times(now) {
                 continue;
             }
             if self.lists.awaited().next().is_some() {
                 return Step::Idle { wake_at: None };
             }
             if self.halted {
-                return Step::Idle { wake_at: self.next_question() };
+                return Step::Idle { wake_at: self.next_query() };
             }
             self.queue.tick(now);
             // While a binding waits for a credit, a further decision would only be outdated when its binding is sent.
@@ -396,8 +396,8 @@ impl Scheduler {
             }
             let times = [
                 self.queue.next_wakeup(now),
-                self.next_question(),
-                self.pre_binds.next_time(),
+                self.next_query(),
+                self.volume_bindings.next_time(),
                 self.next_check(),
             ];
             return Step::Idle { wake_at: times.into_iter().flatten().min() };
@@ -414,11 +414,11 @@ impl Scheduler {
             cache: self.cache.size(),
             outgoing: self.outbox.waiting(),
             dropped_records: self.outbox.dropped_records(),
-            pre_binds: self.pre_binds.len(),
-            extending: self.extending.len() - self.extending.sliced(),
-            sliced: self.extending.sliced(),
+            pre_binds: self.volume_bindings.len(),
+            extending: self.extender_calls.len() - self.extender_calls.sliced(),
+            sliced: self.extender_calls.sliced(),
             slices: self.slices.count(),
-            prioritizing: self.extending.prioritizing(),
+            prioritizing: self.extender_calls.prioritizing(),
             bindings: self.bindings.len(),
             preemptions: self.preemptions.running(),
             evictions: self.preemptions.evictions(),
@@ -426,7 +426,7 @@ impl Scheduler {
             rechecks_failed: self.rechecks_failed,
             kubelet_rejections: self.kubelet_rejections.clone(),
             recalled: self.unschedulable.hits(),
-            quick: self.decisions.answers(),
+            quick: self.decisions.hits(),
             verified: self.verify.compared(),
             verification: self.verification(),
             poisoned: self.quarantine.poisoned(),
@@ -439,7 +439,10 @@ impl Scheduler {
     pub fn is_settled(&self) -> bool {
         let unsent = self.outbox.waiting().iter().any(|&waiting| waiting > 0);
         let is_asking = !self.bindings.is_empty() || self.preemptions.is_any_in_flight();
-        self.pre_binds.is_empty() && self.extending.len() == 0 && !is_asking && !(self.leading && unsent)
+        self.volume_bindings.is_empty()
+            && self.extender_calls.len() == 0
+            && !is_asking
+            && !(self.leading && unsent)
     }
 
     /// Returns all profiles.

@@ -9,7 +9,7 @@
 //! spreading on Services and controllers. It is dropped when one of these changes. Results that depend on the
 //! whole cluster are computed in each run.
 
-use crate::cache::{Kind, KindId, NodeChange, Snapshot};
+use crate::cache::{CLASS_LOOKUP_STEPS, NodeChange, PodClass, PodClassId, Snapshot};
 use crate::hash::{IdMap, IdSet};
 use crate::intern::{LabelSetId, Symbol};
 use crate::mutation::{self, Mutation};
@@ -22,15 +22,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// A lookup of a pod class by id costs less than this many steps of a pass over all classes.
-const FEW: usize = 8;
-
 /// The payload of the unwinding that ends a slice.
 pub(crate) struct SliceEnded;
 
 /// The purpose of a result about a pod class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KindRole {
+pub(crate) enum PodClassRole {
     /// InterPodAffinity's filter.
     RequiredTerms,
     /// InterPodAffinity's score.
@@ -58,21 +55,21 @@ pub(crate) enum NodeRole {
 #[derive(Clone, Copy)]
 pub(crate) enum Concerned<'a> {
     All,
-    These(&'a dyn Fn(&Kind) -> bool),
+    These(&'a dyn Fn(&PodClass) -> bool),
     /// Of the classes with pod affinity or anti-affinity, these.
-    WithAffinity(&'a dyn Fn(&Kind) -> bool),
+    WithAffinity(&'a dyn Fn(&PodClass) -> bool),
 }
 
 impl Concerned<'_> {
-    fn is(&self, kind: &Kind) -> bool {
+    fn is(&self, class: &PodClass) -> bool {
         match self {
             Self::All => true,
-            Self::These(is) | Self::WithAffinity(is) => is(kind),
+            Self::These(is) | Self::WithAffinity(is) => is(class),
         }
     }
 }
 
-const KIND_ROLES: usize = 4;
+const POD_CLASS_ROLES: usize = 4;
 const NODE_ROLES: usize = 4;
 
 /// The contributions of a pod class: an index whose meaning depends on the role, a topology key, and an amount.
@@ -83,26 +80,26 @@ pub(crate) type Contribution = Arc<[(u32, Symbol, i64)]>;
 const DROPPED_MAX: u64 = 3;
 
 #[derive(Debug, Default)]
-struct KindResults {
+struct PodClassResults {
     /// The classes below this id are evaluated.
-    next: KindId,
+    next: PodClassId,
     /// Classes below `next` that must be evaluated again.
-    again: BTreeSet<KindId>,
+    again: BTreeSet<PodClassId>,
     /// The classes with a contribution, and its index.
-    found: BTreeMap<KindId, usize>,
+    found: BTreeMap<PodClassId, usize>,
     contributions: Vec<Contribution>,
     indexes: IdMap<Contribution, usize>,
     /// The number of evaluated classes.
     evaluated: u64,
 }
 
-impl KindResults {
+impl PodClassResults {
     /// Drops all results. Returns their number.
     fn restart(&mut self) -> u64 {
         std::mem::take(self).evaluated
     }
 
-    fn put(&mut self, id: KindId, list: &[(u32, Symbol, i64)]) {
+    fn put(&mut self, id: PodClassId, list: &[(u32, Symbol, i64)]) {
         let next = self.contributions.len();
         let index = *self.indexes.entry(list.into()).or_insert(next);
         if index == next {
@@ -112,7 +109,7 @@ impl KindResults {
     }
 
     /// Drops the result of a class. Returns whether there was one.
-    fn forget(&mut self, id: KindId) -> bool {
+    fn forget(&mut self, id: PodClassId) -> bool {
         let is_evaluated = id < self.next && self.again.insert(id);
         if is_evaluated {
             self.found.remove(&id);
@@ -165,11 +162,11 @@ struct Seen {
 /// reused.
 #[derive(Debug, Default)]
 pub(crate) struct Partial {
-    kinds: [KindResults; KIND_ROLES],
+    pod_classes: [PodClassResults; POD_CLASS_ROLES],
     nodes: IdMap<NodeIdx, [Option<i64>; NODE_ROLES]>,
     keys: NodeKeys,
     /// Terms that plugins prepared from the pod and the namespaces.
-    prepared: [Option<Arc<dyn Any + Send + Sync>>; KIND_ROLES],
+    prepared: [Option<Arc<dyn Any + Send + Sync>>; POD_CLASS_ROLES],
     /// The namespaces for which results are valid.
     namespaces: BTreeMap<Symbol, LabelSetId>,
     seen: Option<Seen>,
@@ -196,14 +193,14 @@ impl Partial {
         };
         // Default constraints are derived from Services and controllers.
         if before.lookup_changes != now.lookup_changes && pod.spread.is_empty() {
-            for role in [KindRole::HardConstraints, KindRole::SoftConstraints] {
-                self.dropped += self.kinds[role as usize].restart();
+            for role in [PodClassRole::HardConstraints, PodClassRole::SoftConstraints] {
+                self.dropped += self.pod_classes[role as usize].restart();
             }
         }
         if before.namespace_changes != now.namespace_changes {
             self.follow_namespaces(pod, snapshot, before.rounds == now.rounds);
         }
-        if !mutation::is_on(Mutation::ResultsStand) {
+        if !mutation::is_on(Mutation::SliceResultsNotDropped) {
             self.follow_nodes(snapshot, before.clock);
         }
     }
@@ -217,15 +214,15 @@ impl Partial {
         let changed: Vec<Symbol> =
             names.into_iter().filter(|name| before.get(name) != now.get(name)).collect();
         self.prepared = Default::default();
-        for role in [KindRole::RequiredTerms, KindRole::PreferredTerms] {
-            let results = &mut self.kinds[role as usize];
+        for role in [PodClassRole::RequiredTerms, PodClassRole::PreferredTerms] {
+            let results = &mut self.pod_classes[role as usize];
             // The terms of other pods may select the pod's own namespace.
             if !ids_hold || changed.contains(&pod.namespace) {
                 self.dropped += results.restart();
                 continue;
             }
             for &name in &changed {
-                let ids = snapshot.kind_ids_in(name);
+                let ids = snapshot.pod_class_ids_in(name);
                 self.dropped += ids.map(|id| u64::from(results.forget(id))).sum::<u64>();
             }
         }
@@ -233,7 +230,7 @@ impl Partial {
 
     /// Drops results that depend on changed node objects.
     fn follow_nodes(&mut self, snapshot: Snapshot<'_>, since: u64) {
-        let are_all_known = match snapshot.touched_since(since) {
+        let are_all_known = match snapshot.node_changes_since(since) {
             None => {
                 self.nodes.clear();
                 self.keys.add(snapshot, snapshot.nodes().iter())
@@ -247,8 +244,8 @@ impl Partial {
         };
         if !are_all_known {
             self.keys.left_out.clear();
-            for role in [KindRole::RequiredTerms, KindRole::PreferredTerms] {
-                self.dropped += self.kinds[role as usize].restart();
+            for role in [PodClassRole::RequiredTerms, PodClassRole::PreferredTerms] {
+                self.dropped += self.pod_classes[role as usize].restart();
             }
         }
     }
@@ -325,29 +322,29 @@ impl Slice {
 
     /// Computes the contributions of the pod classes that are not evaluated yet and that concern the role.
     /// `compute` appends to the list and returns its cost.
-    pub(crate) fn look_at_kinds(
+    pub(crate) fn evaluate_pod_classes(
         &self,
-        role: KindRole,
+        role: PodClassRole,
         snapshot: Snapshot<'_>,
         concerned: Concerned<'_>,
-        compute: impl Fn(&Kind, &mut Vec<(u32, Symbol, i64)>) -> u64,
+        compute: impl Fn(&PodClass, &mut Vec<(u32, Symbol, i64)>) -> u64,
     ) {
         let (from, again, may_end) = {
-            let Partial { kinds, dropped, .. } = &*self.partial.borrow();
-            let results = &kinds[role as usize];
-            let may_end = *dropped <= DROPPED_MAX * snapshot.kind_count() as u64;
+            let Partial { pod_classes, dropped, .. } = &*self.partial.borrow();
+            let results = &pod_classes[role as usize];
+            let may_end = *dropped <= DROPPED_MAX * snapshot.pod_class_count() as u64;
             (results.next, results.again.clone(), may_end)
         };
         // Constraints count nodes without their key, too.
-        let needs_key = matches!(role, KindRole::RequiredTerms | KindRole::PreferredTerms);
+        let needs_key = matches!(role, PodClassRole::RequiredTerms | PodClassRole::PreferredTerms);
         let mut list = Vec::new();
-        let mut look_at = |id: KindId, kind: &Kind| {
+        let mut look_at = |id: PodClassId, class: &PodClass| {
             list.clear();
-            if concerned.is(kind) {
+            if concerned.is(class) {
                 if may_end {
                     self.go_on();
                 }
-                let work = compute(kind, &mut list);
+                let work = compute(class, &mut list);
                 // What follows needs its share of the slice, too.
                 if may_end {
                     self.spend(work);
@@ -355,9 +352,9 @@ impl Slice {
             }
             let mut partial = self.partial.borrow_mut();
             partial.results += 1;
-            let Partial { kinds, keys, .. } = &mut *partial;
+            let Partial { pod_classes, keys, .. } = &mut *partial;
             list.retain(|&(_, key, _)| !needs_key || keys.has(key));
-            let results = &mut kinds[role as usize];
+            let results = &mut pod_classes[role as usize];
             results.evaluated += 1;
             if !list.is_empty() {
                 list.sort_unstable();
@@ -368,55 +365,55 @@ impl Slice {
             }
         };
         for id in again {
-            snapshot.kind(id).into_iter().for_each(|kind| look_at(id, kind));
+            snapshot.pod_class(id).into_iter().for_each(|class| look_at(id, class));
         }
         if matches!(concerned, Concerned::WithAffinity(_)) {
-            snapshot.kinds_with_affinity_since(from).for_each(|(id, kind)| look_at(id, kind));
+            snapshot.pod_classes_with_affinity_since(from).for_each(|(id, class)| look_at(id, class));
         } else {
-            let kinds = snapshot.kinds_since(from);
-            kinds.filter(|(_, kind)| concerned.is(kind)).for_each(|(id, kind)| look_at(id, kind));
+            let pod_classes = snapshot.pod_classes_since(from);
+            pod_classes.filter(|(_, class)| concerned.is(class)).for_each(|(id, class)| look_at(id, class));
         }
-        let results = &mut self.partial.borrow_mut().kinds[role as usize];
+        let results = &mut self.partial.borrow_mut().pod_classes[role as usize];
         results.again.clear();
-        results.next = snapshot.next_kind();
+        results.next = snapshot.next_pod_class();
     }
 
-    /// Returns the distinct contributions, at the indexes that [`Self::each_kind`] reports.
-    pub(crate) fn contributions(&self, role: KindRole) -> Vec<Contribution> {
-        self.partial.borrow().kinds[role as usize].contributions.clone()
+    /// Returns the distinct contributions, at the indexes that [`Self::each_pod_class`] reports.
+    pub(crate) fn contributions(&self, role: PodClassRole) -> Vec<Contribution> {
+        self.partial.borrow().pod_classes[role as usize].contributions.clone()
     }
 
     /// Calls `each` with every pod class that contributes, and the index of its contributions. Requires a
-    /// preceding [`Self::look_at_kinds`].
-    pub(crate) fn each_kind<'a>(
+    /// preceding [`Self::evaluate_pod_classes`].
+    pub(crate) fn each_pod_class<'a>(
         &self,
-        role: KindRole,
+        role: PodClassRole,
         snapshot: Snapshot<'a>,
-        mut each: impl FnMut(&'a Kind, usize),
+        mut each: impl FnMut(&'a PodClass, usize),
     ) {
-        let found = &mut self.partial.borrow_mut().kinds[role as usize].found;
+        let found = &mut self.partial.borrow_mut().pod_classes[role as usize].found;
         let Some((&first, _)) = found.first_key_value() else { return };
-        if found.len() < snapshot.kind_count() / FEW {
+        if found.len() < snapshot.pod_class_count() / CLASS_LOOKUP_STEPS {
             found.retain(|&id, index| {
-                let kind = snapshot.kind(id);
-                kind.into_iter().for_each(|kind| each(kind, *index));
-                kind.is_some()
+                let class = snapshot.pod_class(id);
+                class.into_iter().for_each(|class| each(class, *index));
+                class.is_some()
             });
             return;
         }
-        let mut kinds = snapshot.kinds_since(first).peekable();
+        let mut pod_classes = snapshot.pod_classes_since(first).peekable();
         found.retain(|&id, index| {
-            while kinds.next_if(|(other, _)| *other < id).is_some() {}
-            let kind = kinds.next_if(|(other, _)| *other == id);
-            kind.into_iter().for_each(|(_, kind)| each(kind, *index));
-            kind.is_some()
+            while pod_classes.next_if(|(other, _)| *other < id).is_some() {}
+            let class = pod_classes.next_if(|(other, _)| *other == id);
+            class.into_iter().for_each(|(_, class)| each(class, *index));
+            class.is_some()
         });
     }
 
     /// Returns the contributions of the class of a pod on a node, or `None` if they are unknown.
-    pub(crate) fn of_kind(&self, role: KindRole, id: KindId) -> Option<Contribution> {
+    pub(crate) fn of_pod_class(&self, role: PodClassRole, id: PodClassId) -> Option<Contribution> {
         let partial = self.partial.borrow();
-        let results = &partial.kinds[role as usize];
+        let results = &partial.pod_classes[role as usize];
         let is_known = id < results.next && !results.again.contains(&id);
         is_known.then(|| {
             let index = results.found.get(&id);
@@ -427,7 +424,7 @@ impl Slice {
     /// Returns what a plugin prepares for the role, computed once for all slices.
     pub(crate) fn prepared<T: Send + Sync + 'static>(
         &self,
-        role: KindRole,
+        role: PodClassRole,
         prepare: impl FnOnce() -> T,
     ) -> Arc<T> {
         let known = self.partial.borrow().prepared[role as usize].clone();

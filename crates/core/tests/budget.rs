@@ -6,7 +6,7 @@ use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::event::{Event, Kind};
 use supercargo_core::pod::{HostPort, PodInfo, Toleration, TolerationOperator};
-use supercargo_core::queue::{Place, QueueConfig};
+use supercargo_core::queue::{QueueConfig, SubQueue};
 use supercargo_core::report::Outcome;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler, Step};
@@ -18,7 +18,7 @@ use supercargo_core::volume::{PodVolume, VolumeSource};
 use support::TestCluster;
 
 /// Returns the outcome of the first attempt for a pod with this many affinity terms on this many nodes.
-fn attempt(terms: usize, nodes: usize) -> (Outcome, Option<Place>) {
+fn attempt(terms: usize, nodes: usize) -> (Outcome, Option<SubQueue>) {
     let now = Time::from_secs(100);
     let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
     let (queue, seed) = (QueueConfig::default(), Seed(1));

@@ -440,7 +440,7 @@ fn law_notices_stale_domains_and_stale_partial_results() {
         changes.iter().for_each(|change| law.apply(change));
         (0..WANTED.len()).for_each(|wanted| while !law.slice(wanted) {});
     };
-    for mutation in [Mutation::OthersInDomainStand, Mutation::ResultsStand] {
+    for mutation in [Mutation::DomainPeersNotUpdated, Mutation::SliceResultsNotDropped] {
         let is_noticed = |draw| {
             let law = || with(Some(mutation), || holds(draw));
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(law)).is_err()

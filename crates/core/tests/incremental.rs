@@ -413,7 +413,7 @@ fn most_decisions_of_known_signatures_are_cached() {
         law.apply(change);
     }
     let asked = changes.iter().filter(|change| matches!(change, Change::Ask(_))).count() as u64;
-    let answers = law.decisions.answers();
+    let answers = law.decisions.hits();
     // The other signatures find no node, or only fail.
     assert!(answers * 2 > asked, "{answers} cached of {asked}");
 }

@@ -16,7 +16,7 @@ use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
 use supercargo_core::effect::{Effect, VolumeChange, VolumeWrite};
 use supercargo_core::event::{BindOutcome, Event, ObjectKey, WriteOutcome};
 use supercargo_core::pod::PodInfo;
-use supercargo_core::queue::{Place, QueueConfig};
+use supercargo_core::queue::{QueueConfig, SubQueue};
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
@@ -451,7 +451,7 @@ impl TestCluster {
     fn check(&self) {
         let snapshot = self.scheduler.snapshot();
         for (place, queued) in self.scheduler.queue().waiting() {
-            if place != Place::Unschedulable || queued.pod.deleting {
+            if place != SubQueue::Unschedulable || queued.pod.deleting {
                 continue;
             }
             let decided = self.framework.decide(&queued.pod, snapshot, Options::default(), &mut NoProbe);

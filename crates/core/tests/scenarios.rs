@@ -173,7 +173,7 @@ impl Scenario {
                 self.calls.push((call.pod.name.clone(), by.url.to_string(), call.call));
                 extenders::describe_call(call, &by.url)
             }
-            Effect::Settle { pod } => format!("settle {}/{}", pod.namespace, pod.name),
+            Effect::QueryBinding { pod } => format!("query {}/{}", pod.namespace, pod.name),
             Effect::WriteVolume(write) => {
                 self.writes.insert(write.pod.name.clone(), write.write);
                 format!(
@@ -250,7 +250,7 @@ impl Scenario {
             "accepted" => self.answer(rest[0], BindOutcome::Accepted),
             "refused" => self.answer(rest[0], BindOutcome::Refused { message: text() }),
             "unknown" => self.answer(rest[0], BindOutcome::Unknown { message: text() }),
-            "found" => self.handle(Event::Settled { uid: rest[0].into(), found: found(rest[1]) }),
+            "found" => self.handle(Event::BindingQueried { uid: rest[0].into(), found: found(rest[1]) }),
             "moot" => self.answer(rest[0], BindOutcome::NotNeeded(found(rest[1]))),
             "list" => self.handle(Event::ListBegan(kind(rest[0]))),
             "listed" => self.handle(Event::ListEnded(kind(rest[0]))),

@@ -92,7 +92,7 @@ impl Harness {
         }
     }
 
-    fn place_of(&self, uid: &str) -> Option<PodLocation> {
+    fn sub_queue_of(&self, uid: &str) -> Option<PodLocation> {
         self.scheduler.pending_one(&Uid::from(uid)).map(|pending| pending.at)
     }
 }
@@ -167,7 +167,7 @@ fn pod_that_is_evaluated_in_slices_is_listed_and_forgotten_once_it_is_deleted() 
     let mut harness = Harness::with_cluster(SMALL);
     harness.apply(&format!("pod {LARGE_POD}"));
     (0..5).for_each(|_| _ = harness.step());
-    assert!(matches!(harness.place_of("large"), Some(PodLocation::Evaluation)));
+    assert!(matches!(harness.sub_queue_of("large"), Some(PodLocation::Evaluation)));
     assert_eq!((harness.scheduler.stats().sliced, harness.scheduler.stats().extending), (1, 0));
     harness.scheduler.handle(harness.now, Event::Gone(ObjectKey::Pod("large".into())));
     assert_eq!(harness.scheduler.stats().sliced, 0);
@@ -191,7 +191,7 @@ fn lost_lead_and_new_lead_begin_the_evaluation_again() {
     harness.apply(&format!("pod {LARGE_POD}"));
     (0..5).for_each(|_| _ = harness.step());
     harness.scheduler.handle(harness.now, Event::Leading(false));
-    assert!(matches!(harness.place_of("large"), Some(PodLocation::Queued(_))));
+    assert!(matches!(harness.sub_queue_of("large"), Some(PodLocation::Queued(_))));
     harness.scheduler.handle(harness.now, Event::Leading(true));
     assert!(placed(&harness.run(), "large").is_some());
 }

@@ -30,11 +30,11 @@ impl CacheRun {
 
     /// Decides about a schedulable pod, and returns whether its signature was cached.
     fn decides_from_cache(&mut self, words: &str) -> bool {
-        let (pod, before) = (self.cluster.pod_from(words), self.decisions.made());
+        let (pod, before) = (self.cluster.pod_from(words), self.decisions.computed());
         let quick =
             self.framework.decide_cached(&mut self.decisions, &pod, self.cluster.snapshot(), &mut NoProbe);
         assert!(quick.is_some(), "{words}");
-        self.decisions.made() == before
+        self.decisions.computed() == before
     }
 
     /// Returns the cache size that this signature alone needs.
@@ -200,7 +200,7 @@ fn unschedulable_pods_occupy_no_cache_space() {
     cache_run.cluster.place(&pod);
     assert!(!ask(&mut cache_run), "still no node is feasible");
     assert_eq!(
-        (cache_run.decisions.bytes(), cache_run.decisions.made()),
+        (cache_run.decisions.bytes(), cache_run.decisions.computed()),
         (bytes, 1),
         "it was found without looking anew"
     );

@@ -347,7 +347,7 @@ fn stale_domain_is_detected_when_idle_and_pods_stay_in_their_racks() {
     handle(&mut engine, now, "pod before affinity=rack/app=base cpu=1");
     let bound = work(&mut engine, now);
     assert!(["before on n0", "before on n1"].contains(&&*bound[0]), "{bound:?}");
-    with(Some(Mutation::OthersInDomainStand), || {
+    with(Some(Mutation::DomainPeersNotUpdated), || {
         handle(&mut engine, now, "node n0 cpu=8 label:rack=r1");
         now = now + interval / 2;
         let output = work(&mut engine, now);

@@ -76,7 +76,7 @@ pub(crate) enum Fate {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Bind { uid: String, outcome: BindOutcome },
-    Settled { uid: String, found: Found },
+    BindingQueried { uid: String, found: Found },
     Evicted { uid: String, outcome: EvictOutcome },
     Written { uid: String, write: u64, outcome: WriteOutcome },
     Extended { uid: String, call: u64, answer: Result<extender::Answer, String> },

@@ -28,7 +28,7 @@ impl Sim {
             left.ok_or_else(|| broken("every effect uses a credit", format!("{effect:?} has none")))?;
         match effect {
             Effect::Bind { pod, node } => self.send_bind(&pod, node),
-            Effect::Settle { pod } => self.send_question(&pod),
+            Effect::QueryBinding { pod } => self.send_question(&pod),
             Effect::WriteVolume(write) => self.send_write(write),
             Effect::Evict(eviction) => self.send_eviction(&eviction),
             Effect::Patch(patch) => self.send_patch(patch),
@@ -188,7 +188,7 @@ impl Sim {
             Some(pod) => pod.node.clone().map_or(Found::Unbound, Found::Bound),
         };
         let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
-        let answer = Answer::Settled { uid, found };
+        let answer = Answer::BindingQueried { uid, found };
         self.agenda.write(self.now + delay, Due::Answer { incarnation, answer });
     }
 
@@ -212,10 +212,10 @@ impl Sim {
                 }
                 (uid.clone(), Event::BindFinished { uid: uid.as_str().into(), outcome })
             }
-            Answer::Settled { uid, found } => {
+            Answer::BindingQueried { uid, found } => {
                 self.say("answer", &uid, format_args!("{found:?}"));
                 self.note_found(&uid, &found);
-                (uid.clone(), Event::Settled { uid: uid.as_str().into(), found })
+                (uid.clone(), Event::BindingQueried { uid: uid.as_str().into(), found })
             }
             Answer::Written { uid, write, outcome } => {
                 self.say("answer", &uid, format_args!("write {write}: {outcome:?}"));

@@ -89,7 +89,7 @@ pub(super) fn skew(found: &Found, snapshot: Snapshot<'_>) -> Skew {
         }
     }
     let Ok(selector) = &constraint.selector else { return Skew::default() };
-    let kinds = snapshot.kinds_in(found.pod.namespace);
+    let kinds = snapshot.pod_classes_in(found.pod.namespace);
     let is_meant =
         |pod: &PodInfo| !pod.deleting && selector.matches(snapshot.tables(), snapshot.labels(pod.labels));
     for kind in kinds.filter(|kind| is_meant(kind.pod())) {

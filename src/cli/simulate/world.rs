@@ -61,7 +61,7 @@ impl World {
             | Event::Extended { .. }
             | Event::Unreadable(_)
             | Event::BindFinished { .. }
-            | Event::Settled { .. }
+            | Event::BindingQueried { .. }
             | Event::EvictFinished { .. }
             | Event::Halt
             | Event::Leading(_)

@@ -39,7 +39,7 @@ impl Verb {
         let write = |change| Effect::WriteVolume(VolumeWrite { write: 3, pod: super::pod(), change });
         match self {
             Self::Bind => Effect::Bind { pod, node },
-            Self::Settle => Effect::Settle { pod },
+            Self::Settle => Effect::QueryBinding { pod },
             Self::Mark => Effect::Evict(super::evict::eviction()),
             Self::Delete => Effect::Evict(Eviction { condition: None, pod }),
             Self::Patch => Effect::Patch(unscheduled("why", None)),
@@ -68,7 +68,7 @@ impl Verb {
     fn is_open(self, events: &[Event], fixture: &Fixture, why: &str) {
         let open = match &events[0] {
             Event::BindFinished { outcome, .. } => matches!(outcome, BindOutcome::Unknown { .. }),
-            Event::Settled { found, .. } => *found == Found::NoAnswer,
+            Event::BindingQueried { found, .. } => *found == Found::NoAnswer,
             Event::EvictFinished { outcome, .. } => matches!(outcome, EvictOutcome::Failed { .. }),
             Event::VolumeWritten { outcome, .. } => matches!(outcome, WriteOutcome::Unknown { .. }),
             // Patches and events report no outcome to the engine.

@@ -239,7 +239,7 @@ impl<'s> House<'s> {
         let mut to_come: Vec<Arc<PodInfo>> = pending.to_vec();
         to_come.extend(subjects.iter().map(|subject| Arc::clone(&subject.pod)));
         let mut labels: BTreeMap<Symbol, BTreeSet<LabelSetId>> = BTreeMap::new();
-        let kinds = snapshot.kinds().map(|kind| kind.pod());
+        let kinds = snapshot.pod_classes().map(|kind| kind.pod());
         for pod in kinds.chain(to_come.iter().map(AsRef::as_ref)) {
             labels.entry(pod.namespace).or_default().insert(pod.labels);
         }

@@ -141,7 +141,7 @@ fn domains(told: &Told<'_, '_>, of: &SpreadConstraint, selector: &Selector) -> D
     let mut closed: BTreeMap<Symbol, i64> =
         counted.filter(|value| !open.contains(value)).map(|value| (value, 0)).collect();
     if !closed.is_empty() {
-        let kinds = snapshot.kinds_in(pod.namespace);
+        let kinds = snapshot.pod_classes_in(pod.namespace);
         for kind in kinds.filter(|kind| selector.matches(tables, snapshot.labels(kind.pod().labels))) {
             for (node, pods) in kind.nodes().filter(|&(node, _)| snapshot.nodes().contains(node)) {
                 if let Some(number) = value(node).and_then(|value| closed.get_mut(&value)) {

@@ -9,11 +9,11 @@ mod candidate_volumes;
 mod device_classes;
 mod hypothetical;
 mod images;
-mod kinds;
 mod log;
 mod lookups;
 mod nodes;
 mod nominated;
+mod pod_classes;
 mod pods;
 mod rebuild;
 mod snapshot;
@@ -24,9 +24,10 @@ pub use attachable::Attachable;
 pub use device_classes::{DeviceClass, DeviceClasses};
 pub use hypothetical::Hypothetical;
 pub use images::ImageState;
-pub use kinds::{Kind, KindId};
 pub use lookups::{DisruptionBudget, Lookups, Service};
 pub use nodes::{Columns, NodeChange};
+pub(crate) use pod_classes::CLASS_LOOKUP_STEPS;
+pub use pod_classes::{PodClass, PodClassId};
 pub use pods::PodState;
 pub use snapshot::Snapshot;
 pub use view::{NodeView, Overlay};
@@ -39,10 +40,10 @@ use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::{PodInfo, Uid};
 use crate::volume::Reservation;
 use images::Images;
-use kinds::Kinds;
 use log::Log;
 use nodes::Nodes;
 use nominated::Nominated;
+use pod_classes::PodClasses;
 use pods::{PodEntry, Pods};
 use std::sync::Arc;
 
@@ -77,7 +78,7 @@ pub struct Cache {
     /// start times of its pods. The capacity is many times the number of such changes between two decisions.
     preemption_log: Log<NodeIdx, 16_384>,
     pods: Pods,
-    kinds: Kinds,
+    pod_classes: PodClasses,
     images: Images,
     nominated: Nominated,
     lookups: Lookups,
@@ -88,7 +89,7 @@ pub struct Cache {
 impl Cache {
     /// Creates an empty cache whose maps with keys chosen by users use `hashing`.
     pub(crate) fn hashed_by(hashing: &Keyed) -> Self {
-        Self { kinds: Kinds::hashed_by(hashing.clone()), ..Self::default() }
+        Self { pod_classes: PodClasses::hashed_by(hashing.clone()), ..Self::default() }
     }
 
     /// Returns the version of the state: a number that grows with every change that a decision may depend on.
@@ -118,7 +119,7 @@ impl Cache {
     pub fn remove_node(&mut self, name: Symbol) -> Option<Arc<NodeInfo>> {
         self.version += 1;
         let idx = self.nodes.find(name)?;
-        if mutation::is_on(Mutation::NodeTakesItsPods) {
+        if mutation::is_on(Mutation::NodeDeletionDropsPods) {
             let here = self.pods.iter().filter(|entry| entry.node == idx);
             let here: Vec<Uid> = here.map(|entry| Arc::clone(&entry.info.uid)).collect();
             here.iter().for_each(|uid| drop(self.take_off(uid)));
@@ -138,7 +139,7 @@ impl Cache {
         let known = self.pods.by_uid(&pod.uid);
         let is_known = known.is_some();
         if known.is_some_and(|known| self.is_there_already(known, pod, node))
-            && !mutation::is_on(Mutation::CountedAgain)
+            && !mutation::is_on(Mutation::RepeatedPodCountedAgain)
         {
             self.replace_pod(pod);
             self.pods.confirm(&pod.uid, state);
@@ -147,11 +148,11 @@ impl Cache {
         self.version += 1;
         let was_there = is_known && self.take_off(&pod.uid).is_some();
         let idx = self.nodes.slot_of(node);
-        let kind = self.kinds.add(pod, idx);
+        let pod_class = self.pod_classes.add(pod, idx);
         let pod_idx = self.pods.insert(Arc::clone(pod), idx, state);
-        let at = self.nodes.add_pod(idx, pod_idx, kind, pod);
+        let at = self.nodes.add_pod(idx, pod_idx, pod_class, pod);
         self.pods.set_position(pod_idx, at);
-        if was_there && mutation::is_on(Mutation::CountedAgain) {
+        if was_there && mutation::is_on(Mutation::RepeatedPodCountedAgain) {
             self.nodes.count(idx, pod, 1);
         }
     }
@@ -192,7 +193,7 @@ impl Cache {
         if let Some(moved) = self.nodes.remove_pod(entry.node, entry.at, &entry.info) {
             self.pods.set_position(moved, entry.at);
         }
-        self.kinds.remove(&entry.info, entry.node);
+        self.pod_classes.remove(&entry.info, entry.node);
         self.nodes.release_if_empty(entry.node);
         Some((entry.info, name, entry.state))
     }
@@ -348,13 +349,13 @@ impl Cache {
     pub(crate) fn begin_collection(&mut self) {
         self.nodes.begin_collection();
         self.pods.begin_collection();
-        self.kinds.begin_collection();
+        self.pod_classes.begin_collection();
     }
 
     /// Marks some of the ids held here. Returns whether only [`Self::mark_rest`] remains.
     pub(crate) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
-        let Self { nodes, pods, kinds, .. } = self;
-        nodes.mark_some(marks, work) && pods.mark_some(marks, work) && kinds.mark_some(marks, work)
+        let Self { nodes, pods, pod_classes, .. } = self;
+        nodes.mark_some(marks, work) && pods.mark_some(marks, work) && pod_classes.mark_some(marks, work)
     }
 
     /// Marks, in one call, the ids that do not belong to nodes, pods or pod classes, and ends the round.
@@ -364,7 +365,7 @@ impl Cache {
             // Holds slots only.
             preemption_log: _,
             pods,
-            kinds: _,
+            pod_classes: _,
             // Every image belongs to a node, and the node marks it.
             images: _,
             nominated,
@@ -385,4 +386,4 @@ impl Cache {
     }
 }
 
-trace_ids!(Cache { nodes, pods, kinds, images, nominated, lookups, volumes } but not { preemption_log, version });
+trace_ids!(Cache { nodes, pods, pod_classes, images, nominated, lookups, volumes } but not { preemption_log, version });

@@ -1,7 +1,7 @@
 //! Nodes in columns: each node has one slot, each quantity one vector.
 
 use super::log::Log;
-use super::{Attachable, ImageState, KindId, PodIdx, Volumes};
+use super::{Attachable, ImageState, PodClassId, PodIdx, Volumes};
 use crate::hash::IdMap;
 use crate::intern::{MarkWorklist, Marks, Symbol, TaintSetId, TraceIds, WorkBudget, trace_ids};
 use crate::list::push_tightly;
@@ -98,9 +98,9 @@ pub enum NodeChange {
     /// The node's object was added, changed or deleted.
     Object,
     /// A pod of this class was added.
-    Added(KindId),
+    Added(PodClassId),
     /// A pod of this class was removed.
-    Removed(KindId),
+    Removed(PodClassId),
 }
 
 /// A node's slot: the state that is not in the columns.
@@ -109,7 +109,7 @@ pub(super) struct Slot {
     pub(super) info: Option<Arc<NodeInfo>>,
     pub(super) pods: Vec<PodIdx>,
     /// The class of each pod, in the order of `pods`.
-    pub(super) kinds: Vec<KindId>,
+    pub(super) pod_classes: Vec<PodClassId>,
     /// The resources requested by the pods, clamped to the range of `i64`.
     pub(super) requested: Resources,
     sums: Sums,
@@ -258,7 +258,7 @@ impl Nodes {
             name,
             info: None,
             pods: Vec::new(),
-            kinds: Vec::new(),
+            pod_classes: Vec::new(),
             requested: Resources::default(),
             sums: Sums::default(),
             ports: Vec::new(),
@@ -304,14 +304,14 @@ impl Nodes {
     }
 
     /// Counts a pod on a node and returns its position in the node's list of pods.
-    pub(super) fn add_pod(&mut self, idx: NodeIdx, pod_idx: PodIdx, kind: KindId, pod: &PodInfo) -> u32 {
+    pub(super) fn add_pod(&mut self, idx: NodeIdx, pod_idx: PodIdx, class: PodClassId, pod: &PodInfo) -> u32 {
         self.count(idx, pod, 1);
         for claim in claims_of(pod) {
             *self.claims.entry(claim).or_default().entry(idx).or_default() += 1;
         }
         let slot = &mut self.slots[idx.index()];
         push_tightly(&mut slot.pods, pod_idx);
-        push_tightly(&mut slot.kinds, kind);
+        push_tightly(&mut slot.pod_classes, class);
         for &port in &pod.ports {
             match slot.ports.binary_search_by_key(&port, |&(p, _)| p) {
                 Ok(at) => slot.ports[at].1 += 1,
@@ -319,14 +319,14 @@ impl Nodes {
             }
         }
         let at = u32::try_from(slot.pods.len() - 1).expect("fewer than 2^32 pods");
-        self.touch(idx, NodeChange::Added(kind));
+        self.touch(idx, NodeChange::Added(class));
         at
     }
 
     /// Removes the pod at position `at` of a node's list. Returns the pod that moved to this position, if any.
     pub(super) fn remove_pod(&mut self, idx: NodeIdx, at: u32, pod: &PodInfo) -> Option<PodIdx> {
         self.count(idx, pod, -1);
-        if mutation::is_on(Mutation::FreedTwice) {
+        if mutation::is_on(Mutation::ResourcesReleasedTwice) {
             self.count(idx, pod, -1);
         }
         for claim in claims_of(pod) {
@@ -335,11 +335,11 @@ impl Nodes {
         let slot = &mut self.slots[idx.index()];
         let at = at as usize;
         slot.pods.swap_remove(at);
-        let kind = slot.kinds.swap_remove(at);
+        let class = slot.pod_classes.swap_remove(at);
         let moved = slot.pods.get(at).copied();
         for &port in &pod.ports {
             if let Ok(at) = slot.ports.binary_search_by_key(&port, |&(p, _)| p)
-                && !mutation::is_on(Mutation::PortsStay)
+                && !mutation::is_on(Mutation::HostPortsNotReleased)
             {
                 slot.ports[at].1 -= 1;
                 if slot.ports[at].1 == 0 {
@@ -347,7 +347,7 @@ impl Nodes {
                 }
             }
         }
-        self.touch(idx, NodeChange::Removed(kind));
+        self.touch(idx, NodeChange::Removed(class));
         moved
     }
 
@@ -368,14 +368,14 @@ impl Nodes {
         let (at, columns, slot) = (idx.index(), &mut self.columns, &mut self.slots[idx.index()]);
         slot.sums.count(pod, i128::from(sign));
         slot.requested = slot.sums.requested();
-        if !mutation::is_on(Mutation::ColumnStands) {
+        if !mutation::is_on(Mutation::RequestedColumnsNotUpdated) {
             columns.requested_cpu_milli[at] = slot.requested.cpu_milli;
         }
         columns.requested_memory[at] = slot.requested.memory;
         columns.requested_ephemeral_storage[at] = slot.requested.ephemeral_storage;
         columns.non_zero_cpu_milli[at] = clamp(slot.sums.non_zero_cpu_milli);
         columns.non_zero_memory[at] = clamp(slot.sums.non_zero_memory);
-        if !mutation::is_on(Mutation::PlacesUncounted) {
+        if !mutation::is_on(Mutation::PodCountNotUpdated) {
             columns.pods[at] += i64::from(sign);
         }
         columns.attachable.count(at, pod, sign);
@@ -398,7 +398,7 @@ impl Nodes {
     }
 
     /// Returns the changes after the clock showed `since`, in order, or `None` if some were dropped.
-    pub(super) fn touched_since(
+    pub(super) fn node_changes_since(
         &self,
         since: u64,
     ) -> Option<impl Iterator<Item = (NodeIdx, NodeChange)> + '_> {
@@ -513,5 +513,5 @@ impl TraceIds for Nodes {
     }
 }
 
-trace_ids!(Slot { name, info, requested, sums, ports, images } but not { pods, kinds, changed, knows_storage });
+trace_ids!(Slot { name, info, requested, sums, ports, images } but not { pods, pod_classes, changed, knows_storage });
 trace_ids!(Sums { scalar } but not { cpu_milli, memory, ephemeral_storage, non_zero_cpu_milli, non_zero_memory });

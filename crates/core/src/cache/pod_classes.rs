@@ -11,8 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+/// A lookup of a pod class by id costs less than this many steps of a pass over all classes.
+pub(crate) const CLASS_LOOKUP_STEPS: usize = 8;
+
 /// A pod class: pods that no affinity term or spread constraint can tell apart.
-pub struct Kind {
+pub struct PodClass {
     /// The first pod of the class. It may have been removed since.
     pod: Arc<PodInfo>,
     /// Copied from `pod`: a pass over all classes reads memory in order and follows no pointers.
@@ -23,7 +26,7 @@ pub struct Kind {
     nodes: NodeCounts,
 }
 
-impl Kind {
+impl PodClass {
     /// Creates the class of a pod, without nodes.
     fn new(pod: &Arc<PodInfo>) -> Self {
         Self {
@@ -129,9 +132,9 @@ impl Hash for Key {
 
 /// The id of a pod class. Ids ascend and are never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KindId(u64);
+pub struct PodClassId(u64);
 
-impl KindId {
+impl PodClassId {
     /// Returns the following id.
     pub(crate) fn next(self) -> Self {
         Self(self.0 + 1)
@@ -140,35 +143,35 @@ impl KindId {
 
 /// All pod classes with at least one pod on a node.
 #[derive(Default)]
-pub(super) struct Kinds {
-    ids: KeyedMap<Key, KindId>,
-    by_id: BTreeMap<KindId, Kind>,
-    by_namespace: IdMap<Symbol, BTreeSet<KindId>>,
-    with_affinity: BTreeSet<KindId>,
-    with_anti_affinity: BTreeSet<KindId>,
+pub(super) struct PodClasses {
+    ids: KeyedMap<Key, PodClassId>,
+    by_id: BTreeMap<PodClassId, PodClass>,
+    by_namespace: IdMap<Symbol, BTreeSet<PodClassId>>,
+    with_affinity: BTreeSet<PodClassId>,
+    with_anti_affinity: BTreeSet<PodClassId>,
     next: u64,
     /// The classes up to this id are marked in the current gc round. New classes have higher ids.
-    marked: Option<KindId>,
+    marked: Option<PodClassId>,
 }
 
-impl Kinds {
+impl PodClasses {
     /// Creates an empty collection that uses `hashing`.
     pub(super) fn hashed_by(hashing: Keyed) -> Self {
         Self { ids: KeyedMap::with_hasher(hashing), ..Self::default() }
     }
 
-    pub(super) fn add(&mut self, pod: &Arc<PodInfo>, node: NodeIdx) -> KindId {
+    pub(super) fn add(&mut self, pod: &Arc<PodInfo>, node: NodeIdx) -> PodClassId {
         let id = self.ids.get(&Key(Arc::clone(pod))).copied().unwrap_or_else(|| self.found(pod));
-        let kind = self.by_id.get_mut(&id).expect("an id leads to its kind");
-        kind.nodes.add(node);
+        let class = self.by_id.get_mut(&id).expect("every id has its class");
+        class.nodes.add(node);
         id
     }
 
-    fn found(&mut self, pod: &Arc<PodInfo>) -> KindId {
-        let id = KindId(self.next);
+    fn found(&mut self, pod: &Arc<PodInfo>) -> PodClassId {
+        let id = PodClassId(self.next);
         self.next += 1;
         self.ids.insert(Key(Arc::clone(pod)), id);
-        self.by_id.insert(id, Kind::new(pod));
+        self.by_id.insert(id, PodClass::new(pod));
         self.by_namespace.entry(pod.namespace).or_default().insert(id);
         if pod.pod_affinity.is_some() {
             self.with_affinity.insert(id);
@@ -181,18 +184,18 @@ impl Kinds {
 
     pub(super) fn remove(&mut self, pod: &Arc<PodInfo>, node: NodeIdx) {
         let key = Key(Arc::clone(pod));
-        let id = *self.ids.get(&key).expect("a pod on a node is of a kind");
-        let kind = self.by_id.get_mut(&id).expect("an id leads to its kind");
-        if kind.nodes.remove(node) {
+        let id = *self.ids.get(&key).expect("every pod on a node has a class");
+        let class = self.by_id.get_mut(&id).expect("every id has its class");
+        if class.nodes.remove(node) {
             return;
         }
         self.ids.remove(&key);
         self.by_id.remove(&id);
         self.with_affinity.remove(&id);
         self.with_anti_affinity.remove(&id);
-        if let Some(kinds) = self.by_namespace.get_mut(&pod.namespace) {
-            kinds.remove(&id);
-            if kinds.is_empty() {
+        if let Some(classes) = self.by_namespace.get_mut(&pod.namespace) {
+            classes.remove(&id);
+            if classes.is_empty() {
                 self.by_namespace.remove(&pod.namespace);
             }
         }
@@ -211,20 +214,20 @@ impl Kinds {
     /// Marks some of the unmarked classes. Returns whether all are marked.
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         let Self { by_id, marked, .. } = self;
-        mark_after(by_id, marked, work, |_, kind| kind.mark(marks))
+        mark_after(by_id, marked, work, |_, class| class.mark(marks))
     }
 
     /// Returns the id of the next new class.
-    pub(super) fn next(&self) -> KindId {
-        KindId(self.next)
+    pub(super) fn next(&self) -> PodClassId {
+        PodClassId(self.next)
     }
 
     /// Returns the classes with this id and higher ones.
-    pub(super) fn since(&self, id: KindId) -> impl Iterator<Item = (KindId, &Kind)> {
-        self.by_id.range(id..).map(|(&id, kind)| (id, kind))
+    pub(super) fn since(&self, id: PodClassId) -> impl Iterator<Item = (PodClassId, &PodClass)> {
+        self.by_id.range(id..).map(|(&id, class)| (id, class))
     }
 
-    pub(super) fn get(&self, id: KindId) -> Option<&Kind> {
+    pub(super) fn get(&self, id: PodClassId) -> Option<&PodClass> {
         self.by_id.get(&id)
     }
 
@@ -232,41 +235,44 @@ impl Kinds {
         self.by_id.len()
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Kind> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &PodClass> {
         self.by_id.values()
     }
 
-    fn of<'a>(&'a self, ids: impl IntoIterator<Item = &'a KindId>) -> impl Iterator<Item = &'a Kind> {
+    fn of<'a>(&'a self, ids: impl IntoIterator<Item = &'a PodClassId>) -> impl Iterator<Item = &'a PodClass> {
         ids.into_iter().filter_map(|id| self.by_id.get(id))
     }
 
-    pub(super) fn ids_in(&self, namespace: Symbol) -> impl Iterator<Item = KindId> + '_ {
+    pub(super) fn ids_in(&self, namespace: Symbol) -> impl Iterator<Item = PodClassId> + '_ {
         self.by_namespace.get(&namespace).into_iter().flatten().copied()
     }
 
-    pub(super) fn in_namespace(&self, namespace: Symbol) -> impl Iterator<Item = &Kind> {
+    pub(super) fn in_namespace(&self, namespace: Symbol) -> impl Iterator<Item = &PodClass> {
         self.of(self.by_namespace.get(&namespace).into_iter().flatten())
     }
 
     /// Returns the classes with this id and later ones that have affinity.
-    pub(super) fn with_affinity_since(&self, id: KindId) -> impl Iterator<Item = (KindId, &Kind)> {
+    pub(super) fn with_affinity_since(
+        &self,
+        id: PodClassId,
+    ) -> impl Iterator<Item = (PodClassId, &PodClass)> {
         self.with_affinity.range(id..).filter_map(|id| Some((*id, self.by_id.get(id)?)))
     }
 
-    pub(super) fn with_affinity(&self) -> impl Iterator<Item = &Kind> {
+    pub(super) fn with_affinity(&self) -> impl Iterator<Item = &PodClass> {
         self.of(&self.with_affinity)
     }
 
-    pub(super) fn with_anti_affinity(&self) -> impl Iterator<Item = &Kind> {
+    pub(super) fn with_anti_affinity(&self) -> impl Iterator<Item = &PodClass> {
         self.of(&self.with_anti_affinity)
     }
 }
 
 // The copied ids are those of `pod`.
-trace_ids!(Kind { pod } but not { namespace, labels, is_deleting, has_affinity, nodes });
+trace_ids!(PodClass { pod } but not { namespace, labels, is_deleting, has_affinity, nodes });
 
 // The other maps refer to classes whose pods hold all ids that occur in them.
-impl TraceIds for Kinds {
+impl TraceIds for PodClasses {
     fn mark(&self, marks: &mut Marks) {
         let Self {
             by_id,
@@ -277,6 +283,6 @@ impl TraceIds for Kinds {
             next: _,
             marked: _,
         } = self;
-        by_id.values().for_each(|kind| kind.mark(marks));
+        by_id.values().for_each(|class| class.mark(marks));
     }
 }

@@ -13,7 +13,7 @@ impl Cache {
             nodes,
             preemption_log,
             pods,
-            kinds,
+            pod_classes,
             images: _,
             nominated,
             mut lookups,
@@ -37,7 +37,7 @@ impl Cache {
         let mut cache = Self {
             nodes: nodes.successor(),
             preemption_log: preemption_log.successor(),
-            kinds: kinds.successor(),
+            pod_classes: pod_classes.successor(),
             lookups,
             volumes,
             version,

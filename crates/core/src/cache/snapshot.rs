@@ -1,6 +1,6 @@
 //! A read-only view of the cache and the interned texts. Plugins see nothing else.
 
-use super::{Attachable, Cache, Columns, ImageState, Kind, KindId, NodeChange, NodeView};
+use super::{Attachable, Cache, Columns, ImageState, NodeChange, NodeView, PodClass, PodClassId};
 use crate::intern::{LabelSetId, Labels, Symbol, Tables};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
@@ -55,8 +55,8 @@ impl<'a> Snapshot<'a> {
 
     /// Returns the changes of nodes, including slots of deleted nodes, after [`Self::clock`] was `since`, in
     /// order. Returns `None` if the change log no longer holds them all.
-    pub fn touched_since(self, since: u64) -> Option<impl Iterator<Item = (NodeIdx, NodeChange)> + 'a> {
-        self.cache.nodes.touched_since(since)
+    pub fn node_changes_since(self, since: u64) -> Option<impl Iterator<Item = (NodeIdx, NodeChange)> + 'a> {
+        self.cache.nodes.node_changes_since(since)
     }
 
     /// Returns the clock of the second change log. It advances when a pod's nomination changes and when a pod
@@ -123,75 +123,81 @@ impl<'a> Snapshot<'a> {
     }
 
     /// Returns the pod classes on nodes, in arbitrary order.
-    pub fn kinds(self) -> impl Iterator<Item = &'a Kind> {
-        self.cache.kinds.all()
+    pub fn pod_classes(self) -> impl Iterator<Item = &'a PodClass> {
+        self.cache.pod_classes.all()
     }
 
     /// Returns the number of pod classes on nodes.
-    pub fn kind_count(self) -> usize {
-        self.cache.kinds.len()
+    pub fn pod_class_count(self) -> usize {
+        self.cache.pod_classes.len()
     }
 
     /// Returns the id of the next new pod class.
-    pub fn next_kind(self) -> KindId {
-        self.cache.kinds.next()
+    pub fn next_pod_class(self) -> PodClassId {
+        self.cache.pod_classes.next()
     }
 
     /// Returns the pod classes with this id and higher ones.
-    pub fn kinds_since(self, id: KindId) -> impl Iterator<Item = (KindId, &'a Kind)> {
-        self.cache.kinds.since(id)
+    pub fn pod_classes_since(self, id: PodClassId) -> impl Iterator<Item = (PodClassId, &'a PodClass)> {
+        self.cache.pod_classes.since(id)
     }
 
     /// Returns the pod classes with this id and later ones that have pod affinity or anti-affinity.
-    pub fn kinds_with_affinity_since(self, id: KindId) -> impl Iterator<Item = (KindId, &'a Kind)> {
-        self.cache.kinds.with_affinity_since(id)
+    pub fn pod_classes_with_affinity_since(
+        self,
+        id: PodClassId,
+    ) -> impl Iterator<Item = (PodClassId, &'a PodClass)> {
+        self.cache.pod_classes.with_affinity_since(id)
     }
 
     /// Returns the pod class with this id, if a pod of it is on a node.
-    pub(crate) fn kind(self, id: KindId) -> Option<&'a Kind> {
-        self.cache.kinds.get(id)
+    pub(crate) fn pod_class(self, id: PodClassId) -> Option<&'a PodClass> {
+        self.cache.pod_classes.get(id)
     }
 
     /// Returns the class of a pod, if the pod is on a node.
-    pub(crate) fn kind_of(self, pod: &PodInfo) -> Option<KindId> {
+    pub(crate) fn pod_class_of(self, pod: &PodInfo) -> Option<PodClassId> {
         let entry = self.cache.pods.by_uid(&pod.uid)?;
-        self.cache.nodes.slot(entry.node).kinds.get(entry.at as usize).copied()
+        self.cache.nodes.slot(entry.node).pod_classes.get(entry.at as usize).copied()
     }
 
     /// Returns the class of each pod on a node.
-    pub fn kinds_on(self, idx: NodeIdx) -> &'a [KindId] {
-        &self.cache.nodes.slot(idx).kinds
+    pub fn pod_classes_on(self, idx: NodeIdx) -> &'a [PodClassId] {
+        &self.cache.nodes.slot(idx).pod_classes
     }
 
     /// Returns the ids of the pod classes of a namespace.
-    pub(crate) fn kind_ids_in(self, namespace: Symbol) -> impl Iterator<Item = KindId> + 'a {
-        self.cache.kinds.ids_in(namespace)
+    pub(crate) fn pod_class_ids_in(self, namespace: Symbol) -> impl Iterator<Item = PodClassId> + 'a {
+        self.cache.pod_classes.ids_in(namespace)
     }
 
     /// Returns the pod classes of a namespace.
-    pub fn kinds_in(self, namespace: Symbol) -> impl Iterator<Item = &'a Kind> {
-        self.cache.kinds.in_namespace(namespace)
+    pub fn pod_classes_in(self, namespace: Symbol) -> impl Iterator<Item = &'a PodClass> {
+        self.cache.pod_classes.in_namespace(namespace)
     }
 
     /// Returns the pod classes with any pod affinity or anti-affinity.
-    pub fn kinds_with_affinity(self) -> impl Iterator<Item = &'a Kind> {
-        self.cache.kinds.with_affinity()
+    pub fn pod_classes_with_affinity(self) -> impl Iterator<Item = &'a PodClass> {
+        self.cache.pod_classes.with_affinity()
     }
 
     /// Returns the pod classes with required anti-affinity.
-    pub fn kinds_with_required_anti_affinity(self) -> impl Iterator<Item = &'a Kind> {
-        self.cache.kinds.with_anti_affinity()
+    pub fn pod_classes_with_required_anti_affinity(self) -> impl Iterator<Item = &'a PodClass> {
+        self.cache.pod_classes.with_anti_affinity()
     }
 
     /// Returns the slots, including those of deleted nodes, with pods that have any pod affinity or
     /// anti-affinity.
     pub fn nodes_with_affinity(self) -> NodeSet {
-        self.kinds_with_affinity().flat_map(Kind::nodes).map(|(node, _)| node).collect()
+        self.pod_classes_with_affinity().flat_map(PodClass::nodes).map(|(node, _)| node).collect()
     }
 
     /// Returns the slots, including those of deleted nodes, with pods that have required anti-affinity.
     pub fn nodes_with_required_anti_affinity(self) -> NodeSet {
-        self.kinds_with_required_anti_affinity().flat_map(Kind::nodes).map(|(node, _)| node).collect()
+        self.pod_classes_with_required_anti_affinity()
+            .flat_map(PodClass::nodes)
+            .map(|(node, _)| node)
+            .collect()
     }
 
     /// Returns the lowest priority of all pods on nodes, including deleted nodes, or `None` if there are no

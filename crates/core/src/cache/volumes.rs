@@ -385,7 +385,7 @@ impl Volumes {
 
     /// Removes and returns the reservations of a pod.
     pub(super) fn forget(&mut self, pod: &str) -> Vec<Reservation> {
-        if mutation::is_on(Mutation::VolumesNotGivenBack) {
+        if mutation::is_on(Mutation::VolumesNotReleased) {
             return Vec::new();
         }
         let reservations = self.reservations.remove(pod).unwrap_or_default();

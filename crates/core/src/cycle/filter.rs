@@ -145,7 +145,7 @@ impl Filtered {
     /// If the restrictions of several plugins have no node in common, the pod is rejected.
     fn restrict(&mut self, name: PluginName, only: Vec<NodeIdx>) {
         let mut set: NodeSet = only.into_iter().collect();
-        if mutation::is_on(Mutation::NoNodesUnheardOf) {
+        if mutation::is_on(Mutation::NodeCountAssumedPositive) {
             assert!(!set.is_empty(), "a plugin restricts the candidates to no node");
         }
         self.narrowed_by.push(name);
@@ -391,7 +391,7 @@ impl Filtered {
         snapshot: Snapshot<'_>,
         node: NodeIdx,
     ) -> Result<Option<(PluginName, Rejection)>, CycleError> {
-        if mutation::is_on(Mutation::NominatedIgnored) {
+        if mutation::is_on(Mutation::NominatedPodsIgnored) {
             return self.first_rejector(&snapshot.node(node));
         }
         let mut overlay = Overlay::new();

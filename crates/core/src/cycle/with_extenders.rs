@@ -250,7 +250,7 @@ impl ExtenderAnswers {
                     remaining.retain(|node| {
                         let name = snapshot.node_info(node).name;
                         unasked |= !answer.asked.contains(&name);
-                        answer.kept.contains(&name) || mutation::is_on(Mutation::ExtenderUnheard)
+                        answer.kept.contains(&name) || mutation::is_on(Mutation::ExtenderRejectionsIgnored)
                     });
                 }
             }

@@ -90,7 +90,7 @@ impl BasePartition {
     /// Changes of node objects need no handling: they change the groupings, so that the partition is not found.
     /// Returns `None` if the change log does not reach back far enough, or if there are too many classes.
     fn updated(mut self, evaluation_ref: &EvaluationRef<'_>, snapshot: Snapshot<'_>) -> Option<Self> {
-        let mut touched: NodeSet = snapshot.touched_since(self.clock)?.map(|(node, _)| node).collect();
+        let mut touched: NodeSet = snapshot.node_changes_since(self.clock)?.map(|(node, _)| node).collect();
         touched.intersect(snapshot.nodes());
         let groupings = &self.groupings;
         let view = |node: crate::node::NodeIdx, views: &mut [i64]| {

@@ -300,7 +300,7 @@ impl DomainCounter {
 
     /// Inserts all nodes of a domain except `but`, which may have just left it.
     fn insert_others(&self, domain: u32, but: NodeIdx, nodes: &mut NodeSet) {
-        if domain == NO_DOMAIN || mutation::is_on(Mutation::OthersInDomainStand) {
+        if domain == NO_DOMAIN || mutation::is_on(Mutation::DomainPeersNotUpdated) {
             return;
         }
         let others =

@@ -150,11 +150,13 @@ impl InfeasibleEntry {
     /// groups.
     fn catch_up(&mut self, filtered: &Filtered, pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<()> {
         let clocks = (snapshot.clock(), snapshot.preemption_clock());
-        if self.clocks == Some(clocks) || mutation::is_on(Mutation::ShapesStand) && self.clocks.is_some() {
+        if self.clocks == Some(clocks)
+            || mutation::is_on(Mutation::SignatureStatesNotUpdated) && self.clocks.is_some()
+        {
             return Some(());
         }
         // `clocks` stays `None` after an early return: the next update starts from an empty entry.
-        let touched = self.clocks.take().and_then(|clock| touched_since(snapshot, clock));
+        let touched = self.clocks.take().and_then(|clock| changed_nodes_since(snapshot, clock));
         let touched = touched.unwrap_or_else(|| {
             *self = Self::new(self.signature.clone(), self.era, self.checked);
             snapshot.nodes().clone()
@@ -265,8 +267,8 @@ impl InfeasibleEntry {
 /// Returns the nodes in both change logs since the last update; `None` if a log does not reach back far enough.
 ///
 /// The second log has nominations and start times of pods.
-fn touched_since(snapshot: Snapshot<'_>, (clock, other_clock): (u64, u64)) -> Option<NodeSet> {
-    let mut touched: NodeSet = snapshot.touched_since(clock)?.map(|(node, _)| node).collect();
+fn changed_nodes_since(snapshot: Snapshot<'_>, (clock, other_clock): (u64, u64)) -> Option<NodeSet> {
+    let mut touched: NodeSet = snapshot.node_changes_since(clock)?.map(|(node, _)| node).collect();
     for node in snapshot.preemption_changes_since(other_clock)? {
         touched.insert(node);
     }

@@ -72,8 +72,8 @@ pub struct DecisionCache {
     infeasible: InfeasibleCache,
     /// The time that new and compared signatures get as their last check.
     now: Time,
-    answers: u64,
-    made: u64,
+    hits: u64,
+    computed: u64,
     evictions: u64,
 }
 
@@ -186,8 +186,8 @@ impl DecisionCache {
             base_partitions: BasePartitions::default(),
             infeasible: InfeasibleCache::default(),
             now: Time::default(),
-            answers: 0,
-            made: 0,
+            hits: 0,
+            computed: 0,
             evictions: 0,
         }
     }
@@ -199,13 +199,13 @@ impl DecisionCache {
     }
 
     /// Returns the number of cached decisions so far.
-    pub fn answers(&self) -> u64 {
-        self.answers
+    pub fn hits(&self) -> u64 {
+        self.hits
     }
 
     /// Returns how many signature states were computed so far, including repetitions.
-    pub fn made(&self) -> u64 {
-        self.made
+    pub fn computed(&self) -> u64 {
+        self.computed
     }
 
     /// Returns how many signatures were evicted so far.
@@ -287,7 +287,7 @@ impl DecisionCache {
         let added = cached.acquire(evaluations);
         *bytes += added;
         *bytes -= signatures.replace(index, cached, added).release(evaluations);
-        self.made += 1;
+        self.computed += 1;
         self.evict_others(index);
     }
 
@@ -362,11 +362,11 @@ impl Framework {
         if !decisions.refresh(index, snapshot) {
             decisions.compute(self, pod, snapshot, index);
         }
-        let DecisionCache { signatures, evaluations, answers, .. } = decisions;
+        let DecisionCache { signatures, evaluations, hits, .. } = decisions;
         let Cached::State(state) = signatures.get_mut(index) else { return None };
         let evaluation = evaluations.at_mut(state.evaluation());
         let rules = state.decide(self, evaluation, pod, snapshot, probe).ok()?;
-        *answers += 1;
+        *hits += 1;
         Some(CachedDecision { state, evaluation, rules })
     }
 }

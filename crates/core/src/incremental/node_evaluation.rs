@@ -188,14 +188,14 @@ impl NodeEvaluation {
         if self.era != snapshot.era() {
             return Err(Fallback);
         }
-        if self.clock == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {
+        if self.clock == snapshot.clock() || mutation::is_on(Mutation::SignatureStatesNotUpdated) {
             return Ok(());
         }
         if ablation::is_off(Layer::Updates) {
             return Err(Fallback);
         }
         let (mut touched, mut objects) = (NodeSet::new(), NodeSet::new());
-        for (node, touch) in snapshot.touched_since(self.clock).ok_or(Fallback)? {
+        for (node, touch) in snapshot.node_changes_since(self.clock).ok_or(Fallback)? {
             touched.insert(node);
             if touch == NodeChange::Object {
                 objects.insert(node);

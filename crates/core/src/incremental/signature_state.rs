@@ -187,14 +187,14 @@ impl SignatureState {
         if self.era != snapshot.era() || self.lookups != snapshot.lookups().changes() {
             return Err(Fallback);
         }
-        if self.clock == snapshot.clock() || mutation::is_on(Mutation::ShapesStand) {
+        if self.clock == snapshot.clock() || mutation::is_on(Mutation::SignatureStatesNotUpdated) {
             return Ok(());
         }
         if evaluation.is_infeasible() {
             self.clock = snapshot.clock();
             return Ok(());
         }
-        let touches = || snapshot.touched_since(self.clock).ok_or(Fallback);
+        let touches = || snapshot.node_changes_since(self.clock).ok_or(Fallback);
         let (mut touched, mut objects, mut changed) = (NodeSet::new(), NodeSet::new(), NodeSet::new());
         for (node, touch) in touches()? {
             touched.insert(node);

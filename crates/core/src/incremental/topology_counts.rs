@@ -6,15 +6,12 @@
 use super::domain_counter::{BY_DOMAIN_MAX, DomainCounter, Grouping};
 use super::domain_map::NodeDomain;
 use super::topology_index::TopologyIndex;
-use crate::cache::{Kind, KindId, NodeChange, Snapshot};
+use crate::cache::{CLASS_LOOKUP_STEPS, NodeChange, PodClass, PodClassId, Snapshot};
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
 use crate::hash::IdMap;
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use std::ops::Range;
-
-/// A lookup of a pod class by id costs less than this many steps of a pass over all classes.
-const FEW: usize = 8;
 
 /// The tallies with what they have counted.
 #[derive(Default)]
@@ -23,8 +20,8 @@ pub(super) struct TopologyCounts {
     scores: Vec<(i64, Box<dyn ScoreTally>, Range<usize>)>,
     counters: Vec<DomainCounter>,
     /// By pod class: the counters it adds to and the amounts. Pod classes that add nothing have no entry.
-    increments: IdMap<KindId, Box<[(usize, i64)]>>,
-    next_kind: KindId,
+    increments: IdMap<PodClassId, Box<[(usize, i64)]>>,
+    next_pod_class: PodClassId,
 }
 
 /// The result of a full count.
@@ -86,8 +83,8 @@ impl TopologyCounts {
         }
         let is_everywhere = self.start_count(snapshot, topology_index)?;
         let Self { increments, counters, .. } = self;
-        let mut count = |kind: &Kind, increments: &[(usize, i64)]| {
-            for (node, number) in kind.nodes() {
+        let mut count = |class: &PodClass, increments: &[(usize, i64)]| {
+            for (node, number) in class.nodes() {
                 for &(at, amount) in increments {
                     counters[at].count_pods(node, amount * number, &mut counted.nonzero_nodes)?;
                 }
@@ -95,15 +92,15 @@ impl TopologyCounts {
             Ok(())
         };
         // A lookup is cheaper than a pass over all classes only if there are few.
-        if increments.len() < snapshot.kind_count() / FEW {
+        if increments.len() < snapshot.pod_class_count() / CLASS_LOOKUP_STEPS {
             let mut known: Vec<_> = increments.iter().collect();
             known.sort_unstable_by_key(|(id, _)| **id);
             for (&id, increments) in known {
-                snapshot.kind(id).map_or(Ok(()), |kind| count(kind, increments))?;
+                snapshot.pod_class(id).map_or(Ok(()), |class| count(class, increments))?;
             }
         } else {
-            for (id, kind) in snapshot.kinds_since(KindId::default()) {
-                increments.get(&id).map_or(Ok(()), |increments| count(kind, increments))?;
+            for (id, class) in snapshot.pod_classes_since(PodClassId::default()) {
+                increments.get(&id).map_or(Ok(()), |increments| count(class, increments))?;
             }
         }
         self.counters.iter_mut().for_each(|counter| counter.finish_count(&mut counted.nonzero_nodes));
@@ -167,8 +164,8 @@ impl TopologyCounts {
 
     /// Asks the tallies what new pod classes add to the counters.
     fn add_pod_classes(&mut self, snapshot: Snapshot<'_>) -> Result<(), Outdated> {
-        let next = snapshot.next_kind();
-        if next == self.next_kind {
+        let next = snapshot.next_pod_class();
+        if next == self.next_pod_class {
             return Ok(());
         }
         let tallies: Vec<_> = self
@@ -176,9 +173,9 @@ impl TopologyCounts {
             .map(|(tally, range)| (tally, range, tally.ignores_pods_without_affinity()))
             .collect();
         let (mut new_increments, mut increments) = (Vec::new(), Vec::new());
-        let mut add = |id: KindId, kind: &Kind| {
+        let mut add = |id: PodClassId, class: &PodClass| {
             increments.clear();
-            let facets = kind.facets();
+            let facets = class.facets();
             for (tally, range, _) in
                 tallies.iter().filter(|(.., ignores)| facets.affinity.is_some() || !ignores)
             {
@@ -191,12 +188,14 @@ impl TopologyCounts {
             Ok(())
         };
         if tallies.iter().all(|(.., ignores)| *ignores) {
-            snapshot.kinds_with_affinity_since(self.next_kind).try_for_each(|(id, kind)| add(id, kind))?;
+            snapshot
+                .pod_classes_with_affinity_since(self.next_pod_class)
+                .try_for_each(|(id, class)| add(id, class))?;
         } else {
-            snapshot.kinds_since(self.next_kind).try_for_each(|(id, kind)| add(id, kind))?;
+            snapshot.pod_classes_since(self.next_pod_class).try_for_each(|(id, class)| add(id, class))?;
         }
         self.increments.extend(new_increments);
-        self.next_kind = next;
+        self.next_pod_class = next;
         Ok(())
     }
 
@@ -216,12 +215,12 @@ impl TopologyCounts {
             return Ok(());
         }
         for (node, touch) in touches {
-            let (kind, sign) = match touch {
+            let (class, sign) = match touch {
                 NodeChange::Object => continue,
-                NodeChange::Added(kind) => (kind, 1),
-                NodeChange::Removed(kind) => (kind, -1),
+                NodeChange::Added(class) => (class, 1),
+                NodeChange::Removed(class) => (class, -1),
             };
-            let Some(increments) = self.increments.get(&kind) else { continue };
+            let Some(increments) = self.increments.get(&class) else { continue };
             if !objects.contains(node) && snapshot.nodes().contains(node) {
                 for &(at, amount) in increments {
                     self.counters[at].add(node, sign * amount, changed)?;
@@ -243,8 +242,8 @@ impl TopologyCounts {
         for node in nodes.iter() {
             self.set_counting(snapshot, node, &mut is_counted)?;
             pods.fill(0);
-            for kind in snapshot.kinds_on(node) {
-                for &(at, amount) in self.increments.get(kind).into_iter().flatten() {
+            for class in snapshot.pod_classes_on(node) {
+                for &(at, amount) in self.increments.get(class).into_iter().flatten() {
                     pods[at] += amount;
                 }
             }

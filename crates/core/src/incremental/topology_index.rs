@@ -78,7 +78,7 @@ impl TopologyIndex {
     /// Returns the current domains of a key.
     pub(super) fn key_domains(&mut self, snapshot: Snapshot<'_>, key: Symbol) -> Arc<KeyDomains> {
         let is_known = snapshot
-            .touched_since(self.clock)
+            .node_changes_since(self.clock)
             .is_some_and(|mut touches| touches.all(|(_, touch)| touch != NodeChange::Object));
         if !is_known || self.keys.len() >= KEYS_MAX || ablation::is_off(Layer::TopologyIndex) {
             self.keys.clear();

@@ -64,7 +64,7 @@ impl MarkWorklist {
 
     /// Records a write to a place, which must then be visited again.
     pub(crate) fn put(&mut self, place: usize) {
-        if !self.is_on || mutation::is_on(Mutation::MovedUnmarked) {
+        if !self.is_on || mutation::is_on(Mutation::MovedObjectsNotMarked) {
             return;
         }
         let word = place / 64;

@@ -17,7 +17,7 @@ pub(super) struct WriteBarrier {
 
 impl WriteBarrier {
     fn record(&mut self, pod: &Arc<PodInfo>) {
-        if self.is_on && !mutation::is_on(Mutation::MovedUnmarked) {
+        if self.is_on && !mutation::is_on(Mutation::MovedObjectsNotMarked) {
             self.inserted.push(Arc::clone(pod));
         }
     }

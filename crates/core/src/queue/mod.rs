@@ -19,7 +19,7 @@ mod unschedulable;
 
 pub use pod::{QueuedPod, Search};
 pub use reconsider::QueueDecision;
-pub use stats::{Place, QueueStats};
+pub use stats::{QueueStats, SubQueue};
 
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction};
 use crate::hash::{FixedMap, Keyed};
@@ -182,7 +182,7 @@ impl SchedulingQueue {
     pub fn remove(&mut self, uid: &str) -> bool {
         let taken = self.take(uid);
         if let Some((_, pod)) = &taken
-            && !mutation::is_on(Mutation::GaugeDrifts)
+            && !mutation::is_on(Mutation::GaugesIgnoreDeletedPods)
         {
             self.counters.uncount_rejectors(pod);
         }
@@ -205,12 +205,12 @@ impl SchedulingQueue {
     }
 
     /// Returns the record of a pod and the place of the pod.
-    pub fn place_of(&self, uid: &str) -> Option<(Place, &QueuedPod)> {
+    pub fn sub_queue_of(&self, uid: &str) -> Option<(SubQueue, &QueuedPod)> {
         let place = match self.slots.get(uid)? {
-            Slot::Active(_) => Place::Active,
-            Slot::Backoff(_) => Place::Backoff,
-            Slot::Unschedulable(_) => Place::Unschedulable,
-            Slot::Gated(_) => Place::Gated,
+            Slot::Active(_) => SubQueue::Active,
+            Slot::Backoff(_) => SubQueue::Backoff,
+            Slot::Unschedulable(_) => SubQueue::Unschedulable,
+            Slot::Gated(_) => SubQueue::Gated,
         };
         Some((place, self.get(uid)?))
     }
@@ -253,7 +253,7 @@ impl SchedulingQueue {
 
     fn pop_early(&mut self) -> Option<QueuedPod> {
         let early = self.backoff.pop_early()?;
-        self.counters.count_incoming(Place::Active, label::POP_FROM_BACKOFF);
+        self.counters.count_incoming(SubQueue::Active, label::POP_FROM_BACKOFF);
         Some(early)
     }
 
@@ -291,7 +291,7 @@ impl SchedulingQueue {
         if gate.is_some() {
             self.hold(pod, label::FAILURE);
         } else {
-            self.counters.count_incoming(Place::Unschedulable, label::FAILURE);
+            self.counters.count_incoming(SubQueue::Unschedulable, label::FAILURE);
             self.insert_unschedulable(pod);
         }
     }
@@ -300,7 +300,7 @@ impl SchedulingQueue {
     ///
     /// If the pod was added again in the meantime, the new record stays.
     pub fn return_error(&mut self, now: Time, mut pod: QueuedPod) {
-        if pod.unschedulable_count > 0 && mutation::is_on(Mutation::OldBlameStays) {
+        if pod.unschedulable_count > 0 && mutation::is_on(Mutation::EarlierRejectorsKept) {
             return self.return_unschedulable(now, pod, ["NodeResourcesFit"].into(), None);
         }
         if self.contains(&pod.pod.uid) {
@@ -323,7 +323,7 @@ impl SchedulingQueue {
         }
         pod.clear_rejectors();
         pod.gate = None;
-        self.counters.count_incoming(Place::Active, label::FORCE_ACTIVATE);
+        self.counters.count_incoming(SubQueue::Active, label::FORCE_ACTIVATE);
         self.insert_active(now, pod);
     }
 
@@ -400,7 +400,7 @@ impl SchedulingQueue {
             _ => self.unschedulable.take_woken(hears, wakes),
         };
         for pod in woken {
-            if pod.timestamp == now && mutation::is_on(Mutation::EventInFlightLost) {
+            if pod.timestamp == now && mutation::is_on(Mutation::EventDuringAttemptLost) {
                 self.insert_unschedulable(pod);
                 continue;
             }
@@ -411,7 +411,7 @@ impl SchedulingQueue {
     /// Applies what depends on time alone: ends backoffs, and flushes overdue unschedulable pods.
     pub fn tick(&mut self, now: Time) {
         while let Some(pod) = self.backoff.pop_expired(now) {
-            self.counters.count_incoming(Place::Active, label::BACKOFF_COMPLETE);
+            self.counters.count_incoming(SubQueue::Active, label::BACKOFF_COMPLETE);
             self.insert_active(now, pod);
         }
         if now >= self.next_flush {
@@ -426,21 +426,21 @@ impl SchedulingQueue {
     }
 
     /// Returns all pods in the queue with their places: place by place, and within a place in its order.
-    pub fn waiting(&self) -> impl Iterator<Item = (Place, &QueuedPod)> {
-        let active = self.active.iter().map(|pod| (Place::Active, pod));
-        let backoff = self.backoff.iter().map(|pod| (Place::Backoff, pod));
-        let unschedulable = self.unschedulable.iter().map(|pod| (Place::Unschedulable, pod));
-        let gated = self.gated.iter().map(|pod| (Place::Gated, pod));
+    pub fn waiting(&self) -> impl Iterator<Item = (SubQueue, &QueuedPod)> {
+        let active = self.active.iter().map(|pod| (SubQueue::Active, pod));
+        let backoff = self.backoff.iter().map(|pod| (SubQueue::Backoff, pod));
+        let unschedulable = self.unschedulable.iter().map(|pod| (SubQueue::Unschedulable, pod));
+        let gated = self.gated.iter().map(|pod| (SubQueue::Gated, pod));
         active.chain(backoff).chain(unschedulable).chain(gated)
     }
 
     /// Returns the latest time of the pod's next attempt in this place: the end of its backoff, or the flush that
     /// finds it overdue. `None` if time alone does not requeue it.
-    pub fn next_try(&self, place: Place, pod: &QueuedPod) -> Option<Time> {
+    pub fn next_try(&self, place: SubQueue, pod: &QueuedPod) -> Option<Time> {
         match place {
-            Place::Active | Place::Gated => None,
-            Place::Backoff => self.backoff_policy.expiry(pod).map(backoff::end),
-            Place::Unschedulable => {
+            SubQueue::Active | SubQueue::Gated => None,
+            SubQueue::Backoff => self.backoff_policy.expiry(pod).map(backoff::end),
+            SubQueue::Unschedulable => {
                 let overdue = pod.timestamp + self.max_in_unschedulable;
                 let looks = overdue.since(self.next_flush).as_nanos() / FLUSH_PERIOD.as_nanos();
                 // A flush takes pods that have waited longer than the limit, not exactly as long.
@@ -462,7 +462,7 @@ impl SchedulingQueue {
 
     /// Returns sizes and counters.
     pub fn stats(&self) -> QueueStats {
-        let pending = Place::ALL.map(|place| (place, self.pending(place)));
+        let pending = SubQueue::ALL.map(|place| (place, self.pending(place)));
         QueueStats {
             pending: pending.into_iter().collect(),
             groups: self.unschedulable.groups(),
@@ -471,12 +471,12 @@ impl SchedulingQueue {
         }
     }
 
-    fn pending(&self, place: Place) -> usize {
+    fn pending(&self, place: SubQueue) -> usize {
         match place {
-            Place::Active => self.active.len(),
-            Place::Backoff => self.backoff.len(),
-            Place::Unschedulable => self.unschedulable.len(),
-            Place::Gated => self.gated.len(),
+            SubQueue::Active => self.active.len(),
+            SubQueue::Backoff => self.backoff.len(),
+            SubQueue::Unschedulable => self.unschedulable.len(),
+            SubQueue::Gated => self.gated.len(),
         }
     }
 
@@ -531,11 +531,11 @@ impl SchedulingQueue {
         }
         match self.backoff_policy.unexpired(&pod, now) {
             Some(expiry) => {
-                self.counters.count_incoming(Place::Backoff, event);
+                self.counters.count_incoming(SubQueue::Backoff, event);
                 self.insert_backoff(expiry, pod);
             }
             None => {
-                self.counters.count_incoming(Place::Active, event);
+                self.counters.count_incoming(SubQueue::Active, event);
                 self.insert_active(now, pod);
             }
         }
@@ -543,7 +543,7 @@ impl SchedulingQueue {
 
     /// Puts a pod that was not in the unschedulable pool behind its gate.
     fn hold(&mut self, pod: QueuedPod, event: &'static str) {
-        self.counters.count_incoming(Place::Unschedulable, event);
+        self.counters.count_incoming(SubQueue::Unschedulable, event);
         self.insert_gated(pod);
     }
 

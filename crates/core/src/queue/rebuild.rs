@@ -1,7 +1,7 @@
 //! Rebuilds the queue from its records after a panic that may have left it inconsistent.
 
 use super::unschedulable::Unschedulable;
-use super::{Place, SchedulingQueue, Slot};
+use super::{SchedulingQueue, Slot, SubQueue};
 use crate::time::Time;
 
 impl SchedulingQueue {
@@ -30,10 +30,10 @@ impl SchedulingQueue {
             }
             self.counters.count_rejectors(&queued);
             match place {
-                Place::Active => self.insert_active(now, queued),
-                Place::Backoff => self.insert_backoff(expiry.unwrap_or(now), queued),
-                Place::Unschedulable => self.insert_unschedulable(queued),
-                Place::Gated => self.insert_gated(queued),
+                SubQueue::Active => self.insert_active(now, queued),
+                SubQueue::Backoff => self.insert_backoff(expiry.unwrap_or(now), queued),
+                SubQueue::Unschedulable => self.insert_unschedulable(queued),
+                SubQueue::Gated => self.insert_gated(queued),
             }
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The place of a pod in the queue (upstream's label `queue`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum SubQueue {
     /// Ready for an attempt.
     Active,
     /// Retried when the backoff ends.
@@ -19,7 +19,7 @@ pub enum Place {
     Gated,
 }
 
-impl Place {
+impl SubQueue {
     /// All places.
     pub const ALL: [Self; 4] = [Self::Active, Self::Backoff, Self::Unschedulable, Self::Gated];
 
@@ -38,7 +38,7 @@ impl Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
     /// Pods in each place, including empty places (`scheduler_pending_pods`).
-    pub pending: BTreeMap<Place, usize>,
+    pub pending: BTreeMap<SubQueue, usize>,
     /// The number of groups of unschedulable pods. The pods of a group have the same signature and wait for the same
     /// plugins, so an event evaluates only one of them.
     pub groups: usize,
@@ -46,15 +46,15 @@ pub struct QueueStats {
     /// 0.
     pub unschedulable: BTreeMap<(PluginName, Symbol), usize>,
     /// Cumulative number of moves by place and event (`scheduler_queue_incoming_pods_total`). As upstream, a pod that
-    /// becomes gated counts under [`Place::Unschedulable`].
-    pub incoming: BTreeMap<(Place, &'static str), u64>,
+    /// becomes gated counts under [`SubQueue::Unschedulable`].
+    pub incoming: BTreeMap<(SubQueue, &'static str), u64>,
 }
 
 /// The counts that cannot be derived from the places.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) unschedulable: BTreeMap<(PluginName, Symbol), usize>,
-    pub(super) incoming: BTreeMap<(Place, &'static str), u64>,
+    pub(super) incoming: BTreeMap<(SubQueue, &'static str), u64>,
 }
 
 impl Counters {
@@ -77,7 +77,7 @@ impl Counters {
     }
 
     /// Counts a pod that enters `place` because of `event`.
-    pub(super) fn count_incoming(&mut self, place: Place, event: &'static str) {
+    pub(super) fn count_incoming(&mut self, place: SubQueue, event: &'static str) {
         *self.incoming.entry((place, event)).or_default() += 1;
     }
 }

@@ -77,9 +77,9 @@ pub(super) struct Choice {
 impl Scheduler {
     /// Pops the next pod and makes an attempt. Returns false if there was no pod.
     pub(super) fn attempt(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
-        let popped = match self.extending.attempt_filter() {
+        let popped = match self.extender_calls.attempt_filter() {
             None => self.queue.pop(now),
-            Some(may_go) => self.queue.pop_that(now, |pod| self.extending.concerns(pod), may_go),
+            Some(may_go) => self.queue.pop_that(now, |pod| self.extender_calls.concerns(pod), may_go),
         };
         let Some(queued) = popped else { return false };
         let pod = Arc::clone(&queued.pod);
@@ -127,7 +127,7 @@ impl Scheduler {
             self.fail(now, queued, now, Failure::Unschedulable(found));
             return true;
         }
-        if self.extending.concerns(&pod) {
+        if self.extender_calls.concerns(&pod) {
             self.begin_asking(now, queued, probe);
             return true;
         }
@@ -189,7 +189,7 @@ impl Scheduler {
     /// Whether the result depends on the pod's signature alone. It does not for a nominated pod, whose nomination is
     /// ignored for itself, nor for a pod that extenders judge.
     fn is_like_others(&self, pod: &PodInfo) -> bool {
-        self.cache.nomination(&pod.uid).is_none() && !self.extending.concerns(pod)
+        self.cache.nomination(&pod.uid).is_none() && !self.extender_calls.concerns(pod)
     }
 
     /// Decides about a pod, without changing the cluster state.

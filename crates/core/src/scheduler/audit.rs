@@ -143,7 +143,7 @@ impl Audit {
 
     pub(super) fn mark_some(&mut self, marks: &mut Marks, work: &mut WorkBudget) -> bool {
         // Otherwise marking here would hide the fault that this mutation plants in the queue.
-        if mutation::is_on(Mutation::MovedUnmarked) {
+        if mutation::is_on(Mutation::MovedObjectsNotMarked) {
             return true;
         }
         let pods = &self.pods;
@@ -187,7 +187,7 @@ enum Fault {
 
 /// Returns the result of a query, or its misreading under a mutation test.
 pub(super) fn believed(found: Found) -> Found {
-    let is_mistaken = found == Found::NoAnswer && mutation::is_on(Mutation::NoAnswerIsGone);
+    let is_mistaken = found == Found::NoAnswer && mutation::is_on(Mutation::NoAnswerCountsAsGone);
     if is_mistaken { Found::Gone } else { found }
 }
 
@@ -274,7 +274,7 @@ impl Scheduler {
         let is_queued = self.queue.contains(uid);
         let is_decided = self.is_in_pre_bind(uid) || self.bindings.contains(uid);
         let is_assumed = matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed)));
-        let is_asking = self.extending.contains(uid);
+        let is_asking = self.extender_calls.contains(uid);
         match u8::from(is_queued) + u8::from(is_decided || is_assumed) + u8::from(is_asking) {
             0 => Some(Fault::Nowhere),
             1 if self.is_in_pre_bind(uid) && self.bindings.contains(uid) => Some(Fault::Twice),
@@ -318,7 +318,7 @@ impl Scheduler {
         let is_elsewhere = self.cache.placed(uid).is_some()
             || self.bindings.contains(uid)
             || self.is_in_pre_bind(uid)
-            || self.extending.contains(uid);
+            || self.extender_calls.contains(uid);
         if is_elsewhere {
             self.put_right(pod, "the pod was in two places on its way to a node. It keeps the later one");
         }
@@ -370,7 +370,7 @@ mod tests {
         world.pod("p", 500, None);
         world.run();
         let outcome = BindOutcome::Refused { message: "no".to_owned() };
-        let told = mutation::with(Some(Mutation::PodDropped), || {
+        let told = mutation::with(Some(Mutation::FailedPodNotRequeued), || {
             world.handle(Event::BindFinished { uid: "p".into(), outcome });
             world.run()
         });

@@ -42,7 +42,7 @@ impl Scheduler {
         while let Some(outgoing) = self.outbox.pop_bind() {
             let effect = match &outgoing {
                 Outgoing::Bind(uid) => self.release_bind(now, uid),
-                Outgoing::Settle(uid) => self.release_question(now, uid),
+                Outgoing::Query(uid) => self.release_query(now, uid),
             };
             if effect.is_some() {
                 self.outbox.spend_bind();
@@ -77,7 +77,7 @@ impl Scheduler {
 
     /// Returns the pods whose bindings were not sent, in a deterministic order.
     pub(super) fn unsent_bindings(&self) -> Vec<Uid> {
-        let never_left = |binding: &Binding| binding.phase() == Phase::Waiting && binding.doubt.is_none();
+        let never_left = |binding: &Binding| binding.phase() == Phase::Waiting && binding.unknown.is_none();
         let mut unsent: Vec<_> =
             self.bindings.iter().filter(|(_, it)| never_left(it)).map(|(uid, _)| uid.clone()).collect();
         unsent.sort_unstable();
@@ -95,21 +95,23 @@ impl Scheduler {
         }
     }
 
+    /// Returns the request for the binding of a pod; `None` if it is not needed, or if the recheck reverts the
+    /// decision.
     fn release_bind(&mut self, now: Time, uid: &str) -> Option<Effect> {
         let binding = self.bindings.get(uid)?;
         if binding.abandoned || binding.confirmed_on.is_some() {
             self.bindings.remove(uid);
             return None;
         }
-        if binding.doubt.is_none() && !self.recheck(uid) {
-            self.decide_anew(now, uid);
+        if binding.unknown.is_none() && !self.recheck(uid) {
+            self.recheck_failed(now, uid);
             return None;
         }
         self.bindings.enter(uid, Phase::InFlight);
         let binding = self.bindings.known(uid);
         binding.released = now;
         let (pod, node, is_ours) = (Arc::clone(&binding.queued.pod), binding.node, binding.is_ours);
-        let (by, sent) = self.sent_to(&pod, node, is_ours);
+        let (by, sent) = self.binding_effect(&pod, node, is_ours);
         self.bindings.known(uid).by = by;
         Some(sent)
     }
@@ -119,7 +121,8 @@ impl Scheduler {
     fn recheck(&mut self, uid: &str) -> bool {
         let binding = self.bindings.known(uid);
         let (pod, node, fingerprint) = (Arc::clone(&binding.queued.pod), binding.node, binding.fingerprint);
-        if Some(self.cache.fingerprint_for(&pod)) == fingerprint || mutation::is_on(Mutation::NoLastLook) {
+        if Some(self.cache.fingerprint_for(&pod)) == fingerprint || mutation::is_on(Mutation::RecheckSkipped)
+        {
             return true;
         }
         let as_it_is = self.runs_pre_bind(&pod);
@@ -143,21 +146,21 @@ impl Scheduler {
     }
 
     /// Makes every binding that was not sent subject to the recheck, because nodes were rebuilt.
-    pub(super) fn doubt_all_stamps(&mut self) {
+    pub(super) fn recheck_all_unsent(&mut self) {
         for binding in self.bindings.values_mut() {
             binding.fingerprint = None;
         }
     }
 
     /// Reverts a decision whose recheck failed. The pod becomes active at its old rank.
-    fn decide_anew(&mut self, now: Time, uid: &str) {
+    fn recheck_failed(&mut self, now: Time, uid: &str) {
         self.rechecks_failed += 1;
         self.revert_unsent(now, uid);
     }
 
     /// Cancels a binding that was not sent, or PreBind, because the pod is a victim of preemption. Returns false if
     /// it is too late. No Binding was requested, so nothing has to be undone in the API server.
-    pub(super) fn take_back(&mut self, now: Time, uid: &Uid) -> bool {
+    pub(super) fn cancel_unsent(&mut self, now: Time, uid: &Uid) -> bool {
         const WHY: &str = "preempted by DefaultPreemption";
         if !matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
             return false;
@@ -167,12 +170,12 @@ impl Scheduler {
             return true;
         }
         let never_left = |binding: &Binding| {
-            binding.phase() == Phase::Waiting && binding.doubt.is_none() && !binding.abandoned
+            binding.phase() == Phase::Waiting && binding.unknown.is_none() && !binding.abandoned
         };
         if !self.bindings.get(uid).is_some_and(never_left) {
             return false;
         }
-        let binding = self.bindings.remove(uid).expect("it was there a moment ago");
+        let binding = self.bindings.remove(uid).expect("get_mut above returned the binding");
         self.outbox.drop_bind(uid);
         self.free(now, uid);
         let text = format!("running Bind plugin \"DefaultBinder\": {WHY}");
@@ -180,32 +183,33 @@ impl Scheduler {
         true
     }
 
-    fn release_question(&mut self, now: Time, uid: &str) -> Option<Effect> {
+    /// Returns the query about a binding of unknown outcome; `None` if the outcome is known by now.
+    fn release_query(&mut self, now: Time, uid: &str) -> Option<Effect> {
         let binding = self.bindings.get_mut(uid)?;
-        if binding.phase() != Phase::Asked {
+        if binding.phase() != Phase::Queried {
             return None;
         }
-        if let Some(doubt) = &mut binding.doubt {
-            doubt.asked = now;
+        if let Some(unknown) = &mut binding.unknown {
+            unknown.queried_at = now;
         }
         let pod = Arc::clone(&binding.queued.pod);
-        Some(Effect::Settle { pod: self.pod_ref(&pod) })
+        Some(Effect::QueryBinding { pod: self.pod_ref(&pod) })
     }
 
     /// Queries the bindings of unknown outcome that are due, and returns whether there were any.
-    pub(super) fn ask_again(&mut self, now: Time) -> bool {
+    pub(super) fn query_unknown_outcomes(&mut self, now: Time) -> bool {
         let due = self.bindings.due(now);
         let any = !due.is_empty();
         for uid in due {
-            self.bindings.enter(&uid, Phase::Asked);
-            self.outbox.push_bind(Outgoing::Settle(uid));
+            self.bindings.enter(&uid, Phase::Queried);
+            self.outbox.push_bind(Outgoing::Query(uid));
         }
         any
     }
 
     /// Deliberate fault for mutation tests: assumed pods expire after a fixed time.
     pub(super) fn expire_assumed(&mut self, now: Time) {
-        if !mutation::is_on(Mutation::AssumedExpire) {
+        if !mutation::is_on(Mutation::AssumedPodsExpire) {
             return;
         }
         let old = |binding: &Binding| {
@@ -222,8 +226,8 @@ impl Scheduler {
     }
 
     /// Returns when the next binding of unknown outcome is queried.
-    pub(super) fn next_question(&self) -> Option<Time> {
-        self.bindings.next_question()
+    pub(super) fn next_query(&self) -> Option<Time> {
+        self.bindings.next_query()
     }
 
     /// Handles a pod that the watch shows on `node`.
@@ -237,14 +241,14 @@ impl Scheduler {
             // The answer completes the binding.
             Phase::InFlight => {}
             // Another client bound the pod before the release.
-            Phase::Waiting if binding.doubt.is_none() => {}
-            Phase::Waiting | Phase::Unknown { .. } | Phase::Asked => self.settled_on(&pod.uid, node),
+            Phase::Waiting if binding.unknown.is_none() => {}
+            Phase::Waiting | Phase::Unknown { .. } | Phase::Queried => self.bound_on(&pod.uid, node),
         }
     }
 
     /// Completes a binding of unknown outcome whose pod is on `node`.
-    fn settled_on(&mut self, uid: &str, node: Symbol) {
-        let binding = self.bindings.remove(uid).expect("only a known binding is settled");
+    fn bound_on(&mut self, uid: &str, node: Symbol) {
+        let binding = self.bindings.remove(uid).expect("the callers have looked the binding up");
         if node == binding.node {
             self.bound(&binding);
         }
@@ -296,7 +300,7 @@ impl Scheduler {
                 self.bindings.remove(uid);
                 self.outbox.drop_bind(uid);
             }
-            Phase::Unknown { .. } | Phase::Asked => {
+            Phase::Unknown { .. } | Phase::Queried => {
                 self.bindings.remove(uid);
             }
         }
@@ -306,19 +310,19 @@ impl Scheduler {
     ///
     /// If the list is older than the cached state, the pod reappears later. It would then get a new decision, while
     /// the open binding could still put it on the first node.
-    pub(super) fn is_to_be_asked_about(&mut self, now: Time, key: &ObjectKey) -> bool {
+    pub(super) fn needs_query(&mut self, now: Time, key: &ObjectKey) -> bool {
         let ObjectKey::Pod(uid) = key else { return false };
         let Some(binding) = self.bindings.get_mut(uid) else { return false };
-        let has_left = binding.phase() != Phase::Waiting || binding.doubt.is_some();
+        let has_left = binding.phase() != Phase::Waiting || binding.unknown.is_some();
         if !has_left || binding.abandoned || binding.confirmed_on.is_some() {
             return false;
         }
         binding.unlisted = true;
         let last_lost = binding.released;
         let message = || "a list does not name the pod".to_owned();
-        binding.doubt.get_or_insert_with(|| UnknownOutcome::new(now, last_lost, message()));
+        binding.unknown.get_or_insert_with(|| UnknownOutcome::new(now, last_lost, message()));
         if binding.phase() == Phase::Waiting {
-            self.bindings.enter(uid, Phase::Unknown { ask_at: now });
+            self.bindings.enter(uid, Phase::Unknown { query_at: now });
             self.outbox.drop_bind(uid);
         }
         true
@@ -330,12 +334,12 @@ impl Scheduler {
             return;
         }
         self.give_back_volumes(now, uid);
-        if mutation::is_on(Mutation::FailedBindFreesNothing) {
+        if mutation::is_on(Mutation::FailedBindingKeepsResources) {
             return;
         }
         if let Some((pod, _, _)) = self.cache.remove_pod(uid) {
             self.victim_off(now, uid);
-            if mutation::is_on(Mutation::FailedBindWakesNobody) {
+            if mutation::is_on(Mutation::FailedBindingRequeuesNoPod) {
                 return;
             }
             let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None };
@@ -343,6 +347,7 @@ impl Scheduler {
         }
     }
 
+    /// Handles the answer to a binding. An unknown outcome keeps the pod assumed and is queried.
     pub(super) fn bind_finished(&mut self, now: Time, uid: &str, outcome: BindOutcome) {
         let Some(binding) = self.bindings.get_mut(uid) else { return };
         if binding.came_again {
@@ -356,75 +361,78 @@ impl Scheduler {
         let binding = self.bindings.known(uid);
         match outcome {
             BindOutcome::Accepted if binding.unlisted && !binding.abandoned => {
-                self.bindings.enter(uid, Phase::Unknown { ask_at: now });
+                self.bindings.enter(uid, Phase::Unknown { query_at: now });
             }
             BindOutcome::Accepted => {
-                let binding = self.bindings.remove(uid).expect("it was there a moment ago");
+                let binding = self.bindings.remove(uid).expect("get_mut above returned the binding");
                 self.bound(&binding);
             }
             BindOutcome::Refused { message } => self.bind_refused(now, uid, message),
-            BindOutcome::NotNeeded(found) => self.found(now, uid, found),
-            BindOutcome::Unknown { message } if mutation::is_on(Mutation::UnknownIsRefused) => {
+            BindOutcome::NotNeeded(found) => self.state_found(now, uid, found),
+            BindOutcome::Unknown { message } if mutation::is_on(Mutation::UnknownOutcomeCountsAsRejected) => {
                 self.bind_refused(now, uid, message);
             }
             BindOutcome::Unknown { message } => {
                 self.unknown_binds += 1;
                 if let Some(node) = binding.confirmed_on {
-                    self.settled_on(uid, node);
+                    self.bound_on(uid, node);
                 } else if binding.abandoned && self.cache.placed(uid).is_none() {
                     self.bindings.remove(uid);
-                } else if let Some(doubt) = &mut binding.doubt {
-                    doubt.last_lost = binding.released;
-                    let phase = doubt.next_question(now);
+                } else if let Some(unknown) = &mut binding.unknown {
+                    unknown.last_lost = binding.released;
+                    let phase = unknown.next_query(now);
                     self.bindings.enter(uid, phase);
                 } else {
                     let last_lost = binding.released;
-                    binding.doubt = Some(UnknownOutcome::new(now, last_lost, message));
-                    self.bindings.enter(uid, Phase::Unknown { ask_at: now });
+                    binding.unknown = Some(UnknownOutcome::new(now, last_lost, message));
+                    self.bindings.enter(uid, Phase::Unknown { query_at: now });
                 }
             }
         }
     }
 
+    /// Handles the rejection of a binding. It counts only if no earlier copy has an unknown outcome.
     fn bind_refused(&mut self, now: Time, uid: &str, message: String) {
-        let binding = self.bindings.get_mut(uid).expect("only a known binding is refused");
-        match (&mut binding.doubt, binding.confirmed_on) {
+        let binding = self.bindings.get_mut(uid).expect("the callers have looked the binding up");
+        match (&mut binding.unknown, binding.confirmed_on) {
             // An earlier copy was carried out. That is the reason for this rejection.
-            (Some(_), Some(node)) => self.settled_on(uid, node),
+            (Some(_), Some(node)) => self.bound_on(uid, node),
             // An earlier copy may have been carried out, or may still be. This answer does not tell.
-            (Some(doubt), None) if !binding.abandoned => {
-                doubt.message = message;
-                let phase = doubt.next_question(now);
+            (Some(unknown), None) if !binding.abandoned => {
+                unknown.message = message;
+                let phase = unknown.next_query(now);
                 self.bindings.enter(uid, phase);
             }
             _ => {
-                let binding = self.bindings.remove(uid).expect("it was there a moment ago");
+                let binding = self.bindings.remove(uid).expect("get_mut above returned the binding");
                 self.refused(now, binding, &message);
             }
         }
     }
 
-    pub(super) fn settled(&mut self, now: Time, uid: &str, found: Found) {
-        if self.bindings.get(uid).is_some_and(|binding| binding.phase() == Phase::Asked) {
-            self.found(now, uid, found);
+    /// Handles the answer to a query. Late answers of earlier queries are ignored.
+    pub(super) fn binding_queried(&mut self, now: Time, uid: &str, found: Found) {
+        if self.bindings.get(uid).is_some_and(|binding| binding.phase() == Phase::Queried) {
+            self.state_found(now, uid, found);
         }
     }
 
     /// Handles the state of the pod in the API server.
-    fn found(&mut self, now: Time, uid: &str, found: Found) {
+    fn state_found(&mut self, now: Time, uid: &str, found: Found) {
         let Some(binding) = self.bindings.get_mut(uid) else { return };
-        match (found, &mut binding.doubt) {
-            (Found::NoAnswer, Some(doubt)) => {
-                let phase = doubt.next_question(now);
+        match (found, &mut binding.unknown) {
+            (Found::NoAnswer, Some(unknown)) => {
+                let phase = unknown.next_query(now);
                 self.bindings.enter(uid, phase);
             }
             // The pod exists, contrary to the list. The watch will show it.
-            (Found::Unbound, Some(doubt)) if binding.unlisted => {
-                let phase = doubt.next_question(now);
+            (Found::Unbound, Some(unknown)) if binding.unlisted => {
+                let phase = unknown.next_query(now);
                 self.bindings.enter(uid, phase);
             }
             (Found::Unbound, Some(_)) => self.still_unbound(now, uid),
-            // The answer itself carries this state, and no earlier copy is in doubt: the binding was not carried out.
+            // The answer itself carries this state, and no earlier copy has an unknown outcome: the binding was not
+            // carried out.
             (Found::NoAnswer | Found::Unbound, None) => {
                 self.bind_refused(now, uid, "the pod is not bound".to_owned());
             }
@@ -437,9 +445,9 @@ impl Scheduler {
                 }
             }
             (Found::Bound(name), _) => {
-                let binding = self.bindings.remove(uid).expect("it was there a moment ago");
+                let binding = self.bindings.remove(uid).expect("get_mut above returned the binding");
                 let node = self.tables.symbol(&name);
-                if node == binding.node && mutation::is_on(Mutation::BoundIsFailed) {
+                if node == binding.node && mutation::is_on(Mutation::BoundCountsAsFailed) {
                     self.refused(now, binding, "found bound");
                 } else if node == binding.node {
                     self.bound(&binding);
@@ -459,15 +467,16 @@ impl Scheduler {
     /// It is given up once a query was sent so late that no copy could be carried out any more. A query's answer is
     /// valid only for the time after which it was sent, however late it arrives.
     fn still_unbound(&mut self, now: Time, uid: &str) {
-        let binding = self.bindings.get_mut(uid).expect("only a known binding is settled");
-        let doubt = binding.doubt.as_mut().expect("only bindings in doubt are asked about");
-        let patience = if mutation::is_on(Mutation::NoPatience) { Duration::ZERO } else { UNKNOWN_MAX };
-        if binding.abandoned || doubt.asked.since(doubt.last_lost) > patience {
-            let message = doubt.message.clone();
-            let binding = self.bindings.remove(uid).expect("it was there a moment ago");
+        let binding = self.bindings.get_mut(uid).expect("the callers have looked the binding up");
+        let unknown = binding.unknown.as_mut().expect("only bindings of unknown outcome are queried");
+        let patience =
+            if mutation::is_on(Mutation::LostBindingGivenUpAtOnce) { Duration::ZERO } else { UNKNOWN_MAX };
+        if binding.abandoned || unknown.queried_at.since(unknown.last_lost) > patience {
+            let message = unknown.message.clone();
+            let binding = self.bindings.remove(uid).expect("get_mut above returned the binding");
             self.refused(now, binding, &message);
-        } else if now.since(doubt.since) > UNKNOWN_MAX {
-            let phase = doubt.next_question(now);
+        } else if now.since(unknown.since) > UNKNOWN_MAX {
+            let phase = unknown.next_query(now);
             self.bindings.enter(uid, phase);
         } else {
             let pod = Arc::clone(&binding.queued.pod);
@@ -477,6 +486,7 @@ impl Scheduler {
         }
     }
 
+    /// Reports a binding that was carried out.
     fn bound(&mut self, binding: &Binding) {
         let pod = Arc::clone(&binding.queued.pod);
         let node = self.tables.text(binding.node).to_owned();
@@ -488,6 +498,7 @@ impl Scheduler {
         self.report(&binding.queued, binding.began, Outcome::Bound { node, evaluated, feasible });
     }
 
+    /// Reverts a binding that was not carried out, and retries the pod.
     fn refused(&mut self, now: Time, binding: Binding, message: &str) {
         let uid = Arc::clone(&binding.queued.pod.uid);
         if matches!(self.cache.placed(&uid), Some((_, _, PodState::Added))) {

@@ -74,7 +74,7 @@ impl Scheduler {
         let snapshot = self.snapshot();
         // An attempt with extenders restarts after each answer, and is not evaluated in slices.
         let limits = self.slices.limits();
-        let asks = self.extending.concerns(pod);
+        let asks = self.extender_calls.concerns(pod);
         let most = if asks { limits.most.min(EXTENDED_MAX) } else { limits.most };
         let mut size = Size::Usual;
         for product in in_slices(pod, snapshot, most) {
@@ -102,7 +102,7 @@ fn in_slices<'a>(pod: &'a PodInfo, snapshot: Snapshot<'a>, most: u64) -> impl It
         (
             demands_of_pods(pod),
             "requirements of affinity terms and topology spread constraints",
-            snapshot.kind_count(),
+            snapshot.pod_class_count(),
             "distinct pods",
         ),
         (demands_of_nodes(pod), "requirements of node selectors and node affinity", nodes, "nodes"),
@@ -116,7 +116,7 @@ fn in_one_step<'a>(pod: &'a PodInfo, snapshot: Snapshot<'a>) -> impl Iterator<It
     let nodes = move || snapshot.nodes().len();
     let namespaces = move || snapshot.lookups().namespaces().count();
     let volumes = move || snapshot.volumes().count();
-    let kinds = move || snapshot.kind_count();
+    let kinds = move || snapshot.pod_class_count();
     let keys = topology_keys(pod, snapshot);
     let parts: [Part<'_>; 6] = [
         (

@@ -9,7 +9,7 @@
 
 mod ledger;
 
-pub(super) use ledger::{ExtenderLedger, SuspendedDecision};
+pub(super) use ledger::{ExtenderCalls, SuspendedDecision};
 
 use super::attempt::Decided;
 use super::failure::Failure;
@@ -51,12 +51,12 @@ impl Scheduler {
         for (_, profile) in &mut self.profiles {
             profile.framework.extended = any;
         }
-        self.extending.extenders = extender::in_order(extenders);
+        self.extender_calls.extenders = extender::in_order(extenders);
     }
 
     /// Returns the extender that binds the pod, if any.
     pub(super) fn binder(&self, pod: &PodInfo) -> Option<&Extender> {
-        self.extending.extenders.iter().find(|extender| extender.binds && extender.is_interested(pod))
+        self.extender_calls.extenders.iter().find(|extender| extender.binds && extender.is_interested(pod))
     }
 
     /// Starts a decision with extenders.
@@ -67,7 +67,7 @@ impl Scheduler {
 
     /// Resumes a decision whose calls are all answered, and returns whether there was one.
     pub(super) fn resume(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
-        let Some(waiting) = self.extending.take_ready() else { return false };
+        let Some(waiting) = self.extender_calls.take_ready() else { return false };
         self.cache.refresh();
         if self.snapshot().nodes().is_empty() {
             let text = super::attempt::NO_NODES.to_owned();
@@ -82,7 +82,7 @@ impl Scheduler {
         loop {
             match self.decide_asking(now, &mut waiting, probe) {
                 Asking::Call(asks) => {
-                    for call in self.extending.wait(waiting, asks) {
+                    for call in self.extender_calls.wait(waiting, asks) {
                         self.outbox.push_call(call);
                     }
                     return;
@@ -121,7 +121,7 @@ impl Scheduler {
             return Asking::Made(Decided::Failed(CycleError(text)));
         };
         let interested: Vec<&Extender> =
-            self.extending.extenders.iter().filter(|extender| extender.is_interested(&pod)).collect();
+            self.extender_calls.extenders.iter().filter(|extender| extender.is_interested(&pod)).collect();
         // Each resumption searches the same sample of nodes. Other decisions have advanced the start in the meantime.
         let elsewhere = waiting.transcript.start.map(|start| (start, self.walk.start()));
         match elsewhere {
@@ -152,7 +152,7 @@ impl Scheduler {
     /// Returns the next call that has a credit.
     pub(super) fn release_call(&mut self) -> Option<Effect> {
         let call = self.outbox.pop_call()?;
-        let (waiting, ask) = self.extending.asked(call)?;
+        let (waiting, ask) = self.extender_calls.asked(call)?;
         let text = |nodes: &[_]| nodes.iter().map(|&node| self.tables.text(node).to_owned()).collect();
         let question = match &ask.kind {
             RequestKind::Filter { nodes, .. } => Question::Filter { nodes: text(nodes) },
@@ -183,12 +183,12 @@ impl Scheduler {
     /// Handles the result of a call. Results of cancelled calls are ignored.
     pub(super) fn extended(&mut self, call: u64, answer: Result<Answer, String>) {
         let snapshot = self.cache.snapshot(&self.tables);
-        self.extending.hear(call, answer, snapshot);
+        self.extender_calls.hear(call, answer, snapshot);
     }
 
     /// Handles an update of a waiting pod. If its signature changed, the decision starts again.
     pub(super) fn asking_updated(&mut self, now: Time, pod: &Arc<PodInfo>) {
-        let Some(waiting) = self.extending.get_mut(&pod.uid) else { return };
+        let Some(waiting) = self.extender_calls.get_mut(&pod.uid) else { return };
         let old = std::mem::replace(&mut waiting.queued.pod, Arc::clone(pod));
         if old == *pod {
             return;
@@ -204,15 +204,15 @@ impl Scheduler {
 
     /// Cancels the decision about a pod, and its calls.
     pub(super) fn end_asking(&mut self, uid: &str) -> Option<SuspendedDecision> {
-        let ended = self.extending.end(uid)?;
-        let extending = &self.extending;
-        self.outbox.retain_calls(|call| extending.is_open(call));
+        let ended = self.extender_calls.end(uid)?;
+        let calls = &self.extender_calls;
+        self.outbox.retain_calls(|call| calls.is_open(call));
         Some(ended)
     }
 
     /// Cancels all decisions with extenders, and returns their pods.
     pub(super) fn give_up_asking(&mut self) -> Vec<QueuedPod> {
-        let uids: Vec<Uid> = self.extending.uids().cloned().collect();
+        let uids: Vec<Uid> = self.extender_calls.uids().cloned().collect();
         uids.iter().filter_map(|uid| self.end_asking(uid)).map(|waiting| waiting.queued).collect()
     }
 }

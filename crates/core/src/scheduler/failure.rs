@@ -135,7 +135,7 @@ impl Scheduler {
         }
         let attempt = queued.attempts;
         let gate = self.gate(&pod);
-        if reason == "SchedulerError" && mutation::is_on(Mutation::PodDropped) {
+        if reason == "SchedulerError" && mutation::is_on(Mutation::FailedPodNotRequeued) {
             return;
         }
         if rejectors.is_empty() && gate != Some(quarantine::GATE) {

@@ -47,7 +47,7 @@ impl Scheduler {
     }
 
     fn piece(&mut self, work: usize, others: impl FnOnce(&mut Marks)) -> usize {
-        if mutation::is_on(Mutation::IdsStay) {
+        if mutation::is_on(Mutation::IdsNeverFreed) {
             return 0;
         }
         let mut work = WorkBudget::new(work);
@@ -61,7 +61,7 @@ impl Scheduler {
         }
         let Some(marks) = tables.marks() else { return tables.sweep(&mut work).unwrap_or(0) };
         let are_marked = cache.mark_some(marks, &mut work)
-            && (mutation::is_on(Mutation::HolderOverlooked)
+            && (mutation::is_on(Mutation::PendingPodsNotMarked)
                 || queue.mark_some(marks, &mut work) && audit.mark_some(marks, &mut work))
             && decisions.mark_some(marks, &mut work);
         if are_marked {
@@ -94,9 +94,9 @@ impl Scheduler {
         let Self {
             profiles,
             lists,
-            pre_binds,
+            volume_bindings,
             bindings,
-            extending,
+            extender_calls,
             slices,
             preemptions,
             sent_conditions,
@@ -131,9 +131,9 @@ impl Scheduler {
         profiles.iter().for_each(|(name, _)| name.mark(marks));
         alternatives.iter().flat_map(|alternatives| alternatives.names()).for_each(|name| name.mark(marks));
         lists.mark(marks);
-        pre_binds.mark(marks);
+        volume_bindings.mark(marks);
         bindings.mark(marks);
-        extending.mark(marks);
+        extender_calls.mark(marks);
         slices.mark(marks);
         preemptions.mark(marks);
         sent_conditions.values().for_each(|sent| sent.mark(marks));
@@ -159,7 +159,7 @@ mod tests {
     use crate::cycle::NoProbe;
     use crate::event::Event;
     use crate::mutation::{self, Mutation};
-    use crate::queue::Place;
+    use crate::queue::SubQueue;
     use crate::scheduler::Step;
     use crate::scheduler::quarantine::tests::{World, pod};
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -187,7 +187,7 @@ mod tests {
         let mut grown = snapshot.node_info(node).clone();
         grown.allocatable.cpu_milli = 10_000;
         world.handle(Event::NodeApplied(Box::new(grown)));
-        let active = world.scheduler.queue().stats().pending[&Place::Active];
+        let active = world.scheduler.queue().stats().pending[&SubQueue::Active];
         assert_eq!(active, 2, "large is to be tried next, before small");
         while world.scheduler.collect_ids_by(1) == 0 {}
         world.scheduler.tables().find("large's own").is_some()
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn pod_moved_during_gc_keeps_its_ids() {
         assert!(keeps_its_label());
-        let keeps_it = mutation::with(Some(Mutation::MovedUnmarked), || {
+        let keeps_it = mutation::with(Some(Mutation::MovedObjectsNotMarked), || {
             catch_unwind(AssertUnwindSafe(keeps_its_label)).unwrap_or(false)
         });
         assert!(!keeps_it, "what moves has to be looked at again");

@@ -10,12 +10,12 @@ use crate::time::Time;
 impl Scheduler {
     /// Gains or loses leadership.
     ///
-    /// On loss, everything that was not sent is dropped: bindings, PreBinds, extender calls and evictions. Their pods
+    /// On loss, everything that was not sent is dropped: bindings, PreBind, extender calls and evictions. Their pods
     /// return to the queue for the next leader. What was sent is completed when its result arrives, or on the next
     /// gain.
     pub(super) fn lead(&mut self, now: Time, leading: bool) {
         self.leading = leading;
-        if leading || mutation::is_on(Mutation::LeadIgnored) {
+        if leading || mutation::is_on(Mutation::LeadershipIgnored) {
             return;
         }
         for uid in self.drop_preemptions() {

@@ -57,7 +57,7 @@ impl Scheduler {
             Event::ListBegan(_)
             | Event::ListEnded(_)
             | Event::BindFinished { .. }
-            | Event::Settled { .. }
+            | Event::BindingQueried { .. }
             | Event::VolumeWritten { .. }
             | Event::EvictFinished { .. }
             | Event::Extended { .. }
@@ -189,14 +189,14 @@ impl Scheduler {
     /// Handles a pod of ours without a node.
     pub(super) fn pending_pod(&mut self, now: Time, pod: &Arc<PodInfo>) {
         match self.cache.placed(&pod.uid).map(|(_, _, state)| state) {
-            Some(PodState::Added) if mutation::is_on(Mutation::StepBack) => {
+            Some(PodState::Added) if mutation::is_on(Mutation::OlderPodVersionApplied) => {
                 self.cache.remove_pod(&pod.uid);
                 self.queue_pod(now, pod);
             }
             // A bound pod never becomes unbound, so this is an older state.
             Some(PodState::Added) => {}
             Some(PodState::Assumed) => self.binding_updated(now, pod),
-            None if self.extending.contains(&pod.uid) => self.asking_updated(now, pod),
+            None if self.extender_calls.contains(&pod.uid) => self.asking_updated(now, pod),
             None if self.bindings.contains(&pod.uid) => self.binding_updated(now, pod),
             None => self.queue_pod(now, pod),
         }
@@ -235,17 +235,17 @@ impl Scheduler {
     pub(super) fn gate(&self, pod: &PodInfo) -> Option<PluginName> {
         let gate = || self.profile_of(pod)?.framework.gate(pod, &self.tables);
         let gate = self.quarantine.gate(pod).or_else(gate);
-        gate.filter(|_| !mutation::is_on(Mutation::GateIgnored))
+        gate.filter(|_| !mutation::is_on(Mutation::SchedulingGatesIgnored))
     }
 
     fn pod_gone(&mut self, now: Time, uid: &Uid) {
         self.audit.forget(uid);
-        if !mutation::is_on(Mutation::PodGoneLeaves) {
+        if !mutation::is_on(Mutation::DeletedPodStateKept) {
             self.sent_conditions.remove(uid);
         }
         self.quarantine.forget(uid);
         self.outbox.cancel_patch(uid);
-        if !mutation::is_on(Mutation::AskedStays) {
+        if !mutation::is_on(Mutation::DeletedPodStaysSuspended) {
             self.end_asking(uid);
         }
         self.binding_abandoned(uid);

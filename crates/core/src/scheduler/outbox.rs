@@ -25,7 +25,7 @@ pub(super) enum Outgoing {
     /// The binding of the pod with this uid, which is rechecked when it is sent.
     Bind(Uid),
     /// The query of its outcome.
-    Settle(Uid),
+    Query(Uid),
 }
 
 #[derive(Default)]

@@ -8,7 +8,7 @@ use crate::explain::Findings;
 use crate::intern::Symbol;
 use crate::node::NodeIdx;
 use crate::pod::{PodInfo, Uid};
-use crate::queue::{Place, QueuedPod};
+use crate::queue::{QueuedPod, SubQueue};
 use crate::time::Time;
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodLocation {
     /// In the queue.
-    Queued(Place),
+    Queued(SubQueue),
     /// Its decision waits for extenders.
     Extenders,
     /// It is evaluated in slices, because one evaluation takes too long for one step.
@@ -28,7 +28,7 @@ pub enum PodLocation {
         /// The node.
         node: Symbol,
         /// Whether the outcome of the binding is unknown.
-        is_in_doubt: bool,
+        is_outcome_unknown: bool,
     },
 }
 
@@ -77,16 +77,18 @@ impl Scheduler {
             next_try: self.queue.next_try(place, queued),
         });
         let away = |queued, at, since| Pending { queued, at, since, next_try: None };
-        let laid_aside =
-            self.extending.waiting().map(move |waiting| away(&waiting.queued, aside(waiting), waiting.began));
+        let laid_aside = self
+            .extender_calls
+            .waiting()
+            .map(move |waiting| away(&waiting.queued, aside(waiting), waiting.began));
         let volumes = self
-            .pre_binds
+            .volume_bindings
             .iter()
             .map(move |(queued, node, since)| away(queued, PodLocation::Volumes(node), since));
         let bindings: BTreeMap<_, _> = self.bindings.iter().collect();
         let bindings = bindings.into_values().filter_map(Binding::pending);
-        let bindings = bindings.map(move |(queued, node, since, is_in_doubt)| {
-            away(queued, PodLocation::Binding { node, is_in_doubt }, since)
+        let bindings = bindings.map(move |(queued, node, since, is_outcome_unknown)| {
+            away(queued, PodLocation::Binding { node, is_outcome_unknown }, since)
         });
         queued.chain(laid_aside).chain(volumes).chain(bindings)
     }
@@ -94,7 +96,7 @@ impl Scheduler {
     /// Returns one pending pod.
     pub fn pending_one(&self, uid: &Uid) -> Option<Pending<'_>> {
         let away = |queued, at, since| Pending { queued, at, since, next_try: None };
-        if let Some((place, queued)) = self.queue.place_of(uid) {
+        if let Some((place, queued)) = self.queue.sub_queue_of(uid) {
             let next_try = self.queue.next_try(place, queued);
             return Some(Pending {
                 queued,
@@ -103,14 +105,14 @@ impl Scheduler {
                 next_try,
             });
         }
-        if let Some(waiting) = self.extending.waiting_pod(uid) {
+        if let Some(waiting) = self.extender_calls.waiting_pod(uid) {
             return Some(away(&waiting.queued, aside(waiting), waiting.began));
         }
-        if let Some((queued, node, since)) = self.pre_binds.pod(uid) {
+        if let Some((queued, node, since)) = self.volume_bindings.pod(uid) {
             return Some(away(queued, PodLocation::Volumes(node), since));
         }
-        let (queued, node, since, is_in_doubt) = self.bindings.get(uid)?.pending()?;
-        Some(away(queued, PodLocation::Binding { node, is_in_doubt }, since))
+        let (queued, node, since, is_outcome_unknown) = self.bindings.get(uid)?.pending()?;
+        Some(away(queued, PodLocation::Binding { node, is_outcome_unknown }, since))
     }
 
     /// Evaluates every filter for a pending pod on at most `at_most` nodes, starting at slot `from`.

@@ -10,7 +10,7 @@
 mod check;
 mod ledger;
 
-pub(super) use ledger::PreBinds;
+pub(super) use ledger::VolumeBindings;
 
 use super::Scheduler;
 use super::binding::{Binding, UNKNOWN_MAX};
@@ -47,7 +47,7 @@ impl Scheduler {
 
     /// Whether the pod is in PreBind.
     pub(super) fn is_in_pre_bind(&self, uid: &Uid) -> bool {
-        self.pre_binds.get(uid).is_some()
+        self.volume_bindings.get(uid).is_some()
     }
 
     /// Starts PreBind for a pod that has just been assumed.
@@ -70,26 +70,26 @@ impl Scheduler {
             self.outbox.push_patch(StatusPatch { pod: self.pod_ref(&pod), condition: None, nomination });
             queued.nominated = true;
         }
-        self.pre_binds.insert(PreBind::new(queued, node, tasks, now));
+        self.volume_bindings.insert(PreBind::new(queued, node, tasks, now));
         self.go_on(now, &pod.uid);
     }
 
     /// Skips completed writes, and continues with the next write or with the wait for the claims.
     fn go_on(&mut self, now: Time, uid: &Uid) {
         loop {
-            let Some(pre_bind) = self.pre_binds.get(uid) else { return };
+            let Some(pre_bind) = self.volume_bindings.get(uid) else { return };
             let Some(task) = pre_bind.tasks.get(pre_bind.at) else { break };
             match (self.shown(task), pre_bind.stage) {
-                (Shown::Done, _) => self.pre_binds.next_task(uid),
+                (Shown::Done, _) => self.volume_bindings.next_task(uid),
                 // A write in flight will be answered.
                 (_, Stage::InFlight { .. }) | (Shown::AsDecided, Stage::Lost { .. }) => return,
                 (Shown::Changed | Shown::Gone, Stage::Lost { .. }) => {
                     let message =
-                        pre_bind.doubt.as_ref().map(|doubt| doubt.message.clone()).unwrap_or_default();
+                        pre_bind.unknown.as_ref().map(|unknown| unknown.message.clone()).unwrap_or_default();
                     return self.pre_bind_failed(now, uid, &message);
                 }
                 (_, Stage::Due | Stage::Waiting { .. }) => {
-                    if self.pre_binds.line_up(uid) {
+                    if self.volume_bindings.line_up(uid) {
                         self.outbox.push_volume(Arc::clone(uid));
                     }
                     return;
@@ -101,13 +101,15 @@ impl Scheduler {
 
     /// Waits for other components to bind the claims, after all writes are done.
     fn wait_for_volumes(&mut self, now: Time, uid: &Uid) {
-        let Some(pre_bind) = self.pre_binds.get(uid) else { return };
+        let Some(pre_bind) = self.volume_bindings.get(uid) else { return };
         if !matches!(pre_bind.stage, Stage::Waiting { .. }) {
             let timeout = self.profile_of(&pre_bind.queued.pod).map(|profile| profile.framework.bind_timeout);
-            self.pre_binds.enter(uid, Stage::Waiting { until: now + timeout.unwrap_or_default() });
+            self.volume_bindings.enter(uid, Stage::Waiting { until: now + timeout.unwrap_or_default() });
         }
-        match self.pre_binds.get(uid).map(|pre_bind| self.are_bound(pre_bind)) {
-            Some(Ok(all)) if all || mutation::is_on(Mutation::PodBeforeVolumes) => self.pre_bound(now, uid),
+        match self.volume_bindings.get(uid).map(|pre_bind| self.are_bound(pre_bind)) {
+            Some(Ok(all)) if all || mutation::is_on(Mutation::PodBoundBeforeVolumes) => {
+                self.pre_bound(now, uid);
+            }
             Some(Err(why)) => self.pre_bind_failed(now, uid, &format!("binding volumes: {why}")),
             Some(Ok(_)) | None => {}
         }
@@ -126,8 +128,8 @@ impl Scheduler {
     }
 
     fn release_write(&mut self, now: Time, uid: &Uid) -> Option<Effect> {
-        self.pre_binds.step_out(uid);
-        let pre_bind = self.pre_binds.get(uid)?;
+        self.volume_bindings.step_out(uid);
+        let pre_bind = self.volume_bindings.get(uid)?;
         if pre_bind.stage != Stage::Due {
             return None;
         }
@@ -137,7 +139,7 @@ impl Scheduler {
         }
         let task = pre_bind.tasks.get(pre_bind.at)?;
         match self.shown(task) {
-            Shown::AsDecided if self.pre_binds.is_written_by_another(uid, task) => return None,
+            Shown::AsDecided if self.volume_bindings.is_written_by_another(uid, task) => return None,
             Shown::AsDecided => {}
             Shown::Done => {
                 self.go_on(now, uid);
@@ -155,7 +157,7 @@ impl Scheduler {
         }
         let change = self.change(task);
         let pod = Arc::clone(&pre_bind.queued.pod);
-        let write = self.pre_binds.send(uid);
+        let write = self.volume_bindings.send(uid);
         Some(Effect::WriteVolume(VolumeWrite { write, pod: self.pod_ref(&pod), change }))
     }
 
@@ -188,17 +190,17 @@ impl Scheduler {
 
     /// Handles the result of a write. Late results of earlier writes are ignored.
     pub(super) fn volume_written(&mut self, now: Time, uid: &Uid, write: u64, outcome: WriteOutcome) {
-        let Some(pre_bind) = self.pre_binds.get(uid).filter(|it| it.stage == Stage::InFlight { write })
+        let Some(pre_bind) = self.volume_bindings.get(uid).filter(|it| it.stage == Stage::InFlight { write })
         else {
             return;
         };
         match outcome {
             WriteOutcome::Done => {
-                self.pre_binds.next_task(uid);
+                self.volume_bindings.next_task(uid);
                 self.go_on(now, uid);
             }
             // An earlier copy may be the reason for the rejection. Then the watch will show it.
-            WriteOutcome::Refused { message } if pre_bind.doubt.is_some() => {
+            WriteOutcome::Refused { message } if pre_bind.unknown.is_some() => {
                 self.write_lost(now, uid, &message);
             }
             WriteOutcome::Refused { message } => self.pre_bind_failed(now, uid, &message),
@@ -209,28 +211,28 @@ impl Scheduler {
     /// Handles a write without a result: schedules a retry, unless the watch shows the change first. The resource
     /// version in the write makes the retry safe.
     fn write_lost(&mut self, now: Time, uid: &Uid, message: &str) {
-        let doubt = self.pre_binds.doubt(uid).get_or_insert(UnknownOutcome {
+        let unknown = self.volume_bindings.unknown(uid).get_or_insert(UnknownOutcome {
             since: now,
             pause: RETRY_PAUSE_MIN,
             message: String::new(),
         });
-        message.clone_into(&mut doubt.message);
-        if now.since(doubt.since) > UNKNOWN_MAX {
+        message.clone_into(&mut unknown.message);
+        if now.since(unknown.since) > UNKNOWN_MAX {
             return self.pre_bind_failed(now, uid, message);
         }
-        let retry_at = now + doubt.pause;
-        doubt.pause = (doubt.pause * 2).min(RETRY_PAUSE_MAX);
-        self.pre_binds.enter(uid, Stage::Lost { retry_at });
+        let retry_at = now + unknown.pause;
+        unknown.pause = (unknown.pause * 2).min(RETRY_PAUSE_MAX);
+        self.volume_bindings.enter(uid, Stage::Lost { retry_at });
         self.go_on(now, uid);
     }
 
     /// Handles all pods whose time has come, and returns whether there were any.
     pub(super) fn pre_bind_times(&mut self, now: Time) -> bool {
-        let due = self.pre_binds.due(now);
+        let due = self.volume_bindings.due(now);
         for uid in &due {
-            match self.pre_binds.get(uid).map(|pre_bind| pre_bind.stage) {
+            match self.volume_bindings.get(uid).map(|pre_bind| pre_bind.stage) {
                 Some(Stage::Lost { .. }) => {
-                    self.pre_binds.enter(uid, Stage::Due);
+                    self.volume_bindings.enter(uid, Stage::Due);
                     self.go_on(now, uid);
                 }
                 Some(Stage::Waiting { .. }) => {
@@ -249,7 +251,7 @@ impl Scheduler {
         old: Option<&StorageObject>,
         new: Option<&StorageObject>,
     ) {
-        if self.pre_binds.is_empty() {
+        if self.volume_bindings.is_empty() {
             return;
         }
         let mut keys = Vec::new();
@@ -262,21 +264,21 @@ impl Scheduler {
                 keys.push(StorageKey::of_claim(claim.namespace, claim.name));
             }
         }
-        for uid in self.pre_binds.concerned(&keys) {
+        for uid in self.volume_bindings.concerned(&keys) {
             self.go_on(now, &uid);
         }
     }
 
     /// Handles the deletion of a node.
     pub(super) fn pre_bind_node_gone(&mut self, now: Time, node: Symbol) {
-        for uid in self.pre_binds.on(node) {
+        for uid in self.volume_bindings.on(node) {
             self.go_on(now, &uid);
         }
     }
 
     /// Handles an update of the pod. Returns false if it is not in PreBind.
     pub(super) fn pre_bind_updated(&mut self, now: Time, pod: &Arc<PodInfo>) -> bool {
-        let Some(before) = self.pre_binds.renew(pod) else { return false };
+        let Some(before) = self.volume_bindings.renew(pod) else { return false };
         if pod.deleting && !before.deleting {
             self.end_pre_bind(&pod.uid);
             self.free(now, &pod.uid);
@@ -286,7 +288,7 @@ impl Scheduler {
 
     /// Handles a pod that another client has bound to `node`. PreBind continues if that is the chosen node.
     pub(super) fn pre_bind_confirmed(&mut self, uid: &Uid, node: Symbol) {
-        if self.pre_binds.get(uid).is_some_and(|pre_bind| pre_bind.node != node) {
+        if self.volume_bindings.get(uid).is_some_and(|pre_bind| pre_bind.node != node) {
             self.end_pre_bind(uid);
         }
     }
@@ -294,7 +296,7 @@ impl Scheduler {
     /// Ends PreBind of all pods and returns those that are not bound. The next leader finds the completed writes.
     pub(super) fn give_up_pre_binds(&mut self, now: Time) -> Vec<QueuedPod> {
         let mut waiting = Vec::new();
-        for PreBind { queued, .. } in self.pre_binds.clear() {
+        for PreBind { queued, .. } in self.volume_bindings.clear() {
             let uid = &queued.pod.uid;
             if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
                 self.free(now, uid);
@@ -360,10 +362,10 @@ impl Scheduler {
 
     /// Removes the pod from PreBind. Other pods that skipped a write because of this pod check it again.
     pub(super) fn end_pre_bind(&mut self, uid: &Uid) -> Option<PreBind> {
-        let pre_bind = self.pre_binds.remove(uid)?;
+        let pre_bind = self.volume_bindings.remove(uid)?;
         let keys: Vec<StorageKey> = pre_bind.tasks.iter().map(|task| task.key).collect();
-        for other in self.pre_binds.concerned(&keys) {
-            if self.pre_binds.line_up(&other) {
+        for other in self.volume_bindings.concerned(&keys) {
+            if self.volume_bindings.line_up(&other) {
                 self.outbox.push_volume(other);
             }
         }

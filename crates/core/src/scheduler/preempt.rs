@@ -193,7 +193,7 @@ impl Scheduler {
             let victim = Victim { pod, node, preemptor, stage: Stage::Waiting, left: false };
             self.preemptions.victims.insert(Arc::clone(&uid), victim);
             self.outbox.push_eviction(Arc::clone(&uid));
-            self.take_back_victim(now, &uid);
+            self.cancel_unsent_victim(now, &uid);
         }
         if self.preemptions.running.get(preemptor).is_some_and(|running| running.left.is_empty()) {
             self.end(now, preemptor, None);
@@ -202,17 +202,17 @@ impl Scheduler {
 
     /// Cancels the binding of a victim if it was not sent yet. Such a victim needs no eviction through the API
     /// server.
-    fn take_back_victim(&mut self, now: Time, uid: &Uid) {
+    fn cancel_unsent_victim(&mut self, now: Time, uid: &Uid) {
         let Some(victim) = self.preemptions.victims.get(uid) else { return };
         let (pod, preemptor, node) = (Arc::clone(&victim.pod), Arc::clone(&victim.preemptor), victim.node);
-        if self.take_back(now, uid) {
+        if self.cancel_unsent(now, uid) {
             self.record_preempted(&pod, &preemptor, node, " (in kube-scheduler memory).");
         }
     }
 
     /// Returns the eviction to send; `None` if it is not needed any more.
     pub(super) fn release_eviction(&mut self, now: Time, uid: &Uid) -> Option<Eviction> {
-        self.take_back_victim(now, uid);
+        self.cancel_unsent_victim(now, uid);
         let node = self.preemptions.victims.get(uid)?.node;
         let placed = self.cache.placed(uid).filter(|(pod, on, _)| *on == node && !pod.deleting);
         let Some(pod) = placed.map(|(pod, ..)| Arc::clone(pod)) else {

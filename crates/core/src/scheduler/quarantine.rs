@@ -140,7 +140,7 @@ impl Scheduler {
             self.end_pre_bind(uid);
             self.end_asking(uid);
         }
-        self.doubt_all_stamps();
+        self.recheck_all_unsent();
         match without {
             ObjectKey::Pod(uid) => {
                 self.preemptor_left(now, uid);

@@ -53,7 +53,7 @@ impl Scheduler {
     /// Reverts decisions for pods of removed profiles whose bindings were not sent.
     fn give_up_for_others(&mut self, now: Time) {
         let waiting: Vec<Uid> = self
-            .pre_binds
+            .volume_bindings
             .iter()
             .filter(|(queued, ..)| !self.is_ours(&queued.pod))
             .map(|(queued, ..)| Arc::clone(&queued.pod.uid))

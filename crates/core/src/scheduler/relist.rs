@@ -159,7 +159,7 @@ impl Scheduler {
             .chain(told)
             .chain(self.cache.nominated_uids())
             .chain(self.preemptions.uids())
-            .chain(self.extending.uids())
+            .chain(self.extender_calls.uids())
     }
 }
 

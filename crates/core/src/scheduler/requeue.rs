@@ -122,7 +122,7 @@ fn scaled_down(old: &PodInfo, new: &PodInfo) -> bool {
         || new.ephemeral_storage < old.ephemeral_storage
         || old.scalar.iter().any(|&(name, amount)| {
             let now = new.scalar(name);
-            assert!(now.is_some() || !mutation::is_on(Mutation::ResourceTakenForGranted), "it asked for it");
+            assert!(now.is_some() || !mutation::is_on(Mutation::ResourceAssumedToRemain), "it asked for it");
             now.is_none_or(|now| now < amount)
         })
 }

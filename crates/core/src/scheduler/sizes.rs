@@ -17,7 +17,7 @@ impl Scheduler {
             ("sent conditions", self.sent_conditions.len()),
             ("reports", self.reports.len()),
             ("notices", self.notices.len()),
-            ("pods waiting for volumes", self.pre_binds.len()),
+            ("pods waiting for volumes", self.volume_bindings.len()),
             ("pods held back", self.quarantine.crashers()),
             ("outgoing bindings", bind),
             ("outgoing volumes", volume),
@@ -27,8 +27,8 @@ impl Scheduler {
             ("evictions", self.preemptions.evictions()),
             ("outgoing records", record),
             ("outgoing questions", extend),
-            ("pods waiting for extenders", self.extending.len()),
-            ("questions to extenders", self.extending.open_calls()),
+            ("pods waiting for extenders", self.extender_calls.len()),
+            ("questions to extenders", self.extender_calls.open_calls()),
         ];
         held.extend(self.cache.held());
         held

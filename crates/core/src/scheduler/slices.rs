@@ -130,7 +130,7 @@ impl Scheduler {
     /// Suspends a large pod until its first slice.
     pub(super) fn begin_slices(&mut self, now: Time, queued: QueuedPod) {
         let waiting = SuspendedDecision::in_slices(queued, now, self.events);
-        self.extending.suspend(waiting);
+        self.extender_calls.suspend(waiting);
     }
 
     /// Evaluates a slice if enough other pods were attempted since the last one.
@@ -140,7 +140,7 @@ impl Scheduler {
 
     /// Evaluates a slice of the large pod that was suspended first, if there is one.
     pub(super) fn slice(&mut self, now: Time) -> Option<Sliced> {
-        let mut waiting = self.extending.take_sliced()?;
+        let mut waiting = self.extender_calls.take_sliced()?;
         self.slices.others = 0;
         self.slices.count += 1;
         self.cache.refresh();
@@ -162,7 +162,7 @@ impl Scheduler {
             progress.vain = if partial.results() > before { 0 } else { progress.vain + 1 };
             progress.partial = Some(partial);
             waiting.progress = Some(progress);
-            self.extending.suspend_first(waiting);
+            self.extender_calls.suspend_first(waiting);
             return Some(Sliced::GoesOn);
         }
         if !matches!(decided, Decided::Panicked(_)) {

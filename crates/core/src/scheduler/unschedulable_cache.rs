@@ -44,7 +44,7 @@ impl UnschedulableCache {
             return None;
         }
         let known = self.known.get(&Hashed::of(Signature::of(pod), &self.hashing));
-        let holds = |of: State| of == state || mutation::is_on(Mutation::MemoryStays);
+        let holds = |of: State| of == state || mutation::is_on(Mutation::UnschedulableResultsNeverStale);
         let found = known.filter(|(of, _)| holds(*of)).map(|(_, found)| found.clone());
         self.hits += u64::from(found.is_some());
         found
@@ -67,7 +67,9 @@ impl UnschedulableCache {
         for _ in 0..TURNS {
             let Some(first) = self.order.front() else { return };
             let is_stale = self.known.get(first).is_none_or(|(of, _)| *of != state);
-            if self.known.len() <= SIGNATURES_MAX && (!is_stale || mutation::is_on(Mutation::MemoryStays)) {
+            if self.known.len() <= SIGNATURES_MAX
+                && (!is_stale || mutation::is_on(Mutation::UnschedulableResultsNeverStale))
+            {
                 return;
             }
             self.order.pop_front().map(|first| self.known.remove(&first));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use supercargo_core::cycle::{Decision, Framework, InfeasibleDecision, NoProbe, Nomination, Options};
 use supercargo_core::effect::{Effect, Lane};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Kind, ObjectKey};
-use supercargo_core::queue::{Place, QueueConfig};
+use supercargo_core::queue::{QueueConfig, SubQueue};
 use supercargo_core::report::{Outcome, Preemption};
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
@@ -269,11 +269,11 @@ impl Run {
         let framework = Framework::default();
         for (place, queued) in self.scheduler.queue().waiting() {
             prop_assert!(
-                place != Place::Gated,
+                place != SubQueue::Gated,
                 "{} is blocked without a running preemption",
                 queued.pod.name
             );
-            if place != Place::Unschedulable {
+            if place != SubQueue::Unschedulable {
                 continue;
             }
             let (pod, snapshot) = (&*queued.pod, self.scheduler.snapshot());

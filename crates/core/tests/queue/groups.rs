@@ -2,7 +2,7 @@
 
 use super::{FIT, NODE_ADD, TAINTS, at, move_all, place, pop, queue, reject_new};
 use supercargo_core::framework::Hint;
-use supercargo_core::queue::Place;
+use supercargo_core::queue::SubQueue;
 
 #[test]
 fn identical_waiting_pods_share_one_hint_call_and_requeue_oldest_first() {
@@ -20,7 +20,7 @@ fn identical_waiting_pods_share_one_hint_call_and_requeue_oldest_first() {
     assert_eq!(asked, [(FIT, "p0".into()), (FIT, "other".into()), (TAINTS, "other".into())]);
     assert_eq!(
         (place(&queue, "p49"), place(&queue, "other")),
-        (Some(Place::Active), Some(Place::Unschedulable))
+        (Some(SubQueue::Active), Some(SubQueue::Unschedulable))
     );
     assert_eq!(queue.stats().groups, 1);
     for number in 0..50 {
@@ -48,6 +48,6 @@ fn group_lasts_until_its_last_pod_leaves() {
     assert!(queue.remove("first"));
     assert_eq!(queue.stats().groups, 1);
     move_all(&mut queue, at(30.0), &NODE_ADD, Hint::Queue);
-    assert_eq!(place(&queue, "second"), Some(Place::Active));
+    assert_eq!(place(&queue, "second"), Some(SubQueue::Active));
     assert_eq!(queue.stats().groups, 0);
 }

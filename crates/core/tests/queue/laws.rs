@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::framework::{ClusterEvent, Hint, PluginName, PodAction};
 use supercargo_core::pod::PodInfo;
-use supercargo_core::queue::{Place, QueueConfig, QueuedPod, SchedulingQueue};
+use supercargo_core::queue::{QueueConfig, QueuedPod, SchedulingQueue, SubQueue};
 use supercargo_core::time::Time;
 
 /// Few pods and priorities, so that operations hit the same pod and ranks tie.
@@ -130,8 +130,8 @@ impl QueueModel {
     fn pop(&mut self) {
         self.queue.tick(self.now);
         let at_place = |wanted| self.queue.waiting().filter(move |(place, _)| *place == wanted);
-        let first_active = at_place(Place::Active).map(|(_, pod)| rank(pod)).min();
-        let first_early = at_place(Place::Backoff)
+        let first_active = at_place(SubQueue::Active).map(|(_, pod)| rank(pod)).min();
+        let first_early = at_place(SubQueue::Backoff)
             .filter(|(_, pod)| pod.consecutive_errors == 0)
             .map(|(_, pod)| (expiry(pod), rank(pod)))
             .min();
@@ -154,20 +154,20 @@ impl QueueModel {
     }
 
     fn check(&self) {
-        let waiting: Vec<(Place, &QueuedPod)> = self.queue.waiting().collect();
+        let waiting: Vec<(SubQueue, &QueuedPod)> = self.queue.waiting().collect();
         let uids: BTreeSet<String> = waiting.iter().map(|(_, pod)| pod.pod.uid.to_string()).collect();
         assert_eq!(uids.len(), waiting.len(), "each pod is in one place");
         assert_eq!(uids, self.inside, "every added and not removed pod is in the queue");
         assert_eq!(self.queue.len(), uids.len());
-        let active = waiting.iter().filter(|(place, _)| *place == Place::Active);
+        let active = waiting.iter().filter(|(place, _)| *place == SubQueue::Active);
         assert!(active.map(|(_, pod)| rank(pod)).is_sorted(), "the active queue is in order");
 
         let mut unschedulable_count = BTreeMap::new();
         for (place, pod) in &waiting {
             let found = self.queue.get(&pod.pod.uid).expect("a waiting pod is found");
             assert!(std::ptr::eq(found, *pod), "and its place is known");
-            assert_eq!(*place == Place::Gated, pod.gate.is_some());
-            assert!(*place != Place::Unschedulable || !pod.rejectors.is_empty(), "someone can wake it");
+            assert_eq!(*place == SubQueue::Gated, pod.gate.is_some());
+            assert!(*place != SubQueue::Unschedulable || !pod.rejectors.is_empty(), "someone can wake it");
             for plugin in &pod.rejectors {
                 *unschedulable_count.entry((*plugin, PROFILE)).or_insert(0) += 1;
             }
@@ -175,10 +175,10 @@ impl QueueModel {
         let mut stats = self.queue.stats();
         stats.unschedulable.retain(|_, count| *count > 0);
         assert_eq!(stats.unschedulable, unschedulable_count);
-        let unschedulable = waiting.iter().filter(|(place, _)| *place == Place::Unschedulable);
+        let unschedulable = waiting.iter().filter(|(place, _)| *place == SubQueue::Unschedulable);
         let alike: BTreeSet<_> = unschedulable.map(|(_, pod)| (pod.pod.priority, &pod.rejectors)).collect();
         assert_eq!(stats.groups, alike.len(), "pods that wait for the same are one group");
-        for place in Place::ALL {
+        for place in SubQueue::ALL {
             assert_eq!(stats.pending[&place], waiting.iter().filter(|(at, _)| *at == place).count());
         }
         self.check_due();
@@ -189,21 +189,21 @@ impl QueueModel {
         let wakeup = self.queue.next_wakeup(self.now);
         for (place, pod) in self.queue.waiting() {
             match place {
-                Place::Backoff => {
+                SubQueue::Backoff => {
                     let end = expiry(pod).expect("only a failure backs off") + Duration::from_secs(1);
                     assert!(end > self.now && wakeup.is_some_and(|wakeup| wakeup <= end));
                 }
-                Place::Unschedulable => {
+                SubQueue::Unschedulable => {
                     assert!(self.now.since(pod.timestamp) <= Duration::from_secs(330));
                     assert!(wakeup.is_some_and(|wakeup| wakeup.since(self.now) <= Duration::from_secs(30)));
                 }
-                Place::Active | Place::Gated => {}
+                SubQueue::Active | SubQueue::Gated => {}
             }
         }
     }
 
     /// Returns all pods with their places, in order.
-    fn layout(&self) -> Vec<(Place, String)> {
+    fn layout(&self) -> Vec<(SubQueue, String)> {
         self.queue.waiting().map(|(place, pod)| (place, pod.pod.uid.to_string())).collect()
     }
 }
@@ -275,7 +275,7 @@ proptest! {
         for op in &ops {
             cluster.apply(op);
         }
-        let gated = cluster.queue.stats().pending[&Place::Gated];
+        let gated = cluster.queue.stats().pending[&SubQueue::Gated];
         let deadline = cluster.now + Duration::from_secs(330);
         while let Some(wakeup) = cluster.queue.next_wakeup(cluster.now)
             && wakeup <= deadline

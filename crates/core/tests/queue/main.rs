@@ -12,7 +12,7 @@ use std::time::Duration;
 use supercargo_core::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::pod::{PodInfo, PodTemplate};
-use supercargo_core::queue::{Place, QueueConfig, QueuedPod, SchedulingQueue};
+use supercargo_core::queue::{QueueConfig, QueuedPod, SchedulingQueue, SubQueue};
 use supercargo_core::selector::RequiredNodeAffinity;
 use supercargo_core::time::Time;
 
@@ -76,11 +76,11 @@ fn pop(queue: &mut SchedulingQueue, now: Time, uid: &str) -> QueuedPod {
     popped
 }
 
-fn place(queue: &SchedulingQueue, uid: &str) -> Option<Place> {
+fn place(queue: &SchedulingQueue, uid: &str) -> Option<SubQueue> {
     queue.waiting().find(|(_, queued)| &*queued.pod.uid == uid).map(|(place, _)| place)
 }
 
-fn incoming(queue: &SchedulingQueue, place: Place, event: &'static str) -> u64 {
+fn incoming(queue: &SchedulingQueue, place: SubQueue, event: &'static str) -> u64 {
     queue.stats().incoming.get(&(place, event)).copied().unwrap_or(0)
 }
 
@@ -123,8 +123,8 @@ fn pods_with_equal_times_keep_insertion_order() {
 fn new_pod_is_active_and_counted_as_added() {
     let mut queue = queue();
     queue.add(at(0.5), pod("p", 0), None);
-    assert_eq!(place(&queue, "p"), Some(Place::Active));
-    assert_eq!(incoming(&queue, Place::Active, "UnschedulablePodAdd"), 1);
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Active));
+    assert_eq!(incoming(&queue, SubQueue::Active, "UnschedulablePodAdd"), 1);
     let popped = pop(&mut queue, at(0.7), "p");
     assert_eq!((popped.attempts, popped.timestamp, popped.initial_attempt), (1, at(0.5), Some(at(0.5))));
     assert!(queue.is_empty());
@@ -145,8 +145,8 @@ fn pod_added_again_gets_a_new_record() {
 fn rejected_pod_waits_for_an_event() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "p", 0, &[FIT, TAINTS]);
-    assert_eq!(place(&queue, "p"), Some(Place::Unschedulable));
-    assert_eq!(incoming(&queue, Place::Unschedulable, "ScheduleAttemptFailure"), 1);
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Unschedulable));
+    assert_eq!(incoming(&queue, SubQueue::Unschedulable, "ScheduleAttemptFailure"), 1);
     assert_eq!((unschedulable_count(&queue, FIT), unschedulable_count(&queue, TAINTS)), (Some(1), Some(1)));
     assert!(queue.pop(at(100.0)).is_none());
 }
@@ -170,9 +170,9 @@ fn one_plugin_that_returns_queue_is_enough() {
     reject_new(&mut queue, at(0.0), "both", 0, &[FIT, TAINTS]);
     reject_new(&mut queue, at(0.0), "fit", 0, &[FIT]);
     queue.move_all(at(30.0), &NODE_TAINT, &|_| true, &mut |plugin, _| Hint::queue_if(plugin == TAINTS));
-    assert_eq!(place(&queue, "both"), Some(Place::Active));
-    assert_eq!(place(&queue, "fit"), Some(Place::Unschedulable));
-    assert_eq!(incoming(&queue, Place::Active, "NodeUpdateNodeTaint"), 1);
+    assert_eq!(place(&queue, "both"), Some(SubQueue::Active));
+    assert_eq!(place(&queue, "fit"), Some(SubQueue::Unschedulable));
+    assert_eq!(incoming(&queue, SubQueue::Active, "NodeUpdateNodeTaint"), 1);
 }
 
 #[test]
@@ -180,13 +180,13 @@ fn requeued_pod_serves_the_rest_of_its_backoff() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.2), "p", 0, &[FIT]);
     move_all(&mut queue, at(0.3), &NODE_ADD, Hint::Queue);
-    assert_eq!(place(&queue, "p"), Some(Place::Backoff));
-    assert_eq!(incoming(&queue, Place::Backoff, "NodeAdd"), 1);
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Backoff));
+    assert_eq!(incoming(&queue, SubQueue::Backoff, "NodeAdd"), 1);
     queue.tick(at(1.999));
-    assert_eq!(place(&queue, "p"), Some(Place::Backoff));
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Backoff));
     queue.tick(at(2.0));
-    assert_eq!(place(&queue, "p"), Some(Place::Active));
-    assert_eq!(incoming(&queue, Place::Active, "BackoffComplete"), 1);
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Active));
+    assert_eq!(incoming(&queue, SubQueue::Active, "BackoffComplete"), 1);
 }
 
 /// The first failure is at t = 0.2, and each attempt fails as soon as it is made.
@@ -269,9 +269,9 @@ fn failure_without_rejecting_plugin_is_an_error() {
     queue.add(at(0.0), pod("p", 0), None);
     let popped = pop(&mut queue, at(0.0), "p");
     queue.return_unschedulable(at(0.0), popped, BTreeSet::new(), None);
-    assert_eq!(place(&queue, "p"), Some(Place::Backoff));
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Backoff));
     assert_eq!(queue.get("p").unwrap().consecutive_errors, 1);
-    assert_eq!(incoming(&queue, Place::Backoff, "ScheduleAttemptFailure"), 1);
+    assert_eq!(incoming(&queue, SubQueue::Backoff, "ScheduleAttemptFailure"), 1);
 }
 
 #[test]
@@ -285,10 +285,13 @@ fn idle_queue_pops_the_pod_whose_backoff_ends_first() {
     queue.return_unschedulable(at(3.0), retried, rejected_by(&[FIT]), None);
     reject_new(&mut queue, at(3.5), "early", 0, &[FIT]);
     move_all(&mut queue, at(3.6), &NODE_ADD, Hint::Queue);
-    assert_eq!((place(&queue, "late"), place(&queue, "early")), (Some(Place::Backoff), Some(Place::Backoff)));
+    assert_eq!(
+        (place(&queue, "late"), place(&queue, "early")),
+        (Some(SubQueue::Backoff), Some(SubQueue::Backoff))
+    );
     pop(&mut queue, at(3.6), "early");
     pop(&mut queue, at(3.6), "late");
-    assert_eq!(incoming(&queue, Place::Active, "PopFromBackoffQ"), 2);
+    assert_eq!(incoming(&queue, SubQueue::Active, "PopFromBackoffQ"), 2);
 }
 
 #[test]
@@ -320,7 +323,7 @@ fn pod_that_failed_with_an_error_serves_its_whole_backoff() {
     queue.return_error(at(0.2), popped);
     queue.move_all(at(0.3), &NODE_ADD, &|_| true, &mut |_, _| unreachable!("no event helps after an error"));
     assert!(queue.pop(at(1.999)).is_none());
-    assert_eq!(incoming(&queue, Place::Active, "PopFromBackoffQ"), 0);
+    assert_eq!(incoming(&queue, SubQueue::Active, "PopFromBackoffQ"), 0);
     pop(&mut queue, at(2.0), "p");
 }
 
@@ -334,7 +337,7 @@ fn pod_to_be_decided_again_keeps_its_position_and_attempts() {
     let popped = pop(&mut queue, at(3.0), "first");
     assert_eq!((popped.attempts, popped.unschedulable_count, popped.consecutive_errors), (2, 0, 0));
     assert_eq!(popped.timestamp, at(0.0));
-    assert_eq!(incoming(&queue, Place::Active, "ForceActivate"), 1);
+    assert_eq!(incoming(&queue, SubQueue::Active, "ForceActivate"), 1);
 }
 
 #[test]
@@ -349,7 +352,7 @@ fn pod_recreated_during_its_attempt_keeps_the_new_record() {
             1 => queue.return_error(at(2.0), popped),
             _ => queue.activate(at(2.0), popped),
         }
-        assert_eq!((queue.len(), place(&queue, "p")), (1, Some(Place::Active)));
+        assert_eq!((queue.len(), place(&queue, "p")), (1, Some(SubQueue::Active)));
         assert_eq!(queue.get("p").unwrap().attempts, 0);
         assert_eq!(unschedulable_count(&queue, FIT), None);
     }
@@ -378,14 +381,14 @@ fn unschedulable_gauge_counts_until_the_next_attempt_or_deletion() {
 fn gated_pod_is_not_evaluated_for_events() {
     let mut queue = queue();
     queue.add(at(0.0), pod("p", 0), Some(GATES));
-    assert_eq!(place(&queue, "p"), Some(Place::Gated));
-    assert_eq!(incoming(&queue, Place::Unschedulable, "UnschedulablePodAdd"), 1);
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Gated));
+    assert_eq!(incoming(&queue, SubQueue::Unschedulable, "UnschedulablePodAdd"), 1);
     assert_eq!(unschedulable_count(&queue, GATES), Some(1));
     queue.move_all(at(1.0), &NODE_ADD, &|_| true, &mut |_, _| unreachable!("no event looks at a gated pod"));
     move_all(&mut queue, at(1.0), &ClusterEvent::UnschedulableTimeout, Hint::Queue);
     assert_eq!(queue.next_wakeup(at(1.0)), None);
     assert!(queue.pop(at(1000.0)).is_none());
-    assert_eq!(place(&queue, "p"), Some(Place::Gated));
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Gated));
 }
 
 #[test]
@@ -399,14 +402,14 @@ fn removing_the_last_gate_queues_the_pod_and_restarts_its_time() {
     let one_left = newer(&gated);
     let events = [own(PodAction::Update, &gated, &one_left)];
     queue.update(at(10.0), Arc::clone(&one_left), Some(GATES), &events, never);
-    assert_eq!(place(&queue, "p"), Some(Place::Gated));
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Gated));
     assert_eq!(queue.get("p").unwrap().pod.resource_version, "2".into());
 
     let free = newer(&one_left);
     let events = [PodAction::UpdateLabel, PodAction::UpdateGatesEliminated].map(|a| own(a, &one_left, &free));
     queue.update(at(20.0), Arc::clone(&free), None, &events, never);
-    assert_eq!(place(&queue, "p"), Some(Place::Active));
-    assert_eq!(incoming(&queue, Place::Active, "UnschedulablePodUpdatePodSchedulingGatesEliminated"), 1);
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Active));
+    assert_eq!(incoming(&queue, SubQueue::Active, "UnschedulablePodUpdatePodSchedulingGatesEliminated"), 1);
     let popped = pop(&mut queue, at(20.0), "p");
     assert_eq!((popped.attempts, popped.initial_attempt, popped.gate), (1, Some(at(20.0)), None));
     assert_eq!(unschedulable_count(&queue, GATES), Some(0));
@@ -423,10 +426,10 @@ fn pod_that_becomes_gated_leaves_every_queue() {
     }
     assert!(queue.pop(at(1000.0)).is_none());
     let stats = queue.stats();
-    assert_eq!((stats.pending[&Place::Gated], stats.pending[&Place::Unschedulable]), (2, 0));
+    assert_eq!((stats.pending[&SubQueue::Gated], stats.pending[&SubQueue::Unschedulable]), (2, 0));
     assert_eq!((unschedulable_count(&queue, GATES), unschedulable_count(&queue, FIT)), (Some(2), Some(1)));
     queue.update(at(1001.0), pod("unschedulable", 0), None, &[], skip);
-    assert_eq!(incoming(&queue, Place::Active, "UnschedulablePodUpdate"), 1);
+    assert_eq!(incoming(&queue, SubQueue::Active, "UnschedulablePodUpdate"), 1);
 }
 
 #[test]
@@ -435,7 +438,7 @@ fn rejected_pod_may_return_gated() {
     queue.add(at(0.0), pod("p", 0), None);
     let popped = pop(&mut queue, at(0.0), "p");
     queue.return_unschedulable(at(0.0), popped, rejected_by(&[FIT]), Some("DefaultPreemption"));
-    assert_eq!(place(&queue, "p"), Some(Place::Gated));
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Gated));
     assert_eq!(
         (unschedulable_count(&queue, FIT), unschedulable_count(&queue, "DefaultPreemption")),
         (Some(1), Some(1))
@@ -460,8 +463,8 @@ fn own_update_requeues_a_pod_if_a_rejecting_plugin_agrees() {
         asked,
         [("UnschedulablePodUpdatePodLabel", TAINTS), ("UnschedulablePodUpdatePodToleration", TAINTS)]
     );
-    assert_eq!(incoming(&queue, Place::Active, "UnschedulablePodUpdatePodToleration"), 1);
-    assert_eq!(place(&queue, "p"), Some(Place::Active));
+    assert_eq!(incoming(&queue, SubQueue::Active, "UnschedulablePodUpdatePodToleration"), 1);
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Active));
 }
 
 #[test]
@@ -488,15 +491,15 @@ fn update_of_an_unknown_pod_adds_it() {
     let mut queue = queue();
     queue.update(at(0.0), pod("p", 0), None, &[], &mut |_, _, _| Hint::Skip);
     queue.update(at(0.0), pod("q", 0), Some(GATES), &[], &mut |_, _, _| Hint::Skip);
-    assert_eq!((place(&queue, "p"), place(&queue, "q")), (Some(Place::Active), Some(Place::Gated)));
-    assert_eq!(incoming(&queue, Place::Active, "UnschedulablePodUpdate"), 1);
-    assert_eq!(incoming(&queue, Place::Unschedulable, "UnschedulablePodUpdate"), 1);
+    assert_eq!((place(&queue, "p"), place(&queue, "q")), (Some(SubQueue::Active), Some(SubQueue::Gated)));
+    assert_eq!(incoming(&queue, SubQueue::Active, "UnschedulablePodUpdate"), 1);
+    assert_eq!(incoming(&queue, SubQueue::Unschedulable, "UnschedulablePodUpdate"), 1);
 }
 
 /// Returns when a pod rejected at `failed` is requeued, without any event.
 fn flushed_at(queue: &mut SchedulingQueue, failed: Time) -> Time {
     let mut now = failed;
-    while place(queue, "p") == Some(Place::Unschedulable) {
+    while place(queue, "p") == Some(SubQueue::Unschedulable) {
         let wakeup = queue.next_wakeup(now).expect("an unschedulable pod has a wake-up");
         assert!(wakeup > now, "time advances");
         now = wakeup;
@@ -512,7 +515,7 @@ fn flush_requeues_at_the_half_minute_after_five_minutes() {
         queue.tick(at(failed));
         reject_new(&mut queue, at(failed), "p", 0, &[FIT]);
         assert_eq!(flushed_at(&mut queue, at(failed)), at(flushed), "failed at {failed}");
-        assert_eq!(incoming(&queue, Place::Active, "UnschedulableTimeout"), 1);
+        assert_eq!(incoming(&queue, SubQueue::Active, "UnschedulableTimeout"), 1);
         assert!(pop(&mut queue, at(flushed), "p").was_flushed);
     }
 }
@@ -527,7 +530,7 @@ fn pod_that_fails_every_flush_is_retried_every_five_minutes() {
     let mut waits = Vec::new();
     for _ in 0..4 {
         let mut now = failed;
-        while place(&queue, "p") == Some(Place::Unschedulable) {
+        while place(&queue, "p") == Some(SubQueue::Unschedulable) {
             now = queue.next_wakeup(now).unwrap() + late;
             queue.tick(now);
         }
@@ -559,7 +562,7 @@ fn flushed_pod_serves_a_longer_backoff() {
     let mut queue = SchedulingQueue::new(config, at(0.0));
     reject_new(&mut queue, at(1.0), "p", 0, &[FIT]);
     queue.tick(at(330.0));
-    assert_eq!(place(&queue, "p"), Some(Place::Backoff));
-    assert_eq!(incoming(&queue, Place::Backoff, "UnschedulableTimeout"), 1);
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Backoff));
+    assert_eq!(incoming(&queue, SubQueue::Backoff, "UnschedulableTimeout"), 1);
     assert_eq!(queue.next_wakeup(at(330.0)), Some(at(602.0)));
 }

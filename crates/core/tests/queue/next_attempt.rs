@@ -13,7 +13,7 @@ fn active_at(queue: &mut SchedulingQueue, from: f64, uid: &str) -> Time {
     loop {
         let now = at(f64::from(half_seconds) / 2.0);
         queue.tick(now);
-        if place(queue, uid) == Some(Place::Active) {
+        if place(queue, uid) == Some(SubQueue::Active) {
             return now;
         }
         half_seconds += 1;
@@ -27,7 +27,7 @@ fn next_attempt_in_backoff_is_the_end_of_the_backoff() {
         let mut queue = queue();
         reject_new(&mut queue, at(failed_at), "p", 0, &[FIT]);
         move_all(&mut queue, at(failed_at), &NODE_ADD, Hint::Queue);
-        assert_eq!(place(&queue, "p"), Some(Place::Backoff));
+        assert_eq!(place(&queue, "p"), Some(SubQueue::Backoff));
         let said = said(&queue, "p");
         assert_eq!(Some(active_at(&mut queue, failed_at, "p")), said);
     }

@@ -6,7 +6,7 @@ use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::effect::{Effect, Lane};
 use supercargo_core::event::{BindOutcome, Event, Found, Kind, ObjectKey};
 use supercargo_core::mutation::Mutation;
-use supercargo_core::queue::{Place, QueueConfig};
+use supercargo_core::queue::{QueueConfig, SubQueue};
 use supercargo_core::report::Outcome;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
@@ -104,7 +104,7 @@ impl Harness {
                     "no-answer" => Found::NoAnswer,
                     node => Found::Bound(node.to_owned()),
                 };
-                Event::Settled { uid: rest[0].into(), found }
+                Event::BindingQueried { uid: rest[0].into(), found }
             }
             "list" => Event::ListBegan(kind(rest[0])),
             "listed" => Event::ListEnded(kind(rest[0])),
@@ -152,7 +152,7 @@ impl Harness {
     }
 
     /// Returns the place of a pod in the queue.
-    pub(crate) fn place(&self, pod: &str) -> Option<Place> {
+    pub(crate) fn place(&self, pod: &str) -> Option<SubQueue> {
         let mut waiting = self.scheduler.queue().waiting();
         waiting.find(|(_, queued)| *queued.pod.uid == *pod).map(|(place, _)| place)
     }
@@ -178,7 +178,7 @@ fn kind(name: &str) -> Kind {
 fn describe_effect(effect: &Effect) -> Option<String> {
     match effect {
         Effect::Bind { pod, node } => Some(format!("bind {} to {node}", pod.name)),
-        Effect::Settle { pod } => Some(format!("settle {}", pod.name)),
+        Effect::QueryBinding { pod } => Some(format!("query {}", pod.name)),
         Effect::Evict(eviction) => Some(format!("evict {}", eviction.pod.name)),
         Effect::Record(record) => Some(format!("record {} {}", record.reason, record.pod.name)),
         _ => None,

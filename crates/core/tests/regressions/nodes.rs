@@ -7,7 +7,7 @@ use supercargo_core::mutation::Mutation;
 /// The bug: a recreated node had the generation of the deleted one, and was mistaken for it.
 #[test]
 fn b08_recreated_node_is_not_mistaken_for_the_deleted_one() {
-    check_scenario(Some(Mutation::NoLastLook), |_| {
+    check_scenario(Some(Mutation::RecheckSkipped), |_| {
         let mut harness = Harness::without_credit_for_bindings();
         let output = harness.act("node a cpu=4\npod p cpu=2");
         assert!(contains_line(&output, "placed p on a, 1 of 1, attempt 1"), "{output:?}");
@@ -22,7 +22,7 @@ fn b08_recreated_node_is_not_mistaken_for_the_deleted_one() {
 /// twice.
 #[test]
 fn b09_pods_of_a_deleted_node_count_when_it_is_recreated() {
-    check_scenario(Some(Mutation::NodeTakesItsPods), |harness| {
+    check_scenario(Some(Mutation::NodeDeletionDropsPods), |harness| {
         let (gone, again, end) = ("gone node a", "node a cpu=1", "gone pod q");
         for order in [[gone, again, end], [gone, end, again], [end, gone, again]] {
             harness.act("node a cpu=1\npod q cpu=1 on=a\npod p cpu=1");
@@ -73,7 +73,7 @@ fn b10_every_node_is_evaluated_once_while_zones_change() {
 /// The bug: after a node joined, a burst of pods exceeded its limit.
 #[test]
 fn b25_burst_to_a_new_node_stops_at_its_pod_limit() {
-    check_scenario(Some(Mutation::PlacesUncounted), |harness| {
+    check_scenario(Some(Mutation::PodCountNotUpdated), |harness| {
         for at in 0..30 {
             harness.act(&format!("pod p{at}"));
         }

@@ -7,7 +7,7 @@ use supercargo_core::mutation::Mutation;
 /// The bug: a pod pinned to a missing node caused a division by zero, so that one pod's spec crashed the scheduler.
 #[test]
 fn b12_pod_pinned_to_a_missing_node_is_rejected_without_a_panic() {
-    check_scenario(Some(Mutation::NoNodesUnheardOf), |harness| {
+    check_scenario(Some(Mutation::NodeCountAssumedPositive), |harness| {
         harness.act("node a cpu=0 pods=0\nnode b cpu=4");
         let many = (0..1_000).map(|at| format!("x{at}")).collect::<Vec<_>>().join(",");
         for pinned in ["@name:in:ghost", "@name:in:a;@name:in:b", &format!("@name:in:{many}")] {
@@ -23,7 +23,7 @@ fn b12_pod_pinned_to_a_missing_node_is_rejected_without_a_panic() {
 /// The bugs: updates of unknown objects, deletions before additions, and missing fields each crashed a scheduler.
 #[test]
 fn b13_missing_objects_and_fields_cause_no_panic() {
-    check_scenario(Some(Mutation::ResourceTakenForGranted), |harness| {
+    check_scenario(Some(Mutation::ResourceAssumedToRemain), |harness| {
         let output = harness.act(
             "gone node ghost
              gone pod ghost
@@ -51,7 +51,7 @@ fn b13_missing_objects_and_fields_cause_no_panic() {
 /// The bug: pods deleted or recreated under the same name during an attempt left entries forever.
 #[test]
 fn b15_pods_recreated_at_any_step_leave_no_state() {
-    check_scenario(Some(Mutation::PodGoneLeaves), |harness| {
+    check_scenario(Some(Mutation::DeletedPodStateKept), |harness| {
         let stages: [&[&str]; 6] = [
             &[],
             &["node a cpu=1"],
@@ -85,7 +85,7 @@ fn b15_pods_recreated_at_any_step_leave_no_state() {
 /// The bug: the gauge of unschedulable pods ignored deletions from other queues.
 #[test]
 fn b17_gauge_counts_deletions_from_every_queue() {
-    check_scenario(Some(Mutation::GaugeDrifts), |harness| {
+    check_scenario(Some(Mutation::GaugesIgnoreDeletedPods), |harness| {
         let blamed =
             |harness: &Harness| harness.scheduler.queue().stats().unschedulable.values().sum::<usize>();
         harness.act("node a cpu=1\npod p cpu=2\npod gated cpu=2 gate=g");
@@ -104,22 +104,22 @@ fn b17_gauge_counts_deletions_from_every_queue() {
 /// The bug: after missed, repeated or outdated events, the cache differed from the API server.
 #[test]
 fn b20_repeated_and_stale_events_leave_the_cache_correct() {
-    check_scenario(Some(Mutation::CountedAgain), |harness| {
+    check_scenario(Some(Mutation::RepeatedPodCountedAgain), |harness| {
         harness.act("node a cpu=4\npod p cpu=1 on=a\npod p cpu=1 on=a\npod p cpu=2 on=a\npod p cpu=2 on=a");
         assert_eq!(harness.taken("a"), (2_000, 1));
     });
-    check_scenario(Some(Mutation::RelistAdds), |harness| {
+    check_scenario(Some(Mutation::RelistRemovesNothing), |harness| {
         harness.act("node a cpu=4\npod p cpu=1 on=a\npod q cpu=1 on=a");
         harness.act("list Pod\npod q cpu=1 on=a\nlisted Pod");
         assert_eq!(harness.taken("a"), (1_000, 1));
     });
-    check_scenario(Some(Mutation::StepBack), |harness| {
+    check_scenario(Some(Mutation::OlderPodVersionApplied), |harness| {
         let output = harness.act("node a cpu=4\npod p cpu=1\naccepted p\npod p cpu=1 on=a");
         assert!(contains_line(&output, "bound p to a"));
         assert_eq!(harness.act("list Pod\npod p cpu=1\nlisted Pod"), [""; 0], "a binding takes no step back");
         assert_eq!(harness.taken("a"), (1_000, 1));
     });
-    check_scenario(Some(Mutation::FreedTwice), |harness| {
+    check_scenario(Some(Mutation::ResourcesReleasedTwice), |harness| {
         harness.act("node a cpu=4\npod p cpu=1 on=a\npod q cpu=1 on=a\ngone pod q\ngone pod q");
         assert_eq!(harness.taken("a"), (1_000, 1));
     });

@@ -7,7 +7,7 @@ use supercargo_core::mutation::Mutation;
 /// The bug: an event arrived before the pod that it helps was in the unschedulable pool.
 #[test]
 fn b01_event_at_any_point_of_a_failing_attempt_requeues_the_pod() {
-    check_scenario(Some(Mutation::EventInFlightLost), |harness| {
+    check_scenario(Some(Mutation::EventDuringAttemptLost), |harness| {
         // All at the same time, so that only the event itself can requeue the pod.
         let (small, large, pod) = ("node c cpu=1", "node b cpu=4", "pod p cpu=2");
         harness.act("node a cpu=1");
@@ -23,7 +23,7 @@ fn b01_event_at_any_point_of_a_failing_attempt_requeues_the_pod() {
 /// additions, and the pod waited for five minutes (kubernetes issue 141354).
 #[test]
 fn b03_last_matching_pod_deleted_requeues_a_self_matching_pod_once() {
-    check_scenario(Some(Mutation::DeafAffinityDelete), |harness| {
+    check_scenario(Some(Mutation::AffinityHintIgnoresDeletions), |harness| {
         harness.act("node a zone=z1 cpu=4 unschedulable\nnode b zone=z2 cpu=4");
         harness.act("pod peer on=a label:app=web");
         assert!(contains_line(&harness.act("pod p label:app=web affinity=zone/app=web"), "unschedulable p"));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::HostPort;
-use supercargo_core::queue::Place;
+use supercargo_core::queue::SubQueue;
 use supercargo_core::resources::Resources;
 
 impl Sim {
@@ -25,7 +25,7 @@ impl Sim {
             }
             // A preemptor that waits for its victims may be gated, too.
             let held = queued.gate.is_some_and(|gate| gate == supercargo_core::preemption::NAME);
-            if (place == Place::Gated) != (held || !queued.pod.gates.is_empty()) {
+            if (place == SubQueue::Gated) != (held || !queued.pod.gates.is_empty()) {
                 return Err(broken(
                     "gated pods are in the gated queue",
                     format!("{uid} in {}", place.as_str()),
@@ -87,7 +87,8 @@ impl Sim {
     fn check_gauges(&self) -> Result<(), Broken> {
         let queue = self.process.scheduler.queue();
         let stats = queue.stats();
-        let mut pending: BTreeMap<Place, usize> = Place::ALL.into_iter().map(|place| (place, 0)).collect();
+        let mut pending: BTreeMap<SubQueue, usize> =
+            SubQueue::ALL.into_iter().map(|place| (place, 0)).collect();
         let mut blamed: BTreeMap<_, usize> = BTreeMap::new();
         for (place, queued) in queue.waiting() {
             *pending.entry(place).or_default() += 1;
@@ -207,7 +208,7 @@ impl Sim {
         let assumed = self.process.scheduler.stats().cache.assumed_pods;
         for (place, queued) in self.process.scheduler.queue().waiting() {
             let by_extender = self.is_managed(&queued.pod.uid);
-            if place != Place::Unschedulable || queued.pod.deleting || by_extender {
+            if place != SubQueue::Unschedulable || queued.pod.deleting || by_extender {
                 continue;
             }
             // A pod that an assumed pod would help is requeued when the assumed pod is confirmed, as upstream

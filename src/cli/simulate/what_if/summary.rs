@@ -242,7 +242,7 @@ impl Constraint {
         let domains = snapshot.nodes().iter().filter(counts).filter_map(|node| Some((node, value(node)?)));
         let domain_of: BTreeMap<NodeIdx, Symbol> = domains.collect();
         let mut pods: BTreeMap<Symbol, i64> = domain_of.values().map(|&value| (value, 0)).collect();
-        let kinds = snapshot.kinds_in(pod.namespace).filter(|kind| {
+        let kinds = snapshot.pod_classes_in(pod.namespace).filter(|kind| {
             !kind.pod().deleting && selector.matches(tables, snapshot.labels(kind.pod().labels))
         });
         for (node, number) in kinds.flat_map(|kind| kind.nodes()) {

@@ -6,7 +6,7 @@
 use crate::cache::Snapshot;
 use crate::hash::IdMap;
 use crate::intern::Symbol;
-use crate::slice::{KindRole, Slice};
+use crate::slice::{PodClassRole, Slice};
 
 /// A topology domain: a node label's key and value.
 pub(super) type Domain = (Symbol, Symbol);
@@ -60,7 +60,7 @@ pub(super) type Columns = Vec<((u32, Symbol), Vec<Option<i64>>)>;
 /// pod.
 ///
 /// Returns `None` if there are more than [`COLUMNS_MAX`] columns.
-pub(super) fn by_node(slice: &Slice, role: KindRole, snapshot: Snapshot<'_>) -> Option<Columns> {
+pub(super) fn by_node(slice: &Slice, role: PodClassRole, snapshot: Snapshot<'_>) -> Option<Columns> {
     let slots = snapshot.columns().pods.len();
     let (mut columns, mut places) = (Columns::new(), IdMap::<(u32, Symbol), usize>::default());
     let mut amounts = Vec::new();
@@ -78,8 +78,8 @@ pub(super) fn by_node(slice: &Slice, role: KindRole, snapshot: Snapshot<'_>) -> 
         }
         amounts.push(of_list);
     }
-    slice.each_kind(role, snapshot, |kind, index| {
-        for (node, pods) in kind.nodes() {
+    slice.each_pod_class(role, snapshot, |class, index| {
+        for (node, pods) in class.nodes() {
             for &(at, times) in &amounts[index] {
                 *columns[at].1[node.index()].get_or_insert(0) += pods * times;
             }

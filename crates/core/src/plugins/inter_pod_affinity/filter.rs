@@ -4,13 +4,13 @@
 
 use super::counts::{Changes, Domain, TermCounts, by_node, each_domain};
 use super::terms::{self, Incoming, IncomingTerm};
-use crate::cache::{Kind, NodeView, Snapshot};
+use crate::cache::{NodeView, PodClass, Snapshot};
 use crate::framework::{CycleError, DependsOn, Fact, FilterRule, Rejection, Verdict};
 use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
 use crate::pod::{PodFacets, PodInfo};
-use crate::slice::{Concerned, Contribution, KindRole, Slice};
+use crate::slice::{Concerned, Contribution, PodClassRole, Slice};
 use std::sync::Arc;
 
 const AFFINITY: &str = "node(s) didn't match pod affinity rules";
@@ -22,14 +22,14 @@ pub(super) struct AffinityFilter {
     incoming: Incoming,
     terms: Arc<Terms>,
     /// Whether the pod matches all its own affinity terms, so that it may be the first such pod.
-    means_itself: bool,
+    matches_itself: bool,
     counts: PerMatch<TermCounts>,
     /// Topology keys of the domains from which existing pods exclude the incoming pod.
     existing_keys: Vec<Symbol>,
     /// The distinct topology keys of `affinity`. A node is judged by keys, since many terms may share one key.
     affinity_keys: Vec<Symbol>,
     /// The distinct topology keys of the domains from which the pod's own anti-affinity excludes it.
-    hated_keys: Vec<Symbol>,
+    anti_affinity_keys: Vec<Symbol>,
 }
 
 /// The pod's own required terms.
@@ -75,14 +75,14 @@ impl Match {
 /// Adds the pods of a pod class to the domains of their nodes, by what the class matches.
 fn add_pods(
     snapshot: Snapshot<'_>,
-    kind: &Kind,
+    class: &PodClass,
     matched: &[(Match, Symbol, i64)],
     counts: &mut PerMatch<TermCounts>,
 ) {
     if matched.is_empty() {
         return;
     }
-    for (node, pods) in kind.nodes().filter(|&(node, _)| snapshot.nodes().contains(node)) {
+    for (node, pods) in class.nodes().filter(|&(node, _)| snapshot.nodes().contains(node)) {
         let labels = snapshot.node_labels(node);
         for &(sort, key, times) in matched {
             if let Some(value) = labels.get(key) {
@@ -111,15 +111,15 @@ impl AffinityFilter {
         if let Some(slice) = snapshot.slice() {
             rule.count_in_slice(snapshot, slice, &mut counts);
         } else if has_terms {
-            rule.count(snapshot, snapshot.kinds(), &mut counts);
+            rule.count(snapshot, snapshot.pod_classes(), &mut counts);
         } else {
-            rule.count(snapshot, snapshot.kinds_with_required_anti_affinity(), &mut counts);
+            rule.count(snapshot, snapshot.pod_classes_with_required_anti_affinity(), &mut counts);
         }
         if counts.existing.is_empty() && !has_terms {
             return None;
         }
         rule.existing_keys = counts.existing.keys();
-        rule.hated_keys = counts.anti_affinity.keys();
+        rule.anti_affinity_keys = counts.anti_affinity.keys();
         rule.counts = counts;
         Some(rule)
     }
@@ -128,7 +128,7 @@ impl AffinityFilter {
     pub(super) fn uncounted(pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
         let prepare = || Terms::of(pod, snapshot);
         let terms = match snapshot.slice() {
-            Some(slice) => slice.prepared(KindRole::RequiredTerms, prepare),
+            Some(slice) => slice.prepared(PodClassRole::RequiredTerms, prepare),
             None => Arc::new(prepare()),
         };
         let mut affinity_keys: Vec<Symbol> = terms.affinity.iter().map(|term| term.topology_key).collect();
@@ -136,12 +136,12 @@ impl AffinityFilter {
         affinity_keys.dedup();
         Self {
             incoming: Incoming::new(pod, snapshot),
-            means_itself: terms::all_match(&terms.affinity, snapshot, pod.into()),
+            matches_itself: terms::all_match(&terms.affinity, snapshot, pod.into()),
             terms,
             counts: PerMatch::default(),
             existing_keys: Vec::new(),
             affinity_keys,
-            hated_keys: Vec::new(),
+            anti_affinity_keys: Vec::new(),
         }
     }
 
@@ -156,22 +156,22 @@ impl AffinityFilter {
     }
 
     /// Whether the pod matches all its own required affinity terms.
-    pub(super) fn means_itself(&self) -> bool {
-        self.means_itself
+    pub(super) fn matches_itself(&self) -> bool {
+        self.matches_itself
     }
 
     /// Counts the matches of these pod classes on all nodes.
     fn count<'a>(
         &self,
         snapshot: Snapshot<'a>,
-        kinds: impl Iterator<Item = &'a Kind>,
+        classes: impl Iterator<Item = &'a PodClass>,
         counts: &mut PerMatch<TermCounts>,
     ) {
         let mut matched = Vec::new();
-        for kind in kinds {
+        for class in classes {
             matched.clear();
-            self.each_match(snapshot, kind.facets(), |sort, key| matched.push((sort, key, 1)));
-            add_pods(snapshot, kind, &matched, counts);
+            self.each_match(snapshot, class.facets(), |sort, key| matched.push((sort, key, 1)));
+            add_pods(snapshot, class, &matched, counts);
         }
     }
 
@@ -181,14 +181,14 @@ impl AffinityFilter {
         let concerned = if has_terms {
             Concerned::All
         } else {
-            Concerned::WithAffinity(&Kind::has_required_anti_affinity)
+            Concerned::WithAffinity(&PodClass::has_required_anti_affinity)
         };
         let mut times = IdMap::<Symbol, i64>::default();
         self.terms.affinity.iter().for_each(|term| *times.entry(term.topology_key).or_default() += 1);
-        slice.look_at_kinds(KindRole::RequiredTerms, snapshot, concerned, |kind, list| {
+        slice.evaluate_pod_classes(PodClassRole::RequiredTerms, snapshot, concerned, |class, list| {
             let mut anti = IdMap::<Symbol, i64>::default();
             let mut is_peer = false;
-            let work = self.each_match(snapshot, kind.facets(), |sort, key| match sort {
+            let work = self.each_match(snapshot, class.facets(), |sort, key| match sort {
                 Match::Existing => list.push((sort as u32, key, 1)),
                 Match::Affinity => is_peer = true,
                 Match::AntiAffinity => *anti.entry(key).or_default() += 1,
@@ -200,16 +200,16 @@ impl AffinityFilter {
             );
             work
         });
-        if let Some(columns) = by_node(slice, KindRole::RequiredTerms, snapshot) {
+        if let Some(columns) = by_node(slice, PodClassRole::RequiredTerms, snapshot) {
             let count = |sort: u32, domain, sum| counts.of(Match::ALL[sort as usize]).change(domain, sum);
             return each_domain(&columns, snapshot, count);
         }
         let sorted = |list: &Contribution| -> Vec<_> {
             list.iter().map(|&(sort, key, times)| (Match::ALL[sort as usize], key, times)).collect()
         };
-        let matched: Vec<_> = slice.contributions(KindRole::RequiredTerms).iter().map(sorted).collect();
-        slice.each_kind(KindRole::RequiredTerms, snapshot, |kind, index| {
-            add_pods(snapshot, kind, &matched[index], counts);
+        let matched: Vec<_> = slice.contributions(PodClassRole::RequiredTerms).iter().map(sorted).collect();
+        slice.each_pod_class(PodClassRole::RequiredTerms, snapshot, |class, index| {
+            add_pods(snapshot, class, &matched[index], counts);
         });
     }
 
@@ -249,7 +249,7 @@ impl AffinityFilter {
     ) {
         let known = snapshot
             .slice()
-            .and_then(|slice| slice.of_kind(KindRole::RequiredTerms, snapshot.kind_of(other)?));
+            .and_then(|slice| slice.of_pod_class(PodClassRole::RequiredTerms, snapshot.pod_class_of(other)?));
         match known {
             Some(list) => {
                 list.iter().for_each(|&(sort, key, times)| note(Match::ALL[sort as usize], key, times));
@@ -282,7 +282,8 @@ impl AffinityFilter {
             return Some(Rejection::unresolvable(AFFINITY));
         }
         let hates = |domain: Domain| changes.anti_affinity.of(&self.counts.anti_affinity, domain) > 0;
-        let hated = self.hated_keys.iter().filter_map(|&key| labels.get(key).map(|value| (key, value)));
+        let hated =
+            self.anti_affinity_keys.iter().filter_map(|&key| labels.get(key).map(|value| (key, value)));
         if hated.chain(changes.anti_affinity.domains()).any(hates) {
             return Some(Rejection::unschedulable(ANTI_AFFINITY));
         }
@@ -304,7 +305,7 @@ impl AffinityFilter {
             let Some(value) = labels.get(key) else { return false };
             peers_everywhere &= changes.of(&self.counts.affinity, (key, value)) > 0;
         }
-        peers_everywhere || (self.means_itself && changes.leave_empty(&self.counts.affinity))
+        peers_everywhere || (self.matches_itself && changes.leave_empty(&self.counts.affinity))
     }
 }
 

@@ -118,7 +118,7 @@ impl Required {
 fn others_forbid(snapshot: Snapshot<'_>) -> bool {
     let nominated =
         || snapshot.nodes_with_nominations().into_iter().flat_map(|node| snapshot.nominated_on(node));
-    snapshot.kinds_with_required_anti_affinity().next().is_some()
+    snapshot.pod_classes_with_required_anti_affinity().next().is_some()
         || nominated().any(|pod| pod.has_required_anti_affinity())
 }
 

@@ -6,13 +6,13 @@
 use super::InterPodAffinity;
 use super::counts::{by_node, each_domain};
 use super::terms::{self, Incoming, IncomingTerm};
-use crate::cache::{Kind, Snapshot};
+use crate::cache::{PodClass, Snapshot};
 use crate::framework::{CycleError, MAX_NODE_SCORE, Scale, ScoreRule};
 use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
 use crate::pod::{PodFacets, PodInfo, WeightedPodAffinityTerm};
-use crate::slice::{Concerned, KindRole, Slice};
+use crate::slice::{Concerned, PodClassRole, Slice};
 use std::sync::Arc;
 
 /// The rule for a pod if at least one term, its own or another pod's, added weight to a domain.
@@ -45,9 +45,9 @@ impl AffinityScore {
         if let Some(slice) = snapshot.slice() {
             preferences.sum_in_slice(snapshot, slice, has_preferences, &mut weights);
         } else if has_preferences {
-            preferences.sum(snapshot, snapshot.kinds(), &mut weights);
+            preferences.sum(snapshot, snapshot.pod_classes(), &mut weights);
         } else {
-            preferences.sum(snapshot, snapshot.kinds_with_affinity(), &mut weights);
+            preferences.sum(snapshot, snapshot.pod_classes_with_affinity(), &mut weights);
         }
         let mut keys: Vec<Symbol> = weights.keys().map(|&(key, _)| key).collect();
         keys.sort_unstable();
@@ -77,7 +77,7 @@ impl Preferences {
             terms
         };
         let own = match snapshot.slice() {
-            Some(slice) => slice.prepared(KindRole::PreferredTerms, prepare),
+            Some(slice) => slice.prepared(PodClassRole::PreferredTerms, prepare),
             None => Arc::new(prepare()),
         };
         Self { incoming: Incoming::new(pod, snapshot), own, plugin }
@@ -92,14 +92,14 @@ impl Preferences {
     fn sum<'a>(
         &self,
         snapshot: Snapshot<'a>,
-        kinds: impl Iterator<Item = &'a Kind>,
+        classes: impl Iterator<Item = &'a PodClass>,
         weights: &mut IdMap<(Symbol, Symbol), i64>,
     ) {
         let mut given = Vec::new();
-        for kind in kinds {
+        for class in classes {
             given.clear();
-            self.weigh(snapshot, kind.facets(), |key, weight| given.push((0, key, weight)));
-            add_weights(snapshot, kind, &given, weights);
+            self.weigh(snapshot, class.facets(), |key, weight| given.push((0, key, weight)));
+            add_weights(snapshot, class, &given, weights);
         }
     }
 
@@ -112,21 +112,21 @@ impl Preferences {
         weights: &mut IdMap<(Symbol, Symbol), i64>,
     ) {
         let concerned = if has_preferences { Concerned::All } else { Concerned::WithAffinity(&|_| true) };
-        slice.look_at_kinds(KindRole::PreferredTerms, snapshot, concerned, |kind, list| {
+        slice.evaluate_pod_classes(PodClassRole::PreferredTerms, snapshot, concerned, |class, list| {
             let mut given = IdMap::<Symbol, i64>::default();
             let work =
-                self.weigh(snapshot, kind.facets(), |key, weight| *given.entry(key).or_default() += weight);
+                self.weigh(snapshot, class.facets(), |key, weight| *given.entry(key).or_default() += weight);
             list.extend(given.into_iter().map(|(key, weight)| (0, key, weight)));
             work
         });
-        if let Some(columns) = by_node(slice, KindRole::PreferredTerms, snapshot) {
+        if let Some(columns) = by_node(slice, PodClassRole::PreferredTerms, snapshot) {
             return each_domain(&columns, snapshot, |_, domain, sum| {
                 *weights.entry(domain).or_insert(0) += sum;
             });
         }
-        let contributions = slice.contributions(KindRole::PreferredTerms);
-        slice.each_kind(KindRole::PreferredTerms, snapshot, |kind, index| {
-            add_weights(snapshot, kind, &contributions[index], weights);
+        let contributions = slice.contributions(PodClassRole::PreferredTerms);
+        slice.each_pod_class(PodClassRole::PreferredTerms, snapshot, |class, index| {
+            add_weights(snapshot, class, &contributions[index], weights);
         });
     }
 
@@ -173,14 +173,14 @@ impl Preferences {
 /// Adds the weights of the pods of a class to the domains of their nodes.
 fn add_weights(
     snapshot: Snapshot<'_>,
-    kind: &Kind,
+    class: &PodClass,
     given: &[(u32, Symbol, i64)],
     weights: &mut IdMap<(Symbol, Symbol), i64>,
 ) {
     if given.is_empty() {
         return;
     }
-    for (node, pods) in kind.nodes().filter(|&(node, _)| snapshot.nodes().contains(node)) {
+    for (node, pods) in class.nodes().filter(|&(node, _)| snapshot.nodes().contains(node)) {
         let labels = snapshot.node_labels(node);
         for &(_, key, weight) in given {
             if let Some(value) = labels.get(key) {

@@ -55,8 +55,8 @@ impl RequiredTally {
         }
         // The pod itself will be on a node, and the next identical pod must count it with the same counters.
         rule.each_match(snapshot, pod.into(), |sort, key| counters.add(sort, key));
-        for kind in snapshot.kinds_with_required_anti_affinity() {
-            rule.each_match(snapshot, kind.facets(), |sort, key| counters.add(sort, key));
+        for class in snapshot.pod_classes_with_required_anti_affinity() {
+            rule.each_match(snapshot, class.facets(), |sort, key| counters.add(sort, key));
         }
         let counter_of = |key| counters.find(Match::Affinity, key).expect("it was added above");
         let affinity = rule.affinity().iter().map(|term| counter_of(term.topology_key)).collect();
@@ -99,7 +99,7 @@ impl FilterTally for RequiredTally {
             let Some(sum) = sums[at] else { return false };
             peers_everywhere &= sum > 0;
         }
-        let is_first = || self.rule.means_itself() && self.affinity.iter().all(|&at| whole[at].is_zero);
+        let is_first = || self.rule.matches_itself() && self.affinity.iter().all(|&at| whole[at].is_zero);
         if !peers_everywhere && !is_first() {
             return false;
         }
@@ -122,8 +122,8 @@ impl PreferredTally {
         preferences.keys().for_each(|key| counters.add((), key));
         // The pod itself will be on a node, and the next identical pod must count it with the same counters.
         preferences.weigh(snapshot, pod.into(), |key, _| counters.add((), key));
-        for kind in snapshot.kinds_with_affinity() {
-            preferences.weigh(snapshot, kind.facets(), |key, _| counters.add((), key));
+        for class in snapshot.pod_classes_with_affinity() {
+            preferences.weigh(snapshot, class.facets(), |key, _| counters.add((), key));
         }
         Self { preferences, counters }
     }

@@ -289,7 +289,7 @@ impl FilterRule for Demand {
             let place = match shortage {
                 Shortage::Pods => 0,
                 Shortage::Cpu => 1,
-                Shortage::Memory if mutation::is_on(Mutation::ShortOfMemoryUnseen) => return,
+                Shortage::Memory if mutation::is_on(Mutation::PreemptionIgnoresMemory) => return,
                 Shortage::Memory => 2,
                 Shortage::EphemeralStorage => 3,
                 Shortage::Scalar(name) => 4 + self.scalar.iter().take_while(|need| need.name != name).count(),

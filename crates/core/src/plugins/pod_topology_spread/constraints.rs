@@ -3,12 +3,12 @@
 //! Upstream: `podtopologyspread/common.go`, `plugins/helper/spread.go`.
 
 use super::{DefaultConstraint, Defaults, PodTopologySpread};
-use crate::cache::{Kind, Snapshot};
+use crate::cache::{PodClass, Snapshot};
 use crate::intern::{Labels, Symbol, Tables, known};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::pod::{ControllerKind, PodFacets, PodInfo, SpreadConstraint, Toleration, WhenUnsatisfiable};
 use crate::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
-use crate::slice::{Concerned, KindRole, NodeRole};
+use crate::slice::{Concerned, NodeRole, PodClassRole};
 
 /// A constraint of the filter or the score, prepared for counting.
 pub(super) struct Constraint {
@@ -236,15 +236,15 @@ pub(super) fn counted(
     snapshot: Snapshot<'_>,
     constraints: &[Constraint],
     namespace: Symbol,
-    role: KindRole,
+    role: PodClassRole,
 ) -> Vec<Vec<i64>> {
     let mut counts = vec![vec![0; snapshot.columns().pods.len()]; constraints.len()];
-    let concerns = |kind: &Kind| {
+    let concerns = |kind: &PodClass| {
         let facets = kind.facets();
         facets.namespace == namespace && !facets.is_deleting
     };
     let Some(slice) = snapshot.slice() else {
-        for kind in snapshot.kinds_in(namespace).filter(|kind| concerns(kind)) {
+        for kind in snapshot.pod_classes_in(namespace).filter(|kind| concerns(kind)) {
             let mut matched = Vec::new();
             each_match(snapshot, constraints, kind.facets(), |at| matched.push(at));
             for (node, pods) in kind.nodes() {
@@ -253,13 +253,13 @@ pub(super) fn counted(
         }
         return counts;
     };
-    slice.look_at_kinds(role, snapshot, Concerned::These(&concerns), |kind, list| {
+    slice.evaluate_pod_classes(role, snapshot, Concerned::These(&concerns), |kind, list| {
         each_match(snapshot, constraints, kind.facets(), |at| {
             list.push((at as u32, constraints[at].topology_key, 1));
         })
     });
     let contributions = slice.contributions(role);
-    slice.each_kind(role, snapshot, |kind, index| {
+    slice.each_pod_class(role, snapshot, |kind, index| {
         for (node, pods) in kind.nodes() {
             contributions[index].iter().for_each(|&(at, ..)| counts[at as usize][node.index()] += pods);
         }

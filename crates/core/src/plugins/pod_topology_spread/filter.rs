@@ -11,7 +11,7 @@ use crate::hash::IdMap;
 use crate::intern::{Labels, Symbol};
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
-use crate::slice::KindRole;
+use crate::slice::PodClassRole;
 
 const OVER_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 const MISSING_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";
@@ -35,7 +35,7 @@ impl SpreadFilter {
         let mut with_keys = snapshot.nodes().iter().map(|node| snapshot.node_labels(node));
         // If no node has all keys, none passes, whatever the counts are.
         let pods = if with_keys.any(|labels| has_all_keys(&constraints, labels)) {
-            counted(snapshot, &constraints, pod.namespace, KindRole::HardConstraints)
+            counted(snapshot, &constraints, pod.namespace, PodClassRole::HardConstraints)
         } else {
             Vec::new()
         };

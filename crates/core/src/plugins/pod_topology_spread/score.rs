@@ -12,7 +12,7 @@ use crate::intern::{Symbol, known};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
-use crate::slice::KindRole;
+use crate::slice::PodClassRole;
 
 /// The mark of an ignored node during normalization. As upstream, it equals the raw score of a node without
 /// matching pods under a `maxSkew` of 0, which is then ignored; the API server admits no such constraint.
@@ -61,7 +61,7 @@ impl SpreadScore {
         if require_all && scored.is_empty() {
             return Self { constraints: Vec::new(), ignored };
         }
-        let pods = counted(snapshot, &constraints, pod.namespace, KindRole::SoftConstraints);
+        let pods = counted(snapshot, &constraints, pod.namespace, PodClassRole::SoftConstraints);
         let weighed = constraints.into_iter().zip(pods).map(|(constraint, pods)| {
             let mut weighed = Weighed { constraint, pods, domains: IdMap::default(), weight: 0.0 };
             let size = if weighed.is_per_host() {

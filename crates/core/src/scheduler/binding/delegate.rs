@@ -26,7 +26,12 @@ pub(super) struct Delegate {
 
 impl Scheduler {
     /// Returns the effect for a binding, and the extender that carries it out, if any.
-    pub(super) fn sent_to(&self, pod: &PodInfo, node: Symbol, is_ours: bool) -> (Option<Delegate>, Effect) {
+    pub(super) fn binding_effect(
+        &self,
+        pod: &PodInfo,
+        node: Symbol,
+        is_ours: bool,
+    ) -> (Option<Delegate>, Effect) {
         let (pod_ref, node) = (self.pod_ref(pod), self.tables.text(node).to_owned());
         match self.binder(pod).filter(|_| !is_ours) {
             None => (None, Effect::Bind { pod: pod_ref, node }),
@@ -61,14 +66,15 @@ impl Scheduler {
     fn delegated(&mut self, now: Time, uid: &str, by: &Delegate) {
         let binding = self.bindings.known(uid);
         if let Some(node) = binding.confirmed_on {
-            return self.settled_on(uid, node);
+            return self.bound_on(uid, node);
         }
         let message =
             format!("extender {:?} says that it bound the pod, and the API server does not show it", by.url);
         let last_lost = binding.released;
-        let doubt = binding.doubt.get_or_insert_with(|| UnknownOutcome::new(now, last_lost, String::new()));
-        (doubt.last_lost, doubt.message) = (last_lost, message);
-        self.bindings.enter(uid, Phase::Unknown { ask_at: now + DELEGATE_PAUSE });
+        let unknown =
+            binding.unknown.get_or_insert_with(|| UnknownOutcome::new(now, last_lost, String::new()));
+        (unknown.last_lost, unknown.message) = (last_lost, message);
+        self.bindings.enter(uid, Phase::Unknown { query_at: now + DELEGATE_PAUSE });
     }
 
     /// Posts the binding directly after an ignorable extender failed.

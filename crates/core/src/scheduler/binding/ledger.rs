@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// The interval between queries about one binding. The first is sent at once; then the interval doubles up to the
 /// maximum.
-const QUESTION_PAUSE_MIN: Duration = Duration::from_millis(250);
-const QUESTION_PAUSE_MAX: Duration = Duration::from_secs(8);
+const QUERY_INTERVAL_MIN: Duration = Duration::from_millis(250);
+const QUERY_INTERVAL_MAX: Duration = Duration::from_secs(8);
 
 /// The phase of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,9 @@ pub(super) enum Phase {
     /// Sent, without an answer.
     InFlight,
     /// The outcome is unknown. A query is due at this time.
-    Unknown { ask_at: Time },
+    Unknown { query_at: Time },
     /// A query is queued or in flight.
-    Asked,
+    Queried,
 }
 
 /// The state of a binding with an unknown outcome. Kept until the outcome is known, however often the binding is
@@ -40,20 +40,20 @@ pub(super) struct UnknownOutcome {
     /// The latest failure.
     pub(super) message: String,
     /// The interval before the last query.
-    pause: Duration,
+    interval: Duration,
     /// When the last query was sent. Its answer describes a later moment, and may itself arrive much later.
-    pub(super) asked: Time,
+    pub(super) queried_at: Time,
 }
 
 impl UnknownOutcome {
     pub(super) fn new(since: Time, last_lost: Time, message: String) -> Self {
-        Self { since, last_lost, message, pause: QUESTION_PAUSE_MIN, asked: since }
+        Self { since, last_lost, message, interval: QUERY_INTERVAL_MIN, queried_at: since }
     }
 
     /// Doubles the interval and returns the phase with the time of the next query.
-    pub(super) fn next_question(&mut self, now: Time) -> Phase {
-        self.pause = (self.pause * 2).min(QUESTION_PAUSE_MAX);
-        Phase::Unknown { ask_at: now + self.pause }
+    pub(super) fn next_query(&mut self, now: Time) -> Phase {
+        self.interval = (self.interval * 2).min(QUERY_INTERVAL_MAX);
+        Phase::Unknown { query_at: now + self.interval }
     }
 }
 
@@ -69,7 +69,7 @@ pub(in crate::scheduler) struct Binding {
     /// When it was last sent.
     pub(super) released: Time,
     /// Set when a copy of it got no answer.
-    pub(super) doubt: Option<UnknownOutcome>,
+    pub(super) unknown: Option<UnknownOutcome>,
     /// The pod was deleted or is terminating: it is not retried, whatever the answer.
     pub(super) abandoned: bool,
     /// The node on which the watch shows the pod.
@@ -101,7 +101,7 @@ impl Binding {
             began,
             phase: Phase::Waiting,
             released: began,
-            doubt: None,
+            unknown: None,
             abandoned: false,
             confirmed_on: None,
             nominated,
@@ -118,12 +118,12 @@ impl Binding {
     }
 
     /// Returns the time of the next query, if one is due later.
-    fn question(&self) -> Option<Time> {
+    fn query_time(&self) -> Option<Time> {
         #[cfg(test)]
         tests::LOOKED_AT.set(tests::LOOKED_AT.get() + 1);
         match self.phase {
-            Phase::Unknown { ask_at } => Some(ask_at),
-            Phase::Waiting | Phase::InFlight | Phase::Asked => None,
+            Phase::Unknown { query_at } => Some(query_at),
+            Phase::Waiting | Phase::InFlight | Phase::Queried => None,
         }
     }
 }
@@ -134,15 +134,15 @@ pub(in crate::scheduler) struct Bindings {
     by_uid: FixedMap<Uid, Binding>,
     /// Query times of the bindings in [`Phase::Unknown`]. A step reads only the first, however many bindings are
     /// open.
-    questions: BTreeSet<(Time, Uid)>,
+    query_times: BTreeSet<(Time, Uid)>,
 }
 
 impl Bindings {
     /// Adds a binding.
     pub(in crate::scheduler) fn insert(&mut self, uid: Uid, binding: Binding) {
         self.remove(&uid);
-        if let Some(time) = binding.question() {
-            self.questions.insert((time, Arc::clone(&uid)));
+        if let Some(time) = binding.query_time() {
+            self.query_times.insert((time, Arc::clone(&uid)));
         }
         self.by_uid.insert(uid, binding);
     }
@@ -150,22 +150,22 @@ impl Bindings {
     /// Removes a binding.
     pub(super) fn remove(&mut self, uid: &str) -> Option<Binding> {
         let (uid, binding) = self.by_uid.remove_entry(uid)?;
-        if let Some(time) = binding.question() {
-            self.questions.remove(&(time, uid));
+        if let Some(time) = binding.query_time() {
+            self.query_times.remove(&(time, uid));
         }
         Some(binding)
     }
 
     /// Sets the phase of a binding.
     pub(super) fn enter(&mut self, uid: &str, phase: Phase) {
-        let binding = self.by_uid.get_mut(uid).expect("only a known binding moves on");
+        let binding = self.by_uid.get_mut(uid).expect("the caller knows that the binding exists");
         let uid = &binding.queued.pod.uid;
-        if let Some(time) = binding.question() {
-            self.questions.remove(&(time, Arc::clone(uid)));
+        if let Some(time) = binding.query_time() {
+            self.query_times.remove(&(time, Arc::clone(uid)));
         }
         binding.phase = phase;
-        if let Some(time) = binding.question() {
-            self.questions.insert((time, Arc::clone(&binding.queued.pod.uid)));
+        if let Some(time) = binding.query_time() {
+            self.query_times.insert((time, Arc::clone(&binding.queued.pod.uid)));
         }
     }
 
@@ -181,7 +181,7 @@ impl Bindings {
 
     /// Returns a binding that must exist.
     pub(super) fn known(&mut self, uid: &str) -> &mut Binding {
-        self.get_mut(uid).expect("it was there a moment ago")
+        self.get_mut(uid).expect("the caller knows that the binding exists")
     }
 
     /// Whether the pod has a binding.
@@ -210,13 +210,13 @@ impl Bindings {
     }
 
     /// Returns the time of the next query.
-    pub(super) fn next_question(&self) -> Option<Time> {
-        self.questions.first().map(|&(time, _)| time)
+    pub(super) fn next_query(&self) -> Option<Time> {
+        self.query_times.first().map(|&(time, _)| time)
     }
 
     /// Returns the bindings whose queries are due, ordered by uid.
     pub(super) fn due(&self, now: Time) -> Vec<Uid> {
-        let due = self.questions.iter().take_while(|(time, _)| *time <= now);
+        let due = self.query_times.iter().take_while(|(time, _)| *time <= now);
         let mut uids: Vec<Uid> = due.map(|(_, uid)| Arc::clone(uid)).collect();
         uids.sort_unstable();
         uids
@@ -225,13 +225,13 @@ impl Bindings {
 
 impl TraceIds for Bindings {
     fn mark(&self, marks: &mut Marks) {
-        let Self { by_uid, questions: _ } = self;
+        let Self { by_uid, query_times: _ } = self;
         by_uid.values().for_each(|binding| binding.mark(marks));
     }
 }
 
 trace_ids!(Binding { queued, node, confirmed_on, nominated } but not {
-    fingerprint, began, phase, released, doubt, abandoned, unlisted, by, is_ours, came_again
+    fingerprint, began, phase, released, unknown, abandoned, unlisted, by, is_ours, came_again
 });
 
 #[cfg(test)]

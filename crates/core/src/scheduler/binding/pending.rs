@@ -11,6 +11,6 @@ impl Binding {
     /// `None` if the outcome no longer matters, because the pod is bound or deleted.
     pub(in crate::scheduler) fn pending(&self) -> Option<(&QueuedPod, Symbol, Time, bool)> {
         let is_open = !self.abandoned && self.confirmed_on.is_none();
-        is_open.then_some((&self.queued, self.node, self.began, self.doubt.is_some()))
+        is_open.then_some((&self.queued, self.node, self.began, self.unknown.is_some()))
     }
 }

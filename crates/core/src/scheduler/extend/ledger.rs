@@ -68,7 +68,7 @@ impl SuspendedDecision {
 
 /// All suspended decisions and open calls.
 #[derive(Default)]
-pub(in crate::scheduler) struct ExtenderLedger {
+pub(in crate::scheduler) struct ExtenderCalls {
     /// In the order of the calls.
     pub(super) extenders: Vec<Extender>,
     pods: BTreeMap<Uid, SuspendedDecision>,
@@ -80,7 +80,7 @@ pub(in crate::scheduler) struct ExtenderLedger {
     sliced: VecDeque<Uid>,
 }
 
-impl ExtenderLedger {
+impl ExtenderCalls {
     /// Whether a decision about the pod calls extenders.
     pub(in crate::scheduler) fn concerns(&self, pod: &PodInfo) -> bool {
         self.extenders.iter().any(|extender| extender.decides() && extender.is_interested(pod))
@@ -165,7 +165,7 @@ impl ExtenderLedger {
     /// ignorable, or if it needs extenders and too many pods wait already. The predicate's second argument says
     /// whether the pod needs extenders.
     pub(in crate::scheduler) fn attempt_filter(&self) -> Option<impl Fn(&PodInfo, bool) -> bool + use<>> {
-        if self.pods.len() == self.sliced.len() || mutation::is_on(Mutation::LesserGoFirst) {
+        if self.pods.len() == self.sliced.len() || mutation::is_on(Mutation::LowerPriorityGoesFirst) {
             return None;
         }
         let mut highest = BTreeMap::<Symbol, i32>::new();
@@ -267,7 +267,7 @@ impl ExtenderLedger {
 }
 
 trace_ids!(SuspendedDecision { queued, transcript, open } but not { began, restarts, version, events, changed, progress });
-trace_ids!(ExtenderLedger { extenders, pods } but not { calls, next_call, ready, sliced });
+trace_ids!(ExtenderCalls { extenders, pods } but not { calls, next_call, ready, sliced });
 
 /// Returns the error for an answer whose type does not match the call.
 fn beside<T>() -> Result<T, String> {

@@ -54,7 +54,7 @@ pub(in crate::scheduler) struct PreBind {
     pub(super) at: usize,
     pub(super) stage: Stage,
     /// Set when a copy of the current write got no answer.
-    pub(super) doubt: Option<UnknownOutcome>,
+    pub(super) unknown: Option<UnknownOutcome>,
     /// Whether it is queued in the volume lane.
     in_line: bool,
 }
@@ -72,7 +72,7 @@ impl Task {
 
 impl PreBind {
     pub(super) fn new(queued: QueuedPod, node: Symbol, tasks: Vec<Task>, began: Time) -> Self {
-        Self { queued, node, began, tasks, at: 0, stage: Stage::Due, doubt: None, in_line: false }
+        Self { queued, node, began, tasks, at: 0, stage: Stage::Due, unknown: None, in_line: false }
     }
 
     fn time(&self) -> Option<Time> {
@@ -84,7 +84,7 @@ impl PreBind {
 
     /// Whether the pod has sent an equal write, so that the object's version will change.
     fn has_sent(&self, same: &Task) -> bool {
-        let is_sent = matches!(self.stage, Stage::InFlight { .. }) || self.doubt.is_some();
+        let is_sent = matches!(self.stage, Stage::InFlight { .. }) || self.unknown.is_some();
         let sent = self.tasks.iter().take(self.at + usize::from(is_sent));
         sent.into_iter().any(|task| task.key == same.key && task.version == same.version)
     }
@@ -92,7 +92,7 @@ impl PreBind {
 
 /// All pods in PreBind.
 #[derive(Default)]
-pub(in crate::scheduler) struct PreBinds {
+pub(in crate::scheduler) struct VolumeBindings {
     pods: FixedMap<Uid, PreBind>,
     /// The pods affected by each object.
     by_object: BTreeMap<StorageKey, BTreeSet<Uid>>,
@@ -103,7 +103,7 @@ pub(in crate::scheduler) struct PreBinds {
     writes: u64,
 }
 
-impl PreBinds {
+impl VolumeBindings {
     pub(in crate::scheduler) fn len(&self) -> usize {
         self.pods.len()
     }
@@ -193,8 +193,8 @@ impl PreBinds {
     }
 
     /// Returns the state of the current write's unknown outcome, if any.
-    pub(super) fn doubt(&mut self, uid: &Uid) -> &mut Option<UnknownOutcome> {
-        &mut self.known(uid).doubt
+    pub(super) fn unknown(&mut self, uid: &Uid) -> &mut Option<UnknownOutcome> {
+        &mut self.known(uid).unknown
     }
 
     /// Completes the current write.
@@ -202,7 +202,7 @@ impl PreBinds {
         self.enter(uid, Stage::Due);
         let pre_bind = self.known(uid);
         pre_bind.at += 1;
-        pre_bind.doubt = None;
+        pre_bind.unknown = None;
     }
 
     /// Marks the current write as sent, and returns its id.
@@ -250,9 +250,9 @@ impl PreBinds {
 }
 
 trace_ids!(Task { key, reservation } but not { version });
-trace_ids!(PreBind { queued, node, tasks } but not { began, at, stage, doubt, in_line });
+trace_ids!(PreBind { queued, node, tasks } but not { began, at, stage, unknown, in_line });
 
-impl TraceIds for PreBinds {
+impl TraceIds for VolumeBindings {
     fn mark(&self, marks: &mut Marks) {
         let Self { pods, by_object, by_node: _, times: _, writes: _ } = self;
         pods.values().for_each(|pod| pod.mark(marks));

@@ -11,7 +11,7 @@ use std::time::Duration;
 fn one_too_many(every: Option<u32>) -> (World, Vec<String>) {
     let mut world = World::new();
     world.scheduler.verify_decisions(every.and_then(NonZeroU32::new));
-    let told = with(Some(Mutation::ShapesStand), || {
+    let told = with(Some(Mutation::SignatureStatesNotUpdated), || {
         world.pod("first", 3_000, None);
         world.run();
         world.pod("second", 3_000, None);
@@ -40,7 +40,7 @@ fn wrong_cached_decision_is_discarded_and_evicts_its_signature() {
 
 /// Repeats the fault that a cached decision is outdated: each time a pod takes resources that another one needs.
 fn wrong_again(world: &mut World, number: usize) -> Vec<String> {
-    with(Some(Mutation::ShapesStand), || {
+    with(Some(Mutation::SignatureStatesNotUpdated), || {
         world.pod(&format!("taker-{number}"), 3_000 + number as i64, None);
         let mut told = world.run();
         world.pod(&format!("late-{number}"), 3_000 + number as i64, None);
@@ -98,7 +98,7 @@ fn idle(world: &mut World) -> Vec<String> {
 #[test]
 fn idle_verification_finds_a_stale_cache() {
     let mut world = idling();
-    let told = with(Some(Mutation::ShapesStand), || {
+    let told = with(Some(Mutation::SignatureStatesNotUpdated), || {
         world.pod("first", 3_000, None);
         let told = idle(&mut world);
         assert_eq!(world.scheduler.stats().verified, [0, 1], "{told:?}");
@@ -116,7 +116,7 @@ fn idle_verification_finds_a_stale_cache() {
 #[test]
 fn differences_found_when_idle_disable_the_cache() {
     let mut world = idling();
-    with(Some(Mutation::ShapesStand), || {
+    with(Some(Mutation::SignatureStatesNotUpdated), || {
         for number in 0..DIFFERENCES_MAX as i64 {
             world.pod(&format!("p{number}"), 3_000 - number, None);
             idle(&mut world);
@@ -134,7 +134,7 @@ fn differences_found_when_idle_disable_the_cache() {
 fn idle_verification_finds_a_stale_rejection() {
     let mut world = idling();
     world.pod("taker", 3_000, Some("a"));
-    let told = with(Some(Mutation::ShapesStand), || {
+    let told = with(Some(Mutation::SignatureStatesNotUpdated), || {
         // The infeasible cache answers from the third pod on. Results in `unschedulable` require an unchanged cluster.
         for number in 0..3 {
             world.pod(&format!("large-{number}"), 2_000, None);
@@ -184,7 +184,7 @@ fn idle_engine_wakes_for_verification_only_with_cached_state() {
 fn columns_that_differ_from_the_node_are_reported() {
     let mut world = World::new();
     world.scheduler.verify_decisions(NonZeroU32::new(1));
-    let told = with(Some(Mutation::ColumnStands), || {
+    let told = with(Some(Mutation::RequestedColumnsNotUpdated), || {
         world.pod("first", 3_000, Some("a"));
         world.pod("second", 3_000, None);
         world.run()
@@ -214,7 +214,7 @@ fn infeasible_cache_is_verified() {
     world.pod("larger", 9_000, None);
     world.run();
     assert_eq!((world.scheduler.stats().recalled, world.scheduler.stats().verified), (1, [1, 0]));
-    with(Some(Mutation::MemoryStays), || {
+    with(Some(Mutation::UnschedulableResultsNeverStale), || {
         world.pod("middle", 4_000, Some("a"));
         world.pod("wide", 4_000, None);
         world.run();
