@@ -1,12 +1,10 @@
 //! The scheduler process and its commands: watches, requests, configuration, serving. Holds no scheduling
 //! state.
 
-pub mod api;
 pub mod args;
 pub mod cli;
 pub mod client;
 pub mod config;
-pub mod convert;
 pub mod dispatch;
 pub mod driver;
 pub mod explain;

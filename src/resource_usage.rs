@@ -4,8 +4,8 @@
 //! it stores requests in its own units and other schedulers' pods only once they occupy a node. Upstream
 //! computes the metrics from its pod informer. No decision reads this module.
 
-use crate::api::Pod;
-use crate::convert::requests::shown::{is_zero, requests_and_limits};
+use supercargo_objects::api::Pod;
+use supercargo_objects::convert::requests::shown::{is_zero, requests_and_limits};
 use crate::metrics::{PodAmount, render_resources};
 use crate::watch::{Onlooker, Relist};
 use std::collections::{HashMap, HashSet};
@@ -150,7 +150,7 @@ fn amounts(pod: &Pod) -> Option<Amounts> {
         return None;
     }
     let (requests, limits) = requests_and_limits(&content.spec).ok()?;
-    let shown = |amounts: Vec<(&str, crate::convert::quantity::Quantity)>| {
+    let shown = |amounts: Vec<(&str, supercargo_objects::convert::quantity::Quantity)>| {
         let some = amounts.into_iter().filter(|(_, amount)| !is_zero(*amount));
         some.map(|(name, amount)| (name.into(), amount.approximately().to_bits())).collect()
     };

@@ -119,7 +119,7 @@ never "shadow mode has no effects: it never steps the scheduler that keeps its s
 never "shadow mode must not use modules that write" '\b(dispatch|lease)::|\b(Dispatcher|Election|Candidacy|Fence)\b' src/shadow src/run/shadow.rs
 never "the driver must not use Kubernetes types" '\b(k8s_openapi|kube)::' src/driver src/driver.rs
 never "convert only turns objects into core types: no client, no channels" \
-  '\b(kube|tokio|hyper|futures)::|\b(mpsc|oneshot|watch)::(Sender|Receiver|channel)' src/convert src/convert.rs
+  '\b(kube|tokio|hyper|futures)::|\b(mpsc|oneshot|watch)::(Sender|Receiver|channel)' crates/objects/src/convert crates/objects/src/convert.rs
 never "watch and dispatch must not use internals of the engine" 'supercargo_core::(\{[^}]*)?\b(queue|plugins|cycle)\b|\bcore::(queue|plugins|cycle)::' \
   src/watch src/watch.rs src/dispatch src/dispatch.rs
 never "metrics and serving must not use scheduling modules" 'supercargo_core::(\{[^}]*)?\b(queue|plugins|cycle|cache)\b' src/serve src/serve.rs

@@ -10,8 +10,8 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::{Client, Resource};
 use std::path::Path;
-use supercargo::api::proto::{Change, Flaw, WatchEvent, bookmark};
-use supercargo::api::{
+use supercargo_objects::api::proto::{Change, Flaw, WatchEvent, bookmark};
+use supercargo_objects::api::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Encoding, Namespace, Node, PersistentVolume,
     PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
     StorageClass, VolumeAttachment,

@@ -4,9 +4,9 @@ use super::v1::args::{
     Args, NodeAffinity, NodeResourcesFitArgs, NodeSelectorTerm, PodTopologySpreadArgs, ResourceSpec,
     SelectorRequirement, TopologySpreadConstraint,
 };
-use crate::api::core as api;
-use crate::api::meta::SelectorRequirement as ApiRequirement;
-use crate::convert::selectors::{preferred_terms, required_terms};
+use supercargo_objects::api::core as api;
+use supercargo_objects::api::meta::SelectorRequirement as ApiRequirement;
+use supercargo_objects::convert::selectors::{preferred_terms, required_terms};
 use std::time::Duration;
 use supercargo_core::framework::registry::PluginArgs;
 use supercargo_core::intern::Tables;

@@ -3,7 +3,7 @@
 //! Upstream: `apimachinery/pkg/util/validation/field/errors.go`.
 
 use super::nearest::nearest;
-use crate::convert::syntax::{json, quote};
+use supercargo_objects::convert::syntax::{json, quote};
 use std::fmt;
 
 /// A position in a text, counted from 1.

@@ -3,7 +3,7 @@
 use super::framework::Order;
 use super::v1::{Args, Configuration, Extender, LeaderElection, Profile};
 use super::{ConfigError, Effective, Flags, GoDuration, build, refuse};
-use crate::api::Encoding;
+use supercargo_objects::api::Encoding;
 use crate::lease::Terms;
 
 use std::path::{Path, PathBuf};

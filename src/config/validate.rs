@@ -8,7 +8,7 @@ use super::plugins::{POINTS, field_of};
 use super::v1::{
     API_VERSION, ClientConnection, Configuration, Extender, LeaderElection, Plugin, PluginSet, Profile,
 };
-use crate::convert::{requests::is_extended, syntax};
+use supercargo_objects::convert::{requests::is_extended, syntax};
 use std::collections::BTreeSet;
 use supercargo_core::framework::registry::ExtensionPoint;
 

@@ -12,7 +12,7 @@ use supercargo_core::event::WriteOutcome;
 use super::Limits;
 use super::answer::{Subject, Success};
 use super::request::{Answer, Call, MERGE, Outcome, Transport};
-use crate::api::meta::annotation;
+use supercargo_objects::api::meta::annotation;
 
 /// Carries out one write.
 pub(super) async fn write(transport: &Transport, limits: &Limits, write: &VolumeWrite) -> WriteOutcome {

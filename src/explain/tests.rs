@@ -1,8 +1,8 @@
 //! Tests that trials are reverted: afterwards the cluster and the answers are the same.
 
 use super::{Place, Question, drain_check, explain, fit};
-use crate::api::{Node, Pod};
-use crate::convert::{self, Watched as _};
+use supercargo_objects::api::{Node, Pod};
+use supercargo_objects::convert::{self, Watched as _};
 use crate::explain::{Accepted, Leaving};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -24,7 +24,7 @@ pub use recording::Journal;
 pub use ring::Ring;
 pub use sink::{Sink, SinkOptions, SinkState, WhenFull};
 
-use crate::api::ToJson;
+use supercargo_objects::api::ToJson;
 use serde_json::{Value, json};
 use supercargo_core::event::Kind;
 

@@ -4,9 +4,10 @@
 use super::Decision;
 use super::entry::{Bad, Entries, What};
 use super::header::{Header, profiles, settings};
-use crate::api::{Object, of_any_kind};
+use supercargo_objects::api::Object;
+use supercargo_objects::of_any_kind;
 use crate::config::Settings;
-use crate::convert::Watched as _;
+use supercargo_objects::convert::Watched as _;
 use crate::extender::unreached;
 use crate::reload::reconfiguration;
 use serde_json::Value;

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::api::Encoding;
+use supercargo_objects::api::Encoding;
 use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 
 use super::*;
-use crate::api::Encoding;
+use supercargo_objects::api::Encoding;
 
 /// HELP, TYPE and one label set's series of each family, from a scrape of kube-scheduler v1.36.3.
 const UPSTREAM: &str = include_str!("../../tests/fixtures/metrics-upstream.txt");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use prometheus::IntCounter;
 use tokio::time::Instant;
 
-use crate::api::Encoding;
+use supercargo_objects::api::Encoding;
 
 /// Records metrics of the watch of one kind. Cheap to clone.
 #[derive(Clone, Debug)]

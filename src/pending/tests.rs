@@ -11,14 +11,14 @@ use supercargo_core::time::Time;
 
 const NOW: Time = Time::from_secs(1_800_000_000);
 
-fn applied<K: crate::convert::Watched + serde::de::DeserializeOwned>(engine: &mut Scheduler, object: &str) {
+fn applied<K: supercargo_objects::convert::Watched + serde::de::DeserializeOwned>(engine: &mut Scheduler, object: &str) {
     let object: K = serde_json::from_str(object).expect("it is JSON");
     let event = object.applied(engine.tables()).expect("the object is well formed");
     engine.handle(NOW, event);
 }
 
 fn pod(engine: &mut Scheduler, namespace: &str, name: &str, cpu: &str, more: &str) {
-    applied::<crate::api::Pod>(
+    applied::<supercargo_objects::api::Pod>(
         engine,
         &format!(
             r#"{{"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"u-{name}","labels":{{"app":"{name}"}}}},
@@ -42,11 +42,11 @@ fn engine() -> Scheduler {
     }
     engine.handle(NOW, Event::Credits { lane: Lane::Bind, count: 8 });
     for namespace in ["team", "other"] {
-        applied::<crate::api::Namespace>(&mut engine, &format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#));
+        applied::<supercargo_objects::api::Namespace>(&mut engine, &format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#));
     }
     let node =
         r#"{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"10"}}}"#;
-    applied::<crate::api::Node>(&mut engine, node);
+    applied::<supercargo_objects::api::Node>(&mut engine, node);
     pod(&mut engine, "team", "large", "9", "");
     pod(&mut engine, "other", "theirs", "9", "");
     pod(&mut engine, "team", "bound", "1", "");
@@ -54,10 +54,10 @@ fn engine() -> Scheduler {
     pod(&mut engine, "team", "held", "1", r#","schedulingGates":[{"name":"g1"},{"name":"g2"}]"#);
     let class =
         r#"{"metadata":{"name":"fast"},"provisioner":"p","volumeBindingMode":"WaitForFirstConsumer"}"#;
-    applied::<crate::api::StorageClass>(&mut engine, class);
+    applied::<supercargo_objects::api::StorageClass>(&mut engine, class);
     let claim =
         r#"{"metadata":{"name":"c","namespace":"team","uid":"u-c"},"spec":{"storageClassName":"fast"}}"#;
-    applied::<crate::api::PersistentVolumeClaim>(&mut engine, claim);
+    applied::<supercargo_objects::api::PersistentVolumeClaim>(&mut engine, claim);
     let volumes = r#","volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]"#;
     pod(&mut engine, "team", "slow", "1", volumes);
     decide(&mut engine);
@@ -164,7 +164,7 @@ fn stepwise_explanation_equals_a_full_one() {
             r#"{{"metadata":{{"name":"m{number}"}},"spec":{{"unschedulable":{}}},"status":{{"allocatable":{{"cpu":"2","pods":"10"}}}}}}"#,
             number % 3 == 0
         );
-        applied::<crate::api::Node>(&mut engine, &node);
+        applied::<supercargo_objects::api::Node>(&mut engine, &node);
     }
     let mut explaining = Explaining::new("team".to_owned(), "large".to_owned());
     let mut parts = 0;
@@ -207,7 +207,7 @@ fn pod_that_leaves_during_its_explanation_has_no_result() {
         let node = format!(
             r#"{{"metadata":{{"name":"m{number}"}},"status":{{"allocatable":{{"cpu":"2","pods":"10"}}}}}}"#
         );
-        applied::<crate::api::Node>(&mut engine, &node);
+        applied::<supercargo_objects::api::Node>(&mut engine, &node);
     }
     let mut explaining = Explaining::new("team".to_owned(), "large".to_owned());
     explaining.go_on(&engine, NOW);

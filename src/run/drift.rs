@@ -4,7 +4,7 @@
 //! Upstream compares with its informers and also reports objects whose events are still on the way. Here, the API
 //! server is listed, and differences are checked again a little later. Nothing is repaired.
 
-use crate::api::{Node, Pod};
+use supercargo_objects::api::{Node, Pod};
 use crate::driver::Inbox;
 use crate::metrics::Metrics;
 use kube::api::ListParams;
@@ -179,7 +179,7 @@ mod tests {
         engine
     }
 
-    fn apply<K: crate::convert::Watched>(engine: &mut Scheduler, object: &K) {
+    fn apply<K: supercargo_objects::convert::Watched>(engine: &mut Scheduler, object: &K) {
         let event = object.applied(engine.tables()).expect("the object is well formed");
         engine.handle(NOW, event);
     }

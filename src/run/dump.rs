@@ -170,7 +170,7 @@ mod tests {
     use supercargo_core::scheduler::{Config, Profile, Step};
     use supercargo_core::time::Time;
 
-    fn applied<K: crate::convert::Watched>(engine: &mut Scheduler, object: &K) {
+    fn applied<K: supercargo_objects::convert::Watched>(engine: &mut Scheduler, object: &K) {
         let event = object.applied(engine.tables()).expect("the object is well formed");
         engine.handle(Time::from_secs(1_800_000_000), event);
     }
@@ -185,12 +185,12 @@ mod tests {
             engine.handle(now, Event::ListBegan(kind));
             engine.handle(now, Event::ListEnded(kind));
         }
-        let node: crate::api::Node = serde_json::from_str(
+        let node: supercargo_objects::api::Node = serde_json::from_str(
             r#"{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"10"}}}"#,
         )
         .unwrap();
         applied(&mut engine, &node);
-        let pod = |name: &str, spec: &str| -> crate::api::Pod {
+        let pod = |name: &str, spec: &str| -> supercargo_objects::api::Pod {
             let text = format!(
                 r#"{{"metadata":{{"name":"{name}","namespace":"team","uid":"u-{name}"}},
                     "spec":{{"schedulerName":"default-scheduler","containers":[{{"name":"c","resources":{{"requests":
@@ -202,17 +202,17 @@ mod tests {
         applied(&mut engine, &pod("large", ""));
         while !matches!(engine.step(now, &mut NoProbe), Step::Idle { .. }) {}
         applied(&mut engine, &pod("held", r#","schedulingGates":[{"name":"g"}]"#));
-        let class: crate::api::StorageClass = serde_json::from_str(
+        let class: supercargo_objects::api::StorageClass = serde_json::from_str(
             r#"{"metadata":{"name":"fast"},"provisioner":"p","volumeBindingMode":"WaitForFirstConsumer"}"#,
         )
         .unwrap();
         applied(&mut engine, &class);
-        let claim: crate::api::PersistentVolumeClaim = serde_json::from_str(
+        let claim: supercargo_objects::api::PersistentVolumeClaim = serde_json::from_str(
             r#"{"metadata":{"name":"c","namespace":"team","uid":"u-c"},"spec":{"storageClassName":"fast"}}"#,
         )
         .unwrap();
         applied(&mut engine, &claim);
-        let slow: crate::api::Pod = serde_json::from_str(
+        let slow: supercargo_objects::api::Pod = serde_json::from_str(
             r#"{"metadata":{"name":"slow","namespace":"team","uid":"u-slow"},"spec":{"schedulerName":"default-scheduler",
                 "containers":[{"name":"c"}],"volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}}]}}"#,
         )

@@ -22,7 +22,7 @@ use super::object::{self, Flaws, Object};
 use super::state::KindState;
 use super::trouble::Troubles;
 use super::{Onlooker, Relist};
-use crate::api::{Encoding, proto};
+use supercargo_objects::api::{Encoding, proto};
 use crate::dispatch::retry::jittered;
 use crate::driver::{Convert, Intake, Written};
 use crate::extender::Objects;

@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::object::Object;
-use crate::api::{Encoding, proto};
+use supercargo_objects::api::{Encoding, proto};
 use crate::client::TooLarge;
 
 /// Time limit for an API server to start its response. It may itself wait some seconds for a consistent

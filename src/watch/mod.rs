@@ -19,7 +19,7 @@ use supercargo_core::event::Kind;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::api::{
+use supercargo_objects::api::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Encoding, Namespace, Node, PersistentVolume,
     PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
     StorageClass, VolumeAttachment,

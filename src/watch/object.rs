@@ -9,9 +9,9 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use supercargo_core::event::Event;
 
-use crate::api::ToJson;
-use crate::api::proto::FromProtobuf;
-use crate::convert::Watched;
+use supercargo_objects::api::ToJson;
+use supercargo_objects::api::proto::FromProtobuf;
+use supercargo_objects::convert::Watched;
 use crate::driver::{Convert, panic_text};
 use crate::metrics::WatchMetrics;
 

@@ -10,8 +10,8 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use supercargo::api::proto::{FromProtobuf, list};
-use supercargo::api::{
+use supercargo_objects::api::proto::{FromProtobuf, list};
+use supercargo_objects::api::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Encoding, Namespace, Node, PersistentVolume,
     PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
     StorageClass, VolumeAttachment,

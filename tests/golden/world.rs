@@ -6,9 +6,9 @@ use crate::compare::Scenario;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::Arc;
-use supercargo::api::{Object, Pod};
+use supercargo_objects::api::{Object, Pod};
 use supercargo::config::{Effective, Flags, Settings};
-use supercargo::convert::{self, Watched, lookups};
+use supercargo_objects::convert::{self, Watched, lookups};
 use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::{
     Decision, Feasible, Filtered, Framework, InfeasibleDecision, NoProbe, Nomination, Options, PostFilter,

@@ -3,7 +3,7 @@
 //! Upstream: `pkg/quota/v1/evaluator/core/pods.go`. Covers cpu, memory and the number of pods.
 
 use super::facts::text;
-use crate::convert::quantity::Quantity;
+use supercargo_objects::convert::quantity::Quantity;
 use serde_json::Value;
 use std::cmp::Ordering;
 

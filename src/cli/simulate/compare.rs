@@ -1,7 +1,7 @@
 //! Compares a manifest with the existing object and merges both, like `kubectl apply` without the last applied
 //! manifest.
 
-use crate::convert::quantity::Quantity;
+use supercargo_objects::convert::quantity::Quantity;
 use crate::explain::format::count;
 use serde_json::Value;
 

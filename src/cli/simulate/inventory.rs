@@ -5,7 +5,7 @@ use super::expand::{self, ephemeral_claims, is_workload};
 use super::files::{Files, InputError, Item, Origin, Skipped, Wrong};
 use super::identity::{default_namespace, derived_uid, identify, is_namespaced};
 use super::update::Updates;
-use crate::api::Object;
+use supercargo_objects::api::Object;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 

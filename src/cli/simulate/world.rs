@@ -1,8 +1,9 @@
 //! Loads the objects of files into the engine's cache, with the same types and conversions as the scheduler.
 
 use super::files::{Item, Wrong};
-use crate::api::{Malformed, Object, of_any_kind};
-use crate::convert::{self, Watched as _};
+use supercargo_objects::api::{Malformed, Object};
+use supercargo_objects::of_any_kind;
+use supercargo_objects::convert::{self, Watched as _};
 use std::sync::Arc;
 use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::Walk;
@@ -79,7 +80,7 @@ impl World {
 
     /// Converts a pod to schedule; returns it with whether it has finished.
     pub(in crate::cli) fn pod(&mut self, item: Item) -> Result<(Arc<PodInfo>, bool), Wrong> {
-        let pod: crate::api::Pod = serde_json::from_value(item.value)
+        let pod: supercargo_objects::api::Pod = serde_json::from_value(item.value)
             .expect("any JSON deserializes; malformed pods fail in the conversion");
         let info = Arc::new(convert::pod(&mut self.tables, &pod).map_err(|malformed| wrong(&malformed))?);
         // Pods to schedule are pending in the cluster from the beginning.

@@ -8,7 +8,7 @@ use super::super::v1::args::{
     NodeResourcesFitArgs, PodTopologySpreadArgs, ResourceSpec, TopologySpreadConstraint,
     UtilizationShapePoint, VolumeBindingArgs,
 };
-use crate::convert::{selectors::term_errors, syntax};
+use supercargo_objects::convert::{selectors::term_errors, syntax};
 use std::collections::BTreeSet;
 
 const RATIO: &str = "RequestedToCapacityRatio";

@@ -2,7 +2,7 @@
 //! of another scheduler.
 
 use super::*;
-use crate::api::{Node, Pod};
+use supercargo_objects::api::{Node, Pod};
 use crate::config::{Effective, Flags};
 use crate::driver::{Input, InputRecorder as _};
 use crate::journal::watched::{Seen, judge};

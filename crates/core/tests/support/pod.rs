@@ -305,7 +305,7 @@ impl<'t> PodBuilder<'t> {
             non_zero_memory: memory.unwrap_or(DEFAULT_MEMORY * containers),
             score,
         };
-        // Interned as in `src/convert`.
+        // Interned as in `crates/objects/src/convert`.
         self.pod.node_affinity = self.tables.node_affinity((*self.pod.node_affinity).clone());
         self.pod.template = self.tables.template((*self.pod.template).clone());
         Arc::new(self.pod)

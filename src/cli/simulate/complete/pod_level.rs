@@ -4,7 +4,7 @@
 
 use super::super::files::text_at;
 use super::pod::CONTAINERS;
-use crate::convert::quantity::Quantity;
+use supercargo_objects::convert::quantity::Quantity;
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

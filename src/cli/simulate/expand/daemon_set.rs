@@ -3,8 +3,8 @@
 use super::super::files::{Origin, Wrong, text_at};
 use super::super::identity::{fields_at, generated_name, set, template_hash};
 use super::{Controller, Expanded};
-use crate::api::{Node, Pod};
-use crate::convert;
+use supercargo_objects::api::{Node, Pod};
+use supercargo_objects::convert;
 use serde_json::{Value, json};
 use supercargo_core::intern::Tables;
 use supercargo_core::node::NodeInfo;

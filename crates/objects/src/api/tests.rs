@@ -71,7 +71,7 @@ fn list_and_watch_survive_a_malformed_object() {
 
     let line = format!(r#"{{"type":"MODIFIED","object":{bad}}}"#);
     match serde_json::from_str(&line).unwrap() {
-        kube::api::WatchEvent::<Pod>::Modified(pod) => {
+        kube::core::WatchEvent::<Pod>::Modified(pod) => {
             assert!(pod.content().is_err());
             assert_eq!(kube::ResourceExt::resource_version(&pod).as_deref(), Some("2"));
         }
@@ -79,10 +79,10 @@ fn list_and_watch_survive_a_malformed_object() {
     }
     let error = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}}"#;
     assert!(
-        matches!(serde_json::from_str(error).unwrap(), kube::api::WatchEvent::<Pod>::Error(status) if status.code == 410)
+        matches!(serde_json::from_str(error).unwrap(), kube::core::WatchEvent::<Pod>::Error(status) if status.code == 410)
     );
     let bookmark = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"5","creationTimestamp":null},"spec":{"containers":null},"status":{}}}"#;
-    assert!(matches!(serde_json::from_str(bookmark).unwrap(), kube::api::WatchEvent::<Pod>::Bookmark(_)));
+    assert!(matches!(serde_json::from_str(bookmark).unwrap(), kube::core::WatchEvent::<Pod>::Bookmark(_)));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::json;
 use supercargo_core::intern::{LabelSetId, Symbol};
 
 /// Upstream's results for 1,200 selectors, written by `tests/upstream/selectors`; its nodes are [`nodes`].
-const UPSTREAM: &str = include_str!("../../../tests/fixtures/selectors.txt");
+const UPSTREAM: &str = include_str!("../../../../../tests/fixtures/selectors.txt");
 
 fn nodes(tables: &mut Tables) -> Vec<(Symbol, LabelSetId)> {
     let nodes: [(&str, &[(&str, &str)]); 5] = [

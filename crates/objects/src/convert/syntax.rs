@@ -17,7 +17,7 @@ const VALUE_ERROR: &str = "a valid label must be an empty string or consist of a
      '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 /// Returns the errors of a label key; none if it is valid (upstream `IsLabelKey`).
-pub(crate) fn label_key_errors(key: &str) -> Vec<String> {
+pub fn label_key_errors(key: &str) -> Vec<String> {
     let mut errors = Vec::new();
     let name = match key.split_once('/') {
         None => key,
@@ -81,7 +81,7 @@ fn is_dns_label(text: &str) -> bool {
 }
 
 /// Quotes a text like Go's `%q`.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {
@@ -114,7 +114,7 @@ fn quote_beyond_ascii(quoted: &mut String, c: char) {
 }
 
 /// Encodes a text like Go's `json.Marshal`.
-pub(crate) fn json(text: &str) -> String {
+pub fn json(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
@@ -136,7 +136,7 @@ pub(super) fn json_list(texts: Option<&[String]>) -> String {
 }
 
 /// Joins distinct errors into one text (upstream's `Aggregate`), in brackets unless there is only one.
-pub(crate) fn aggregate(errors: &[String]) -> Box<str> {
+pub fn aggregate(errors: &[String]) -> Box<str> {
     let mut distinct: Vec<&str> = Vec::new();
     for error in errors {
         if !distinct.contains(&error.as_str()) {

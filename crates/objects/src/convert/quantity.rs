@@ -419,7 +419,7 @@ mod tests {
 
     /// Upstream's results for some 4,300 texts, 1,200 sums and 1,200 comparisons, written by
     /// `tests/upstream/quantities`.
-    const UPSTREAM: &str = include_str!("../../tests/fixtures/quantities.txt");
+    const UPSTREAM: &str = include_str!("../../../../tests/fixtures/quantities.txt");
 
     fn answer(line: &str) -> String {
         let fields: Vec<&str> = line.split('\t').collect();

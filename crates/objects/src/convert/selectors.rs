@@ -136,7 +136,7 @@ fn value_error(key: &str, at: usize, value: &str, path: &str, errors: &mut Vec<S
 }
 
 /// Converts the terms of a required node affinity. An invalid term matches no node and does not affect other terms.
-pub(crate) fn required_terms(tables: &mut Tables, terms: &[ApiTerm]) -> Box<[NodeSelectorTerm]> {
+pub fn required_terms(tables: &mut Tables, terms: &[ApiTerm]) -> Box<[NodeSelectorTerm]> {
     let parsed = |term| NodeSelectorTerm {
         demands: demands(tables, term, "").ok().flatten(),
         pinned_names: pinned_names(tables, term),
@@ -148,7 +148,7 @@ pub(crate) fn required_terms(tables: &mut Tables, terms: &[ApiTerm]) -> Box<[Nod
 ///
 /// # Errors
 /// Upstream's message about all invalid terms.
-pub(crate) fn preferred_terms(
+pub fn preferred_terms(
     tables: &mut Tables,
     terms: &[PreferredSchedulingTerm],
 ) -> Parsed<PreferredNodeTerm> {
@@ -173,7 +173,7 @@ pub(crate) fn preferred_terms(
 }
 
 /// Returns upstream's errors for a term; the paths of its fields begin with `path`.
-pub(crate) fn term_errors(term: &ApiTerm, path: &str) -> Vec<String> {
+pub fn term_errors(term: &ApiTerm, path: &str) -> Vec<String> {
     demands(&mut Tables::new(), term, path).err().unwrap_or_default()
 }
 

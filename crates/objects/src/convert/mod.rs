@@ -10,9 +10,9 @@ pub mod lookups;
 pub mod node;
 pub mod pod;
 pub mod quantity;
-pub(crate) mod requests;
-pub(crate) mod selectors;
-pub(crate) mod syntax;
+pub mod requests;
+pub mod selectors;
+pub mod syntax;
 mod unjudged;
 pub mod volumes;
 

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 ///
 /// # Errors
 /// A message naming the field that is not a valid quantity.
-pub(crate) fn requests_and_limits(spec: &PodSpec) -> Result<(Amounts<'_>, Amounts<'_>), String> {
+pub fn requests_and_limits(spec: &PodSpec) -> Result<(Amounts<'_>, Amounts<'_>), String> {
     Ok((requests(spec)?, limits(spec)?))
 }
 
@@ -35,7 +35,7 @@ fn limits(spec: &PodSpec) -> Result<Amounts<'_>, String> {
 }
 
 /// Reports whether an amount is zero. Such amounts are not shown.
-pub(crate) fn is_zero(amount: Quantity) -> bool {
+pub fn is_zero(amount: Quantity) -> bool {
     amount.compare(Quantity::default()) == Ordering::Equal
 }
 

@@ -20,7 +20,6 @@ mod to_json;
 pub use apps::{ReplicaSet, StatefulSet};
 pub use core::{Namespace, Node, Pod, ReplicationController, Service};
 pub use encoding::Encoding;
-pub(crate) use object::of_any_kind;
 pub use object::{NotRead, Object};
 pub use policy::PodDisruptionBudget;
 pub use resource::DeviceClass;

@@ -41,7 +41,7 @@ fn kinds() -> [(&'static str, Twice); 16] {
 
 #[test]
 fn encoded_objects_decode_to_the_same_objects() {
-    let packed = include_bytes!("../../../tests/fixtures/protobuf.jsonl.gz");
+    let packed = include_bytes!("../../../../../tests/fixtures/protobuf.jsonl.gz");
     let mut text = String::new();
     GzDecoder::new(&packed[..]).read_to_string(&mut text).unwrap();
     let mut seen = std::collections::BTreeMap::new();

@@ -4,7 +4,7 @@
 //! `pkg/scheduler/framework/types.go` (`CalculateResource`, `Resource.Add`, `SetMaxResource`). Quantities are summed
 //! exactly and rounded once for the whole pod. Upstream's sums wrap around outside the range of i64; these saturate.
 
-pub(crate) mod shown;
+pub mod shown;
 
 use super::quantity::Quantity;
 use super::syntax;
@@ -26,7 +26,7 @@ const DEFAULT_CPU_MILLI: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 
 /// Parsed amounts by resource name: upstream's `ResourceList`.
-pub(crate) type Amounts<'a> = Vec<(&'a str, Quantity)>;
+pub type Amounts<'a> = Vec<(&'a str, Quantity)>;
 
 /// Requests of one container.
 struct Asked<'a> {
@@ -281,7 +281,7 @@ fn is_scalar(name: &str) -> bool {
 }
 
 /// Upstream's `IsExtendedResourceName`.
-pub(crate) fn is_extended(name: &str) -> bool {
+pub fn is_extended(name: &str) -> bool {
     name.contains('/')
         && !name.contains("kubernetes.io/")
         && !name.starts_with("requests.")

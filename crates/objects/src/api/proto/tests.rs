@@ -24,7 +24,7 @@ struct Named {
 }
 
 fn fixture() -> String {
-    let packed = include_bytes!("../../../tests/fixtures/protobuf.jsonl.gz");
+    let packed = include_bytes!("../../../../../tests/fixtures/protobuf.jsonl.gz");
     let mut text = String::new();
     GzDecoder::new(&packed[..]).read_to_string(&mut text).unwrap();
     text

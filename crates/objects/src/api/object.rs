@@ -89,6 +89,7 @@ impl Object {
 }
 
 /// Evaluates one expression for the object, whatever its kind.
+#[macro_export]
 macro_rules! of_any_kind {
     ($object:expr, $it:ident => $what:expr) => {
         match $object {
@@ -111,8 +112,6 @@ macro_rules! of_any_kind {
         }
     };
 }
-pub(crate) use of_any_kind;
-
 fn decode<T: DeserializeOwned>(value: Value) -> Box<T> {
     Box::new(serde_json::from_value(value).expect("a value is valid JSON, and malformed objects decode, too"))
 }
