@@ -23,9 +23,6 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
-use supercargo_objects::api::proto::{FromProtobuf, raw_object};
-use supercargo_objects::api::{Encoding, Pod};
-use supercargo_objects::convert::Watched;
 use supercargo::driver::{Accounts, Clock, Engine, Mailbox, Outbox};
 use supercargo::extender::Objects;
 use supercargo::metrics::Metrics;
@@ -36,6 +33,9 @@ use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
 use supercargo_core::scheduler::Step;
 use supercargo_core::time::Time;
+use supercargo_objects::api::proto::{FromProtobuf, raw_object};
+use supercargo_objects::api::{Encoding, Pod};
+use supercargo_objects::convert::Watched;
 
 /// Number and duration of rounds; the best round counts.
 const ROUNDS: usize = 7;

@@ -16,13 +16,13 @@ use crate::cli::replay::ReplayArgs;
 use crate::cli::report::ReportArgs;
 use crate::cli::shadow::ShadowArgs;
 use crate::cli::simulate::SimulateArgs;
-use crate::config::{Flags, GoDuration};
 use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use supercargo_config::{Flags, GoDuration};
 
 /// Version of the program, followed by the commit if the build knows it.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("SUPERCARGO_BUILD"));
@@ -495,6 +495,15 @@ mod tests {
                 .to_string();
             assert!(told.contains(usage), "{program}: {told}");
         }
+    }
+
+    #[test]
+    fn flags_listed_as_unsupported_do_not_exist() {
+        let command = Args::command();
+        let supported: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+        let both: Vec<_> =
+            supercargo_config::flags::unsupported().filter(|name| supported.contains(name)).collect();
+        assert!(both.is_empty(), "{both:?}");
     }
 
     #[test]

@@ -4,12 +4,10 @@
 pub mod args;
 pub mod cli;
 pub mod client;
-pub mod config;
 pub mod dispatch;
 pub mod driver;
 pub mod explain;
 pub mod extender;
-pub mod flags;
 pub mod journal;
 pub mod lease;
 pub mod metrics;

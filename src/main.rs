@@ -13,7 +13,8 @@ use supercargo::cli::{
     completion, config, doctor, drain_check, explain, fit, lint, man, placement, queue, record, replay,
     report, shadow, simulate,
 };
-use supercargo::{flags, run, telemetry};
+use supercargo::{run, telemetry};
+use supercargo_config::flags;
 
 fn main() -> ExitCode {
     let mut args = match flags::read(std::env::args_os()) {

@@ -4,14 +4,14 @@
 //! it stores requests in its own units and other schedulers' pods only once they occupy a node. Upstream
 //! computes the metrics from its pod informer. No decision reads this module.
 
-use supercargo_objects::api::Pod;
-use supercargo_objects::convert::requests::shown::{is_zero, requests_and_limits};
 use crate::metrics::{PodAmount, render_resources};
 use crate::watch::{Onlooker, Relist};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use supercargo_objects::api::Pod;
+use supercargo_objects::convert::requests::shown::{is_zero, requests_and_limits};
 use tokio::sync::watch;
 
 /// Longest wait of the first scrape for the pod list.

@@ -17,7 +17,7 @@ use offline::{Ran, assert_matches_file, root};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use supercargo::config::{ConfigError, Effective, Flags, Problem, Settings};
+use supercargo_config::{ConfigError, Effective, Flags, Problem, Settings};
 use supercargo_core::framework::registry::ExtensionPoint;
 use supercargo_core::intern::Tables;
 

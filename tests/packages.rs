@@ -11,7 +11,7 @@ use std::process::Command;
 use clap::Parser as _;
 use serde_json::{Value, json};
 use supercargo::args::Args;
-use supercargo::config::{Effective, Settings};
+use supercargo_config::{Effective, Settings};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -16,8 +16,6 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use supercargo_objects::api::Object;
-use supercargo_objects::convert::Watched;
 use supercargo_core::cycle::Framework;
 use supercargo_core::effect::{Effect, Lane, VolumeChange};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Kind, ObjectKey, WriteOutcome};
@@ -28,6 +26,8 @@ use supercargo_core::report::{Outcome, Report};
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::time::Time;
+use supercargo_objects::api::Object;
+use supercargo_objects::convert::Watched;
 
 /// Returns the event with an object's current state.
 pub(crate) fn applied(tables: &mut Tables, object: Value) -> Event {

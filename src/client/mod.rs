@@ -6,7 +6,6 @@ mod rotate;
 mod token;
 
 use crate::args::Args;
-use crate::config::Settings;
 use crate::names::Resolver;
 use crate::serve::HANDED_ON;
 use anyhow::{Context as _, Result};
@@ -22,6 +21,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use proxy::{Proxy, Scheme, Variables};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+use supercargo_config::Settings;
 use token::TokenFile;
 use tokio::net::TcpStream;
 use tower::timeout::TimeoutLayer;

@@ -2,9 +2,9 @@
 
 use super::answer::Hint;
 use super::format::{requirement, some};
-use crate::config::nearest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use supercargo_config::yaml::nearest;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::intern::{Labels, Symbol, Tables};
 use supercargo_core::pod::{PodAffinityTerm, PodInfo, WhenUnsatisfiable};

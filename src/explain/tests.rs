@@ -1,8 +1,6 @@
 //! Tests that trials are reverted: afterwards the cluster and the answers are the same.
 
 use super::{Place, Question, drain_check, explain, fit};
-use supercargo_objects::api::{Node, Pod};
-use supercargo_objects::convert::{self, Watched as _};
 use crate::explain::{Accepted, Leaving};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -11,6 +9,8 @@ use supercargo_core::cycle::Framework;
 use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
 use supercargo_core::pod::PodInfo;
+use supercargo_objects::api::{Node, Pod};
+use supercargo_objects::convert::{self, Watched as _};
 
 #[derive(Default)]
 struct World {

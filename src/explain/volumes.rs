@@ -4,7 +4,7 @@
 
 use super::format::{count, exact, requirement, some};
 use super::reason::{Found, ReasonCode};
-use crate::config::nearest;
+use supercargo_config::yaml::nearest;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::framework::Measure;
 use supercargo_core::intern::{Symbol, known};

@@ -4,7 +4,6 @@
 
 use super::objects::Objects;
 use super::wire;
-use crate::config::v1;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::{Request, StatusCode};
@@ -16,6 +15,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
+use supercargo_config::v1;
 use supercargo_core::effect::{PodRef, Question, Victims};
 use supercargo_core::event::Kind;
 use supercargo_core::extender::Answer;

@@ -11,11 +11,11 @@ mod wire;
 pub use client::{Client, Failed};
 pub use objects::{Objects, Pods, Wanted};
 
-use crate::config::v1;
 use client::Known;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use supercargo_config::v1;
 use supercargo_core::event::Kind;
 use supercargo_core::extender::{Extender, ExtenderId};
 use supercargo_core::intern::Tables;

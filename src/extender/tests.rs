@@ -1,7 +1,6 @@
 //! Extenders over real loopback connections: requests, and the decoding of responses.
 
 use super::*;
-use crate::config::{Effective, Flags, Settings};
 use bytes::Bytes;
 use http::Response;
 use http_body_util::{BodyExt, Full};
@@ -12,6 +11,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
+use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::effect::{PodRef, Question, Victims};
 use supercargo_core::extender::{Answer, CandidateAnswer, FilterAnswer};
 use tokio::net::TcpListener;

@@ -1,13 +1,13 @@
 //! The first line of a recording: everything needed to build an identical engine.
 
 use super::API_VERSION;
-use crate::config::{ConfigError, Effective, Flags, Settings};
 use crate::reload::decisive;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
+use supercargo_config::{ConfigError, Effective, Flags, Settings};
 use supercargo_core::event::Event;
 use supercargo_core::extender::Extender;
 use supercargo_core::hash::HashSeed;
@@ -162,7 +162,7 @@ impl Header {
 
 /// Returns the profiles of a configuration.
 pub(super) fn profiles(settings: &Settings, tables: &mut Tables) -> Vec<Profile> {
-    let profile = |profile: &crate::config::ProfileSettings| Profile {
+    let profile = |profile: &supercargo_config::ProfileSettings| Profile {
         name: profile.name.clone(),
         framework: profile.framework(tables),
     };

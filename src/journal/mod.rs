@@ -24,9 +24,9 @@ pub use recording::Journal;
 pub use ring::Ring;
 pub use sink::{Sink, SinkOptions, SinkState, WhenFull};
 
-use supercargo_objects::api::ToJson;
 use serde_json::{Value, json};
 use supercargo_core::event::Kind;
+use supercargo_objects::api::ToJson;
 
 /// `apiVersion` of all kinds in this module.
 pub const API_VERSION: &str = "supercargo.dev/v1alpha1";

@@ -4,22 +4,22 @@
 use super::Decision;
 use super::entry::{Bad, Entries, What};
 use super::header::{Header, profiles, settings};
-use supercargo_objects::api::Object;
-use supercargo_objects::of_any_kind;
-use crate::config::Settings;
-use supercargo_objects::convert::Watched as _;
 use crate::extender::unreached;
 use crate::reload::reconfiguration;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io::BufRead;
 use std::time::Duration;
+use supercargo_config::Settings;
 use supercargo_core::cycle::NoProbe;
 use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
 use supercargo_core::report::Outcome;
 use supercargo_core::scheduler::{Alternative, Scheduler, Step};
 use supercargo_core::time::Time;
+use supercargo_objects::api::Object;
+use supercargo_objects::convert::Watched as _;
+use supercargo_objects::of_any_kind;
 
 /// Number of lines after which unused ids are collected, as the driver does.
 const TIDY_EVERY: usize = 256;

@@ -4,9 +4,9 @@
 use super::entry::{Bad, Entries, What};
 use super::header::{Header, settings};
 use super::replay::{Summary, event_of};
-use crate::config::{ProfileSettings, Settings};
 use std::io::BufRead;
 use std::time::Duration;
+use supercargo_config::{ProfileSettings, Settings};
 use supercargo_core::rng::Seed;
 use supercargo_core::shadow::{Judgement, Shadow, Step, Unjudged};
 use supercargo_core::time::Time;

@@ -14,6 +14,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::clock::BootClock;
+use super::seconds;
+use supercargo_config::LeaseTerms;
 
 /// Admits or rejects writes. Cheap to clone. The default admits everything and serves a scheduler without
 /// leader election.
@@ -47,6 +49,11 @@ struct State {
 pub struct Closed;
 
 impl Fence {
+    /// Returns a fence with the durations of the configuration.
+    pub fn with_terms(clock: BootClock, terms: &LeaseTerms) -> Self {
+        Self::new(clock, terms.renew_deadline, seconds(terms.lease_seconds()))
+    }
+
     /// Returns a fence that is closed until the lease is renewed. After a renewal, writes may leave for
     /// `renew_deadline` and stay in flight for `lease`.
     pub fn new(clock: BootClock, renew_deadline: Duration, lease: Duration) -> Self {

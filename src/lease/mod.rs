@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use crate::dispatch::retry::{Throttle, jittered};
 use crate::driver::{Answers, Heartbeat};
 use crate::metrics::LeaderMetrics;
+use supercargo_config::{LeaseTerms, RETRY_JITTER};
 
 pub use clock::BootClock;
 pub use fence::{Closed, Cover, Fence, Passage};
@@ -29,8 +30,6 @@ pub use lock::Lock;
 
 use lock::Trouble;
 
-/// Jitter of a retry pause: up to this fraction of the pause is added (client-go's `JitterFactor`).
-pub const JITTER: f64 = 1.2;
 /// Fraction by which an honored `Retry-After` may be longer, so that clients rejected together do not return together.
 const RETRY_AFTER_JITTER: f64 = 0.1;
 /// Longest silence of the scheduling thread before the leader releases the lease. Detection and the release
@@ -48,29 +47,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Log interval of a repeated problem.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
-
-/// Timing of the lease (KubeSchedulerConfiguration `leaderElection`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
-    /// How long a candidate waits after it last saw a renewal before it takes the lease.
-    pub lease_duration: Duration,
-    /// How long the leader retries a renewal before it gives up leadership.
-    pub renew_deadline: Duration,
-    /// Pause between two attempts.
-    pub retry_period: Duration,
-}
-
-impl Terms {
-    /// The lease duration as written to the Lease: whole seconds.
-    fn seconds(&self) -> i32 {
-        i32::try_from(self.lease_duration.as_secs()).unwrap_or(i32::MAX)
-    }
-
-    /// Returns a fence with these times.
-    pub fn fence(&self, clock: BootClock) -> Fence {
-        Fence::new(clock, self.renew_deadline, seconds(self.seconds()))
-    }
-}
 
 fn seconds(n: i32) -> Duration {
     Duration::from_secs(u64::try_from(n).unwrap_or_default())
@@ -147,7 +123,7 @@ enum Attempt {
 /// Acquires, renews and releases the lease.
 pub struct Elector {
     lock: Lock,
-    terms: Terms,
+    terms: LeaseTerms,
     around: Surroundings,
     seen: Option<Seen>,
     standing: Standing,
@@ -165,7 +141,7 @@ enum End {
 
 impl Elector {
     /// Returns an idle elector; [`Elector::run`] starts it.
-    pub fn new(lock: Lock, terms: Terms, around: Surroundings) -> Self {
+    pub fn new(lock: Lock, terms: LeaseTerms, around: Surroundings) -> Self {
         let standing = Standing::new(around.clock.clone(), &lock.name, terms);
         Self { lock, terms, around, seen: None, standing, refusals: Throttle::new(TOLD_EVERY) }
     }
@@ -247,7 +223,7 @@ impl Elector {
         let mut leader = None;
         loop {
             let attempt = self.attempt(false).await;
-            let mut pause = jittered(self.terms.retry_period, JITTER);
+            let mut pause = jittered(self.terms.retry_period, RETRY_JITTER);
             self.standing.heard(!matches!(attempt, Attempt::Failed(_)));
             match attempt {
                 Attempt::Held => break,
@@ -427,7 +403,7 @@ impl Elector {
         let now = MicroTime(Timestamp::now());
         LeaseSpec {
             holder_identity: Some(self.lock.identity.clone()),
-            lease_duration_seconds: Some(self.terms.seconds()),
+            lease_duration_seconds: Some(self.terms.lease_seconds()),
             acquire_time: Some(now.clone()),
             renew_time: Some(now),
             lease_transitions: Some(0),
@@ -439,7 +415,7 @@ impl Elector {
     /// for writes in flight first, at most for the lease duration.
     async fn release(&self) {
         let lock = self.lock.describe();
-        let lease = seconds(self.terms.seconds());
+        let lease = seconds(self.terms.lease_seconds());
         if tokio::time::timeout(lease, self.around.fence.quiet()).await.is_err() {
             tracing::warn!(lock, "writes are still in flight; letting the lease expire");
             return;
@@ -514,7 +490,7 @@ pub struct Standing {
 }
 
 impl Standing {
-    fn new(clock: BootClock, name: &str, terms: Terms) -> Self {
+    fn new(clock: BootClock, name: &str, terms: LeaseTerms) -> Self {
         let (limit, unheard_max) = (terms.lease_duration + TOLERATED, terms.renew_deadline);
         let (renewed, unheard) = (Arc::default(), Arc::default());
         Self { clock, name: name.into(), limit, renewed, unheard, unheard_max }

@@ -15,8 +15,11 @@ use crate::metrics::{Exposition, Metrics};
 mod foreign;
 
 const SECOND: Duration = Duration::from_secs(1);
-const TERMS: Terms =
-    Terms { lease_duration: seconds_of(15), renew_deadline: seconds_of(10), retry_period: seconds_of(2) };
+const TERMS: LeaseTerms = LeaseTerms {
+    lease_duration: seconds_of(15),
+    renew_deadline: seconds_of(10),
+    retry_period: seconds_of(2),
+};
 
 const fn seconds_of(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -214,7 +217,7 @@ impl Candidate {
         let (began, slept) = (Instant::now(), Arc::new(AtomicU64::new(0)));
         let sleep = Arc::clone(&slept);
         let clock = BootClock::of(move || began.elapsed() + seconds_of(sleep.load(Ordering::Relaxed)));
-        let fence = TERMS.fence(clock.clone());
+        let fence = Fence::with_terms(clock.clone(), &TERMS);
         let metrics = Arc::new(Metrics::new());
         let known = Arc::new(AtomicU64::new(1));
         let (knows, listed) = (Arc::clone(&known), Arc::clone(&known));

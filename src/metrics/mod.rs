@@ -26,9 +26,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use supercargo_objects::api::Encoding;
 use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use supercargo_objects::api::Encoding;
 
 pub use certificate::CertificateMetrics;
 pub use core_stats::{

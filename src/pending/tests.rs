@@ -11,7 +11,10 @@ use supercargo_core::time::Time;
 
 const NOW: Time = Time::from_secs(1_800_000_000);
 
-fn applied<K: supercargo_objects::convert::Watched + serde::de::DeserializeOwned>(engine: &mut Scheduler, object: &str) {
+fn applied<K: supercargo_objects::convert::Watched + serde::de::DeserializeOwned>(
+    engine: &mut Scheduler,
+    object: &str,
+) {
     let object: K = serde_json::from_str(object).expect("it is JSON");
     let event = object.applied(engine.tables()).expect("the object is well formed");
     engine.handle(NOW, event);
@@ -42,7 +45,10 @@ fn engine() -> Scheduler {
     }
     engine.handle(NOW, Event::Credits { lane: Lane::Bind, count: 8 });
     for namespace in ["team", "other"] {
-        applied::<supercargo_objects::api::Namespace>(&mut engine, &format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#));
+        applied::<supercargo_objects::api::Namespace>(
+            &mut engine,
+            &format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#),
+        );
     }
     let node =
         r#"{"metadata":{"name":"n1"},"status":{"allocatable":{"cpu":"4","memory":"8Gi","pods":"10"}}}"#;

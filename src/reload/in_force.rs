@@ -1,8 +1,8 @@
 //! The effective configuration for display: the values at startup, updated by reloads. Secrets are redacted.
 
-use crate::config::Effective;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
+use supercargo_config::Effective;
 
 /// Replaces secrets. It is valid base64, because upstream's clients decode some of these fields.
 const REDACTED: &str = "REDACTED";
@@ -79,8 +79,8 @@ pub fn without_password(url: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Flags;
     use std::path::Path;
+    use supercargo_config::Flags;
 
     fn effective(text: &str) -> Effective {
         let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";

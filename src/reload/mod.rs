@@ -11,7 +11,6 @@ pub(crate) use in_force::decisive;
 pub use in_force::{InForce, without_password};
 pub use shadow::{ShadowReload, profile_of};
 
-use crate::config::{ConfigError, Difference, Effective, Flags, Settings};
 use crate::driver::{Ended, Inbox};
 use crate::extender::{Extenders, Prepared};
 use crate::journal;
@@ -22,6 +21,7 @@ use source::follow;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
+use supercargo_config::{ConfigError, Difference, Effective, Flags, Settings};
 use supercargo_core::event::Kind;
 use supercargo_core::extender::Extender;
 use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};

@@ -2,7 +2,6 @@
 
 use super::InForce;
 use super::source::follow;
-use crate::config::{ConfigError, Difference, Effective, Flags, ProfileSettings, Settings};
 use crate::driver::{Ended, Inbox};
 use crate::metrics::{Metrics, ReloadResult};
 use crate::shadow::Judging;
@@ -11,6 +10,7 @@ use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
+use supercargo_config::{ConfigError, Difference, Effective, Flags, ProfileSettings, Settings};
 
 /// Returns the profile with this name, to compare the scheduler with.
 ///

@@ -4,7 +4,6 @@
 //! Upstream compares with its informers and also reports objects whose events are still on the way. Here, the API
 //! server is listed, and differences are checked again a little later. Nothing is repaired.
 
-use supercargo_objects::api::{Node, Pod};
 use crate::driver::Inbox;
 use crate::metrics::Metrics;
 use kube::api::ListParams;
@@ -14,6 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::time::Duration;
 use supercargo_core::scheduler::Scheduler;
+use supercargo_objects::api::{Node, Pod};
 
 /// Delay before the second comparison: longer than a watch event takes to arrive.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);

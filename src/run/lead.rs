@@ -1,13 +1,13 @@
 //! Wires leader election: the elector and its surroundings, or a placeholder without election.
 
 use super::{ShutdownBudget, Step, host_name, kernel_host_name};
-use crate::config::Settings;
 use crate::driver::{Heartbeat, Inbox};
-use crate::lease::{BootClock, Elector, Ended, Fence, Lock, Standing, Surroundings, Terms};
+use crate::lease::{BootClock, Elector, Ended, Fence, Lock, Standing, Surroundings};
 use crate::metrics::Metrics;
 use crate::watch::Readiness;
 use anyhow::Context as _;
 use std::sync::Arc;
+use supercargo_config::Settings;
 use supercargo_core::scheduler::Scheduler;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -23,7 +23,7 @@ impl Candidacy {
     pub(super) fn new(settings: &Settings) -> Self {
         let clock = BootClock::of_the_machine();
         let terms = settings.election.as_ref().map(|election| election.terms);
-        let fence = terms.map(|terms: Terms| terms.fence(clock.clone())).unwrap_or_default();
+        let fence = terms.map(|terms| Fence::with_terms(clock.clone(), &terms)).unwrap_or_default();
         Self { clock, fence }
     }
 }

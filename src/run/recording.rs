@@ -2,7 +2,6 @@
 
 use super::Failure;
 use crate::args::Args;
-use crate::config::{Effective, Settings};
 use crate::driver::{Clock, InputRecorder};
 use crate::journal::{Header, Journal, Mode, Ring, Sink, SinkOptions, WhenFull};
 use crate::metrics::{Metrics, Record};
@@ -14,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use supercargo_config::{Effective, Settings};
 use supercargo_core::hash::HashSeed;
 use supercargo_core::rng::Seed;
 

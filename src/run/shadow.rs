@@ -2,7 +2,6 @@
 
 use super::{Configuration, Failure, ShutdownBudget, Step, checks_of, connect, fill_of, serve, told_to_stop};
 use crate::args::Args;
-use crate::config::{ProfileSettings, Settings};
 use crate::driver::{Clock, End, Heartbeat, Inbox, Item, Mailbox};
 use crate::extender::Extenders;
 use crate::metrics::{Exposition, Metrics};
@@ -14,6 +13,7 @@ use crate::watch::Watches;
 use anyhow::{Context as _, anyhow};
 use std::sync::Arc;
 use std::time::Duration;
+use supercargo_config::{ProfileSettings, Settings};
 use supercargo_core::intern::Tables;
 use supercargo_core::rng::Seed;
 use supercargo_core::shadow::Shadow;

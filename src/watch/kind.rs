@@ -22,12 +22,12 @@ use super::object::{self, Flaws, Object};
 use super::state::KindState;
 use super::trouble::Troubles;
 use super::{Onlooker, Relist};
-use supercargo_objects::api::{Encoding, proto};
 use crate::dispatch::retry::jittered;
 use crate::driver::{Convert, Intake, Written};
 use crate::extender::Objects;
 use crate::journal;
 use crate::metrics::WatchMetrics;
+use supercargo_objects::api::{Encoding, proto};
 
 /// Requested lifetime of a watch. Resuming is cheap for the server, so it is short: a connection that died
 /// silently shows stale state until the lifetime plus [`GRACE`] has passed.

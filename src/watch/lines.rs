@@ -21,8 +21,8 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::object::Object;
-use supercargo_objects::api::{Encoding, proto};
 use crate::client::TooLarge;
+use supercargo_objects::api::{Encoding, proto};
 
 /// Time limit for an API server to start its response. It may itself wait some seconds for a consistent
 /// state.

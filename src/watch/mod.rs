@@ -19,11 +19,6 @@ use supercargo_core::event::Kind;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use supercargo_objects::api::{
-    CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Encoding, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
-    StorageClass, VolumeAttachment,
-};
 use crate::driver::{Inbox, Intake};
 use crate::extender::Objects;
 use crate::metrics::Metrics;
@@ -31,6 +26,11 @@ use backoff::Budget;
 use first::FirstLists;
 use object::{Flaws, Object};
 use state::KindState;
+use supercargo_objects::api::{
+    CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Encoding, Namespace, Node, PersistentVolume,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
+    StorageClass, VolumeAttachment,
+};
 use trouble::Troubles;
 
 pub use state::{KindHealth, Readiness};

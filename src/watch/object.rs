@@ -9,11 +9,11 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use supercargo_core::event::Event;
 
+use crate::driver::{Convert, panic_text};
+use crate::metrics::WatchMetrics;
 use supercargo_objects::api::ToJson;
 use supercargo_objects::api::proto::FromProtobuf;
 use supercargo_objects::convert::Watched;
-use crate::driver::{Convert, panic_text};
-use crate::metrics::WatchMetrics;
 
 /// A kind that can be watched.
 pub(super) trait Object:

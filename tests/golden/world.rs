@@ -6,9 +6,7 @@ use crate::compare::Scenario;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::Arc;
-use supercargo_objects::api::{Object, Pod};
-use supercargo::config::{Effective, Flags, Settings};
-use supercargo_objects::convert::{self, Watched, lookups};
+use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::{
     Decision, Feasible, Filtered, Framework, InfeasibleDecision, NoProbe, Nomination, Options, PostFilter,
@@ -21,6 +19,8 @@ use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::pod::{ControllerKind, PodInfo};
 use supercargo_core::rng::Seed;
 use supercargo_core::time::Time;
+use supercargo_objects::api::{Object, Pod};
+use supercargo_objects::convert::{self, Watched, lookups};
 
 /// A fixed seed: vectors are small, so no compared field depends on random draws.
 const DRAWS: Draws = Draws { seed: Seed(1), attempt: 1 };

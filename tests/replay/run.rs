@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_objects::api::{Node, Pod, ToJson};
-use supercargo::config::{Effective, Flags, Settings};
-use supercargo_objects::convert::Watched;
 use supercargo::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Outbox};
 use supercargo::journal::{self, Header, Journal, Mode, Ring, Sink, SinkOptions, WhenFull};
 use supercargo::metrics::{Metrics, Record};
+use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::effect::{Effect, Lane, PodRef};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, Kind};
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::Scheduler;
+use supercargo_objects::api::{Node, Pod, ToJson};
+use supercargo_objects::convert::Watched;
 use tokio::sync::mpsc;
 
 /// Number of pods created at a time.

@@ -1,16 +1,16 @@
 //! `config check`: prints the problems of a file, each with its line and a caret.
 
 use super::Answer;
-use crate::config::{ConfigError, Effective, Flags, Problem, Settings};
 use crate::explain::format::count;
 use std::fmt::Write as _;
 use std::path::Path;
+use supercargo_config::{ConfigError, Effective, Flags, Problem, Settings};
 
 /// Maximum number of columns shown of a line.
 const WIDTH: usize = 120;
 
 pub(super) fn answer(file: &Path) -> Answer {
-    let text = match crate::config::file::read(file) {
+    let text = match supercargo_config::yaml::file::read(file) {
         Ok(text) => text,
         Err(source) => {
             let error = ConfigError::Read { path: file.to_owned(), source };

@@ -1,9 +1,9 @@
 //! `config diff`: compares the effective settings of two files.
 
 use super::Answer;
-use crate::config::{ConfigError, Effective, Flags};
 use std::fmt::Write as _;
 use std::path::Path;
+use supercargo_config::{ConfigError, Effective, Flags};
 
 /// Exit code if the settings differ.
 const DIFFERENT: u8 = 1;

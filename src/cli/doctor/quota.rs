@@ -3,9 +3,9 @@
 //! Upstream: `pkg/quota/v1/evaluator/core/pods.go`. Covers cpu, memory and the number of pods.
 
 use super::facts::text;
-use supercargo_objects::convert::quantity::Quantity;
 use serde_json::Value;
 use std::cmp::Ordering;
+use supercargo_objects::convert::quantity::Quantity;
 
 /// Returns whether a quota's scopes include pods of this spec.
 pub(super) fn is_about(quota: &Value, spec: &Value) -> bool {

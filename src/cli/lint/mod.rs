@@ -8,13 +8,14 @@ mod subjects;
 
 use super::cluster::{Cluster, Refused, SourceArgs, complain, in_form, say};
 use super::simulate::{InputError, Output, profiles};
-use crate::config::{DEFAULT_NAME, OWN_NAME, nearest};
 use crate::explain::lint::{LintReport, Rule, Severity, lint};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use supercargo_config::yaml::nearest;
+use supercargo_config::{DEFAULT_NAME, OWN_NAME};
 use supercargo_core::cache::Snapshot;
 
 /// Exit code when a finding reaches the severity of `--fail-on`.

@@ -15,7 +15,6 @@ use super::simulate::decide::Rules;
 use super::simulate::input::decompressed;
 use super::simulate::what_if::{ChangeArgs, Question, WhatIf};
 use super::simulate::{AddNodes, Detail, InputLimit, PreemptionMode, Scale, TieBreak};
-use crate::config::Problem;
 use crate::explain::format::count;
 use clap::{Args, ValueEnum};
 use report::{OfCase, OfFile, Report};
@@ -25,6 +24,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use supercargo_config::Problem;
 use supercargo_core::rng::Seed;
 
 /// Exit code if a test failed.
@@ -200,7 +200,7 @@ fn unknown_nodes(read: &Read, what_if: &WhatIf, removed: &[String]) -> Vec<Probl
     let mut look = |path: String, nodes: &NodeChoice| {
         for (at, name) in nodes.names.iter().enumerate().filter(|(_, name)| !known.contains(name.as_str())) {
             let problem = read.problem(&format!("{path}.names[{at}]"), format!("node {name} not found"));
-            let meant = crate::config::nearest(name, known.iter().copied()).map(str::to_owned);
+            let meant = supercargo_config::yaml::nearest(name, known.iter().copied()).map(str::to_owned);
             problems.push(Problem { meant, ..problem });
         }
     };

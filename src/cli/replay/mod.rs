@@ -7,7 +7,6 @@ mod table;
 use super::cluster::{complain, in_form, say};
 use super::simulate::Output;
 use super::simulate::input::decompressed;
-use crate::config::{Effective, Flags, Settings};
 use crate::journal::replay::{Replay, Summary};
 use crate::journal::watched::judge;
 use crate::journal::{Bad, Entries, Header, Mode};
@@ -17,6 +16,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use supercargo_config::{Effective, Flags, Settings};
 
 /// Exit code if a decision differs.
 const DIFFERS: u8 = 3;

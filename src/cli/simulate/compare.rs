@@ -1,9 +1,9 @@
 //! Compares a manifest with the existing object and merges both, like `kubectl apply` without the last applied
 //! manifest.
 
-use supercargo_objects::convert::quantity::Quantity;
 use crate::explain::format::count;
 use serde_json::Value;
+use supercargo_objects::convert::quantity::Quantity;
 
 /// Fields without a default: if a manifest omits them, applying it removes them.
 const NEVER_DEFAULTED: [&str; 15] = [

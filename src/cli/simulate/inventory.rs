@@ -5,9 +5,9 @@ use super::expand::{self, ephemeral_claims, is_workload};
 use super::files::{Files, InputError, Item, Origin, Skipped, Wrong};
 use super::identity::{default_namespace, derived_uid, identify, is_namespaced};
 use super::update::Updates;
-use supercargo_objects::api::Object;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use supercargo_objects::api::Object;
 
 /// Kinds that admission reads and the engine does not.
 const ADMISSION: [(&str, &str); 3] =

@@ -36,7 +36,6 @@ pub use report::{Counts, Decision, Nodes, Preemption, Rejected, to_value};
 pub use what_if::{AddNodes, ChangeArgs, Scale};
 
 use crate::cli::screen::plain;
-use crate::config::{Effective, Flags, Settings};
 use crate::explain::format::count;
 use decide::{Decider, Rules};
 use files::Files;
@@ -48,6 +47,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::cycle::Framework;
 use supercargo_core::intern::Tables;
 use supercargo_core::pod::{PodInfo, Uid};

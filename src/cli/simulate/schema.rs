@@ -3,10 +3,10 @@
 //! `tests/simulate/schema.rs` generates the table from upstream's OpenAPI document and checks that it is current.
 //! Only field names are checked, not values. Kinds that are not in the table have no findings.
 
-use crate::config::nearest;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
+use supercargo_config::yaml::nearest;
 
 /// One type per line: its name and its fields, each followed by `:type` if it holds an object. Lines that begin with
 /// `@` list the kinds of an apiVersion.

@@ -1,15 +1,15 @@
 //! Loads the objects of files into the engine's cache, with the same types and conversions as the scheduler.
 
 use super::files::{Item, Wrong};
-use supercargo_objects::api::{Malformed, Object};
-use supercargo_objects::of_any_kind;
-use supercargo_objects::convert::{self, Watched as _};
 use std::sync::Arc;
 use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::Walk;
 use supercargo_core::event::Event;
 use supercargo_core::intern::Tables;
 use supercargo_core::pod::PodInfo;
+use supercargo_objects::api::{Malformed, Object};
+use supercargo_objects::convert::{self, Watched as _};
+use supercargo_objects::of_any_kind;
 
 /// The engine's cache and intern tables.
 #[derive(Default)]

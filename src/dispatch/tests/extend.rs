@@ -1,10 +1,11 @@
 //! Bindings by extenders: what is sent, and how responses are interpreted.
 
 use super::*;
-use crate::config::{Effective, Flags, Settings};
 use crate::extender::Extenders;
-use crate::lease::{BootClock, Terms};
+use crate::lease::{BootClock, Fence};
 use std::path::Path;
+use supercargo_config::LeaseTerms;
+use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::extender::ExtenderId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -74,8 +75,9 @@ async fn outcome_of_an_extender_binding_is_checked_with_the_api_server() {
 #[tokio::test]
 async fn extender_binding_needs_the_lease() {
     let second = Duration::from_secs(1);
-    let terms = Terms { lease_duration: 15 * second, renew_deadline: 10 * second, retry_period: 2 * second };
-    let fence = terms.fence(BootClock::of(|| Duration::from_secs(3_600)));
+    let terms =
+        LeaseTerms { lease_duration: 15 * second, renew_deadline: 10 * second, retry_period: 2 * second };
+    let fence = Fence::with_terms(BootClock::of(|| Duration::from_secs(3_600)), &terms);
     let (port, calls) = extender(200, "{}").await;
     let (outcome, _) = bound_by(Fixture::behind([], fence), port).await;
     let BindOutcome::Refused { message } = outcome else { panic!("{outcome:?}") };

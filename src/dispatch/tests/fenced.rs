@@ -1,10 +1,11 @@
 //! Writes under a lease: uncovered ones are not sent, covered ones end before the lease does.
 
 use super::*;
-use crate::lease::{BootClock, Terms};
+use crate::lease::{BootClock, Fence};
+use supercargo_config::LeaseTerms;
 use tokio::time::Instant;
 
-const TERMS: Terms = Terms {
+const TERMS: LeaseTerms = LeaseTerms {
     lease_duration: Duration::from_secs(15),
     renew_deadline: Duration::from_secs(10),
     retry_period: Duration::from_secs(2),
@@ -16,7 +17,7 @@ impl Fixture {
         let began = Instant::now();
         let hour = Duration::from_secs(3_600);
         let clock = BootClock::of(move || hour + began.elapsed());
-        let fence = TERMS.fence(clock);
+        let fence = Fence::with_terms(clock, &TERMS);
         if let Some(ago) = ago {
             fence.renewed(hour - ago);
         }

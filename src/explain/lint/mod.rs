@@ -147,7 +147,7 @@ fn scheduler(told: &mut Told<'_, '_>, known: &[String]) {
     if name.is_empty() || known.iter().any(|other| other == name) {
         return;
     }
-    if let Some(meant) = crate::config::nearest(name, known.iter().map(String::as_str)) {
+    if let Some(meant) = supercargo_config::yaml::nearest(name, known.iter().map(String::as_str)) {
         let message = format!(
             "no scheduled pod uses the scheduler {name}: it may not exist, and these pods stay pending"
         );

@@ -3,8 +3,8 @@
 use super::super::format::{amount, count, pair, requirement, resource, taint};
 use super::super::suggest::of_tolerations;
 use super::{PASSING_TAINTS, Rule, Told};
-use crate::config::nearest;
 use std::collections::BTreeSet;
+use supercargo_config::yaml::nearest;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::framework::Measure;
 use supercargo_core::intern::Symbol;

@@ -1,7 +1,7 @@
 //! Rules about storage: claims and StorageClasses that do not exist.
 
 use super::{Rule, Told};
-use crate::config::nearest;
+use supercargo_config::yaml::nearest;
 use supercargo_core::intern::Symbol;
 use supercargo_core::volume::{StorageKey, StorageKind};
 

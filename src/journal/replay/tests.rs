@@ -2,8 +2,6 @@
 //! of another scheduler.
 
 use super::*;
-use supercargo_objects::api::{Node, Pod};
-use crate::config::{Effective, Flags};
 use crate::driver::{Input, InputRecorder as _};
 use crate::journal::watched::{Seen, judge};
 use crate::journal::{
@@ -13,11 +11,13 @@ use crate::metrics::{Metrics, Record};
 use crate::reload::decisive;
 use serde_json::json;
 use std::path::Path;
+use supercargo_config::{Effective, Flags};
 use supercargo_core::effect::Lane;
 use supercargo_core::event::Kind;
 use supercargo_core::hash::HashSeed;
 use supercargo_core::rng::Seed;
 use supercargo_core::shadow::Agreement;
+use supercargo_objects::api::{Node, Pod};
 
 fn effective(rest: &str, flags: &Flags) -> Effective {
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";

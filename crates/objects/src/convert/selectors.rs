@@ -148,10 +148,7 @@ pub fn required_terms(tables: &mut Tables, terms: &[ApiTerm]) -> Box<[NodeSelect
 ///
 /// # Errors
 /// Upstream's message about all invalid terms.
-pub fn preferred_terms(
-    tables: &mut Tables,
-    terms: &[PreferredSchedulingTerm],
-) -> Parsed<PreferredNodeTerm> {
+pub fn preferred_terms(tables: &mut Tables, terms: &[PreferredSchedulingTerm]) -> Parsed<PreferredNodeTerm> {
     let (mut parsed, mut errors) = (Vec::new(), Vec::new());
     for (at, PreferredSchedulingTerm { weight, preference }) in terms.iter().enumerate() {
         if *weight == 0 {

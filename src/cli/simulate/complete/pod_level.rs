@@ -4,10 +4,10 @@
 
 use super::super::files::text_at;
 use super::pod::CONTAINERS;
-use supercargo_objects::convert::quantity::Quantity;
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use supercargo_objects::convert::quantity::Quantity;
 
 const HUGEPAGES: &str = "hugepages-";
 

@@ -3,12 +3,12 @@
 use super::super::files::{Origin, Wrong, text_at};
 use super::super::identity::{fields_at, generated_name, set, template_hash};
 use super::{Controller, Expanded};
-use supercargo_objects::api::{Node, Pod};
-use supercargo_objects::convert;
 use serde_json::{Value, json};
 use supercargo_core::intern::Tables;
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
+use supercargo_objects::api::{Node, Pod};
+use supercargo_objects::convert;
 
 /// Taints that DaemonSet pods tolerate (`pkg/controller/daemon/util/daemonset_util.go`).
 const TOLERATED: [(&str, &str); 6] = [

@@ -3,10 +3,10 @@
 //! Follows YAML 1.1 like kube-scheduler's decoder: `yes` is true and `010` is eight. Dates stay strings.
 //! Upstream: `go.yaml.in/yaml/v2/resolve.go`.
 
-use super::document::Value;
+use crate::yaml::document::Value;
 
 /// Returns the value of a plain scalar.
-pub(super) fn resolve(text: &str) -> Value {
+pub(crate) fn resolve(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {

@@ -1,12 +1,9 @@
 //! Converts plugin arguments into the engine's types. Strings are interned.
 
-use super::v1::args::{
+use crate::v1::args::{
     Args, NodeAffinity, NodeResourcesFitArgs, NodeSelectorTerm, PodTopologySpreadArgs, ResourceSpec,
     SelectorRequirement, TopologySpreadConstraint,
 };
-use supercargo_objects::api::core as api;
-use supercargo_objects::api::meta::SelectorRequirement as ApiRequirement;
-use supercargo_objects::convert::selectors::{preferred_terms, required_terms};
 use std::time::Duration;
 use supercargo_core::framework::registry::PluginArgs;
 use supercargo_core::intern::Tables;
@@ -19,9 +16,12 @@ use supercargo_core::plugins::node_resources::{
 use supercargo_core::plugins::pod_topology_spread::{DefaultConstraint, Defaults, PodTopologySpread};
 use supercargo_core::pod::WhenUnsatisfiable;
 use supercargo_core::preemption::DefaultPreemptionArgs;
+use supercargo_objects::api::core as api;
+use supercargo_objects::api::meta::SelectorRequirement as ApiRequirement;
+use supercargo_objects::convert::selectors::{preferred_terms, required_terms};
 
 /// Applies `args`, valid and with defaults, to the arguments of their plugin.
-pub(super) fn apply(args: &Args, to: &mut PluginArgs, tables: &mut Tables) {
+pub(crate) fn apply(args: &Args, to: &mut PluginArgs, tables: &mut Tables) {
     match args {
         Args::InterPodAffinity(args) => {
             to.inter_pod_affinity = InterPodAffinity {
@@ -77,7 +77,7 @@ fn added(affinity: &NodeAffinity, tables: &mut Tables) -> NodeAffinityArgs {
 
 impl NodeSelectorTerm {
     /// Converts the term into the type used in API objects.
-    pub(super) fn to_api(&self) -> api::NodeSelectorTerm {
+    pub(crate) fn to_api(&self) -> api::NodeSelectorTerm {
         let all = |requirements: &[SelectorRequirement]| {
             requirements
                 .iter()
@@ -102,7 +102,7 @@ fn resources(specs: &[ResourceSpec]) -> Vec<CoreResource> {
 fn fit(args: &NodeResourcesFitArgs) -> FitArgs {
     let names = |names: &[String]| names.iter().map(|name| name.as_str().into()).collect();
     let strategy = args.scoring_strategy.clone().unwrap_or_default();
-    let point = |p: &super::v1::args::UtilizationShapePoint| ShapePoint {
+    let point = |p: &crate::v1::args::UtilizationShapePoint| ShapePoint {
         utilization: i64::from(p.utilization),
         score: i64::from(p.score),
     };

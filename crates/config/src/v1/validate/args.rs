@@ -1,22 +1,22 @@
 //! Validates plugin arguments. Upstream: `pkg/scheduler/apis/config/validation/validation_pluginargs.go`,
 //! with default feature gates.
 
-use super::super::duration::GoDuration;
-use super::super::field::{Json, Problem};
-use super::super::v1::args::{
+use crate::v1::args::{
     Args, DefaultPreemptionArgs, DynamicResourcesArgs, NodeAffinity, NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs, PodTopologySpreadArgs, ResourceSpec, TopologySpreadConstraint,
     UtilizationShapePoint, VolumeBindingArgs,
 };
-use supercargo_objects::convert::{selectors::term_errors, syntax};
+use crate::v1::duration::GoDuration;
+use crate::yaml::field::{Json, Problem};
 use std::collections::BTreeSet;
+use supercargo_objects::convert::{selectors::term_errors, syntax};
 
 const RATIO: &str = "RequestedToCapacityRatio";
 
 /// Validates the arguments in the field `path`.
 ///
 /// Skips NodeResourcesFit, as upstream does: its arguments are validated when the plugin is created.
-pub(super) fn problems(path: &str, args: &Args, problems: &mut Vec<Problem>) {
+pub(crate) fn problems(path: &str, args: &Args, problems: &mut Vec<Problem>) {
     match args {
         Args::DefaultPreemption(args) => preemption(path, args, problems),
         Args::DynamicResources(args) => dynamic_resources(path, args, problems),

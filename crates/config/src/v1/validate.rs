@@ -3,23 +3,23 @@
 
 mod args;
 
-use super::field::{Json, Problem};
-use super::plugins::{POINTS, field_of};
-use super::v1::{
+use crate::v1::plugins::{POINTS, field_of};
+use crate::v1::{
     API_VERSION, ClientConnection, Configuration, Extender, LeaderElection, Plugin, PluginSet, Profile,
 };
-use supercargo_objects::convert::{requests::is_extended, syntax};
+use crate::yaml::field::{Json, Problem};
 use std::collections::BTreeSet;
 use supercargo_core::framework::registry::ExtensionPoint;
+use supercargo_objects::convert::{requests::is_extended, syntax};
 
-pub(super) use args::fit_problems;
+pub(crate) use args::fit_problems;
 
 /// Plugins that were removed from kube-scheduler.
 const GONE: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"];
 const SORT: &str = "plugins.queueSort";
 
 /// Returns all problems.
-pub(super) fn problems(configuration: &Configuration) -> Vec<Problem> {
+pub(crate) fn problems(configuration: &Configuration) -> Vec<Problem> {
     let mut problems = Vec::new();
     connection(&configuration.client_connection, &mut problems);
     election(&configuration.leader_election, &mut problems);

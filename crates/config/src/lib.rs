@@ -6,32 +6,20 @@
 //! change scheduling silently.
 
 mod build;
-mod decode;
-mod defaults;
-mod document;
-mod duration;
+mod difference;
 mod effective;
-mod field;
-pub(crate) mod file;
-mod flat;
+pub mod flags;
 mod framework;
-mod nearest;
-mod plugins;
 mod refuse;
-mod scalar;
 mod settings;
-mod validate;
-
 pub mod v1;
+pub mod yaml;
 
-pub(crate) use decode::decode;
-pub(crate) use document::Document;
-pub use duration::GoDuration;
+pub use difference::Difference;
 pub use effective::{Effective, Flags};
-pub use field::{Place, Problem};
-pub use flat::Difference;
-pub(crate) use nearest::nearest;
-pub use settings::{ElectionSettings, ProfileSettings, Settings};
+pub use settings::{ElectionSettings, LeaseTerms, ProfileSettings, RETRY_JITTER, Settings};
+pub use v1::duration::GoDuration;
+pub use yaml::{Place, Problem};
 
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -39,7 +27,7 @@ use thiserror::Error;
 /// Name of the only profile without a configuration file.
 pub const OWN_NAME: &str = "supercargo";
 /// Name of a file's only profile if the file does not set it (upstream `DefaultSchedulerName`).
-pub(crate) const DEFAULT_NAME: &str = "default-scheduler";
+pub const DEFAULT_NAME: &str = "default-scheduler";
 
 /// Why a configuration is rejected.
 #[derive(Debug, Error)]
@@ -64,7 +52,7 @@ pub enum ConfigError {
 
 impl ConfigError {
     /// Returns an error about a field whose value turned out to be unusable after validation.
-    pub(crate) fn of_field(effective: &Effective, field: &str, text: String) -> Self {
+    pub fn of_field(effective: &Effective, field: &str, text: String) -> Self {
         let place = effective.document.as_ref().and_then(|document| document.find(field));
         let problems = vec![Problem { place, ..Problem::new(field, text) }];
         Self::Invalid { path: effective.path.clone(), problems }

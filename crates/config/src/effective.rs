@@ -2,12 +2,14 @@
 //!
 //! Upstream: `cmd/kube-scheduler/app/options/{options,configfile}.go`.
 
-use super::document::{Document, Value};
-use super::duration::GoDuration;
-use super::field::Problem;
-use super::framework::{self, Order};
-use super::v1::{API_VERSION, Args, Configuration, KIND, LeaderElection, Profile};
-use super::{ConfigError, OWN_NAME, decode, validate};
+use crate::framework::{self, Order};
+use crate::v1::duration::GoDuration;
+use crate::v1::validate;
+use crate::v1::{API_VERSION, Args, Configuration, KIND, LeaderElection, Profile};
+use crate::yaml::decode;
+use crate::yaml::document::{Document, Value};
+use crate::yaml::field::Problem;
+use crate::{ConfigError, OWN_NAME};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -64,11 +66,11 @@ impl Flags {
 pub struct Effective {
     /// The configuration with all defaults, equal to kube-scheduler's output of `--write-config-to`.
     pub configuration: Configuration,
-    pub(super) written: Configuration,
-    pub(super) orders: Vec<Order>,
-    pub(super) path: PathBuf,
-    pub(super) document: Option<Document>,
-    pub(super) allow_second_default_scheduler: bool,
+    pub(crate) written: Configuration,
+    pub(crate) orders: Vec<Order>,
+    pub(crate) path: PathBuf,
+    pub(crate) document: Option<Document>,
+    pub(crate) allow_second_default_scheduler: bool,
 }
 
 impl Effective {
@@ -77,8 +79,8 @@ impl Effective {
     /// # Errors
     /// Fails if the file cannot be read, is not a KubeSchedulerConfiguration, or is invalid.
     pub fn load(path: &Path, flags: &Flags) -> Result<Self, ConfigError> {
-        let text =
-            super::file::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let text = crate::yaml::file::read(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         Self::parse(path, &text, flags)
     }
 

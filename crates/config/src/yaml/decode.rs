@@ -5,8 +5,8 @@
 //! are reported, but only the first problem of another kind. Upstream: `sigs.k8s.io/json`,
 //! `apimachinery/pkg/runtime/serializer/json`.
 
-use super::document::{Document, Node, NodeId, Value};
-use super::field::{Place, Problem, child, item};
+use crate::yaml::document::{Document, Node, NodeId, Value};
+use crate::yaml::field::{Place, Problem, child, item};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
 use std::cell::RefCell;
@@ -18,13 +18,13 @@ const PART: &str = "$part";
 /// A node whose type depends on another field, to be decoded later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename = "$part")]
-pub(super) struct Part(pub(super) u64);
+pub(crate) struct Part(pub(crate) u64);
 
 /// Decodes a node. Ignores `apiVersion` and `kind` of the node itself.
 ///
 /// # Errors
 /// Returns all unknown fields, or the first value of another type.
-pub(crate) fn decode<T: de::DeserializeOwned>(
+pub fn decode<T: de::DeserializeOwned>(
     document: &Document,
     id: NodeId,
     path: &str,

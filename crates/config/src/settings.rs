@@ -1,16 +1,36 @@
 //! Settings that this version runs with, taken from a configuration.
 
-use super::framework::Order;
-use super::v1::{Args, Configuration, Extender, LeaderElection, Profile};
-use super::{ConfigError, Effective, Flags, GoDuration, build, refuse};
+use crate::framework::Order;
+use crate::v1::{Args, Configuration, Extender, LeaderElection, Profile};
+use crate::{ConfigError, Effective, Flags, GoDuration, build, refuse};
 use supercargo_objects::api::Encoding;
-use crate::lease::Terms;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, Sampling};
 use supercargo_core::framework::registry::{Plan, PluginArgs};
 use supercargo_core::intern::Tables;
+
+/// Jitter of a retry pause: up to this fraction of the pause is added (client-go's `JitterFactor`).
+pub const RETRY_JITTER: f64 = 1.2;
+
+/// Durations of leader election (KubeSchedulerConfiguration `leaderElection`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseTerms {
+    /// How long a candidate waits after it last saw a renewal before it takes the lease.
+    pub lease_duration: Duration,
+    /// How long the leader retries a renewal before it gives up leadership.
+    pub renew_deadline: Duration,
+    /// Pause between two attempts.
+    pub retry_period: Duration,
+}
+
+impl LeaseTerms {
+    /// The lease duration as written to the Lease: whole seconds.
+    pub fn lease_seconds(&self) -> i32 {
+        i32::try_from(self.lease_duration.as_secs()).unwrap_or(i32::MAX)
+    }
+}
 
 /// Settings of a configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +59,7 @@ pub struct ElectionSettings {
     /// Name of the Lease.
     pub name: String,
     /// Durations.
-    pub terms: Terms,
+    pub terms: LeaseTerms,
 }
 
 impl ElectionSettings {
@@ -49,7 +69,7 @@ impl ElectionSettings {
         (election.leader_elect == Some(true)).then(|| Self {
             namespace: election.resource_namespace.clone(),
             name: election.resource_name.clone(),
-            terms: Terms {
+            terms: LeaseTerms {
                 lease_duration: duration(election.lease_duration),
                 renew_deadline: duration(election.renew_deadline),
                 retry_period: duration(election.retry_period),

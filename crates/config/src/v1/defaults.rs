@@ -1,12 +1,13 @@
 //! Default values. Upstream: `pkg/scheduler/apis/config/v1/defaults.go`, with default feature gates.
 
-use super::duration::GoDuration;
-use super::v1::args::{Args, ResourceSpec, ScoringStrategy};
-use super::v1::{ClientConnection, Configuration, LeaderElection, PluginConfig, Profile};
-use super::{DEFAULT_NAME, plugins};
+use crate::DEFAULT_NAME;
+use crate::v1::args::{Args, ResourceSpec, ScoringStrategy};
+use crate::v1::duration::GoDuration;
+use crate::v1::plugins;
+use crate::v1::{ClientConnection, Configuration, LeaderElection, PluginConfig, Profile};
 
-pub(super) const LEASE_NAMESPACE: &str = "kube-system";
-pub(super) const LEASE_NAME: &str = "kube-scheduler";
+pub(crate) const LEASE_NAMESPACE: &str = "kube-system";
+pub(crate) const LEASE_NAME: &str = "kube-scheduler";
 
 fn default_to<T: Default + PartialEq>(field: &mut T, value: T) {
     if *field == T::default() {
@@ -16,7 +17,7 @@ fn default_to<T: Default + PartialEq>(field: &mut T, value: T) {
 
 impl Configuration {
     /// Fills in all defaults, including plugins and their arguments.
-    pub(super) fn set_defaults(&mut self) {
+    pub(crate) fn set_defaults(&mut self) {
         self.parallelism.get_or_insert(16);
         if self.profiles.is_empty() {
             self.profiles.push(Profile::default());
@@ -84,7 +85,7 @@ fn set_weights(resources: &mut Vec<ResourceSpec>) {
 }
 
 impl Args {
-    pub(super) fn set_defaults(&mut self) {
+    pub(crate) fn set_defaults(&mut self) {
         match self {
             Self::DefaultPreemption(args) => {
                 args.min_candidate_nodes_percentage.get_or_insert(10);

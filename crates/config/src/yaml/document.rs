@@ -2,46 +2,57 @@
 //!
 //! Reads only the first document, as kube-scheduler does. `decode` converts the tree into types.
 
-use super::field::{Place, Problem, child, item};
-use super::scalar::resolve;
+use crate::yaml::field::{Place, Problem, child, item};
+use crate::yaml::scalar::resolve;
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Value of a node.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
+    /// `null`, or nothing.
     Null,
+    /// `true` or `false`.
     Bool(bool),
     /// A signed or unsigned 64-bit integer.
     Int(i128),
+    /// Any other number.
     Float(f64),
+    /// A string.
     Text(String),
+    /// A list.
     List(Vec<NodeId>),
+    /// A map, in the order of the text.
     Map(Vec<Entry>),
 }
 
 /// Index of a node. An alias has the index of its anchor's node.
-pub(crate) type NodeId = usize;
+pub type NodeId = usize;
 
 /// A key of a map with its value.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Entry {
-    pub(crate) key: String,
-    pub(crate) place: Place,
-    pub(crate) value: NodeId,
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// Position of the key.
+    pub place: Place,
+    /// The value.
+    pub value: NodeId,
 }
 
 /// A node and its position.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) place: Place,
-    pub(crate) value: Value,
+pub struct Node {
+    /// Position.
+    pub place: Place,
+    /// Value.
+    pub value: Value,
 }
 
 /// A document.
 #[derive(Clone, Debug)]
-pub(crate) struct Document {
+pub struct Document {
     nodes: Vec<Node>,
     root: NodeId,
 }
@@ -51,7 +62,7 @@ impl Document {
     ///
     /// # Errors
     /// Fails if the text is not YAML, or a map repeats a key.
-    pub(crate) fn read(text: &str) -> Result<Self, Vec<Problem>> {
+    pub fn read(text: &str) -> Result<Self, Vec<Problem>> {
         if text.trim_start().starts_with('{') {
             // Upstream parses such a text as JSON only.
             serde_json::from_str::<serde::de::IgnoredAny>(text)
@@ -63,17 +74,17 @@ impl Document {
     }
 
     /// Returns the root node.
-    pub(crate) fn root(&self) -> NodeId {
+    pub fn root(&self) -> NodeId {
         self.root
     }
 
     /// Returns a node.
-    pub(crate) fn node(&self, id: NodeId) -> &Node {
+    pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
     }
 
     /// Returns the value of a key, if the node is a map with this key.
-    pub(crate) fn get(&self, id: NodeId, key: &str) -> Option<&Node> {
+    pub fn get(&self, id: NodeId, key: &str) -> Option<&Node> {
         match &self.node(id).value {
             Value::Map(entries) => {
                 entries.iter().find(|entry| entry.key == key).map(|entry| self.node(entry.value))
@@ -83,7 +94,7 @@ impl Document {
     }
 
     /// Returns the number of nodes with all aliases expanded.
-    pub(crate) fn weight(&self) -> u64 {
+    pub fn weight(&self) -> u64 {
         // Children precede their parents in the list.
         let mut weights: Vec<u64> = Vec::with_capacity(self.nodes.len());
         for node in &self.nodes {
@@ -99,7 +110,7 @@ impl Document {
     }
 
     /// Returns a field of the root, if it is a string.
-    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+    pub fn text(&self, key: &str) -> Option<&str> {
         match &self.get(self.root, key)?.value {
             Value::Text(text) => Some(text),
             _ => None,
@@ -108,7 +119,7 @@ impl Document {
 
     /// Returns the position of a field. If the path leads beyond the document, returns the position of the
     /// last existing part.
-    pub(crate) fn find(&self, path: &str) -> Option<Place> {
+    pub fn find(&self, path: &str) -> Option<Place> {
         let (mut id, mut place) = (self.root, None);
         for step in path.split(['.', '[']) {
             let next = match (&self.node(id).value, step.strip_suffix(']')) {

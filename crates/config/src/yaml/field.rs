@@ -2,9 +2,9 @@
 //!
 //! Upstream: `apimachinery/pkg/util/validation/field/errors.go`.
 
-use super::nearest::nearest;
-use supercargo_objects::convert::syntax::{json, quote};
+use crate::yaml::nearest::nearest;
 use std::fmt;
+use supercargo_objects::convert::syntax::{json, quote};
 
 /// A position in a text, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,43 +30,43 @@ pub struct Problem {
 
 impl Problem {
     /// Returns a problem without a position.
-    pub(crate) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
+    pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
         Self { path: path.into(), text: text.into(), place: None, meant: None }
     }
 
     /// Sets the position.
-    pub(super) fn at(self, place: Place) -> Self {
+    pub fn at(self, place: Place) -> Self {
         Self { place: Some(place), ..self }
     }
 
     /// Sets the name in `known` that is closest to `word`.
-    pub(crate) fn meaning<'k>(self, word: &str, known: impl IntoIterator<Item = &'k str>) -> Self {
+    pub fn meaning<'k>(self, word: &str, known: impl IntoIterator<Item = &'k str>) -> Self {
         Self { meant: nearest(word, known).map(str::to_owned), ..self }
     }
 
     /// A value that violates a rule.
-    pub(super) fn invalid(path: impl Into<String>, value: impl Shown, rule: &str) -> Self {
+    pub fn invalid(path: impl Into<String>, value: impl Shown, rule: &str) -> Self {
         Self::new(path, format!("Invalid value: {}: {rule}", value.shown()))
     }
 
     /// A required value that is missing.
-    pub(super) fn required(path: impl Into<String>, rule: &str) -> Self {
+    pub fn required(path: impl Into<String>, rule: &str) -> Self {
         let colon = if rule.is_empty() { "" } else { ": " };
         Self::new(path, format!("Required value{colon}{rule}"))
     }
 
     /// A value that must not be set.
-    pub(super) fn forbidden(path: impl Into<String>, rule: &str) -> Self {
+    pub fn forbidden(path: impl Into<String>, rule: &str) -> Self {
         Self::new(path, format!("Forbidden: {rule}"))
     }
 
     /// A value that occurs twice.
-    pub(super) fn duplicate(path: impl Into<String>, value: &str) -> Self {
+    pub fn duplicate(path: impl Into<String>, value: &str) -> Self {
         Self::new(path, format!("Duplicate value: {}", quote(value)))
     }
 
     /// A value that is not in the set of supported values.
-    pub(super) fn unsupported(path: impl Into<String>, value: &str, supported: &[&str]) -> Self {
+    pub fn unsupported(path: impl Into<String>, value: &str, supported: &[&str]) -> Self {
         let quoted: Vec<String> = supported.iter().map(|s| quote(s)).collect();
         let text = format!("Unsupported value: {}: supported values: {}", json(value), quoted.join(", "));
         Self::new(path, text).meaning(value, supported.iter().copied())
@@ -86,7 +86,7 @@ impl fmt::Display for Problem {
 }
 
 /// A value formatted as in upstream's messages.
-pub(super) trait Shown {
+pub trait Shown {
     fn shown(self) -> String;
 }
 
@@ -115,7 +115,7 @@ impl Shown for usize {
 }
 
 /// A value of another type, as JSON with fields in Go's order.
-pub(super) struct Json(pub(super) String);
+pub(crate) struct Json(pub(crate) String);
 
 impl Shown for Json {
     fn shown(self) -> String {
@@ -124,7 +124,7 @@ impl Shown for Json {
 }
 
 /// Appends a field to a path. Returns the previous length, to restore it.
-pub(super) fn child(path: &mut String, key: &str) -> usize {
+pub(crate) fn child(path: &mut String, key: &str) -> usize {
     let before = path.len();
     if before > 0 {
         path.push('.');
@@ -134,7 +134,7 @@ pub(super) fn child(path: &mut String, key: &str) -> usize {
 }
 
 /// Appends an index to a path. Returns the previous length, to restore it.
-pub(super) fn item(path: &mut String, index: usize) -> usize {
+pub(crate) fn item(path: &mut String, index: usize) -> usize {
     let before = path.len();
     path.push_str(&format!("[{index}]"));
     before

@@ -11,7 +11,7 @@ const BYTES_MAX: u64 = 4 << 20;
 ///
 /// # Errors
 /// Fails if the file cannot be read, is not UTF-8, or exceeds 4 MiB.
-pub(crate) fn read(path: &Path) -> io::Result<String> {
+pub fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > BYTES_MAX {

@@ -2,7 +2,7 @@
 //! kube-scheduler.
 
 use super::*;
-use crate::lease::Terms;
+use crate::LeaseTerms;
 use std::time::Duration;
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
@@ -49,7 +49,8 @@ fn unsupported_fields_are_rejected_by_name() {
 #[test]
 fn file_defaults_to_kube_schedulers_lease() {
     let seconds = Duration::from_secs;
-    let terms = Terms { lease_duration: seconds(15), renew_deadline: seconds(10), retry_period: seconds(2) };
+    let terms =
+        LeaseTerms { lease_duration: seconds(15), renew_deadline: seconds(10), retry_period: seconds(2) };
     let lease = |namespace: &str, name: &str, terms| {
         Some(ElectionSettings { namespace: namespace.to_owned(), name: name.to_owned(), terms })
     };
@@ -64,7 +65,7 @@ fn file_defaults_to_kube_schedulers_lease() {
     let rest =
         "leaderElection: {resourceName: mine, leaseDuration: 20s}\nprofiles: [{schedulerName: mine}]\n";
     let elected = parse_with(rest, &flags).expect("a valid file").election;
-    assert_eq!(elected, lease("there", "mine", Terms { lease_duration: seconds(30), ..terms }));
+    assert_eq!(elected, lease("there", "mine", LeaseTerms { lease_duration: seconds(30), ..terms }));
 }
 
 #[test]

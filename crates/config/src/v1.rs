@@ -7,10 +7,14 @@
 
 pub mod args;
 mod codec;
+pub(crate) mod defaults;
+pub(crate) mod duration;
+pub(crate) mod plugins;
+pub(crate) mod validate;
 
 pub use args::Args;
 
-use super::duration::GoDuration;
+use crate::v1::duration::GoDuration;
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
 

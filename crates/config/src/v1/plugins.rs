@@ -1,18 +1,18 @@
 //! Merges a profile's plugins with the default plugins. Upstream:
 //! `pkg/scheduler/apis/config/v1/default_plugins.go#mergePlugins`.
 
-use super::v1::{Plugin, PluginSet, Plugins};
+use crate::v1::{Plugin, PluginSet, Plugins};
 use std::collections::BTreeSet;
 use supercargo_core::framework::registry::{self, ExtensionPoint};
 
 /// Wildcard for all plugins.
-pub(super) const ALL: &str = "*";
+pub(crate) const ALL: &str = "*";
 
 /// Extension points of a configuration, in the order in which upstream's framework fills them.
-pub(super) const POINTS: [ExtensionPoint; 14] = ExtensionPoint::ALL;
+pub(crate) const POINTS: [ExtensionPoint; 14] = ExtensionPoint::ALL;
 
 /// Returns the field name of an extension point.
-pub(super) fn field_of(point: ExtensionPoint) -> &'static str {
+pub(crate) fn field_of(point: ExtensionPoint) -> &'static str {
     match point {
         ExtensionPoint::PreFilter => "preFilter",
         ExtensionPoint::Filter => "filter",
@@ -53,7 +53,7 @@ impl Plugins {
     }
 
     /// Returns the names of all enabled plugins.
-    pub(super) fn names(&self) -> BTreeSet<String> {
+    pub(crate) fn names(&self) -> BTreeSet<String> {
         let sets = POINTS.iter().map(|&point| self.at(point)).chain([&self.multi_point]);
         sets.flat_map(|set| &set.enabled).map(|plugin| plugin.name.clone()).collect()
     }
@@ -61,7 +61,7 @@ impl Plugins {
 
 /// Merges the written plugins into the default ones. Only `multiPoint` has defaults; sets of extension points
 /// stay as written.
-pub(super) fn merged_with_defaults(written: Option<Plugins>) -> Plugins {
+pub(crate) fn merged_with_defaults(written: Option<Plugins>) -> Plugins {
     let mut plugins = written.unwrap_or_default();
     plugins.multi_point = merge(default_multi_point(), plugins.multi_point);
     // Upstream keeps only the names of disabled plugins.

@@ -1,15 +1,15 @@
 //! Checks a valid configuration for fields that this version does not support.
 
-use super::DEFAULT_NAME;
-use super::defaults::{LEASE_NAME, LEASE_NAMESPACE};
-use super::duration::GoDuration;
-use super::effective::Effective;
-use super::field::Problem;
-use super::v1::{Configuration, Profile};
-use crate::lease::JITTER;
+use crate::DEFAULT_NAME;
+use crate::effective::Effective;
+use crate::settings::RETRY_JITTER;
+use crate::v1::defaults::{LEASE_NAME, LEASE_NAMESPACE};
+use crate::v1::duration::GoDuration;
+use crate::v1::{Configuration, Profile};
+use crate::yaml::field::Problem;
 
 /// Returns the unsupported fields, each with advice.
-pub(super) fn problems(effective: &Effective) -> Vec<Problem> {
+pub(crate) fn problems(effective: &Effective) -> Vec<Problem> {
     let (written, complete) = (&effective.written, &effective.configuration);
     let mut problems = Vec::new();
     let mut refuse = |path: String, text: String| {
@@ -38,7 +38,7 @@ pub(super) fn problems(effective: &Effective) -> Vec<Problem> {
 fn election(complete: &Configuration, second_allowed: bool, refuse: &mut impl FnMut(String, String)) {
     let election = &complete.leader_election;
     let path = |field: &str| format!("leaderElection.{field}");
-    if election.renew_deadline.0 as f64 <= JITTER * election.retry_period.0 as f64 {
+    if election.renew_deadline.0 as f64 <= RETRY_JITTER * election.retry_period.0 as f64 {
         let text =
             "couldn't create leader elector: renewDeadline must be greater than retryPeriod*JitterFactor";
         refuse(path("renewDeadline"), text.to_owned());

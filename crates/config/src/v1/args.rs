@@ -2,11 +2,11 @@
 //!
 //! Upstream: `kube-scheduler/config/v1/types_pluginargs.go`, `api/core/v1/types.go`.
 
-use super::super::decode::{self, Part};
-use super::super::document::{Document, Value};
-use super::super::duration::GoDuration;
-use super::super::field::Problem;
-use super::API_VERSION;
+use crate::v1::API_VERSION;
+use crate::v1::duration::GoDuration;
+use crate::yaml::decode::{self, Part};
+use crate::yaml::document::{Document, Value};
+use crate::yaml::field::Problem;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 
@@ -97,12 +97,7 @@ impl Args {
     ///
     /// # Errors
     /// Fails if they have another type, or unknown fields.
-    pub(in super::super) fn read(
-        &self,
-        document: &Document,
-        plugin: &str,
-        path: &str,
-    ) -> Result<Self, Vec<Problem>> {
+    pub(crate) fn read(&self, document: &Document, plugin: &str, path: &str) -> Result<Self, Vec<Problem>> {
         let Self::Unread(id) = *self else { return Ok(Self::empty(plugin).unwrap_or_default()) };
         let id = usize::try_from(id).expect("it was one");
         let node = document.node(id);

@@ -2,20 +2,21 @@
 //! upstream rejects when it builds a profile's framework. Upstream:
 //! `pkg/scheduler/framework/runtime/framework.go#NewFramework`.
 
-use super::plugins::{ALL, POINTS, field_of};
-use super::v1::{Args, Plugin, PluginSet, Plugins, Profile};
-use super::{field::Problem, validate};
+use crate::v1::plugins::{ALL, POINTS, field_of};
+use crate::v1::validate;
+use crate::v1::{Args, Plugin, PluginSet, Plugins, Profile};
+use crate::yaml::field::Problem;
 use std::collections::BTreeMap;
 use supercargo_core::framework::registry::{self, ExtensionPoint};
 use supercargo_core::framework::{MAX_NODE_SCORE, PluginName};
 
 /// Plugins of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Order {
+pub(crate) struct Order {
     /// Plugins of each extension point, in order.
-    pub(super) points: Points,
+    pub(crate) points: Points,
     /// Weights of the Score plugins.
-    pub(super) weights: BTreeMap<PluginName, i64>,
+    pub(crate) weights: BTreeMap<PluginName, i64>,
 }
 
 type Points = BTreeMap<ExtensionPoint, Vec<PluginName>>;
@@ -24,7 +25,7 @@ type Points = BTreeMap<ExtensionPoint, Vec<PluginName>>;
 ///
 /// # Errors
 /// Returns upstream's message and the field.
-pub(super) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<Order, Problem> {
+pub(crate) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<Order, Problem> {
     let name = profile.scheduler_name.as_deref().unwrap_or_default();
     let wrong = |problem: Problem| Problem {
         path: [path, &problem.path].concat(),

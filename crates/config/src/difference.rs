@@ -1,8 +1,8 @@
 //! Flattens a configuration into a list of settings, so that two configurations can be compared.
 
-use super::effective::Effective;
-use super::plugins::{POINTS, field_of};
-use super::v1::{Args, Profile};
+use crate::effective::Effective;
+use crate::v1::plugins::{POINTS, field_of};
+use crate::v1::{Args, Profile};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -94,7 +94,7 @@ impl Effective {
     }
 
     /// Returns the percentage written for the profile, or else for all profiles.
-    pub(super) fn percentage_of_nodes_to_score(&self, profile: usize) -> Option<i32> {
+    pub(crate) fn percentage_of_nodes_to_score(&self, profile: usize) -> Option<i32> {
         let own = self.written.profiles.get(profile).and_then(|profile| profile.percentage_of_nodes_to_score);
         own.or(self.written.percentage_of_nodes_to_score)
     }
@@ -135,7 +135,7 @@ fn flatten(path: &str, value: &Value, settings: &mut BTreeMap<String, String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Flags;
+    use crate::Flags;
     use std::path::Path;
 
     fn read(rest: &str) -> Effective {
