@@ -15,11 +15,14 @@ const ARCHIVED: &str = "src/commit.txt";
 fn main() {
     let is_release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
     println!("cargo::rerun-if-env-changed=SUPERCARGO_COMMIT");
-    for file in ["build.rs", "Cargo.toml", "src"] {
+    for file in ["build.rs", "Cargo.toml", "crates", "src"] {
         println!("cargo::rerun-if-changed={file}");
     }
     let given = std::env::var("SUPERCARGO_COMMIT").ok();
     let commit = given.as_deref().and_then(name).or_else(archived).or_else(|| checked_out(is_release));
+    if let Some(hash) = commit.as_deref().and_then(|commit| commit.split(' ').next()) {
+        println!("cargo::rustc-env=SUPERCARGO_COMMIT_HASH={hash}");
+    }
     let text = match (commit, is_release) {
         (Some(commit), true) => format!(" ({commit})"),
         (Some(commit), false) => format!(" ({commit}, debug build)"),

@@ -24,9 +24,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use supercargo::driver::{Accounts, Clock, Engine, Mailbox, Outbox};
-use supercargo::extender::Objects;
 use supercargo::metrics::Metrics;
-use supercargo::watch::Watches;
+use supercargo_apiserver::watch::RawObjects;
+use supercargo_apiserver::watch::Watches;
 use supercargo_core::cycle::Probe;
 use supercargo_core::effect::Effect;
 use supercargo_core::event::Event;
@@ -220,7 +220,14 @@ fn watch(sample: &Sample, encoding: Encoding) -> (f64, f64) {
     let entered = runtime.enter();
     let client = kube::Client::new(service, "default");
     let (began, used) = (Instant::now(), processor_time());
-    let watches = Watches::start(&client, &inbox, &metrics, encoding, None, &Objects::default());
+    let watches = Watches::start(
+        &client,
+        Arc::new(inbox),
+        &|kind| Arc::new(metrics.watch(kind.as_str())),
+        encoding,
+        None,
+        &RawObjects::default(),
+    );
     wait.recv().expect("the events come");
     let (took, used) = (began.elapsed(), processor_time() - used);
     drop((watches, entered));

@@ -1,9 +1,11 @@
 //! The scheduler process and its commands: watches, requests, configuration, serving. Holds no scheduling
 //! state.
 
+/// The commit that the program was built from; `None` if the build does not know it.
+pub const COMMIT: Option<&str> = option_env!("SUPERCARGO_COMMIT_HASH");
+
 pub mod args;
 pub mod cli;
-pub mod client;
 pub mod dispatch;
 pub mod driver;
 pub mod explain;
@@ -11,7 +13,6 @@ pub mod extender;
 pub mod journal;
 pub mod lease;
 pub mod metrics;
-pub mod names;
 pub mod pending;
 pub mod reload;
 pub mod resource_usage;
@@ -20,4 +21,3 @@ pub mod serve;
 pub mod shadow;
 pub mod telemetry;
 pub mod traces;
-pub mod watch;

@@ -17,6 +17,9 @@ use supercargo::{run, telemetry};
 use supercargo_config::flags;
 
 fn main() -> ExitCode {
+    if let Some(commit) = supercargo::COMMIT {
+        supercargo_apiserver::client::set_commit(commit);
+    }
     let mut args = match flags::read(std::env::args_os()) {
         Ok(line) => Args::read(line),
         Err(told) => Args::command().error(ErrorKind::UnknownArgument, told).exit(),

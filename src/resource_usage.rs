@@ -5,11 +5,11 @@
 //! computes the metrics from its pod informer. No decision reads this module.
 
 use crate::metrics::{PodAmount, render_resources};
-use crate::watch::{Onlooker, Relist};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use supercargo_apiserver::watch::{Onlooker, Relist};
 use supercargo_objects::api::Pod;
 use supercargo_objects::convert::requests::shown::{is_zero, requests_and_limits};
 use tokio::sync::watch;

@@ -14,7 +14,6 @@ mod shutdown;
 mod stats;
 
 use crate::args::Args;
-use crate::client;
 use crate::dispatch::{Dispatcher, Identity, Limits};
 use crate::driver::{Accounts, End, Heartbeat, Inbox, Item, Mailbox};
 use crate::extender::{Extenders, Prepared};
@@ -26,14 +25,16 @@ use crate::resource_usage::ResourceUsage;
 use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
 use crate::telemetry::Log;
 use crate::traces::{self, Sending, Tracer};
-use crate::watch::{ATTEMPT_WITHIN, FAILING_MAX, Watches};
 use anyhow::{Context as _, anyhow};
+use kube::config::Kubeconfig;
 use lead::{Candidacy, Election};
 use recording::Recordings;
 use shutdown::{ShutdownBudget, Step};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use supercargo_apiserver::client::Source;
+use supercargo_apiserver::watch::{ATTEMPT_WITHIN, FAILING_MAX, Watches};
 use supercargo_config::flags::gates;
 use supercargo_config::{ConfigError, DEFAULT_NAME, Effective, Flags, ProfileSettings, Settings};
 use supercargo_core::scheduler::Scheduler;
@@ -137,7 +138,14 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let usage = Arc::new(ResourceUsage::default());
     let objects = extenders.objects();
-    let watches = Watches::start(&client, &inbox, &metrics, settings.encoding, Some(usage.clone()), objects);
+    let watches = Watches::start(
+        &client,
+        Arc::new(inbox.clone()),
+        &|kind| Arc::new(metrics.watch(kind.as_str())),
+        settings.encoding,
+        Some(usage.clone()),
+        objects,
+    );
 
     let in_force = InForce::new(&effective);
     let reload = follow(&args, (flags, effective), &inbox, (&watches, &extenders), &metrics, &in_force);
@@ -261,12 +269,29 @@ async fn connect(
     settings: &Settings,
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<(kube::Client, String)> {
-    let source = client::source(args, settings)?;
+    let source = source(args, settings)?;
     let connection = source.settings().await?;
     let server_url = connection.cluster_url.to_string();
     let layer = RestLayer::new(Arc::clone(metrics), &connection.cluster_url);
     let builder = source.client(&connection).context("cannot build the API client")?;
     Ok((builder.with_layer(&layer).build(), server_url))
+}
+
+/// Returns the source of the connection settings: the flag's kubeconfig, the configuration file's, or what
+/// [`supercargo_apiserver::client::inferred`] finds.
+///
+/// # Errors
+/// Returns an error when the kubeconfig cannot be read or `--master` is not a URL.
+fn source(args: &Args, settings: &Settings) -> anyhow::Result<Source> {
+    let path = args.kubeconfig.as_ref().or(settings.kubeconfig.as_ref());
+    let file = path.map(|path| {
+        Kubeconfig::read_from(path).with_context(|| format!("cannot read the kubeconfig {}", path.display()))
+    });
+    let master = args
+        .master
+        .as_ref()
+        .map(|master| master.parse::<http::Uri>().with_context(|| format!("--master {master} is not a URL")));
+    Ok(Source::new(file.transpose()?, path.cloned(), master.transpose()?))
 }
 
 /// Watches the configuration file, if there is one, and applies its changes.

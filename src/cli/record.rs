@@ -12,13 +12,13 @@ use crate::journal::{Header, Journal, Mode, Sink, SinkOptions, WhenFull};
 use crate::metrics::{Metrics, Record};
 use crate::run::told_to_stop;
 use crate::shadow::Nowhere;
-use crate::watch::{Readiness, Watches};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use supercargo_apiserver::watch::{Readiness, Watches};
 use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
@@ -115,7 +115,14 @@ async fn record(args: &RecordArgs) -> Result<(), Refused> {
     let end = mailbox.start(Scheduler::new(config, now), clock, Nowhere, accounts);
     let mut end = end.map_err(|error| failed(format!("cannot start a thread: {error}")))?;
     let (extenders, encoding) = (Extenders::default(), settings.encoding);
-    let watches = Watches::start(&client, &inbox, &metrics, encoding, None, extenders.objects());
+    let watches = Watches::start(
+        &client,
+        Arc::new(inbox.clone()),
+        &|kind| Arc::new(metrics.watch(kind.as_str())),
+        encoding,
+        None,
+        extenders.objects(),
+    );
 
     let outcome = tokio::select! {
         outcome = going_on(args, watches.readiness(), || state.is_open()) => outcome,

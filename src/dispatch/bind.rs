@@ -9,8 +9,8 @@ use supercargo_core::effect::PodRef;
 use supercargo_core::event::{BindOutcome, Found};
 
 use super::Limits;
-use super::answer::{Subject, Success};
 use super::request::{Answer, Call, JSON, Outcome, Transport};
+use supercargo_apiserver::answer::{Subject, Success};
 
 /// Binds `pod` to `node`.
 pub(super) async fn bind(transport: &Transport, limits: &Limits, pod: &PodRef, node: &str) -> BindOutcome {

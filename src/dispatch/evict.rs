@@ -17,10 +17,11 @@ use supercargo_core::effect::{Disruption, Eviction, PodRef};
 use supercargo_core::event::EvictOutcome;
 
 use super::Limits;
-use super::answer::{Subject, Success};
 use super::request::{Answer, Call, JSON, STRATEGIC_MERGE, Transport};
-use super::retry::{Throttle, jittered};
 use super::status::is_another_pod;
+use supercargo_apiserver::Throttle;
+use supercargo_apiserver::answer::{Subject, Success};
+use supercargo_apiserver::retry::jittered;
 
 /// Upstream's maximum number of tries for the condition.
 const TRIES_MAX: u32 = 4;

@@ -3,7 +3,6 @@
 //! Each kind of effect has a lane of its own, bounded by the credits it grants, so a slow kind does not delay
 //! the others. The dispatcher holds no scheduling state: outcomes return to the engine as events.
 
-pub(crate) mod answer;
 mod bind;
 mod evict;
 mod extend;
@@ -11,7 +10,6 @@ mod merged_patches;
 mod per_object_order;
 mod record;
 mod request;
-pub(crate) mod retry;
 mod series;
 mod settle;
 mod status;
@@ -42,7 +40,7 @@ use merged_patches::Waiting;
 use per_object_order::PerObjectOrder;
 use record::Recorder;
 use request::Transport;
-use retry::Throttle;
+use supercargo_apiserver::Throttle;
 
 /// Log interval of a repeated problem.
 const TOLD_EVERY: Duration = Duration::from_secs(60);

@@ -12,12 +12,13 @@ use k8s_openapi::api::events::v1::Event;
 use serde_json::json;
 use supercargo_core::effect::EventRecord;
 
-use super::answer::{Subject, Success};
 use super::per_object_order::{PerObjectOrder, Turn};
 use super::request::{Answer, Call, JSON, STRATEGIC_MERGE, Transport};
-use super::retry::{Throttle, jittered};
 use super::series::{Book, FINISH, REFRESH, Write};
 use super::{Limits, TOLD_EVERY};
+use supercargo_apiserver::Throttle;
+use supercargo_apiserver::answer::{Subject, Success};
+use supercargo_apiserver::retry::jittered;
 
 /// Upstream's maximum number of tries while the API server is unreachable.
 const TRIES_MAX: u32 = 12;

@@ -15,10 +15,10 @@ use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use tokio::time::Instant;
 
-use super::answer::{Failure, Subject, Verdict};
-use super::retry::{jittered, retry_after};
 use crate::lease::{Fence, Passage};
 use crate::metrics::Metrics;
+use supercargo_apiserver::answer::{Failure, Subject, Verdict};
+use supercargo_apiserver::retry::{jittered, retry_after};
 
 /// Maximum number of tries on `Retry-After`, as in upstream's client.
 const TRIES_MAX: u32 = 10;

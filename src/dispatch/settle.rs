@@ -7,9 +7,9 @@ use supercargo_core::effect::PodRef;
 use supercargo_core::event::Found;
 
 use super::Limits;
-use super::answer::Subject;
 use super::request::{Answer, Call, JSON, Transport};
-use super::retry::Throttle;
+use supercargo_apiserver::Throttle;
+use supercargo_apiserver::answer::Subject;
 
 #[derive(Deserialize)]
 struct Pod {

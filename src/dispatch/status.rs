@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 use supercargo_core::effect::{Nomination, StatusPatch, Unscheduled};
 
 use super::Limits;
-use super::answer::Subject;
 use super::merged_patches::Place;
 use super::request::{Answer, Call, STRATEGIC_MERGE, Transport};
-use super::retry::{Throttle, jittered};
+use supercargo_apiserver::Throttle;
+use supercargo_apiserver::answer::Subject;
+use supercargo_apiserver::retry::jittered;
 
 /// Upstream's maximum number of tries.
 const TRIES_MAX: u32 = 4;

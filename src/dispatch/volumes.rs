@@ -10,8 +10,8 @@ use supercargo_core::effect::{VolumeChange, VolumeWrite};
 use supercargo_core::event::WriteOutcome;
 
 use super::Limits;
-use super::answer::{Subject, Success};
 use super::request::{Answer, Call, MERGE, Outcome, Transport};
+use supercargo_apiserver::answer::{Subject, Success};
 use supercargo_objects::api::meta::annotation;
 
 /// Carries out one write.

@@ -10,14 +10,10 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use supercargo_core::event::Event;
-use supercargo_core::intern::Tables;
 use supercargo_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
-use super::recorder::Written;
-
-/// Converts a decoded object into an event. Runs on the driver thread, which owns the tables.
-pub type Convert = Box<dyn FnOnce(&mut Tables) -> Event + Send>;
+use supercargo_apiserver::watch::{Convert, Ended, Intake, Written};
 
 /// Changes the engine; it also gets the current time.
 pub type Change<E> = Box<dyn FnOnce(&mut E, Time) + Send>;
@@ -59,11 +55,6 @@ impl<E> Clone for Inbox<E> {
         Self { sender: self.sender.clone(), wants_text: self.wants_text }
     }
 }
-
-/// Error: the driver thread has ended, so nothing reads the channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the scheduling thread has ended")]
-pub struct Ended;
 
 impl<E> Inbox<E> {
     /// Sends an item, waiting for room.
@@ -115,14 +106,6 @@ impl<E> Inbox<E> {
         let capacity = self.sender.max_capacity();
         Fill { length: capacity - self.sender.capacity(), capacity }
     }
-}
-
-/// Receives the cluster's objects. The trait hides the engine's type, so watch code is not compiled once per engine.
-pub trait Intake: Send + Sync {
-    /// See [`Inbox::wants_text`].
-    fn wants_text(&self) -> bool;
-    /// Sends an object or list marker, waiting for room.
-    fn take(&self, convert: Convert, text: Written) -> BoxFuture<'_, Result<(), Ended>>;
 }
 
 impl<E> Intake for Inbox<E> {

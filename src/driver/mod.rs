@@ -27,9 +27,10 @@ pub use engine::{Engine, Observer, Outbox};
 pub use heartbeat::Heartbeat;
 #[cfg(test)]
 pub(crate) use inbox::without_driver;
-pub use inbox::{Answers, Change, Convert, Ended, Fill, Inbox, Intake, Item};
+pub use inbox::{Answers, Change, Fill, Inbox, Item};
 pub use observe::Accounts;
-pub use recorder::{Input, InputRecorder, Written};
+pub use recorder::{Input, InputRecorder};
+pub(crate) use supercargo_core::scheduler::panic_text;
 
 use inbox::{Arrival, Arrivals};
 
@@ -114,12 +115,6 @@ impl<E: Engine> Default for Mailbox<E> {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// Returns the message of a caught panic.
-pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
 struct Driver<E, O, W> {

@@ -2,12 +2,10 @@
 //!
 //! Called on the scheduling thread, so implementations must never block. `src/journal` implements it.
 
+use supercargo_apiserver::watch::Written;
 use supercargo_core::event::Event;
 use supercargo_core::report::Report;
 use supercargo_core::time::Time;
-
-/// An input as a member of a JSON object (`"applied":{...}`); `None` unless the tape asked for texts.
-pub type Written = Option<Box<str>>;
 
 /// An input of the engine.
 pub enum Input<'a> {

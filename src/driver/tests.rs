@@ -13,6 +13,7 @@ use supercargo_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
 use super::*;
+use supercargo_apiserver::watch::Ended;
 
 type Log = Arc<Mutex<Vec<String>>>;
 

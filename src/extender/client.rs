@@ -2,7 +2,6 @@
 //!
 //! Upstream: `pkg/scheduler/extender.go` and Go's `net/http`.
 
-use super::objects::Objects;
 use super::wire;
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
@@ -15,6 +14,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
+use supercargo_apiserver::watch::RawObjects;
 use supercargo_config::v1;
 use supercargo_core::effect::{PodRef, Question, Victims};
 use supercargo_core::event::Kind;
@@ -83,7 +83,8 @@ impl Client {
         config.connect_timeout = None;
         config.default_retry = false;
         tls(&mut config, extender)?;
-        let client = crate::client::builder(&config).map_err(|error| format!("{error:#}"))?.build();
+        let client =
+            supercargo_apiserver::client::builder(&config).map_err(|error| format!("{error:#}"))?.build();
         let verbs = Verbs {
             filter: extender.filter_verb.clone(),
             prioritize: extender.prioritize_verb.clone(),
@@ -104,7 +105,12 @@ impl Client {
     ///
     /// # Errors
     /// Returns [`Failed`] when the extender cannot be asked, fails, or responds with invalid data.
-    pub async fn ask(&self, pod: &PodRef, question: &Question, objects: &Objects) -> Result<Answer, Failed> {
+    pub async fn ask(
+        &self,
+        pod: &PodRef,
+        question: &Question,
+        objects: &RawObjects,
+    ) -> Result<Answer, Failed> {
         let by = Instant::now() + self.timeout;
         let whole = tokio::time::timeout_at(by, self.question(pod, question, objects));
         let (verb, body) = match whole.await {
@@ -138,7 +144,7 @@ impl Client {
         &self,
         pod: &PodRef,
         question: &Question,
-        objects: &Objects,
+        objects: &RawObjects,
     ) -> Result<(&str, Vec<u8>), String> {
         objects.complete(Kind::Pod).await;
         let known =
@@ -182,7 +188,7 @@ impl Client {
         &self,
         pod: &RawValue,
         names: &[String],
-        objects: &Objects,
+        objects: &RawObjects,
     ) -> Result<Vec<u8>, serde_json::Error> {
         if self.caches_nodes {
             return serde_json::to_vec(&wire::Args { pod, nodes: None, node_names: Some(names) });

@@ -3,18 +3,17 @@
 //! The engine decides which extender to call for a pod and what to do with its answer.
 
 mod client;
-mod objects;
 #[cfg(test)]
 mod tests;
 mod wire;
 
 pub use client::{Client, Failed};
-pub use objects::{Objects, Pods, Wanted};
 
 use client::Known;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use supercargo_apiserver::watch::{Pods, RawObjects, Wanted};
 use supercargo_config::v1;
 use supercargo_core::event::Kind;
 use supercargo_core::extender::{Extender, ExtenderId};
@@ -28,7 +27,7 @@ pub struct Extenders(Arc<Shared>);
 struct Shared {
     clients: Mutex<BTreeMap<ExtenderId, Arc<Client>>>,
     next: AtomicU64,
-    objects: Objects,
+    objects: RawObjects,
 }
 
 /// The extenders of a configuration, with clients that are ready but not yet active.
@@ -115,7 +114,7 @@ impl Extenders {
     }
 
     /// Returns the store of objects sent to extenders.
-    pub fn objects(&self) -> &Objects {
+    pub fn objects(&self) -> &RawObjects {
         &self.0.objects
     }
 }

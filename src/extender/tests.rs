@@ -114,8 +114,8 @@ fn pod_ref(pod: &Value) -> PodRef {
 }
 
 /// Stores objects as the API server writes them: with their kind, and pods with managedFields.
-fn kept(pods: &[&Value], nodes: &[&Value]) -> Objects {
-    let objects = Objects::default();
+fn kept(pods: &[&Value], nodes: &[&Value]) -> RawObjects {
+    let objects = RawObjects::default();
     objects.want(Wanted { pods: Pods::All, nodes: true });
     for (kind, name, of) in [(Kind::Pod, "Pod", pods), (Kind::Node, "Node", nodes)] {
         objects.list_began(kind);
@@ -386,7 +386,7 @@ async fn https_follows_tls_config_and_enable_https() {
 
 #[test]
 fn only_wanted_objects_are_kept_as_written() {
-    let objects = Objects::default();
+    let objects = RawObjects::default();
     let pod = |uid: &str, node: &str| {
         json!({"kind": "Pod", "apiVersion": "v1", "spec": {"nodeName": node, "unheardOf": 1},
                "metadata": {"uid": uid, "name": uid, "managedFields": []}})
@@ -423,7 +423,7 @@ fn only_wanted_objects_are_kept_as_written() {
 
 #[tokio::test]
 async fn query_waits_until_the_objects_are_listed() {
-    let objects = Objects::default();
+    let objects = RawObjects::default();
     objects.list_began(Kind::Node);
     objects.want(Wanted { pods: Pods::None, nodes: true });
     objects.list_ended(Kind::Node);

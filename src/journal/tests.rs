@@ -7,6 +7,7 @@ use super::sink::Line;
 use super::*;
 use crate::metrics::{Metrics, Record, RecordLines};
 use crate::reload::decisive;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};

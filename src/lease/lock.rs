@@ -16,9 +16,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::client::Body;
 use serde::Serialize;
 
-use crate::client::user_agent;
-use crate::dispatch::answer::{Failure, Subject, Success, Verdict};
-use crate::dispatch::retry::retry_after;
+use supercargo_apiserver::answer::{Failure, Subject, Success, Verdict};
+use supercargo_apiserver::client::user_agent;
+use supercargo_apiserver::retry::retry_after;
 
 /// Largest response accepted, in bytes. Well above any real Lease or Event.
 const ANSWER_MAX: usize = 1 << 20;

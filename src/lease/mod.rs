@@ -19,9 +19,10 @@ use supercargo_core::event::Event;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::dispatch::retry::{Throttle, jittered};
 use crate::driver::{Answers, Heartbeat};
 use crate::metrics::LeaderMetrics;
+use supercargo_apiserver::Throttle;
+use supercargo_apiserver::retry::jittered;
 use supercargo_config::{LeaseTerms, RETRY_JITTER};
 
 pub use clock::BootClock;

@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::COMMIT;
 use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 use supercargo_objects::api::Encoding;
@@ -113,21 +114,14 @@ impl Default for Metrics {
     }
 }
 
-/// Returns the commit that the program was built from, as `--version` shows it; empty if it is not known.
-fn commit() -> &'static str {
-    let text = env!("SUPERCARGO_BUILD").trim().trim_start_matches('(').trim_end_matches(')');
-    text.split([',', ' '])
-        .next()
-        .filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()))
-        .unwrap_or_default()
-}
-
 impl Metrics {
     /// Registers every family; families without labels start at 0.
     pub fn new() -> Self {
         let registry = Registry::new();
         let build = families::BUILD_INFO.gauge_vec(&registry);
-        build.with_label_values(&[env!("CARGO_PKG_VERSION"), commit(), KUBERNETES_VERSION]).set(1);
+        build
+            .with_label_values(&[env!("CARGO_PKG_VERSION"), COMMIT.unwrap_or_default(), KUBERNETES_VERSION])
+            .set(1);
         let extender_calls = families::EXTENDER_CALLS.counter_vec(&registry);
         let extender_durations = families::EXTENDER_DURATION.histogram_vec(&registry);
         // Create all series now, so that a first failure shows as an increase from 0.

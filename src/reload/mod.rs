@@ -11,20 +11,21 @@ pub(crate) use in_force::decisive;
 pub use in_force::{InForce, without_password};
 pub use shadow::{ShadowReload, profile_of};
 
-use crate::driver::{Ended, Inbox};
+use crate::driver::Inbox;
 use crate::extender::{Extenders, Prepared};
-use crate::journal;
 use crate::metrics::{Metrics, ReloadResult};
-use crate::watch::Relist;
 use futures::StreamExt as _;
 use source::follow;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
+use supercargo_apiserver::watch::Ended;
+use supercargo_apiserver::watch::Relist;
 use supercargo_config::{ConfigError, Difference, Effective, Flags, Settings};
 use supercargo_core::event::Kind;
 use supercargo_core::extender::Extender;
 use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
+use supercargo_objects::input_text;
 
 /// Follows the configuration file and applies its changes.
 pub struct Reload {
@@ -151,7 +152,7 @@ impl Reload {
         }
         // All extenders get new clients, also unchanged ones; the old clients are dropped below.
         let relist = self.extenders.add(&extenders);
-        let text = || journal::configured(&decisive(&effective));
+        let text = || input_text::configured(&decisive(&effective));
         let change = move |engine: &mut Scheduler, now| {
             let known = extenders.for_engine(engine.tables());
             let to = reconfiguration(&settings, known, engine);

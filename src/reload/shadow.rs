@@ -2,7 +2,7 @@
 
 use super::InForce;
 use super::source::follow;
-use crate::driver::{Ended, Inbox};
+use crate::driver::Inbox;
 use crate::metrics::{Metrics, ReloadResult};
 use crate::shadow::Judging;
 use futures::StreamExt as _;
@@ -10,6 +10,7 @@ use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
+use supercargo_apiserver::watch::Ended;
 use supercargo_config::{ConfigError, Difference, Effective, Flags, ProfileSettings, Settings};
 
 /// Returns the profile with this name, to compare the scheduler with.

@@ -11,10 +11,10 @@ use crate::reload::{InForce, without_password};
 use crate::resource_usage::ResourceUsage;
 use crate::serve::{Pages, PodSources};
 use crate::telemetry::Verbosity;
-use crate::watch::Relist;
 use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use supercargo_apiserver::watch::Relist;
 use supercargo_core::scheduler::Scheduler;
 
 /// The components that pages read from.

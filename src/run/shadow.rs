@@ -9,10 +9,10 @@ use crate::reload::{InForce, ShadowReload, profile_of, without_password};
 use crate::serve::{Gate, KubeReviewer, Pages, Routes};
 use crate::shadow::{Judging, Listening, Nowhere, PAGE, Results};
 use crate::telemetry::{Log, Verbosity};
-use crate::watch::Watches;
 use anyhow::{Context as _, anyhow};
 use std::sync::Arc;
 use std::time::Duration;
+use supercargo_apiserver::watch::Watches;
 use supercargo_config::{ProfileSettings, Settings};
 use supercargo_core::intern::Tables;
 use supercargo_core::rng::Seed;
@@ -45,7 +45,14 @@ pub(super) async fn run(
     let mut end =
         mailbox.start(judging, clock, Nowhere, Listening::default()).context("cannot start a thread")?;
     let objects = Extenders::default();
-    let watches = Watches::start(&client, &inbox, &metrics, settings.encoding, None, objects.objects());
+    let watches = Watches::start(
+        &client,
+        Arc::new(inbox.clone()),
+        &|kind| Arc::new(metrics.watch(kind.as_str())),
+        settings.encoding,
+        None,
+        objects.objects(),
+    );
 
     let checks = checks_of(&watches, Heartbeat::of(inbox.clone()));
     let serving_metrics = Arc::clone(&metrics);

@@ -22,7 +22,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::connections::{Progress, Stage};
 use super::{Limits, Routes};
-use crate::telemetry::Throttle;
+use supercargo_apiserver::Throttle;
 
 /// Maximum size of a request head, in bytes. Service account tokens take about 1 KiB; upstream's default is
 /// Go's 1 MiB.

@@ -20,7 +20,7 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 
 use crate::metrics::ServingMetrics;
-use crate::telemetry::Throttle;
+use supercargo_apiserver::Throttle;
 
 /// How far a connection has progressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

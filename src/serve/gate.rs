@@ -20,7 +20,7 @@ use http::header::{AUTHORIZATION, HeaderName};
 use tokio::time::Instant;
 
 use super::review_cache::ReviewCache;
-use crate::telemetry::Throttle;
+use supercargo_apiserver::Throttle;
 
 /// Lifetime of cached results; upstream's for tokens, allowed and denied requests.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::metrics::{CertificateMetrics, Metrics, ServingMetrics};
-use crate::telemetry::Throttle;
 use rustls::ServerConfig;
+use supercargo_apiserver::Throttle;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 

@@ -8,7 +8,6 @@
 //! are escaped.
 
 mod queue;
-mod throttle;
 
 use crate::args::LoggingFormat;
 use queue::Loss;
@@ -23,7 +22,6 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 pub use queue::LogLines;
-pub(crate) use throttle::Throttle;
 
 /// Handles to this process's log.
 #[derive(Debug)]
@@ -255,7 +253,7 @@ mod tests {
                 tracing::info!(target: "supercargo::run", "milestone");
                 tracing::info!(target: DECISIONS, "decision");
                 tracing::debug!(target: DECISIONS, "step");
-                tracing::trace!(target: "supercargo::watch", "everything");
+                tracing::trace!(target: "supercargo_apiserver::watch", "everything");
                 tracing::info!(target: "tower", "chatter");
                 tracing::warn!(target: "rustls::check", "provoked");
             });

@@ -166,7 +166,7 @@ impl Carrier {
         // Connecting is covered by the request timeout.
         config.connect_timeout = None;
         config.default_retry = false;
-        Ok(Self { client: crate::client::builder(&config)?.build(), said })
+        Ok(Self { client: supercargo_apiserver::client::builder(&config)?.build(), said })
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {

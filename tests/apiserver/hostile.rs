@@ -311,15 +311,15 @@ fn check_bindings(record: &RequestRecord, pod_fleet: &PodFleet) {
     assert!(record.bound.len() >= seen.len(), "{} Bindings for {} pods", record.bound.len(), seen.len());
 }
 
-/// A reflector's minimum backoff in seconds (`src/watch/backoff.rs`).
+/// A reflector's minimum backoff in seconds (`crates/apiserver/src/watch/backoff.rs`).
 const PAUSE_MIN: f64 = 0.8;
 /// The maximum number of requests of all reflectors in a [`WINDOW`]: a burst of 100, and 50 per second
-/// (`src/watch/backoff.rs`).
+/// (`crates/apiserver/src/watch/backoff.rs`).
 const REFLECTORS: usize = 100 + 50 * WINDOW.as_secs() as usize;
 /// Returns the maximum number of lists.
 ///
 /// After a failure that forces a list, the backoff does not reset for two minutes. In that time, backoffs of
-/// 0.8 s, 1.6 s, … allow eight lists (`src/watch/tests/rates.rs`). The first list, and one for each further two
+/// 0.8 s, 1.6 s, … allow eight lists (`crates/apiserver/src/watch/tests/rates.rs`). The first list, and one for each further two
 /// minutes of the test, are added.
 fn lists_max(took: Duration) -> usize {
     (8 + 1) * (1 + (took.as_secs() / 120) as usize)

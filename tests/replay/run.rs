@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Outbox};
-use supercargo::journal::{self, Header, Journal, Mode, Ring, Sink, SinkOptions, WhenFull};
+use supercargo::journal::{Header, Journal, Mode, Ring, Sink, SinkOptions, WhenFull};
 use supercargo::metrics::{Metrics, Record};
 use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::effect::{Effect, Lane, PodRef};
@@ -16,6 +16,7 @@ use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::Scheduler;
 use supercargo_objects::api::{Node, Pod, ToJson};
 use supercargo_objects::convert::Watched;
+use supercargo_objects::input_text;
 use tokio::sync::mpsc;
 
 /// Number of pods created at a time.
@@ -107,7 +108,7 @@ impl Server {
     async fn lists(&self, nodes: usize) {
         for kind in Kind::ALL {
             let began =
-                Item::Object(Box::new(move |_| Event::ListBegan(kind)), Some(journal::list_began(kind)));
+                Item::Object(Box::new(move |_| Event::ListBegan(kind)), Some(input_text::list_began(kind)));
             self.inbox.send(began).await.expect("it runs");
             if kind == Kind::Node {
                 for number in 0..nodes {
@@ -115,7 +116,7 @@ impl Server {
                 }
             }
             let ended =
-                Item::Object(Box::new(move |_| Event::ListEnded(kind)), Some(journal::list_ended(kind)));
+                Item::Object(Box::new(move |_| Event::ListEnded(kind)), Some(input_text::list_ended(kind)));
             self.inbox.send(ended).await.expect("it runs");
         }
     }
@@ -133,7 +134,7 @@ impl Server {
     }
 
     async fn applied<K: Watched + ToJson + Send + 'static>(&self, object: K) {
-        let text = journal::applied(&object);
+        let text = input_text::applied(&object);
         let convert = Box::new(move |tables: &mut _| object.applied(tables).expect("it is well formed"));
         self.inbox.send(Item::Object(convert, Some(text))).await.expect("it runs");
     }
@@ -142,7 +143,7 @@ impl Server {
         let Some(pod) = self.pods.remove(uid) else { return };
         self.undecided.remove(uid);
         let pod: Pod = serde_json::from_value(pod).expect("it is a pod");
-        let text = journal::gone(&pod);
+        let text = input_text::gone(&pod);
         self.inbox
             .send(Item::Object(Box::new(move |tables| pod.gone(tables)), Some(text)))
             .await

@@ -32,6 +32,7 @@ mod verify;
 
 pub use alternative::{Alternative, AlternativeOutcome};
 pub use pending::{ExplainedPart, Pending, PodLocation};
+pub use quarantine::panic_text;
 pub use reconfigure::Reconfiguration;
 pub use slices::Limits;
 pub use verify::{DIFFERENCES_MAX, Verification};

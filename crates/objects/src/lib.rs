@@ -2,3 +2,4 @@
 
 pub mod api;
 pub mod convert;
+pub mod input_text;

@@ -4,10 +4,10 @@
 use super::certificates::{self, Certificates};
 use super::port::page;
 use super::{LiveArgs, LiveError, connection};
-use crate::client;
 use kube::client::Body;
 use serde_json::Value;
 use std::time::Duration;
+use supercargo_apiserver::client;
 use tokio::time::{Instant, timeout_at};
 
 /// Maximum duration of all requests together.

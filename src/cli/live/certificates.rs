@@ -4,7 +4,6 @@
 //! Opens a separate TLS connection without sending a request. Normal certificate verification would fail on
 //! an expired certificate without reporting its dates.
 
-use crate::names::Resolver;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
@@ -17,6 +16,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use supercargo_apiserver::names::Resolver;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower::Service as _;

@@ -12,7 +12,6 @@ use super::cluster::Cluster;
 use super::simulate::files::{Item, Origin, items, remove_unread_fields};
 use super::simulate::update::Concern;
 use crate::args::parse_duration;
-use crate::client;
 use crate::explain::format::count;
 use bytes::Bytes;
 use clap::Args;
@@ -21,6 +20,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
+use supercargo_apiserver::client;
 use tokio::time::{Instant, timeout_at};
 
 /// Timeout of a connection attempt.

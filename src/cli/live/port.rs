@@ -3,7 +3,6 @@
 //! The response size is limited; callers evaluate the content.
 
 use super::{LiveArgs, LiveError, connection, told};
-use crate::client;
 use crate::serve::HANDED_ON;
 use clap::Args;
 use http::header::{ACCEPT, CONTENT_TYPE, DATE};
@@ -13,6 +12,7 @@ use kube::client::Body;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use supercargo_apiserver::client;
 use tokio::time::timeout;
 
 /// Timeout of a whole command.

@@ -4,9 +4,7 @@
 use super::*;
 use crate::driver::{Input, InputRecorder as _};
 use crate::journal::watched::{Seen, judge};
-use crate::journal::{
-    Journal, Mode, Sink, SinkOptions, WhenFull, applied, configured, list_began, list_ended,
-};
+use crate::journal::{Journal, Mode, Sink, SinkOptions, WhenFull};
 use crate::metrics::{Metrics, Record};
 use crate::reload::decisive;
 use serde_json::json;
@@ -18,6 +16,7 @@ use supercargo_core::hash::HashSeed;
 use supercargo_core::rng::Seed;
 use supercargo_core::shadow::Agreement;
 use supercargo_objects::api::{Node, Pod};
+use supercargo_objects::input_text::{applied, configured, list_began, list_ended};
 
 fn effective(rest: &str, flags: &Flags) -> Effective {
     let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";

@@ -9,8 +9,8 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use supercargo_core::event::Event;
 
-use crate::driver::{Convert, panic_text};
-use crate::metrics::WatchMetrics;
+use super::{Convert, WatchObserver};
+use supercargo_core::scheduler::panic_text;
 use supercargo_objects::api::ToJson;
 use supercargo_objects::api::proto::FromProtobuf;
 use supercargo_objects::convert::Watched;
@@ -33,12 +33,12 @@ const TOLD_MAX: usize = 1_024;
 /// Logs and counts objects that cannot be converted.
 #[derive(Debug)]
 pub(super) struct Flaws {
-    metrics: WatchMetrics,
+    metrics: Arc<dyn WatchObserver>,
     told: Mutex<HashSet<String>>,
 }
 
 impl Flaws {
-    pub(super) fn new(metrics: WatchMetrics) -> Self {
+    pub(super) fn new(metrics: Arc<dyn WatchObserver>) -> Self {
         Self { metrics, told: Mutex::default() }
     }
 

@@ -40,7 +40,7 @@ pub struct Wanted {
 
 /// The kept objects. Cheap to clone; clones share all state.
 #[derive(Clone, Debug, Default)]
-pub struct Objects(Arc<Shared>);
+pub struct RawObjects(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -55,7 +55,7 @@ struct State {
     nodes: Held,
 }
 
-/// Objects of one kind, by uid (pods) or name (nodes).
+/// RawObjects of one kind, by uid (pods) or name (nodes).
 #[derive(Debug, Default)]
 struct Held {
     objects: HashMap<String, (u64, Arc<RawValue>)>,
@@ -86,7 +86,7 @@ impl State {
     }
 }
 
-impl Objects {
+impl RawObjects {
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

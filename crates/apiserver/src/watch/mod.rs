@@ -5,9 +5,12 @@
 
 mod backoff;
 mod first;
+mod intake;
 mod kind;
 mod lines;
 mod object;
+mod observer;
+mod raw_objects;
 mod state;
 mod trouble;
 
@@ -19,9 +22,6 @@ use supercargo_core::event::Kind;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::driver::{Inbox, Intake};
-use crate::extender::Objects;
-use crate::metrics::Metrics;
 use backoff::Budget;
 use first::FirstLists;
 use object::{Flaws, Object};
@@ -33,6 +33,9 @@ use supercargo_objects::api::{
 };
 use trouble::Troubles;
 
+pub use intake::{Convert, Ended, Intake, Written};
+pub use observer::WatchObserver;
+pub use raw_objects::{Pods, RawObjects, Wanted};
 pub use state::{KindHealth, Readiness};
 
 /// Time within which a healthy watch sends a request or receives data, backoff excluded. A watch beyond it is
@@ -76,29 +79,29 @@ impl Relist {
     }
 
     /// Waits for a request.
-    pub(crate) async fn requested(&self) {
+    pub async fn requested(&self) {
         self.0.notified().await;
     }
 }
 
 impl Watches {
     /// Starts the watches of all kinds on the current runtime. Asks for `encoding` where the API server
-    /// supports it. `pods` observes the pods.
+    /// supports it. `observer` returns the observer of a kind's watch, and `pods` observes the pods.
     ///
     /// `objects` keeps the raw JSON that extenders need; kinds it keeps are requested as JSON.
-    pub fn start<E: 'static>(
+    pub fn start(
         client: &kube::Client,
-        inbox: &Inbox<E>,
-        metrics: &Metrics,
+        intake: Arc<dyn Intake>,
+        observer: &dyn Fn(Kind) -> Arc<dyn WatchObserver>,
         encoding: Encoding,
         pods: Option<Arc<dyn Onlooker<Pod>>>,
-        objects: &Objects,
+        objects: &RawObjects,
     ) -> Self {
         let states: Arc<[_]> = Kind::ALL.map(|kind| Arc::new(KindState::new(kind))).into();
         let mut start = Start {
             client,
-            inbox: Arc::new(inbox.clone()),
-            metrics,
+            inbox: intake,
+            observer,
             encoding,
             states: &states,
             troubles: Arc::new(Troubles::new()),
@@ -148,7 +151,7 @@ impl Watches {
 struct Start<'a> {
     client: &'a kube::Client,
     inbox: Arc<dyn Intake>,
-    metrics: &'a Metrics,
+    observer: &'a dyn Fn(Kind) -> Arc<dyn WatchObserver>,
     encoding: Encoding,
     states: &'a [Arc<KindState>],
     troubles: Arc<Troubles>,
@@ -157,7 +160,7 @@ struct Start<'a> {
     tasks: JoinSet<()>,
     relist_pods: Relist,
     relist_nodes: Relist,
-    objects: &'a Objects,
+    objects: &'a RawObjects,
 }
 
 impl Start<'_> {
@@ -166,7 +169,7 @@ impl Start<'_> {
     }
 
     fn kind_seen_by<K: Object>(&mut self, onlooker: Option<Arc<dyn Onlooker<K>>>) {
-        let metrics = self.metrics.watch(K::KIND.as_str());
+        let metrics = (self.observer)(K::KIND);
         let watch = kind::Watch {
             client: self.client.clone(),
             inbox: Arc::clone(&self.inbox),

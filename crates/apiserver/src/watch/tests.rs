@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use futures::stream;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -18,7 +19,7 @@ use supercargo_core::intern::Tables;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::driver::{Item, without_driver};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 mod ahead;
 mod mixed;
@@ -142,12 +143,43 @@ fn pieces(pieces: Vec<Bytes>, breaks: bool) -> UnsyncBoxBody<Bytes, tower::BoxEr
         .boxed_unsync()
 }
 
+/// Receives what the watches send.
+struct Channel(mpsc::Sender<(Convert, Written)>);
+
+impl Intake for Channel {
+    fn wants_text(&self) -> bool {
+        false
+    }
+
+    fn take(&self, convert: Convert, text: Written) -> BoxFuture<'_, Result<(), Ended>> {
+        Box::pin(async move { self.0.send((convert, text)).await.map_err(|_| Ended) })
+    }
+}
+
+/// Counts malformed objects.
+#[derive(Debug, Default)]
+struct Observed {
+    malformed: AtomicU64,
+}
+
+impl WatchObserver for Observed {
+    fn heard(&self) {}
+
+    fn received(&self, _encoding: Encoding, _bytes: usize) {}
+
+    fn restarted(&self) {}
+
+    fn malformed(&self) {
+        self.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 struct Fixture {
     script: Arc<Script>,
-    items: mpsc::Receiver<Item<()>>,
+    items: mpsc::Receiver<(Convert, Written)>,
     tables: Tables,
     state: Arc<KindState>,
-    metrics: Metrics,
+    observed: Arc<Observed>,
     relist_pods: Relist,
     _tasks: JoinSet<()>,
 }
@@ -162,13 +194,14 @@ impl Fixture {
         let server = Arc::clone(&script);
         let service = tower::service_fn(move |request| Arc::clone(&server).reply(request));
         let client = kube::Client::new(service, "default");
-        let (inbox, items) = without_driver(16);
-        let metrics = Metrics::new();
+        let (sender, items) = mpsc::channel(16);
+        let observed = Arc::new(Observed::default());
+        let observer = |_| -> Arc<dyn WatchObserver> { Arc::<Observed>::clone(&observed) };
         let states = Kind::ALL.map(|kind| Arc::new(KindState::new(kind)));
         let mut start = Start {
             client: &client,
-            inbox: Arc::new(inbox),
-            metrics: &metrics,
+            inbox: Arc::new(Channel(sender)),
+            observer: &observer,
             encoding: Encoding::Protobuf,
             states: &states,
             troubles: Arc::new(Troubles::new()),
@@ -177,18 +210,18 @@ impl Fixture {
             tasks: JoinSet::new(),
             relist_pods: Relist::default(),
             relist_nodes: Relist::default(),
-            objects: &Objects::default(),
+            objects: &RawObjects::default(),
         };
         start.kind::<K>();
         let (tasks, relist_pods) = (start.tasks, start.relist_pods);
         let state = Arc::clone(&states[K::KIND as usize]);
-        Self { script, items, tables: Tables::new(), state, metrics, relist_pods, _tasks: tasks }
+        Self { script, items, tables: Tables::new(), state, observed, relist_pods, _tasks: tasks }
     }
 
     async fn event(&mut self) -> String {
         let item = tokio::time::timeout(Duration::from_secs(3_600), self.items.recv()).await;
         let item = item.unwrap_or_else(|_| panic!("no event: {:?}", self.readiness()));
-        let Some(Item::Object(convert, None)) = item else { panic!("a watch sends objects") };
+        let (convert, None) = item.expect("a watch sends objects") else { panic!("nothing is recorded") };
         let event = convert(&mut self.tables);
         self.told(&event)
     }
@@ -420,8 +453,7 @@ async fn malformed_object_is_counted_and_skipped() {
     let mut fixture = Fixture::new::<Node>([Reply::Open(lines)]);
     let events = fixture.events::<4>().await;
     assert_eq!(events, ["Node list", "unreadable broken", "node a", "Node list ends"]);
-    let text = crate::metrics::Exposition::new(Arc::new(fixture.metrics)).render().await;
-    assert!(text.contains("supercargo_malformed_objects_total{kind=\"Node\"} 1\n"), "{text}");
+    assert_eq!(fixture.observed.malformed.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -478,10 +510,11 @@ async fn all_kinds_are_watched() {
     let script = Arc::new(Script::default());
     let server = Arc::clone(&script);
     let service = tower::service_fn(move |request| Arc::clone(&server).reply(request));
-    let (inbox, _items) = without_driver::<()>(16);
+    let (sender, _items) = mpsc::channel(16);
     let client = kube::Client::new(service, "default");
-    let (metrics, objects) = (Metrics::new(), Objects::default());
-    let watches = Watches::start(&client, &inbox, &metrics, Encoding::Protobuf, None, &objects);
+    let observer = |_| -> Arc<dyn WatchObserver> { Arc::new(Observed::default()) };
+    let (intake, objects) = (Arc::new(Channel(sender)), RawObjects::default());
+    let watches = Watches::start(&client, intake, &observer, Encoding::Protobuf, None, &objects);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut paths: Vec<_> =
         script.asked.lock().unwrap().iter().map(|uri| uri.split('?').next().unwrap().to_owned()).collect();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::dispatch::retry::jittered;
+use crate::retry::jittered;
 
 /// The first pause; upstream's `defaultBackoffInit`.
 const FIRST: Duration = Duration::from_millis(800);

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 use super::rotate::{Known, Rotating};
 use super::*;
-use crate::dispatch::retry::Throttle;
+use crate::Throttle;
 
 #[tokio::test]
 async fn connections_set_tcp_nodelay() {

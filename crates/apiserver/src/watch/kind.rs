@@ -21,13 +21,11 @@ use super::lines::{self, Events, Told, Trouble, page, watch};
 use super::object::{self, Flaws, Object};
 use super::state::KindState;
 use super::trouble::Troubles;
+use super::{Convert, Intake, RawObjects, WatchObserver, Written};
 use super::{Onlooker, Relist};
-use crate::dispatch::retry::jittered;
-use crate::driver::{Convert, Intake, Written};
-use crate::extender::Objects;
-use crate::journal;
-use crate::metrics::WatchMetrics;
+use crate::retry::jittered;
 use supercargo_objects::api::{Encoding, proto};
+use supercargo_objects::input_text;
 
 /// Requested lifetime of a watch. Resuming is cheap for the server, so it is short: a connection that died
 /// silently shows stale state until the lifetime plus [`GRACE`] has passed.
@@ -61,7 +59,7 @@ pub(super) struct Watch<K> {
     pub(super) client: kube::Client,
     pub(super) inbox: Arc<dyn Intake>,
     pub(super) state: Arc<KindState>,
-    pub(super) metrics: WatchMetrics,
+    pub(super) metrics: Arc<dyn WatchObserver>,
     pub(super) troubles: Arc<Troubles>,
     pub(super) first: Arc<FirstLists>,
     /// Shared by all kinds.
@@ -78,7 +76,7 @@ pub(super) struct Watch<K> {
     /// Observer of the objects.
     pub(super) onlooker: Option<Arc<dyn Onlooker<K>>>,
     /// Raw JSON of objects that extenders need.
-    pub(super) objects: Objects,
+    pub(super) objects: RawObjects,
     pub(super) object: std::marker::PhantomData<fn() -> K>,
 }
 
@@ -370,13 +368,13 @@ impl<K: Object> Watch<K> {
 
     async fn applied(&self, object: K) -> Result<(), Trouble> {
         self.tell(|onlooker| onlooker.applied(&object));
-        let text = self.inbox.wants_text().then(|| journal::applied(&object));
+        let text = self.inbox.wants_text().then(|| input_text::applied(&object));
         self.send(object::applied(object, &self.flaws), text).await
     }
 
     async fn gone(&self, object: K) -> Result<(), Trouble> {
         self.tell(|onlooker| onlooker.gone(&object));
-        let text = self.inbox.wants_text().then(|| journal::gone(&object));
+        let text = self.inbox.wants_text().then(|| input_text::gone(&object));
         self.send(object::gone(object), text).await
     }
 
@@ -394,7 +392,7 @@ impl<K: Object> Watch<K> {
     async fn began(&self) -> Result<(), Trouble> {
         self.tell(|onlooker| onlooker.list_began());
         self.objects.list_began(K::KIND);
-        let text = self.inbox.wants_text().then(|| journal::list_began(K::KIND));
+        let text = self.inbox.wants_text().then(|| input_text::list_began(K::KIND));
         self.send(Box::new(|_| Event::ListBegan(K::KIND)), text).await
     }
 
@@ -409,7 +407,7 @@ impl<K: Object> Watch<K> {
             }
             Event::ListEnded(K::KIND)
         });
-        let text = self.inbox.wants_text().then(|| journal::list_ended(K::KIND));
+        let text = self.inbox.wants_text().then(|| input_text::list_ended(K::KIND));
         self.send(convert, text).await
     }
 

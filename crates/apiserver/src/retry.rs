@@ -6,18 +6,16 @@ use std::time::Duration;
 use http::header::RETRY_AFTER;
 use http::{Response, StatusCode};
 
-pub(crate) use crate::telemetry::Throttle;
-
 /// Returns `pause` lengthened by a random part of up to `fraction`, so that clients that failed together do
 /// not retry together.
-pub(crate) fn jittered(pause: Duration, fraction: f64) -> Duration {
+pub fn jittered(pause: Duration, fraction: f64) -> Duration {
     // `RandomState` is the only source of randomness in the standard library.
     let random = RandomState::new().build_hasher().finish();
     pause.mul_f64(1.0 + fraction * (random as f64 / u64::MAX as f64))
 }
 
 /// Returns the pause a response asks for with `Retry-After`, which is honored on 429 and 5xx only.
-pub(crate) fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
+pub fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
     let status = response.status();
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
         return None;

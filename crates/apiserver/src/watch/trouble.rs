@@ -8,7 +8,7 @@ use supercargo_core::event::Kind;
 
 use super::lines::Trouble;
 use super::object::Object;
-use crate::dispatch::retry::Throttle;
+use crate::Throttle;
 
 /// Log interval of a repeated failure.
 const PERIOD: Duration = Duration::from_secs(60);

@@ -13,7 +13,7 @@ async fn requests(cycle: Vec<Reply>) -> Vec<String> {
     let mut fixture = Fixture::of::<Node>(Script { cycle, ..Script::default() });
     let end = tokio::time::Instant::now() + MINUTES;
     while let Ok(item) = tokio::time::timeout_at(end, fixture.items.recv()).await {
-        let Some(Item::Object(convert, _)) = item else { panic!("a watch sends objects") };
+        let (convert, _) = item.expect("a watch sends objects");
         convert(&mut fixture.tables);
     }
     fixture.asked()

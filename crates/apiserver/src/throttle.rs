@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// Admits one of many equal messages per period.
 #[derive(Debug)]
-pub(crate) struct Throttle {
+pub struct Throttle {
     period: Duration,
     state: Mutex<State>,
 }
@@ -20,12 +20,12 @@ struct State {
 
 impl Throttle {
     /// Admits one message per `period`.
-    pub(crate) fn new(period: Duration) -> Self {
+    pub fn new(period: Duration) -> Self {
         Self { period, state: Mutex::default() }
     }
 
     /// Returns `Some` if the message may be logged now, with the number of messages suppressed since the last one.
-    pub(crate) fn admit(&self) -> Option<u64> {
+    pub fn admit(&self) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.last.is_some_and(|last| last.elapsed() < self.period) {
             state.withheld += 1;
@@ -36,7 +36,7 @@ impl Throttle {
     }
 
     /// Resets the limit, so the next message is admitted.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::default();
     }
 }

@@ -19,26 +19,26 @@ const NOT_NOW: [&str; 3] = [
 
 /// The object of a request, as the API server's responses name it.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
+pub struct Subject {
     /// The object's `apiVersion`.
-    pub(crate) api_version: &'static str,
+    pub api_version: &'static str,
     /// The object's `kind`.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// Plural resource name, as in paths and Status objects.
-    pub(crate) resource: &'static str,
+    pub resource: &'static str,
     /// The namespace; empty for cluster-scoped objects.
-    pub(crate) namespace: String,
+    pub namespace: String,
     /// The name.
-    pub(crate) name: String,
+    pub name: String,
     /// The uid, if the request applies to this uid only.
-    pub(crate) uid: Option<Uid>,
+    pub uid: Option<Uid>,
     /// Body of a successful response.
-    pub(crate) success: Success,
+    pub success: Success,
 }
 
 /// Body of a successful response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Success {
+pub enum Success {
     /// The object.
     Object,
     /// A Status object, as for bindings.
@@ -49,7 +49,7 @@ pub(crate) enum Success {
 
 /// Classification of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// The API server carried the request out.
     Done,
     /// The API server refused the request, or failed to carry it out.
@@ -60,18 +60,18 @@ pub(crate) enum Verdict {
 
 /// A failure as the API server reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// The reason, such as `NotFound`.
-    pub(crate) reason: String,
+    pub reason: String,
     /// The message; may be empty.
-    pub(crate) message: String,
+    pub message: String,
     /// Whether the API server has no object of this name.
-    pub(crate) is_gone: bool,
+    pub is_gone: bool,
 }
 
 impl Subject {
     /// Returns the subject of a request about a pod, of any uid.
-    pub(crate) fn pod(namespace: &str, name: &str) -> Self {
+    pub fn pod(namespace: &str, name: &str) -> Self {
         Self {
             api_version: "v1",
             kind: "Pod",
@@ -88,7 +88,7 @@ impl Subject {
     }
 
     /// Returns `<resource>.<group>`, as client-go's messages have it.
-    pub(crate) fn qualified(&self) -> String {
+    pub fn qualified(&self) -> String {
         match self.group() {
             "" => self.resource.to_owned(),
             group => format!("{}.{group}", self.resource),
@@ -96,7 +96,7 @@ impl Subject {
     }
 
     /// Classifies a response by its status code and body.
-    pub(crate) fn judge(&self, code: StatusCode, body: &[u8]) -> Verdict {
+    pub fn judge(&self, code: StatusCode, body: &[u8]) -> Verdict {
         let judged = if code.is_success() { self.success(code, body) } else { self.failure(code, body) };
         judged.unwrap_or_else(|why| Verdict::Foreign(why.to_owned()))
     }

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tower::{BoxError, Service, ServiceExt as _};
 
 use super::{CONNECT_TIMEOUT, Carrier, Limited, carrier, inferred, of_kubeconfig, user_agent};
-use crate::dispatch::retry::Throttle;
+use crate::Throttle;
 
 /// Interval at which files are checked. Upstream reads them at each handshake, and otherwise every five
 /// minutes.
@@ -42,7 +42,8 @@ pub struct Source {
 }
 
 impl Source {
-    pub(super) fn new(file: Option<Kubeconfig>, path: Option<PathBuf>, master: Option<Uri>) -> Self {
+    /// Returns the source: this kubeconfig, read from `path` if it came from a file, and this URL of the API server.
+    pub fn new(file: Option<Kubeconfig>, path: Option<PathBuf>, master: Option<Uri>) -> Self {
         Self { file, path, master }
     }
 

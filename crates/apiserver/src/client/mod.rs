@@ -5,12 +5,10 @@ mod proxy;
 mod rotate;
 mod token;
 
-use crate::args::Args;
 use crate::names::Resolver;
-use crate::serve::HANDED_ON;
 use anyhow::{Context as _, Result};
 use http::header::{AUTHORIZATION, USER_AGENT};
-use http::{HeaderValue, Request, Response, Uri};
+use http::{HeaderName, HeaderValue, Request, Response, Uri};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -19,9 +17,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use proxy::{Proxy, Scheme, Variables};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
-use supercargo_config::Settings;
 use token::TokenFile;
 use tokio::net::TcpStream;
 use tower::timeout::TimeoutLayer;
@@ -38,6 +35,19 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// NO_PROXY.
 const NO_PROXY_URL: &str = "http://none.invalid";
 
+/// Header with the caller's token in a request that the API server forwards: the API server does not forward the
+/// `Authorization` header.
+pub const HANDED_ON: HeaderName = HeaderName::from_static("x-supercargo-authorization");
+
+/// The commit of the build.
+static COMMIT: OnceLock<String> = OnceLock::new();
+
+/// Sets the commit that the User-Agent names; without it, the User-Agent says `unknown`. Call it before the first
+/// request. Only the first call counts.
+pub fn set_commit(commit: &str) {
+    let _ = COMMIT.set(commit.to_owned());
+}
+
 /// The User-Agent, in the format of `client-go/rest/config.go#buildUserAgent`.
 static AGENT: LazyLock<String> = LazyLock::new(|| {
     let arch = match std::env::consts::ARCH {
@@ -46,7 +56,7 @@ static AGENT: LazyLock<String> = LazyLock::new(|| {
         other => other,
     };
     let (version, os) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS);
-    let commit = env!("SUPERCARGO_BUILD").split_once('(').and_then(|(_, commit)| commit.get(..7));
+    let commit = COMMIT.get().and_then(|commit| commit.get(..7));
     let commit =
         commit.filter(|commit| commit.bytes().all(|byte| byte.is_ascii_hexdigit())).unwrap_or("unknown");
     format!("supercargo/v{version} ({os}/{arch}) kubernetes/{commit}")
@@ -56,23 +66,6 @@ static AGENT: LazyLock<String> = LazyLock::new(|| {
 /// `rest/config.go#AddUserAgent`).
 pub fn user_agent(part: &str) -> HeaderValue {
     HeaderValue::from_str(&format!("{}/{part}", *AGENT)).expect("it is ASCII")
-}
-
-/// Returns the source of the connection settings: the flag's kubeconfig, the configuration file's, or what
-/// [`inferred`] finds.
-///
-/// # Errors
-/// Returns an error when the kubeconfig cannot be read or `--master` is not a URL.
-pub fn source(args: &Args, settings: &Settings) -> Result<Source> {
-    let path = args.kubeconfig.as_ref().or(settings.kubeconfig.as_ref());
-    let file = path.map(|path| {
-        Kubeconfig::read_from(path).with_context(|| format!("cannot read the kubeconfig {}", path.display()))
-    });
-    let master = args
-        .master
-        .as_ref()
-        .map(|master| master.parse::<Uri>().with_context(|| format!("--master {master} is not a URL")));
-    Ok(Source::new(file.transpose()?, path.cloned(), master.transpose()?))
 }
 
 /// Returns the connection settings of a kubeconfig context. Only the kubeconfig's own proxy is set; the
