@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use supercargo_config::{Flags, GoDuration};
+use supercargo_config::{Flags, GoDuration, parse_duration};
 
 /// Version of the program, followed by the commit if the build knows it.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("SUPERCARGO_BUILD"));
@@ -382,39 +382,6 @@ pub enum LoggingFormat {
     Json,
 }
 
-/// Parses a duration in Go's format: `300ms`, `1.5h`, `2m30s`.
-///
-/// # Errors
-/// Returns a message that quotes the text if it is not a duration.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a duration; expected a form such as 30s, 5m or 1h30m");
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
-        let (number, tail) = rest.split_at(digits);
-        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(unit_end);
-        let seconds = match unit {
-            "ns" => 1e-9,
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3_600.0,
-            _ => return Err(wrong()),
-        };
-        let number: f64 = number.parse().map_err(|_| wrong())?;
-        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| wrong())?;
-        total = total.checked_add(part).ok_or_else(wrong)?;
-        rest = tail;
-    }
-    if text.is_empty() { Err(wrong()) } else { Ok(total) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -422,18 +389,6 @@ mod tests {
     #[test]
     fn command_line_definition_is_valid() {
         Args::command().debug_assert();
-    }
-
-    #[test]
-    fn durations_parse_in_go_format() {
-        assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
-        assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5_400)));
-        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1_500)));
-        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
-        for wrong in ["", "5", "m", "5 m", "-1s", "1d", "1e99h"] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

@@ -17,7 +17,6 @@ use crate::args::Args;
 use crate::dispatch::{Dispatcher, Identity, Limits};
 use crate::driver::{Accounts, End, Heartbeat, Inbox, Item, Mailbox};
 use crate::extender::{Extenders, Prepared};
-use crate::journal::Header;
 use crate::metrics::rest::RestLayer;
 use crate::metrics::{ChannelFill, Exposition, Metrics};
 use crate::reload::{InForce, Reload};
@@ -38,6 +37,7 @@ use supercargo_apiserver::watch::{ATTEMPT_WITHIN, FAILING_MAX, Watches};
 use supercargo_config::flags::gates;
 use supercargo_config::{ConfigError, DEFAULT_NAME, Effective, Flags, ProfileSettings, Settings};
 use supercargo_core::scheduler::Scheduler;
+use supercargo_whatif::recording::header::Header;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use supercargo::journal::replay::Replay;
+use supercargo_whatif::recording::replay::Replay;
 
 /// Returns a scratch folder of this test binary, emptied at the start.
 fn folder() -> &'static Path {

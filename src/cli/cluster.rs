@@ -5,15 +5,8 @@
 //! an error, since the user can correct it.
 
 use super::live::{self, Listing, LiveArgs, LiveError};
-use super::owners::{Noted, Owner, Owners};
 use super::screen::{plain, plain_json};
-use super::simulate::files::{Files, Item, Wrong};
-use super::simulate::identity::{is_namespaced, set};
-use super::simulate::inventory::{self, Given, Inventory};
-use super::simulate::update::Concern;
-use super::simulate::world::World;
-use super::simulate::{InputError, InputLimit, Output};
-use crate::explain::format::count;
+use super::simulate::Output;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -26,6 +19,15 @@ use supercargo_config::{DEFAULT_NAME, OWN_NAME};
 use supercargo_core::cache::PodState;
 use supercargo_core::cycle::Framework;
 use supercargo_core::pod::PodInfo;
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::load::files::{Files, Item, Wrong};
+use supercargo_whatif::load::input::InputLimit;
+use supercargo_whatif::prepare::identity::{is_namespaced, set};
+use supercargo_whatif::prepare::inventory::{self, Given, Inventory};
+use supercargo_whatif::prepare::owners::{Noted, Owner, Owners};
+use supercargo_whatif::prepare::update::Concern;
+use supercargo_whatif::simulate::world::World;
 
 /// Number of names suggested for a name that does not exist.
 const NEAR_NAMES: usize = 3;
@@ -213,7 +215,7 @@ impl Cluster {
         let mut cluster = Self { owners, has_workloads: true, ..Self::default() };
         "default".clone_into(&mut cluster.namespace);
         let stdin = &mut io::stdin().lock();
-        let mut files = Files::within(source.input_limit).strictly(source.strict);
+        let mut files = Files::within(source.input_limit, complain).strictly(source.strict);
         let mut items = read_all(&mut files, judged, stdin)?;
         let mut others = read_all(&mut files, &source.cluster, stdin)?;
         if is_live || source.live.kubeconfig.is_some() || source.live.context.is_some() {
@@ -255,7 +257,7 @@ impl Cluster {
         let cluster = &mut self;
         "default".clone_into(&mut cluster.namespace);
         let stdin = &mut io::stdin().lock();
-        let mut files = Files::within(source.input_limit).strictly(source.strict);
+        let mut files = Files::within(source.input_limit, complain).strictly(source.strict);
         if source.cluster.is_empty() {
             let wanted = Listing { admission: !templates.is_empty(), workloads: cluster.has_workloads };
             let listed = live::list(&source.live, wanted).map_err(Refused::Live)?;

@@ -2,16 +2,18 @@
 //! nothing.
 
 use super::cluster::{Cluster, Refused, SourceArgs, complain, in_form, say};
-use super::owners::{Noted, Owners};
 use super::screen::Screen;
-use super::simulate::decide::profile_of;
-use super::simulate::{InputError, Output, profiles};
-use crate::explain::format::count;
-use crate::explain::{Accepted, DrainCheck, Leaving, Moved, Obstacle, Place, drain_check};
-use crate::pending::LabelQuery;
+use super::simulate::Output;
 use clap::Args;
 use std::process::ExitCode;
 use std::sync::Arc;
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::explain::{Accepted, DrainCheck, Leaving, Moved, Obstacle, Place, drain_check};
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::pending::LabelQuery;
+use supercargo_whatif::prepare::owners::{Noted, Owners};
+use supercargo_whatif::simulate::decide::profile_of;
+use supercargo_whatif::simulate::profiles::profiles;
 
 /// Exit code if a pod cannot be placed elsewhere.
 const WITHOUT_PLACE: u8 = 3;
@@ -157,7 +159,7 @@ fn text(of: &DrainCheck, wide: bool) -> String {
         screen.heading("Pods that the drain cannot evict");
         of.obstacles.iter().for_each(|it| obstacle(&mut screen, it, wide));
     }
-    let is_waited_for = |budget: &&crate::explain::Budget| budget.allowed > 0;
+    let is_waited_for = |budget: &&supercargo_whatif::explain::Budget| budget.allowed > 0;
     if of.budgets.iter().any(|it| is_waited_for(&it)) {
         screen.heading("Disruption budgets that make the drain wait");
         for budget in of.budgets.iter().filter(is_waited_for) {

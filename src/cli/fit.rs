@@ -2,15 +2,17 @@
 
 use super::cluster::{Cluster, Refused, SourceArgs, Wanted, complain, in_form, say};
 use super::screen::Screen;
-use super::simulate::decide::profile_of;
-use super::simulate::{InputError, Output, profiles};
-use crate::explain::claims::{is_replica, ordinal};
-use crate::explain::format::count;
-use crate::explain::{FitCheck, Place, fit};
+use super::simulate::Output;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use supercargo_core::pod::PodInfo;
+use supercargo_whatif::explain::claims::{is_replica, ordinal};
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::explain::{FitCheck, Place, fit};
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::simulate::decide::profile_of;
+use supercargo_whatif::simulate::profiles::profiles;
 
 /// Exit code if no pod fits.
 const NONE_FITS: u8 = 3;

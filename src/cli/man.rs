@@ -3,12 +3,12 @@
 
 use super::cluster::{complain, say};
 use crate::args::Args as Line;
-use crate::explain::format::count;
 use clap::{Args, Command, CommandFactory as _};
 use clap_mangen::Man;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use supercargo_whatif::explain::format::count;
 
 /// Exit code if the folder cannot be written.
 const BAD_INPUT: u8 = 2;

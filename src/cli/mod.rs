@@ -12,7 +12,6 @@ pub mod lint;
 mod live;
 pub mod man;
 mod names;
-mod owners;
 pub mod placement;
 pub mod queue;
 pub mod record;

@@ -5,9 +5,7 @@ use super::cluster::{Refused, in_form, say};
 use super::live::LiveError;
 use super::live::port::{LeaderArgs, Page, PortArgs, encoded, get, get_of_leader};
 use super::screen::Screen;
-use super::simulate::input::decompressed;
-use super::simulate::{InputError, Output};
-use crate::pending::{LabelQuery, PAGE, PendingPod, QueueReport};
+use super::simulate::Output;
 use clap::Args;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -15,6 +13,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::load::input::decompressed;
+use supercargo_whatif::pending::{LabelQuery, PAGE, PendingPod, QueueReport};
 
 /// Maximum size of a report read from a file, in bytes after decompression.
 const BYTES_MAX: u64 = 64 << 20;

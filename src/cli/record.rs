@@ -4,11 +4,9 @@
 
 use super::cluster::{Refused, complain};
 use super::live::{self, GRANT, LiveArgs, LiveError};
-use super::simulate::InputError;
-use crate::args::parse_duration;
 use crate::driver::{Accounts, Clock, Item, Mailbox};
 use crate::extender::Extenders;
-use crate::journal::{Header, Journal, Mode, Sink, SinkOptions, WhenFull};
+use crate::journal::{Journal, Sink, SinkOptions, WhenFull};
 use crate::metrics::{Metrics, Record};
 use crate::run::told_to_stop;
 use crate::shadow::Nowhere;
@@ -19,10 +17,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_apiserver::watch::{Readiness, Watches};
+use supercargo_config::parse_duration;
 use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Scheduler};
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::recording::header::Header;
+use supercargo_whatif::recording::header::Mode;
 use tokio::time::Instant;
 
 /// Longest wait for the first lists. 50,000 pods are listed within seconds.

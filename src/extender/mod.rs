@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use supercargo_apiserver::watch::{Pods, RawObjects, Wanted};
+use supercargo_config::extenders::known;
 use supercargo_config::v1;
 use supercargo_core::event::Kind;
 use supercargo_core::extender::{Extender, ExtenderId};
@@ -56,25 +57,6 @@ impl Prepared {
             Pods::None
         };
         Wanted { pods, nodes: any(&|it| asks(it) && !it.node_cache_capable) }
-    }
-}
-
-/// Returns extenders for an engine that never calls them.
-pub fn unreached(written: &[v1::Extender], tables: &mut Tables) -> Vec<Extender> {
-    (0..).map(ExtenderId).zip(written).map(|(id, written)| known(id, written, tables)).collect()
-}
-
-fn known(id: ExtenderId, written: &v1::Extender, tables: &mut Tables) -> Extender {
-    Extender {
-        id,
-        url: written.url_prefix.as_str().into(),
-        filters: !written.filter_verb.is_empty(),
-        prioritizes: !written.prioritize_verb.is_empty(),
-        preempts: !written.preempt_verb.is_empty(),
-        binds: !written.bind_verb.is_empty(),
-        weight: written.weight,
-        ignorable: written.ignorable,
-        managed: written.managed_resources.iter().map(|it| tables.symbol(&it.name)).collect(),
     }
 }
 

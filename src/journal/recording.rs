@@ -1,13 +1,14 @@
 //! Receives what happens on the scheduling thread: decisions for the ring buffer and the log, inputs for the
 //! recording.
 
-use super::input::OtherInput as Written;
 use super::sink::Line;
-use super::{Decision, Ring, Sink};
+use super::{Ring, Sink};
 use crate::driver::{Input, InputRecorder};
 use std::sync::Arc;
 use supercargo_core::report::Report;
 use supercargo_core::time::Time;
+use supercargo_whatif::recording::decision::Decision;
+use supercargo_whatif::recording::input::OtherInput as Written;
 
 /// Maximum number of steps in a line.
 const STEPS_MAX: usize = 256;

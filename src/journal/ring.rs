@@ -1,10 +1,11 @@
 //! The last decisions for `/debug/decisions`, limited by number and size.
 
-use super::{API_VERSION, Decision};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use supercargo_whatif::recording::decision::API_VERSION;
+use supercargo_whatif::recording::decision::Decision;
 
 /// A ring buffer of the last decisions. A reader blocks a writer only while it copies the references.
 #[derive(Debug)]

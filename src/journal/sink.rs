@@ -3,8 +3,6 @@
 //!
 //! The file contains data of the whole cluster, so only its owner may read it (mode 0600).
 
-use super::Decision;
-use super::replay::STOPPED;
 use crate::metrics::RecordLines;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -14,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::JoinHandle;
+use supercargo_whatif::recording::decision::Decision;
+use supercargo_whatif::recording::replay::STOPPED;
 
 /// Maximum number of pending bytes: a few seconds of the first lists of a large cluster.
 const WAITING_MAX: usize = 64 << 20;

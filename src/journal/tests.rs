@@ -1,22 +1,24 @@
 //! Tests of decisions as JSON, the ring buffer, files, and reading recordings.
 
-use super::header::settings;
-use super::input::OtherInput;
-use super::lines::{Lines, Next};
+mod replay;
+
 use super::sink::Line;
 use super::*;
 use crate::metrics::{Metrics, Record, RecordLines};
-use crate::reload::decisive;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
+use supercargo_config::redacted::decisive;
 use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::effect::{Lane, PodRef};
 use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
 use supercargo_core::extender::{Answer, CandidateAnswer, FilterAnswer};
 use supercargo_core::report::{Outcome, Preemption, Report};
 use supercargo_core::time::Time;
+use supercargo_whatif::recording::header::settings;
+use supercargo_whatif::recording::input::OtherInput;
+use supercargo_whatif::recording::{API_VERSION, Bad, Decision, Entries, Header, LINE_MAX, Mode};
 
 fn pod(name: &str) -> PodRef {
     PodRef { namespace: "ns".to_owned(), name: name.to_owned(), uid: format!("uid-{name}").into() }
@@ -168,33 +170,6 @@ fn recorded_configuration_gives_the_same_settings() {
         compared += 1;
     }
     assert!(compared > 10, "{compared}");
-}
-
-#[test]
-fn lines_are_read_in_bounded_memory() {
-    let read = |bytes: &[u8]| {
-        let mut lines = Lines::new(bytes).no_longer_than(8);
-        let mut all = Vec::new();
-        loop {
-            match lines.read().unwrap() {
-                Next::End => return all,
-                Next::TooLong => {
-                    all.push(Next::TooLong);
-                    return all;
-                }
-                other => all.push(other),
-            }
-        }
-    };
-    let line = |text: &str| Next::Line(text.to_owned());
-    assert_eq!(read(b""), []);
-    assert_eq!(read(b"a\n\nb\n"), [line("a"), line(""), line("b")]);
-    assert_eq!(read(b"12345678\n"), [line("12345678")]);
-    assert_eq!(read(b"123456789\n"), [Next::TooLong]);
-    assert_eq!(read(&[b'x'; 1_000]), [Next::TooLong]);
-    assert_eq!(read(b"a\nbc"), [line("a"), Next::Cut("bc".to_owned())]);
-    assert_eq!(read(b"\xff\n"), [Next::NoText]);
-    assert_eq!(read("aé".as_bytes().split_last().unwrap().1), [Next::Cut(String::new())]);
 }
 
 struct Folder(PathBuf);

@@ -3,13 +3,7 @@
 use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 use supercargo_config::Effective;
-
-/// Replaces secrets. It is valid base64, because upstream's clients decode some of these fields.
-const REDACTED: &str = "REDACTED";
-
-/// Fields that a reload applies; all others keep their values from startup.
-const TAKEN_OVER: [&str; 5] =
-    ["profiles", "extenders", "percentageOfNodesToScore", "podInitialBackoffSeconds", "podMaxBackoffSeconds"];
+use supercargo_config::redacted::{CHANGED_BY_RELOAD, shown};
 
 /// The effective configuration, shared between the reloader and its readers.
 #[derive(Clone, Debug)]
@@ -25,7 +19,7 @@ impl InForce {
     pub(super) fn changed(&self, effective: &Effective) {
         let mut next = shown(effective);
         let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for field in TAKEN_OVER {
+        for field in CHANGED_BY_RELOAD {
             now[field] = next[field].take();
         }
         if let Value::Object(fields) = &mut *now {
@@ -36,43 +30,6 @@ impl InForce {
     /// Returns the configuration as JSON, without secrets.
     pub fn json(&self) -> Value {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-/// Returns the fields that affect decisions as JSON, without secrets.
-pub(crate) fn decisive(effective: &Effective) -> Value {
-    let mut json = shown(effective);
-    if let Value::Object(fields) = &mut json {
-        let kept = |field: &str| TAKEN_OVER.contains(&field) || matches!(field, "apiVersion" | "kind");
-        fields.retain(|field, value| kept(field) && !value.is_null());
-        if !effective.says_percentage_of_nodes_to_score() {
-            fields.remove("percentageOfNodesToScore");
-        }
-    }
-    json
-}
-
-/// Returns a configuration as JSON, without secrets.
-fn shown(effective: &Effective) -> Value {
-    let mut json = effective.to_json();
-    for extender in json.get_mut("extenders").and_then(Value::as_array_mut).into_iter().flatten() {
-        if let Some(url) = extender["urlPrefix"].as_str() {
-            extender["urlPrefix"] = without_password(url).into();
-        }
-        if let Some(key) = extender.get_mut("tlsConfig").and_then(|tls| tls.get_mut("keyData")) {
-            *key = REDACTED.into();
-        }
-    }
-    json
-}
-
-/// Returns a URL with its user and password redacted.
-pub fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let host_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    match rest[..host_end].rfind('@') {
-        Some(at) => format!("{scheme}://{REDACTED}{}", &rest[at..]),
-        None => url.to_owned(),
     }
 }
 
@@ -99,14 +56,6 @@ mod tests {
         assert_eq!(json["extenders"][0]["urlPrefix"], "https://REDACTED@extender.example/base");
         assert_eq!(json["extenders"][0]["tlsConfig"]["keyData"], "REDACTED");
         assert_eq!(json["extenders"][0]["tlsConfig"]["certData"], "Y2VydA==");
-    }
-
-    #[test]
-    fn url_loses_only_its_credentials() {
-        assert_eq!(without_password("https://a.example:1/x@y"), "https://a.example:1/x@y");
-        assert_eq!(without_password("https://u@a.example"), "https://REDACTED@a.example");
-        assert_eq!(without_password("https://u:p@q@a.example/?x"), "https://REDACTED@a.example/?x");
-        assert_eq!(without_password("nothing"), "nothing");
     }
 
     #[test]

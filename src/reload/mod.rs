@@ -7,8 +7,7 @@ mod in_force;
 mod shadow;
 mod source;
 
-pub(crate) use in_force::decisive;
-pub use in_force::{InForce, without_password};
+pub use in_force::InForce;
 pub use shadow::{ShadowReload, profile_of};
 
 use crate::driver::Inbox;
@@ -21,10 +20,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use supercargo_apiserver::watch::Ended;
 use supercargo_apiserver::watch::Relist;
+use supercargo_config::redacted::decisive;
 use supercargo_config::{ConfigError, Difference, Effective, Flags, Settings};
 use supercargo_core::event::Kind;
-use supercargo_core::extender::Extender;
-use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
+use supercargo_core::scheduler::Scheduler;
 use supercargo_objects::input_text;
 
 /// Follows the configuration file and applies its changes.
@@ -155,7 +154,7 @@ impl Reload {
         let text = || input_text::configured(&decisive(&effective));
         let change = move |engine: &mut Scheduler, now| {
             let known = extenders.for_engine(engine.tables());
-            let to = reconfiguration(&settings, known, engine);
+            let to = settings.reconfiguration(known, engine.tables());
             (engine.reconfigure(now, to), extenders)
         };
         let (any_is_new, extenders) = self.inbox.change(change, text).await?;
@@ -170,25 +169,6 @@ impl Reload {
             self.relist.1.request();
         }
         Ok(Outcome::Applied(changed))
-    }
-}
-
-/// Returns the engine's part of a configuration, with the extenders it uses from then on.
-pub(crate) fn reconfiguration(
-    settings: &Settings,
-    extenders: Vec<Extender>,
-    engine: &mut Scheduler,
-) -> Reconfiguration {
-    let profiles = settings
-        .profiles
-        .iter()
-        .map(|profile| Profile { name: profile.name.clone(), framework: profile.framework(engine.tables()) });
-    let profiles = profiles.collect();
-    Reconfiguration {
-        profiles,
-        extenders,
-        initial_backoff: settings.initial_backoff,
-        max_backoff: settings.max_backoff,
     }
 }
 

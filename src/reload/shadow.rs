@@ -129,13 +129,14 @@ mod tests {
     use super::*;
     use crate::driver::{Item, without_driver};
     use crate::metrics::Exposition;
-    use crate::shadow::{Results, ShadowReport};
+    use crate::shadow::Results;
     use std::path::Path;
     use supercargo_core::effect::PodRef;
     use supercargo_core::intern::Tables;
     use supercargo_core::rng::Seed;
     use supercargo_core::shadow::{Agreement, Judgement, Shadow};
     use supercargo_core::time::Time;
+    use supercargo_whatif::shadow_report::ShadowReport;
 
     const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 

@@ -7,13 +7,13 @@ use super::drift;
 use super::questions::Questions;
 use crate::driver::Inbox;
 use crate::metrics::Metrics;
-use crate::pending::moment;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::pod::PodInfo;
 use supercargo_core::queue::{QueuedPod, SubQueue};
 use supercargo_core::scheduler::Scheduler;
+use supercargo_whatif::pending::moment;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 

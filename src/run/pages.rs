@@ -6,8 +6,7 @@ use super::questions::Questions;
 use crate::args::Args;
 use crate::driver::{Clock, Inbox};
 use crate::journal::Ring;
-use crate::pending::{self, Explaining, Reporting};
-use crate::reload::{InForce, without_password};
+use crate::reload::InForce;
 use crate::resource_usage::ResourceUsage;
 use crate::serve::{Pages, PodSources};
 use crate::telemetry::Verbosity;
@@ -15,7 +14,9 @@ use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use supercargo_apiserver::watch::Relist;
+use supercargo_config::redacted::without_password;
 use supercargo_core::scheduler::Scheduler;
+use supercargo_whatif::pending::{self, Explaining, Reporting};
 
 /// The components that pages read from.
 pub(super) struct Sources {

@@ -3,7 +3,7 @@
 use super::Failure;
 use crate::args::Args;
 use crate::driver::{Clock, InputRecorder};
-use crate::journal::{Header, Journal, Mode, Ring, Sink, SinkOptions, WhenFull};
+use crate::journal::{Journal, Ring, Sink, SinkOptions, WhenFull};
 use crate::metrics::{Metrics, Record};
 use anyhow::{Context as _, anyhow};
 use std::collections::hash_map::RandomState;
@@ -16,6 +16,8 @@ use std::time::Duration;
 use supercargo_config::{Effective, Settings};
 use supercargo_core::hash::HashSeed;
 use supercargo_core::rng::Seed;
+use supercargo_whatif::recording::header::Header;
+use supercargo_whatif::recording::header::Mode;
 
 /// Each cached signature is compared with a full evaluation once in this time. For the maximum of 8,192 signatures,
 /// that takes two rounds at 27 comparisons a second. The help of `--verify-decisions`, the alert

@@ -5,18 +5,20 @@ use crate::args::Args;
 use crate::driver::{Clock, End, Heartbeat, Inbox, Item, Mailbox};
 use crate::extender::Extenders;
 use crate::metrics::{Exposition, Metrics};
-use crate::reload::{InForce, ShadowReload, profile_of, without_password};
+use crate::reload::{InForce, ShadowReload, profile_of};
 use crate::serve::{Gate, KubeReviewer, Pages, Routes};
-use crate::shadow::{Judging, Listening, Nowhere, PAGE, Results};
+use crate::shadow::{Judging, Listening, Nowhere, Results};
 use crate::telemetry::{Log, Verbosity};
 use anyhow::{Context as _, anyhow};
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_apiserver::watch::Watches;
+use supercargo_config::redacted::without_password;
 use supercargo_config::{ProfileSettings, Settings};
 use supercargo_core::intern::Tables;
 use supercargo_core::rng::Seed;
 use supercargo_core::shadow::Shadow;
+use supercargo_whatif::shadow_report::PAGE;
 
 /// Runs shadow mode for the scheduler named `shadow_of` until a signal stops it.
 pub(super) async fn run(

@@ -4,12 +4,12 @@
 //! rejected before any access review.
 
 use super::gate::{Gate, Refusal, User};
-use crate::pending::{LabelQuery, PAGE, Question, parameters};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, try_join_all};
 use http::HeaderMap;
 use std::collections::BTreeSet;
 use std::future::Future;
+use supercargo_whatif::pending::{LabelQuery, PAGE, Question, parameters};
 use tokio::time::Instant;
 
 /// Path of the explanation of a pending pod.

@@ -3,10 +3,8 @@
 //!
 //! There is no dispatcher, no lease and no client in this mode, so the driver could not carry out an effect.
 
-mod report;
 mod results;
 
-pub use report::{Cell, Disagreement, Node, PodName, ShadowReport, Side};
 pub use results::Results;
 
 use crate::driver::{Engine, Observer, Outbox};
@@ -21,9 +19,6 @@ use supercargo_core::report::{Notice, Report};
 use supercargo_core::scheduler::Step;
 use supercargo_core::shadow::{self, Shadow};
 use supercargo_core::time::Time;
-
-/// The HTTP path of the shadow report.
-pub const PAGE: &str = "/debug/shadow";
 
 /// Number of results per step before the driver handles new events. A result that needs other orders takes about two
 /// dozen decisions.

@@ -1,12 +1,12 @@
 //! The results of shadow mode: counts per result, and the latest disagreements, bounded in number and bytes.
 
-use super::report::{API_VERSION, Disagreement, KIND, ShadowReport};
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use supercargo_core::shadow::{Agreement, Judgement, Unjudged};
 use supercargo_core::time::Time;
+use supercargo_whatif::shadow_report::{API_VERSION, Disagreement, KIND, ShadowReport};
 
 /// Maximum number of stored disagreements.
 const ENTRIES_MAX: usize = 1_000;

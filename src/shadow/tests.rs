@@ -3,6 +3,7 @@
 use super::*;
 use supercargo_core::effect::PodRef;
 use supercargo_core::shadow::{Agreement, Comparison, Judgement, OtherDecision, Unjudged};
+use supercargo_whatif::shadow_report::ShadowReport;
 
 fn judgement(name: &str, agreement: Agreement) -> Judgement {
     let theirs = OtherDecision::None { message: "0/1 nodes are available".to_owned() };

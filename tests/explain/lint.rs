@@ -507,7 +507,7 @@ fn positional_files_are_checked_alone_or_against_a_cluster() {
 #[test]
 fn every_rule_is_documented_with_its_severity() {
     let page = std::fs::read_to_string(root().join("docs/lint.md")).expect("the page exists");
-    for rule in supercargo::explain::lint::Rule::ALL {
+    for rule in supercargo_whatif::explain::lint::Rule::ALL {
         let severity = format!("{:?}", rule.severity()).to_lowercase();
         assert!(page.contains(&format!("| `{rule:?}` | {severity}")), "{rule:?} is not explained");
     }

@@ -80,10 +80,10 @@ fn documented_examples_match_the_output_of_explain_and_lint() {
 #[test]
 fn every_code_is_documented() {
     let page = page("docs/explain.md");
-    for code in supercargo::explain::ReasonCode::ALL {
+    for code in supercargo_whatif::explain::ReasonCode::ALL {
         assert!(page.contains(&format!("| `{code:?}` |")), "{code:?} is not explained");
     }
-    for code in supercargo::explain::CHANGE_CODES {
+    for code in supercargo_whatif::explain::CHANGE_CODES {
         assert!(page.contains(&format!("| `{code}` |")), "{code} is not explained");
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo::driver::{Accounts, Clock, End, Inbox, Item, Mailbox, Outbox};
-use supercargo::journal::{Header, Journal, Mode, Ring, Sink, SinkOptions, WhenFull};
+use supercargo::journal::{Journal, Ring, Sink, SinkOptions, WhenFull};
 use supercargo::metrics::{Metrics, Record};
 use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::effect::{Effect, Lane, PodRef};
@@ -17,6 +17,8 @@ use supercargo_core::scheduler::Scheduler;
 use supercargo_objects::api::{Node, Pod, ToJson};
 use supercargo_objects::convert::Watched;
 use supercargo_objects::input_text;
+use supercargo_whatif::recording::header::Header;
+use supercargo_whatif::recording::header::Mode;
 use tokio::sync::mpsc;
 
 /// Number of pods created at a time.

@@ -1,4 +1,4 @@
-//! Tests that the table of fields (`src/cli/simulate/fields.txt`) equals upstream's OpenAPI document. `make fields`
+//! Tests that the table of fields (`crates/whatif/src/load/fields.txt`) equals upstream's OpenAPI document. `make fields`
 //! regenerates it.
 
 use serde_json::Value;
@@ -100,7 +100,7 @@ fn table(document: &Value) -> String {
 
 #[test]
 fn field_table_equals_upstream_openapi() {
-    let (file, made) = (root().join("src/cli/simulate/fields.txt"), table(&document()));
+    let (file, made) = (root().join("crates/whatif/src/load/fields.txt"), table(&document()));
     if std::env::var_os("WRITE_FIELDS").is_some() {
         std::fs::write(&file, &made).expect("the table is written");
     }

@@ -8,8 +8,10 @@
 mod build;
 mod difference;
 mod effective;
+pub mod extenders;
 pub mod flags;
 mod framework;
+pub mod redacted;
 mod refuse;
 mod settings;
 pub mod v1;
@@ -18,7 +20,7 @@ pub mod yaml;
 pub use difference::Difference;
 pub use effective::{Effective, Flags};
 pub use settings::{ElectionSettings, LeaseTerms, ProfileSettings, RETRY_JITTER, Settings};
-pub use v1::duration::GoDuration;
+pub use v1::duration::{GoDuration, parse_duration};
 pub use yaml::{Place, Problem};
 
 use std::path::{Path, PathBuf};

@@ -8,8 +8,10 @@ use supercargo_objects::api::Encoding;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, Sampling};
+use supercargo_core::extender::Extender as CoreExtender;
 use supercargo_core::framework::registry::{Plan, PluginArgs};
 use supercargo_core::intern::Tables;
+use supercargo_core::scheduler::Reconfiguration;
 
 /// Jitter of a retry pause: up to this fraction of the pause is added (client-go's `JitterFactor`).
 pub const RETRY_JITTER: f64 = 1.2;
@@ -60,6 +62,23 @@ pub struct ElectionSettings {
     pub name: String,
     /// Durations.
     pub terms: LeaseTerms,
+}
+
+impl Settings {
+    /// Returns the engine's part of the settings, with the extenders it uses from then on.
+    pub fn reconfiguration(&self, extenders: Vec<CoreExtender>, tables: &mut Tables) -> Reconfiguration {
+        let framework =
+            |profile: &ProfileSettings, tables: &mut Tables| supercargo_core::scheduler::Profile {
+                name: profile.name.clone(),
+                framework: profile.framework(tables),
+            };
+        Reconfiguration {
+            profiles: self.profiles.iter().map(|profile| framework(profile, tables)).collect(),
+            extenders,
+            initial_backoff: self.initial_backoff,
+            max_backoff: self.max_backoff,
+        }
+    }
 }
 
 impl ElectionSettings {

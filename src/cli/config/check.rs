@@ -1,10 +1,10 @@
 //! `config check`: prints the problems of a file, each with its line and a caret.
 
 use super::Answer;
-use crate::explain::format::count;
 use std::fmt::Write as _;
 use std::path::Path;
 use supercargo_config::{ConfigError, Effective, Flags, Problem, Settings};
+use supercargo_whatif::explain::format::count;
 
 /// Maximum number of columns shown of a line.
 const WIDTH: usize = 120;

@@ -2,9 +2,9 @@
 
 use super::facts::{Configured, Facts, KUBE_SCHEDULER, Known, Lease};
 use super::{Check, DoctorArgs, Status, installation, tls_and_clock};
-use crate::explain::format::count;
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_config::{DEFAULT_NAME, OWN_NAME};
+use supercargo_whatif::explain::format::count;
 
 /// Minor version of Kubernetes whose kube-scheduler decisions are reproduced.
 const MINOR: u32 = 36;

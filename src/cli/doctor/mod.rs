@@ -128,7 +128,7 @@ impl DoctorReport {
     fn of(checks: Vec<Check>) -> Self {
         let count = |status| checks.iter().filter(|check| check.status == status).count();
         Self {
-            api_version: crate::explain::API_VERSION,
+            api_version: supercargo_whatif::explain::API_VERSION,
             kind: "DoctorReport",
             version: env!("CARGO_PKG_VERSION"),
             problems: count(Status::Problem),

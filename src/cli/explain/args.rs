@@ -2,8 +2,9 @@
 
 use crate::cli::cluster::SourceArgs;
 use crate::cli::names::is_pod;
-use crate::cli::simulate::{InputError, Output};
+use crate::cli::simulate::Output;
 use clap::Args;
+use supercargo_whatif::load::files::InputError;
 
 /// Flags of `supercargo explain`: the pod, the cluster and the output format.
 #[derive(Clone, Debug, Args)]

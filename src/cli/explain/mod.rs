@@ -1,7 +1,7 @@
 //! `supercargo explain`: shows why a pod is on its node or pending, and what would help. It writes nothing to the
 //! cluster.
 //!
-//! Reads a cluster from files or an API server and calls `crate::explain`; `render` formats the answer.
+//! Reads a cluster from files or an API server and calls `supercargo_whatif::explain`; `render` formats the answer.
 
 mod args;
 mod render;
@@ -9,10 +9,11 @@ mod render;
 pub use args::{Asked, ExplainArgs};
 
 use super::cluster::{Cluster, Refused, Wanted, complain, in_form, is_ours, say};
-use super::simulate::decide::profile_of;
-use super::simulate::{Output, profiles};
-use crate::explain::{Explanation, Place, Question, explain};
+use super::simulate::Output;
 use std::process::ExitCode;
+use supercargo_whatif::explain::{Explanation, Place, Question, explain};
+use supercargo_whatif::simulate::decide::profile_of;
+use supercargo_whatif::simulate::profiles::profiles;
 
 /// Exit code when the pod cannot be scheduled now.
 const NOT_WELL: u8 = 3;

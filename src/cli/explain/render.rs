@@ -1,8 +1,8 @@
 //! Formats an explanation as text, for readers who are new to Kubernetes scheduling.
 
 use crate::cli::screen::Screen;
-use crate::explain::format::count;
-use crate::explain::{Change, Explanation, NodeScores, Scores, Verdict};
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::explain::{Change, Explanation, NodeScores, Scores, Verdict};
 
 /// Number of nodes with scores in the default table format.
 const SCORES_SHOWN: usize = 3;

@@ -1,14 +1,13 @@
 //! `supercargo lint`: finds workloads and pods that can never be scheduled or have settings without effect. It writes
 //! nothing to the cluster.
 //!
-//! Reads a cluster from files or an API server and calls `crate::explain::lint`; `render` formats the findings.
+//! Reads a cluster from files or an API server and calls `supercargo_whatif::explain::lint`; `render` formats the findings.
 
 mod render;
 mod subjects;
 
 use super::cluster::{Cluster, Refused, SourceArgs, complain, in_form, say};
-use super::simulate::{InputError, Output, profiles};
-use crate::explain::lint::{LintReport, Rule, Severity, lint};
+use super::simulate::Output;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;
@@ -17,6 +16,9 @@ use std::process::ExitCode;
 use supercargo_config::yaml::nearest;
 use supercargo_config::{DEFAULT_NAME, OWN_NAME};
 use supercargo_core::cache::Snapshot;
+use supercargo_whatif::explain::lint::{LintReport, Rule, Severity, lint};
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::simulate::profiles::profiles;
 
 /// Exit code when a finding reaches the severity of `--fail-on`.
 const FOUND: u8 = 3;

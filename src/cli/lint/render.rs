@@ -1,8 +1,8 @@
 //! Formats lint findings as text.
 
 use super::super::screen::Screen;
-use crate::explain::format::count;
-use crate::explain::lint::{Finding, LintReport, Severity};
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::explain::lint::{Finding, LintReport, Severity};
 
 /// Formats the report; `wide` adds the field of each finding.
 pub(super) fn text(report: &LintReport, wide: bool) -> String {

@@ -1,13 +1,13 @@
 //! Collects the objects to lint: each workload once by its pod template, and pods without a known workload, grouped
 //! by owner and equal spec.
 
-use super::super::owners::{Noted, Owners, Workload};
-use crate::explain::lint::Subject;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::intern::Symbol;
 use supercargo_core::pod::PodInfo;
+use supercargo_whatif::explain::lint::Subject;
+use supercargo_whatif::prepare::owners::{Noted, Owners, Workload};
 
 /// Maximum number of groups per owner. Pods that differ from all of them join the last group.
 const DIFFERENT_MAX: usize = 16;

@@ -9,10 +9,6 @@ pub(super) mod port;
 
 use self::port::encoded;
 use super::cluster::Cluster;
-use super::simulate::files::{Item, Origin, items, remove_unread_fields};
-use super::simulate::update::Concern;
-use crate::args::parse_duration;
-use crate::explain::format::count;
 use bytes::Bytes;
 use clap::Args;
 use http::Request;
@@ -21,6 +17,10 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 use supercargo_apiserver::client;
+use supercargo_config::parse_duration;
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::load::files::{Item, Origin, items, remove_unread_fields};
+use supercargo_whatif::prepare::update::Concern;
 use tokio::time::{Instant, timeout_at};
 
 /// Timeout of a connection attempt.

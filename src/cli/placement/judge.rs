@@ -2,9 +2,9 @@
 
 use super::spec::{Case, Expectation, NodeChoice, PodChoice, Spread};
 use crate::cli::simulate::what_if::{Resident, WhatIf, means_kind};
-use crate::explain::format::{count, some};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::intern::{Labels, Symbol, Tables};
+use supercargo_whatif::explain::format::{count, some};
 
 /// Maximum number of pods named in a failure.
 const NAMED: usize = 3;

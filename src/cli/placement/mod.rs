@@ -11,11 +11,8 @@ use super::cluster::{Refused, SourceArgs, complain, say};
 use super::config::check::show;
 use super::live::LiveArgs;
 use super::screen::plain_json;
-use super::simulate::decide::Rules;
-use super::simulate::input::decompressed;
 use super::simulate::what_if::{ChangeArgs, Question, WhatIf};
-use super::simulate::{AddNodes, Detail, InputLimit, PreemptionMode, Scale, TieBreak};
-use crate::explain::format::count;
+use super::simulate::{AddNodes, Scale};
 use clap::{Args, ValueEnum};
 use report::{OfCase, OfFile, Report};
 use spec::{NodeChoice, Read, Spec};
@@ -26,6 +23,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 use supercargo_config::Problem;
 use supercargo_core::rng::Seed;
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::load::input::InputLimit;
+use supercargo_whatif::load::input::decompressed;
+use supercargo_whatif::simulate::decide::Detail;
+use supercargo_whatif::simulate::decide::PreemptionMode;
+use supercargo_whatif::simulate::decide::Rules;
+use supercargo_whatif::simulate::decide::TieBreak;
 
 /// Exit code if a test failed.
 const FAILED: u8 = 3;

@@ -1,9 +1,9 @@
 //! Results of placement tests, in each output format.
 
 use crate::cli::screen::{Screen, plain};
-use crate::explain::format::count;
 use serde::Serialize;
 use std::fmt::Write as _;
+use supercargo_whatif::explain::format::count;
 
 /// Results of all files.
 #[derive(Clone, Debug, Serialize)]

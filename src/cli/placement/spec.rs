@@ -2,11 +2,11 @@
 //! position.
 
 use crate::cli::simulate::{AddNodes, Scale};
-use crate::explain::ReasonCode;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use supercargo_config::Problem;
 use supercargo_config::yaml::{Document, decode, nearest};
+use supercargo_whatif::explain::ReasonCode;
 
 /// `apiVersion` of the file.
 pub(super) const API_VERSION: &str = "supercargo.dev/v1alpha1";

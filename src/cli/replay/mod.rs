@@ -6,10 +6,6 @@ mod table;
 
 use super::cluster::{complain, in_form, say};
 use super::simulate::Output;
-use super::simulate::input::decompressed;
-use crate::journal::replay::{Replay, Summary};
-use crate::journal::watched::judge;
-use crate::journal::{Bad, Entries, Header, Mode};
 use clap::Args;
 use report::{Compared, ReplayReport};
 use std::fs::File;
@@ -17,6 +13,13 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use supercargo_config::{Effective, Flags, Settings};
+use supercargo_whatif::load::input::decompressed;
+use supercargo_whatif::recording::entry::Bad;
+use supercargo_whatif::recording::entry::Entries;
+use supercargo_whatif::recording::header::Header;
+use supercargo_whatif::recording::header::Mode;
+use supercargo_whatif::recording::replay::{Replay, Summary};
+use supercargo_whatif::recording::watched::judge;
 
 /// Exit code if a decision differs.
 const DIFFERS: u8 = 3;

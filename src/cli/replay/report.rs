@@ -1,13 +1,15 @@
 //! The result of a replay, as a versioned kind.
 
-use crate::journal::replay::Summary;
-use crate::journal::watched::Seen;
-use crate::journal::{API_VERSION, Header, Mode};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use supercargo_core::report::Preemption;
 use supercargo_core::scheduler::{Alternative, AlternativeOutcome};
 use supercargo_core::shadow::{Agreement, Comparison, OtherDecision, Scored};
+use supercargo_whatif::recording::decision::API_VERSION;
+use supercargo_whatif::recording::header::Header;
+use supercargo_whatif::recording::header::Mode;
+use supercargo_whatif::recording::replay::Summary;
+use supercargo_whatif::recording::watched::Seen;
 
 /// Maximum number of differences that are kept; further ones are only counted.
 const KEPT_MAX: usize = 10_000;

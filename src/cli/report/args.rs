@@ -1,9 +1,10 @@
 //! Flags of `supercargo report`. Scripts depend on them: new ones may be added, existing ones do not change.
 
 use crate::cli::cluster::SourceArgs;
-use crate::cli::simulate::{ChangeArgs, PreemptionMode};
+use crate::cli::simulate::ChangeArgs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use supercargo_whatif::simulate::decide::PreemptionMode;
 
 /// Arguments of `supercargo report`.
 #[derive(Clone, Debug, Args)]

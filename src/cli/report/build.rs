@@ -6,11 +6,7 @@ use super::columns::{Counted, Makers, Numbers, Order, People, PodsByUid, Registe
 use super::model::{API_VERSION, KIND, Report, Rest, Row, Scored, Simulated, Skew, Waiting};
 use super::skew::{self, Found};
 use crate::cli::cluster::{Cluster, is_ours};
-use crate::cli::simulate::decide::{Decider, Rules};
 use crate::cli::simulate::progress::Progress;
-use crate::cli::simulate::world::World;
-use crate::cli::simulate::{Detail, TieBreak};
-use crate::explain::{Explanation, NodeScores, Place, Question, Scores, explain};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,6 +15,11 @@ use supercargo_core::hash::FixedMap;
 use supercargo_core::pod::{PodInfo, Uid};
 use supercargo_core::rng::Seed;
 use supercargo_core::signature::Signature;
+use supercargo_whatif::explain::{Explanation, NodeScores, Place, Question, Scores, explain};
+use supercargo_whatif::simulate::decide::Detail;
+use supercargo_whatif::simulate::decide::TieBreak;
+use supercargo_whatif::simulate::decide::{Decider, Rules};
+use supercargo_whatif::simulate::world::World;
 
 /// Recorded states of a cluster.
 pub(super) struct States {

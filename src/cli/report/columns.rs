@@ -1,15 +1,15 @@
 //! Builds the columns of a report from the engine's cache: nodes, pods and their requests, in each state.
 
 use super::model::{ABSENT, ELSEWHERE, Nodes, Owner, Pods, Resource, Unit, WAITS};
-use crate::cli::owners::Owner as Maker;
-use crate::cli::simulate::world::World;
-use crate::explain::format;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::{PodState, Snapshot};
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::pod::{PodInfo, Uid};
 use supercargo_core::resources::Resources;
+use supercargo_whatif::explain::format;
+use supercargo_whatif::prepare::owners::Owner as Maker;
+use supercargo_whatif::simulate::world::World;
 
 /// Zone label, and its name before Kubernetes 1.17.
 const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];

@@ -15,13 +15,14 @@ pub use args::{Form, ReportArgs};
 use super::cluster::{Cluster, Refused, complain, say};
 use super::screen::plain_json;
 use super::simulate::what_if::change;
-use super::simulate::{InputError, profiles};
-use crate::explain::format::count;
 use build::{ReportBuilder, States};
 use model::Report;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 use std::process::ExitCode;
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::simulate::profiles::profiles;
 
 /// Exit code if the report cannot be written.
 const FAILED: u8 = 1;

@@ -3,8 +3,8 @@
 //! Nodes and pods are stored in columns and refer to each other by index, so that 50,000 pods take a few
 //! megabytes.
 
-use crate::explain::Explanation;
 use serde::Serialize;
+use supercargo_whatif::explain::Explanation;
 
 /// `apiVersion` of the report.
 pub(super) const API_VERSION: &str = "supercargo.dev/v1alpha1";
@@ -210,7 +210,7 @@ pub(super) struct Row {
 /// A rejection reason and the number of nodes it applies to.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Rest {
-    pub(super) code: crate::explain::ReasonCode,
+    pub(super) code: supercargo_whatif::explain::ReasonCode,
     pub(super) nodes: usize,
     pub(super) text: String,
 }

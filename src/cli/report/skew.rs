@@ -4,7 +4,6 @@
 
 use super::columns::People;
 use super::model::{Skew, Spread};
-use crate::explain::format;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use supercargo_core::hash::FixedMap;
 use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::{PodInfo, SpreadConstraint, WhenUnsatisfiable};
+use supercargo_whatif::explain::format;
 
 /// Maximum number of constraints in the report.
 const CONSTRAINTS_MAX: usize = 200;

@@ -6,8 +6,6 @@ use super::cluster::{complain, in_form, say};
 use super::live::port::{PortArgs, get};
 use super::live::request_timeout;
 use super::simulate::Output;
-use super::simulate::input::decompressed;
-use crate::shadow::{PAGE, ShadowReport};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use std::fs::File;
@@ -15,6 +13,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use supercargo_whatif::load::input::decompressed;
+use supercargo_whatif::shadow_report::{PAGE, ShadowReport};
 
 /// Maximum size of a report (16 MiB). A shadow stores at most 4 MiB of disagreements.
 const BYTES_MAX: u64 = 16 << 20;

@@ -1,9 +1,9 @@
 //! Formats a shadow report as text: counts, and the scores by node and plugin of each disagreement.
 
 use crate::cli::screen::plain;
-use crate::explain::format::count;
-use crate::shadow::{Disagreement, Node, ShadowReport, Side};
 use std::fmt::Write as _;
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::shadow_report::{Disagreement, Node, ShadowReport, Side};
 
 /// Formats the report.
 pub(super) fn render(report: &ShadowReport) -> String {

@@ -1,8 +1,8 @@
 //! Tests of the text output and of rejected input.
 
 use super::*;
-use crate::shadow::{Cell, Disagreement, Node, PodName, Side};
 use clap::Parser;
+use supercargo_whatif::shadow_report::{Cell, Disagreement, Node, PodName, Side};
 
 fn node(name: &str, scores: [(i64, i64); 2]) -> Node {
     let [(spread, spread_score), (fit, fit_score)] = scores;

@@ -1,10 +1,11 @@
 //! The flags of `supercargo simulate`. Scripts depend on them: flags may be added but not changed.
 
-use super::input::InputLimit;
 use super::what_if::ChangeArgs;
 use crate::cli::live::LiveArgs;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use supercargo_whatif::load::input::InputLimit;
+use supercargo_whatif::simulate::decide::{Detail, PreemptionMode, TieBreak};
 
 /// Flags of `supercargo simulate`: the cluster, the pods, the scheduling options and the report.
 #[derive(Clone, Debug, Args)]
@@ -78,39 +79,6 @@ pub struct SimulateArgs {
     /// Output format of the report.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,
-}
-
-/// How to choose among nodes with the same best score.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TieBreak {
-    /// The node whose name sorts first, also among preemption candidates. For comparison with recorded decisions,
-    /// this mode also scores a single feasible node and does not try a pod's nominated node first.
-    Name,
-    /// A random node, drawn from the seed as the scheduler does.
-    Seeded,
-}
-
-/// What to do when a pod could be scheduled by preempting others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PreemptionMode {
-    /// Report the victims and keep them running. The pod is nominated to the node, so later pods cannot take that
-    /// space.
-    Report,
-    /// Evict the victims and place the pod.
-    Apply,
-    /// Do not try preemption.
-    Off,
-}
-
-/// Amount of detail about nodes for each decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Detail {
-    /// Every node's filter result and scores; large output on clusters with many nodes.
-    Full,
-    /// The number of nodes per rejection reason.
-    Brief,
-    /// No information about nodes.
-    None,
 }
 
 /// Output format.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
+use std::time::Duration;
 
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;
@@ -59,6 +60,16 @@ impl GoDuration {
             _ => Err(invalid()),
         }
     }
+}
+
+/// Parses a duration of a flag, such as `300ms`, `1.5h` or `2m30s`. It is never negative.
+///
+/// # Errors
+/// Returns a message that quotes the text if it is not a duration.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration; expected a form such as 30s, 5m or 1h30m");
+    let GoDuration(nanoseconds) = GoDuration::parse(text).map_err(|_| wrong())?;
+    u64::try_from(nanoseconds).map(Duration::from_nanos).map_err(|_| wrong())
 }
 
 fn unit_of(unit: &str) -> Option<u64> {
@@ -165,6 +176,18 @@ mod tests {
             ("1.2.3s", "time: invalid duration \"1.2.3s\""),
         ] {
             assert_eq!(GoDuration::parse(text), Err(error.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn duration_of_a_flag_is_parsed_in_go_format_and_never_negative() {
+        assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5_400)));
+        assert_eq!(parse_duration("1.5s"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        for wrong in ["", "5", "m", "5 m", "-1s", "1d", "1e99h"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -9,11 +9,11 @@ mod sections;
 mod waiting;
 
 use super::model::{Report, Unit};
-use crate::cli::simulate::InputError;
-use crate::explain::format;
 use k8s_openapi::ByteString;
 use markup::{escaped, inert};
 use supercargo_core::framework::Measure;
+use supercargo_whatif::explain::format;
+use supercargo_whatif::load::files::InputError;
 
 const PAGE: &str = include_str!("report.html");
 const STYLE: &str = include_str!("report.css");

@@ -3,7 +3,7 @@
 use super::markup::Markup;
 use super::{amount, percent, waiting};
 use crate::cli::report::model::{ABSENT, Report, Resource, Skew, Spread, WAITS};
-use crate::explain::format::count as counted;
+use supercargo_whatif::explain::format::count as counted;
 
 /// Maximum number of resources with a column in the table of zones.
 const COLUMNS_MAX: usize = 5;

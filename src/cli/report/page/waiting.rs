@@ -2,8 +2,8 @@
 
 use super::markup::Markup;
 use crate::cli::report::model::{Report, Waiting};
-use crate::explain::format::count as counted;
-use crate::explain::{Explanation, Verdict};
+use supercargo_whatif::explain::format::count as counted;
+use supercargo_whatif::explain::{Explanation, Verdict};
 
 /// Maximum number of identical pods listed by name.
 const ALIKE_MAX: usize = 20;

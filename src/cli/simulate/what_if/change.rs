@@ -1,10 +1,7 @@
 //! Applies hypothetical changes to a cluster: adds and removes nodes, scales workloads.
 
-use super::super::InputError;
 use super::args::{AddNodes, ChangeArgs, Scale, WORKLOADS, means_kind};
 use crate::cli::cluster::Cluster;
-use crate::cli::owners::Noted;
-use crate::explain::claims::{with_new_ephemeral_claims, with_own_claims};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,6 +10,9 @@ use supercargo_core::cache::PodState;
 use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::{PodInfo, Uid};
+use supercargo_whatif::explain::claims::{with_new_ephemeral_claims, with_own_claims};
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::prepare::owners::Noted;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -179,8 +179,10 @@ fn resize(
         .find(|it| it.kind == kind && it.namespace == namespace && it.name == scale.name);
     let like = pods.first().cloned().or_else(|| {
         let pod = Arc::clone(template?.pod.as_ref()?);
-        let owner =
-            Some(crate::cli::owners::Owner { kind: kind.as_str().into(), name: scale.name.as_str().into() });
+        let owner = Some(supercargo_whatif::prepare::owners::Owner {
+            kind: kind.as_str().into(),
+            name: scale.name.as_str().into(),
+        });
         let created = "".into();
         Some(Noted {
             pod,

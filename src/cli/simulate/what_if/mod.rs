@@ -15,15 +15,12 @@ pub(in crate::cli) use change::Changed;
 use outcome::{Noting, Outcome};
 use summary::{Elsewhere, Moved, State, Summary};
 
-use super::args::{Detail, Output, SimulateArgs};
-use super::decide::{Decided, Decider, Rules};
+use super::NOT_PLACED;
+use super::args::{Output, SimulateArgs};
 use super::progress::Progress;
 use super::report::{Reporter, why};
-use super::{InputError, NOT_PLACED, profiles};
 use crate::cli::cluster::{Cluster, Refused, SourceArgs, complain};
-use crate::cli::owners::Owner;
 use crate::cli::screen::plain_json;
-use crate::explain::{Place, why as reasons_why};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, BufWriter, Write};
@@ -37,6 +34,12 @@ use supercargo_core::intern::{Labels, Symbol, Tables};
 use supercargo_core::pod::{PodInfo, Uid};
 use supercargo_core::rng::Seed;
 use supercargo_core::signature::Signature;
+use supercargo_whatif::explain::{Place, why as reasons_why};
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::prepare::owners::Owner;
+use supercargo_whatif::simulate::decide::Detail;
+use supercargo_whatif::simulate::decide::{Decided, Decider, Rules};
+use supercargo_whatif::simulate::profiles::profiles;
 
 /// A changed cluster and the pods to schedule.
 pub(in crate::cli) struct WhatIf {

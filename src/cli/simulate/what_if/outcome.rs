@@ -1,13 +1,13 @@
 //! The outcome for the scheduled pods: totals, and table rows that group pods with the same outcome.
 
-use super::super::report::Decision;
 use super::WhatIf;
 use crate::cli::screen::Screen;
-use crate::explain::format::count;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::pod::{PodInfo, Uid};
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::simulate::decision::Decision;
 
 /// Number of nodes that a row lists by name.
 const NODES_NAMED: usize = 3;
@@ -80,7 +80,7 @@ impl Noting {
     /// Creates the collector; call before the first decision.
     pub(super) fn of(what_if: &WhatIf) -> Self {
         let tables = what_if.tables();
-        let owner = |(pod, owner): &(Arc<PodInfo>, Option<crate::cli::owners::Owner>)| {
+        let owner = |(pod, owner): &(Arc<PodInfo>, Option<supercargo_whatif::prepare::owners::Owner>)| {
             let owner = owner.as_ref()?;
             let namespace = tables.text(pod.namespace);
             Some((Arc::clone(&pod.uid), format!("{} {namespace}/{}", owner.kind, owner.name)))

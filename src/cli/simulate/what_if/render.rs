@@ -3,7 +3,7 @@
 use super::outcome::Noting;
 use super::summary::{Balance, Skew, State, Summary};
 use crate::cli::screen::Screen;
-use crate::explain::format::count;
+use supercargo_whatif::explain::format::count;
 
 /// Number of names in the default table format.
 const SHOWN: usize = 20;

@@ -10,7 +10,7 @@ use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::{PodInfo, SpreadConstraint, WhenUnsatisfiable};
 
-use crate::explain::format::{resource, selector};
+use supercargo_whatif::explain::format::{resource, selector};
 
 /// The comparison of a cluster before and after the changes, and with another configuration.
 #[derive(Clone, Debug, Serialize)]

@@ -1,0 +1,122 @@
+//! Claims of hypothetical pods.
+//!
+//! Each replica of a StatefulSet and each pod with generic ephemeral volumes has its own claims. All pods of a
+//! template share the claims that the template names.
+//!
+//! Upstream: `pkg/controller/statefulset/stateful_set_utils.go#getPersistentVolumeClaims`,
+//! `pkg/controller/volume/ephemeral`.
+
+use std::sync::Arc;
+use supercargo_core::cache::Cache;
+use supercargo_core::intern::{Symbol, Tables};
+use supercargo_core::pod::{ControllerKind, PodInfo};
+use supercargo_core::volume::{ClaimInfo, PodVolume, StorageKey, StorageObject, VolumeSource};
+
+/// The labels with a replica's ordinal and its name.
+const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
+const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
+
+/// Returns whether the pod is a replica of a StatefulSet, whose name ends in its ordinal.
+pub fn is_replica(pod: &PodInfo) -> bool {
+    pod.owner.is_some_and(|owner| owner.kind == ControllerKind::StatefulSet)
+}
+
+/// Splits the name of a replica of a StatefulSet into the set's name and the ordinal.
+pub fn ordinal(name: &str) -> Option<(&str, usize)> {
+    let (set, ordinal) = name.rsplit_once('-')?;
+    Some((set, ordinal.parse().ok()?))
+}
+
+/// Replaces the claims of `copy`, a pod to come with its own name and uid, by its own instead of those of `like`.
+///
+/// Returns the pod and the claims created in the cache for it. Existing claims of a replica are reused.
+pub fn with_own_claims(
+    tables: &mut Tables,
+    cache: &mut Cache,
+    like: &PodInfo,
+    copy: PodInfo,
+) -> (PodInfo, Vec<StorageKey>) {
+    let mut copy = if is_replica(like) { labelled(tables, copy) } else { copy };
+    let mut made = Vec::new();
+    let mut volumes: Vec<PodVolume> = copy.volumes.to_vec();
+    for volume in &mut volumes {
+        let name = &volume.name;
+        let (old, new) = match volume.source {
+            VolumeSource::Ephemeral(old) => (old, format!("{}-{name}", copy.name)),
+            VolumeSource::Claim(old)
+                if is_replica(like) && tables.text(old) == format!("{name}-{}", like.name) =>
+            {
+                (old, format!("{name}-{}", copy.name))
+            }
+            _ => continue,
+        };
+        let new = tables.symbol(&new);
+        let is_own = matches!(volume.source, VolumeSource::Ephemeral(_));
+        volume.source = if is_own { VolumeSource::Ephemeral(new) } else { VolumeSource::Claim(new) };
+        made.extend(claim(tables, cache, (like, old), (&copy, new), is_own));
+    }
+    copy.volumes = volumes.into();
+    (copy, made)
+}
+
+/// Returns the pod as its controller would recreate it, with new generic ephemeral volumes, and the claims created
+/// for them.
+pub fn with_new_ephemeral_claims(
+    tables: &mut Tables,
+    cache: &mut Cache,
+    pod: PodInfo,
+) -> (PodInfo, Vec<StorageKey>) {
+    let mut made = Vec::new();
+    let mut volumes: Vec<PodVolume> = pod.volumes.to_vec();
+    for volume in &mut volumes {
+        let VolumeSource::Ephemeral(old) = volume.source else { continue };
+        // `~` is not valid in the name of a real claim.
+        let new = format!("{}~", tables.text(old));
+        let new = tables.symbol(&new);
+        volume.source = VolumeSource::Ephemeral(new);
+        made.extend(claim(tables, cache, (&pod, old), (&pod, new), true));
+    }
+    (PodInfo { volumes: volumes.into(), ..pod }, made)
+}
+
+/// Creates a claim like an existing one unless it exists; returns its key if created.
+fn claim(
+    tables: &Tables,
+    cache: &mut Cache,
+    (like, old): (&PodInfo, Symbol),
+    (copy, new): (&PodInfo, Symbol),
+    is_own: bool,
+) -> Option<StorageKey> {
+    if cache.volumes().claim(copy.namespace, new).is_some() {
+        return None;
+    }
+    let pattern = ClaimInfo::clone(cache.volumes().claim(like.namespace, old)?);
+    let claim = ClaimInfo {
+        name: new,
+        uid: format!("{}/{}", copy.uid, tables.text(new)).into(),
+        resource_version: "".into(),
+        controller: is_own.then(|| Arc::clone(&copy.uid)),
+        deleting: false,
+        lost: false,
+        volume: None,
+        bind_completed: false,
+        selected_node: None,
+        ..pattern
+    };
+    let key = StorageKey::of_claim(claim.namespace, new);
+    cache.volumes_mut().apply(StorageObject::Claim(Arc::new(claim)));
+    Some(key)
+}
+
+/// Sets the labels with ordinal and name of a StatefulSet replica.
+fn labelled(tables: &mut Tables, copy: PodInfo) -> PodInfo {
+    let Some((_, ordinal)) = ordinal(&copy.name) else { return copy };
+    let own = [(INDEX_LABEL, ordinal.to_string()), (NAME_LABEL, copy.name.to_string())];
+    let own = own.map(|(key, value)| (tables.symbol(key), tables.symbol(&value)));
+    let labels: Vec<(Symbol, Symbol)> = tables.labels(copy.labels).iter().collect();
+    let labels = labels
+        .into_iter()
+        .map(|(key, value)| own.iter().find(|(of, _)| *of == key).copied().unwrap_or((key, value)));
+    let labels = tables.label_set(labels.collect());
+    PodInfo { labels, ..copy }
+}

@@ -1,0 +1,92 @@
+//! The score table: the scores of all feasible nodes by plugin, and which plugins made the difference.
+
+use crate::explain::answer::{NodeScores, PluginScore, Scores};
+use crate::explain::format::{count, some};
+use crate::explain::place::Place;
+use std::cmp::Reverse;
+use supercargo_core::cycle::Decision;
+use supercargo_core::pod::PodInfo;
+
+/// Maximum number of nodes in the table, plus the pod's own node. Enough to see how close the decision was; a table
+/// of 5,000 nodes and a dozen plugins is unreadable.
+pub const SCORES_MAX: usize = 20;
+/// Maximum number of plugins named as the difference.
+const DECIDED_BY_MAX: usize = 3;
+
+/// Returns the table for a pod without a node in the cache, or `None` if no node is feasible. `its_node` is the node
+/// it ran on.
+pub(super) fn table(place: &mut Place<'_>, pod: &PodInfo, its_node: Option<&str>) -> Option<Scores> {
+    let Ok(Decision::Feasible(decided)) = place.decide(pod) else { return None };
+    let feasible = decided.filtered.feasible().clone();
+    let told = place.framework.explain_scores(pod, place.snapshot(), &feasible).ok()?;
+    let mut nodes: Vec<NodeScores> = Vec::with_capacity(feasible.len());
+    for (at, node) in feasible.iter().enumerate() {
+        let plugins = told.plugins.iter().map(|of| PluginScore {
+            plugin: of.plugin,
+            raw: of.raw[at],
+            normalized: of.normalized[at],
+            weight: of.weight,
+            weighted: of.normalized[at] * of.weight,
+        });
+        let plugins = plugins.collect();
+        nodes.push(NodeScores { node: place.name(node), total: told.totals[at], plugins });
+    }
+    nodes.sort_by(|a, b| (Reverse(a.total), &a.node).cmp(&(Reverse(b.total), &b.node)));
+    Some(summed_up(nodes, its_node))
+}
+
+fn summed_up(mut nodes: Vec<NodeScores>, its_node: Option<&str>) -> Scores {
+    let best = nodes.first().map_or(0, |node| node.total);
+    let winners: Vec<String> =
+        nodes.iter().take_while(|node| node.total == best).map(|node| node.node.clone()).collect();
+    let runner_up = nodes.get(winners.len());
+    let margin = runner_up.map(|node| best - node.total);
+    let decided_by = decided_by(&nodes, &winners, its_node);
+    let all = nodes.len();
+    let its_own = its_node.and_then(|name| nodes.iter().position(|node| node.node == name));
+    let its_own = its_own.filter(|&at| at >= SCORES_MAX).map(|at| nodes.swap_remove(at));
+    nodes.truncate(SCORES_MAX);
+    nodes.extend(its_own);
+    Scores { left_out: all - nodes.len(), nodes, winners, margin, decided_by }
+}
+
+fn decided_by(nodes: &[NodeScores], winners: &[String], its_node: Option<&str>) -> String {
+    let Some(best) = nodes.first() else { return String::new() };
+    let lot = match winners.len() {
+        1 => String::new(),
+        several => {
+            format!(
+                "{} have the highest score, and one of them is chosen at random; ",
+                count(several as i64, "node")
+            )
+        }
+    };
+    let why = match nodes.get(winners.len()) {
+        None if nodes.len() == 1 => "no other node is feasible".to_owned(),
+        None => "no node scores lower".to_owned(),
+        Some(next) => format!("{} over {}: {}", best.node, next.node, differences(best, next)),
+    };
+    let own = its_node.filter(|name| !winners.iter().any(|winner| winner == name));
+    let own = own.map(|name| match nodes.iter().find(|node| node.node == name) {
+        Some(here) => format!(
+            ". Scheduled now, the pod would not go to {name} but to {}, whose score is {} higher; the cluster may have \
+             changed since the pod was placed",
+            some(winners, DECIDED_BY_MAX),
+            best.total - here.total
+        ),
+        None => format!(
+            ". Scheduled now, {name} would not be feasible: the pod or the cluster has changed since the pod was placed"
+        ),
+    });
+    format!("{lot}{why}{}", own.unwrap_or_default())
+}
+
+/// Lists the plugins that favor `a` or `b`, with the difference of their weighted scores, largest first.
+fn differences(a: &NodeScores, b: &NodeScores) -> String {
+    let pairs = a.plugins.iter().zip(&b.plugins);
+    let mut by_plugin: Vec<(i64, &str)> =
+        pairs.map(|(a, b)| (a.weighted - b.weighted, a.plugin)).filter(|&(by, _)| by != 0).collect();
+    by_plugin.sort_by_key(|&(by, plugin)| (Reverse(by.abs()), plugin));
+    let each: Vec<String> = by_plugin.iter().map(|(by, plugin)| format!("{plugin} {by:+}")).collect();
+    some(&each, DECIDED_BY_MAX)
+}

@@ -1,0 +1,153 @@
+//! Tests that trials are reverted: afterwards the cluster and the answers are the same.
+
+use crate::explain::{Accepted, Leaving};
+use crate::explain::{Place, Question, drain_check, explain, fit};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use supercargo_core::cache::{Cache, PodState};
+use supercargo_core::cycle::Framework;
+use supercargo_core::event::Event;
+use supercargo_core::intern::Tables;
+use supercargo_core::pod::PodInfo;
+use supercargo_objects::api::{Node, Pod};
+use supercargo_objects::convert::{self, Watched as _};
+
+#[derive(Default)]
+struct World {
+    tables: Tables,
+    cache: Cache,
+    pending: Vec<Arc<PodInfo>>,
+}
+
+impl World {
+    fn node(&mut self, name: &str, spec: &Value) {
+        let value = json!({
+            "metadata": { "name": name, "uid": name, "labels": { "kubernetes.io/hostname": name } }, "spec": spec,
+            "status": { "allocatable": { "cpu": "4", "memory": "8Gi", "pods": "10" } },
+        });
+        let node: Node = serde_json::from_value(value).expect("the node is valid");
+        let Ok(Event::NodeApplied(node)) = node.applied(&mut self.tables) else {
+            panic!("expected a node event")
+        };
+        self.cache.apply_node(&Arc::new(*node));
+    }
+
+    fn pod(&mut self, name: &str, priority: i32, spec: &Value) -> Arc<PodInfo> {
+        let mut value = json!({
+            "metadata": { "name": name, "uid": name, "namespace": "default", "labels": { "app": "web" },
+                "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true }] },
+            "spec": { "priority": priority, "containers": [{ "name": "c", "resources": { "requests": { "cpu": "3" } } }] },
+        });
+        let fields = value["spec"].as_object_mut().expect("the spec is an object");
+        fields.extend(spec.as_object().cloned().unwrap_or_default());
+        let pod: Pod = serde_json::from_value(value).expect("the pod is valid");
+        let pod = Arc::new(convert::pod(&mut self.tables, &pod).expect("the pod converts"));
+        match pod.node_name {
+            Some(node) => self.cache.place(&pod, node, PodState::Added),
+            None => self.pending.push(Arc::clone(&pod)),
+        }
+        pod
+    }
+
+    /// Returns everything that a decision reads, as text.
+    fn seen(&self) -> Vec<String> {
+        let snapshot = self.cache.snapshot(&self.tables);
+        let each = snapshot.nodes().iter().map(|node| {
+            let mut pods: Vec<&PodInfo> = snapshot.pods_on(node).collect();
+            pods.sort_by(|a, b| a.uid.cmp(&b.uid));
+            format!("{:?} {:?} {pods:?}", snapshot.node_info(node), snapshot.requested(node))
+        });
+        let mut seen: Vec<String> = each.collect();
+        seen.sort_unstable();
+        seen.push(format!("{:?}", self.cache.size()));
+        seen
+    }
+
+    fn asked<R>(&mut self, ask: impl FnOnce(&mut Place<'_>) -> R) -> R {
+        let framework = Framework::default();
+        let (tables, cache) = (&mut self.tables, &mut self.cache);
+        ask(&mut Place { tables, cache, framework: &framework, pending: &self.pending })
+    }
+}
+
+fn anti_affinity() -> Value {
+    json!({ "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+        { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": "web" } } }] } } })
+}
+
+fn on(node: &str, spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    spec["nodeName"] = json!(node);
+    spec
+}
+
+/// Returns a cluster in which every type of change is tried.
+fn world() -> (World, Arc<PodInfo>, Arc<PodInfo>) {
+    let mut world = World::default();
+    world.node("a", &json!({}));
+    world.node("b", &json!({ "taints": [{ "key": "gpu", "effect": "NoSchedule" }] }));
+    world.node("c", &json!({ "unschedulable": true }));
+    world.node("d", &json!({}));
+    let placed = world.pod("placed", 0, &on("a", &anti_affinity()));
+    world.pod("low", -5, &on("d", &json!({})));
+    world.pod("other", 0, &anti_affinity());
+    let asked = world.pod("asked", 0, &anti_affinity());
+    (world, asked, placed)
+}
+
+#[test]
+fn trials_leave_the_cluster_unchanged() {
+    let (mut world, asked, placed) = world();
+    let before = world.seen();
+    let question = Question { is_ours: true, scores: true, by_node: true, has_ended: false };
+    let told = |world: &mut World, pod: &Arc<PodInfo>| {
+        let told = world.asked(|place| explain(place, pod, question));
+        serde_json::to_string(&told).expect("the explanation serializes")
+    };
+    let (waits, runs) = (told(&mut world, &asked), told(&mut world, &placed));
+    assert!(
+        waits.contains("AddToleration") && waits.contains("AddNode") && waits.contains("Uncordon"),
+        "{waits}"
+    );
+    let leaving = [Leaving {
+        pod: Arc::clone(&placed),
+        stays: None,
+        is_unmanaged: false,
+        has_empty_dir: false,
+        is_pending: false,
+        is_ready: true,
+    }];
+    let nodes = ["a".to_owned()];
+    let drained = world.asked(|place| {
+        drain_check(place, &nodes, (&leaving, &crate::explain::BudgetStates::new()), Accepted::default())
+    });
+    let fitted = world.asked(|place| fit(place, &asked, 100, 0));
+    assert_eq!((drained.without_place, fitted.fits), (1, 0));
+    assert_eq!(world.seen(), before);
+    assert_eq!((told(&mut world, &asked), told(&mut world, &placed)), (waits, runs));
+}
+
+#[test]
+fn reported_changes_are_verified() {
+    let (mut world, asked, _) = world();
+    let told = world.asked(|place| explain(place, &asked, Question { is_ours: true, ..Question::default() }));
+    assert!(!told.changes.is_empty());
+    for change in &told.changes {
+        let is_fewer = change.codes == ["FewerReplicas"];
+        assert!(change.fits_on > 0 || is_fewer, "{change:?}");
+        assert_eq!(change.examples.is_empty(), is_fewer, "{change:?}");
+        assert!(change.codes.iter().all(|code| crate::explain::CHANGE_CODES.contains(code)), "{change:?}");
+    }
+}
+
+#[test]
+fn counted_noun_is_singular_for_one_only() {
+    let told = |number: i64| {
+        format!(
+            "{}, {}",
+            crate::explain::format::count(number, "node"),
+            crate::explain::format::count(number, "entry")
+        )
+    };
+    assert_eq!([0, 1, 2].map(told), ["0 nodes, 0 entries", "1 node, 1 entry", "2 nodes, 2 entries"]);
+}

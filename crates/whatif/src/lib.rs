@@ -1,0 +1,10 @@
+//! A cluster without an API server: reads objects, completes them, decides about pods, and explains the decisions. It has
+//! no client and no runtime.
+
+pub mod explain;
+pub mod load;
+pub mod pending;
+pub mod prepare;
+pub mod recording;
+pub mod shadow_report;
+pub mod simulate;

@@ -1,0 +1,103 @@
+//! Pods and nodes of large files, held as JSON text until they are loaded: a tree takes about ten times the memory.
+//!
+//! Only objects with an explicit name, uid and namespace are packed. Defaults are set later, in the tree.
+
+use crate::load::files::{remove_unread_fields, text_at};
+use crate::load::schema::{UnknownField, unknown_fields};
+use serde_json::{Map, Value};
+
+/// A parsed object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Held {
+    /// As a JSON tree.
+    Tree(Value),
+    /// As JSON text.
+    Packed(Box<Packed>),
+}
+
+/// A pod or a node as JSON text, without the fields that scheduling never reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Packed {
+    is_pod: bool,
+    namespace: Box<str>,
+    name: Box<str>,
+    text: Box<str>,
+    /// The fields that its kind does not have.
+    pub unknown: Box<[UnknownField]>,
+}
+
+impl Held {
+    /// Stores an object without the fields that scheduling never reads.
+    pub fn lean(mut value: Value) -> Self {
+        let unknown = unknown_fields(&value).into();
+        remove_unread_fields(&mut value);
+        match Packed::of(&value) {
+            Some(packed) => Self::Packed(Box::new(Packed { unknown, ..packed })),
+            None => Self::Tree(value),
+        }
+    }
+
+    /// Stores an item of this list. A typed list names the kind of its items only once, at the list.
+    pub fn of_list(self, list: &Map<String, Value>) -> Self {
+        match self {
+            Self::Tree(Value::Object(mut fields)) => {
+                let kind =
+                    list.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
+                let kind = kind.filter(|kind| !kind.is_empty());
+                if let (Some(kind), Some(api_version)) = (kind, list.get("apiVersion")) {
+                    fields.entry("kind").or_insert_with(|| kind.into());
+                    fields.entry("apiVersion").or_insert_with(|| api_version.clone());
+                }
+                Self::lean(Value::Object(fields))
+            }
+            held => held,
+        }
+    }
+
+    /// Returns the object as a tree.
+    #[cfg(test)]
+    pub fn into_tree(self) -> Value {
+        match self {
+            Self::Tree(value) => value,
+            Self::Packed(packed) => packed.unpacked(),
+        }
+    }
+}
+
+impl Packed {
+    fn of(value: &Value) -> Option<Self> {
+        let is_pod = match (text_at(value, "/apiVersion"), text_at(value, "/kind")) {
+            ("v1", "Pod") => true,
+            ("v1", "Node") => false,
+            _ => return None,
+        };
+        let of = |field: &str| text_at(value, field);
+        let (namespace, name) = (of("/metadata/namespace"), of("/metadata/name"));
+        let says_all =
+            !name.is_empty() && !of("/metadata/uid").is_empty() && (!is_pod || !namespace.is_empty());
+        says_all.then(|| Self {
+            is_pod,
+            namespace: namespace.into(),
+            name: name.into(),
+            text: value.to_string().into(),
+            unknown: Box::default(),
+        })
+    }
+
+    /// Returns one of the identifying fields.
+    pub fn text_at(&self, pointer: &str) -> &str {
+        match pointer {
+            "/apiVersion" => "v1",
+            "/kind" if self.is_pod => "Pod",
+            "/kind" => "Node",
+            "/metadata/namespace" => &self.namespace,
+            "/metadata/name" => &self.name,
+            other => unreachable!("{other} is read only from trees"),
+        }
+    }
+
+    /// Returns the object as a tree.
+    pub fn unpacked(&self) -> Value {
+        serde_json::from_str(&self.text).expect("text serialized as JSON parses")
+    }
+}

@@ -1,0 +1,152 @@
+//! The fields of built-in Kubernetes kinds, to find unknown fields in an object.
+//!
+//! `tests/simulate/schema.rs` generates the table from upstream's OpenAPI document and checks that it is current.
+//! Only field names are checked, not values. Kinds that are not in the table have no findings.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use supercargo_config::yaml::nearest;
+
+/// One type per line: its name and its fields, each followed by `:type` if it holds an object. Lines that begin with
+/// `@` list the kinds of an apiVersion.
+const TABLE: &str = include_str!("fields.txt");
+
+/// The fields of a type by name, with the type of their content; empty for plain values.
+type Fields = BTreeMap<&'static str, &'static str>;
+
+#[derive(Default)]
+struct Schema {
+    kinds: BTreeMap<&'static str, Vec<&'static str>>,
+    types: BTreeMap<&'static str, Fields>,
+}
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+    let mut schema = Schema::default();
+    for line in TABLE.lines() {
+        let mut words = line.split(' ');
+        let Some(name) = words.next() else { continue };
+        if name == "@" {
+            schema.kinds.insert(words.next().unwrap_or_default(), words.collect());
+        } else {
+            let fields = words.map(|word| word.split_once(':').unwrap_or((word, "")));
+            schema.types.insert(name, fields.collect());
+        }
+    }
+    schema
+});
+
+/// A field that its kind does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownField {
+    /// Its path in the object, such as `spec.containers[0].resources.request`.
+    pub path: String,
+    /// The closest known field name, if any.
+    pub meant: Option<&'static str>,
+}
+
+/// Returns the fields of an object that its kind does not have, in document order.
+pub(super) fn unknown_fields(object: &Value) -> Vec<UnknownField> {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let is_known = SCHEMA.kinds.get(api_version).is_some_and(|kinds| kinds.contains(&kind));
+    let mut unknown = Vec::new();
+    if is_known {
+        look(object, kind, &mut String::new(), &mut unknown);
+    }
+    unknown
+}
+
+/// Checks a value of a type recursively; `path` is unchanged afterwards.
+fn look(value: &Value, of_type: &str, path: &mut String, unknown: &mut Vec<UnknownField>) {
+    let length = path.len();
+    match value {
+        Value::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                path.push_str(&format!("[{at}]"));
+                look(item, of_type, path, unknown);
+                path.truncate(length);
+            }
+        }
+        Value::Object(fields) => {
+            let Some(known) = SCHEMA.types.get(of_type) else { return };
+            for (field, value) in fields {
+                if length > 0 {
+                    path.push('.');
+                }
+                path.push_str(field);
+                match known.get(field.as_str()) {
+                    None => {
+                        let meant = nearest(field, known.keys().copied());
+                        unknown.push(UnknownField { path: path.clone(), meant });
+                    }
+                    Some(&"") => {}
+                    Some(inner) => look(value, inner, path, unknown),
+                }
+                path.truncate(length);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn told(object: &Value) -> Vec<(String, Option<&'static str>)> {
+        unknown_fields(object).into_iter().map(|it| (it.path, it.meant)).collect()
+    }
+
+    #[test]
+    fn unknown_fields_at_any_depth_name_the_closest_known_field() {
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "Metadata": {},
+            "metadata": {"name": "d", "labels": {"containrs": "x"}, "annotations": {"a": "b"}},
+            "spec": {"replicas": 1, "template": {
+                "metadata": {"lables": {}},
+                "spec": {
+                    "nodeSelector": {"anything": "goes"},
+                    "containrs": [],
+                    "containers": [
+                        {"name": "a", "resources": {"requests": {"cpu": 1}}},
+                        {"name": "b", "resources": {"request": {"cpu": 1}}},
+                    ],
+                    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                        {"nodeSelectorTerms": [{"matchExpression": []}]}}},
+                    "xyzzy": 1,
+                },
+            }},
+        });
+        let mut found = told(&object);
+        found.sort();
+        let template = "spec.template";
+        let affinity =
+            "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]";
+        let mut expected = [
+            ("Metadata".to_owned(), Some("metadata")),
+            (format!("{template}.metadata.lables"), Some("labels")),
+            (format!("{template}.spec.{affinity}.matchExpression"), Some("matchExpressions")),
+            (format!("{template}.spec.containers[1].resources.request"), Some("requests")),
+            (format!("{template}.spec.containrs"), Some("containers")),
+            (format!("{template}.spec.xyzzy"), None),
+        ];
+        expected.sort();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn custom_kinds_and_plain_values_have_no_unknown_fields() {
+        for object in [
+            json!({"apiVersion": "example.com/v1", "kind": "Pod", "anything": 1}),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "anything": 1}),
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"managedFields": [{"fieldsV1": {"f:x": {}}}],
+                "creationTimestamp": null}, "spec": "wrong in another way"}),
+            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"overhead": {"cpu": "1"}, "containers": null}}),
+            json!([]),
+        ] {
+            assert_eq!(told(&object), [], "{object}");
+        }
+    }
+}

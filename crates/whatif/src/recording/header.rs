@@ -1,0 +1,178 @@
+//! The first line of a recording: everything needed to build an identical engine.
+
+use crate::recording::decision::API_VERSION;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::time::Duration;
+use supercargo_config::redacted::decisive;
+use supercargo_config::{ConfigError, Effective, Flags, Settings};
+use supercargo_core::event::Event;
+use supercargo_core::extender::Extender;
+use supercargo_core::hash::HashSeed;
+use supercargo_core::intern::Tables;
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Config, Profile, Scheduler};
+use supercargo_core::time::Time;
+
+/// `kind` of a recording.
+pub const KIND: &str = "Recording";
+
+/// The recorder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Mode {
+    /// A scheduler; its decisions are recorded too.
+    Scheduler,
+    /// An observer of the scheduler with this name, which made no decisions.
+    Watcher {
+        /// `schedulerName` of its pods.
+        of: String,
+    },
+}
+
+/// Parameters of the engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Header {
+    /// API version of this kind.
+    pub api_version: String,
+    /// Kind of this object.
+    pub kind: String,
+    /// Version of the program that recorded.
+    pub version: String,
+    /// Start time, RFC 3339.
+    pub time: String,
+    /// Start time in nanoseconds since the Unix epoch. Times of all lines are relative to it.
+    pub nanos: u64,
+    /// Seed of tie-breaks.
+    pub seed: u64,
+    /// Seed of hash tables with user-chosen keys; it affects no decision. Absent in recordings of older
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash_seed: Option<u64>,
+    /// Whether the engine starts as a standby and waits for leadership.
+    pub waits_for_lease: bool,
+    /// Maximum time a pod stays in unschedulablePods, in nanoseconds.
+    pub unschedulable_nanos: u64,
+    /// Interval of verification: every Nth cached decision is compared with a full evaluation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify_every: Option<NonZeroU32>,
+    /// Maximum time until each live signature is verified, in nanoseconds. Absent in recordings of older
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify_within_nanos: Option<u64>,
+    /// The recorder.
+    pub mode: Mode,
+    /// Fields of the configuration that affect decisions, with defaults and without secrets.
+    pub configuration: Value,
+}
+
+impl Header {
+    /// Describes an engine that starts `now`.
+    pub fn new(
+        mode: Mode,
+        now: Time,
+        seed: Seed,
+        (effective, settings): (&Effective, &Settings),
+        max_in_unschedulable: Duration,
+    ) -> Self {
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: KIND.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            time: crate::recording::decision::text(now),
+            nanos: now.as_nanos(),
+            seed: seed.0,
+            hash_seed: None,
+            waits_for_lease: settings.election.is_some(),
+            unschedulable_nanos: u64::try_from(max_in_unschedulable.as_nanos()).unwrap_or(u64::MAX),
+            verify_every: None,
+            verify_within_nanos: None,
+            mode,
+            configuration: decisive(effective),
+        }
+    }
+
+    /// Adds verification: of every Nth cached decision, and of each live signature within a time.
+    #[must_use]
+    pub fn verifying(self, every: Option<NonZeroU32>, within: Option<Duration>) -> Self {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self { verify_every: every, verify_within_nanos: within.map(nanos), ..self }
+    }
+
+    /// Adds the seed of hash tables with user-chosen keys.
+    #[must_use]
+    pub fn hashing_with(self, seed: HashSeed) -> Self {
+        Self { hash_seed: Some(seed.0), ..self }
+    }
+
+    /// Returns empty tables with the recorded hash seed.
+    pub fn tables(&self) -> Tables {
+        self.hash_seed.map_or_else(Tables::new, |seed| Tables::seeded(HashSeed(seed)))
+    }
+
+    /// Formats the first line.
+    pub fn to_line(&self) -> String {
+        let mut line = serde_json::to_string(self).expect("texts and numbers are JSON");
+        line.push('\n');
+        line
+    }
+
+    /// Returns the start time, to which all times are relative.
+    pub fn began(&self) -> Time {
+        Time::from_nanos(self.nanos)
+    }
+
+    /// Returns a new engine with these parameters.
+    pub fn engine(
+        &self,
+        settings: &Settings,
+        extenders: impl FnOnce(&mut Tables) -> Vec<Extender>,
+    ) -> Scheduler {
+        let mut tables = self.tables();
+        let profiles = profiles(settings, &mut tables);
+        let config = Config {
+            seed: Seed(self.seed),
+            profiles,
+            queue: QueueConfig {
+                initial_backoff: settings.initial_backoff,
+                max_backoff: settings.max_backoff,
+                max_in_unschedulable: Duration::from_nanos(self.unschedulable_nanos),
+            },
+        };
+        let now = self.began();
+        let mut engine = Scheduler::with_tables(config, tables, now);
+        if self.verify_every.is_some() {
+            engine.verify_decisions(self.verify_every);
+        }
+        if let Some(nanos) = self.verify_within_nanos {
+            engine.verify_within(now, Duration::from_nanos(nanos));
+        }
+        let extenders = extenders(engine.tables());
+        engine.set_extenders(extenders);
+        if self.waits_for_lease {
+            engine.handle(now, Event::Leading(false));
+        }
+        engine
+    }
+}
+
+/// Returns the profiles of a configuration.
+pub fn profiles(settings: &Settings, tables: &mut Tables) -> Vec<Profile> {
+    let profile = |profile: &supercargo_config::ProfileSettings| Profile {
+        name: profile.name.clone(),
+        framework: profile.framework(tables),
+    };
+    settings.profiles.iter().map(profile).collect()
+}
+
+/// Parses a recorded configuration.
+pub fn settings(configuration: &Value) -> Result<Settings, ConfigError> {
+    // Leader election does not affect a replay, so its settings are not checked.
+    let flags = Flags { allow_second_default_scheduler: true, ..Flags::without_election() };
+    let path = Path::new("the recorded configuration");
+    Settings::of(&Effective::parse(path, &configuration.to_string(), &flags)?)
+}

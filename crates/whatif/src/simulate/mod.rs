@@ -1,0 +1,6 @@
+//! Decides about pods of a cluster without an API server.
+
+pub mod decide;
+pub mod decision;
+pub mod profiles;
+pub mod world;
