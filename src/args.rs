@@ -1,27 +1,27 @@
 //! The command line: the scheduler's flags, named as kube-scheduler names them, and the commands. `run`
 //! interprets the values.
 
-use crate::cli::completion::CompletionArgs;
-use crate::cli::config::ConfigArgs;
-use crate::cli::doctor::DoctorArgs;
-use crate::cli::drain_check::DrainCheckArgs;
-use crate::cli::explain::ExplainArgs;
-use crate::cli::fit::FitArgs;
-use crate::cli::lint::LintArgs;
-use crate::cli::man::ManArgs;
-use crate::cli::placement::TestArgs;
-use crate::cli::queue::QueueArgs;
-use crate::cli::record::RecordArgs;
-use crate::cli::replay::ReplayArgs;
-use crate::cli::report::ReportArgs;
-use crate::cli::shadow::ShadowArgs;
-use crate::cli::simulate::SimulateArgs;
+use crate::record::RecordArgs;
 use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use supercargo_cli::commands::completion::CompletionArgs;
+use supercargo_cli::commands::config::ConfigArgs;
+use supercargo_cli::commands::doctor::DoctorArgs;
+use supercargo_cli::commands::drain_check::DrainCheckArgs;
+use supercargo_cli::commands::explain::ExplainArgs;
+use supercargo_cli::commands::fit::FitArgs;
+use supercargo_cli::commands::lint::LintArgs;
+use supercargo_cli::commands::man::ManArgs;
+use supercargo_cli::commands::placement::TestArgs;
+use supercargo_cli::commands::queue::QueueArgs;
+use supercargo_cli::commands::replay::ReplayArgs;
+use supercargo_cli::commands::report::ReportArgs;
+use supercargo_cli::commands::shadow::ShadowArgs;
+use supercargo_cli::commands::simulate::SimulateArgs;
 use supercargo_config::{Flags, GoDuration, parse_duration};
 
 /// Version of the program, followed by the commit if the build knows it.
@@ -381,6 +381,9 @@ pub enum LoggingFormat {
     /// One JSON object per entry.
     Json,
 }
+
+#[cfg(test)]
+mod generated;
 
 #[cfg(test)]
 mod tests {

@@ -5,13 +5,13 @@
 pub const COMMIT: Option<&str> = option_env!("SUPERCARGO_COMMIT_HASH");
 
 pub mod args;
-pub mod cli;
 pub mod dispatch;
 pub mod driver;
 pub mod extender;
 pub mod journal;
 pub mod lease;
 pub mod metrics;
+pub mod record;
 pub mod reload;
 pub mod resource_usage;
 pub mod run;

@@ -9,11 +9,11 @@ use clap::error::ErrorKind;
 use std::io::Write as _;
 use std::process::ExitCode;
 use supercargo::args::{Args, Command};
-use supercargo::cli::{
-    completion, config, doctor, drain_check, explain, fit, lint, man, placement, queue, record, replay,
-    report, shadow, simulate,
+use supercargo::{record, run, telemetry};
+use supercargo_cli::commands::{
+    completion, config, doctor, drain_check, explain, fit, lint, man, placement, queue, replay, report,
+    shadow, simulate,
 };
-use supercargo::{run, telemetry};
 use supercargo_config::flags;
 
 fn main() -> ExitCode {
@@ -38,8 +38,8 @@ fn main() -> ExitCode {
         Some(Command::Doctor(args)) => return doctor::main(&args),
         Some(Command::Config(args)) => return config::main(&args),
         Some(Command::Shadow(args)) => return shadow::main(&args),
-        Some(Command::Completion(args)) => return completion::main(args),
-        Some(Command::Man(args)) => return man::main(&args),
+        Some(Command::Completion(args)) => return completion::main(args, &mut Args::command()),
+        Some(Command::Man(args)) => return man::main(&args, Args::command()),
         None => {}
     }
     let log = match telemetry::start(args.logging_format, args.verbosity) {

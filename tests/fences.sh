@@ -124,7 +124,7 @@ never "watch and dispatch must not use internals of the engine" 'supercargo_core
   crates/apiserver/src/watch crates/apiserver/src/watch.rs src/dispatch src/dispatch.rs
 never "metrics and serving must not use scheduling modules" 'supercargo_core::(\{[^}]*)?\b(queue|plugins|cycle|cache)\b' src/serve src/serve.rs
 never "among the commands, only live and record may use a client" '\b(kube|tokio|hyper|reqwest)::|\bcrate::client\b' \
-  $(find src/cli -mindepth 1 -maxdepth 1 -not -name live -not -name record.rs)
+  $(find crates/cli/src/commands -mindepth 1 -maxdepth 1 -not -name live -not -name record.rs)
 never "explain works on the cache it is given: no client, no files, no channels, no cache of its own" \
   '\b(kube|tokio|hyper|k8s_openapi)::|std::(fs|net|env|process|io)\b|\b(Cache|Scheduler)::(default|new)\(' crates/whatif/src/explain
 never "the simulation uses only the public interface of the engine" '\bsupercargo::|\b(tokio|kube|k8s_openapi)::' crates/sim/src

@@ -16,11 +16,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::HeaderMap;
-use http::header::{AUTHORIZATION, HeaderName};
+use http::header::AUTHORIZATION;
 use tokio::time::Instant;
 
 use super::review_cache::ReviewCache;
 use supercargo_apiserver::Throttle;
+use supercargo_apiserver::client::HANDED_ON;
 
 /// Lifetime of cached results; upstream's for tokens, allowed and denied requests.
 const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
@@ -39,9 +40,6 @@ const ALWAYS_ALLOWED: [&str; 3] = ["/healthz", "/readyz", "/livez"];
 const ANONYMOUS: &str = "system:anonymous";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const MASTERS: &str = "system:masters";
-
-/// Header that carries a token through the API server's proxy, which strips `Authorization`. Same format.
-pub const HANDED_ON: HeaderName = HeaderName::from_static("x-supercargo-authorization");
 
 /// A bearer token; its `Debug` output hides the secret.
 #[derive(Clone, PartialEq, Eq, Hash)]

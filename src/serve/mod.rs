@@ -34,7 +34,7 @@ use certificate::Refresher;
 use connections::Connections;
 
 pub use certificate::Certificate;
-pub use gate::{Access, Decision, Gate, HANDED_ON, PodAccess, Refusal, ReviewError, Reviewer, Token, User};
+pub use gate::{Access, Decision, Gate, PodAccess, Refusal, ReviewError, Reviewer, Token, User};
 pub use health::{Check, Checks};
 pub use pages::Pages;
 pub use pods::PodSources;

@@ -8,7 +8,7 @@ use crate::support::{Files, list};
 use clap::Parser as _;
 use serde_json::Value;
 use supercargo::args::{Args, Command};
-use supercargo::cli::simulate::{Simulation, to_value};
+use supercargo_cli::commands::simulate::{Simulation, to_value};
 
 const RULES: [&str; 7] = ["--as-written", "--tie-break", "name", "-o", "json", "--detail", "full"];
 

@@ -7,7 +7,7 @@ use clap::Parser as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use supercargo::args::{Args, Command};
-use supercargo::cli::simulate::Simulation;
+use supercargo_cli::commands::simulate::Simulation;
 
 /// Output formats and levels of detail; the first is the reference.
 const FORMS: [(&str, &str); 9] = [

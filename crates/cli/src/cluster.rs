@@ -1,0 +1,507 @@
+//! The cluster that commands analyze, read from files or from an API server: the engine's cache, pending pods
+//! and names of all pods.
+//!
+//! Makes no decisions. An invalid object in an API server's list is skipped with a notice; one in a file is
+//! an error, since the user can correct it.
+
+use crate::commands::simulate::Output;
+use crate::live::{self, Listing, LiveArgs, LiveError};
+use crate::screen::{plain, plain_json};
+use clap::Args;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use supercargo_config::yaml::nearest;
+use supercargo_config::{DEFAULT_NAME, OWN_NAME};
+use supercargo_core::cache::PodState;
+use supercargo_core::cycle::Framework;
+use supercargo_core::pod::PodInfo;
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::load::files::{Files, Item, Wrong};
+use supercargo_whatif::load::input::InputLimit;
+use supercargo_whatif::prepare::identity::{is_namespaced, set};
+use supercargo_whatif::prepare::inventory::{self, Given, Inventory};
+use supercargo_whatif::prepare::owners::{Noted, Owner, Owners};
+use supercargo_whatif::prepare::update::Concern;
+use supercargo_whatif::simulate::world::World;
+
+/// Number of names suggested for a name that does not exist.
+const NEAR_NAMES: usize = 3;
+/// Exit code for invalid flags, files and names.
+const BAD_INPUT: u8 = 2;
+/// Exit code for any other failure.
+const FAILED: u8 = 1;
+
+/// Source of the cluster, and the configuration that applies to it.
+#[derive(Clone, Debug, Args)]
+pub struct SourceArgs {
+    /// Files with the cluster, in the format of `simulate`; `-` reads standard input. Without it, the cluster
+    /// of the kubeconfig is read.
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["kubeconfig", "context"])]
+    pub cluster: Vec<PathBuf>,
+
+    /// Connection to a cluster.
+    #[command(flatten)]
+    pub live: LiveArgs,
+
+    /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1). Without it, the default
+    /// plugins are used, for pods of `supercargo` and `default-scheduler`.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Read objects from files as written, without the defaults and admission of an API server.
+    #[arg(long, requires = "cluster")]
+    pub as_written: bool,
+
+    /// Maximum size of an input file, for example 2Gi.
+    #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = InputLimit::parse)]
+    pub input_limit: InputLimit,
+
+    /// Fail on empty files and on objects with unknown fields, instead of warning about them.
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// Kind, namespace and name of an object.
+pub type ObjectKey = (String, String, String);
+
+/// Why a command has no result.
+pub enum Refused {
+    /// Invalid flags, files or names.
+    Input(InputError),
+    /// The cluster could not be read.
+    Live(LiveError),
+}
+
+impl From<InputError> for Refused {
+    fn from(error: InputError) -> Self {
+        Self::Input(error)
+    }
+}
+
+impl Refused {
+    /// Prints the error to stderr and returns its exit code.
+    pub fn tell(self) -> ExitCode {
+        let (text, code) = match self {
+            Self::Input(InputError(text)) | Self::Live(LiveError::Settings(text)) => (text, BAD_INPUT),
+            Self::Live(LiveError::Cluster(text)) => (text, FAILED),
+        };
+        complain(&format!("error: {text}"));
+        ExitCode::from(code)
+    }
+}
+
+/// Prints a line to stderr.
+pub fn complain(text: &str) {
+    // If stderr is closed, there is nowhere to report to.
+    let _ = writeln!(io::stderr(), "{}", plain(text));
+}
+
+/// Prints a result to stdout. Returns `code`, or 1 if it cannot be written.
+pub fn say(text: &str, code: u8) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::from(code),
+        Err(error) => {
+            // The reader closed the pipe early, as `head` does: not worth an error message.
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                complain(&format!("error: cannot write to standard output: {error}"));
+            }
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Formats a result in the requested output format; `text` builds the table, wide if its argument is true.
+pub fn in_form(form: Output, answer: &impl Serialize, text: impl FnOnce(bool) -> String) -> String {
+    let value = || serde_json::to_value(answer).expect("a result holds only strings, numbers and lists");
+    match form {
+        Output::Table => text(false),
+        Output::Wide => text(true),
+        Output::Json => {
+            let text = serde_json::to_string_pretty(answer);
+            plain_json(text.expect("a result holds only strings, numbers and lists") + "\n")
+        }
+        Output::Yaml => serde_saphyr::to_string(&value()).expect("a value can be written as YAML"),
+    }
+}
+
+/// An object to look for while the cluster is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// None.
+    #[default]
+    Nothing,
+    /// The pod with this name, in the given namespace or the one of the kubeconfig's context.
+    Pod(Option<String>, String),
+}
+
+/// A cluster to analyze.
+#[derive(Default)]
+pub struct Cluster {
+    /// Its objects, in the engine's cache.
+    pub world: World,
+    /// Unfinished pods without a node, in the order they were read.
+    pub pending: Vec<Arc<PodInfo>>,
+    /// Messages about the input for the user.
+    pub notices: Vec<String>,
+    /// The workloads, and the owners of pods; present only for commands that need them.
+    pub owners: Option<Owners>,
+    /// Whether the census includes workloads.
+    has_workloads: bool,
+    wanted: Wanted,
+    /// Namespace of names given without one.
+    namespace: String,
+    /// The requested pod once it was read, and whether it has ended.
+    asked: Option<(Arc<PodInfo>, bool)>,
+    /// Namespace and name of each pod.
+    names: Vec<(String, String)>,
+    /// Pods of the template file; they are not part of the cluster.
+    pub templates: Vec<Arc<PodInfo>>,
+    /// Names of all nodes.
+    nodes: BTreeSet<String>,
+    /// Namespace and name of pods that the applied manifests delete. The deletions come before all other
+    /// changes.
+    pub leaving: BTreeSet<(String, String)>,
+}
+
+impl Cluster {
+    /// Reads a cluster from files or from its API server.
+    ///
+    /// # Errors
+    /// Fails if the cluster cannot be read, or a file is invalid.
+    pub fn load(source: &SourceArgs, wanted: Wanted, template: Option<&Path>) -> Result<Self, Refused> {
+        let templates: Vec<&Path> = template.into_iter().collect();
+        Self { wanted, ..Self::default() }.fill(source, &templates)
+    }
+
+    /// Reads a cluster with its workloads, the owners of its pods, and the pods of the given files.
+    ///
+    /// # Errors
+    /// Fails if the cluster cannot be read, or a file is invalid.
+    pub fn load_with_census(source: &SourceArgs, pods: &[PathBuf]) -> Result<Self, Refused> {
+        let templates: Vec<&Path> = pods.iter().map(PathBuf::as_path).collect();
+        let owners = Some(Owners::default());
+        Self { owners, has_workloads: true, ..Self::default() }.fill(source, &templates)
+    }
+
+    /// Reads a cluster with the owners of its pods.
+    ///
+    /// # Errors
+    /// Fails if the cluster cannot be read, or a file is invalid.
+    pub fn load_with_pods(source: &SourceArgs) -> Result<Self, Refused> {
+        Self { owners: Some(Owners::default()), ..Self::default() }.fill(source, &[])
+    }
+
+    /// Reads the objects to lint, and the cluster they belong to: from files, from the kubeconfig, or none. A
+    /// linted object replaces the cluster's object of the same kind, namespace and name. Also returns the
+    /// keys of the linted objects and of their owners.
+    ///
+    /// # Errors
+    /// Fails if the cluster cannot be read, or a file is invalid.
+    pub fn load_with_judged(
+        source: &SourceArgs,
+        judged: &[PathBuf],
+        is_live: bool,
+    ) -> Result<(Self, BTreeSet<ObjectKey>), Refused> {
+        let owners = Some(Owners::default());
+        let mut cluster = Self { owners, has_workloads: true, ..Self::default() };
+        "default".clone_into(&mut cluster.namespace);
+        let stdin = &mut io::stdin().lock();
+        let mut files = Files::within(source.input_limit, complain).strictly(source.strict);
+        let mut items = read_all(&mut files, judged, stdin)?;
+        let mut others = read_all(&mut files, &source.cluster, stdin)?;
+        if is_live || source.live.kubeconfig.is_some() || source.live.context.is_some() {
+            let listed = live::list(&source.live, Listing { admission: true, workloads: true });
+            let listed = listed.map_err(Refused::Live)?;
+            cluster.namespace.clone_from(&listed.namespace);
+            others = listed.into_cluster(&mut cluster);
+            others.extend(cluster.owners.as_mut().map(Owners::listed).unwrap_or_default());
+        }
+        let key = |kind: &str, namespace: &str, name: &str| {
+            let namespace = match (is_namespaced(kind), namespace) {
+                (false, _) => "",
+                (true, "") => "default",
+                (true, namespace) => namespace,
+            };
+            (kind.to_owned(), namespace.to_owned(), name.to_owned())
+        };
+        for item in items.iter_mut().filter(|item| is_namespaced(item.kind()) && item.namespace().is_empty())
+        {
+            set(&mut item.value, &["metadata", "namespace"], cluster.namespace.as_str().into());
+        }
+        let mut keys: BTreeSet<ObjectKey> = BTreeSet::new();
+        for item in &items {
+            keys.insert(key(item.kind(), item.namespace(), item.name()));
+        }
+        others.retain(|item| !keys.contains(&key(item.kind(), item.namespace(), item.name())));
+        let owners = items.iter().filter_map(|item| {
+            let item = item.clone().unpacked();
+            let owner = Owner::of(&item.value)?;
+            Some(key(&owner.kind, item.namespace(), &owner.name))
+        });
+        keys.extend(owners.collect::<Vec<_>>());
+        others.extend(items);
+        cluster.take(&files, others, Given::default(), source.as_written)?;
+        Ok((cluster, keys))
+    }
+
+    fn fill(mut self, source: &SourceArgs, templates: &[&Path]) -> Result<Self, Refused> {
+        let cluster = &mut self;
+        "default".clone_into(&mut cluster.namespace);
+        let stdin = &mut io::stdin().lock();
+        let mut files = Files::within(source.input_limit, complain).strictly(source.strict);
+        if source.cluster.is_empty() {
+            let wanted = Listing { admission: !templates.is_empty(), workloads: cluster.has_workloads };
+            let listed = live::list(&source.live, wanted).map_err(Refused::Live)?;
+            cluster.namespace.clone_from(&listed.namespace);
+            let items = read_all(&mut files, templates, stdin)?;
+            let existing = listed.concerned(&items);
+            let mut more = listed.into_cluster(cluster);
+            if let Some(owners) = &mut cluster.owners {
+                more.extend(owners.listed());
+            }
+            if !templates.is_empty() || cluster.has_workloads {
+                let given = Given { items, are_templates: cluster.owners.is_none(), existing };
+                cluster.take(&files, more, given, source.as_written)?;
+            }
+        } else {
+            let of_cluster = read_all(&mut files, &source.cluster, stdin)?;
+            let items = read_all(&mut files, templates, stdin)?;
+            let existing = Concern::among(&items, of_cluster.iter());
+            let given = Given { items, are_templates: cluster.owners.is_none(), existing };
+            cluster.take(&files, of_cluster, given, source.as_written)?;
+        }
+        Ok(self)
+    }
+
+    /// Adds the objects of files.
+    fn take(
+        &mut self,
+        files: &Files,
+        mut items: Vec<Item>,
+        mut given: Given,
+        as_written: bool,
+    ) -> Result<(), InputError> {
+        let owners = self.owners.as_mut().filter(|_| self.has_workloads);
+        let of_workloads = owners.map(|owners| owners.templates(&mut items));
+        let of_workloads =
+            of_workloads.transpose().map_err(|(item, wrong)| files.error(item.origin, &wrong))?;
+        let of_workloads = of_workloads.unwrap_or_default();
+        let templates = of_workloads.len();
+        given.items.extend(of_workloads);
+        let gathered = inventory::gather(files, items, given, as_written)?;
+        let Inventory { cluster, mut pods, leaving, changes, skipped, whole } = gathered;
+        self.leaving = leaving;
+        self.notices.extend(changes);
+        // Pods of workload templates come last in `pods`; split them off.
+        let of_workloads = pods.split_off(pods.len() - templates);
+        self.notices.extend(skipped.told());
+        for item in cluster {
+            let origin = item.origin;
+            let taken = whole.of(item).and_then(|item| self.add(item));
+            taken.map_err(|wrong| files.error(origin, &wrong))?;
+        }
+        for item in pods {
+            let (origin, note) = (item.origin, Noted::of(&item));
+            let (pod, has_ended) = self.world.pod(item).map_err(|wrong| files.error(origin, &wrong))?;
+            if let Some(owners) = &mut self.owners {
+                if has_ended {
+                    self.world.cache.forget_nomination(&pod.uid);
+                    continue;
+                }
+                owners.to_come.push(note(Arc::clone(&pod)));
+            }
+            self.templates.push(pod);
+        }
+        for item in of_workloads {
+            let origin = item.origin;
+            let pod = match self.world.pod(item) {
+                Ok((pod, _)) => Some(pod),
+                Err(wrong) if !files.has(origin) => {
+                    self.notices.push(format!("ignoring a pod template: {}", wrong.message));
+                    None
+                }
+                Err(wrong) => return Err(files.error(origin, &wrong)),
+            };
+            if let Some(pod) = &pod {
+                // A template's pod is hypothetical, so it is nominated to no node.
+                self.world.cache.forget_nomination(&pod.uid);
+            }
+            if let Some(owners) = &mut self.owners {
+                owners.admitted(pod);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an object.
+    pub fn add(&mut self, item: Item) -> Result<(), Wrong> {
+        match item.kind() {
+            "Pod" => self.add_pod(item),
+            "Node" => {
+                self.nodes.insert(item.name().to_owned());
+                self.world.apply(item)
+            }
+            _ => {
+                if let Some(owners) = &mut self.owners {
+                    owners.keep(&item);
+                }
+                self.world.apply(item)
+            }
+        }
+    }
+
+    /// Adds a pod and its owner.
+    fn note_pod(&mut self, item: Item) -> Result<(), Wrong> {
+        let note = Noted::of(&item);
+        let (pod, has_ended) = self.world.pod(item)?;
+        if has_ended {
+            return Ok(());
+        }
+        match pod.node_name {
+            Some(node) => self.world.cache.place(&pod, node, PodState::Added),
+            None => self.pending.push(Arc::clone(&pod)),
+        }
+        if let Some(owners) = &mut self.owners {
+            owners.pods.push(note(pod));
+        }
+        Ok(())
+    }
+
+    fn add_pod(&mut self, item: Item) -> Result<(), Wrong> {
+        if self.owners.is_some() {
+            return self.note_pod(item);
+        }
+        let node = item.text("/spec/nodeName").to_owned();
+        let is_wanted = match &self.wanted {
+            Wanted::Nothing => false,
+            Wanted::Pod(namespace, name) => {
+                let namespace = namespace.as_ref().unwrap_or(&self.namespace);
+                item.name() == name && item.namespace() == namespace
+            }
+        };
+        self.names.push((item.namespace().to_owned(), item.name().to_owned()));
+        if !node.is_empty() && !is_wanted {
+            return self.world.apply(item);
+        }
+        let again = (!node.is_empty()).then(|| item.clone());
+        let (pod, has_ended) = self.world.pod(item)?;
+        if let Some(again) = again {
+            self.world.apply(again)?;
+        } else if !has_ended {
+            self.pending.push(Arc::clone(&pod));
+        }
+        if is_wanted {
+            self.asked = Some((pod, has_ended));
+        }
+        Ok(())
+    }
+
+    /// Returns the requested pod, and whether it has ended.
+    ///
+    /// # Errors
+    /// Fails with similar names if no pod has that name.
+    pub fn asked(&self) -> Result<(Arc<PodInfo>, bool), InputError> {
+        self.asked.clone().ok_or_else(|| {
+            let (namespace, name) = self.wanted_pod();
+            InputError(format!("pod {name} not found in namespace {namespace}{}", self.meant()))
+        })
+    }
+
+    /// Checks that the node exists.
+    ///
+    /// # Errors
+    /// Fails with the closest name if it does not.
+    pub fn has_node(&self, name: &str) -> Result<(), InputError> {
+        if self.knows_node(name) {
+            return Ok(());
+        }
+        let meant = nearest(name, self.nodes.iter().map(String::as_str));
+        let meant = meant.map_or_else(
+            || format!("; the cluster has {}", count(self.nodes.len(), "node")),
+            |meant| format!("; did you mean {meant}?"),
+        );
+        Err(InputError(format!("node {name} not found{meant}")))
+    }
+
+    /// Returns the names of all pods in a namespace. Empty if the cluster was read with a census.
+    pub fn names_in(&self, namespace: &str) -> impl Iterator<Item = &str> {
+        let all = self.names.iter().filter(move |(of, _)| of == namespace);
+        all.map(|(_, name)| name.as_str())
+    }
+
+    /// Returns the namespace of names given without one.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Returns whether a node of this name exists.
+    pub fn knows_node(&self, name: &str) -> bool {
+        self.nodes.contains(name)
+    }
+
+    /// Adds the name of a node that a hypothetical change creates.
+    pub fn add_node_name(&mut self, name: String) {
+        self.nodes.insert(name);
+    }
+
+    /// Removes the name of a deleted node.
+    pub fn forget_node_name(&mut self, name: &str) {
+        self.nodes.remove(name);
+    }
+
+    fn wanted_pod(&self) -> (&str, &str) {
+        match &self.wanted {
+            Wanted::Pod(namespace, name) => (namespace.as_ref().unwrap_or(&self.namespace), name),
+            Wanted::Nothing => ("", ""),
+        }
+    }
+
+    fn meant(&self) -> String {
+        let (namespace, name) = self.wanted_pod();
+        let elsewhere: Vec<String> = self
+            .names
+            .iter()
+            .filter(|(_, other)| other == name)
+            .take(NEAR_NAMES)
+            .map(|(namespace, _)| format!("-n {namespace}"))
+            .collect();
+        if !elsewhere.is_empty() {
+            return format!("; it exists with {}", elsewhere.join(" and with "));
+        }
+        let here = self.names.iter().filter(|(other, _)| other == namespace).map(|(_, name)| name.as_str());
+        let mut near: Vec<&str> =
+            here.clone().filter(|other| !name.is_empty() && other.starts_with(name)).collect();
+        near.sort_unstable();
+        near.truncate(NEAR_NAMES);
+        if near.is_empty() {
+            near.extend(nearest(name, here.clone()));
+        }
+        match (near.is_empty(), here.count()) {
+            (false, _) => format!("; did you mean {}?", near.join(" or ")),
+            (true, 0) => "; the namespace has no pods".to_owned(),
+            (true, pods) => format!("; the namespace has {}", count(pods, "other pod")),
+        }
+    }
+}
+
+fn read_all(
+    files: &mut Files,
+    paths: &[impl AsRef<Path>],
+    stdin: &mut dyn Read,
+) -> Result<Vec<Item>, InputError> {
+    let read: Result<Vec<_>, _> = paths.iter().map(|path| files.read(path.as_ref(), stdin)).collect();
+    Ok(read?.into_iter().flatten().collect())
+}
+
+/// Returns whether one of the profiles serves this scheduler name. Without a configuration file the default
+/// plugins serve `supercargo`, `default-scheduler` and the empty name.
+pub fn is_ours(source: &SourceArgs, profiles: &[(String, Framework)], scheduler: &str) -> bool {
+    let is_default = source.config.is_none() && [OWN_NAME, DEFAULT_NAME, ""].contains(&scheduler);
+    is_default || profiles.iter().any(|(own, _)| own == scheduler)
+}

@@ -1,0 +1,203 @@
+//! `supercargo doctor`: checks an installation: permissions, leader election, versions, certificates, clocks,
+//! quotas, other schedulers and cache drift.
+//!
+//! Asks the API server, and the leader through it. Creates access reviews and changes nothing.
+
+mod facts;
+mod installation;
+mod judge;
+mod quota;
+mod rights;
+#[cfg(test)]
+mod tests;
+mod tls_and_clock;
+
+pub use judge::CHECK_IDS;
+
+use crate::cluster::{Refused, in_form, say};
+use crate::commands::simulate::Output;
+use crate::live::LiveArgs;
+use crate::screen::Screen;
+use clap::Args;
+use serde::Serialize;
+use std::process::ExitCode;
+
+/// Exit code if a check found a problem.
+const NOT_WELL: u8 = 3;
+/// Exit code if no check found a problem, but some could not run.
+const NOT_KNOWN: u8 = 4;
+
+/// Arguments of `supercargo doctor`.
+#[derive(Clone, Debug, Args)]
+pub struct DoctorArgs {
+    /// Connection to the cluster.
+    #[command(flatten)]
+    pub live: LiveArgs,
+
+    /// ServiceAccount of the installation, as namespace:name.
+    #[arg(long, value_name = "NAMESPACE:NAME", default_value = "kube-system:supercargo", value_parser = account)]
+    pub service_account: String,
+
+    /// Name of the installation's Lease.
+    #[arg(long, value_name = "NAME", default_value = "supercargo")]
+    pub lease: String,
+
+    /// Namespace of the Lease and of the pods.
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    pub lease_namespace: String,
+
+    /// Name of the leader's pod, if it differs from the lease holder's.
+    #[arg(long, value_name = "NAME")]
+    pub pod: Option<String>,
+
+    /// HTTPS port of that pod.
+    #[arg(long, value_name = "PORT", default_value_t = 10259)]
+    pub port: u16,
+
+    /// Output format.
+    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
+    pub output: Output,
+}
+
+impl DoctorArgs {
+    /// Returns namespace and name of the ServiceAccount.
+    fn account(&self) -> (&str, &str) {
+        self.service_account.split_once(':').expect("it is read as one with a colon")
+    }
+}
+
+fn account(text: &str) -> Result<String, String> {
+    let is_name =
+        |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
+    match text.split_once(':') {
+        Some((namespace, name)) if is_name(namespace) && is_name(name) => Ok(text.to_owned()),
+        _ => Err("expected namespace:name, for example kube-system:supercargo".to_owned()),
+    }
+}
+
+/// Result of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Status {
+    /// No problem.
+    Ok,
+    /// The check could not run.
+    Unknown,
+    /// Possibly intended or harmless.
+    Warning,
+    /// Something does not work, or will fail.
+    Problem,
+}
+
+/// Result of one check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Check {
+    /// Id of the check, one of [`CHECK_IDS`].
+    pub id: &'static str,
+    /// Result.
+    pub status: Status,
+    /// Finding, as text.
+    pub text: String,
+    /// Recommended action.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_do: Option<String>,
+}
+
+/// Results of all checks, as a versioned kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DoctorReport {
+    /// API version of this report.
+    pub api_version: &'static str,
+    /// Kind of this report.
+    pub kind: &'static str,
+    /// Version of this program.
+    pub version: &'static str,
+    /// Number of problems.
+    pub problems: usize,
+    /// Number of warnings.
+    pub warnings: usize,
+    /// Number of checks that could not run.
+    pub unknown: usize,
+    /// Results in the order of docs/doctor.md.
+    pub checks: Vec<Check>,
+}
+
+impl DoctorReport {
+    fn of(checks: Vec<Check>) -> Self {
+        let count = |status| checks.iter().filter(|check| check.status == status).count();
+        Self {
+            api_version: supercargo_whatif::explain::API_VERSION,
+            kind: "DoctorReport",
+            version: env!("CARGO_PKG_VERSION"),
+            problems: count(Status::Problem),
+            warnings: count(Status::Warning),
+            unknown: count(Status::Unknown),
+            checks,
+        }
+    }
+
+    /// Returns the exit code. A check that could not run does not count as passed.
+    fn code(&self) -> u8 {
+        match (self.problems, self.unknown) {
+            (0, 0) => 0,
+            (0, _) => NOT_KNOWN,
+            _ => NOT_WELL,
+        }
+    }
+}
+
+/// Runs the command: prints the report and returns the exit code.
+pub fn main(args: &DoctorArgs) -> ExitCode {
+    match facts::gather(args) {
+        Ok(facts) => {
+            let report = DoctorReport::of(judge::checks(&facts, args));
+            say(&in_form(args.output, &report, |wide| text(&report, wide)), report.code())
+        }
+        Err(error) => Refused::Live(error).tell(),
+    }
+}
+
+fn text(of: &DoctorReport, wide: bool) -> String {
+    let mut screen = Screen::of_stdout();
+    let count = |many: usize, one: &str, more: &str| match many {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        many => Some(format!("{many} {more}")),
+    };
+    let counts = [
+        count(of.problems, "problem", "problems"),
+        count(of.warnings, "warning", "warnings"),
+        count(of.unknown, "check could not run", "checks could not run"),
+    ];
+    let counts: Vec<String> = counts.into_iter().flatten().collect();
+    let verdict = if counts.is_empty() { "no problems found".to_owned() } else { counts.join(", ") };
+    screen.heading(&format!("supercargo {}: {verdict}", of.version));
+    let mut rows = vec![["STATUS", "CHECK", "FINDING"].map(str::to_owned).to_vec()];
+    rows.extend(
+        of.checks
+            .iter()
+            .map(|check| vec![word(check.status).to_owned(), check.id.to_owned(), check.text.clone()]),
+    );
+    screen.table(&[], &rows);
+    let to_do = of.checks.iter().filter(|check| wide || check.status != Status::Unknown);
+    let to_do: Vec<(&str, &String)> =
+        to_do.filter_map(|check| Some((check.id, check.to_do.as_ref()?))).collect();
+    if !to_do.is_empty() {
+        screen.heading("Recommended actions");
+        let rows: Vec<Vec<String>> =
+            to_do.iter().map(|(id, text)| vec![(*id).to_owned(), (*text).clone()]).collect();
+        screen.table(&[], &rows);
+    }
+    screen.into_text()
+}
+
+fn word(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "ok",
+        Status::Unknown => "unknown",
+        Status::Warning => "warning",
+        Status::Problem => "problem",
+    }
+}

@@ -1,0 +1,52 @@
+//! `supercargo explain`: shows why a pod is on its node or pending, and what would help. It writes nothing to the
+//! cluster.
+//!
+//! Reads a cluster from files or an API server and calls `supercargo_whatif::explain`; `render` formats the answer.
+
+mod args;
+mod render;
+
+pub use args::{Asked, ExplainArgs};
+
+use crate::cluster::{Cluster, Refused, Wanted, complain, in_form, is_ours, say};
+use crate::commands::simulate::Output;
+use std::process::ExitCode;
+use supercargo_whatif::explain::{Explanation, Place, Question, explain};
+use supercargo_whatif::simulate::decide::profile_of;
+use supercargo_whatif::simulate::profiles::profiles;
+
+/// Exit code when the pod cannot be scheduled now.
+const NOT_WELL: u8 = 3;
+
+/// Runs the command on the process's own streams.
+pub fn main(args: &ExplainArgs) -> ExitCode {
+    match answer(args) {
+        Ok(answer) => {
+            let text = in_form(args.output, &answer, |wide| render::text(&answer, wide));
+            say(&text, if answer.verdict.is_well() { 0 } else { NOT_WELL })
+        }
+        Err(refused) => refused.tell(),
+    }
+}
+
+fn answer(args: &ExplainArgs) -> Result<Explanation, Refused> {
+    let wanted = Wanted::Pod(args.namespace.clone(), args.pod_name()?.to_owned());
+    let mut cluster = Cluster::load(&args.source, wanted, None)?;
+    let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
+    let (pod, has_ended) = cluster.asked()?;
+    cluster.notices.iter().for_each(|notice| complain(notice));
+    let scheduler = cluster.world.tables.text(pod.scheduler_name).to_owned();
+    let question = Question {
+        has_ended,
+        is_ours: is_ours(&args.source, &profiles, &scheduler),
+        scores: args.scores,
+        by_node: args.output != Output::Table,
+    };
+    let mut place = Place {
+        tables: &mut cluster.world.tables,
+        cache: &mut cluster.world.cache,
+        framework: profile_of(&profiles, &scheduler),
+        pending: &cluster.pending,
+    };
+    Ok(explain(&mut place, &pod, question))
+}

@@ -1,0 +1,175 @@
+//! Formats an explanation as text, for readers who are new to Kubernetes scheduling.
+
+use crate::screen::Screen;
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::explain::{Change, Explanation, NodeScores, Scores, Verdict};
+
+/// Number of nodes with scores in the default table format.
+const SCORES_SHOWN: usize = 3;
+
+/// Formats the explanation; `wide` adds the results of every node and all scores.
+pub(super) fn text(of: &Explanation, wide: bool) -> String {
+    let mut screen = Screen::of_stdout();
+    screen.heading(&format!("{}: {}", of.pod, short(of.verdict)));
+    screen.line(&format!("  {}.", of.summary));
+    before(&mut screen, of);
+    reasons(&mut screen, of);
+    if of.verdict != Verdict::Bound && of.verdict != Verdict::FitsNow {
+        near_misses(&mut screen, of);
+    }
+    hints(&mut screen, of);
+    changes(&mut screen, &of.changes);
+    if wide {
+        by_node(&mut screen, of);
+    }
+    if let Some(scores) = &of.scores {
+        tell_scores(&mut screen, scores, wide);
+    }
+    if let Some(event) = &of.event {
+        screen.heading("FailedScheduling event");
+        screen.line(&format!("  {event}"));
+    }
+    screen.into_text()
+}
+
+fn short(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::FitsNow => "fits now",
+        Verdict::WaitsForPreemption => "waiting for preemption",
+        Verdict::Blocked => "blocked",
+        Verdict::NeverFits => "can never be scheduled",
+        Verdict::Gated => "gated",
+        Verdict::NotOurs => "handled by another scheduler",
+        Verdict::Bound => "placed",
+        Verdict::Ended => "finished",
+        Verdict::Deleting => "being deleted",
+    }
+}
+
+fn before(screen: &mut Screen, of: &Explanation) {
+    if of.before_nodes.is_empty() {
+        return;
+    }
+    screen.heading("Before node evaluation");
+    let rows: Vec<Vec<String>> =
+        of.before_nodes.iter().map(|said| vec![format!("{:?}", said.code), said.text.clone()]).collect();
+    screen.table(&[], &rows);
+}
+
+fn reasons(screen: &mut Screen, of: &Explanation) {
+    if of.reasons.is_empty() {
+        return;
+    }
+    let heading = match of.verdict {
+        Verdict::Bound => {
+            format!("Why not elsewhere ({} of {} feasible)", of.fits_on, count(of.nodes, "node"))
+        }
+        Verdict::FitsNow => "Why not on the other nodes".to_owned(),
+        _ => format!("Why not ({}, every filter evaluated on each)", count(of.nodes, "node")),
+    };
+    screen.heading(&heading);
+    let mut rows = vec![["NODES", "ONLY REASON", "REASON", "DETAILS"].map(str::to_owned).to_vec()];
+    for group in &of.reasons {
+        rows.push(vec![
+            group.nodes.to_string(),
+            group.alone_on.to_string(),
+            format!("{:?}", group.code),
+            group.text.clone(),
+        ]);
+    }
+    screen.table(&[0, 1], &rows);
+}
+
+fn near_misses(screen: &mut Screen, of: &Explanation) {
+    if of.near_misses.is_empty() {
+        return;
+    }
+    screen.heading("Nodes rejected for a single reason");
+    let rows: Vec<Vec<String>> =
+        of.near_misses.iter().map(|near| vec![near.node.clone(), near.text.clone()]).collect();
+    screen.table(&[], &rows);
+    if of.near_miss_count > of.near_misses.len() {
+        screen.line(&format!("  and {} more", of.near_miss_count - of.near_misses.len()));
+    }
+}
+
+fn hints(screen: &mut Screen, of: &Explanation) {
+    if of.hints.is_empty() {
+        return;
+    }
+    screen.heading("Possible typo");
+    for hint in &of.hints {
+        let meant = hint.did_you_mean.as_ref().map(|meant| format!(". Did you mean {meant}?"));
+        screen.line(&format!("  {}: {}{}", hint.field, hint.text, meant.unwrap_or_default()));
+    }
+}
+
+fn changes(screen: &mut Screen, changes: &[Change]) {
+    if changes.is_empty() {
+        return;
+    }
+    screen.heading("Possible fixes (each verified by scheduling the pod again with the change)");
+    for (at, change) in changes.iter().enumerate() {
+        screen.line(&format!("  {}. {}", at + 1, change.text));
+        if let Some(how) = &change.how {
+            screen.line(&format!("     {how}"));
+        }
+        let names = change.examples.join(", ");
+        match change.fits_on {
+            0 => {}
+            1 => screen.line(&format!("     the pod then fits on {names}")),
+            many if many > change.examples.len() => {
+                screen.line(&format!("     the pod then fits on {many} nodes: {names}, ..."));
+            }
+            many => screen.line(&format!("     the pod then fits on {many} nodes: {names}")),
+        }
+    }
+}
+
+fn by_node(screen: &mut Screen, of: &Explanation) {
+    let Some(nodes) = of.by_node.as_ref().filter(|nodes| !nodes.is_empty()) else { return };
+    screen.heading("Node by node");
+    let mut rows = Vec::new();
+    for node in nodes {
+        if node.reasons.is_empty() {
+            rows.push(vec![node.node.clone(), "-".to_owned(), "feasible".to_owned()]);
+        }
+        for reason in &node.reasons {
+            rows.push(vec![node.node.clone(), format!("{:?}", reason.code), reason.text.clone()]);
+        }
+    }
+    screen.table(&[], &rows);
+}
+
+fn tell_scores(screen: &mut Screen, scores: &Scores, wide: bool) {
+    screen.heading("Scores");
+    let margin = match scores.margin {
+        Some(margin) => format!("{margin} ahead of the next node"),
+        None => "no node scores lower".to_owned(),
+    };
+    screen.line(&format!("  best: {} ({margin})", scores.winners.join(", ")));
+    screen.line(&format!("  decided by: {}", scores.decided_by));
+    let shown = if wide { scores.nodes.len() } else { SCORES_SHOWN.min(scores.nodes.len()) };
+    for node in &scores.nodes[..shown] {
+        one_nodes_scores(screen, node);
+    }
+    let left_out = scores.left_out + scores.nodes.len() - shown;
+    if left_out > 0 {
+        screen.line("");
+        screen.line(&format!("  and {}", count(left_out, "more node")));
+    }
+}
+
+fn one_nodes_scores(screen: &mut Screen, node: &NodeScores) {
+    screen.line("");
+    let head = [node.node.as_str(), "RAW", "NORMALIZED", "WEIGHT", "WEIGHTED"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for of in &node.plugins {
+        let mut row = vec![of.plugin.to_owned()];
+        row.extend([of.raw, of.normalized, of.weight, of.weighted].map(|number| number.to_string()));
+        rows.push(row);
+    }
+    let total = node.total.to_string();
+    rows.push(["total", "", "", "", total.as_str()].map(str::to_owned).to_vec());
+    screen.table(&[1, 2, 3, 4], &rows);
+}

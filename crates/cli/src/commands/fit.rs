@@ -1,0 +1,109 @@
+//! `supercargo fit`: how many more pods like a given one fit, and what limits the number. Changes nothing.
+
+use crate::cluster::{Cluster, Refused, SourceArgs, Wanted, complain, in_form, say};
+use crate::commands::simulate::Output;
+use crate::screen::Screen;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use supercargo_core::pod::PodInfo;
+use supercargo_whatif::explain::claims::{is_replica, ordinal};
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::explain::{FitCheck, Place, fit};
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::simulate::decide::profile_of;
+use supercargo_whatif::simulate::profiles::profiles;
+
+/// Exit code if no pod fits.
+const NONE_FITS: u8 = 3;
+/// Number of nodes the table shows without `-o wide`.
+const NODES_SHOWN: usize = 10;
+
+/// Arguments of `supercargo fit`.
+#[derive(Clone, Debug, Args)]
+pub struct FitArgs {
+    /// File with a pod or a workload; `-` reads standard input. Its other objects are added to the cluster.
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub filename: PathBuf,
+
+    /// Source of the cluster.
+    #[command(flatten)]
+    pub source: SourceArgs,
+
+    /// Maximum number of pods to try; counting stops there.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub limit: usize,
+
+    /// Output format.
+    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
+    pub output: Output,
+}
+
+/// Runs the command: prints the result and returns the exit code.
+pub fn main(args: &FitArgs) -> ExitCode {
+    match answer(args) {
+        Ok(answer) => {
+            let text = in_form(args.output, &answer, |wide| text(&answer, wide));
+            say(&text, if answer.fits > 0 { 0 } else { NONE_FITS })
+        }
+        Err(refused) => refused.tell(),
+    }
+}
+
+fn answer(args: &FitArgs) -> Result<FitCheck, Refused> {
+    let mut cluster = Cluster::load(&args.source, Wanted::Nothing, Some(&args.filename))?;
+    let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
+    let pod = cluster.templates.first().cloned().ok_or_else(|| {
+        let file = args.filename.display();
+        InputError(format!("{file}: expected a pod or a workload"))
+    })?;
+    cluster.notices.iter().for_each(|notice| complain(notice));
+    // The template pods are hypothetical, so they are nominated to no node.
+    for template in &cluster.templates {
+        cluster.world.cache.forget_nomination(&template.uid);
+    }
+    let scheduler = cluster.world.tables.text(pod.scheduler_name).to_owned();
+    let first = first_ordinal(&cluster, &pod);
+    let mut place = Place {
+        tables: &mut cluster.world.tables,
+        cache: &mut cluster.world.cache,
+        framework: profile_of(&profiles, &scheduler),
+        pending: &cluster.pending,
+    };
+    Ok(fit(&mut place, &pod, args.limit, first))
+}
+
+/// Returns the ordinal after those of the StatefulSet's existing replicas; 0 for other pods.
+fn first_ordinal(cluster: &Cluster, pod: &PodInfo) -> usize {
+    let Some((set, own)) = ordinal(&pod.name).filter(|_| is_replica(pod)) else { return 0 };
+    let namespace = cluster.world.tables.text(pod.namespace);
+    let taken = cluster.names_in(namespace).filter_map(ordinal).filter(|&(of, _)| of == set);
+    taken.map(|(_, number)| number + 1).max().map_or(own, |next| next.max(own))
+}
+
+fn text(of: &FitCheck, wide: bool) -> String {
+    let mut screen = Screen::of_stdout();
+    let more = if of.at_limit { " or more" } else { "" };
+    screen.heading(&format!("{}: {}{more} fit", of.pod, of.fits));
+    let shown = if wide { of.nodes.len() } else { NODES_SHOWN.min(of.nodes.len()) };
+    let mut rows = vec![vec!["PODS".to_owned(), "NODE".to_owned()]];
+    rows.extend(of.nodes[..shown].iter().map(|on| vec![on.pods.to_string(), on.node.clone()]));
+    if shown > 0 {
+        screen.table(&[0], &rows);
+    }
+    if of.nodes.len() > shown {
+        screen.line(&format!("  and {}", count(of.nodes.len() - shown, "more node")));
+    }
+    if !of.limited_by.is_empty() {
+        screen.heading("Why no more fit");
+        let mut rows = vec![["NODES", "ONLY REASON", "REASON", "DETAILS"].map(str::to_owned).to_vec()];
+        for group in &of.limited_by {
+            let numbers = [group.nodes, group.alone_on].map(|number| number.to_string());
+            let mut row = numbers.to_vec();
+            row.extend([format!("{:?}", group.code), group.text.clone()]);
+            rows.push(row);
+        }
+        screen.table(&[0, 1], &rows);
+    }
+    screen.into_text()
+}

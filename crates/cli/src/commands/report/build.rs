@@ -1,0 +1,328 @@
+//! Builds the report of a cluster: records each state, places pods in between, and finally explains pending
+//! pods and decisions.
+
+use crate::cluster::{Cluster, is_ours};
+use crate::commands::report::args::ReportArgs;
+use crate::commands::report::columns::{
+    Counted, Makers, Numbers, Order, People, PodsByUid, Register, nodes, pods_by_uid,
+};
+use crate::commands::report::model::{
+    API_VERSION, KIND, Report, Rest, Row, Scored, Simulated, Skew, Waiting,
+};
+use crate::commands::report::skew::{self, Found};
+use crate::commands::simulate::progress::Progress;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use supercargo_core::cycle::Framework;
+use supercargo_core::hash::FixedMap;
+use supercargo_core::pod::{PodInfo, Uid};
+use supercargo_core::rng::Seed;
+use supercargo_core::signature::Signature;
+use supercargo_whatif::explain::{Explanation, NodeScores, Place, Question, Scores, explain};
+use supercargo_whatif::simulate::decide::Detail;
+use supercargo_whatif::simulate::decide::TieBreak;
+use supercargo_whatif::simulate::decide::{Decider, Rules};
+use supercargo_whatif::simulate::world::World;
+
+/// Recorded states of a cluster.
+pub(super) struct States {
+    counted: Counted,
+    order: Order,
+    found: Vec<Found>,
+    makers: Makers,
+    pods_by_state: Vec<PodsByUid>,
+    registers: Vec<Register>,
+    skews: Vec<Vec<Skew>>,
+}
+
+impl States {
+    /// Records the current state of a cluster.
+    pub(super) fn of(cluster: &mut Cluster) -> Self {
+        let snapshot = cluster.world.refreshed();
+        let counted = Counted::of(snapshot);
+        let pods = cluster.owners.iter().flat_map(|owners| owners.pods.iter().chain(&owners.to_come));
+        let found =
+            skew::find(pods.map(|noted| &noted.pod), cluster.world.cache.snapshot(&cluster.world.tables));
+        let mut states = Self {
+            counted,
+            order: Order::default(),
+            found,
+            makers: Makers::new(),
+            pods_by_state: Vec::new(),
+            registers: Vec::new(),
+            skews: Vec::new(),
+        };
+        states.note_owners(cluster);
+        states.note(&mut cluster.world, &cluster.pending);
+        states
+    }
+
+    /// Records the owners of all pods, including those to be placed.
+    pub(super) fn note_owners(&mut self, cluster: &Cluster) {
+        let pods = cluster.owners.iter().flat_map(|owners| owners.pods.iter().chain(&owners.to_come));
+        let owned = pods.filter_map(|noted| Some((Arc::clone(&noted.pod.uid), noted.owner.clone()?)));
+        self.makers.extend(owned);
+    }
+
+    /// Records the current state.
+    fn note(&mut self, world: &mut World, waiting: &[Arc<PodInfo>]) {
+        world.cache.refresh();
+        self.pods_by_state.push(pods_by_uid(world, waiting));
+        let snapshot = world.cache.snapshot(&world.tables);
+        self.registers.push(self.counted.nodes(snapshot));
+        self.order = Order::of(self.registers.iter().flat_map(BTreeMap::keys));
+        self.skews.push(self.found.iter().map(|found| skew::skew(found, snapshot)).collect());
+    }
+
+    fn last(&self) -> &PodsByUid {
+        self.pods_by_state.last().expect("a state was noted")
+    }
+}
+
+/// A report under construction.
+pub(super) struct ReportBuilder<'a> {
+    args: &'a ReportArgs,
+    decider: Decider,
+    states: States,
+    notices: Vec<String>,
+    /// Pending pods.
+    waiting: Vec<Arc<PodInfo>>,
+    plugins: Numbers<&'static str>,
+    /// Decisions with pod, explanation, score table, and whether the simulation made them.
+    decisions: Vec<(Uid, Explanation, Scores, bool)>,
+    pending: Vec<(Vec<Arc<PodInfo>>, Explanation)>,
+    unexplained: Vec<Arc<PodInfo>>,
+    simulated: Option<Simulated>,
+}
+
+impl<'a> ReportBuilder<'a> {
+    /// Starts a report of a cluster whose first state is recorded.
+    pub(super) fn new(
+        args: &'a ReportArgs,
+        cluster: Cluster,
+        profiles: Vec<(String, Framework)>,
+        states: States,
+    ) -> Self {
+        let Cluster { world, pending, notices, .. } = cluster;
+        // Scores are computed separately for selected decisions, so the decisions themselves need no details.
+        let rules = Rules {
+            tie_break: TieBreak::Seeded,
+            seed: Seed(args.seed),
+            preemption: args.preemption,
+            detail: Detail::None,
+        };
+        Self {
+            args,
+            decider: Decider::new(world, profiles, rules),
+            states,
+            notices,
+            waiting: pending,
+            plugins: Numbers::default(),
+            decisions: Vec::new(),
+            pending: Vec::new(),
+            unexplained: Vec::new(),
+            simulated: None,
+        }
+    }
+
+    /// Places pods one after another and records the new state.
+    pub(super) fn place(&mut self, pods: &[Arc<PodInfo>]) {
+        let shown = self.chosen(pods);
+        let mut progress = Progress::new(pods.len());
+        let mut placed: BTreeMap<Uid, Arc<PodInfo>> = BTreeMap::new();
+        let mut evicted = 0;
+        for pod in pods {
+            let decided = self.decider.decide(pod, false);
+            for victim in &decided.evicted {
+                match placed.remove(victim) {
+                    // The controller of an evicted pod recreates it, so it becomes pending.
+                    Some(pod) => self.waiting.push(pod),
+                    None => evicted += 1,
+                }
+            }
+            match decided.decision.node {
+                Some(node) => {
+                    placed.insert(Arc::clone(&pod.uid), Arc::clone(pod));
+                    if shown.contains(&pod.uid) {
+                        self.score(pod, &node, pod.node_name.is_none());
+                    }
+                }
+                None => self.waiting.push(Arc::clone(pod)),
+            }
+            progress.step();
+        }
+        progress.clear();
+        self.decider.forget_promises();
+        self.states.note(self.decider.world_mut(), &self.waiting);
+        let after = self.states.last();
+        let nodes: BTreeSet<_> = placed.keys().filter_map(|uid| after.get(uid)?.1).collect();
+        let (pods, placed, nodes) = (pods.len(), placed.len(), nodes.len());
+        self.simulated = Some(Simulated { pods, placed, evicted, nodes });
+    }
+
+    /// Explains pending pods, once per group of identical pods.
+    pub(super) fn explain_waiting(&mut self) {
+        let mut groups: FixedMap<Signature, Vec<Arc<PodInfo>>> = FixedMap::default();
+        for pod in &self.waiting {
+            groups.entry(Signature::of(pod)).or_default().push(Arc::clone(pod));
+        }
+        let mut groups: Vec<Vec<Arc<PodInfo>>> = groups.into_values().collect();
+        groups.iter_mut().for_each(|group| group.sort_by(|a, b| a.name.cmp(&b.name)));
+        let tables = &self.decider.world_mut().tables;
+        let key = |group: &Vec<Arc<PodInfo>>| {
+            (Reverse(group.len()), tables.text(group[0].namespace).to_owned(), group[0].name.clone())
+        };
+        groups.sort_by_cached_key(key);
+        let rest = groups.split_off(groups.len().min(self.args.explanations));
+        self.unexplained = rest.into_iter().flatten().collect();
+        let mut progress = Progress::new(groups.len());
+        for group in groups {
+            let mut told = self.ask(&group[0]);
+            if let Some(scores) = told.scores.take() {
+                self.decisions.push((Arc::clone(&group[0].uid), told.clone(), scores, false));
+            }
+            self.pending.push((group, told));
+            progress.step();
+        }
+        progress.clear();
+    }
+
+    /// Computes scores for some of the pods that are already placed.
+    pub(super) fn score_placed(&mut self) {
+        let done: BTreeSet<&str> = self.decisions.iter().map(|(uid, ..)| &**uid).collect();
+        let placed = self.states.last().values();
+        let placed = placed.filter(|(pod, node)| node.is_some() && !done.contains(&*pod.uid));
+        let placed: Vec<Arc<PodInfo>> = placed.map(|(pod, _)| Arc::clone(pod)).collect();
+        let shown = self.chosen(&placed);
+        let mut progress = Progress::new(shown.len());
+        for pod in placed.iter().filter(|pod| shown.contains(&pod.uid)) {
+            let world = self.decider.world_mut();
+            let node = world.cache.placed(&pod.uid).map(|(_, node, _)| world.tables.text(node).to_owned());
+            self.score(pod, &node.unwrap_or_default(), false);
+            progress.step();
+        }
+        progress.clear();
+    }
+
+    /// Selects the pods to show with scores: one of each owner, owners of most pods first, then others.
+    fn chosen(&self, pods: &[Arc<PodInfo>]) -> BTreeSet<Uid> {
+        let room = self.args.score_tables.saturating_sub(self.decisions.len());
+        let mut by_owner: BTreeMap<_, Vec<&Arc<PodInfo>>> = BTreeMap::new();
+        for pod in pods {
+            // A pod without owner forms a group of its own.
+            let owner = self.states.makers.get(&pod.uid).ok_or(&pod.uid);
+            by_owner.entry((pod.namespace, owner)).or_default().push(pod);
+        }
+        let mut owners: Vec<Vec<&Arc<PodInfo>>> = by_owner.into_values().collect();
+        owners.sort_by_key(|pods| Reverse(pods.len()));
+        let firsts = owners.iter().map(|pods| pods[0]);
+        let others = owners.iter().flat_map(|pods| &pods[1..]).copied();
+        firsts.chain(others).take(room).map(|pod| Arc::clone(&pod.uid)).collect()
+    }
+
+    /// Explains a pod in the current state.
+    fn ask(&mut self, pod: &Arc<PodInfo>) -> Explanation {
+        let scheduler = self.decider.world_mut().tables.text(pod.scheduler_name).to_owned();
+        let is_ours = is_ours(&self.args.source, self.decider.profiles(), &scheduler);
+        let question = Question { is_ours, scores: true, ..Question::default() };
+        let (world, framework) = self.decider.asked(&scheduler);
+        let (tables, cache) = (&mut world.tables, &mut world.cache);
+        let mut place = Place { tables, cache, framework, pending: &self.waiting };
+        explain(&mut place, pod, question)
+    }
+
+    /// Adds the scores of a pod that is on this node.
+    fn score(&mut self, pod: &Arc<PodInfo>, node: &str, is_made: bool) {
+        let node_name = Some(self.decider.world_mut().tables.symbol(node));
+        let mut told = self.ask(&Arc::new(PodInfo { node_name, ..PodInfo::clone(pod) }));
+        if let Some(scores) = told.scores.take() {
+            self.decisions.push((Arc::clone(&pod.uid), told, scores, is_made));
+        }
+    }
+
+    /// Returns the report.
+    pub(super) fn finish(mut self, source: String, made_at: String) -> Report {
+        let States { counted, order, mut found, makers, pods_by_state, registers, skews } = self.states;
+        let world = self.decider.world_mut();
+        let people = People::of(&counted, &order, world, &pods_by_state, &makers);
+        let (nodes, zones) = nodes(&counted, &order, &registers);
+        let snapshot = world.cache.snapshot(&world.tables);
+        let (mut spread, spread_left_out) = skew::tell(&mut found, &people, snapshot);
+        for (at, spread) in spread.iter_mut().enumerate() {
+            spread.states = skews.iter().map(|skews| skews[at].clone()).collect();
+        }
+        let numbers = |pods: &[Arc<PodInfo>]| pods.iter().filter_map(|pod| people.number(&pod.uid)).collect();
+        let pending = self.pending.into_iter();
+        let pending =
+            pending.map(|(pods, explanation)| Waiting { pods: numbers(&pods), explanation }).collect();
+        let mut plugins = self.plugins;
+        let mut decisions: Vec<Scored> = Vec::with_capacity(self.decisions.len());
+        for (uid, told, scores, is_made) in self.decisions {
+            let pod = people.number(&uid);
+            decisions.extend(pod.map(|pod| scored(pod, &told, scores, is_made, &order, &mut plugins)));
+        }
+        decisions.sort_by_key(|scored| scored.pod);
+        Report {
+            api_version: API_VERSION,
+            kind: KIND,
+            made_by: format!("supercargo {}", env!("CARGO_PKG_VERSION")),
+            made_at,
+            source,
+            notices: self.notices,
+            states: if pods_by_state.len() == 1 { vec!["now"] } else { vec!["before", "after"] },
+            resources: counted.resources,
+            zones,
+            nodes,
+            unexplained: numbers(&self.unexplained),
+            namespaces: people.namespaces,
+            owners: people.owners,
+            requests: people.requests,
+            pods: people.pods,
+            spread,
+            spread_left_out,
+            pending,
+            simulated: self.simulated,
+            plugins: plugins.into_list(),
+            decisions,
+        }
+    }
+}
+
+/// Converts a decision into its form in the report.
+fn scored(
+    pod: u32,
+    told: &Explanation,
+    scores: Scores,
+    is_made: bool,
+    order: &Order,
+    known: &mut Numbers<&'static str>,
+) -> Scored {
+    let Scores { nodes, left_out, winners, margin, decided_by } = scores;
+    let plugins = nodes.first().map_or(&[][..], |node| &node.plugins);
+    let row = |node: &NodeScores| {
+        Some(Row {
+            node: order.number(&node.node)?,
+            total: node.total,
+            raw: node.plugins.iter().map(|of| of.raw).collect(),
+            normalized: node.plugins.iter().map(|of| of.normalized).collect(),
+        })
+    };
+    let reasons = told.reasons.iter();
+    Scored {
+        pod,
+        node: told.node.as_ref().and_then(|node| order.number(node)),
+        is_made,
+        fits_on: told.fits_on,
+        winners: winners.len(),
+        margin,
+        decided_by,
+        left_out,
+        plugins: plugins.iter().map(|of| known.of(of.plugin)).collect(),
+        weights: plugins.iter().map(|of| of.weight).collect(),
+        nodes: nodes.iter().filter_map(row).collect(),
+        reasons: reasons
+            .map(|group| Rest { code: group.code, nodes: group.nodes, text: group.text.clone() })
+            .collect(),
+    }
+}

@@ -1,0 +1,310 @@
+//! Applies hypothetical changes to a cluster: adds and removes nodes, scales workloads.
+
+use crate::cluster::Cluster;
+use crate::commands::simulate::what_if::args::{AddNodes, ChangeArgs, Scale, WORKLOADS, means_kind};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use supercargo_config::yaml::nearest;
+use supercargo_core::cache::PodState;
+use supercargo_core::intern::Symbol;
+use supercargo_core::node::NodeInfo;
+use supercargo_core::pod::{PodInfo, Uid};
+use supercargo_whatif::explain::claims::{with_new_ephemeral_claims, with_own_claims};
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::prepare::owners::Noted;
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// The pods that need scheduling after the changes.
+#[derive(Default)]
+pub(crate) struct Changed {
+    /// Pods whose node was removed, and new pods.
+    pub pods: Vec<Arc<PodInfo>>,
+    /// The removed node of each pod that lost one, by uid.
+    pub from: BTreeMap<Uid, String>,
+}
+
+/// Applies the changes in order: pods that manifests remove, added nodes, removed nodes, scaled workloads.
+pub(super) fn make(cluster: &mut Cluster, args: &ChangeArgs) -> Result<Changed, InputError> {
+    let mut changed = Changed::default();
+    replace(cluster, &mut changed);
+    for add in &args.add_nodes {
+        add_nodes(cluster, add)?;
+    }
+    for name in &args.remove_node {
+        remove_node(cluster, name, &mut changed)?;
+    }
+    let namespace = args.namespace.clone().unwrap_or_else(|| cluster.namespace().to_owned());
+    for scale in &args.scale {
+        resize(cluster, &namespace, scale, &mut changed)?;
+    }
+    cluster.world.cache.refresh();
+    Ok(changed)
+}
+
+/// Removes the pods that the manifests replace or scale away.
+fn replace(cluster: &mut Cluster, changed: &mut Changed) {
+    let leaving = std::mem::take(&mut cluster.leaving);
+    let tables = &cluster.world.tables;
+    let keys: BTreeSet<(Option<Symbol>, &str)> =
+        leaving.iter().map(|(namespace, name)| (tables.find(namespace), name.as_str())).collect();
+    let owners = cluster.owners.as_ref().expect("a cluster to change is loaded with a census");
+    let is_leaving = |noted: &&Noted| keys.contains(&(Some(noted.pod.namespace), &*noted.pod.name));
+    let pods: Vec<Noted> = owners.pods.iter().filter(is_leaving).cloned().collect();
+    forget(cluster, &pods, changed);
+}
+
+fn notes(cluster: &mut Cluster) -> &mut Vec<Noted> {
+    &mut cluster.owners.as_mut().expect("a cluster to change is loaded with a census").pods
+}
+
+fn add_nodes(cluster: &mut Cluster, add: &AddNodes) -> Result<(), InputError> {
+    cluster.has_node(&add.template)?;
+    let world = &mut cluster.world;
+    let template = world.tables.symbol(&add.template);
+    let snapshot = world.cache.snapshot(&world.tables);
+    let node = snapshot.find_node(template).map(|node| snapshot.node_info(node).clone());
+    let like =
+        node.ok_or_else(|| InputError(format!("--add-nodes: node {} no longer exists", add.template)))?;
+    let is_copied = |noted: &&Noted| {
+        noted.pod.node_name == Some(template)
+            && noted.owner.as_ref().is_some_and(|owner| &*owner.kind == "DaemonSet")
+    };
+    let of_daemons: Vec<Noted> = notes(cluster).iter().filter(is_copied).cloned().collect();
+    let mut number = 0;
+    for _ in 0..add.count {
+        let name = loop {
+            number += 1;
+            let name = format!("{}-new-{number}", add.template);
+            if !cluster.knows_node(&name) {
+                break name;
+            }
+        };
+        let world = &mut cluster.world;
+        let hostname = world.tables.symbol(HOSTNAME);
+        let symbol = world.tables.symbol(&name);
+        let labels: Vec<(Symbol, Symbol)> = world.tables.labels(like.labels).iter().collect();
+        let labels =
+            labels.into_iter().map(|(key, value)| (key, if key == hostname { symbol } else { value }));
+        let labels = world.tables.label_set(labels.collect());
+        let node = NodeInfo { name: symbol, labels, ..like.clone() };
+        world.walk.node_applied(&node, &world.tables);
+        world.cache.apply_node(&Arc::new(node));
+        for noted in &of_daemons {
+            let world = &mut cluster.world;
+            let pod = renamed(&noted.pod, &name);
+            let (pod, _) = with_own_claims(&mut world.tables, &mut world.cache, &noted.pod, pod);
+            let pod = Arc::new(PodInfo { node_name: Some(symbol), ..pod });
+            world.cache.place(&pod, symbol, PodState::Added);
+            notes(cluster).push(Noted { pod, ..noted.clone() });
+        }
+        cluster.add_node_name(name);
+    }
+    Ok(())
+}
+
+/// Returns a copy of the pod with another name and uid, without a node.
+fn renamed(pod: &PodInfo, suffix: &str) -> PodInfo {
+    let name = format!("{}-{suffix}", pod.name);
+    PodInfo { uid: format!("{}-{suffix}", pod.uid).into(), name: name.into(), ..afresh(pod) }
+}
+
+/// Returns the pod as its controller would create it again: without a node and without status.
+pub(super) fn afresh(pod: &PodInfo) -> PodInfo {
+    PodInfo {
+        node_name: None,
+        nominated_node: None,
+        start_time: None,
+        deleting: false,
+        preempted: false,
+        scheduled: None,
+        ..pod.clone()
+    }
+}
+
+fn remove_node(cluster: &mut Cluster, name: &str, changed: &mut Changed) -> Result<(), InputError> {
+    cluster.has_node(name)?;
+    cluster.forget_node_name(name);
+    let symbol = cluster.world.tables.symbol(name);
+    let (here, elsewhere): (Vec<Noted>, Vec<Noted>) =
+        std::mem::take(notes(cluster)).into_iter().partition(|noted| noted.pod.node_name == Some(symbol));
+    *notes(cluster) = elsewhere;
+    for noted in here {
+        cluster.world.cache.remove_pod(&noted.pod.uid);
+        if noted.is_of_its_node() || noted.pod.deleting {
+            continue;
+        }
+        let world = &mut cluster.world;
+        let pod = afresh(&noted.pod);
+        let (pod, _) = with_new_ephemeral_claims(&mut world.tables, &mut world.cache, pod);
+        let pod = Arc::new(pod);
+        changed.from.insert(Arc::clone(&pod.uid), name.to_owned());
+        changed.pods.push(Arc::clone(&pod));
+        notes(cluster).push(Noted { pod, ..noted });
+    }
+    cluster.world.walk.node_gone(symbol);
+    cluster.world.cache.remove_node(symbol);
+    Ok(())
+}
+
+fn resize(
+    cluster: &mut Cluster,
+    namespace: &str,
+    scale: &Scale,
+    changed: &mut Changed,
+) -> Result<(), InputError> {
+    let kind = kind_of(cluster, namespace, scale)?;
+    if kind == "DaemonSet" {
+        let text = "a DaemonSet runs one pod per node; use --add-nodes or --remove-node instead";
+        return Err(InputError(format!("--scale {}: {text}", scale.name)));
+    }
+    let symbol = cluster.world.tables.symbol(namespace);
+    let is_meant = |noted: &&Noted| {
+        noted.pod.namespace == symbol
+            && !noted.pod.deleting
+            && noted.owner.as_ref().is_some_and(|owner| *owner.kind == kind && *owner.name == scale.name)
+    };
+    let mut pods: Vec<Noted> = notes(cluster).iter().filter(is_meant).cloned().collect();
+    if pods.len() > scale.replicas {
+        rank(&mut pods, &kind);
+        pods.truncate(pods.len() - scale.replicas);
+        forget(cluster, &pods, changed);
+        return Ok(());
+    }
+    let owners = cluster.owners.as_ref().expect("a cluster to change is loaded with a census");
+    let template = owners
+        .workloads
+        .iter()
+        .find(|it| it.kind == kind && it.namespace == namespace && it.name == scale.name);
+    let like = pods.first().cloned().or_else(|| {
+        let pod = Arc::clone(template?.pod.as_ref()?);
+        let owner = Some(supercargo_whatif::prepare::owners::Owner {
+            kind: kind.as_str().into(),
+            name: scale.name.as_str().into(),
+        });
+        let created = "".into();
+        Some(Noted {
+            pod,
+            owner,
+            created,
+            is_mirror: false,
+            has_empty_dir: false,
+            is_pending: true,
+            is_ready: false,
+        })
+    });
+    let Some(like) = like else {
+        let text =
+            format!("{kind} {namespace}/{} has no pods and no pod template to create them from", scale.name);
+        return Err(InputError(format!("--scale {}: {text}", scale.name)));
+    };
+    let first = template.map_or(0, |template| template.first);
+    for name in new_names(&pods, &kind, scale, first) {
+        let uid = format!("{kind}/{namespace}/{name}").into();
+        let pod = PodInfo { uid, name: name.into(), ..afresh(&like.pod) };
+        let world = &mut cluster.world;
+        let (pod, _) = with_own_claims(&mut world.tables, &mut world.cache, &like.pod, pod);
+        let pod = Arc::new(pod);
+        changed.pods.push(Arc::clone(&pod));
+        notes(cluster).push(Noted { pod, created: "~".into(), ..like.clone() });
+    }
+    Ok(())
+}
+
+/// Returns the names of the pods that the workload lacks. A StatefulSet gets its free ordinals, lowest first.
+fn new_names(pods: &[Noted], kind: &str, scale: &Scale, first: usize) -> Vec<String> {
+    let missing = scale.replicas.saturating_sub(pods.len());
+    if kind != "StatefulSet" {
+        let numbers = pods.len() + 1..=scale.replicas;
+        return numbers.map(|number| format!("{}-new-{number}", scale.name)).collect();
+    }
+    let taken: BTreeSet<&str> = pods.iter().map(|noted| &*noted.pod.name).collect();
+    let names = (first..).map(|ordinal| format!("{}-{ordinal}", scale.name));
+    names.filter(|name| !taken.contains(name.as_str())).take(missing).collect()
+}
+
+/// Returns the kind of the workload with this name.
+///
+/// # Errors
+/// Fails if no workload in the namespace has this name, or if several kinds do.
+fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, InputError> {
+    let owners = cluster.owners.as_ref().expect("a cluster to change is loaded with a census");
+    let text = |symbol: Symbol| cluster.world.tables.text(symbol);
+    let of_pods = owners.pods.iter().filter_map(|noted| {
+        let owner = noted.owner.as_ref().filter(|owner| &*owner.kind != "Node")?;
+        Some((text(noted.pod.namespace), &*owner.kind, &*owner.name))
+    });
+    let of_workloads =
+        owners.workloads.iter().map(|it| (it.namespace.as_str(), it.kind.as_str(), it.name.as_str()));
+    let all: BTreeSet<(&str, &str, &str)> = of_pods.chain(of_workloads).collect();
+    let is_kind = |kind: &str| scale.kind.as_ref().is_none_or(|written| means_kind(written, kind));
+    let named = all.iter().filter(|&&(_, kind, name)| name == scale.name && is_kind(kind));
+    let here: Vec<&str> = named.clone().filter(|it| it.0 == namespace).map(|it| it.1).collect();
+    match here.as_slice() {
+        [kind] => return Ok((*kind).to_owned()),
+        [] => {}
+        several => {
+            let text = format!("{} share the name {}", several.join(" and "), scale.name);
+            return Err(InputError(format!(
+                "--scale: {text}; add the kind, for example {}/{}",
+                several[0].to_lowercase(),
+                scale.name
+            )));
+        }
+    }
+    // Owners of other kinds, such as those of an operator, can be scaled, too.
+    let known = WORKLOADS.iter().map(|it| it.0).chain(all.iter().map(|it| it.1));
+    if let Some(written) = scale.kind.as_ref().filter(|_| !known.into_iter().any(is_kind)) {
+        return Err(InputError(format!(
+            "--scale {written}/{}: {written} is not a workload; use deployment, statefulset, replicaset, \
+             replicationcontroller or job",
+            scale.name
+        )));
+    }
+    let elsewhere = named.map(|it| format!("-n {}", it.0)).next();
+    let near =
+        || nearest(&scale.name, all.iter().filter(|it| it.0 == namespace && is_kind(it.1)).map(|it| it.2));
+    let meant = match elsewhere {
+        Some(elsewhere) => format!("; it exists with {elsewhere}"),
+        None => near().map_or_else(String::new, |name| format!("; did you mean {name}?")),
+    };
+    let what = scale.kind.as_deref().unwrap_or("workload");
+    Err(InputError(format!("{what} {} not found in namespace {namespace}{meant}", scale.name)))
+}
+
+/// Sorts the pods in the order in which the controller would delete them.
+///
+/// A StatefulSet deletes the highest ordinal first. Other controllers delete pods without a node first, then those
+/// that share a node with most pods of the workload, then the newest. Upstream
+/// `pkg/controller/controller_utils.go#ActivePodsWithRanks` also uses readiness and restarts, which the scheduler
+/// does not know.
+fn rank(pods: &mut [Noted], kind: &str) {
+    if kind == "StatefulSet" {
+        let number =
+            |noted: &Noted| noted.pod.name.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
+        pods.sort_by_key(|noted| Reverse(number(noted)));
+        return;
+    }
+    let mut on: BTreeMap<Option<Symbol>, usize> = BTreeMap::new();
+    for noted in pods.iter() {
+        *on.entry(noted.pod.node_name).or_default() += 1;
+    }
+    let key = |noted: &Noted| {
+        let node = noted.pod.node_name;
+        (node.is_some(), Reverse(on[&node]), Reverse(noted.created.clone()), Reverse(noted.pod.name.clone()))
+    };
+    pods.sort_by_cached_key(key);
+}
+
+fn forget(cluster: &mut Cluster, pods: &[Noted], changed: &mut Changed) {
+    let gone: BTreeSet<&Uid> = pods.iter().map(|noted| &noted.pod.uid).collect();
+    for uid in &gone {
+        cluster.world.cache.remove_pod(uid);
+        cluster.world.cache.forget_nomination(uid);
+    }
+    cluster.pending.retain(|pod| !gone.contains(&pod.uid));
+    changed.pods.retain(|pod| !gone.contains(&pod.uid));
+    changed.from.retain(|uid, _| !gone.contains(uid));
+    notes(cluster).retain(|noted| !gone.contains(&noted.pod.uid));
+}

@@ -1,0 +1,337 @@
+//! Reads a running cluster from its API server: lists each resource once, watches and writes nothing.
+//!
+//! The only module of the commands with an API client. Each request has a timeout, and so have all of them
+//! together.
+
+pub mod ask;
+pub mod certificates;
+pub mod port;
+
+use crate::cluster::Cluster;
+use crate::live::port::encoded;
+use bytes::Bytes;
+use clap::Args;
+use http::Request;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+use supercargo_apiserver::client;
+use supercargo_config::parse_duration;
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::load::files::{Item, Origin, items, remove_unread_fields};
+use supercargo_whatif::prepare::update::Concern;
+use tokio::time::{Instant, timeout_at};
+
+/// Timeout of a connection attempt.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of all lists together. 50,000 pods are listed within seconds.
+const ALL_TIMEOUT: Duration = Duration::from_secs(120);
+/// Stands for no timeout: longer than any command runs, and safe to add to an `Instant`.
+const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Advice for missing permissions.
+pub const GRANT: &str = "the ClusterRole supercargo-read of manifests/base has the required permissions: kubectl create clusterrolebinding NAME \
+                     --clusterrole=supercargo-read --user=USER";
+/// Page size of lists, the same as kubectl's.
+const PAGE: usize = 500;
+/// Maximum number of invalid objects named in a notice.
+const NAMED: usize = 3;
+
+/// Paths to list, and whether they are required. Of the others, a forbidden one is skipped with a notice, and
+/// one the server does not have counts as empty.
+const KINDS: [(&str, bool); 16] = [
+    ("/api/v1/nodes", true),
+    ("/api/v1/pods", true),
+    ("/api/v1/namespaces", false),
+    ("/api/v1/services", false),
+    ("/api/v1/replicationcontrollers", false),
+    ("/apis/apps/v1/replicasets", false),
+    ("/apis/apps/v1/statefulsets", false),
+    ("/apis/policy/v1/poddisruptionbudgets", false),
+    ("/api/v1/persistentvolumes", false),
+    ("/api/v1/persistentvolumeclaims", false),
+    ("/apis/storage.k8s.io/v1/storageclasses", false),
+    ("/apis/storage.k8s.io/v1/csinodes", false),
+    ("/apis/storage.k8s.io/v1/csidrivers", false),
+    ("/apis/storage.k8s.io/v1/csistoragecapacities", false),
+    ("/apis/storage.k8s.io/v1/volumeattachments", false),
+    ("/apis/resource.k8s.io/v1/deviceclasses", false),
+];
+
+/// Paths that pod admission reads, for pods that no API server has admitted.
+const ADMISSION: [&str; 3] = [
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "/apis/node.k8s.io/v1/runtimeclasses",
+    "/api/v1/limitranges",
+];
+
+/// Workloads that decisions do not read.
+const WORKLOADS: [&str; 4] = [
+    "/apis/apps/v1/deployments",
+    "/apis/apps/v1/daemonsets",
+    "/apis/batch/v1/jobs",
+    "/apis/batch/v1/cronjobs",
+];
+
+/// What to list beside the resources that decisions read.
+#[derive(Clone, Copy, Debug)]
+pub struct Listing {
+    /// Resources that pod admission reads.
+    pub admission: bool,
+    /// Workloads, with the resources that pod admission reads.
+    pub workloads: bool,
+}
+
+/// Connection to a cluster. Commands with another source declare conflicts with these flags.
+#[derive(Clone, Debug, Args)]
+pub struct LiveArgs {
+    /// Kubeconfig of the cluster. Defaults to the one kubectl uses.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+
+    /// Timeout of one request; 0 for none. All requests together always end after two minutes.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = request_timeout)]
+    pub request_timeout: Duration,
+}
+
+/// Parses a value of `--request-timeout`. As for kubectl, 0 means no timeout.
+pub fn request_timeout(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map(|limit| if limit.is_zero() { NO_LIMIT } else { limit })
+}
+
+/// Why a cluster cannot be read.
+pub enum LiveError {
+    /// The kubeconfig is invalid.
+    Settings(String),
+    /// The cluster does not answer, or its answer is an error.
+    Cluster(String),
+}
+
+impl LiveError {
+    /// Returns the message.
+    pub fn into_text(self) -> String {
+        match self {
+            Self::Settings(text) | Self::Cluster(text) => text,
+        }
+    }
+}
+
+/// Listed objects of a cluster.
+pub struct Listed {
+    /// Namespace of the kubeconfig's context.
+    pub namespace: String,
+    objects: Vec<Value>,
+    admission: Vec<Value>,
+    notices: Vec<String>,
+}
+
+impl Listed {
+    /// Returns the objects that the given manifests may change.
+    pub fn concerned(&self, given: &[Item]) -> Vec<Item> {
+        let all = self.objects.iter().chain(&self.admission);
+        Concern::among(given, all.map(|value| Item::new(value.clone(), Origin::default())))
+    }
+
+    /// Adds the objects to a cluster and skips invalid ones with a notice. Returns the objects for admission
+    /// and the workloads.
+    pub fn into_cluster(self, cluster: &mut Cluster) -> Vec<Item> {
+        let mut unreadable = Vec::new();
+        for value in self.objects {
+            let item = Item::new(value, Origin::default());
+            if let Err(wrong) = cluster.add(item) {
+                unreadable.push(wrong.message);
+            }
+        }
+        cluster.notices.extend(self.notices);
+        if !unreadable.is_empty() {
+            let named = unreadable.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+            cluster.notices.push(format!("ignoring {}: {named}", count(unreadable.len(), "invalid object")));
+        }
+        self.admission.into_iter().map(|value| Item::new(value, Origin::default())).collect()
+    }
+}
+
+/// Lists all resources that decisions read, and those in `wanted`.
+pub fn list(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| LiveError::Cluster(format!("cannot start the async runtime: {error}")))?;
+    let listed = runtime.block_on(list_all(args, wanted));
+    // Do not wait for a blocked DNS lookup.
+    runtime.shutdown_background();
+    listed
+}
+
+async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError> {
+    let config = connection(args).await.map_err(|error| match error {
+        LiveError::Settings(text) => {
+            LiveError::Settings(format!("{text}; or read the cluster from files with --cluster"))
+        }
+        other => other,
+    })?;
+    let namespace = config.default_namespace.clone();
+    let server = config.cluster_url.to_string();
+    let builder = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
+    let lister = Lister {
+        client: builder.build(),
+        server,
+        deadline: Instant::now() + ALL_TIMEOUT,
+        one: args.request_timeout,
+    };
+    let mut listed = Listed { namespace, objects: Vec::new(), admission: Vec::new(), notices: Vec::new() };
+    for (path, is_needed) in KINDS {
+        let objects = lister.kind(path, is_needed, &mut listed.notices).await?;
+        listed.objects.extend(objects);
+    }
+    let admission = ADMISSION.into_iter().filter(|_| wanted.admission || wanted.workloads);
+    for path in admission.chain(WORKLOADS.into_iter().filter(|_| wanted.workloads)) {
+        let objects = lister.kind(path, false, &mut listed.notices).await?;
+        listed.admission.extend(objects);
+    }
+    Ok(listed)
+}
+
+/// Returns a client for watches, after checking that nodes and pods may be listed.
+pub async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
+    let config = connection(args).await?;
+    let server = config.cluster_url.to_string();
+    let builder = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
+    let deadline = Instant::now() + ALL_TIMEOUT;
+    let lister = Lister { client: builder.build(), server, deadline, one: args.request_timeout };
+    match lister.page("/version").await {
+        // /version may be forbidden to a user who may watch.
+        Ok(_) | Err(Refusal::Status(403, _)) => {}
+        Err(refusal) => return Err(refusal.told(&lister.server, "/version")),
+    }
+    for (path, _) in KINDS.iter().filter(|(_, is_needed)| *is_needed) {
+        lister
+            .page(&format!("{path}?limit=1"))
+            .await
+            .map_err(|refusal| refusal.told(&lister.server, path))?;
+    }
+    Ok(lister.client)
+}
+
+/// Loads the connection settings.
+async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
+    let wrong =
+        |what: &str, error: &dyn std::error::Error| LiveError::Settings(format!("{what}: {}", told(error)));
+    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
+    let file = match &args.kubeconfig {
+        Some(path) => Some(
+            Kubeconfig::read_from(path)
+                .map_err(|error| wrong(&format!("cannot read the kubeconfig {}", path.display()), &error))?,
+        ),
+        None if args.context.is_some() => {
+            Some(Kubeconfig::read().map_err(|error| wrong("cannot read a kubeconfig", &error))?)
+        }
+        None => None,
+    };
+    let mut config = match file {
+        Some(file) => client::of_kubeconfig(file, &options)
+            .await
+            .map_err(|error| wrong("the kubeconfig is not usable", &error))?,
+        None => {
+            client::inferred().await.map_err(|error| wrong("no cluster is configured", error.as_ref()))?
+        }
+    };
+    config.connect_timeout = Some(CONNECT_TIMEOUT.min(args.request_timeout));
+    Ok(config)
+}
+
+/// Formats an error and its causes, without causes that an earlier message contains.
+fn told(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+struct Lister {
+    client: kube::Client,
+    server: String,
+    deadline: Instant,
+    one: Duration,
+}
+
+impl Lister {
+    async fn kind(
+        &self,
+        path: &str,
+        is_needed: bool,
+        notices: &mut Vec<String>,
+    ) -> Result<Vec<Value>, LiveError> {
+        let mut objects = Vec::new();
+        let mut next = String::new();
+        loop {
+            let query = if next.is_empty() { String::new() } else { format!("&continue={}", encoded(&next)) };
+            let page = self.page(&format!("{path}?limit={PAGE}{query}")).await;
+            let mut page = match page {
+                Ok(page) => page,
+                Err(Refusal::Status(404, _)) if !is_needed => return Ok(Vec::new()),
+                Err(Refusal::Status(403, text)) if !is_needed => {
+                    notices.push(format!("ignoring {path}: {text}"));
+                    return Ok(Vec::new());
+                }
+                Err(refusal) => return Err(refusal.told(&self.server, path)),
+            };
+            next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+            let mut page = items(page.take());
+            page.iter_mut().for_each(remove_unread_fields);
+            objects.append(&mut page);
+            if next.is_empty() {
+                return Ok(objects);
+            }
+        }
+    }
+
+    async fn page(&self, path: &str) -> Result<Value, Refusal> {
+        let request = Request::get(path).header(http::header::ACCEPT, "application/json").body(Vec::new());
+        let request = request.map_err(|error| Refusal::Silence(error.to_string()))?;
+        let by = self.deadline.min(Instant::now() + self.one);
+        let answer = timeout_at(by, self.client.request_text(request)).await;
+        let text = match answer {
+            Err(_) => return Err(Refusal::Silence(format!("no response for {path} within {:?}", self.one))),
+            Ok(Err(kube::Error::Api(status))) => {
+                return Err(Refusal::Status(status.code, status.message.clone()));
+            }
+            Ok(Err(error)) => return Err(Refusal::Silence(told(&error))),
+            Ok(Ok(text)) => Bytes::from(text),
+        };
+        serde_json::from_slice(&text)
+            .map_err(|error| Refusal::Silence(format!("the answer to {path} is not JSON: {error}")))
+    }
+}
+
+/// Why a page could not be read.
+enum Refusal {
+    /// An error response: status code and message.
+    Status(u16, String),
+    /// No response, or one that cannot be decoded.
+    Silence(String),
+}
+
+impl Refusal {
+    /// Returns the error with advice.
+    fn told(self, server: &str, path: &str) -> LiveError {
+        LiveError::Cluster(match self {
+            Self::Status(401, text) => format!(
+                "{server} does not accept the credentials of the kubeconfig (401: {text}); log in again, or give it a new token or client \
+                 certificate"
+            ),
+            Self::Status(403, text) => format!("{server} rejects {path} with 403: {text}; {GRANT}"),
+            Self::Status(code, text) => format!("{server} rejects {path} with {code}: {text}"),
+            Self::Silence(text) => format!("{server} does not answer: {text}"),
+        })
+    }
+}

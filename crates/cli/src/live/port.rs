@@ -1,0 +1,277 @@
+//! Requests to the HTTPS port of a running supercargo, directly or through the API server's proxy.
+//!
+//! The response size is limited; callers evaluate the content.
+
+use crate::live::{LiveArgs, LiveError, connection, told};
+use clap::Args;
+use http::header::{ACCEPT, CONTENT_TYPE, DATE};
+use http::{HeaderValue, Method, Request};
+use http_body_util::{BodyExt as _, Limited};
+use kube::client::Body;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use supercargo_apiserver::client;
+use supercargo_apiserver::client::HANDED_ON;
+use tokio::time::timeout;
+
+/// Timeout of a whole command.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Maximum size of a response in bytes; no page is as large.
+const BYTES_MAX: usize = 64 << 20;
+
+/// URL of the port, and credentials.
+#[derive(Clone, Debug, Default, Args)]
+pub struct PortArgs {
+    /// URL of the scheduler's port, for example https://127.0.0.1:10259 with `kubectl port-forward`.
+    #[arg(long, value_name = "URL", conflicts_with = "file")]
+    pub server: Option<http::Uri>,
+
+    /// File with a bearer token for the scheduler.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    pub token_file: Option<PathBuf>,
+
+    /// Certificate authority (PEM) that signed the port's certificate.
+    #[arg(long, value_name = "FILE", requires = "server", conflicts_with_all = ["file", "insecure_skip_tls_verify"])]
+    pub certificate_authority: Option<PathBuf>,
+
+    /// Do not verify the port's certificate. The token is sent even to an unknown server.
+    #[arg(long, requires = "server", conflicts_with = "file")]
+    pub insecure_skip_tls_verify: bool,
+}
+
+/// How to find the leader if no URL is given.
+#[derive(Clone, Debug, Args)]
+#[command(mut_arg("kubeconfig", |arg| arg.conflicts_with_all(["server", "file"])))]
+#[command(mut_arg("context", |arg| arg.conflicts_with_all(["server", "file"])))]
+pub struct LeaderArgs {
+    /// Connection to the cluster.
+    #[command(flatten)]
+    pub live: LiveArgs,
+
+    /// Name of the scheduler's Lease.
+    #[arg(long, value_name = "NAME", default_value = "supercargo", conflicts_with_all = ["server", "file"])]
+    pub lease: String,
+
+    /// Namespace of the Lease and of the scheduler's pods.
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", conflicts_with_all = ["server", "file"])]
+    pub lease_namespace: String,
+
+    /// Name of the scheduler's pod, if the Lease does not lead to it: without leader election, or outside the
+    /// cluster.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["server", "file"])]
+    pub pod: Option<String>,
+
+    /// HTTPS port of that pod.
+    #[arg(long, value_name = "PORT", default_value_t = 10259, conflicts_with_all = ["server", "file"])]
+    pub port: u16,
+}
+
+/// Response to a request.
+pub struct Page {
+    /// HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: String,
+    /// The Date header.
+    pub date: Option<String>,
+}
+
+impl Page {
+    /// Returns the message of an error response: that of a Status object, or the body.
+    pub fn message(&self) -> String {
+        let status: Option<Value> = serde_json::from_str(&self.body).ok();
+        let message = status.as_ref().and_then(|status| status["message"].as_str());
+        message.unwrap_or_else(|| self.body.trim()).to_owned()
+    }
+}
+
+/// Gets a page from the URL.
+pub fn get(server: &http::Uri, args: &PortArgs, within: Duration, path: &str) -> Result<Page, LiveError> {
+    let asked = async {
+        let mut config = kube::Config::new(server.clone());
+        config.default_retry = false;
+        config.accept_invalid_certs = args.insecure_skip_tls_verify;
+        config.auth_info.token_file = args.token_file.as_ref().map(|file| file.display().to_string());
+        if let Some(file) = &args.certificate_authority {
+            config.root_cert = Some(certificates(file)?);
+        }
+        let client = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
+        let late = |_| LiveError::Cluster(format!("no response within {within:?}"));
+        timeout(within, page(&client.build(), Method::GET, path, None, Body::empty())).await.map_err(late)?
+    };
+    run(asked, &format!("cannot ask {server}"))
+}
+
+/// Gets a page from the leader through the API server's proxy. Also returns the namespace of the kubeconfig's
+/// context.
+pub fn get_of_leader(
+    args: &LeaderArgs,
+    token_file: Option<&Path>,
+    path: impl FnOnce(&str) -> String,
+) -> Result<(Page, String), LiveError> {
+    let token = token_file.map(token_of).transpose()?;
+    let asked = async {
+        let config = connection(&args.live).await;
+        let config = config.map_err(|error| match error {
+            LiveError::Settings(text) => {
+                LiveError::Settings(format!("{text}; or give the URL of the scheduler's port with --server"))
+            }
+            other => other,
+        })?;
+        let builder = client::builder_that_hands_on(&config);
+        let client = builder.map_err(|error| LiveError::Settings(format!("{error:#}")))?.build();
+        let (namespace, port) = (&args.lease_namespace, args.port);
+        let pod = match &args.pod {
+            Some(pod) => pod.clone(),
+            None => leader(&client, args).await?,
+        };
+        let path = path(&config.default_namespace);
+        let path = format!("/api/v1/namespaces/{namespace}/pods/https:{pod}:{port}/proxy{path}");
+        let page = in_time(args, page(&client, Method::GET, &path, token, Body::empty())).await?;
+        Ok((page, config.default_namespace.clone()))
+    };
+    run(asked, "cannot ask the leader")
+}
+
+/// Limits a request to `--request-timeout`.
+async fn in_time(
+    args: &LeaderArgs,
+    asked: impl Future<Output = Result<Page, LiveError>>,
+) -> Result<Page, LiveError> {
+    let late =
+        || LiveError::Cluster(format!("the API server did not answer in {:?}", args.live.request_timeout));
+    timeout(args.live.request_timeout, asked).await.map_err(|_| late()).flatten()
+}
+
+/// Returns the name of the leader's pod: the host in the lease holder `<host>_<uuid>`.
+async fn leader(client: &kube::Client, args: &LeaderArgs) -> Result<String, LiveError> {
+    let (namespace, name) = (&args.lease_namespace, &args.lease);
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
+    let lease = in_time(args, page(client, Method::GET, &path, None, Body::empty())).await?;
+    let help = "; name the scheduler's pod with --pod, or give its port with --server";
+    if lease.status != 200 {
+        let told = lease.message();
+        return Err(LiveError::Cluster(format!("cannot read the lease {namespace}/{name}: {told}{help}")));
+    }
+    let lease: Value = serde_json::from_str(&lease.body)
+        .map_err(|error| LiveError::Cluster(format!("the lease {namespace}/{name} is not JSON: {error}")))?;
+    let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+    let no_holder = || LiveError::Cluster(format!("the lease {namespace}/{name} has no holder{help}"));
+    let host = host_of(holder).ok_or_else(no_holder)?;
+    let pod = format!("/api/v1/namespaces/{namespace}/pods/{host}");
+    match in_time(args, page(client, Method::GET, &pod, None, Body::empty())).await?.status {
+        404 => pod_on_host(client, args, host).await,
+        // Permission to use the proxy does not imply permission to get the pod.
+        _ => Ok(host.to_owned()),
+    }
+}
+
+/// Returns the scheduler's pod on the host network of a node. Such a pod holds the lease by the node's name.
+async fn pod_on_host(client: &kube::Client, args: &LeaderArgs, host: &str) -> Result<String, LiveError> {
+    let namespace = &args.lease_namespace;
+    let selectors = format!("fieldSelector={}", encoded(&format!("spec.nodeName={host}")));
+    let path = format!("/api/v1/namespaces/{namespace}/pods?limit=500&{selectors}");
+    let list = in_time(args, page(client, Method::GET, &path, None, Body::empty())).await?;
+    let pods: Value = serde_json::from_str(&list.body).unwrap_or_default();
+    let pods = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let names = on_host(pods, host);
+    match names.as_slice() {
+        [name] => Ok(name.clone()),
+        [] => Err(LiveError::Cluster(format!(
+            "the lease holder {host} is neither a pod in namespace {namespace} nor a node with a supercargo pod on its host network; name \
+             the scheduler's pod with --pod, or give its port with --server"
+        ))),
+        _ => Err(LiveError::Cluster(format!(
+            "the lease holder {host} is a node with several schedulers on its host network: name one of {} with --pod",
+            names.join(", ")
+        ))),
+    }
+}
+
+/// Returns the names of the node's supercargo pods with host network.
+fn on_host(pods: &[Value], host: &str) -> Vec<String> {
+    let is_one = |pod: &&Value| {
+        pod["spec"]["nodeName"] == host
+            && pod["spec"]["hostNetwork"] == true
+            && pod["metadata"]["labels"]["app.kubernetes.io/name"] == "supercargo"
+    };
+    let names = pods.iter().filter(is_one).filter_map(|pod| pod["metadata"]["name"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+/// Returns the host in a lease holder `<host>_<uuid>`, which is the name of its pod.
+pub fn host_of(holder: &str) -> Option<&str> {
+    let host = holder.rsplit_once('_').map_or(holder, |(host, _)| host);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+    (!host.is_empty() && host.chars().all(is_name)).then_some(host)
+}
+
+/// Percent-encodes a query value.
+pub fn encoded(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let each = text
+        .bytes()
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") });
+    each.collect()
+}
+
+/// Sends a request and returns the page; `token` is for the pod behind the API server.
+///
+/// # Errors
+/// Fails if nothing answers in time.
+pub async fn page(
+    client: &kube::Client,
+    method: Method,
+    path: &str,
+    token: Option<HeaderValue>,
+    body: Body,
+) -> Result<Page, LiveError> {
+    let silent = |text: String| LiveError::Cluster(text);
+    let mut request = Request::builder().method(method).uri(path).header(ACCEPT, "application/json");
+    request = request.header(CONTENT_TYPE, "application/json");
+    if let Some(token) = token {
+        request = request.header(HANDED_ON, token);
+    }
+    let request = request.body(body).map_err(|error| silent(error.to_string()))?;
+    let response = client.send(request).await.map_err(|error| silent(told(&error)))?;
+    let status = response.status().as_u16();
+    let date = response.headers().get(DATE).and_then(|date| date.to_str().ok()).map(str::to_owned);
+    let body = Limited::new(response.into_body(), BYTES_MAX).collect().await;
+    let body = body.map_err(|error| silent(format!("the response is incomplete or too large: {error}")))?;
+    Ok(Page { status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned(), date })
+}
+
+fn run<T>(asked: impl Future<Output = Result<T, LiveError>>, what: &str) -> Result<T, LiveError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| LiveError::Cluster(format!("cannot start the async runtime: {error}")))?;
+    let answer = runtime.block_on(async { timeout(ANSWER_WITHIN, asked).await });
+    // Do not wait for a blocked DNS lookup.
+    runtime.shutdown_background();
+    let late = || LiveError::Cluster(format!("no response within {ANSWER_WITHIN:?}"));
+    answer.map_err(|_| late()).flatten().map_err(|error| match error {
+        LiveError::Cluster(text) => LiveError::Cluster(format!("{what}: {text}")),
+        settings @ LiveError::Settings(_) => settings,
+    })
+}
+
+/// Returns the header that passes a token to the scheduler.
+fn token_of(file: &Path) -> Result<HeaderValue, LiveError> {
+    let wrong = |text: String| LiveError::Settings(format!("{}: {text}", file.display()));
+    let token = std::fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let header = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+    let mut header = header.map_err(|_| wrong("holds no valid token".to_owned()))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, LiveError> {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+    let wrong = |text: String| LiveError::Settings(format!("{}: {text}", file.display()));
+    let found =
+        CertificateDer::pem_file_iter(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let found = found.map(|it| it.map(|it| it.to_vec())).collect::<Result<Vec<_>, _>>();
+    found.map_err(|error| wrong(format!("holds no valid certificates: {error}")))
+}

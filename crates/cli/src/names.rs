@@ -1,0 +1,42 @@
+//! Parses names of nodes and pods as kubectl prints them, with or without the kind: `node/worker-1`,
+//! `worker-1`.
+
+/// Names that kubectl accepts for the kinds Node and Pod.
+const NODES: [&str; 3] = ["node", "nodes", "no"];
+const PODS: [&str; 3] = ["pod", "pods", "po"];
+
+/// Returns whether a word is a name of the kind Pod.
+pub(crate) fn is_pod(kind: &str) -> bool {
+    PODS.contains(&kind)
+}
+
+/// Parses the name of a node, written as `worker-1` or `node/worker-1`.
+///
+/// # Errors
+/// Returns a message if the name is empty or has another kind.
+pub(crate) fn node(text: &str) -> Result<String, String> {
+    let name = match text.split_once('/') {
+        Some((kind, name)) if NODES.contains(&kind) => name,
+        Some((kind, _)) => return Err(format!("{kind:?} is not a kind of node; expected node/NAME or NAME")),
+        None => text,
+    };
+    if name.is_empty() || name.contains('/') {
+        return Err("expected node/NAME or NAME".to_owned());
+    }
+    Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_name_accepts_only_the_node_kind_prefix() {
+        for written in ["w1", "node/w1", "nodes/w1", "no/w1"] {
+            assert_eq!(node(written).as_deref(), Ok("w1"), "{written}");
+        }
+        for wrong in ["", "node/", "pod/w1", "node/a/b"] {
+            assert!(node(wrong).is_err(), "{wrong}");
+        }
+    }
+}

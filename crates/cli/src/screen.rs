@@ -1,0 +1,130 @@
+//! Output for a terminal: lines, headings and tables. Escapes control characters, since names in a cluster
+//! are untrusted.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+
+/// Text built line by line.
+pub struct Screen {
+    text: String,
+    bold: bool,
+}
+
+impl Screen {
+    /// Returns a screen for standard output. Headings are bold on a terminal, unless `NO_COLOR`
+    /// (<https://no-color.org>) is set or `TERM` is `dumb`.
+    pub fn of_stdout() -> Self {
+        let objected = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { text: String::new(), bold: std::io::stdout().is_terminal() && !objected && !is_dumb }
+    }
+
+    /// Adds a line.
+    pub fn line(&mut self, text: &str) {
+        self.text.push_str(plain(text).trim_end());
+        self.text.push('\n');
+    }
+
+    /// Adds a heading after an empty line.
+    pub fn heading(&mut self, text: &str) {
+        let text = plain(text);
+        let text = if self.bold { format!("\x1b[1m{text}\x1b[0m") } else { text };
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(&text);
+        self.text.push('\n');
+    }
+
+    /// Adds a table. Columns are as wide as their widest cell, except the last; columns in `right` are
+    /// right-aligned.
+    pub fn table(&mut self, right: &[usize], rows: &[Vec<String>]) {
+        let rows: Vec<Vec<String>> =
+            rows.iter().map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width =
+            |at: usize| rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+        let widths: Vec<usize> = (0..columns).map(|at| width(at).unwrap_or(0)).collect();
+        for row in &rows {
+            let mut line = String::new();
+            for (at, cell) in row.iter().enumerate() {
+                let width = if at + 1 == row.len() && !right.contains(&at) { 0 } else { widths[at] };
+                // Writing to a String cannot fail.
+                let _ = if right.contains(&at) {
+                    write!(line, "  {cell:>width$}")
+                } else {
+                    write!(line, "  {cell:width$}")
+                };
+            }
+            self.text.push_str(line.trim_end());
+            self.text.push('\n');
+        }
+    }
+
+    /// Returns the whole text.
+    pub fn into_text(self) -> String {
+        self.text
+    }
+}
+
+/// Escapes what a terminal would interpret: control characters, zero-width characters and bidirectional
+/// controls.
+pub fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_obeyed(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Escapes the same characters in JSON text as `\u` sequences. They occur only inside strings, so the value
+/// stays the same.
+pub fn plain_json(json: String) -> String {
+    let is_told = |c: char| c != '\n' && is_obeyed(c);
+    if !json.contains(is_told) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        // Writing to a String cannot fail. All escaped characters fit in four hex digits.
+        let _ = if is_told(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
+    }
+    out
+}
+
+/// Returns whether a terminal or viewer would interpret a character instead of showing it.
+pub fn is_obeyed(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    c.is_control() || turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(plain("a\x1b[2Jb\nc\u{202e}d é"), "a\\u{1b}[2Jb\\nc\\u{202e}d é");
+    }
+
+    #[test]
+    fn escaped_json_has_the_same_value() {
+        let told = serde_json::json!({ "a\u{9b}2J": ["\u{7f}\u{85}\u{202e}", "\u{1b}\n é"] });
+        let written = plain_json(format!("{told:#}"));
+        assert!(!written.contains(|c: char| c != '\n' && is_obeyed(c)), "{written:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&written).ok(), Some(told));
+    }
+
+    #[test]
+    fn table_columns_fit_their_widest_cell() {
+        let mut screen = Screen { text: String::new(), bold: false };
+        let rows = [["N", "WHAT", "MORE"], ["10", "a", "x y"]].map(|row| row.map(str::to_owned).to_vec());
+        screen.table(&[0], &rows);
+        assert_eq!(screen.into_text(), "   N  WHAT  MORE\n  10  a     x y\n");
+    }
+}
