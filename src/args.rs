@@ -2,7 +2,8 @@
 //! interprets the values.
 
 use crate::record::RecordArgs;
-use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use crate::telemetry::log::LoggingFormat;
+use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -371,15 +372,6 @@ pub enum Command {
 
     /// Write manual pages of the program and its commands.
     Man(ManArgs),
-}
-
-/// Log formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LoggingFormat {
-    /// One line of text per entry.
-    Text,
-    /// One JSON object per entry.
-    Json,
 }
 
 #[cfg(test)]

@@ -5,17 +5,12 @@
 pub const COMMIT: Option<&str> = option_env!("SUPERCARGO_COMMIT_HASH");
 
 pub mod args;
-pub mod dispatch;
-pub mod driver;
-pub mod extender;
-pub mod journal;
+pub mod engine;
+pub mod extenders;
 pub mod lease;
-pub mod metrics;
 pub mod record;
-pub mod reload;
-pub mod resource_usage;
 pub mod run;
 pub mod serve;
-pub mod shadow;
+pub mod signals;
 pub mod telemetry;
-pub mod traces;
+pub mod write;

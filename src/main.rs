@@ -9,7 +9,8 @@ use clap::error::ErrorKind;
 use std::io::Write as _;
 use std::process::ExitCode;
 use supercargo::args::{Args, Command};
-use supercargo::{record, run, telemetry};
+use supercargo::telemetry::log;
+use supercargo::{record, run};
 use supercargo_cli::commands::{
     completion, config, doctor, drain_check, explain, fit, lint, man, placement, queue, replay, report,
     shadow, simulate,
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
         Some(Command::Man(args)) => return man::main(&args, Args::command()),
         None => {}
     }
-    let log = match telemetry::start(args.logging_format, args.verbosity) {
+    let log = match log::start(args.logging_format, args.verbosity) {
         Ok(log) => log,
         Err(error) => {
             // If stderr is closed, the error cannot be reported anywhere.

@@ -2,12 +2,12 @@
 //! replay`.
 //! Watches the cluster and writes the recording; changes nothing in the cluster and makes no decisions.
 
-use crate::driver::{Accounts, Clock, Item, Mailbox};
-use crate::extender::Extenders;
-use crate::journal::{Journal, Sink, SinkOptions, WhenFull};
-use crate::metrics::{Metrics, Record};
-use crate::run::told_to_stop;
-use crate::shadow::Nowhere;
+use crate::engine::recording::{Journal, Sink, SinkOptions, WhenFull};
+use crate::engine::shadow::Nowhere;
+use crate::engine::{Accounts, Clock, Item, Mailbox};
+use crate::extenders::Extenders;
+use crate::signals::signalled_to_stop;
+use crate::telemetry::metrics::{Metrics, Record};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,8 +15,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_apiserver::watch::{Readiness, Watches};
-use supercargo_cli::cluster::{Refused, complain};
+use supercargo_cli::cluster::Refused;
 use supercargo_cli::live::{self, GRANT, LiveArgs, LiveError};
+use supercargo_cli::screen::complain;
 use supercargo_config::parse_duration;
 use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::queue::QueueConfig;
@@ -212,6 +213,6 @@ async fn going_on(
     };
     tokio::select! {
         outcome = recorded => outcome,
-        told = told_to_stop() => told.map(|_| ()).map_err(|error| failed(format!("{error:#}"))),
+        told = signalled_to_stop() => told.map(|_| ()).map_err(|error| failed(format!("{error:#}"))),
     }
 }

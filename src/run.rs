@@ -14,16 +14,17 @@ mod shutdown;
 mod stats;
 
 use crate::args::Args;
-use crate::dispatch::{Dispatcher, Identity, Limits};
-use crate::driver::{Accounts, End, Heartbeat, Inbox, Item, Mailbox};
-use crate::extender::{Extenders, Prepared};
-use crate::metrics::rest::RestLayer;
-use crate::metrics::{ChannelFill, Exposition, Metrics};
-use crate::reload::{InForce, Reload};
-use crate::resource_usage::ResourceUsage;
+use crate::engine::reload::{InForce, Reload};
+use crate::engine::{Accounts, End, Heartbeat, Inbox, Item, Mailbox};
+use crate::extenders::{Extenders, Prepared};
 use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
-use crate::telemetry::Log;
-use crate::traces::{self, Sending, Tracer};
+use crate::signals::signalled_to_stop;
+use crate::telemetry::log::Log;
+use crate::telemetry::metrics::rest::RestLayer;
+use crate::telemetry::metrics::{ChannelFill, Exposition, Metrics};
+use crate::telemetry::resource_usage::ResourceUsage;
+use crate::telemetry::traces::{self, Sending, Tracer};
+use crate::write::{Dispatcher, Identity, Limits};
 use anyhow::{Context as _, anyhow};
 use kube::config::Kubeconfig;
 use lead::{Candidacy, Election};
@@ -230,7 +231,7 @@ async fn running(
     election: &mut Election,
 ) -> anyhow::Result<Option<anyhow::Error>> {
     tokio::select! {
-        name = told_to_stop() => {
+        name = signalled_to_stop() => {
             tracing::info!(signal = name?, "stopping after bindings in flight");
             Ok(None)
         }
@@ -428,16 +429,5 @@ fn fill_of<E: 'static>(inbox: Inbox<E>) -> impl Fn() -> ChannelFill + Send + Syn
     move || {
         let fill = inbox.fill();
         ChannelFill { length: fill.length, capacity: fill.capacity }
-    }
-}
-
-/// Waits for SIGTERM or SIGINT and returns the signal's name.
-pub(crate) async fn told_to_stop() -> anyhow::Result<&'static str> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => Ok("SIGTERM"),
-        _ = interrupt.recv() => Ok("SIGINT"),
     }
 }

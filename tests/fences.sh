@@ -116,12 +116,12 @@ checked=$((checked + 1))
 never "shadow mode has no effects: it never steps the scheduler that keeps its state" '\bEffect\b|\b[Oo]utbox\b|watched\.step' $core/shadow
 
 # --- the shell ------------------------------------------------------------------------------------------------------------------------
-never "shadow mode must not use modules that write" '\b(dispatch|lease)::|\b(Dispatcher|Election|Candidacy|Fence)\b' src/shadow src/run/shadow.rs
-never "the driver must not use Kubernetes types" '\b(k8s_openapi|kube)::' src/driver src/driver.rs
+never "shadow mode must not use modules that write" '\b(dispatch|lease)::|\b(Dispatcher|Election|Candidacy|Fence)\b' src/engine/shadow src/run/shadow.rs
+never "the driver must not use Kubernetes types" '\b(k8s_openapi|kube)::' src/engine src/engine.rs
 never "convert only turns objects into core types: no client, no channels" \
   '\b(kube|tokio|hyper|futures)::|\b(mpsc|oneshot|watch)::(Sender|Receiver|channel)' crates/objects/src/convert crates/objects/src/convert.rs
 never "watch and dispatch must not use internals of the engine" 'supercargo_core::(\{[^}]*)?\b(queue|plugins|cycle)\b|\bcore::(queue|plugins|cycle)::' \
-  crates/apiserver/src/watch crates/apiserver/src/watch.rs src/dispatch src/dispatch.rs
+  crates/apiserver/src/watch crates/apiserver/src/watch.rs src/write src/write.rs
 never "metrics and serving must not use scheduling modules" 'supercargo_core::(\{[^}]*)?\b(queue|plugins|cycle|cache)\b' src/serve src/serve.rs
 never "among the commands, only live and record may use a client" '\b(kube|tokio|hyper|reqwest)::|\bcrate::client\b' \
   $(find crates/cli/src/commands -mindepth 1 -maxdepth 1 -not -name live -not -name record.rs)

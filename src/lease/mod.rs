@@ -19,8 +19,8 @@ use supercargo_core::event::Event;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::driver::{Answers, Heartbeat};
-use crate::metrics::LeaderMetrics;
+use crate::engine::{Answers, Heartbeat};
+use crate::telemetry::metrics::LeaderMetrics;
 use supercargo_apiserver::Throttle;
 use supercargo_apiserver::retry::jittered;
 use supercargo_config::{LeaseTerms, RETRY_JITTER};

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::*;
-use crate::metrics::{Exposition, Metrics};
+use crate::telemetry::metrics::{Exposition, Metrics};
 
 mod foreign;
 

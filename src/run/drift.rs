@@ -4,8 +4,8 @@
 //! Upstream compares with its informers and also reports objects whose events are still on the way. Here, the API
 //! server is listed, and differences are checked again a little later. Nothing is repaired.
 
-use crate::driver::Inbox;
-use crate::metrics::Metrics;
+use crate::engine::Inbox;
+use crate::telemetry::metrics::Metrics;
 use kube::api::ListParams;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;

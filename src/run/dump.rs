@@ -5,8 +5,8 @@
 
 use super::drift;
 use super::questions::Questions;
-use crate::driver::Inbox;
-use crate::metrics::Metrics;
+use crate::engine::Inbox;
+use crate::telemetry::metrics::Metrics;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;

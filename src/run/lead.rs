@@ -1,9 +1,9 @@
 //! Wires leader election: the elector and its surroundings, or a placeholder without election.
 
 use super::{ShutdownBudget, Step, host_name, kernel_host_name};
-use crate::driver::{Heartbeat, Inbox};
+use crate::engine::{Heartbeat, Inbox};
 use crate::lease::{BootClock, Elector, Ended, Fence, Lock, Standing, Surroundings};
-use crate::metrics::Metrics;
+use crate::telemetry::metrics::Metrics;
 use anyhow::Context as _;
 use std::sync::Arc;
 use supercargo_apiserver::watch::Readiness;

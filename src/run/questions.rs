@@ -2,7 +2,7 @@
 //!
 //! Without it, a client that queries in a loop could occupy nearly all of the scheduling thread.
 
-use crate::driver::Inbox;
+use crate::engine::Inbox;
 use std::sync::Arc;
 use std::time::Instant;
 use supercargo_core::scheduler::Scheduler;
@@ -49,7 +49,7 @@ impl Questions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::{Item, without_driver};
+    use crate::engine::{Item, without_driver};
     use std::time::Duration;
     use supercargo_core::queue::QueueConfig;
     use supercargo_core::rng::Seed;

@@ -2,9 +2,9 @@
 
 use super::Failure;
 use crate::args::Args;
-use crate::driver::{Clock, InputRecorder};
-use crate::journal::{Journal, Ring, Sink, SinkOptions, WhenFull};
-use crate::metrics::{Metrics, Record};
+use crate::engine::recording::{Journal, Ring, Sink, SinkOptions, WhenFull};
+use crate::engine::{Clock, InputRecorder};
+use crate::telemetry::metrics::{Metrics, Record};
 use anyhow::{Context as _, anyhow};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};

@@ -1,14 +1,15 @@
 //! Composition of shadow mode: watches, the comparing thread and the port. No component here writes to the cluster.
 
-use super::{Configuration, Failure, ShutdownBudget, Step, checks_of, connect, fill_of, serve, told_to_stop};
+use super::{Configuration, Failure, ShutdownBudget, Step, checks_of, connect, fill_of, serve};
 use crate::args::Args;
-use crate::driver::{Clock, End, Heartbeat, Inbox, Item, Mailbox};
-use crate::extender::Extenders;
-use crate::metrics::{Exposition, Metrics};
-use crate::reload::{InForce, ShadowReload, profile_of};
+use crate::engine::reload::{InForce, ShadowReload, profile_of};
+use crate::engine::shadow::{Judging, Listening, Nowhere, Results};
+use crate::engine::{Clock, End, Heartbeat, Inbox, Item, Mailbox};
+use crate::extenders::Extenders;
 use crate::serve::{Gate, KubeReviewer, Pages, Routes};
-use crate::shadow::{Judging, Listening, Nowhere, Results};
-use crate::telemetry::{Log, Verbosity};
+use crate::signals::signalled_to_stop;
+use crate::telemetry::log::{Log, Verbosity};
+use crate::telemetry::metrics::{Exposition, Metrics};
 use anyhow::{Context as _, anyhow};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +77,7 @@ pub(super) async fn run(
     let dumps = tokio::spawn(dump_on_signal(inbox.clone()));
     let follow = follow.map(tokio::spawn);
     let outcome = tokio::select! {
-        name = told_to_stop() => {
+        name = signalled_to_stop() => {
             tracing::info!(signal = name.context("cannot wait for signals")?, "stopping");
             Ok(())
         }

@@ -1,7 +1,9 @@
 //! Converts the engine's statistics into the numbers that metrics show.
 
-use crate::driver::{Clock, Inbox};
-use crate::metrics::{CacheSizes, CoreSource, CoreStats, IncomingPods, PendingPods, UnschedulablePods};
+use crate::engine::{Clock, Inbox};
+use crate::telemetry::metrics::{
+    CacheSizes, CoreSource, CoreStats, IncomingPods, PendingPods, UnschedulablePods,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

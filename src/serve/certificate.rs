@@ -16,7 +16,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::ServeError;
-use crate::metrics::CertificateMetrics;
+use crate::telemetry::metrics::CertificateMetrics;
 
 /// Validity of a self-signed certificate, and how far it is backdated for clients with slow clocks; both as
 /// upstream (`client-go/util/cert.GenerateSelfSignedCertKey`).
@@ -263,7 +263,7 @@ fn self_signed_params(names: &[String], now: SystemTime) -> CertificateParams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::telemetry::metrics::Metrics;
 
     #[test]
     fn self_signed_certificate_covers_the_names_of_this_machine() {

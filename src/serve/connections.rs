@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 
-use crate::metrics::ServingMetrics;
+use crate::telemetry::metrics::ServingMetrics;
 use supercargo_apiserver::Throttle;
 
 /// How far a connection has progressed.
@@ -242,7 +242,7 @@ fn commonest<T: Copy + Eq + Hash>(values: impl Iterator<Item = T>) -> Option<T> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::telemetry::metrics::Metrics;
 
     const LIMIT: usize = 4;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::metrics::CheckTally;
+use crate::telemetry::metrics::CheckTally;
 use supercargo_apiserver::Throttle;
 
 /// Log interval of failed checks, since anyone can request them. Kubelet probes run every 10 s by default.

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::metrics::{CertificateMetrics, Metrics, ServingMetrics};
+use crate::telemetry::metrics::{CertificateMetrics, Metrics, ServingMetrics};
 use rustls::ServerConfig;
 use supercargo_apiserver::Throttle;
 use tokio::net::TcpListener;

@@ -192,7 +192,7 @@ impl Pages {
 const EMULATED: &str = "1.36";
 
 fn started() -> Timestamp {
-    let seconds = crate::metrics::start_time_seconds().unwrap_or_default();
+    let seconds = crate::telemetry::metrics::start_time_seconds().unwrap_or_default();
     // Whole seconds, as in API timestamps.
     Timestamp::from_second(seconds as i64).unwrap_or(Timestamp::UNIX_EPOCH)
 }

@@ -22,7 +22,7 @@ use super::health::Checks;
 use super::negotiate::is_refused_as_yaml;
 use super::pages::{Pages, Zpage};
 use super::pods::{self, Outcome};
-use crate::metrics::{self, Exposition};
+use crate::telemetry::metrics::{self, Exposition};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 /// The only writable path.

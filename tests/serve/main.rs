@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use rustls::pki_types::CertificateDer;
-use supercargo::metrics::{Exposition, Metrics};
 use supercargo::serve::{Certificate, Checks, Gate, Limits, Routes, ServeOptions, Server};
+use supercargo::telemetry::metrics::{Exposition, Metrics};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;

@@ -12,11 +12,11 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
-use supercargo::metrics::{Exposition, Metrics};
 use supercargo::serve::{
     Access, Certificate, Check, Checks, Decision, Gate, Limits, PodAccess, ReviewError, Reviewer, Routes,
     ServeOptions, Server, Token, User,
 };
+use supercargo::telemetry::metrics::{Exposition, Metrics};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;

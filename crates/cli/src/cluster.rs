@@ -4,13 +4,11 @@
 //! Makes no decisions. An invalid object in an API server's list is skipped with a notice; one in a file is
 //! an error, since the user can correct it.
 
-use crate::commands::simulate::Output;
-use crate::live::{self, Listing, LiveArgs, LiveError};
-use crate::screen::{plain, plain_json};
+use crate::live::{self, Listed, Listing, LiveArgs, LiveError};
+use crate::screen::complain;
 use clap::Args;
-use serde::Serialize;
 use std::collections::BTreeSet;
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +19,7 @@ use supercargo_core::cycle::Framework;
 use supercargo_core::pod::PodInfo;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::InputError;
-use supercargo_whatif::load::files::{Files, Item, Wrong};
+use supercargo_whatif::load::files::{Files, Item, Origin, Wrong};
 use supercargo_whatif::load::input::InputLimit;
 use supercargo_whatif::prepare::identity::{is_namespaced, set};
 use supercargo_whatif::prepare::inventory::{self, Given, Inventory};
@@ -29,6 +27,8 @@ use supercargo_whatif::prepare::owners::{Noted, Owner, Owners};
 use supercargo_whatif::prepare::update::Concern;
 use supercargo_whatif::simulate::world::World;
 
+/// Maximum number of invalid objects named in a notice.
+const NAMED: usize = 3;
 /// Number of names suggested for a name that does not exist.
 const NEAR_NAMES: usize = 3;
 /// Exit code for invalid flags, files and names.
@@ -92,41 +92,6 @@ impl Refused {
         };
         complain(&format!("error: {text}"));
         ExitCode::from(code)
-    }
-}
-
-/// Prints a line to stderr.
-pub fn complain(text: &str) {
-    // If stderr is closed, there is nowhere to report to.
-    let _ = writeln!(io::stderr(), "{}", plain(text));
-}
-
-/// Prints a result to stdout. Returns `code`, or 1 if it cannot be written.
-pub fn say(text: &str, code: u8) -> ExitCode {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => ExitCode::from(code),
-        Err(error) => {
-            // The reader closed the pipe early, as `head` does: not worth an error message.
-            if error.kind() != io::ErrorKind::BrokenPipe {
-                complain(&format!("error: cannot write to standard output: {error}"));
-            }
-            ExitCode::from(FAILED)
-        }
-    }
-}
-
-/// Formats a result in the requested output format; `text` builds the table, wide if its argument is true.
-pub fn in_form(form: Output, answer: &impl Serialize, text: impl FnOnce(bool) -> String) -> String {
-    let value = || serde_json::to_value(answer).expect("a result holds only strings, numbers and lists");
-    match form {
-        Output::Table => text(false),
-        Output::Wide => text(true),
-        Output::Json => {
-            let text = serde_json::to_string_pretty(answer);
-            plain_json(text.expect("a result holds only strings, numbers and lists") + "\n")
-        }
-        Output::Yaml => serde_saphyr::to_string(&value()).expect("a value can be written as YAML"),
     }
 }
 
@@ -219,7 +184,7 @@ impl Cluster {
             let listed = live::list(&source.live, Listing { admission: true, workloads: true });
             let listed = listed.map_err(Refused::Live)?;
             cluster.namespace.clone_from(&listed.namespace);
-            others = listed.into_cluster(&mut cluster);
+            others = cluster.take_listed(listed);
             others.extend(cluster.owners.as_mut().map(Owners::listed).unwrap_or_default());
         }
         let key = |kind: &str, namespace: &str, name: &str| {
@@ -261,7 +226,7 @@ impl Cluster {
             cluster.namespace.clone_from(&listed.namespace);
             let items = read_all(&mut files, templates, stdin)?;
             let existing = listed.concerned(&items);
-            let mut more = listed.into_cluster(cluster);
+            let mut more = cluster.take_listed(listed);
             if let Some(owners) = &mut cluster.owners {
                 more.extend(owners.listed());
             }
@@ -277,6 +242,23 @@ impl Cluster {
             cluster.take(&files, of_cluster, given, source.as_written)?;
         }
         Ok(self)
+    }
+
+    /// Adds the objects of an API server and skips invalid ones with a notice. Returns the objects for admission and the
+    /// workloads.
+    fn take_listed(&mut self, listed: Listed) -> Vec<Item> {
+        let mut invalid = Vec::new();
+        for value in listed.objects {
+            if let Err(wrong) = self.add(Item::new(value, Origin::default())) {
+                invalid.push(wrong.message);
+            }
+        }
+        self.notices.extend(listed.notices);
+        if !invalid.is_empty() {
+            let named = invalid.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
+            self.notices.push(format!("ignoring {}: {named}", count(invalid.len(), "invalid object")));
+        }
+        listed.admission.into_iter().map(|value| Item::new(value, Origin::default())).collect()
     }
 
     /// Adds the objects of files.

@@ -1,8 +1,63 @@
 //! Output for a terminal: lines, headings and tables. Escapes control characters, since names in a cluster
 //! are untrusted.
 
+use clap::ValueEnum;
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+/// Exit code if standard output cannot be written.
+const FAILED: u8 = 1;
+
+/// Output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// A table for people.
+    Table,
+    /// A table with more columns and rows.
+    Wide,
+    /// A JSON object with apiVersion and kind.
+    Json,
+    /// The same object in YAML.
+    Yaml,
+}
+
+/// Prints a line to stderr.
+pub fn complain(text: &str) {
+    // If stderr is closed, there is nowhere to report to.
+    let _ = writeln!(io::stderr(), "{}", plain(text));
+}
+
+/// Prints a result to stdout. Returns `code`, or 1 if it cannot be written.
+pub fn say(text: &str, code: u8) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::from(code),
+        Err(error) => {
+            // The reader closed the pipe early, as `head` does: not worth an error message.
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                complain(&format!("error: cannot write to standard output: {error}"));
+            }
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Formats a result in the requested output format; `text` builds the table, wide if its argument is true.
+pub fn in_form(form: Output, answer: &impl Serialize, text: impl FnOnce(bool) -> String) -> String {
+    let value = || serde_json::to_value(answer).expect("a result holds only strings, numbers and lists");
+    match form {
+        Output::Table => text(false),
+        Output::Wide => text(true),
+        Output::Json => {
+            let text = serde_json::to_string_pretty(answer);
+            plain_json(text.expect("a result holds only strings, numbers and lists") + "\n")
+        }
+        Output::Yaml => serde_saphyr::to_string(&value()).expect("a value can be written as YAML"),
+    }
+}
 
 /// Text built line by line.
 pub struct Screen {

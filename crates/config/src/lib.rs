@@ -11,6 +11,7 @@ mod effective;
 pub mod extenders;
 pub mod flags;
 mod framework;
+mod lease_terms;
 pub mod redacted;
 mod refuse;
 mod settings;
@@ -19,7 +20,8 @@ pub mod yaml;
 
 pub use difference::Difference;
 pub use effective::{Effective, Flags};
-pub use settings::{ElectionSettings, LeaseTerms, ProfileSettings, RETRY_JITTER, Settings};
+pub use lease_terms::{LeaseTerms, RETRY_JITTER};
+pub use settings::{ElectionSettings, ProfileSettings, Settings};
 pub use v1::duration::{GoDuration, parse_duration};
 pub use yaml::{Place, Problem};
 

@@ -2,7 +2,7 @@
 
 use crate::DEFAULT_NAME;
 use crate::effective::Effective;
-use crate::settings::RETRY_JITTER;
+use crate::lease_terms::RETRY_JITTER;
 use crate::v1::defaults::{LEASE_NAME, LEASE_NAMESPACE};
 use crate::v1::duration::GoDuration;
 use crate::v1::{Configuration, Profile};

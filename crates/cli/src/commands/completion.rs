@@ -1,6 +1,6 @@
 //! `supercargo completion`: shell completion scripts. Contacts no API server and changes nothing.
 
-use crate::cluster::say;
+use crate::screen::say;
 use clap::{Args, Command, ValueEnum};
 use clap_complete::{Shell, generate};
 use std::process::ExitCode;

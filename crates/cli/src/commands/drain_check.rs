@@ -1,9 +1,10 @@
 //! `supercargo drain-check`: whether nodes can be drained, and which of their pods fit nowhere else. Changes
 //! nothing.
 
-use crate::cluster::{Cluster, Refused, SourceArgs, complain, in_form, say};
-use crate::commands::simulate::Output;
+use crate::cluster::{Cluster, Refused, SourceArgs};
+use crate::screen::Output;
 use crate::screen::Screen;
+use crate::screen::{complain, in_form, say};
 use clap::Args;
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! `supercargo fit`: how many more pods like a given one fit, and what limits the number. Changes nothing.
 
-use crate::cluster::{Cluster, Refused, SourceArgs, Wanted, complain, in_form, say};
-use crate::commands::simulate::Output;
+use crate::cluster::{Cluster, Refused, SourceArgs, Wanted};
+use crate::screen::Output;
 use crate::screen::Screen;
+use crate::screen::{complain, in_form, say};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! `supercargo man`: manual pages of the program and each command, generated from the command line
 //! definition. Contacts no API server.
 
-use crate::cluster::{complain, say};
+use crate::screen::{complain, say};
 use clap::{Args, Command};
 use clap_mangen::Man;
 use std::io;

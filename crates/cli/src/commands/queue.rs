@@ -1,11 +1,12 @@
 //! `supercargo queue`: lists pending pods with their place, cause, waiting time and next retry. Asks the
 //! running scheduler, or reads a saved answer; changes nothing.
 
-use crate::cluster::{Refused, in_form, say};
-use crate::commands::simulate::Output;
+use crate::cluster::Refused;
 use crate::live::LiveError;
 use crate::live::port::{LeaderArgs, Page, PortArgs, encoded, get, get_of_leader};
+use crate::screen::Output;
 use crate::screen::Screen;
+use crate::screen::{in_form, say};
 use clap::Args;
 use jiff::Timestamp;
 use std::collections::BTreeMap;

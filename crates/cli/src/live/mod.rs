@@ -7,7 +7,6 @@ pub mod ask;
 pub mod certificates;
 pub mod port;
 
-use crate::cluster::Cluster;
 use crate::live::port::encoded;
 use bytes::Bytes;
 use clap::Args;
@@ -18,7 +17,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 use supercargo_apiserver::client;
 use supercargo_config::parse_duration;
-use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::{Item, Origin, items, remove_unread_fields};
 use supercargo_whatif::prepare::update::Concern;
 use tokio::time::{Instant, timeout_at};
@@ -34,8 +32,6 @@ pub const GRANT: &str = "the ClusterRole supercargo-read of manifests/base has t
                      --clusterrole=supercargo-read --user=USER";
 /// Page size of lists, the same as kubectl's.
 const PAGE: usize = 500;
-/// Maximum number of invalid objects named in a notice.
-const NAMED: usize = 3;
 
 /// Paths to list, and whether they are required. Of the others, a forbidden one is skipped with a notice, and
 /// one the server does not have counts as empty.
@@ -124,9 +120,12 @@ impl LiveError {
 pub struct Listed {
     /// Namespace of the kubeconfig's context.
     pub namespace: String,
-    objects: Vec<Value>,
-    admission: Vec<Value>,
-    notices: Vec<String>,
+    /// Objects that decisions read.
+    pub objects: Vec<Value>,
+    /// Objects that pod admission reads, and the workloads.
+    pub admission: Vec<Value>,
+    /// Messages for the user.
+    pub notices: Vec<String>,
 }
 
 impl Listed {
@@ -134,24 +133,6 @@ impl Listed {
     pub fn concerned(&self, given: &[Item]) -> Vec<Item> {
         let all = self.objects.iter().chain(&self.admission);
         Concern::among(given, all.map(|value| Item::new(value.clone(), Origin::default())))
-    }
-
-    /// Adds the objects to a cluster and skips invalid ones with a notice. Returns the objects for admission
-    /// and the workloads.
-    pub fn into_cluster(self, cluster: &mut Cluster) -> Vec<Item> {
-        let mut unreadable = Vec::new();
-        for value in self.objects {
-            let item = Item::new(value, Origin::default());
-            if let Err(wrong) = cluster.add(item) {
-                unreadable.push(wrong.message);
-            }
-        }
-        cluster.notices.extend(self.notices);
-        if !unreadable.is_empty() {
-            let named = unreadable.iter().take(NAMED).cloned().collect::<Vec<_>>().join("; ");
-            cluster.notices.push(format!("ignoring {}: {named}", count(unreadable.len(), "invalid object")));
-        }
-        self.admission.into_iter().map(|value| Item::new(value, Origin::default())).collect()
     }
 }
 

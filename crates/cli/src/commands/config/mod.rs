@@ -4,8 +4,8 @@
 pub(crate) mod check;
 mod diff;
 
-use crate::cluster::say;
 use crate::screen::plain;
+use crate::screen::say;
 use clap::{Args, Subcommand};
 use std::io::{self, Write as _};
 use std::path::PathBuf;

@@ -14,10 +14,11 @@ mod tls_and_clock;
 
 pub use judge::CHECK_IDS;
 
-use crate::cluster::{Refused, in_form, say};
-use crate::commands::simulate::Output;
+use crate::cluster::Refused;
 use crate::live::LiveArgs;
+use crate::screen::Output;
 use crate::screen::Screen;
+use crate::screen::{in_form, say};
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;

@@ -1,8 +1,8 @@
 //! The flags of `supercargo explain`. Scripts depend on them: flags may be added but not changed.
 
 use crate::cluster::SourceArgs;
-use crate::commands::simulate::Output;
 use crate::names::is_pod;
+use crate::screen::Output;
 use clap::Args;
 use supercargo_whatif::load::files::InputError;
 

@@ -8,8 +8,9 @@ mod render;
 
 pub use args::{Asked, ExplainArgs};
 
-use crate::cluster::{Cluster, Refused, Wanted, complain, in_form, is_ours, say};
-use crate::commands::simulate::Output;
+use crate::cluster::{Cluster, Refused, Wanted, is_ours};
+use crate::screen::Output;
+use crate::screen::{complain, in_form, say};
 use std::process::ExitCode;
 use supercargo_whatif::explain::{Explanation, Place, Question, explain};
 use supercargo_whatif::simulate::decide::profile_of;

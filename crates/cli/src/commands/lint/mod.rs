@@ -6,8 +6,9 @@
 mod render;
 mod subjects;
 
-use crate::cluster::{Cluster, Refused, SourceArgs, complain, in_form, say};
-use crate::commands::simulate::Output;
+use crate::cluster::{Cluster, Refused, SourceArgs};
+use crate::screen::Output;
+use crate::screen::{complain, in_form, say};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;

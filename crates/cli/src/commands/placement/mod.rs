@@ -7,12 +7,13 @@ mod judge;
 mod report;
 mod spec;
 
-use crate::cluster::{Refused, SourceArgs, complain, say};
+use crate::cluster::{Refused, SourceArgs};
 use crate::commands::config::check::show;
 use crate::commands::simulate::what_if::{ChangeArgs, Question, WhatIf};
 use crate::commands::simulate::{AddNodes, Scale};
 use crate::live::LiveArgs;
 use crate::screen::plain_json;
+use crate::screen::{complain, say};
 use clap::{Args, ValueEnum};
 use report::{OfCase, OfFile, Report};
 use spec::{NodeChoice, Read, Spec};

@@ -4,8 +4,8 @@
 mod report;
 mod table;
 
-use crate::cluster::{complain, in_form, say};
-use crate::commands::simulate::Output;
+use crate::screen::Output;
+use crate::screen::{complain, in_form, say};
 use clap::Args;
 use report::{Compared, ReplayReport};
 use std::fs::File;

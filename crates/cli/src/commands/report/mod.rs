@@ -12,9 +12,10 @@ mod skew;
 
 pub use args::{Form, ReportArgs};
 
-use crate::cluster::{Cluster, Refused, complain, say};
+use crate::cluster::{Cluster, Refused};
 use crate::commands::simulate::what_if::change;
 use crate::screen::plain_json;
+use crate::screen::{complain, say};
 use build::{ReportBuilder, States};
 use model::Report;
 use std::io::{self, IsTerminal as _};

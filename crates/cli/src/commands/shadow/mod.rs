@@ -2,10 +2,10 @@
 
 mod table;
 
-use crate::cluster::{complain, in_form, say};
-use crate::commands::simulate::Output;
 use crate::live::port::{PortArgs, get};
 use crate::live::request_timeout;
+use crate::screen::Output;
+use crate::screen::{complain, in_form, say};
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use std::fs::File;

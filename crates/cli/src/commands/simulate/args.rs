@@ -2,7 +2,8 @@
 
 use crate::commands::simulate::what_if::ChangeArgs;
 use crate::live::LiveArgs;
-use clap::{Args, ValueEnum};
+use crate::screen::Output;
+use clap::Args;
 use std::path::PathBuf;
 use supercargo_whatif::load::input::InputLimit;
 use supercargo_whatif::simulate::decide::{Detail, PreemptionMode, TieBreak};
@@ -79,17 +80,4 @@ pub struct SimulateArgs {
     /// Output format of the report.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,
-}
-
-/// Output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// A table for people.
-    Table,
-    /// A table with more columns and rows.
-    Wide,
-    /// A JSON object with apiVersion and kind.
-    Json,
-    /// The same object in YAML.
-    Yaml,
 }

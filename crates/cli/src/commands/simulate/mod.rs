@@ -10,11 +10,12 @@ pub(crate) mod progress;
 mod report;
 pub(crate) mod what_if;
 
-pub use args::{Output, SimulateArgs};
+use crate::screen::Output;
+pub use args::SimulateArgs;
 pub use report::to_value;
 pub use what_if::{AddNodes, ChangeArgs, Scale};
 
-use crate::cluster::complain;
+use crate::screen::complain;
 use progress::Progress;
 use report::Reporter;
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! The report: one entry per decision, in each output format, written as soon as it is known.
 
-use crate::commands::simulate::args::Output;
+use crate::screen::Output;
 use crate::screen::{plain, plain_json};
 use serde_json::Value;
 use std::io::{self, Write};

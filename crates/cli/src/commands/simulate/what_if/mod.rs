@@ -15,11 +15,13 @@ pub(crate) use change::Changed;
 use outcome::{Noting, Outcome};
 use summary::{Elsewhere, Moved, State, Summary};
 
-use crate::cluster::{Cluster, Refused, SourceArgs, complain};
+use crate::cluster::{Cluster, Refused, SourceArgs};
 use crate::commands::simulate::NOT_PLACED;
-use crate::commands::simulate::args::{Output, SimulateArgs};
+use crate::commands::simulate::args::SimulateArgs;
 use crate::commands::simulate::progress::Progress;
 use crate::commands::simulate::report::{Reporter, why};
+use crate::screen::Output;
+use crate::screen::complain;
 use crate::screen::plain_json;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

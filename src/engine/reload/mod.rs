@@ -1,0 +1,176 @@
+//! Reloads the configuration file at runtime: reloadable changes are applied between two decisions.
+//!
+//! An invalid file is rejected and the previous configuration stays active; log and metrics report it. Changes that
+//! need a restart are logged. Upstream reads its file only at startup.
+
+mod in_force;
+mod shadow;
+mod source;
+
+pub use in_force::InForce;
+pub use shadow::{ShadowReload, profile_of};
+
+use crate::engine::Inbox;
+use crate::extenders::{Extenders, Prepared};
+use crate::telemetry::metrics::{Metrics, ReloadResult};
+use futures::StreamExt as _;
+use source::follow;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use supercargo_apiserver::watch::Ended;
+use supercargo_apiserver::watch::Relist;
+use supercargo_config::redacted::decisive;
+use supercargo_config::{ConfigError, Difference, Effective, Flags, Settings};
+use supercargo_core::event::Kind;
+use supercargo_core::scheduler::Scheduler;
+use supercargo_objects::input_text;
+
+/// Follows the configuration file and applies its changes.
+pub struct Reload {
+    path: PathBuf,
+    flags: Flags,
+    /// The configuration at startup.
+    started: Effective,
+    /// The active configuration; only its reloadable fields matter.
+    in_force: Effective,
+    inbox: Inbox<Scheduler>,
+    /// Triggers a relist of pods and of nodes.
+    relist: (Relist, Relist),
+    extenders: Extenders,
+    metrics: Arc<Metrics>,
+    shown: InForce,
+    /// Whether the file was invalid when it was last read.
+    is_rejected: bool,
+}
+
+/// The result of a reload.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The change is active.
+    Applied(Vec<Difference>),
+    /// No reloadable field changed.
+    Same,
+}
+
+impl Reload {
+    /// Follows `path`, from which `started` was read with `flags`.
+    pub fn new(
+        path: PathBuf,
+        flags: Flags,
+        started: Effective,
+        inbox: Inbox<Scheduler>,
+        relist: (Relist, Relist),
+        extenders: Extenders,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let (in_force, shown) = (started.clone(), InForce::new(&started));
+        Self { path, flags, started, in_force, inbox, relist, extenders, metrics, shown, is_rejected: false }
+    }
+
+    /// Sets where to publish the active configuration.
+    #[must_use]
+    pub fn shown_in(mut self, shown: InForce) -> Self {
+        self.shown = shown;
+        self
+    }
+
+    /// Runs until the engine ends.
+    pub async fn run(mut self) {
+        let mut texts = pin!(follow(self.path.clone()));
+        while let Some(text) = texts.next().await {
+            if self.changed(text).await == Err(Ended) {
+                return;
+            }
+        }
+    }
+
+    /// Handles a new text of the file.
+    ///
+    /// # Errors
+    /// Fails if the engine has ended.
+    async fn changed(&mut self, text: std::io::Result<String>) -> Result<(), Ended> {
+        let read = text.map_err(|source| ConfigError::Read { path: self.path.clone(), source });
+        let read = read.and_then(|text| Effective::parse(&self.path, &text, &self.flags));
+        let read = read.and_then(|effective| Ok((Settings::of(&effective)?, effective)));
+        let read = read.and_then(|(settings, effective)| {
+            let extenders = self.extenders.prepare(&settings.extenders);
+            let extenders = extenders.map_err(|why| ConfigError::of_field(&effective, "extenders", why))?;
+            Ok(((settings, extenders), effective))
+        });
+        let (settings, effective) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::error!(%error, "the configuration file is invalid; the previous configuration stays active");
+                self.metrics.config_reloaded(ReloadResult::Invalid);
+                self.is_rejected = true;
+                return Ok(());
+            }
+        };
+        let is_repaired = std::mem::take(&mut self.is_rejected);
+        let restart = self.needs_restart(&effective);
+        let outcome = self.apply(settings, effective).await?;
+        if is_repaired {
+            tracing::info!(path = %self.path.display(), "the configuration file is valid again");
+        }
+        match outcome {
+            Outcome::Same if restart.is_empty() => self.metrics.config_read_again(),
+            Outcome::Same => self.metrics.config_reloaded(ReloadResult::NeedsRestart),
+            Outcome::Applied(changed) => {
+                let changed: Vec<&str> = changed.iter().map(|change| change.field.as_str()).collect();
+                tracing::info!(?changed, "applied the changed configuration file");
+                let result =
+                    if restart.is_empty() { ReloadResult::Applied } else { ReloadResult::NeedsRestart };
+                self.metrics.config_reloaded(result);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the changed fields that need a restart, and logs them.
+    fn needs_restart(&self, effective: &Effective) -> Vec<String> {
+        let differences = self.started.differences(effective);
+        let restart = differences.into_iter().filter(Difference::needs_restart);
+        let fields: Vec<String> = restart.map(|difference| difference.field).collect();
+        if !fields.is_empty() {
+            tracing::warn!(?fields, "changed fields of the configuration file need a restart");
+        }
+        fields
+    }
+
+    /// Applies the reloadable changes to the engine.
+    async fn apply(
+        &mut self,
+        (settings, extenders): (Settings, Prepared),
+        effective: Effective,
+    ) -> Result<Outcome, Ended> {
+        let mut changed = self.in_force.differences(&effective);
+        changed.retain(|difference| !difference.needs_restart());
+        if changed.is_empty() {
+            return Ok(Outcome::Same);
+        }
+        // All extenders get new clients, also unchanged ones; the old clients are dropped below.
+        let relist = self.extenders.add(&extenders);
+        let text = || input_text::configured(&decisive(&effective));
+        let change = move |engine: &mut Scheduler, now| {
+            let known = extenders.for_engine(engine.tables());
+            let to = settings.reconfiguration(known, engine.tables());
+            (engine.reconfigure(now, to), extenders)
+        };
+        let (any_is_new, extenders) = self.inbox.change(change, text).await?;
+        self.extenders.keep_only(&extenders);
+        self.shown.changed(&effective);
+        self.in_force = effective;
+        // After the engine has the new profile, the relist delivers the pods of that profile.
+        if any_is_new || relist.contains(&Kind::Pod) {
+            self.relist.0.request();
+        }
+        if relist.contains(&Kind::Node) {
+            self.relist.1.request();
+        }
+        Ok(Outcome::Applied(changed))
+    }
+}
+
+#[cfg(test)]
+mod tests;

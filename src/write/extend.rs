@@ -1,0 +1,68 @@
+//! Calls extenders: queries (filter, prioritize, preempt) and bindings they carry out.
+//!
+//! A binding by an extender is a write, so the lease must cover it. Queries change nothing and need no lease.
+//! The engine builds the queries and interprets the answers.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use supercargo_core::effect::{ExtenderCall, PodRef, Question};
+use supercargo_core::event::{BindOutcome, Found};
+use supercargo_core::extender::Answer;
+
+use crate::extenders::{Client, Extenders, Failed};
+use crate::write::Shared;
+use crate::write::request::Uncovered;
+use crate::write::settle::settle;
+
+/// Error for an extender that was removed from the configuration.
+pub(super) const UNKNOWN: &str = "the extender is no longer configured";
+
+/// Sends one query to an extender.
+pub(super) async fn ask(
+    shared: &Shared,
+    client: Option<Arc<Client>>,
+    extenders: &Extenders,
+    call: &ExtenderCall,
+) -> Result<Answer, String> {
+    let Some(client) = client else { return Err(UNKNOWN.to_owned()) };
+    let verb = match call.question {
+        Question::Filter { .. } => "filter",
+        Question::Prioritize { .. } => "prioritize",
+        Question::Preempt { .. } => "preempt",
+    };
+    let began = Instant::now();
+    let answer = client.ask(&call.pod, &call.question, extenders.objects()).await.map_err(Failed::into_text);
+    shared.metrics.extender_called(verb, answer.is_ok(), began.elapsed());
+    if let Err(error) = &answer {
+        let pod = format!("{}/{}", call.pod.namespace, call.pod.name);
+        if let Some(withheld) = shared.failed_extenders.admit() {
+            tracing::warn!(%pod, verb, error, withheld, "extender call failed");
+        }
+    }
+    answer
+}
+
+/// Lets an extender bind a pod. If the extender reports a failure, reads the pod from the API server: the
+/// extender may have bound it first.
+pub(super) async fn bind(shared: &Shared, client: &Client, pod: &PodRef, node: &str) -> BindOutcome {
+    let Shared { transport, limits, unanswered, metrics, .. } = shared;
+    let began = Instant::now();
+    let answer = transport.covered(client.timeout(), |limit| client.bind(pod, node, limit)).await;
+    // A write rejected by the fence was never sent, so it is not counted as a call.
+    if !matches!(answer, Err(Uncovered::NotSent(_))) {
+        metrics.extender_called("bind", matches!(answer, Ok(Ok(()))), began.elapsed());
+    }
+    match answer {
+        Ok(Ok(())) => BindOutcome::Accepted,
+        Ok(Err(Failed::NotSent(message))) | Err(Uncovered::NotSent(message)) => {
+            BindOutcome::Refused { message }
+        }
+        Ok(Err(Failed::Lost(message))) | Err(Uncovered::Lost(message)) => BindOutcome::Unknown { message },
+        Ok(Err(Failed::Answered(message))) => match settle(transport, limits, pod, unanswered).await {
+            Found::Unbound => BindOutcome::Refused { message },
+            Found::NoAnswer => BindOutcome::Unknown { message },
+            found @ (Found::Bound(_) | Found::Gone) => BindOutcome::NotNeeded(found),
+        },
+    }
+}
