@@ -36,8 +36,7 @@ impl Verb {
 
     fn effect(self) -> Effect {
         let (pod, node) = (pod(), "n1".to_owned());
-        let write =
-            |change| Effect::WriteVolume(VolumeWrite { write: 3, pod: super::pod(), change });
+        let write = |change| Effect::WriteVolume(VolumeWrite { write: 3, pod: super::pod(), change });
         match self {
             Self::Bind => Effect::Bind { pod, node },
             Self::Settle => Effect::QueryBinding { pod },
