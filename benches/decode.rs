@@ -220,14 +220,8 @@ fn watch(sample: &Sample, encoding: Encoding) -> (f64, f64) {
     let entered = runtime.enter();
     let client = kube::Client::new(service, "default");
     let (began, used) = (Instant::now(), processor_time());
-    let watches = Watches::start(
-        &client,
-        Arc::new(inbox),
-        &|kind| Arc::new(metrics.watch(kind.as_str())),
-        encoding,
-        None,
-        &RawObjects::default(),
-    );
+    let watches =
+        Watches::start(&client, Arc::new(inbox), &metrics.watches(), encoding, None, &RawObjects::default());
     wait.recv().expect("the events come");
     let (took, used) = (began.elapsed(), processor_time() - used);
     drop((watches, entered));

@@ -118,14 +118,8 @@ async fn record(args: &RecordArgs) -> Result<(), Refused> {
     let end = mailbox.start(Scheduler::new(config, now), clock, Nowhere, accounts);
     let mut end = end.map_err(|error| failed(format!("cannot start a thread: {error}")))?;
     let (extenders, encoding) = (Extenders::default(), settings.encoding);
-    let watches = Watches::start(
-        &client,
-        Arc::new(inbox.clone()),
-        &|kind| Arc::new(metrics.watch(kind.as_str())),
-        encoding,
-        None,
-        extenders.objects(),
-    );
+    let intake = Arc::new(inbox.clone());
+    let watches = Watches::start(&client, intake, &metrics.watches(), encoding, None, extenders.objects());
 
     let outcome = tokio::select! {
         outcome = going_on(args, watches.readiness(), || state.is_open()) => outcome,

@@ -139,14 +139,9 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let usage = Arc::new(ResourceUsage::default());
     let objects = extenders.objects();
-    let watches = Watches::start(
-        &client,
-        Arc::new(inbox.clone()),
-        &|kind| Arc::new(metrics.watch(kind.as_str())),
-        settings.encoding,
-        Some(usage.clone()),
-        objects,
-    );
+    let intake = Arc::new(inbox.clone());
+    let watches =
+        Watches::start(&client, intake, &metrics.watches(), settings.encoding, Some(usage.clone()), objects);
 
     let in_force = InForce::new(&effective);
     let reload = follow(&args, (flags, effective), &inbox, (&watches, &extenders), &metrics, &in_force);

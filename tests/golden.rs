@@ -47,7 +47,8 @@ fn vectors() -> Vec<Vector> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line is a vector")).collect()
 }
 
-/// `crates/objects/src/api/proto` is compared with JSON for every object in the vectors, encoded by upstream; none may be missing.
+/// `crates/objects/src/api/proto` is compared with JSON for every object in the vectors, encoded by upstream; none
+/// may be missing.
 #[test]
 fn every_object_of_the_vectors_has_a_protobuf_fixture() {
     #[derive(serde::Deserialize)]

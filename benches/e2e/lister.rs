@@ -53,7 +53,8 @@ pub(crate) async fn connected(access: &Access) -> Result<Client> {
     Ok(supercargo_apiserver::client::builder(&access.config().await?)?.build())
 }
 
-/// Returns supercargo's initial lists (`crates/apiserver/src/watch`): for each kind, a watch that streams the initial objects.
+/// Returns supercargo's initial lists (`crates/apiserver/src/watch`): for each kind, a watch that streams the initial
+/// objects.
 fn lists_of_all_kinds() -> [String; Kind::ALL.len()] {
     [
         list::<Pod>("&fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed"),

@@ -5,7 +5,6 @@ use crate::args::Args;
 use crate::engine::reload::{InForce, ShadowReload, profile_of};
 use crate::engine::shadow::{Judging, Listening, Nowhere, Results};
 use crate::engine::{Clock, End, Heartbeat, Inbox, Item, Mailbox};
-use crate::extenders::Extenders;
 use crate::serve::{Gate, KubeReviewer, Pages, Routes};
 use crate::signals::signalled_to_stop;
 use crate::telemetry::log::{Log, Verbosity};
@@ -13,7 +12,7 @@ use crate::telemetry::metrics::{Exposition, Metrics};
 use anyhow::{Context as _, anyhow};
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_apiserver::watch::Watches;
+use supercargo_apiserver::watch::{RawObjects, Watches};
 use supercargo_config::redacted::without_password;
 use supercargo_config::{ProfileSettings, Settings};
 use supercargo_core::intern::Tables;
@@ -47,15 +46,8 @@ pub(super) async fn run(
     let judging = Judging::new(shadow, Arc::clone(&book), Arc::clone(&metrics));
     let mut end =
         mailbox.start(judging, clock, Nowhere, Listening::default()).context("cannot start a thread")?;
-    let objects = Extenders::default();
-    let watches = Watches::start(
-        &client,
-        Arc::new(inbox.clone()),
-        &|kind| Arc::new(metrics.watch(kind.as_str())),
-        settings.encoding,
-        None,
-        objects.objects(),
-    );
+    let (intake, objects) = (Arc::new(inbox.clone()), RawObjects::default());
+    let watches = Watches::start(&client, intake, &metrics.watches(), settings.encoding, None, &objects);
 
     let checks = checks_of(&watches, Heartbeat::of(inbox.clone()));
     let serving_metrics = Arc::clone(&metrics);

@@ -1,7 +1,8 @@
 //! Faulty input: an unreachable API server, missing permissions, invalid flags and files, malformed objects. Each
 //! fault is reported with its place, and everything else keeps working.
 //!
-//! A real API server admits few malformed objects. `crates/objects/src/api` and `crates/objects/src/convert` test the others.
+//! A real API server admits few malformed objects. `crates/objects/src/api` and `crates/objects/src/convert` test the
+//! others.
 
 use std::io::Write;
 use std::net::Ipv4Addr;

@@ -319,8 +319,8 @@ const REFLECTORS: usize = 100 + 50 * WINDOW.as_secs() as usize;
 /// Returns the maximum number of lists.
 ///
 /// After a failure that forces a list, the backoff does not reset for two minutes. In that time, backoffs of
-/// 0.8 s, 1.6 s, … allow eight lists (`crates/apiserver/src/watch/tests/rates.rs`). The first list, and one for each further two
-/// minutes of the test, are added.
+/// 0.8 s, 1.6 s, … allow eight lists (`crates/apiserver/src/watch/tests/rates.rs`). The first list, and one for each
+/// further two minutes of the test, are added.
 fn lists_max(took: Duration) -> usize {
     (8 + 1) * (1 + (took.as_secs() / 120) as usize)
 }

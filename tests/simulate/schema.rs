@@ -1,5 +1,5 @@
-//! Tests that the table of fields (`crates/whatif/src/load/fields.txt`) equals upstream's OpenAPI document. `make fields`
-//! regenerates it.
+//! Tests that the table of fields (`crates/whatif/src/load/fields.txt`) equals upstream's OpenAPI document. `make
+//! fields` regenerates it.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

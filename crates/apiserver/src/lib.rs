@@ -1,5 +1,6 @@
-//! The conversation with the API server: connections, credentials, proxies, name resolution, watches, and what an answer
-//! means. Knows nothing of scheduling; the scheduling thread receives watched objects through [`watch::Intake`].
+//! The conversation with the API server: connections, credentials, proxies, name resolution, watches, and what an
+//! answer means. Knows nothing of scheduling; the scheduling thread receives watched objects through
+//! [`watch::Intake`].
 
 pub mod answer;
 pub mod client;

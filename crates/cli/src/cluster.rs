@@ -244,8 +244,8 @@ impl Cluster {
         Ok(self)
     }
 
-    /// Adds the objects of an API server and skips invalid ones with a notice. Returns the objects for admission and the
-    /// workloads.
+    /// Adds the objects of an API server and skips invalid ones with a notice. Returns the objects for admission and
+    /// the workloads.
     fn take_listed(&mut self, listed: Listed) -> Vec<Item> {
         let mut invalid = Vec::new();
         for value in listed.objects {

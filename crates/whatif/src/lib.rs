@@ -1,5 +1,5 @@
-//! A cluster without an API server: reads objects, completes them, decides about pods, and explains the decisions. It has
-//! no client and no runtime.
+//! A cluster without an API server: reads objects, completes them, decides about pods, and explains the decisions. It
+//! has no client and no runtime.
 
 pub mod explain;
 pub mod load;

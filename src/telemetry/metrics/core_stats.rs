@@ -1,6 +1,7 @@
 //! The engine's counters at scrape time, and the metric families built from them.
 //!
-//! Holds plain numbers only: the engine counts, this module names the series. [`crate::telemetry::metrics::Exposition`] queries the engine.
+//! Holds plain numbers only: the engine counts, this module names the series.
+//! [`crate::telemetry::metrics::Exposition`] queries the engine.
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -23,12 +23,14 @@ mod traces;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::COMMIT;
 use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use supercargo_apiserver::watch::WatchObserver;
+use supercargo_core::event::Kind;
 use supercargo_objects::api::Encoding;
 
 pub use certificate::CertificateMetrics;
@@ -255,6 +257,11 @@ impl Metrics {
             self.rest_request_sizes.with_label_values(&labels),
             self.rest_response_sizes.with_label_values(&labels),
         )
+    }
+
+    /// Returns the observers of watches by kind, which record metrics.
+    pub fn watches(&self) -> impl Fn(Kind) -> Arc<dyn WatchObserver> {
+        |kind| Arc::new(self.watch(kind.as_str()))
     }
 
     /// Returns the metrics of the watch of `kind`, such as `Pod`. Calls for one kind share their series.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures::FutureExt as _;
 
 use super::*;
-use supercargo_apiserver::watch::WatchObserver as _;
 use supercargo_objects::api::Encoding;
 
 /// HELP, TYPE and one label set's series of each family, from a scrape of kube-scheduler v1.36.3.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use futures::future::BoxFuture;
 use futures::stream;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -19,9 +18,11 @@ use supercargo_core::intern::Tables;
 use tokio::sync::mpsc;
 
 use super::*;
-use std::sync::atomic::{AtomicU64, Ordering};
+use intake::{Channel, Observed};
+use std::sync::atomic::Ordering;
 
 mod ahead;
+mod intake;
 mod mixed;
 mod rates;
 
@@ -141,37 +142,6 @@ fn pieces(pieces: Vec<Bytes>, breaks: bool) -> UnsyncBoxBody<Bytes, tower::BoxEr
     let broken = breaks.then(|| Err("unexpected EOF".into()));
     StreamBody::new(stream::iter(pieces.into_iter().map(|piece| Ok(Frame::data(piece))).chain(broken)))
         .boxed_unsync()
-}
-
-/// Receives what the watches send.
-struct Channel(mpsc::Sender<(Convert, Written)>);
-
-impl Intake for Channel {
-    fn wants_text(&self) -> bool {
-        false
-    }
-
-    fn take(&self, convert: Convert, text: Written) -> BoxFuture<'_, Result<(), Ended>> {
-        Box::pin(async move { self.0.send((convert, text)).await.map_err(|_| Ended) })
-    }
-}
-
-/// Counts malformed objects.
-#[derive(Debug, Default)]
-struct Observed {
-    malformed: AtomicU64,
-}
-
-impl WatchObserver for Observed {
-    fn heard(&self) {}
-
-    fn received(&self, _encoding: Encoding, _bytes: usize) {}
-
-    fn restarted(&self) {}
-
-    fn malformed(&self) {
-        self.malformed.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
 struct Fixture {
@@ -622,12 +592,4 @@ async fn protobuf_pages_and_refusals_are_decoded() {
     assert_eq!(fixture.asked()[4], STREAM, "410 forces a relist");
     let accepts = fixture.script.accepts.lock().unwrap().clone();
     assert_eq!(accepts[1], "application/vnd.kubernetes.protobuf,application/json");
-}
-
-#[tokio::test(start_paused = true)]
-async fn oversized_frame_is_rejected_by_its_length() {
-    let huge = Reply::Frames(4, vec![0x7f, 0xff, 0xff, 0xff, 0]);
-    let mut fixture = Fixture::new::<Node>([listed(), huge, listed()]);
-    let events = fixture.events::<6>().await;
-    assert_eq!(events[3..], ["Node list", "node a", "Node list ends"]);
 }

@@ -1,5 +1,5 @@
-//! Interning tables: they map text to small ids. `crates/objects/src/convert` interns text when it converts objects. The
-//! engine compares ids, and reads text only for messages.
+//! Interning tables: they map text to small ids. `crates/objects/src/convert` interns text when it converts objects.
+//! The engine compares ids, and reads text only for messages.
 //!
 //! Ids can be compared for equality. Their order has no meaning, since a freed id is assigned to another text.
 

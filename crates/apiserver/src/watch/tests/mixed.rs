@@ -81,3 +81,11 @@ async fn event_of_another_kind_or_without_version_forces_a_relist() {
         assert_eq!(fixture.asked()[..3], [STREAM.to_owned(), follow("5"), STREAM.to_owned()], "case {case}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn oversized_frame_is_rejected_by_its_length() {
+    let huge = Reply::Frames(4, vec![0x7f, 0xff, 0xff, 0xff, 0]);
+    let mut fixture = Fixture::new::<Node>([listed(), huge, listed()]);
+    let events = fixture.events::<6>().await;
+    assert_eq!(events[3..], ["Node list", "node a", "Node list ends"]);
+}

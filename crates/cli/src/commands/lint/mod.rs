@@ -1,7 +1,8 @@
 //! `supercargo lint`: finds workloads and pods that can never be scheduled or have settings without effect. It writes
 //! nothing to the cluster.
 //!
-//! Reads a cluster from files or an API server and calls `supercargo_whatif::explain::lint`; `render` formats the findings.
+//! Reads a cluster from files or an API server and calls `supercargo_whatif::explain::lint`; `render` formats the
+//! findings.
 
 mod render;
 mod subjects;
