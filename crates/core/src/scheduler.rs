@@ -8,6 +8,7 @@ mod attempt;
 mod audit;
 mod binding;
 mod budget;
+mod conditions;
 mod extend;
 mod failure;
 mod gc;
@@ -27,6 +28,7 @@ mod relist;
 mod requeue;
 mod sizes;
 mod slices;
+mod unknown_outcome;
 mod unschedulable_cache;
 mod verify;
 
@@ -41,24 +43,25 @@ use crate::cache::{Cache, CacheSize, Hypothetical, Snapshot};
 use crate::cycle::{Framework, Probe, Walk};
 use crate::effect::{Effect, Lane, PodRef};
 use crate::event::{Event, Kind};
-use crate::hash::FixedMap;
 use crate::incremental::DecisionCache;
 use crate::intern::{Symbol, Tables};
 use crate::mutation::{self, Mutation};
-use crate::pod::{PodInfo, Uid};
+use crate::pod::PodInfo;
 use crate::queue::{QueueConfig, QueueStats, QueuedPod, SchedulingQueue};
 use crate::report::{Notice, Report};
 use crate::rng::Seed;
 use crate::time::Time;
 use audit::Audit;
 use binding::Bindings;
+use conditions::SentConditions;
 use extend::ExtenderCalls;
-use failure::SentCondition;
+use kubelet_rejections::KubeletRejections;
 use outbox::Outbox;
 use pre_bind::VolumeBindings;
 use preempt::Preemptions;
 use quarantine::Quarantine;
 use relist::Lists;
+use requeue::Requeues;
 use slices::{Sliced, Slices};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -163,11 +166,10 @@ pub struct Scheduler {
     volume_bindings: VolumeBindings,
     extender_calls: ExtenderCalls,
     slices: Slices,
-    /// Number of cluster events that may have requeued pods.
-    events: u64,
+    requeues: Requeues,
     bindings: Bindings,
     preemptions: Preemptions,
-    sent_conditions: FixedMap<Uid, SentCondition>,
+    conditions: SentConditions,
     reports: VecDeque<Report>,
     notices: VecDeque<Notice>,
     unschedulable: UnschedulableCache,
@@ -177,11 +179,7 @@ pub struct Scheduler {
     quarantine: Quarantine,
     halted: bool,
     leading: bool,
-    unknown_binds: u64,
-    rechecks_failed: u64,
-    panics: u64,
-    kubelet_rejections: BTreeMap<String, u64>,
-    event_label: Option<&'static str>,
+    kubelet_rejections: KubeletRejections,
     alternatives: Option<Box<alternative::AlternativeProfiles>>,
     #[cfg(test)]
     panic_point: Option<quarantine::tests::PanicPoint>,
@@ -207,10 +205,10 @@ impl Scheduler {
             volume_bindings: VolumeBindings::default(),
             extender_calls: ExtenderCalls::default(),
             slices: Slices::default(),
-            events: 0,
+            requeues: Requeues::default(),
             bindings: Bindings::default(),
             preemptions: Preemptions::default(),
-            sent_conditions: FixedMap::default(),
+            conditions: SentConditions::default(),
             reports: VecDeque::new(),
             notices: VecDeque::new(),
             unschedulable: UnschedulableCache::hashed_by(tables.hashing()),
@@ -221,11 +219,7 @@ impl Scheduler {
             quarantine: Quarantine::default(),
             halted: false,
             leading: true,
-            unknown_binds: 0,
-            rechecks_failed: 0,
-            panics: 0,
-            kubelet_rejections: BTreeMap::new(),
-            event_label: None,
+            kubelet_rejections: KubeletRejections::default(),
             alternatives: None,
             #[cfg(test)]
             panic_point: None,
@@ -297,21 +291,14 @@ impl Scheduler {
 
     /// Applies one event to the state.
     pub fn handle(&mut self, now: Time, event: Event) {
-        self.event_label = None;
+        self.requeues.label = None;
         if !matches!(event, Event::Credits { .. }) {
             self.audit.stir();
         }
         self.verify.called(now);
         match event {
             Event::ListBegan(kind) => self.list_began(kind),
-            Event::ListEnded(kind) => {
-                for key in self.unlisted(kind) {
-                    if !self.needs_query(now, &key) && !mutation::is_on(Mutation::RelistRemovesNothing) {
-                        self.gone(now, &key);
-                    }
-                }
-                self.lists.end(kind);
-            }
+            Event::ListEnded(kind) => self.list_ended(now, kind),
             Event::BindFinished { uid, outcome } => self.bind_finished(now, &uid, outcome),
             Event::BindingQueried { uid, found } => self.binding_queried(now, &uid, audit::believed(found)),
             Event::VolumeWritten { uid, write, outcome } => self.volume_written(now, &uid, write, outcome),
@@ -328,7 +315,7 @@ impl Scheduler {
     ///
     /// `None` if the event could not requeue any pod. If it had several labels, returns the first.
     pub fn event_label(&self) -> Option<&'static str> {
-        self.event_label
+        self.requeues.label
     }
 
     /// Does one unit of work: returns a report, releases an effect against a credit, or decides about a pod.
@@ -366,14 +353,14 @@ impl Scheduler {
                 return Step::Effect(effect);
             }
             self.expire_assumed(now);
-            if self.query_unknown_outcomes(now) || self.pre_bind_times(now) {
+            if self.bindings.queue_queries(now, &mut self.outbox) || self.pre_bind_times(now) {
                 continue;
             }
             if self.lists.awaited().next().is_some() {
                 return Step::Idle { wake_at: None };
             }
             if self.halted {
-                return Step::Idle { wake_at: self.next_query() };
+                return Step::Idle { wake_at: self.bindings.next_query() };
             }
             self.queue.tick(now);
             // While a binding waits for a credit, a further decision would only be outdated when its binding is sent.
@@ -397,7 +384,7 @@ impl Scheduler {
             }
             let times = [
                 self.queue.next_wakeup(now),
-                self.next_query(),
+                self.bindings.next_query(),
                 self.volume_bindings.next_time(),
                 self.next_check(),
             ];
@@ -423,15 +410,15 @@ impl Scheduler {
             bindings: self.bindings.len(),
             preemptions: self.preemptions.running(),
             evictions: self.preemptions.evictions(),
-            unknown_binds: self.unknown_binds,
-            rechecks_failed: self.rechecks_failed,
-            kubelet_rejections: self.kubelet_rejections.clone(),
+            unknown_binds: self.bindings.unknown_outcomes,
+            rechecks_failed: self.bindings.rechecks_failed + self.volume_bindings.rechecks_failed,
+            kubelet_rejections: self.kubelet_rejections.by_reason().clone(),
             recalled: self.unschedulable.hits(),
             quick: self.decisions.hits(),
             verified: self.verify.compared(),
             verification: self.verification(),
             poisoned: self.quarantine.poisoned(),
-            panics: self.panics,
+            panics: self.quarantine.panics,
         }
     }
 

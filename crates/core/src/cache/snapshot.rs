@@ -122,6 +122,11 @@ impl<'a> Snapshot<'a> {
         self.cache.nodes.slot(idx).pods.iter().filter_map(move |&p| pods.get(p)).map(|entry| &*entry.info)
     }
 
+    /// Returns a pod that counts on a node.
+    pub(crate) fn placed(self, uid: &str) -> Option<&'a PodInfo> {
+        self.cache.placed(uid).map(|(pod, ..)| &**pod)
+    }
+
     /// Returns the pod classes on nodes, in arbitrary order.
     pub fn pod_classes(self) -> impl Iterator<Item = &'a PodClass> {
         self.cache.pod_classes.all()

@@ -128,7 +128,7 @@ impl Scheduler {
             return true;
         }
         if self.extender_calls.concerns(&pod) {
-            self.begin_asking(now, queued, probe);
+            self.begin_extended(now, queued, probe);
             return true;
         }
         let start = self.walk.start();
@@ -261,7 +261,7 @@ impl Scheduler {
 
     /// Counts a panic and fails the attempt. After [`PANICS_MAX`] panics the pod is excluded until it changes.
     fn panicked(&mut self, now: Time, mut queued: QueuedPod, text: &str) {
-        self.panics += 1;
+        self.quarantine.panics += 1;
         queued.panics += 1;
         let text = format!("the decision panicked: {text}");
         if queued.panics < PANICS_MAX {

@@ -6,7 +6,7 @@
 //! binding. Both cases are counted and reported in a notice.
 
 use super::Scheduler;
-use super::binding::UNKNOWN_MAX;
+use super::unknown_outcome::UNKNOWN_MAX;
 use crate::cache::PodState;
 use crate::event::{Found, ObjectKey};
 use crate::hash::FixedMap;
@@ -272,12 +272,12 @@ impl Scheduler {
     fn fault(&self, pod: &PodInfo) -> Option<Fault> {
         let uid = &pod.uid;
         let is_queued = self.queue.contains(uid);
-        let is_decided = self.is_in_pre_bind(uid) || self.bindings.contains(uid);
+        let is_decided = self.volume_bindings.contains(uid) || self.bindings.contains(uid);
         let is_assumed = matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed)));
         let is_asking = self.extender_calls.contains(uid);
         match u8::from(is_queued) + u8::from(is_decided || is_assumed) + u8::from(is_asking) {
             0 => Some(Fault::Nowhere),
-            1 if self.is_in_pre_bind(uid) && self.bindings.contains(uid) => Some(Fault::Twice),
+            1 if self.volume_bindings.contains(uid) && self.bindings.contains(uid) => Some(Fault::Twice),
             1 => {
                 let kept_back = is_queued && self.queue.blocked_by(uid) == Some(preemption::NAME);
                 (kept_back && !self.preemptions.is_running(uid)).then_some(Fault::KeptBack)
@@ -317,7 +317,7 @@ impl Scheduler {
         let uid = &pod.uid;
         let is_elsewhere = self.cache.placed(uid).is_some()
             || self.bindings.contains(uid)
-            || self.is_in_pre_bind(uid)
+            || self.volume_bindings.contains(uid)
             || self.extender_calls.contains(uid);
         if is_elsewhere {
             self.put_right(pod, "the pod was in two places on its way to a node. It keeps the later one");
@@ -340,11 +340,11 @@ impl Scheduler {
     fn keep_last_place(&mut self, uid: &Uid) {
         let is_bound = self.bindings.contains(uid);
         if is_bound {
-            self.end_pre_bind(uid);
+            self.volume_bindings.end(uid, &mut self.outbox);
         }
         let is_assumed = matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed)));
-        if is_bound || is_assumed || self.is_in_pre_bind(uid) {
-            self.end_asking(uid);
+        if is_bound || is_assumed || self.volume_bindings.contains(uid) {
+            self.extender_calls.end(uid, &mut self.outbox);
         }
         self.queue.remove(uid);
     }

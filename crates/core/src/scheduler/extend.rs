@@ -17,14 +17,14 @@ use super::quarantine::panic_text;
 use super::{Scheduler, profile_named};
 use crate::cache::Snapshot;
 use crate::cycle::{
-    ExtendedDecision, ExtenderAnswers, ExtenderRequest, Filtered, Framework, InfeasibleDecision, Nomination,
-    Options, Probe, RequestKind,
+    ExtendedDecision, ExtenderRequest, Filtered, Framework, InfeasibleDecision, Nomination, Options, Probe,
+    RequestKind,
 };
-use crate::effect::{Effect, ExtenderCall, PodRef, Question, Victims};
+use crate::effect::Effect;
 use crate::extender::{self, Answer, Extender, ExtenderCandidate};
 use crate::framework::CycleError;
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
-use crate::pod::{PodInfo, Uid};
+use crate::pod::PodInfo;
 use crate::queue::QueuedPod;
 use crate::signature::Signature;
 use crate::time::Time;
@@ -35,13 +35,13 @@ use std::sync::Arc;
 const RESTARTS_MAX: u32 = 3;
 
 /// The result of a decision with extenders, as far as their answers allow.
-enum Asking {
+enum Extended {
     /// These calls are needed first.
     Call(Vec<ExtenderRequest>),
     /// It must restart.
     Stale,
     /// It is complete.
-    Made(Decided),
+    Decided(Decided),
 }
 
 impl Scheduler {
@@ -54,15 +54,10 @@ impl Scheduler {
         self.extender_calls.extenders = extender::in_order(extenders);
     }
 
-    /// Returns the extender that binds the pod, if any.
-    pub(super) fn binder(&self, pod: &PodInfo) -> Option<&Extender> {
-        self.extender_calls.extenders.iter().find(|extender| extender.binds && extender.is_interested(pod))
-    }
-
     /// Starts a decision with extenders.
-    pub(super) fn begin_asking(&mut self, now: Time, queued: QueuedPod, probe: &mut dyn Probe) {
-        let waiting = SuspendedDecision::new(queued, now, self.events);
-        self.go_on_asking(now, waiting, probe);
+    pub(super) fn begin_extended(&mut self, now: Time, queued: QueuedPod, probe: &mut dyn Probe) {
+        let waiting = SuspendedDecision::new(queued, now, self.requeues.count);
+        self.extended_decision(now, waiting, probe);
     }
 
     /// Resumes a decision whose calls are all answered, and returns whether there was one.
@@ -74,28 +69,30 @@ impl Scheduler {
             self.fail(now, waiting.queued, waiting.began, Failure::NoNodes(text));
             return true;
         }
-        self.go_on_asking(now, waiting, probe);
+        self.extended_decision(now, waiting, probe);
         true
     }
 
-    fn go_on_asking(&mut self, now: Time, mut waiting: SuspendedDecision, probe: &mut dyn Probe) {
+    fn extended_decision(&mut self, now: Time, mut waiting: SuspendedDecision, probe: &mut dyn Probe) {
         loop {
-            match self.decide_asking(now, &mut waiting, probe) {
-                Asking::Call(asks) => {
+            match self.decide_extended(now, &mut waiting, probe) {
+                Extended::Call(asks) => {
                     for call in self.extender_calls.wait(waiting, asks) {
                         self.outbox.push_call(call);
                     }
                     return;
                 }
-                Asking::Stale if waiting.restarts < RESTARTS_MAX => waiting.begin_again(self.events),
-                Asking::Stale => {
+                Extended::Stale if waiting.restarts < RESTARTS_MAX => {
+                    waiting.begin_again(self.requeues.count);
+                }
+                Extended::Stale => {
                     let text = format!(
                         "the cluster changed while extenders were asked, {} times in a row",
                         waiting.restarts + 1
                     );
                     return self.fail(now, waiting.queued, waiting.began, Failure::Error(text));
                 }
-                Asking::Made(decided) => return self.answered(now, waiting, decided),
+                Extended::Decided(decided) => return self.answered(now, waiting, decided),
             }
         }
     }
@@ -103,7 +100,7 @@ impl Scheduler {
     /// Completes a decision. If extenders rejected nodes, and a cluster event arrived since they were called, the pod
     /// is requeued. Upstream does the same for events while a pod is in flight.
     fn answered(&mut self, now: Time, waiting: SuspendedDecision, decided: Decided) {
-        let changed = waiting.changed || waiting.events != self.events;
+        let changed = waiting.changed || waiting.events != self.requeues.count;
         let by_extenders =
             matches!(&decided, Decided::Nowhere(found) if found.rejectors.contains(extender::NAME));
         let uid = Arc::clone(&waiting.queued.pod.uid);
@@ -113,15 +110,19 @@ impl Scheduler {
         }
     }
 
-    fn decide_asking(&mut self, now: Time, waiting: &mut SuspendedDecision, probe: &mut dyn Probe) -> Asking {
+    fn decide_extended(
+        &mut self,
+        now: Time,
+        waiting: &mut SuspendedDecision,
+        probe: &mut dyn Probe,
+    ) -> Extended {
         let snapshot = self.cache.snapshot(&self.tables);
         let pod = self.as_nominated(&waiting.queued.pod);
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
             let text = "no profile of the pod's schedulerName".to_owned();
-            return Asking::Made(Decided::Failed(CycleError(text)));
+            return Extended::Decided(Decided::Failed(CycleError(text)));
         };
-        let interested: Vec<&Extender> =
-            self.extender_calls.extenders.iter().filter(|extender| extender.is_interested(&pod)).collect();
+        let interested: Vec<&Extender> = self.extender_calls.interested_in(&pod).collect();
         // Each resumption searches the same sample of nodes. Other decisions have advanced the start in the meantime.
         let elsewhere = waiting.transcript.start.map(|start| (start, self.walk.start()));
         match elsewhere {
@@ -146,74 +147,35 @@ impl Scheduler {
         if let Some((_, later)) = elsewhere {
             self.walk.return_to(later);
         }
-        made.unwrap_or_else(|panic| Asking::Made(Decided::Panicked(panic_text(panic.as_ref()))))
+        made.unwrap_or_else(|panic| Extended::Decided(Decided::Panicked(panic_text(panic.as_ref()))))
     }
 
     /// Returns the next call that has a credit.
     pub(super) fn release_call(&mut self) -> Option<Effect> {
         let call = self.outbox.pop_call()?;
-        let (waiting, ask) = self.extender_calls.asked(call)?;
-        let text = |nodes: &[_]| nodes.iter().map(|&node| self.tables.text(node).to_owned()).collect();
-        let question = match &ask.kind {
-            RequestKind::Filter { nodes, .. } => Question::Filter { nodes: text(nodes) },
-            RequestKind::Prioritize { nodes } => Question::Prioritize { nodes: text(nodes) },
-            RequestKind::Preempt => Question::Preempt { rooms: self.victims(&waiting.transcript) },
-        };
-        let (extender, pod) = (ask.extender, self.pod_ref(&waiting.queued.pod));
-        Some(Effect::Extend(ExtenderCall { call, extender, pod, question }))
-    }
-
-    /// Returns the candidates of preemption with their victims as references. Deleted victims are left out.
-    fn victims(&self, transcript: &ExtenderAnswers) -> Vec<Victims> {
-        let named = |room: &ExtenderCandidate| {
-            let pods = room.victims.iter().filter_map(|uid| self.cache.placed(uid));
-            let pods: Vec<PodRef> = pods.map(|(pod, ..)| self.pod_ref(pod)).collect();
-            let node = self.tables.text(room.node).to_owned();
-            (!pods.is_empty()).then_some(Victims { node, pods, violations: room.violations })
-        };
-        transcript
-            .rooms()
-            .and_then(|rooms| rooms.as_ref().ok())
-            .into_iter()
-            .flatten()
-            .filter_map(named)
-            .collect()
+        self.extender_calls.request(call, self.snapshot()).map(Effect::Extend)
     }
 
     /// Handles the result of a call. Results of cancelled calls are ignored.
     pub(super) fn extended(&mut self, call: u64, answer: Result<Answer, String>) {
         let snapshot = self.cache.snapshot(&self.tables);
-        self.extender_calls.hear(call, answer, snapshot);
+        self.extender_calls.answered(call, answer, snapshot);
     }
 
-    /// Handles an update of a waiting pod. If its signature changed, the decision starts again.
-    pub(super) fn asking_updated(&mut self, now: Time, pod: &Arc<PodInfo>) {
-        let Some(waiting) = self.extender_calls.get_mut(&pod.uid) else { return };
-        let old = std::mem::replace(&mut waiting.queued.pod, Arc::clone(pod));
-        if old == *pod {
-            return;
-        }
-        waiting.changed = true;
+    /// Handles an update of a suspended pod. If its signature changed, the decision starts again.
+    pub(super) fn suspended_updated(&mut self, now: Time, pod: &Arc<PodInfo>) {
+        let Some(old) = self.extender_calls.updated(pod) else { return };
         self.nomination_shown(now, Some(&old), pod);
         if !Signature::of(&old).is_of(pod)
-            && let Some(waiting) = self.end_asking(&pod.uid)
+            && let Some(waiting) = self.extender_calls.end(&pod.uid, &mut self.outbox)
         {
             self.queue.activate(now, waiting.queued);
         }
     }
 
-    /// Cancels the decision about a pod, and its calls.
-    pub(super) fn end_asking(&mut self, uid: &str) -> Option<SuspendedDecision> {
-        let ended = self.extender_calls.end(uid)?;
-        let calls = &self.extender_calls;
-        self.outbox.retain_calls(|call| calls.is_open(call));
-        Some(ended)
-    }
-
-    /// Cancels all decisions with extenders, and returns their pods.
-    pub(super) fn give_up_asking(&mut self) -> Vec<QueuedPod> {
-        let uids: Vec<Uid> = self.extender_calls.uids().cloned().collect();
-        uids.iter().filter_map(|uid| self.end_asking(uid)).map(|waiting| waiting.queued).collect()
+    /// Cancels all suspended decisions, and returns their pods.
+    pub(super) fn end_all_suspended(&mut self) -> Vec<QueuedPod> {
+        self.extender_calls.end_all(&mut self.outbox)
     }
 }
 
@@ -229,16 +191,21 @@ struct Decision<'a> {
 }
 
 impl Decision<'_> {
-    fn go_on(&self, waiting: &mut SuspendedDecision, options: Options<'_>, probe: &mut dyn Probe) -> Asking {
+    fn go_on(
+        &self,
+        waiting: &mut SuspendedDecision,
+        options: Options<'_>,
+        probe: &mut dyn Probe,
+    ) -> Extended {
         let &Self { framework, snapshot, pod, extenders, draws, .. } = self;
         let said = (extenders, &waiting.transcript);
         match framework.decide_with(pod, snapshot, options, said, probe) {
-            Err(error) => Asking::Made(Decided::Failed(error)),
-            Ok(ExtendedDecision::Call(asks)) => Asking::Call(asks),
-            Ok(ExtendedDecision::Stale) => Asking::Stale,
+            Err(error) => Extended::Decided(Decided::Failed(error)),
+            Ok(ExtendedDecision::Call(asks)) => Extended::Call(asks),
+            Ok(ExtendedDecision::Stale) => Extended::Stale,
             Ok(ExtendedDecision::Feasible(feasible)) => {
                 let node = feasible.choose(draws.seed, pod, draws.attempt);
-                Asking::Made(super::attempt::reserve(&feasible, snapshot, node))
+                Extended::Decided(super::attempt::reserve(&feasible, snapshot, node))
             }
             Ok(ExtendedDecision::Infeasible(filtered)) => self.make_room(waiting, &filtered, probe),
         }
@@ -250,10 +217,10 @@ impl Decision<'_> {
         waiting: &mut SuspendedDecision,
         filtered: &Filtered,
         probe: &mut dyn Probe,
-    ) -> Asking {
+    ) -> Extended {
         let &Self { framework, snapshot, pod, extenders, draws, now, version } = self;
         let transcript = &waiting.transcript;
-        let ask = |extender| Asking::Call(vec![ExtenderRequest { extender, kind: RequestKind::Preempt }]);
+        let ask = |extender| Extended::Call(vec![ExtenderRequest { extender, kind: RequestKind::Preempt }]);
         if transcript.rooms().is_some()
             && let Some(next) = transcript.next_for_room(extenders)
         {
@@ -271,7 +238,7 @@ impl Decision<'_> {
         };
         let outcome = framework.post_filter_with(failed, draws, now, rooms, probe);
         if any_room && changed && !matches!(outcome.nomination, Nomination::To(_)) {
-            return Asking::Stale;
+            return Extended::Stale;
         }
         if let (ExtenderCandidates::All, Nomination::To(candidates)) = (rooms, &outcome.nomination) {
             let room = |candidate: &crate::framework::post_filter::Candidate<'_>| ExtenderCandidate {
@@ -289,6 +256,6 @@ impl Decision<'_> {
         }
         let instead = framework.find_room_instead(failed, (draws, now), rooms, &outcome);
         let outcome = instead.unwrap_or(outcome);
-        Asking::Made(Decided::Nowhere(super::attempt::unschedulable(failed, &outcome, draws)))
+        Extended::Decided(Decided::Nowhere(super::attempt::unschedulable(failed, &outcome, draws)))
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Upstream: `pkg/scheduler/schedule_one.go#handleSchedulingFailure`.
 
+use super::conditions::Condition;
 use super::{Scheduler, quarantine};
-use crate::effect::{EventRecord, Nomination, Severity, StatusPatch, Unscheduled};
+use crate::effect::{EventRecord, Severity};
 use crate::framework::PluginName;
 use crate::intern::Symbol;
-use crate::intern::trace_ids;
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
@@ -14,7 +14,6 @@ use crate::report::{Outcome, Preemption};
 use crate::time::Time;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The reason for a failed attempt.
 pub(super) enum Failure {
@@ -67,18 +66,6 @@ pub(super) enum Nominate {
         /// The victims in descending order of importance.
         victims: Vec<Uid>,
     },
-}
-
-/// How long the watch may take to show a condition that was sent. After that it is considered lost.
-const ECHO_MAX: Duration = Duration::from_secs(10);
-
-/// The condition and the nomination that were sent last, and when.
-#[derive(Clone, Debug)]
-pub(super) struct SentCondition {
-    reason: &'static str,
-    message: String,
-    pub(super) nominated: Option<Symbol>,
-    at: Time,
 }
 
 impl Scheduler {
@@ -144,65 +131,16 @@ impl Scheduler {
             self.queue.return_unschedulable(now, queued, rejectors, gate);
         }
         self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", message.clone());
-        self.set_condition(now, &pod, reason, message, was_ours);
+        let condition = Condition { reason, message, nominated: self.cache.nomination(&pod.uid), was_ours };
+        if let Some(patch) = self.conditions.patch(now, &pod, condition, &self.tables) {
+            self.outbox.push_patch(patch);
+        }
         if let Nominate::To { node, victims } = nominate {
             self.preempt(now, &pod, attempt, node, &victims);
         }
     }
 
-    /// Sends PodScheduled=False and the pod's nomination in one patch, unless the pod already shows both or they were
-    /// just sent.
-    ///
-    /// `was_ours` is true if the pod was nominated to the node before its binding.
-    fn set_condition(
-        &mut self,
-        now: Time,
-        pod: &PodInfo,
-        reason: &'static str,
-        message: String,
-        was_ours: bool,
-    ) {
-        let nominated = self.cache.nomination(&pod.uid);
-        let nomination = self.nomination_change(now, pod, was_ours);
-        let shown = pod.scheduled.as_ref().filter(|c| &*c.status == "False");
-        let is_shown = shown.is_some_and(|c| *c.reason == *reason && *c.message == *message);
-        let sent = self.sent_conditions.get(&pod.uid);
-        let is_sent = sent.is_some_and(|sent| sent.reason == reason && sent.message == message);
-        // The watch may show an older state than the one sent, however long that takes to arrive.
-        let is_recent = sent.is_some_and(|sent| now.since(sent.at) <= ECHO_MAX);
-        let is_told = if sent.is_some() { is_sent && (is_shown || is_recent) } else { is_shown };
-        let is_renominated = is_recent && !was_ours && sent.is_some_and(|sent| sent.nominated == nominated);
-        if is_told && (nomination == Nomination::Keep || is_renominated) {
-            return;
-        }
-        let condition = Unscheduled {
-            reason,
-            message: message.clone(),
-            observed_generation: pod.generation,
-            since: shown.map(|c| c.last_transition_time.to_string()).filter(|since| !since.is_empty()),
-        };
-        let condition = (!is_told || !is_shown).then_some(condition);
-        self.outbox.push_patch(StatusPatch { pod: self.pod_ref(pod), condition, nomination });
-        let sent = SentCondition { reason, message, nominated, at: now };
-        self.sent_conditions.insert(Arc::clone(&pod.uid), sent);
-    }
-
-    /// Returns the change of the pod's nomination for a patch.
-    ///
-    /// No change is needed if the API server shows the current nomination and no other was sent. Each patch repeats
-    /// the change until the watch shows it, so that a newer patch can replace an older one.
-    fn nomination_change(&self, now: Time, pod: &PodInfo, was_ours: bool) -> Nomination {
-        let nominated = self.cache.nomination(&pod.uid);
-        let sent = self.sent_conditions.get(&pod.uid).filter(|sent| now.since(sent.at) <= ECHO_MAX);
-        let is_sent = sent.is_none_or(|sent| sent.nominated == nominated);
-        match nominated {
-            None if was_ours => Nomination::Clear,
-            _ if is_sent && nominated == pod.nominated_node => Nomination::Keep,
-            Some(node) => Nomination::Set(self.tables.text(node).to_owned()),
-            None => Nomination::Clear,
-        }
-    }
-
+    /// Sends an Event about the pod, reported by its profile.
     pub(super) fn record(
         &mut self,
         pod: &PodInfo,
@@ -236,5 +174,3 @@ impl Scheduler {
         self.outbox.push_record(record);
     }
 }
-
-trace_ids!(SentCondition { nominated } but not { reason, message, at });

@@ -99,7 +99,7 @@ impl Scheduler {
             extender_calls,
             slices,
             preemptions,
-            sent_conditions,
+            conditions,
             walk,
             quarantine,
             alternatives,
@@ -117,13 +117,9 @@ impl Scheduler {
             reports: _,
             notices: _,
             halted: _,
-            events: _,
             leading: _,
-            unknown_binds: _,
-            rechecks_failed: _,
-            panics: _,
             kubelet_rejections: _,
-            event_label: _,
+            requeues: _,
             #[cfg(test)]
                 panic_point: _,
         } = self;
@@ -136,7 +132,7 @@ impl Scheduler {
         extender_calls.mark(marks);
         slices.mark(marks);
         preemptions.mark(marks);
-        sent_conditions.values().for_each(|sent| sent.mark(marks));
+        conditions.mark(marks);
         walk.mark(marks);
         quarantine.mark(marks);
     }

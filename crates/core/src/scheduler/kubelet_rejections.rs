@@ -9,10 +9,30 @@ use crate::event::ObjectKey;
 use crate::pod::Uid;
 use crate::report::Notice;
 use crate::time::Time;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The maximum number of reasons that are counted by name; kubelets have fewer.
 const REASONS_MAX: usize = 64;
+
+/// The rejected pods, counted by the kubelet's reason.
+#[derive(Default)]
+pub(super) struct KubeletRejections {
+    by_reason: BTreeMap<String, u64>,
+}
+
+impl KubeletRejections {
+    fn count(&mut self, reason: &str) {
+        let counted = self.by_reason.contains_key(reason);
+        let name = if counted || self.by_reason.len() < REASONS_MAX { reason } else { "Other" };
+        *self.by_reason.entry(name.to_owned()).or_default() += 1;
+    }
+
+    /// Returns the number of rejected pods by reason.
+    pub(super) fn by_reason(&self) -> &BTreeMap<String, u64> {
+        &self.by_reason
+    }
+}
 
 impl Scheduler {
     pub(super) fn kubelet_rejected(&mut self, now: Time, uid: &Uid, reason: &str) {
@@ -20,9 +40,7 @@ impl Scheduler {
             && self.is_ours(pod)
         {
             let (pod, node) = (Arc::clone(pod), self.tables.text(node).to_owned());
-            let counted = self.kubelet_rejections.contains_key(reason);
-            let name = if counted || self.kubelet_rejections.len() < REASONS_MAX { reason } else { "Other" };
-            *self.kubelet_rejections.entry(name.to_owned()).or_default() += 1;
+            self.kubelet_rejections.count(reason);
             let text = format!(
                 "the kubelet of node {node} did not admit the pod ({reason}): the node had less room than its state and the \
                  pods known to be there showed; does another scheduler place pods on it?"

@@ -22,10 +22,10 @@ impl Scheduler {
             self.queue.unblock(now, &uid);
             self.queue.requeue_now(now, &uid);
         }
-        for queued in self.give_up_pre_binds(now).into_iter().chain(self.give_up_asking()) {
+        for queued in self.end_all_pre_binds(now).into_iter().chain(self.end_all_suspended()) {
             self.queue.activate(now, queued);
         }
-        for uid in self.unsent_bindings() {
+        for uid in self.bindings.unsent() {
             self.outbox.drop_bind(&uid);
             self.revert_unsent(now, &uid);
         }

@@ -64,10 +64,7 @@ impl Scheduler {
             _ if pod.deleting => None,
             Some(old) if old.nominated_node == pod.nominated_node => self.cache.nomination(&pod.uid),
             Some(_) | None => {
-                // The new value is either our own write, or another client's that replaced it.
-                if let Some(sent) = self.sent_conditions.get_mut(&pod.uid) {
-                    sent.nominated = pod.nominated_node;
-                }
+                self.conditions.nomination_shown(pod);
                 pod.nominated_node
             }
         };
@@ -104,7 +101,7 @@ impl Scheduler {
             self.queue.requeue_now(now, &shown.uid);
             // The recorded condition stays: this patch may overtake the patch with the condition, which is then sent
             // again.
-            let sent = self.sent_conditions.get(&shown.uid).and_then(|sent| sent.nominated);
+            let sent = self.conditions.nominated(&shown.uid);
             if shown.nominated_node.or(sent).is_none() {
                 continue;
             }

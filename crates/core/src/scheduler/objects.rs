@@ -167,12 +167,12 @@ impl Scheduler {
                 // A list may show in one step that the pod was bound and has shrunk since.
                 let meanwhile = known.filter(|(_, on, _)| *on == node);
                 self.queue.remove(&pod.uid);
-                self.end_asking(&pod.uid);
+                self.extender_calls.end(&pod.uid, &mut self.outbox);
                 self.preemptor_left(now, &pod.uid);
                 self.nomination_fulfilled(now, pod, node);
-                self.sent_conditions.remove(&pod.uid);
+                self.conditions.pod_left(&pod.uid);
                 self.outbox.cancel_patch(&pod.uid);
-                self.binding_confirmed(pod, node);
+                self.binding_confirmed(now, &pod.uid, node);
                 let event = ClusterEvent::AssignedPod { action: PodAction::Add, old: None, new: Some(pod) };
                 self.requeue_on(now, &event);
                 if let Some((old, _, _)) = meanwhile {
@@ -196,7 +196,7 @@ impl Scheduler {
             // A bound pod never becomes unbound, so this is an older state.
             Some(PodState::Added) => {}
             Some(PodState::Assumed) => self.binding_updated(now, pod),
-            None if self.extender_calls.contains(&pod.uid) => self.asking_updated(now, pod),
+            None if self.extender_calls.contains(&pod.uid) => self.suspended_updated(now, pod),
             None if self.bindings.contains(&pod.uid) => self.binding_updated(now, pod),
             None => self.queue_pod(now, pod),
         }
@@ -217,7 +217,7 @@ impl Scheduler {
         }
         self.note_event_label("UnschedulablePodUpdate");
         let snapshot = self.cache.snapshot(&self.tables);
-        let (profiles, panics) = (&self.profiles, &mut self.panics);
+        let (profiles, panics) = (&self.profiles, &mut self.quarantine.panics);
         let events: Vec<ClusterEvent<'_>> = pod_actions(&old, pod)
             .into_iter()
             .map(|action| ClusterEvent::OwnPod { action, old: &old, new: pod })
@@ -241,14 +241,15 @@ impl Scheduler {
     fn pod_gone(&mut self, now: Time, uid: &Uid) {
         self.audit.forget(uid);
         if !mutation::is_on(Mutation::DeletedPodStateKept) {
-            self.sent_conditions.remove(uid);
+            self.conditions.pod_left(uid);
         }
-        self.quarantine.forget(uid);
+        self.quarantine.pod_left(uid);
         self.outbox.cancel_patch(uid);
         if !mutation::is_on(Mutation::DeletedPodStaysSuspended) {
-            self.end_asking(uid);
+            self.extender_calls.end(uid, &mut self.outbox);
         }
-        self.binding_abandoned(uid);
+        self.volume_bindings.end(uid, &mut self.outbox);
+        self.bindings.pod_left(uid, &mut self.outbox);
         if self.queue.remove(uid) {
             self.note_event_label("UnschedulablePodDelete");
         }

@@ -9,45 +9,37 @@
 
 mod check;
 mod ledger;
+mod transitions;
 
 pub(super) use ledger::VolumeBindings;
 
 use super::Scheduler;
-use super::binding::{Binding, UNKNOWN_MAX};
+use super::binding::Binding;
 use super::failure::Failure;
 use super::outbox::Outgoing;
+use super::profile_named;
 use crate::cache::PodState;
-use crate::effect::{ClaimName, Effect, Nomination, StatusPatch, VolumeChange, VolumeWrite};
+use crate::effect::{Effect, Nomination, StatusPatch, VolumeWrite};
 use crate::event::WriteOutcome;
 use crate::framework::ClusterEvent;
 use crate::framework::registry::ExtensionPoint;
 use crate::intern::Symbol;
-use crate::mutation::{self, Mutation};
 use crate::plugins::volume_binding;
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
 use crate::report::Outcome;
 use crate::time::Time;
 use crate::volume::{Reservation, StorageKey, StorageObject};
-use check::Shown;
-use ledger::{PreBind, Stage, Task, UnknownOutcome};
+use check::Watched;
+use ledger::{PreBind, Task};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// The backoff before an unanswered write is resent. It doubles up to the maximum.
-const RETRY_PAUSE_MIN: Duration = Duration::from_millis(250);
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(8);
+use transitions::Next;
 
 impl Scheduler {
     /// Whether the pod's profile writes reserved volumes in PreBind.
     pub(super) fn runs_pre_bind(&self, pod: &PodInfo) -> bool {
         self.profile_of(pod)
             .is_some_and(|profile| profile.framework.runs(ExtensionPoint::PreBind, volume_binding::NAME))
-    }
-
-    /// Whether the pod is in PreBind.
-    pub(super) fn is_in_pre_bind(&self, uid: &Uid) -> bool {
-        self.volume_bindings.get(uid).is_some()
     }
 
     /// Starts PreBind for a pod that has just been assumed.
@@ -71,48 +63,30 @@ impl Scheduler {
             queued.nominated = true;
         }
         self.volume_bindings.insert(PreBind::new(queued, node, tasks, now));
-        self.go_on(now, &pod.uid);
+        self.pre_bind_goes_on(now, &pod.uid, Next::GoOn);
     }
 
-    /// Skips completed writes, and continues with the next write or with the wait for the claims.
-    fn go_on(&mut self, now: Time, uid: &Uid) {
-        loop {
-            let Some(pre_bind) = self.volume_bindings.get(uid) else { return };
-            let Some(task) = pre_bind.tasks.get(pre_bind.at) else { break };
-            match (self.shown(task), pre_bind.stage) {
-                (Shown::Done, _) => self.volume_bindings.next_task(uid),
-                // A write in flight will be answered.
-                (_, Stage::InFlight { .. }) | (Shown::AsDecided, Stage::Lost { .. }) => return,
-                (Shown::Changed | Shown::Gone, Stage::Lost { .. }) => {
-                    let message =
-                        pre_bind.unknown.as_ref().map(|unknown| unknown.message.clone()).unwrap_or_default();
-                    return self.pre_bind_failed(now, uid, &message);
-                }
-                (_, Stage::Due | Stage::Waiting { .. }) => {
-                    if self.volume_bindings.line_up(uid) {
-                        self.outbox.push_volume(Arc::clone(uid));
-                    }
-                    return;
-                }
+    /// Carries out what follows for a pod in PreBind.
+    fn pre_bind_goes_on(&mut self, now: Time, uid: &Uid, next: Next) {
+        let next = if let Next::GoOn = next { self.next_stage(now, uid) } else { next };
+        match next {
+            Next::QueueWrite => self.outbox.push_volume(Arc::clone(uid)),
+            Next::Bound => self.pre_bound(now, uid),
+            Next::Failed(message) => self.pre_bind_failed(now, uid, &message),
+            Next::Outdated => {
+                let is_reverted = self.revert_pre_bind(now, uid);
+                self.volume_bindings.rechecks_failed += u64::from(is_reverted);
             }
+            Next::Nothing | Next::GoOn | Next::Write(..) => {}
         }
-        self.wait_for_volumes(now, uid);
     }
 
-    /// Waits for other components to bind the claims, after all writes are done.
-    fn wait_for_volumes(&mut self, now: Time, uid: &Uid) {
-        let Some(pre_bind) = self.volume_bindings.get(uid) else { return };
-        if !matches!(pre_bind.stage, Stage::Waiting { .. }) {
-            let timeout = self.profile_of(&pre_bind.queued.pod).map(|profile| profile.framework.bind_timeout);
-            self.volume_bindings.enter(uid, Stage::Waiting { until: now + timeout.unwrap_or_default() });
-        }
-        match self.volume_bindings.get(uid).map(|pre_bind| self.are_bound(pre_bind)) {
-            Some(Ok(all)) if all || mutation::is_on(Mutation::PodBoundBeforeVolumes) => {
-                self.pre_bound(now, uid);
-            }
-            Some(Err(why)) => self.pre_bind_failed(now, uid, &format!("binding volumes: {why}")),
-            Some(Ok(_)) | None => {}
-        }
+    fn next_stage(&mut self, now: Time, uid: &Uid) -> Next {
+        let Some((queued, ..)) = self.volume_bindings.pod(uid) else { return Next::Nothing };
+        let profile = profile_named(&self.profiles, queued.pod.scheduler_name);
+        let timeout = profile.map(|profile| profile.framework.bind_timeout).unwrap_or_default();
+        let watched = Watched(self.cache.snapshot(&self.tables));
+        self.volume_bindings.go_on(now, uid, watched, timeout)
     }
 
     /// Returns the next volume write that has a credit.
@@ -128,118 +102,31 @@ impl Scheduler {
     }
 
     fn release_write(&mut self, now: Time, uid: &Uid) -> Option<Effect> {
-        self.volume_bindings.step_out(uid);
-        let pre_bind = self.volume_bindings.get(uid)?;
-        if pre_bind.stage != Stage::Due {
-            return None;
-        }
-        if let Err(why) = self.node_of(pre_bind) {
-            self.pre_bind_failed(now, uid, &format!("binding volumes: {why}"));
-            return None;
-        }
-        let task = pre_bind.tasks.get(pre_bind.at)?;
-        match self.shown(task) {
-            Shown::AsDecided if self.volume_bindings.is_written_by_another(uid, task) => return None,
-            Shown::AsDecided => {}
-            Shown::Done => {
-                self.go_on(now, uid);
-                return None;
+        let watched = Watched(self.cache.snapshot(&self.tables));
+        match self.volume_bindings.write(uid, watched) {
+            Next::Write(write, change) => {
+                let (queued, ..) = self.volume_bindings.pod(uid)?;
+                Some(Effect::WriteVolume(VolumeWrite { write, pod: self.pod_ref(&queued.pod), change }))
             }
-            Shown::Gone => {
-                let message = self.not_found(task.key);
-                self.pre_bind_failed(now, uid, &message);
-                return None;
+            next => {
+                self.pre_bind_goes_on(now, uid, next);
+                None
             }
-            Shown::Changed => {
-                self.pre_bind_anew(now, uid);
-                return None;
-            }
-        }
-        let change = self.change(task);
-        let pod = Arc::clone(&pre_bind.queued.pod);
-        let write = self.volume_bindings.send(uid);
-        Some(Effect::WriteVolume(VolumeWrite { write, pod: self.pod_ref(&pod), change }))
-    }
-
-    fn change(&self, task: &Task) -> VolumeChange {
-        let text = |symbol| self.tables.text(symbol).to_owned();
-        let version = task.version.to_string();
-        match &task.reservation {
-            Reservation::Bind { volume, claim, by_controller } => {
-                let key = StorageKey::of_claim(claim.namespace, claim.name);
-                VolumeChange::Bind {
-                    volume: text(*volume),
-                    version,
-                    claim: ClaimName {
-                        namespace: text(claim.namespace),
-                        name: text(claim.name),
-                        uid: claim.uid.clone().unwrap_or_default(),
-                        version: self.cache.volumes().version(key).unwrap_or_default().to_owned(),
-                    },
-                    by_controller: *by_controller,
-                }
-            }
-            Reservation::Provision { namespace, name, node } => VolumeChange::SelectNode {
-                namespace: text(*namespace),
-                name: text(*name),
-                version,
-                node: text(*node),
-            },
         }
     }
 
-    /// Handles the result of a write. Late results of earlier writes are ignored.
+    /// Handles the result of a write.
     pub(super) fn volume_written(&mut self, now: Time, uid: &Uid, write: u64, outcome: WriteOutcome) {
-        let Some(pre_bind) = self.volume_bindings.get(uid).filter(|it| it.stage == Stage::InFlight { write })
-        else {
-            return;
-        };
-        match outcome {
-            WriteOutcome::Done => {
-                self.volume_bindings.next_task(uid);
-                self.go_on(now, uid);
-            }
-            // An earlier copy may be the reason for the rejection. Then the watch will show it.
-            WriteOutcome::Refused { message } if pre_bind.unknown.is_some() => {
-                self.write_lost(now, uid, &message);
-            }
-            WriteOutcome::Refused { message } => self.pre_bind_failed(now, uid, &message),
-            WriteOutcome::Unknown { message } => self.write_lost(now, uid, &message),
-        }
-    }
-
-    /// Handles a write without a result: schedules a retry, unless the watch shows the change first. The resource
-    /// version in the write makes the retry safe.
-    fn write_lost(&mut self, now: Time, uid: &Uid, message: &str) {
-        let unknown = self.volume_bindings.unknown(uid).get_or_insert(UnknownOutcome {
-            since: now,
-            pause: RETRY_PAUSE_MIN,
-            message: String::new(),
-        });
-        message.clone_into(&mut unknown.message);
-        if now.since(unknown.since) > UNKNOWN_MAX {
-            return self.pre_bind_failed(now, uid, message);
-        }
-        let retry_at = now + unknown.pause;
-        unknown.pause = (unknown.pause * 2).min(RETRY_PAUSE_MAX);
-        self.volume_bindings.enter(uid, Stage::Lost { retry_at });
-        self.go_on(now, uid);
+        let next = self.volume_bindings.written(now, uid, write, outcome);
+        self.pre_bind_goes_on(now, uid, next);
     }
 
     /// Handles all pods whose time has come, and returns whether there were any.
     pub(super) fn pre_bind_times(&mut self, now: Time) -> bool {
         let due = self.volume_bindings.due(now);
         for uid in &due {
-            match self.volume_bindings.get(uid).map(|pre_bind| pre_bind.stage) {
-                Some(Stage::Lost { .. }) => {
-                    self.volume_bindings.enter(uid, Stage::Due);
-                    self.go_on(now, uid);
-                }
-                Some(Stage::Waiting { .. }) => {
-                    self.pre_bind_failed(now, uid, "binding volumes: context deadline exceeded");
-                }
-                Some(Stage::Due | Stage::InFlight { .. }) | None => {}
-            }
+            let next = self.volume_bindings.time_is_up(uid);
+            self.pre_bind_goes_on(now, uid, next);
         }
         !due.is_empty()
     }
@@ -251,28 +138,15 @@ impl Scheduler {
         old: Option<&StorageObject>,
         new: Option<&StorageObject>,
     ) {
-        if self.volume_bindings.is_empty() {
-            return;
-        }
-        let mut keys = Vec::new();
-        for object in [old, new].into_iter().flatten() {
-            keys.push(object.key());
-            // A claim may have waited for this volume.
-            if let StorageObject::Volume(volume) = object
-                && let Some(claim) = &volume.claim
-            {
-                keys.push(StorageKey::of_claim(claim.namespace, claim.name));
-            }
-        }
-        for uid in self.volume_bindings.concerned(&keys) {
-            self.go_on(now, &uid);
+        for uid in self.volume_bindings.affected_by(old, new) {
+            self.pre_bind_goes_on(now, &uid, Next::GoOn);
         }
     }
 
     /// Handles the deletion of a node.
     pub(super) fn pre_bind_node_gone(&mut self, now: Time, node: Symbol) {
         for uid in self.volume_bindings.on(node) {
-            self.go_on(now, &uid);
+            self.pre_bind_goes_on(now, &uid, Next::GoOn);
         }
     }
 
@@ -280,7 +154,7 @@ impl Scheduler {
     pub(super) fn pre_bind_updated(&mut self, now: Time, pod: &Arc<PodInfo>) -> bool {
         let Some(before) = self.volume_bindings.renew(pod) else { return false };
         if pod.deleting && !before.deleting {
-            self.end_pre_bind(&pod.uid);
+            self.volume_bindings.end(&pod.uid, &mut self.outbox);
             self.free(now, &pod.uid);
         }
         true
@@ -288,13 +162,13 @@ impl Scheduler {
 
     /// Handles a pod that another client has bound to `node`. PreBind continues if that is the chosen node.
     pub(super) fn pre_bind_confirmed(&mut self, uid: &Uid, node: Symbol) {
-        if self.volume_bindings.get(uid).is_some_and(|pre_bind| pre_bind.node != node) {
-            self.end_pre_bind(uid);
+        if self.volume_bindings.pod(uid).is_some_and(|(_, chosen, _)| chosen != node) {
+            self.volume_bindings.end(uid, &mut self.outbox);
         }
     }
 
     /// Ends PreBind of all pods and returns those that are not bound. The next leader finds the completed writes.
-    pub(super) fn give_up_pre_binds(&mut self, now: Time) -> Vec<QueuedPod> {
+    pub(super) fn end_all_pre_binds(&mut self, now: Time) -> Vec<QueuedPod> {
         let mut waiting = Vec::new();
         for PreBind { queued, .. } in self.volume_bindings.clear() {
             let uid = &queued.pod.uid;
@@ -311,7 +185,10 @@ impl Scheduler {
 
     /// Completes PreBind, and starts the binding.
     fn pre_bound(&mut self, now: Time, uid: &Uid) {
-        let Some(PreBind { queued, node, began, .. }) = self.end_pre_bind(uid) else { return };
+        let Some(PreBind { queued, node, began, .. }) = self.volume_bindings.end(uid, &mut self.outbox)
+        else {
+            return;
+        };
         let outcome = Outcome::PreBound { succeeded: true, took: now.since(began) };
         self.report(&queued, began, outcome);
         // The API server shows all reservations now.
@@ -327,7 +204,9 @@ impl Scheduler {
 
     /// Fails PreBind: releases the node and the reserved volumes, and retries the pod after its backoff.
     pub(super) fn pre_bind_failed(&mut self, now: Time, uid: &Uid, message: &str) {
-        let Some(PreBind { queued, began, .. }) = self.end_pre_bind(uid) else { return };
+        let Some(PreBind { queued, began, .. }) = self.volume_bindings.end(uid, &mut self.outbox) else {
+            return;
+        };
         self.report(&queued, began, Outcome::PreBound { succeeded: false, took: now.since(began) });
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
             // Another client has bound the pod; a PodScheduled=False condition would be wrong.
@@ -338,38 +217,17 @@ impl Scheduler {
         self.fail(now, queued, began, Failure::Binding(text));
     }
 
-    /// Reverts a decision because a volume or claim changed before it was written. The pod becomes active at its old
-    /// rank.
-    fn pre_bind_anew(&mut self, now: Time, uid: &Uid) {
-        let Some(pre_bind) = self.end_pre_bind(uid) else { return };
+    /// Reverts a decision for a reason that does not lie in the pod. The pod becomes active at its old rank. Returns
+    /// false if the pod is not in PreBind, or is bound already.
+    pub(super) fn revert_pre_bind(&mut self, now: Time, uid: &Uid) -> bool {
+        let Some(pre_bind) = self.volume_bindings.end(uid, &mut self.outbox) else { return false };
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
-            return self.give_back_volumes(now, uid);
-        }
-        self.rechecks_failed += 1;
-        self.free(now, uid);
-        self.queue.activate(now, pre_bind.queued);
-    }
-
-    /// Reverts a decision for a reason that does not lie in the pod. The pod becomes active at its old rank.
-    pub(super) fn pre_bind_given_up(&mut self, now: Time, uid: &Uid) {
-        let Some(pre_bind) = self.end_pre_bind(uid) else { return };
-        if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
-            return self.give_back_volumes(now, uid);
+            self.give_back_volumes(now, uid);
+            return false;
         }
         self.free(now, uid);
         self.queue.activate(now, pre_bind.queued);
-    }
-
-    /// Removes the pod from PreBind. Other pods that skipped a write because of this pod check it again.
-    pub(super) fn end_pre_bind(&mut self, uid: &Uid) -> Option<PreBind> {
-        let pre_bind = self.volume_bindings.remove(uid)?;
-        let keys: Vec<StorageKey> = pre_bind.tasks.iter().map(|task| task.key).collect();
-        for other in self.volume_bindings.concerned(&keys) {
-            if self.volume_bindings.line_up(&other) {
-                self.outbox.push_volume(other);
-            }
-        }
-        Some(pre_bind)
+        true
     }
 
     /// Releases the pod's reserved volumes and requeues pods that this may help. Upstream requeues none.

@@ -8,147 +8,21 @@
 //! here it ends when the watch shows each victim terminating or deleted. So a late watch never leads to the same
 //! victims twice.
 
+mod ledger;
+
+pub(super) use ledger::Preemptions;
+
 use super::Scheduler;
 use crate::effect::{Disruption, Eviction, Severity};
 use crate::event::EvictOutcome;
 use crate::framework::registry::ExtensionPoint;
 use crate::intern::Symbol;
-use crate::intern::{Marks, TraceIds, trace_ids};
 use crate::pod::{PodInfo, Uid};
 use crate::preemption;
 use crate::report::{Outcome, Report};
 use crate::time::Time;
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use ledger::{Begun, EvictedPod, Running};
 use std::sync::Arc;
-
-/// A preemption with victims that are not terminating yet.
-struct Running {
-    preemptor: Arc<PodInfo>,
-    attempt: u32,
-    node: Symbol,
-    began: Time,
-    /// The victims that the watch does not show as terminating yet, in order. The last is evicted last.
-    left: Vec<Uid>,
-}
-
-/// The state of an eviction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Waits for release.
-    Waiting,
-    /// Released, without an answer.
-    InFlight,
-    /// Answered, but the watch does not show the deletion yet.
-    Answered,
-}
-
-/// A pod that is being evicted. The record is kept until the watch shows it terminating, so that it is not evicted
-/// twice.
-struct Victim {
-    pod: Arc<PodInfo>,
-    node: Symbol,
-    /// The first pod for which it is evicted.
-    preemptor: Arc<PodInfo>,
-    stage: Stage,
-    /// Whether the watch has shown it as terminating.
-    left: bool,
-}
-
-/// All running preemptions, and their evictions.
-#[derive(Default)]
-pub(super) struct Preemptions {
-    running: BTreeMap<Uid, Running>,
-    /// The preemptors by nominated node.
-    by_node: BTreeMap<Symbol, BTreeSet<Uid>>,
-    victims: BTreeMap<Uid, Victim>,
-    /// The preemptors that wait for each victim.
-    awaited: BTreeMap<Uid, BTreeSet<Uid>>,
-}
-
-impl Preemptions {
-    fn begin(&mut self, running: Running) {
-        let preemptor = Arc::clone(&running.preemptor.uid);
-        for victim in &running.left {
-            self.awaited.entry(Arc::clone(victim)).or_default().insert(Arc::clone(&preemptor));
-        }
-        self.by_node.entry(running.node).or_default().insert(Arc::clone(&preemptor));
-        self.running.insert(preemptor, running);
-    }
-
-    /// Removes a preemption.
-    fn finish(&mut self, preemptor: &str) -> Option<Running> {
-        let running = self.running.remove(preemptor)?;
-        if let Entry::Occupied(mut there) = self.by_node.entry(running.node) {
-            there.get_mut().remove(preemptor);
-            if there.get().is_empty() {
-                there.remove();
-            }
-        }
-        for victim in &running.left {
-            self.awaits_no_more(preemptor, victim);
-        }
-        Some(running)
-    }
-
-    fn awaits_no_more(&mut self, preemptor: &str, victim: &str) {
-        if let Some(waiting) = self.awaited.get_mut(victim) {
-            waiting.remove(preemptor);
-            if waiting.is_empty() {
-                self.awaited.remove(victim);
-            }
-        }
-    }
-
-    /// Removes a victim from a preemption.
-    fn strike_out(&mut self, preemptor: &str, victim: &str) {
-        if let Some(running) = self.running.get_mut(preemptor) {
-            running.left.retain(|left| **left != *victim);
-        }
-        self.awaits_no_more(preemptor, victim);
-    }
-
-    pub(super) fn running(&self) -> usize {
-        self.running.len()
-    }
-
-    /// Whether the pod waits for its victims.
-    pub(super) fn is_running(&self, preemptor: &str) -> bool {
-        self.running.contains_key(preemptor)
-    }
-
-    pub(super) fn evictions(&self) -> usize {
-        self.victims.len()
-    }
-
-    /// Returns the uids of all pods with a record here: preemptors and victims.
-    pub(super) fn uids(&self) -> impl Iterator<Item = &Uid> {
-        self.running.keys().chain(self.victims.keys())
-    }
-
-    pub(super) fn is_any_in_flight(&self) -> bool {
-        self.victims.values().any(|victim| victim.stage == Stage::InFlight)
-    }
-
-    /// Returns the preemptors that wait for the victim.
-    fn waiting_for(&self, victim: &str) -> Vec<Uid> {
-        self.awaited.get(victim).into_iter().flatten().cloned().collect()
-    }
-
-    /// Returns the victims of a preemption that may be evicted now and are not being evicted yet.
-    fn tellable(&self, preemptor: &str) -> Vec<Uid> {
-        let Some(Running { left, .. }) = self.running.get(preemptor) else { return Vec::new() };
-        let Some((last, others)) = left.split_last() else { return Vec::new() };
-        let is_answered =
-            |uid: &Uid| self.victims.get(uid).is_some_and(|victim| victim.stage == Stage::Answered);
-        let mut tellable = others.to_vec();
-        if others.iter().all(is_answered) {
-            tellable.push(Arc::clone(last));
-        }
-        tellable.retain(|uid| !self.victims.contains_key(uid));
-        tellable
-    }
-}
 
 impl Scheduler {
     /// Starts the eviction of the victims, except those that are already terminating. Does nothing if no victim
@@ -162,13 +36,11 @@ impl Scheduler {
         victims: &[Uid],
     ) {
         self.preemptor_left(now, &pod.uid);
-        let stays = |uid: &&Uid| self.cache.placed(uid).is_some_and(|(victim, ..)| !victim.deleting);
-        let left: Vec<Uid> = victims.iter().filter(stays).cloned().collect();
-        if left.is_empty() {
+        let running =
+            Running { preemptor: Arc::clone(pod), attempt, node, began: now, left: victims.to_vec() };
+        if !self.preemptions.start(running, &self.cache) {
             return;
         }
-        let running = Running { preemptor: Arc::clone(pod), attempt, node, began: now, left };
-        self.preemptions.begin(running);
         let gated =
             |profile: &super::Profile| profile.framework.runs(ExtensionPoint::PreEnqueue, preemption::NAME);
         if self.profile_of(pod).is_some_and(gated) {
@@ -180,49 +52,40 @@ impl Scheduler {
 
     /// Evicts the victims that are due, or ends the preemption if no victim remains.
     fn advance(&mut self, now: Time, preemptor: &Uid) {
-        for uid in self.preemptions.tellable(preemptor) {
-            // Cancelling the binding of an earlier victim may have ended the preemption.
-            let Some(running) = self.preemptions.running.get(preemptor) else { return };
-            let preemptor = Arc::clone(&running.preemptor);
-            let Some((pod, node, _)) = self.cache.placed(&uid) else { continue };
-            if self.preemptions.victims.contains_key(&uid) {
-                continue;
+        for uid in self.preemptions.evictable(preemptor) {
+            match self.preemptions.evict(preemptor, &uid, &self.cache) {
+                Begun::Yes => {
+                    self.outbox.push_eviction(Arc::clone(&uid));
+                    self.cancel_unsent_victim(now, &uid);
+                }
+                Begun::No => {}
+                // Cancelling the binding of an earlier victim may have ended the preemption.
+                Begun::Ended => return,
             }
-            let pod = Arc::clone(pod);
-            debug_assert!(pod.priority < preemptor.priority, "a victim is less important");
-            let victim = Victim { pod, node, preemptor, stage: Stage::Waiting, left: false };
-            self.preemptions.victims.insert(Arc::clone(&uid), victim);
-            self.outbox.push_eviction(Arc::clone(&uid));
-            self.cancel_unsent_victim(now, &uid);
         }
-        if self.preemptions.running.get(preemptor).is_some_and(|running| running.left.is_empty()) {
-            self.end(now, preemptor, None);
+        if self.preemptions.is_done(preemptor) {
+            self.end_preemption(now, preemptor, None);
         }
     }
 
     /// Cancels the binding of a victim if it was not sent yet. Such a victim needs no eviction through the API
     /// server.
     fn cancel_unsent_victim(&mut self, now: Time, uid: &Uid) {
-        let Some(victim) = self.preemptions.victims.get(uid) else { return };
-        let (pod, preemptor, node) = (Arc::clone(&victim.pod), Arc::clone(&victim.preemptor), victim.node);
+        let Some(evicted) = self.preemptions.eviction(uid) else { return };
         if self.cancel_unsent(now, uid) {
-            self.record_preempted(&pod, &preemptor, node, " (in kube-scheduler memory).");
+            self.record_preempted(&evicted, " (in kube-scheduler memory).");
         }
     }
 
     /// Returns the eviction to send; `None` if it is not needed any more.
     pub(super) fn release_eviction(&mut self, now: Time, uid: &Uid) -> Option<Eviction> {
         self.cancel_unsent_victim(now, uid);
-        let node = self.preemptions.victims.get(uid)?.node;
-        let placed = self.cache.placed(uid).filter(|(pod, on, _)| *on == node && !pod.deleting);
-        let Some(pod) = placed.map(|(pod, ..)| Arc::clone(pod)) else {
+        self.preemptions.eviction(uid)?;
+        let Some(EvictedPod { pod, preemptor, .. }) = self.preemptions.send(uid, &self.cache) else {
             self.victim_off(now, uid);
             return None;
         };
-        let victim = self.preemptions.victims.get_mut(uid)?;
-        victim.stage = Stage::InFlight;
-        victim.pod = Arc::clone(&pod);
-        let scheduler_name = self.tables.text(victim.preemptor.scheduler_name);
+        let scheduler_name = self.tables.text(preemptor.scheduler_name);
         let condition = (!pod.preempted).then(|| Disruption {
             message: format!("{scheduler_name}: preempting to accommodate a higher priority pod"),
             observed_generation: pod.generation,
@@ -230,21 +93,17 @@ impl Scheduler {
         Some(Eviction { pod: self.pod_ref(&pod), condition })
     }
 
+    /// Handles the answer to an eviction.
     pub(super) fn evict_finished(&mut self, now: Time, uid: &Uid, outcome: EvictOutcome) {
-        let Some(victim) = self.preemptions.victims.get_mut(uid) else { return };
-        victim.stage = Stage::Answered;
-        let (pod, preemptor, node) = (Arc::clone(&victim.pod), Arc::clone(&victim.preemptor), victim.node);
-        let left = victim.left;
         let waiting = self.preemptions.waiting_for(uid);
-        if left || matches!(outcome, EvictOutcome::Failed { .. }) {
-            self.preemptions.victims.remove(uid);
-        }
+        let has_failed = matches!(outcome, EvictOutcome::Failed { .. });
+        let Some(evicted) = self.preemptions.answered(uid, has_failed) else { return };
         match outcome {
-            EvictOutcome::Deleted => self.record_preempted(&pod, &preemptor, node, ""),
+            EvictOutcome::Deleted => self.record_preempted(&evicted, ""),
             EvictOutcome::Gone => {}
             EvictOutcome::Failed { message } => {
                 for preemptor in &waiting {
-                    self.end(now, preemptor, Some(message.clone()));
+                    self.end_preemption(now, preemptor, Some(message.clone()));
                 }
             }
         }
@@ -253,30 +112,22 @@ impl Scheduler {
         }
     }
 
-    fn record_preempted(&mut self, pod: &PodInfo, preemptor: &PodInfo, node: Symbol, suffix: &str) {
-        let note = format!("Preempted by pod {} on node {}{suffix}", preemptor.uid, self.tables.text(node));
+    fn record_preempted(&mut self, evicted: &EvictedPod, suffix: &str) {
+        let EvictedPod { pod, node, preemptor } = evicted;
+        let note = format!("Preempted by pod {} on node {}{suffix}", preemptor.uid, self.tables.text(*node));
         self.record_as(preemptor.scheduler_name, pod, Severity::Normal, "Preempted", "Preempting", note);
     }
 
     /// Handles a victim that the watch shows as terminating or deleted.
     pub(super) fn victim_left(&mut self, now: Time, uid: &str) {
-        match self.preemptions.victims.get_mut(uid) {
-            Some(victim) if victim.stage == Stage::InFlight => victim.left = true,
-            Some(victim) if victim.stage == Stage::Answered => {
-                self.preemptions.victims.remove(uid);
-            }
-            Some(_) | None => {}
-        }
+        self.preemptions.left(uid);
         self.victim_off(now, uid);
     }
 
     /// Handles a pod that no longer uses resources on its node. Preemptors stop waiting for it, and an eviction that
     /// was not sent is cancelled.
     pub(super) fn victim_off(&mut self, now: Time, uid: &str) {
-        if self.preemptions.victims.get(uid).is_some_and(|victim| victim.stage == Stage::Waiting) {
-            self.preemptions.victims.remove(uid);
-            self.outbox.cancel_eviction(uid);
-        }
+        self.preemptions.cancel(uid, &mut self.outbox);
         for preemptor in self.preemptions.waiting_for(uid) {
             self.preemptions.strike_out(&preemptor, uid);
             self.advance(now, &preemptor);
@@ -286,49 +137,28 @@ impl Scheduler {
     /// Ends the preemption of a pod that was deleted, is terminating, or has a node. No more victims are evicted for
     /// it.
     pub(super) fn preemptor_left(&mut self, now: Time, uid: &str) {
-        if let Some(running) = self.preemptions.finish(uid) {
-            self.drop_unwanted(&running.left);
+        if self.preemptions.end(uid, &mut self.outbox).is_some() {
             self.queue.unblock(now, uid);
         }
     }
 
     /// Handles the deletion of a node: ends the preemptions on it, and requeues the preemptors.
     pub(super) fn node_left(&mut self, now: Time, node: Symbol) {
-        let preemptors: Vec<Uid> =
-            self.preemptions.by_node.get(&node).into_iter().flatten().cloned().collect();
-        for uid in preemptors {
+        for uid in self.preemptions.on_node(node) {
             self.preemptor_left(now, &uid);
             self.queue.requeue_now(now, &uid);
         }
     }
 
-    /// Ends all preemptions and returns the preemptors. Nothing more is sent; evictions in flight are still reported.
+    /// Ends all preemptions and returns the preemptors.
     pub(super) fn drop_preemptions(&mut self) -> Vec<Uid> {
-        let preemptors: Vec<Uid> = self.preemptions.running.keys().cloned().collect();
-        for preemptor in &preemptors {
-            if let Some(running) = self.preemptions.finish(preemptor) {
-                self.drop_unwanted(&running.left);
-            }
-        }
-        preemptors
-    }
-
-    /// Cancels evictions that were not sent and that no preemptor waits for any more.
-    fn drop_unwanted(&mut self, left: &[Uid]) {
-        for uid in left.iter().filter(|uid| !self.preemptions.awaited.contains_key(*uid)) {
-            let Entry::Occupied(victim) = self.preemptions.victims.entry(Arc::clone(uid)) else { continue };
-            if victim.get().stage == Stage::Waiting {
-                victim.remove();
-                self.outbox.cancel_eviction(uid);
-            }
-        }
+        self.preemptions.end_all(&mut self.outbox)
     }
 
     /// Ends a preemption. After an error the pod is retried after its backoff; upstream retries at once while the
     /// error lasts.
-    fn end(&mut self, now: Time, uid: &Uid, error: Option<String>) {
-        let Some(running) = self.preemptions.finish(uid) else { return };
-        self.drop_unwanted(&running.left);
+    fn end_preemption(&mut self, now: Time, uid: &Uid, error: Option<String>) {
+        let Some(running) = self.preemptions.end(uid, &mut self.outbox) else { return };
         let Running { preemptor, attempt, node, began, .. } = running;
         if error.is_some() {
             self.queue.requeue_after_backoff(now, uid);
@@ -344,17 +174,6 @@ impl Scheduler {
             rescued_by_flush: false,
             outcome: Outcome::PreemptionEnded { node: self.tables.text(node).to_owned(), error },
         });
-    }
-}
-
-trace_ids!(Running { preemptor, node } but not { attempt, began, left });
-trace_ids!(Victim { pod, node, preemptor } but not { stage, left });
-
-impl TraceIds for Preemptions {
-    fn mark(&self, marks: &mut Marks) {
-        let Self { running, victims, by_node: _, awaited: _ } = self;
-        running.values().for_each(|it| it.mark(marks));
-        victims.values().for_each(|it| it.mark(marks));
     }
 }
 

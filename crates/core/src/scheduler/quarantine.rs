@@ -36,6 +36,8 @@ pub(super) struct Quarantine {
     /// The pods whose decisions panicked too often, with their signatures at that time.
     crashers: FixedMap<Uid, Signature>,
     poisoned: u64,
+    /// Panics in decisions, queueing hints and comparisons so far.
+    pub(super) panics: u64,
 }
 
 impl Quarantine {
@@ -71,7 +73,8 @@ impl Quarantine {
         self.crashers.len()
     }
 
-    pub(super) fn forget(&mut self, uid: &str) {
+    /// Handles a pod that left: it was deleted, or belongs to another scheduler.
+    pub(super) fn pod_left(&mut self, uid: &str) {
         self.crashers.remove(uid);
     }
 
@@ -137,10 +140,10 @@ impl Scheduler {
         self.queue.rebuild(now, uid.map(|uid| &**uid));
         if let Some(uid) = uid {
             self.audit.forget(uid);
-            self.end_pre_bind(uid);
-            self.end_asking(uid);
+            self.volume_bindings.end(uid, &mut self.outbox);
+            self.extender_calls.end(uid, &mut self.outbox);
         }
-        self.recheck_all_unsent();
+        self.bindings.recheck_all();
         match without {
             ObjectKey::Pod(uid) => {
                 self.preemptor_left(now, uid);
@@ -154,7 +157,7 @@ impl Scheduler {
 
 impl TraceIds for Quarantine {
     fn mark(&self, marks: &mut Marks) {
-        let Self { objects, crashers, poisoned: _ } = self;
+        let Self { objects, crashers, poisoned: _, panics: _ } = self;
         objects.iter().for_each(|(key, _)| key.mark(marks));
         crashers.values().for_each(|signature| signature.mark(marks));
     }

@@ -59,13 +59,13 @@ impl Scheduler {
             .map(|(queued, ..)| Arc::clone(&queued.pod.uid))
             .collect();
         for uid in waiting {
-            self.pre_bind_given_up(now, &uid);
+            self.revert_pre_bind(now, &uid);
         }
         // The answers of extenders belong to the old configuration.
-        for queued in self.give_up_asking() {
+        for queued in self.end_all_suspended() {
             self.queue.activate(now, queued);
         }
-        for uid in self.unsent_bindings() {
+        for uid in self.bindings.unsent() {
             if self.cache.placed(&uid).is_some_and(|(pod, ..)| !self.is_ours(pod)) {
                 self.outbox.drop_bind(&uid);
                 self.revert_unsent(now, &uid);
@@ -92,8 +92,8 @@ impl Scheduler {
     /// Drops all state about a pending pod that no profile selects any more. Its nomination counts like that of any
     /// foreign pod, as the API server shows it.
     pub(super) fn drop_pending(&mut self, now: Time, pod: &Arc<PodInfo>) {
-        self.sent_conditions.remove(&pod.uid);
-        self.quarantine.forget(&pod.uid);
+        self.conditions.pod_left(&pod.uid);
+        self.quarantine.pod_left(&pod.uid);
         self.outbox.cancel_patch(&pod.uid);
         self.preemptor_left(now, &pod.uid);
         self.nominate(now, pod, pod.nominated_node.filter(|_| !pod.deleting));

@@ -5,7 +5,9 @@ use crate::event::{Kind, ObjectKey};
 use crate::hash::{FixedSet, IdSet};
 use crate::intern::Symbol;
 use crate::intern::{Marks, TraceIds, trace_ids};
+use crate::mutation::{self, Mutation};
 use crate::pod::{ControllerKind, Uid};
+use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -88,7 +90,7 @@ impl Lists {
 
 impl Scheduler {
     /// Returns the known objects of `kind` that the ending list does not contain, in a deterministic order.
-    pub(super) fn unlisted(&self, kind: Kind) -> Vec<ObjectKey> {
+    fn unlisted(&self, kind: Kind) -> Vec<ObjectKey> {
         let lookups = self.cache.lookups();
         let controllers = |kind: ControllerKind| {
             lookups
@@ -141,6 +143,20 @@ impl Scheduler {
         self.lists.begin(kind, knows_pods);
     }
 
+    /// Removes the objects that the ending list does not contain. A pod with an open binding is queried first.
+    pub(super) fn list_ended(&mut self, now: Time, kind: Kind) {
+        for key in self.unlisted(kind) {
+            let needs_query = match &key {
+                ObjectKey::Pod(uid) => self.bindings.needs_query(now, uid, &mut self.outbox),
+                _ => false,
+            };
+            if !needs_query && !mutation::is_on(Mutation::RelistRemovesNothing) {
+                self.gone(now, &key);
+            }
+        }
+        self.lists.end(kind);
+    }
+
     fn unlisted_pods(&self) -> BTreeSet<Uid> {
         self.known_pods().filter(|uid| !self.lists.names_pod(uid)).cloned().collect()
     }
@@ -149,7 +165,7 @@ impl Scheduler {
     fn known_pods(&self) -> impl Iterator<Item = &Uid> {
         let waiting = self.queue.waiting().map(|(_, queued)| &queued.pod.uid);
         // A terminating pod is in no queue, but there may still be state for it.
-        let told = self.sent_conditions.keys();
+        let told = self.conditions.uids();
         let placed = self.cache.placed_uids();
         placed
             .chain(waiting)

@@ -11,6 +11,15 @@ use crate::pod::PodInfo;
 use crate::time::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// The cluster events that may have requeued pods.
+#[derive(Default)]
+pub(super) struct Requeues {
+    /// Their number so far.
+    pub(super) count: u64,
+    /// Upstream's label of the first one since the engine began to handle its current input.
+    pub(super) label: Option<&'static str>,
+}
+
 impl Scheduler {
     /// Requeues the unschedulable pods that `event` may help, according to the queueing hints of their rejecting
     /// plugins. A hint that panics counts as [`Hint::Queue`].
@@ -24,9 +33,9 @@ impl Scheduler {
         if !matches!(event, ClusterEvent::Other | ClusterEvent::Nominated { .. }) {
             self.note_event_label(event.label());
         }
-        self.events += 1;
+        self.requeues.count += 1;
         let snapshot = self.cache.snapshot(&self.tables);
-        let (profiles, panics) = (&self.profiles, &mut self.panics);
+        let (profiles, panics) = (&self.profiles, &mut self.quarantine.panics);
         self.queue.move_all(
             now,
             event,
@@ -48,7 +57,7 @@ impl Scheduler {
 
     /// Records the label of the current event.
     pub(super) fn note_event_label(&mut self, label: &'static str) {
-        self.event_label.get_or_insert(label);
+        self.requeues.label.get_or_insert(label);
     }
 }
 

@@ -14,7 +14,7 @@ impl Scheduler {
             ("queue", self.queue.len()),
             ("pending pods shown", self.audit.len()),
             ("bindings", self.bindings.len()),
-            ("sent conditions", self.sent_conditions.len()),
+            ("sent conditions", self.conditions.len()),
             ("reports", self.reports.len()),
             ("notices", self.notices.len()),
             ("pods waiting for volumes", self.volume_bindings.len()),

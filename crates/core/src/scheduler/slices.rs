@@ -129,7 +129,7 @@ impl Scheduler {
 
     /// Suspends a large pod until its first slice.
     pub(super) fn begin_slices(&mut self, now: Time, queued: QueuedPod) {
-        let waiting = SuspendedDecision::in_slices(queued, now, self.events);
+        let waiting = SuspendedDecision::in_slices(queued, now, self.requeues.count);
         self.extender_calls.suspend(waiting);
     }
 

@@ -3,13 +3,11 @@
 //! Upstream: `pkg/scheduler/schedule_one.go#extendersBinding`. Unlike upstream, the API server is authoritative if
 //! the extender's answer contradicts it.
 
-use super::{Outgoing, Phase, UnknownOutcome};
-use crate::effect::Effect;
+use super::ledger::{Bindings, Phase, UnknownOutcome};
+use super::transitions::Next;
+use crate::effect::{Effect, PodRef};
 use crate::event::BindOutcome;
 use crate::extender::Extender;
-use crate::intern::Symbol;
-use crate::pod::PodInfo;
-use crate::scheduler::Scheduler;
 use crate::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,47 +22,38 @@ pub(super) struct Delegate {
     ignorable: bool,
 }
 
-impl Scheduler {
-    /// Returns the effect for a binding, and the extender that carries it out, if any.
-    pub(super) fn binding_effect(
-        &self,
-        pod: &PodInfo,
-        node: Symbol,
-        is_ours: bool,
-    ) -> (Option<Delegate>, Effect) {
-        let (pod_ref, node) = (self.pod_ref(pod), self.tables.text(node).to_owned());
-        match self.binder(pod).filter(|_| !is_ours) {
-            None => (None, Effect::Bind { pod: pod_ref, node }),
-            Some(Extender { id, url, ignorable, .. }) => (
-                Some(Delegate { url: url.clone(), ignorable: *ignorable }),
-                Effect::BindBy { extender: *id, pod: pod_ref, node },
-            ),
-        }
+/// Returns the request for a binding, and the extender that carries it out, if any.
+pub(super) fn request(binder: Option<&Extender>, pod: PodRef, node: String) -> (Option<Delegate>, Effect) {
+    match binder {
+        None => (None, Effect::Bind { pod, node }),
+        Some(Extender { id, url, ignorable, .. }) => (
+            Some(Delegate { url: url.clone(), ignorable: *ignorable }),
+            Effect::BindBy { extender: *id, pod, node },
+        ),
     }
+}
 
-    /// Handles an extender's answer to a binding. Returns true if nothing else is to be done.
-    pub(super) fn delegate_answered(&mut self, now: Time, uid: &str, outcome: &BindOutcome) -> bool {
-        let binding = self.bindings.known(uid);
-        let Some(by) = binding.by.clone().filter(|_| !binding.abandoned) else { return false };
+impl Bindings {
+    /// Handles an extender's answer to a binding; `None` if it counts like an answer of the API server.
+    pub(super) fn delegate_answered(&mut self, now: Time, uid: &str, outcome: &BindOutcome) -> Option<Next> {
+        let binding = self.known(uid);
+        let by = binding.by.clone().filter(|_| !binding.abandoned)?;
         match outcome {
-            BindOutcome::Accepted => self.delegated(now, uid, &by),
-            BindOutcome::Refused { .. } if by.ignorable => self.post_instead(uid),
+            BindOutcome::Accepted => Some(self.delegated(now, uid, &by)),
+            BindOutcome::Refused { .. } if by.ignorable => Some(self.post_instead(uid)),
             BindOutcome::Unknown { .. } if by.ignorable => {
                 // Whether or not it was carried out: the engine now posts the binding itself, to the same node.
                 binding.is_ours = true;
-                return false;
+                None
             }
-            BindOutcome::Refused { .. } | BindOutcome::NotNeeded(_) | BindOutcome::Unknown { .. } => {
-                return false;
-            }
+            BindOutcome::Refused { .. } | BindOutcome::NotNeeded(_) | BindOutcome::Unknown { .. } => None,
         }
-        true
     }
 
     /// Handles an extender's success. Until the watch shows the binding, the pod stays assumed, and the API server is
     /// queried. Upstream trusts the extender, and waits forever if the pod was not bound.
-    fn delegated(&mut self, now: Time, uid: &str, by: &Delegate) {
-        let binding = self.bindings.known(uid);
+    fn delegated(&mut self, now: Time, uid: &str, by: &Delegate) -> Next {
+        let binding = self.known(uid);
         if let Some(node) = binding.confirmed_on {
             return self.bound_on(uid, node);
         }
@@ -74,16 +63,16 @@ impl Scheduler {
         let unknown =
             binding.unknown.get_or_insert_with(|| UnknownOutcome::new(now, last_lost, String::new()));
         (unknown.last_lost, unknown.message) = (last_lost, message);
-        self.bindings.enter(uid, Phase::Unknown { query_at: now + DELEGATE_PAUSE });
+        self.enter(uid, Phase::Unknown { query_at: now + DELEGATE_PAUSE });
+        Next::Nothing
     }
 
     /// Posts the binding directly after an ignorable extender failed.
-    fn post_instead(&mut self, uid: &str) {
-        let binding = self.bindings.known(uid);
+    fn post_instead(&mut self, uid: &str) -> Next {
+        let binding = self.known(uid);
         binding.is_ours = true;
-        let pod = Arc::clone(&binding.queued.pod);
-        self.bindings.enter(uid, Phase::Waiting);
-        let uid = Arc::clone(&pod.uid);
-        self.outbox.push_bind(Outgoing::Bind(uid));
+        let uid = Arc::clone(&binding.queued.pod.uid);
+        self.enter(&uid, Phase::Waiting);
+        Next::Resend(uid)
     }
 }

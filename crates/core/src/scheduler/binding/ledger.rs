@@ -6,15 +6,14 @@ use crate::hash::FixedMap;
 use crate::intern::{Marks, Symbol, TraceIds, trace_ids};
 use crate::pod::Uid;
 use crate::queue::QueuedPod;
+use crate::scheduler::unknown_outcome::RetryInterval;
 use crate::time::Time;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The interval between queries about one binding. The first is sent at once; then the interval doubles up to the
-/// maximum.
-const QUERY_INTERVAL_MIN: Duration = Duration::from_millis(250);
-const QUERY_INTERVAL_MAX: Duration = Duration::from_secs(8);
+/// The interval between the first two queries about a binding; the first query is sent at once. Then it doubles.
+const QUERY_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
 /// The phase of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,21 +38,26 @@ pub(super) struct UnknownOutcome {
     pub(super) last_lost: Time,
     /// The latest failure.
     pub(super) message: String,
-    /// The interval before the last query.
-    interval: Duration,
+    /// The interval before the next query.
+    interval: RetryInterval,
     /// When the last query was sent. Its answer describes a later moment, and may itself arrive much later.
     pub(super) queried_at: Time,
 }
 
 impl UnknownOutcome {
     pub(super) fn new(since: Time, last_lost: Time, message: String) -> Self {
-        Self { since, last_lost, message, interval: QUERY_INTERVAL_MIN, queried_at: since }
+        Self {
+            since,
+            last_lost,
+            message,
+            interval: RetryInterval::starting_at(QUERY_INTERVAL_MIN),
+            queried_at: since,
+        }
     }
 
-    /// Doubles the interval and returns the phase with the time of the next query.
+    /// Returns the phase with the time of the next query.
     pub(super) fn next_query(&mut self, now: Time) -> Phase {
-        self.interval = (self.interval * 2).min(QUERY_INTERVAL_MAX);
-        Phase::Unknown { query_at: now + self.interval }
+        Phase::Unknown { query_at: now + self.interval.advance() }
     }
 }
 
@@ -117,6 +121,22 @@ impl Binding {
         self.phase
     }
 
+    /// Whether it was sent, so that it may be carried out.
+    pub(super) fn was_sent(&self) -> bool {
+        self.phase != Phase::Waiting || self.unknown.is_some()
+    }
+
+    /// Whether its outcome matters: the pod is neither bound nor deleted.
+    pub(super) fn is_open(&self) -> bool {
+        !self.abandoned && self.confirmed_on.is_none()
+    }
+
+    /// Returns the pod, its node, the time of the decision, and whether the outcome is unknown; `None` if the outcome
+    /// no longer matters.
+    pub(in crate::scheduler) fn pending(&self) -> Option<(&QueuedPod, Symbol, Time, bool)> {
+        self.is_open().then_some((&self.queued, self.node, self.began, self.unknown.is_some()))
+    }
+
     /// Returns the time of the next query, if one is due later.
     fn query_time(&self) -> Option<Time> {
         #[cfg(test)]
@@ -135,6 +155,10 @@ pub(in crate::scheduler) struct Bindings {
     /// Query times of the bindings in [`Phase::Unknown`]. A step reads only the first, however many bindings are
     /// open.
     query_times: BTreeSet<(Time, Uid)>,
+    /// Lost answers so far.
+    pub(in crate::scheduler) unknown_outcomes: u64,
+    /// Bindings that the recheck stopped so far.
+    pub(in crate::scheduler) rechecks_failed: u64,
 }
 
 impl Bindings {
@@ -148,12 +172,24 @@ impl Bindings {
     }
 
     /// Removes a binding.
-    pub(super) fn remove(&mut self, uid: &str) -> Option<Binding> {
+    pub(in crate::scheduler) fn remove(&mut self, uid: &str) -> Option<Binding> {
         let (uid, binding) = self.by_uid.remove_entry(uid)?;
         if let Some(time) = binding.query_time() {
             self.query_times.remove(&(time, uid));
         }
         Some(binding)
+    }
+
+    /// Removes a binding that must exist.
+    pub(super) fn take(&mut self, uid: &str) -> Binding {
+        self.remove(uid).expect("the caller knows that the binding exists")
+    }
+
+    /// Marks a binding as sent, and names the extender that carries it out, if any.
+    pub(super) fn sent(&mut self, now: Time, uid: &str, by: Option<Delegate>) {
+        self.enter(uid, Phase::InFlight);
+        let binding = self.known(uid);
+        (binding.released, binding.by) = (now, by);
     }
 
     /// Sets the phase of a binding.
@@ -204,13 +240,15 @@ impl Bindings {
         self.by_uid.iter()
     }
 
-    /// Returns all bindings to change. Phases are changed by [`Self::enter`].
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Binding> {
-        self.by_uid.values_mut()
+    /// Makes every binding that was not sent subject to the recheck, because nodes were rebuilt.
+    pub(in crate::scheduler) fn recheck_all(&mut self) {
+        for binding in self.by_uid.values_mut() {
+            binding.fingerprint = None;
+        }
     }
 
     /// Returns the time of the next query.
-    pub(super) fn next_query(&self) -> Option<Time> {
+    pub(in crate::scheduler) fn next_query(&self) -> Option<Time> {
         self.query_times.first().map(|&(time, _)| time)
     }
 
@@ -225,7 +263,7 @@ impl Bindings {
 
 impl TraceIds for Bindings {
     fn mark(&self, marks: &mut Marks) {
-        let Self { by_uid, query_times: _ } = self;
+        let Self { by_uid, query_times: _, unknown_outcomes: _, rechecks_failed: _ } = self;
         by_uid.values().for_each(|binding| binding.mark(marks));
     }
 }

@@ -2,11 +2,13 @@
 
 use crate::cache::Snapshot;
 use crate::cycle::{ExtenderAnswers, ExtenderRequest, RequestKind};
-use crate::extender::{Answer, Extender, ExtenderId};
+use crate::effect::{ExtenderCall, PodRef, Question, Victims};
+use crate::extender::{Answer, Extender, ExtenderCandidate, ExtenderId};
 use crate::intern::{Symbol, trace_ids};
 use crate::mutation::{self, Mutation};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
+use crate::scheduler::outbox::Outbox;
 use crate::scheduler::slices::Progress;
 use crate::time::Time;
 use std::collections::{BTreeMap, VecDeque};
@@ -81,6 +83,16 @@ pub(in crate::scheduler) struct ExtenderCalls {
 }
 
 impl ExtenderCalls {
+    /// Returns the extenders that are interested in the pod, in the order of the calls.
+    pub(super) fn interested_in(&self, pod: &PodInfo) -> impl Iterator<Item = &Extender> {
+        self.extenders.iter().filter(|extender| extender.is_interested(pod))
+    }
+
+    /// Returns the extender that binds the pod, if any.
+    pub(in crate::scheduler) fn binder(&self, pod: &PodInfo) -> Option<&Extender> {
+        self.extenders.iter().find(|extender| extender.binds && extender.is_interested(pod))
+    }
+
     /// Whether a decision about the pod calls extenders.
     pub(in crate::scheduler) fn concerns(&self, pod: &PodInfo) -> bool {
         self.extenders.iter().any(|extender| extender.decides() && extender.is_interested(pod))
@@ -155,8 +167,13 @@ impl ExtenderCalls {
         self.pods.contains_key(uid)
     }
 
-    pub(super) fn get_mut(&mut self, uid: &str) -> Option<&mut SuspendedDecision> {
-        self.pods.get_mut(uid)
+    /// Replaces a suspended pod by its newer state, and returns the old one if it differs.
+    pub(super) fn updated(&mut self, pod: &Arc<PodInfo>) -> Option<Arc<PodInfo>> {
+        let waiting = self.pods.get_mut(&pod.uid)?;
+        let old = std::mem::replace(&mut waiting.queued.pod, Arc::clone(pod));
+        let is_changed = old != *pod;
+        waiting.changed |= is_changed;
+        is_changed.then_some(old)
     }
 
     /// Returns a predicate for the pods that may be attempted now; `None` if all may.
@@ -207,18 +224,22 @@ impl ExtenderCalls {
         calls
     }
 
-    /// Returns an open call, and the pod that waits for it.
-    pub(super) fn asked(&self, call: u64) -> Option<(&SuspendedDecision, &ExtenderRequest)> {
+    /// Returns an open call as it is sent.
+    pub(super) fn request(&self, call: u64, snapshot: Snapshot<'_>) -> Option<ExtenderCall> {
         let waiting = self.pods.get(self.calls.get(&call)?)?;
-        Some((waiting, waiting.open.get(&call)?))
-    }
-
-    pub(super) fn is_open(&self, call: u64) -> bool {
-        self.calls.contains_key(&call)
+        let request = waiting.open.get(&call)?;
+        let text = |nodes: &[_]| nodes.iter().map(|&node| snapshot.text(node).to_owned()).collect();
+        let question = match &request.kind {
+            RequestKind::Filter { nodes, .. } => Question::Filter { nodes: text(nodes) },
+            RequestKind::Prioritize { nodes } => Question::Prioritize { nodes: text(nodes) },
+            RequestKind::Preempt => Question::Preempt { rooms: victims(&waiting.transcript, snapshot) },
+        };
+        let pod = PodRef::new(&waiting.queued.pod, snapshot.tables());
+        Some(ExtenderCall { call, extender: request.extender, pod, question })
     }
 
     /// Records the result of a call.
-    pub(super) fn hear(&mut self, call: u64, answer: Result<Answer, String>, snapshot: Snapshot<'_>) {
+    pub(super) fn answered(&mut self, call: u64, answer: Result<Answer, String>, snapshot: Snapshot<'_>) {
         let Some(uid) = self.calls.remove(&call) else { return };
         let Some(waiting) = self.pods.get_mut(&uid) else { return };
         let Some(ask) = waiting.open.remove(&call) else { return };
@@ -255,15 +276,34 @@ impl ExtenderCalls {
     }
 
     /// Cancels a decision and its calls.
-    pub(super) fn end(&mut self, uid: &str) -> Option<SuspendedDecision> {
+    pub(in crate::scheduler) fn end(&mut self, uid: &str, outbox: &mut Outbox) -> Option<SuspendedDecision> {
         let waiting = self.pods.remove(uid)?;
         for call in waiting.open.keys() {
             self.calls.remove(call);
         }
+        outbox.retain_calls(|call| !waiting.open.contains_key(&call));
         self.ready.retain(|ready| **ready != *uid);
         self.sliced.retain(|sliced| **sliced != *uid);
         Some(waiting)
     }
+
+    /// Cancels all decisions and their calls, and returns their pods.
+    pub(super) fn end_all(&mut self, outbox: &mut Outbox) -> Vec<QueuedPod> {
+        let uids: Vec<Uid> = self.uids().cloned().collect();
+        uids.iter().filter_map(|uid| self.end(uid, outbox)).map(|waiting| waiting.queued).collect()
+    }
+}
+
+/// Returns the candidates of preemption with their victims as references. Deleted victims are left out.
+fn victims(transcript: &ExtenderAnswers, snapshot: Snapshot<'_>) -> Vec<Victims> {
+    let named = |room: &ExtenderCandidate| {
+        let pods = room.victims.iter().filter_map(|uid| snapshot.placed(uid));
+        let pods: Vec<PodRef> = pods.map(|pod| PodRef::new(pod, snapshot.tables())).collect();
+        let node = snapshot.text(room.node).to_owned();
+        (!pods.is_empty()).then_some(Victims { node, pods, violations: room.violations })
+    };
+    let rooms = transcript.rooms().and_then(|rooms| rooms.as_ref().ok());
+    rooms.into_iter().flatten().filter_map(named).collect()
 }
 
 trace_ids!(SuspendedDecision { queued, transcript, open } but not { began, restarts, version, events, changed, progress });

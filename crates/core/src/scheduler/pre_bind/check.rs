@@ -4,11 +4,11 @@
 //! claim that is not bound yet; this implementation finds failed claims behind it as well.
 
 use super::ledger::{PreBind, Task};
-use crate::cache::NodeView;
+use crate::cache::{NodeView, Snapshot};
+use crate::effect::{ClaimName, VolumeChange};
 use crate::framework::CycleError;
 use crate::intern::Symbol;
 use crate::plugins::volume_binding;
-use crate::scheduler::Scheduler;
 use crate::volume::{ClaimInfo, PersistentVolumeInfo, Reservation, StorageKey};
 use std::sync::Arc;
 
@@ -25,9 +25,14 @@ pub(super) enum Shown {
     Gone,
 }
 
-impl Scheduler {
+/// The watched state of the cluster, as far as PreBind reads it.
+#[derive(Clone, Copy)]
+pub(super) struct Watched<'a>(pub(super) Snapshot<'a>);
+
+impl<'a> Watched<'a> {
+    /// Returns the state of the object that a task writes.
     pub(super) fn shown(&self, task: &Task) -> Shown {
-        let volumes = self.cache.volumes();
+        let volumes = self.0.volumes();
         let is_done = match &task.reservation {
             Reservation::Bind { volume, claim, .. } => {
                 volumes.volume(*volume).is_some_and(|volume| volume.claim.as_ref() == Some(claim))
@@ -44,9 +49,37 @@ impl Scheduler {
         }
     }
 
+    /// Returns the write of a task.
+    pub(super) fn change(&self, task: &Task) -> VolumeChange {
+        let text = |symbol| self.0.text(symbol).to_owned();
+        let version = task.version.to_string();
+        match &task.reservation {
+            Reservation::Bind { volume, claim, by_controller } => {
+                let key = StorageKey::of_claim(claim.namespace, claim.name);
+                VolumeChange::Bind {
+                    volume: text(*volume),
+                    version,
+                    claim: ClaimName {
+                        namespace: text(claim.namespace),
+                        name: text(claim.name),
+                        uid: claim.uid.clone().unwrap_or_default(),
+                        version: self.0.volumes().version(key).unwrap_or_default().to_owned(),
+                    },
+                    by_controller: *by_controller,
+                }
+            }
+            Reservation::Provision { namespace, name, node } => VolumeChange::SelectNode {
+                namespace: text(*namespace),
+                name: text(*name),
+                version,
+                node: text(*node),
+            },
+        }
+    }
+
     /// Returns the chosen node, or an error if it does not exist any more.
-    pub(super) fn node_of(&self, pre_bind: &PreBind) -> Result<NodeView<'_>, String> {
-        let snapshot = self.snapshot();
+    pub(super) fn node_of(&self, pre_bind: &PreBind) -> Result<NodeView<'a>, String> {
+        let Self(snapshot) = *self;
         let name = snapshot.text(pre_bind.node);
         let node = snapshot.find_node(pre_bind.node).map(|idx| snapshot.node(idx));
         node.ok_or_else(|| format!("failed to get node \"{name}\": node \"{name}\" not found"))
@@ -76,8 +109,7 @@ impl Scheduler {
         name: Symbol,
     ) -> Result<bool, String> {
         let check = |text: String| format!("failed to check binding: {text}");
-        let volume =
-            self.cache.volumes().volume(task.key.name).ok_or_else(|| check(self.not_found(task.key)))?;
+        let volume = self.0.volumes().volume(task.key.name).ok_or_else(|| check(self.not_found(task.key)))?;
         let claim = self.claim(namespace, name).map_err(check)?;
         if self.shown(task) == Shown::AsDecided {
             return Ok(false);
@@ -85,7 +117,7 @@ impl Scheduler {
         let failed = |CycleError(text)| format!("failed to translate pv to csi: {text}");
         self.must_reach(node, volume, failed)?;
         if volume.claim.as_ref().is_none_or(|claim| claim.uid.is_none()) {
-            return Err(format!("ClaimRef got reset for pv \"{}\"", self.tables.text(volume.name)));
+            return Err(format!("ClaimRef got reset for pv \"{}\"", self.0.text(volume.name)));
         }
         Ok(claim.bound_volume().is_some())
     }
@@ -104,7 +136,7 @@ impl Scheduler {
             Shown::AsDecided => return Ok(false),
             Shown::Done => {}
             Shown::Changed | Shown::Gone => {
-                let name = self.tables.text(name);
+                let name = self.0.text(name);
                 return Err(if claim.annotated {
                     // The provisioner removes the annotation to report that it failed and that another node may be
                     // chosen.
@@ -116,7 +148,7 @@ impl Scheduler {
         }
         let Some(volume) = claim.volume else { return Ok(false) };
         // The volume may not have arrived in the watch yet.
-        let Some(volume) = self.cache.volumes().volume(volume) else { return Ok(false) };
+        let Some(volume) = self.0.volumes().volume(volume) else { return Ok(false) };
         self.must_reach(node, volume, |CycleError(text)| text)?;
         Ok(claim.bound_volume().is_some())
     }
@@ -130,23 +162,23 @@ impl Scheduler {
         if volume_binding::reaches(node, volume).map_err(failed)? {
             return Ok(());
         }
-        let (volume, node) = (self.tables.text(volume.name), self.tables.text(node.name()));
+        let (volume, node) = (self.0.text(volume.name), self.0.text(node.name()));
         Err(format!(
             "pv \"{volume}\" node affinity doesn't match node \"{node}\": no matching NodeSelectorTerms"
         ))
     }
 
-    fn claim(&self, namespace: Symbol, name: Symbol) -> Result<&Arc<ClaimInfo>, String> {
-        let claim = self.cache.volumes().claim(namespace, name);
+    fn claim(&self, namespace: Symbol, name: Symbol) -> Result<&'a Arc<ClaimInfo>, String> {
+        let claim = self.0.volumes().claim(namespace, name);
         claim.ok_or_else(|| self.not_found(StorageKey::of_claim(namespace, name)))
     }
 
     /// Returns upstream's error text for a missing object (`apimachinery/pkg/api/errors#NewNotFound`).
     pub(super) fn not_found(&self, key: StorageKey) -> String {
-        let name = self.tables.text(key.name);
+        let name = self.0.text(key.name);
         match key.namespace {
             Some(namespace) => {
-                format!("persistentvolumeclaims \"{}/{name}\" not found", self.tables.text(namespace))
+                format!("persistentvolumeclaims \"{}/{name}\" not found", self.0.text(namespace))
             }
             None => format!("persistentvolumes \"{name}\" not found"),
         }

@@ -5,11 +5,12 @@ use crate::intern::Symbol;
 use crate::intern::{Marks, TraceIds, trace_ids};
 use crate::pod::{PodInfo, Uid};
 use crate::queue::QueuedPod;
+use crate::scheduler::outbox::Outbox;
+use crate::scheduler::unknown_outcome::RetryInterval;
 use crate::time::Time;
-use crate::volume::{Reservation, StorageKey};
+use crate::volume::{Reservation, StorageKey, StorageObject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A reservation to be written.
 pub(super) struct Task {
@@ -38,7 +39,7 @@ pub(super) struct UnknownOutcome {
     /// When its first copy remained unanswered.
     pub(super) since: Time,
     /// The backoff before the next copy.
-    pub(super) pause: Duration,
+    pub(super) retry: RetryInterval,
     /// The latest failure.
     pub(super) message: String,
 }
@@ -101,13 +102,17 @@ pub(in crate::scheduler) struct VolumeBindings {
     /// The times at which pods are due.
     times: BTreeSet<(Time, Uid)>,
     writes: u64,
+    /// Decisions that were reverted because a volume or claim had changed before it was written.
+    pub(in crate::scheduler) rechecks_failed: u64,
 }
 
 impl VolumeBindings {
+    /// Returns the number of pods.
     pub(in crate::scheduler) fn len(&self) -> usize {
         self.pods.len()
     }
 
+    /// Whether there are no pods.
     pub(in crate::scheduler) fn is_empty(&self) -> bool {
         self.pods.is_empty()
     }
@@ -132,6 +137,11 @@ impl VolumeBindings {
         self.times.iter().take_while(|(time, _)| *time <= now).map(|(_, uid)| Arc::clone(uid)).collect()
     }
 
+    /// Whether the pod is in PreBind.
+    pub(in crate::scheduler) fn contains(&self, uid: &str) -> bool {
+        self.pods.contains_key(uid)
+    }
+
     pub(super) fn get(&self, uid: &Uid) -> Option<&PreBind> {
         self.pods.get(uid)
     }
@@ -145,7 +155,19 @@ impl VolumeBindings {
         self.pods.insert(uid, pre_bind);
     }
 
-    pub(super) fn remove(&mut self, uid: &Uid) -> Option<PreBind> {
+    /// Removes a pod. Other pods that skipped a write because of this pod check it again.
+    pub(in crate::scheduler) fn end(&mut self, uid: &Uid, outbox: &mut Outbox) -> Option<PreBind> {
+        let pre_bind = self.remove(uid)?;
+        let keys: Vec<StorageKey> = pre_bind.tasks.iter().map(|task| task.key).collect();
+        for other in self.concerned(&keys) {
+            if self.line_up(&other) {
+                outbox.push_volume(other);
+            }
+        }
+        Some(pre_bind)
+    }
+
+    fn remove(&mut self, uid: &Uid) -> Option<PreBind> {
         let pre_bind = self.pods.remove(uid)?;
         if let Some(time) = pre_bind.time() {
             self.times.remove(&(time, Arc::clone(uid)));
@@ -169,8 +191,8 @@ impl VolumeBindings {
 
     /// Removes and returns all pods, ordered by uid.
     pub(super) fn clear(&mut self) -> Vec<PreBind> {
-        let writes = self.writes;
-        let before = std::mem::replace(self, Self { writes, ..Self::default() });
+        let (writes, rechecks_failed) = (self.writes, self.rechecks_failed);
+        let before = std::mem::replace(self, Self { writes, rechecks_failed, ..Self::default() });
         let by_uid: BTreeMap<Uid, PreBind> = before.pods.into_iter().collect();
         by_uid.into_values().collect()
     }
@@ -232,8 +254,30 @@ impl VolumeBindings {
         Some(std::mem::replace(&mut pre_bind.queued.pod, Arc::clone(pod)))
     }
 
+    /// Returns the pods affected by an added, changed or deleted object.
+    pub(super) fn affected_by(
+        &self,
+        old: Option<&StorageObject>,
+        new: Option<&StorageObject>,
+    ) -> BTreeSet<Uid> {
+        if self.pods.is_empty() {
+            return BTreeSet::new();
+        }
+        let mut keys = Vec::new();
+        for object in [old, new].into_iter().flatten() {
+            keys.push(object.key());
+            // A claim may have waited for this volume.
+            if let StorageObject::Volume(volume) = object
+                && let Some(claim) = &volume.claim
+            {
+                keys.push(StorageKey::of_claim(claim.namespace, claim.name));
+            }
+        }
+        self.concerned(&keys)
+    }
+
     /// Returns the pods affected by one of these objects.
-    pub(super) fn concerned(&self, keys: &[StorageKey]) -> BTreeSet<Uid> {
+    fn concerned(&self, keys: &[StorageKey]) -> BTreeSet<Uid> {
         keys.iter().filter_map(|key| self.by_object.get(key)).flatten().map(Arc::clone).collect()
     }
 
@@ -254,7 +298,7 @@ trace_ids!(PreBind { queued, node, tasks } but not { began, at, stage, unknown, 
 
 impl TraceIds for VolumeBindings {
     fn mark(&self, marks: &mut Marks) {
-        let Self { pods, by_object, by_node: _, times: _, writes: _ } = self;
+        let Self { pods, by_object, by_node: _, times: _, writes: _, rechecks_failed: _ } = self;
         pods.values().for_each(|pod| pod.mark(marks));
         by_object.keys().for_each(|key| key.mark(marks));
     }

@@ -180,7 +180,7 @@ impl Scheduler {
                 }
             }
             Err(panic) => {
-                self.panics += 1;
+                self.quarantine.panics += 1;
                 self.decisions.clear();
                 let object = format!("Pod {}", self.snapshot().pod_key(&pod));
                 let text = format!(

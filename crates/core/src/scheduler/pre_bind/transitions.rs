@@ -1,0 +1,135 @@
+//! The transitions of pods in PreBind: what follows from a write, a watched object or a time.
+
+use super::check::{Shown, Watched};
+use super::ledger::{Stage, UnknownOutcome, VolumeBindings};
+use crate::effect::VolumeChange;
+use crate::event::WriteOutcome;
+use crate::mutation::{self, Mutation};
+use crate::pod::Uid;
+use crate::scheduler::unknown_outcome::{RetryInterval, UNKNOWN_MAX};
+use crate::time::Time;
+use std::time::Duration;
+
+/// The first backoff before an unanswered write is resent. It doubles.
+const RETRY_MIN: Duration = Duration::from_millis(250);
+
+/// What follows for a pod in PreBind.
+pub(super) enum Next {
+    /// Nothing: it waits for an answer, an object or a time, or is not in PreBind.
+    Nothing,
+    /// Its next write is queued.
+    QueueWrite,
+    /// This write with its id is sent.
+    Write(u64, VolumeChange),
+    /// Its stage ended. The next one begins.
+    GoOn,
+    /// All its claims are bound.
+    Bound,
+    /// It failed for this reason.
+    Failed(String),
+    /// A volume or claim changed before it was written. The pod is decided again.
+    Outdated,
+}
+
+impl VolumeBindings {
+    /// Skips completed writes, and continues with the next write or with the wait for the claims, which may take
+    /// `timeout`.
+    pub(super) fn go_on(&mut self, now: Time, uid: &Uid, watched: Watched<'_>, timeout: Duration) -> Next {
+        loop {
+            let Some(pre_bind) = self.get(uid) else { return Next::Nothing };
+            let Some(task) = pre_bind.tasks.get(pre_bind.at) else { break };
+            match (watched.shown(task), pre_bind.stage) {
+                (Shown::Done, _) => self.next_task(uid),
+                // A write in flight will be answered.
+                (_, Stage::InFlight { .. }) | (Shown::AsDecided, Stage::Lost { .. }) => return Next::Nothing,
+                (Shown::Changed | Shown::Gone, Stage::Lost { .. }) => {
+                    let lost = pre_bind.unknown.as_ref();
+                    return Next::Failed(lost.map(|lost| lost.message.clone()).unwrap_or_default());
+                }
+                (_, Stage::Due | Stage::Waiting { .. }) => {
+                    return if self.line_up(uid) { Next::QueueWrite } else { Next::Nothing };
+                }
+            }
+        }
+        self.wait_for_claims(now, uid, watched, timeout)
+    }
+
+    /// Waits for other components to bind the claims, after all writes are done.
+    fn wait_for_claims(&mut self, now: Time, uid: &Uid, watched: Watched<'_>, timeout: Duration) -> Next {
+        let Some(pre_bind) = self.get(uid) else { return Next::Nothing };
+        if !matches!(pre_bind.stage, Stage::Waiting { .. }) {
+            self.enter(uid, Stage::Waiting { until: now + timeout });
+        }
+        match self.get(uid).map(|pre_bind| watched.are_bound(pre_bind)) {
+            Some(Ok(all)) if all || mutation::is_on(Mutation::PodBoundBeforeVolumes) => Next::Bound,
+            Some(Err(why)) => Next::Failed(format!("binding volumes: {why}")),
+            Some(Ok(_)) | None => Next::Nothing,
+        }
+    }
+
+    /// Takes the pod from the volume lane, and sends its write if that is still due.
+    pub(super) fn write(&mut self, uid: &Uid, watched: Watched<'_>) -> Next {
+        self.step_out(uid);
+        let Some(pre_bind) = self.get(uid).filter(|it| it.stage == Stage::Due) else { return Next::Nothing };
+        if let Err(why) = watched.node_of(pre_bind) {
+            return Next::Failed(format!("binding volumes: {why}"));
+        }
+        let Some(task) = pre_bind.tasks.get(pre_bind.at) else { return Next::Nothing };
+        match watched.shown(task) {
+            Shown::AsDecided if self.is_written_by_another(uid, task) => Next::Nothing,
+            Shown::AsDecided => {
+                let change = watched.change(task);
+                Next::Write(self.send(uid), change)
+            }
+            Shown::Done => Next::GoOn,
+            Shown::Gone => Next::Failed(watched.not_found(task.key)),
+            Shown::Changed => Next::Outdated,
+        }
+    }
+
+    /// Handles the result of a write. Late results of earlier writes are ignored.
+    pub(super) fn written(&mut self, now: Time, uid: &Uid, write: u64, outcome: WriteOutcome) -> Next {
+        let Some(pre_bind) = self.get(uid).filter(|it| it.stage == Stage::InFlight { write }) else {
+            return Next::Nothing;
+        };
+        match outcome {
+            WriteOutcome::Done => {
+                self.next_task(uid);
+                Next::GoOn
+            }
+            // An earlier copy may be the reason for the rejection. Then the watch will show it.
+            WriteOutcome::Refused { message } if pre_bind.unknown.is_some() => self.lost(now, uid, message),
+            WriteOutcome::Refused { message } => Next::Failed(message),
+            WriteOutcome::Unknown { message } => self.lost(now, uid, message),
+        }
+    }
+
+    /// Handles a write without a result: schedules a retry, unless the watch shows the change first. The resource
+    /// version in the write makes the retry safe.
+    fn lost(&mut self, now: Time, uid: &Uid, message: String) -> Next {
+        let retry = RetryInterval::starting_at(RETRY_MIN);
+        let first = UnknownOutcome { since: now, retry, message: String::new() };
+        let unknown = self.unknown(uid).get_or_insert(first);
+        if now.since(unknown.since) > UNKNOWN_MAX {
+            return Next::Failed(message);
+        }
+        unknown.message = message;
+        let retry_at = now + unknown.retry.advance();
+        self.enter(uid, Stage::Lost { retry_at });
+        Next::GoOn
+    }
+
+    /// Handles a pod whose time has come.
+    pub(super) fn time_is_up(&mut self, uid: &Uid) -> Next {
+        match self.get(uid).map(|pre_bind| pre_bind.stage) {
+            Some(Stage::Lost { .. }) => {
+                self.enter(uid, Stage::Due);
+                Next::GoOn
+            }
+            Some(Stage::Waiting { .. }) => {
+                Next::Failed("binding volumes: context deadline exceeded".to_owned())
+            }
+            Some(Stage::Due | Stage::InFlight { .. }) | None => Next::Nothing,
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! The ledger of running preemptions and their evictions.
+//!
+//! It decides nothing about other pods: what an answer means for queue and nominations is up to the scheduler.
+
+use crate::cache::Cache;
+use crate::intern::{Marks, Symbol, TraceIds, trace_ids};
+use crate::pod::{PodInfo, Uid};
+use crate::scheduler::outbox::Outbox;
+use crate::time::Time;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A preemption with victims that are not terminating yet.
+pub(super) struct Running {
+    pub(super) preemptor: Arc<PodInfo>,
+    pub(super) attempt: u32,
+    pub(super) node: Symbol,
+    pub(super) began: Time,
+    /// The victims that the watch does not show as terminating yet, in order. The last is evicted last.
+    pub(super) left: Vec<Uid>,
+}
+
+/// Whether an eviction began.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Begun {
+    Yes,
+    /// The pod has no node any more, or is being evicted already.
+    No,
+    /// The preemption has ended.
+    Ended,
+}
+
+/// A pod that is being evicted, its node, and the first pod for which it is evicted.
+pub(super) struct EvictedPod {
+    pub(super) pod: Arc<PodInfo>,
+    pub(super) node: Symbol,
+    pub(super) preemptor: Arc<PodInfo>,
+}
+
+impl EvictedPod {
+    fn of(victim: &Victim) -> Self {
+        let Victim { pod, node, preemptor, .. } = victim;
+        Self { pod: Arc::clone(pod), node: *node, preemptor: Arc::clone(preemptor) }
+    }
+}
+
+/// The state of an eviction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Waits for release.
+    Waiting,
+    /// Released, without an answer.
+    InFlight,
+    /// Answered, but the watch does not show the deletion yet.
+    Answered,
+}
+
+/// A pod that is being evicted. The record is kept until the watch shows it terminating, so that it is not evicted
+/// twice.
+struct Victim {
+    pod: Arc<PodInfo>,
+    node: Symbol,
+    /// The first pod for which it is evicted.
+    preemptor: Arc<PodInfo>,
+    stage: Stage,
+    /// Whether the watch has shown it as terminating.
+    left: bool,
+}
+
+/// All running preemptions, and their evictions.
+#[derive(Default)]
+pub(in crate::scheduler) struct Preemptions {
+    running: BTreeMap<Uid, Running>,
+    /// The preemptors by nominated node.
+    by_node: BTreeMap<Symbol, BTreeSet<Uid>>,
+    victims: BTreeMap<Uid, Victim>,
+    /// The preemptors that wait for each victim.
+    awaited: BTreeMap<Uid, BTreeSet<Uid>>,
+}
+
+impl Preemptions {
+    /// Starts the preemption of the victims that are still to be evicted, and returns whether there are any.
+    pub(super) fn start(&mut self, mut preemption: Running, cache: &Cache) -> bool {
+        let stays = |uid: &Uid| cache.placed(uid).is_some_and(|(victim, ..)| !victim.deleting);
+        preemption.left.retain(stays);
+        let any = !preemption.left.is_empty();
+        if any {
+            self.begin(preemption);
+        }
+        any
+    }
+
+    fn begin(&mut self, running: Running) {
+        let preemptor = Arc::clone(&running.preemptor.uid);
+        for victim in &running.left {
+            self.awaited.entry(Arc::clone(victim)).or_default().insert(Arc::clone(&preemptor));
+        }
+        self.by_node.entry(running.node).or_default().insert(Arc::clone(&preemptor));
+        self.running.insert(preemptor, running);
+    }
+
+    /// Removes a preemption.
+    fn finish(&mut self, preemptor: &str) -> Option<Running> {
+        let running = self.running.remove(preemptor)?;
+        if let Entry::Occupied(mut there) = self.by_node.entry(running.node) {
+            there.get_mut().remove(preemptor);
+            if there.get().is_empty() {
+                there.remove();
+            }
+        }
+        for victim in &running.left {
+            self.awaits_no_more(preemptor, victim);
+        }
+        Some(running)
+    }
+
+    fn awaits_no_more(&mut self, preemptor: &str, victim: &str) {
+        if let Some(waiting) = self.awaited.get_mut(victim) {
+            waiting.remove(preemptor);
+            if waiting.is_empty() {
+                self.awaited.remove(victim);
+            }
+        }
+    }
+
+    /// Removes a victim from a preemption.
+    pub(super) fn strike_out(&mut self, preemptor: &str, victim: &str) {
+        if let Some(running) = self.running.get_mut(preemptor) {
+            running.left.retain(|left| **left != *victim);
+        }
+        self.awaits_no_more(preemptor, victim);
+    }
+
+    /// Returns the number of running preemptions.
+    pub(in crate::scheduler) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Whether the pod waits for its victims.
+    pub(in crate::scheduler) fn is_running(&self, preemptor: &str) -> bool {
+        self.running.contains_key(preemptor)
+    }
+
+    /// Returns the number of pods that are being evicted.
+    pub(in crate::scheduler) fn evictions(&self) -> usize {
+        self.victims.len()
+    }
+
+    /// Returns the uids of all pods with a record here: preemptors and victims.
+    pub(in crate::scheduler) fn uids(&self) -> impl Iterator<Item = &Uid> {
+        self.running.keys().chain(self.victims.keys())
+    }
+
+    /// Whether an eviction has no answer yet.
+    pub(in crate::scheduler) fn is_any_in_flight(&self) -> bool {
+        self.victims.values().any(|victim| victim.stage == Stage::InFlight)
+    }
+
+    /// Returns the preemptors that wait for the victim.
+    pub(super) fn waiting_for(&self, victim: &str) -> Vec<Uid> {
+        self.awaited.get(victim).into_iter().flatten().cloned().collect()
+    }
+
+    /// Returns the victims of a preemption that may be evicted now and are not being evicted yet.
+    pub(super) fn evictable(&self, preemptor: &str) -> Vec<Uid> {
+        let Some(Running { left, .. }) = self.running.get(preemptor) else { return Vec::new() };
+        let Some((last, others)) = left.split_last() else { return Vec::new() };
+        let is_answered =
+            |uid: &Uid| self.victims.get(uid).is_some_and(|victim| victim.stage == Stage::Answered);
+        let mut evictable = others.to_vec();
+        if others.iter().all(is_answered) {
+            evictable.push(Arc::clone(last));
+        }
+        evictable.retain(|uid| !self.victims.contains_key(uid));
+        evictable
+    }
+
+    /// Begins to evict a victim for a preemptor.
+    pub(super) fn evict(&mut self, preemptor: &Uid, uid: &Uid, cache: &Cache) -> Begun {
+        let Some(running) = self.running.get(preemptor) else { return Begun::Ended };
+        let preemptor = Arc::clone(&running.preemptor);
+        let Some((pod, node, _)) = cache.placed(uid) else { return Begun::No };
+        if self.victims.contains_key(uid) {
+            return Begun::No;
+        }
+        debug_assert!(pod.priority < preemptor.priority, "a victim is less important");
+        let victim = Victim { pod: Arc::clone(pod), node, preemptor, stage: Stage::Waiting, left: false };
+        self.victims.insert(Arc::clone(uid), victim);
+        Begun::Yes
+    }
+
+    /// Whether a preemption runs that waits for no victim any more.
+    pub(super) fn is_done(&self, preemptor: &str) -> bool {
+        self.running.get(preemptor).is_some_and(|running| running.left.is_empty())
+    }
+
+    /// Returns an eviction with its victim.
+    pub(super) fn eviction(&self, uid: &str) -> Option<EvictedPod> {
+        self.victims.get(uid).map(EvictedPod::of)
+    }
+
+    /// Marks an eviction as sent, and returns what to evict; `None` if it is not needed any more.
+    pub(super) fn send(&mut self, uid: &str, cache: &Cache) -> Option<EvictedPod> {
+        let victim = self.victims.get_mut(uid)?;
+        let node = victim.node;
+        let (pod, ..) = cache.placed(uid).filter(|(pod, on, _)| *on == node && !pod.deleting)?;
+        victim.stage = Stage::InFlight;
+        victim.pod = Arc::clone(pod);
+        Some(EvictedPod::of(victim))
+    }
+
+    /// Handles the answer to an eviction, and returns it.
+    pub(super) fn answered(&mut self, uid: &str, has_failed: bool) -> Option<EvictedPod> {
+        let victim = self.victims.get_mut(uid)?;
+        victim.stage = Stage::Answered;
+        let (evicted, left) = (EvictedPod::of(victim), victim.left);
+        if left || has_failed {
+            self.victims.remove(uid);
+        }
+        Some(evicted)
+    }
+
+    /// Handles a victim that the watch shows as terminating or deleted.
+    pub(super) fn left(&mut self, uid: &str) {
+        match self.victims.get_mut(uid) {
+            Some(victim) if victim.stage == Stage::InFlight => victim.left = true,
+            Some(victim) if victim.stage == Stage::Answered => {
+                self.victims.remove(uid);
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// Cancels the eviction of a pod, if it was not sent.
+    pub(super) fn cancel(&mut self, uid: &str, outbox: &mut Outbox) {
+        if self.victims.get(uid).is_some_and(|victim| victim.stage == Stage::Waiting) {
+            self.victims.remove(uid);
+            outbox.cancel_eviction(uid);
+        }
+    }
+
+    /// Ends a preemption, and cancels its evictions that were not sent and that no other preemptor waits for.
+    pub(super) fn end(&mut self, preemptor: &str, outbox: &mut Outbox) -> Option<Running> {
+        let running = self.finish(preemptor)?;
+        for uid in &running.left {
+            if !self.awaited.contains_key(uid) {
+                self.cancel(uid, outbox);
+            }
+        }
+        Some(running)
+    }
+
+    /// Ends all preemptions and returns the preemptors. Nothing more is sent; evictions in flight are still reported.
+    pub(super) fn end_all(&mut self, outbox: &mut Outbox) -> Vec<Uid> {
+        let preemptors: Vec<Uid> = self.running.keys().cloned().collect();
+        for preemptor in &preemptors {
+            self.end(preemptor, outbox);
+        }
+        preemptors
+    }
+
+    /// Returns the preemptors that are nominated to a node.
+    pub(super) fn on_node(&self, node: Symbol) -> Vec<Uid> {
+        self.by_node.get(&node).into_iter().flatten().cloned().collect()
+    }
+}
+
+trace_ids!(Running { preemptor, node } but not { attempt, began, left });
+trace_ids!(Victim { pod, node, preemptor } but not { stage, left });
+
+impl TraceIds for Preemptions {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { running, victims, by_node: _, awaited: _ } = self;
+        running.values().for_each(|it| it.mark(marks));
+        victims.values().for_each(|it| it.mark(marks));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::PodState;
+    use crate::intern::Tables;
+    use crate::scheduler::quarantine::tests::pod;
+
+    #[test]
+    fn last_victim_is_evicted_after_the_others_were_answered() {
+        let (mut tables, mut cache, mut outbox) = (Tables::new(), Cache::default(), Outbox::default());
+        let mut preemptions = Preemptions::default();
+        let node = tables.symbol("a");
+        let victims: Vec<Uid> = ["x", "y", "z"].map(Uid::from).to_vec();
+        for uid in &victims {
+            cache.place(&Arc::new(*pod(&mut tables, uid, 1, Some("a"))), node, PodState::Added);
+        }
+        let mut high = pod(&mut tables, "high", 1, None);
+        high.template.priority = 9;
+        let (high, began) = (Arc::new(*high), Time::from_secs(1));
+        let left = [&victims[..], &["gone".into()]].concat();
+        let running = Running { preemptor: Arc::clone(&high), attempt: 1, node, began, left };
+        assert!(preemptions.start(running, &cache));
+        assert_eq!(preemptions.evictable("high"), victims[..2], "a victim that is gone needs no eviction");
+        for uid in &victims[..2] {
+            assert_eq!(preemptions.evict(&high.uid, uid, &cache), Begun::Yes);
+            assert_eq!(preemptions.evict(&high.uid, uid, &cache), Begun::No, "a pod is evicted once");
+            assert!(preemptions.send(uid, &cache).is_some());
+        }
+        assert_eq!(preemptions.evictable("high"), [""; 0].map(Uid::from));
+        preemptions.answered("x", false);
+        preemptions.answered("y", false);
+        assert_eq!(preemptions.evictable("high"), victims[2..]);
+        for uid in &victims {
+            preemptions.left(uid);
+            for preemptor in preemptions.waiting_for(uid) {
+                preemptions.strike_out(&preemptor, uid);
+            }
+        }
+        assert!(preemptions.is_done("high"));
+        assert!(preemptions.end("high", &mut outbox).is_some());
+        assert_eq!((preemptions.running(), preemptions.evictions()), (0, 0));
+    }
+}
