@@ -9,6 +9,7 @@ mod audit;
 mod binding;
 mod budget;
 mod conditions;
+mod departure;
 mod extend;
 mod failure;
 mod gc;

@@ -3,6 +3,7 @@
 use super::alternative::Chosen;
 use super::binding::Binding;
 use super::budget::Size;
+use super::departure::Departure;
 use super::failure::{Failure, Nominate, Unschedulable};
 use super::infeasible::Refusal;
 use super::outbox::Outgoing;
@@ -85,7 +86,7 @@ impl Scheduler {
         let pod = Arc::clone(&queued.pod);
         if !self.is_ours(&pod) {
             // The pod was requeued after a failed binding, and its profile has been removed in the meantime.
-            self.drop_pending(now, &pod);
+            self.pod_left(now, &pod.uid, &Departure::NotOurs(&pod));
             return true;
         }
         if self.is_elsewhere(&pod) {

@@ -3,13 +3,14 @@
 //! Upstream: `pkg/scheduler/eventhandlers.go`.
 
 use super::Scheduler;
+use super::departure::Departure;
 use super::requeue::{hint, node_actions, pod_actions};
 use crate::cache::PodState;
 use crate::event::{Event, ObjectKey};
 use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
 use crate::mutation::{self, Mutation};
 use crate::node::NodeInfo;
-use crate::pod::{PodInfo, Uid};
+use crate::pod::PodInfo;
 use crate::time::Time;
 use crate::volume::{StorageKey, StorageObject};
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl Scheduler {
     pub(super) fn gone(&mut self, now: Time, key: &ObjectKey) {
         let lookups = self.cache.lookups_mut();
         match *key {
-            ObjectKey::Pod(ref uid) => self.pod_gone(now, uid),
+            ObjectKey::Pod(ref uid) => self.pod_left(now, uid, &Departure::Deleted),
             ObjectKey::Node(name) => self.node_gone(now, name),
             ObjectKey::Namespace(name) => lookups.remove_namespace(name),
             ObjectKey::Service(namespace, name) => lookups.remove_service(namespace, name),
@@ -166,13 +167,7 @@ impl Scheduler {
             None | Some((_, _, PodState::Assumed)) => {
                 // A list may show in one step that the pod was bound and has shrunk since.
                 let meanwhile = known.filter(|(_, on, _)| *on == node);
-                self.queue.remove(&pod.uid);
-                self.extender_calls.end(&pod.uid, &mut self.outbox);
-                self.preemptor_left(now, &pod.uid);
-                self.nomination_fulfilled(now, pod, node);
-                self.conditions.pod_left(&pod.uid);
-                self.outbox.cancel_patch(&pod.uid);
-                self.binding_confirmed(now, &pod.uid, node);
+                self.pod_left(now, &pod.uid, &Departure::Bound(pod, node));
                 let event = ClusterEvent::AssignedPod { action: PodAction::Add, old: None, new: Some(pod) };
                 self.requeue_on(now, &event);
                 if let Some((old, _, _)) = meanwhile {
@@ -236,34 +231,5 @@ impl Scheduler {
         let gate = || self.profile_of(pod)?.framework.gate(pod, &self.tables);
         let gate = self.quarantine.gate(pod).or_else(gate);
         gate.filter(|_| !mutation::is_on(Mutation::SchedulingGatesIgnored))
-    }
-
-    fn pod_gone(&mut self, now: Time, uid: &Uid) {
-        self.audit.forget(uid);
-        if !mutation::is_on(Mutation::DeletedPodStateKept) {
-            self.conditions.pod_left(uid);
-        }
-        self.quarantine.pod_left(uid);
-        self.outbox.cancel_patch(uid);
-        if !mutation::is_on(Mutation::DeletedPodStaysSuspended) {
-            self.extender_calls.end(uid, &mut self.outbox);
-        }
-        self.volume_bindings.end(uid, &mut self.outbox);
-        self.bindings.pod_left(uid, &mut self.outbox);
-        if self.queue.remove(uid) {
-            self.note_event_label("UnschedulablePodDelete");
-        }
-        self.give_back_volumes(now, uid);
-        self.preemptor_left(now, uid);
-        let nominated = self.cache.forget_nomination(uid);
-        let freed = self.cache.remove_pod(uid).map(|(pod, node, _)| (pod, node));
-        self.victim_left(now, uid);
-        if let Some((pod, node)) = freed {
-            let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None };
-            self.requeue_on(now, &event);
-            self.room_left(now, node);
-        } else if let Some(pod) = nominated {
-            self.nomination_released(now, &pod);
-        }
     }
 }

@@ -5,6 +5,7 @@
 //! consistent state remains.
 
 use super::Scheduler;
+use super::departure::Departure;
 use crate::effect::Severity;
 use crate::event::{Event, ObjectKey};
 use crate::framework::PluginName;
@@ -138,17 +139,9 @@ impl Scheduler {
         self.tables.forget_marks();
         let uid = if let ObjectKey::Pod(uid) = without { Some(uid) } else { None };
         self.queue.rebuild(now, uid.map(|uid| &**uid));
-        if let Some(uid) = uid {
-            self.audit.forget(uid);
-            self.volume_bindings.end(uid, &mut self.outbox);
-            self.extender_calls.end(uid, &mut self.outbox);
-        }
         self.bindings.recheck_all();
         match without {
-            ObjectKey::Pod(uid) => {
-                self.preemptor_left(now, uid);
-                self.victim_left(now, uid);
-            }
+            ObjectKey::Pod(uid) => self.pod_left(now, uid, &Departure::Quarantined),
             ObjectKey::Node(name) => self.node_left(now, *name),
             _ => {}
         }

@@ -4,6 +4,7 @@
 //! The seed, the time limit of unschedulable pods and the counters are kept. Upstream reads its configuration only at
 //! startup, so there is no upstream behavior to match. Files are read outside the engine.
 
+use super::departure::Departure;
 use super::{Profile, Scheduler};
 use crate::extender::Extender;
 use crate::hash::FixedMap;
@@ -45,7 +46,7 @@ impl Scheduler {
         self.give_up_for_others(now);
         let removed = self.reconsider(now, initial_backoff, max_backoff);
         for pod in removed {
-            self.drop_pending(now, &pod);
+            self.pod_left(now, &pod.uid, &Departure::NotOurs(&pod));
         }
         any_is_new
     }
@@ -87,15 +88,5 @@ impl Scheduler {
         let verdicts: FixedMap<Uid, QueueDecision> =
             waiting.map(|pod| (Arc::clone(&pod.uid), becomes(pod))).collect();
         self.queue.reconsider(now, initial_backoff, max_backoff, &mut |pod| verdicts[&pod.uid])
-    }
-
-    /// Drops all state about a pending pod that no profile selects any more. Its nomination counts like that of any
-    /// foreign pod, as the API server shows it.
-    pub(super) fn drop_pending(&mut self, now: Time, pod: &Arc<PodInfo>) {
-        self.conditions.pod_left(&pod.uid);
-        self.quarantine.pod_left(&pod.uid);
-        self.outbox.cancel_patch(&pod.uid);
-        self.preemptor_left(now, &pod.uid);
-        self.nominate(now, pod, pod.nominated_node.filter(|_| !pod.deleting));
     }
 }
