@@ -9,6 +9,7 @@ mod filter;
 mod post_filter;
 mod sampling;
 mod score;
+mod unschedulable;
 mod with_extenders;
 
 pub use diagnosis::{Diagnosis, NodeVerdict};
@@ -18,6 +19,7 @@ pub(crate) use filter::{NodeRejection, unprepared};
 pub use post_filter::{InfeasibleDecision, Nomination, PostFilter};
 pub use sampling::{Sampling, Walk};
 pub use score::{PluginScores, Scores};
+pub(crate) use unschedulable::{Nominate, Unschedulable};
 pub use with_extenders::{ExtendedDecision, ExtenderAnswers, ExtenderRequest, RequestKind};
 
 use crate::cache::Snapshot;

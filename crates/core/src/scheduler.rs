@@ -30,7 +30,6 @@ mod requeue;
 mod sizes;
 mod slices;
 mod unknown_outcome;
-mod unschedulable_cache;
 mod verify;
 
 pub use alternative::{Alternative, AlternativeOutcome};
@@ -66,7 +65,6 @@ use requeue::Requeues;
 use slices::{Sliced, Slices};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use unschedulable_cache::UnschedulableCache;
 use verify::Verify;
 
 /// A profile: the plugins for pods with a certain scheduler name.
@@ -173,7 +171,6 @@ pub struct Scheduler {
     conditions: SentConditions,
     reports: VecDeque<Report>,
     notices: VecDeque<Notice>,
-    unschedulable: UnschedulableCache,
     decisions: DecisionCache,
     walk: Walk,
     verify: Verify,
@@ -212,7 +209,6 @@ impl Scheduler {
             conditions: SentConditions::default(),
             reports: VecDeque::new(),
             notices: VecDeque::new(),
-            unschedulable: UnschedulableCache::hashed_by(tables.hashing()),
             decisions: DecisionCache::default().hashed_by(tables.hashing()),
             tables,
             walk: Walk::default(),
@@ -414,7 +410,7 @@ impl Scheduler {
             unknown_binds: self.bindings.unknown_outcomes,
             rechecks_failed: self.bindings.rechecks_failed + self.volume_bindings.rechecks_failed,
             kubelet_rejections: self.kubelet_rejections.by_reason().clone(),
-            recalled: self.unschedulable.hits(),
+            recalled: self.decisions.recalled(),
             quick: self.decisions.hits(),
             verified: self.verify.compared(),
             verification: self.verification(),

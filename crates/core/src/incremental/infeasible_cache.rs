@@ -1,15 +1,19 @@
-//! The infeasible cache: the rejections of pods that no node can take, by node signature.
+//! The infeasible cache: what is known about pods that no node can take.
 //!
-//! The next identical pod evaluates only the nodes that changed, and reuses the dry runs of preemption.
+//! It has two levels. While nothing at all changes, the whole result of an identical pod is reused (`exact_results`).
+//! After a change, the next identical pod evaluates only the nodes that changed, and reuses the dry runs of preemption.
 //!
-//! It serves pods that are rejected only by plugins that judge each node alone. If a node becomes feasible, it gives
-//! no answer, and the normal decision follows.
+//! The second level serves pods that are rejected only by plugins that judge each node alone. If a node becomes
+//! feasible, it gives no answer, and the normal decision follows.
 
 use super::DecisionCache;
+use super::exact_results::{ExactResults, State};
 use crate::ablation::{self, Layer};
 use crate::cache::Snapshot;
-use crate::cycle::NodeRejection;
-use crate::cycle::{Diagnosis, Filtered, Framework, InfeasibleDecision, NoProbe, Point, PostFilter, Probe};
+use crate::cycle::{
+    Diagnosis, Filtered, Framework, InfeasibleDecision, NoProbe, NodeRejection, Point, PostFilter, Probe,
+    Unschedulable,
+};
 use crate::framework::dry_runs::DryRuns;
 use crate::framework::histogram::Histogram;
 use crate::framework::post_filter::Draws;
@@ -43,6 +47,8 @@ pub(super) struct InfeasibleCache {
     pub(super) entries: Vec<InfeasibleEntry>,
     /// Hashes of signatures that were rejected once, oldest first.
     rejected_once: VecDeque<u64>,
+    /// Whole results, which are valid only while nothing changes.
+    pub(super) exact: ExactResults,
 }
 
 /// The rejections of one signature.
@@ -74,9 +80,12 @@ struct RejectionGroup {
 impl InfeasibleCache {
     /// Removes everything.
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        self.entries.clear();
+        self.rejected_once.clear();
+        self.exact.clear();
     }
 
+    /// Whether no signature was rejected by single nodes.
     fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.rejected_once.is_empty()
     }
@@ -273,6 +282,23 @@ fn changed_nodes_since(snapshot: Snapshot<'_>, (clock, other_clock): (u64, u64))
         touched.insert(node);
     }
     Some(touched)
+}
+
+impl DecisionCache {
+    /// Returns the result for an unschedulable pod with the same signature, if nothing has changed since.
+    pub(crate) fn recall(&mut self, state: State, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
+        self.infeasible.exact.lookup(state, pod, &self.hashing)
+    }
+
+    /// Stores the result for an unschedulable pod.
+    pub(crate) fn store(&mut self, state: State, pod: &Arc<PodInfo>, found: &Unschedulable) {
+        self.infeasible.exact.store(state, pod, found, &self.hashing);
+    }
+
+    /// Returns how many results were reused because nothing had changed.
+    pub(crate) fn recalled(&self) -> u64 {
+        self.infeasible.exact.hits()
+    }
 }
 
 impl Framework {

@@ -101,6 +101,7 @@ impl DecisionCache {
         self.base_partitions.clear();
         let node_signature = Hashed::of(NodeSignature::of(pod), &self.hashing);
         self.infeasible.entries.retain(|entry| entry.signature != node_signature);
+        self.infeasible.exact.evict(pod, &self.hashing);
     }
 
     fn evaluation_of(&self, index: usize) -> Option<usize> {

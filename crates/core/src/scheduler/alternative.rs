@@ -4,8 +4,8 @@
 //! It never affects the real decision. Decisions with extenders are not compared, since their answers to other
 //! requests are unknown.
 
-use super::failure::Unschedulable;
 use super::{Profile, Scheduler, profile_named};
+use crate::cycle::Unschedulable;
 use crate::effect::PodRef;
 use crate::framework::CycleError;
 use crate::intern::Symbol;

@@ -4,22 +4,22 @@ use super::alternative::Chosen;
 use super::binding::Binding;
 use super::budget::Size;
 use super::departure::Departure;
-use super::failure::{Failure, Nominate, Unschedulable};
+use super::failure::Failure;
 use super::infeasible::Refusal;
 use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
-use super::unschedulable_cache::State;
 use super::verify::Compared;
 use super::{Scheduler, profile_named};
 use crate::cache::{PodState, Snapshot};
 use crate::cycle::{
-    Decision, Feasible, Framework, InfeasibleDecision, NoProbe, Nomination, Options, PostFilter, Probe,
+    Decision, Feasible, Framework, InfeasibleDecision, NoProbe, Nominate, Nomination, Options, PostFilter,
+    Probe, Unschedulable,
 };
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::framework::registry::ExtensionPoint;
-use crate::incremental::DecisionCache;
+use crate::incremental::{DecisionCache, State};
 use crate::node::NodeIdx;
 use crate::plugins::node_affinity;
 use crate::pod::PodInfo;
@@ -152,7 +152,7 @@ impl Scheduler {
             Decided::Node(choice) => self.assume(now, queued, began, choice),
             Decided::Nowhere(found) => {
                 if self.is_like_others(&queued.pod) {
-                    self.unschedulable.store(self.state_version(), &queued.pod, &found);
+                    self.decisions.store(self.state_version(), &queued.pod, &found);
                 }
                 self.fail(now, queued, began, Failure::Unschedulable(found));
             }
@@ -167,7 +167,7 @@ impl Scheduler {
     /// Returns the result for an unschedulable pod with the same signature, if the cluster has not changed since.
     fn recall(&mut self, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
         let may = self.verify.is_trusting() && self.is_like_others(pod);
-        if may { self.unschedulable.lookup(self.state_version(), pod) } else { None }
+        if may { self.decisions.recall(self.state_version(), pod) } else { None }
     }
 
     /// Returns the version of all state on which a result in the infeasible cache depends.

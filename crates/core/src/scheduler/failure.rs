@@ -4,15 +4,14 @@
 
 use super::conditions::Condition;
 use super::{Scheduler, quarantine};
+use crate::cycle::{Nominate, Unschedulable};
 use crate::effect::{EventRecord, Severity};
-use crate::framework::PluginName;
 use crate::intern::Symbol;
 use crate::mutation::{self, Mutation};
-use crate::pod::{PodInfo, Uid};
+use crate::pod::PodInfo;
 use crate::queue::QueuedPod;
 use crate::report::{Outcome, Preemption};
 use crate::time::Time;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The reason for a failed attempt.
@@ -31,41 +30,6 @@ pub(super) enum Failure {
     HeldBack(String),
     /// The binding failed.
     Binding(String),
-}
-
-/// The result of a decision without a feasible node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unschedulable {
-    /// The plugins that rejected the pod or nodes.
-    pub(super) rejectors: BTreeSet<PluginName>,
-    /// The plugins that made preemption fail.
-    pub(super) preemption_blockers: BTreeSet<PluginName>,
-    /// The full message, including PostFilter's part.
-    pub(super) message: String,
-    /// The result of preemption.
-    pub(super) preemption: Preemption,
-    /// The change of the pod's nomination.
-    pub(super) nominate: Nominate,
-    /// The number of nodes with a verdict.
-    pub(super) evaluated: usize,
-    /// The number of nodes by which the search advances its start for the next pod.
-    pub(super) walked: usize,
-}
-
-/// The change of the nomination of a pod that was not placed (upstream `NominatingInfo`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Nominate {
-    /// Unchanged.
-    Keep,
-    /// Removed.
-    Clear,
-    /// Set to this node, which becomes feasible when the victims are gone.
-    To {
-        /// The node.
-        node: Symbol,
-        /// The victims in descending order of importance.
-        victims: Vec<Uid>,
-    },
 }
 
 impl Scheduler {

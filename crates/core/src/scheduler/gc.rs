@@ -31,7 +31,6 @@ impl Scheduler {
 
     /// Clears all caches of decisions and frees all unused ids at once.
     pub fn collect_all_ids(&mut self) -> usize {
-        self.unschedulable.clear();
         self.decisions.clear();
         self.slices.clear();
         self.tables.forget_marks();
@@ -107,8 +106,6 @@ impl Scheduler {
             queue: _,
             audit: _,
             decisions: _,
-            // Detects freed ids itself, by the number of collections.
-            unschedulable: _,
             // Hold no ids.
             tables: _,
             seed: _,

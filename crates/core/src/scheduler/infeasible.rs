@@ -1,10 +1,11 @@
 //! Decisions from the infeasible cache, and their comparison with full evaluations.
 
 use super::attempt::unschedulable;
-use super::failure::Unschedulable;
 use super::verify::Verify;
 use crate::cache::Snapshot;
-use crate::cycle::{Decision, Framework, InfeasibleDecision, NoProbe, Options, PostFilter, Probe};
+use crate::cycle::{
+    Decision, Framework, InfeasibleDecision, NoProbe, Options, PostFilter, Probe, Unschedulable,
+};
 use crate::framework::CycleError;
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::incremental::DecisionCache;
@@ -89,4 +90,66 @@ fn full(
     let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
     let outcome = framework.find_room(failed, (draws, now), ExtenderCandidates::Free, &mut NoProbe);
     Ok(unschedulable(failed, &outcome, draws))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cycle::{Point, Probe};
+    use crate::event::Event;
+    use crate::pod::{PodAffinity, PodAffinityTerm};
+    use crate::scheduler::Step;
+    use crate::scheduler::quarantine::tests::{World, pod};
+    use crate::selector::Selector;
+
+    /// Counts the evaluations of nodes.
+    #[derive(Default)]
+    struct Filters(usize);
+
+    impl Probe for Filters {
+        fn enter(&mut self, point: Point) {
+            self.0 += usize::from(matches!(point, Point::Filter));
+        }
+    }
+
+    /// A workload of pods that need a pod which does not exist. No level of single nodes serves them: their rejection
+    /// depends on other pods.
+    #[test]
+    fn identical_pods_rejected_by_affinity_cost_one_evaluation_while_nothing_changes() {
+        const PODS: usize = 300;
+        let mut world = World::new();
+        for number in 0..PODS {
+            let tables = world.scheduler.tables();
+            let mut lonely = pod(tables, &format!("p{number}"), 10, None);
+            let term = PodAffinityTerm {
+                namespaces: [tables.symbol("elsewhere")].into(),
+                namespace_selector: Selector::Nothing,
+                selector: Selector::All([].into()),
+                topology_key: tables.symbol("kubernetes.io/hostname"),
+            };
+            lonely.template.pod_affinity = Some(Box::new(PodAffinity {
+                required_affinity: Ok([term].into()),
+                required_anti_affinity: Ok([].into()),
+                preferred_affinity: Ok([].into()),
+                preferred_anti_affinity: Ok([].into()),
+            }));
+            world.handle(Event::PodApplied(lonely));
+        }
+        // Builds with assertions compare every cached result; the comparisons do not use this probe.
+        let mut filters = Filters::default();
+        let mut unschedulable = 0;
+        loop {
+            match world.scheduler.step(world.now, &mut filters) {
+                Step::Idle { .. } => break,
+                Step::Report(report) => {
+                    let text = format!("{:?}", report.outcome);
+                    assert!(text.contains("didn't match pod affinity rules"), "{text}");
+                    unschedulable += 1;
+                }
+                Step::Effect(_) | Step::Notice(_) => {}
+            }
+        }
+        // The first pod enters Filter twice: in the cached path, which has no answer, and in the full evaluation.
+        assert_eq!((unschedulable, filters.0), (PODS, 2));
+        assert_eq!(world.scheduler.stats().recalled, PODS as u64 - 1);
+    }
 }

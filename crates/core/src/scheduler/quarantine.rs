@@ -135,7 +135,6 @@ impl Scheduler {
         self.cache = cache.rebuilt(without);
         // Cached decisions refer to the versions of the old cache.
         self.decisions.clear();
-        self.unschedulable.clear();
         self.tables.forget_marks();
         let uid = if let ObjectKey::Pod(uid) = without { Some(uid) } else { None };
         self.queue.rebuild(now, uid.map(|uid| &**uid));

@@ -40,7 +40,6 @@ impl Scheduler {
         let is_new = |&(name, _): &(_, Profile)| before.iter().all(|(other, _)| *other != name);
         let any_is_new = self.profiles.iter().any(is_new);
         self.set_extenders(extenders);
-        self.unschedulable.clear();
         self.decisions.clear();
         self.slices.clear();
         self.give_up_for_others(now);

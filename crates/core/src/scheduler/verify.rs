@@ -16,9 +16,8 @@ mod tests;
 pub use live::Verification;
 
 use super::Scheduler;
-use super::failure::Unschedulable;
 use crate::cache::Snapshot;
-use crate::cycle::{Decision, Feasible, Framework, NoProbe, Options};
+use crate::cycle::{Decision, Feasible, Framework, NoProbe, Options, Unschedulable};
 use crate::framework::CycleError;
 use crate::incremental::CachedDecision;
 use crate::node::NodeIdx;
@@ -173,18 +172,15 @@ impl Scheduler {
     /// Disables all caches, so that each pod gets a full evaluation. Used to measure what the caches save.
     pub fn decide_afresh(&mut self) {
         self.verify.is_trusting = false;
-        self.unschedulable.clear();
         self.decisions.clear();
     }
 
     /// Handles a cached decision that differs from the full evaluation.
     pub(super) fn differed(&mut self, pod: &Arc<PodInfo>, difference: &str) {
         let consequence = if self.verify.is_trusting {
-            self.unschedulable.evict(pod);
             self.decisions.evict(pod);
             "its signature was evicted".to_owned()
         } else {
-            self.unschedulable.clear();
             self.decisions.clear();
             let differing = self.verify.differing;
             format!("after {differing} differences no cached decision is used until the next start")

@@ -1,9 +1,11 @@
-//! Results for unschedulable pods, reused for pods with the same signature while the cluster does not change.
+//! The exact level of the infeasible cache: whole results, reused while the cluster does not change at all.
 //!
-//! A workload that does not fit has many identical pods. Without this cache each of them would evaluate every node.
+//! A workload that does not fit has many identical pods. Without this level each of them would evaluate every node, if
+//! one of its rejections depends on other pods or on volumes, or if the profile samples nodes: for such pods the level
+//! of single nodes has no answer.
 
-use super::failure::Unschedulable;
 use crate::ablation::{self, Layer};
+use crate::cycle::Unschedulable;
 use crate::hash::{Hashed, IdMap, Keyed};
 use crate::mutation::{self, Mutation};
 use crate::pod::PodInfo;
@@ -19,31 +21,30 @@ const TURNS: usize = 2;
 
 /// The version of the state in which a result is valid: the version of the cluster, and the number of garbage
 /// collections of ids, after which an id may have another meaning.
-pub(super) type State = (u64, u64);
+pub(crate) type State = (u64, u64);
 
 /// Results for unschedulable pods, each valid in one state of the cluster.
 #[derive(Default)]
-pub(super) struct UnschedulableCache {
-    hashing: Keyed,
+pub(super) struct ExactResults {
     known: IdMap<Hashed<Signature>, (State, Unschedulable)>,
     /// Signatures in the order of eviction.
     order: VecDeque<Hashed<Signature>>,
     hits: u64,
 }
 
-impl UnschedulableCache {
-    /// Creates an empty cache with this hashing.
-    pub(super) fn hashed_by(hashing: &Keyed) -> Self {
-        Self { hashing: hashing.clone(), ..Self::default() }
-    }
-
+impl ExactResults {
     /// Returns the result for an identical pod in this state.
-    pub(super) fn lookup(&mut self, state: State, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
+    pub(super) fn lookup(
+        &mut self,
+        state: State,
+        pod: &Arc<PodInfo>,
+        hashing: &Keyed,
+    ) -> Option<Unschedulable> {
         self.evict_some(state);
         if ablation::is_off(Layer::Unschedulable) {
             return None;
         }
-        let known = self.known.get(&Hashed::of(Signature::of(pod), &self.hashing));
+        let known = self.known.get(&Hashed::of(Signature::of(pod), hashing));
         let holds = |of: State| of == state || mutation::is_on(Mutation::UnschedulableResultsNeverStale);
         let found = known.filter(|(of, _)| holds(*of)).map(|(_, found)| found.clone());
         self.hits += u64::from(found.is_some());
@@ -51,11 +52,11 @@ impl UnschedulableCache {
     }
 
     /// Stores a result, unless it depends on the individual pod: a nomination by preemption does.
-    pub(super) fn store(&mut self, state: State, pod: &Arc<PodInfo>, found: &Unschedulable) {
+    pub(super) fn store(&mut self, state: State, pod: &Arc<PodInfo>, found: &Unschedulable, hashing: &Keyed) {
         if matches!(found.preemption, Preemption::Nominated { .. }) {
             return;
         }
-        let signature = Hashed::of(Signature::of(pod), &self.hashing);
+        let signature = Hashed::of(Signature::of(pod), hashing);
         if self.known.insert(signature.clone(), (state, found.clone())).is_none() {
             self.order.push_back(signature);
         }
@@ -77,8 +78,8 @@ impl UnschedulableCache {
     }
 
     /// Evicts the result for such pods.
-    pub(super) fn evict(&mut self, pod: &Arc<PodInfo>) {
-        self.known.remove(&Hashed::of(Signature::of(pod), &self.hashing));
+    pub(super) fn evict(&mut self, pod: &Arc<PodInfo>, hashing: &Keyed) {
+        self.known.remove(&Hashed::of(Signature::of(pod), hashing));
     }
 
     /// Evicts all results.
