@@ -7,6 +7,7 @@
 mod attachable;
 mod candidate_volumes;
 mod device_classes;
+mod fence;
 mod hypothetical;
 mod images;
 mod log;
@@ -22,6 +23,7 @@ mod volumes;
 
 pub use attachable::Attachable;
 pub use device_classes::{DeviceClass, DeviceClasses};
+pub(crate) use fence::Facts;
 pub use hypothetical::Hypothetical;
 pub use images::ImageState;
 pub use lookups::{DisruptionBudget, Lookups, Service};

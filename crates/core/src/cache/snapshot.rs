@@ -1,7 +1,10 @@
 //! A read-only view of the cache and the interned texts. Plugins see nothing else.
 
-use super::{Attachable, Cache, Columns, ImageState, NodeChange, NodeView, PodClass, PodClassId};
-use crate::intern::{LabelSetId, Labels, Symbol, Tables};
+use super::fence::Facts;
+use super::{
+    Attachable, Cache, Columns, DeviceClasses, ImageState, NodeChange, NodeView, PodClass, PodClassId,
+};
+use crate::intern::{LabelSetId, Labels, Symbol, Tables, TaintSetId};
 use crate::node::{NodeIdx, NodeInfo};
 use crate::node_set::NodeSet;
 use crate::pod::{HostPort, PodInfo};
@@ -15,11 +18,20 @@ pub struct Snapshot<'a> {
     cache: &'a Cache,
     tables: &'a Tables,
     slice: Option<&'a Slice>,
+    /// What plugins may read; see `fence`.
+    #[cfg(debug_assertions)]
+    pub(super) facts: Facts,
 }
 
 impl<'a> Snapshot<'a> {
     pub(super) fn new(cache: &'a Cache, tables: &'a Tables) -> Self {
-        Self { cache, tables, slice: None }
+        Self {
+            cache,
+            tables,
+            slice: None,
+            #[cfg(debug_assertions)]
+            facts: Facts::Cluster,
+        }
     }
 
     /// Returns the same snapshot for an evaluation in slices.
@@ -50,7 +62,7 @@ impl<'a> Snapshot<'a> {
     /// Returns a number that changes when nodes or DeviceClasses are added or deleted. State prepared for a pod
     /// is then invalid.
     pub fn era(self) -> u64 {
-        self.cache.nodes.arrivals() + self.lookups().device_classes().changes()
+        self.cache.nodes.arrivals() + self.device_classes().changes()
     }
 
     /// Returns the changes of nodes, including slots of deleted nodes, after [`Self::clock`] was `since`, in
@@ -78,6 +90,7 @@ impl<'a> Snapshot<'a> {
 
     /// Returns the cordoned nodes.
     pub fn cordoned_nodes(self) -> &'a NodeSet {
+        self.shows(Facts::NodeObjects);
         self.cache.nodes.cordoned()
     }
 
@@ -91,14 +104,32 @@ impl<'a> Snapshot<'a> {
         NodeView::new(self, idx)
     }
 
+    /// Returns the number of slots, including those of deleted nodes.
+    pub fn slots(self) -> usize {
+        self.cache.nodes.columns().pods.len()
+    }
+
+    /// Returns the taints of the node in each slot.
+    pub fn taint_lists(self) -> &'a [Option<TaintSetId>] {
+        self.shows(Facts::NodeObjects);
+        &self.cache.nodes.columns().taints
+    }
+
+    /// Returns the DeviceClasses.
+    pub fn device_classes(self) -> &'a DeviceClasses {
+        self.cache.lookups.device_classes()
+    }
+
     /// Returns the columns of all nodes.
     pub fn columns(self) -> &'a Columns {
+        self.shows(Facts::NodeUsage);
         self.cache.nodes.columns()
     }
 
     /// Returns the remaining volume limits of nodes, or `None` if they changed after the last
     /// [`Cache::refresh`](super::Cache::refresh).
     pub fn attachable(self) -> Option<&'a Attachable> {
+        self.shows(Facts::Cluster);
         let is_refreshed = self.cache.nodes.is_refreshed() && self.cache.volumes.is_refreshed();
         is_refreshed.then(|| &self.columns().attachable)
     }
@@ -108,6 +139,7 @@ impl<'a> Snapshot<'a> {
     /// # Panics
     /// Panics if `idx` is not in [`Self::nodes`].
     pub fn node_info(self, idx: NodeIdx) -> &'a NodeInfo {
+        self.shows(Facts::NodeObjects);
         self.cache.nodes.slot(idx).info.as_deref().expect("only slots of nodes that exist are asked for")
     }
 
@@ -118,32 +150,38 @@ impl<'a> Snapshot<'a> {
 
     /// Returns the pods on a node, in arbitrary order.
     pub fn pods_on(self, idx: NodeIdx) -> impl Iterator<Item = &'a PodInfo> + Clone {
+        self.shows(Facts::NodeUsage);
         let pods = &self.cache.pods;
         self.cache.nodes.slot(idx).pods.iter().filter_map(move |&p| pods.get(p)).map(|entry| &*entry.info)
     }
 
     /// Returns a pod that counts on a node.
     pub(crate) fn placed(self, uid: &str) -> Option<&'a PodInfo> {
+        self.shows(Facts::Cluster);
         self.cache.placed(uid).map(|(pod, ..)| &**pod)
     }
 
     /// Returns the pod classes on nodes, in arbitrary order.
     pub fn pod_classes(self) -> impl Iterator<Item = &'a PodClass> {
+        self.shows(Facts::Cluster);
         self.cache.pod_classes.all()
     }
 
     /// Returns the number of pod classes on nodes.
     pub fn pod_class_count(self) -> usize {
+        self.shows(Facts::Cluster);
         self.cache.pod_classes.len()
     }
 
     /// Returns the id of the next new pod class.
     pub fn next_pod_class(self) -> PodClassId {
+        self.shows(Facts::Cluster);
         self.cache.pod_classes.next()
     }
 
     /// Returns the pod classes with this id and higher ones.
     pub fn pod_classes_since(self, id: PodClassId) -> impl Iterator<Item = (PodClassId, &'a PodClass)> {
+        self.shows(Facts::Cluster);
         self.cache.pod_classes.since(id)
     }
 
@@ -152,42 +190,50 @@ impl<'a> Snapshot<'a> {
         self,
         id: PodClassId,
     ) -> impl Iterator<Item = (PodClassId, &'a PodClass)> {
+        self.shows(Facts::Cluster);
         self.cache.pod_classes.with_affinity_since(id)
     }
 
     /// Returns the pod class with this id, if a pod of it is on a node.
     pub(crate) fn pod_class(self, id: PodClassId) -> Option<&'a PodClass> {
+        self.shows(Facts::Cluster);
         self.cache.pod_classes.get(id)
     }
 
     /// Returns the class of a pod, if the pod is on a node.
     pub(crate) fn pod_class_of(self, pod: &PodInfo) -> Option<PodClassId> {
+        self.shows(Facts::Cluster);
         let entry = self.cache.pods.by_uid(&pod.uid)?;
         self.cache.nodes.slot(entry.node).pod_classes.get(entry.at as usize).copied()
     }
 
     /// Returns the class of each pod on a node.
     pub fn pod_classes_on(self, idx: NodeIdx) -> &'a [PodClassId] {
+        self.shows(Facts::NodeUsage);
         &self.cache.nodes.slot(idx).pod_classes
     }
 
     /// Returns the ids of the pod classes of a namespace.
     pub(crate) fn pod_class_ids_in(self, namespace: Symbol) -> impl Iterator<Item = PodClassId> + 'a {
+        self.shows(Facts::Cluster);
         self.cache.pod_classes.ids_in(namespace)
     }
 
     /// Returns the pod classes of a namespace.
     pub fn pod_classes_in(self, namespace: Symbol) -> impl Iterator<Item = &'a PodClass> {
+        self.shows(Facts::Cluster);
         self.cache.pod_classes.in_namespace(namespace)
     }
 
     /// Returns the pod classes with any pod affinity or anti-affinity.
     pub fn pod_classes_with_affinity(self) -> impl Iterator<Item = &'a PodClass> {
+        self.shows(Facts::Cluster);
         self.cache.pod_classes.with_affinity()
     }
 
     /// Returns the pod classes with required anti-affinity.
     pub fn pod_classes_with_required_anti_affinity(self) -> impl Iterator<Item = &'a PodClass> {
+        self.shows(Facts::Cluster);
         self.cache.pod_classes.with_anti_affinity()
     }
 
@@ -208,38 +254,45 @@ impl<'a> Snapshot<'a> {
     /// Returns the lowest priority of all pods on nodes, including deleted nodes, or `None` if there are no
     /// pods.
     pub fn lowest_priority(self) -> Option<i32> {
+        self.shows(Facts::Cluster);
         self.cache.pods.lowest_priority()
     }
 
     /// Returns the resources requested by the pods on a node, including scalar resources. They are the source
     /// of the requested cells of [`Columns`].
     pub fn requested(self, idx: NodeIdx) -> &'a Resources {
+        self.shows(Facts::NodeUsage);
         &self.cache.nodes.slot(idx).requested
     }
 
     /// Returns the host ports in use on a node, sorted, each with the number of pods that use it.
     pub fn host_ports(self, idx: NodeIdx) -> &'a [(HostPort, u32)] {
+        self.shows(Facts::NodeUsage);
         &self.cache.nodes.slot(idx).ports
     }
 
     /// Returns the images on a node as of its last refresh, sorted by id.
     pub(crate) fn images(self, idx: NodeIdx) -> &'a [(Symbol, ImageState)] {
+        self.shows(Facts::NodeUsage);
         &self.cache.nodes.slot(idx).images
     }
 
     /// Returns an image of a node as of its last refresh.
     pub fn image(self, idx: NodeIdx, name: Symbol) -> Option<ImageState> {
+        self.shows(Facts::NodeUsage);
         let images = &self.cache.nodes.slot(idx).images;
         images.binary_search_by_key(&name, |&(n, _)| n).ok().map(|at| images[at].1)
     }
 
     /// Returns the pods nominated to a node, in order of nomination.
     pub fn nominated_on(self, idx: NodeIdx) -> &'a [Arc<PodInfo>] {
+        self.shows(Facts::Cluster);
         self.cache.nominated.on(self.cache.nodes.name(idx))
     }
 
     /// Returns the nodes that exist and have nominated pods, in slot order.
     pub fn nodes_with_nominations(self) -> Vec<NodeIdx> {
+        self.shows(Facts::Cluster);
         if self.cache.nominated.is_empty() {
             return Vec::new();
         }
@@ -251,21 +304,25 @@ impl<'a> Snapshot<'a> {
 
     /// Returns namespaces, Services, controllers, disruption budgets and DeviceClasses.
     pub fn lookups(self) -> &'a super::Lookups {
+        self.shows(Facts::Cluster);
         &self.cache.lookups
     }
 
     /// Returns the storage objects.
     pub fn volumes(self) -> &'a super::Volumes {
+        self.shows(Facts::Cluster);
         &self.cache.volumes
     }
 
     /// Whether a pod on an existing node names the claim in `persistentVolumeClaim`.
     pub fn is_claim_used(self, namespace: Symbol, claim: Symbol) -> bool {
+        self.shows(Facts::Cluster);
         self.cache.nodes.users_of(namespace, claim).any(|idx| self.nodes().contains(idx))
     }
 
     /// Returns the labels of a namespace, or `None` if it is unknown.
     pub fn namespace_labels(self, name: Symbol) -> Option<Labels<'a>> {
+        self.shows(Facts::Cluster);
         self.cache.lookups.namespace(name).map(|id| self.tables.labels(id))
     }
 

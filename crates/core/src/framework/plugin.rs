@@ -11,7 +11,7 @@ use super::event_set::EventSet;
 use super::fact::Fact;
 use super::status::{CycleError, Rejection, Verdict};
 use super::tally::{FilterTally, ScoreTally};
-use crate::cache::{NodeView, Snapshot};
+use crate::cache::{Facts, NodeView, Snapshot};
 use crate::node::NodeIdx;
 use crate::node_set::NodeSet;
 use crate::pod::PodInfo;
@@ -74,6 +74,27 @@ pub enum Reads {
     Volumes,
     /// Any state of the cluster.
     Cluster,
+}
+
+impl DependsOn {
+    /// Returns the facts on which a result may depend.
+    pub(crate) fn facts(self) -> Facts {
+        match self {
+            Self::NodeSpec => Facts::NodeObjects,
+            Self::NodeUsage => Facts::NodeUsage,
+            Self::Cluster => Facts::Cluster,
+        }
+    }
+}
+
+impl Reads {
+    /// Returns the facts that the plugin may read to prepare a pod.
+    pub(crate) fn facts(self) -> Facts {
+        match self {
+            Self::Pod => Facts::Nodes,
+            Self::Volumes | Self::Cluster => Facts::Cluster,
+        }
+    }
 }
 
 /// The kind of a rule's NormalizeScore.

@@ -44,7 +44,7 @@ impl DomainMap {
         domains: Domains,
         is_counted: impl Fn(NodeIdx) -> bool,
     ) -> Self {
-        let slots = snapshot.columns().pods.len();
+        let slots = snapshot.slots();
         let sizes = match domains {
             Domains::Nodes => slots,
             Domains::Values => key_domains.len(),

@@ -111,9 +111,10 @@ impl NodeEvaluation {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Result<(), Fallback> {
+        let shown = snapshot.showing(Reads::Pod.facts());
         for enabled in framework.filters.iter().filter(|enabled| enabled.plugin.reads() == Reads::Pod) {
             let rule = if enabled.pre_filter {
-                match enabled.plugin.prepare(pod, snapshot) {
+                match enabled.plugin.prepare(pod, shown) {
                     Prepared::Skip => None,
                     Prepared::Run { rule, only } => {
                         if let Some(only) = only {
@@ -124,7 +125,7 @@ impl NodeEvaluation {
                     Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Fallback),
                 }
             } else {
-                crate::cycle::unprepared(enabled, pod, snapshot)
+                crate::cycle::unprepared(enabled, pod, shown)
             };
             match rule.filter(|_| enabled.filter.is_some()) {
                 Some(rule) if rule.depends_on() == DependsOn::NodeSpec => self.object_filters.push(rule),
@@ -152,8 +153,9 @@ impl NodeEvaluation {
         if weights.fold(0_i64, i64::saturating_add) > WEIGHTS_MAX {
             return Err(Fallback);
         }
+        let shown = snapshot.showing(Reads::Pod.facts());
         for enabled in framework.scores.iter().filter(|enabled| enabled.plugin.reads() == Reads::Pod) {
-            let rule = match enabled.plugin.prepare(pod, snapshot, snapshot.nodes()) {
+            let rule = match enabled.plugin.prepare(pod, shown, snapshot.nodes()) {
                 Prepared::Skip => continue,
                 Prepared::Run { rule, .. } => rule,
                 Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Fallback),
@@ -224,7 +226,8 @@ impl NodeEvaluation {
         let mut passing = nodes.clone();
         passing.intersect(&self.passing_objects);
         for rule in &self.usage_filters {
-            rule.filter(snapshot, &mut passing).map_err(|_| Fallback)?;
+            rule.filter(snapshot.showing(DependsOn::NodeUsage.facts()), &mut passing)
+                .map_err(|_| Fallback)?;
         }
         Ok(passing)
     }
@@ -238,7 +241,7 @@ impl NodeEvaluation {
         objects: &NodeSet,
         passing: &NodeSet,
     ) -> Result<(), Fallback> {
-        self.table.resize(snapshot.columns().pods.len());
+        self.table.resize(snapshot.slots());
         let base = self.score_raw(snapshot, passing)?;
         let (unknown, relative) = self.score_relative(snapshot, passing, objects)?;
         self.table.set_bases(passing, &base);
@@ -261,8 +264,9 @@ impl NodeEvaluation {
         if let Some(only) = &self.candidates {
             passing_objects.intersect(only);
         }
+        let shown = snapshot.showing(DependsOn::NodeSpec.facts());
         for rule in &self.object_filters {
-            rule.filter(snapshot, &mut passing_objects).map_err(|_| Fallback)?;
+            rule.filter(shown, &mut passing_objects).map_err(|_| Fallback)?;
         }
         self.passing_objects.subtract(changed);
         self.passing_objects.unite(&passing_objects);
@@ -274,7 +278,8 @@ impl NodeEvaluation {
         let mut base = vec![0_i32; nodes.len()];
         let mut cells = vec![0_i64; nodes.len()];
         for (weight, rule) in &self.raw {
-            rule.score(snapshot, nodes, &mut cells).map_err(|_| Fallback)?;
+            rule.score(snapshot.showing(DependsOn::NodeUsage.facts()), nodes, &mut cells)
+                .map_err(|_| Fallback)?;
             // The sum of the weights was limited in `add_scores`.
             let weight = *weight as i32;
             let are_scores = with_best_instructions(
@@ -307,10 +312,12 @@ impl NodeEvaluation {
                 known.fold(nodes, |unknown, bit| unknown & !(1 << bit))
             });
         }
+        let depends_on = if self.is_relative_to_objects { DependsOn::NodeSpec } else { DependsOn::NodeUsage };
+        let shown = snapshot.showing(depends_on.facts());
         let mut relative = Vec::with_capacity(self.relative.len());
         for (_, rule) in &self.relative {
             let mut cells = vec![0; unknown.len()];
-            rule.score(snapshot, &unknown, &mut cells).map_err(|_| Fallback)?;
+            rule.score(shown, &unknown, &mut cells).map_err(|_| Fallback)?;
             relative.push(cells);
         }
         Ok((unknown, relative))

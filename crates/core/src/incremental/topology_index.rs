@@ -25,7 +25,7 @@ pub(super) struct KeyDomains {
 
 impl KeyDomains {
     fn of(snapshot: Snapshot<'_>, key: Symbol) -> Self {
-        let by_slot = vec![NO_DOMAIN; snapshot.columns().pods.len()];
+        let by_slot = vec![NO_DOMAIN; snapshot.slots()];
         let mut key_domains = Self { ids: IdMap::default(), by_slot, all_nodes_have_key: true };
         for node in snapshot.nodes().iter() {
             let value = snapshot.node_labels(node).get(key);

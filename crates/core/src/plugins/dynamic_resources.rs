@@ -73,7 +73,7 @@ struct Wanted {
 
 impl Wanted {
     fn new(pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
-        let classes = snapshot.lookups().device_classes();
+        let classes = snapshot.device_classes();
         let asked = pod.resources.request.scalar.iter().filter(|(_, amount)| *amount != 0);
         let extended = asked.map(|&(name, _)| name).filter(|&name| is_extended(name, snapshot.tables()));
         let (by_class, by_nodes_alone): (Vec<_>, Vec<_>) = extended.partition(|&name| classes.serve(name));

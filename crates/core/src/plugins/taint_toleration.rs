@@ -75,14 +75,14 @@ impl<T: Copy, F: Fn(TaintSetId) -> T> PerList<T, F> {
     /// Returns the result for a block of nodes if they all have the previous node's list.
     fn of_block(&self, snapshot: Snapshot<'_>, first: usize) -> Option<T> {
         let (last, found) = self.last?;
-        let lists: &[_; 64] = snapshot.columns().taints[first..].first_chunk()?;
+        let lists: &[_; 64] = snapshot.taint_lists()[first..].first_chunk()?;
         lists.iter().fold(true, |same, list| same & (*list == Some(last))).then_some(found)
     }
 
     /// Returns the result for an existing node.
     fn of(&mut self, snapshot: Snapshot<'_>, node: NodeIdx) -> T {
         let set =
-            snapshot.columns().taints[node.index()].expect("a node that exists has a list, if an empty one");
+            snapshot.taint_lists()[node.index()].expect("a node that exists has a list, if an empty one");
         match self.last {
             Some((last, found)) if last == set => found,
             _ => {

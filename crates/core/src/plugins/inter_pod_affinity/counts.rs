@@ -61,7 +61,7 @@ pub(super) type Columns = Vec<((u32, Symbol), Vec<Option<i64>>)>;
 ///
 /// Returns `None` if there are more than [`COLUMNS_MAX`] columns.
 pub(super) fn by_node(slice: &Slice, role: PodClassRole, snapshot: Snapshot<'_>) -> Option<Columns> {
-    let slots = snapshot.columns().pods.len();
+    let slots = snapshot.slots();
     let (mut columns, mut places) = (Columns::new(), IdMap::<(u32, Symbol), usize>::default());
     let mut amounts = Vec::new();
     for list in slice.contributions(role) {

@@ -146,7 +146,7 @@ fn suffices(wanted: i64, allocatable: i64, taken: i64) -> bool {
 
 impl Demand {
     fn new(request: &Resources, args: &NodeResourcesFitArgs, snapshot: Snapshot<'_>) -> Self {
-        let (tables, classes) = (snapshot.tables(), snapshot.lookups().device_classes());
+        let (tables, classes) = (snapshot.tables(), snapshot.device_classes());
         let scalar = |&(name, wanted)| Scalar { name, wanted, by_class: classes.serve(name) };
         let needed = |&&(name, amount): &&(Symbol, i64)| amount != 0 && !args.ignores(tables.text(name));
         Self {

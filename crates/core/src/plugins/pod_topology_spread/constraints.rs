@@ -238,7 +238,7 @@ pub(super) fn counted(
     namespace: Symbol,
     role: PodClassRole,
 ) -> Vec<Vec<i64>> {
-    let mut counts = vec![vec![0; snapshot.columns().pods.len()]; constraints.len()];
+    let mut counts = vec![vec![0; snapshot.slots()]; constraints.len()];
     let concerns = |kind: &PodClass| {
         let facets = kind.facets();
         facets.namespace == namespace && !facets.is_deleting

@@ -1,5 +1,8 @@
 //! Tests that planted faults of the caches are found, and evict one signature.
 
+#[cfg(debug_assertions)]
+mod declarations;
+
 use super::*;
 use crate::event::{BindOutcome, Event, ObjectKey};
 use crate::mutation::{Mutation, with};
