@@ -30,7 +30,7 @@ help: ## Print this list.
 
 .PHONY: demo
 demo: upstream build ## Run the examples on a real control plane, and print where each pod went and why.
-	cargo run --locked --quiet --example demo
+	cargo run --locked --quiet -p supercargo-dev --bin demo
 
 .PHONY: test
 test: ## Run everything CI runs, with the seconds of each part.
@@ -38,11 +38,11 @@ test: ## Run everything CI runs, with the seconds of each part.
 
 .PHONY: cluster
 cluster: upstream build ## Start a control plane, four nodes and supercargo, and leave them running.
-	cargo run --locked --quiet --example cluster -- up
+	cargo run --locked --quiet -p supercargo-dev --bin cluster -- up
 
 .PHONY: cluster-down
 cluster-down: ## Stop what `make cluster` started.
-	cargo run --locked --quiet --example cluster -- down
+	cargo run --locked --quiet -p supercargo-dev --bin cluster -- down
 
 .PHONY: upstream
 upstream: ## Build the pinned control plane if it is missing.
@@ -50,7 +50,7 @@ upstream: ## Build the pinned control plane if it is missing.
 
 .PHONY: build
 build: ## Build the program with the features of its tests, so that nothing is built twice.
-	cargo build --locked --quiet --bins --examples
+	cargo build --locked --quiet --bins -p supercargo -p supercargo-dev
 
 .PHONY: man
 man: ## Write the manual pages to target/dist/man.
@@ -126,7 +126,7 @@ law-coverage: ## Measure which regions of the engine's cached paths the laws rea
 
 .PHONY: fuzz-golden
 fuzz-golden: oracle ## Compare decisions on random clusters with the real kube-scheduler's: make fuzz-golden SEED=1 N=20000
-	cargo run --locked --quiet --example fuzz -- --seed $(SEED) --decisions $(N)
+	cargo run --locked --quiet -p supercargo-dev --bin fuzz -- --seed $(SEED) --decisions $(N)
 
 .PHONY: oracle
 oracle: ## Build the program that runs the real kube-scheduler's framework on scenarios.
@@ -151,7 +151,7 @@ bench-e2e: upstream ## Time pods from creation to binding on a real API server, 
 
 .PHONY: soak
 soak: oracle ## Run long tests: many simulated and random clusters, and repeated API server tests.
-	cargo run --locked --quiet --example fuzz -- --seed $(SEED) --decisions 200000
+	cargo run --locked --quiet -p supercargo-dev --bin fuzz -- --seed $(SEED) --decisions 200000
 	cargo run --locked --quiet --release -p supercargo-sim -- --seed $(SEED) --seeds 100000 --steps 1000
 	cargo run --locked --quiet --release -p supercargo-sim -- --seed $(SEED) --steps 500000 --timed
 	for round in 1 2 3 4 5; do echo "round $$round" >&2; SUPERCARGO_RELABEL_SECONDS=120 cargo test --locked --quiet --test apiserver; done

@@ -17,7 +17,7 @@ part "format, lints, docs, licenses, module boundaries" make --no-print-director
 part "engine" cargo test --locked --quiet -p supercargo-core
 part "simulator" cargo test --locked --quiet -p supercargo-sim
 part "deliberate mistakes are detected" make --no-print-directory mutations
-part "packages around the engine" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --lib --bins --examples
+part "packages around the engine" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --lib --bins
 part "golden vectors" cargo test --locked --quiet --test golden
 part "workloads, allocations" cargo test --locked --quiet --test workloads --test allocations
 part "packaging, conventions, serving, commands" cargo test --locked --quiet --test config --test dashboards --test manifests --test packages --test tidy --test serve --test simulate --test explain --test replay --test placement --test report

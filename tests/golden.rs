@@ -4,12 +4,9 @@
 //! Vectors are in `golden/`, one JSON object per line; `golden/README.md` describes them and what is excluded.
 //! If `GOLDEN_DIR` is set, the vectors in that folder (`.json`, `.jsonl`, `.jsonl.gz`) are compared instead.
 
-#[path = "golden/compare.rs"]
-mod compare;
+use supercargo_dev::golden::compare;
 #[path = "golden/recorded.rs"]
 mod recorded;
-#[path = "golden/world.rs"]
-mod world;
 
 use compare::{Vector, compare_vector};
 use flate2::read::GzDecoder;

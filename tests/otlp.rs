@@ -5,8 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the helpers of a test panic as its body may")]
 
-#[path = "support/mod.rs"]
-mod support;
+use supercargo_dev::harness;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,6 +15,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use harness::supercargo::{NAME, Setup, install};
+use harness::wait::PATIENCE;
+use harness::{Component, ControlPlane, KwokNode, objects, wait_for};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
@@ -32,9 +34,6 @@ use supercargo_core::cycle::Point;
 use supercargo_core::effect::PodRef;
 use supercargo_core::report::{Outcome, Report};
 use supercargo_core::time::Time;
-use support::supercargo::{NAME, Setup, install};
-use support::wait::PATIENCE;
-use support::{Component, ControlPlane, KwokNode, objects, wait_for};
 use tokio::net::TcpListener;
 
 /// A field of a protobuf message: a number, or bytes of a string or message.

@@ -4,14 +4,8 @@
 
 #[path = "simulate/bad_input.rs"]
 mod bad_input;
-#[allow(dead_code, reason = "the fuzzer uses the rest of it")]
-#[path = "fuzz/draw.rs"]
-mod draw;
 #[path = "simulate/files.rs"]
 mod files;
-#[allow(dead_code, reason = "the fuzzer uses the rest of it")]
-#[path = "fuzz/generate/mod.rs"]
-mod generate;
 #[path = "simulate/golden.rs"]
 mod golden;
 #[path = "simulate/law.rs"]

@@ -16,8 +16,7 @@
 
 #[cfg(feature = "ablation")]
 mod ablation;
-#[path = "../../tests/golden/compare.rs"]
-mod compare;
+use supercargo_dev::golden::compare;
 mod comparison;
 #[path = "../engine/mod.rs"]
 mod engine;
@@ -27,12 +26,9 @@ mod profile;
 #[path = "../report/mod.rs"]
 mod report;
 #[allow(dead_code, reason = "it asks about one cluster at a time")]
-#[path = "../../tests/fuzz/oracle.rs"]
-mod upstream;
+use supercargo_dev::oracle as upstream;
 #[path = "../workloads/mod.rs"]
 mod workloads;
-#[path = "../../tests/golden/world.rs"]
-mod world;
 
 use comparison::{Extent, Part};
 use engine::{Measured, measure};

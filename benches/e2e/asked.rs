@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::asker::{Asker, QueryResults};
+use crate::harness::http;
+use crate::harness::objects::service_account_token;
 use crate::load::{NAMESPACE, post};
 use crate::report::{Numbers, Table, circumstances};
 use crate::run::{self, AtRate, Burst, Plan};
 use crate::side::{self, Running};
 use crate::stage::{Scene, Stage};
-use crate::support::http;
-use crate::support::objects::service_account_token;
 use crate::tell;
 use crate::workloads::Workload;
 

@@ -19,9 +19,9 @@ use supercargo_objects::api::{
 };
 use tokio::task::JoinSet;
 
+use crate::harness::Access;
 use crate::load::NAMESPACE;
 use crate::null_binder::bind;
-use crate::support::Access;
 use crate::tell;
 
 /// Prefix of the log line with the total size of all lists.

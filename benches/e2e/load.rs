@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
 
-use crate::support::Access;
+use crate::harness::Access;
 
 /// Number of clients; each opens as many connections as it needs.
 pub(crate) const CLIENTS: usize = 4;

@@ -25,8 +25,7 @@ mod watch;
 
 #[path = "../report/mod.rs"]
 mod report;
-#[path = "../../tests/support/mod.rs"]
-mod support;
+use supercargo_dev::harness;
 #[path = "../workloads/mod.rs"]
 mod workloads;
 

@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
+use crate::harness::Access;
 use crate::lister::connected;
 use crate::load::{CLIENTS, post};
-use crate::support::Access;
 use crate::tell;
 
 /// Bindings and events in flight; pods have precedence over events.

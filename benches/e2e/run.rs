@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
+use crate::harness::{ControlPlane, http, plane::ADMIN_TOKEN};
 use crate::side::{Running, Side};
 use crate::stage::{Scene, Stage};
-use crate::support::{ControlPlane, http, plane::ADMIN_TOKEN};
 use crate::watch::Bound;
 use crate::workloads::{Size, Workload};
 

@@ -4,8 +4,8 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::time::Duration;
 
-use crate::support::supercargo::binary;
-use crate::support::{Component, ControlPlane, Process, Program, ports::Port};
+use crate::harness::supercargo::binary;
+use crate::harness::{Component, ControlPlane, Process, Program, ports::Port};
 
 /// A binder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Side {
                 Running::component(plane, Component::Scheduler)
             }
             Self::Supercargo => {
-                supercargo(plane, &crate::support::supercargo::configuration("default-scheduler"), &[])
+                supercargo(plane, &crate::harness::supercargo::configuration("default-scheduler"), &[])
             }
         }
     }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
+use crate::harness::{Component, ControlPlane};
 use crate::load::Loader;
 use crate::side::usage;
-use crate::support::{Component, ControlPlane};
 use crate::tell;
 use crate::watch::Bound;
 use crate::workloads::{Size, Workload};

@@ -16,10 +16,10 @@ use std::fs;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
+use crate::harness::{Component, ControlPlane, Program, http, plane::ADMIN_TOKEN};
 use crate::lister::READ;
 use crate::load::NAMESPACE;
 use crate::side::{self, Running, usage};
-use crate::support::{Component, ControlPlane, Program, http, plane::ADMIN_TOKEN};
 use crate::workloads::{Size, Workload, node_name};
 use crate::{stage, start_tables, tell};
 
@@ -59,7 +59,7 @@ impl By {
                 Running::component(plane, Component::Scheduler)
             }
             Self::Supercargo => {
-                let configuration = crate::support::supercargo::configuration("default-scheduler");
+                let configuration = crate::harness::supercargo::configuration("default-scheduler");
                 side::supercargo(plane, &configuration, &["--v=3"])
             }
         }

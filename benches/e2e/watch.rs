@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::support::Access;
+use crate::harness::Access;
 
 type Seen = Arc<Mutex<HashMap<String, Instant>>>;
 

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::{Component, ControlPlane, wait_for};
+use crate::harness::{Component, ControlPlane, wait_for};
 
 /// The control plane, which runs until the value is dropped.
 pub(crate) struct Audited {

@@ -13,10 +13,10 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::support::ports::Port;
-use crate::support::supercargo::{self, NAME, Setup, configuration};
-use crate::support::wait::PATIENCE;
-use crate::support::{objects, wait_for};
+use crate::harness::ports::Port;
+use crate::harness::supercargo::{self, NAME, Setup, configuration};
+use crate::harness::wait::PATIENCE;
+use crate::harness::{objects, wait_for};
 use crate::world::{World, installed, play, requesting};
 
 /// A forwarder that opens later stands in for an API server that is unreachable at first.

@@ -16,10 +16,10 @@ use kube::{Api, ResourceExt};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::objects::node_of;
-use crate::support::proxy::Proxy;
-use crate::support::supercargo::{self, Setup};
-use crate::support::{Component, ControlPlane, nodes, wait_for};
+use crate::harness::objects::node_of;
+use crate::harness::proxy::Proxy;
+use crate::harness::supercargo::{self, Setup};
+use crate::harness::{Component, ControlPlane, nodes, wait_for};
 use crate::world::{World, create_once, play_on, requested_cpu_milli, requesting, sample};
 
 const PODS: usize = 2_000;

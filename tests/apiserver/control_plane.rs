@@ -10,10 +10,10 @@ use kube::api::{ListParams, ObjectMeta, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 
-use crate::support::objects::{create_namespace, node_of, pod, wait_until_bound, wait_until_running};
-use crate::support::ports::Port;
-use crate::support::wait::PATIENCE;
-use crate::support::{Access, Component, ControlPlane, KwokNode, binaries, http, nodes, shared, wait_for};
+use crate::harness::objects::{create_namespace, node_of, pod, wait_until_bound, wait_until_running};
+use crate::harness::ports::Port;
+use crate::harness::wait::PATIENCE;
+use crate::harness::{Access, Component, ControlPlane, KwokNode, binaries, http, nodes, shared, wait_for};
 
 #[tokio::test]
 async fn every_component_serves() -> Result<()> {
@@ -153,7 +153,7 @@ async fn user_without_roles_and_anonymous_are_denied() -> Result<()> {
         .await?;
     assert_eq!(http::get(&format!("{}/livez", plane.server()), None).await?.0, 200);
     assert_eq!(http::get(&format!("{}/api/v1/nodes", plane.server()), None).await?.0, 403);
-    let admin = crate::support::plane::ADMIN_TOKEN;
+    let admin = crate::harness::plane::ADMIN_TOKEN;
     assert_eq!(http::get(&format!("{}/api/v1/nodes", plane.server()), Some(admin)).await?.0, 200);
     Ok(())
 }

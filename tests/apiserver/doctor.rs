@@ -9,11 +9,11 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::support::access::Access;
-use crate::support::objects::{pod, service_account_token};
-use crate::support::supercargo::{NAME, binary};
-use crate::support::wait::PATIENCE;
-use crate::support::wait_for;
+use crate::harness::access::Access;
+use crate::harness::objects::{pod, service_account_token};
+use crate::harness::supercargo::{NAME, binary};
+use crate::harness::wait::PATIENCE;
+use crate::harness::wait_for;
 use crate::world::{World, play};
 
 /// Runs doctor on this test's installation, with `more` flags first.

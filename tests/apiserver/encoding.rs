@@ -17,8 +17,8 @@ use supercargo_objects::api::{
     StorageClass, VolumeAttachment,
 };
 
-use crate::support::ControlPlane;
-use crate::support::nodes;
+use crate::harness::ControlPlane;
+use crate::harness::nodes;
 use crate::world::{World, play, requesting, sample};
 
 /// One object of each decoded kind, unless a controller creates one.

@@ -7,12 +7,12 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::audited::Audited;
+use crate::harness::objects::service_account_token;
+use crate::harness::steps::runner::Runner;
+use crate::harness::steps::{Claim, Example, Expectation, Step, View};
+use crate::harness::supercargo::{self, Setup, Supercargo};
+use crate::harness::{Component, ControlPlane};
 use crate::rights::{Right, granted};
-use crate::support::objects::service_account_token;
-use crate::support::steps::runner::Runner;
-use crate::support::steps::{Claim, Example, Expectation, Step, View};
-use crate::support::supercargo::{self, Setup, Supercargo};
-use crate::support::{Component, ControlPlane};
 use crate::world::sample;
 
 /// Messages in examples count all nodes, so they run on a control plane with only the four nodes.

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::process::Command;
 
-use crate::support::supercargo;
+use crate::harness::supercargo;
 use crate::world::{World, play, requesting};
 
 /// Runs explain for a pod of the world with the administrator's kubeconfig. Returns output and exit code.

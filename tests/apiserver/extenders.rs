@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::harness::ports::Port;
+use crate::harness::supercargo::configuration;
+use crate::harness::wait::PATIENCE;
+use crate::harness::wait_for;
 use crate::reload::{reconfigure, reloads};
-use crate::support::ports::Port;
-use crate::support::supercargo::configuration;
-use crate::support::wait::PATIENCE;
-use crate::support::wait_for;
 use crate::world::{World, play, requesting};
 use server::{Call, Extender, Reply};
 

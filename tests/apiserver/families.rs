@@ -9,9 +9,9 @@ use anyhow::{Context, Result, ensure};
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::support::plane::ADMIN_TOKEN;
-use crate::support::wait::PATIENCE;
-use crate::support::{Component, http, wait_for};
+use crate::harness::plane::ADMIN_TOKEN;
+use crate::harness::wait::PATIENCE;
+use crate::harness::{Component, http, wait_for};
 use crate::world::{World, play, requesting};
 
 /// Upstream's families, by name or prefix, that do not apply here, with the reason.

@@ -4,7 +4,7 @@
 //! Then the proxy becomes honest, and every pod must be bound once or have a reason. At no time may the
 //! scheduler exceed the request rates that its backoff allows.
 //!
-//! Only detectable bit flips are simulated; see `tests/support/hostile/body.rs`.
+//! Only detectable bit flips are simulated; see `crates/dev/src/harness/hostile/body.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,10 +21,10 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::chaos::{PodFleet, cache_equals_a_fresh_list, name};
-use crate::support::hostile::{Fault, Hostile, RequestRecord, WINDOW, busiest};
-use crate::support::objects::{node_of, service_account_token};
-use crate::support::supercargo::{self, NAME, Setup};
-use crate::support::{Component, ControlPlane, http, nodes, wait_for};
+use crate::harness::hostile::{Fault, Hostile, RequestRecord, WINDOW, busiest};
+use crate::harness::objects::{node_of, service_account_token};
+use crate::harness::supercargo::{self, NAME, Setup};
+use crate::harness::{Component, ControlPlane, http, nodes, wait_for};
 use crate::world::{
     World, create_once, play, play_on, requested_cpu_milli, requesting, sample, scheduled_condition,
 };

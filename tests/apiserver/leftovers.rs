@@ -9,9 +9,9 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::cluster_state::{self, Standing, State};
-use crate::support::guard::Guard;
-use crate::support::process::{Record, stop_all};
-use crate::support::{Component, ControlPlane, Process, Program, wait_for};
+use crate::harness::guard::Guard;
+use crate::harness::process::{Record, stop_all};
+use crate::harness::{Component, ControlPlane, Process, Program, wait_for};
 
 /// Set in a process that a test starts and kills: the file to which that process writes its folder.
 const VICTIM: &str = "SUPERCARGO_TEST_VICTIM";
@@ -202,7 +202,7 @@ async fn kill_a_victim(test: &str, signal: Signal, count: usize) -> Result<()> {
 
 /// The victim's part: writes its folder and waits to be killed.
 fn hold(told: &Path, folder: &Path) -> Result<()> {
-    crate::support::pki::write_private(told, &folder.display().to_string())?;
+    crate::harness::pki::write_private(told, &folder.display().to_string())?;
     std::thread::sleep(LONG);
     anyhow::bail!("this process was not killed")
 }

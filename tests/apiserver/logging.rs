@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::support::supercargo::Setup;
+use crate::harness::supercargo::Setup;
 use crate::world::{World, play, requesting, sample};
 
 /// Bytes that a full pipe holds at least: 64 KiB in 16 pages, each of which may end with an unused part.

@@ -3,11 +3,9 @@
 //!
 //! They need the pinned binaries, which `make upstream` builds.
 
-#[path = "../support/mod.rs"]
-mod support;
+use supercargo_dev::harness;
 
-#[path = "../cluster/state.rs"]
-mod cluster_state;
+use supercargo_dev::cluster_state;
 
 mod audited;
 mod bad_input;

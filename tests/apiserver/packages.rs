@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::support::binaries::target_dir;
-use crate::support::objects::create_namespace;
+use crate::harness::binaries::target_dir;
+use crate::harness::objects::create_namespace;
 use crate::world::installed;
 
 fn path(name: &str) -> String {

@@ -7,11 +7,11 @@ use http::header::{CONTENT_TYPE, WARNING};
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::support::http::{Answer, ask};
-use crate::support::objects::service_account_token;
-use crate::support::plane::ADMIN_TOKEN;
-use crate::support::wait::PATIENCE;
-use crate::support::{Component, wait_for};
+use crate::harness::http::{Answer, ask};
+use crate::harness::objects::service_account_token;
+use crate::harness::plane::ADMIN_TOKEN;
+use crate::harness::wait::PATIENCE;
+use crate::harness::{Component, wait_for};
 use crate::world::{World, play};
 
 /// Sends the same request to both ports.

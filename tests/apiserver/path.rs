@@ -7,9 +7,9 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::support::objects::{node_of, wait_until_running};
-use crate::support::wait::PATIENCE;
-use crate::support::{nodes, wait_for};
+use crate::harness::objects::{node_of, wait_until_running};
+use crate::harness::wait::PATIENCE;
+use crate::harness::{nodes, wait_for};
 use crate::world::{World, play, requested_cpu_milli, requesting, sample, scheduled_condition};
 
 const UNSCHEDULABLE: &str = "scheduler_pending_pods{queue=\"unschedulable\"}";

@@ -10,8 +10,8 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::support::wait::PATIENCE;
-use crate::support::{Access, Component, ControlPlane, supercargo, wait_for};
+use crate::harness::wait::PATIENCE;
+use crate::harness::{Access, Component, ControlPlane, supercargo, wait_for};
 use crate::world::{World, play, play_on, requesting, scheduled_condition};
 
 const HOLD: &str = "example.com/hold";

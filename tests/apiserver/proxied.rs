@@ -4,9 +4,9 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::support::Component;
-use crate::support::proxy::Proxy;
-use crate::support::supercargo::Setup;
+use crate::harness::Component;
+use crate::harness::proxy::Proxy;
+use crate::harness::supercargo::Setup;
 use crate::world::{play, requesting};
 
 #[tokio::test]

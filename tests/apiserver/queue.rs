@@ -12,12 +12,12 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::support::access::Access;
-use crate::support::objects::{create_namespace, pod, service_account_token};
-use crate::support::plane::ADMIN_TOKEN;
-use crate::support::supercargo::binary;
-use crate::support::wait::PATIENCE;
-use crate::support::wait_for;
+use crate::harness::access::Access;
+use crate::harness::objects::{create_namespace, pod, service_account_token};
+use crate::harness::plane::ADMIN_TOKEN;
+use crate::harness::supercargo::binary;
+use crate::harness::wait::PATIENCE;
+use crate::harness::wait_for;
 use crate::world::{World, play, requesting};
 
 /// Creates a ServiceAccount that may view its namespace or, with `everywhere`, all namespaces. Returns its token.

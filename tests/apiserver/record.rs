@@ -8,10 +8,10 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::plane::ADMIN_TOKEN;
-use crate::support::supercargo::{self, Setup};
-use crate::support::wait::PATIENCE;
-use crate::support::wait_for;
+use crate::harness::plane::ADMIN_TOKEN;
+use crate::harness::supercargo::{self, Setup};
+use crate::harness::wait::PATIENCE;
+use crate::harness::wait_for;
 use crate::world::{World, play, requesting};
 
 /// Runs a replay. Returns its JSON output, exit code and error output.

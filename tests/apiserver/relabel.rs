@@ -13,9 +13,9 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::support::supercargo::{self, Setup};
-use crate::support::wait::PATIENCE;
-use crate::support::{Component, ControlPlane, nodes, wait_for};
+use crate::harness::supercargo::{self, Setup};
+use crate::harness::wait::PATIENCE;
+use crate::harness::{Component, ControlPlane, nodes, wait_for};
 use crate::world::{World, create_once, play_on, sample};
 
 const NODES: usize = 130;

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use crate::support::pki::write_private;
-use crate::support::supercargo::{NAME, Setup, configuration};
+use crate::harness::pki::write_private;
+use crate::harness::supercargo::{NAME, Setup, configuration};
 use crate::world::{World, play, requesting};
 
 /// Replaces the running scheduler's configuration file.

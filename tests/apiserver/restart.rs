@@ -16,10 +16,10 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-use crate::support::objects::node_of;
-use crate::support::supercargo::{self, NAME};
-use crate::support::wait::PATIENCE;
-use crate::support::{Access, Component, ControlPlane, nodes, wait_for};
+use crate::harness::objects::node_of;
+use crate::harness::supercargo::{self, NAME};
+use crate::harness::wait::PATIENCE;
+use crate::harness::{Access, Component, ControlPlane, nodes, wait_for};
 use crate::world::{World, create_once, play, play_on, requested_cpu_milli, requesting};
 
 /// Ten nodes, filled exactly by pods of 100 millicores.

@@ -9,10 +9,10 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::support::nodes::KwokNode;
-use crate::support::objects::{create_namespace, node_of, pod, wait_until_bound};
-use crate::support::supercargo::{NAMESPACE, ROLES, Setup, Supercargo, elected_configuration};
-use crate::support::{ControlPlane, wait_for};
+use crate::harness::nodes::KwokNode;
+use crate::harness::objects::{create_namespace, node_of, pod, wait_until_bound};
+use crate::harness::supercargo::{NAMESPACE, ROLES, Setup, Supercargo, elected_configuration};
+use crate::harness::{ControlPlane, wait_for};
 use crate::world::installed;
 
 /// Number of schedulers started concurrently.

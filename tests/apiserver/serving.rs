@@ -5,10 +5,10 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::support::objects::service_account_token;
-use crate::support::plane::ADMIN_TOKEN;
-use crate::support::wait::PATIENCE;
-use crate::support::{http, supercargo, wait_for};
+use crate::harness::objects::service_account_token;
+use crate::harness::plane::ADMIN_TOKEN;
+use crate::harness::wait::PATIENCE;
+use crate::harness::{http, supercargo, wait_for};
 use crate::world::{installed, play, requesting, sample};
 
 #[tokio::test]

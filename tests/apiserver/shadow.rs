@@ -19,11 +19,11 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::audited::Audited;
+use crate::harness::objects::{create_namespace, node_of, service_account_token};
+use crate::harness::pki::write_private;
+use crate::harness::supercargo::{NAMESPACE, Setup, Supercargo, binary};
+use crate::harness::{Component, ControlPlane, nodes, wait_for};
 use crate::rights::Right;
-use crate::support::objects::{create_namespace, node_of, service_account_token};
-use crate::support::pki::write_private;
-use crate::support::supercargo::{NAMESPACE, Setup, Supercargo, binary};
-use crate::support::{Component, ControlPlane, nodes, wait_for};
 use crate::world::sample;
 
 /// Fewer than a hundred, so that kube-scheduler evaluates all nodes regardless of its percentage setting.

@@ -7,8 +7,8 @@ use kube::ResourceExt;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::support::wait::PATIENCE;
-use crate::support::{Component, ControlPlane, supercargo, wait_for};
+use crate::harness::wait::PATIENCE;
+use crate::harness::{Component, ControlPlane, supercargo, wait_for};
 use crate::world::{World, play, play_on, requesting, scheduled_condition};
 
 #[tokio::test]

@@ -13,9 +13,9 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use crate::support::objects::node_of;
-use crate::support::wait::PATIENCE;
-use crate::support::{Component, ControlPlane, nodes, supercargo, wait_for};
+use crate::harness::objects::node_of;
+use crate::harness::wait::PATIENCE;
+use crate::harness::{Component, ControlPlane, nodes, supercargo, wait_for};
 use crate::world::{play_on, requesting};
 
 /// As many pods as the nodes have room for, half of them for each scheduler.

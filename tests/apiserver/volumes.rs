@@ -9,10 +9,10 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::support::objects::{node_of, wait_until_running};
-use crate::support::supercargo::{self, Setup};
-use crate::support::wait::PATIENCE;
-use crate::support::{Component, ControlPlane, KwokNode, nodes, wait_for};
+use crate::harness::objects::{node_of, wait_until_running};
+use crate::harness::supercargo::{self, Setup};
+use crate::harness::wait::PATIENCE;
+use crate::harness::{Component, ControlPlane, KwokNode, nodes, wait_for};
 use crate::world::{World, play, play_on, requesting, scheduled_condition};
 
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";

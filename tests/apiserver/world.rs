@@ -14,13 +14,13 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::support::nodes::CONTROL_PLANE;
-use crate::support::objects::{
+use crate::harness::nodes::CONTROL_PLANE;
+use crate::harness::objects::{
     condition_text, create_namespace, node_of, pod, service_account_token, wait_until_bound,
 };
-use crate::support::supercargo::{self, NAME, Setup, Supercargo};
-use crate::support::wait::PATIENCE;
-use crate::support::{ControlPlane, KwokNode, shared, wait_for};
+use crate::harness::supercargo::{self, NAME, Setup, Supercargo};
+use crate::harness::wait::PATIENCE;
+use crate::harness::{ControlPlane, KwokNode, shared, wait_for};
 
 /// Label and taint key that reserve a test's nodes for its pods.
 const KEPT_FOR: &str = "kept-for";

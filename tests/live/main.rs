@@ -3,8 +3,7 @@
 //!
 //! Part of `make release-check`, which builds Prometheus first. `tests/dashboards.rs` compares names without a cluster.
 
-#[path = "../support/mod.rs"]
-mod support;
+use supercargo_dev::harness;
 
 #[allow(dead_code, reason = "the API server tests use the rest")]
 #[path = "../apiserver/world.rs"]
@@ -15,9 +14,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use support::ports::Port;
-use support::wait::PATIENCE;
-use support::{Component, ControlPlane, Program, http, supercargo, wait_for};
+use harness::ports::Port;
+use harness::wait::PATIENCE;
+use harness::{Component, ControlPlane, Program, http, supercargo, wait_for};
 use world::{World, play_on, requesting};
 
 fn root() -> &'static Path {

@@ -3,8 +3,7 @@
 //!
 //! Part of `make release-check`, which builds it first.
 
-#[path = "../support/mod.rs"]
-mod support;
+use supercargo_dev::harness;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,15 +15,15 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use support::ports::Port;
-use support::wait::PATIENCE;
-use support::{Access, Component, ControlPlane, KwokNode, Program, http, objects, supercargo, wait_for};
+use harness::ports::Port;
+use harness::wait::PATIENCE;
+use harness::{Access, Component, ControlPlane, KwokNode, Program, http, objects, supercargo, wait_for};
 
 /// Maximum size of the binary in bytes.
 const SIZE_MAX: usize = 24_000_000;
 
 fn dist(name: &str) -> Result<PathBuf> {
-    let path = support::binaries::target_dir().join("dist").join(name);
+    let path = harness::binaries::target_dir().join("dist").join(name);
     ensure!(path.is_file(), "{} is missing; run `make release-binary sbom` first", path.display());
     Ok(path)
 }
@@ -145,7 +144,7 @@ async fn release_binary_connects_by_name_over_tls_and_schedules() -> Result<()> 
     let server = format!("https://localhost:{}", plane.port(Component::ApiServer));
     let (_, token) = plane.service_account(supercargo::NAMESPACE, supercargo::NAME).await?;
     let kubeconfig = plane.folder().join("release.kubeconfig");
-    let credential = support::access::Credential::TokenFile(token.path());
+    let credential = harness::access::Credential::TokenFile(token.path());
     Access::write(&kubeconfig, &server, &plane.ca(), &credential)?;
     let port = Port::reserve()?;
     let program = Program::new("release", dist("supercargo")?)

@@ -1,13 +1,13 @@
 //! A law over generated clusters: every output format and level of detail places the same pods on the same nodes.
 
-use crate::draw::Draw;
-use crate::generate::{FAMILIES, scenario};
 use crate::support::{Files, list, node, pod};
 use clap::Parser as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use supercargo::args::{Args, Command};
 use supercargo_cli::commands::simulate::Simulation;
+use supercargo_dev::draw::Draw;
+use supercargo_dev::generate::{FAMILIES, scenario};
 
 /// Output formats and levels of detail; the first is the reference.
 const FORMS: [(&str, &str); 9] = [

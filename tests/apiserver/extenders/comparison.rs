@@ -9,11 +9,11 @@ use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use super::server::{Call, Extender, Reply};
-use crate::support::binaries::binary;
-use crate::support::pki::write_private;
-use crate::support::process::Program;
-use crate::support::wait::PATIENCE;
-use crate::support::{Component, ControlPlane, KwokNode, supercargo, wait_for};
+use crate::harness::binaries::binary;
+use crate::harness::pki::write_private;
+use crate::harness::process::Program;
+use crate::harness::wait::PATIENCE;
+use crate::harness::{Component, ControlPlane, KwokNode, supercargo, wait_for};
 use crate::world::{World, play_on, requesting, scheduled_condition};
 
 /// Path prefixes of the extender, and name prefixes of pods, for the two schedulers.
@@ -206,7 +206,7 @@ async fn preempt(
     if whose == THEIRS {
         spec["schedulerName"] = json!("default-scheduler");
     }
-    let pod = crate::support::objects::pod(&name, &world.name, &spec)?;
+    let pod = crate::harness::objects::pod(&name, &world.name, &spec)?;
     world.pods().create(&PostParams::default(), &pod).await?;
     let node = world.bound(&name).await?;
     ensure!(node == "b", "{name} is on {node}");
@@ -249,7 +249,7 @@ async fn compare(world: &World<'_>, extender: &Extender, plan: &str, spec: &Valu
         if whose == THEIRS {
             spec["schedulerName"] = json!("default-scheduler");
         }
-        let pod = crate::support::objects::pod(&name, &world.name, &spec)?;
+        let pod = crate::harness::objects::pod(&name, &world.name, &spec)?;
         world.pods().create(&PostParams::default(), &pod).await?;
         let told = told(world, &name).await?;
         // Later attempts repeat the calls, as often as time allows.

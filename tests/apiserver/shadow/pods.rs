@@ -4,8 +4,8 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::support::nodes::KwokNode;
-use crate::support::objects::pod;
+use crate::harness::nodes::KwokNode;
+use crate::harness::objects::pod;
 
 const ZONES: usize = 3;
 /// Number of pods with the same labels and terms, as in a Deployment.

@@ -1,0 +1,196 @@
+//! Compares decisions on random clusters with those of the real kube-scheduler: `make fuzz-golden SEED=1 N=20000`.
+//!
+//! Scenarios are generated from the seed and sent to the oracle, a program linked with the upstream framework. Its
+//! answers are compared field by field, like the vectors in `tests/golden`. A mismatch is minimized, printed with
+//! both sides, and saved as a vector. Exits with 1 after a mismatch.
+
+#![allow(clippy::print_stdout, reason = "a command-line program")]
+
+mod mismatch;
+mod shrink;
+
+use clap::Parser;
+use mismatch::Mismatch;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+use supercargo_dev::generate;
+use supercargo_dev::generate::{FAMILIES, Family};
+use supercargo_dev::oracle::Oracle;
+
+#[derive(Parser)]
+#[command(
+    name = "fuzz",
+    about = "Compare decisions on random clusters with those of the real kube-scheduler"
+)]
+struct Args {
+    /// Seed of the scenarios; the same seed generates the same scenarios
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Minimum number of decisions to compare
+    #[arg(long, default_value_t = 20_000)]
+    decisions: usize,
+    /// Scenario families to generate [default: all]
+    #[arg(long = "family")]
+    families: Vec<String>,
+    /// Number of the first scenario
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Continue after a mismatch, and show one of each kind
+    #[arg(long)]
+    all: bool,
+    /// Print this many scenarios, one per line, without comparing
+    #[arg(long, value_name = "N")]
+    print: Option<u64>,
+}
+
+/// Counts of one family.
+#[derive(Default)]
+struct Count {
+    scenarios: usize,
+    decisions: usize,
+    without_answer: usize,
+    mismatches: usize,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let Some(families) = families(&args.families) else {
+        let known: Vec<_> = FAMILIES.iter().map(|family| family.name).collect();
+        eprintln!("fuzz: unknown family; available: {}", known.join(", "));
+        return ExitCode::from(2);
+    };
+    if let Some(count) = args.print {
+        for number in args.from..args.from + count {
+            println!("{}", generate::scenario(&families, args.seed, number));
+        }
+        return ExitCode::SUCCESS;
+    }
+    mismatch::keep_panics_quiet();
+    eprintln!("seed {}", args.seed);
+    let began = Instant::now();
+    let mut run = Run { args, counts: BTreeMap::new(), errors: BTreeMap::new(), shown: Vec::new() };
+    run.compare(families);
+    run.report(began);
+    let mismatches: usize = run.counts.values().map(|count| count.mismatches).sum();
+    if mismatches == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Returns the families of these names, or all without names; `None` if a name is unknown.
+fn families(names: &[String]) -> Option<Vec<Family>> {
+    if names.is_empty() {
+        return Some(FAMILIES.to_vec());
+    }
+    names.iter().map(|name| FAMILIES.iter().find(|family| family.name == name).copied()).collect()
+}
+
+struct Run {
+    args: Args,
+    counts: BTreeMap<String, Count>,
+    /// Errors of scenarios without an answer, with their number.
+    errors: BTreeMap<String, usize>,
+    /// Kinds of mismatches already shown.
+    shown: Vec<String>,
+}
+
+impl Run {
+    fn compare(&mut self, families: Vec<Family>) {
+        let (seed, from, wanted) = (self.args.seed, self.args.from, self.args.decisions);
+        let mut oracle = Oracle::start(&target().join("upstream/bin/oracle"));
+        oracle.feed((from..).map(move |number| generate::scenario(&families, seed, number)));
+        let mut decided = 0;
+        for answer in oracle {
+            decided += self.one(&answer);
+            let failed = self.counts.values().any(|count| count.mismatches > 0);
+            if decided >= wanted || failed && !self.args.all {
+                return;
+            }
+        }
+        panic!("the oracle ended");
+    }
+
+    /// Compares one answer of the oracle. Returns the number of decisions.
+    fn one(&mut self, answer: &Value) -> usize {
+        let kind = answer["scenario"]["kind"].as_str().unwrap_or("?");
+        let count = self.counts.entry(kind.to_owned()).or_default();
+        count.scenarios += 1;
+        if let Some(error) = answer["error"].as_str() {
+            count.without_answer += 1;
+            *self.errors.entry(error.to_owned()).or_default() += 1;
+            return 0;
+        }
+        let decisions = answer["decisions"].as_array().map_or(0, Vec::len);
+        count.decisions += decisions;
+        let mismatches = mismatch::of(answer);
+        if !mismatches.is_empty() {
+            count.mismatches += 1;
+            self.show(answer, &mismatches);
+        }
+        decisions
+    }
+
+    /// Shows a mismatch, unless one of its kind was shown.
+    fn show(&mut self, answer: &Value, mismatches: &[Mismatch]) {
+        let Some(first) = mismatches.iter().find(|mismatch| !self.shown.contains(&mismatch.kind)) else {
+            return;
+        };
+        self.shown.push(first.kind.clone());
+        let name = answer["scenario"]["name"].as_str().unwrap_or("scenario");
+        eprintln!("\n{name}: {}\nminimizing ...", first.text);
+        let mut oracle = Oracle::start(&target().join("upstream/bin/oracle"));
+        let smallest = shrink::shrink(answer["scenario"].clone(), |scenario| {
+            let answer = oracle.ask(scenario);
+            answer["error"].is_null() && mismatch::of(&answer).iter().any(|found| found.kind == first.kind)
+        });
+        let answer = oracle.ask(&smallest);
+        let folder = target().join("fuzz");
+        let file = folder.join(format!("{name}.json"));
+        std::fs::create_dir_all(&folder).expect("the target folder can be written to");
+        std::fs::write(&file, format!("{answer}\n")).expect("the target folder can be written to");
+        if !smallest["config"].is_null() {
+            eprintln!("config: {}", smallest["config"]);
+        }
+        for part in ["objects", "pods", "detour"] {
+            for object in smallest[part].as_array().into_iter().flatten() {
+                eprintln!("{part}: {object}");
+            }
+        }
+        for found in mismatch::of(&answer) {
+            eprintln!("{}", found.text);
+        }
+        eprintln!("upstream: {}", answer["decisions"]);
+        eprintln!("ours:     {}", mismatch::ours(&smallest));
+        eprintln!("written to {}", file.display());
+    }
+
+    fn report(&self, began: Instant) {
+        eprintln!(
+            "\n{:20} {:>9} {:>9} {:>12} {:>10}",
+            "family", "scenarios", "decisions", "no answer", "mismatches"
+        );
+        let mut all = Count::default();
+        for (name, count) in &self.counts {
+            let Count { scenarios, decisions, without_answer, mismatches } = count;
+            eprintln!("{name:20} {scenarios:9} {decisions:9} {without_answer:12} {mismatches:10}");
+            all.decisions += decisions;
+            all.mismatches += mismatches;
+        }
+        for (error, scenarios) in &self.errors {
+            eprintln!("no answer for {scenarios} scenarios: {error}");
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        let per_second = f64::from(u32::try_from(all.decisions).unwrap_or(u32::MAX)) / seconds;
+        eprintln!(
+            "seed {}: {} decisions in {seconds:.0} s, {per_second:.0} per second, {} scenarios with mismatches",
+            self.args.seed, all.decisions, all.mismatches
+        );
+    }
+}
+
+/// Returns the folder of build results.
+fn target() -> PathBuf {
+    let own = || supercargo_dev::root().join("target");
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(own, PathBuf::from)
+}

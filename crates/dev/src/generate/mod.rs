@@ -1,0 +1,256 @@
+//! Generates scenarios: small clusters, and some of up to 200 nodes, biased to error-prone cases.
+//!
+//! Names, labels, amounts and ports come from small pools, so that they interact: pods that fit exactly, tied scores,
+//! matching selectors. Objects are what an API server would store or, rarely, reject; they always decode.
+
+mod affinity;
+mod amounts;
+mod configuration;
+mod contest;
+mod images;
+mod in_tree;
+mod lookups;
+mod nodes;
+mod pods;
+mod selectors;
+mod spread;
+mod taints;
+mod volumes;
+
+use crate::draw::Draw;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Topology keys of spreading and affinity.
+const HOST: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
+const REGION: &str = "topology.kubernetes.io/region";
+
+const NAMESPACES: &[&str] = &["default", "team-a", "team-b"];
+
+/// How often, in percent, a pod, node or cluster has a feature.
+#[derive(Clone, Copy, Default)]
+struct Mix {
+    /// More than simple requests: sidecars, overhead, pod-level requests, resizes, extended resources.
+    resources: usize,
+    node_affinity: usize,
+    taints: usize,
+    ports: usize,
+    pod_affinity: usize,
+    spread: usize,
+    /// Services and controllers that own pods.
+    owners: usize,
+    images: usize,
+    /// Pending pods with a nominated node.
+    nominated: usize,
+    /// Running pods that are terminating or terminal.
+    leaving: usize,
+    /// Pods that mount volumes.
+    volumes: usize,
+    /// Features a node must declare.
+    features: usize,
+    /// Clusters in which pods of higher priority do not fit.
+    contest: usize,
+    /// Clusters with a configuration.
+    configuration: usize,
+    /// Fields that an API server would reject.
+    odd: usize,
+    /// Clusters with enough nodes to be evaluated in blocks.
+    many: usize,
+}
+
+/// A family of scenarios.
+#[derive(Clone, Copy)]
+pub struct Family {
+    pub name: &'static str,
+    mix: Mix,
+}
+
+/// Low rates of everything, so that each family also covers features beyond its focus.
+const LITTLE: Mix = Mix {
+    resources: 4,
+    node_affinity: 3,
+    taints: 3,
+    ports: 2,
+    pod_affinity: 3,
+    spread: 3,
+    owners: 3,
+    images: 5,
+    nominated: 3,
+    leaving: 3,
+    volumes: 0,
+    features: 2,
+    contest: 0,
+    configuration: 0,
+    odd: 1,
+    many: 0,
+};
+
+/// Medium rates of features that most clusters have.
+const MIXED: Mix = Mix {
+    resources: 35,
+    node_affinity: 30,
+    taints: 30,
+    ports: 20,
+    pod_affinity: 30,
+    spread: 30,
+    owners: 30,
+    images: 40,
+    nominated: 15,
+    leaving: 10,
+    ..LITTLE
+};
+
+/// All families.
+pub const FAMILIES: &[Family] = &[
+    Family { name: "resources", mix: Mix { resources: 80, nominated: 10, leaving: 8, odd: 4, ..LITTLE } },
+    Family { name: "node-affinity", mix: Mix { node_affinity: 85, odd: 8, ..LITTLE } },
+    Family { name: "taints", mix: Mix { taints: 85, odd: 5, ..LITTLE } },
+    Family { name: "ports", mix: Mix { ports: 80, nominated: 10, odd: 4, ..LITTLE } },
+    Family {
+        name: "pod-affinity",
+        mix: Mix { pod_affinity: 75, nominated: 10, leaving: 8, odd: 5, ..LITTLE },
+    },
+    Family {
+        name: "spread",
+        mix: Mix { spread: 85, taints: 35, node_affinity: 35, nominated: 10, leaving: 15, odd: 5, ..LITTLE },
+    },
+    Family { name: "spread-default", mix: Mix { owners: 80, leaving: 10, odd: 5, spread: 5, ..LITTLE } },
+    Family { name: "images", mix: Mix { images: 95, ..LITTLE } },
+    Family {
+        name: "nominated",
+        mix: Mix { nominated: 90, pod_affinity: 35, spread: 35, ports: 25, resources: 25, ..LITTLE },
+    },
+    Family { name: "mixed", mix: MIXED },
+    Family { name: "volumes", mix: Mix { volumes: 70, odd: 2, ..LITTLE } },
+    Family { name: "configuration", mix: Mix { configuration: 100, ..MIXED } },
+    Family { name: "preemption", mix: Mix { contest: 100, odd: 0, ..LITTLE } },
+    Family { name: "preemption-mix", mix: Mix { contest: 100, ..MIXED } },
+    Family {
+        name: "everything",
+        mix: Mix { contest: 40, configuration: 40, volumes: 25, features: 10, ..MIXED },
+    },
+    Family { name: "many-nodes", mix: Mix { many: 100, resources: 50, configuration: 30, ..MIXED } },
+];
+
+/// The size of a cluster.
+#[derive(Clone, Copy)]
+struct Size {
+    nodes: usize,
+    /// Number of values of the label `rack`.
+    racks: usize,
+    /// Whether pods of higher priority do not fit.
+    contest: bool,
+}
+
+/// Returns scenario `number` of the run with this seed. Families alternate.
+pub fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
+    let count = u64::try_from(families.len()).expect("a usize fits");
+    let family = families[usize::try_from(number % count).expect("it is below a usize")];
+    let draw = &mut Draw::new(seed, number);
+    let mix = family.mix;
+    let nodes = if mix.many > 0 && draw.percent(mix.many) {
+        draw.between(60, 200)
+    } else {
+        draw.weighted(&[(5, 1), (10, 2), (3, 3), (3, 4), (3, 5), (2, 6), (2, 8)])
+    };
+    let contest = draw.percent(mix.contest);
+    let mut objects = lookups::namespaces(draw);
+    // Bitsets hold 64 values of a topology key; also draw 200 nodes with a rack each.
+    let racks = if nodes < 60 {
+        [1, 2, 3, nodes][draw.below(4)]
+    } else {
+        [1, 2, 3, 63, 64, 65, 66, nodes][draw.below(8)]
+    };
+    let size = Size { nodes, racks, contest };
+    let mut cluster: Vec<Value> = (0..nodes).map(|index| nodes::node(draw, mix, index, size)).collect();
+    // In the API server's list order: of errors on several nodes, the first node's is reported.
+    cluster.sort_by(|a, b| a["metadata"]["name"].as_str().cmp(&b["metadata"]["name"].as_str()));
+    objects.extend(cluster);
+    objects.extend(lookups::services_and_controllers(draw, mix));
+    if mix.volumes > 0 {
+        objects.extend(volumes::objects(draw, mix, nodes));
+    }
+    let running = match (contest, mix.many) {
+        (true, _) => draw.between(6, 20),
+        (false, 0) => draw.below(21),
+        (false, _) => draw.below(2 * nodes),
+    };
+    let mut pods: Vec<_> = (0..running).map(|index| pods::running(draw, mix, index, nodes)).collect();
+    if contest {
+        pods.iter_mut().for_each(|pod| contest::running(draw, pod));
+        objects.extend(contest::budgets(draw, mix));
+    }
+    if draw.percent(mix.nominated) {
+        let count = draw.between(1, 3);
+        pods.extend((0..count).map(|index| pods::nominated(draw, mix, index, nodes)));
+    }
+    let count = draw.between(1, 6);
+    let mut incoming: Vec<_> = (0..count).map(|index| pods::incoming(draw, mix, index)).collect();
+    if contest {
+        incoming.iter_mut().for_each(|pod| contest::incoming(draw, pod, nodes));
+    }
+    for pod in pods.iter_mut().chain(&mut incoming) {
+        if draw.percent(mix.volumes) {
+            objects.extend(volumes::mount(draw, mix, pod));
+        }
+    }
+    objects.extend(pods);
+    let mut scenario = json!({
+        "name": format!("{}-{seed}-{number}", family.name),
+        "kind": family.name,
+        "objects": objects,
+        "pods": incoming,
+    });
+    if draw.percent(mix.configuration) {
+        scenario["config"] = configuration::configuration(draw);
+    }
+    if draw.percent(50) {
+        let detour = detour(draw, mix, size, objects_of(&scenario));
+        scenario["detour"] = detour;
+    }
+    scenario
+}
+
+fn objects_of(scenario: &Value) -> &[Value] {
+    scenario["objects"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns other versions of some objects, and perhaps more pods. Before each decision, our side changes the objects
+/// and changes them back, so that cached decisions must follow. The oracle does not read this.
+fn detour(draw: &mut Draw, mix: Mix, size: Size, objects: &[Value]) -> Value {
+    let mut others = lookups::namespaces(draw);
+    others.extend(lookups::services_and_controllers(draw, mix));
+    others.extend((0..size.nodes).map(|index| nodes::node(draw, mix, index, size)));
+    if mix.volumes > 0 {
+        others.extend(volumes::objects(draw, mix, size.nodes));
+    }
+    if size.contest {
+        others.extend(contest::budgets(draw, mix));
+    }
+    others.extend((0..20).map(|index| pods::running(draw, mix, index, size.nodes)));
+    others.extend((0..3).map(|index| pods::nominated(draw, mix, index, size.nodes)));
+    let key = |object: &Value| {
+        let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        (object["kind"].as_str().unwrap_or_default().to_owned(), of("namespace"), of("name"))
+    };
+    let exist: BTreeSet<_> = objects.iter().map(key).collect();
+    let mut by_kind: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for other in others.into_iter().filter(|other| other["kind"] == "Pod" || exist.contains(&key(other))) {
+        by_kind.entry(key(&other).0).or_default().push(other);
+    }
+    let mut kinds: Vec<Vec<Value>> = by_kind.into_values().collect();
+    let count = draw.between(1, 4);
+    let picked = draw.list(count, |draw| {
+        let kind = draw.below(kinds.len());
+        let of_kind = &mut kinds[kind];
+        (!of_kind.is_empty()).then(|| of_kind.swap_remove(draw.below(of_kind.len())))
+    });
+    picked.into_iter().flatten().collect()
+}
+
+/// Returns the name of a node, rarely of a missing one.
+fn node_name(draw: &mut Draw, nodes: usize) -> String {
+    let index = if draw.percent(3) { nodes } else { draw.below(nodes) };
+    format!("n{index}")
+}

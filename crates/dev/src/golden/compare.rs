@@ -1,0 +1,91 @@
+//! Compares our decisions with those recorded in a vector.
+
+use crate::golden::world::World;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+#[derive(Deserialize)]
+pub struct Vector {
+    pub scenario: Scenario,
+    pub decisions: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+pub struct Scenario {
+    pub name: String,
+    pub config: Option<Value>,
+    pub objects: Vec<Value>,
+    pub pods: Vec<Value>,
+    /// Other versions of objects, to which they change and back before each decision. Only the fuzzer draws them.
+    #[serde(default)]
+    pub detour: Vec<Value>,
+}
+
+/// Decides on the pods of a vector and appends all differences from the recording.
+pub fn compare_vector(vector: &Vector, mismatches: &mut Vec<String>) {
+    let mut world = World::new(&vector.scenario);
+    for (pod, expected) in vector.scenario.pods.iter().zip(&vector.decisions) {
+        let got = world.decide(pod);
+        let mut differences = Vec::new();
+        let (expected_way, expected_rest) = apart(expected);
+        let (got_way, got_rest) = apart(&got);
+        diff("", &expected_rest, &got_rest, &mut differences);
+        diff_post_filter(&expected_way, &got_way, &mut differences);
+        let place = format!("{} {}", vector.scenario.name, expected["pod"].as_str().unwrap_or("?"));
+        mismatches.extend(differences.into_iter().map(|difference| format!("{place}{difference}")));
+        // After a different choice, the clusters differ, so later decisions cannot be compared.
+        if expected.get("selected") != got.get("selected") {
+            mismatches.push(format!("{place}: the rest of the vector was not compared"));
+            return;
+        }
+    }
+}
+
+/// Result of PostFilter.
+#[derive(Default)]
+struct PostFilter {
+    /// What it adds to the message, possibly nothing; `None` in vectors that do not record it.
+    text: Option<Value>,
+    preemption: Value,
+}
+
+/// Splits a decision into the result of PostFilter and the rest.
+fn apart(decision: &Value) -> (PostFilter, Value) {
+    let mut rest = decision.clone();
+    let fields = rest.as_object_mut().expect("a decision is an object");
+    let preemption = fields.remove("preemption").unwrap_or_default();
+    (PostFilter { text: fields.remove("postFilter"), preemption }, rest)
+}
+
+/// Upstream picks any of several equally good nodes, and a vector records those seen in some runs. Each of them must
+/// be one of ours, with the same victims. If none is recorded, we must have none.
+fn diff_post_filter(expected: &PostFilter, got: &PostFilter, differences: &mut Vec<String>) {
+    let among_ours = match (&expected.preemption, &got.preemption) {
+        (Value::Object(expected), Value::Object(got)) => {
+            expected.iter().all(|(node, victims)| got.get(node) == Some(victims))
+        }
+        (expected, got) => expected == got,
+    };
+    if !among_ours {
+        let (expected, got) = (&expected.preemption, &got.preemption);
+        differences.push(format!(" / preemption: expected {expected}, got any of {got}"));
+    }
+    if let Some(text) = &expected.text {
+        diff(" / postFilter", text, got.text.as_ref().unwrap_or(&"".into()), differences);
+    }
+}
+
+fn diff(path: &str, expected: &Value, got: &Value, differences: &mut Vec<String>) {
+    match (expected, got) {
+        (Value::Object(e), Value::Object(g)) => {
+            let keys: BTreeSet<_> = e.keys().chain(g.keys()).collect();
+            for key in keys {
+                let of = |side: &Map<String, Value>| side.get(key).cloned().unwrap_or(Value::Null);
+                diff(&format!("{path} / {key}"), &of(e), &of(g), differences);
+            }
+        }
+        _ if expected != got => differences.push(format!("{path}: expected {expected}, got {got}")),
+        _ => {}
+    }
+}

@@ -1,0 +1,413 @@
+//! Builds a scenario's cluster in the engine and formats decisions as vectors.
+//!
+//! Objects pass through the same types and conversions as in production.
+
+use crate::golden::compare::Scenario;
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use supercargo_config::{Effective, Flags, Settings};
+use supercargo_core::cache::{Cache, PodState, Snapshot};
+use supercargo_core::cycle::{
+    Decision, Feasible, Filtered, Framework, InfeasibleDecision, NoProbe, Nomination, Options, PostFilter,
+};
+use supercargo_core::event::Event;
+use supercargo_core::framework::CycleError;
+use supercargo_core::framework::post_filter::Draws;
+use supercargo_core::incremental::DecisionCache;
+use supercargo_core::intern::{Symbol, Tables};
+use supercargo_core::pod::{ControllerKind, PodInfo};
+use supercargo_core::rng::Seed;
+use supercargo_core::time::Time;
+use supercargo_objects::api::{Object, Pod};
+use supercargo_objects::convert::{self, Watched, lookups};
+
+/// A fixed seed: vectors are small, so no compared field depends on random draws.
+const DRAWS: Draws = Draws { seed: Seed(1), attempt: 1 };
+
+/// The name of the default profile.
+const DEFAULT: &str = "default-scheduler";
+
+/// A time later than any start time in a vector.
+const NOW: Time = Time::from_secs(4_000_000_000);
+
+/// A cluster and the profiles that decide about it.
+pub struct World {
+    tables: Tables,
+    cache: Cache,
+    /// Profiles by scheduler name.
+    profiles: Vec<(Symbol, Framework)>,
+    /// Cached decisions on the pods so far.
+    decisions: DecisionCache,
+    /// Other versions of objects, each with the scenario's version if there is one.
+    detour: Vec<(Object, Option<Object>)>,
+}
+
+impl World {
+    /// Builds the cluster before the first decision.
+    pub fn new(scenario: &Scenario) -> Self {
+        let mut tables = Tables::new();
+        let profiles = match &scenario.config {
+            Some(config) => profiles(config, &mut tables),
+            None => vec![(tables.symbol(DEFAULT), Framework::default())],
+        };
+        let mut world = Self {
+            tables,
+            cache: Cache::default(),
+            profiles,
+            decisions: DecisionCache::default(),
+            detour: Vec::new(),
+        };
+        for value in &scenario.objects {
+            world.apply(&object(value));
+        }
+        let key = |object: &Value| {
+            let of = |field: &str| object["metadata"][field].clone();
+            (object["kind"].clone(), of("namespace"), of("name"))
+        };
+        world.detour = scenario
+            .detour
+            .iter()
+            .map(|other| {
+                let own = scenario.objects.iter().find(|own| key(own) == key(other));
+                (object(other), own.map(object))
+            })
+            .collect();
+        // The pods to place are in the cluster as pending pods from the start.
+        for pod in &scenario.pods {
+            let pod = Arc::new(world.pod(&decode(pod)));
+            world.cache.nominate(&pod, pod.nominated_node);
+        }
+        world
+    }
+
+    fn apply(&mut self, object: &Object) {
+        let Self { tables, cache, .. } = self;
+        match object {
+            Object::Node(node) => {
+                cache.apply_node(&Arc::new(
+                    convert::node(tables, node).expect("no vector has a malformed object"),
+                ));
+            }
+            Object::Pod(pod) if pod.has_ended() => self.remove_pod(pod),
+            Object::Pod(pod) => {
+                let pod = Arc::new(self.pod(pod));
+                match pod.node_name {
+                    Some(node) => self.cache.place(&pod, node, PodState::Added),
+                    None => self.cache.nominate(&pod, pod.nominated_node),
+                }
+            }
+            Object::Namespace(namespace) => {
+                let (name, labels) =
+                    convert::namespace(tables, namespace).expect("no vector has a malformed object");
+                cache.lookups_mut().set_namespace(name, labels);
+            }
+            Object::Service(service) => {
+                let selector = lookups::service(tables, service).expect("no vector has a malformed object");
+                let (namespace, name) = (tables.symbol(service.namespace()), tables.symbol(service.name()));
+                cache.lookups_mut().set_service(namespace, name, selector);
+            }
+            Object::PodDisruptionBudget(object) => {
+                let budget = lookups::disruption_budget(tables, object);
+                let budget = budget.expect("no vector has a malformed object");
+                let (namespace, name) = (tables.symbol(object.namespace()), tables.symbol(object.name()));
+                cache.lookups_mut().set_disruption_budget(namespace, name, budget);
+            }
+            Object::ReplicationController(object) => {
+                let demands = lookups::replication_controller(tables, object)
+                    .expect("no vector has a malformed object");
+                let (namespace, name) = (tables.symbol(object.namespace()), tables.symbol(object.name()));
+                let kind = ControllerKind::ReplicationController;
+                cache.lookups_mut().set_controller(kind, namespace, name, demands);
+            }
+            Object::ReplicaSet(object) => {
+                let demands = lookups::replica_set(tables, object).expect("no vector has a malformed object");
+                let (namespace, name) = (tables.symbol(object.namespace()), tables.symbol(object.name()));
+                cache.lookups_mut().set_controller(ControllerKind::ReplicaSet, namespace, name, demands);
+            }
+            Object::StatefulSet(object) => {
+                let demands =
+                    lookups::stateful_set(tables, object).expect("no vector has a malformed object");
+                let (namespace, name) = (tables.symbol(object.namespace()), tables.symbol(object.name()));
+                cache.lookups_mut().set_controller(ControllerKind::StatefulSet, namespace, name, demands);
+            }
+            Object::PersistentVolume(object) => self.apply_storage(object.as_ref()),
+            Object::PersistentVolumeClaim(object) => self.apply_storage(object.as_ref()),
+            Object::StorageClass(object) => self.apply_storage(object.as_ref()),
+            Object::CsiNode(object) => self.apply_storage(object.as_ref()),
+            Object::CsiDriver(object) => self.apply_storage(object.as_ref()),
+            Object::CsiStorageCapacity(object) => self.apply_storage(object.as_ref()),
+            Object::VolumeAttachment(object) => self.apply_storage(object.as_ref()),
+            Object::DeviceClass(object) => {
+                let class = lookups::device_class(tables, object).expect("no vector has a malformed object");
+                cache.lookups_mut().device_classes_mut().set(tables.symbol(object.name()), class);
+            }
+        }
+    }
+
+    /// Changes the objects of the detour and changes them back, and decides on the pod after each change. The cached
+    /// decisions must follow.
+    fn make_detour(&mut self, pod: &Arc<PodInfo>) {
+        let mut detour = std::mem::take(&mut self.detour);
+        self.check_cached(pod);
+        for (other, _) in &detour {
+            self.apply(other);
+            self.check_cached(pod);
+        }
+        for (other, own) in detour.iter().rev() {
+            match (own, other) {
+                (Some(own), _) => self.apply(own),
+                (None, Object::Pod(other)) => self.remove_pod(other),
+                (None, _) => {}
+            }
+            self.check_cached(pod);
+        }
+        // A placed pod assumes volumes, and an older version of an object would undo that.
+        detour.retain(|(other, _)| !is_of_storage(other));
+        self.detour = detour;
+    }
+
+    fn remove_pod(&mut self, pod: &Pod) {
+        let pod = self.pod(pod);
+        self.cache.remove_pod(&pod.uid);
+        self.cache.forget_nomination(&pod.uid);
+    }
+
+    /// Checks that cached decisions on the pod equal full evaluations in the present state.
+    fn check_cached(&mut self, pod: &Arc<PodInfo>) {
+        self.cache.refresh();
+        let snapshot = self.cache.snapshot(&self.tables);
+        if snapshot.nodes().is_empty() {
+            return;
+        }
+        let framework = profile(&self.profiles, snapshot, pod.scheduler_name);
+        both_ways(framework, &mut self.decisions, pod, snapshot);
+        let options = Options { always_score: true, ignore_own_nomination: true, walk: None };
+        if let Ok(Decision::Infeasible(filtered)) = framework.decide(pod, snapshot, options, &mut NoProbe) {
+            let diagnosis = filtered.diagnose(snapshot);
+            let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+            let outcome = framework.post_filter(failed, DRAWS, NOW, &mut NoProbe);
+            refused_again(framework, &mut self.decisions, pod, failed, &outcome);
+        }
+    }
+
+    fn apply_storage(&mut self, object: &impl Watched) {
+        let event = object.applied(&mut self.tables).expect("no vector has a malformed object");
+        let Event::StorageApplied(object) = event else { panic!("an object of storage is applied as one") };
+        self.cache.volumes_mut().apply(object);
+    }
+
+    fn pod(&mut self, pod: &Pod) -> PodInfo {
+        convert::pod(&mut self.tables, pod).expect("no vector has a malformed object")
+    }
+
+    /// Decides on a pod, binds it in the cluster, and returns the decision in the form of vectors.
+    pub fn decide(&mut self, pod: &Value) -> Value {
+        let pod = Arc::new(self.pod(&decode(pod)));
+        if !self.detour.is_empty() {
+            self.make_detour(&pod);
+        }
+        self.cache.refresh();
+        let snapshot = self.cache.snapshot(&self.tables);
+        if snapshot.nodes().is_empty() {
+            // The engine's loop reports this before deciding.
+            return json!({ "pod": snapshot.pod_key(&pod), "message": "no nodes available to schedule pods" });
+        }
+        let options = Options { always_score: true, ignore_own_nomination: true, walk: None };
+        let framework = profile(&self.profiles, snapshot, pod.scheduler_name);
+        both_ways(framework, &mut self.decisions, &pod, snapshot);
+        let decision = framework.decide(&pod, snapshot, options, &mut NoProbe);
+        let mut told = json!({ "pod": snapshot.pod_key(&pod) });
+        let fields = told.as_object_mut().expect("it was made an object");
+        let mut selected = None;
+        match decision {
+            Err(CycleError(text)) => tell_error(fields, &text),
+            Ok(Decision::Infeasible(filtered)) => {
+                tell_filters(fields, &filtered, snapshot);
+                let diagnosis = filtered.diagnose(snapshot);
+                fields.insert("message".into(), diagnosis.message.as_str().into());
+                let failed =
+                    InfeasibleDecision { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                let outcome = framework.post_filter(failed, DRAWS, NOW, &mut NoProbe);
+                refused_again(framework, &mut self.decisions, &pod, failed, &outcome);
+                tell_post_filter(fields, &outcome, snapshot);
+            }
+            Ok(Decision::Feasible(feasible)) => {
+                tell_filters(fields, &feasible.filtered, snapshot);
+                let node = tell_scores(fields, &feasible, snapshot);
+                let slot = snapshot.find_node(node).expect("a node that was chosen exists");
+                let reserved = feasible.filtered.reserve(snapshot, slot);
+                selected = Some((node, reserved.expect("no plugin refuses what its filter let pass")));
+            }
+        }
+        if let Some((node, reserved)) = selected {
+            self.cache.place(&pod, node, PodState::Assumed);
+            self.cache.assume_volumes(&pod.uid, reserved);
+        }
+        told
+    }
+}
+
+/// Checks that an identical pod, answered from the infeasible cache, gets the same diagnosis and victims.
+fn refused_again(
+    framework: &Framework,
+    decisions: &mut DecisionCache,
+    pod: &Arc<PodInfo>,
+    failed: InfeasibleDecision<'_>,
+    outcome: &PostFilter<'_>,
+) {
+    let tell = |failed: InfeasibleDecision<'_>, outcome: &PostFilter<'_>| {
+        let seen = (failed.filtered.evaluated(failed.snapshot), failed.filtered.walked());
+        let chosen = outcome.nomination.choose(pod, DRAWS).map(|candidate| format!("{candidate:?}"));
+        (seen, failed.diagnosis.clone(), outcome.message.clone(), outcome.preemption_blockers.clone(), chosen)
+    };
+    let plain = tell(failed, outcome);
+    framework.note_infeasible(decisions, pod, failed.filtered);
+    for _ in 0..2 {
+        let again =
+            framework.reject_cached(decisions, pod, failed.snapshot, (DRAWS, NOW), &mut NoProbe, tell);
+        assert!(
+            again.is_none_or(|again| again == plain),
+            "{}: the infeasible cache answers differently",
+            pod.name
+        );
+    }
+}
+
+/// Checks that a cached decision on a known signature equals the full evaluation.
+fn both_ways(
+    framework: &Framework,
+    decisions: &mut DecisionCache,
+    pod: &Arc<PodInfo>,
+    snapshot: Snapshot<'_>,
+) {
+    let plain = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
+    for _ in 0..2 {
+        if let Some(mut quick) = framework.decide_cached(decisions, pod, snapshot, &mut NoProbe) {
+            let equals = quick.equals(&plain, DRAWS.seed, pod);
+            assert!(equals, "{}: the cached decision is {quick:?}", snapshot.pod_key(pod));
+        }
+    }
+}
+
+/// Returns the profile of this name, or the default profile, or the first.
+fn profile<'a>(profiles: &'a [(Symbol, Framework)], snapshot: Snapshot<'_>, name: Symbol) -> &'a Framework {
+    let named = |wanted: &str| profiles.iter().find(|(profile, _)| snapshot.text(*profile) == wanted);
+    let found = named(snapshot.text(name)).or_else(|| named(DEFAULT)).or(profiles.first());
+    &found.expect("a configuration has a profile").1
+}
+
+/// Returns a configuration's profiles.
+fn profiles(configuration: &Value, tables: &mut Tables) -> Vec<(Symbol, Framework)> {
+    let flags = Flags::without_election();
+    let effective = Effective::parse(Path::new("scenario.config"), &configuration.to_string(), &flags);
+    let settings = effective.and_then(|effective| Settings::of(&effective));
+    let settings = settings.unwrap_or_else(|error| panic!("{error}"));
+    settings
+        .profiles
+        .iter()
+        .map(|profile| {
+            let name = tables.symbol(&profile.name);
+            (name, profile.framework(tables))
+        })
+        .collect()
+}
+
+fn is_of_storage(object: &Object) -> bool {
+    matches!(
+        object,
+        Object::PersistentVolume(_)
+            | Object::PersistentVolumeClaim(_)
+            | Object::StorageClass(_)
+            | Object::CsiNode(_)
+            | Object::CsiDriver(_)
+            | Object::CsiStorageCapacity(_)
+            | Object::VolumeAttachment(_)
+    )
+}
+
+fn object(value: &Value) -> Object {
+    Object::from_value(value.clone()).unwrap_or_else(|other| panic!("{other}"))
+}
+
+fn decode(pod: &Value) -> Pod {
+    serde_json::from_value(pod.clone()).expect("any JSON is read")
+}
+
+/// Formats an error: that of a plugin's PreFilter has the plugin's entry, that of a Filter has only its text.
+fn tell_error(fields: &mut Map<String, Value>, text: &str) {
+    if let Some((plugin, _)) =
+        text.strip_prefix("running PreFilter plugin \"").and_then(|t| t.split_once('"'))
+    {
+        let entry = json!({ "plugin": plugin, "code": "Error", "reasons": [text] });
+        fields.insert("preFilter".into(), entry);
+    }
+    fields.insert("message".into(), text.into());
+}
+
+fn tell_filters(fields: &mut Map<String, Value>, filtered: &Filtered, snapshot: Snapshot<'_>) {
+    let rejection = |plugin: &str, code: &str, reasons: &[supercargo_core::framework::Reason]| {
+        let mut reasons: Vec<_> = reasons.iter().map(AsRef::<str>::as_ref).collect();
+        reasons.sort_unstable();
+        json!({ "plugin": plugin, "code": code, "reasons": reasons })
+    };
+    if let Some((plugin, status)) = filtered.prefilter_rejection() {
+        fields.insert("preFilter".into(), rejection(plugin, status.code.as_str(), &status.reasons));
+        return;
+    }
+    let verdicts = filtered.verdicts(snapshot);
+    let rejected: Map<_, _> = verdicts
+        .iter()
+        .map(|verdict| {
+            let name = snapshot.text(snapshot.node_info(verdict.node).name).to_owned();
+            (name, rejection(verdict.plugin, verdict.code.as_str(), &verdict.reasons))
+        })
+        .collect();
+    if !rejected.is_empty() {
+        fields.insert("rejected".into(), rejected.into());
+    }
+    let mut feasible: Vec<_> =
+        filtered.feasible().iter().map(|node| snapshot.text(snapshot.node_info(node).name)).collect();
+    feasible.sort_unstable();
+    if !feasible.is_empty() {
+        fields.insert("feasible".into(), feasible.into());
+    }
+}
+
+/// Formats what PostFilter adds to the message, and every node that may be nominated, with the victims to be deleted
+/// (those not terminating already).
+fn tell_post_filter(fields: &mut Map<String, Value>, outcome: &PostFilter<'_>, snapshot: Snapshot<'_>) {
+    if let Some(text) = &outcome.message {
+        fields.insert("postFilter".into(), text.as_str().into());
+    }
+    let Nomination::To(candidates) = &outcome.nomination else { return };
+    let by_node = candidates.iter().map(|candidate| {
+        let victims = candidate.victims.iter().filter(|victim| !victim.deleting);
+        let mut victims: Vec<String> = victims.map(|victim| snapshot.pod_key(victim)).collect();
+        victims.sort_unstable();
+        (snapshot.text(snapshot.node_info(candidate.node).name).to_owned(), victims.into())
+    });
+    fields.insert("preemption".into(), by_node.collect::<Map<_, _>>().into());
+}
+
+/// Formats scores, totals and the choice: the best node with the smallest name, which is returned.
+fn tell_scores(fields: &mut Map<String, Value>, feasible: &Feasible, snapshot: Snapshot<'_>) -> Symbol {
+    let all = feasible.scores.as_ref().expect("scores were asked for");
+    let name = |node| snapshot.node_info(node).name;
+    let (mut scores, mut totals) = (Map::new(), Map::new());
+    for (at, node) in feasible.filtered.feasible().iter().enumerate() {
+        let by_plugin: Map<_, _> = all
+            .plugins
+            .iter()
+            .map(|plugin| (plugin.plugin.to_owned(), (plugin.normalized[at] * plugin.weight).into()))
+            .collect();
+        scores.insert(snapshot.text(name(node)).to_owned(), by_plugin.into());
+        totals.insert(snapshot.text(name(node)).to_owned(), all.totals[at].into());
+    }
+    fields.insert("scores".into(), scores.into());
+    fields.insert("totals".into(), totals.into());
+    let winners = feasible.winners().into_iter().map(name);
+    let selected = winners.min_by_key(|&name| snapshot.text(name)).expect("a feasible pod has a best node");
+    fields.insert("selected".into(), snapshot.text(selected).into());
+    selected
+}
