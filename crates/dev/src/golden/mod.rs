@@ -1,4 +1,4 @@
-//! Recorded decisions of kube-scheduler: their format, and the world in which supercargo decides about the same objects.
+//! Recorded decisions of kube-scheduler, and the world in which supercargo decides about the same objects.
 
 pub mod compare;
 pub mod world;
