@@ -2,6 +2,9 @@
 //!
 //! `handle` applies an event to the state, and `step` does one unit of work. Neither blocks, fails or does I/O.
 //! Waiting is expressed by the wake-up time that `step` returns, and every request to the outside is an [`Effect`].
+//!
+//! Each fact has one owner, for example `Bindings` or `Preemptions`, with its own state and counters. An owner says
+//! what follows; only the scheduler carries out what concerns others.
 
 mod alternative;
 mod attempt;

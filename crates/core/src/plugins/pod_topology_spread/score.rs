@@ -1,7 +1,7 @@
 //! Soft constraints: nodes whose domains have fewer matching pods score higher.
 //!
 //! Sums are floating point, added in the order of the constraints and rounded once, as upstream does. The
-//! weight of a topology is Go's logarithm ([`crate::ln`]). Upstream: `podtopologyspread/scoring.go`.
+//! weight of a topology is Go's logarithm ([`crate::go_log`]). Upstream: `podtopologyspread/scoring.go`.
 
 use super::constraints::{Constraint, Inclusion, counted, has_all_keys};
 use crate::cache::Snapshot;
