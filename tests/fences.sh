@@ -142,8 +142,10 @@ never "watches and writes must not use internals of the engine" 'supercargo_core
   crates/apiserver/src/watch src/write
 never "metrics and serving must not use scheduling modules" 'supercargo_core::(\{[^}]*)?\b(queue|plugins|cycle|cache)\b' src/serve
 never "commands use a client only through live" '\b(kube|tokio|hyper)::|\bsupercargo_apiserver::client\b' crates/cli/src/commands
-never "explanations work on the cache they are given: no files, no cache of their own" \
-  'std::(fs|net|env|process|io)\b|\b(Cache|Scheduler)::(default|new)\(' crates/whatif/src/explain
+never "explanations work on the trial they are given: no files, no trial of their own" \
+  'std::(fs|net|env|process|io)\b|\b(Scheduler|Trial)::(default|new|with_tables)\(' crates/whatif/src/explain
+never "offline decisions go through the scheduler: no cache and no cached decisions of their own" \
+  '\b(Cache|DecisionCache|Hypothetical)\b|\bdecide_cached\b' crates/whatif/src crates/cli/src
 
 if [ "$broken" -gt 0 ]; then
   echo "module boundaries: $broken of $checked violated; see ARCHITECTURE.md for what each module may use" >&2

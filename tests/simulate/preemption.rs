@@ -71,3 +71,20 @@ fn pod_evicted_after_placement_does_not_count_as_placed() {
     assert_eq!(ran.code, Some(3));
     assert!(ran.stderr.contains("1 of 2 pods placed"), "{}", ran.stderr);
 }
+
+#[test]
+fn terminating_pod_of_the_cluster_holds_no_nomination() {
+    let nominated = |is_terminating: bool| {
+        let mut holder = important("holder");
+        holder["status"] = json!({ "nominatedNodeName": "a" });
+        if is_terminating {
+            holder["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            holder["metadata"]["finalizers"] = json!(["example.com/wait"]);
+        }
+        let cluster = list(&[node("a", 2), holder]);
+        let pods = list(&[pod("p", 2, &json!({ "priority": 0 }))]);
+        let ran = Files::with(&cluster, &pods).simulate(&["-o", "json"]);
+        ran.decisions()[0]["node"].clone()
+    };
+    assert_eq!((nominated(false), nominated(true)), (Value::Null, json!("a")));
+}

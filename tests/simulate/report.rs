@@ -64,6 +64,20 @@ fn brief_report_counts_nodes_per_reason() {
 }
 
 #[test]
+fn equal_pods_name_the_prefilter_plugin_at_every_detail() {
+    let claim =
+        json!({ "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": "absent" } }] });
+    let files = Files::with(&list(&[node("a", 4)]), &list(&[pod("p", 1, &claim), pod("q", 1, &claim)]));
+    let rejected = |detail: &str| -> Vec<Value> {
+        let decisions = files.simulate(&["-o", "json", "--detail", detail]).decisions();
+        decisions.into_iter().map(|decision| decision["preFilter"].clone()).collect()
+    };
+    let full = rejected("full");
+    assert!(full.iter().all(|it| it["plugin"].is_string()), "{full:?}");
+    assert_eq!([rejected("brief"), rejected("none")], [full.clone(), full]);
+}
+
+#[test]
 fn prefilter_rejection_is_reported_separately() {
     let terms = json!([{ "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["z"] }] }]);
     let required =

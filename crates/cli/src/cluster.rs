@@ -14,9 +14,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use supercargo_config::yaml::nearest;
 use supercargo_config::{DEFAULT_NAME, OWN_NAME};
-use supercargo_core::cache::PodState;
-use supercargo_core::cycle::Framework;
 use supercargo_core::pod::PodInfo;
+use supercargo_core::scheduler::Trial;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::InputError;
 use supercargo_whatif::load::files::{Files, Item, Origin, Wrong};
@@ -25,7 +24,7 @@ use supercargo_whatif::prepare::identity::{is_namespaced, set};
 use supercargo_whatif::prepare::inventory::{self, Given, Inventory};
 use supercargo_whatif::prepare::owners::{Noted, Owner, Owners};
 use supercargo_whatif::prepare::update::Concern;
-use supercargo_whatif::simulate::world::World;
+use supercargo_whatif::simulate::{objects, profiles};
 
 /// Maximum number of invalid objects named in a notice.
 const NAMED: usize = 3;
@@ -106,10 +105,9 @@ pub enum Wanted {
 }
 
 /// A cluster to analyze.
-#[derive(Default)]
 pub struct Cluster {
-    /// Its objects, in the engine's cache.
-    pub world: World,
+    /// Its objects, and the profiles of the configuration.
+    pub trial: Trial,
     /// Unfinished pods without a node, in the order they were read.
     pub pending: Vec<Arc<PodInfo>>,
     /// Messages about the input for the user.
@@ -135,13 +133,31 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Returns a cluster without objects.
+    fn empty(source: &SourceArgs) -> Result<Self, InputError> {
+        Ok(Self {
+            trial: profiles::trial(source.config.as_deref())?,
+            pending: Vec::new(),
+            notices: Vec::new(),
+            owners: None,
+            has_workloads: false,
+            wanted: Wanted::Nothing,
+            namespace: "default".to_owned(),
+            asked: None,
+            names: Vec::new(),
+            templates: Vec::new(),
+            nodes: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+        })
+    }
+
     /// Reads a cluster from files or from its API server.
     ///
     /// # Errors
     /// Fails if the cluster cannot be read, or a file is invalid.
     pub fn load(source: &SourceArgs, wanted: Wanted, template: Option<&Path>) -> Result<Self, Refused> {
         let templates: Vec<&Path> = template.into_iter().collect();
-        Self { wanted, ..Self::default() }.fill(source, &templates)
+        Self { wanted, ..Self::empty(source)? }.fill(source, &templates)
     }
 
     /// Reads a cluster with its workloads, the owners of its pods, and the pods of the given files.
@@ -151,7 +167,7 @@ impl Cluster {
     pub fn load_with_census(source: &SourceArgs, pods: &[PathBuf]) -> Result<Self, Refused> {
         let templates: Vec<&Path> = pods.iter().map(PathBuf::as_path).collect();
         let owners = Some(Owners::default());
-        Self { owners, has_workloads: true, ..Self::default() }.fill(source, &templates)
+        Self { owners, has_workloads: true, ..Self::empty(source)? }.fill(source, &templates)
     }
 
     /// Reads a cluster with the owners of its pods.
@@ -159,7 +175,7 @@ impl Cluster {
     /// # Errors
     /// Fails if the cluster cannot be read, or a file is invalid.
     pub fn load_with_pods(source: &SourceArgs) -> Result<Self, Refused> {
-        Self { owners: Some(Owners::default()), ..Self::default() }.fill(source, &[])
+        Self { owners: Some(Owners::default()), ..Self::empty(source)? }.fill(source, &[])
     }
 
     /// Reads the objects to lint, and the cluster they belong to: from files, from the kubeconfig, or none. A
@@ -174,8 +190,7 @@ impl Cluster {
         is_live: bool,
     ) -> Result<(Self, BTreeSet<ObjectKey>), Refused> {
         let owners = Some(Owners::default());
-        let mut cluster = Self { owners, has_workloads: true, ..Self::default() };
-        "default".clone_into(&mut cluster.namespace);
+        let mut cluster = Self { owners, has_workloads: true, ..Self::empty(source)? };
         let stdin = &mut io::stdin().lock();
         let mut files = Files::within(source.input_limit, complain).strictly(source.strict);
         let mut items = read_all(&mut files, judged, stdin)?;
@@ -217,7 +232,6 @@ impl Cluster {
 
     fn fill(mut self, source: &SourceArgs, templates: &[&Path]) -> Result<Self, Refused> {
         let cluster = &mut self;
-        "default".clone_into(&mut cluster.namespace);
         let stdin = &mut io::stdin().lock();
         let mut files = Files::within(source.input_limit, complain).strictly(source.strict);
         if source.cluster.is_empty() {
@@ -290,10 +304,10 @@ impl Cluster {
         }
         for item in pods {
             let (origin, note) = (item.origin, Noted::of(&item));
-            let (pod, has_ended) = self.world.pod(item).map_err(|wrong| files.error(origin, &wrong))?;
+            let decoded = objects::to_schedule(&mut self.trial, item);
+            let (pod, has_ended) = decoded.map_err(|wrong| files.error(origin, &wrong))?;
             if let Some(owners) = &mut self.owners {
                 if has_ended {
-                    self.world.cache.forget_nomination(&pod.uid);
                     continue;
                 }
                 owners.to_come.push(note(Arc::clone(&pod)));
@@ -302,18 +316,15 @@ impl Cluster {
         }
         for item in of_workloads {
             let origin = item.origin;
-            let pod = match self.world.pod(item) {
-                Ok((pod, _)) => Some(pod),
+            // A template's pod is hypothetical, so it is nominated to no node.
+            let pod = match objects::template(&mut self.trial, item) {
+                Ok(pod) => Some(pod),
                 Err(wrong) if !files.has(origin) => {
                     self.notices.push(format!("ignoring a pod template: {}", wrong.message));
                     None
                 }
                 Err(wrong) => return Err(files.error(origin, &wrong)),
             };
-            if let Some(pod) = &pod {
-                // A template's pod is hypothetical, so it is nominated to no node.
-                self.world.cache.forget_nomination(&pod.uid);
-            }
             if let Some(owners) = &mut self.owners {
                 owners.admitted(pod);
             }
@@ -327,13 +338,13 @@ impl Cluster {
             "Pod" => self.add_pod(item),
             "Node" => {
                 self.nodes.insert(item.name().to_owned());
-                self.world.apply(item)
+                objects::apply(&mut self.trial, item)
             }
             _ => {
                 if let Some(owners) = &mut self.owners {
                     owners.keep(&item);
                 }
-                self.world.apply(item)
+                objects::apply(&mut self.trial, item)
             }
         }
     }
@@ -341,12 +352,12 @@ impl Cluster {
     /// Adds a pod and its owner.
     fn note_pod(&mut self, item: Item) -> Result<(), Wrong> {
         let note = Noted::of(&item);
-        let (pod, has_ended) = self.world.pod(item)?;
+        let (pod, has_ended) = objects::pod(&mut self.trial, item)?;
         if has_ended {
             return Ok(());
         }
         match pod.node_name {
-            Some(node) => self.world.cache.place(&pod, node, PodState::Added),
+            Some(_) => {}
             None => self.pending.push(Arc::clone(&pod)),
         }
         if let Some(owners) = &mut self.owners {
@@ -369,13 +380,10 @@ impl Cluster {
         };
         self.names.push((item.namespace().to_owned(), item.name().to_owned()));
         if !node.is_empty() && !is_wanted {
-            return self.world.apply(item);
+            return objects::apply(&mut self.trial, item);
         }
-        let again = (!node.is_empty()).then(|| item.clone());
-        let (pod, has_ended) = self.world.pod(item)?;
-        if let Some(again) = again {
-            self.world.apply(again)?;
-        } else if !has_ended {
+        let (pod, has_ended) = objects::pod(&mut self.trial, item)?;
+        if pod.node_name.is_none() && !has_ended {
             self.pending.push(Arc::clone(&pod));
         }
         if is_wanted {
@@ -483,7 +491,7 @@ fn read_all(
 
 /// Returns whether one of the profiles serves this scheduler name. Without a configuration file the default
 /// plugins serve `supercargo`, `default-scheduler` and the empty name.
-pub fn is_ours(source: &SourceArgs, profiles: &[(String, Framework)], scheduler: &str) -> bool {
+pub fn is_ours(source: &SourceArgs, trial: &Trial, scheduler: &str) -> bool {
     let is_default = source.config.is_none() && [OWN_NAME, DEFAULT_NAME, ""].contains(&scheduler);
-    is_default || profiles.iter().any(|(own, _)| own == scheduler)
+    is_default || trial.profile_names().any(|own| own == scheduler)
 }

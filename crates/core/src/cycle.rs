@@ -100,6 +100,21 @@ pub trait Probe {
     /// Called after a call of a plugin, with the number of nodes it evaluated (1 if it was called for the pod alone).
     /// `status` is upstream's name of its result.
     fn plugin_ended(&mut self, _plugin: PluginName, _point: Point, _status: &'static str, _nodes: usize) {}
+    /// Called after a full evaluation, before its result is used. Cached decisions have none.
+    fn evaluated(&mut self, _evaluation: &Evaluation<'_>) {}
+}
+
+/// A full evaluation, as a report needs it.
+#[derive(Clone, Copy)]
+pub struct Evaluation<'a> {
+    /// The profile.
+    pub framework: &'a Framework,
+    /// The pod.
+    pub pod: &'a PodInfo,
+    /// The state of the cluster at the decision.
+    pub snapshot: Snapshot<'a>,
+    /// The result.
+    pub decision: &'a Decision,
 }
 
 /// A probe that ignores everything.

@@ -32,6 +32,7 @@ mod relist;
 mod requeue;
 mod sizes;
 mod slices;
+mod trial;
 mod unknown_outcome;
 mod verify;
 
@@ -40,6 +41,7 @@ pub use pending::{ExplainedPart, Pending, PodLocation};
 pub use quarantine::panic_text;
 pub use reconfigure::Reconfiguration;
 pub use slices::Limits;
+pub use trial::{Room, Trial, TrialDecision, TrialMark, TrialOptions};
 pub use verify::{DIFFERENCES_MAX, Verification};
 
 use crate::cache::{Cache, CacheSize, Hypothetical, Snapshot};

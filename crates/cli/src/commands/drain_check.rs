@@ -13,8 +13,6 @@ use supercargo_whatif::explain::{Accepted, DrainCheck, Leaving, Moved, Obstacle,
 use supercargo_whatif::load::files::InputError;
 use supercargo_whatif::pending::LabelQuery;
 use supercargo_whatif::prepare::owners::{Noted, Owners};
-use supercargo_whatif::simulate::decide::profile_of;
-use supercargo_whatif::simulate::profiles::profiles;
 
 /// Exit code if a pod cannot be placed elsewhere.
 const WITHOUT_PLACE: u8 = 3;
@@ -77,22 +75,16 @@ pub fn main(args: &DrainCheckArgs) -> ExitCode {
 
 fn answer(args: &DrainCheckArgs) -> Result<DrainCheck, Refused> {
     let mut cluster = Cluster::load_with_pods(&args.source)?;
-    let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
     let nodes = nodes(args, &mut cluster)?;
     cluster.notices.iter().for_each(|notice| complain(notice));
     let Owners { pods, budgets, .. } = cluster.owners.take().unwrap_or_default();
-    let tables = &cluster.world.tables;
+    let tables = cluster.trial.tables();
     let is_here = |noted: &&Noted| {
         let node = noted.pod.node_name.map(|node| tables.text(node));
         node.is_some_and(|node| nodes.iter().any(|name| name == node))
     };
     let leaving: Vec<Leaving> = pods.iter().filter(is_here).map(leaving).collect();
-    let mut place = Place {
-        tables: &mut cluster.world.tables,
-        cache: &mut cluster.world.cache,
-        framework: profile_of(&profiles, ""),
-        pending: &cluster.pending,
-    };
+    let mut place = Place { trial: &mut cluster.trial, pending: &cluster.pending };
     let accepted = Accepted {
         force: args.force,
         empty_dir_data: args.delete_emptydir_data,
@@ -113,7 +105,7 @@ fn nodes(args: &DrainCheckArgs, cluster: &mut Cluster) -> Result<Vec<String>, In
         }
         return Ok(nodes);
     };
-    let snapshot = cluster.world.refreshed();
+    let snapshot = cluster.trial.refreshed();
     let is_meant = |labels: supercargo_core::intern::Labels<'_>| {
         selector.matches(|key| {
             let value = snapshot.tables().find(key).and_then(|key| labels.get(key))?;

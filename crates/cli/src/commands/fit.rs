@@ -12,8 +12,6 @@ use supercargo_whatif::explain::claims::{is_replica, ordinal};
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::explain::{FitCheck, Place, fit};
 use supercargo_whatif::load::files::InputError;
-use supercargo_whatif::simulate::decide::profile_of;
-use supercargo_whatif::simulate::profiles::profiles;
 
 /// Exit code if no pod fits.
 const NONE_FITS: u8 = 3;
@@ -53,7 +51,6 @@ pub fn main(args: &FitArgs) -> ExitCode {
 
 fn answer(args: &FitArgs) -> Result<FitCheck, Refused> {
     let mut cluster = Cluster::load(&args.source, Wanted::Nothing, Some(&args.filename))?;
-    let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
     let pod = cluster.templates.first().cloned().ok_or_else(|| {
         let file = args.filename.display();
         InputError(format!("{file}: expected a pod or a workload"))
@@ -61,23 +58,17 @@ fn answer(args: &FitArgs) -> Result<FitCheck, Refused> {
     cluster.notices.iter().for_each(|notice| complain(notice));
     // The template pods are hypothetical, so they are nominated to no node.
     for template in &cluster.templates {
-        cluster.world.cache.forget_nomination(&template.uid);
+        cluster.trial.nominate(template, None);
     }
-    let scheduler = cluster.world.tables.text(pod.scheduler_name).to_owned();
     let first = first_ordinal(&cluster, &pod);
-    let mut place = Place {
-        tables: &mut cluster.world.tables,
-        cache: &mut cluster.world.cache,
-        framework: profile_of(&profiles, &scheduler),
-        pending: &cluster.pending,
-    };
+    let mut place = Place { trial: &mut cluster.trial, pending: &cluster.pending };
     Ok(fit(&mut place, &pod, args.limit, first))
 }
 
 /// Returns the ordinal after those of the StatefulSet's existing replicas; 0 for other pods.
 fn first_ordinal(cluster: &Cluster, pod: &PodInfo) -> usize {
     let Some((set, own)) = ordinal(&pod.name).filter(|_| is_replica(pod)) else { return 0 };
-    let namespace = cluster.world.tables.text(pod.namespace);
+    let namespace = cluster.trial.tables().text(pod.namespace);
     let taken = cluster.names_in(namespace).filter_map(ordinal).filter(|&(of, _)| of == set);
     taken.map(|(_, number)| number + 1).max().map_or(own, |next| next.max(own))
 }

@@ -25,6 +25,7 @@ pub use attachable::Attachable;
 pub use device_classes::{DeviceClass, DeviceClasses};
 pub(crate) use fence::Facts;
 pub use hypothetical::Hypothetical;
+pub(crate) use hypothetical::UndoLog;
 pub use images::ImageState;
 pub use lookups::{DisruptionBudget, Lookups, Service};
 pub use nodes::{Columns, NodeChange};

@@ -15,6 +15,8 @@ pub(crate) struct Unschedulable {
     pub(crate) preemption_blockers: BTreeSet<PluginName>,
     /// The full message, including PostFilter's part.
     pub(crate) message: String,
+    /// The length in bytes of the filters' part of `message`, which comes first.
+    pub(crate) filters_len: usize,
     /// The result of preemption.
     pub(crate) preemption: Preemption,
     /// The change of the pod's nomination.

@@ -58,7 +58,7 @@ pub struct Search {
 }
 
 impl QueuedPod {
-    pub(super) fn new(pod: Arc<PodInfo>, gate: Option<PluginName>) -> Self {
+    pub(crate) fn new(pod: Arc<PodInfo>, gate: Option<PluginName>) -> Self {
         Self {
             pod,
             attempts: 0,

@@ -12,8 +12,8 @@ use super::verify::Compared;
 use super::{Scheduler, profile_named};
 use crate::cache::{PodState, Snapshot};
 use crate::cycle::{
-    Decision, Feasible, Framework, InfeasibleDecision, NoProbe, Nominate, Nomination, Options, PostFilter,
-    Probe, Unschedulable,
+    Decision, Evaluation, Feasible, Framework, InfeasibleDecision, NoProbe, Nominate, Nomination, Options,
+    PostFilter, Probe, Unschedulable,
 };
 use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
@@ -64,15 +64,15 @@ impl Decided {
 
 /// The node chosen for a pod.
 pub(super) struct Choice {
-    node: NodeIdx,
+    pub(super) node: NodeIdx,
     /// The number of nodes with a verdict.
     evaluated: usize,
     /// The number of feasible nodes.
-    feasible: usize,
+    pub(super) feasible: usize,
     /// The total of the node; `None` if nodes were not scored.
-    score: Option<i64>,
+    pub(super) score: Option<i64>,
     /// The volumes to reserve for the pod on this node.
-    reservations: Vec<Reservation>,
+    pub(super) reservations: Vec<Reservation>,
 }
 
 impl Scheduler {
@@ -165,13 +165,13 @@ impl Scheduler {
     }
 
     /// Returns the result for an unschedulable pod with the same signature, if the cluster has not changed since.
-    fn recall(&mut self, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
+    pub(super) fn recall(&mut self, pod: &Arc<PodInfo>) -> Option<Unschedulable> {
         let may = self.verify.is_trusting() && self.is_like_others(pod);
         if may { self.decisions.recall(self.state_version(), pod) } else { None }
     }
 
     /// Returns the version of all state on which a result in the infeasible cache depends.
-    fn state_version(&self) -> State {
+    pub(super) fn state_version(&self) -> State {
         (self.cache.version(), self.tables.rounds())
     }
 
@@ -189,7 +189,7 @@ impl Scheduler {
 
     /// Whether the result depends on the pod's signature alone. It does not for a nominated pod, whose nomination is
     /// ignored for itself, nor for a pod that extenders judge.
-    fn is_like_others(&self, pod: &PodInfo) -> bool {
+    pub(super) fn is_like_others(&self, pod: &PodInfo) -> bool {
         self.cache.nomination(&pod.uid).is_none() && !self.extender_calls.concerns(pod)
     }
 
@@ -340,7 +340,11 @@ fn decide_in_full(
     (draws, now): (Draws, Time),
     probe: &mut dyn Probe,
 ) -> Decided {
-    match framework.decide(pod, snapshot, options, probe) {
+    let decision = framework.decide(pod, snapshot, options, probe);
+    if let Ok(decision) = &decision {
+        probe.evaluated(&Evaluation { framework, pod, snapshot, decision });
+    }
+    match decision {
         Ok(Decision::Feasible(feasible)) => {
             let node = feasible.choose(draws.seed, pod, draws.attempt);
             reserve(&feasible, snapshot, node)
@@ -379,6 +383,7 @@ pub(super) fn unschedulable(
         rejectors: failed.diagnosis.rejectors.clone(),
         preemption_blockers: outcome.preemption_blockers.clone(),
         message: outcome.complete(&failed.diagnosis.message),
+        filters_len: failed.diagnosis.message.len(),
         preemption,
         nominate,
         evaluated: failed.filtered.evaluated(snapshot),
@@ -394,15 +399,20 @@ pub(super) fn reserve(found: &Feasible, snapshot: Snapshot<'_>, node: NodeIdx) -
             let (evaluated, feasible) = (filtered.evaluated(snapshot), filtered.feasible().len());
             Decided::Node(Choice { node, evaluated, feasible, score: found.best(), reservations })
         }
-        Err((plugin, rejection)) => Decided::Refused(Unschedulable {
-            rejectors: [plugin].into(),
-            preemption_blockers: Default::default(),
-            message: format!("0/{} nodes are available: 1 {}.", snapshot.nodes().len(), rejection.message()),
-            preemption: Preemption::NotTried,
-            nominate: Nominate::Clear,
-            evaluated: filtered.evaluated(snapshot),
-            walked: 0,
-        }),
+        Err((plugin, rejection)) => {
+            let message =
+                format!("0/{} nodes are available: 1 {}.", snapshot.nodes().len(), rejection.message());
+            Decided::Refused(Unschedulable {
+                rejectors: [plugin].into(),
+                preemption_blockers: Default::default(),
+                filters_len: message.len(),
+                message,
+                preemption: Preemption::NotTried,
+                nominate: Nominate::Clear,
+                evaluated: filtered.evaluated(snapshot),
+                walked: 0,
+            })
+        }
     }
 }
 

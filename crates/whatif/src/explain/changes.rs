@@ -77,7 +77,8 @@ pub(super) fn find(
     for case in typical(cases) {
         guesses.extend(guess(place, pod, case, known));
     }
-    guesses.sort_by_key(|edits| (edits.len(), edits.iter().map(|edit| edit.rank(place.tables)).sum::<u32>()));
+    guesses
+        .sort_by_key(|edits| (edits.len(), edits.iter().map(|edit| edit.rank(place.tables())).sum::<u32>()));
     let mut tried = Tried::default();
     let mut changes = Vec::new();
     for edits in guesses {
@@ -134,7 +135,7 @@ impl Tried {
 
 fn told(place: &Place<'_>, edits: &[Edit], fits: Vec<String>) -> Change {
     let how: Vec<String> =
-        edits.iter().filter_map(|edit| edit.how(place.tables, |node| place.name(node))).collect();
+        edits.iter().filter_map(|edit| edit.how(place.tables(), |node| place.name(node))).collect();
     let fits: Vec<String> = fits.into_iter().map(new_node).collect();
     Change {
         codes: Tried::codes(edits),
@@ -152,7 +153,7 @@ fn new_node(name: String) -> String {
 fn text_of(place: &Place<'_>, edits: &[Edit]) -> String {
     let snapshot = place.snapshot();
     let key = |pod: &PodInfo| snapshot.pod_key(pod);
-    let each = edits.iter().map(|edit| edit.text(place.tables, |node| place.name(node), key));
+    let each = edits.iter().map(|edit| edit.text(place.tables(), |node| place.name(node), key));
     each.collect::<Vec<_>>().join(", and ")
 }
 
@@ -239,7 +240,7 @@ fn cures(
     found: &Found,
     (nodes, pods): (&Vocabulary, &Vocabulary),
 ) -> Vec<Edit> {
-    let tables = &*place.tables;
+    let tables = place.tables();
     let Some(fact) = &found.fact else {
         let is_closed = found.code == ReasonCode::NodeCordoned;
         return is_closed.then_some(Edit::Uncordon { node }).into_iter().collect();
@@ -371,13 +372,13 @@ pub(super) fn fewer_replicas(place: &mut Place<'_>, pod: &Arc<PodInfo>) -> Optio
         return None;
     }
     let placed = place.placed_siblings(pod).len();
-    let left_over = place.place_all(&siblings).len();
+    let left_over = place.left_over(&siblings);
     let stay = placed + siblings.len() - left_over;
     if left_over == 0 || stay == 0 {
         return None;
     }
-    let (kind, name) = scaled(place, pod, owner.kind, place.tables.text(owner.name));
-    let namespace = place.tables.text(pod.namespace);
+    let (kind, name) = scaled(place, pod, owner.kind, place.tables().text(owner.name));
+    let namespace = place.tables().text(pod.namespace);
     Some(Change {
         codes: vec!["FewerReplicas"],
         text: format!(
@@ -393,7 +394,7 @@ pub(super) fn fewer_replicas(place: &mut Place<'_>, pod: &Arc<PodInfo>) -> Optio
 
 /// Returns what a person scales: the Deployment instead of its ReplicaSet.
 fn scaled(place: &Place<'_>, pod: &PodInfo, kind: ControllerKind, name: &str) -> (&'static str, String) {
-    let tables = &*place.tables;
+    let tables = place.tables();
     let hash = tables.find("pod-template-hash").and_then(|key| tables.labels(pod.labels).get(key));
     let hash = hash.map(|hash| format!("-{}", tables.text(hash)));
     match (kind, hash.and_then(|hash| name.strip_suffix(hash.as_str()))) {

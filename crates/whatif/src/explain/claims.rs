@@ -7,10 +7,10 @@
 //! `pkg/controller/volume/ephemeral`.
 
 use std::sync::Arc;
-use supercargo_core::cache::Cache;
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::pod::{ControllerKind, PodInfo};
-use supercargo_core::volume::{ClaimInfo, PodVolume, StorageKey, StorageObject, VolumeSource};
+use supercargo_core::scheduler::Trial;
+use supercargo_core::volume::{ClaimInfo, PodVolume, StorageObject, VolumeSource};
 
 /// The labels with a replica's ordinal and its name.
 const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
@@ -29,71 +29,58 @@ pub fn ordinal(name: &str) -> Option<(&str, usize)> {
 
 /// Replaces the claims of `copy`, a pod to come with its own name and uid, by its own instead of those of `like`.
 ///
-/// Returns the pod and the claims created in the cache for it. Existing claims of a replica are reused.
-pub fn with_own_claims(
-    tables: &mut Tables,
-    cache: &mut Cache,
-    like: &PodInfo,
-    copy: PodInfo,
-) -> (PodInfo, Vec<StorageKey>) {
-    let mut copy = if is_replica(like) { labelled(tables, copy) } else { copy };
-    let mut made = Vec::new();
+/// Creates the claims in the trial. Existing claims of a replica are reused.
+pub fn with_own_claims(trial: &mut Trial, like: &PodInfo, copy: PodInfo) -> PodInfo {
+    let mut copy = if is_replica(like) { labelled(trial.tables_mut(), copy) } else { copy };
     let mut volumes: Vec<PodVolume> = copy.volumes.to_vec();
     for volume in &mut volumes {
         let name = &volume.name;
         let (old, new) = match volume.source {
             VolumeSource::Ephemeral(old) => (old, format!("{}-{name}", copy.name)),
             VolumeSource::Claim(old)
-                if is_replica(like) && tables.text(old) == format!("{name}-{}", like.name) =>
+                if is_replica(like) && trial.tables().text(old) == format!("{name}-{}", like.name) =>
             {
                 (old, format!("{name}-{}", copy.name))
             }
             _ => continue,
         };
-        let new = tables.symbol(&new);
+        let new = trial.tables_mut().symbol(&new);
         let is_own = matches!(volume.source, VolumeSource::Ephemeral(_));
         volume.source = if is_own { VolumeSource::Ephemeral(new) } else { VolumeSource::Claim(new) };
-        made.extend(claim(tables, cache, (like, old), (&copy, new), is_own));
+        create_claim(trial, (like, old), (&copy, new), is_own);
     }
     copy.volumes = volumes.into();
-    (copy, made)
+    copy
 }
 
-/// Returns the pod as its controller would recreate it, with new generic ephemeral volumes, and the claims created
-/// for them.
-pub fn with_new_ephemeral_claims(
-    tables: &mut Tables,
-    cache: &mut Cache,
-    pod: PodInfo,
-) -> (PodInfo, Vec<StorageKey>) {
-    let mut made = Vec::new();
+/// Returns the pod as its controller would recreate it, with new generic ephemeral volumes. Creates their claims in
+/// the trial.
+pub fn with_new_ephemeral_claims(trial: &mut Trial, pod: PodInfo) -> PodInfo {
     let mut volumes: Vec<PodVolume> = pod.volumes.to_vec();
     for volume in &mut volumes {
         let VolumeSource::Ephemeral(old) = volume.source else { continue };
         // `~` is not valid in the name of a real claim.
-        let new = format!("{}~", tables.text(old));
-        let new = tables.symbol(&new);
+        let new = format!("{}~", trial.tables().text(old));
+        let new = trial.tables_mut().symbol(&new);
         volume.source = VolumeSource::Ephemeral(new);
-        made.extend(claim(tables, cache, (&pod, old), (&pod, new), true));
+        create_claim(trial, (&pod, old), (&pod, new), true);
     }
-    (PodInfo { volumes: volumes.into(), ..pod }, made)
+    PodInfo { volumes: volumes.into(), ..pod }
 }
 
-/// Creates a claim like an existing one unless it exists; returns its key if created.
-fn claim(
-    tables: &Tables,
-    cache: &mut Cache,
+/// Creates a claim like an existing one, unless it exists.
+fn create_claim(
+    trial: &mut Trial,
     (like, old): (&PodInfo, Symbol),
     (copy, new): (&PodInfo, Symbol),
     is_own: bool,
-) -> Option<StorageKey> {
-    if cache.volumes().claim(copy.namespace, new).is_some() {
-        return None;
-    }
-    let pattern = ClaimInfo::clone(cache.volumes().claim(like.namespace, old)?);
+) {
+    let volumes = trial.snapshot().volumes();
+    let is_known = volumes.claim(copy.namespace, new).is_some();
+    let Some(pattern) = volumes.claim(like.namespace, old).filter(|_| !is_known) else { return };
     let claim = ClaimInfo {
         name: new,
-        uid: format!("{}/{}", copy.uid, tables.text(new)).into(),
+        uid: format!("{}/{}", copy.uid, trial.tables().text(new)).into(),
         resource_version: "".into(),
         controller: is_own.then(|| Arc::clone(&copy.uid)),
         deleting: false,
@@ -101,11 +88,9 @@ fn claim(
         volume: None,
         bind_completed: false,
         selected_node: None,
-        ..pattern
+        ..ClaimInfo::clone(pattern)
     };
-    let key = StorageKey::of_claim(claim.namespace, new);
-    cache.volumes_mut().apply(StorageObject::Claim(Arc::new(claim)));
-    Some(key)
+    trial.set_storage(StorageObject::Claim(Arc::new(claim)));
 }
 
 /// Sets the labels with ordinal and name of a StatefulSet replica.

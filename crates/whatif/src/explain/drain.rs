@@ -13,7 +13,6 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use supercargo_core::incremental::DecisionCache;
 use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::PodInfo;
@@ -188,57 +187,42 @@ pub fn drain_check(
         stay,
         budgets: if accepted.no_eviction { Vec::new() } else { protected.too_few() },
     };
-    let before: Vec<Arc<NodeInfo>> = nodes.iter().filter_map(|name| close(place, name)).collect();
-    move_away(place, &going, &mut answer);
-    for node in before {
-        place.cache.apply_node(&node);
-    }
+    place.reverted(|place| {
+        nodes.iter().for_each(|name| cordon(place, name));
+        move_away(place, &going, &mut answer);
+    });
     answer
 }
 
-/// Removes the pods from their nodes, schedules each again, and restores everything.
+/// Removes the pods from their nodes and schedules each again.
 fn move_away(place: &mut Place<'_>, going: &[&Leaving], answer: &mut DrainCheck) {
-    let gone: Vec<_> = going.iter().filter_map(|of| place.cache.remove_pod(&of.pod.uid)).collect();
-    let mut decisions = DecisionCache::default();
-    let (mut placed, mut claims) = (Vec::new(), Vec::new());
+    for of in going {
+        place.trial.remove_pod(&of.pod.uid);
+    }
     for of in going {
         let anew =
             PodInfo { node_name: None, nominated_node: None, start_time: None, ..PodInfo::clone(&of.pod) };
-        let (anew, made) = with_new_ephemeral_claims(place.tables, place.cache, anew);
-        claims.extend(made);
-        let anew = Arc::new(anew);
-        let node = place.settle(&mut decisions, &anew);
-        let to = node.map(|node| place.name(node));
-        placed.extend(node.map(|_| Arc::clone(&anew.uid)));
+        let anew = Arc::new(with_new_ephemeral_claims(place.trial, anew));
+        let to = place.settle(&anew).map(|node| place.name(node));
         answer.without_place += usize::from(to.is_none());
         let reasons = if to.is_none() && answer.without_place <= EXPLAINED_MAX {
             crate::explain::short_reasons(place, &anew)
         } else {
             Vec::new()
         };
-        let from = of.pod.node_name.map_or_else(String::new, |node| place.tables.text(node).to_owned());
+        let from = of.pod.node_name.map_or_else(String::new, |node| place.tables().text(node).to_owned());
         let pod = key(place, &anew);
         answer.pods.push(Moved { pod, from, to, is_unmanaged: of.is_unmanaged, reasons });
     }
-    for uid in placed {
-        place.cache.remove_pod(&uid);
-    }
-    for claim in claims {
-        place.cache.volumes_mut().remove(claim);
-    }
-    for (pod, node, state) in &gone {
-        place.cache.place(pod, *node, *state);
-    }
 }
 
-/// Cordons the node like `kubectl cordon` and the node lifecycle controller; returns its previous state.
-fn close(place: &mut Place<'_>, name: &str) -> Option<Arc<NodeInfo>> {
-    let node = place.tables.find(name).and_then(|name| place.snapshot().find_node(name))?;
-    let before = NodeInfo::clone(place.snapshot().node_info(node));
-    let mut after = before.clone();
-    Edit::Cordon { node }.on_node(&mut after, place.tables);
-    place.cache.apply_node(&Arc::new(after));
-    Some(Arc::new(before))
+/// Cordons the node like `kubectl cordon` and the node lifecycle controller.
+fn cordon(place: &mut Place<'_>, name: &str) {
+    let node = place.tables().find(name).and_then(|name| place.snapshot().find_node(name));
+    let Some(node) = node else { return };
+    let mut info = NodeInfo::clone(place.snapshot().node_info(node));
+    Edit::Cordon { node }.on_node(&mut info, place.trial.tables_mut());
+    place.trial.set_node(&Arc::new(info));
 }
 
 /// The disruption budgets that the eviction API asks about the pods, which are given by their indices.
@@ -252,7 +236,7 @@ struct Protected {
 impl Protected {
     /// Collects the budgets. An empty selector protects all pods of its namespace here, unlike in preemption.
     fn of(place: &Place<'_>, going: &[&Leaving], states: &BudgetStates) -> Self {
-        let (tables, lookups) = (&*place.tables, place.cache.lookups());
+        let (tables, lookups) = (place.tables(), place.snapshot().lookups());
         // A pod that has not started or is being deleted is evicted whatever its budgets say.
         let asks = |at: &usize| !going[*at].pod.deleting && !going[*at].is_pending;
         let mut namespaces: Vec<Symbol> = going.iter().map(|of| of.pod.namespace).collect();

@@ -7,10 +7,8 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use supercargo_core::incremental::DecisionCache;
 use supercargo_core::node::NodeIdx;
 use supercargo_core::pod::PodInfo;
-use supercargo_core::volume::StorageKey;
 
 /// `kind` of the answer.
 const KIND: &str = "FitCheck";
@@ -50,43 +48,32 @@ pub struct OnNode {
 /// Copies of a StatefulSet replica get the ordinals from `first` and their own claims. Pods with generic ephemeral
 /// volumes get their own claims, too.
 pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize, first: usize) -> FitCheck {
-    let mut decisions = DecisionCache::default();
-    let (mut placed, mut claims) = (Vec::new(), Vec::new());
-    let mut by_node: BTreeMap<NodeIdx, usize> = BTreeMap::new();
-    while placed.len() < limit {
-        let copy = Arc::new(copy(place, pod, placed.len(), first, &mut claims));
-        let Some(node) = place.settle(&mut decisions, &copy) else { break };
-        *by_node.entry(node).or_default() += 1;
-        placed.push(copy);
-    }
-    let at_limit = placed.len() == limit;
-    let limited_by = if at_limit {
-        Vec::new()
-    } else {
-        let one_more = copy(place, pod, placed.len(), first, &mut claims);
-        crate::explain::short_reasons(place, &one_more)
-    };
-    let nodes = by_node.into_iter().map(|(node, pods)| OnNode { node: place.name(node), pods });
-    let mut nodes: Vec<OnNode> = nodes.collect();
-    nodes.sort_by(|a, b| (Reverse(a.pods), &a.node).cmp(&(Reverse(b.pods), &b.node)));
-    for copy in &placed {
-        place.cache.remove_pod(&copy.uid);
-    }
-    for claim in claims {
-        place.cache.volumes_mut().remove(claim);
-    }
-    let pod = place.snapshot().pod_key(pod);
-    FitCheck { api_version: API_VERSION, kind: KIND, pod, fits: placed.len(), at_limit, nodes, limited_by }
+    place.reverted(|place| {
+        let mut fits = 0;
+        let mut by_node: BTreeMap<NodeIdx, usize> = BTreeMap::new();
+        while fits < limit {
+            let copy = Arc::new(copy(place, pod, fits, first));
+            let Some(node) = place.settle(&copy) else { break };
+            *by_node.entry(node).or_default() += 1;
+            fits += 1;
+        }
+        let at_limit = fits == limit;
+        let limited_by = if at_limit {
+            Vec::new()
+        } else {
+            let one_more = copy(place, pod, fits, first);
+            crate::explain::short_reasons(place, &one_more)
+        };
+        let nodes = by_node.into_iter().map(|(node, pods)| OnNode { node: place.name(node), pods });
+        let mut nodes: Vec<OnNode> = nodes.collect();
+        nodes.sort_by(|a, b| (Reverse(a.pods), &a.node).cmp(&(Reverse(b.pods), &b.node)));
+        let pod = place.snapshot().pod_key(pod);
+        FitCheck { api_version: API_VERSION, kind: KIND, pod, fits, at_limit, nodes, limited_by }
+    })
 }
 
-/// Returns copy `number` of the pod; adds the claims created for it to `made`.
-fn copy(
-    place: &mut Place<'_>,
-    pod: &PodInfo,
-    number: usize,
-    first: usize,
-    made: &mut Vec<StorageKey>,
-) -> PodInfo {
+/// Returns copy `number` of the pod, with its own claims.
+fn copy(place: &mut Place<'_>, pod: &PodInfo, number: usize, first: usize) -> PodInfo {
     let set = ordinal(&pod.name).filter(|_| is_replica(pod));
     let name = match set {
         Some((set, _)) => format!("{set}-{}", first + number),
@@ -94,7 +81,5 @@ fn copy(
     };
     let uid = format!("{}-{number}", pod.uid).into();
     let copy = PodInfo { uid, name: name.into(), node_name: None, nominated_node: None, ..pod.clone() };
-    let (copy, claims) = with_own_claims(place.tables, place.cache, pod, copy);
-    made.extend(claims);
-    copy
+    with_own_claims(place.trial, pod, copy)
 }

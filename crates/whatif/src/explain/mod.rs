@@ -153,7 +153,7 @@ fn bound(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer: 
     answer.summary = format!("the pod is on {node}{unknown}");
     let free = PodInfo { node_name: None, nominated_node: None, ..PodInfo::clone(pod) };
     place.without(&pod.uid, |place| {
-        let findings = place.framework.explain(&free, place.snapshot());
+        let findings = place.framework(&free).explain(&free, place.snapshot());
         answer.fits_on = findings.feasible();
         tell(place, &free, &findings, question, answer);
         if question.scores {
@@ -163,7 +163,7 @@ fn bound(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer: 
 }
 
 fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer: &mut Explanation) {
-    place.cache.refresh();
+    place.trial.refreshed();
     let nodes = Vocabulary::of_nodes(place.snapshot());
     let pods = Vocabulary::of_pods(place.snapshot(), place.pending);
     answer.hints = suggest::hints(pod, place.snapshot(), &nodes, &pods);
@@ -171,7 +171,7 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer
         answer.summary = "the cluster has no nodes".to_owned();
         answer.event = Some(NO_NODES.to_owned());
     } else {
-        let findings = place.framework.explain(pod, place.snapshot());
+        let findings = place.framework(pod).explain(pod, place.snapshot());
         answer.fits_on = findings.feasible();
         let cases = tell(place, pod, &findings, question, answer);
         if answer.fits_on > 0 {
@@ -190,7 +190,7 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer
     if !pod.gates.is_empty() {
         gated(place, pod, answer);
     } else if !question.is_ours {
-        let name = place.tables.text(pod.scheduler_name);
+        let name = place.tables().text(pod.scheduler_name);
         answer.summary = format!(
             "its schedulerName is {name}, so another scheduler is responsible. With this configuration: {}",
             answer.summary
@@ -208,7 +208,7 @@ fn fits_now(answer: &Explanation) -> String {
 }
 
 fn gated(place: &Place<'_>, pod: &PodInfo, answer: &mut Explanation) {
-    let gates: Vec<&str> = pod.gates.iter().map(|&gate| place.tables.text(gate)).collect();
+    let gates: Vec<&str> = pod.gates.iter().map(|&gate| place.tables().text(gate)).collect();
     let (noun, verb) = if gates.len() == 1 { ("gate", "is") } else { ("gates", "are") };
     answer.summary = format!(
         "it is not scheduled until its scheduling {noun} {verb} removed: {}. Without {}: {}",
@@ -230,7 +230,7 @@ fn why_not(
     let preemption = ask_preemption(place, pod, answer);
     let nominated = pod.nominated_node.filter(|&node| place.snapshot().find_node(node).is_some());
     if let Some(node) = nominated.filter(|_| findings.before.is_empty()) {
-        let node = place.tables.text(node);
+        let node = place.tables().text(node);
         answer.verdict = Verdict::WaitsForPreemption;
         answer.summary =
             format!("it is nominated to {node} and waits until the preempted pods there terminate");
@@ -275,7 +275,8 @@ fn never_fits(place: &mut Place<'_>, pod: &PodInfo, findings: &Findings) -> bool
         findings.nodes.iter().all(|node| node.objections.iter().any(stays))
     };
     // An empty cluster has no more obstacles than the current one, so the cheap check comes first.
-    of_node(findings) && place.when_empty(|place| of_node(&place.framework.explain(pod, place.snapshot())))
+    of_node(findings)
+        && place.when_empty(|place| of_node(&place.framework(pod).explain(pod, place.snapshot())))
 }
 
 fn ask_preemption(place: &mut Place<'_>, pod: &Arc<PodInfo>, answer: &mut Explanation) -> Option<Edit> {
@@ -291,7 +292,7 @@ fn ask_preemption(place: &mut Place<'_>, pod: &Arc<PodInfo>, answer: &mut Explan
     let diagnosis = filtered.diagnose(snapshot);
     let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
     let draws = Draws { seed: SEED, attempt: ATTEMPT };
-    let outcome = place.framework.find_room(
+    let outcome = place.framework(pod).find_room(
         failed,
         (draws, NOW),
         ExtenderCandidates::Free,
@@ -315,7 +316,7 @@ pub fn why(place: &Place<'_>, pod: &PodInfo) -> Vec<(ReasonCode, String)> {
 
 /// Returns the grouped reasons of an unschedulable pod: those before node evaluation, else those of the nodes.
 fn short_reasons(place: &Place<'_>, pod: &PodInfo) -> Vec<Group> {
-    let findings = place.framework.explain(pod, place.snapshot());
+    let findings = place.framework(pod).explain(pod, place.snapshot());
     let nodes = findings.nodes.len();
     let before: Vec<Group> = before_nodes(place, pod, &findings)
         .into_iter()
@@ -341,7 +342,7 @@ fn short_reasons(place: &Place<'_>, pod: &PodInfo) -> Vec<Group> {
 /// Returns the rejections before node evaluation. Several plugins look up claims; only the first finding is kept.
 fn before_nodes(place: &Place<'_>, pod: &PodInfo, findings: &Findings) -> Vec<Found> {
     let mut before: Vec<Found> =
-        findings.before.iter().flat_map(|said| of_objection(said, place.tables)).collect();
+        findings.before.iter().flat_map(|said| of_objection(said, place.tables())).collect();
     let mut has_claim = false;
     before.retain(|found| {
         let is_again = has_claim && found.code == ReasonCode::ClaimNotReady;
@@ -384,7 +385,7 @@ fn tell(
 }
 
 fn case(place: &Place<'_>, pod: &PodInfo, of: &NodeFindings) -> Case {
-    let mut found = found_on(of, place.tables);
+    let mut found = found_on(of, place.tables());
     found.iter_mut().for_each(|found| volumes::describe(found, pod, place.snapshot()));
     Case { node: of.node, name: place.name(of.node), checks: obstacles(&found), found }
 }
@@ -419,14 +420,15 @@ fn by_node(place: &Place<'_>, case: &Case) -> ByNode {
     let reasons = case.found.iter().map(|found| OfNode {
         code: found.code,
         plugin: found.plugin,
-        text: describe::of_node(found, place.tables),
+        text: describe::of_node(found, place.tables()),
         because_nominated: found.because_nominated,
     });
     ByNode { node: case.name.clone(), reasons: reasons.collect() }
 }
 
 fn near_miss(place: &Place<'_>, case: &Case) -> NearMiss {
-    let texts: Vec<String> = case.found.iter().map(|found| describe::of_node(found, place.tables)).collect();
+    let texts: Vec<String> =
+        case.found.iter().map(|found| describe::of_node(found, place.tables())).collect();
     let codes = case.found.iter().map(|found| found.code).collect();
     NearMiss { node: case.name.clone(), codes, text: texts.join("; ") }
 }
@@ -446,7 +448,7 @@ fn groups(place: &Place<'_>, cases: &[Case]) -> Vec<Group> {
             plugin: of[0].1.plugin,
             nodes: of.len(),
             alone_on: of.iter().filter(|(case, _)| case.checks == 1 && case.found.len() == 1).count(),
-            text: describe::of_group(&told, place.tables),
+            text: describe::of_group(&told, place.tables()),
             examples: of.iter().take(EXAMPLES_MAX).map(|(case, _)| case.name.clone()).collect(),
             preemption_may_help: of.iter().any(|(_, found)| found.preemption_may_help),
         }

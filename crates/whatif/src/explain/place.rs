@@ -2,30 +2,24 @@
 
 use crate::explain::edit::Edit;
 use std::sync::Arc;
-use supercargo_core::cache::{Cache, PodState, Snapshot};
+use supercargo_core::cache::Snapshot;
 use supercargo_core::cycle::{Decision, Feasible, Framework, NoProbe, Options};
 use supercargo_core::framework::CycleError;
-use supercargo_core::incremental::DecisionCache;
 use supercargo_core::intern::{Symbol, Tables, known};
 use supercargo_core::node::{NodeIdx, NodeInfo};
 use supercargo_core::node_set::NodeSet;
 use supercargo_core::pod::PodInfo;
+use supercargo_core::scheduler::{Trial, TrialDecision, TrialOptions};
 use supercargo_core::selector::{Operator, Selector};
-use supercargo_core::volume::{
-    ClaimInfo, PersistentVolumeInfo, Reservation, StorageKey, StorageKind, StorageObject,
-};
+use supercargo_core::volume::{ClaimInfo, PersistentVolumeInfo, StorageObject};
 
 /// Name prefix of hypothetical volumes.
 const NEW_VOLUME: &str = "supercargo-new-volume";
 
-/// A cluster in the engine's cache, with the profile to evaluate.
+/// A cluster to ask about.
 pub struct Place<'a> {
-    /// The intern tables.
-    pub tables: &'a mut Tables,
     /// The cluster. Its content is the same after each call.
-    pub cache: &'a mut Cache,
-    /// The profile.
-    pub framework: &'a Framework,
+    pub trial: &'a mut Trial,
     /// The pending pods of this cluster.
     pub pending: &'a [Arc<PodInfo>],
 }
@@ -33,7 +27,17 @@ pub struct Place<'a> {
 impl Place<'_> {
     /// Returns a snapshot of the cluster.
     pub fn snapshot(&self) -> Snapshot<'_> {
-        self.cache.snapshot(self.tables)
+        self.trial.snapshot()
+    }
+
+    /// Returns the intern tables.
+    pub fn tables(&self) -> &Tables {
+        self.trial.tables()
+    }
+
+    /// Returns the profile that decides about the pod.
+    pub fn framework(&self, pod: &PodInfo) -> &Framework {
+        self.trial.framework(pod)
     }
 
     /// Returns a node's name.
@@ -51,9 +55,9 @@ impl Place<'_> {
 
     /// Decides about a pod in the current cluster; its own nomination is ignored.
     pub fn decide(&mut self, pod: &PodInfo) -> Result<Decision, CycleError> {
-        self.cache.refresh();
+        self.trial.refreshed();
         let options = Options { always_score: false, ignore_own_nomination: true, walk: None };
-        self.framework.decide(pod, self.snapshot(), options, &mut NoProbe)
+        self.framework(pod).decide(pod, self.snapshot(), options, &mut NoProbe)
     }
 
     fn feasible(&mut self, pod: &PodInfo) -> Option<Feasible> {
@@ -67,49 +71,45 @@ impl Place<'_> {
     /// nodes; empty if there is none.
     pub fn try_out(&mut self, pod: &PodInfo, edits: &[Edit]) -> Vec<String> {
         let mut changed = pod.clone();
-        let mut undo = Undo::default();
+        let mark = self.trial.mark();
         for edit in edits {
             edit.on_pod(&mut changed);
-            self.make(pod, edit, &mut undo);
+            self.make(pod, edit);
         }
         let fits = self.feasible(&changed).map(|feasible| self.names(feasible.filtered.feasible()));
-        self.take_back(undo);
+        self.trial.roll_back_to(mark);
         fits.unwrap_or_default()
     }
 
-    fn make(&mut self, pod: &PodInfo, edit: &Edit, undo: &mut Undo) {
+    fn make(&mut self, pod: &PodInfo, edit: &Edit) {
         match edit {
             // Anti-affinity works in both directions, so it is relaxed for all pods of the owner.
             Edit::AvoidSoftly { .. } => {
                 for (sibling, node) in self.placed_siblings(pod) {
                     let mut changed = PodInfo::clone(&sibling);
                     edit.on_pod(&mut changed);
-                    self.cache.place(&Arc::new(changed), node, PodState::Added);
-                    undo.pods.push((sibling, node, PodState::Added));
+                    self.trial.place_pod(&Arc::new(changed), node);
                 }
             }
             Edit::Remove { pods, .. } => {
-                let gone = pods.iter().filter_map(|pod| self.cache.remove_pod(&pod.uid));
-                undo.pods.extend(gone);
+                for pod in pods {
+                    self.trial.remove_pod(&pod.uid);
+                }
             }
             Edit::NodeLike { like, name } => {
                 let like = NodeInfo::clone(self.snapshot().node_info(*like));
                 let new = Arc::new(self.named(like, name));
-                self.cache.apply_node(&new);
-                undo.new_nodes.push(new.name);
+                self.trial.set_node(&new);
             }
             Edit::CreateVolume { claim } => {
                 let made = Arc::new(self.volume_for(claim));
-                undo.new_volumes.push(made.name);
-                self.cache.volumes_mut().apply(StorageObject::Volume(made));
+                self.trial.set_storage(StorageObject::Volume(made));
             }
             _ => {
                 let Some(node) = edit.node() else { return };
-                let before = NodeInfo::clone(self.snapshot().node_info(node));
-                let mut after = before.clone();
-                edit.on_node(&mut after, self.tables);
-                self.cache.apply_node(&Arc::new(after));
-                undo.nodes.push(Arc::new(before));
+                let mut node = NodeInfo::clone(self.snapshot().node_info(node));
+                edit.on_node(&mut node, self.trial.tables_mut());
+                self.trial.set_node(&Arc::new(node));
             }
         }
     }
@@ -130,17 +130,17 @@ impl Place<'_> {
 
     /// Returns a copy of a node with another name and hostname label.
     fn named(&mut self, like: NodeInfo, name: &str) -> NodeInfo {
-        let hostname = self.tables.symbol("kubernetes.io/hostname");
-        let name = self.tables.symbol(name);
-        let pairs = self.tables.labels(like.labels).iter();
+        let hostname = self.trial.tables_mut().symbol("kubernetes.io/hostname");
+        let name = self.trial.tables_mut().symbol(name);
+        let pairs = self.tables().labels(like.labels).iter();
         let pairs = pairs.map(|(key, value)| (key, if key == hostname { name } else { value })).collect();
-        let labels = self.tables.label_set(pairs);
+        let labels = self.trial.tables_mut().label_set(pairs);
         NodeInfo { name, labels, ..like }
     }
 
     /// Returns a volume that matches the claim and is reachable from every node.
     fn volume_for(&mut self, claim: &ClaimInfo) -> PersistentVolumeInfo {
-        let name = format!("{NEW_VOLUME}-{}", self.tables.text(claim.name));
+        let name = format!("{NEW_VOLUME}-{}", self.tables().text(claim.name));
         let labels = match &claim.selector {
             Some(Ok(Selector::All(list))) => list
                 .iter()
@@ -153,9 +153,9 @@ impl Place<'_> {
             _ => Vec::new(),
         };
         PersistentVolumeInfo {
-            name: self.tables.symbol(&name),
+            name: self.trial.tables_mut().symbol(&name),
             resource_version: "1".into(),
-            labels: self.tables.label_set(labels),
+            labels: self.trial.tables_mut().label_set(labels),
             topology: Box::default(),
             deleting: false,
             bound_by_controller: false,
@@ -172,95 +172,48 @@ impl Place<'_> {
         }
     }
 
-    fn take_back(&mut self, undo: Undo) {
-        for name in undo.new_volumes {
-            let key = StorageKey { kind: StorageKind::PersistentVolume, namespace: None, name };
-            self.cache.volumes_mut().remove(key);
-        }
-        for node in undo.new_nodes {
-            self.cache.remove_node(node);
-        }
-        for node in undo.nodes.iter().rev() {
-            self.cache.apply_node(node);
-        }
-        for (pod, node, state) in undo.pods.iter().rev() {
-            self.cache.place(pod, *node, *state);
-        }
-    }
-
     /// Removes all pods from their nodes, calls `ask`, and restores the pods.
     pub fn when_empty<R>(&mut self, ask: impl FnOnce(&mut Self) -> R) -> R {
-        let uids: Vec<String> = self.cache.placed_uids().map(|uid| uid.to_string()).collect();
-        let pods = uids.iter().filter_map(|uid| self.cache.remove_pod(uid)).collect();
-        self.cache.refresh();
-        let answer = ask(self);
-        self.take_back(Undo { pods, ..Undo::default() });
-        self.cache.refresh();
-        answer
+        let uids = self.trial.placed_pods().map(|(pod, _)| Arc::clone(&pod.uid)).collect::<Vec<_>>();
+        self.reverted(|place| {
+            for uid in &uids {
+                place.trial.remove_pod(uid);
+            }
+            place.trial.refreshed();
+            ask(place)
+        })
     }
 
     /// Removes one pod from its node, calls `ask`, and restores the pod.
     pub fn without<R>(&mut self, uid: &str, ask: impl FnOnce(&mut Self) -> R) -> R {
-        let pods = self.cache.remove_pod(uid).into_iter().collect();
-        self.cache.refresh();
+        self.reverted(|place| {
+            place.trial.remove_pod(uid);
+            place.trial.refreshed();
+            ask(place)
+        })
+    }
+
+    /// Calls `ask` and reverts its changes.
+    pub fn reverted<R>(&mut self, ask: impl FnOnce(&mut Self) -> R) -> R {
+        let mark = self.trial.mark();
         let answer = ask(self);
-        self.take_back(Undo { pods, ..Undo::default() });
+        self.trial.roll_back_to(mark);
+        self.trial.refreshed();
         answer
     }
 
-    /// Decides about a pod and assumes it on its node with its volumes; `None` if no node is feasible. Removing the
-    /// pod from the cache also releases the volumes.
-    pub fn settle(&mut self, decisions: &mut DecisionCache, pod: &Arc<PodInfo>) -> Option<NodeIdx> {
-        let (node, reservations) = self.choose(decisions, pod)?;
-        let name = self.snapshot().node_info(node).name;
-        self.cache.place(pod, name, PodState::Assumed);
-        self.cache.assume_volumes(&pod.uid, reservations);
-        Some(node)
+    /// Decides about a pod and assumes it on its node with its volumes; `None` if no node is feasible.
+    pub fn settle(&mut self, pod: &Arc<PodInfo>) -> Option<NodeIdx> {
+        let options = TrialOptions { uses_caches: true, preempts: false, is_comparable: false };
+        match self.trial.decide(pod, options, &mut NoProbe) {
+            TrialDecision::Placed { node, .. } => self.snapshot().find_node(node),
+            TrialDecision::Unplaced { .. } | TrialDecision::Failed(_) => None,
+        }
     }
 
-    /// Returns the chosen node and the volumes to reserve there, from a cached decision if possible.
-    fn choose(
-        &mut self,
-        decisions: &mut DecisionCache,
-        pod: &Arc<PodInfo>,
-    ) -> Option<(NodeIdx, Vec<Reservation>)> {
-        self.cache.refresh();
-        let snapshot = self.cache.snapshot(self.tables);
-        if let Some(mut quick) = self.framework.decide_cached(decisions, pod, snapshot, &mut NoProbe) {
-            let node = quick.choose(crate::explain::SEED, pod, crate::explain::ATTEMPT);
-            if let Some(reservations) = quick.reserve(snapshot, node) {
-                return Some((node, reservations));
-            }
-        }
-        let feasible = self.feasible(pod)?;
-        let node = feasible.choose(crate::explain::SEED, pod, crate::explain::ATTEMPT);
-        let reservations = feasible.filtered.reserve(self.snapshot(), node).ok()?;
-        Some((node, reservations))
+    /// Schedules pods one after another, each counting for the next, and reverts them all. Returns the number of pods
+    /// that fit nowhere.
+    pub fn left_over(&mut self, pods: &[Arc<PodInfo>]) -> usize {
+        self.reverted(|place| pods.iter().filter(|pod| place.settle(pod).is_none()).count())
     }
-
-    /// Schedules pods one after another, each counting for the next, and reverts them all. Returns the pods that fit
-    /// nowhere.
-    pub fn place_all(&mut self, pods: &[Arc<PodInfo>]) -> Vec<Arc<PodInfo>> {
-        let mut decisions = DecisionCache::default();
-        let (mut placed, mut left_over) = (Vec::new(), Vec::new());
-        for pod in pods {
-            match self.settle(&mut decisions, pod) {
-                Some(_) => placed.push(pod),
-                None => left_over.push(Arc::clone(pod)),
-            }
-        }
-        for pod in placed {
-            self.cache.remove_pod(&pod.uid);
-        }
-        left_over
-    }
-}
-
-/// What to restore after a trial.
-#[derive(Default)]
-struct Undo {
-    new_volumes: Vec<Symbol>,
-    nodes: Vec<Arc<NodeInfo>>,
-    new_nodes: Vec<Symbol>,
-    pods: Vec<(Arc<PodInfo>, Symbol, PodState)>,
 }

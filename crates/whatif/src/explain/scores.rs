@@ -18,7 +18,7 @@ const DECIDED_BY_MAX: usize = 3;
 pub(super) fn table(place: &mut Place<'_>, pod: &PodInfo, its_node: Option<&str>) -> Option<Scores> {
     let Ok(Decision::Feasible(decided)) = place.decide(pod) else { return None };
     let feasible = decided.filtered.feasible().clone();
-    let told = place.framework.explain_scores(pod, place.snapshot(), &feasible).ok()?;
+    let told = place.framework(pod).explain_scores(pod, place.snapshot(), &feasible).ok()?;
     let mut nodes: Vec<NodeScores> = Vec::with_capacity(feasible.len());
     for (at, node) in feasible.iter().enumerate() {
         let plugins = told.plugins.iter().map(|of| PluginScore {

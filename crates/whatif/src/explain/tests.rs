@@ -2,34 +2,26 @@
 
 use crate::explain::{Accepted, Leaving};
 use crate::explain::{Place, Question, drain_check, explain, fit};
+use crate::load::files::{Item, Origin};
+use crate::simulate::{objects, profiles};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use supercargo_core::cache::{Cache, PodState};
-use supercargo_core::cycle::Framework;
-use supercargo_core::event::Event;
-use supercargo_core::intern::Tables;
 use supercargo_core::pod::PodInfo;
-use supercargo_objects::api::{Node, Pod};
-use supercargo_objects::convert::{self, Watched as _};
+use supercargo_core::scheduler::Trial;
 
-#[derive(Default)]
 struct World {
-    tables: Tables,
-    cache: Cache,
+    trial: Trial,
     pending: Vec<Arc<PodInfo>>,
 }
 
 impl World {
     fn node(&mut self, name: &str, spec: &Value) {
         let value = json!({
+            "apiVersion": "v1", "kind": "Node",
             "metadata": { "name": name, "uid": name, "labels": { "kubernetes.io/hostname": name } }, "spec": spec,
             "status": { "allocatable": { "cpu": "4", "memory": "8Gi", "pods": "10" } },
         });
-        let node: Node = serde_json::from_value(value).expect("the node is valid");
-        let Ok(Event::NodeApplied(node)) = node.applied(&mut self.tables) else {
-            panic!("expected a node event")
-        };
-        self.cache.apply_node(&Arc::new(*node));
+        objects::apply(&mut self.trial, Item::new(value, Origin::default())).expect("the node is valid");
     }
 
     fn pod(&mut self, name: &str, priority: i32, spec: &Value) -> Arc<PodInfo> {
@@ -40,18 +32,17 @@ impl World {
         });
         let fields = value["spec"].as_object_mut().expect("the spec is an object");
         fields.extend(spec.as_object().cloned().unwrap_or_default());
-        let pod: Pod = serde_json::from_value(value).expect("the pod is valid");
-        let pod = Arc::new(convert::pod(&mut self.tables, &pod).expect("the pod converts"));
-        match pod.node_name {
-            Some(node) => self.cache.place(&pod, node, PodState::Added),
-            None => self.pending.push(Arc::clone(&pod)),
+        let item = Item::new(value, Origin::default());
+        let (pod, _) = objects::pod(&mut self.trial, item).expect("the pod is valid");
+        if pod.node_name.is_none() {
+            self.pending.push(Arc::clone(&pod));
         }
         pod
     }
 
     /// Returns everything that a decision reads, as text.
     fn seen(&self) -> Vec<String> {
-        let snapshot = self.cache.snapshot(&self.tables);
+        let snapshot = self.trial.snapshot();
         let each = snapshot.nodes().iter().map(|node| {
             let mut pods: Vec<&PodInfo> = snapshot.pods_on(node).collect();
             pods.sort_by(|a, b| a.uid.cmp(&b.uid));
@@ -59,14 +50,17 @@ impl World {
         });
         let mut seen: Vec<String> = each.collect();
         seen.sort_unstable();
-        seen.push(format!("{:?}", self.cache.size()));
+        let volumes = snapshot.volumes().count();
+        seen.push(format!(
+            "{volumes} {} {:?}",
+            self.trial.placed_pods().count(),
+            snapshot.nodes_with_nominations()
+        ));
         seen
     }
 
     fn asked<R>(&mut self, ask: impl FnOnce(&mut Place<'_>) -> R) -> R {
-        let framework = Framework::default();
-        let (tables, cache) = (&mut self.tables, &mut self.cache);
-        ask(&mut Place { tables, cache, framework: &framework, pending: &self.pending })
+        ask(&mut Place { trial: &mut self.trial, pending: &self.pending })
     }
 }
 
@@ -83,7 +77,8 @@ fn on(node: &str, spec: &Value) -> Value {
 
 /// Returns a cluster in which every type of change is tried.
 fn world() -> (World, Arc<PodInfo>, Arc<PodInfo>) {
-    let mut world = World::default();
+    let trial = profiles::trial(None).expect("the default configuration is valid");
+    let mut world = World { trial, pending: Vec::new() };
     world.node("a", &json!({}));
     world.node("b", &json!({ "taints": [{ "key": "gpu", "effect": "NoSchedule" }] }));
     world.node("c", &json!({ "unschedulable": true }));

@@ -2,5 +2,5 @@
 
 pub mod decide;
 pub mod decision;
+pub mod objects;
 pub mod profiles;
-pub mod world;

@@ -1,16 +1,31 @@
-//! The profiles of a configuration, for decisions without a scheduler.
+//! The profiles of a configuration, for decisions without an API server.
 
 use crate::load::files::InputError;
+use crate::recording::header;
 use std::path::Path;
 use supercargo_config::{Effective, Flags, Settings};
-use supercargo_core::cycle::Framework;
 use supercargo_core::intern::Tables;
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{Profile, Trial};
 
-/// Returns the profiles of a configuration by name; without a configuration, one profile with the default plugins.
+/// A fixed seed, so that the same question has the same answer.
+const SEED: Seed = Seed(0);
+
+/// Returns a trial of an empty cluster with the profiles of a configuration.
+///
+/// # Errors
+/// As [`profiles`].
+pub fn trial(config: Option<&Path>) -> Result<Trial, InputError> {
+    let mut tables = Tables::new();
+    let profiles = profiles(config, &mut tables)?;
+    Ok(Trial::new(SEED, profiles, tables))
+}
+
+/// Returns the profiles of a configuration; without a configuration, one profile with the default plugins.
 ///
 /// # Errors
 /// Fails if the configuration is invalid or lists extenders, which a simulation never calls.
-pub fn profiles(config: Option<&Path>, tables: &mut Tables) -> Result<Vec<(String, Framework)>, InputError> {
+pub fn profiles(config: Option<&Path>, tables: &mut Tables) -> Result<Vec<Profile>, InputError> {
     // A simulation has no leader election.
     let flags = Flags::without_election();
     let settings = match config {
@@ -22,6 +37,5 @@ pub fn profiles(config: Option<&Path>, tables: &mut Tables) -> Result<Vec<(Strin
         let text = "extenders: a simulation does not call extenders; remove the field from the file for the simulation";
         return Err(InputError(text.to_owned()));
     }
-    let named = settings.profiles.iter().map(|profile| (profile.name.clone(), profile.framework(tables)));
-    Ok(named.collect())
+    Ok(header::profiles(&settings, tables))
 }

@@ -13,8 +13,6 @@ use crate::screen::Output;
 use crate::screen::{complain, in_form, say};
 use std::process::ExitCode;
 use supercargo_whatif::explain::{Explanation, Place, Question, explain};
-use supercargo_whatif::simulate::decide::profile_of;
-use supercargo_whatif::simulate::profiles::profiles;
 
 /// Exit code when the pod cannot be scheduled now.
 const NOT_WELL: u8 = 3;
@@ -33,21 +31,15 @@ pub fn main(args: &ExplainArgs) -> ExitCode {
 fn answer(args: &ExplainArgs) -> Result<Explanation, Refused> {
     let wanted = Wanted::Pod(args.namespace.clone(), args.pod_name()?.to_owned());
     let mut cluster = Cluster::load(&args.source, wanted, None)?;
-    let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
     let (pod, has_ended) = cluster.asked()?;
     cluster.notices.iter().for_each(|notice| complain(notice));
-    let scheduler = cluster.world.tables.text(pod.scheduler_name).to_owned();
+    let scheduler = cluster.trial.tables().text(pod.scheduler_name);
     let question = Question {
         has_ended,
-        is_ours: is_ours(&args.source, &profiles, &scheduler),
+        is_ours: is_ours(&args.source, &cluster.trial, scheduler),
         scores: args.scores,
         by_node: args.output != Output::Table,
     };
-    let mut place = Place {
-        tables: &mut cluster.world.tables,
-        cache: &mut cluster.world.cache,
-        framework: profile_of(&profiles, &scheduler),
-        pending: &cluster.pending,
-    };
+    let mut place = Place { trial: &mut cluster.trial, pending: &cluster.pending };
     Ok(explain(&mut place, &pod, question))
 }

@@ -20,7 +20,6 @@ use supercargo_config::{DEFAULT_NAME, OWN_NAME};
 use supercargo_core::cache::Snapshot;
 use supercargo_whatif::explain::lint::{LintReport, Rule, Severity, lint};
 use supercargo_whatif::load::files::InputError;
-use supercargo_whatif::simulate::profiles::profiles;
 
 /// Exit code when a finding reaches the severity of `--fail-on`.
 const FOUND: u8 = 3;
@@ -123,15 +122,14 @@ fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
         let (cluster, judged) = Cluster::load_with_judged(&args.source, &args.files, args.live)?;
         (cluster, Some(judged))
     };
-    let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
     cluster.notices.iter().for_each(|notice| complain(notice));
     let owners = cluster.owners.take().unwrap_or_default();
-    cluster.world.cache.refresh();
-    let snapshot = cluster.world.cache.snapshot(&cluster.world.tables);
+    cluster.trial.refreshed();
+    let snapshot = cluster.trial.snapshot();
     if snapshot.nodes().is_empty() {
         complain("the cluster has no nodes: node requirements of pods are not checked");
     }
-    let mut schedulers: BTreeSet<String> = profiles.iter().map(|(name, _)| name.clone()).collect();
+    let mut schedulers: BTreeSet<String> = cluster.trial.profile_names().map(str::to_owned).collect();
     schedulers.extend([DEFAULT_NAME, OWN_NAME].map(str::to_owned));
     let placed = owners.pods.iter().filter(|noted| noted.pod.node_name.is_some());
     schedulers.extend(placed.map(|noted| snapshot.text(noted.pod.scheduler_name).to_owned()));

@@ -14,16 +14,15 @@ use crate::commands::simulate::progress::Progress;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use supercargo_core::cycle::Framework;
 use supercargo_core::hash::FixedMap;
 use supercargo_core::pod::{PodInfo, Uid};
 use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::Trial;
 use supercargo_core::signature::Signature;
 use supercargo_whatif::explain::{Explanation, NodeScores, Place, Question, Scores, explain};
 use supercargo_whatif::simulate::decide::Detail;
 use supercargo_whatif::simulate::decide::TieBreak;
 use supercargo_whatif::simulate::decide::{Decider, Rules};
-use supercargo_whatif::simulate::world::World;
 
 /// Recorded states of a cluster.
 pub(super) struct States {
@@ -39,11 +38,10 @@ pub(super) struct States {
 impl States {
     /// Records the current state of a cluster.
     pub(super) fn of(cluster: &mut Cluster) -> Self {
-        let snapshot = cluster.world.refreshed();
+        let snapshot = cluster.trial.refreshed();
         let counted = Counted::of(snapshot);
         let pods = cluster.owners.iter().flat_map(|owners| owners.pods.iter().chain(&owners.to_come));
-        let found =
-            skew::find(pods.map(|noted| &noted.pod), cluster.world.cache.snapshot(&cluster.world.tables));
+        let found = skew::find(pods.map(|noted| &noted.pod), snapshot);
         let mut states = Self {
             counted,
             order: Order::default(),
@@ -54,7 +52,7 @@ impl States {
             skews: Vec::new(),
         };
         states.note_owners(cluster);
-        states.note(&mut cluster.world, &cluster.pending);
+        states.note(&mut cluster.trial, &cluster.pending);
         states
     }
 
@@ -66,10 +64,9 @@ impl States {
     }
 
     /// Records the current state.
-    fn note(&mut self, world: &mut World, waiting: &[Arc<PodInfo>]) {
-        world.cache.refresh();
-        self.pods_by_state.push(pods_by_uid(world, waiting));
-        let snapshot = world.cache.snapshot(&world.tables);
+    fn note(&mut self, trial: &mut Trial, waiting: &[Arc<PodInfo>]) {
+        self.pods_by_state.push(pods_by_uid(trial, waiting));
+        let snapshot = trial.refreshed();
         self.registers.push(self.counted.nodes(snapshot));
         self.order = Order::of(self.registers.iter().flat_map(BTreeMap::keys));
         self.skews.push(self.found.iter().map(|found| skew::skew(found, snapshot)).collect());
@@ -98,13 +95,8 @@ pub(super) struct ReportBuilder<'a> {
 
 impl<'a> ReportBuilder<'a> {
     /// Starts a report of a cluster whose first state is recorded.
-    pub(super) fn new(
-        args: &'a ReportArgs,
-        cluster: Cluster,
-        profiles: Vec<(String, Framework)>,
-        states: States,
-    ) -> Self {
-        let Cluster { world, pending, notices, .. } = cluster;
+    pub(super) fn new(args: &'a ReportArgs, cluster: Cluster, states: States) -> Self {
+        let Cluster { trial, pending, notices, .. } = cluster;
         // Scores are computed separately for selected decisions, so the decisions themselves need no details.
         let rules = Rules {
             tie_break: TieBreak::Seeded,
@@ -114,7 +106,7 @@ impl<'a> ReportBuilder<'a> {
         };
         Self {
             args,
-            decider: Decider::new(world, profiles, rules),
+            decider: Decider::new(trial, rules),
             states,
             notices,
             waiting: pending,
@@ -154,7 +146,7 @@ impl<'a> ReportBuilder<'a> {
         }
         progress.clear();
         self.decider.forget_promises();
-        self.states.note(self.decider.world_mut(), &self.waiting);
+        self.states.note(self.decider.trial_mut(), &self.waiting);
         let after = self.states.last();
         let nodes: BTreeSet<_> = placed.keys().filter_map(|uid| after.get(uid)?.1).collect();
         let (pods, placed, nodes) = (pods.len(), placed.len(), nodes.len());
@@ -169,7 +161,7 @@ impl<'a> ReportBuilder<'a> {
         }
         let mut groups: Vec<Vec<Arc<PodInfo>>> = groups.into_values().collect();
         groups.iter_mut().for_each(|group| group.sort_by(|a, b| a.name.cmp(&b.name)));
-        let tables = &self.decider.world_mut().tables;
+        let tables = self.decider.trial().tables();
         let key = |group: &Vec<Arc<PodInfo>>| {
             (Reverse(group.len()), tables.text(group[0].namespace).to_owned(), group[0].name.clone())
         };
@@ -197,8 +189,8 @@ impl<'a> ReportBuilder<'a> {
         let shown = self.chosen(&placed);
         let mut progress = Progress::new(shown.len());
         for pod in placed.iter().filter(|pod| shown.contains(&pod.uid)) {
-            let world = self.decider.world_mut();
-            let node = world.cache.placed(&pod.uid).map(|(_, node, _)| world.tables.text(node).to_owned());
+            let trial = self.decider.trial();
+            let node = trial.placement(&pod.uid).map(|(_, node)| trial.tables().text(node).to_owned());
             self.score(pod, &node.unwrap_or_default(), false);
             progress.step();
         }
@@ -223,18 +215,16 @@ impl<'a> ReportBuilder<'a> {
 
     /// Explains a pod in the current state.
     fn ask(&mut self, pod: &Arc<PodInfo>) -> Explanation {
-        let scheduler = self.decider.world_mut().tables.text(pod.scheduler_name).to_owned();
-        let is_ours = is_ours(&self.args.source, self.decider.profiles(), &scheduler);
+        let trial = self.decider.trial_mut();
+        let is_ours = is_ours(&self.args.source, trial, trial.tables().text(pod.scheduler_name));
         let question = Question { is_ours, scores: true, ..Question::default() };
-        let (world, framework) = self.decider.asked(&scheduler);
-        let (tables, cache) = (&mut world.tables, &mut world.cache);
-        let mut place = Place { tables, cache, framework, pending: &self.waiting };
+        let mut place = Place { trial, pending: &self.waiting };
         explain(&mut place, pod, question)
     }
 
     /// Adds the scores of a pod that is on this node.
     fn score(&mut self, pod: &Arc<PodInfo>, node: &str, is_made: bool) {
-        let node_name = Some(self.decider.world_mut().tables.symbol(node));
+        let node_name = Some(self.decider.trial_mut().tables_mut().symbol(node));
         let mut told = self.ask(&Arc::new(PodInfo { node_name, ..PodInfo::clone(pod) }));
         if let Some(scores) = told.scores.take() {
             self.decisions.push((Arc::clone(&pod.uid), told, scores, is_made));
@@ -242,12 +232,11 @@ impl<'a> ReportBuilder<'a> {
     }
 
     /// Returns the report.
-    pub(super) fn finish(mut self, source: String, made_at: String) -> Report {
+    pub(super) fn finish(self, source: String, made_at: String) -> Report {
         let States { counted, order, mut found, makers, pods_by_state, registers, skews } = self.states;
-        let world = self.decider.world_mut();
-        let people = People::of(&counted, &order, world, &pods_by_state, &makers);
+        let snapshot = self.decider.trial().snapshot();
+        let people = People::of(&counted, &order, snapshot.tables(), &pods_by_state, &makers);
         let (nodes, zones) = nodes(&counted, &order, &registers);
-        let snapshot = world.cache.snapshot(&world.tables);
         let (mut spread, spread_left_out) = skew::tell(&mut found, &people, snapshot);
         for (at, spread) in spread.iter_mut().enumerate() {
             spread.states = skews.iter().map(|skews| skews[at].clone()).collect();

@@ -3,13 +3,13 @@
 use crate::commands::report::model::{ABSENT, ELSEWHERE, Nodes, Owner, Pods, Resource, Unit, WAITS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use supercargo_core::cache::{PodState, Snapshot};
+use supercargo_core::cache::Snapshot;
 use supercargo_core::intern::{Symbol, Tables};
 use supercargo_core::pod::{PodInfo, Uid};
 use supercargo_core::resources::Resources;
+use supercargo_core::scheduler::Trial;
 use supercargo_whatif::explain::format;
 use supercargo_whatif::prepare::owners::Owner as Maker;
-use supercargo_whatif::simulate::world::World;
 
 /// Zone label, and its name before Kubernetes 1.17.
 const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
@@ -161,11 +161,10 @@ pub(super) type Makers = BTreeMap<Uid, Maker>;
 /// Pods of one state, by uid, with the name of their node.
 pub(super) type PodsByUid = BTreeMap<Uid, (Arc<PodInfo>, Option<Symbol>)>;
 
-/// Returns all pods of a world, including pending ones.
-pub(super) fn pods_by_uid(world: &World, waiting: &[Arc<PodInfo>]) -> PodsByUid {
-    let placed = world.cache.placed_uids().filter_map(|uid| world.cache.placed(uid));
-    let placed =
-        placed.map(|(pod, node, _): (_, _, PodState)| (Arc::clone(&pod.uid), (Arc::clone(pod), Some(node))));
+/// Returns all pods of a cluster, including pending ones.
+pub(super) fn pods_by_uid(trial: &Trial, waiting: &[Arc<PodInfo>]) -> PodsByUid {
+    let placed = trial.placed_pods();
+    let placed = placed.map(|(pod, node)| (Arc::clone(&pod.uid), (Arc::clone(pod), Some(node))));
     let mut pods: PodsByUid = placed.collect();
     for pod in waiting {
         pods.entry(Arc::clone(&pod.uid)).or_insert_with(|| (Arc::clone(pod), None));
@@ -188,20 +187,20 @@ impl People {
     pub(super) fn of(
         counted: &Counted,
         order: &Order,
-        world: &World,
+        tables: &Tables,
         states: &[PodsByUid],
         makers: &Makers,
     ) -> Self {
         let mut all: BTreeMap<(&str, &str, &str), &Arc<PodInfo>> = BTreeMap::new();
         for (pod, _) in states.iter().flat_map(BTreeMap::values) {
-            all.entry((world.tables.text(pod.namespace), &pod.name, &pod.uid)).or_insert(pod);
+            all.entry((tables.text(pod.namespace), &pod.name, &pod.uid)).or_insert(pod);
         }
         let namespaces: BTreeSet<&str> = all.keys().map(|&(namespace, ..)| namespace).collect();
         let mut people =
             Self { namespaces: namespaces.into_iter().map(str::to_owned).collect(), ..Self::default() };
         let mut requests = Numbers::default();
         let owners: Vec<Option<Owner>> =
-            all.values().map(|pod| people.owner_of(pod, makers, &world.tables)).collect();
+            all.values().map(|pod| people.owner_of(pod, makers, tables)).collect();
         let known: BTreeSet<&Owner> = owners.iter().flatten().collect();
         people.owners = known.into_iter().cloned().collect();
         people.pods.node = vec![Vec::with_capacity(all.len()); states.len()];
@@ -209,7 +208,7 @@ impl People {
             let owner = owner.as_ref().and_then(|owner| people.owners.binary_search(owner).ok());
             let pods = &mut people.pods;
             pods.name.push(pod.name.to_string());
-            pods.namespace.push(number_of(&people.namespaces, world.tables.text(pod.namespace)));
+            pods.namespace.push(number_of(&people.namespaces, tables.text(pod.namespace)));
             pods.owner.push(owner.map_or(-1, |at| at as i32));
             pods.priority.push(pod.priority);
             pods.request.push(requests.of(counted.amounts(&pod.resources.placed, 1)));
@@ -218,7 +217,7 @@ impl People {
                     None => ABSENT,
                     Some((_, None)) => WAITS,
                     Some((_, Some(node))) => {
-                        order.number(world.tables.text(*node)).map_or(ELSEWHERE, |at| at as i32)
+                        order.number(tables.text(*node)).map_or(ELSEWHERE, |at| at as i32)
                     }
                 });
             }

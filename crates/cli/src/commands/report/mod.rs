@@ -23,7 +23,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::InputError;
-use supercargo_whatif::simulate::profiles::profiles;
 
 /// Exit code if the report cannot be written.
 const FAILED: u8 = 1;
@@ -51,7 +50,6 @@ fn is_welcome(args: &ReportArgs, is_terminal: bool) -> Result<(), Refused> {
 
 fn make(args: &ReportArgs) -> Result<Report, Refused> {
     let mut cluster = Cluster::load_with_census(&args.source, &args.pods)?;
-    let profiles = profiles(args.source.config.as_deref(), &mut cluster.world.tables)?;
     cluster.notices.iter().for_each(|notice| complain(notice));
     if !args.pods.is_empty() && cluster.templates.is_empty() {
         let files = named(&args.pods);
@@ -60,7 +58,7 @@ fn make(args: &ReportArgs) -> Result<Report, Refused> {
     let mut states = States::of(&mut cluster);
     let pods = change(&mut cluster, &args.changes)?.pods;
     states.note_owners(&cluster);
-    let mut making = ReportBuilder::new(args, cluster, profiles, states);
+    let mut making = ReportBuilder::new(args, cluster, states);
     if args.is_what_if() {
         making.place(&pods);
     }

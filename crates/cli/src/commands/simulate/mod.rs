@@ -31,8 +31,7 @@ use supercargo_whatif::prepare::inventory::{Given, Inventory};
 use supercargo_whatif::prepare::update::Concern;
 use supercargo_whatif::simulate::decide::{Decider, Rules};
 use supercargo_whatif::simulate::decision::Decision;
-use supercargo_whatif::simulate::profiles::profiles;
-use supercargo_whatif::simulate::world::World;
+use supercargo_whatif::simulate::{objects, profiles};
 
 /// Exit code when at least one pod was not placed.
 const NOT_PLACED: u8 = 3;
@@ -100,8 +99,7 @@ impl Simulation {
     /// # Errors
     /// Fails if a file cannot be read or is invalid; the error names the file, line and column.
     pub fn load(args: &SimulateArgs, stdin: &mut dyn Read) -> Result<Self, InputError> {
-        let mut world = World::default();
-        let profiles = profiles(args.config.as_deref(), &mut world.tables)?;
+        let mut trial = profiles::trial(args.config.as_deref())?;
         let mut files = Files::within(args.input_limit, complain).strictly(args.strict);
         let mut read = |paths: &[PathBuf]| -> Result<Vec<Item>, InputError> {
             let read: Result<Vec<_>, _> = paths.iter().map(|path| files.read(path, stdin)).collect();
@@ -123,13 +121,14 @@ impl Simulation {
             pods.iter().map(|pod| supercargo_whatif::prepare::identity::key(&pod.value).len()).max();
         for item in cluster {
             let origin = item.origin;
-            let taken = whole.of(item).and_then(|item| world.apply(item));
+            let taken = whole.of(item).and_then(|item| objects::apply(&mut trial, item));
             taken.map_err(|wrong| files.error(origin, &wrong))?;
         }
         let mut decoded = Vec::with_capacity(pods.len());
         for item in pods {
             let origin = item.origin;
-            decoded.push(world.pod(item).map_err(|wrong| files.error(origin, &wrong))?);
+            let pod = objects::to_schedule(&mut trial, item);
+            decoded.push(pod.map_err(|wrong| files.error(origin, &wrong))?);
         }
         let rules = Rules {
             tie_break: args.tie_break,
@@ -138,7 +137,7 @@ impl Simulation {
             detail: args.detail,
         };
         Ok(Self {
-            decider: Decider::new(world, profiles, rules),
+            decider: Decider::new(trial, rules),
             pods: decoded,
             widths: (longest_pod.unwrap_or(0), longest_node.unwrap_or(0)),
             output: args.output,

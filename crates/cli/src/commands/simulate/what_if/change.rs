@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_config::yaml::nearest;
-use supercargo_core::cache::PodState;
+use supercargo_core::event::{Event, ObjectKey};
 use supercargo_core::intern::Symbol;
 use supercargo_core::node::NodeInfo;
 use supercargo_core::pod::{PodInfo, Uid};
@@ -39,14 +39,14 @@ pub(super) fn make(cluster: &mut Cluster, args: &ChangeArgs) -> Result<Changed, 
     for scale in &args.scale {
         resize(cluster, &namespace, scale, &mut changed)?;
     }
-    cluster.world.cache.refresh();
+    cluster.trial.refreshed();
     Ok(changed)
 }
 
 /// Removes the pods that the manifests replace or scale away.
 fn replace(cluster: &mut Cluster, changed: &mut Changed) {
     let leaving = std::mem::take(&mut cluster.leaving);
-    let tables = &cluster.world.tables;
+    let tables = cluster.trial.tables();
     let keys: BTreeSet<(Option<Symbol>, &str)> =
         leaving.iter().map(|(namespace, name)| (tables.find(namespace), name.as_str())).collect();
     let owners = cluster.owners.as_ref().expect("a cluster to change is loaded with a census");
@@ -61,9 +61,8 @@ fn notes(cluster: &mut Cluster) -> &mut Vec<Noted> {
 
 fn add_nodes(cluster: &mut Cluster, add: &AddNodes) -> Result<(), InputError> {
     cluster.has_node(&add.template)?;
-    let world = &mut cluster.world;
-    let template = world.tables.symbol(&add.template);
-    let snapshot = world.cache.snapshot(&world.tables);
+    let template = cluster.trial.tables_mut().symbol(&add.template);
+    let snapshot = cluster.trial.snapshot();
     let node = snapshot.find_node(template).map(|node| snapshot.node_info(node).clone());
     let like =
         node.ok_or_else(|| InputError(format!("--add-nodes: node {} no longer exists", add.template)))?;
@@ -81,22 +80,19 @@ fn add_nodes(cluster: &mut Cluster, add: &AddNodes) -> Result<(), InputError> {
                 break name;
             }
         };
-        let world = &mut cluster.world;
-        let hostname = world.tables.symbol(HOSTNAME);
-        let symbol = world.tables.symbol(&name);
-        let labels: Vec<(Symbol, Symbol)> = world.tables.labels(like.labels).iter().collect();
+        let tables = cluster.trial.tables_mut();
+        let (hostname, symbol) = (tables.symbol(HOSTNAME), tables.symbol(&name));
+        let labels: Vec<(Symbol, Symbol)> = tables.labels(like.labels).iter().collect();
         let labels =
             labels.into_iter().map(|(key, value)| (key, if key == hostname { symbol } else { value }));
-        let labels = world.tables.label_set(labels.collect());
+        let labels = tables.label_set(labels.collect());
         let node = NodeInfo { name: symbol, labels, ..like.clone() };
-        world.walk.node_applied(&node, &world.tables);
-        world.cache.apply_node(&Arc::new(node));
+        cluster.trial.handle(Event::NodeApplied(Box::new(node)));
         for noted in &of_daemons {
-            let world = &mut cluster.world;
             let pod = renamed(&noted.pod, &name);
-            let (pod, _) = with_own_claims(&mut world.tables, &mut world.cache, &noted.pod, pod);
+            let pod = with_own_claims(&mut cluster.trial, &noted.pod, pod);
             let pod = Arc::new(PodInfo { node_name: Some(symbol), ..pod });
-            world.cache.place(&pod, symbol, PodState::Added);
+            cluster.trial.place_pod(&pod, symbol);
             notes(cluster).push(Noted { pod, ..noted.clone() });
         }
         cluster.add_node_name(name);
@@ -126,25 +122,21 @@ pub(super) fn afresh(pod: &PodInfo) -> PodInfo {
 fn remove_node(cluster: &mut Cluster, name: &str, changed: &mut Changed) -> Result<(), InputError> {
     cluster.has_node(name)?;
     cluster.forget_node_name(name);
-    let symbol = cluster.world.tables.symbol(name);
+    let symbol = cluster.trial.tables_mut().symbol(name);
     let (here, elsewhere): (Vec<Noted>, Vec<Noted>) =
         std::mem::take(notes(cluster)).into_iter().partition(|noted| noted.pod.node_name == Some(symbol));
     *notes(cluster) = elsewhere;
     for noted in here {
-        cluster.world.cache.remove_pod(&noted.pod.uid);
+        cluster.trial.remove_pod(&noted.pod.uid);
         if noted.is_of_its_node() || noted.pod.deleting {
             continue;
         }
-        let world = &mut cluster.world;
-        let pod = afresh(&noted.pod);
-        let (pod, _) = with_new_ephemeral_claims(&mut world.tables, &mut world.cache, pod);
-        let pod = Arc::new(pod);
+        let pod = Arc::new(with_new_ephemeral_claims(&mut cluster.trial, afresh(&noted.pod)));
         changed.from.insert(Arc::clone(&pod.uid), name.to_owned());
         changed.pods.push(Arc::clone(&pod));
         notes(cluster).push(Noted { pod, ..noted });
     }
-    cluster.world.walk.node_gone(symbol);
-    cluster.world.cache.remove_node(symbol);
+    cluster.trial.handle(Event::Gone(ObjectKey::Node(symbol)));
     Ok(())
 }
 
@@ -159,7 +151,7 @@ fn resize(
         let text = "a DaemonSet runs one pod per node; use --add-nodes or --remove-node instead";
         return Err(InputError(format!("--scale {}: {text}", scale.name)));
     }
-    let symbol = cluster.world.tables.symbol(namespace);
+    let symbol = cluster.trial.tables_mut().symbol(namespace);
     let is_meant = |noted: &&Noted| {
         noted.pod.namespace == symbol
             && !noted.pod.deleting
@@ -203,9 +195,7 @@ fn resize(
     for name in new_names(&pods, &kind, scale, first) {
         let uid = format!("{kind}/{namespace}/{name}").into();
         let pod = PodInfo { uid, name: name.into(), ..afresh(&like.pod) };
-        let world = &mut cluster.world;
-        let (pod, _) = with_own_claims(&mut world.tables, &mut world.cache, &like.pod, pod);
-        let pod = Arc::new(pod);
+        let pod = Arc::new(with_own_claims(&mut cluster.trial, &like.pod, pod));
         changed.pods.push(Arc::clone(&pod));
         notes(cluster).push(Noted { pod, created: "~".into(), ..like.clone() });
     }
@@ -230,7 +220,7 @@ fn new_names(pods: &[Noted], kind: &str, scale: &Scale, first: usize) -> Vec<Str
 /// Fails if no workload in the namespace has this name, or if several kinds do.
 fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, InputError> {
     let owners = cluster.owners.as_ref().expect("a cluster to change is loaded with a census");
-    let text = |symbol: Symbol| cluster.world.tables.text(symbol);
+    let text = |symbol: Symbol| cluster.trial.tables().text(symbol);
     let of_pods = owners.pods.iter().filter_map(|noted| {
         let owner = noted.owner.as_ref().filter(|owner| &*owner.kind != "Node")?;
         Some((text(noted.pod.namespace), &*owner.kind, &*owner.name))
@@ -300,8 +290,7 @@ fn rank(pods: &mut [Noted], kind: &str) {
 fn forget(cluster: &mut Cluster, pods: &[Noted], changed: &mut Changed) {
     let gone: BTreeSet<&Uid> = pods.iter().map(|noted| &noted.pod.uid).collect();
     for uid in &gone {
-        cluster.world.cache.remove_pod(uid);
-        cluster.world.cache.forget_nomination(uid);
+        cluster.trial.handle(Event::Gone(ObjectKey::Pod(Uid::clone(uid))));
     }
     cluster.pending.retain(|pod| !gone.contains(&pod.uid));
     changed.pods.retain(|pod| !gone.contains(&pod.uid));

@@ -31,10 +31,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use summary::{Constraint, constraints, state};
 use supercargo_core::cache::Snapshot;
-use supercargo_core::cycle::Framework;
 use supercargo_core::intern::{Labels, Symbol, Tables};
 use supercargo_core::pod::{PodInfo, Uid};
 use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::Profile;
 use supercargo_core::signature::Signature;
 use supercargo_whatif::explain::{Place, why as reasons_why};
 use supercargo_whatif::load::files::InputError;
@@ -55,7 +55,7 @@ pub(crate) struct WhatIf {
     retried: BTreeSet<Uid>,
     before: State,
     constraints: Vec<(Constraint, Option<i64>)>,
-    compared: Option<Vec<(String, Framework)>>,
+    compared: Option<Vec<Profile>>,
     /// Whether all pods of the cluster are rescheduled.
     is_anew: bool,
     /// Messages about the input for stderr.
@@ -117,11 +117,10 @@ impl WhatIf {
     /// Reads the cluster and applies the changes.
     pub(crate) fn load(question: &Question<'_>) -> Result<Self, Refused> {
         let mut cluster = Cluster::load_with_census(question.source, question.pods)?;
-        let tables = &mut cluster.world.tables;
-        let own = profiles(question.source.config.as_deref(), tables)?;
+        let tables = cluster.trial.tables_mut();
         let compared = question.compared.map(|path| profiles(Some(path), tables)).transpose()?;
         let is_anew = compared.is_some() && question.changes.is_empty() && question.pods.is_empty();
-        cluster.world.cache.refresh();
+        cluster.trial.refreshed();
         let (before, skews) = Self::measure(&cluster);
         let retried = cluster.pending.iter().map(|pod| Arc::clone(&pod.uid)).collect();
         let (pods, waiting, from) = if is_anew {
@@ -135,7 +134,7 @@ impl WhatIf {
         let owners = cluster.owners.take().unwrap_or_default();
         let population = owners.pods.into_iter().chain(owners.to_come);
         let population = population.map(|noted| (noted.pod, noted.owner)).collect();
-        let decider = Decider::new(std::mem::take(&mut cluster.world), own, question.rules);
+        let decider = Decider::new(cluster.trial, question.rules);
         let (constraints, reasons) = (skews, HashMap::new());
         Ok(Self {
             decider,
@@ -154,10 +153,9 @@ impl WhatIf {
     }
 
     fn measure(cluster: &Cluster) -> (State, Vec<(Constraint, Option<i64>)>) {
-        let world = &cluster.world;
-        let snapshot = world.cache.snapshot(&world.tables);
+        let snapshot = cluster.trial.snapshot();
         let pods = cluster.owners.iter().flat_map(|owners| &owners.pods).map(|noted| &noted.pod);
-        let all = constraints(pods.chain(&cluster.templates), &world.tables);
+        let all = constraints(pods.chain(&cluster.templates), snapshot.tables());
         let all = all.into_iter().map(|of| {
             let skew = of.skew(snapshot);
             (of, skew)
@@ -176,7 +174,7 @@ impl WhatIf {
         for (at, pod) in self.pods.iter().enumerate() {
             let decided = self.decider.decide(pod, false);
             let node = decided.decision.node.as_deref();
-            nodes[at] = node.and_then(|node| self.decider.world().tables.find(node));
+            nodes[at] = node.and_then(|node| self.decider.trial().tables().find(node));
             at_of.insert(Arc::clone(&pod.uid), at);
             for victim in &decided.evicted {
                 match at_of.get(victim) {
@@ -187,14 +185,14 @@ impl WhatIf {
             each(pod, &decided)?;
         }
         self.decider.forget_promises();
-        self.decider.world_mut().refreshed();
+        self.decider.trial_mut().refreshed();
         Ok(Round { nodes, evicted })
     }
 
     /// Returns the state of the cluster after these decisions, and the skew of each constraint.
     fn stands(&mut self, round: &Round) -> (State, Vec<Option<i64>>) {
         let pending = self.waiting + round.evicted + round.nodes.len() - round.placed();
-        let snapshot = self.decider.world_mut().refreshed();
+        let snapshot = self.decider.trial_mut().refreshed();
         let skews = self.constraints.iter().map(|(of, _)| of.skew(snapshot)).collect();
         (state(snapshot, pending), skews)
     }
@@ -204,12 +202,12 @@ impl WhatIf {
         let (after, skews) = self.stands(round);
         let moved = self.moved(round);
         let compared = self.compared.take().map(|profiles| {
-            self.decider.begin_again(&self.pods, profiles);
+            self.decider.begin_again(profiles);
             let round = self.decide(|_, _| Ok(())).expect("nothing is written");
             let (state, skews) = self.stands(&round);
             (round, state, skews)
         });
-        let tables = &self.decider.world().tables;
+        let tables = self.decider.trial().tables();
         let told = self.constraints.iter().enumerate().map(|(at, (of, before))| {
             let by_other = compared.as_ref().and_then(|(_, _, skews)| skews[at]);
             of.told(tables, [*before, skews[at], by_other])
@@ -226,12 +224,11 @@ impl WhatIf {
 
     /// The intern tables, to resolve ids into names.
     pub(crate) fn tables(&self) -> &Tables {
-        &self.decider.world().tables
+        self.decider.trial().tables()
     }
 
     fn snapshot(&self) -> Snapshot<'_> {
-        let world = self.decider.world();
-        world.cache.snapshot(&world.tables)
+        self.decider.trial().snapshot()
     }
 
     /// Returns the names of all nodes after the changes.
@@ -249,7 +246,7 @@ impl WhatIf {
     /// Returns all pods with their current nodes.
     pub(crate) fn residents(&self) -> Vec<Resident> {
         let of = |(pod, owner): &(Arc<PodInfo>, Option<Owner>)| Resident {
-            node: self.decider.world().cache.placed(&pod.uid).map(|(_, node, _)| node),
+            node: self.decider.trial().placement(&pod.uid).map(|(_, node)| node),
             pod: Arc::clone(pod),
             owner: owner.clone(),
         };
@@ -262,10 +259,9 @@ impl WhatIf {
         if let Some(known) = self.reasons.get(&signature) {
             return known.clone();
         }
-        let scheduler = self.tables().text(pod.scheduler_name).to_owned();
-        let (world, framework) = self.decider.asked(&scheduler);
-        world.cache.refresh();
-        let place = Place { tables: &mut world.tables, cache: &mut world.cache, framework, pending: &[] };
+        let trial = self.decider.trial_mut();
+        trial.refreshed();
+        let place = Place { trial, pending: &[] };
         let reasons = reasons_why(&place, pod).into_iter();
         let reasons: Vec<_> = reasons.map(|(code, text)| (format!("{code:?}"), text)).collect();
         self.reasons.insert(signature, reasons.clone());
@@ -273,11 +269,11 @@ impl WhatIf {
     }
 
     fn name(&self, node: Option<Symbol>) -> Option<String> {
-        node.map(|node| self.decider.world().tables.text(node).to_owned())
+        node.map(|node| self.decider.trial().tables().text(node).to_owned())
     }
 
     fn key(&self, pod: &PodInfo) -> String {
-        format!("{}/{}", self.decider.world().tables.text(pod.namespace), pod.name)
+        format!("{}/{}", self.decider.trial().tables().text(pod.namespace), pod.name)
     }
 
     fn moved(&self, round: &Round) -> Vec<Moved> {
@@ -308,8 +304,7 @@ impl WhatIf {
 
     fn widths(&self) -> (usize, usize) {
         let pods = self.pods.iter().map(|pod| self.key(pod).len()).max();
-        let world = self.decider.world();
-        let nodes = world.cache.node_names().map(|name| world.tables.text(name).len()).max();
+        let nodes = self.node_names().map(|name| self.tables().text(name).len()).max();
         (pods.unwrap_or(0), nodes.unwrap_or(0))
     }
 }
@@ -322,15 +317,16 @@ fn take_off_all(cluster: &mut Cluster) -> (Vec<Arc<PodInfo>>, BTreeMap<Uid, Stri
     let Some(owners) = &cluster.owners else { return Default::default() };
     let movable = owners.pods.iter().filter(|noted| !noted.is_of_its_node() && !noted.pod.deleting);
     let mut all: Vec<_> = movable.cloned().collect();
-    let world = &mut cluster.world;
+    let trial = &mut cluster.trial;
     all.sort_by_cached_key(|noted| {
-        let namespace = world.tables.text(noted.pod.namespace).to_owned();
+        let namespace = trial.tables().text(noted.pod.namespace).to_owned();
         (Reverse(noted.pod.priority), noted.created.clone(), namespace, noted.pod.name.clone())
     });
     let mut from = BTreeMap::new();
     for noted in &all {
-        if let Some((pod, node, _)) = world.cache.remove_pod(&noted.pod.uid) {
-            from.insert(Arc::clone(&pod.uid), world.tables.text(node).to_owned());
+        if let Some((_, node)) = trial.placement(&noted.pod.uid) {
+            from.insert(Arc::clone(&noted.pod.uid), trial.tables().text(node).to_owned());
+            trial.remove_pod(&noted.pod.uid);
         }
     }
     (all.iter().map(|noted| Arc::new(change::afresh(&noted.pod))).collect(), from)

@@ -1,0 +1,368 @@
+//! Trials: decisions of the scheduler about given pods, without effects and with undo. Everything offline uses them.
+//!
+//! The queue takes no part: the caller gives the pods in its own order, and each pod is decided once. A chosen pod
+//! counts on its node as an assumed pod. There are no bindings, patches, evictions and Events.
+
+use super::attempt::{Choice, Decided, NO_NODES, reserve, unschedulable};
+use super::budget::Size;
+use super::{Config, Profile, Reconfiguration, Scheduler, profile_named};
+use crate::cache::{PodState, Snapshot, UndoLog};
+use crate::cycle::{
+    Decision, Evaluation, Framework, InfeasibleDecision, Nominate, Nomination, Options, Probe, Unschedulable,
+};
+use crate::event::Event;
+use crate::framework::CycleError;
+use crate::framework::post_filter::Draws;
+use crate::intern::{Symbol, Tables};
+use crate::node::NodeInfo;
+use crate::pod::{PodInfo, Uid};
+use crate::queue::{QueueConfig, QueuedPod};
+use crate::report::Notice;
+use crate::rng::Seed;
+use crate::time::Time;
+use crate::volume::StorageObject;
+use std::sync::Arc;
+
+/// The attempt number of each decision: every pod is tried once.
+const ATTEMPT: u32 = 1;
+/// The time of all events and decisions, after every time in the objects. Preemption assumes that a pod without a
+/// start time starts now, and the result must not depend on the clock.
+const NOW: Time = Time::from_nanos(u64::MAX);
+/// The profile for pods whose `schedulerName` no profile has.
+const DEFAULT_PROFILE: &str = "default-scheduler";
+
+/// A [`Scheduler`] for questions about a cluster: nothing leaves it, and its changes can be undone.
+pub struct Trial {
+    scheduler: Scheduler,
+    log: UndoLog,
+}
+
+/// A state of a [`Trial`] to return to.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialMark {
+    changes: usize,
+    walk: usize,
+}
+
+/// How to decide about a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrialOptions {
+    /// Whether cached decisions are used. They are not if a report needs the full evaluation
+    /// ([`Probe::evaluated`]).
+    pub uses_caches: bool,
+    /// Whether PostFilter runs if no node is feasible.
+    pub preempts: bool,
+    /// Whether the decision is comparable with decisions of kube-scheduler that were recorded one by one.
+    ///
+    /// Then a single feasible node is scored, the pod's own nomination is ignored and kept, the first name wins
+    /// among equal nodes and candidates, and the dry run of preemption ignores host ports. It implies
+    /// `uses_caches: false`.
+    pub is_comparable: bool,
+}
+
+/// The result of a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TrialDecision {
+    /// The pod is assumed on a node.
+    Placed {
+        /// The node's name.
+        node: Symbol,
+        /// The number of feasible nodes.
+        feasible: usize,
+        /// The total score of the node; `None` if nodes were not scored.
+        score: Option<i64>,
+    },
+    /// No node is feasible, or the chosen one cannot be reserved.
+    Unplaced {
+        /// Why, without the result of preemption.
+        message: String,
+        /// The full message of the FailedScheduling event.
+        event: String,
+        /// Where preemption would place the pod.
+        room: Option<Room>,
+    },
+    /// The decision failed with this error.
+    Failed(String),
+}
+
+/// A node that becomes feasible when victims are evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// The node's name.
+    pub node: Symbol,
+    /// The victims in descending order of importance. Some may be terminating already.
+    pub victims: Vec<Uid>,
+}
+
+impl Trial {
+    /// Creates a trial with an empty cluster; there is at least one profile. `tables` are those that the plugins of
+    /// the profiles were created with.
+    pub fn new(seed: Seed, profiles: Vec<Profile>, tables: Tables) -> Self {
+        assert!(!profiles.is_empty(), "a configuration has a profile");
+        let config = Config { seed, profiles, queue: QueueConfig::default() };
+        let mut scheduler = Scheduler::with_tables(config, tables, NOW);
+        // A comparison evaluates every node again, and a trial has no idle time for it. Tests compare the caches.
+        scheduler.verify_decisions(None);
+        Self { scheduler, log: UndoLog::default() }
+    }
+
+    /// Sets the seed of all random choices.
+    pub fn set_seed(&mut self, seed: Seed) {
+        self.scheduler.seed = seed;
+    }
+
+    /// Replaces the profiles; there is at least one.
+    pub fn set_profiles(&mut self, profiles: Vec<Profile>) {
+        assert!(!profiles.is_empty(), "a configuration has a profile");
+        let QueueConfig { initial_backoff, max_backoff, .. } = QueueConfig::default();
+        let extenders = Vec::new();
+        self.scheduler
+            .reconfigure(NOW, Reconfiguration { profiles, initial_backoff, max_backoff, extenders });
+    }
+
+    /// Applies the event of an object, as a watch reports it. It cannot be undone.
+    pub fn handle(&mut self, event: Event) {
+        self.scheduler.handle(NOW, event);
+    }
+
+    /// Takes the next message for operators: an object that makes the engine panic is left out with one.
+    pub fn take_notice(&mut self) -> Option<Notice> {
+        self.scheduler.take_notice()
+    }
+
+    /// Returns the tables that incoming objects are converted with.
+    pub fn tables_mut(&mut self) -> &mut Tables {
+        &mut self.scheduler.tables
+    }
+
+    /// Returns the intern tables.
+    pub fn tables(&self) -> &Tables {
+        &self.scheduler.tables
+    }
+
+    /// Returns the cluster as of the last decision or [`Self::refreshed`].
+    pub fn snapshot(&self) -> Snapshot<'_> {
+        self.scheduler.snapshot()
+    }
+
+    /// Returns the cluster with all changes.
+    pub fn refreshed(&mut self) -> Snapshot<'_> {
+        self.scheduler.cache.refresh();
+        self.snapshot()
+    }
+
+    /// Returns the names of all profiles.
+    pub fn profile_names(&self) -> impl Iterator<Item = &str> {
+        self.scheduler.profile_names()
+    }
+
+    /// Returns the profile that decides about the pod: the one that its `schedulerName` selects, else
+    /// `default-scheduler`, else the first.
+    pub fn framework(&self, pod: &PodInfo) -> &Framework {
+        &self.scheduler.profiles[self.profile_for(pod)].1.framework
+    }
+
+    fn profile_for(&self, pod: &PodInfo) -> usize {
+        let profiles = &self.scheduler.profiles;
+        let find = |name: Symbol| profiles.iter().position(|(own, _)| *own == name);
+        let default = || find(self.tables().find(DEFAULT_PROFILE)?);
+        find(pod.scheduler_name).or_else(default).unwrap_or(0)
+    }
+
+    /// Returns the pod as it counts on a node, and the name of that node.
+    pub fn placement(&self, uid: &str) -> Option<(&Arc<PodInfo>, Symbol)> {
+        self.scheduler.cache.placed(uid).map(|(pod, node, _)| (pod, node))
+    }
+
+    /// Returns all pods that count on a node, each with the name of that node, in arbitrary order.
+    pub fn placed_pods(&self) -> impl Iterator<Item = (&Arc<PodInfo>, Symbol)> {
+        self.scheduler.cache.placed_uids().filter_map(|uid| self.placement(uid))
+    }
+
+    /// Returns the current state, for [`Self::roll_back_to`].
+    pub fn mark(&self) -> TrialMark {
+        TrialMark { changes: self.log.checkpoint(), walk: self.scheduler.walk.start() }
+    }
+
+    /// Undoes the decisions and changes since the mark. Events and profiles stay. The order of equally important pods
+    /// as victims may change.
+    pub fn roll_back_to(&mut self, mark: TrialMark) {
+        self.log.roll_back_to(&mut self.scheduler.cache, mark.changes);
+        self.scheduler.walk.return_to(mark.walk);
+    }
+
+    /// Removes a pod from its node. Returns whether it was on one.
+    pub fn remove_pod(&mut self, uid: &str) -> bool {
+        self.log.remove(&mut self.scheduler.cache, uid)
+    }
+
+    /// Counts a pod on a node as bound. A pod that counts on a node already is moved or replaced.
+    pub fn place_pod(&mut self, pod: &Arc<PodInfo>, node: Symbol) {
+        self.log.place(&mut self.scheduler.cache, pod, node, PodState::Added);
+    }
+
+    /// Adds or replaces a node.
+    pub fn set_node(&mut self, node: &Arc<NodeInfo>) {
+        self.log.set_node(&mut self.scheduler.cache, node);
+    }
+
+    /// Adds or replaces a storage object.
+    pub fn set_storage(&mut self, object: StorageObject) {
+        self.log.set_storage(&mut self.scheduler.cache, object);
+    }
+
+    /// Sets or removes the pod's nomination.
+    pub fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<Symbol>) {
+        self.log.nominate(&mut self.scheduler.cache, pod, node);
+    }
+
+    /// Nominates the pod to the node where preemption makes room, and removes the nominations of pods with a lower
+    /// priority there, as a failed attempt does. The victims stay.
+    pub fn nominate_to_room(&mut self, pod: &Arc<PodInfo>, room: &Room) {
+        let nominated = self.scheduler.cache.nominated_to(room.node);
+        let lesser: Vec<_> = nominated.iter().filter(|it| it.priority < pod.priority).cloned().collect();
+        for other in lesser {
+            self.nominate(&other, None);
+        }
+        self.nominate(pod, Some(room.node));
+    }
+
+    /// Decides about a pod as an attempt does, and assumes it on the chosen node with its volumes.
+    pub fn decide(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        options: TrialOptions,
+        probe: &mut dyn Probe,
+    ) -> TrialDecision {
+        let scheduler = &mut self.scheduler;
+        scheduler.cache.refresh();
+        let unplaced =
+            |text: String| TrialDecision::Unplaced { message: text.clone(), event: text, room: None };
+        if scheduler.snapshot().nodes().is_empty() {
+            return unplaced(NO_NODES.to_owned());
+        }
+        // Slices only let other pods go in between; one step gives the same result.
+        if let Size::TooLarge(text) = scheduler.size_of(pod) {
+            return unplaced(text);
+        }
+        let decided = self.decided(pod, options, probe);
+        let applies_nomination = options.preempts && !options.is_comparable;
+        match decided {
+            Decided::Node(choice) => self.assume(pod, choice, options),
+            Decided::Nowhere(found) | Decided::Refused(found) => {
+                if applies_nomination && found.nominate == Nominate::Clear {
+                    self.nominate(pod, None);
+                }
+                unplaced_by(found)
+            }
+            Decided::Failed(CycleError(text)) | Decided::Panicked(text) => {
+                if applies_nomination {
+                    self.nominate(pod, None);
+                }
+                TrialDecision::Failed(text)
+            }
+            Decided::Unfinished => unreachable!("only slices are left unfinished"),
+        }
+    }
+
+    fn decided(&mut self, pod: &Arc<PodInfo>, options: TrialOptions, probe: &mut dyn Probe) -> Decided {
+        let at = self.profile_for(pod);
+        let scheduler = &mut self.scheduler;
+        let (name, profile) = &mut scheduler.profiles[at];
+        // For this decision the profile serves the pod, and without PostFilter plugins it does not preempt.
+        let own_name = std::mem::replace(name, pod.scheduler_name);
+        let framework = &mut profile.framework;
+        let post_filters = (!options.preempts).then(|| std::mem::take(&mut framework.post_filters));
+        let decided = if options.is_comparable {
+            scheduler.decide_comparably(pod, probe)
+        } else {
+            scheduler.decide_once(pod, options, probe)
+        };
+        let (name, profile) = &mut scheduler.profiles[at];
+        *name = own_name;
+        if let Some(post_filters) = post_filters {
+            profile.framework.post_filters = post_filters;
+        }
+        decided
+    }
+
+    fn assume(&mut self, pod: &Arc<PodInfo>, choice: Choice, options: TrialOptions) -> TrialDecision {
+        let Choice { node, feasible, score, reservations, .. } = choice;
+        let node = self.snapshot().node_info(node).name;
+        if !options.is_comparable {
+            self.nominate(pod, None);
+        }
+        self.log.place(&mut self.scheduler.cache, pod, node, PodState::Assumed);
+        self.scheduler.cache.assume_volumes(&pod.uid, reservations);
+        TrialDecision::Placed { node, feasible, score }
+    }
+}
+
+impl Scheduler {
+    /// Decides about a pod with the functions of an attempt.
+    fn decide_once(&mut self, pod: &Arc<PodInfo>, options: TrialOptions, probe: &mut dyn Probe) -> Decided {
+        // The results of an attempt without preemption are not those of the profile.
+        let uses_results = options.uses_caches && options.preempts;
+        if uses_results && let Some(found) = self.recall(pod) {
+            self.walk.advance(found.walked, self.snapshot().nodes().len());
+            return Decided::Nowhere(found);
+        }
+        let mut queued = QueuedPod::new(Arc::clone(pod), None);
+        queued.attempts = ATTEMPT;
+        let trust = (!options.uses_caches).then(|| self.verify.suspend());
+        let decided = self.decide(NOW, &queued, None, probe);
+        if let Some(trust) = trust {
+            self.verify.resume(trust);
+        }
+        // A report names the plugin of a PreFilter rejection, which evaluates no node and is cheap.
+        if let Decided::Nowhere(found) = &decided
+            && uses_results
+            && found.evaluated > 0
+            && self.is_like_others(&queued.pod)
+        {
+            self.decisions.store(self.state_version(), &queued.pod, found);
+        }
+        decided
+    }
+
+    /// Decides about a pod by [`TrialOptions::is_comparable`].
+    fn decide_comparably(&mut self, pod: &Arc<PodInfo>, probe: &mut dyn Probe) -> Decided {
+        let snapshot = self.cache.snapshot(&self.tables);
+        let profile = profile_named(&self.profiles, pod.scheduler_name);
+        let framework = &profile.expect("the caller chose the profile").framework;
+        let options = Options { always_score: true, ignore_own_nomination: true, walk: Some(&mut self.walk) };
+        let decision = match framework.decide(pod, snapshot, options, probe) {
+            Ok(decision) => decision,
+            Err(error) => return Decided::Failed(error),
+        };
+        probe.evaluated(&Evaluation { framework, pod, snapshot, decision: &decision });
+        let name = |node| snapshot.text(snapshot.node_info(node).name);
+        match decision {
+            Decision::Feasible(feasible) => {
+                let winners = feasible.winners().into_iter();
+                let node = winners.min_by_key(|&node| name(node)).expect("a feasible pod has a best node");
+                reserve(&feasible, snapshot, node)
+            }
+            Decision::Infeasible(filtered) => {
+                let diagnosis = filtered.diagnose(snapshot);
+                let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                let draws = Draws { seed: self.seed, attempt: ATTEMPT };
+                let mut outcome = framework.post_filter(failed, draws, NOW, probe);
+                if let Nomination::To(candidates) = &mut outcome.nomination {
+                    candidates.sort_by_key(|candidate| name(candidate.node));
+                    candidates.truncate(1);
+                }
+                Decided::Nowhere(unschedulable(failed, &outcome, draws))
+            }
+        }
+    }
+}
+
+fn unplaced_by(found: Unschedulable) -> TrialDecision {
+    let Unschedulable { message: event, filters_len, nominate, .. } = found;
+    let room = match nominate {
+        Nominate::To { node, victims } => Some(Room { node, victims }),
+        Nominate::Keep | Nominate::Clear => None,
+    };
+    TrialDecision::Unplaced { message: event[..filters_len].to_owned(), event, room }
+}

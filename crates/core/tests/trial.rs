@@ -1,0 +1,285 @@
+//! Trials decide as the scheduler's attempts do, and can be undone.
+
+mod support;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::event::Event;
+use supercargo_core::intern::Tables;
+use supercargo_core::pod::{PodInfo, Uid};
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::report::{Outcome, Preemption};
+use supercargo_core::rng::Seed;
+use supercargo_core::scheduler::{
+    Config, Profile, Room, Scheduler, Step, Trial, TrialDecision, TrialOptions,
+};
+use supercargo_core::time::Time;
+use supercargo_core::volume::StorageObject;
+use support::{arrival, begin, language};
+
+const START: Time = Time::from_secs(100);
+const SEED: Seed = Seed(7);
+/// Clusters of the law; each has up to 16 decisions, and both versions decide in a few seconds of a debug build.
+const CLUSTERS: u64 = 150;
+const OPTIONS: TrialOptions = TrialOptions { uses_caches: true, preempts: true, is_comparable: false };
+
+const NODES: [&str; 7] = [
+    "zone=z1 cpu=4 mem=8Gi",
+    "zone=z2 cpu=4 mem=4Gi image=nginx:latest@900Mi",
+    "zone=z3 cpu=8 mem=8Gi taint=gpu:NoSchedule",
+    "zone=z2 cpu=2 mem=8Gi taint=spot:PreferNoSchedule",
+    "zone=z1 cpu=4 mem=8Gi unschedulable",
+    "zone=z3 cpu=4 mem=8Gi label:disk=ssd label:rack=r1",
+    "zone=z1 cpu=2 mem=8Gi label:rack=r2",
+];
+const PODS: [&str; 11] = [
+    "cpu=1 mem=1Gi",
+    "cpu=2 image=nginx:latest label:app=web",
+    "label:app=web spread=zone/1/DoNotSchedule/app=web cpu=1",
+    "label:app=web spread=rack/1/ScheduleAnyway/app=web cpu=1",
+    "label:app=db anti=rack/app=db cpu=1",
+    "affinity=zone/app=web cpu=1",
+    "port=80",
+    "tolerate=gpu cpu=3",
+    "select:disk=ssd cpu=2",
+    "cpu=16",
+    "cpu=3 mem=3Gi",
+];
+
+/// A deterministic sequence of random numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+fn profiles() -> Vec<Profile> {
+    vec![Profile { name: "default-scheduler".to_owned(), framework: Framework::default() }]
+}
+
+fn trial(lines: &[String]) -> Trial {
+    let mut trial = Trial::new(SEED, profiles(), Tables::new());
+    for line in lines {
+        let event = arrival(trial.tables_mut(), line);
+        trial.handle(event);
+    }
+    trial
+}
+
+fn pod(trial: &mut Trial, words: &str) -> Arc<PodInfo> {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    language::pod(trial.tables_mut(), &words)
+}
+
+/// Generates nodes with pods of low priorities on them, and pending pods, some of which are equal and some nominated.
+fn cluster(number: u64) -> (Vec<String>, Vec<String>) {
+    let mut random = Random(number);
+    let nodes = 1 + random.below(6);
+    let mut lines: Vec<String> =
+        (0..nodes).map(|at| format!("node n{at} {}", NODES[random.below(NODES.len())])).collect();
+    for at in 0..random.below(12) {
+        let (on, like) = (random.below(nodes), PODS[random.below(PODS.len())]);
+        // Different start times, since the order of equally important victims is arbitrary.
+        lines.push(format!("pod b{at} on=n{on} priority={} started={at} {like}", random.below(4)));
+    }
+    let kinds = 1 + random.below(PODS.len());
+    let pending = (0..1 + random.below(16)).map(|at| {
+        let nominated = match random.below(6) {
+            0 => format!("nominated=n{}", random.below(nodes)),
+            _ => String::new(),
+        };
+        format!("p{at} priority=5 {} {nominated}", PODS[random.below(kinds)])
+    });
+    (lines, pending.collect())
+}
+
+/// Returns the first attempt of every pod, as the scheduler reports it.
+fn attempts(lines: &[String], pending: &[String]) -> Vec<String> {
+    let config = Config { seed: SEED, profiles: profiles(), queue: QueueConfig::default() };
+    let mut scheduler = Scheduler::new(config, START);
+    begin(&mut scheduler, START, usize::MAX / 2);
+    for line in lines.iter().cloned().chain(pending.iter().map(|line| format!("pod {line}"))) {
+        let event = arrival(scheduler.tables(), &line);
+        scheduler.handle(START, event);
+    }
+    let mut told = Vec::new();
+    loop {
+        match scheduler.step(START, &mut NoProbe) {
+            Step::Idle { .. } => return told,
+            Step::Report(report) if report.attempt == 1 => {
+                let pod = &report.pod.name;
+                match report.outcome {
+                    Outcome::Placed { node, feasible, score, .. } => {
+                        told.push(format!("{pod} on {node}, {feasible} feasible, {score:?}"));
+                    }
+                    Outcome::Unschedulable { message, preemption, .. } => {
+                        let room = match preemption {
+                            Preemption::Nominated { node, victims, .. } => {
+                                let victims: Vec<String> = victims.into_iter().map(|it| it.name).collect();
+                                Some((node, victims))
+                            }
+                            Preemption::NotTried | Preemption::NoCandidate => None,
+                        };
+                        told.push(format!("{pod}: {message} {room:?}"));
+                    }
+                    Outcome::Error { message } => told.push(format!("{pod} failed: {message}")),
+                    _ => {}
+                }
+            }
+            Step::Notice(notice) => panic!("{notice:?}"),
+            Step::Report(_) | Step::Effect(_) => {}
+        }
+    }
+}
+
+/// Decides about every pod in a trial, and returns the same texts.
+fn decisions(trial: &mut Trial, pods: &[Arc<PodInfo>], options: TrialOptions) -> Vec<String> {
+    let mut told = Vec::new();
+    for pod in pods {
+        let name = &pod.name;
+        match trial.decide(pod, options, &mut NoProbe) {
+            TrialDecision::Placed { node, feasible, score } => {
+                let node = trial.tables().text(node);
+                told.push(format!("{name} on {node}, {feasible} feasible, {score:?}"));
+            }
+            TrialDecision::Unplaced { message, event, room } => {
+                assert!(event.starts_with(&message), "{event}");
+                let shown = room.as_ref().map(|room| told_room(trial, room));
+                told.push(format!("{name}: {event} {shown:?}"));
+                if let Some(room) = room {
+                    trial.nominate_to_room(pod, &room);
+                }
+            }
+            TrialDecision::Failed(text) => told.push(format!("{name} failed: {text}")),
+        }
+    }
+    told
+}
+
+fn told_room(trial: &Trial, room: &Room) -> (String, Vec<String>) {
+    let name = |uid: &Uid| trial.placement(uid).expect("a victim is on a node").0.name.to_string();
+    (trial.tables().text(room.node).to_owned(), room.victims.iter().map(name).collect())
+}
+
+/// Returns everything that a decision reads, as text.
+fn seen(trial: &mut Trial) -> String {
+    let snapshot = trial.refreshed();
+    let mut nodes: Vec<String> = Vec::new();
+    for node in snapshot.nodes().iter() {
+        let mut pods: Vec<&PodInfo> = snapshot.pods_on(node).collect();
+        pods.sort_by(|a, b| a.uid.cmp(&b.uid));
+        let mut nominated: Vec<_> = snapshot.nominated_on(node).iter().map(|pod| &pod.uid).collect();
+        nominated.sort_unstable();
+        let info = snapshot.node_info(node);
+        nodes.push(format!("{info:?} {:?} {nominated:?} {pods:?}", snapshot.requested(node)));
+    }
+    nodes.sort_unstable();
+    let mut text = nodes.join("\n");
+    let claims = ["claim", "other"].map(|name| {
+        let (namespace, name) = (snapshot.tables().find("default")?, snapshot.tables().find(name)?);
+        snapshot.volumes().claim(namespace, name).cloned()
+    });
+    write!(text, "{claims:?} {}", snapshot.volumes().count()).expect("a string takes all text");
+    text
+}
+
+#[test]
+fn trial_decides_as_attempts_do() {
+    let (mut placed, mut rooms, mut all) = (0, 0, 0);
+    for number in 0..CLUSTERS {
+        let (lines, pending) = cluster(number);
+        let attempts = attempts(&lines, &pending);
+        assert_eq!(attempts.len(), pending.len(), "cluster {number}: {attempts:?}");
+        for uses_caches in [true, false] {
+            let mut trial = trial(&lines);
+            let pods: Vec<_> = pending.iter().map(|words| pod(&mut trial, words)).collect();
+            pods.iter().for_each(|pod| trial.nominate(pod, pod.nominated_node));
+            let told = decisions(&mut trial, &pods, TrialOptions { uses_caches, ..OPTIONS });
+            assert_eq!(told, attempts, "cluster {number}, caches: {uses_caches}");
+        }
+        all += attempts.len();
+        placed += attempts.iter().filter(|it| it.contains(" feasible, ")).count();
+        rooms += attempts.iter().filter(|it| it.contains("Some((")).count();
+    }
+    assert!(placed > 200 && rooms > 50 && all > placed + rooms, "{all} decisions: {placed}, {rooms}");
+}
+
+#[test]
+fn roll_back_restores_cluster_and_decisions() {
+    for number in 0..CLUSTERS / 3 {
+        let (mut lines, pending) = cluster(number);
+        lines.push("pvc claim size=1Gi".to_owned());
+        let mut trial = trial(&lines);
+        let pods: Vec<_> = pending.iter().map(|words| pod(&mut trial, words)).collect();
+        pods.iter().for_each(|pod| trial.nominate(pod, pod.nominated_node));
+        let (before, mark) = (seen(&mut trial), trial.mark());
+        let first = decisions(&mut trial, &pods, OPTIONS);
+
+        let Event::NodeApplied(mut node) = arrival(trial.tables_mut(), "node n0 cpu=1 mem=1Gi") else {
+            panic!("a node is applied")
+        };
+        trial.set_node(&Arc::new(*node.clone()));
+        node.name = trial.tables_mut().symbol("new");
+        trial.set_node(&Arc::new(*node));
+        for name in ["claim", "other"] {
+            let claim = arrival(trial.tables_mut(), &format!("pvc {name} size=2Gi"));
+            let Event::StorageApplied(claim) = claim else { panic!("a claim is applied") };
+            let claim: StorageObject = claim;
+            trial.set_storage(claim);
+        }
+        let placed: Vec<_> = trial.placed_pods().map(|(pod, node)| (Arc::clone(pod), node)).collect();
+        for (at, (pod, _)) in placed.iter().enumerate() {
+            let other = placed[(at + 1) % placed.len()].1;
+            match at % 3 {
+                0 => assert!(trial.remove_pod(&pod.uid)),
+                1 => trial.place_pod(pod, other),
+                _ => trial.nominate(pod, Some(other)),
+            }
+        }
+        assert_ne!(seen(&mut trial), before);
+        trial.roll_back_to(mark);
+        assert_eq!(seen(&mut trial), before, "cluster {number}");
+        assert_eq!(decisions(&mut trial, &pods, OPTIONS), first, "cluster {number}");
+    }
+}
+
+#[test]
+fn foreign_pod_is_decided_by_default_profile() {
+    let mut trial = trial(&["node a cpu=4 mem=8Gi".to_owned()]);
+    let mut foreign = PodInfo::clone(&pod(&mut trial, "p cpu=1"));
+    foreign.scheduler_name = trial.tables_mut().symbol("other");
+    let foreign = Arc::new(foreign);
+    let told = decisions(&mut trial, &[foreign], OPTIONS);
+    assert_eq!(told, ["p on a, 1 feasible, None"]);
+    assert_eq!(trial.profile_names().collect::<Vec<_>>(), ["default-scheduler"]);
+}
+
+#[test]
+fn trial_without_preemption_keeps_nomination_and_names_no_victims() {
+    let lines = ["node a cpu=1 mem=8Gi".to_owned(), "pod b on=a cpu=1".to_owned()];
+    let mut trial = trial(&lines);
+    let high = pod(&mut trial, "p cpu=1 priority=5 nominated=a");
+    trial.nominate(&high, high.nominated_node);
+    let told = decisions(&mut trial, &[Arc::clone(&high)], TrialOptions { preempts: false, ..OPTIONS });
+    assert_eq!(told, ["p: 0/1 nodes are available: 1 Insufficient cpu. None"]);
+    let node = high.nominated_node.and_then(|node| trial.refreshed().find_node(node)).expect("node a exists");
+    assert_eq!(trial.snapshot().nominated_on(node).len(), 1);
+    let told = decisions(&mut trial, &[high], OPTIONS);
+    assert!(told[0].ends_with("Some((\"a\", [\"b\"]))"), "{told:?}");
+}
+
+#[test]
+fn comparable_trial_takes_first_name_and_scores_single_node() {
+    let mut trial = trial(&["node b cpu=4 mem=8Gi".to_owned(), "node a cpu=4 mem=8Gi".to_owned()]);
+    let options = TrialOptions { is_comparable: true, ..OPTIONS };
+    let pods = [pod(&mut trial, "p cpu=1"), pod(&mut trial, "q cpu=1 require=@name:in:b")];
+    for pod in &pods {
+        let told = decisions(&mut trial, &[Arc::clone(pod)], options).remove(0);
+        let on = if &*pod.name == "p" { "p on a, 2" } else { "q on b, 1" };
+        assert!(told.starts_with(on) && told.contains("Some("), "{told}");
+    }
+}
