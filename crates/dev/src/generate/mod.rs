@@ -241,10 +241,23 @@ fn detour(draw: &mut Draw, mix: Mix, size: Size, objects: &[Value]) -> Value {
     }
     let mut kinds: Vec<Vec<Value>> = by_kind.into_values().collect();
     let count = draw.between(1, 4);
+    // A node that runs pods matters more often: they leave its domains with it.
+    let hosts: BTreeSet<&str> =
+        objects.iter().filter_map(|object| object["spec"]["nodeName"].as_str()).collect();
+    let is_host = |object: &Value| {
+        object["kind"] == "Node"
+            && object["metadata"]["name"].as_str().is_some_and(|name| hosts.contains(name))
+    };
     let picked = draw.list(count, |draw| {
         let kind = draw.below(kinds.len());
         let of_kind = &mut kinds[kind];
-        (!of_kind.is_empty()).then(|| of_kind.swap_remove(draw.below(of_kind.len())))
+        if of_kind.is_empty() {
+            return None;
+        }
+        let from = draw.below(of_kind.len());
+        let wants_host = of_kind[from]["kind"] == "Node" && draw.percent(70);
+        let host = (from..of_kind.len()).chain(0..from).find(|&at| wants_host && is_host(&of_kind[at]));
+        Some(of_kind.swap_remove(host.unwrap_or(from)))
     });
     picked.into_iter().flatten().collect()
 }

@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
+#[cfg(feature = "mutations")]
+use supercargo_core::mutation::{self, Mutation};
 use supercargo_dev::generate;
 use supercargo_dev::generate::{FAMILIES, Family};
 use supercargo_dev::oracle::Oracle;
@@ -41,6 +43,10 @@ struct Args {
     /// Continue after a mismatch, and show one of each kind
     #[arg(long)]
     all: bool,
+    /// Compare while the engine makes this deliberate mistake, to see that the comparison finds it
+    #[cfg(feature = "mutations")]
+    #[arg(long, value_name = "NAME")]
+    mutation: Option<String>,
     /// Print this many scenarios, one per line, without comparing
     #[arg(long, value_name = "N")]
     print: Option<u64>,
@@ -72,10 +78,26 @@ fn main() -> ExitCode {
     eprintln!("seed {}", args.seed);
     let began = Instant::now();
     let mut run = Run { args, counts: BTreeMap::new(), errors: BTreeMap::new(), shown: Vec::new() };
+    #[cfg(feature = "mutations")]
+    {
+        let Ok(mutation) = run.args.mutation.as_deref().map(named).transpose() else {
+            let known: Vec<_> = Mutation::ALL.iter().map(|known| format!("{known:?}")).collect();
+            eprintln!("fuzz: unknown mutation; available: {}", known.join(", "));
+            return ExitCode::from(2);
+        };
+        mutation::with(mutation, || run.compare(families));
+    }
+    #[cfg(not(feature = "mutations"))]
     run.compare(families);
     run.report(began);
     let mismatches: usize = run.counts.values().map(|count| count.mismatches).sum();
     if mismatches == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Returns the mutation of this name.
+#[cfg(feature = "mutations")]
+fn named(name: &str) -> Result<Mutation, ()> {
+    Mutation::ALL.into_iter().find(|known| format!("{known:?}") == name).ok_or(())
 }
 
 /// Returns the families of these names, or all without names; `None` if a name is unknown.
