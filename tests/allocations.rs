@@ -16,10 +16,10 @@ use std::sync::Arc;
 use supercargo::engine::recording::{Journal, Ring, Sink, SinkOptions, WhenFull};
 use supercargo::engine::{Input, InputRecorder as _};
 use supercargo::telemetry::metrics::{Metrics, Record};
-use supercargo_core::effect::PodRef;
-use supercargo_core::event::{BindOutcome, Event};
+use supercargo_core::model::effect::PodRef;
+use supercargo_core::model::event::{BindOutcome, Event};
+use supercargo_core::model::time::Time;
 use supercargo_core::report::{Outcome, Report};
-use supercargo_core::time::Time;
 use workloads::{Size, Workload};
 
 /// Pods placed before counting starts: three of each of 50 apps.

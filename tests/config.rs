@@ -18,8 +18,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use supercargo_config::{ConfigError, Effective, Flags, Problem, Settings};
-use supercargo_core::framework::registry::ExtensionPoint;
-use supercargo_core::intern::Tables;
+use supercargo_core::framework::extension_point::ExtensionPoint;
+use supercargo_core::model::intern::Tables;
 
 /// Files whose problem concerns no field, so that the message differs from upstream's.
 const IN_OTHER_WORDS: [&str; 15] = [

@@ -31,9 +31,9 @@ use supercargo::engine::{Accounts, Observer as _};
 use supercargo::telemetry::metrics::{Exposition, Metrics};
 use supercargo::telemetry::traces;
 use supercargo_core::cycle::Point;
-use supercargo_core::effect::PodRef;
+use supercargo_core::model::effect::PodRef;
+use supercargo_core::model::time::Time;
 use supercargo_core::report::{Outcome, Report};
-use supercargo_core::time::Time;
 use tokio::net::TcpListener;
 
 /// A field of a protobuf message: a number, or bytes of a string or message.

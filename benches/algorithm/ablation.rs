@@ -3,7 +3,7 @@
 use crate::comparison::{number, ours_without, tell};
 use crate::report::{Numbers, Table, circumstances, short, write_section_of};
 use crate::workloads::{Size, Workload};
-use supercargo_core::ablation::Layer;
+use supercargo_core::switches::ablation::Layer;
 
 /// The page that holds the table.
 const PAGE: &str = "crates/core/src/incremental/README.md";

@@ -68,7 +68,11 @@ pub(super) fn ours(id: &str, size: &Size) -> Value {
 
 /// Runs supercargo once with a layer of the cached path switched off.
 #[cfg(feature = "ablation")]
-pub(super) fn ours_without(id: &str, size: &Size, layer: Option<supercargo_core::ablation::Layer>) -> Value {
+pub(super) fn ours_without(
+    id: &str,
+    size: &Size,
+    layer: Option<supercargo_core::switches::ablation::Layer>,
+) -> Value {
     let args = layer.map(|layer| ["--without".to_owned(), layer.name().to_owned()]);
     ours_with(id, size, args.as_ref().map_or(&[], |args| args.as_slice()))
 }

@@ -187,7 +187,7 @@ fn main() -> ExitCode {
     }
     #[cfg(feature = "ablation")]
     {
-        use supercargo_core::ablation::{Layer, switch_off};
+        use supercargo_core::switches::ablation::{Layer, switch_off};
         if args.ablation {
             ablation::run(args.quick, args.pairs.unwrap_or(if args.quick { 1 } else { 3 }));
             return ExitCode::SUCCESS;

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::{Client, Resource};
 use std::path::Path;
-use supercargo_core::event::Kind;
+use supercargo_core::model::event::Kind;
 use supercargo_objects::api::proto::{Change, Flaw, WatchEvent, bookmark};
 use supercargo_objects::api::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Encoding, Namespace, Node, PersistentVolume,

@@ -4,7 +4,7 @@ use super::{Engine, Longest, Stopwatch, Taken, cpu_time, gone};
 use crate::workloads::{Activity, Size, Workload, node_name};
 use serde_json::Value;
 use std::time::{Duration, Instant};
-use supercargo_core::event::Event;
+use supercargo_core::model::event::Event;
 
 /// Number of pods created at once.
 const BURST: usize = 1_000;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use supercargo_core::time::Time;
+use supercargo_core::model::time::Time;
 
 /// A clock that never runs backwards, even if the machine's wall clock is set back.
 #[derive(Clone, Copy, Debug)]

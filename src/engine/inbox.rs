@@ -9,8 +9,8 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use supercargo_core::event::Event;
-use supercargo_core::time::Time;
+use supercargo_core::model::event::Event;
+use supercargo_core::model::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
 use supercargo_apiserver::watch::{Convert, Ended, Intake, Written};

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use supercargo_core::cycle::Probe;
-use supercargo_core::effect::Effect;
-use supercargo_core::event::Event;
-use supercargo_core::intern::Tables;
+use supercargo_core::model::effect::Effect;
+use supercargo_core::model::event::Event;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::time::Time;
 use supercargo_core::report::{Notice, Report};
 use supercargo_core::scheduler::{Scheduler, Step};
-use supercargo_core::time::Time;
 
 /// The engine as the driver uses it. Tests substitute a small one.
 pub trait Engine: Send + 'static {

@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use supercargo_core::effect::{Effect, PodRef};
-use supercargo_core::event::Event;
-use supercargo_core::pod::Uid;
+use supercargo_core::model::effect::{Effect, PodRef};
+use supercargo_core::model::event::Event;
+use supercargo_core::model::pod::Uid;
+use supercargo_core::model::time::Time;
 use supercargo_core::scheduler::Step;
-use supercargo_core::time::Time;
 use tokio::sync::oneshot;
 
 pub use clock::Clock;

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use supercargo_core::cycle::{Framework, Point, Probe};
-use supercargo_core::event::{BindOutcome, Event};
-use supercargo_core::framework::{PluginName, registry};
+use supercargo_core::framework::PluginName;
+use supercargo_core::framework::extension_point;
+use supercargo_core::model::event::{BindOutcome, Event};
+use supercargo_core::model::time::Time;
 use supercargo_core::report::{Notice, Outcome, Preemption, Report};
 use supercargo_core::scheduler::Scheduler;
-use supercargo_core::time::Time;
 
 use crate::engine::interface::Observer;
 use crate::telemetry::log::DECISIONS;
@@ -54,10 +55,10 @@ impl Accounts {
 
     fn expect_plugins(&mut self, profile: &str, framework: &Framework) {
         let points = [
-            (registry::ExtensionPoint::PreFilter, ExtensionPoint::PreFilter),
-            (registry::ExtensionPoint::Filter, ExtensionPoint::Filter),
-            (registry::ExtensionPoint::PreScore, ExtensionPoint::PreScore),
-            (registry::ExtensionPoint::Score, ExtensionPoint::Score),
+            (extension_point::ExtensionPoint::PreFilter, ExtensionPoint::PreFilter),
+            (extension_point::ExtensionPoint::Filter, ExtensionPoint::Filter),
+            (extension_point::ExtensionPoint::PreScore, ExtensionPoint::PreScore),
+            (extension_point::ExtensionPoint::Score, ExtensionPoint::Score),
         ];
         let profile = self.profile(profile);
         for (at, point) in points {
@@ -294,7 +295,7 @@ fn status_code(name: &str) -> StatusCode {
 
 #[cfg(test)]
 mod tests {
-    use supercargo_core::effect::PodRef;
+    use supercargo_core::model::effect::PodRef;
 
     use super::*;
     use crate::telemetry::metrics::Exposition;

@@ -3,9 +3,9 @@
 //! Called on the scheduling thread, so implementations must never block. `src/engine/recording` implements it.
 
 use supercargo_apiserver::watch::Written;
-use supercargo_core::event::Event;
+use supercargo_core::model::event::Event;
+use supercargo_core::model::time::Time;
 use supercargo_core::report::Report;
-use supercargo_core::time::Time;
 
 /// An input of the engine.
 pub enum Input<'a> {

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use supercargo_core::cycle::{NoProbe, Probe};
-use supercargo_core::effect::{Effect, Lane, PodRef};
-use supercargo_core::event::{BindOutcome, Event, Kind};
-use supercargo_core::intern::Tables;
+use supercargo_core::model::effect::{Effect, Lane, PodRef};
+use supercargo_core::model::event::{BindOutcome, Event, Kind};
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::time::Time;
 use supercargo_core::report::{Notice, Outcome, Report};
-use supercargo_core::time::Time;
 use tokio::sync::{mpsc, oneshot};
 
 use super::*;

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use supercargo_apiserver::watch::RawObjects;
 use supercargo_config::v1;
-use supercargo_core::effect::{PodRef, Question, Victims};
-use supercargo_core::event::Kind;
-use supercargo_core::extender::Answer;
+use supercargo_core::model::effect::{PodRef, Question, Victims};
+use supercargo_core::model::event::Kind;
+use supercargo_core::model::extender::Answer;
 use tokio::time::Instant;
 
 /// Minimum of the response size limit, in bytes. The limit is twice the size of the request if that is
@@ -331,4 +331,4 @@ fn base64(bytes: Vec<u8>) -> Result<String, String> {
 }
 
 /// A client with the id the engine knows it by.
-pub(super) type Known = (supercargo_core::extender::ExtenderId, Arc<Client>);
+pub(super) type Known = (supercargo_core::model::extender::ExtenderId, Arc<Client>);

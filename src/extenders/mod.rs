@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use supercargo_apiserver::watch::{Pods, RawObjects, Wanted};
 use supercargo_config::extenders::known;
 use supercargo_config::v1;
-use supercargo_core::event::Kind;
-use supercargo_core::extender::{Extender, ExtenderId};
-use supercargo_core::intern::Tables;
+use supercargo_core::model::event::Kind;
+use supercargo_core::model::extender::{Extender, ExtenderId};
+use supercargo_core::model::intern::Tables;
 
 /// The configured extenders. Cheap to clone; clones share all state.
 #[derive(Clone, Default)]

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 use supercargo_config::{Effective, Flags, Settings};
-use supercargo_core::effect::{PodRef, Question, Victims};
-use supercargo_core::extender::{Answer, CandidateAnswer, FilterAnswer};
+use supercargo_core::model::effect::{PodRef, Question, Victims};
+use supercargo_core::model::extender::{Answer, CandidateAnswer, FilterAnswer};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 

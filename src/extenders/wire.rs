@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use supercargo_core::extender::{CandidateAnswer, FilterAnswer};
+use supercargo_core::model::extender::{CandidateAnswer, FilterAnswer};
 
 /// `ExtenderArgs`, for `filter` and `prioritize`.
 #[derive(Serialize)]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use supercargo_core::event::Event;
+use supercargo_core::model::event::Event;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 

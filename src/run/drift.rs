@@ -158,11 +158,11 @@ fn of_engine(engine: &Scheduler) -> Sight {
 mod tests {
     use super::*;
     use supercargo_core::cycle::Framework;
-    use supercargo_core::event::{Event, Kind};
+    use supercargo_core::model::event::{Event, Kind};
+    use supercargo_core::model::rng::Seed;
+    use supercargo_core::model::time::Time;
     use supercargo_core::queue::QueueConfig;
-    use supercargo_core::rng::Seed;
     use supercargo_core::scheduler::{Config, Profile};
-    use supercargo_core::time::Time;
 
     const NOW: Time = Time::from_secs(1_800_000_000);
 

@@ -10,7 +10,7 @@ use crate::telemetry::metrics::Metrics;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::pod::PodInfo;
 use supercargo_core::queue::{QueuedPod, SubQueue};
 use supercargo_core::scheduler::Scheduler;
 use supercargo_whatif::pending::moment;
@@ -164,11 +164,11 @@ mod tests {
     use super::*;
     use supercargo_core::cycle::Framework;
     use supercargo_core::cycle::NoProbe;
-    use supercargo_core::event::{Event, Kind};
+    use supercargo_core::model::event::{Event, Kind};
+    use supercargo_core::model::rng::Seed;
+    use supercargo_core::model::time::Time;
     use supercargo_core::queue::QueueConfig;
-    use supercargo_core::rng::Seed;
     use supercargo_core::scheduler::{Config, Profile, Step};
-    use supercargo_core::time::Time;
 
     fn applied<K: supercargo_objects::convert::Watched>(engine: &mut Scheduler, object: &K) {
         let event = object.applied(engine.tables()).expect("the object is well formed");

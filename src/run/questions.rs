@@ -51,10 +51,10 @@ mod tests {
     use super::*;
     use crate::engine::{Item, without_driver};
     use std::time::Duration;
+    use supercargo_core::model::rng::Seed;
+    use supercargo_core::model::time::Time;
     use supercargo_core::queue::QueueConfig;
-    use supercargo_core::rng::Seed;
     use supercargo_core::scheduler::Config;
-    use supercargo_core::time::Time;
     use tokio::sync::mpsc::Receiver;
 
     fn engine() -> Scheduler {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use supercargo_config::{Effective, Settings};
-use supercargo_core::hash::HashSeed;
-use supercargo_core::rng::Seed;
+use supercargo_core::collections::hash::HashSeed;
+use supercargo_core::model::rng::Seed;
 use supercargo_whatif::recording::header::Header;
 use supercargo_whatif::recording::header::Mode;
 

@@ -15,8 +15,8 @@ use std::time::Duration;
 use supercargo_apiserver::watch::{RawObjects, Watches};
 use supercargo_config::redacted::without_password;
 use supercargo_config::{ProfileSettings, Settings};
-use supercargo_core::intern::Tables;
-use supercargo_core::rng::Seed;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::rng::Seed;
 use supercargo_core::shadow::Shadow;
 use supercargo_whatif::shadow_report::PAGE;
 

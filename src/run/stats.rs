@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use supercargo_core::effect::Lane;
+use supercargo_core::model::effect::Lane;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::SubQueue;
 use supercargo_core::scheduler::Scheduler;
-use supercargo_core::time::Time;
 
 /// Returns a source that queries the engine between two decisions.
 pub(super) fn source(inbox: Inbox<Scheduler>, clock: Clock, rescued_by_flush: Arc<AtomicU64>) -> CoreSource {

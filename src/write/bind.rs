@@ -5,8 +5,8 @@
 
 use k8s_openapi::api::core::v1::{Binding, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use supercargo_core::effect::PodRef;
-use supercargo_core::event::{BindOutcome, Found};
+use supercargo_core::model::effect::PodRef;
+use supercargo_core::model::event::{BindOutcome, Found};
 
 use crate::write::Limits;
 use crate::write::request::{Answer, Call, JSON, Outcome, Transport};

@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, Preconditions};
 use serde::Deserialize;
 use serde_json::json;
-use supercargo_core::effect::{Disruption, Eviction, PodRef};
-use supercargo_core::event::EvictOutcome;
+use supercargo_core::model::effect::{Disruption, Eviction, PodRef};
+use supercargo_core::model::event::EvictOutcome;
 
 use crate::write::Limits;
 use crate::write::request::{Answer, Call, JSON, STRATEGIC_MERGE, Transport};

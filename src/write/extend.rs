@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use supercargo_core::effect::{ExtenderCall, PodRef, Question};
-use supercargo_core::event::{BindOutcome, Found};
-use supercargo_core::extender::Answer;
+use supercargo_core::model::effect::{ExtenderCall, PodRef, Question};
+use supercargo_core::model::event::{BindOutcome, Found};
+use supercargo_core::model::extender::Answer;
 
 use crate::extenders::{Client, Extenders, Failed};
 use crate::write::Shared;

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use supercargo_core::effect::StatusPatch;
-use supercargo_core::pod::Uid;
+use supercargo_core::model::effect::StatusPatch;
+use supercargo_core::model::pod::Uid;
 
 use crate::write::per_object_order::{PerObjectOrder, Turn};
 

@@ -22,12 +22,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use supercargo_core::effect::{
+use supercargo_core::model::effect::{
     Effect, EventRecord, Eviction, ExtenderCall, Lane, PodRef, StatusPatch, VolumeWrite,
 };
-use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
-use supercargo_core::extender::ExtenderId;
-use supercargo_core::pod::Uid;
+use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
+use supercargo_core::model::extender::ExtenderId;
+use supercargo_core::model::pod::Uid;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;

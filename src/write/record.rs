@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use serde_json::json;
-use supercargo_core::effect::EventRecord;
+use supercargo_core::model::effect::EventRecord;
 
 use crate::write::per_object_order::{PerObjectOrder, Turn};
 use crate::write::request::{Answer, Call, JSON, STRATEGIC_MERGE, Transport};

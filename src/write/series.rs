@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use supercargo_core::effect::{EventRecord, Severity};
+use supercargo_core::model::effect::{EventRecord, Severity};
 
 /// A series ends after this long without an occurrence. Upstream checks at the same interval.
 pub(super) const FINISH: Duration = Duration::from_secs(6 * 60);
@@ -229,7 +229,7 @@ fn cut_at(text: &mut String, max: usize) {
 
 #[cfg(test)]
 mod tests {
-    use supercargo_core::effect::PodRef;
+    use supercargo_core::model::effect::PodRef;
 
     use super::*;
 

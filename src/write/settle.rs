@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use serde::Deserialize;
-use supercargo_core::effect::PodRef;
-use supercargo_core::event::Found;
+use supercargo_core::model::effect::PodRef;
+use supercargo_core::model::event::Found;
 
 use crate::write::Limits;
 use crate::write::request::{Answer, Call, JSON, Transport};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use supercargo_core::effect::{Nomination, StatusPatch, Unscheduled};
+use supercargo_core::model::effect::{Nomination, StatusPatch, Unscheduled};
 
 use crate::write::Limits;
 use crate::write::merged_patches::Place;

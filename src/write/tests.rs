@@ -7,7 +7,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
-use supercargo_core::effect::{Nomination, Severity, Unscheduled};
+use supercargo_core::model::effect::{Nomination, Severity, Unscheduled};
 use tokio::sync::mpsc;
 
 use super::*;

@@ -6,8 +6,8 @@
 //! not decode survive. Sends once; the engine decides about retries.
 
 use serde_json::{Value, json};
-use supercargo_core::effect::{VolumeChange, VolumeWrite};
-use supercargo_core::event::WriteOutcome;
+use supercargo_core::model::effect::{VolumeChange, VolumeWrite};
+use supercargo_core::model::event::WriteOutcome;
 
 use crate::write::Limits;
 use crate::write::request::{Answer, Call, MERGE, Outcome, Transport};

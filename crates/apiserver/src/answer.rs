@@ -6,7 +6,7 @@
 
 use http::StatusCode;
 use serde::Deserialize;
-use supercargo_core::pod::Uid;
+use supercargo_core::model::pod::Uid;
 
 /// Texts of kube-apiserver's 429 responses that carry no Status object (`apiserver/pkg/server/filters`:
 /// `priority-and-fairness.go`, `maxinflight.go`, `with_retry_after.go`). The server sends all of them before

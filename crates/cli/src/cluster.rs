@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use supercargo_config::yaml::nearest;
 use supercargo_config::{DEFAULT_NAME, OWN_NAME};
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::pod::PodInfo;
 use supercargo_core::scheduler::Trial;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::InputError;

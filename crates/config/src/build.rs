@@ -5,8 +5,8 @@ use crate::v1::args::{
     SelectorRequirement, TopologySpreadConstraint,
 };
 use std::time::Duration;
-use supercargo_core::framework::registry::PluginArgs;
-use supercargo_core::intern::Tables;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::WhenUnsatisfiable;
 use supercargo_core::plugins::inter_pod_affinity::InterPodAffinity;
 use supercargo_core::plugins::node_affinity::NodeAffinityArgs;
 use supercargo_core::plugins::node_resources::{
@@ -14,8 +14,8 @@ use supercargo_core::plugins::node_resources::{
     ScoringStrategy, ShapePoint,
 };
 use supercargo_core::plugins::pod_topology_spread::{DefaultConstraint, Defaults, PodTopologySpread};
-use supercargo_core::pod::WhenUnsatisfiable;
 use supercargo_core::preemption::DefaultPreemptionArgs;
+use supercargo_core::registry::PluginArgs;
 use supercargo_objects::api::core as api;
 use supercargo_objects::api::meta::SelectorRequirement as ApiRequirement;
 use supercargo_objects::convert::selectors::{preferred_terms, required_terms};

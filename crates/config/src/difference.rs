@@ -6,7 +6,7 @@ use crate::v1::{Args, Profile};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use supercargo_core::framework::registry::ExtensionPoint;
+use supercargo_core::framework::extension_point::ExtensionPoint;
 
 /// Top-level fields that are reloaded without a restart.
 const TAKEN_OVER: [&str; 4] = ["profiles", "podInitialBackoffSeconds", "podMaxBackoffSeconds", "extenders"];

@@ -13,7 +13,7 @@ use crate::{ConfigError, OWN_NAME};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use supercargo_core::framework::registry;
+use supercargo_core::registry;
 
 /// Default timeout of extender calls (upstream `DefaultExtenderTimeout`).
 const EXTENDER_TIMEOUT: GoDuration = GoDuration::seconds(5);

@@ -1,8 +1,8 @@
 //! HTTP extenders of a configuration, as the engine knows them.
 
 use crate::v1;
-use supercargo_core::extender::{Extender, ExtenderId};
-use supercargo_core::intern::Tables;
+use supercargo_core::model::extender::{Extender, ExtenderId};
+use supercargo_core::model::intern::Tables;
 
 /// Returns extenders for an engine that never calls them.
 pub fn unreached(written: &[v1::Extender], tables: &mut Tables) -> Vec<Extender> {

@@ -7,8 +7,9 @@ use crate::v1::validate;
 use crate::v1::{Args, Plugin, PluginSet, Plugins, Profile};
 use crate::yaml::field::Problem;
 use std::collections::BTreeMap;
-use supercargo_core::framework::registry::{self, ExtensionPoint};
+use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_core::framework::{MAX_NODE_SCORE, PluginName};
+use supercargo_core::registry;
 
 /// Plugins of a profile.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -9,9 +9,9 @@ use supercargo_objects::api::Encoding;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, Sampling};
-use supercargo_core::extender::Extender as CoreExtender;
-use supercargo_core::framework::registry::{Plan, PluginArgs};
-use supercargo_core::intern::Tables;
+use supercargo_core::model::extender::Extender as CoreExtender;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::registry::{Plan, PluginArgs};
 use supercargo_core::scheduler::Reconfiguration;
 
 /// Settings of a configuration.

@@ -23,14 +23,14 @@ pub(crate) use unschedulable::{Nominate, Unschedulable};
 pub use with_extenders::{ExtendedDecision, ExtenderAnswers, ExtenderRequest, RequestKind};
 
 use crate::cache::Snapshot;
+use crate::framework::extension_point::ExtensionPoint;
 use crate::framework::post_filter::PostFilterPlugin;
-use crate::framework::registry::ExtensionPoint;
 use crate::framework::{ClusterEvent, CycleError, Hint, PluginName, PodAction};
-use crate::mutation::{self, Mutation};
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
-use crate::rng::{Purpose, Seed};
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use crate::model::rng::{Purpose, Seed};
+use crate::switches::mutation::{self, Mutation};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

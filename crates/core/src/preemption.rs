@@ -11,15 +11,15 @@ mod dry_run;
 mod importance;
 mod sort;
 
-use crate::extender::{self, ExtenderCandidate};
 use crate::framework::dry_runs::DryRuns;
 use crate::framework::histogram::Histogram;
 use crate::framework::post_filter::{
     Candidate, Draws, ExtenderCandidates, PostFilterPlugin, PostFiltered, Unplaced,
 };
 use crate::framework::{CycleError, PluginName};
-use crate::pod::Uid;
-use crate::rng::Purpose;
+use crate::model::extender::{self, ExtenderCandidate};
+use crate::model::pod::Uid;
+use crate::model::rng::Purpose;
 use dry_run::{DryRunOutcome, Ports};
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! Reports of the engine: the outcomes of attempts and bindings, for logs, metrics and events.
 
-use crate::effect::PodRef;
 use crate::framework::PluginName;
-use crate::time::Time;
+use crate::model::effect::PodRef;
+use crate::model::time::Time;
 use std::time::Duration;
 
 /// The outcome of one scheduling attempt, or of the binding that follows it.

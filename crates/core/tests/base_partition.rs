@@ -6,7 +6,7 @@ mod support;
 
 use supercargo_core::cycle::{Framework, NoProbe, Options};
 use supercargo_core::incremental::DecisionCache;
-use supercargo_core::rng::Seed;
+use supercargo_core::model::rng::Seed;
 use support::TestCluster;
 
 /// More than two blocks of slots, and more racks than are listed by name.

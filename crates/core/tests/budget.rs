@@ -4,17 +4,17 @@ mod support;
 
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::event::{Event, Kind};
-use supercargo_core::pod::{HostPort, PodInfo, Toleration, TolerationOperator};
-use supercargo_core::queue::{QueueConfig, SubQueue};
-use supercargo_core::report::Outcome;
-use supercargo_core::rng::Seed;
-use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler, Step};
-use supercargo_core::selector::{
+use supercargo_core::model::event::{Event, Kind};
+use supercargo_core::model::pod::{HostPort, PodInfo, Toleration, TolerationOperator};
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::selector::{
     NodeSelectorTerm, Operator, RequiredNodeAffinity, Requirement, Selector, TermDemands,
 };
-use supercargo_core::time::Time;
-use supercargo_core::volume::{PodVolume, VolumeSource};
+use supercargo_core::model::time::Time;
+use supercargo_core::model::volume::{PodVolume, VolumeSource};
+use supercargo_core::queue::{QueueConfig, SubQueue};
+use supercargo_core::report::Outcome;
+use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler, Step};
 use support::TestCluster;
 
 /// Returns the outcome of the first attempt for a pod with this many affinity terms on this many nodes.
@@ -115,7 +115,7 @@ fn nodes(count: usize, words: &str) -> Vec<String> {
     (0..count).map(|at| format!("n{at} cpu=4 {words}")).collect()
 }
 
-fn texts(cluster: &mut TestCluster, count: usize) -> Box<[supercargo_core::intern::Symbol]> {
+fn texts(cluster: &mut TestCluster, count: usize) -> Box<[supercargo_core::model::intern::Symbol]> {
     (0..count).map(|at| cluster.tables.symbol(&format!("text-{at}"))).collect()
 }
 

@@ -9,13 +9,13 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
+use supercargo_core::cache::slice::Evaluation;
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
 use supercargo_core::framework::CycleError;
 use supercargo_core::incremental::DecisionCache;
-use supercargo_core::pod::PodInfo;
-use supercargo_core::rng::Seed;
-use supercargo_core::slice::Evaluation;
-use supercargo_core::volume::{StorageKey, StorageKind};
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::volume::{StorageKey, StorageKind};
 use support::racks::{Racks, racks};
 use support::{TestCluster, language};
 
@@ -434,7 +434,7 @@ fn most_decisions_of_the_law_are_cached() {
 #[cfg(feature = "mutations")]
 #[test]
 fn law_notices_stale_domains_and_stale_partial_results() {
-    use supercargo_core::mutation::{Mutation, with};
+    use supercargo_core::switches::mutation::{Mutation, with};
     let holds = |(racks, changes): (Racks, Vec<Change>)| {
         let mut law = Law::new(&racks, usize::MAX);
         changes.iter().for_each(|change| law.apply(change));

@@ -4,11 +4,11 @@ mod support;
 
 use std::sync::Arc;
 use supercargo_core::cycle::Framework;
-use supercargo_core::framework::registry::ExtensionPoint;
+use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_core::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
-use supercargo_core::node::NodeInfo;
-use supercargo_core::pod::PodInfo;
-use supercargo_core::volume::StorageObject;
+use supercargo_core::model::node::NodeInfo;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::volume::StorageObject;
 use support::{TestCluster, storage};
 
 const NODE_ACTIONS: [NodeAction; 6] = [

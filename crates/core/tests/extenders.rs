@@ -4,14 +4,14 @@ mod support;
 
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::{Effect, ExtenderCall, Question};
-use supercargo_core::event::Event;
-use supercargo_core::extender::{Answer, Extender, FilterAnswer};
+use supercargo_core::model::effect::{Effect, ExtenderCall, Question};
+use supercargo_core::model::event::Event;
+use supercargo_core::model::extender::{Answer, Extender, FilterAnswer};
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::Outcome;
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use supercargo_core::time::Time;
 use support::{begin, extenders, language};
 
 const NOW: Time = Time::from_nanos(100_200_000_000);
@@ -140,7 +140,7 @@ fn deleted_pod_leaves_no_extender_state() {
     harness.run();
     assert_eq!(harness.asked.len(), 10);
     for number in 0..10 {
-        let key = supercargo_core::event::ObjectKey::Pod(format!("p{number}").as_str().into());
+        let key = supercargo_core::model::event::ObjectKey::Pod(format!("p{number}").as_str().into());
         harness.scheduler.handle(NOW, Event::Gone(key));
     }
     for call in std::mem::take(&mut harness.asked) {

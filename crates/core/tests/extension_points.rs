@@ -3,7 +3,8 @@
 mod support;
 
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
-use supercargo_core::framework::registry::{ExtensionPoint, Plan};
+use supercargo_core::framework::extension_point::ExtensionPoint;
+use supercargo_core::registry::Plan;
 use support::TestCluster;
 
 #[test]

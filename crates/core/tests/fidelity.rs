@@ -6,12 +6,12 @@ use supercargo_core::cycle::{
     Decision, Feasible, Framework, InfeasibleDecision, NoProbe, Options, PostFilter,
 };
 use supercargo_core::framework::post_filter::{Draws, ExtenderCandidates};
-use supercargo_core::pod::Unjudged;
-use supercargo_core::rng::Seed;
-use supercargo_core::time::Time;
+use supercargo_core::model::pod::Unjudged;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use support::TestCluster;
 
-fn decide(cluster: &TestCluster, pod: &supercargo_core::pod::PodInfo) -> Option<Feasible> {
+fn decide(cluster: &TestCluster, pod: &supercargo_core::model::pod::PodInfo) -> Option<Feasible> {
     match Framework::default().decide(pod, cluster.snapshot(), Options::default(), &mut NoProbe) {
         Ok(Decision::Feasible(feasible)) => Some(feasible),
         Ok(Decision::Infeasible(_)) => None,
@@ -68,7 +68,7 @@ fn no_pod_is_evicted_for_a_host_port_that_stays_in_use() {
 }
 
 /// Returns the victims and the node of preemption, as upstream chooses them and as this engine does.
-fn rooms(cluster: &TestCluster, pod: &supercargo_core::pod::PodInfo) -> [String; 2] {
+fn rooms(cluster: &TestCluster, pod: &supercargo_core::model::pod::PodInfo) -> [String; 2] {
     let (framework, snapshot) = (Framework::default(), cluster.snapshot());
     let decided = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
     let Ok(Decision::Infeasible(filtered)) = decided else { panic!("it fits") };

@@ -4,15 +4,15 @@ mod support;
 
 use proptest::prelude::*;
 use std::sync::Arc;
+use supercargo_core::collections::hash::HashSeed;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::Effect;
-use supercargo_core::event::{BindOutcome, Event, EvictOutcome, ObjectKey};
-use supercargo_core::hash::HashSeed;
-use supercargo_core::intern::Tables;
+use supercargo_core::model::effect::Effect;
+use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, ObjectKey};
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use supercargo_core::time::Time;
 use support::{arrival, begin};
 
 const NODES: [&str; 5] = [

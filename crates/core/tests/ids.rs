@@ -4,14 +4,14 @@ mod support;
 
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::Effect;
-use supercargo_core::event::{BindOutcome, Event, ObjectKey};
-use supercargo_core::node::NodeInfo;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::effect::Effect;
+use supercargo_core::model::event::{BindOutcome, Event, ObjectKey};
+use supercargo_core::model::node::NodeInfo;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use supercargo_core::time::Time;
 use support::{TestCluster, begin};
 
 const NOW: Time = Time::from_secs(100);

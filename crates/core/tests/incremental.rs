@@ -5,14 +5,14 @@ mod support;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::sync::Arc;
-use supercargo_core::cache::{DeviceClass, Service};
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
 use supercargo_core::incremental::DecisionCache;
-use supercargo_core::node::NodeIdx;
-use supercargo_core::node_set::NodeSet;
-use supercargo_core::pod::PodInfo;
-use supercargo_core::rng::Seed;
-use supercargo_core::volume::{StorageKey, StorageKind};
+use supercargo_core::model::lookup_objects::{DeviceClass, Service};
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::node_set::NodeSet;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::volume::{StorageKey, StorageKind};
 use support::{TestCluster, storage};
 
 const NODES: [&str; 13] = [

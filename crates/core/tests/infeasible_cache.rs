@@ -9,13 +9,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use supercargo_core::cycle::{Decision, Framework, InfeasibleDecision, NoProbe, Options, PostFilter};
 use supercargo_core::framework::post_filter::Draws;
-use supercargo_core::framework::registry::Plan;
 use supercargo_core::incremental::DecisionCache;
-use supercargo_core::node::NodeIdx;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::preemption::DefaultPreemptionArgs;
-use supercargo_core::rng::Seed;
-use supercargo_core::time::Time;
+use supercargo_core::registry::Plan;
 use support::{TestCluster, language};
 
 const NODES: [&str; 6] = [

@@ -7,7 +7,8 @@ mod hints;
 #[path = "node_plugins/laws.rs"]
 mod laws;
 
-use supercargo_core::intern::Tables;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::PreferredNodeTerm;
 use supercargo_core::plugins::dynamic_resources::DynamicResources;
 use supercargo_core::plugins::image_locality::ImageLocality;
 use supercargo_core::plugins::node_affinity::{NodeAffinity, NodeAffinityArgs};
@@ -19,7 +20,6 @@ use supercargo_core::plugins::node_resources::{
 };
 use supercargo_core::plugins::node_unschedulable::NodeUnschedulable;
 use supercargo_core::plugins::taint_toleration::TaintToleration;
-use supercargo_core::pod::PreferredNodeTerm;
 use support::{Plugins, TestCluster, language, table};
 
 /// Parses `Name`, `filter:Name` or `score:Name`, each with arguments in parentheses joined by `+`.
@@ -160,7 +160,7 @@ fn cluster_language_equals_the_builders() {
         .cpu(4000)
         .memory(8 << 30)
         .scalar("example.com/gpu", 2)
-        .taint("k", "v", supercargo_core::node::TaintEffect::NoSchedule)
+        .taint("k", "v", supercargo_core::model::node::TaintEffect::NoSchedule)
         .build();
     assert_eq!(told, built);
     let told = cluster.pod_from("p label:app=web cpu=500m port=UDP/10.0.0.1:53 select:zone=z1");

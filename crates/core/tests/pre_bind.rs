@@ -13,12 +13,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::{Effect, VolumeChange, VolumeWrite};
-use supercargo_core::event::{BindOutcome, Event, ObjectKey, WriteOutcome};
+use supercargo_core::model::effect::{Effect, VolumeChange, VolumeWrite};
+use supercargo_core::model::event::{BindOutcome, Event, ObjectKey, WriteOutcome};
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use supercargo_core::time::Time;
 use support::{arrival, begin};
 
 /// The pods and their claims. Two pods share a claim, and one has two claims.

@@ -13,15 +13,16 @@ use supercargo_core::cache::{NodeView, Snapshot};
 use supercargo_core::cycle::{
     Decision, Filtered, Framework, InfeasibleDecision, NoProbe, Nomination, Options,
 };
+use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_core::framework::post_filter::{
     Candidate, Draws, ExtenderCandidates, Judge, PostFilterPlugin, PostFiltered, Unplaced,
 };
-use supercargo_core::framework::registry::{ExtensionPoint, Plan};
 use supercargo_core::framework::{CycleError, PluginName, Rejection};
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::preemption::{DefaultPreemption, DefaultPreemptionArgs};
-use supercargo_core::rng::Seed;
-use supercargo_core::time::Time;
+use supercargo_core::registry::Plan;
 use support::{TestCluster, table};
 
 /// Start times in tests have three digits, in seconds.

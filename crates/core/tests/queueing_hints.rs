@@ -13,14 +13,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
-use supercargo_core::effect::{Effect, VolumeChange, VolumeWrite};
-use supercargo_core::event::{BindOutcome, Event, ObjectKey, WriteOutcome};
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::effect::{Effect, VolumeChange, VolumeWrite};
+use supercargo_core::model::event::{BindOutcome, Event, ObjectKey, WriteOutcome};
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
+use supercargo_core::model::volume::{ClaimInfo, ClaimRef, PersistentVolumeInfo, StorageKey, StorageObject};
 use supercargo_core::queue::{QueueConfig, SubQueue};
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use supercargo_core::time::Time;
-use supercargo_core::volume::{ClaimInfo, ClaimRef, PersistentVolumeInfo, StorageKey, StorageObject};
 use support::{arrival, begin, storage};
 
 /// The variants of a node.
@@ -363,7 +363,7 @@ impl TestCluster {
         self.line(&line);
     }
 
-    fn holds(&self, node: supercargo_core::node::NodeIdx, pod: &str) -> bool {
+    fn holds(&self, node: supercargo_core::model::node::NodeIdx, pod: &str) -> bool {
         self.scheduler.snapshot().pods_on(node).any(|there| &*there.name == pod)
     }
 

@@ -7,16 +7,17 @@ use proptest::sample::select;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use supercargo_core::cycle::{Decision, Feasible, Filtered, Framework, NoProbe, Options, Sampling, Walk};
-use supercargo_core::effect::Effect;
-use supercargo_core::event::{BindOutcome, Event};
-use supercargo_core::framework::registry::{ExtensionPoint, Plan};
-use supercargo_core::node::NodeInfo;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::framework::extension_point::ExtensionPoint;
+use supercargo_core::model::effect::Effect;
+use supercargo_core::model::event::{BindOutcome, Event};
+use supercargo_core::model::node::NodeInfo;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
+use supercargo_core::registry::Plan;
 use supercargo_core::report::Outcome;
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use supercargo_core::time::Time;
 use support::{TestCluster, begin, language};
 
 /// A world whose search order follows its cache, and a plain list of zones for comparison.

@@ -22,15 +22,15 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::{Effect, Lane, Nomination, StatusPatch, VolumeChange};
-use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, Kind, ObjectKey, WriteOutcome};
-use supercargo_core::extender::Extender;
-use supercargo_core::framework::registry::Plan;
+use supercargo_core::model::effect::{Effect, Lane, Nomination, StatusPatch, VolumeChange};
+use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Found, Kind, ObjectKey, WriteOutcome};
+use supercargo_core::model::extender::Extender;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
+use supercargo_core::registry::Plan;
 use supercargo_core::report::{Outcome, Preemption};
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Reconfiguration, Scheduler, Step};
-use supercargo_core::time::Time;
 use support::{begin, extenders, language, storage};
 
 #[test]

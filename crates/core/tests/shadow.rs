@@ -4,13 +4,15 @@ mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
+use supercargo_core::compare::{Agreement, OtherDecision};
 use supercargo_core::cycle::{Framework, Sampling};
-use supercargo_core::event::{Event, Kind, ObjectKey};
-use supercargo_core::framework::registry::{ExtensionPoint, Plan};
-use supercargo_core::intern::Tables;
-use supercargo_core::rng::Seed;
-use supercargo_core::shadow::{Agreement, Judgement, OtherDecision, Shadow, Step};
-use supercargo_core::time::Time;
+use supercargo_core::framework::extension_point::ExtensionPoint;
+use supercargo_core::model::event::{Event, Kind, ObjectKey};
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
+use supercargo_core::registry::Plan;
+use supercargo_core::shadow::{Judgement, Shadow, Step};
 use support::language;
 
 /// A shadow of the scheduler `them`, and its clock.
@@ -161,7 +163,7 @@ fn worse_node_is_reported_after_two_seconds_with_both_score_tables() {
         let sum: i64 = table.plugins.iter().map(|cell| cell.normalized * cell.weight).sum();
         assert_eq!(sum, table.total);
     }
-    let fit = |table: &supercargo_core::shadow::Scored| {
+    let fit = |table: &supercargo_core::compare::Scored| {
         let cell = table.plugins.iter().find(|cell| cell.plugin == "NodeResourcesFit");
         cell.map(|cell| (cell.raw, cell.normalized, cell.weight)).expect("the plugin scores")
     };
@@ -440,6 +442,6 @@ fn deleted_pods_leave_no_state() {
     assert_eq!(held, []);
 }
 
-fn watch_name(watch: &mut Watch, name: &str) -> supercargo_core::intern::Symbol {
+fn watch_name(watch: &mut Watch, name: &str) -> supercargo_core::model::intern::Symbol {
     watch.shadow.tables().symbol(name)
 }

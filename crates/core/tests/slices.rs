@@ -6,16 +6,16 @@ mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_core::cache::Service;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::Effect;
-use supercargo_core::event::{BindOutcome, Event, EvictOutcome, ObjectKey};
-use supercargo_core::pod::Uid;
+use supercargo_core::model::effect::Effect;
+use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, ObjectKey};
+use supercargo_core::model::lookup_objects::Service;
+use supercargo_core::model::pod::Uid;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::{Outcome, Preemption};
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Limits, PodLocation, Profile, Scheduler, Step};
-use supercargo_core::time::Time;
 use support::TestCluster;
 
 /// Limits that make each evaluation large, and slices as small as possible.

@@ -13,10 +13,10 @@ mod laws;
 #[path = "topology_plugins/overlays.rs"]
 mod overlays;
 
-use supercargo_core::intern::Tables;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::WhenUnsatisfiable;
 use supercargo_core::plugins::inter_pod_affinity::InterPodAffinity;
 use supercargo_core::plugins::pod_topology_spread::{DefaultConstraint, Defaults, PodTopologySpread};
-use supercargo_core::pod::WhenUnsatisfiable;
 use support::{Plugins, language, table};
 
 /// Parses `Name`, `filter:Name` or `score:Name`, each with arguments in parentheses joined by `+`.

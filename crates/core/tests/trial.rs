@@ -5,17 +5,17 @@ mod support;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::event::Event;
-use supercargo_core::intern::Tables;
-use supercargo_core::pod::{PodInfo, Uid};
+use supercargo_core::model::event::Event;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::{PodInfo, Uid};
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
+use supercargo_core::model::volume::StorageObject;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::{Outcome, Preemption};
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{
     Config, Profile, Room, Scheduler, Step, Trial, TrialDecision, TrialOptions,
 };
-use supercargo_core::time::Time;
-use supercargo_core::volume::StorageObject;
 use support::{arrival, begin, language};
 
 const START: Time = Time::from_secs(100);

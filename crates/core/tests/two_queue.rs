@@ -6,7 +6,7 @@ mod support;
 
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
 use supercargo_core::incremental::DecisionCache;
-use supercargo_core::rng::Seed;
+use supercargo_core::model::rng::Seed;
 use support::TestCluster;
 
 const LIMIT: usize = 1 << 20;

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::Effect;
-use supercargo_core::event::{BindOutcome, Event, EvictOutcome, ObjectKey};
+use supercargo_core::model::effect::Effect;
+use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, ObjectKey};
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use supercargo_core::time::Time;
 use support::{arrival, begin};
 
 const START: Time = Time::from_secs(100);
@@ -320,7 +320,7 @@ fn nominated_pod_is_no_difference_between_cached_and_full_refusals() {
 #[cfg(feature = "mutations")]
 #[test]
 fn stale_domain_is_detected_when_idle_and_pods_stay_in_their_racks() {
-    use supercargo_core::mutation::{Mutation, with};
+    use supercargo_core::switches::mutation::{Mutation, with};
     let interval = Duration::from_secs(60);
     let mut engine = engine();
     engine.verify_within(START, interval);

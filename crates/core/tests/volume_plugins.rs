@@ -12,7 +12,7 @@ mod reserve;
 #[path = "volume_plugins/scheduler.rs"]
 mod scheduler;
 
-use supercargo_core::intern::Tables;
+use supercargo_core::model::intern::Tables;
 use supercargo_core::plugins::node_declared_features::NodeDeclaredFeatures;
 use supercargo_core::plugins::node_volume_limits::NodeVolumeLimits;
 use supercargo_core::plugins::volume_binding::VolumeBinding;

@@ -2,7 +2,7 @@
 
 use crate::api::ToJson;
 use serde_json::{Value, json};
-use supercargo_core::event::Kind;
+use supercargo_core::model::event::Kind;
 
 /// Formats an input: an object that was added or updated, or could not be decoded.
 pub fn applied(object: &impl ToJson) -> Box<str> {

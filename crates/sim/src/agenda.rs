@@ -3,10 +3,10 @@
 
 use crate::server::Stamp;
 use std::collections::BTreeMap;
-use supercargo_core::effect::{Lane, StatusPatch, VolumeWrite};
-use supercargo_core::event::{BindOutcome, EvictOutcome, Found, Kind, WriteOutcome};
-use supercargo_core::extender;
-use supercargo_core::time::Time;
+use supercargo_core::model::effect::{Lane, StatusPatch, VolumeWrite};
+use supercargo_core::model::event::{BindOutcome, EvictOutcome, Found, Kind, WriteOutcome};
+use supercargo_core::model::extender;
+use supercargo_core::model::time::Time;
 
 /// An action on the agenda.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use crate::evictions;
 use crate::reference;
 use crate::sim::Sim;
 use std::sync::Arc;
-use supercargo_core::effect::PodRef;
-use supercargo_core::event::Kind;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::effect::PodRef;
+use supercargo_core::model::event::Kind;
+use supercargo_core::model::pod::PodInfo;
 use supercargo_core::report::{Outcome, Preemption, Report};
 
 mod end;

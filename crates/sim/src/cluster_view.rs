@@ -7,9 +7,9 @@ use crate::sim::Sim;
 use crate::storage::csi_node;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use supercargo_core::intern::{LabelSetId, Symbol, Tables};
-use supercargo_core::node::NodeInfo;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::intern::{LabelSetId, Symbol, Tables};
+use supercargo_core::model::node::NodeInfo;
+use supercargo_core::model::pod::PodInfo;
 
 /// A view of the cluster, with ids of one scheduler process's tables.
 pub(crate) struct ClusterView {

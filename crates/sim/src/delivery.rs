@@ -6,7 +6,7 @@ use crate::fault_rates::draw_delay;
 use crate::server::Change;
 use crate::sim::Sim;
 use std::time::Duration;
-use supercargo_core::event::Kind;
+use supercargo_core::model::event::Kind;
 
 /// The maximum age of a stale list, in versions.
 const STALE_MAX: u64 = 150;

@@ -9,8 +9,8 @@ use crate::process::Decided;
 use crate::server::{By, Stamp};
 use crate::sim::Sim;
 use std::time::Duration;
-use supercargo_core::effect::{Effect, EventRecord, Lane, Nomination, PodRef, StatusPatch};
-use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, Kind};
+use supercargo_core::model::effect::{Effect, EventRecord, Lane, Nomination, PodRef, StatusPatch};
+use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Found, Kind};
 
 /// The time after which a sent binding can no longer be carried out: an API server's `--request-timeout`.
 const LATEST: Duration = Duration::from_secs(60);

@@ -11,11 +11,11 @@ use crate::server::By;
 use crate::sim::Sim;
 use std::time::Duration;
 use supercargo_core::cache::Snapshot;
-use supercargo_core::effect::{Eviction, Nomination};
-use supercargo_core::event::EvictOutcome;
-use supercargo_core::intern::Symbol;
-use supercargo_core::node::NodeIdx;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::effect::{Eviction, Nomination};
+use supercargo_core::model::event::EvictOutcome;
+use supercargo_core::model::intern::Symbol;
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::pod::PodInfo;
 
 /// The maximum termination time of a victim.
 const GRACE: Duration = Duration::from_secs(10);

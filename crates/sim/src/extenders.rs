@@ -9,8 +9,8 @@ use crate::fault_rates::draw_delay;
 use crate::objects::GPU;
 use crate::sim::Sim;
 use std::time::Duration;
-use supercargo_core::effect::{ExtenderCall, Question, Victims};
-use supercargo_core::extender::{self, CandidateAnswer, Extender, ExtenderId, FilterAnswer};
+use supercargo_core::model::effect::{ExtenderCall, Question, Victims};
+use supercargo_core::model::extender::{self, CandidateAnswer, Extender, ExtenderId, FilterAnswer};
 use supercargo_core::scheduler::Scheduler;
 
 /// The maximum number of pods that wait for extenders at a time.

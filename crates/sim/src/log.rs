@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::fmt::Arguments;
 use std::io::Write;
-use supercargo_core::time::Time;
+use supercargo_core::model::time::Time;
 
 const KEPT: usize = 40;
 

@@ -3,17 +3,17 @@
 //! They consist of plain text and numbers, so that they outlive a scheduler process and its tables. They
 //! contain only the fields that the simulation varies; there is no preferred node affinity.
 
-use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
-use supercargo_core::pod::{
+use supercargo_core::model::intern::{Symbol, Tables, known};
+use supercargo_core::model::node::{NodeInfo, Taint, TaintEffect};
+use supercargo_core::model::pod::{
     HostPort, PodAffinity, PodAffinityTerm, PodInfo, PodTemplate, ScheduledCondition, SpreadConstraint,
     Toleration, TolerationOperator, WeightedPodAffinityTerm, WhenUnsatisfiable,
 };
-use supercargo_core::resources::{PodResources, Resources};
-use supercargo_core::selector::{
+use supercargo_core::model::resources::{PodResources, Resources};
+use supercargo_core::model::selector::{
     NodeSelectorTerm, Operator, RequiredNodeAffinity, Requirement, Selector, TermDemands,
 };
-use supercargo_core::volume::{PodVolume, VolumeSource};
+use supercargo_core::model::volume::{PodVolume, VolumeSource};
 
 /// The profile of the scheduler under test.
 pub(crate) const OURS: &str = "supercargo";

@@ -6,17 +6,17 @@ use crate::storage::{Claim, Volume, claim_id, csi_node, csi_node_id, volume_id};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use supercargo_core::cache::Service;
 use supercargo_core::cycle::Framework;
-use supercargo_core::effect::Lane;
-use supercargo_core::event::{Event, Kind, ObjectKey};
-use supercargo_core::node::NodeInfo;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::effect::Lane;
+use supercargo_core::model::event::{Event, Kind, ObjectKey};
+use supercargo_core::model::lookup_objects::Service;
+use supercargo_core::model::node::NodeInfo;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
+use supercargo_core::model::volume::StorageObject;
 use supercargo_core::queue::QueueConfig;
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler};
-use supercargo_core::time::Time;
-use supercargo_core::volume::StorageObject;
 
 /// A current decision: as far as anyone outside can know, its pod is assumed on its node.
 #[derive(Clone, Debug)]

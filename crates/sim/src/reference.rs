@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
-use supercargo_core::intern::{LabelSetId, Symbol, Tables, known};
-use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
-use supercargo_core::pod::{
+use supercargo_core::model::intern::{LabelSetId, Symbol, Tables, known};
+use supercargo_core::model::node::{NodeInfo, Taint, TaintEffect};
+use supercargo_core::model::pod::{
     HostPort, PodAffinityTerm, PodInfo, SpreadConstraint, Toleration, TolerationOperator, WhenUnsatisfiable,
 };
-use supercargo_core::selector::{NodeSelectorTerm, Operator, Requirement, Selector};
+use supercargo_core::model::selector::{NodeSelectorTerm, Operator, Requirement, Selector};
 
 mod storage;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::objects::{Node, Pod};
 use crate::storage::{Claim, Class, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use supercargo_core::event::Kind;
+use supercargo_core::model::event::Kind;
 
 mod storage;
 

@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Arguments;
 use std::time::Duration;
 use supercargo_core::cycle::NoProbe;
-use supercargo_core::effect::Lane;
-use supercargo_core::event::{Event, Kind};
+use supercargo_core::model::effect::Lane;
+use supercargo_core::model::event::{Event, Kind};
+use supercargo_core::model::time::Time;
 use supercargo_core::report::{Notice, Outcome};
 use supercargo_core::scheduler::Step;
-use supercargo_core::time::Time;
 
 /// The time after the last fault until the cluster must have settled: the engine's wait for a lost binding, the
 /// longest backoff, and a margin.

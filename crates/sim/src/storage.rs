@@ -2,9 +2,9 @@
 //!
 //! All claims and volumes have the same size. A volume is accessible from all zones or from one.
 
-use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::selector::{Operator, Requirement};
-use supercargo_core::volume::{
+use supercargo_core::model::intern::{Symbol, Tables, known};
+use supercargo_core::model::selector::{Operator, Requirement};
+use supercargo_core::model::volume::{
     BindingMode, ClaimInfo, ClaimRef, CsiNodeInfo, CsiVolume, PersistentVolumeInfo, StorageClassInfo,
     StorageKey, StorageKind, StorageSize, VolumeNodeAffinity,
 };

@@ -11,8 +11,8 @@ use crate::storage::{Claim, Class, Owner, Volume, claim_key};
 use crate::workload::ZONES;
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_core::effect::{VolumeChange, VolumeWrite};
-use supercargo_core::event::WriteOutcome;
+use supercargo_core::model::effect::{VolumeChange, VolumeWrite};
+use supercargo_core::model::event::WriteOutcome;
 
 /// The maximum number of unclaimed volumes.
 const FREE_MAX: usize = 8;

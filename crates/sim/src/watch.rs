@@ -3,8 +3,8 @@
 
 use crate::server::Change;
 use std::collections::{BTreeMap, VecDeque};
-use supercargo_core::event::Kind;
-use supercargo_core::time::Time;
+use supercargo_core::model::event::Kind;
+use supercargo_core::model::time::Time;
 
 /// The watch of one kind.
 #[derive(Default)]

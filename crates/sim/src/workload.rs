@@ -6,8 +6,8 @@ use crate::server::By;
 use crate::sim::Sim;
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_core::event::Kind;
-use supercargo_core::node::TaintEffect;
+use supercargo_core::model::event::Kind;
+use supercargo_core::model::node::TaintEffect;
 
 const APPS: [&str; 3] = ["web", "db", "job"];
 pub(crate) const ZONES: [&str; 3] = ["z1", "z2", "z3"];

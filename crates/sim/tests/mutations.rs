@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use supercargo_core::mutation::{self, Mutation};
+use supercargo_core::switches::mutation::{self, Mutation};
 use supercargo_sim::{Options, run};
 
 const STEPS: u64 = 1_000;

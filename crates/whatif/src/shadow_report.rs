@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use supercargo_core::shadow::{Comparison, Judgement, OtherDecision, Scored};
+use supercargo_core::compare::{Comparison, OtherDecision, Scored};
+use supercargo_core::shadow::Judgement;
 
 /// The HTTP path of the report.
 pub const PAGE: &str = "/debug/shadow";

@@ -5,8 +5,8 @@ use crate::engine::recording::sink::Line;
 use crate::engine::recording::{Ring, Sink};
 use crate::engine::{Input, InputRecorder};
 use std::sync::Arc;
+use supercargo_core::model::time::Time;
 use supercargo_core::report::Report;
-use supercargo_core::time::Time;
 use supercargo_whatif::recording::decision::Decision;
 use supercargo_whatif::recording::input::OtherInput as Written;
 

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::{fs, io};
 use supercargo_config::redacted::decisive;
 use supercargo_config::{Effective, Flags, Settings};
-use supercargo_core::effect::{Lane, PodRef};
-use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
-use supercargo_core::extender::{Answer, CandidateAnswer, FilterAnswer};
+use supercargo_core::model::effect::{Lane, PodRef};
+use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
+use supercargo_core::model::extender::{Answer, CandidateAnswer, FilterAnswer};
+use supercargo_core::model::time::Time;
 use supercargo_core::report::{Outcome, Preemption, Report};
-use supercargo_core::time::Time;
 use supercargo_whatif::recording::header::settings;
 use supercargo_whatif::recording::input::OtherInput;
 use supercargo_whatif::recording::{API_VERSION, Bad, Decision, Entries, Header, LINE_MAX, Mode};
@@ -324,7 +324,7 @@ fn invalid_recording_is_reported_with_its_line() {
     let beginning = Header::new(
         Mode::Scheduler,
         Time::from_secs(5),
-        supercargo_core::rng::Seed(1),
+        supercargo_core::model::rng::Seed(1),
         (&effective, &settings),
         std::time::Duration::from_secs(1),
     );

@@ -22,7 +22,7 @@ use supercargo_apiserver::watch::Ended;
 use supercargo_apiserver::watch::Relist;
 use supercargo_config::redacted::decisive;
 use supercargo_config::{ConfigError, Difference, Effective, Flags, Settings};
-use supercargo_core::event::Kind;
+use supercargo_core::model::event::Kind;
 use supercargo_core::scheduler::Scheduler;
 use supercargo_objects::input_text;
 

@@ -131,11 +131,12 @@ mod tests {
     use crate::engine::{Item, without_driver};
     use crate::telemetry::metrics::Exposition;
     use std::path::Path;
-    use supercargo_core::effect::PodRef;
-    use supercargo_core::intern::Tables;
-    use supercargo_core::rng::Seed;
-    use supercargo_core::shadow::{Agreement, Judgement, Shadow};
-    use supercargo_core::time::Time;
+    use supercargo_core::compare::Agreement;
+    use supercargo_core::model::effect::PodRef;
+    use supercargo_core::model::intern::Tables;
+    use supercargo_core::model::rng::Seed;
+    use supercargo_core::model::time::Time;
+    use supercargo_core::shadow::{Judgement, Shadow};
     use supercargo_whatif::shadow_report::ShadowReport;
 
     const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";

@@ -5,11 +5,11 @@ use crate::engine::{Item, without_driver};
 use crate::telemetry::metrics::Exposition;
 use std::path::Path;
 use std::time::Duration;
-use supercargo_core::extender::ExtenderId;
+use supercargo_core::model::extender::ExtenderId;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::Config;
-use supercargo_core::time::Time;
 use tokio::task::JoinHandle;
 
 const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\

@@ -12,13 +12,13 @@ use crate::telemetry::metrics::Metrics;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe, Probe};
-use supercargo_core::effect::Effect;
-use supercargo_core::event::Event;
-use supercargo_core::intern::Tables;
+use supercargo_core::model::effect::Effect;
+use supercargo_core::model::event::Event;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::time::Time;
 use supercargo_core::report::{Notice, Report};
 use supercargo_core::scheduler::Step;
 use supercargo_core::shadow::{self, Shadow};
-use supercargo_core::time::Time;
 
 /// Number of results per step before the driver handles new events. A result that needs other orders takes about two
 /// dozen decisions.

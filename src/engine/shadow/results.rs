@@ -4,8 +4,9 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
-use supercargo_core::shadow::{Agreement, Judgement, Unjudged};
-use supercargo_core::time::Time;
+use supercargo_core::compare::Agreement;
+use supercargo_core::model::time::Time;
+use supercargo_core::shadow::{Judgement, Unjudged};
 use supercargo_whatif::shadow_report::{API_VERSION, Disagreement, KIND, ShadowReport};
 
 /// Maximum number of stored disagreements.

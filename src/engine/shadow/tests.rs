@@ -1,8 +1,9 @@
 //! Tests that the book stays within its bounds and that its JSON is a valid report.
 
 use super::*;
-use supercargo_core::effect::PodRef;
-use supercargo_core::shadow::{Agreement, Comparison, Judgement, OtherDecision, Unjudged};
+use supercargo_core::compare::{Agreement, Comparison, OtherDecision};
+use supercargo_core::model::effect::PodRef;
+use supercargo_core::shadow::{Judgement, Unjudged};
 use supercargo_whatif::shadow_report::ShadowReport;
 
 fn judgement(name: &str, agreement: Agreement) -> Judgement {

@@ -30,7 +30,7 @@ use crate::COMMIT;
 use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 use supercargo_apiserver::watch::WatchObserver;
-use supercargo_core::event::Kind;
+use supercargo_core::model::event::Kind;
 use supercargo_objects::api::Encoding;
 
 pub use certificate::CertificateMetrics;

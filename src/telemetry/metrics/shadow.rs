@@ -2,7 +2,8 @@
 
 use crate::telemetry::metrics::{Metrics, families};
 use prometheus::{Histogram, IntCounterVec, Registry};
-use supercargo_core::shadow::{Agreement, Unjudged};
+use supercargo_core::compare::Agreement;
+use supercargo_core::shadow::Unjudged;
 
 /// The series of shadow mode.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLink
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use supercargo_core::time::Time;
+use supercargo_core::model::time::Time;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::time::Duration;
+use supercargo_core::model::time::Time;
 use supercargo_core::report::{Outcome, Preemption, Report};
-use supercargo_core::time::Time;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 

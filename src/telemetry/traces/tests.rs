@@ -1,7 +1,7 @@
 //! Tests of spans built from reports. `tests/otlp.rs` tests what a collector receives.
 
 use super::*;
-use supercargo_core::effect::PodRef;
+use supercargo_core::model::effect::PodRef;
 
 fn report(uid: &str, attempt: u32, outcome: Outcome) -> Report {
     Report {

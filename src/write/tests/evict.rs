@@ -1,7 +1,7 @@
 //! Evictions and nominations.
 
-use supercargo_core::effect::{Disruption, Eviction};
-use supercargo_core::event::EvictOutcome;
+use supercargo_core::model::effect::{Disruption, Eviction};
+use supercargo_core::model::event::EvictOutcome;
 
 use super::*;
 

@@ -6,7 +6,7 @@ use crate::lease::{BootClock, Fence};
 use std::path::Path;
 use supercargo_config::LeaseTerms;
 use supercargo_config::{Effective, Flags, Settings};
-use supercargo_core::extender::ExtenderId;
+use supercargo_core::model::extender::ExtenderId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

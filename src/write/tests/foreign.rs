@@ -1,7 +1,7 @@
 //! Foreign responses: none of them yields a definite outcome, whatever the request and the status line.
 
 use super::*;
-use supercargo_core::effect::{Eviction, VolumeChange};
+use supercargo_core::model::effect::{Eviction, VolumeChange};
 
 /// Status codes that proxies and the API server use.
 const CODES: [u16; 18] =

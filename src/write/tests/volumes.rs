@@ -1,7 +1,7 @@
 //! Volume and claim writes: requests, and how responses are interpreted.
 
 use super::*;
-use supercargo_core::effect::{ClaimName, VolumeChange};
+use supercargo_core::model::effect::{ClaimName, VolumeChange};
 
 pub(super) fn bind(by_controller: bool) -> VolumeChange {
     VolumeChange::Bind {

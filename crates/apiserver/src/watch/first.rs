@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use supercargo_core::event::Kind;
+use supercargo_core::model::event::Kind;
 use tokio::time::Instant;
 
 /// Progress of the initial lists.

@@ -1,8 +1,8 @@
 //! The interface through which the scheduling thread receives watched objects.
 
 use futures::future::BoxFuture;
-use supercargo_core::event::Event;
-use supercargo_core::intern::Tables;
+use supercargo_core::model::event::Event;
+use supercargo_core::model::intern::Tables;
 
 /// Converts a decoded object into an event. Runs on the scheduling thread, which owns the tables.
 pub type Convert = Box<dyn FnOnce(&mut Tables) -> Event + Send>;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use supercargo_core::event::{Event, Kind};
+use supercargo_core::model::event::{Event, Kind};
 use tokio::time::Instant;
 
 use super::backoff::{self, Backoff, Budget};

@@ -18,7 +18,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use supercargo_core::event::Kind;
+use supercargo_core::model::event::Kind;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 

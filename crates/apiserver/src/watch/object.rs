@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use kube::Resource;
 use serde::de::DeserializeOwned;
-use supercargo_core::event::Event;
+use supercargo_core::model::event::Event;
 
 use super::{Convert, WatchObserver};
 use supercargo_core::scheduler::panic_text;

@@ -14,7 +14,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use supercargo_core::event::Kind;
+use supercargo_core::model::event::Kind;
 use tokio::sync::Notify;
 
 /// Which pods are kept.

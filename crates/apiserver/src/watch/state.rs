@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use supercargo_core::event::Kind;
+use supercargo_core::model::event::Kind;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 

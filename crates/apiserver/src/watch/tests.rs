@@ -13,8 +13,8 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use kube::client::Body;
 use serde_json::{Value, json};
-use supercargo_core::event::{Event, ObjectKey};
-use supercargo_core::intern::Tables;
+use supercargo_core::model::event::{Event, ObjectKey};
+use supercargo_core::model::intern::Tables;
 use tokio::sync::mpsc;
 
 use super::*;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use supercargo_core::event::Kind;
+use supercargo_core::model::event::Kind;
 
 use super::lines::Trouble;
 use super::object::Object;

@@ -106,7 +106,7 @@ fn nodes(args: &DrainCheckArgs, cluster: &mut Cluster) -> Result<Vec<String>, In
         return Ok(nodes);
     };
     let snapshot = cluster.trial.refreshed();
-    let is_meant = |labels: supercargo_core::intern::Labels<'_>| {
+    let is_meant = |labels: supercargo_core::model::intern::Labels<'_>| {
         selector.matches(|key| {
             let value = snapshot.tables().find(key).and_then(|key| labels.get(key))?;
             Some(snapshot.text(value))

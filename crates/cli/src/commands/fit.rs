@@ -7,7 +7,7 @@ use crate::screen::{complain, in_form, say};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::pod::PodInfo;
 use supercargo_whatif::explain::claims::{is_replica, ordinal};
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::explain::{FitCheck, Place, fit};

@@ -3,7 +3,8 @@
 
 use crate::v1::{Plugin, PluginSet, Plugins};
 use std::collections::BTreeSet;
-use supercargo_core::framework::registry::{self, ExtensionPoint};
+use supercargo_core::framework::extension_point::ExtensionPoint;
+use supercargo_core::registry;
 
 /// Wildcard for all plugins.
 pub(crate) const ALL: &str = "*";

@@ -9,7 +9,7 @@ use crate::v1::{
 };
 use crate::yaml::field::{Json, Problem};
 use std::collections::BTreeSet;
-use supercargo_core::framework::registry::ExtensionPoint;
+use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_objects::convert::{requests::is_extended, syntax};
 
 pub(crate) use args::fit_problems;

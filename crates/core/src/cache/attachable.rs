@@ -4,10 +4,10 @@
 //! not suffice, the plugin reads the objects.
 
 use super::Volumes;
-use crate::intern::{Marks, Symbol, TraceIds, known};
-use crate::list::push_tightly;
-use crate::node::NodeIdx;
-use crate::pod::PodInfo;
+use crate::collections::list::push_tightly;
+use crate::model::intern::{Marks, Symbol, TraceIds, known};
+use crate::model::node::NodeIdx;
+use crate::model::pod::PodInfo;
 use std::collections::BTreeMap;
 
 /// The limit of a node without a limit.
@@ -46,7 +46,7 @@ impl Attachable {
     }
 
     /// Returns those of the given nodes of a block that certainly have room for `more` volumes of these
-    /// drivers. Blocks are those of [`NodeSet::blocks`](crate::node_set::NodeSet::blocks).
+    /// drivers. Blocks are those of [`NodeSet::blocks`](crate::model::node_set::NodeSet::blocks).
     pub fn can_take(&self, first: usize, nodes: u64, drivers: &[Symbol], more: i64) -> u64 {
         let slots = first..(first + u64::BITS as usize).min(self.attached.len());
         let mut full = self.uncounted[slots.clone()]

@@ -3,8 +3,8 @@
 //! Most volumes of a cluster belong to other claims, and this index skips them. It holds names only; the plugin
 //! checks sizes and modes.
 
-use crate::intern::Symbol;
-use crate::volume::{ClaimInfo, PersistentVolumeInfo};
+use crate::model::intern::Symbol;
+use crate::model::volume::{ClaimInfo, PersistentVolumeInfo};
 use std::collections::BTreeSet;
 
 /// All volumes in their assumed state.

@@ -2,25 +2,10 @@
 //!
 //! The device selectors of a class are not read, since this version does not allocate devices.
 
-use crate::intern::Symbol;
-use crate::intern::trace_ids;
+use crate::model::intern::Symbol;
+use crate::model::intern::trace_ids;
+use crate::model::lookup_objects::DeviceClass;
 use std::collections::BTreeMap;
-
-/// The extended resources that a DeviceClass serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceClass {
-    /// `deviceclass.resource.kubernetes.io/<name>`, which every class serves.
-    pub implicit: Symbol,
-    /// `spec.extendedResourceName`.
-    pub explicit: Option<Symbol>,
-}
-
-impl DeviceClass {
-    /// Whether the class serves the resource.
-    pub fn serves(&self, resource: Symbol) -> bool {
-        self.implicit == resource || self.explicit == Some(resource)
-    }
-}
 
 /// All DeviceClasses by name. A cluster has few of them.
 #[derive(Debug, Default)]

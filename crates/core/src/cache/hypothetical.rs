@@ -3,10 +3,10 @@
 //! They answer how a decision would differ if pods had arrived earlier or later, or if nodes or volumes were different.
 
 use super::{Cache, PodState, Snapshot};
-use crate::intern::{Symbol, Tables};
-use crate::node::NodeInfo;
-use crate::pod::{PodInfo, Uid};
-use crate::volume::{StorageKey, StorageObject};
+use crate::model::intern::{Symbol, Tables};
+use crate::model::node::NodeInfo;
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::volume::{StorageKey, StorageObject};
 use std::sync::Arc;
 
 /// What undoes a change.

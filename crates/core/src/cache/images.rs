@@ -1,10 +1,10 @@
 //! The images on nodes and the number of nodes that have each (upstream `pkg/scheduler/backend/cache/cache.go`,
 //! `imageStates`).
 
-use crate::hash::IdMap;
-use crate::intern::Symbol;
-use crate::intern::trace_ids;
-use crate::node::NodeInfo;
+use crate::collections::hash::IdMap;
+use crate::model::intern::Symbol;
+use crate::model::intern::trace_ids;
+use crate::model::node::NodeInfo;
 
 /// An image, as of the last refresh of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

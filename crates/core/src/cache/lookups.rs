@@ -1,32 +1,13 @@
 //! Objects that plugins look up by namespace and name, and that occupy no resources of nodes.
 
 use super::device_classes::DeviceClasses;
-use crate::hash::IdMap;
-use crate::intern::trace_ids;
-use crate::intern::{LabelSetId, Symbol};
-use crate::pod::ControllerKind;
-use crate::selector::{Requirement, Selector};
+use crate::collections::hash::IdMap;
+use crate::model::intern::trace_ids;
+use crate::model::intern::{LabelSetId, Symbol};
+use crate::model::lookup_objects::{DisruptionBudget, Service};
+use crate::model::pod::ControllerKind;
+use crate::model::selector::Requirement;
 use std::collections::BTreeMap;
-
-/// A Service, as far as default spreading reads it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
-    /// `spec.selector`; `None` if absent.
-    pub selector: Option<Box<[(Symbol, Symbol)]>>,
-}
-
-/// A PodDisruptionBudget, as far as preemption reads it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DisruptionBudget {
-    /// `spec.selector`; [`Selector::Nothing`] if it is absent or invalid. An empty selector (`{}`) is kept as
-    /// it is and protects no pod (upstream `pkg/scheduler/framework/preemption/preemption.go`).
-    pub selector: Selector,
-    /// `status.disruptionsAllowed`.
-    pub disruptions_allowed: i32,
-    /// The pod names in `status.disruptedPods`, sorted. `disruptionsAllowed` already accounts for their
-    /// eviction.
-    pub disrupted_pods: Box<[Box<str>]>,
-}
 
 /// Namespaces, Services, controllers, disruption budgets and DeviceClasses.
 #[derive(Default)]

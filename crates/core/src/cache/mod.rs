@@ -17,17 +17,18 @@ mod nominated;
 mod pod_classes;
 mod pods;
 mod rebuild;
+pub mod slice;
 mod snapshot;
 mod view;
 mod volumes;
 
 pub use attachable::Attachable;
-pub use device_classes::{DeviceClass, DeviceClasses};
+pub use device_classes::DeviceClasses;
 pub(crate) use fence::Facts;
 pub use hypothetical::Hypothetical;
 pub(crate) use hypothetical::UndoLog;
 pub use images::ImageState;
-pub use lookups::{DisruptionBudget, Lookups, Service};
+pub use lookups::Lookups;
 pub use nodes::{Columns, NodeChange};
 pub(crate) use pod_classes::CLASS_LOOKUP_STEPS;
 pub use pod_classes::{PodClass, PodClassId};
@@ -36,12 +37,12 @@ pub use snapshot::Snapshot;
 pub use view::{NodeView, Overlay};
 pub use volumes::Volumes;
 
-use crate::hash::Keyed;
-use crate::intern::{Marks, Symbol, Tables, TraceIds, WorkBudget, trace_ids};
-use crate::mutation::{self, Mutation};
-use crate::node::{NodeIdx, NodeInfo};
-use crate::pod::{PodInfo, Uid};
-use crate::volume::Reservation;
+use crate::collections::hash::Keyed;
+use crate::model::intern::{Marks, Symbol, Tables, TraceIds, WorkBudget, holds_no_ids, trace_ids};
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::volume::Reservation;
+use crate::switches::mutation::{self, Mutation};
 use images::Images;
 use log::Log;
 use nodes::Nodes;
@@ -390,3 +391,5 @@ impl Cache {
 }
 
 trace_ids!(Cache { nodes, pods, pod_classes, images, nominated, lookups, volumes } but not { preemption_log, version });
+
+holds_no_ids!(ImageState);

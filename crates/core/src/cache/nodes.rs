@@ -2,15 +2,15 @@
 
 use super::log::Log;
 use super::{Attachable, ImageState, PodClassId, PodIdx, Volumes};
-use crate::hash::IdMap;
-use crate::intern::{MarkWorklist, Marks, Symbol, TaintSetId, TraceIds, WorkBudget, trace_ids};
-use crate::list::push_tightly;
-use crate::mutation::{self, Mutation};
-use crate::node::{NodeIdx, NodeInfo};
-use crate::node_set::NodeSet;
-use crate::pod::{HostPort, PodInfo};
-use crate::resources::{PodResources, Resources};
-use crate::volume::PodVolume;
+use crate::collections::hash::IdMap;
+use crate::collections::list::push_tightly;
+use crate::model::intern::{MarkWorklist, Marks, Symbol, TaintSetId, TraceIds, WorkBudget, trace_ids};
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::node_set::NodeSet;
+use crate::model::pod::{HostPort, PodInfo};
+use crate::model::resources::{PodResources, Resources};
+use crate::model::volume::PodVolume;
+use crate::switches::mutation::{self, Mutation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Nominated pods: pending pods for which preemption makes room on a node (upstream
 //! `pkg/scheduler/backend/queue/nominator.go`).
 
-use crate::hash::{FixedMap, IdMap};
-use crate::intern::Symbol;
-use crate::intern::{Marks, TraceIds};
-use crate::pod::{PodInfo, Uid};
+use crate::collections::hash::{FixedMap, IdMap};
+use crate::model::intern::Symbol;
+use crate::model::intern::{Marks, TraceIds};
+use crate::model::pod::{PodInfo, Uid};
 use std::sync::Arc;
 
 #[derive(Default)]

@@ -3,10 +3,10 @@
 //! Affinity and spreading read nothing else of these pods. A term is therefore matched once for each class,
 //! however many pods the class has.
 
-use crate::hash::{IdMap, Keyed, KeyedMap};
-use crate::intern::{LabelSetId, Marks, Symbol, TraceIds, WorkBudget, mark_after, trace_ids};
-use crate::node::NodeIdx;
-use crate::pod::{PodFacets, PodInfo};
+use crate::collections::hash::{IdMap, Keyed, KeyedMap};
+use crate::model::intern::{LabelSetId, Marks, Symbol, TraceIds, WorkBudget, mark_after, trace_ids};
+use crate::model::node::NodeIdx;
+use crate::model::pod::{PodFacets, PodInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! The pods that are counted on nodes, by slot and by uid.
 
 use super::PodIdx;
-use crate::hash::fixed_hash;
-use crate::index::Index;
-use crate::intern::{MarkWorklist, Marks, TraceIds, WorkBudget, trace_ids};
-use crate::list::push_tightly;
-use crate::node::NodeIdx;
-use crate::pod::PodInfo;
+use crate::collections::hash::fixed_hash;
+use crate::collections::index::Index;
+use crate::collections::list::push_tightly;
+use crate::model::intern::{MarkWorklist, Marks, TraceIds, WorkBudget, trace_ids};
+use crate::model::node::NodeIdx;
+use crate::model::pod::PodInfo;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;

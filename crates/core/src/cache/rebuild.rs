@@ -1,7 +1,7 @@
 //! Rebuilds the cache from its own objects after a panic may have left it half changed.
 
 use super::Cache;
-use crate::event::ObjectKey;
+use crate::model::event::ObjectKey;
 
 impl Cache {
     /// Rebuilds the cache without the object of this key.

@@ -4,12 +4,12 @@ use super::fence::Facts;
 use super::{
     Attachable, Cache, Columns, DeviceClasses, ImageState, NodeChange, NodeView, PodClass, PodClassId,
 };
-use crate::intern::{LabelSetId, Labels, Symbol, Tables, TaintSetId};
-use crate::node::{NodeIdx, NodeInfo};
-use crate::node_set::NodeSet;
-use crate::pod::{HostPort, PodInfo};
-use crate::resources::Resources;
-use crate::slice::Slice;
+use crate::cache::slice::Slice;
+use crate::model::intern::{LabelSetId, Labels, Symbol, Tables, TaintSetId};
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::node_set::NodeSet;
+use crate::model::pod::{HostPort, PodInfo};
+use crate::model::resources::Resources;
 use std::sync::Arc;
 
 /// The state of the cluster at one moment.

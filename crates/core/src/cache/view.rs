@@ -1,10 +1,10 @@
 //! A view of one node, optionally with hypothetical additions and removals of pods.
 
 use super::{ImageState, Snapshot};
-use crate::intern::{Labels, Symbol};
-use crate::node::{NodeIdx, NodeInfo, Taint};
-use crate::pod::{HostPort, PodInfo};
-use crate::resources::Resources;
+use crate::model::intern::{Labels, Symbol};
+use crate::model::node::{NodeIdx, NodeInfo, Taint};
+use crate::model::pod::{HostPort, PodInfo};
+use crate::model::resources::Resources;
 use std::borrow::Cow;
 
 /// Hypothetical additions and removals of pods on one node. Holds differences and never copies the node.

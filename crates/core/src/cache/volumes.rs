@@ -5,15 +5,15 @@
 //! both release it.
 
 use super::candidate_volumes::CandidateVolumes;
-use crate::hash::{FixedMap, IdMap};
-use crate::intern::{Marks, TraceIds};
-use crate::intern::{Symbol, known};
-use crate::mutation::{self, Mutation};
-use crate::pod::Uid;
-use crate::volume::{
+use crate::collections::hash::{FixedMap, IdMap};
+use crate::model::intern::{Marks, TraceIds};
+use crate::model::intern::{Symbol, known};
+use crate::model::pod::Uid;
+use crate::model::volume::{
     ClaimInfo, CsiDriverInfo, CsiNodeInfo, CsiStorageCapacityInfo, PersistentVolumeInfo, Reservation,
     StorageClassInfo, StorageKey, StorageKind, StorageObject, VolumeAttachmentInfo,
 };
+use crate::switches::mutation::{self, Mutation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 use super::Filtered;
 use crate::cache::Snapshot;
-use crate::extender;
 use crate::framework::histogram::Histogram;
 use crate::framework::{Code, PluginName, Reason, Rejection};
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
+use crate::model::extender;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 

@@ -6,7 +6,7 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{CycleError, DependsOn, FilterPlugin, FilterRule, ScorePlugin, ScoreRule, Verdict};
-use crate::node_set::NodeSet;
+use crate::model::node_set::NodeSet;
 
 /// A plugin's position at Filter or Score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

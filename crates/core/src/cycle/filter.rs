@@ -5,11 +5,11 @@ use super::with_extenders::ExtenderRejections;
 use super::{EnabledFilter, Framework, Point, Probe};
 use crate::cache::{NodeView, Overlay, Snapshot};
 use crate::framework::{Code, CycleError, DependsOn, FilterRule, PluginName, Prepared, Rejection, Verdict};
-use crate::mutation::{self, Mutation};
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
-use crate::volume::Reservation;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use crate::model::volume::Reservation;
+use crate::switches::mutation::{self, Mutation};
 use std::collections::BTreeMap;
 
 /// The results of PreFilter and Filter for one pod: feasible nodes, and rejected nodes by plugin.

@@ -5,14 +5,14 @@
 use super::{Diagnosis, Filtered, Framework, Point, Probe};
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::dry_runs::DryRuns;
+use crate::framework::extension_point::ExtensionPoint;
 use crate::framework::post_filter::{
     Candidate, Draws, ExtenderCandidates, Judge, PostFilterPlugin, PostFiltered, Unplaced,
 };
-use crate::framework::registry::ExtensionPoint;
 use crate::framework::{Code, CycleError, PluginName, Rejection};
-use crate::pod::PodInfo;
-use crate::rng::Purpose;
-use crate::time::Time;
+use crate::model::pod::PodInfo;
+use crate::model::rng::Purpose;
+use crate::model::time::Time;
 use std::collections::BTreeSet;
 
 /// The result of PostFilter.

@@ -6,14 +6,14 @@
 
 use super::{Filtered, Framework, Probe};
 use crate::cache::Snapshot;
+use crate::collections::hash::IdMap;
 use crate::framework::CycleError;
-use crate::framework::registry::ExtensionPoint;
-use crate::hash::IdMap;
-use crate::intern::trace_ids;
-use crate::intern::{LabelSetId, Symbol, Tables};
-use crate::node::{NodeIdx, NodeInfo};
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::framework::extension_point::ExtensionPoint;
+use crate::model::intern::trace_ids;
+use crate::model::intern::{LabelSetId, Symbol, Tables};
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 
 /// Smaller clusters are searched completely, and a search finds at least this many feasible nodes (upstream
 /// `minFeasibleNodesToFind`).

@@ -4,8 +4,8 @@ use super::enabled_plugin::{Fails, Zero};
 use super::{EnabledScore, Framework, Point, Probe};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, ScoreRule};
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 
 /// The scores of one plugin, by feasible node in slot order.
 pub struct PluginScores {

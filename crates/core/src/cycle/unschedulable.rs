@@ -1,8 +1,8 @@
 //! The result of a decision without a feasible node, as plain data.
 
 use crate::framework::PluginName;
-use crate::intern::Symbol;
-use crate::pod::Uid;
+use crate::model::intern::Symbol;
+use crate::model::pod::Uid;
 use crate::report::Preemption;
 use std::collections::BTreeSet;
 

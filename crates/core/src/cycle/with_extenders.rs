@@ -9,13 +9,15 @@
 
 use super::{Feasible, Filtered, Framework, NoProbe, Options, Point, Probe};
 use crate::cache::Snapshot;
-use crate::extender::{CandidateAnswer, Extender, ExtenderCandidate, ExtenderId, FilterAnswer, SCORE_FACTOR};
 use crate::framework::{CycleError, Rejection};
-use crate::intern::{Marks, Symbol, Tables, TraceIds, trace_ids};
-use crate::mutation::{self, Mutation};
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::model::extender::{
+    CandidateAnswer, Extender, ExtenderCandidate, ExtenderId, FilterAnswer, SCORE_FACTOR,
+};
+use crate::model::intern::{Marks, Symbol, Tables, TraceIds, trace_ids};
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use crate::switches::mutation::{self, Mutation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -13,9 +13,9 @@ use crate::cycle::{Framework, unprepared};
 use crate::framework::{
     Code, CycleError, Fact, FilterRule, PluginName, Prepared, Reason, Rejection, Verdict,
 };
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 
 /// The results of all filters for a pod.
 #[derive(Clone, Debug, Default)]

@@ -3,8 +3,8 @@
 use crate::cache::Snapshot;
 use crate::cycle::Framework;
 use crate::framework::{CycleError, PluginName};
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 
 /// One plugin's scores, one entry per feasible node in slot order.
 #[derive(Clone, Debug, PartialEq, Eq)]

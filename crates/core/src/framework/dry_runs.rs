@@ -4,8 +4,8 @@
 //! each pod.
 
 use super::{PluginName, Reason};
-use crate::node::NodeIdx;
-use crate::time::Time;
+use crate::model::node::NodeIdx;
+use crate::model::time::Time;
 
 /// The cost of a candidate; lower is better, and the first difference decides (upstream
 /// `pickOneNodeForPreemption`).

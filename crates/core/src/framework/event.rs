@@ -2,11 +2,11 @@
 //!
 //! Upstream: `pkg/scheduler/framework/{events,types}.go`; labels as upstream's `ClusterEvent.Label`.
 
-use crate::cache::DeviceClass;
-use crate::intern::Symbol;
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
-use crate::volume::{StorageKind, StorageObject};
+use crate::model::intern::Symbol;
+use crate::model::lookup_objects::DeviceClass;
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
+use crate::model::volume::{StorageKind, StorageObject};
 
 /// A queueing hint: whether an event may make a rejected pod schedulable (upstream `QueueingHint`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

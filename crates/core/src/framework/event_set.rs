@@ -3,7 +3,7 @@
 //! Upstream: `EventsToRegister` of each plugin.
 
 use super::event::{ClusterEvent, NodeAction, PodAction};
-use crate::volume::StorageKind;
+use crate::model::volume::StorageKind;
 use std::ops::BitOr;
 
 /// A set of kinds of cluster events.

@@ -2,10 +2,10 @@
 //!
 //! Decisions do not use them. They are computed after a decision, only for nodes to be explained.
 
-use crate::intern::Symbol;
-use crate::node::Taint;
-use crate::pod::HostPort;
-use crate::selector::{Requirement, Selector};
+use crate::model::intern::Symbol;
+use crate::model::node::Taint;
+use crate::model::pod::HostPort;
+use crate::model::selector::{Requirement, Selector};
 
 /// A resource of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,11 +5,12 @@
 pub mod dry_runs;
 pub mod event;
 pub mod event_set;
+pub mod extension_point;
 pub mod fact;
 pub mod histogram;
 pub mod plugin;
 pub mod post_filter;
-pub mod registry;
+pub(crate) mod simd;
 pub mod status;
 pub mod tally;
 

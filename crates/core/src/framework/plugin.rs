@@ -12,10 +12,10 @@ use super::fact::Fact;
 use super::status::{CycleError, Rejection, Verdict};
 use super::tally::{FilterTally, ScoreTally};
 use crate::cache::{Facts, NodeView, Snapshot};
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
-use crate::volume::Reservation;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use crate::model::volume::Reservation;
 
 /// The result of preparing a pod (upstream's PreFilter and PreScore).
 pub enum Prepared<R: ?Sized> {
@@ -64,7 +64,7 @@ pub enum Reads {
     ///
     /// A prepared rule holds for all pods of the same signature until one of these changes. The rule judges
     /// each node by that node alone. It reads only pod fields in
-    /// [`NodeSignature`](crate::signature::NodeSignature): not labels, namespace, owner, pod affinity or
+    /// [`NodeSignature`](crate::model::signature::NodeSignature): not labels, namespace, owner, pod affinity or
     /// spread constraints.
     Pod,
     /// The pod's volumes and storage objects.

@@ -7,12 +7,12 @@ use super::PluginName;
 use super::dry_runs::DryRuns;
 use super::status::{CycleError, Rejection};
 use crate::cache::{NodeView, Snapshot};
-use crate::extender::ExtenderCandidate;
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
-use crate::rng::Seed;
-use crate::time::Time;
+use crate::model::extender::ExtenderCandidate;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use crate::model::rng::Seed;
+use crate::model::time::Time;
 use std::collections::BTreeSet;
 
 /// A plugin with PostFilter.

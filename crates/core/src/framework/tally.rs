@@ -6,9 +6,9 @@
 //! equivalent.
 
 use crate::cache::Snapshot;
-use crate::intern::Symbol;
-use crate::node::NodeIdx;
-use crate::pod::PodFacets;
+use crate::model::intern::Symbol;
+use crate::model::node::NodeIdx;
+use crate::model::pod::PodFacets;
 
 /// The domains of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

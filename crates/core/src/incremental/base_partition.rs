@@ -5,9 +5,9 @@
 use super::domain_counter::Grouping;
 use super::node_evaluations::EvaluationRef;
 use super::score_table::ScoreTable;
-use crate::ablation::{self, Layer};
 use crate::cache::Snapshot;
-use crate::node_set::NodeSet;
+use crate::model::node_set::NodeSet;
+use crate::switches::ablation::{self, Layer};
 
 /// Number of base partitions kept. Most pods of a cluster spread over the same domains, so few are needed.
 const PARTITIONS_MAX: usize = 4;
@@ -93,7 +93,7 @@ impl BasePartition {
         let mut touched: NodeSet = snapshot.node_changes_since(self.clock)?.map(|(node, _)| node).collect();
         touched.intersect(snapshot.nodes());
         let groupings = &self.groupings;
-        let view = |node: crate::node::NodeIdx, views: &mut [i64]| {
+        let view = |node: crate::model::node::NodeIdx, views: &mut [i64]| {
             views.iter_mut().zip(groupings).for_each(|(view, grouping)| *view = grouping.view(node.index()));
         };
         let is_updated = self.table.update_from(

@@ -4,10 +4,10 @@
 //! A block is [`BLOCK`] slots. This module works on plain numbers: it does not know what scores and classes mean.
 
 use super::signature_state::INFEASIBLE;
-use crate::ablation::{self, Layer};
-use crate::node::NodeIdx;
-use crate::node_set::{BLOCK, NodeSet};
-use crate::simd::with_best_instructions;
+use crate::framework::simd::with_best_instructions;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::{BLOCK, NodeSet};
+use crate::switches::ablation::{self, Layer};
 use std::cmp::Ordering;
 
 /// Number of classes that blocks distinguish. With a node in a higher class, the search has to read all nodes.

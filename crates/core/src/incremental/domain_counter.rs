@@ -4,14 +4,14 @@
 
 use super::domain_map::{DomainMap, NodeDomain};
 use super::topology_index::{KeyDomains, NO_DOMAIN, TopologyIndex};
-use crate::ablation::{self, Layer};
 use crate::cache::Snapshot;
+use crate::collections::hash::IdMap;
 use crate::framework::tally::{Counter, Domains, Outdated, Whole};
-use crate::hash::IdMap;
-use crate::intern::Symbol;
-use crate::mutation::{self, Mutation};
-use crate::node::NodeIdx;
-use crate::node_set::{BLOCK, NodeSet};
+use crate::model::intern::Symbol;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::{BLOCK, NodeSet};
+use crate::switches::ablation::{self, Layer};
+use crate::switches::mutation::{self, Mutation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@
 use super::topology_index::{KeyDomains, NO_DOMAIN};
 use crate::cache::Snapshot;
 use crate::framework::tally::Domains;
-use crate::node::NodeIdx;
+use crate::model::node::NodeIdx;
 
 /// The topology domain of a node for one counter.
 #[derive(Clone, Copy, PartialEq, Eq)]

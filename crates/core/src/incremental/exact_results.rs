@@ -4,13 +4,13 @@
 //! one of its rejections depends on other pods or on volumes, or if the profile samples nodes: for such pods the level
 //! of single nodes has no answer.
 
-use crate::ablation::{self, Layer};
+use crate::collections::hash::{Hashed, IdMap, Keyed};
 use crate::cycle::Unschedulable;
-use crate::hash::{Hashed, IdMap, Keyed};
-use crate::mutation::{self, Mutation};
-use crate::pod::PodInfo;
+use crate::model::pod::PodInfo;
+use crate::model::signature::Signature;
 use crate::report::Preemption;
-use crate::signature::Signature;
+use crate::switches::ablation::{self, Layer};
+use crate::switches::mutation::{self, Mutation};
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@
 //! - The infeasible cache is cleared, because rejection reasons name ids. One evaluation fills it again.
 
 use super::DecisionCache;
-use crate::intern::{Marks, WorkBudget};
+use crate::model::intern::{Marks, WorkBudget};
 
 /// The work units of one eviction; marking a signature is one unit.
 const RELEASE_COST: usize = 16;

@@ -8,8 +8,8 @@
 
 use super::DecisionCache;
 use super::exact_results::{ExactResults, State};
-use crate::ablation::{self, Layer};
 use crate::cache::Snapshot;
+use crate::collections::hash::Hashed;
 use crate::cycle::{
     Diagnosis, Filtered, Framework, InfeasibleDecision, NoProbe, NodeRejection, Point, PostFilter, Probe,
     Unschedulable,
@@ -18,13 +18,13 @@ use crate::framework::dry_runs::DryRuns;
 use crate::framework::histogram::Histogram;
 use crate::framework::post_filter::Draws;
 use crate::framework::{Code, CycleError, PluginName, Reads, Rejection};
-use crate::hash::Hashed;
-use crate::mutation::{self, Mutation};
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
-use crate::signature::NodeSignature;
-use crate::time::Time;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use crate::model::signature::NodeSignature;
+use crate::model::time::Time;
+use crate::switches::ablation::{self, Layer};
+use crate::switches::mutation::{self, Mutation};
 use std::collections::VecDeque;
 use std::sync::Arc;
 

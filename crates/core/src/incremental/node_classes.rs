@@ -3,8 +3,8 @@
 //!
 //! A view is one number for each counter or raw score. This module does not know what the numbers mean.
 
-use crate::hash::IdMap;
-use crate::node::NodeIdx;
+use crate::collections::hash::IdMap;
+use crate::model::node::NodeIdx;
 use std::ops::Range;
 use std::sync::Arc;
 

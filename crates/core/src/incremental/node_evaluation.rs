@@ -6,15 +6,15 @@
 
 use super::score_table::ScoreTable;
 use super::signature_state::{Fallback, all_pass};
-use crate::ablation::{self, Layer};
 use crate::cache::{NodeChange, NodeView, Snapshot};
 use crate::cycle::Framework;
+use crate::framework::simd::with_best_instructions;
 use crate::framework::{DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Reads, Scale, ScoreRule};
-use crate::mutation::{self, Mutation};
-use crate::node::NodeIdx;
-use crate::node_set::{NodeSet, bits};
-use crate::pod::PodInfo;
-use crate::simd::with_best_instructions;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::{NodeSet, bits};
+use crate::model::pod::PodInfo;
+use crate::switches::ablation::{self, Layer};
+use crate::switches::mutation::{self, Mutation};
 
 /// Maximum sum of the plugins' weights, so that totals fit into an `i32`. Profiles beyond it use the full evaluation.
 const WEIGHTS_MAX: i64 = (i32::MAX / 4) as i64 / MAX_NODE_SCORE;

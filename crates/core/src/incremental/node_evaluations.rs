@@ -3,11 +3,11 @@
 use super::node_evaluation::NodeEvaluation;
 use super::signature_state::Fallback;
 use crate::cache::Snapshot;
+use crate::collections::hash::{Hashed, IdMap};
 use crate::cycle::Framework;
-use crate::hash::{Hashed, IdMap};
-use crate::intern::{MarkWorklist, Marks, TraceIds, WorkBudget};
-use crate::pod::PodInfo;
-use crate::signature::NodeSignature;
+use crate::model::intern::{MarkWorklist, Marks, TraceIds, WorkBudget};
+use crate::model::pod::PodInfo;
+use crate::model::signature::NodeSignature;
 use std::sync::Arc;
 
 #[derive(Default)]

@@ -5,8 +5,8 @@
 use super::block_max::BlockMaxima;
 use super::node_classes::Classes;
 use super::signature_state::INFEASIBLE;
-use crate::node::NodeIdx;
-use crate::node_set::{BLOCK, NodeSet, bits};
+use crate::model::node::NodeIdx;
+use crate::model::node_set::{BLOCK, NodeSet, bits};
 
 /// The base score and class of each node, with block maxima.
 #[derive(Clone, Default)]

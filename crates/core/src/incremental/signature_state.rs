@@ -14,11 +14,11 @@ use crate::cache::{NodeChange, NodeView, Overlay, Snapshot};
 use crate::cycle::{Framework, Point, Probe};
 use crate::framework::tally::Outdated;
 use crate::framework::{FilterRule, MAX_NODE_SCORE, Prepared, Reads, Tallied, Verdict};
-use crate::mutation::{self, Mutation};
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
-use crate::time::Time;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
+use crate::switches::mutation::{self, Mutation};
 
 /// The score of an infeasible node. It is below every score, and the sum of two does not overflow.
 pub(super) const INFEASIBLE: i32 = i32::MIN / 2;

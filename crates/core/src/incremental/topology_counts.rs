@@ -7,10 +7,10 @@ use super::domain_counter::{BY_DOMAIN_MAX, DomainCounter, Grouping};
 use super::domain_map::NodeDomain;
 use super::topology_index::TopologyIndex;
 use crate::cache::{CLASS_LOOKUP_STEPS, NodeChange, PodClass, PodClassId, Snapshot};
+use crate::collections::hash::IdMap;
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
-use crate::hash::IdMap;
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
 use std::ops::Range;
 
 /// The tallies with what they have counted.

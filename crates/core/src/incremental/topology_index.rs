@@ -1,12 +1,12 @@
 //! The topology domain of each node for each topology key, shared by all signatures. It does not count pods.
 
 use super::domain_map::DomainMap;
-use crate::ablation::{self, Layer};
 use crate::cache::{NodeChange, Snapshot};
+use crate::collections::hash::IdMap;
 use crate::framework::tally::Domains;
-use crate::hash::IdMap;
-use crate::intern::{Symbol, known};
-use crate::node::NodeIdx;
+use crate::model::intern::{Symbol, known};
+use crate::model::node::NodeIdx;
+use crate::switches::ablation::{self, Layer};
 use std::sync::Arc;
 
 /// A node without the topology key.

@@ -7,9 +7,9 @@
 //!
 //! The cache decides when to evict, and what it stores for a signature. Upstream has no counterpart.
 
-use crate::hash::{Hashed, IdMap};
-use crate::intern::{MarkWorklist, Marks, TraceIds};
-use crate::signature::VolumelessSignature;
+use crate::collections::hash::{Hashed, IdMap};
+use crate::model::intern::{MarkWorklist, Marks, TraceIds};
+use crate::model::signature::VolumelessSignature;
 use std::collections::VecDeque;
 
 /// Number of remembered hashes of evicted signatures. Two signatures with the same slot overwrite each other.

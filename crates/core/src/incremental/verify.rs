@@ -5,12 +5,12 @@
 
 use super::{Cached, CachedDecision, DecisionCache};
 use crate::cache::Snapshot;
+use crate::collections::hash::Hashed;
 use crate::cycle::{Framework, InfeasibleDecision, NoProbe, PostFilter};
 use crate::framework::post_filter::Draws;
-use crate::hash::Hashed;
-use crate::pod::PodInfo;
-use crate::signature::{NodeSignature, VolumelessSignature};
-use crate::time::Time;
+use crate::model::pod::PodInfo;
+use crate::model::signature::{NodeSignature, VolumelessSignature};
+use crate::model::time::Time;
 use std::sync::Arc;
 
 /// A signature with a cached answer.

@@ -10,9 +10,9 @@ use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
     Prepared, Reads, Reason, Rejection, Verdict,
 };
-use crate::intern::{Symbol, Tables};
-use crate::pod::PodInfo;
-use crate::resources::is_extended_resource;
+use crate::model::intern::{Symbol, Tables};
+use crate::model::pod::PodInfo;
+use crate::model::resources::is_extended_resource;
 
 const NAME: PluginName = "DynamicResources";
 

@@ -4,12 +4,12 @@
 //! Upstream: `pkg/scheduler/framework/plugins/imagelocality/image_locality.go`.
 
 use crate::cache::{ImageState, Snapshot};
+use crate::collections::hash::IdMap;
 use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
-use crate::hash::IdMap;
-use crate::intern::Symbol;
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::model::intern::Symbol;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 
 const MIB: i64 = 1024 * 1024;
 /// The minimum amount in bytes for a score above 0.

@@ -4,18 +4,18 @@
 //! `pkg/scheduler/framework/plugins/nodeaffinity/node_affinity.go`.
 
 use super::normalize::default_normalize_score;
+use crate::cache::slice::NodeRole;
 use crate::cache::{NodeView, Snapshot};
+use crate::collections::shared::Shared;
 use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, NodeAction,
     PluginName, Prepared, Reads, Rejection, Scale, ScorePlugin, ScoreRule, Verdict,
 };
-use crate::intern::Tables;
-use crate::node::{NodeIdx, NodeInfo};
-use crate::node_set::NodeSet;
-use crate::pod::{PodInfo, PodTemplate, PreferredNodeTerm};
-use crate::selector::{NodeSelectorTerm, RequiredNodeAffinity};
-use crate::shared::Shared;
-use crate::slice::NodeRole;
+use crate::model::intern::Tables;
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::node_set::NodeSet;
+use crate::model::pod::{PodInfo, PodTemplate, PreferredNodeTerm};
+use crate::model::selector::{NodeSelectorTerm, RequiredNodeAffinity};
 use std::sync::Arc;
 
 pub(crate) const NAME: PluginName = "NodeAffinity";

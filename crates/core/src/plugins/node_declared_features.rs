@@ -8,10 +8,10 @@ use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, PluginName, Prepared,
     Reads, Rejection, Verdict,
 };
-use crate::intern::Symbol;
-use crate::node::NodeInfo;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::model::intern::Symbol;
+use crate::model::node::NodeInfo;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 
 const NAME: PluginName = "NodeDeclaredFeatures";
 

@@ -7,9 +7,9 @@ use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
     Prepared, Reads, Rejection, Verdict,
 };
-use crate::intern::Symbol;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::model::intern::Symbol;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 
 /// The plugin.
 #[derive(Clone, Copy, Debug, Default)]

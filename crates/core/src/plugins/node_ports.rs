@@ -8,9 +8,9 @@ use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, NodeAction,
     PluginName, PodAction, Prepared, Reads, Rejection, Verdict,
 };
-use crate::intern::{Symbol, known};
-use crate::node_set::NodeSet;
-use crate::pod::{HostPort, PodInfo};
+use crate::model::intern::{Symbol, known};
+use crate::model::node_set::NodeSet;
+use crate::model::pod::{HostPort, PodInfo};
 
 /// The plugin.
 #[derive(Clone, Copy, Debug, Default)]
@@ -122,7 +122,7 @@ impl FilterRule for Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intern::Tables;
+    use crate::model::intern::Tables;
     use proptest::prelude::*;
 
     proptest! {

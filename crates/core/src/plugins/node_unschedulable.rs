@@ -9,10 +9,10 @@ use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
     PodAction, Prepared, Reads, Rejection, Verdict,
 };
-use crate::intern::known;
-use crate::node::{Taint, TaintEffect};
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::model::intern::known;
+use crate::model::node::{Taint, TaintEffect};
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 
 const CORDON: Taint =
     Taint { key: known::UNSCHEDULABLE, value: known::EMPTY, effect: TaintEffect::NoSchedule };

@@ -9,11 +9,13 @@ use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
     PodAction, Prepared, Reads, Rejection, Verdict,
 };
-use crate::intern::{Symbol, known};
-use crate::node::NodeIdx;
-use crate::node_set::{NodeSet, bits};
-use crate::pod::{PodInfo, Uid};
-use crate::volume::{ClaimInfo, CsiNodeInfo, PodVolume, StorageKind, StorageObject, VolumeAttachmentInfo};
+use crate::model::intern::{Symbol, known};
+use crate::model::node::NodeIdx;
+use crate::model::node_set::{NodeSet, bits};
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::volume::{
+    ClaimInfo, CsiNodeInfo, PodVolume, StorageKind, StorageObject, VolumeAttachmentInfo,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 //! Upstream: `pkg/scheduler/framework/plugins/schedulinggates/scheduling_gates.go`.
 
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction, Rejection};
-use crate::intern::Tables;
-use crate::pod::PodInfo;
+use crate::model::intern::Tables;
+use crate::model::pod::PodInfo;
 
 /// The plugin's name.
 pub const NAME: PluginName = "SchedulingGates";

@@ -5,18 +5,18 @@
 //! `pkg/scheduler/framework/plugins/tainttoleration/taint_toleration.go`.
 
 use super::normalize::default_normalize_score;
+use crate::cache::slice::NodeRole;
 use crate::cache::{NodeView, Snapshot};
+use crate::collections::hash::IdMap;
 use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, NodeAction,
     PluginName, PodAction, Prepared, Reads, Rejection, Scale, ScorePlugin, ScoreRule, Verdict,
 };
-use crate::hash::IdMap;
-use crate::intern::TaintSetId;
-use crate::node::NodeIdx;
-use crate::node::{NodeInfo, Taint, TaintEffect};
-use crate::node_set::{NodeSet, bits};
-use crate::pod::{PodInfo, Toleration};
-use crate::slice::NodeRole;
+use crate::model::intern::TaintSetId;
+use crate::model::node::NodeIdx;
+use crate::model::node::{NodeInfo, Taint, TaintEffect};
+use crate::model::node_set::{NodeSet, bits};
+use crate::model::pod::{PodInfo, Toleration};
 
 const NAME: PluginName = "TaintToleration";
 

@@ -6,8 +6,8 @@
 
 use crate::cache::Snapshot;
 use crate::framework::{PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 
 /// A plugin whose Score is always 0.
 #[derive(Clone, Copy, Debug)]

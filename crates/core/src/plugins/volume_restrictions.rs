@@ -8,9 +8,9 @@ use crate::framework::{
     ClusterEvent, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, PodAction,
     Prepared, Reads, Rejection, Verdict,
 };
-use crate::intern::{Symbol, known};
-use crate::pod::PodInfo;
-use crate::volume::{ExclusiveDisk, PodVolume, StorageKind, StorageObject};
+use crate::model::intern::{Symbol, known};
+use crate::model::pod::PodInfo;
+use crate::model::volume::{ExclusiveDisk, PodVolume, StorageKind, StorageObject};
 
 const NAME: PluginName = "VolumeRestrictions";
 const DISK_IN_USE: &str = "node(s) had no available disk";

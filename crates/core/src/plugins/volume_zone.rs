@@ -8,10 +8,10 @@ use crate::framework::{
     ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
     Prepared, Reads, Rejection, Verdict,
 };
-use crate::intern::{Labels, Symbol, known};
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
-use crate::volume::{BindingMode, ClaimInfo, PodVolume, StorageKind, StorageObject};
+use crate::model::intern::{Labels, Symbol, known};
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use crate::model::volume::{BindingMode, ClaimInfo, PodVolume, StorageKind, StorageObject};
 
 const NAME: PluginName = "VolumeZone";
 const NO_ZONE: &str = "node(s) had no available volume zone";

@@ -10,10 +10,10 @@ use super::{DefaultPreemption, finds_nobody, first, in_vain, ineligible};
 use crate::framework::dry_runs::{DryRun, DryRuns};
 use crate::framework::histogram::Histogram;
 use crate::framework::post_filter::{Candidate, ExtenderCandidates, PostFiltered, Unplaced};
-use crate::node::NodeIdx;
-use crate::pod::PodInfo;
-use crate::rng::Purpose;
-use crate::time::Time;
+use crate::model::node::NodeIdx;
+use crate::model::pod::PodInfo;
+use crate::model::rng::Purpose;
+use crate::model::time::Time;
 use std::collections::BTreeSet;
 
 impl DefaultPreemption {

@@ -1,8 +1,9 @@
 //! Splits victims by whether their eviction violates a PodDisruptionBudget.
 
-use crate::cache::{DisruptionBudget, Snapshot};
-use crate::intern::Symbol;
-use crate::pod::PodInfo;
+use crate::cache::Snapshot;
+use crate::model::intern::Symbol;
+use crate::model::lookup_objects::DisruptionBudget;
+use crate::model::pod::PodInfo;
 use std::collections::BTreeMap;
 
 /// Splits `pods`, in order, into those whose eviction violates a budget after the preceding ones, and the

@@ -3,7 +3,7 @@
 use super::importance::started;
 use crate::framework::dry_runs::Harm;
 use crate::framework::post_filter::Candidate;
-use crate::time::Time;
+use crate::model::time::Time;
 use std::cmp::{Ordering, Reverse};
 
 /// Returns the cost of a candidate.

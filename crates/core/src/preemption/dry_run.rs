@@ -6,8 +6,8 @@ use super::importance::sort_by_importance;
 use crate::cache::Overlay;
 use crate::framework::post_filter::{Candidate, Unplaced};
 use crate::framework::{CycleError, PluginName, Reason, Rejection};
-use crate::node::NodeIdx;
-use crate::pod::PodInfo;
+use crate::model::node::NodeIdx;
+use crate::model::pod::PodInfo;
 
 /// The reason of a node without lower-priority pods.
 pub(super) const NO_VICTIMS: &str = "No preemption victims found for incoming pod";

@@ -2,8 +2,8 @@
 //! `pkg/scheduler/util/utils.go`).
 
 use super::sort::sort_as_go;
-use crate::pod::PodInfo;
-use crate::time::Time;
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
 use std::cmp::Ordering;
 
 /// The start time of a pod, or `now` if it has not started.

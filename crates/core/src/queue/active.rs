@@ -4,8 +4,8 @@
 //! is handled during a decision.
 
 use super::pod::{ActiveOrder, QueuedPod};
-use crate::intern::{Marks, Symbol, TraceIds, WorkBudget, mark_after};
-use crate::pod::PodInfo;
+use crate::model::intern::{Marks, Symbol, TraceIds, WorkBudget, mark_after};
+use crate::model::pod::PodInfo;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,8 +4,8 @@
 //! second become active together and compete by priority (KEP-5142).
 
 use super::pod::{ActiveOrder, QueuedPod};
-use crate::intern::{Marks, TraceIds, WorkBudget, mark_after};
-use crate::time::Time;
+use crate::model::intern::{Marks, TraceIds, WorkBudget, mark_after};
+use crate::model::time::Time;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

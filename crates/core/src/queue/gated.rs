@@ -1,7 +1,7 @@
 //! Gated pods. Events do not iterate over it.
 
 use super::pod::QueuedPod;
-use crate::intern::{Marks, TraceIds, WorkBudget, mark_after};
+use crate::model::intern::{Marks, TraceIds, WorkBudget, mark_after};
 use std::collections::BTreeMap;
 
 /// Pods by sequence number.

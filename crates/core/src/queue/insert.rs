@@ -2,10 +2,10 @@
 
 use super::pod::QueuedPod;
 use super::{SchedulingQueue, Slot};
-use crate::intern::{Marks, TraceIds, WorkBudget};
-use crate::mutation::{self, Mutation};
-use crate::pod::PodInfo;
-use crate::time::Time;
+use crate::model::intern::{Marks, TraceIds, WorkBudget};
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
+use crate::switches::mutation::{self, Mutation};
 use std::sync::Arc;
 
 /// Pods inserted since the start of the current garbage collection. Marking may already have passed their place.

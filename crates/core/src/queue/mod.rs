@@ -21,12 +21,12 @@ pub use pod::{QueuedPod, Search};
 pub use reconsider::QueueDecision;
 pub use stats::{QueueStats, SubQueue};
 
+use crate::collections::hash::{FixedMap, Keyed};
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction};
-use crate::hash::{FixedMap, Keyed};
-use crate::intern::trace_ids;
-use crate::mutation::{self, Mutation};
-use crate::pod::{PodInfo, Uid};
-use crate::time::Time;
+use crate::model::intern::trace_ids;
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
+use crate::switches::mutation::{self, Mutation};
 use active::ActiveQueue;
 use backoff::{BackoffOrder, BackoffPolicy, BackoffQueue};
 use gated::GatedPods;

@@ -1,9 +1,9 @@
 //! The record of a pod in the queue, and the order of the active queue.
 
 use crate::framework::PluginName;
-use crate::intern::trace_ids;
-use crate::pod::PodInfo;
-use crate::time::Time;
+use crate::model::intern::trace_ids;
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;

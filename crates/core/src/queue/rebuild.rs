@@ -2,7 +2,7 @@
 
 use super::unschedulable::Unschedulable;
 use super::{SchedulingQueue, Slot, SubQueue};
-use crate::time::Time;
+use crate::model::time::Time;
 
 impl SchedulingQueue {
     /// Puts each record back into its place, except the pod with the uid `without`. Ranks, backoffs and cumulative

@@ -3,8 +3,8 @@
 use super::backoff::BackoffPolicy;
 use super::{SchedulingQueue, Slot, label};
 use crate::framework::PluginName;
-use crate::pod::{PodInfo, Uid};
-use crate::time::Time;
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 use super::pod::QueuedPod;
 use crate::framework::PluginName;
-use crate::intern::Symbol;
-use crate::intern::{Marks, TraceIds};
+use crate::model::intern::Symbol;
+use crate::model::intern::{Marks, TraceIds};
 use std::collections::BTreeMap;
 
 /// The place of a pod in the queue (upstream's label `queue`).

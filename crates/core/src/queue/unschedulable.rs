@@ -5,12 +5,12 @@
 //! ones.
 
 use super::pod::QueuedPod;
+use crate::collections::hash::{Keyed, KeyedMap};
 use crate::framework::{Hint, PluginName};
-use crate::hash::{Keyed, KeyedMap};
-use crate::intern::{Marks, TraceIds, WorkBudget, mark_after, trace_ids};
-use crate::pod::PodInfo;
-use crate::signature::Signature;
-use crate::time::Time;
+use crate::model::intern::{Marks, TraceIds, WorkBudget, mark_after, trace_ids};
+use crate::model::pod::PodInfo;
+use crate::model::signature::Signature;
+use crate::model::time::Time;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

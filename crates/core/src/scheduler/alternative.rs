@@ -5,16 +5,16 @@
 //! requests are unknown.
 
 use super::{Profile, Scheduler, profile_named};
+use crate::compare::{Choice, Comparison, Judge};
 use crate::cycle::Unschedulable;
-use crate::effect::PodRef;
 use crate::framework::CycleError;
-use crate::intern::Symbol;
-use crate::node::NodeIdx;
-use crate::pod::Uid;
+use crate::model::effect::PodRef;
+use crate::model::intern::Symbol;
+use crate::model::node::NodeIdx;
+use crate::model::pod::Uid;
+use crate::model::time::Time;
 use crate::queue::QueuedPod;
 use crate::report::Preemption;
-use crate::shadow::{Choice, Comparison, Judge};
-use crate::time::Time;
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -10,25 +10,25 @@ use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
 use super::verify::Compared;
 use super::{Scheduler, profile_named};
+use crate::cache::slice::{Slice, SliceEnded};
 use crate::cache::{PodState, Snapshot};
 use crate::cycle::{
     Decision, Evaluation, Feasible, Framework, InfeasibleDecision, NoProbe, Nominate, Nomination, Options,
     PostFilter, Probe, Unschedulable,
 };
-use crate::effect::{PodRef, Severity};
 use crate::framework::CycleError;
+use crate::framework::extension_point::ExtensionPoint;
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
-use crate::framework::registry::ExtensionPoint;
 use crate::incremental::{DecisionCache, State};
-use crate::node::NodeIdx;
+use crate::model::effect::{PodRef, Severity};
+use crate::model::node::NodeIdx;
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
+use crate::model::volume::Reservation;
 use crate::plugins::node_affinity;
-use crate::pod::PodInfo;
 use crate::preemption;
 use crate::queue::{QueuedPod, Search};
 use crate::report::{Outcome, Preemption, Report};
-use crate::slice::{Slice, SliceEnded};
-use crate::time::Time;
-use crate::volume::Reservation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 

@@ -8,14 +8,14 @@
 use super::Scheduler;
 use super::unknown_outcome::UNKNOWN_MAX;
 use crate::cache::PodState;
-use crate::event::{Found, ObjectKey};
-use crate::hash::FixedMap;
-use crate::intern::{MarkWorklist, Marks, TraceIds, WorkBudget};
-use crate::mutation::{self, Mutation};
-use crate::pod::{PodInfo, Uid};
+use crate::collections::hash::FixedMap;
+use crate::model::event::{Found, ObjectKey};
+use crate::model::intern::{MarkWorklist, Marks, TraceIds, WorkBudget};
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
 use crate::preemption;
 use crate::report::Notice;
-use crate::time::Time;
+use crate::switches::mutation::{self, Mutation};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -354,8 +354,8 @@ impl Scheduler {
 mod tests {
     use super::*;
     use crate::cycle::NoProbe;
-    use crate::effect::Effect;
-    use crate::event::{BindOutcome, Event};
+    use crate::model::effect::Effect;
+    use crate::model::event::{BindOutcome, Event};
     use crate::scheduler::Step;
     use crate::scheduler::quarantine::tests::{World, pod};
 

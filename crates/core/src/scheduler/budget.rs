@@ -6,10 +6,10 @@
 
 use super::Scheduler;
 use crate::cache::Snapshot;
-use crate::hash::IdSet;
-use crate::intern::Symbol;
-use crate::pod::{Parsed, PodAffinityTerm, PodInfo};
-use crate::selector::Selector;
+use crate::collections::hash::IdSet;
+use crate::model::intern::Symbol;
+use crate::model::pod::{Parsed, PodAffinityTerm, PodInfo};
+use crate::model::selector::Selector;
 
 /// The largest product of a pod with extenders, which is always evaluated in one step: about 300 ms.
 const EXTENDED_MAX: u64 = 50_000_000;

@@ -2,11 +2,11 @@
 //!
 //! A condition that the pod shows already, or that was just sent, is not sent again.
 
-use crate::effect::{Nomination, PodRef, StatusPatch, Unscheduled};
-use crate::hash::FixedMap;
-use crate::intern::{Marks, Symbol, Tables, TraceIds, trace_ids};
-use crate::pod::{PodInfo, Uid};
-use crate::time::Time;
+use crate::collections::hash::FixedMap;
+use crate::model::effect::{Nomination, PodRef, StatusPatch, Unscheduled};
+use crate::model::intern::{Marks, Symbol, Tables, TraceIds, trace_ids};
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 

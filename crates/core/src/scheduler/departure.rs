@@ -5,10 +5,10 @@
 
 use super::Scheduler;
 use crate::framework::{ClusterEvent, PodAction};
-use crate::intern::Symbol;
-use crate::mutation::{self, Mutation};
-use crate::pod::{PodInfo, Uid};
-use crate::time::Time;
+use crate::model::intern::Symbol;
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
+use crate::switches::mutation::{self, Mutation};
 use std::sync::Arc;
 
 /// Why a pod leaves.
@@ -87,8 +87,8 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use crate::cycle::NoProbe;
-    use crate::effect::Lane;
-    use crate::event::{Event, ObjectKey};
+    use crate::model::effect::Lane;
+    use crate::model::event::{Event, ObjectKey};
     use crate::scheduler::quarantine::tests::{World, pod};
 
     /// Pods in all places: a victim with its preemptor, an unschedulable pod with a patch, and a sent binding.
@@ -135,7 +135,7 @@ mod tests {
         // The answer of a sent eviction is awaited, so that the pod is not evicted twice.
         world.handle(Event::EvictFinished {
             uid: "victim".into(),
-            outcome: crate::event::EvictOutcome::Deleted,
+            outcome: crate::model::event::EvictOutcome::Deleted,
         });
         world.run();
         assert_eq!(known(&world), []);
@@ -150,7 +150,7 @@ mod tests {
         }
         world.handle(Event::EvictFinished {
             uid: "victim".into(),
-            outcome: crate::event::EvictOutcome::Deleted,
+            outcome: crate::model::event::EvictOutcome::Deleted,
         });
         world.run();
         let names: Vec<_> = known(&world).into_iter().map(|(name, _)| name).collect();

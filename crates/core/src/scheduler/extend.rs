@@ -20,14 +20,14 @@ use crate::cycle::{
     ExtendedDecision, ExtenderRequest, Filtered, Framework, InfeasibleDecision, Nomination, Options, Probe,
     RequestKind,
 };
-use crate::effect::Effect;
-use crate::extender::{self, Answer, Extender, ExtenderCandidate};
 use crate::framework::CycleError;
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
-use crate::pod::PodInfo;
+use crate::model::effect::Effect;
+use crate::model::extender::{self, Answer, Extender, ExtenderCandidate};
+use crate::model::pod::PodInfo;
+use crate::model::signature::Signature;
+use crate::model::time::Time;
 use crate::queue::QueuedPod;
-use crate::signature::Signature;
-use crate::time::Time;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 

@@ -5,13 +5,13 @@
 use super::conditions::Condition;
 use super::{Scheduler, quarantine};
 use crate::cycle::{Nominate, Unschedulable};
-use crate::effect::{EventRecord, Severity};
-use crate::intern::Symbol;
-use crate::mutation::{self, Mutation};
-use crate::pod::PodInfo;
+use crate::model::effect::{EventRecord, Severity};
+use crate::model::intern::Symbol;
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
 use crate::queue::QueuedPod;
 use crate::report::{Outcome, Preemption};
-use crate::time::Time;
+use crate::switches::mutation::{self, Mutation};
 use std::sync::Arc;
 
 /// The reason for a failed attempt.

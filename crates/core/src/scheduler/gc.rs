@@ -1,10 +1,11 @@
 //! Garbage collection of ids, so that a cluster with ever new labels does not grow the tables without bound.
 //!
-//! It runs in slices, so that no decision waits for all of it. See [`crate::intern`] for how ids in use are found.
+//! It runs in slices, so that no decision waits for all of it. See [`crate::model::intern`] for how ids in use are
+//! found.
 
 use super::Scheduler;
-use crate::intern::{Marks, TraceIds, WorkBudget};
-use crate::mutation::{self, Mutation};
+use crate::model::intern::{Marks, TraceIds, WorkBudget};
+use crate::switches::mutation::{self, Mutation};
 use std::mem::take;
 
 /// The work limit of one slice. Marking a pod costs 1, which takes about 300 ns if the processor's caches miss.
@@ -150,11 +151,11 @@ impl TraceIds for Scheduler {
 #[cfg(test)]
 mod tests {
     use crate::cycle::NoProbe;
-    use crate::event::Event;
-    use crate::mutation::{self, Mutation};
+    use crate::model::event::Event;
     use crate::queue::SubQueue;
     use crate::scheduler::Step;
     use crate::scheduler::quarantine::tests::{World, pod};
+    use crate::switches::mutation::{self, Mutation};
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! A first-in, first-out queue of unique entries with removal by value.
 
-use crate::hash::FixedMap;
+use crate::collections::hash::FixedMap;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::hash::Hash;

@@ -9,8 +9,8 @@ use crate::cycle::{
 use crate::framework::CycleError;
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::incremental::DecisionCache;
-use crate::pod::PodInfo;
-use crate::time::Time;
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
 use std::sync::Arc;
 
 /// A decision about a pod that the infeasible cache may answer.
@@ -95,11 +95,11 @@ fn full(
 #[cfg(test)]
 mod tests {
     use crate::cycle::{Point, Probe};
-    use crate::event::Event;
-    use crate::pod::{PodAffinity, PodAffinityTerm};
+    use crate::model::event::Event;
+    use crate::model::pod::{PodAffinity, PodAffinityTerm};
+    use crate::model::selector::Selector;
     use crate::scheduler::Step;
     use crate::scheduler::quarantine::tests::{World, pod};
-    use crate::selector::Selector;
 
     /// Counts the evaluations of nodes.
     #[derive(Default)]

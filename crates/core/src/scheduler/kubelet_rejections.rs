@@ -4,11 +4,11 @@
 //! Such a pod has terminated, and is not retried.
 
 use super::Scheduler;
-use crate::effect::Severity;
-use crate::event::ObjectKey;
-use crate::pod::Uid;
+use crate::model::effect::Severity;
+use crate::model::event::ObjectKey;
+use crate::model::pod::Uid;
+use crate::model::time::Time;
 use crate::report::Notice;
-use crate::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -4,8 +4,8 @@
 //! but the safety of writes does not depend on it.
 
 use super::Scheduler;
-use crate::mutation::{self, Mutation};
-use crate::time::Time;
+use crate::model::time::Time;
+use crate::switches::mutation::{self, Mutation};
 
 impl Scheduler {
     /// Gains or loses leadership.

@@ -4,11 +4,11 @@
 //! nominations of its own pods.
 
 use super::Scheduler;
-use crate::effect::{Nomination, StatusPatch};
 use crate::framework::{ClusterEvent, PodAction};
-use crate::intern::Symbol;
-use crate::pod::PodInfo;
-use crate::time::Time;
+use crate::model::effect::{Nomination, StatusPatch};
+use crate::model::intern::Symbol;
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
 use std::sync::Arc;
 
 impl Scheduler {

@@ -6,13 +6,13 @@ use super::Scheduler;
 use super::departure::Departure;
 use super::requeue::{hint, node_actions, pod_actions};
 use crate::cache::PodState;
-use crate::event::{Event, ObjectKey};
 use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
-use crate::mutation::{self, Mutation};
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
-use crate::time::Time;
-use crate::volume::{StorageKey, StorageObject};
+use crate::model::event::{Event, ObjectKey};
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
+use crate::model::volume::{StorageKey, StorageObject};
+use crate::switches::mutation::{self, Mutation};
 use std::sync::Arc;
 
 impl Scheduler {
@@ -120,7 +120,7 @@ impl Scheduler {
         }
     }
 
-    fn node_gone(&mut self, now: Time, name: crate::intern::Symbol) {
+    fn node_gone(&mut self, now: Time, name: crate::model::intern::Symbol) {
         self.walk.node_gone(name);
         if let Some(old) = self.cache.remove_node(name) {
             self.node_left(now, name);
@@ -145,7 +145,7 @@ impl Scheduler {
         }
     }
 
-    fn assigned_pod(&mut self, now: Time, pod: &Arc<PodInfo>, node: crate::intern::Symbol) {
+    fn assigned_pod(&mut self, now: Time, pod: &Arc<PodInfo>, node: crate::model::intern::Symbol) {
         let known = self.cache.placed(&pod.uid).map(|(old, on, state)| (Arc::clone(old), on, state));
         match &known {
             Some((old, _, PodState::Added)) if old.is_same_to_others(pod) => {

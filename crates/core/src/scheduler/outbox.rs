@@ -5,9 +5,9 @@
 //! [`RECORDS_MAX`] replace the oldest. Extender calls belong to a bounded number of pods.
 
 use super::indexed_queue::IndexedQueue;
-use crate::effect::{Effect, EventRecord, Lane, Nomination, StatusPatch};
-use crate::hash::FixedMap;
-use crate::pod::Uid;
+use crate::collections::hash::FixedMap;
+use crate::model::effect::{Effect, EventRecord, Lane, Nomination, StatusPatch};
+use crate::model::pod::Uid;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -212,7 +212,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effect::{PodRef, Severity};
+    use crate::model::effect::{PodRef, Severity};
 
     fn record(name: &str) -> EventRecord {
         let pod = PodRef { namespace: "default".to_owned(), name: name.to_owned(), uid: name.into() };

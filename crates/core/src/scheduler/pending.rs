@@ -5,11 +5,11 @@ use super::binding::Binding;
 use super::budget::Size;
 use super::extend::SuspendedDecision;
 use crate::explain::Findings;
-use crate::intern::Symbol;
-use crate::node::NodeIdx;
-use crate::pod::{PodInfo, Uid};
+use crate::model::intern::Symbol;
+use crate::model::node::NodeIdx;
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
 use crate::queue::{QueuedPod, SubQueue};
-use crate::time::Time;
 use std::collections::BTreeMap;
 
 /// The stage of a pod on its way to a node.

@@ -13,14 +13,14 @@ mod ledger;
 pub(super) use ledger::Preemptions;
 
 use super::Scheduler;
-use crate::effect::{Disruption, Eviction, Severity};
-use crate::event::EvictOutcome;
-use crate::framework::registry::ExtensionPoint;
-use crate::intern::Symbol;
-use crate::pod::{PodInfo, Uid};
+use crate::framework::extension_point::ExtensionPoint;
+use crate::model::effect::{Disruption, Eviction, Severity};
+use crate::model::event::EvictOutcome;
+use crate::model::intern::Symbol;
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
 use crate::preemption;
 use crate::report::{Outcome, Report};
-use crate::time::Time;
 use ledger::{Begun, EvictedPod, Running};
 use std::sync::Arc;
 
@@ -180,8 +180,8 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use crate::cycle::NoProbe;
-    use crate::effect::Lane;
-    use crate::event::Event;
+    use crate::model::effect::Lane;
+    use crate::model::event::Event;
     use crate::scheduler::quarantine::tests::{World, pod};
 
     /// No scenario in `tests/scenarios` can show this case: the engine makes no decision while a binding waits for a

@@ -6,15 +6,15 @@
 
 use super::Scheduler;
 use super::departure::Departure;
-use crate::effect::Severity;
-use crate::event::{Event, ObjectKey};
+use crate::collections::hash::FixedMap;
 use crate::framework::PluginName;
-use crate::hash::FixedMap;
-use crate::intern::{Marks, TraceIds};
-use crate::pod::{PodInfo, Uid};
+use crate::model::effect::Severity;
+use crate::model::event::{Event, ObjectKey};
+use crate::model::intern::{Marks, TraceIds};
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::signature::Signature;
+use crate::model::time::Time;
 use crate::report::Notice;
-use crate::signature::Signature;
-use crate::time::Time;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -162,16 +162,16 @@ mod recovery;
 pub(super) mod tests {
     use super::*;
     use crate::cycle::{Framework, NoProbe};
-    use crate::effect::Lane;
-    use crate::event::Kind;
-    use crate::intern::{Symbol, Tables};
-    use crate::node::NodeInfo;
-    use crate::pod::PodTemplate;
+    use crate::model::effect::Lane;
+    use crate::model::event::Kind;
+    use crate::model::intern::{Symbol, Tables};
+    use crate::model::node::NodeInfo;
+    use crate::model::pod::PodTemplate;
+    use crate::model::resources::{PodResources, Resources};
+    use crate::model::rng::Seed;
+    use crate::model::selector::RequiredNodeAffinity;
     use crate::queue::QueueConfig;
-    use crate::resources::{PodResources, Resources};
-    use crate::rng::Seed;
     use crate::scheduler::{Config, Profile, Step};
-    use crate::selector::RequiredNodeAffinity;
 
     /// A place at which to panic.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,11 +6,11 @@
 
 use super::departure::Departure;
 use super::{Profile, Scheduler};
-use crate::extender::Extender;
-use crate::hash::FixedMap;
-use crate::pod::{PodInfo, Uid};
+use crate::collections::hash::FixedMap;
+use crate::model::extender::Extender;
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
 use crate::queue::QueueDecision;
-use crate::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,13 +1,13 @@
 //! Lists: the kinds with a complete first list, running lists, and objects missing from a list.
 
 use super::Scheduler;
-use crate::event::{Kind, ObjectKey};
-use crate::hash::{FixedSet, IdSet};
-use crate::intern::Symbol;
-use crate::intern::{Marks, TraceIds, trace_ids};
-use crate::mutation::{self, Mutation};
-use crate::pod::{ControllerKind, Uid};
-use crate::time::Time;
+use crate::collections::hash::{FixedSet, IdSet};
+use crate::model::event::{Kind, ObjectKey};
+use crate::model::intern::Symbol;
+use crate::model::intern::{Marks, TraceIds, trace_ids};
+use crate::model::pod::{ControllerKind, Uid};
+use crate::model::time::Time;
+use crate::switches::mutation::{self, Mutation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -2,13 +2,13 @@
 
 use super::{Profile, Scheduler, profile_named};
 use crate::cache::Snapshot;
-use crate::extender;
 use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
-use crate::intern::Symbol;
-use crate::mutation::{self, Mutation};
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
-use crate::time::Time;
+use crate::model::extender;
+use crate::model::intern::Symbol;
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
+use crate::switches::mutation::{self, Mutation};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The cluster events that may have requeued pods.

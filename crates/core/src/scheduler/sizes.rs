@@ -6,7 +6,7 @@ impl Scheduler {
     /// Returns the sizes of all collections that hold pods or nodes, by name. All are zero in a cluster without pods
     /// and nodes.
     ///
-    /// Not included: the tables of ids (see [`Tables::sizes`](crate::intern::Tables::sizes)), and the infeasible
+    /// Not included: the tables of ids (see [`Tables::sizes`](crate::model::intern::Tables::sizes)), and the infeasible
     /// cache, which has a fixed limit.
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         let [bind, volume, evict, status, record, extend] = self.outbox.waiting();

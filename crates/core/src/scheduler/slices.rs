@@ -9,13 +9,13 @@ use super::attempt::Decided;
 use super::extend::SuspendedDecision;
 use super::failure::Failure;
 use crate::cache::Snapshot;
+use crate::cache::slice::{Partial, Slice};
 use crate::cycle::NoProbe;
-use crate::intern::trace_ids;
-use crate::pod::PodInfo;
+use crate::model::intern::trace_ids;
+use crate::model::pod::PodInfo;
+use crate::model::signature::Signature;
+use crate::model::time::Time;
 use crate::queue::QueuedPod;
-use crate::signature::Signature;
-use crate::slice::{Partial, Slice};
-use crate::time::Time;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

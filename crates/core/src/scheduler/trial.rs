@@ -10,17 +10,17 @@ use crate::cache::{PodState, Snapshot, UndoLog};
 use crate::cycle::{
     Decision, Evaluation, Framework, InfeasibleDecision, Nominate, Nomination, Options, Probe, Unschedulable,
 };
-use crate::event::Event;
 use crate::framework::CycleError;
 use crate::framework::post_filter::Draws;
-use crate::intern::{Symbol, Tables};
-use crate::node::NodeInfo;
-use crate::pod::{PodInfo, Uid};
+use crate::model::event::Event;
+use crate::model::intern::{Symbol, Tables};
+use crate::model::node::NodeInfo;
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::rng::Seed;
+use crate::model::time::Time;
+use crate::model::volume::StorageObject;
 use crate::queue::{QueueConfig, QueuedPod};
 use crate::report::Notice;
-use crate::rng::Seed;
-use crate::time::Time;
-use crate::volume::StorageObject;
 use std::sync::Arc;
 
 /// The attempt number of each decision: every pod is tried once.

@@ -8,24 +8,20 @@
 //! two seconds later, in the states that other plausible orders of nearby events would have produced. If one
 //! of them explains the decision, the disagreement counts as raced.
 
-mod judge;
 mod orders;
 
-pub use judge::{Cell, Comparison, OtherDecision, Scored};
-
+use crate::collections::hash::{FixedMap, FixedSet};
+use crate::compare::{Agreement, Choice, Comparison, Judge, Verdict};
 use crate::cycle::Framework;
-use crate::effect::PodRef;
-use crate::event::{Event, Kind, ObjectKey};
-use crate::hash::{FixedMap, FixedSet};
-use crate::intern::{Marks, Symbol, Tables, TraceIds as _};
-use crate::pod::{PodInfo, ScheduledCondition, Uid};
+use crate::model::effect::PodRef;
+use crate::model::event::{Event, Kind, ObjectKey};
+use crate::model::intern::{Marks, Symbol, Tables, TraceIds as _};
+use crate::model::pod::{PodInfo, ScheduledCondition, Uid};
+use crate::model::rng::Seed;
+use crate::model::time::Time;
 use crate::queue::QueueConfig;
 use crate::report::Notice;
-use crate::rng::Seed;
 use crate::scheduler::{Config, Scheduler};
-use crate::time::Time;
-use judge::Verdict;
-pub(crate) use judge::{Choice, Judge};
 use orders::Changes;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,56 +39,6 @@ const SINGLES: usize = 4;
 const NEARBY: usize = 4;
 /// Maximum number of disagreements with an open window; further ones are not judged.
 const PENDING_MAX: usize = 10_000;
-
-/// The result of judging a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Agreement {
-    /// Both chose the node with the best total.
-    Same,
-    /// Their node is one of several with the best total (a tie).
-    EqualScore,
-    /// Both found a node, and theirs has a lower total.
-    Different,
-    /// They found no node, but a feasible node exists.
-    WeFitTheyNot,
-    /// Their node is infeasible here.
-    TheyFitWeNot,
-    /// Neither found a node.
-    NeitherFits,
-    /// The decisions disagree in the order of arrival here, but agree in another plausible order.
-    Raced,
-}
-
-impl Agreement {
-    /// All variants.
-    pub const ALL: [Self; 7] = [
-        Self::Same,
-        Self::EqualScore,
-        Self::Different,
-        Self::WeFitTheyNot,
-        Self::TheyFitWeNot,
-        Self::NeitherFits,
-        Self::Raced,
-    ];
-
-    /// The name in metrics and reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Same => "same",
-            Self::EqualScore => "equal_score",
-            Self::Different => "different",
-            Self::WeFitTheyNot => "we_fit_they_not",
-            Self::TheyFitWeNot => "they_fit_we_not",
-            Self::NeitherFits => "neither_fits",
-            Self::Raced => "raced",
-        }
-    }
-
-    /// Whether the decisions agree without trying other orders.
-    fn agrees(self) -> bool {
-        matches!(self, Self::Same | Self::EqualScore | Self::NeitherFits)
-    }
-}
 
 /// Why a decision of the other scheduler is not judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

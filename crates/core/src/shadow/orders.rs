@@ -6,9 +6,9 @@
 
 use super::{NEARBY, SHIFTS, SINGLES, WINDOW};
 use crate::cache::Hypothetical;
-use crate::intern::{Symbol, trace_ids};
-use crate::pod::PodInfo;
-use crate::time::Time;
+use crate::model::intern::{Symbol, trace_ids};
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

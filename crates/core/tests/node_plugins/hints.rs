@@ -3,7 +3,8 @@
 use crate::support::{TestCluster, language};
 use std::sync::Arc;
 use supercargo_core::framework::{ClusterEvent, FilterPlugin, Hint, NodeAction, PodAction};
-use supercargo_core::node::NodeInfo;
+use supercargo_core::model::node::NodeInfo;
+use supercargo_core::model::pod::PodInfo;
 use supercargo_core::plugins::dynamic_resources::DynamicResources;
 use supercargo_core::plugins::node_affinity::{NodeAffinity, NodeAffinityArgs};
 use supercargo_core::plugins::node_name::NodeName;
@@ -12,7 +13,6 @@ use supercargo_core::plugins::node_resources::{NodeResourcesFit, NodeResourcesFi
 use supercargo_core::plugins::node_unschedulable::NodeUnschedulable;
 use supercargo_core::plugins::scheduling_gates;
 use supercargo_core::plugins::taint_toleration::TaintToleration;
-use supercargo_core::pod::PodInfo;
 
 /// A plugin, a world and a pod, to be combined with events in the cluster language.
 struct Case<P> {

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use supercargo_core::cache::Overlay;
 use supercargo_core::framework::{Prepared, Verdict};
-use supercargo_core::intern::Tables;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::PodInfo;
 
 /// All plugins of this file, with arguments that cover their branches.
 const PLUGINS: &str = "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts ImageLocality \
@@ -186,7 +186,7 @@ proptest! {
 /// Whether no sum of requests overflows. After an overflow, subtraction does not undo addition.
 fn sums_stay_in_range(placed: &[Arc<PodInfo>], come: &Arc<PodInfo>) -> bool {
     let pods = || placed.iter().chain([come]).map(|pod| &pod.resources);
-    let fits = |amount: &dyn Fn(&supercargo_core::resources::Resources) -> i64| {
+    let fits = |amount: &dyn Fn(&supercargo_core::model::resources::Resources) -> i64| {
         pods().try_fold(0i64, |sum, r| sum.checked_add(amount(&r.placed))).is_some()
     };
     fits(&|r| r.cpu_milli)

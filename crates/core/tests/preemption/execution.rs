@@ -9,13 +9,13 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cycle::{Decision, Framework, InfeasibleDecision, NoProbe, Nomination, Options};
-use supercargo_core::effect::{Effect, Lane};
-use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Kind, ObjectKey};
+use supercargo_core::model::effect::{Effect, Lane};
+use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Kind, ObjectKey};
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::{QueueConfig, SubQueue};
 use supercargo_core::report::{Outcome, Preemption};
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use supercargo_core::time::Time;
 
 /// An input. Numbers select among existing objects.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use supercargo_core::cache::Cache;
 use supercargo_core::cycle::{Decision, Framework, InfeasibleDecision, NoProbe, Nomination, Options};
 use supercargo_core::framework::post_filter::{Candidate, ExtenderCandidates};
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::pod::PodInfo;
 
 /// The descriptions of nodes, pods, disruption budgets, and the incoming pod.
 #[derive(Clone, Debug)]

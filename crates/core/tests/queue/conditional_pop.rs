@@ -9,7 +9,7 @@ fn first_eligible_pod_is_popped() {
     for (uid, priority) in [("a", 5), ("x1", 4), ("b", 3), ("x2", 2), ("c", 1)] {
         queue.add(at(0.0), pod(uid, priority), None);
     }
-    let asks = |pod: &supercargo_core::pod::PodInfo| pod.uid.starts_with('x');
+    let asks = |pod: &supercargo_core::model::pod::PodInfo| pod.uid.starts_with('x');
     let mut pop = |may: &dyn Fn(i32, bool) -> bool| {
         let popped = queue.pop_that(at(0.0), asks, |pod, asks| may(pod.priority, asks))?;
         Some(popped.pod.uid.to_string())
@@ -38,11 +38,11 @@ fn ineligible_pods_are_checked_once() {
     }
     let asked = Cell::new(0);
     for _ in 0..1_000 {
-        let class_of = |pod: &supercargo_core::pod::PodInfo| {
+        let class_of = |pod: &supercargo_core::model::pod::PodInfo| {
             asked.set(asked.get() + 1);
             pod.uid.starts_with('x')
         };
-        let may_go = |_: &supercargo_core::pod::PodInfo, asks: bool| {
+        let may_go = |_: &supercargo_core::model::pod::PodInfo, asks: bool| {
             asked.set(asked.get() + 1);
             !asks
         };

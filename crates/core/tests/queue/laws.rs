@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::framework::{ClusterEvent, Hint, PluginName, PodAction};
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::{QueueConfig, QueuedPod, SchedulingQueue, SubQueue};
-use supercargo_core::time::Time;
 
 /// Few pods and priorities, so that operations hit the same pod and ranks tie.
 const PODS: u8 = 7;

@@ -10,11 +10,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
-use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::pod::{PodInfo, PodTemplate};
+use supercargo_core::model::intern::{Symbol, Tables, known};
+use supercargo_core::model::pod::{PodInfo, PodTemplate};
+use supercargo_core::model::selector::RequiredNodeAffinity;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::{QueueConfig, QueuedPod, SchedulingQueue, SubQueue};
-use supercargo_core::selector::RequiredNodeAffinity;
-use supercargo_core::time::Time;
 
 const FIT: PluginName = "NodeResourcesFit";
 const TAINTS: PluginName = "TaintToleration";

@@ -2,8 +2,8 @@
 
 use crate::check_scenario;
 use crate::harness::contains_line;
-use supercargo_core::mutation::Mutation;
 use supercargo_core::queue::SubQueue;
+use supercargo_core::switches::mutation::Mutation;
 
 /// The bug: rejecting plugins of an earlier attempt were kept, so a pod with a later error became unschedulable.
 #[test]

@@ -3,14 +3,14 @@
 use crate::support::{begin, language};
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::{Effect, Lane};
-use supercargo_core::event::{BindOutcome, Event, Found, Kind, ObjectKey};
-use supercargo_core::mutation::Mutation;
+use supercargo_core::model::effect::{Effect, Lane};
+use supercargo_core::model::event::{BindOutcome, Event, Found, Kind, ObjectKey};
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::{QueueConfig, SubQueue};
 use supercargo_core::report::Outcome;
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use supercargo_core::time::Time;
+use supercargo_core::switches::mutation::Mutation;
 
 /// Checks that the scenario passes, and that it fails with the planted fault.
 pub(crate) fn check_scenario(mutation: Option<Mutation>, scenario: fn(&mut Harness)) {
@@ -18,7 +18,7 @@ pub(crate) fn check_scenario(mutation: Option<Mutation>, scenario: fn(&mut Harne
     #[cfg(feature = "mutations")]
     if let Some(mutation) = mutation {
         let mistaken = std::panic::catch_unwind(|| {
-            supercargo_core::mutation::with(Some(mutation), || scenario(&mut Harness::new()));
+            supercargo_core::switches::mutation::with(Some(mutation), || scenario(&mut Harness::new()));
         });
         assert!(mistaken.is_err(), "{mutation:?} is not detected");
     }

@@ -2,7 +2,7 @@
 
 use crate::check_scenario;
 use crate::harness::{Harness, contains_line};
-use supercargo_core::mutation::Mutation;
+use supercargo_core::switches::mutation::Mutation;
 
 /// The bug: a recreated node had the generation of the deleted one, and was mistaken for it.
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::check_scenario;
 use crate::harness::{Harness, contains_line};
-use supercargo_core::mutation::Mutation;
+use supercargo_core::switches::mutation::Mutation;
 
 /// The bug: a pod pinned to a missing node caused a division by zero, so that one pod's spec crashed the scheduler.
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::check_scenario;
 use crate::harness::contains_line;
-use supercargo_core::mutation::Mutation;
+use supercargo_core::switches::mutation::Mutation;
 
 /// The bug: an event arrived before the pod that it helps was in the unschedulable pool.
 #[test]

@@ -1,9 +1,9 @@
 //! Extenders in the language of scenarios: configuration, calls and answers.
 
 use std::fmt::Write as _;
-use supercargo_core::effect::{ExtenderCall, Question};
-use supercargo_core::extender::{Answer, CandidateAnswer, Extender, ExtenderId, FilterAnswer};
-use supercargo_core::intern::Tables;
+use supercargo_core::model::effect::{ExtenderCall, Question};
+use supercargo_core::model::extender::{Answer, CandidateAnswer, Extender, ExtenderId, FilterAnswer};
+use supercargo_core::model::intern::Tables;
 
 /// Parses an extender, name first: `g filter prioritize=3 bind preempt ignorable managed=example.com/fpga`.
 pub(crate) fn extender(tables: &mut Tables, id: u64, words: &[&str]) -> Extender {

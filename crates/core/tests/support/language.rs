@@ -22,14 +22,14 @@
 
 use super::{NodeBuilder, PodBuilder, TestCluster, storage};
 use std::sync::Arc;
-use supercargo_core::cache::{DeviceClass, DisruptionBudget, Service};
-use supercargo_core::intern::{LabelSetId, Symbol, Tables};
-use supercargo_core::node::{NodeInfo, TaintEffect};
-use supercargo_core::pod::{
+use supercargo_core::model::intern::{LabelSetId, Symbol, Tables};
+use supercargo_core::model::lookup_objects::{DeviceClass, DisruptionBudget, Service};
+use supercargo_core::model::node::{NodeInfo, TaintEffect};
+use supercargo_core::model::pod::{
     ControllerKind, PodAffinityTerm, PodInfo, PreferredNodeTerm, SpreadConstraint, TolerationOperator,
     WhenUnsatisfiable,
 };
-use supercargo_core::selector::{NodeSelectorTerm, Operator, Requirement, Selector, TermDemands};
+use supercargo_core::model::selector::{NodeSelectorTerm, Operator, Requirement, Selector, TermDemands};
 
 /// Applies one line of the language to the world.
 pub(crate) fn apply(cluster: &mut TestCluster, line: &str) {

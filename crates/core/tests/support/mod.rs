@@ -19,13 +19,13 @@ pub(crate) use run::Plugins;
 
 use std::sync::Arc;
 use supercargo_core::cache::{Cache, PodState, Snapshot};
-use supercargo_core::effect::Lane;
-use supercargo_core::event::{Event, Kind};
-use supercargo_core::intern::{Symbol, Tables};
-use supercargo_core::node::{NodeIdx, NodeInfo};
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::effect::Lane;
+use supercargo_core::model::event::{Event, Kind};
+use supercargo_core::model::intern::{Symbol, Tables};
+use supercargo_core::model::node::{NodeIdx, NodeInfo};
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::time::Time;
 use supercargo_core::scheduler::Scheduler;
-use supercargo_core::time::Time;
 
 /// Creates empty, complete lists, and grants this number of credits for each lane.
 pub(crate) fn begin(scheduler: &mut Scheduler, now: Time, credits: usize) {

@@ -1,9 +1,9 @@
 //! A builder of nodes. The default has a hostname label, and capacity for 110 pods but no other resources.
 
 use std::sync::Arc;
-use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
-use supercargo_core::resources::Resources;
+use supercargo_core::model::intern::{Symbol, Tables, known};
+use supercargo_core::model::node::{NodeInfo, Taint, TaintEffect};
+use supercargo_core::model::resources::Resources;
 
 /// A builder of a node.
 pub(crate) struct NodeBuilder<'t> {

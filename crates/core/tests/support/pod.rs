@@ -1,16 +1,16 @@
 //! A builder of pods. The default has one container without requests, in namespace `default`.
 
 use std::sync::Arc;
-use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::node::TaintEffect;
-use supercargo_core::pod::{
+use supercargo_core::model::intern::{Symbol, Tables, known};
+use supercargo_core::model::node::TaintEffect;
+use supercargo_core::model::pod::{
     Controller, ControllerKind, HostPort, PodAffinity, PodAffinityTerm, PodInfo, PodTemplate,
     PreferredNodeTerm, ScheduledCondition, SpreadConstraint, Toleration, TolerationOperator,
     WeightedPodAffinityTerm,
 };
-use supercargo_core::resources::{PodResources, Resources};
-use supercargo_core::selector::{NodeSelectorTerm, RequiredNodeAffinity};
-use supercargo_core::time::Time;
+use supercargo_core::model::resources::{PodResources, Resources};
+use supercargo_core::model::selector::{NodeSelectorTerm, RequiredNodeAffinity};
+use supercargo_core::model::time::Time;
 
 const DEFAULT_CPU_MILLI: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;

@@ -4,9 +4,9 @@ use super::TestCluster;
 use std::fmt::Write;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::framework::{FilterPlugin, FilterRule, Prepared, ScorePlugin, ScoreRule, Verdict};
-use supercargo_core::node::NodeIdx;
-use supercargo_core::node_set::NodeSet;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::node_set::NodeSet;
+use supercargo_core::model::pod::PodInfo;
 
 /// The plugins of a test, in order.
 #[derive(Default)]

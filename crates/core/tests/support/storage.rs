@@ -18,10 +18,10 @@
 use super::TestCluster;
 use super::language::{bytes, requirement, selector};
 use std::sync::Arc;
-use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::pod::PodInfo;
-use supercargo_core::selector::Requirement;
-use supercargo_core::volume::{
+use supercargo_core::model::intern::{Symbol, Tables, known};
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::selector::Requirement;
+use supercargo_core::model::volume::{
     BindingMode, ClaimInfo, ClaimRef, CsiDriverInfo, CsiNodeInfo, CsiStorageCapacityInfo, CsiVolume,
     ExclusiveDisk, InTreePlugin, InTreeVolume, InlineDisk, MigratableDisk, MigratedVolume,
     PersistentVolumeInfo, PodVolume, StorageClassInfo, StorageObject, StorageSize, VolumeAttachmentInfo,

@@ -15,8 +15,8 @@
 
 use super::run::{Plugins, decide};
 use super::{TestCluster, language};
-use supercargo_core::intern::Tables;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::PodInfo;
 
 const RULE: &str = "----";
 

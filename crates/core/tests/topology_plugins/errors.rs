@@ -3,7 +3,7 @@
 use crate::plugins;
 use crate::support::TestCluster;
 use crate::support::run::decide;
-use supercargo_core::pod::{PodAffinity, PodInfo};
+use supercargo_core::model::pod::{PodAffinity, PodInfo};
 
 /// Returns the plugin's results for `pod` as filter and score.
 fn rejection_text(cluster: &mut TestCluster, pod: &PodInfo, plugin: &str) -> String {

@@ -4,7 +4,7 @@
 
 use crate::support::TestCluster;
 use supercargo_core::framework::{FilterPlugin, Prepared};
-use supercargo_core::node_set::NodeSet;
+use supercargo_core::model::node_set::NodeSet;
 use supercargo_core::plugins::inter_pod_affinity::InterPodAffinity;
 use supercargo_core::plugins::pod_topology_spread::PodTopologySpread;
 

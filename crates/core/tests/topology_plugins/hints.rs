@@ -4,10 +4,10 @@ use crate::support::TestCluster;
 use crate::support::language::apply;
 use std::sync::Arc;
 use supercargo_core::framework::{ClusterEvent, FilterPlugin, Hint, NodeAction, PodAction};
-use supercargo_core::node::NodeInfo;
+use supercargo_core::model::node::NodeInfo;
+use supercargo_core::model::pod::PodInfo;
 use supercargo_core::plugins::inter_pod_affinity::InterPodAffinity;
 use supercargo_core::plugins::pod_topology_spread::PodTopologySpread;
-use supercargo_core::pod::PodInfo;
 
 /// A plugin, a world, and a pod that it rejected.
 struct HintCase {

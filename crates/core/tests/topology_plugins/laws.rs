@@ -7,9 +7,9 @@ use proptest::sample::{select, subsequence};
 use std::sync::Arc;
 use supercargo_core::cache::{Overlay, PodState};
 use supercargo_core::framework::{FilterPlugin, FilterRule, Prepared, ScorePlugin, Verdict};
+use supercargo_core::model::pod::PodInfo;
 use supercargo_core::plugins::inter_pod_affinity::InterPodAffinity;
 use supercargo_core::plugins::pod_topology_spread::PodTopologySpread;
-use supercargo_core::pod::PodInfo;
 
 const NODES: [&str; 5] = ["a", "b", "c", "d", "e"];
 

@@ -3,9 +3,9 @@
 use crate::support::TestCluster;
 use supercargo_core::cache::Overlay;
 use supercargo_core::framework::{FilterPlugin, FilterRule, Prepared, Verdict};
+use supercargo_core::model::pod::PodInfo;
 use supercargo_core::plugins::inter_pod_affinity::InterPodAffinity;
 use supercargo_core::plugins::pod_topology_spread::PodTopologySpread;
-use supercargo_core::pod::PodInfo;
 
 const OVER_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 

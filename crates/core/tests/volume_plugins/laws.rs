@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use supercargo_core::cache::{Overlay, PodState};
 use supercargo_core::framework::Verdict;
-use supercargo_core::intern::Tables;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::PodInfo;
 
 const PLUGINS: &str = "VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone NodeDeclaredFeatures";
 

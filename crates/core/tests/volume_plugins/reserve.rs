@@ -4,11 +4,11 @@ use crate::support::{TestCluster, storage};
 use std::sync::Arc;
 use supercargo_core::cache::Overlay;
 use supercargo_core::framework::{CycleError, FilterPlugin, FilterRule, Prepared, Verdict};
+use supercargo_core::model::pod::Uid;
+use supercargo_core::model::volume::Reservation;
 use supercargo_core::plugins::node_volume_limits::NodeVolumeLimits;
 use supercargo_core::plugins::volume_binding::VolumeBinding;
 use supercargo_core::plugins::volume_restrictions::VolumeRestrictions;
-use supercargo_core::pod::Uid;
-use supercargo_core::volume::Reservation;
 
 fn cluster(lines: &[&str]) -> TestCluster {
     let mut cluster = TestCluster::new();

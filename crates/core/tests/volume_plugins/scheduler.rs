@@ -3,14 +3,15 @@
 use crate::support::{begin, language, storage};
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::{Effect, Lane};
-use supercargo_core::event::{BindOutcome, Event, Kind, ObjectKey, WriteOutcome};
-use supercargo_core::framework::registry::{ExtensionPoint, Plan};
+use supercargo_core::framework::extension_point::ExtensionPoint;
+use supercargo_core::model::effect::{Effect, Lane};
+use supercargo_core::model::event::{BindOutcome, Event, Kind, ObjectKey, WriteOutcome};
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
+use supercargo_core::registry::Plan;
 use supercargo_core::report::{Outcome, Report};
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use supercargo_core::time::Time;
 
 struct Run {
     scheduler: Scheduler,

@@ -11,14 +11,14 @@ use supercargo_core::cache::{Cache, PodState, Snapshot};
 use supercargo_core::cycle::{
     Decision, Feasible, Filtered, Framework, InfeasibleDecision, NoProbe, Nomination, Options, PostFilter,
 };
-use supercargo_core::event::Event;
 use supercargo_core::framework::CycleError;
 use supercargo_core::framework::post_filter::Draws;
 use supercargo_core::incremental::DecisionCache;
-use supercargo_core::intern::{Symbol, Tables};
-use supercargo_core::pod::{ControllerKind, PodInfo};
-use supercargo_core::rng::Seed;
-use supercargo_core::time::Time;
+use supercargo_core::model::event::Event;
+use supercargo_core::model::intern::{Symbol, Tables};
+use supercargo_core::model::pod::{ControllerKind, PodInfo};
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_objects::api::{Object, Pod};
 use supercargo_objects::convert::{self, Watched, lookups};
 

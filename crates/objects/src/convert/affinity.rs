@@ -10,12 +10,12 @@ use crate::api::core::{
     TopologySpreadConstraint,
 };
 use std::collections::BTreeMap;
-use supercargo_core::intern::{Symbol, Tables};
-use supercargo_core::pod::{
+use supercargo_core::model::intern::{Symbol, Tables};
+use supercargo_core::model::pod::{
     Parsed, PodAffinity, PodAffinityTerm, SpreadConstraint, Toleration, TolerationOperator,
     WeightedPodAffinityTerm, WhenUnsatisfiable,
 };
-use supercargo_core::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
+use supercargo_core::model::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
 
 /// Converts `spec.nodeSelector` and required node affinity. As upstream, it does not validate the node selector's
 /// syntax.

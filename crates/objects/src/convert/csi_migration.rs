@@ -8,7 +8,7 @@ use crate::api::core::{NodeSelectorTerm, Volume};
 use crate::api::meta::SelectorRequirement;
 use crate::api::storage::{AzureDisk, PersistentVolumeSpec};
 use std::collections::{BTreeMap, BTreeSet};
-use supercargo_core::volume::InTreePlugin;
+use supercargo_core::model::volume::InTreePlugin;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";

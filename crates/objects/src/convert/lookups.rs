@@ -11,9 +11,9 @@ use crate::api::{
     DeviceClass, Malformed, Namespace, PodDisruptionBudget, ReplicaSet, ReplicationController, Service,
     StatefulSet,
 };
-use supercargo_core::cache;
-use supercargo_core::intern::{LabelSetId, Symbol, Tables};
-use supercargo_core::selector::{Requirement, Selector};
+use supercargo_core::model::intern::{LabelSetId, Symbol, Tables};
+use supercargo_core::model::lookup_objects;
+use supercargo_core::model::selector::{Requirement, Selector};
 
 /// Returns a namespace's name and labels.
 ///
@@ -28,12 +28,12 @@ pub fn namespace(tables: &mut Tables, namespace: &Namespace) -> Result<(Symbol, 
 ///
 /// # Errors
 /// If upstream's decoder would reject the object.
-pub fn service(tables: &mut Tables, service: &Service) -> Result<cache::Service, Malformed> {
+pub fn service(tables: &mut Tables, service: &Service) -> Result<lookup_objects::Service, Malformed> {
     let MapSelector { selector } = &service.content()?.spec;
     let selector = selector
         .as_ref()
         .map(|pairs| pairs.iter().map(|(key, value)| (tables.symbol(key), tables.symbol(value))).collect());
-    Ok(cache::Service { selector })
+    Ok(lookup_objects::Service { selector })
 }
 
 /// Returns the requirements of a ReplicationController's selector, whose syntax is not validated.
@@ -72,10 +72,10 @@ pub fn stateful_set(tables: &mut Tables, set: &StatefulSet) -> Result<Box<[Requi
 pub fn disruption_budget(
     tables: &mut Tables,
     budget: &PodDisruptionBudget,
-) -> Result<cache::DisruptionBudget, Malformed> {
+) -> Result<lookup_objects::DisruptionBudget, Malformed> {
     let content = budget.content()?;
     let selector = label_selector(tables, content.spec.selector.as_ref());
-    Ok(cache::DisruptionBudget {
+    Ok(lookup_objects::DisruptionBudget {
         selector: selector.unwrap_or(Selector::Nothing),
         disruptions_allowed: content.status.disruptions_allowed,
         disrupted_pods: content.status.disrupted_pods.keys().map(|name| name.as_str().into()).collect(),
@@ -86,10 +86,13 @@ pub fn disruption_budget(
 ///
 /// # Errors
 /// If upstream's decoder would reject the object.
-pub fn device_class(tables: &mut Tables, class: &DeviceClass) -> Result<cache::DeviceClass, Malformed> {
+pub fn device_class(
+    tables: &mut Tables,
+    class: &DeviceClass,
+) -> Result<lookup_objects::DeviceClass, Malformed> {
     let explicit = class.content()?.spec.extended_resource_name.as_deref();
     let implicit = format!("deviceclass.resource.kubernetes.io/{}", class.name());
-    Ok(cache::DeviceClass {
+    Ok(lookup_objects::DeviceClass {
         implicit: tables.symbol(&implicit),
         explicit: explicit.map(|name| tables.symbol(name)),
     })

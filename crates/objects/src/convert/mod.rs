@@ -25,9 +25,9 @@ use crate::api::{
     ReplicationController, Service, StatefulSet,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use supercargo_core::event::{Event, Kind, ObjectKey};
-use supercargo_core::intern::{LabelSetId, Symbol, Tables};
-use supercargo_core::pod::{ControllerKind, Uid};
+use supercargo_core::model::event::{Event, Kind, ObjectKey};
+use supercargo_core::model::intern::{LabelSetId, Symbol, Tables};
+use supercargo_core::model::pod::{ControllerKind, Uid};
 
 /// A kind of object that the engine receives.
 pub trait Watched {

@@ -2,8 +2,8 @@
 
 use super::{label_set, requests};
 use crate::api::{Malformed, Node};
-use supercargo_core::intern::{Symbol, Tables};
-use supercargo_core::node::{NodeInfo, Taint, TaintEffect};
+use supercargo_core::model::intern::{Symbol, Tables};
+use supercargo_core::model::node::{NodeInfo, Taint, TaintEffect};
 
 /// Converts a node.
 ///

@@ -7,9 +7,11 @@ use crate::api::core::{Container, PodCondition, PodSpec, PodStatus, Requests};
 use crate::api::{Malformed, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time as ApiTime};
 use std::collections::BTreeMap;
-use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::pod::{Controller, ControllerKind, HostPort, PodInfo, PodTemplate, ScheduledCondition};
-use supercargo_core::time::Time;
+use supercargo_core::model::intern::{Symbol, Tables, known};
+use supercargo_core::model::pod::{
+    Controller, ControllerKind, HostPort, PodInfo, PodTemplate, ScheduledCondition,
+};
+use supercargo_core::model::time::Time;
 
 /// Converts a pod.
 ///

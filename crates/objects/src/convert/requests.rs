@@ -11,8 +11,8 @@ use super::syntax;
 use crate::api::core::{Container, ContainerStatus, PodSpec, PodStatus, Requests};
 use crate::api::meta::ResourceList;
 use std::cmp::Ordering;
-use supercargo_core::intern::Tables;
-use supercargo_core::resources::{PodResources, Resources};
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::resources::{PodResources, Resources};
 
 const CPU: &str = "cpu";
 const MEMORY: &str = "memory";

@@ -8,10 +8,10 @@ use super::syntax;
 use crate::api::core::{NodeSelectorTerm as ApiTerm, PreferredSchedulingTerm};
 use crate::api::meta::{LabelSelector, SelectorRequirement};
 use std::collections::BTreeMap;
-use supercargo_core::intern::{Symbol, Tables};
-use supercargo_core::pod::{Parsed, PreferredNodeTerm};
-use supercargo_core::selector::{NodeSelectorTerm, Operator, Requirement, Selector, TermDemands};
-use supercargo_core::volume::VolumeNodeAffinity;
+use supercargo_core::model::intern::{Symbol, Tables};
+use supercargo_core::model::pod::{Parsed, PreferredNodeTerm};
+use supercargo_core::model::selector::{NodeSelectorTerm, Operator, Requirement, Selector, TermDemands};
+use supercargo_core::model::volume::VolumeNodeAffinity;
 
 const NODE_NAME_FIELD: &str = "metadata.name";
 

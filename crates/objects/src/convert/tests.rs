@@ -7,8 +7,8 @@ mod volumes;
 
 use crate::api::{Malformed, Pod};
 use serde_json::Value;
-use supercargo_core::intern::Tables;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::PodInfo;
 
 fn convert(tables: &mut Tables, pod: &Value) -> Result<PodInfo, Malformed> {
     let pod: Pod = serde_json::from_value(pod.clone()).unwrap();

@@ -4,7 +4,7 @@
 //! DynamicResources.
 
 use crate::api::core::PodSpec;
-use supercargo_core::pod::Unjudged;
+use supercargo_core::model::pod::Unjudged;
 
 /// Returns all such needs of a pod.
 pub(super) fn needs(spec: &PodSpec) -> Box<[Unjudged]> {

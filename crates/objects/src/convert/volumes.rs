@@ -13,10 +13,10 @@ use crate::api::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use supercargo_core::event::{Event, Kind, ObjectKey};
-use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::selector::{Requirement, Selector};
-use supercargo_core::volume::{
+use supercargo_core::model::event::{Event, Kind, ObjectKey};
+use supercargo_core::model::intern::{Symbol, Tables, known};
+use supercargo_core::model::selector::{Requirement, Selector};
+use supercargo_core::model::volume::{
     BindingMode, ClaimInfo, ClaimRef, CsiDriverInfo, CsiNodeInfo, CsiStorageCapacityInfo, CsiVolume,
     ExclusiveDisk, InTreePlugin, InTreeVolume, InlineDisk, MigratableDisk, MigratedVolume,
     PersistentVolumeInfo, PodVolume, StorageClassInfo, StorageKey, StorageKind, StorageObject, StorageSize,

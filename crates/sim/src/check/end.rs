@@ -8,9 +8,9 @@ use crate::process::Process;
 use crate::reference;
 use crate::sim::Sim;
 use std::sync::Arc;
-use supercargo_core::event::Kind;
-use supercargo_core::intern::Symbol;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::event::Kind;
+use supercargo_core::model::intern::Symbol;
+use supercargo_core::model::pod::PodInfo;
 
 impl Sim {
     /// Checks the state some time after the faults have stopped.

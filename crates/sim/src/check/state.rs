@@ -7,10 +7,10 @@ use crate::reference::{self, ReferenceCluster};
 use crate::sim::Sim;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use supercargo_core::node::NodeIdx;
-use supercargo_core::pod::HostPort;
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::pod::HostPort;
+use supercargo_core::model::resources::Resources;
 use supercargo_core::queue::SubQueue;
-use supercargo_core::resources::Resources;
 
 impl Sim {
     /// Checks that every pending pod is in exactly one place, and that only pending pods are.

@@ -5,7 +5,7 @@ use super::{Broken, broken};
 use crate::sim::Sim;
 use crate::storage::claim_key;
 use std::collections::{BTreeMap, BTreeSet};
-use supercargo_core::volume::StorageKind;
+use supercargo_core::model::volume::StorageKind;
 
 impl Sim {
     /// Checks that the claims of a pod whose binding is sent are bound in the server's state, unless they were

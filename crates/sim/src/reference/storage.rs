@@ -4,11 +4,11 @@ use super::ReferenceCluster;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
-use supercargo_core::intern::{Symbol, known};
-use supercargo_core::node::NodeInfo;
-use supercargo_core::pod::PodInfo;
-use supercargo_core::selector::Requirement;
-use supercargo_core::volume::{
+use supercargo_core::model::intern::{Symbol, known};
+use supercargo_core::model::node::NodeInfo;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::selector::Requirement;
+use supercargo_core::model::volume::{
     BindingMode, ClaimInfo, CsiNodeInfo, PersistentVolumeInfo, StorageClassInfo, StorageKey, StorageKind,
 };
 

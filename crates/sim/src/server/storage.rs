@@ -3,8 +3,8 @@
 use super::{Change, Server};
 use crate::storage::{Claim, Class, Owner, Volume};
 use std::sync::Arc;
-use supercargo_core::effect::VolumeChange;
-use supercargo_core::event::Kind;
+use supercargo_core::model::effect::VolumeChange;
+use supercargo_core::model::event::Kind;
 
 /// A pending action of a volume controller.
 #[derive(Clone, Debug)]

@@ -13,10 +13,10 @@ use crate::explain::volumes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::framework::{Fact, Measure};
-use supercargo_core::intern::Tables;
-use supercargo_core::node::NodeIdx;
-use supercargo_core::pod::{ControllerKind, PodInfo};
-use supercargo_core::selector::{Operator, Requirement, Selector};
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::pod::{ControllerKind, PodInfo};
+use supercargo_core::model::selector::{Operator, Requirement, Selector};
 
 /// Maximum number of node groups considered, those with the fewest obstacles first.
 const SORTS_MAX: usize = 12;

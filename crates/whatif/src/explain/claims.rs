@@ -7,10 +7,10 @@
 //! `pkg/controller/volume/ephemeral`.
 
 use std::sync::Arc;
-use supercargo_core::intern::{Symbol, Tables};
-use supercargo_core::pod::{ControllerKind, PodInfo};
+use supercargo_core::model::intern::{Symbol, Tables};
+use supercargo_core::model::pod::{ControllerKind, PodInfo};
+use supercargo_core::model::volume::{ClaimInfo, PodVolume, StorageObject, VolumeSource};
 use supercargo_core::scheduler::Trial;
-use supercargo_core::volume::{ClaimInfo, PodVolume, StorageObject, VolumeSource};
 
 /// The labels with a replica's ordinal and its name.
 const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";

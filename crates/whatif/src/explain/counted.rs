@@ -9,7 +9,7 @@ use crate::explain::{found_on, obstacles};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use supercargo_core::explain::Findings;
-use supercargo_core::intern::Tables;
+use supercargo_core::model::intern::Tables;
 
 /// A reason with its number of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

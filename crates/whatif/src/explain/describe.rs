@@ -4,7 +4,7 @@ use crate::explain::format::{amount, count, pair, requirement, resource, selecto
 use crate::explain::reason::Found;
 use std::collections::BTreeMap;
 use supercargo_core::framework::{Fact, Measure};
-use supercargo_core::intern::{Symbol, Tables};
+use supercargo_core::model::intern::{Symbol, Tables};
 
 /// Formats a reason against one node.
 pub(super) fn of_node(found: &Found, tables: &Tables) -> String {

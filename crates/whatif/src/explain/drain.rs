@@ -13,9 +13,9 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use supercargo_core::intern::Symbol;
-use supercargo_core::node::NodeInfo;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::intern::Symbol;
+use supercargo_core::model::node::NodeInfo;
+use supercargo_core::model::pod::PodInfo;
 
 /// `kind` of the report.
 const KIND: &str = "DrainCheck";

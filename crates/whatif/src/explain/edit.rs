@@ -4,14 +4,14 @@ use crate::explain::format::{self, pair, requirement, resource};
 use crate::explain::volumes::size;
 use std::sync::Arc;
 use supercargo_core::framework::Measure;
-use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::node::{NodeIdx, NodeInfo, Taint, TaintEffect};
-use supercargo_core::pod::{
+use supercargo_core::model::intern::{Symbol, Tables, known};
+use supercargo_core::model::node::{NodeIdx, NodeInfo, Taint, TaintEffect};
+use supercargo_core::model::pod::{
     PodAffinityTerm, PodInfo, Toleration, TolerationOperator, WeightedPodAffinityTerm, WhenUnsatisfiable,
 };
-use supercargo_core::resources::Resources;
-use supercargo_core::selector::{Requirement, Selector};
-use supercargo_core::volume::{ClaimInfo, VolumeSource};
+use supercargo_core::model::resources::Resources;
+use supercargo_core::model::selector::{Requirement, Selector};
+use supercargo_core::model::volume::{ClaimInfo, VolumeSource};
 
 /// A change to the pod, to a node, or to the set of pods and nodes.
 #[derive(Clone, Debug)]

@@ -7,8 +7,8 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use supercargo_core::node::NodeIdx;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::pod::PodInfo;
 
 /// `kind` of the answer.
 const KIND: &str = "FitCheck";

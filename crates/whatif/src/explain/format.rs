@@ -1,9 +1,9 @@
 //! Formats amounts, selectors and names as kubectl writes them.
 
 use supercargo_core::framework::Measure;
-use supercargo_core::intern::{Symbol, Tables};
-use supercargo_core::node::{Taint, TaintEffect};
-use supercargo_core::selector::{Operator, Requirement, Selector};
+use supercargo_core::model::intern::{Symbol, Tables};
+use supercargo_core::model::node::{Taint, TaintEffect};
+use supercargo_core::model::selector::{Operator, Requirement, Selector};
 
 /// Units of memory, largest first.
 const UNITS: [(&str, i64); 4] = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];

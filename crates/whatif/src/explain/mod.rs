@@ -45,10 +45,10 @@ use supercargo_core::cycle::{Decision, InfeasibleDecision, Nomination};
 use supercargo_core::explain::{Findings, NodeFindings, Objection};
 use supercargo_core::framework::Fact;
 use supercargo_core::framework::post_filter::{Draws, ExtenderCandidates};
-use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::pod::PodInfo;
-use supercargo_core::rng::Seed;
-use supercargo_core::time::Time;
+use supercargo_core::model::intern::{Symbol, Tables, known};
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 
 /// Maximum number of nodes with a single obstacle that are listed.
 pub const NEAR_MISSES_MAX: usize = 10;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::cycle::{Decision, Feasible, Framework, NoProbe, Options};
 use supercargo_core::framework::CycleError;
-use supercargo_core::intern::{Symbol, Tables, known};
-use supercargo_core::node::{NodeIdx, NodeInfo};
-use supercargo_core::node_set::NodeSet;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::intern::{Symbol, Tables, known};
+use supercargo_core::model::node::{NodeIdx, NodeInfo};
+use supercargo_core::model::node_set::NodeSet;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::selector::{Operator, Selector};
+use supercargo_core::model::volume::{ClaimInfo, PersistentVolumeInfo, StorageObject};
 use supercargo_core::scheduler::{Trial, TrialDecision, TrialOptions};
-use supercargo_core::selector::{Operator, Selector};
-use supercargo_core::volume::{ClaimInfo, PersistentVolumeInfo, StorageObject};
 
 /// Name prefix of hypothetical volumes.
 const NEW_VOLUME: &str = "supercargo-new-volume";

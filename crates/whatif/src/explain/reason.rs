@@ -6,7 +6,7 @@ use crate::explain::format;
 use serde::Serialize;
 use supercargo_core::explain::Objection;
 use supercargo_core::framework::{Fact, Measure};
-use supercargo_core::intern::Tables;
+use supercargo_core::model::intern::Tables;
 
 /// Why a node, or the whole cluster, is infeasible for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

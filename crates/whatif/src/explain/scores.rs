@@ -5,7 +5,7 @@ use crate::explain::format::{count, some};
 use crate::explain::place::Place;
 use std::cmp::Reverse;
 use supercargo_core::cycle::Decision;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::pod::PodInfo;
 
 /// Maximum number of nodes in the table, plus the pod's own node. Enough to see how close the decision was; a table
 /// of 5,000 nodes and a dozen plugins is unreadable.

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_config::yaml::nearest;
 use supercargo_core::cache::Snapshot;
-use supercargo_core::intern::{Labels, Symbol, Tables};
-use supercargo_core::pod::{PodAffinityTerm, PodInfo, WhenUnsatisfiable};
-use supercargo_core::selector::{Operator, Requirement, Selector};
+use supercargo_core::model::intern::{Labels, Symbol, Tables};
+use supercargo_core::model::pod::{PodAffinityTerm, PodInfo, WhenUnsatisfiable};
+use supercargo_core::model::selector::{Operator, Requirement, Selector};
 
 /// Values shared by too many labels to suggest a key.
 const COMMON: [&str; 3] = ["", "true", "false"];

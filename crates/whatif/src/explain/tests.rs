@@ -6,7 +6,7 @@ use crate::load::files::{Item, Origin};
 use crate::simulate::{objects, profiles};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::pod::PodInfo;
 use supercargo_core::scheduler::Trial;
 
 struct World {

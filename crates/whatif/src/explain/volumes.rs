@@ -7,9 +7,9 @@ use crate::explain::reason::{Found, ReasonCode};
 use supercargo_config::yaml::nearest;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::framework::Measure;
-use supercargo_core::intern::{Symbol, known};
-use supercargo_core::pod::PodInfo;
-use supercargo_core::volume::{
+use supercargo_core::model::intern::{Symbol, known};
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::volume::{
     BindingMode, ClaimInfo, PersistentVolumeInfo, PodVolume, StorageKind, StorageSize, VolumeNodeAffinity,
 };
 

@@ -8,9 +8,9 @@ use crate::explain::{Counted, Said, Tally};
 use crate::pending::format;
 use crate::pending::report::{PendingPod, moment};
 use serde::Serialize;
-use supercargo_core::pod::Uid;
+use supercargo_core::model::pod::Uid;
+use supercargo_core::model::time::Time;
 use supercargo_core::scheduler::{Pending, Scheduler};
-use supercargo_core::time::Time;
 
 /// Minimum number of nodes evaluated in one step, and maximum number of steps. Each step has a fixed cost.
 const PART: usize = 512;

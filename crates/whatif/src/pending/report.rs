@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use supercargo_core::time::Time;
+use supercargo_core::model::time::Time;
 
 /// `apiVersion` of the report.
 pub(super) const API_VERSION: &str = "supercargo.dev/v1alpha1";

@@ -4,10 +4,10 @@
 use crate::pending::report::QueueReport;
 use crate::pending::{Question, format};
 use std::collections::BTreeMap;
-use supercargo_core::intern::Symbol;
-use supercargo_core::pod::Uid;
+use supercargo_core::model::intern::Symbol;
+use supercargo_core::model::pod::Uid;
+use supercargo_core::model::time::Time;
 use supercargo_core::scheduler::{Pending, Scheduler};
-use supercargo_core::time::Time;
 
 /// Maximum number of pods in one report.
 const PODS_MAX: usize = 20_000;

@@ -2,12 +2,12 @@
 
 use super::*;
 use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::effect::Lane;
-use supercargo_core::event::{Event, Kind, ObjectKey};
+use supercargo_core::model::effect::Lane;
+use supercargo_core::model::event::{Event, Kind, ObjectKey};
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Step};
-use supercargo_core::time::Time;
 
 const NOW: Time = Time::from_secs(1_800_000_000);
 

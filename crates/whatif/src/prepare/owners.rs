@@ -8,7 +8,7 @@ use crate::prepare::identity::{key, set};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::pod::PodInfo;
 
 /// Label that a Deployment puts on each ReplicaSet and its pods. The ReplicaSet's name ends in its value.
 const TEMPLATE_HASH: &str = "pod-template-hash";

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
-use supercargo_core::effect::PodRef;
+use supercargo_core::model::effect::PodRef;
+use supercargo_core::model::time::Time;
 use supercargo_core::report::{Outcome, Preemption, Report};
-use supercargo_core::time::Time;
 
 /// `apiVersion` of recordings, of their lines and of lists of decisions.
 pub const API_VERSION: &str = "supercargo.dev/v1alpha1";

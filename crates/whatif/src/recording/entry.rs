@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::io::{self, BufRead};
-use supercargo_core::event::Kind;
+use supercargo_core::model::event::Kind;
 
 /// Why a recording, or a line of it, is invalid.
 #[derive(Debug, thiserror::Error)]

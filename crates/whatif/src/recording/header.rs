@@ -8,14 +8,14 @@ use std::path::Path;
 use std::time::Duration;
 use supercargo_config::redacted::decisive;
 use supercargo_config::{ConfigError, Effective, Flags, Settings};
-use supercargo_core::event::Event;
-use supercargo_core::extender::Extender;
-use supercargo_core::hash::HashSeed;
-use supercargo_core::intern::Tables;
+use supercargo_core::collections::hash::HashSeed;
+use supercargo_core::model::event::Event;
+use supercargo_core::model::extender::Extender;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Config, Profile, Scheduler};
-use supercargo_core::time::Time;
 
 /// `kind` of a recording.
 pub const KIND: &str = "Recording";

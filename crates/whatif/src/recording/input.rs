@@ -3,9 +3,9 @@
 #![allow(missing_docs, reason = "variants and fields are those of the engine's events")]
 
 use serde::{Deserialize, Serialize};
-use supercargo_core::effect::Lane;
-use supercargo_core::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
-use supercargo_core::extender::{self, CandidateAnswer, FilterAnswer};
+use supercargo_core::model::effect::Lane;
+use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
+use supercargo_core::model::extender::{self, CandidateAnswer, FilterAnswer};
 
 /// An event that does not concern an API object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

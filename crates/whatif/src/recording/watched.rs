@@ -7,9 +7,9 @@ use crate::recording::replay::{Summary, event_of};
 use std::io::BufRead;
 use std::time::Duration;
 use supercargo_config::{ProfileSettings, Settings};
-use supercargo_core::rng::Seed;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
 use supercargo_core::shadow::{Judgement, Shadow, Step, Unjudged};
-use supercargo_core::time::Time;
 
 /// Result for an observed binding.
 #[derive(Debug)]

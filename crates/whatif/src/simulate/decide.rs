@@ -8,10 +8,10 @@ use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::cycle::{Decision as Verdict, Evaluation, Feasible, Filtered, NoProbe, Probe, Scores};
 use supercargo_core::framework::Reason;
-use supercargo_core::node::NodeIdx;
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::pod::{PodInfo, Uid};
+use supercargo_core::model::rng::Seed;
 use supercargo_core::plugins::scheduling_gates;
-use supercargo_core::pod::{PodInfo, Uid};
-use supercargo_core::rng::Seed;
 use supercargo_core::scheduler::{Profile, Room, Trial, TrialDecision, TrialMark, TrialOptions};
 
 /// How to choose among nodes with the same best score.

@@ -2,9 +2,9 @@
 
 use crate::load::files::{Item, Wrong};
 use std::sync::Arc;
-use supercargo_core::event::Event;
-use supercargo_core::intern::Tables;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::event::Event;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::PodInfo;
 use supercargo_core::report::Notice;
 use supercargo_core::scheduler::Trial;
 use supercargo_objects::api::{Malformed, Object};

@@ -4,8 +4,8 @@ use crate::load::files::InputError;
 use crate::recording::header;
 use std::path::Path;
 use supercargo_config::{Effective, Flags, Settings};
-use supercargo_core::intern::Tables;
-use supercargo_core::rng::Seed;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::rng::Seed;
 use supercargo_core::scheduler::{Profile, Trial};
 
 /// A fixed seed, so that the same question has the same answer.

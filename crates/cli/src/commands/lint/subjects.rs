@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
-use supercargo_core::intern::Symbol;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::intern::Symbol;
+use supercargo_core::model::pod::PodInfo;
 use supercargo_whatif::explain::lint::Subject;
 use supercargo_whatif::prepare::owners::{Noted, Owners, Workload};
 

@@ -3,7 +3,7 @@
 use crate::commands::placement::spec::{Case, Expectation, NodeChoice, PodChoice, Spread};
 use crate::commands::simulate::what_if::{Resident, WhatIf, means_kind};
 use std::collections::{BTreeMap, BTreeSet};
-use supercargo_core::intern::{Labels, Symbol, Tables};
+use supercargo_core::model::intern::{Labels, Symbol, Tables};
 use supercargo_whatif::explain::format::{count, some};
 
 /// Maximum number of pods named in a failure.

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use supercargo_config::Problem;
-use supercargo_core::rng::Seed;
+use supercargo_core::model::rng::Seed;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::input::InputLimit;
 use supercargo_whatif::load::input::decompressed;

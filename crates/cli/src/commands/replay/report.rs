@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use serde_json::value::RawValue;
+use supercargo_core::compare::{Agreement, Comparison, OtherDecision, Scored};
 use supercargo_core::report::Preemption;
 use supercargo_core::scheduler::{Alternative, AlternativeOutcome};
-use supercargo_core::shadow::{Agreement, Comparison, OtherDecision, Scored};
 use supercargo_whatif::recording::decision::API_VERSION;
 use supercargo_whatif::recording::header::Header;
 use supercargo_whatif::recording::header::Mode;

@@ -4,9 +4,9 @@ use crate::commands::report::model::{ABSENT, ELSEWHERE, Nodes, Owner, Pods, Reso
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
-use supercargo_core::intern::{Symbol, Tables};
-use supercargo_core::pod::{PodInfo, Uid};
-use supercargo_core::resources::Resources;
+use supercargo_core::model::intern::{Symbol, Tables};
+use supercargo_core::model::pod::{PodInfo, Uid};
+use supercargo_core::model::resources::Resources;
 use supercargo_core::scheduler::Trial;
 use supercargo_whatif::explain::format;
 use supercargo_whatif::prepare::owners::Owner as Maker;

@@ -8,10 +8,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
-use supercargo_core::hash::FixedMap;
-use supercargo_core::intern::Symbol;
-use supercargo_core::node::NodeIdx;
-use supercargo_core::pod::{PodInfo, SpreadConstraint, WhenUnsatisfiable};
+use supercargo_core::collections::hash::FixedMap;
+use supercargo_core::model::intern::Symbol;
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::pod::{PodInfo, SpreadConstraint, WhenUnsatisfiable};
 use supercargo_whatif::explain::format;
 
 /// Maximum number of constraints in the report.

@@ -4,9 +4,9 @@
 //! counts can be kept across decisions. The callers decide what counts.
 
 use crate::cache::Snapshot;
-use crate::hash::IdMap;
-use crate::intern::Symbol;
-use crate::slice::{PodClassRole, Slice};
+use crate::cache::slice::{PodClassRole, Slice};
+use crate::collections::hash::IdMap;
+use crate::model::intern::Symbol;
 
 /// A topology domain: a node label's key and value.
 pub(super) type Domain = (Symbol, Symbol);
@@ -138,7 +138,7 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intern::Tables;
+    use crate::model::intern::Tables;
     use proptest::prelude::*;
 
     proptest! {

@@ -4,13 +4,13 @@
 
 use super::counts::{Changes, Domain, TermCounts, by_node, each_domain};
 use super::terms::{self, Incoming, IncomingTerm};
+use crate::cache::slice::{Concerned, Contribution, PodClassRole, Slice};
 use crate::cache::{NodeView, PodClass, Snapshot};
+use crate::collections::hash::IdMap;
 use crate::framework::{CycleError, DependsOn, Fact, FilterRule, Rejection, Verdict};
-use crate::hash::IdMap;
-use crate::intern::{Labels, Symbol};
-use crate::node_set::NodeSet;
-use crate::pod::{PodFacets, PodInfo};
-use crate::slice::{Concerned, Contribution, PodClassRole, Slice};
+use crate::model::intern::{Labels, Symbol};
+use crate::model::node_set::NodeSet;
+use crate::model::pod::{PodFacets, PodInfo};
 use std::sync::Arc;
 
 const AFFINITY: &str = "node(s) didn't match pod affinity rules";

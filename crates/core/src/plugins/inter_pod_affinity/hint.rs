@@ -15,9 +15,9 @@
 use super::terms::{self, Incoming, IncomingTerm};
 use crate::cache::Snapshot;
 use crate::framework::{ClusterEvent, Hint, NodeAction, PodAction};
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
-use crate::selector::Selector;
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
+use crate::model::selector::Selector;
 
 pub(super) fn hint_of(event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {
     match *event {

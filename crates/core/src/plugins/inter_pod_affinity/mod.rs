@@ -18,8 +18,8 @@ use crate::framework::{
     ClusterEvent, CycleError, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, PodAction,
     Prepared, Rejection, ScorePlugin, ScoreRule, Tallied,
 };
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 
 const NAME: PluginName = "InterPodAffinity";
 

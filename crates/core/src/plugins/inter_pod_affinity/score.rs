@@ -6,13 +6,13 @@
 use super::InterPodAffinity;
 use super::counts::{by_node, each_domain};
 use super::terms::{self, Incoming, IncomingTerm};
+use crate::cache::slice::{Concerned, PodClassRole, Slice};
 use crate::cache::{PodClass, Snapshot};
+use crate::collections::hash::IdMap;
 use crate::framework::{CycleError, MAX_NODE_SCORE, Scale, ScoreRule};
-use crate::hash::IdMap;
-use crate::intern::{Labels, Symbol};
-use crate::node_set::NodeSet;
-use crate::pod::{PodFacets, PodInfo, WeightedPodAffinityTerm};
-use crate::slice::{Concerned, PodClassRole, Slice};
+use crate::model::intern::{Labels, Symbol};
+use crate::model::node_set::NodeSet;
+use crate::model::pod::{PodFacets, PodInfo, WeightedPodAffinityTerm};
 use std::sync::Arc;
 
 /// The rule for a pod if at least one term, its own or another pod's, added weight to a domain.

@@ -4,8 +4,8 @@ use super::filter::{AffinityFilter, Match};
 use super::score::{Preferences, normalized};
 use crate::cache::Snapshot;
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
-use crate::intern::Symbol;
-use crate::pod::{PodFacets, PodInfo};
+use crate::model::intern::Symbol;
+use crate::model::pod::{PodFacets, PodInfo};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 

@@ -7,9 +7,9 @@
 //! `interpodaffinity/plugin.go#mergeAffinityTermNamespacesIfNotEmpty`.
 
 use crate::cache::Snapshot;
-use crate::intern::{LabelSetId, Labels, Symbol};
-use crate::pod::{Parsed, PodAffinity, PodAffinityTerm, PodFacets, PodInfo, WeightedPodAffinityTerm};
-use crate::selector::Selector;
+use crate::model::intern::{LabelSetId, Labels, Symbol};
+use crate::model::pod::{Parsed, PodAffinity, PodAffinityTerm, PodFacets, PodInfo, WeightedPodAffinityTerm};
+use crate::model::selector::Selector;
 
 /// A term of the incoming pod.
 pub(super) struct IncomingTerm {

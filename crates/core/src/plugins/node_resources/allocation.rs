@@ -8,12 +8,12 @@ use super::super::normalize::percent;
 use super::simd_block::{self, Buffers, Lanes, Mean, Part};
 use crate::cache::{Columns, Snapshot};
 use crate::framework::MAX_NODE_SCORE;
-use crate::intern::Symbol;
-use crate::node::NodeIdx;
-use crate::node_set::{NodeSet, bits};
-use crate::pod::PodInfo;
-use crate::resources::Resources;
-use crate::simd::with_best_instructions;
+use crate::framework::simd::with_best_instructions;
+use crate::model::intern::Symbol;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::{NodeSet, bits};
+use crate::model::pod::PodInfo;
+use crate::model::resources::Resources;
 
 /// The maximum score of a shape point in the configuration (upstream `MaxCustomPriorityScore`).
 const MAX_SHAPE_SCORE: i64 = 10;

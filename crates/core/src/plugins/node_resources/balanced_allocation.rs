@@ -8,8 +8,8 @@ use super::allocation::{Basis, ResourceSpec, Share, Weighing};
 use super::simd_block::{Part, whole};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 
 /// `NodeResourcesBalancedAllocationArgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,16 +6,16 @@ use super::allocation::{Basis, ResourceSpec, ScoringStrategy, Weighing};
 use super::hint::hint;
 use super::simd_block::{self, Remaining};
 use crate::cache::{Columns, NodeView, Snapshot};
+use crate::framework::simd::with_best_instructions;
 use crate::framework::{
     ClusterEvent, Code, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, Measure,
     NodeAction, PluginName, PodAction, Prepared, Reads, Reason, Rejection, ScorePlugin, ScoreRule, Verdict,
 };
-use crate::intern::{Symbol, Tables};
-use crate::mutation::{self, Mutation};
-use crate::node_set::{NodeSet, bits};
-use crate::pod::PodInfo;
-use crate::resources::{Resources, is_extended_resource};
-use crate::simd::with_best_instructions;
+use crate::model::intern::{Symbol, Tables};
+use crate::model::node_set::{NodeSet, bits};
+use crate::model::pod::PodInfo;
+use crate::model::resources::{Resources, is_extended_resource};
+use crate::switches::mutation::{self, Mutation};
 use std::sync::Arc;
 
 const NAME: PluginName = "NodeResourcesFit";
@@ -358,7 +358,7 @@ impl ScoreRule for Score {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node_set::BLOCK;
+    use crate::model::node_set::BLOCK;
 
     #[test]
     fn block_fit_equals_single_node_fit() {

@@ -4,12 +4,12 @@
 //! `isSchedulableAfterDeviceClassEvent` of `pkg/scheduler/framework/plugins/noderesources/fit.go`.
 
 use super::fit::Demand;
-use crate::cache::DeviceClass;
 use crate::framework::{ClusterEvent, Hint, NodeAction, PodAction};
-use crate::intern::Symbol;
-use crate::node::NodeInfo;
-use crate::pod::PodInfo;
-use crate::resources::Resources;
+use crate::model::intern::Symbol;
+use crate::model::lookup_objects::DeviceClass;
+use crate::model::node::NodeInfo;
+use crate::model::pod::PodInfo;
+use crate::model::resources::Resources;
 
 pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo, demand: &Demand) -> Hint {
     match event {

@@ -1,7 +1,7 @@
 //! Plugins that compare resource requests with allocatable: NodeResourcesFit and
 //! NodeResourcesBalancedAllocation.
 //!
-//! [`crate::resources::PodResources`] holds the sum of requests that each of them reads. Resources that only
+//! [`crate::model::resources::PodResources`] holds the sum of requests that each of them reads. Resources that only
 //! DeviceClasses serve are left to DynamicResources and not scored. Upstream:
 //! `pkg/scheduler/framework/plugins/noderesources`.
 

@@ -3,12 +3,14 @@
 //! Upstream: `podtopologyspread/common.go`, `plugins/helper/spread.go`.
 
 use super::{DefaultConstraint, Defaults, PodTopologySpread};
+use crate::cache::slice::{Concerned, NodeRole, PodClassRole};
 use crate::cache::{PodClass, Snapshot};
-use crate::intern::{Labels, Symbol, Tables, known};
-use crate::node::{NodeIdx, NodeInfo};
-use crate::pod::{ControllerKind, PodFacets, PodInfo, SpreadConstraint, Toleration, WhenUnsatisfiable};
-use crate::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
-use crate::slice::{Concerned, NodeRole, PodClassRole};
+use crate::model::intern::{Labels, Symbol, Tables, known};
+use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::pod::{
+    ControllerKind, PodFacets, PodInfo, SpreadConstraint, Toleration, WhenUnsatisfiable,
+};
+use crate::model::selector::{Operator, RequiredNodeAffinity, Requirement, Selector};
 
 /// A constraint of the filter or the score, prepared for counting.
 pub(super) struct Constraint {
@@ -209,7 +211,7 @@ impl Inclusion {
 
     fn tolerates(&self, tables: &Tables, info: &NodeInfo) -> bool {
         let repels =
-            |taint: &&crate::node::Taint| taint.repels() && !taint.is_tolerated_by(&self.tolerations);
+            |taint: &&crate::model::node::Taint| taint.repels() && !taint.is_tolerated_by(&self.tolerations);
         !tables.taints(info.taints).iter().any(|taint| repels(&taint))
     }
 }

@@ -3,8 +3,8 @@
 //! A hypothetical change of one domain can be evaluated without being applied. The caller decides what
 //! counts.
 
-use crate::hash::IdMap;
-use crate::intern::Symbol;
+use crate::collections::hash::IdMap;
+use crate::model::intern::Symbol;
 use std::collections::BTreeMap;
 
 /// The minimum count if there is no domain, as in the initial state of upstream's critical paths.
@@ -66,7 +66,7 @@ impl DomainCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intern::Tables;
+    use crate::model::intern::Tables;
     use proptest::prelude::*;
 
     proptest! {

@@ -5,13 +5,13 @@
 
 use super::constraints::{Constraint, Inclusion, counted, has_all_keys};
 use super::counts::{DomainCounts, DomainView};
+use crate::cache::slice::PodClassRole;
 use crate::cache::{NodeView, Snapshot};
+use crate::collections::hash::IdMap;
 use crate::framework::{CycleError, DependsOn, Fact, FilterRule, Rejection, Verdict};
-use crate::hash::IdMap;
-use crate::intern::{Labels, Symbol};
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
-use crate::slice::PodClassRole;
+use crate::model::intern::{Labels, Symbol};
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 
 const OVER_SKEW: &str = "node(s) didn't match pod topology spread constraints";
 const MISSING_LABEL: &str = "node(s) didn't match pod topology spread constraints (missing required label)";

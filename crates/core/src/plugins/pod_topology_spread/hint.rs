@@ -8,8 +8,8 @@ use super::PodTopologySpread;
 use super::constraints::{Constraint, Inclusion, has_all_keys};
 use crate::cache::Snapshot;
 use crate::framework::{ClusterEvent, Hint, NodeAction, PodAction};
-use crate::node::NodeInfo;
-use crate::pod::{PodInfo, WhenUnsatisfiable};
+use crate::model::node::NodeInfo;
+use crate::model::pod::{PodInfo, WhenUnsatisfiable};
 
 impl PodTopologySpread {
     pub(super) fn hint_of(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {

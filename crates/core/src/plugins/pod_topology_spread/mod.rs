@@ -7,6 +7,7 @@
 mod constraints;
 mod counts;
 mod filter;
+mod go_log;
 mod hint;
 mod score;
 mod tally;
@@ -17,9 +18,9 @@ use crate::framework::{
     ClusterEvent, CycleError, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
     ScorePlugin, ScoreRule, Tallied,
 };
-use crate::intern::Symbol;
-use crate::node_set::NodeSet;
-use crate::pod::{PodInfo, WhenUnsatisfiable};
+use crate::model::intern::Symbol;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::{PodInfo, WhenUnsatisfiable};
 
 const NAME: PluginName = "PodTopologySpread";
 

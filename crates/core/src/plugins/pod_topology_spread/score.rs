@@ -1,18 +1,19 @@
 //! Soft constraints: nodes whose domains have fewer matching pods score higher.
 //!
 //! Sums are floating point, added in the order of the constraints and rounded once, as upstream does. The
-//! weight of a topology is Go's logarithm ([`crate::go_log`]). Upstream: `podtopologyspread/scoring.go`.
+//! weight of a topology is Go's logarithm ([`crate::plugins::pod_topology_spread::go_log`]). Upstream:
+//! `podtopologyspread/scoring.go`.
 
 use super::constraints::{Constraint, Inclusion, counted, has_all_keys};
 use crate::cache::Snapshot;
+use crate::cache::slice::PodClassRole;
+use crate::collections::hash::IdMap;
 use crate::framework::{CycleError, MAX_NODE_SCORE, Scale, ScoreRule};
-use crate::go_log::ln;
-use crate::hash::IdMap;
-use crate::intern::{Symbol, known};
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
-use crate::slice::PodClassRole;
+use crate::model::intern::{Symbol, known};
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use crate::plugins::pod_topology_spread::go_log::ln;
 
 /// The mark of an ignored node during normalization. As upstream, it equals the raw score of a node without
 /// matching pods under a `maxSkew` of 0, which is then ignored; the API server admits no such constraint.

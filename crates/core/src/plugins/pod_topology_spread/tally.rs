@@ -6,10 +6,10 @@ use super::filter::has_room;
 use super::score::{IGNORED, normalized, points_of};
 use crate::cache::Snapshot;
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
-use crate::go_log::ln;
-use crate::intern::{Symbol, known};
-use crate::node::NodeIdx;
-use crate::pod::{PodFacets, PodInfo};
+use crate::model::intern::{Symbol, known};
+use crate::model::node::NodeIdx;
+use crate::model::pod::{PodFacets, PodInfo};
+use crate::plugins::pod_topology_spread::go_log::ln;
 
 /// The common part of hard and soft constraints.
 pub(super) struct SpreadTally {

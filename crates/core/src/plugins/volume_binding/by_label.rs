@@ -2,9 +2,9 @@
 //!
 //! Local storage has one volume or capacity per node; trying all of them on all nodes would be quadratic.
 
-use crate::hash::IdMap;
-use crate::intern::{Labels, Symbol};
-use crate::selector::{Operator, Requirement};
+use crate::collections::hash::IdMap;
+use crate::model::intern::{Labels, Symbol};
+use crate::model::selector::{Operator, Requirement};
 
 /// Indexes into a list of objects, by a label value that the object requires of a node.
 #[derive(Default)]

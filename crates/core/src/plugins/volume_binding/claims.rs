@@ -2,8 +2,8 @@
 
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, Rejection};
-use crate::pod::PodInfo;
-use crate::volume::{BindingMode, ClaimInfo, PodVolume, StorageClassInfo};
+use crate::model::pod::PodInfo;
+use crate::model::volume::{BindingMode, ClaimInfo, PodVolume, StorageClassInfo};
 use std::sync::Arc;
 
 /// The claims of a pod, once for every volume that names them.

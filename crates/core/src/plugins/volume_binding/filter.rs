@@ -7,9 +7,9 @@ use super::matching::Matching;
 use super::provisioning::{Obstacle, Provisioning};
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{Code, CycleError, DependsOn, FilterRule, Reason, Rejection, Verdict};
-use crate::intern::{Labels, Symbol, Tables};
-use crate::node_set::NodeSet;
-use crate::volume::{
+use crate::model::intern::{Labels, Symbol, Tables};
+use crate::model::node_set::NodeSet;
+use crate::model::volume::{
     ClaimInfo, ClaimRef, CsiNodeInfo, PersistentVolumeInfo, Reservation, VolumeNodeAffinity,
 };
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //! Upstream: `volumebinding/volume_binding.go#isSchedulableAfter*`.
 
 use crate::framework::{ClusterEvent, Hint, NodeAction};
-use crate::pod::PodInfo;
-use crate::volume::{ClaimInfo, PodVolume, StorageObject};
+use crate::model::pod::PodInfo;
+use crate::model::volume::{ClaimInfo, PodVolume, StorageObject};
 
 pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo) -> Hint {
     match event {

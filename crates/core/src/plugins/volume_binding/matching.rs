@@ -5,9 +5,9 @@
 
 use super::by_label::ByLabel;
 use crate::cache::Snapshot;
-use crate::intern::{Labels, Tables};
-use crate::selector::Selector;
-use crate::volume::{ClaimInfo, PersistentVolumeInfo};
+use crate::model::intern::{Labels, Tables};
+use crate::model::selector::Selector;
+use crate::model::volume::{ClaimInfo, PersistentVolumeInfo};
 use std::sync::Arc;
 
 /// The volumes that match a claim on some node.

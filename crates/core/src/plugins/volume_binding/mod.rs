@@ -17,8 +17,8 @@ use crate::framework::{
     ClusterEvent, CycleError, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName, Prepared,
     Reads,
 };
-use crate::pod::PodInfo;
-use crate::volume::{PersistentVolumeInfo, StorageKind};
+use crate::model::pod::PodInfo;
+use crate::model::volume::{PersistentVolumeInfo, StorageKind};
 
 /// The plugin's name.
 pub const NAME: PluginName = "VolumeBinding";

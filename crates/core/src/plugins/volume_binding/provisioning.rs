@@ -4,9 +4,9 @@
 
 use super::by_label::ByLabel;
 use crate::cache::Snapshot;
-use crate::intern::{Labels, Tables, known};
-use crate::selector::Selector;
-use crate::volume::{ClaimInfo, StorageClassInfo};
+use crate::model::intern::{Labels, Tables, known};
+use crate::model::selector::Selector;
+use crate::model::volume::{ClaimInfo, StorageClassInfo};
 use std::sync::Arc;
 
 /// The requirements for provisioning a volume for a claim.

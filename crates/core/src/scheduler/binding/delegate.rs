@@ -5,10 +5,10 @@
 
 use super::ledger::{Bindings, Phase, UnknownOutcome};
 use super::transitions::Next;
-use crate::effect::{Effect, PodRef};
-use crate::event::BindOutcome;
-use crate::extender::Extender;
-use crate::time::Time;
+use crate::model::effect::{Effect, PodRef};
+use crate::model::event::BindOutcome;
+use crate::model::extender::Extender;
+use crate::model::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,12 +2,12 @@
 
 use super::delegate::Delegate;
 use crate::cache::Fingerprint;
-use crate::hash::FixedMap;
-use crate::intern::{Marks, Symbol, TraceIds, trace_ids};
-use crate::pod::Uid;
+use crate::collections::hash::FixedMap;
+use crate::model::intern::{Marks, Symbol, TraceIds, trace_ids};
+use crate::model::pod::Uid;
+use crate::model::time::Time;
 use crate::queue::QueuedPod;
 use crate::scheduler::unknown_outcome::RetryInterval;
-use crate::time::Time;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -276,8 +276,8 @@ trace_ids!(Binding { queued, node, confirmed_on, nominated } but not {
 mod tests {
     use super::*;
     use crate::cycle::NoProbe;
-    use crate::effect::{Effect, Lane};
-    use crate::event::{BindOutcome, Event};
+    use crate::model::effect::{Effect, Lane};
+    use crate::model::event::{BindOutcome, Event};
     use crate::scheduler::Step;
     use crate::scheduler::quarantine::tests::World;
 

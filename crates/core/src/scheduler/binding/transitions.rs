@@ -5,13 +5,13 @@
 
 use super::ledger::{Binding, Bindings, Phase, UnknownOutcome};
 use crate::cache::Cache;
-use crate::event::{BindOutcome, Found};
-use crate::intern::{Symbol, Tables};
-use crate::mutation::{self, Mutation};
-use crate::pod::{PodInfo, Uid};
+use crate::model::event::{BindOutcome, Found};
+use crate::model::intern::{Symbol, Tables};
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
 use crate::scheduler::outbox::{Outbox, Outgoing};
 use crate::scheduler::unknown_outcome::UNKNOWN_MAX;
-use crate::time::Time;
+use crate::switches::mutation::{self, Mutation};
 use std::sync::Arc;
 use std::time::Duration;
 

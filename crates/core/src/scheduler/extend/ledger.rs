@@ -2,15 +2,15 @@
 
 use crate::cache::Snapshot;
 use crate::cycle::{ExtenderAnswers, ExtenderRequest, RequestKind};
-use crate::effect::{ExtenderCall, PodRef, Question, Victims};
-use crate::extender::{Answer, Extender, ExtenderCandidate, ExtenderId};
-use crate::intern::{Symbol, trace_ids};
-use crate::mutation::{self, Mutation};
-use crate::pod::{PodInfo, Uid};
+use crate::model::effect::{ExtenderCall, PodRef, Question, Victims};
+use crate::model::extender::{Answer, Extender, ExtenderCandidate, ExtenderId};
+use crate::model::intern::{Symbol, trace_ids};
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
 use crate::queue::QueuedPod;
 use crate::scheduler::outbox::Outbox;
 use crate::scheduler::slices::Progress;
-use crate::time::Time;
+use crate::switches::mutation::{self, Mutation};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

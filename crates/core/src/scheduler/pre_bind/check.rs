@@ -5,11 +5,11 @@
 
 use super::ledger::{PreBind, Task};
 use crate::cache::{NodeView, Snapshot};
-use crate::effect::{ClaimName, VolumeChange};
 use crate::framework::CycleError;
-use crate::intern::Symbol;
+use crate::model::effect::{ClaimName, VolumeChange};
+use crate::model::intern::Symbol;
+use crate::model::volume::{ClaimInfo, PersistentVolumeInfo, Reservation, StorageKey};
 use crate::plugins::volume_binding;
-use crate::volume::{ClaimInfo, PersistentVolumeInfo, Reservation, StorageKey};
 use std::sync::Arc;
 
 /// The watched state of an object that is to be written.

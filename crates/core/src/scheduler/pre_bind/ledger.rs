@@ -1,14 +1,14 @@
 //! The ledger of pods in PreBind: the progress of each pod, and indexes by object, node and time.
 
-use crate::hash::FixedMap;
-use crate::intern::Symbol;
-use crate::intern::{Marks, TraceIds, trace_ids};
-use crate::pod::{PodInfo, Uid};
+use crate::collections::hash::FixedMap;
+use crate::model::intern::Symbol;
+use crate::model::intern::{Marks, TraceIds, trace_ids};
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
+use crate::model::volume::{Reservation, StorageKey, StorageObject};
 use crate::queue::QueuedPod;
 use crate::scheduler::outbox::Outbox;
 use crate::scheduler::unknown_outcome::RetryInterval;
-use crate::time::Time;
-use crate::volume::{Reservation, StorageKey, StorageObject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

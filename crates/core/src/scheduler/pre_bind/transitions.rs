@@ -2,12 +2,12 @@
 
 use super::check::{Shown, Watched};
 use super::ledger::{Stage, UnknownOutcome, VolumeBindings};
-use crate::effect::VolumeChange;
-use crate::event::WriteOutcome;
-use crate::mutation::{self, Mutation};
-use crate::pod::Uid;
+use crate::model::effect::VolumeChange;
+use crate::model::event::WriteOutcome;
+use crate::model::pod::Uid;
+use crate::model::time::Time;
 use crate::scheduler::unknown_outcome::{RetryInterval, UNKNOWN_MAX};
-use crate::time::Time;
+use crate::switches::mutation::{self, Mutation};
 use std::time::Duration;
 
 /// The first backoff before an unanswered write is resent. It doubles.

@@ -3,10 +3,10 @@
 //! It decides nothing about other pods: what an answer means for queue and nominations is up to the scheduler.
 
 use crate::cache::Cache;
-use crate::intern::{Marks, Symbol, TraceIds, trace_ids};
-use crate::pod::{PodInfo, Uid};
+use crate::model::intern::{Marks, Symbol, TraceIds, trace_ids};
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
 use crate::scheduler::outbox::Outbox;
-use crate::time::Time;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -281,7 +281,7 @@ impl TraceIds for Preemptions {
 mod tests {
     use super::*;
     use crate::cache::PodState;
-    use crate::intern::Tables;
+    use crate::model::intern::Tables;
     use crate::scheduler::quarantine::tests::pod;
 
     #[test]

@@ -2,14 +2,14 @@
 
 use super::tests::{PanicPoint, World, pod};
 use crate::cycle::NoProbe;
-use crate::effect::{Effect, Lane};
-use crate::event::{BindOutcome, Event, ObjectKey};
-use crate::intern::Tables;
-use crate::node::NodeInfo;
-use crate::pod::{PodAffinity, PodAffinityTerm, PodInfo};
-use crate::resources::Resources;
+use crate::model::effect::{Effect, Lane};
+use crate::model::event::{BindOutcome, Event, ObjectKey};
+use crate::model::intern::Tables;
+use crate::model::node::NodeInfo;
+use crate::model::pod::{PodAffinity, PodAffinityTerm, PodInfo};
+use crate::model::resources::Resources;
+use crate::model::selector::{Operator, Requirement, Selector};
 use crate::scheduler::Step;
-use crate::selector::{Operator, Requirement, Selector};
 
 /// Few enough racks that pods meet in them, yet enough that names alone do not separate them.
 const NODES: usize = 70;

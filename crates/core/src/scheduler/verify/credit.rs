@@ -4,7 +4,7 @@
 //! calls is the cost of the first, including the caller's work for it, unless the engine was idle. So a replay
 //! computes the same budget.
 
-use crate::time::Time;
+use crate::model::time::Time;
 use std::time::Duration;
 
 /// Comparisons may take 1/50 (2 %) of the time of other work.

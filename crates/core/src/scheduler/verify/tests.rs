@@ -4,10 +4,10 @@
 mod declarations;
 
 use super::*;
-use crate::event::{BindOutcome, Event, ObjectKey};
-use crate::mutation::{Mutation, with};
+use crate::model::event::{BindOutcome, Event, ObjectKey};
 use crate::scheduler::Step;
 use crate::scheduler::quarantine::tests::World;
+use crate::switches::mutation::{Mutation, with};
 use std::time::Duration;
 
 /// A pod that takes 3 of 4 CPUs, and an identical one, which does not fit. Only the full evaluation detects this.

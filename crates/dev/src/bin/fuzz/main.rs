@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 #[cfg(feature = "mutations")]
-use supercargo_core::mutation::{self, Mutation};
+use supercargo_core::switches::mutation::{self, Mutation};
 use supercargo_dev::generate;
 use supercargo_dev::generate::{FAMILIES, Family};
 use supercargo_dev::oracle::Oracle;

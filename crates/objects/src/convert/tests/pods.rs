@@ -5,12 +5,12 @@ use crate::api::{Node, ReplicaSet, ReplicationController, Service};
 use crate::convert::{Watched, lookups};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use supercargo_core::event::{Event, ObjectKey};
-use supercargo_core::intern::known;
-use supercargo_core::node::TaintEffect;
-use supercargo_core::pod::{ControllerKind, TolerationOperator, WhenUnsatisfiable};
-use supercargo_core::selector::{Operator, Selector};
-use supercargo_core::time::Time;
+use supercargo_core::model::event::{Event, ObjectKey};
+use supercargo_core::model::intern::known;
+use supercargo_core::model::node::TaintEffect;
+use supercargo_core::model::pod::{ControllerKind, TolerationOperator, WhenUnsatisfiable};
+use supercargo_core::model::selector::{Operator, Selector};
+use supercargo_core::model::time::Time;
 
 fn decode<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()

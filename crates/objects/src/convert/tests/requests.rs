@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::Node;
 use serde_json::json;
-use supercargo_core::resources::{PodResources, Resources};
+use supercargo_core::model::resources::{PodResources, Resources};
 
 fn asked(pod: &Value) -> PodResources {
     convert(&mut Tables::new(), pod).unwrap().resources.clone()
@@ -209,7 +209,7 @@ fn invalid_quantity_makes_pod_malformed() {
 fn device_class_has_implicit_and_explicit_resource_names() {
     use crate::api::DeviceClass;
     use crate::convert::Watched as _;
-    use supercargo_core::event::{Event, ObjectKey};
+    use supercargo_core::model::event::{Event, ObjectKey};
     let mut tables = Tables::new();
     let mut read = |spec: Value| {
         let class: DeviceClass = serde_json::from_value(json!({"metadata": {"name": "gpus"}, "spec": spec}))

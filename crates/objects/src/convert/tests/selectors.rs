@@ -6,7 +6,7 @@ use crate::api::meta::LabelSelector;
 use crate::convert::selectors::{label_selector, preferred_terms, required_terms};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use supercargo_core::intern::{LabelSetId, Symbol};
+use supercargo_core::model::intern::{LabelSetId, Symbol};
 
 /// Upstream's results for 1,200 selectors, written by `tests/upstream/selectors`; its nodes are [`nodes`].
 const UPSTREAM: &str = include_str!("../../../../../tests/fixtures/selectors.txt");

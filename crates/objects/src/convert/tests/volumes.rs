@@ -7,9 +7,9 @@ use crate::api::{
 use crate::convert::{Watched, volumes};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use supercargo_core::event::{Event, ObjectKey};
-use supercargo_core::intern::known;
-use supercargo_core::volume::{BindingMode, InTreePlugin, StorageKind, StorageSize, VolumeSource};
+use supercargo_core::model::event::{Event, ObjectKey};
+use supercargo_core::model::intern::known;
+use supercargo_core::model::volume::{BindingMode, InTreePlugin, StorageKind, StorageSize, VolumeSource};
 
 fn decode<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("any JSON is read")

@@ -19,12 +19,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
-use supercargo_core::intern::{LabelSetId, Symbol, Tables};
-use supercargo_core::node::{NodeIdx, Taint};
-use supercargo_core::pod::{PodAffinityTerm, PodInfo, Toleration};
-use supercargo_core::resources::Resources;
-use supercargo_core::selector::{RequiredNodeAffinity, Requirement, Selector};
-use supercargo_core::shared::Shared;
+use supercargo_core::collections::shared::Shared;
+use supercargo_core::model::intern::{LabelSetId, Symbol, Tables};
+use supercargo_core::model::node::{NodeIdx, Taint};
+use supercargo_core::model::pod::{PodAffinityTerm, PodInfo, Toleration};
+use supercargo_core::model::resources::Resources;
+use supercargo_core::model::selector::{RequiredNodeAffinity, Requirement, Selector};
 
 /// `kind` of the report.
 const KIND: &str = "LintReport";

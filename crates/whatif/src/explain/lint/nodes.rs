@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use supercargo_config::yaml::nearest;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::framework::Measure;
-use supercargo_core::intern::Symbol;
-use supercargo_core::node::NodeIdx;
-use supercargo_core::pod::PodInfo;
-use supercargo_core::resources::Resources;
-use supercargo_core::selector::{NodeSelectorTerm, Operator, RequiredNodeAffinity, Requirement};
+use supercargo_core::model::intern::Symbol;
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::resources::Resources;
+use supercargo_core::model::selector::{NodeSelectorTerm, Operator, RequiredNodeAffinity, Requirement};
 
 const SELECTOR: &str = "spec.nodeSelector";
 const TERMS: &str = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";

@@ -4,10 +4,10 @@ use crate::explain::format::{count, selector as in_words};
 use crate::explain::lint::{House, Rule, Severity, Told};
 use crate::explain::suggest::of_key;
 use std::collections::BTreeSet;
-use supercargo_core::intern::Symbol;
-use supercargo_core::node::NodeIdx;
-use supercargo_core::pod::{PodAffinityTerm, WeightedPodAffinityTerm};
-use supercargo_core::selector::Selector;
+use supercargo_core::model::intern::Symbol;
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::pod::{PodAffinityTerm, WeightedPodAffinityTerm};
+use supercargo_core::model::selector::Selector;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";

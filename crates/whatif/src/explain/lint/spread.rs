@@ -7,10 +7,10 @@ use crate::explain::lint::nodes::domain;
 use crate::explain::lint::pods::{topology_key, unmatched};
 use crate::explain::lint::{Rule, Severity, Told};
 use std::collections::{BTreeMap, BTreeSet};
-use supercargo_core::intern::Symbol;
-use supercargo_core::node::NodeIdx;
-use supercargo_core::pod::{SpreadConstraint, WhenUnsatisfiable};
-use supercargo_core::selector::Selector;
+use supercargo_core::model::intern::Symbol;
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::pod::{SpreadConstraint, WhenUnsatisfiable};
+use supercargo_core::model::selector::Selector;
 
 pub(super) fn judge(told: &mut Told<'_, '_>) {
     let pod = &told.subject.pod;

@@ -2,8 +2,8 @@
 
 use crate::explain::lint::{Rule, Told};
 use supercargo_config::yaml::nearest;
-use supercargo_core::intern::Symbol;
-use supercargo_core::volume::{StorageKey, StorageKind};
+use supercargo_core::model::intern::Symbol;
+use supercargo_core::model::volume::{StorageKey, StorageKind};
 
 /// Checks claims and classes. Without nodes the input is manifests only, and missing objects may exist in the
 /// cluster.

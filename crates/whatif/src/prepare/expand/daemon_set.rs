@@ -4,9 +4,9 @@ use crate::load::files::{Origin, Wrong, text_at};
 use crate::prepare::expand::{Controller, Expanded};
 use crate::prepare::identity::{fields_at, generated_name, set, template_hash};
 use serde_json::{Value, json};
-use supercargo_core::intern::Tables;
-use supercargo_core::node::NodeInfo;
-use supercargo_core::pod::PodInfo;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::node::NodeInfo;
+use supercargo_core::model::pod::PodInfo;
 use supercargo_objects::api::{Node, Pod};
 use supercargo_objects::convert;
 

@@ -5,7 +5,7 @@ use crate::screen::Screen;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use supercargo_core::pod::{PodInfo, Uid};
+use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::simulate::decision::Decision;
 

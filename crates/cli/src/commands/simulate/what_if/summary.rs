@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::framework::Measure;
-use supercargo_core::intern::{Symbol, Tables};
-use supercargo_core::node::NodeIdx;
-use supercargo_core::pod::{PodInfo, SpreadConstraint, WhenUnsatisfiable};
+use supercargo_core::model::intern::{Symbol, Tables};
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::pod::{PodInfo, SpreadConstraint, WhenUnsatisfiable};
 
 use supercargo_whatif::explain::format::{resource, selector};
 

@@ -6,7 +6,7 @@ use crate::framework::{
     ClusterEvent, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, PluginName, Prepared, Reads, Verdict,
 };
 use crate::incremental::DecisionCache;
-use crate::pod::PodInfo;
+use crate::model::pod::PodInfo;
 use crate::scheduler::quarantine::tests::{World, pod};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 //! Pods in the engine's model: ids and numbers, parsed once.
 
-use crate::intern::{LabelSetId, Symbol};
-use crate::node::{Taint, TaintEffect};
-use crate::resources::PodResources;
-use crate::selector::{NodeSelectorTerm, RequiredNodeAffinity, Selector};
-use crate::shared::Shared;
-use crate::time::Time;
-use crate::version::Version;
-use crate::volume::PodVolume;
+use crate::collections::shared::Shared;
+use crate::model::intern::{LabelSetId, Symbol, holds_no_ids, trace_ids};
+use crate::model::node::{Taint, TaintEffect};
+use crate::model::resources::PodResources;
+use crate::model::selector::{NodeSelectorTerm, RequiredNodeAffinity, Selector};
+use crate::model::time::Time;
+use crate::model::version::Version;
+use crate::model::volume::PodVolume;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -369,3 +369,27 @@ pub struct ScheduledCondition {
     /// `lastTransitionTime`, as the API server writes it; empty when absent.
     pub last_transition_time: Box<str>,
 }
+
+trace_ids!(PodInfo { labels, node_name, nominated_node, node_affinity, volumes, template } but not {
+    uid, name, resource_version, generation, deleting, preempted, start_time, scheduled
+});
+trace_ids!(PodTemplate {
+    namespace, owner, scheduler_name, gates, resources, ports, tolerations, preferred_node_affinity, pod_affinity, spread, images,
+    required_features, extended_resources
+} but not { priority, never_preempts, containers, unjudged });
+trace_ids!(Controller { name } but not { kind });
+trace_ids!(HostPort { address, protocol } but not { port });
+trace_ids!(Toleration { key, value, effect } but not { operator });
+trace_ids!(PreferredNodeTerm { term } but not { weight });
+trace_ids!(PodAffinity {
+    required_affinity,
+    required_anti_affinity,
+    preferred_affinity,
+    preferred_anti_affinity
+});
+trace_ids!(PodAffinityTerm { namespaces, namespace_selector, selector, topology_key });
+trace_ids!(WeightedPodAffinityTerm { term } but not { weight });
+trace_ids!(SpreadConstraint { topology_key, selector } but not {
+    max_skew, when_unsatisfiable, min_domains, honor_node_affinity, honor_node_taints
+});
+holds_no_ids!(ControllerKind);

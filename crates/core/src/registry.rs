@@ -7,14 +7,13 @@
 
 mod args;
 mod gate;
-mod point;
 
+use crate::framework::extension_point::ExtensionPoint;
 pub use args::{PluginArgs, VolumeBindingArgs};
-pub use point::ExtensionPoint;
 
-use super::post_filter::PostFilterPlugin;
-use super::{FilterPlugin, PluginName, ScorePlugin};
 use crate::cycle::{EnabledFilter, EnabledScore, Framework, Rank};
+use crate::framework::post_filter::PostFilterPlugin;
+use crate::framework::{FilterPlugin, PluginName, ScorePlugin};
 use crate::plugins::dynamic_resources::{Deallocation, DynamicResources};
 use crate::plugins::image_locality::ImageLocality;
 use crate::plugins::node_affinity::NodeAffinity;

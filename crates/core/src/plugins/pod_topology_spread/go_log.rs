@@ -29,7 +29,7 @@ const HALF: u64 = 0x3fe << 52;
 
 /// Go's `math.Log(x)` on amd64: −∞ for zero, NaN for negative numbers, else within one unit in the last
 /// place.
-pub fn ln(x: f64) -> f64 {
+pub(super) fn ln(x: f64) -> f64 {
     if x == 0.0 {
         return f64::NEG_INFINITY;
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     /// Written by `tests/upstream/lntable`: a number and the bits of its logarithm on each line.
-    const TABLE: &str = include_str!("../tests/tables/spread-ln.txt");
+    const TABLE: &str = include_str!("../../../tests/tables/spread-ln.txt");
 
     #[test]
     fn logarithm_equals_go_bit_for_bit() {

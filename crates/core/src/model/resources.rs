@@ -1,6 +1,6 @@
 //! Amounts of resources: integers in the units of upstream's `framework.Resource`, already rounded.
 
-use crate::intern::Symbol;
+use crate::model::intern::{Symbol, trace_ids};
 
 /// Amounts of the resources that the scheduler tracks, of a pod or of a node.
 ///
@@ -77,3 +77,6 @@ pub struct PodResources {
     /// resources.
     pub score: Resources,
 }
+
+trace_ids!(Resources { scalar } but not { cpu_milli, memory, ephemeral_storage });
+trace_ids!(PodResources { request, placed, score } but not { non_zero_cpu_milli, non_zero_memory });

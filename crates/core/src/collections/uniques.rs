@@ -3,9 +3,9 @@
 //!
 //! The table does not know the entries' meaning or which indexes are still referenced.
 
-use crate::hash::Keyed;
-use crate::index::Index;
-use crate::list::push_tightly;
+use crate::collections::hash::Keyed;
+use crate::collections::index::Index;
+use crate::collections::list::push_tightly;
 use std::hash::{BuildHasher, Hash};
 use std::ops::Range;
 

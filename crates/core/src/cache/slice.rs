@@ -10,12 +10,12 @@
 //! whole cluster are computed in each run.
 
 use crate::cache::{CLASS_LOOKUP_STEPS, NodeChange, PodClass, PodClassId, Snapshot};
-use crate::hash::{IdMap, IdSet};
-use crate::intern::{LabelSetId, Symbol};
-use crate::mutation::{self, Mutation};
-use crate::node::NodeIdx;
-use crate::node_set::NodeSet;
-use crate::pod::PodInfo;
+use crate::collections::hash::{IdMap, IdSet};
+use crate::model::intern::{LabelSetId, Symbol};
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use crate::switches::mutation::{self, Mutation};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,8 +4,9 @@
 //! the signature of opportunistic batching (`pkg/scheduler/framework/runtime/batch.go`), which excludes most
 //! pods.
 
-use crate::pod::{PodInfo, PodTemplate};
-use crate::shared::Shared;
+use crate::collections::shared::Shared;
+use crate::model::intern::{Marks, TraceIds};
+use crate::model::pod::{PodInfo, PodTemplate};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -229,4 +230,22 @@ fn are_templates_alike_to_nodes(template: &PodTemplate, it: &PodTemplate) -> boo
         && *required_features == it.required_features
         && *extended_resources == it.extended_resources
         && *unjudged == it.unjudged
+}
+
+impl TraceIds for VolumelessSignature {
+    fn mark(&self, marks: &mut Marks) {
+        self.pod().mark(marks);
+    }
+}
+
+impl TraceIds for NodeSignature {
+    fn mark(&self, marks: &mut Marks) {
+        self.pod().mark(marks);
+    }
+}
+
+impl TraceIds for Signature {
+    fn mark(&self, marks: &mut Marks) {
+        self.pod().mark(marks);
+    }
 }

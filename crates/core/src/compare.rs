@@ -1,16 +1,65 @@
 //! Compares one decision of another scheduler with the engine's own, in one state of the cluster.
 
-use super::Agreement;
 use crate::cache::Snapshot;
 use crate::cycle::{Decision, Feasible, Framework, InfeasibleDecision, NoProbe, Options, Walk};
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::framework::{CycleError, PluginName};
-use crate::intern::Symbol;
-use crate::node::NodeIdx;
-use crate::pod::PodInfo;
+use crate::model::intern::Symbol;
+use crate::model::node::NodeIdx;
+use crate::model::pod::PodInfo;
+use crate::model::rng::Seed;
+use crate::model::time::Time;
 use crate::report::Preemption;
-use crate::rng::Seed;
-use crate::time::Time;
+
+/// The result of judging a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Agreement {
+    /// Both chose the node with the best total.
+    Same,
+    /// Their node is one of several with the best total (a tie).
+    EqualScore,
+    /// Both found a node, and theirs has a lower total.
+    Different,
+    /// They found no node, but a feasible node exists.
+    WeFitTheyNot,
+    /// Their node is infeasible here.
+    TheyFitWeNot,
+    /// Neither found a node.
+    NeitherFits,
+    /// The decisions disagree in the order of arrival here, but agree in another plausible order.
+    Raced,
+}
+
+impl Agreement {
+    /// All variants.
+    pub const ALL: [Self; 7] = [
+        Self::Same,
+        Self::EqualScore,
+        Self::Different,
+        Self::WeFitTheyNot,
+        Self::TheyFitWeNot,
+        Self::NeitherFits,
+        Self::Raced,
+    ];
+
+    /// The name in metrics and reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::EqualScore => "equal_score",
+            Self::Different => "different",
+            Self::WeFitTheyNot => "we_fit_they_not",
+            Self::TheyFitWeNot => "they_fit_we_not",
+            Self::NeitherFits => "neither_fits",
+            Self::Raced => "raced",
+        }
+    }
+
+    /// Whether the decisions agree without trying other orders.
+    pub(crate) fn agrees(self) -> bool {
+        matches!(self, Self::Same | Self::EqualScore | Self::NeitherFits)
+    }
+}
 
 /// One plugin's score of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,12 +126,12 @@ pub(crate) struct Other {
 }
 
 /// The verdict on one decision of the other scheduler, in one state of the cluster.
-pub(super) struct Verdict {
-    pub(super) agreement: Agreement,
+pub(crate) struct Verdict {
+    pub(crate) agreement: Agreement,
     /// Our best total minus the total of their node, if both have one.
-    pub(super) regret: Option<i64>,
+    pub(crate) regret: Option<i64>,
     /// Set if the decisions disagree.
-    pub(super) comparison: Option<Comparison>,
+    pub(crate) comparison: Option<Comparison>,
 }
 
 /// The other scheduler's decision.
@@ -168,7 +217,7 @@ impl Judge<'_> {
         Ok(Some(Comparison { ours, theirs, feasible: feasible.filtered.feasible().len() }))
     }
 
-    pub(super) fn verdict(
+    pub(crate) fn verdict(
         &self,
         pod: &PodInfo,
         choice: &Choice,

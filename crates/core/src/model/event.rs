@@ -3,14 +3,14 @@
 //! Object events are levels, not edges: each `…Applied` event carries the whole object in its current state, and a
 //! repetition changes nothing. Events are ordered within a kind, but not across kinds.
 
-use crate::cache::{DeviceClass, DisruptionBudget, Service};
-use crate::effect::Lane;
-use crate::extender::Answer;
-use crate::intern::{LabelSetId, Symbol, Tables};
-use crate::node::NodeInfo;
-use crate::pod::{ControllerKind, PodInfo, Uid};
-use crate::selector::Requirement;
-use crate::volume::{StorageKey, StorageKind, StorageObject};
+use crate::model::effect::Lane;
+use crate::model::extender::Answer;
+use crate::model::intern::{LabelSetId, Marks, Symbol, Tables, TraceIds};
+use crate::model::lookup_objects::{DeviceClass, DisruptionBudget, Service};
+use crate::model::node::NodeInfo;
+use crate::model::pod::{ControllerKind, PodInfo, Uid};
+use crate::model::selector::Requirement;
+use crate::model::volume::{StorageKey, StorageKind, StorageObject};
 
 /// The kinds of watched objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -245,39 +245,39 @@ pub enum Event {
     },
     /// The object exists but is malformed. Its last valid state is kept, and it counts as contained in the list.
     Unreadable(ObjectKey),
-    /// The result of a [`crate::effect::Effect::Bind`] or [`crate::effect::Effect::BindBy`].
+    /// The result of a [`crate::model::effect::Effect::Bind`] or [`crate::model::effect::Effect::BindBy`].
     BindFinished {
         /// The pod.
         uid: Uid,
         /// The outcome.
         outcome: BindOutcome,
     },
-    /// The result of a [`crate::effect::Effect::QueryBinding`]: the state of the pod in the API server.
+    /// The result of a [`crate::model::effect::Effect::QueryBinding`]: the state of the pod in the API server.
     BindingQueried {
         /// The pod.
         uid: Uid,
         /// Its state in the API server.
         found: Found,
     },
-    /// The result of a [`crate::effect::Effect::WriteVolume`].
+    /// The result of a [`crate::model::effect::Effect::WriteVolume`].
     VolumeWritten {
         /// The pod that needs the volume.
         uid: Uid,
-        /// The id of the write ([`crate::effect::VolumeWrite::write`]).
+        /// The id of the write ([`crate::model::effect::VolumeWrite::write`]).
         write: u64,
         /// The outcome.
         outcome: WriteOutcome,
     },
-    /// The result of a [`crate::effect::Effect::Evict`].
+    /// The result of a [`crate::model::effect::Effect::Evict`].
     EvictFinished {
         /// The victim.
         uid: Uid,
         /// The outcome.
         outcome: EvictOutcome,
     },
-    /// The result of a [`crate::effect::Effect::Extend`].
+    /// The result of a [`crate::model::effect::Effect::Extend`].
     Extended {
-        /// The id of the call ([`crate::effect::ExtenderCall::call`]).
+        /// The id of the call ([`crate::model::effect::ExtenderCall::call`]).
         call: u64,
         /// The answer, or the error text that upstream gives.
         answer: Result<Answer, String>,
@@ -393,4 +393,20 @@ pub enum Found {
     Gone,
     /// The API server did not answer; the question is repeated.
     NoAnswer,
+}
+
+impl TraceIds for ObjectKey {
+    fn mark(&self, marks: &mut Marks) {
+        match self {
+            Self::Pod(_) => {}
+            Self::Node(name) | Self::Namespace(name) | Self::DeviceClass(name) => name.mark(marks),
+            Self::Service(namespace, name)
+            | Self::Controller(_, namespace, name)
+            | Self::DisruptionBudget(namespace, name) => {
+                namespace.mark(marks);
+                name.mark(marks);
+            }
+            Self::Storage(key) => key.mark(marks),
+        }
+    }
 }

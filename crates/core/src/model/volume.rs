@@ -3,9 +3,11 @@
 //! Objects are parsed once into ids and numbers. In-tree volumes are translated to their CSI driver's form
 //! (upstream `csi-translation-lib`) during conversion. Mount options, parameters and secrets are not kept.
 
-use crate::intern::{LabelSetId, Labels, Symbol, Tables};
-use crate::pod::Uid;
-use crate::selector::{Requirement, Selector};
+mod trace;
+
+use crate::model::intern::{LabelSetId, Labels, Symbol, Tables};
+use crate::model::pod::Uid;
+use crate::model::selector::{Requirement, Selector};
 use std::sync::Arc;
 
 /// An amount of storage in nano-bytes: upstream compares exact quantities, not whole bytes.
@@ -367,7 +369,7 @@ pub enum BindingMode {
 pub struct StorageClassInfo {
     /// `metadata.name`.
     pub name: Symbol,
-    /// `provisioner`; with the empty text or [`crate::intern::known::NO_PROVISIONER`] no volumes are
+    /// `provisioner`; with the empty text or [`crate::model::intern::known::NO_PROVISIONER`] no volumes are
     /// provisioned.
     pub provisioner: Symbol,
     /// The in-tree kind of the provisioner and the CSI driver that replaces it, if any.

@@ -1,10 +1,10 @@
 //! Effects: the engine's requests to the outside, as plain data.
 //!
-//! The dispatcher carries them out and reports their results as events ([`crate::event::Event`]).
+//! The dispatcher carries them out and reports their results as events ([`crate::model::event::Event`]).
 
-use crate::extender::ExtenderId;
-use crate::intern::Tables;
-use crate::pod::{PodInfo, Uid};
+use crate::model::extender::ExtenderId;
+use crate::model::intern::Tables;
+use crate::model::pod::{PodInfo, Uid};
 use std::sync::Arc;
 
 /// The identity of a pod in a request.
@@ -32,14 +32,14 @@ impl PodRef {
 /// A request to the outside. Each uses one credit of its [`Lane`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// POSTs a Binding with the pod's uid. Result: [`crate::event::Event::BindFinished`].
+    /// POSTs a Binding with the pod's uid. Result: [`crate::model::event::Event::BindFinished`].
     Bind {
         /// The pod.
         pod: PodRef,
         /// The name of the node.
         node: String,
     },
-    /// Asks an extender to bind the pod. Result: [`crate::event::Event::BindFinished`].
+    /// Asks an extender to bind the pod. Result: [`crate::model::event::Event::BindFinished`].
     BindBy {
         /// The extender.
         extender: ExtenderId,
@@ -48,22 +48,23 @@ pub enum Effect {
         /// The name of the node.
         node: String,
     },
-    /// GETs the pod to find out whether its binding was carried out. Result: [`crate::event::Event::BindingQueried`].
+    /// GETs the pod to find out whether its binding was carried out. Result:
+    /// [`crate::model::event::Event::BindingQueried`].
     QueryBinding {
         /// The pod.
         pod: PodRef,
     },
     /// PATCHes a PersistentVolume or a claim so that the pod gets its volume. Result:
-    /// [`crate::event::Event::VolumeWritten`].
+    /// [`crate::model::event::Event::VolumeWritten`].
     WriteVolume(VolumeWrite),
     /// Evicts a victim of preemption: PATCHes its condition, then DELETEs it. Result:
-    /// [`crate::event::Event::EvictFinished`].
+    /// [`crate::model::event::Event::EvictFinished`].
     Evict(Eviction),
     /// PATCHes the pod's status. No result event: the watch shows the change.
     Patch(StatusPatch),
     /// Creates a Kubernetes Event (events.k8s.io/v1) or increases its count. No result event.
     Record(EventRecord),
-    /// Calls an extender about a pod. Result: [`crate::event::Event::Extended`].
+    /// Calls an extender about a pod. Result: [`crate::model::event::Event::Extended`].
     Extend(ExtenderCall),
 }
 

@@ -8,14 +8,14 @@ mod trace;
 
 pub(crate) use gc::{MarkWorklist, WorkBudget, mark_after};
 use trace::Bits;
-pub(crate) use trace::{Marks, TraceIds, trace_ids};
+pub(crate) use trace::{Marks, TraceIds, holds_no_ids, trace_ids};
 
-use crate::hash::{HashSeed, Keyed};
-use crate::node::Taint;
-use crate::pod::PodTemplate;
-use crate::selector::RequiredNodeAffinity;
-use crate::shared::{Pool, Shared};
-use crate::uniques::Uniques;
+use crate::collections::hash::{HashSeed, Keyed};
+use crate::collections::shared::{Pool, Shared};
+use crate::collections::uniques::Uniques;
+use crate::model::node::Taint;
+use crate::model::pod::PodTemplate;
+use crate::model::selector::RequiredNodeAffinity;
 use gc::Collection;
 use std::fmt;
 use std::mem::take;
@@ -67,7 +67,7 @@ macro_rules! well_known {
         pub mod known {
             use super::Symbol;
             $($(#[$doc])* pub const $name: Symbol = Symbol::at($index);)*
-            pub(super) const ALL: &[(Symbol, &str)] = &[$(($name, $text)),*];
+            pub(crate) const ALL: &[(Symbol, &str)] = &[$(($name, $text)),*];
         }
     };
 }

@@ -112,7 +112,7 @@ fn part(hash: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::{Purpose, Seed};
+    use crate::model::rng::{Purpose, Seed};
     use std::collections::BTreeMap;
     use std::collections::btree_map::Entry;
 

@@ -6,8 +6,8 @@
 //! that is marked in slices revisits the places that were written in the meantime ([`MarkWorklist`]). This is a
 //! write barrier (Dijkstra et al., 1978).
 
-use super::{Marks, Tables};
-use crate::mutation::{self, Mutation};
+use crate::model::intern::{Marks, Tables};
+use crate::switches::mutation::{self, Mutation};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 

@@ -1,6 +1,6 @@
 //! A set of nodes as a bitmap with one bit for each slot.
 
-use crate::node::NodeIdx;
+use crate::model::node::NodeIdx;
 
 const BITS: usize = u64::BITS as usize;
 /// The number of slots in a block.

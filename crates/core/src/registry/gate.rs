@@ -1,11 +1,11 @@
 //! PreEnqueue: finds the plugin of a profile that keeps a pod out of the active queue.
 
-use super::ExtensionPoint;
 use crate::cycle::Framework;
 use crate::framework::PluginName;
-use crate::intern::Tables;
+use crate::framework::extension_point::ExtensionPoint;
+use crate::model::intern::Tables;
+use crate::model::pod::PodInfo;
 use crate::plugins::scheduling_gates;
-use crate::pod::PodInfo;
 
 impl Framework {
     /// Returns the PreEnqueue plugin that gates the pod, if it is enabled.

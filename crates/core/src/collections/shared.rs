@@ -1,7 +1,7 @@
 //! Interned values with copy-on-write: equal values are stored once, and a write makes a copy.
 
-use crate::hash::Keyed;
-use crate::uniques::Uniques;
+use crate::collections::hash::Keyed;
+use crate::collections::uniques::Uniques;
 use std::fmt;
 use std::hash::Hash;
 use std::ops::{Deref, DerefMut, Range};

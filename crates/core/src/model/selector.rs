@@ -4,7 +4,7 @@
 //! `component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go`. Selectors are validated during
 //! conversion from API objects; those here are well formed.
 
-use crate::intern::{Labels, Symbol, Tables};
+use crate::model::intern::{Labels, Marks, Symbol, Tables, TraceIds, trace_ids};
 
 /// One requirement on a label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -187,6 +187,29 @@ impl RequiredNodeAffinity {
         let selected = pairs.copied().all(|(key, value)| labels.get(key) == Some(value));
         selected
             && self.terms.as_ref().is_none_or(|terms| terms.iter().any(|t| t.matches(tables, name, labels)))
+    }
+}
+
+trace_ids!(Requirement { key, operator });
+trace_ids!(TermDemands { labels, names });
+trace_ids!(NodeSelectorTerm { demands, pinned_names });
+trace_ids!(RequiredNodeAffinity { node_selector, terms });
+
+impl TraceIds for Operator {
+    fn mark(&self, marks: &mut Marks) {
+        match self {
+            Self::In(values) | Self::NotIn(values) => values.mark(marks),
+            Self::Exists | Self::DoesNotExist | Self::Gt(_) | Self::Lt(_) => {}
+        }
+    }
+}
+
+impl TraceIds for Selector {
+    fn mark(&self, marks: &mut Marks) {
+        match self {
+            Self::Nothing => {}
+            Self::All(requirements) => requirements.mark(marks),
+        }
     }
 }
 

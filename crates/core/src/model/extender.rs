@@ -3,8 +3,8 @@
 //! Their addresses and requests are handled outside the engine. Upstream: `pkg/scheduler/extender.go`,
 //! `kube-scheduler/extender/v1/types.go`.
 
-use crate::intern::Symbol;
-use crate::pod::{PodInfo, Uid};
+use crate::model::intern::{Symbol, holds_no_ids, trace_ids};
+use crate::model::pod::{PodInfo, Uid};
 
 /// The name for extenders among the plugins that rejected a pod (upstream `framework.ExtenderName`).
 pub const NAME: &str = "Extender";
@@ -102,3 +102,7 @@ pub enum Answer {
     /// The remaining preemption candidates.
     Candidates(Vec<CandidateAnswer>),
 }
+
+trace_ids!(Extender { managed } but not { id, url, filters, prioritizes, preempts, binds, weight, ignorable });
+trace_ids!(ExtenderCandidate { node } but not { victims, violations });
+holds_no_ids!(ExtenderId);

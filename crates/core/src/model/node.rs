@@ -1,8 +1,8 @@
 //! Nodes in the engine's model: ids and numbers.
 
-use crate::intern::{LabelSetId, Symbol, TaintSetId};
-use crate::pod::Toleration;
-use crate::resources::Resources;
+use crate::model::intern::{LabelSetId, Marks, Symbol, TaintSetId, TraceIds, holds_no_ids, trace_ids};
+use crate::model::pod::Toleration;
+use crate::model::resources::Resources;
 
 /// The slot of a node in the cache's columns.
 ///
@@ -74,3 +74,19 @@ impl Taint {
         tolerations.iter().any(|t| t.tolerates(self))
     }
 }
+
+trace_ids!(NodeInfo { name, labels, taints, allocatable, images, declared_features } but not {
+    unschedulable, allocatable_pods
+});
+trace_ids!(Taint { key, value, effect });
+
+impl TraceIds for TaintEffect {
+    fn mark(&self, marks: &mut Marks) {
+        match self {
+            Self::NoSchedule | Self::PreferNoSchedule | Self::NoExecute => {}
+            Self::Other(name) => name.mark(marks),
+        }
+    }
+}
+
+holds_no_ids!(NodeIdx);

@@ -1,0 +1,18 @@
+//! The objects of a cluster as decisions read them, the ids of their texts, and the engine's inputs and outputs.
+
+pub mod effect;
+pub mod event;
+pub mod extender;
+pub mod intern;
+pub mod lookup_objects;
+pub mod node;
+pub mod node_set;
+pub mod pod;
+
+pub mod resources;
+pub mod rng;
+pub mod selector;
+pub mod signature;
+pub mod time;
+pub mod version;
+pub mod volume;
