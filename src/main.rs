@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     let code = match run::run(args, log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = told(&error.cause), "the scheduler stopped with an error");
+            tracing::error!(error = error_chain(&error.cause), "the scheduler stopped with an error");
             ExitCode::from(error.code)
         }
     };
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
 }
 
 /// Formats an error with its chain of causes, leaving out causes that an earlier message already contains.
-fn told(error: &anyhow::Error) -> String {
+fn error_chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
@@ -85,6 +85,6 @@ mod tests {
     #[test]
     fn causes_contained_in_an_earlier_message_are_not_repeated() {
         let error = anyhow!("is a directory").context("cannot read a: is a directory").context("no start");
-        assert_eq!(told(&error), "no start: cannot read a: is a directory");
+        assert_eq!(error_chain(&error), "no start: cannot read a: is a directory");
     }
 }

@@ -8,7 +8,7 @@
 //! kube-scheduler --config NAME.yaml --write-config-to NAME.effective.yaml --master http://127.0.0.1:1 --secure-port 0
 //! ```
 //!
-//! Supercargo's messages for the invalid files are in `fixtures/config/told.txt`; `UPDATE_EXPECT=1` rewrites them.
+//! Supercargo's messages for the invalid files are in `fixtures/config/messages.txt`; `UPDATE_EXPECT=1` rewrites them.
 
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod offline;
@@ -127,7 +127,7 @@ fn invalid_file_gives_the_same_errors_as_kube_scheduler() {
         }
     }
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
-    assert_matches_file("tests/fixtures/config/told.txt", &told);
+    assert_matches_file("tests/fixtures/config/messages.txt", &told);
 }
 
 /// Returns whether problems match upstream's answer: equal, or in the same fields if upstream's text names Go

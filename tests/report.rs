@@ -15,5 +15,5 @@ mod page;
 mod scale;
 #[path = "report/support.rs"]
 mod support;
-#[path = "report/town.rs"]
-mod town;
+#[path = "report/cluster.rs"]
+mod cluster;

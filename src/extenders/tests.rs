@@ -239,7 +239,7 @@ fn filter() -> Question {
     Question::Filter { nodes: vec!["a".to_owned(), "b".to_owned()] }
 }
 
-async fn told(reply: Reply, question: Question) -> Result<Answer, Failed> {
+async fn ask(reply: Reply, question: Question) -> Result<Answer, Failed> {
     let server = Server::start(reply).await;
     let verbs = "nodeCacheCapable: true, filterVerb: f, prioritizeVerb: s, weight: 1, preemptVerb: p";
     asked(format!("urlPrefix: 'http://127.0.0.1:{}', {verbs}, httpTimeout: 300ms", server.port), question)
@@ -248,7 +248,7 @@ async fn told(reply: Reply, question: Question) -> Result<Answer, Failed> {
 
 #[tokio::test]
 async fn responses_are_decoded_like_in_go() {
-    let filtered = |text: &str| told(Reply::Text(200, text.to_owned()), filter());
+    let filtered = |text: &str| ask(Reply::Text(200, text.to_owned()), filter());
     let names = |passed: &[&str]| {
         let passed = passed.iter().map(|&name| name.to_owned()).collect();
         Ok(Answer::Filtered(FilterAnswer { passed, ..FilterAnswer::default() }))
@@ -261,14 +261,14 @@ async fn responses_are_decoded_like_in_go() {
     assert_eq!(filtered(r#"{"NODES": {"items": [{"metadata": {"name": "a"}}]}}"#).await, names(&["a"]));
     assert_eq!(filtered("{}").await, names(&[]), "neither names nor nodes");
     assert_eq!(filtered("null").await, names(&[]));
-    let scored = told(
+    let scored = ask(
         Reply::Text(200, r#"[{"host": "a", "score": 3}, {}]"#.to_owned()),
         Question::Prioritize { nodes: vec![] },
     );
     assert_eq!(scored.await, Ok(Answer::Scored(vec![("a".to_owned(), 3), (String::new(), 0)])));
     let rooms =
         r#"{"NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "v"}], "NumPDBViolations": 2}, "b": null}}"#;
-    let rooms = told(Reply::Text(200, rooms.to_owned()), Question::Preempt { rooms: vec![] }).await;
+    let rooms = ask(Reply::Text(200, rooms.to_owned()), Question::Preempt { rooms: vec![] }).await;
     let room = |node: &str, victims: Vec<String>, violations| CandidateAnswer {
         node: node.to_owned(),
         victims,
@@ -279,7 +279,7 @@ async fn responses_are_decoded_like_in_go() {
 
 #[tokio::test]
 async fn errors_have_upstreams_wording() {
-    let failed = |reply| async move { told(reply, filter()).await.expect_err("it fails").into_text() };
+    let failed = |reply| async move { ask(reply, filter()).await.expect_err("it fails").into_text() };
     let ends = |text: String, end: &str| assert!(text.ends_with(end), "{text}");
     ends(failed(Reply::Text(500, "{}".to_owned())).await, "/f, code 500");
     ends(failed(Reply::Text(204, String::new())).await, "/f, code 204");

@@ -123,7 +123,7 @@ impl Server {
         std::mem::take(&mut self.store.lock().unwrap().asked)
     }
 
-    fn told(&self) -> Vec<String> {
+    fn sent_events(&self) -> Vec<String> {
         let told = self.store.lock().unwrap().told.clone();
         told.iter().map(|event| event["note"].as_str().unwrap_or_default().to_owned()).collect()
     }
@@ -213,7 +213,7 @@ struct Candidate {
 impl Candidate {
     fn start(server: &Server, name: &str) -> Self {
         let (heard, leading) = mpsc::unbounded_channel();
-        let (silence, heartbeat) = Heartbeat::told();
+        let (silence, heartbeat) = Heartbeat::sent_events();
         let (began, slept) = (Instant::now(), Arc::new(AtomicU64::new(0)));
         let sleep = Arc::clone(&slept);
         let clock = BootClock::of(move || began.elapsed() + seconds_of(sleep.load(Ordering::Relaxed)));
@@ -306,7 +306,7 @@ async fn missing_lease_is_created_then_renewed_every_retry_period() {
     pass(10 * SECOND).await;
     assert_eq!(server.asked(), ["PUT"; 5], "optimistic updates, without a read");
     assert_eq!(server.spec()["acquireTime"], acquired);
-    assert_eq!(server.told(), ["a became leader"]);
+    assert_eq!(server.sent_events(), ["a became leader"]);
     let scrape = candidate.scrape().await;
     assert!(scrape.contains("leader_election_master_status{name=\"kube-scheduler\"} 1\n"), "{scrape}");
     assert!(scrape.contains("leader_election_slowpath_total{name=\"kube-scheduler\"} 0\n"), "{scrape}");

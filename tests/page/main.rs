@@ -8,9 +8,9 @@ mod driver;
 #[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../offline/mod.rs"]
 mod offline;
-mod readers;
-#[path = "../report/town.rs"]
-mod town;
+mod screen_readers;
+#[path = "../report/cluster.rs"]
+mod cluster;
 
 use driver::{Browser, Driver, keys};
 use offline::{Folder, Ran};
@@ -75,8 +75,8 @@ fn is_quiet(browser: &Browser<'_>) {
 }
 
 fn small(reports: &Reports) -> PathBuf {
-    reports.write("cluster.json", &town::town(48, 420));
-    reports.write("checkout.json", &[town::checkout(60)]);
+    reports.write("cluster.json", &cluster::cluster(48, 420));
+    reports.write("checkout.json", &[cluster::checkout(60)]);
     reports.make("small.html", &["--cluster", "cluster.json", "-f", "checkout.json"])
 }
 
@@ -171,7 +171,7 @@ fn map_switches_resource_and_state_and_announces_it() {
 #[test]
 fn removed_and_added_nodes_are_absent_in_the_other_state() {
     let (driver, reports) = (Driver::start(), Reports::new());
-    reports.write("cluster.json", &town::town(12, 60));
+    reports.write("cluster.json", &cluster::cluster(12, 60));
     let flags = ["--remove-node", "worker-a-0000", "--add-nodes", "1:template=worker-b-0000"];
     let page = reports.make("changed.html", &[&["--cluster", "cluster.json"][..], &flags].concat());
     let browser = driver.open(1400, 900, false);
@@ -205,7 +205,7 @@ fn narrow_screen_does_not_scroll_sideways() {
 #[test]
 fn page_shows_all_5000_nodes() {
     let (driver, reports) = (Driver::start(), Reports::new());
-    reports.write("cluster.json", &town::town(5_000, 50_000));
+    reports.write("cluster.json", &cluster::cluster(5_000, 50_000));
     let page = reports
         .make("large.html", &["--cluster", "cluster.json", "--score-tables", "20", "--explanations", "5"]);
     let browser = driver.open(1400, 1000, false);

@@ -2,7 +2,7 @@
 
 use crate::offline::assert_matches_file;
 use crate::support::{Folder, node, pod, report, root};
-use crate::town;
+use crate::cluster;
 use serde_json::{Value, json};
 
 fn list(value: &Value) -> &Vec<Value> {
@@ -23,8 +23,8 @@ fn report_of_a_small_cluster_matches_its_snapshot() {
 
 #[test]
 fn node_requests_are_the_sum_of_pod_requests() {
-    let folder = Folder::of(&town::town(40, 300));
-    folder.write("new", &[town::checkout(30)]);
+    let folder = Folder::of(&cluster::cluster(40, 300));
+    folder.write("new", &[cluster::checkout(30)]);
     let model = folder.model(&["-f", "new", "--score-tables", "0", "--explanations", "0"]);
     let pods = &model["pods"];
     assert_eq!(model["states"], json!(["before", "after"]));
@@ -50,7 +50,7 @@ fn node_requests_are_the_sum_of_pod_requests() {
 
 #[test]
 fn pod_of_a_deployment_is_owned_by_the_deployment() {
-    let folder = Folder::of(&town::town(4, 8));
+    let folder = Folder::of(&cluster::cluster(4, 8));
     let model = folder.model(&[]);
     let kinds: Vec<&Value> = list(&model["owners"]).iter().map(|owner| &owner["kind"]).collect();
     assert!(!kinds.is_empty() && kinds.iter().all(|kind| **kind == "Deployment"), "{kinds:?}");
@@ -87,7 +87,7 @@ fn reported_skew_equals_the_schedulers() {
 
 #[test]
 fn identical_pods_share_one_of_a_limited_number_of_explanations() {
-    let folder = Folder::of(&town::town(20, 10));
+    let folder = Folder::of(&cluster::cluster(20, 10));
     let all = folder.model(&[]);
     let of = |model: &Value, at: usize| {
         (list(&model["pending"][at]["pods"]).len(), model["pending"][at]["explanation"]["verdict"].clone())
@@ -101,7 +101,7 @@ fn identical_pods_share_one_of_a_limited_number_of_explanations() {
 
 #[test]
 fn scores_cover_one_pod_of_each_owner_first() {
-    let folder = Folder::of(&town::town(20, 100));
+    let folder = Folder::of(&cluster::cluster(20, 100));
     let model = folder.model(&["--score-tables", "8"]);
     let owners: Vec<&Value> = list(&model["decisions"])
         .iter()
@@ -180,7 +180,7 @@ fn changed_cluster_is_shown_before_and_after() {
 
 #[test]
 fn equal_clusters_make_equal_reports() {
-    let folder = Folder::of(&town::town(30, 200));
-    folder.write("new", &[town::checkout(10)]);
+    let folder = Folder::of(&cluster::cluster(30, 200));
+    folder.write("new", &[cluster::checkout(10)]);
     assert_eq!(folder.page(&["-f", "new"]), folder.page(&["-f", "new"]));
 }

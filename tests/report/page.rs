@@ -1,7 +1,7 @@
 //! The page as text: sections, data and escaping.
 
 use crate::support::{Folder, node, pod};
-use crate::town;
+use crate::cluster;
 use serde_json::{Value, json};
 
 /// Returns the text between two markers; the first occurs once.
@@ -17,8 +17,8 @@ fn data(page: &str) -> Value {
 }
 
 fn before_and_after() -> Folder {
-    let folder = Folder::of(&town::town(12, 60));
-    folder.write("new", &[town::checkout(6)]);
+    let folder = Folder::of(&cluster::cluster(12, 60));
+    folder.write("new", &[cluster::checkout(6)]);
     folder
 }
 

@@ -1,14 +1,14 @@
 //! A large cluster: the page is complete, and small enough to be sent by mail.
 
 use crate::support::Folder;
-use crate::town;
+use crate::cluster;
 
 /// Maximum size of the page in bytes.
 const PAGE_MAX: usize = 25_000_000;
 
 #[test]
 fn page_of_5000_nodes_and_50000_pods_is_a_few_megabytes() {
-    let folder = Folder::of(&town::town(5_000, 50_000));
+    let folder = Folder::of(&cluster::cluster(5_000, 50_000));
     let few = folder.page(&["--score-tables", "10", "--explanations", "1"]);
     assert!(few.contains("api-6d4cf56db9-0c34") && few.contains("worker-b-1666"));
     // Score tables and explanations have a fixed maximum size, whatever the number of nodes.

@@ -22,7 +22,7 @@ use supercargo_whatif::load::files::{Files, Item, Origin, Wrong};
 use supercargo_whatif::load::input::InputLimit;
 use supercargo_whatif::prepare::identity::{is_namespaced, set};
 use supercargo_whatif::prepare::inventory::{self, Given, Inventory};
-use supercargo_whatif::prepare::owners::{Noted, Owner, Owners};
+use supercargo_whatif::prepare::owners::{OwnedPod, Owner, Owners};
 use supercargo_whatif::prepare::update::Concern;
 use supercargo_whatif::simulate::{objects, profiles};
 
@@ -303,7 +303,7 @@ impl Cluster {
             taken.map_err(|wrong| files.error(origin, &wrong))?;
         }
         for item in pods {
-            let (origin, note) = (item.origin, Noted::of(&item));
+            let (origin, note) = (item.origin, OwnedPod::of(&item));
             let decoded = objects::to_schedule(&mut self.trial, item);
             let (pod, has_ended) = decoded.map_err(|wrong| files.error(origin, &wrong))?;
             if let Some(owners) = &mut self.owners {
@@ -351,7 +351,7 @@ impl Cluster {
 
     /// Adds a pod and its owner.
     fn note_pod(&mut self, item: Item) -> Result<(), Wrong> {
-        let note = Noted::of(&item);
+        let note = OwnedPod::of(&item);
         let (pod, has_ended) = objects::pod(&mut self.trial, item)?;
         if has_ended {
             return Ok(());

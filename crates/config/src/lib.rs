@@ -45,7 +45,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The text is not a KubeSchedulerConfiguration, or it is invalid.
-    #[error("{}", told(path, problems))]
+    #[error("{}", format_problems(path, problems))]
     Invalid {
         /// Path of the file.
         path: PathBuf,
@@ -64,7 +64,7 @@ impl ConfigError {
 }
 
 /// Formats problems as `file:line:column: field: text`, separated by semicolons.
-fn told(path: &Path, problems: &[Problem]) -> String {
+fn format_problems(path: &Path, problems: &[Problem]) -> String {
     let path = path.display();
     let all = problems.iter().map(|problem| match problem.place {
         Some(_) => format!("{path}:{problem}"),

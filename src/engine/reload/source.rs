@@ -135,14 +135,14 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::pin::pin;
 
-    fn told(source: &mut Source) -> Option<String> {
+    fn next_change(source: &mut Source) -> Option<String> {
         source.look().map(|text| text.expect("the file is readable"))
     }
 
     /// Polls a new source twice: the first poll might see a half-written file.
     fn first(source: &mut Source) -> Option<String> {
-        assert_eq!(told(source), None, "the metadata must be equal twice");
-        told(source)
+        assert_eq!(next_change(source), None, "the metadata must be equal twice");
+        next_change(source)
     }
 
     /// A ConfigMap as the kubelet mounts it: the file is a link through `..data`, which is swapped atomically.
@@ -174,10 +174,10 @@ mod tests {
         let mount = Mount::new("one");
         let mut source = mount.source();
         assert_eq!(first(&mut source).as_deref(), Some("one"));
-        assert_eq!(told(&mut source), None);
+        assert_eq!(next_change(&mut source), None);
         mount.swap("second", "two");
-        assert_eq!(told(&mut source).as_deref(), Some("two"));
-        assert_eq!(told(&mut source), None);
+        assert_eq!(next_change(&mut source).as_deref(), Some("two"));
+        assert_eq!(next_change(&mut source), None);
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         let mut source = mount.source();
         assert_eq!(first(&mut source).as_deref(), Some("one"));
         mount.swap("second", "one");
-        assert_eq!(told(&mut source), None);
+        assert_eq!(next_change(&mut source), None);
     }
 
     #[test]
@@ -201,10 +201,10 @@ mod tests {
         // configurations.
         for end in 0..=whole.len() {
             fs::write(&path, &whole[..end]).expect("the file is written");
-            assert_eq!(told(&mut source), None, "{end} bytes are written");
+            assert_eq!(next_change(&mut source), None, "{end} bytes are written");
         }
-        assert_eq!(told(&mut source).as_deref(), Some(whole));
-        assert_eq!(told(&mut source), None);
+        assert_eq!(next_change(&mut source).as_deref(), Some(whole));
+        assert_eq!(next_change(&mut source), None);
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(first(&mut source).as_deref(), Some("one"));
         fs::write(&other, "two").expect("the file is written");
         fs::rename(&other, &path).expect("the file is replaced");
-        assert_eq!((told(&mut source), told(&mut source).as_deref()), (None, Some("two")));
+        assert_eq!((next_change(&mut source), next_change(&mut source).as_deref()), (None, Some("two")));
     }
 
     #[test]
@@ -229,9 +229,9 @@ mod tests {
         assert!(source.look().is_none());
         mount.swap("second", "one");
         assert_eq!(first(&mut source).as_deref(), Some("one"));
-        assert_eq!(told(&mut source), None);
+        assert_eq!(next_change(&mut source), None);
         mount.swap("third", "two");
-        assert_eq!(told(&mut source).as_deref(), Some("two"));
+        assert_eq!(next_change(&mut source).as_deref(), Some("two"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -64,7 +64,7 @@ async fn serve(
     port
 }
 
-fn told(code: u16, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+fn response(code: u16, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     Response::builder().status(code).body(Full::new(body.into())).unwrap()
 }
 
@@ -128,7 +128,7 @@ async fn socks(near: &mut TcpStream) -> String {
 
 #[tokio::test]
 async fn server_is_reached_through_http_and_socks_proxies() {
-    let server = serve(None, |_, _| told(200, "hello")).await;
+    let server = serve(None, |_, _| response(200, "hello")).await;
     for scheme in ["http", "socks5"] {
         let (proxy, asked) = proxy().await;
         let mut config = kube::Config::new(format!("http://127.0.0.1:{server}").parse().unwrap());
@@ -144,7 +144,7 @@ async fn server_is_reached_through_http_and_socks_proxies() {
 #[tokio::test]
 async fn user_agent_has_upstreams_format() {
     let agent =
-        |request: Request<Incoming>, _| told(200, request.headers()["user-agent"].as_bytes().to_vec());
+        |request: Request<Incoming>, _| response(200, request.headers()["user-agent"].as_bytes().to_vec());
     let server = serve(None, agent).await;
     let config = kube::Config::new(format!("http://127.0.0.1:{server}").parse().unwrap());
     let text = |answer: (u16, Bytes)| String::from_utf8(answer.1.to_vec()).unwrap();
@@ -232,7 +232,7 @@ async fn changed_certificate_and_ca_files_are_reloaded() {
     let folder = tempfile::tempdir().unwrap();
     let (old, new) = (Authority::new(), Authority::new());
     let tls = Arc::new(Mutex::new(old.server(&old)));
-    let server = serve(Some(Arc::clone(&tls)), |_, client| told(200, client)).await;
+    let server = serve(Some(Arc::clone(&tls)), |_, client| response(200, client)).await;
     let [first, second] = [(); 2].map(|()| old.issue(ExtendedKeyUsagePurpose::ClientAuth));
     let folder = folder.path();
     write(folder, "ca.crt", &old.pem);
@@ -280,7 +280,7 @@ async fn token_file_precedes_token_and_its_newline_is_not_sent() {
     write(folder.path(), "token", "from-file\n");
     let answer = |request: Request<Incoming>, _| {
         let values = request.headers().get_all(AUTHORIZATION).iter();
-        told(200, values.map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(", "))
+        response(200, values.map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(", "))
     };
     let server = format!("http://127.0.0.1:{}", serve(None, answer).await);
     let mut config = kube::Config::new(server.parse().unwrap());
@@ -300,7 +300,7 @@ async fn credential_plugin_is_called_again_when_its_token_is_rejected() {
     let folder = folder.path();
     let answer = |request: Request<Incoming>, _| {
         let is_known = request.headers().get(AUTHORIZATION).is_some_and(|token| token == "Bearer two");
-        told(if is_known { 200 } else { 401 }, "")
+        response(if is_known { 200 } else { 401 }, "")
     };
     let server = serve(None, answer).await;
     write(folder, "token", "one");

@@ -193,7 +193,7 @@ impl Fixture {
         let item = item.unwrap_or_else(|_| panic!("no event: {:?}", self.readiness()));
         let (convert, None) = item.expect("a watch sends objects") else { panic!("nothing is recorded") };
         let event = convert(&mut self.tables);
-        self.told(&event)
+        self.describe(&event)
     }
 
     async fn events<const N: usize>(&mut self) -> [String; N] {
@@ -204,7 +204,7 @@ impl Fixture {
         events
     }
 
-    fn told(&self, event: &Event) -> String {
+    fn describe(&self, event: &Event) -> String {
         match event {
             Event::ListBegan(kind) => format!("{} list", kind.as_str()),
             Event::ListEnded(kind) => format!("{} list ends", kind.as_str()),

@@ -12,7 +12,7 @@ use supercargo_whatif::explain::format::count;
 use supercargo_whatif::explain::{Accepted, DrainCheck, Leaving, Moved, Obstacle, Place, drain_check};
 use supercargo_whatif::load::files::InputError;
 use supercargo_whatif::pending::LabelQuery;
-use supercargo_whatif::prepare::owners::{Noted, Owners};
+use supercargo_whatif::prepare::owners::{OwnedPod, Owners};
 
 /// Exit code if a pod cannot be placed elsewhere.
 const WITHOUT_PLACE: u8 = 3;
@@ -79,7 +79,7 @@ fn answer(args: &DrainCheckArgs) -> Result<DrainCheck, Refused> {
     cluster.notices.iter().for_each(|notice| complain(notice));
     let Owners { pods, budgets, .. } = cluster.owners.take().unwrap_or_default();
     let tables = cluster.trial.tables();
-    let is_here = |noted: &&Noted| {
+    let is_here = |noted: &&OwnedPod| {
         let node = noted.pod.node_name.map(|node| tables.text(node));
         node.is_some_and(|node| nodes.iter().any(|name| name == node))
     };
@@ -124,7 +124,7 @@ fn nodes(args: &DrainCheckArgs, cluster: &mut Cluster) -> Result<Vec<String>, In
 }
 
 /// Returns how `kubectl drain --ignore-daemonsets` treats the pod.
-fn leaving(of: &Noted) -> Leaving {
+fn leaving(of: &OwnedPod) -> Leaving {
     let stays = match of.owner.as_ref().map(|owner| &*owner.kind) {
         Some("DaemonSet") => Some("managed by a DaemonSet: it stays on the node"),
         Some("Node") => Some("a static pod of the kubelet: it stays on the node"),

@@ -91,7 +91,7 @@ fn truth(text: &str) -> Option<bool> {
 mod tests {
     use super::*;
 
-    fn told(values: &[&str]) -> Result<String, String> {
+    fn check_values(values: &[&str]) -> Result<String, String> {
         judge(&values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>())
             .map(|gates| gates.join(" "))
     }
@@ -103,9 +103,9 @@ mod tests {
             &["", ",,", "NodeDeclaredFeatures=T"],
             &["AllAlpha=0"],
         ] {
-            assert_eq!(told(values), Ok(String::new()), "{values:?}");
+            assert_eq!(check_values(values), Ok(String::new()), "{values:?}");
         }
-        assert_eq!(told(&[" KubeletSeparateDiskGC = false "]), Ok("KubeletSeparateDiskGC=false".to_owned()));
+        assert_eq!(check_values(&[" KubeletSeparateDiskGC = false "]), Ok("KubeletSeparateDiskGC=false".to_owned()));
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
             "AllBeta=false",
             "AllBeta=true",
         ] {
-            let error = told(&["SchedulerPopFromBackoffQ=true", gate]).expect_err(gate);
+            let error = check_values(&["SchedulerPopFromBackoffQ=true", gate]).expect_err(gate);
             let name = gate.split('=').next().unwrap_or_default();
             assert!(error.starts_with(&format!("cannot set feature gate {name} to ")), "{error}");
         }
@@ -140,7 +140,7 @@ mod tests {
                 "cannot set feature gate SchedulerQueueingHints to false, feature is locked to true",
             ),
         ] {
-            assert_eq!(told(&[value]), Err(expected.to_owned()));
+            assert_eq!(check_values(&[value]), Err(expected.to_owned()));
         }
     }
 

@@ -66,20 +66,20 @@ pub(super) struct Slices {
     limits: Limits,
     /// Attempts of other pods since the last slice.
     others: u32,
-    kept: VecDeque<Kept>,
+    kept: VecDeque<SlicedPod>,
     count: u64,
 }
 
 /// The results of an evaluation that ended.
 #[derive(Debug)]
-struct Kept {
+struct SlicedPod {
     pod: Signature,
     partial: Partial,
     /// Whether they were used since the last garbage collection of ids.
     is_used: bool,
 }
 
-trace_ids!(Kept { pod } but not { partial, is_used });
+trace_ids!(SlicedPod { pod } but not { partial, is_used });
 trace_ids!(Slices { kept } but not { limits, others, count });
 
 impl Slices {
@@ -107,7 +107,7 @@ impl Slices {
         if self.kept.len() == KEPT {
             self.kept.pop_front();
         }
-        self.kept.push_back(Kept { pod: Signature::of(pod), partial, is_used: true });
+        self.kept.push_back(SlicedPod { pod: Signature::of(pod), partial, is_used: true });
     }
 
     /// Drops all kept results.

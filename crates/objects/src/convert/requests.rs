@@ -29,7 +29,7 @@ const DEFAULT_MEMORY: i64 = 200 * 1024 * 1024;
 pub type Amounts<'a> = Vec<(&'a str, Quantity)>;
 
 /// Requests of one container.
-struct Asked<'a> {
+struct Requested<'a> {
     /// Requests in the spec.
     spec: Amounts<'a>,
     /// Requests in spec and status combined, if the status affects them.
@@ -39,8 +39,8 @@ struct Asked<'a> {
 
 /// Parsed requests of a pod, before any sum.
 struct Lists<'a> {
-    containers: Vec<Asked<'a>>,
-    init_containers: Vec<Asked<'a>>,
+    containers: Vec<Requested<'a>>,
+    init_containers: Vec<Requested<'a>>,
     /// The pod-level requests in `spec.resources.requests`, without and with the status.
     pod_level: Option<(Amounts<'a>, Amounts<'a>)>,
     overhead: Amounts<'a>,
@@ -58,14 +58,14 @@ pub(super) fn pod_resources(
     let lists = Lists::read(spec, status)?;
     let request = lists.sum(|asked| &asked.spec, &[], lists.pod_level.as_ref().map(|(spec, _)| spec));
     let placed_level = lists.pod_level.as_ref().map(|(_, placed)| placed);
-    let placed = lists.sum(Asked::placed, &[], placed_level);
+    let placed = lists.sum(Requested::placed, &[], placed_level);
     let mut defaults =
         vec![(CPU, Quantity::milli(DEFAULT_CPU_MILLI)), (MEMORY, Quantity::whole(DEFAULT_MEMORY))];
     let score = lists.sum(|asked| &asked.spec, &defaults, None);
     if placed_level.is_some() {
         defaults.retain(|&(name, _)| find(&placed, name).is_none());
     }
-    let non_zero = lists.sum(Asked::placed, &defaults, placed_level);
+    let non_zero = lists.sum(Requested::placed, &defaults, placed_level);
     Ok(PodResources {
         request: tracked(tables, &request, |amount| amount.max(0)),
         placed: tracked(tables, &placed, |amount| amount),
@@ -85,7 +85,7 @@ pub(super) fn allocatable(tables: &mut Tables, list: &ResourceList) -> Result<(R
     Ok((tracked(tables, &amounts, |amount| amount), pods))
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Requested<'a> {
     fn placed(&self) -> &Amounts<'a> {
         self.placed.as_ref().unwrap_or(&self.spec)
     }
@@ -111,11 +111,11 @@ impl<'a> Lists<'a> {
     /// name, and `pod_level` replaces the sums of the resources it names.
     fn sum(
         &self,
-        of: impl for<'s> Fn(&'s Asked<'a>) -> &'s Amounts<'a>,
+        of: impl for<'s> Fn(&'s Requested<'a>) -> &'s Amounts<'a>,
         defaults: &[(&'a str, Quantity)],
         pod_level: Option<&Amounts<'a>>,
     ) -> Amounts<'a> {
-        let with_defaults = |asked: &Asked<'a>| {
+        let with_defaults = |asked: &Requested<'a>| {
             let mut amounts = of(asked).clone();
             let missing = defaults.iter().filter(|(name, _)| find(of(asked), name).is_none());
             amounts.extend(missing);
@@ -152,7 +152,7 @@ fn containers<'a>(
     field: &str,
     status: &'a PodStatus,
     reads_status: impl Fn(&Container) -> bool,
-) -> Result<Vec<Asked<'a>>, String> {
+) -> Result<Vec<Requested<'a>>, String> {
     let infeasible = is_resize_infeasible(status);
     let asked = |(at, container): (usize, &'a Container)| {
         let spec = parse(&container.resources.requests, &format!("spec.{field}[{at}].resources.requests"))?;
@@ -162,7 +162,7 @@ fn containers<'a>(
                 Some((actuated, allocated)) => Some(effective(&spec, actuated, allocated, infeasible)?),
                 None => None,
             };
-        Ok(Asked { spec, placed, restartable: container.is_restartable() })
+        Ok(Requested { spec, placed, restartable: container.is_restartable() })
     };
     list.iter().enumerate().map(asked).collect()
 }

@@ -91,7 +91,7 @@ pub(super) fn find(
         let fits = place.try_out(pod, &edits);
         if !fits.is_empty() {
             tried.helped(&edits);
-            changes.push(told(place, &edits, fits));
+            changes.push(change(place, &edits, fits));
         }
     }
     changes
@@ -133,7 +133,7 @@ impl Tried {
     }
 }
 
-fn told(place: &Place<'_>, edits: &[Edit], fits: Vec<String>) -> Change {
+fn change(place: &Place<'_>, edits: &[Edit], fits: Vec<String>) -> Change {
     let how: Vec<String> =
         edits.iter().filter_map(|edit| edit.how(place.tables(), |node| place.name(node))).collect();
     let fits: Vec<String> = fits.into_iter().map(new_node).collect();
@@ -306,7 +306,7 @@ pub(super) fn of_claims(place: &mut Place<'_>, pod: &PodInfo) -> Vec<Change> {
     let guesses = misspelt.into_iter().chain((!create.is_empty()).then_some(create));
     let tried = guesses.collect::<Vec<_>>().into_iter().filter_map(|edits| {
         let fits = place.try_out(pod, &edits);
-        (!fits.is_empty()).then(|| told(place, &edits, fits))
+        (!fits.is_empty()).then(|| change(place, &edits, fits))
     });
     tried.collect()
 }

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(object: &Value) -> Vec<(String, Option<&'static str>)> {
+    fn unknown_paths(object: &Value) -> Vec<(String, Option<&'static str>)> {
         unknown_fields(object).into_iter().map(|it| (it.path, it.meant)).collect()
     }
 
@@ -119,7 +119,7 @@ mod tests {
                 },
             }},
         });
-        let mut found = told(&object);
+        let mut found = unknown_paths(&object);
         found.sort();
         let template = "spec.template";
         let affinity =
@@ -146,7 +146,7 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "Pod", "spec": {"overhead": {"cpu": "1"}, "containers": null}}),
             json!([]),
         ] {
-            assert_eq!(told(&object), [], "{object}");
+            assert_eq!(unknown_paths(&object), [], "{object}");
         }
     }
 }

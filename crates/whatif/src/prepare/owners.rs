@@ -22,9 +22,9 @@ const SYSTEM_CLASSES: &str = "system-";
 #[derive(Default)]
 pub struct Owners {
     /// Unfinished pods, in the order they were read.
-    pub pods: Vec<Noted>,
+    pub pods: Vec<OwnedPod>,
     /// Pods of the given files that are not part of the cluster.
-    pub to_come: Vec<Noted>,
+    pub to_come: Vec<OwnedPod>,
     /// The workloads.
     pub workloads: Vec<Workload>,
     /// State of the disruption budgets, by `namespace/name`.
@@ -37,7 +37,7 @@ pub struct Owners {
 
 /// A pod with metadata that is shown to users but not read by decisions.
 #[derive(Clone, Debug)]
-pub struct Noted {
+pub struct OwnedPod {
     /// The pod.
     pub pod: Arc<PodInfo>,
     /// Its controller.
@@ -54,7 +54,7 @@ pub struct Noted {
     pub created: Box<str>,
 }
 
-impl Noted {
+impl OwnedPod {
     /// Returns whether the pod is bound to its node for life: a mirror pod, or one owned by a DaemonSet or
     /// Node.
     pub fn is_of_its_node(&self) -> bool {

@@ -142,7 +142,7 @@ impl Updates {
             self.notices.push(format!("Pod {key} already runs on {node} and stays there"));
             return false;
         }
-        let told = told(&differences(&item.value, &live.value, false));
+        let told = list_of(&differences(&item.value, &live.value, false));
         self.notices.push(format!("Pod {key} already exists and is pending; {told}"));
         take_over(item, live);
         self.leaving.insert((live.namespace().to_owned(), live.name().to_owned()));
@@ -150,7 +150,7 @@ impl Updates {
     }
 
     fn other(&mut self, item: &mut Item, live: &Item) {
-        let told = told(&differences(&item.value, &live.value, false));
+        let told = list_of(&differences(&item.value, &live.value, false));
         self.notices.push(format!("{} {} already exists; {told}", item.kind(), item.key()));
         take_over(item, live);
     }
@@ -260,7 +260,7 @@ fn some(changes: &[String]) -> String {
     if more == 0 { named } else { format!("{named} and {more} more") }
 }
 
-fn told(changes: &[String]) -> String {
+fn list_of(changes: &[String]) -> String {
     if changes.is_empty() { "no changes".to_owned() } else { format!("changes: {}", some(changes)) }
 }
 

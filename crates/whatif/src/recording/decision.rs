@@ -28,7 +28,7 @@ struct Shown<'a> {
     attempt: u32,
     queued: String,
     #[serde(flatten)]
-    came: Came<'a>,
+    came: OutcomeFields<'a>,
 }
 
 #[derive(Serialize)]
@@ -46,7 +46,7 @@ impl<'a> From<&'a PodRef> for PodName<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "result", rename_all = "camelCase", rename_all_fields = "camelCase")]
-enum Came<'a> {
+enum OutcomeFields<'a> {
     Placed {
         node: &'a str,
         nodes: usize,
@@ -143,12 +143,12 @@ impl Decision {
     }
 }
 
-fn came(outcome: &Outcome) -> Came<'_> {
+fn came(outcome: &Outcome) -> OutcomeFields<'_> {
     match outcome {
         Outcome::Placed { node, nodes, feasible, score } => {
-            Came::Placed { node, nodes: *nodes, feasible: *feasible, score: *score }
+            OutcomeFields::Placed { node, nodes: *nodes, feasible: *feasible, score: *score }
         }
-        Outcome::Unschedulable { message, rejectors, evaluated, preemption } => Came::Unschedulable {
+        Outcome::Unschedulable { message, rejectors, evaluated, preemption } => OutcomeFields::Unschedulable {
             message,
             rejected_by: rejectors,
             evaluated: *evaluated,
@@ -162,16 +162,16 @@ fn came(outcome: &Outcome) -> Came<'_> {
                 },
             },
         },
-        Outcome::Error { message } => Came::Error { message },
-        Outcome::Skipped => Came::Skipped,
+        Outcome::Error { message } => OutcomeFields::Error { message },
+        Outcome::Skipped => OutcomeFields::Skipped,
         Outcome::PreBound { succeeded, took } => {
-            Came::PreBound { succeeded: *succeeded, took_seconds: took.as_secs_f64() }
+            OutcomeFields::PreBound { succeeded: *succeeded, took_seconds: took.as_secs_f64() }
         }
         Outcome::Bound { node, evaluated, feasible } => {
-            Came::Bound { node, evaluated: *evaluated, feasible: *feasible }
+            OutcomeFields::Bound { node, evaluated: *evaluated, feasible: *feasible }
         }
-        Outcome::PreemptionEnded { node, error } => Came::PreemptionEnded { node, error: error.as_deref() },
-        Outcome::BindFailed { message } => Came::BindFailed { message },
+        Outcome::PreemptionEnded { node, error } => OutcomeFields::PreemptionEnded { node, error: error.as_deref() },
+        Outcome::BindFailed { message } => OutcomeFields::BindFailed { message },
     }
 }
 

@@ -233,7 +233,7 @@ struct Shown<'a> {
 
 impl Probe for Shown<'_> {
     fn evaluated(&mut self, evaluation: &Evaluation<'_>) {
-        let told = Told { snapshot: evaluation.snapshot };
+        let told = EntryBuilder { snapshot: evaluation.snapshot };
         match evaluation.decision {
             Verdict::Feasible(feasible) => {
                 told.filters(&feasible.filtered, self.decision);
@@ -260,11 +260,11 @@ impl Probe for Shown<'_> {
 
 /// Converts results of the engine into report entries.
 #[derive(Clone, Copy)]
-struct Told<'a> {
+struct EntryBuilder<'a> {
     snapshot: Snapshot<'a>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> EntryBuilder<'a> {
     fn name(self, node: NodeIdx) -> &'a str {
         self.snapshot.text(self.snapshot.node_info(node).name)
     }

@@ -87,7 +87,7 @@ mod tests {
 
     const HEAD: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
 
-    fn told(rest: &str) -> Answer {
+    fn answer_of(rest: &str) -> Answer {
         let election = "leaderElection: {leaderElect: false}\n";
         judge(Path::new("f.yaml"), &format!("{HEAD}{election}{rest}"))
     }
@@ -101,7 +101,7 @@ f.yaml:4:1: podInitialBackofSeconds: strict decoding error: unknown field \"podI
   | ^ did you mean \"podInitialBackoffSeconds\"?
 f.yaml: 1 problem
 ";
-        assert_eq!(told("podInitialBackofSeconds: 3\n"), Answer::bad_input(expected.to_owned()));
+        assert_eq!(answer_of("podInitialBackofSeconds: 3\n"), Answer::bad_input(expected.to_owned()));
     }
 
     #[test]
@@ -118,7 +118,7 @@ f.yaml: 1 problem
                 "bindTimeoutSeconds",
             ),
         ] {
-            let answer = told(rest);
+            let answer = answer_of(rest);
             assert!(answer.err.contains(&format!("^ did you mean {meant:?}?\n")), "{}", answer.err);
             assert_eq!(answer.code, 2);
         }
@@ -126,7 +126,7 @@ f.yaml: 1 problem
 
     #[test]
     fn all_problems_are_reported_and_absent_fields_have_no_line() {
-        let answer = told("parallelism: 0\npodInitialBackoffSeconds: 99\n");
+        let answer = answer_of("parallelism: 0\npodInitialBackoffSeconds: 99\n");
         let expected = "\
 f.yaml:4:1: parallelism: Invalid value: 0: should be an integer value greater than zero
   |
@@ -150,7 +150,7 @@ f.yaml: 2 problems
 
     #[test]
     fn valid_file_is_reported_with_its_profiles() {
-        let answer = told("profiles: [{schedulerName: a}, {schedulerName: b}]\n");
+        let answer = answer_of("profiles: [{schedulerName: a}, {schedulerName: b}]\n");
         assert_eq!((answer.out.as_str(), answer.code), ("f.yaml: valid, with profiles a, b\n", 0));
         assert_eq!(answer.err, "");
     }

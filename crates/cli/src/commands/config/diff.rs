@@ -41,7 +41,7 @@ fn compare(before: &Effective, after: &Effective) -> Answer {
 mod tests {
     use super::*;
 
-    fn told(before: &str, after: &str) -> Answer {
+    fn answer_of(before: &str, after: &str) -> Answer {
         let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
         let folder = tempfile::tempdir().expect("a scratch folder");
         let file = |name: &str, rest: &str| {
@@ -54,14 +54,14 @@ mod tests {
 
     #[test]
     fn equal_settings_exit_with_0() {
-        let answer = told("", "parallelism: 16 # the default\n");
+        let answer = answer_of("", "parallelism: 16 # the default\n");
         assert_eq!(answer, Answer { out: String::new(), err: String::new(), code: 0 });
     }
 
     #[test]
     fn each_different_setting_is_one_line() {
         let answer =
-            told("parallelism: 4\n", "podMaxBackoffSeconds: 60\nclientConnection: {acceptContentTypes: x}\n");
+            answer_of("parallelism: 4\n", "podMaxBackoffSeconds: 60\nclientConnection: {acceptContentTypes: x}\n");
         let expected = "\
 clientConnection.acceptContentTypes: \"\" -> x (needs a restart)
 parallelism: 4 -> 16 (needs a restart)
@@ -72,7 +72,7 @@ podMaxBackoffSeconds: 10 -> 60
 
     #[test]
     fn problems_of_both_files_are_reported() {
-        let answer = told("foo: 1\n", "parallelism: 0\n");
+        let answer = answer_of("foo: 1\n", "parallelism: 0\n");
         assert!(
             answer.err.contains("/a:3:1: foo: ") && answer.err.contains("/b:3:1: parallelism: "),
             "{}",

@@ -7,7 +7,7 @@ use supercargo_core::cache::Snapshot;
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_whatif::explain::lint::Subject;
-use supercargo_whatif::prepare::owners::{Noted, Owners, Workload};
+use supercargo_whatif::prepare::owners::{OwnedPod, Owners, Workload};
 
 /// Maximum number of groups per owner. Pods that differ from all of them join the last group.
 const DIFFERENT_MAX: usize = 16;
@@ -62,13 +62,13 @@ fn of_workload(workload: &Workload) -> Option<Subject> {
 }
 
 struct Group<'c> {
-    first: &'c Noted,
+    first: &'c OwnedPod,
     pods: usize,
     waits: bool,
 }
 
 impl Group<'_> {
-    fn add(&mut self, noted: &Noted) {
+    fn add(&mut self, noted: &OwnedPod) {
         self.pods += 1;
         self.waits |= noted.pod.node_name.is_none();
     }

@@ -131,7 +131,7 @@ fn nodes(what_if: &WhatIf, chosen: &[&Resident], of: &Expectation, failures: &mu
     for (choice, should) in [(&of.on_nodes, true), (&of.not_on_nodes, false)] {
         let Some(choice) = choice else { continue };
         if !choice.labels.is_empty() && !what_if.node_names().any(|node| is_among(what_if, node, choice)) {
-            failures.push(format!("no node matches {}, so placement cannot be checked", told(choice)));
+            failures.push(format!("no node matches {}, so placement cannot be checked", describe(choice)));
             continue;
         }
         let wrong = placed().filter(|&(_, node)| is_among(what_if, node, choice) != should);
@@ -143,13 +143,13 @@ fn nodes(what_if: &WhatIf, chosen: &[&Resident], of: &Expectation, failures: &mu
                 "{} {} {not} {}: {names}",
                 wrong.len(),
                 if wrong.len() == 1 { "is" } else { "are" },
-                told(choice)
+                describe(choice)
             ));
         }
     }
 }
 
-fn told(of: &NodeChoice) -> String {
+fn describe(of: &NodeChoice) -> String {
     let labels: Vec<String> = of.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let names = some(&of.names, NAMED);
     match (of.names.is_empty(), labels.is_empty()) {

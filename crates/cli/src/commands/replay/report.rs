@@ -162,7 +162,7 @@ impl Room {
     }
 
     /// Formats the victims and their node.
-    fn told(of: Option<&Self>) -> String {
+    fn describe(of: Option<&Self>) -> String {
         let Some(Self { node, victims }) = of else { return "no pods".to_owned() };
         let named = victims.iter().take(NAMED).map(|it| format!("{}/{}", it.namespace, it.name));
         let named = named.collect::<Vec<_>>().join(", ");
@@ -346,12 +346,12 @@ impl Difference {
         let (then, now) = (self.preempted_then.as_ref(), self.preempted_now.as_ref());
         let told = match (then, now) {
             (None, None) => return,
-            (Some(_), _) if is_unknown => format!("preempted {}", Room::told(then)),
+            (Some(_), _) if is_unknown => format!("preempted {}", Room::describe(then)),
             (Some(_), None) if self.now.is_some() => {
-                format!("preempted {}, now needs no preemption", Room::told(then))
+                format!("preempted {}, now needs no preemption", Room::describe(then))
             }
-            (_, Some(_)) if self.then.is_some() => format!("would preempt {}", Room::told(now)),
-            _ => format!("preempted {}, would preempt {}", Room::told(then), Room::told(now)),
+            (_, Some(_)) if self.then.is_some() => format!("would preempt {}", Room::describe(now)),
+            _ => format!("preempted {}, would preempt {}", Room::describe(then), Room::describe(now)),
         };
         self.why = if self.why.is_empty() { told } else { format!("{}; {told}", self.why) };
     }

@@ -67,7 +67,7 @@ struct Failed {
 /// Runs the command on the process's own streams.
 pub fn main(args: &ShadowArgs) -> ExitCode {
     let Question::Report(args) = &args.question;
-    match told(args) {
+    match report_text(args) {
         Ok(text) => say(&text, 0),
         Err(Failed { cause, code }) => {
             complain(&format!("error: {cause:#}"));
@@ -76,7 +76,7 @@ pub fn main(args: &ShadowArgs) -> ExitCode {
     }
 }
 
-fn told(args: &ReportArgs) -> Result<String, Failed> {
+fn report_text(args: &ReportArgs) -> Result<String, Failed> {
     let (text, code) = match (&args.port.server, &args.file) {
         (Some(server), _) => (fetched(server, args), 1),
         (None, Some(file)) => (read(file), 2),

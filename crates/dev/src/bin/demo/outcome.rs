@@ -39,7 +39,7 @@ impl Outcome {
 
 /// What has been printed of an example so far.
 #[derive(Default)]
-struct Told {
+struct Explained {
     /// The last printed state of each pod.
     pods: BTreeMap<String, String>,
     events: BTreeSet<(String, String, String)>,
@@ -50,7 +50,7 @@ pub(crate) async fn tell(runner: &Runner, example: &Example, page: &mut Page) ->
     let number = example.name.split('-').next().unwrap_or_default();
     page.heading(&format!("{number} {}", example.title))?;
     let began = Instant::now();
-    let mut told = Told::default();
+    let mut told = Explained::default();
     let (mut checks, mut failure) = (0, None);
     for paragraph in paragraphs(&example.steps) {
         let mut held = Vec::new();
@@ -175,7 +175,7 @@ fn is_about(event: &Event, pod: &Pod) -> bool {
     event.regarding.as_ref().is_some_and(|regarding| regarding.uid == pod.metadata.uid)
 }
 
-impl Told {
+impl Explained {
     /// Prints the pods and events that changed since the last call.
     fn scene(&mut self, page: &mut Page, view: &View) -> Result<()> {
         let seen: BTreeMap<String, (Ink, String)> =

@@ -109,18 +109,18 @@ pub fn lint(
     subjects: &[Subject],
     schedulers: &[String],
 ) -> LintReport {
-    let house = House::new(snapshot, pending, subjects);
+    let index = ClusterIndex::new(snapshot, pending, subjects);
     let mut findings = Vec::new();
     for subject in subjects {
-        let mut told = Told { house: &house, subject, findings: &mut findings };
-        nodes::judge(&mut told);
-        pods::judge(&mut told);
-        spread::judge(&mut told);
-        volumes::judge(&mut told);
-        class(&mut told);
-        scheduler(&mut told, schedulers);
+        let mut linted = Linted { index: &index, subject, findings: &mut findings };
+        nodes::judge(&mut linted);
+        pods::judge(&mut linted);
+        spread::judge(&mut linted);
+        volumes::judge(&mut linted);
+        class(&mut linted);
+        scheduler(&mut linted, schedulers);
     }
-    house.budgets(&mut findings);
+    index.budgets(&mut findings);
     findings.sort();
     findings.dedup();
     LintReport {
@@ -133,17 +133,17 @@ pub fn lint(
 }
 
 /// Checks the PriorityClass. If it does not exist, the API server rejects the pods.
-fn class(told: &mut Told<'_, '_>) {
-    if let Some(name) = &told.subject.missing_class {
+fn class(linted: &mut Linted<'_, '_>) {
+    if let Some(name) = &linted.subject.missing_class {
         let message =
             format!("PriorityClass {name} does not exist: the API server rejects pods that name it");
-        told.add(Rule::PriorityClassMissing, "spec.priorityClassName", message, None);
+        linted.add(Rule::PriorityClassMissing, "spec.priorityClassName", message, None);
     }
 }
 
 /// Checks the scheduler name. Running schedulers are unknown, so only names close to a known one are reported.
-fn scheduler(told: &mut Told<'_, '_>, known: &[String]) {
-    let name = told.house.snapshot.text(told.subject.pod.scheduler_name);
+fn scheduler(linted: &mut Linted<'_, '_>, known: &[String]) {
+    let name = linted.index.snapshot.text(linted.subject.pod.scheduler_name);
     if name.is_empty() || known.iter().any(|other| other == name) {
         return;
     }
@@ -152,18 +152,18 @@ fn scheduler(told: &mut Told<'_, '_>, known: &[String]) {
             "no scheduled pod uses the scheduler {name}: it may not exist, and these pods stay pending"
         );
         let meant = Some(meant.to_owned());
-        told.add(Rule::SchedulerNameMisspelt, "spec.schedulerName", message, meant);
+        linted.add(Rule::SchedulerNameMisspelt, "spec.schedulerName", message, meant);
     }
 }
 
 /// Collects the findings about one subject.
-struct Told<'h, 's> {
-    house: &'h House<'s>,
+struct Linted<'h, 's> {
+    index: &'h ClusterIndex<'s>,
     subject: &'h Subject,
     findings: &'h mut Vec<Finding>,
 }
 
-impl<'s> Told<'_, 's> {
+impl<'s> Linted<'_, 's> {
     /// Adds a finding about a field of the pod.
     fn add(&mut self, rule: Rule, field: &str, message: String, did_you_mean: Option<String>) {
         self.add_as(rule, rule.severity(), field, message, did_you_mean);
@@ -205,16 +205,16 @@ impl<'s> Told<'_, 's> {
     }
 
     fn snapshot(&self) -> Snapshot<'s> {
-        self.house.snapshot
+        self.index.snapshot
     }
 
     fn tables(&self) -> &'s Tables {
-        self.house.snapshot.tables()
+        self.index.snapshot.tables()
     }
 }
 
 /// The content of the cluster: nodes, pods and their labels, with cached answers.
-struct House<'s> {
+struct ClusterIndex<'s> {
     snapshot: Snapshot<'s>,
     nodes: Vocabulary,
     pods: Vocabulary,
@@ -234,7 +234,7 @@ type Known<K, V> = RefCell<HashMap<K, V>>;
 /// The constant requirements of a pod on nodes: required affinity and tolerations.
 type Demands = (Shared<RequiredNodeAffinity>, Box<[Toleration]>);
 
-impl<'s> House<'s> {
+impl<'s> ClusterIndex<'s> {
     fn new(snapshot: Snapshot<'s>, pending: &[Arc<PodInfo>], subjects: &[Subject]) -> Self {
         let mut to_come: Vec<Arc<PodInfo>> = pending.to_vec();
         to_come.extend(subjects.iter().map(|subject| Arc::clone(&subject.pod)));

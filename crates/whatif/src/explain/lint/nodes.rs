@@ -1,7 +1,7 @@
 //! Rules about requirements on nodes: labels, taints, resources.
 
 use crate::explain::format::{amount, count, pair, requirement, resource, taint};
-use crate::explain::lint::{PASSING_TAINTS, Rule, Told};
+use crate::explain::lint::{PASSING_TAINTS, Rule, Linted};
 use crate::explain::suggest::of_tolerations;
 use std::collections::BTreeSet;
 use supercargo_config::yaml::nearest;
@@ -19,39 +19,39 @@ const PREFERRED: &str = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgn
 const REQUESTS: &str = "spec.containers[].resources.requests";
 const COMES_OF_IT: &str = "so no node is feasible";
 
-pub(super) fn judge(told: &mut Told<'_, '_>) {
-    if told.snapshot().nodes().is_empty() {
+pub(super) fn judge(linted: &mut Linted<'_, '_>) {
+    if linted.snapshot().nodes().is_empty() {
         return;
     }
-    tolerations(told);
-    preferences(told);
-    let pod = &told.subject.pod;
-    if told.house.allowed(&pod.node_affinity).is_empty() {
-        required(told);
+    tolerations(linted);
+    preferences(linted);
+    let pod = &linted.subject.pod;
+    if linted.index.allowed(&pod.node_affinity).is_empty() {
+        required(linted);
     } else {
-        terms(told);
-        if told.house.open_to(pod).is_empty() {
-            taints(told);
+        terms(linted);
+        if linted.index.open_to(pod).is_empty() {
+            taints(linted);
         } else {
-            requests(told);
+            requests(linted);
         }
     }
 }
 
 /// Reports which part of the required node affinity no node matches.
-fn required(told: &mut Told<'_, '_>) {
-    let of = &told.subject.pod.node_affinity;
+fn required(linted: &mut Linted<'_, '_>) {
+    let of = &linted.subject.pod.node_affinity;
     let by_pairs = RequiredNodeAffinity { node_selector: of.node_selector.clone(), terms: None };
     let by_terms = RequiredNodeAffinity { node_selector: None, terms: of.terms.clone() };
-    let (pairs, terms) = (told.house.allowed(&by_pairs).len(), told.house.allowed(&by_terms).len());
+    let (pairs, terms) = (linted.index.allowed(&by_pairs).len(), linted.index.allowed(&by_terms).len());
     if pairs == 0 {
         let wanted = of.node_selector.iter().flatten();
         let wanted: Vec<Requirement> =
             wanted.map(|&(key, value)| Requirement { key, operator: Operator::In([value].into()) }).collect();
-        unmatched(told, Rule::NodeSelectorMatchesNothing, SELECTOR, &wanted);
+        unmatched(linted, Rule::NodeSelectorMatchesNothing, SELECTOR, &wanted);
     } else if terms == 0 {
         for (at, term) in of.terms.iter().flatten().enumerate() {
-            term_of(told, Rule::NodeSelectorMatchesNothing, at, term);
+            term_of(linted, Rule::NodeSelectorMatchesNothing, at, term);
         }
     } else {
         let message = format!(
@@ -59,42 +59,42 @@ fn required(told: &mut Told<'_, '_>) {
             count(pairs as i64, "node"),
             count(terms as i64, "node"),
         );
-        told.add(Rule::NodeSelectorMatchesNothing, TERMS, message, None);
+        linted.add(Rule::NodeSelectorMatchesNothing, TERMS, message, None);
     }
 }
 
-fn term_of(told: &mut Told<'_, '_>, rule: Rule, at: usize, term: &NodeSelectorTerm) {
+fn term_of(linted: &mut Linted<'_, '_>, rule: Rule, at: usize, term: &NodeSelectorTerm) {
     let field = format!("{TERMS}.nodeSelectorTerms[{at}]");
     match &term.demands {
         None => {
-            told.add(rule, &field, "the term is empty or invalid, and matches no node".to_owned(), None);
+            linted.add(rule, &field, "the term is empty or invalid, and matches no node".to_owned(), None);
         }
-        Some(demands) if demands.names.is_empty() => unmatched(told, rule, &field, &demands.labels),
+        Some(demands) if demands.names.is_empty() => unmatched(linted, rule, &field, &demands.labels),
         Some(demands) => {
-            let names: Vec<&str> = demands.names.iter().map(|&(name, _)| told.tables().text(name)).collect();
+            let names: Vec<&str> = demands.names.iter().map(|&(name, _)| linted.tables().text(name)).collect();
             let message = format!("matchFields requires the node {}, which does not exist", names.join(", "));
-            told.add(rule, &field, message, None);
+            linted.add(rule, &field, message, None);
         }
     }
 }
 
 /// Reports requirements that no node matches together: unknown labels, else how many nodes match each.
-fn unmatched(told: &mut Told<'_, '_>, rule: Rule, field: &str, wanted: &[Requirement]) {
-    let tables = told.tables();
+fn unmatched(linted: &mut Linted<'_, '_>, rule: Rule, field: &str, wanted: &[Requirement]) {
+    let tables = linted.tables();
     let consequence =
         if rule == Rule::NodeSelectorMatchesNothing { format!(", {COMES_OF_IT}") } else { String::new() };
-    let hints: Vec<_> = wanted.iter().filter_map(|of| told.house.node_hint(of)).collect();
+    let hints: Vec<_> = wanted.iter().filter_map(|of| linted.index.node_hint(of)).collect();
     if hints.is_empty() {
         let each = wanted.iter().map(|of| {
-            let nodes = told.snapshot().nodes().iter();
-            let nodes = nodes.filter(|&node| of.matches(tables, told.snapshot().node_labels(node))).count();
+            let nodes = linted.snapshot().nodes().iter();
+            let nodes = nodes.filter(|&node| of.matches(tables, linted.snapshot().node_labels(node))).count();
             format!("{} {}", count(nodes as i64, "node"), has(nodes, &requirement(tables, of)))
         });
         let each = each.collect::<Vec<_>>().join(", ");
-        told.add(rule, field, format!("no node has all of these labels ({each}){consequence}"), None);
+        linted.add(rule, field, format!("no node has all of these labels ({each}){consequence}"), None);
     }
     for hint in hints {
-        told.add(rule, field, format!("{}{consequence}", hint.text), hint.did_you_mean);
+        linted.add(rule, field, format!("{}{consequence}", hint.text), hint.did_you_mean);
     }
 }
 
@@ -103,36 +103,36 @@ fn has(nodes: usize, what: &str) -> String {
 }
 
 /// Reports terms that no node matches if other terms match some.
-fn terms(told: &mut Told<'_, '_>) {
-    let Some(all) = &told.subject.pod.node_affinity.terms else { return };
+fn terms(linted: &mut Linted<'_, '_>) {
+    let Some(all) = &linted.subject.pod.node_affinity.terms else { return };
     for (at, term) in all.iter().enumerate().filter(|_| all.len() > 1) {
         let alone = RequiredNodeAffinity { node_selector: None, terms: Some([term.clone()].into()) };
-        if told.house.allowed(&alone).is_empty() {
-            term_of(told, Rule::NodeTermMatchesNothing, at, term);
+        if linted.index.allowed(&alone).is_empty() {
+            term_of(linted, Rule::NodeTermMatchesNothing, at, term);
         }
     }
 }
 
-fn preferences(told: &mut Told<'_, '_>) {
-    let Some(Ok(all)) = &told.subject.pod.preferred_node_affinity else { return };
+fn preferences(linted: &mut Linted<'_, '_>) {
+    let Some(Ok(all)) = &linted.subject.pod.preferred_node_affinity else { return };
     for (at, preferred) in all.iter().enumerate() {
         let alone =
             RequiredNodeAffinity { node_selector: None, terms: Some([preferred.term.clone()].into()) };
         let Some(demands) = &preferred.term.demands else { continue };
-        if told.house.allowed(&alone).is_empty() {
+        if linted.index.allowed(&alone).is_empty() {
             let field = format!("{PREFERRED}[{at}]");
-            unmatched(told, Rule::PreferenceMatchesNothing, &field, &demands.labels);
+            unmatched(linted, Rule::PreferenceMatchesNothing, &field, &demands.labels);
         }
     }
 }
 
 /// Reports that every node allowed by the selectors has a permanent, untolerated taint.
-fn taints(told: &mut Told<'_, '_>) {
-    let (pod, tables) = (&told.subject.pod, told.tables());
-    let allowed = told.house.allowed(&pod.node_affinity);
+fn taints(linted: &mut Linted<'_, '_>) {
+    let (pod, tables) = (&linted.subject.pod, linted.tables());
+    let allowed = linted.index.allowed(&pod.node_affinity);
     let kept: BTreeSet<String> = allowed
         .iter()
-        .filter_map(|&node| told.house.repelled(node, pod))
+        .filter_map(|&node| linted.index.repelled(node, pod))
         .map(|of| taint(tables, of))
         .collect();
     let kept: Vec<String> = kept.into_iter().collect();
@@ -142,12 +142,12 @@ fn taints(told: &mut Told<'_, '_>) {
         if allowed.len() == 1 { "has" } else { "have" },
         crate::explain::format::some(&kept, 3),
     );
-    let meant = of_tolerations(pod, told.snapshot()).into_iter().find_map(|hint| hint.did_you_mean);
-    told.add(Rule::TaintsKeepAllAway, "spec.tolerations", message, meant);
+    let meant = of_tolerations(pod, linted.snapshot()).into_iter().find_map(|hint| hint.did_you_mean);
+    linted.add(Rule::TaintsKeepAllAway, "spec.tolerations", message, meant);
 }
 
-fn tolerations(told: &mut Told<'_, '_>) {
-    let (pod, tables, taints) = (&told.subject.pod, told.tables(), &told.house.taints);
+fn tolerations(linted: &mut Linted<'_, '_>) {
+    let (pod, tables, taints) = (&linted.subject.pod, linted.tables(), &linted.index.taints);
     for (at, toleration) in pod.tolerations.iter().enumerate() {
         let Some(key) = toleration.key.filter(|_| !taints.iter().any(|of| toleration.tolerates(of))) else {
             continue;
@@ -161,7 +161,7 @@ fn tolerations(told: &mut Told<'_, '_>) {
         let near = taints.iter().filter(|of| of.key == key || nearest(text, [tables.text(of.key)]).is_some());
         let meant = near.map(|of| taint(tables, of)).min();
         let message = format!("no node has a taint that the toleration {written} matches");
-        told.add(Rule::TolerationMatchesNoTaint, &format!("spec.tolerations[{at}]"), message, meant);
+        linted.add(Rule::TolerationMatchesNoTaint, &format!("spec.tolerations[{at}]"), message, meant);
     }
 }
 
@@ -195,10 +195,10 @@ pub(super) fn is_large_enough(snapshot: Snapshot<'_>, node: NodeIdx, pod: &PodIn
 }
 
 /// Reports requests that no allowed node satisfies even if empty.
-fn requests(told: &mut Told<'_, '_>) {
-    let (pod, snapshot, tables) = (&told.subject.pod, told.snapshot(), told.tables());
-    let open = told.house.open_to(pod);
-    if !told.house.homes_of(pod).is_empty() {
+fn requests(linted: &mut Linted<'_, '_>) {
+    let (pod, snapshot, tables) = (&linted.subject.pod, linted.snapshot(), linted.tables());
+    let open = linted.index.open_to(pod);
+    if !linted.index.homes_of(pod).is_empty() {
         return;
     }
     let of_nodes = if open.len() == snapshot.nodes().len() {
@@ -218,7 +218,7 @@ fn requests(told: &mut Told<'_, '_>) {
             Measure::Scalar(symbol) if largest == 0 => {
                 let message = format!("no node it may run on has any {name}, {COMES_OF_IT}");
                 match snapshot.nodes().iter().filter(|&node| has_of(snapshot, node, of) > 0).count() {
-                    0 => (message, meant_resource(told, symbol)),
+                    0 => (message, meant_resource(linted, symbol)),
                     nodes => {
                         let nodes = count(nodes as i64, "node");
                         (
@@ -233,7 +233,7 @@ fn requests(told: &mut Told<'_, '_>) {
                 (format!("it requests {wanted} {name}, and {of_nodes} has {largest}"), None)
             }
         };
-        told.add(Rule::RequestTooLarge, REQUESTS, message, meant);
+        linted.add(Rule::RequestTooLarge, REQUESTS, message, meant);
     }
     if !any {
         let each = wanted(&pod.resources.request);
@@ -241,12 +241,12 @@ fn requests(told: &mut Told<'_, '_>) {
             each.into_iter().map(|(of, value)| format!("{} {}", amount(of, value), resource(tables, of)));
         let each = each.collect::<Vec<_>>().join(", ");
         let message = format!("no single node it may run on has all of {each}, even when empty");
-        told.add(Rule::RequestTooLarge, REQUESTS, message, None);
+        linted.add(Rule::RequestTooLarge, REQUESTS, message, None);
     }
 }
 
-fn meant_resource(told: &Told<'_, '_>, name: Symbol) -> Option<String> {
-    let (snapshot, tables) = (told.snapshot(), told.tables());
+fn meant_resource(linted: &Linted<'_, '_>, name: Symbol) -> Option<String> {
+    let (snapshot, tables) = (linted.snapshot(), linted.tables());
     let all = snapshot.nodes().iter().flat_map(|node| &snapshot.node_info(node).allocatable.scalar);
     let names: BTreeSet<&str> =
         all.filter(|&&(_, value)| value > 0).map(|&(name, _)| tables.text(name)).collect();
@@ -254,6 +254,6 @@ fn meant_resource(told: &Told<'_, '_>, name: Symbol) -> Option<String> {
 }
 
 /// Formats a topology domain as `key=value`.
-pub(super) fn domain(told: &Told<'_, '_>, key: Symbol, value: Symbol) -> String {
-    pair(told.tables(), key, value)
+pub(super) fn domain(linted: &Linted<'_, '_>, key: Symbol, value: Symbol) -> String {
+    pair(linted.tables(), key, value)
 }

@@ -5,15 +5,15 @@
 use crate::explain::format::{count, selector as in_words, some};
 use crate::explain::lint::nodes::domain;
 use crate::explain::lint::pods::{topology_key, unmatched};
-use crate::explain::lint::{Rule, Severity, Told};
+use crate::explain::lint::{Rule, Severity, Linted};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::{SpreadConstraint, WhenUnsatisfiable};
 use supercargo_core::model::selector::Selector;
 
-pub(super) fn judge(told: &mut Told<'_, '_>) {
-    let pod = &told.subject.pod;
+pub(super) fn judge(linted: &mut Linted<'_, '_>) {
+    let pod = &linted.subject.pod;
     for (at, of) in pod.spread.iter().enumerate() {
         let field = format!("spec.topologySpreadConstraints[{at}]");
         let (severity, consequence) = match of.when_unsatisfiable {
@@ -21,34 +21,34 @@ pub(super) fn judge(told: &mut Told<'_, '_>) {
             WhenUnsatisfiable::ScheduleAnyway => (Severity::Info, "so it has no effect"),
             WhenUnsatisfiable::Unknown => continue,
         };
-        let is_known = topology_key(told, severity, &field, of.topology_key, consequence);
+        let is_known = topology_key(linted, severity, &field, of.topology_key, consequence);
         let Ok(selector) = &of.selector else { continue };
-        if !counts_its_own(told, &field, selector) || !is_known {
+        if !counts_its_own(linted, &field, selector) || !is_known {
             continue;
         }
         if of.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule {
-            limit(told, &field, of, selector);
+            limit(linted, &field, of, selector);
         }
     }
 }
 
 /// Returns whether a constraint counts the pods it belongs to; reports it if not.
-fn counts_its_own(told: &mut Told<'_, '_>, field: &str, selector: &Selector) -> bool {
-    let (pod, tables) = (&told.subject.pod, told.tables());
-    if selector.matches(tables, told.snapshot().labels(pod.labels)) {
+fn counts_its_own(linted: &mut Linted<'_, '_>, field: &str, selector: &Selector) -> bool {
+    let (pod, tables) = (&linted.subject.pod, linted.tables());
+    if selector.matches(tables, linted.snapshot().labels(pod.labels)) {
         return true;
     }
     let field = format!("{field}.labelSelector");
-    if told.house.has_any_in(pod.namespace, selector) {
+    if linted.index.has_any_in(pod.namespace, selector) {
         let message = format!(
             "it counts pods with {}, which its own pods do not match: they are not spread among themselves",
             in_words(tables, selector)
         );
-        told.add(Rule::SpreadIgnoresOwnPods, &field, message, None);
+        linted.add(Rule::SpreadIgnoresOwnPods, &field, message, None);
     } else {
-        let (what, meant) = unmatched(told, selector);
+        let (what, meant) = unmatched(linted, selector);
         let message = format!("it matches no pod, so it has no effect: {what}");
-        told.add(Rule::SpreadMatchesNoPod, &field, message, meant);
+        linted.add(Rule::SpreadMatchesNoPod, &field, message, meant);
     }
     false
 }
@@ -70,9 +70,9 @@ impl Domains {
 
 /// Reports more replicas than the constraint allows: a closed domain never grows, so the others may exceed it only by
 /// maxSkew.
-fn limit(told: &mut Told<'_, '_>, field: &str, of: &SpreadConstraint, selector: &Selector) {
-    let Some(replicas) = told.subject.replicas else { return };
-    let domains = domains(told, of, selector);
+fn limit(linted: &mut Linted<'_, '_>, field: &str, of: &SpreadConstraint, selector: &Selector) {
+    let Some(replicas) = linted.subject.replicas else { return };
+    let domains = domains(linted, of, selector);
     let (open, all) = (domains.open.len(), domains.open.len() + domains.closed.len());
     if open == 0 {
         return;
@@ -86,7 +86,7 @@ fn limit(told: &mut Told<'_, '_>, field: &str, of: &SpreadConstraint, selector: 
     if most >= replicas as i128 {
         return;
     }
-    let key = told.tables().text(of.topology_key);
+    let key = linted.tables().text(of.topology_key);
     let why = if too_few {
         let there = are(all);
         format!(
@@ -94,7 +94,7 @@ fn limit(told: &mut Told<'_, '_>, field: &str, of: &SpreadConstraint, selector: 
         )
     } else {
         let names: Vec<String> =
-            domains.closed.keys().map(|&value| domain(told, of.topology_key, value)).collect();
+            domains.closed.keys().map(|&value| domain(linted, of.topology_key, value)).collect();
         let there = if lowest == 0 { "empty".to_owned() } else { format!("at {}", count(lowest, "pod")) };
         let (verb, it_stays) = if names.len() == 1 { ("counts", "it stays") } else { ("count", "they stay") };
         format!(
@@ -104,7 +104,7 @@ fn limit(told: &mut Told<'_, '_>, field: &str, of: &SpreadConstraint, selector: 
     };
     let over = count(replicas as i128 - most, "pod");
     let message = format!("{why}. Of {replicas} replicas {over} can never run");
-    told.add(Rule::SpreadCannotBeMet, field, message, None);
+    linted.add(Rule::SpreadCannotBeMet, field, message, None);
 }
 
 fn are(number: usize) -> String {
@@ -118,12 +118,12 @@ fn sorted(mut texts: Vec<String>) -> Vec<String> {
 
 /// Returns the domains, with the same eligibility as upstream: a node needs the keys of all hard constraints, and, if
 /// honored, must match selectors and taints.
-fn domains(told: &Told<'_, '_>, of: &SpreadConstraint, selector: &Selector) -> Domains {
-    let (pod, snapshot, tables) = (&told.subject.pod, told.snapshot(), told.tables());
+fn domains(linted: &Linted<'_, '_>, of: &SpreadConstraint, selector: &Selector) -> Domains {
+    let (pod, snapshot, tables) = (&linted.subject.pod, linted.snapshot(), linted.tables());
     let is_hard = |each: &&SpreadConstraint| each.when_unsatisfiable == WhenUnsatisfiable::DoNotSchedule;
     let keys: Vec<Symbol> = pod.spread.iter().filter(is_hard).map(|each| each.topology_key).collect();
     let has_keys = |node: NodeIdx| keys.iter().all(|&key| snapshot.node_labels(node).get(key).is_some());
-    let allowed: BTreeSet<NodeIdx> = told.house.allowed(&pod.node_affinity).iter().copied().collect();
+    let allowed: BTreeSet<NodeIdx> = linted.index.allowed(&pod.node_affinity).iter().copied().collect();
     let tolerated = |node: NodeIdx| {
         let taints = tables.taints(snapshot.node_info(node).taints);
         taints.iter().all(|taint| !taint.repels() || taint.is_tolerated_by(&pod.tolerations))
@@ -134,7 +134,7 @@ fn domains(told: &Told<'_, '_>, of: &SpreadConstraint, selector: &Selector) -> D
             && (!of.honor_node_taints || tolerated(node))
     };
     let value = |node: NodeIdx| snapshot.node_labels(node).get(of.topology_key);
-    let homes = told.house.homes_of(pod);
+    let homes = linted.index.homes_of(pod);
     let open: BTreeSet<Symbol> =
         homes.iter().copied().filter(|&node| has_keys(node)).filter_map(value).collect();
     let counted = snapshot.nodes().iter().filter(counts).filter_map(value);

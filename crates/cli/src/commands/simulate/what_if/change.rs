@@ -12,7 +12,7 @@ use supercargo_core::model::node::NodeInfo;
 use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_whatif::explain::claims::{with_new_ephemeral_claims, with_own_claims};
 use supercargo_whatif::load::files::InputError;
-use supercargo_whatif::prepare::owners::Noted;
+use supercargo_whatif::prepare::owners::OwnedPod;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -50,12 +50,12 @@ fn replace(cluster: &mut Cluster, changed: &mut Changed) {
     let keys: BTreeSet<(Option<Symbol>, &str)> =
         leaving.iter().map(|(namespace, name)| (tables.find(namespace), name.as_str())).collect();
     let owners = cluster.owners.as_ref().expect("a cluster to change is loaded with a census");
-    let is_leaving = |noted: &&Noted| keys.contains(&(Some(noted.pod.namespace), &*noted.pod.name));
-    let pods: Vec<Noted> = owners.pods.iter().filter(is_leaving).cloned().collect();
+    let is_leaving = |noted: &&OwnedPod| keys.contains(&(Some(noted.pod.namespace), &*noted.pod.name));
+    let pods: Vec<OwnedPod> = owners.pods.iter().filter(is_leaving).cloned().collect();
     forget(cluster, &pods, changed);
 }
 
-fn notes(cluster: &mut Cluster) -> &mut Vec<Noted> {
+fn notes(cluster: &mut Cluster) -> &mut Vec<OwnedPod> {
     &mut cluster.owners.as_mut().expect("a cluster to change is loaded with a census").pods
 }
 
@@ -66,11 +66,11 @@ fn add_nodes(cluster: &mut Cluster, add: &AddNodes) -> Result<(), InputError> {
     let node = snapshot.find_node(template).map(|node| snapshot.node_info(node).clone());
     let like =
         node.ok_or_else(|| InputError(format!("--add-nodes: node {} no longer exists", add.template)))?;
-    let is_copied = |noted: &&Noted| {
+    let is_copied = |noted: &&OwnedPod| {
         noted.pod.node_name == Some(template)
             && noted.owner.as_ref().is_some_and(|owner| &*owner.kind == "DaemonSet")
     };
-    let of_daemons: Vec<Noted> = notes(cluster).iter().filter(is_copied).cloned().collect();
+    let of_daemons: Vec<OwnedPod> = notes(cluster).iter().filter(is_copied).cloned().collect();
     let mut number = 0;
     for _ in 0..add.count {
         let name = loop {
@@ -93,7 +93,7 @@ fn add_nodes(cluster: &mut Cluster, add: &AddNodes) -> Result<(), InputError> {
             let pod = with_own_claims(&mut cluster.trial, &noted.pod, pod);
             let pod = Arc::new(PodInfo { node_name: Some(symbol), ..pod });
             cluster.trial.place_pod(&pod, symbol);
-            notes(cluster).push(Noted { pod, ..noted.clone() });
+            notes(cluster).push(OwnedPod { pod, ..noted.clone() });
         }
         cluster.add_node_name(name);
     }
@@ -123,7 +123,7 @@ fn remove_node(cluster: &mut Cluster, name: &str, changed: &mut Changed) -> Resu
     cluster.has_node(name)?;
     cluster.forget_node_name(name);
     let symbol = cluster.trial.tables_mut().symbol(name);
-    let (here, elsewhere): (Vec<Noted>, Vec<Noted>) =
+    let (here, elsewhere): (Vec<OwnedPod>, Vec<OwnedPod>) =
         std::mem::take(notes(cluster)).into_iter().partition(|noted| noted.pod.node_name == Some(symbol));
     *notes(cluster) = elsewhere;
     for noted in here {
@@ -134,7 +134,7 @@ fn remove_node(cluster: &mut Cluster, name: &str, changed: &mut Changed) -> Resu
         let pod = Arc::new(with_new_ephemeral_claims(&mut cluster.trial, afresh(&noted.pod)));
         changed.from.insert(Arc::clone(&pod.uid), name.to_owned());
         changed.pods.push(Arc::clone(&pod));
-        notes(cluster).push(Noted { pod, ..noted });
+        notes(cluster).push(OwnedPod { pod, ..noted });
     }
     cluster.trial.handle(Event::Gone(ObjectKey::Node(symbol)));
     Ok(())
@@ -152,12 +152,12 @@ fn resize(
         return Err(InputError(format!("--scale {}: {text}", scale.name)));
     }
     let symbol = cluster.trial.tables_mut().symbol(namespace);
-    let is_meant = |noted: &&Noted| {
+    let is_meant = |noted: &&OwnedPod| {
         noted.pod.namespace == symbol
             && !noted.pod.deleting
             && noted.owner.as_ref().is_some_and(|owner| *owner.kind == kind && *owner.name == scale.name)
     };
-    let mut pods: Vec<Noted> = notes(cluster).iter().filter(is_meant).cloned().collect();
+    let mut pods: Vec<OwnedPod> = notes(cluster).iter().filter(is_meant).cloned().collect();
     if pods.len() > scale.replicas {
         rank(&mut pods, &kind);
         pods.truncate(pods.len() - scale.replicas);
@@ -176,7 +176,7 @@ fn resize(
             name: scale.name.as_str().into(),
         });
         let created = "".into();
-        Some(Noted {
+        Some(OwnedPod {
             pod,
             owner,
             created,
@@ -197,13 +197,13 @@ fn resize(
         let pod = PodInfo { uid, name: name.into(), ..afresh(&like.pod) };
         let pod = Arc::new(with_own_claims(&mut cluster.trial, &like.pod, pod));
         changed.pods.push(Arc::clone(&pod));
-        notes(cluster).push(Noted { pod, created: "~".into(), ..like.clone() });
+        notes(cluster).push(OwnedPod { pod, created: "~".into(), ..like.clone() });
     }
     Ok(())
 }
 
 /// Returns the names of the pods that the workload lacks. A StatefulSet gets its free ordinals, lowest first.
-fn new_names(pods: &[Noted], kind: &str, scale: &Scale, first: usize) -> Vec<String> {
+fn new_names(pods: &[OwnedPod], kind: &str, scale: &Scale, first: usize) -> Vec<String> {
     let missing = scale.replicas.saturating_sub(pods.len());
     if kind != "StatefulSet" {
         let numbers = pods.len() + 1..=scale.replicas;
@@ -269,10 +269,10 @@ fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, 
 /// that share a node with most pods of the workload, then the newest. Upstream
 /// `pkg/controller/controller_utils.go#ActivePodsWithRanks` also uses readiness and restarts, which the scheduler
 /// does not know.
-fn rank(pods: &mut [Noted], kind: &str) {
+fn rank(pods: &mut [OwnedPod], kind: &str) {
     if kind == "StatefulSet" {
         let number =
-            |noted: &Noted| noted.pod.name.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
+            |noted: &OwnedPod| noted.pod.name.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
         pods.sort_by_key(|noted| Reverse(number(noted)));
         return;
     }
@@ -280,14 +280,14 @@ fn rank(pods: &mut [Noted], kind: &str) {
     for noted in pods.iter() {
         *on.entry(noted.pod.node_name).or_default() += 1;
     }
-    let key = |noted: &Noted| {
+    let key = |noted: &OwnedPod| {
         let node = noted.pod.node_name;
         (node.is_some(), Reverse(on[&node]), Reverse(noted.created.clone()), Reverse(noted.pod.name.clone()))
     };
     pods.sort_by_cached_key(key);
 }
 
-fn forget(cluster: &mut Cluster, pods: &[Noted], changed: &mut Changed) {
+fn forget(cluster: &mut Cluster, pods: &[OwnedPod], changed: &mut Changed) {
     let gone: BTreeSet<&Uid> = pods.iter().map(|noted| &noted.pod.uid).collect();
     for uid in &gone {
         cluster.trial.handle(Event::Gone(ObjectKey::Pod(Uid::clone(uid))));

@@ -1,7 +1,7 @@
 //! The page as screen readers get it: checks of the browser's accessibility tree.
 
 use super::driver::{Browser, Driver, keys};
-use super::{Reports, is_quiet, small, town};
+use super::{Reports, is_quiet, small, cluster};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -183,7 +183,7 @@ fn arrow_keys_reach_every_node_from_the_tab_stop() {
     let (driver, reports) = (Driver::start(), Reports::new());
     // Enough nodes that cells show no names.
     let nodes = 90;
-    reports.write("cluster.json", &town::town(nodes, 200));
+    reports.write("cluster.json", &cluster::cluster(nodes, 200));
     let page = reports.make("mid.html", &["--cluster", "cluster.json"]);
     let browser = driver.open(1400, 900, false);
     browser.go(&page);

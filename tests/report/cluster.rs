@@ -18,7 +18,7 @@ impl Draw {
 }
 
 /// Returns the objects of a cluster with this number of nodes and pods.
-pub(crate) fn town(nodes: usize, pods: usize) -> Vec<Value> {
+pub(crate) fn cluster(nodes: usize, pods: usize) -> Vec<Value> {
     let mut draw = Draw(1);
     let mut objects: Vec<Value> = (0..nodes).map(node).collect();
     let workers: Vec<String> = (0..nodes).filter(|at| !has_gpu(*at)).map(name).collect();
