@@ -424,3 +424,30 @@ fn is_expectation(what: &str) -> bool {
         _ => false,
     }
 }
+
+#[test]
+fn build_context_of_the_image_has_every_included_file() {
+    let ignored = read(".dockerignore");
+    let ignored: Vec<&str> = ignored.lines().filter(|line| line.starts_with('/')).map(|line| &line[1..]).collect();
+    assert!(ignored.contains(&"target"), "{ignored:?}");
+    let mut breaches = Vec::new();
+    let mut included = 0;
+    for (name, text) in sources() {
+        let is_test = name.ends_with("tests.rs") || name.contains("/tests/") || name.starts_with("tests/");
+        let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        for macro_name in ["include_str!(\"", "include_bytes!(\""] {
+            for part in code.split(macro_name).skip(1).filter(|_| !is_test) {
+                let Some((path, _)) = part.split_once('"') else { continue };
+                let path = root().join(&name).parent().expect("a file has a folder").join(path);
+                let Ok(path) = path.canonicalize() else { continue };
+                let path = relative(&path);
+                included += 1;
+                if ignored.iter().any(|ignored| path.split('/').next() == Some(ignored)) {
+                    breaches.push(format!("{name}: {path}"));
+                }
+            }
+        }
+    }
+    assert!(included > 10, "{included}");
+    assert_none("included files that .dockerignore leaves out", &breaches);
+}

@@ -221,7 +221,14 @@ fn objects_of(scenario: &Value) -> &[Value] {
 fn detour(draw: &mut Draw, mix: Mix, size: Size, objects: &[Value]) -> Value {
     let mut others = lookups::namespaces(draw);
     others.extend(lookups::services_and_controllers(draw, mix));
-    others.extend((0..size.nodes).map(|index| nodes::node(draw, mix, index, size)));
+    others.extend((0..size.nodes).map(|index| {
+        let mut node = nodes::node(draw, mix, index, size);
+        // Of many racks, a node's own follows from its index; here it moves to another one, perhaps a new one.
+        if size.racks > 3 && draw.percent(60) {
+            node["metadata"]["labels"]["rack"] = format!("k{}", draw.below(size.racks + 1)).into();
+        }
+        node
+    }));
     if mix.volumes > 0 {
         others.extend(volumes::objects(draw, mix, size.nodes));
     }
