@@ -5,6 +5,8 @@
 
 #[path = "report/bad_input.rs"]
 mod bad_input;
+#[path = "report/cluster.rs"]
+mod cluster;
 #[path = "report/model.rs"]
 mod model;
 #[allow(dead_code, reason = "other tests use the rest of it")]
@@ -15,5 +17,3 @@ mod page;
 mod scale;
 #[path = "report/support.rs"]
 mod support;
-#[path = "report/cluster.rs"]
-mod cluster;

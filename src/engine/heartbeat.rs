@@ -27,7 +27,7 @@ impl Heartbeat {
 
     /// A pulse set by a test, with its setter.
     #[cfg(test)]
-    pub(crate) fn told() -> (watch::Sender<Duration>, Self) {
+    pub(crate) fn of_channel() -> (watch::Sender<Duration>, Self) {
         let (tell, silence) = watch::channel(Duration::ZERO);
         (tell, Self { silence })
     }

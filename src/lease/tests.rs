@@ -213,7 +213,7 @@ struct Candidate {
 impl Candidate {
     fn start(server: &Server, name: &str) -> Self {
         let (heard, leading) = mpsc::unbounded_channel();
-        let (silence, heartbeat) = Heartbeat::sent_events();
+        let (silence, heartbeat) = Heartbeat::of_channel();
         let (began, slept) = (Instant::now(), Arc::new(AtomicU64::new(0)));
         let sleep = Arc::clone(&slept);
         let clock = BootClock::of(move || began.elapsed() + seconds_of(sleep.load(Ordering::Relaxed)));

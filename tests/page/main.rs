@@ -4,13 +4,13 @@
 //! Part of `make release-check`. Needs chromium and chromedriver, which `tests/release/chromium.sh` installs
 //! if possible.
 
+#[path = "../report/cluster.rs"]
+mod cluster;
 mod driver;
 #[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../offline/mod.rs"]
 mod offline;
 mod screen_readers;
-#[path = "../report/cluster.rs"]
-mod cluster;
 
 use driver::{Browser, Driver, keys};
 use offline::{Folder, Ran};

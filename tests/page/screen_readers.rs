@@ -1,7 +1,7 @@
 //! The page as screen readers get it: checks of the browser's accessibility tree.
 
 use super::driver::{Browser, Driver, keys};
-use super::{Reports, is_quiet, small, cluster};
+use super::{Reports, cluster, is_quiet, small};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! The data of a report: consistent columns, states, skew, pending pods, and selection of scores.
 
+use crate::cluster;
 use crate::offline::assert_matches_file;
 use crate::support::{Folder, node, pod, report, root};
-use crate::cluster;
 use serde_json::{Value, json};
 
 fn list(value: &Value) -> &Vec<Value> {

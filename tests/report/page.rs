@@ -1,7 +1,7 @@
 //! The page as text: sections, data and escaping.
 
-use crate::support::{Folder, node, pod};
 use crate::cluster;
+use crate::support::{Folder, node, pod};
 use serde_json::{Value, json};
 
 /// Returns the text between two markers; the first occurs once.

@@ -1,7 +1,7 @@
 //! A large cluster: the page is complete, and small enough to be sent by mail.
 
-use crate::support::Folder;
 use crate::cluster;
+use crate::support::Folder;
 
 /// Maximum size of the page in bytes.
 const PAGE_MAX: usize = 25_000_000;

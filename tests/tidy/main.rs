@@ -428,7 +428,8 @@ fn is_expectation(what: &str) -> bool {
 #[test]
 fn build_context_of_the_image_has_every_included_file() {
     let ignored = read(".dockerignore");
-    let ignored: Vec<&str> = ignored.lines().filter(|line| line.starts_with('/')).map(|line| &line[1..]).collect();
+    let ignored: Vec<&str> =
+        ignored.lines().filter(|line| line.starts_with('/')).map(|line| &line[1..]).collect();
     assert!(ignored.contains(&"target"), "{ignored:?}");
     let mut breaches = Vec::new();
     let mut included = 0;

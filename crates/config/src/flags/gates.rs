@@ -105,7 +105,10 @@ mod tests {
         ] {
             assert_eq!(check_values(values), Ok(String::new()), "{values:?}");
         }
-        assert_eq!(check_values(&[" KubeletSeparateDiskGC = false "]), Ok("KubeletSeparateDiskGC=false".to_owned()));
+        assert_eq!(
+            check_values(&[" KubeletSeparateDiskGC = false "]),
+            Ok("KubeletSeparateDiskGC=false".to_owned())
+        );
     }
 
     #[test]

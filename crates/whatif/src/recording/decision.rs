@@ -148,20 +148,22 @@ fn came(outcome: &Outcome) -> OutcomeFields<'_> {
         Outcome::Placed { node, nodes, feasible, score } => {
             OutcomeFields::Placed { node, nodes: *nodes, feasible: *feasible, score: *score }
         }
-        Outcome::Unschedulable { message, rejectors, evaluated, preemption } => OutcomeFields::Unschedulable {
-            message,
-            rejected_by: rejectors,
-            evaluated: *evaluated,
-            preemption: match preemption {
-                Preemption::NotTried => Room::NotTried,
-                Preemption::NoCandidate => Room::InVain,
-                Preemption::Nominated { node, victims, evictions } => Room::Nominated {
-                    node,
-                    victims: victims.iter().map(PodName::from).collect(),
-                    evictions: *evictions,
+        Outcome::Unschedulable { message, rejectors, evaluated, preemption } => {
+            OutcomeFields::Unschedulable {
+                message,
+                rejected_by: rejectors,
+                evaluated: *evaluated,
+                preemption: match preemption {
+                    Preemption::NotTried => Room::NotTried,
+                    Preemption::NoCandidate => Room::InVain,
+                    Preemption::Nominated { node, victims, evictions } => Room::Nominated {
+                        node,
+                        victims: victims.iter().map(PodName::from).collect(),
+                        evictions: *evictions,
+                    },
                 },
-            },
-        },
+            }
+        }
         Outcome::Error { message } => OutcomeFields::Error { message },
         Outcome::Skipped => OutcomeFields::Skipped,
         Outcome::PreBound { succeeded, took } => {
@@ -170,7 +172,9 @@ fn came(outcome: &Outcome) -> OutcomeFields<'_> {
         Outcome::Bound { node, evaluated, feasible } => {
             OutcomeFields::Bound { node, evaluated: *evaluated, feasible: *feasible }
         }
-        Outcome::PreemptionEnded { node, error } => OutcomeFields::PreemptionEnded { node, error: error.as_deref() },
+        Outcome::PreemptionEnded { node, error } => {
+            OutcomeFields::PreemptionEnded { node, error: error.as_deref() }
+        }
         Outcome::BindFailed { message } => OutcomeFields::BindFailed { message },
     }
 }

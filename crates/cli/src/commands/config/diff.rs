@@ -60,8 +60,10 @@ mod tests {
 
     #[test]
     fn each_different_setting_is_one_line() {
-        let answer =
-            answer_of("parallelism: 4\n", "podMaxBackoffSeconds: 60\nclientConnection: {acceptContentTypes: x}\n");
+        let answer = answer_of(
+            "parallelism: 4\n",
+            "podMaxBackoffSeconds: 60\nclientConnection: {acceptContentTypes: x}\n",
+        );
         let expected = "\
 clientConnection.acceptContentTypes: \"\" -> x (needs a restart)
 parallelism: 4 -> 16 (needs a restart)

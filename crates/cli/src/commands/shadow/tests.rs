@@ -140,7 +140,7 @@ fn missing_file_is_named_in_the_error() {
         file: Some(PathBuf::from("no-such-report.json")),
         output: Output::Table,
     };
-    let Err(Failed { cause, code }) = told(&args) else { panic!("the file does not exist") };
+    let Err(Failed { cause, code }) = report_text(&args) else { panic!("the file does not exist") };
     assert_eq!(code, 2);
     assert!(cause.to_string().contains("no-such-report.json"), "{cause:#}");
 }

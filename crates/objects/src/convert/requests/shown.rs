@@ -3,7 +3,7 @@
 //! Upstream: `pkg/scheduler/metrics/resources/resources.go`, which uses
 //! `component-helpers/resource/helpers.go#PodRequests` and `#PodLimits`.
 
-use super::{Amounts, Asked, Lists, at_pod_level, find, parse, set};
+use super::{Amounts, Lists, Requested, at_pod_level, find, parse, set};
 use crate::api::core::{Container, PodSpec};
 use crate::convert::quantity::Quantity;
 use std::cmp::Ordering;
@@ -40,12 +40,12 @@ pub fn is_zero(amount: Quantity) -> bool {
 }
 
 fn of_containers<'a>(spec: &'a PodSpec, requests: bool, overhead: Amounts<'a>) -> Result<Lists<'a>, String> {
-    let read = |list: &'a [Container]| -> Result<Vec<Asked<'a>>, String> {
+    let read = |list: &'a [Container]| -> Result<Vec<Requested<'a>>, String> {
         let asked = |container: &'a Container| {
             let resources = &container.resources;
             let list = if requests { &resources.requests } else { &resources.limits };
             let spec = parse(list, "resources of a container")?;
-            Ok(Asked { spec, placed: None, restartable: container.is_restartable() })
+            Ok(Requested { spec, placed: None, restartable: container.is_restartable() })
         };
         list.iter().map(asked).collect()
     };

@@ -1,7 +1,7 @@
 //! Rules about requirements on nodes: labels, taints, resources.
 
 use crate::explain::format::{amount, count, pair, requirement, resource, taint};
-use crate::explain::lint::{PASSING_TAINTS, Rule, Linted};
+use crate::explain::lint::{Linted, PASSING_TAINTS, Rule};
 use crate::explain::suggest::of_tolerations;
 use std::collections::BTreeSet;
 use supercargo_config::yaml::nearest;
@@ -71,7 +71,8 @@ fn term_of(linted: &mut Linted<'_, '_>, rule: Rule, at: usize, term: &NodeSelect
         }
         Some(demands) if demands.names.is_empty() => unmatched(linted, rule, &field, &demands.labels),
         Some(demands) => {
-            let names: Vec<&str> = demands.names.iter().map(|&(name, _)| linted.tables().text(name)).collect();
+            let names: Vec<&str> =
+                demands.names.iter().map(|&(name, _)| linted.tables().text(name)).collect();
             let message = format!("matchFields requires the node {}, which does not exist", names.join(", "));
             linted.add(rule, &field, message, None);
         }

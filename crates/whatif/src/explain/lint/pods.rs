@@ -1,7 +1,7 @@
 //! Rules about requirements on other pods: affinity, anti-affinity, and how many replicas can be kept apart.
 
 use crate::explain::format::{count, selector as in_words};
-use crate::explain::lint::{ClusterIndex, Rule, Severity, Linted};
+use crate::explain::lint::{ClusterIndex, Linted, Rule, Severity};
 use crate::explain::suggest::of_key;
 use std::collections::BTreeSet;
 use supercargo_core::model::intern::Symbol;
@@ -57,7 +57,8 @@ fn anti_affinity(linted: &mut Linted<'_, '_>, field: &str, term: &PodAffinityTer
 /// excluded.
 fn width(linted: &mut Linted<'_, '_>, field: &str, term: &PodAffinityTerm) {
     let homes = linted.index.homes_of(&linted.subject.pod);
-    let (Some(domains), Some(replicas)) = (domains(linted, &homes, term.topology_key), linted.subject.replicas)
+    let (Some(domains), Some(replicas)) =
+        (domains(linted, &homes, term.topology_key), linted.subject.replicas)
     else {
         return;
     };

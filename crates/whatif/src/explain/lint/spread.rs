@@ -5,7 +5,7 @@
 use crate::explain::format::{count, selector as in_words, some};
 use crate::explain::lint::nodes::domain;
 use crate::explain::lint::pods::{topology_key, unmatched};
-use crate::explain::lint::{Rule, Severity, Linted};
+use crate::explain::lint::{Linted, Rule, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::node::NodeIdx;

@@ -1,6 +1,6 @@
 //! Rules about storage: claims and StorageClasses that do not exist.
 
-use crate::explain::lint::{Rule, Linted};
+use crate::explain::lint::{Linted, Rule};
 use supercargo_config::yaml::nearest;
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::volume::{StorageKey, StorageKind};
@@ -43,7 +43,12 @@ fn claim(linted: &mut Linted<'_, '_>, volume: &str, name: Symbol, is_own: bool) 
             );
             let meant = nearest(text, names(linted, StorageKind::PersistentVolumeClaim, Some(namespace)));
             let meant = meant.map(str::to_owned);
-            linted.add(Rule::ClaimMissing, &format!("{field}.persistentVolumeClaim.claimName"), message, meant);
+            linted.add(
+                Rule::ClaimMissing,
+                &format!("{field}.persistentVolumeClaim.claimName"),
+                message,
+                meant,
+            );
         }
         Some(claim) => {
             let class = linted.tables().text(claim.class);

@@ -271,8 +271,9 @@ fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, 
 /// does not know.
 fn rank(pods: &mut [OwnedPod], kind: &str) {
     if kind == "StatefulSet" {
-        let number =
-            |noted: &OwnedPod| noted.pod.name.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
+        let number = |noted: &OwnedPod| {
+            noted.pod.name.rsplit('-').next().and_then(|number| number.parse::<u64>().ok())
+        };
         pods.sort_by_key(|noted| Reverse(number(noted)));
         return;
     }
