@@ -439,11 +439,11 @@ mod tests {
             ("kubectl-sc", "Usage: kubectl sc queue"),
         ] {
             let command = Args::command_as(Some(&program.into()));
-            let told = command
+            let help = command
                 .try_get_matches_from([program, "queue", "--help"])
                 .expect_err("it is help")
                 .to_string();
-            assert!(told.contains(usage), "{program}: {told}");
+            assert!(help.contains(usage), "{program}: {help}");
         }
     }
 

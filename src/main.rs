@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     }
     let mut args = match flags::read(std::env::args_os()) {
         Ok(line) => Args::read(line),
-        Err(told) => Args::command().error(ErrorKind::UnknownArgument, told).exit(),
+        Err(error) => Args::command().error(ErrorKind::UnknownArgument, error).exit(),
     };
     match args.command.take() {
         Some(Command::Simulate(args)) => return simulate::main(&args),

@@ -67,14 +67,14 @@ pub fn main(args: &RecordArgs) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return failed(format!("cannot start the async runtime: {error}")).tell(),
+        Err(error) => return failed(format!("cannot start the async runtime: {error}")).report(),
     };
     let outcome = runtime.block_on(record(args));
     // Do not wait for a blocked DNS lookup.
     runtime.shutdown_background();
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(refused) => refused.tell(),
+        Err(refused) => refused.report(),
     }
 }
 
@@ -207,6 +207,6 @@ async fn going_on(
     };
     tokio::select! {
         outcome = recorded => outcome,
-        told = signalled_to_stop() => told.map(|_| ()).map_err(|error| failed(format!("{error:#}"))),
+        signal = signalled_to_stop() => signal.map(|_| ()).map_err(|error| failed(format!("{error:#}"))),
     }
 }

@@ -74,7 +74,7 @@ impl From<ConfigError> for Failure {
 /// If a flag or the configuration is invalid, or a component fails in a way that waiting cannot resolve.
 pub fn run(args: Args, log: Log) -> Result<(), Failure> {
     let turned = gates::judge(&args.feature_gates)
-        .map_err(|told| Failure { cause: anyhow!("--feature-gates: {told}"), code: 2 })?;
+        .map_err(|error| Failure { cause: anyhow!("--feature-gates: {error}"), code: 2 })?;
     if !turned.is_empty() {
         tracing::warn!(gates = ?turned, "these feature gates have no effect");
     }

@@ -181,12 +181,12 @@ fn per_kept_decision(mut journal: Journal) -> f64 {
         let (report, written) = (Box::new(report), journal.wants_text().then(|| text.into()));
         let answer = Event::BindFinished { uid, outcome: BindOutcome::Accepted };
         let kept = allocation_counter::measure(|| {
-            journal.told(now, Input::Written(written));
+            journal.received(now, Input::Written(written));
             journal.stepped(now, false);
             journal.reported(report);
             journal.stepped(now, false);
             journal.stepped(now, true);
-            journal.told(now, Input::Event(&answer));
+            journal.received(now, Input::Event(&answer));
         });
         // The ring is full by now.
         counted += if turn < DECISIONS / 2 { 0 } else { kept.count_total };

@@ -109,7 +109,7 @@ fn valid_file_has_the_same_settings_as_in_kube_scheduler() {
 
 #[test]
 fn invalid_file_gives_the_same_errors_as_kube_scheduler() {
-    let (mut wrong, mut told) = (Vec::new(), String::new());
+    let (mut wrong, mut messages) = (Vec::new(), String::new());
     let files = files("invalid");
     assert!(files.len() >= 180, "{} files", files.len());
     for file in files {
@@ -119,7 +119,7 @@ fn invalid_file_gives_the_same_errors_as_kube_scheduler() {
             Err(ConfigError::Read { source, .. }) => panic!("{}: {source}", file.display()),
             Err(ConfigError::Invalid { problems, .. }) => {
                 let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-                told.push_str(&format!("{}\n  {}\n", name_of(&file), lines.join("\n  ")));
+                messages.push_str(&format!("{}\n  {}\n", name_of(&file), lines.join("\n  ")));
                 if !IN_OTHER_WORDS.contains(&name_of(&file)) && !agree(&problems, answer.trim()) {
                     wrong.push(format!("{}:\n  {}\n  {answer}", name_of(&file), lines.join("\n  ")));
                 }
@@ -127,7 +127,7 @@ fn invalid_file_gives_the_same_errors_as_kube_scheduler() {
         }
     }
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
-    assert_matches_file("tests/fixtures/config/messages.txt", &told);
+    assert_matches_file("tests/fixtures/config/messages.txt", &messages);
 }
 
 /// Returns whether problems match upstream's answer: equal, or in the same fields if upstream's text names Go
@@ -135,7 +135,7 @@ fn invalid_file_gives_the_same_errors_as_kube_scheduler() {
 fn agree(problems: &[Problem], answer: &str) -> bool {
     let shown: Vec<String> = problems.iter().map(|p| format!("{}: {}", p.path, p.text)).collect();
     let all = if let [only] = shown.as_slice() { only.clone() } else { format!("[{}]", shown.join(", ")) };
-    let is_told = |problem: &Problem| {
+    let is_reported = |problem: &Problem| {
         let field = problem.path.rsplit('.').next().unwrap_or_default();
         let field = field.split('[').next().unwrap_or_default();
         let says_the_same = answer.contains(&problem.text);
@@ -144,7 +144,7 @@ fn agree(problems: &[Problem], answer: &str) -> bool {
         says_the_same
             || names_the_field && (is_of_decoding(answer) || problem.text.starts_with("Duplicate value"))
     };
-    all == answer || is_validation(answer) == shown_is_validation(&all) && problems.iter().all(is_told)
+    all == answer || is_validation(answer) == shown_is_validation(&all) && problems.iter().all(is_reported)
 }
 
 fn is_of_decoding(answer: &str) -> bool {
@@ -191,7 +191,7 @@ fn write_config_to_writes_the_file_and_exits() {
 fn invalid_extender_address_exits_with_2() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let file = folder.path().join("extenders.yaml");
-    for (extender, told) in [
+    for (extender, expected) in [
         ("urlPrefix: nowhere", "couldn't build extenders: "),
         (
             "urlPrefix: https://x, tlsConfig: {caFile: no-such-file}",
@@ -219,13 +219,13 @@ fn invalid_extender_address_exits_with_2() {
         let output = supercargo(&["--config", &file, "--kubeconfig", &kubeconfig]);
         let error = &output.stderr;
         assert_eq!(output.code, Some(2), "{extender}: {error}");
-        assert!(error.contains(&format!("extenders.yaml:3:1: extenders: {told}")), "{extender}: {error}");
+        assert!(error.contains(&format!("extenders.yaml:3:1: extenders: {expected}")), "{extender}: {error}");
     }
 }
 
 #[test]
 fn invalid_file_exits_with_2_and_names_the_position() {
-    for (file, told) in [
+    for (file, expected) in [
         (
             "invalid/parallelism.yaml",
             "parallelism.yaml:3:1: parallelism: Invalid value: 0: should be an integer value greater than zero",
@@ -237,13 +237,13 @@ fn invalid_file_exits_with_2_and_names_the_position() {
         let output = supercargo(&["--config", &path.to_string_lossy()]);
         let error = &output.stderr;
         assert_eq!(output.code, Some(2), "{file}: {error}");
-        assert!(error.contains(told), "{file}: {error}");
+        assert!(error.contains(expected), "{file}: {error}");
     }
 }
 
 #[test]
 fn invalid_flag_or_gate_exits_with_2_and_says_what_to_do() {
-    for (args, told) in [
+    for (args, expected) in [
         (
             &["--kube-api-burst=5"][..],
             "--kube-api-burst is not supported: deprecated; use clientConnection.burst",
@@ -261,7 +261,7 @@ fn invalid_flag_or_gate_exits_with_2_and_says_what_to_do() {
         let output = supercargo(args);
         let error = &output.stderr;
         assert_eq!(output.code, Some(2), "{args:?}: {error}");
-        assert!(error.contains(told), "{args:?}: {error}");
+        assert!(error.contains(expected), "{args:?}: {error}");
     }
 }
 
@@ -281,10 +281,10 @@ fn config_check_and_diff_exit_codes_match_their_findings() {
         (vec!["diff", &one], 2, "", "Usage: supercargo config diff <A> <B>"),
     ] {
         let output = supercargo(&[vec!["config"], args.clone()].concat());
-        let (told, complained) = (&output.stdout, &output.stderr);
-        assert_eq!(output.code, Some(code), "{args:?}: {told}{complained}");
-        assert!(told.contains(out) && complained.contains(err), "{args:?}: {told}{complained}");
-        assert_eq!((told.is_empty(), complained.is_empty()), (out.is_empty(), err.is_empty()), "{args:?}");
+        let (stdout, stderr) = (&output.stdout, &output.stderr);
+        assert_eq!(output.code, Some(code), "{args:?}: {stdout}{stderr}");
+        assert!(stdout.contains(out) && stderr.contains(err), "{args:?}: {stdout}{stderr}");
+        assert_eq!((stdout.is_empty(), stderr.is_empty()), (out.is_empty(), err.is_empty()), "{args:?}");
     }
 }
 

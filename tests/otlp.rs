@@ -328,8 +328,8 @@ fn invalid_endpoint_exits_with_2_and_names_the_flag() {
             .args([&format!("--otlp-endpoint={wrong}"), &format!("--kubeconfig={}", kubeconfig.display())])
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&program.stderr).replace('\\', "");
-        assert_eq!(program.status.code(), Some(2), "{told}");
-        assert!(told.contains(words), "{told}");
+        let stderr = String::from_utf8_lossy(&program.stderr).replace('\\', "");
+        assert_eq!(program.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(words), "{stderr}");
     }
 }

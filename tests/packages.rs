@@ -210,7 +210,7 @@ fn network_policy_of_manifests_and_chart_are_equal() {
 
 #[test]
 fn unknown_and_invalid_values_are_rejected() {
-    for (value, told) in [
+    for (value, expected) in [
         ("replica=2", "replica"),
         ("replicas=-1", "replicas"),
         (r#"image={"repository":"a","pullPolicy":"Sometimes"}"#, "pullPolicy"),
@@ -224,7 +224,7 @@ fn unknown_and_invalid_values_are_rejected() {
         (r#"extraArgs=["--decision-log=/var/log/decisions"]"#, "read-only except for /tmp"),
     ] {
         let error = helm("supercargo", "kube-system", &[value]).expect_err(value);
-        assert!(error.contains(told), "{value}: {error}");
+        assert!(error.contains(expected), "{value}: {error}");
     }
 }
 

@@ -134,12 +134,12 @@ fn pods_are_expected_on_or_off_nodes() {
 fn spread_over_domains_is_compared() {
     let spread = |of: Value| failures(&web(), &json!({ "spread": of }));
     assert_eq!(spread(json!({ "topologyKey": "zone", "maxSkew": 1, "atLeast": 1 })), NONE);
-    let told = spread(json!({ "topologyKey": "zone", "maxSkew": 0, "atLeast": 2 }));
+    let failures = spread(json!({ "topologyKey": "zone", "maxSkew": 0, "atLeast": 2 }));
     let expected = [
         "expected a skew of at most 0 over zone, found 1: 2 in x, 1 in y",
         "expected at least 2 pods in each zone: y has 1",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(failures, expected);
     assert_eq!(
         spread(json!({ "topologyKey": "zone", "maxSkew": 0, "nodes": { "names": ["a", "c"] } })),
         NONE
@@ -182,9 +182,9 @@ fn changes_apply_before_pods_are_placed() {
     assert_eq!(failures_with(gone, &web(), &expect), NONE);
     let grown = "changes: {addNodes: ['2:template=c']}\n";
     let expect = json!({ "spread": { "topologyKey": "kubernetes.io/hostname", "atLeast": 1 } });
-    let told = failures_with(grown, &web(), &expect);
+    let failures = failures_with(grown, &web(), &expect);
     assert_eq!(
-        told,
+        failures,
         ["expected at least 1 pod in each kubernetes.io/hostname: c-new-1 has 0, c-new-2 has 0"]
     );
 }
@@ -202,7 +202,7 @@ const HEAD: &str = "apiVersion: supercargo.dev/v1alpha1\nkind: PlacementTest\ncl
 
 #[test]
 fn problems_in_a_test_file_are_shown_with_their_line() {
-    let told =
+    let message =
         wrong(&format!("{HEAD}tests:\n- name: it\n  pods: {{name: w1}}\n  expect: {{schedulled: true}}\n"));
     let expected = "\
 t:7:12: tests[0].expect.schedulled: strict decoding error: unknown field \"tests[0].expect.schedulled\"
@@ -211,8 +211,8 @@ t:7:12: tests[0].expect.schedulled: strict decoding error: unknown field \"tests
   |            ^ did you mean \"scheduled\"?
 t: 1 problem
 ";
-    assert_eq!(told, expected);
-    let told = wrong(&format!(
+    assert_eq!(message, expected);
+    let message = wrong(&format!(
         "{HEAD}preemption: aply\ntests:\n- pods: {{name: w1}}\n  expect: {{pendingFor: InsuficientCpu}}\n"
     ));
     for part in [
@@ -223,12 +223,12 @@ t: 1 problem
         "^ did you mean \"InsufficientCpu\"?\n",
         "t: 3 problems\n",
     ] {
-        assert!(told.contains(part), "{part:?} is not in {told}");
+        assert!(message.contains(part), "{part:?} is not in {message}");
     }
-    let told = wrong(&format!(
+    let message = wrong(&format!(
         "{HEAD}tests:\n- name: it\n  pods: {{name: w1}}\n  expect: {{notOnNodes: {{names: [aa]}}}}\n"
     ));
-    assert!(told.contains("tests[0].expect.notOnNodes.names[0]: node aa not found\n"), "{told}");
+    assert!(message.contains("tests[0].expect.notOnNodes.names[0]: node aa not found\n"), "{message}");
 }
 
 #[test]
@@ -263,8 +263,8 @@ fn test_without_expectations_is_an_error() {
         ),
         ("changes: {addNodes: [two]}\ntests: []\n", "changes.addNodes[0]: expected N:template=NODE"),
     ] {
-        let told = wrong(&format!("{HEAD}{rest}"));
-        assert!(told.contains(part), "{part:?} is not in {told}");
+        let error = wrong(&format!("{HEAD}{rest}"));
+        assert!(error.contains(part), "{part:?} is not in {error}");
     }
 }
 
@@ -286,8 +286,8 @@ fn missing_test_files_are_reported() {
         names.trim_end(),
         ["*c"; 2_000].join(",")
     );
-    let told = wrong(&bomb);
-    assert!(told.starts_with("t: the file has more than 2000000 nodes"), "{told}");
+    let message = wrong(&bomb);
+    assert!(message.starts_with("t: the file has more than 2000000 nodes"), "{message}");
     let folder = folder("", &json!([{ "name": "it", "pods": { "name": "a" }, "expect": { "count": 1 } }]));
     let missing = run(folder.path(), &["absent"]);
     assert_eq!(missing.code, Some(2));

@@ -110,8 +110,8 @@ fn first_difference_is_reported_with_its_line() {
     assert_ne!(report["divergence"]["now"]["node"], node);
 
     let output = replay(&[], &input);
-    let told = format!("first difference at line {}; later lines are not compared", first + 1);
-    assert!(output.stdout.contains(&told), "{}", output.stdout);
+    let heading = format!("first difference at line {}; later lines are not compared", first + 1);
+    assert!(output.stdout.contains(&heading), "{}", output.stdout);
     assert!(output.stdout.contains("  then  default/p"), "{}", output.stdout);
 }
 
@@ -236,9 +236,9 @@ fn refused(input: &str) -> (Option<i32>, String) {
 #[test]
 fn invalid_recording_is_rejected_with_a_message() {
     let said = |input: &str, words: &str| {
-        let (code, told) = refused(input);
-        assert_eq!(code, Some(2), "{told}");
-        assert_eq!(told, format!("error: standard input: {words}\n"));
+        let (code, error) = refused(input);
+        assert_eq!(code, Some(2), "{error}");
+        assert_eq!(error, format!("error: standard input: {words}\n"));
     };
     said("", "the file is empty; expected the first line of a recording");
     said("\u{0}garbage\n", "line 1: not a recording of supercargo: expected value at line 1 column 1");
@@ -280,10 +280,11 @@ fn truncated_recording_is_replayed_up_to_the_last_complete_line() {
     let cut = &whole[..whole.len() - 3 - whole.lines().last().expect("it has lines").len() / 2];
     let output = replay(&[], cut);
     assert_eq!(output.code, Some(0), "{}", output.stderr);
-    let told = &output.stderr;
+    let warning = &output.stderr;
     assert!(
-        told.starts_with("the recording breaks off after ") && told.contains("the complete lines are used"),
-        "{told}"
+        warning.starts_with("the recording breaks off after ")
+            && warning.contains("the complete lines are used"),
+        "{warning}"
     );
     assert!(output.stdout.contains("all decisions equal the recording, byte for byte"));
 }
@@ -303,8 +304,8 @@ fn endless_line_is_rejected_without_using_memory() {
 }
 
 /// Compares with `replay/shown/NAME`; `UPDATE_EXPECT=1` writes the file.
-fn is_shown(name: &str, told: &str) {
-    assert_matches_file(&format!("tests/replay/shown/{name}"), told);
+fn is_shown(name: &str, output: &str) {
+    assert_matches_file(&format!("tests/replay/shown/{name}"), output);
 }
 
 #[test]
@@ -339,18 +340,18 @@ fn failed_recording_reports_the_error_and_creates_no_file() {
         let output = Ran::of(output.expect("it runs"));
         (output.code, output.stderr)
     };
-    let (code, told) = ran(&kubeconfig, &[]);
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told.starts_with("error: http://127.0.0.1:1/ does not answer: "), "{told}");
-    let (code, told) = ran(Path::new("no-such-file"), &[]);
-    assert_eq!(code, Some(2), "{told}");
+    let (code, error) = ran(&kubeconfig, &[]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.starts_with("error: http://127.0.0.1:1/ does not answer: "), "{error}");
+    let (code, error) = ran(Path::new("no-such-file"), &[]);
+    assert_eq!(code, Some(2), "{error}");
     assert!(
-        told.starts_with("error: cannot read the kubeconfig no-such-file: ") && !told.contains("--cluster"),
-        "{told}"
+        error.starts_with("error: cannot read the kubeconfig no-such-file: ") && !error.contains("--cluster"),
+        "{error}"
     );
-    let (code, told) = ran(&kubeconfig, &["--config", "no-such-file"]);
+    let (code, error) = ran(&kubeconfig, &["--config", "no-such-file"]);
     assert_eq!(
-        (code, told.as_str()),
+        (code, error.as_str()),
         (Some(2), "error: cannot read no-such-file: No such file or directory (os error 2)\n")
     );
     assert!(!file.exists());

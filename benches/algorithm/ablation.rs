@@ -1,6 +1,6 @@
 //! What each layer of the cached path saves: every workload is measured with one layer off at a time.
 
-use crate::comparison::{number, ours_without, tell};
+use crate::comparison::{number, ours_without, print_line};
 use crate::report::{Numbers, Table, circumstances, short, write_section_of};
 use crate::workloads::{Size, Workload};
 use supercargo_core::switches::ablation::Layer;
@@ -34,7 +34,7 @@ pub(crate) fn run(is_quick: bool, passes: usize) {
     for pass in 1..=passes {
         for (layer, found) in layers.iter().zip(&mut found) {
             let name = layer.map_or("nothing", Layer::name);
-            tell(&format!("pass {pass} of {passes}: without {name}"));
+            print_line(&format!("pass {pass} of {passes}: without {name}"));
             for ((head, id, pods), found) in WORKLOADS.iter().zip(found.iter_mut()) {
                 let line = ours_without(id, &size(head, id, *pods, is_quick), *layer);
                 found.push(number(&line, "cpu_us_per_decision"));
@@ -58,8 +58,8 @@ pub(crate) fn run(is_quick: bool, passes: usize) {
         table.text()
     );
     if is_quick {
-        tell(&text);
+        print_line(&text);
     } else if let Err(error) = write_section_of(PAGE, "ablation", &text) {
-        tell(&format!("{PAGE}: {error}"));
+        print_line(&format!("{PAGE}: {error}"));
     }
 }

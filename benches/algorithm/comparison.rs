@@ -39,7 +39,7 @@ impl Extent {
         Self { is_quick: false, pairs: 5, pods: 1_000, whole_pods: 200, nodes: 5_000, existing: 10_000 };
 }
 
-pub(super) fn tell(text: &str) {
+pub(super) fn print_line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -150,7 +150,7 @@ fn mismatches(workload: &Workload) -> (usize, usize) {
     let mut found = Vec::new();
     compare::compare_vector(&vector, &mut found);
     for place in found.iter().take(3) {
-        tell(&format!("mismatch: {place}"));
+        print_line(&format!("mismatch: {place}"));
     }
     (vector.decisions.len(), found.len())
 }
@@ -176,24 +176,24 @@ fn compare(workloads: &[Workload], extent: &Extent, size_of: impl Fn(&Workload) 
         "differences",
     ]);
     for workload in workloads {
-        tell(&format!("{}: {}", workload.id, workload.about));
+        print_line(&format!("{}: {}", workload.id, workload.about));
         let size = size_of(workload);
         let found = pairs(workload, size, extent);
         let placed: Vec<f64> = found.scheduled.values().copied().collect();
         if placed.iter().any(|&count| count != placed[0]) {
-            tell(&format!("{}: the numbers of placed pods differ: {:?}", workload.id, found.scheduled));
+            print_line(&format!("{}: the numbers of placed pods differ: {:?}", workload.id, found.scheduled));
         }
         table.row(&[
             workload.id.to_owned(),
             format!("{}, {}, {}", size.nodes, size.existing, size.pods),
-            found.sampled.told(),
-            found.whole.told(),
-            found.ours.told(),
-            found.with_queue.told(),
-            found.p50.told(),
-            found.p99.told(),
-            found.ratio_sampled.told(),
-            found.ratio_whole.told(),
+            found.sampled.median_and_range(),
+            found.whole.median_and_range(),
+            found.ours.median_and_range(),
+            found.with_queue.median_and_range(),
+            found.p50.median_and_range(),
+            found.p99.median_and_range(),
+            found.ratio_sampled.median_and_range(),
+            found.ratio_whole.median_and_range(),
             compared(workload),
         ]);
     }
@@ -279,7 +279,7 @@ pub(crate) fn run(extent: &Extent, only: Option<&str>, part: Option<Part>) {
         if extent.is_quick || only.is_some() {
             let _ = writeln!(std::io::stdout(), "{text}");
         } else if let Err(error) = write_section(part.section(), &text) {
-            tell(&format!("{error}; the results were:\n{text}"));
+            print_line(&format!("{error}; the results were:\n{text}"));
         }
     }
 }

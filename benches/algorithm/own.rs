@@ -1,6 +1,6 @@
 //! supercargo alone: measurements beyond the ratios, and workloads that do more than decide.
 
-use crate::comparison::{number, ours, tell};
+use crate::comparison::{number, ours, print_line};
 use crate::report::{Numbers, Table};
 use crate::workloads::{Size, Workload};
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ pub(crate) fn table(is_quick: bool, passes: usize) -> String {
     let mut found: Vec<BTreeMap<&str, Numbers>> = rows.iter().map(|_| BTreeMap::new()).collect();
     for pass in 1..=passes {
         for ((what, id, size), found) in rows.iter().zip(&mut found) {
-            tell(&format!("pass {pass} of {passes}: {what}"));
+            print_line(&format!("pass {pass} of {passes}: {what}"));
             let line = ours(id, size);
             for field in FIELDS {
                 found.entry(field).or_default().push(number(&line, field));
@@ -81,7 +81,7 @@ pub(crate) fn table(is_quick: bool, passes: usize) -> String {
     for ((what, id, size), found) in rows.iter().zip(&found) {
         let sizes = format!("{}, {}, {}", size.nodes, size.existing, size.pods);
         let mut cells = vec![(*what).to_owned(), (*id).to_owned(), sizes];
-        cells.extend(FIELDS.map(|field| found[field].told()));
+        cells.extend(FIELDS.map(|field| found[field].median_and_range()));
         table.row(&cells);
     }
     table.text().to_owned()

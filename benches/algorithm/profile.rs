@@ -3,7 +3,7 @@
 //! Only samples within decisions count. The run prints their times, by the clock of perf's timestamps. A symbol's
 //! share includes the functions inlined into it, but not the functions it calls.
 
-use crate::comparison::tell;
+use crate::comparison::print_line;
 use crate::engine::{Engine, measure_on};
 use crate::report::{Table, circumstances, short, target, write_section};
 use crate::workloads::{Size, Workload};
@@ -23,7 +23,7 @@ const DECIDED: Duration = Duration::from_secs(2);
 const FREQUENCY: &str = "4999";
 
 /// Number of symbols shown.
-const TOLD: usize = 15;
+const SYMBOLS_SHOWN: usize = 15;
 
 /// The kind of decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -106,7 +106,7 @@ fn sampled(workload: &str, size: [usize; 3], by: By) -> Profile {
 
 /// Returns the time of each sample in nanoseconds, and its symbol.
 fn samples(data: &Path) -> Vec<(u128, String)> {
-    let told = output(Command::new("perf").args(["script", "--ns", "-F", "time,ip,sym", "-i"]).arg(data));
+    let printed = output(Command::new("perf").args(["script", "--ns", "-F", "time,ip,sym", "-i"]).arg(data));
     let sample = |line: &str| {
         let (time, rest) = line.trim().split_once(':')?;
         let (seconds, nanos) = time.split_once('.')?;
@@ -114,7 +114,7 @@ fn samples(data: &Path) -> Vec<(u128, String)> {
         let (_, symbol) = rest.trim().split_once(' ')?;
         Some((time, symbol.trim().to_owned()))
     };
-    told.lines().filter_map(sample).collect()
+    printed.lines().filter_map(sample).collect()
 }
 
 /// Counts samples per symbol within the spans, which are ordered and do not overlap.
@@ -135,7 +135,7 @@ fn table(profile: &Profile) -> String {
     let mut symbols: Vec<(&String, usize)> =
         profile.symbols.iter().map(|(name, &count)| (name, count)).collect();
     symbols.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-    let rest: usize = symbols.iter().skip(TOLD).map(|(_, count)| count).sum();
+    let rest: usize = symbols.iter().skip(SYMBOLS_SHOWN).map(|(_, count)| count).sum();
     let mut row = |name: &str, count: usize| {
         let share = count as f64 / all.max(1) as f64;
         table.row(&[
@@ -144,7 +144,7 @@ fn table(profile: &Profile) -> String {
             short(share * profile.us_per_decision),
         ]);
     };
-    for (name, count) in symbols.iter().take(TOLD) {
+    for (name, count) in symbols.iter().take(SYMBOLS_SHOWN) {
         row(&format!("`{name}`"), *count);
     }
     row("all others", rest);
@@ -164,7 +164,7 @@ pub(crate) fn run(workload: &str, is_quick: bool) {
         (By::Memory, "Cached decisions: only changed nodes are evaluated"),
     ] {
         let profile = sampled(workload, size, by);
-        tell(&format!("{by:?}: {} decisions, {} samples within", profile.decisions, profile.samples()));
+        print_line(&format!("{by:?}: {} decisions, {} samples within", profile.decisions, profile.samples()));
         assert!(profile.samples() > 0, "perf has no samples within {} decisions", profile.decisions);
         let _ = write!(
             text,
@@ -178,6 +178,6 @@ pub(crate) fn run(workload: &str, is_quick: bool) {
     if is_quick {
         let _ = writeln!(std::io::stdout(), "{text}");
     } else if let Err(error) = write_section("profile", &text) {
-        tell(&format!("algorithm: {error}"));
+        print_line(&format!("algorithm: {error}"));
     }
 }

@@ -13,11 +13,11 @@ use crate::asker::{Asker, QueryResults};
 use crate::harness::http;
 use crate::harness::objects::service_account_token;
 use crate::load::{NAMESPACE, post};
+use crate::print_line;
 use crate::report::{Numbers, Table, circumstances};
 use crate::run::{self, AtRate, Burst, Plan};
 use crate::side::{self, Running};
 use crate::stage::{Scene, Stage};
-use crate::tell;
 use crate::workloads::Workload;
 
 /// It leads soon after the Lease is free, and keeps it on a busy machine.
@@ -75,14 +75,14 @@ pub(crate) async fn measure(
             for is_asked in [round % 2 == 0, round % 2 != 0] {
                 let outcome = one(workload, plan, waiting, is_asked, &mut stage).await?;
                 let by = if is_asked { "with queries" } else { "without queries" };
-                tell(&format!("round {round} of {rounds}: {} {by}: {outcome:?}", workload.id));
+                print_line(&format!("round {round} of {rounds}: {} {by}: {outcome:?}", workload.id));
                 both[usize::from(is_asked)] = Some(outcome);
             }
             let [Some(alone), Some(asked)] = both else { continue };
             pairs.push(Pair { workload: workload.id, alone, asked });
         }
     }
-    Ok(told(plan, rounds, waiting, workloads, &pairs))
+    Ok(section(plan, rounds, waiting, workloads, &pairs))
 }
 
 async fn one(
@@ -160,10 +160,15 @@ async fn reader(scene: &Scene<'_>) -> Result<String> {
 }
 
 fn numbers<'p>(pairs: &'p [Pair], workload: &str, number: impl Fn(&'p Pair) -> Option<f64>) -> String {
-    pairs.iter().filter(|pair| pair.workload == workload).filter_map(number).collect::<Numbers>().told()
+    pairs
+        .iter()
+        .filter(|pair| pair.workload == workload)
+        .filter_map(number)
+        .collect::<Numbers>()
+        .median_and_range()
 }
 
-fn told(plan: &Plan, rounds: usize, waiting: usize, workloads: &[Workload], pairs: &[Pair]) -> String {
+fn section(plan: &Plan, rounds: usize, waiting: usize, workloads: &[Workload], pairs: &[Pair]) -> String {
     let size = plan.size;
     let named = workloads.iter().map(|workload| format!("--workload {}", workload.id));
     let at = plan.rates.iter().map(|rate| format!("--rate {rate}"));
@@ -215,10 +220,10 @@ fn rates(plan: &Plan, workloads: &[Workload], pairs: &[Pair]) -> String {
     for workload in workloads.iter().map(|workload| workload.id) {
         for (number, rate) in plan.rates.iter().enumerate() {
             for (by, is_asked) in [("without queries", false), ("with queries", true)] {
-                let cells = all.map(|told| {
+                let cells = all.map(|field| {
                     numbers(pairs, workload, |pair| {
                         let outcome = if is_asked { &pair.asked } else { &pair.alone };
-                        Some(told(outcome.rates.get(number)?))
+                        Some(field(outcome.rates.get(number)?))
                     })
                 });
                 let head = [workload.to_owned(), rate.to_string(), by.to_owned()];
@@ -244,7 +249,7 @@ fn answers(plan: &Plan, workloads: &[Workload], pairs: &[Pair]) -> String {
     for workload in workloads.iter().map(|workload| workload.id) {
         for (number, during) in during.iter().enumerate() {
             let cells =
-                all.map(|told| numbers(pairs, workload, |pair| Some(told(pair.asked.asked.get(number)?))));
+                all.map(|field| numbers(pairs, workload, |pair| Some(field(pair.asked.asked.get(number)?))));
             let head = [workload.to_owned(), during.clone()];
             table.row(&head.into_iter().chain(cells).collect::<Vec<_>>());
         }

@@ -68,7 +68,7 @@ impl Asker {
                 let page = if question.is_multiple_of(2) { Page::Explain } else { Page::Pending };
                 let began = Instant::now();
                 let answer = tokio::time::timeout(PATIENCE, get(&client, &token, page, pod)).await;
-                let told = match answer {
+                let error = match answer {
                     Ok(Ok(())) => {
                         let at = Instant::now();
                         let answer = Answer { page, at, took: at - began };
@@ -78,7 +78,7 @@ impl Asker {
                     Ok(Err(why)) => format!("{why:#}"),
                     Err(_) => format!("no answer within {PATIENCE:?}"),
                 };
-                *why.lock().unwrap_or_else(PoisonError::into_inner) = told;
+                *why.lock().unwrap_or_else(PoisonError::into_inner) = error;
                 tokio::time::sleep(PAUSE).await;
             }
         });

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use crate::harness::Access;
 use crate::load::NAMESPACE;
 use crate::null_binder::bind;
-use crate::tell;
+use crate::print_line;
 
 /// Prefix of the log line with the total size of all lists.
 pub(crate) const READ: &str = "bytes of lists: ";
@@ -42,7 +42,7 @@ pub(crate) async fn run(kubeconfig: &Path, pod: &str, node: &str) -> Result<()> 
     while let Some(read) = lists.join_next().await {
         bytes += read??;
     }
-    tell(&format!("{READ}{bytes}"));
+    print_line(&format!("{READ}{bytes}"));
     bind(&client, NAMESPACE, pod, node).await?;
     // The parent reads this process's resource usage while it is alive.
     std::future::pending().await

@@ -157,7 +157,7 @@ impl Args {
     }
 }
 
-fn tell(text: &str) {
+fn print_line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -172,7 +172,7 @@ async fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tell(&format!("e2e: {error:#}"));
+            print_line(&format!("e2e: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -204,7 +204,7 @@ async fn whole_way(args: &Args, plan: &Plan, workloads: &[Workload]) -> Result<S
             let order = sides.iter().cycle().skip(round % sides.len()).take(sides.len());
             for &side in order {
                 let outcome = run::run(side, workload, plan, &mut stage).await?;
-                tell(&format!(
+                print_line(&format!(
                     "round {round} of {}: {} by {}: {outcome:?}",
                     args.rounds,
                     workload.id,
@@ -214,5 +214,5 @@ async fn whole_way(args: &Args, plan: &Plan, workloads: &[Workload]) -> Result<S
             }
         }
     }
-    Ok(tables::tell(plan, args.rounds, workloads, &sides, &outcomes))
+    Ok(tables::section(plan, args.rounds, workloads, &sides, &outcomes))
 }

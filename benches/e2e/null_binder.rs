@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use crate::harness::Access;
 use crate::lister::connected;
 use crate::load::{CLIENTS, post};
-use crate::tell;
+use crate::print_line;
 
 /// Bindings and events in flight; pods have precedence over events.
 const BINDINGS: usize = 100;
@@ -58,7 +58,7 @@ pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
                 write_event(&client, &namespace, &name, &node).await
             };
             if let Err(error) = done.await {
-                tell(&format!("{error:#}"));
+                print_line(&format!("{error:#}"));
             }
         });
     }

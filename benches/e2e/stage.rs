@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::harness::{Component, ControlPlane};
 use crate::load::Loader;
+use crate::print_line;
 use crate::side::usage;
-use crate::tell;
 use crate::watch::Bound;
 use crate::workloads::{Size, Workload};
 
@@ -64,7 +64,7 @@ impl Stage {
         let (plane, loader, took) = filled(workload, size).await?;
         loader.create(further.into_iter()).await?;
         loader.create(workload.pods(size)).await?;
-        tell(&format!("{}: filled within {took:?}", workload.id));
+        print_line(&format!("{}: filled within {took:?}", workload.id));
         let kept = plane.folder().join("etcd-kept");
         plane.kill(Component::ApiServer)?;
         plane.stop(Component::Etcd)?;

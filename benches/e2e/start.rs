@@ -21,7 +21,7 @@ use crate::lister::READ;
 use crate::load::NAMESPACE;
 use crate::side::{self, Running, usage};
 use crate::workloads::{Size, Workload, node_name};
-use crate::{stage, start_tables, tell};
+use crate::{print_line, stage, start_tables};
 
 /// Timeout of a startup.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -193,8 +193,8 @@ async fn read(by: By, log: &str, running: &Running) -> Result<Option<f64>> {
     let bytes: f64 = match by {
         By::KubeScheduler => return Ok(None),
         By::Lister => {
-            let told = log.lines().find_map(|line| line.strip_prefix(READ));
-            told.context("the lister logs the bytes it read")?.parse()?
+            let logged = log.lines().find_map(|line| line.strip_prefix(READ));
+            logged.context("the lister logs the bytes it read")?.parse()?
         }
         By::Supercargo => {
             let port = running.port().context("supercargo has a port")?;
@@ -221,14 +221,14 @@ pub(crate) async fn measure(size: Size, rounds: usize, workloads: &[Workload]) -
     let mut all = Vec::new();
     for workload in workloads {
         let filled = Filled::fill(workload, size).await?;
-        tell(&format!("{}: filled within {:?}", workload.id, filled.took));
+        print_line(&format!("{}: filled within {:?}", workload.id, filled.took));
         let mut next = size.existing;
         let mut pod = || {
             next += 1;
             (workload.pod)(next, &size)
         };
         let warm = filled.start(By::Lister, pod()).await?;
-        tell(&format!("not counted: {warm:?}"));
+        print_line(&format!("not counted: {warm:?}"));
         let mut done = Vec::new();
         for round in 0..rounds {
             let mut order = By::ALL;
@@ -241,7 +241,7 @@ pub(crate) async fn measure(size: Size, rounds: usize, workloads: &[Workload]) -
             let mut starts = Vec::new();
             for by in order {
                 let start = filled.start(by, pod()).await?;
-                tell(&format!("round {} of {rounds}: {}: {start:?}", round + 1, by.as_str()));
+                print_line(&format!("round {} of {rounds}: {}: {start:?}", round + 1, by.as_str()));
                 starts.push((by, start));
             }
             starts.sort_by_key(|(by, _)| *by as usize);
@@ -250,5 +250,5 @@ pub(crate) async fn measure(size: Size, rounds: usize, workloads: &[Workload]) -
         }
         all.push(Measured { workload: workload.id, filled: filled.took, rounds: done });
     }
-    Ok(start_tables::tell(size, rounds, &all))
+    Ok(start_tables::section(size, rounds, &all))
 }

@@ -5,7 +5,7 @@ use crate::start::{By, Measured, Parts, Round, Start};
 use crate::workloads::Size;
 
 fn of(rounds: &[Round], by: By, number: impl Fn(&Start) -> Option<f64>) -> String {
-    rounds.iter().filter_map(|round| number(&round[by as usize])).collect::<Numbers>().told()
+    rounds.iter().filter_map(|round| number(&round[by as usize])).collect::<Numbers>().median_and_range()
 }
 
 fn over(
@@ -18,10 +18,10 @@ fn over(
         let [left, right] = pair.map(|by| number(&round[by as usize]));
         compare(left, right)
     });
-    numbers.collect::<Numbers>().told()
+    numbers.collect::<Numbers>().median_and_range()
 }
 
-pub(crate) fn tell(size: Size, rounds: usize, measured: &[Measured]) -> String {
+pub(crate) fn section(size: Size, rounds: usize, measured: &[Measured]) -> String {
     let named: Vec<String> =
         measured.iter().map(|measured| format!("--workload {}", measured.workload)).collect();
     let filled: Numbers = measured.iter().map(|measured| measured.filled.as_secs_f64()).collect();
@@ -35,7 +35,7 @@ pub(crate) fn tell(size: Size, rounds: usize, measured: &[Measured]) -> String {
         circumstances("kube-scheduler v1.36.3, qps and burst 5000; kube-apiserver v1.36.3, etcd v3.7.3"),
         size.nodes,
         size.existing,
-        filled.told(),
+        filled.median_and_range(),
         named.join(" "),
         size.nodes,
         size.existing,

@@ -24,7 +24,7 @@ fn ratio(
     pairs.map(|(over, under)| number(over) / number(under)).collect()
 }
 
-pub(crate) fn tell(
+pub(crate) fn section(
     plan: &Plan,
     rounds: usize,
     workloads: &[Workload],
@@ -71,7 +71,7 @@ fn bursts(workloads: &[Workload], sides: &[Side], outcomes: &Outcomes<'_>) -> St
     for workload in workloads {
         for &side in sides {
             let numbers = |number: fn(&Outcome) -> f64| {
-                of(outcomes, workload.id, side).map(number).collect::<Numbers>().told()
+                of(outcomes, workload.id, side).map(number).collect::<Numbers>().median_and_range()
             };
             table.row(&[
                 workload.id.to_owned(),
@@ -101,14 +101,18 @@ fn ratios(workloads: &[Workload], sides: &[Side], outcomes: &Outcomes<'_>) -> St
         ("pods/s, supercargo / null binder", [Supercargo, NullBinder], |by| by.pods_per_s),
         ("pods/s, kube-scheduler / null binder", [KubeScheduler, NullBinder], |by| by.pods_per_s),
     ];
-    let told: Vec<Ratio> =
+    let shown: Vec<Ratio> =
         all.into_iter().filter(|(_, pair, _)| pair.iter().all(|side| sides.contains(side))).collect();
     let mut head = vec!["workload"];
-    head.extend(told.iter().map(|(name, ..)| name));
+    head.extend(shown.iter().map(|(name, ..)| name));
     let mut table = Table::new(&head);
     for workload in workloads {
         let mut cells = vec![workload.id.to_owned()];
-        cells.extend(told.iter().map(|(_, pair, number)| ratio(outcomes, workload.id, *pair, number).told()));
+        cells.extend(
+            shown
+                .iter()
+                .map(|(_, pair, number)| ratio(outcomes, workload.id, *pair, number).median_and_range()),
+        );
         table.row(&cells);
     }
     table.text().to_owned()
@@ -125,7 +129,8 @@ fn rates(plan: &Plan, workloads: &[Workload], sides: &[Side], outcomes: &Outcome
                         .flat_map(|outcome| &outcome.rates)
                         .filter(|at| at.rate == rate)
                 };
-                let numbers = |number: fn(&AtRate) -> f64| at().map(number).collect::<Numbers>().told();
+                let numbers =
+                    |number: fn(&AtRate) -> f64| at().map(number).collect::<Numbers>().median_and_range();
                 table.row(&[
                     workload.id.to_owned(),
                     rate.to_string(),

@@ -15,11 +15,11 @@ use tokio::time::Instant;
 
 use crate::harness::Access;
 
-type Seen = Arc<Mutex<HashMap<String, Instant>>>;
+type BindTimes = Arc<Mutex<HashMap<String, Instant>>>;
 
 /// Watches pods with a node until it is dropped.
 pub(crate) struct Bound {
-    seen: Seen,
+    seen: BindTimes,
     count: watch::Receiver<usize>,
     task: JoinHandle<()>,
 }
@@ -28,8 +28,8 @@ impl Bound {
     /// Starts watching, and waits until the existing pods were seen.
     pub(crate) async fn follow(access: &Access, running: usize) -> Result<Self> {
         let pods = Api::<PartialObjectMeta<Pod>>::all(access.client().await?);
-        let seen = Seen::default();
-        let (told, count) = watch::channel(0);
+        let seen = BindTimes::default();
+        let (sender, count) = watch::channel(0);
         let into = Arc::clone(&seen);
         let task = tokio::spawn(async move {
             let bound = watcher::Config::default().fields("spec.nodeName!=");
@@ -38,7 +38,7 @@ impl Bound {
                 let now = Instant::now();
                 let mut seen = into.lock().unwrap_or_else(PoisonError::into_inner);
                 seen.entry(pod.name_any()).or_insert(now);
-                told.send_replace(seen.len());
+                sender.send_replace(seen.len());
             }
         });
         let bound = Self { seen, count, task };

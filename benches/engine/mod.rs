@@ -198,7 +198,7 @@ impl Engine {
     }
 
     fn note(&mut self, report: &Report, began: Instant) {
-        let told = match &report.outcome {
+        let text = match &report.outcome {
             Outcome::Placed { node, .. } => {
                 self.placed += 1;
                 self.waits.push(began.elapsed());
@@ -207,7 +207,7 @@ impl Engine {
             Outcome::Unschedulable { message, .. } | Outcome::Error { message } => message,
             _ => return,
         };
-        for byte in report.pod.name.bytes().chain(told.bytes()) {
+        for byte in report.pod.name.bytes().chain(text.bytes()) {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }

@@ -25,7 +25,7 @@ impl Numbers {
     }
 
     /// Returns the median with the range.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn median_and_range(&self) -> String {
         let (Some(first), Some(last)) = (self.0.first(), self.0.last()) else { return "-".to_owned() };
         if self.0.len() == 1 {
             return short(*first);
@@ -90,7 +90,7 @@ impl Table {
     }
 }
 
-fn said(program: &str, args: &[&str]) -> String {
+fn command_output(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }
@@ -103,12 +103,12 @@ pub(crate) fn circumstances(upstream: &str) -> String {
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let model = model.map_or("of unknown model", |(_, model)| model);
     let day = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-    let commit = said("git", &["rev-parse", "--short", "HEAD"]);
+    let commit = command_output("git", &["rev-parse", "--short", "HEAD"]);
     let load = read("/proc/loadavg").split_whitespace().take(2).collect::<Vec<_>>().join(" and ");
     format!(
         "{day}; {cores} cores ({model}), {}; {}; supercargo {} at {commit}; {upstream}. Load average at the end, over one and five minutes: {load}.",
-        said("uname", &["-sr"]),
-        said("rustc", &["--version"]).split(" (").next().unwrap_or_default(),
+        command_output("uname", &["-sr"]),
+        command_output("rustc", &["--version"]).split(" (").next().unwrap_or_default(),
         env!("CARGO_PKG_VERSION"),
     )
 }

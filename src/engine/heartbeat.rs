@@ -20,16 +20,16 @@ pub struct Heartbeat {
 impl Heartbeat {
     /// Starts a heartbeat task on the current runtime. The task ends with the thread behind `inbox`.
     pub fn of<E: 'static>(inbox: Inbox<E>) -> Self {
-        let (tell, silence) = watch::channel(Duration::ZERO);
-        tokio::spawn(feel(inbox, tell));
+        let (sender, silence) = watch::channel(Duration::ZERO);
+        tokio::spawn(feel(inbox, sender));
         Self { silence }
     }
 
     /// A pulse set by a test, with its setter.
     #[cfg(test)]
     pub(crate) fn of_channel() -> (watch::Sender<Duration>, Self) {
-        let (tell, silence) = watch::channel(Duration::ZERO);
-        (tell, Self { silence })
+        let (sender, silence) = watch::channel(Duration::ZERO);
+        (sender, Self { silence })
     }
 
     /// Returns how long the thread has not answered, in whole beats.
@@ -64,7 +64,7 @@ impl Heartbeat {
     }
 }
 
-async fn feel<E: 'static>(inbox: Inbox<E>, tell: watch::Sender<Duration>) {
+async fn feel<E: 'static>(inbox: Inbox<E>, sender: watch::Sender<Duration>) {
     loop {
         let mut answer = std::pin::pin!(inbox.ask(|_| ()));
         loop {
@@ -74,10 +74,10 @@ async fn feel<E: 'static>(inbox: Inbox<E>, tell: watch::Sender<Duration>) {
                     Ok(()) => break,
                     Err(_) => return,
                 },
-                () = tokio::time::sleep(BEAT) => tell.send_modify(|silence| *silence += BEAT),
+                () = tokio::time::sleep(BEAT) => sender.send_modify(|silence| *silence += BEAT),
             }
         }
-        tell.send_replace(Duration::ZERO);
+        sender.send_replace(Duration::ZERO);
         tokio::time::sleep(BEAT).await;
     }
 }

@@ -230,7 +230,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
 
     fn keep(&mut self, at: Time, what: Input<'_>) {
         if let Some(recorder) = &mut self.recorder {
-            recorder.told(at, what);
+            recorder.received(at, what);
         }
     }
 

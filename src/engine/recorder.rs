@@ -21,7 +21,7 @@ pub trait InputRecorder: Send + 'static {
     fn wants_text(&self) -> bool;
 
     /// Records an input.
-    fn told(&mut self, at: Time, what: Input<'_>);
+    fn received(&mut self, at: Time, what: Input<'_>);
 
     /// Records a step of the engine; `is_idle` if it had no work.
     fn stepped(&mut self, at: Time, is_idle: bool);

@@ -77,9 +77,9 @@ impl Engine for Scripted {
     fn collect_ids(&mut self) {}
 }
 
-struct Taken(mpsc::UnboundedSender<Effect>);
+struct EffectSink(mpsc::UnboundedSender<Effect>);
 
-impl Outbox for Taken {
+impl Outbox for EffectSink {
     fn credits(&self) -> Vec<Event> {
         vec![Event::Credits { lane: Lane::Bind, count: 2 }]
     }
@@ -113,7 +113,7 @@ struct Fixture {
     log: Log,
     effects: mpsc::UnboundedReceiver<Effect>,
     reports: mpsc::UnboundedReceiver<Report>,
-    taken: Option<(Taken, Input)>,
+    taken: Option<(EffectSink, Input)>,
 }
 
 impl Fixture {
@@ -127,7 +127,7 @@ impl Fixture {
             log: Log::default(),
             effects,
             reports,
-            taken: Some((Taken(effect), Input(report, NoProbe))),
+            taken: Some((EffectSink(effect), Input(report, NoProbe))),
         }
     }
 
@@ -209,7 +209,7 @@ async fn driver_wakes_at_the_requested_time() {
     let mut fixture = Fixture::new();
     let soon = Clock::start().now() + Duration::from_millis(5);
     let _end = fixture.start(vec![Step::Idle { wake_at: Some(soon) }, skipped()]);
-    assert_eq!(fixture.reports.recv().await.expect("told").outcome, Outcome::Skipped);
+    assert_eq!(fixture.reports.recv().await.expect("a report").outcome, Outcome::Skipped);
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ impl Reply {
 }
 
 /// A request as the extender received it.
-struct Got {
+struct ReceivedRequest {
     path: String,
     headers: http::HeaderMap,
     body: Value,
@@ -43,7 +43,7 @@ struct Got {
 /// An extender on the loopback that gives every request the same response.
 struct Server {
     port: u16,
-    got: mpsc::UnboundedReceiver<Got>,
+    got: mpsc::UnboundedReceiver<ReceivedRequest>,
 }
 
 impl Server {
@@ -54,12 +54,12 @@ impl Server {
     async fn start_with(reply: Reply, tls: Option<Arc<rustls::ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("it is bound").port();
-        let (tell, got) = mpsc::unbounded_channel();
+        let (sender, got) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Ok((connection, _)) = listener.accept().await {
-                let (reply, tell, tls) = (reply.clone(), tell.clone(), tls.clone());
+                let (reply, sender, tls) = (reply.clone(), sender.clone(), tls.clone());
                 tokio::spawn(async move {
-                    let service = service_fn(move |request| answer(request, reply.clone(), tell.clone()));
+                    let service = service_fn(move |request| answer(request, reply.clone(), sender.clone()));
                     let http = hyper::server::conn::http1::Builder::new();
                     // A client that does not trust the server disconnects; the test sees the client's error.
                     let _ = match tls {
@@ -79,19 +79,19 @@ impl Server {
 async fn answer(
     request: http::Request<hyper::body::Incoming>,
     reply: Reply,
-    tell: mpsc::UnboundedSender<Got>,
+    sender: mpsc::UnboundedSender<ReceivedRequest>,
 ) -> Result<Response<Full<Bytes>>, std::io::Error> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let (path, headers) = (parts.uri.path().to_owned(), parts.headers);
-    tell.send(Got { path, headers, body }).expect("the test listens");
+    sender.send(ReceivedRequest { path, headers, body }).expect("the test listens");
     match reply {
         Reply::Text(code, text) => {
             Ok(Response::builder().status(code).body(Full::from(text)).expect("an answer"))
         }
         Reply::Silence => std::future::pending().await,
-        Reply::Hangs => Err(std::io::Error::other("as told")),
+        Reply::Hangs => Err(std::io::Error::other("the test asks for it")),
     }
 }
 
@@ -216,8 +216,8 @@ fn says(answer: &Answer, response: &Value) -> bool {
             json!(it.passed) == passed && it.failed == [("n1".to_owned(), "no licence".to_owned())]
         }
         Answer::Scored(it) => {
-            let told = response.as_array().expect("a list").iter();
-            it.iter().map(|(host, score)| json!({"Host": host, "Score": score})).eq(told.cloned())
+            let scores = response.as_array().expect("a list").iter();
+            it.iter().map(|(host, score)| json!({"Host": host, "Score": score})).eq(scores.cloned())
         }
         Answer::Candidates(it) => {
             it.len() == response["NodeNameToMetaVictims"].as_object().map_or(0, serde_json::Map::len)

@@ -135,7 +135,7 @@ fn take(fields: &mut Map<String, Value>, name: &str) -> Value {
 }
 
 /// Returns the `Error` field as an error unless it is empty.
-fn told_error(fields: &mut Map<String, Value>) -> Result<(), String> {
+fn reported_error(fields: &mut Map<String, Value>) -> Result<(), String> {
     let error = text(take(fields, "Error"), "Error")?;
     if error.is_empty() { Ok(()) } else { Err(error) }
 }
@@ -144,7 +144,7 @@ fn told_error(fields: &mut Map<String, Value>) -> Result<(), String> {
 /// others are ignored. Without either, no node passes.
 pub(super) fn filter_result(body: &[u8], caches_nodes: bool) -> Result<FilterAnswer, String> {
     let mut fields = object(first_value(body)?, "filter result")?;
-    told_error(&mut fields)?;
+    reported_error(&mut fields)?;
     let names = Some(take(&mut fields, "NodeNames")).filter(|names| caches_nodes && !names.is_null());
     let passed = match names {
         Some(names) => list(names, "NodeNames")?
@@ -200,5 +200,5 @@ pub(super) fn preemption_result(body: &[u8]) -> Result<Vec<CandidateAnswer>, Str
 
 /// Decodes an `ExtenderBindingResult`.
 pub(super) fn binding_result(body: &[u8]) -> Result<(), String> {
-    told_error(&mut object(first_value(body)?, "binding result")?)
+    reported_error(&mut object(first_value(body)?, "binding result")?)
 }

@@ -91,7 +91,7 @@ impl Lock {
     }
 
     /// Writes an event about our leadership. Best effort, like every event.
-    pub(super) async fn tell(&self, lease: Lease, what: &str) {
+    pub(super) async fn record_event(&self, lease: Lease, what: &str) {
         let now = Timestamp::now();
         let event = Event {
             metadata: ObjectMeta {

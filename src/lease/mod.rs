@@ -47,7 +47,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// Longest wait at exit for the "stopped leading" event to be written.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Log interval of a repeated problem.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 fn seconds(n: i32) -> Duration {
     Duration::from_secs(u64::try_from(n).unwrap_or_default())
@@ -87,13 +87,13 @@ pub type UpToDate = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// The lease as last observed.
 #[derive(Clone, Debug)]
-struct Seen {
+struct ObservedLease {
     lease: Lease,
     /// Local time at which it last changed. Other replicas' clocks are never consulted.
     at: Duration,
 }
 
-impl Seen {
+impl ObservedLease {
     fn spec(&self) -> LeaseSpec {
         self.lease.spec.clone().unwrap_or_default()
     }
@@ -126,7 +126,7 @@ pub struct Elector {
     lock: Lock,
     terms: LeaseTerms,
     around: Surroundings,
-    seen: Option<Seen>,
+    seen: Option<ObservedLease>,
     standing: Standing,
     refusals: Throttle,
 }
@@ -144,7 +144,7 @@ impl Elector {
     /// Returns an idle elector; [`Elector::run`] starts it.
     pub fn new(lock: Lock, terms: LeaseTerms, around: Surroundings) -> Self {
         let standing = Standing::new(around.clock.clone(), &lock.name, terms);
-        Self { lock, terms, around, seen: None, standing, refusals: Throttle::new(TOLD_EVERY) }
+        Self { lock, terms, around, seen: None, standing, refusals: Throttle::new(LOG_INTERVAL) }
     }
 
     /// Returns the health view of this lease.
@@ -175,8 +175,8 @@ impl Elector {
                 End::Lost(why) => {
                     tracing::error!(lock = self.lock.describe(), why, "failed to renew lease");
                     // The process exits after this, so wait until the event is written.
-                    let told = self.tell("stopped leading");
-                    let _ = tokio::time::timeout(FAREWELL, told).await;
+                    let event = self.record_event("stopped leading");
+                    let _ = tokio::time::timeout(FAREWELL, event).await;
                     return Ended::Lost(why);
                 }
                 End::Stop => {
@@ -189,7 +189,7 @@ impl Elector {
                         "pod and node watches are not up to date; releasing the lease"
                     );
                     self.release().await;
-                    self.tell("stopped leading");
+                    self.record_event("stopped leading");
                     // Stay out of the election long enough for a standby replica to acquire the lease.
                     tokio::select! {
                         () = &mut stop => return Ended::Stopped,
@@ -202,7 +202,7 @@ impl Elector {
                         "scheduling thread does not respond; releasing the lease"
                     );
                     self.release().await;
-                    self.tell("stopped leading");
+                    self.record_event("stopped leading");
                     let resting = async {
                         self.around.answers.answer(vec![Event::Leading(false)]).await;
                         heartbeat.back().await;
@@ -247,14 +247,14 @@ impl Elector {
         }
         tracing::info!(lock, "successfully acquired lease");
         self.around.metrics.leads(true);
-        self.tell("became leader");
+        self.record_event("became leader");
     }
 
     /// Waits until every watched kind has been listed.
     async fn until_known(&self) {
-        let told = Throttle::new(TOLD_EVERY);
+        let throttle = Throttle::new(LOG_INTERVAL);
         while let Err(why) = (self.around.known)() {
-            if told.admit().is_some() {
+            if throttle.admit().is_some() {
                 let lock = self.lock.describe();
                 tracing::info!(lock, why, "waiting for the initial lists before joining the election");
             }
@@ -267,14 +267,14 @@ impl Elector {
         let (answers, lock) = (Arc::clone(&self.around.answers), self.lock.describe());
         let up_to_date = (self.around.catch_up)();
         let lead = async {
-            let (told, give_up) = (Throttle::new(TOLD_EVERY), Instant::now() + BLIND_MAX);
+            let (throttle, give_up) = (Throttle::new(LOG_INTERVAL), Instant::now() + BLIND_MAX);
             let mut is_first = true;
             while let Err(why) = up_to_date() {
                 if Instant::now() >= give_up {
                     return;
                 }
                 // Every takeover starts with a short wait; only a long one deserves a warning.
-                let is_due = told.admit().is_some();
+                let is_due = throttle.admit().is_some();
                 if is_due && std::mem::take(&mut is_first) {
                     tracing::info!(
                         lock,
@@ -382,7 +382,7 @@ impl Elector {
 
     /// Records that we hold the lease. The request that wrote it started at `began` or later.
     fn held(&mut self, lease: Lease, began: Duration) -> Attempt {
-        self.seen = Some(Seen { lease, at: self.around.clock.now() });
+        self.seen = Some(ObservedLease { lease, at: self.around.clock.now() });
         self.around.fence.renewed(began);
         self.standing.set(Some(began));
         Attempt::Held
@@ -392,10 +392,10 @@ impl Elector {
     fn see(&mut self, lease: Lease) {
         let unchanged = self.seen.as_ref().filter(|seen| seen.lease.spec == lease.spec);
         let at = unchanged.map_or_else(|| self.around.clock.now(), |seen| seen.at);
-        self.seen = Some(Seen { lease, at });
+        self.seen = Some(ObservedLease { lease, at });
     }
 
-    fn is_ours(&self, seen: &Seen) -> bool {
+    fn is_ours(&self, seen: &ObservedLease) -> bool {
         seen.holder() == self.lock.identity
     }
 
@@ -430,7 +430,7 @@ impl Elector {
 
     async fn write_release(&self) -> Result<(), Trouble> {
         let Some(lease) = self.lock.get().await? else { return Ok(()) };
-        let seen = Seen { lease, at: Duration::ZERO };
+        let seen = ObservedLease { lease, at: Duration::ZERO };
         if !self.is_ours(&seen) {
             return Ok(());
         }
@@ -446,9 +446,9 @@ impl Elector {
     }
 
     /// Writes an event about leadership in a task of its own.
-    fn tell(&self, what: &'static str) -> JoinHandle<()> {
+    fn record_event(&self, what: &'static str) -> JoinHandle<()> {
         let (lock, lease) = (self.lock.clone(), self.seen.clone().map(|seen| seen.lease).unwrap_or_default());
-        tokio::spawn(async move { lock.tell(lease, what).await })
+        tokio::spawn(async move { lock.record_event(lease, what).await })
     }
 
     fn troubled(&self, trouble: &Trouble) {

@@ -48,7 +48,7 @@ struct Store {
     lease: Option<Value>,
     version: u64,
     asked: Vec<String>,
-    told: Vec<Value>,
+    events: Vec<Value>,
 }
 
 #[derive(Clone)]
@@ -60,7 +60,7 @@ type Answer = Result<Response<Body>, tower::BoxError>;
 
 impl Server {
     fn new() -> Self {
-        let store = Store { mood: Mood::Well, lease: None, version: 0, asked: vec![], told: vec![] };
+        let store = Store { mood: Mood::Well, lease: None, version: 0, asked: vec![], events: vec![] };
         Self { store: Arc::new(Mutex::new(store)) }
     }
 
@@ -124,15 +124,15 @@ impl Server {
     }
 
     fn sent_events(&self) -> Vec<String> {
-        let told = self.store.lock().unwrap().told.clone();
-        told.iter().map(|event| event["note"].as_str().unwrap_or_default().to_owned()).collect()
+        let events = self.store.lock().unwrap().events.clone();
+        events.iter().map(|event| event["note"].as_str().unwrap_or_default().to_owned()).collect()
     }
 }
 
 impl Store {
     fn carry_out(&mut self, method: &str, path: &str, body: Value) -> (StatusCode, Value) {
         if path == "/apis/events.k8s.io/v1/namespaces/there/events" {
-            self.told.push(body.clone());
+            self.events.push(body.clone());
             let mut event = body;
             event["metadata"]["uid"] = json!("u-event");
             return (StatusCode::CREATED, event);

@@ -29,7 +29,7 @@ impl Questions {
         question: impl FnOnce(&Scheduler) -> R + Send + 'static,
     ) -> Option<R> {
         let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
-        let (inbox, (tell, told)) = (self.inbox.clone(), tokio::sync::oneshot::channel());
+        let (inbox, (sender, receiver)) = (self.inbox.clone(), tokio::sync::oneshot::channel());
         // A task of its own: if the caller leaves, the permit is still held until the query has ended.
         tokio::spawn(async move {
             let timed = move |engine: &Scheduler| {
@@ -37,12 +37,12 @@ impl Questions {
                 (question(engine), began.elapsed())
             };
             if let Ok((answer, took)) = inbox.ask(timed).await {
-                let _ = tell.send(answer);
+                let _ = sender.send(answer);
                 tokio::time::sleep(took * REST).await;
             }
             drop(turn);
         });
-        told.await.ok()
+        receiver.await.ok()
     }
 }
 

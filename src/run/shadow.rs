@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(name(true, "supercargo").ok().as_deref(), Some("supercargo"));
         let Err(Failure { cause, code }) = name(true, "default-scheduler") else { panic!("no such profile") };
         assert_eq!(code, 2);
-        let told = "--shadow-of default-scheduler: the configuration has no profile with this name; its profiles are supercargo";
-        assert_eq!(cause.to_string(), told);
+        let expected = "--shadow-of default-scheduler: the configuration has no profile with this name; its profiles are supercargo";
+        assert_eq!(cause.to_string(), expected);
     }
 }

@@ -336,7 +336,7 @@ mod tests {
             let allowed = access.user.groups.contains(&"readers".to_owned())
                 && access.verb == "get"
                 && access.path == "/metrics";
-            let reason = if access.path == "/told" { "told so" } else { "" }.to_owned();
+            let reason = if access.path == "/denied" { "a rule denies it" } else { "" }.to_owned();
             let decision = if allowed { Decision::Allowed } else { Decision::Denied { reason } };
             std::future::ready(Ok(decision)).boxed()
         }
@@ -405,8 +405,8 @@ mod tests {
             forbidden("forbidden: User \"system:anonymous\" cannot get path \"/metrics\"")
         );
         assert_eq!(
-            door.at(0, "Bearer plain", "/told").await,
-            forbidden("forbidden: User \"<b>\" cannot get path \"/told\": told so")
+            door.at(0, "Bearer plain", "/denied").await,
+            forbidden("forbidden: User \"<b>\" cannot get path \"/denied\": a rule denies it")
         );
     }
 
@@ -468,11 +468,11 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(door.gate.may_get_pods(door.start, &user, "monitoring").await, Ok(()));
             for (namespace, scope) in [("", "at the cluster scope"), ("x", "in the namespace \"x\"")] {
-                let told = format!(
+                let message = format!(
                     "pods is forbidden: User \"prometheus\" cannot get resource \"pods\" in API group \"\" {scope}"
                 );
                 let refused = door.gate.may_get_pods(door.start, &user, namespace).await;
-                assert_eq!(refused, Err(Refusal::Forbidden(told)));
+                assert_eq!(refused, Err(Refusal::Forbidden(message)));
             }
         }
         let asked = door.fake.asked();

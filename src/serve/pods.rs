@@ -17,13 +17,13 @@ pub(crate) const EXPLAIN: &str = "/debug/explain";
 /// Maximum number of namespaces reviewed for one request.
 const NAMESPACES_MAX: usize = 256;
 
-type Told = BoxFuture<'static, Option<String>>;
+type ReportFuture = BoxFuture<'static, Option<String>>;
 type Explained = BoxFuture<'static, Option<Option<String>>>;
 
 /// Sources of the pages about pods.
 pub struct PodSources {
     namespaces: Box<dyn Fn() -> BoxFuture<'static, Option<Vec<String>>> + Send + Sync>,
-    pending: Box<dyn Fn(Question) -> Told + Send + Sync>,
+    pending: Box<dyn Fn(Question) -> ReportFuture + Send + Sync>,
     explain: Box<dyn Fn(String, String) -> Explained + Send + Sync>,
 }
 
@@ -52,7 +52,7 @@ impl PodSources {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The page as JSON.
-    Told(String),
+    Json(String),
     /// Temporarily unavailable.
     Later,
     /// The request is invalid.
@@ -104,7 +104,7 @@ impl PodSources {
         }
         let (namespaces, is_part) = self.readable(at, user, namespace).await?;
         let question = Question { namespaces, is_part, labels };
-        Ok((self.pending)(question).await.map_or(Outcome::Later, Outcome::Told))
+        Ok((self.pending)(question).await.map_or(Outcome::Later, Outcome::Json))
     }
 
     /// Returns the requested namespaces whose pods the user may read (`None` for all), and whether others
@@ -158,7 +158,7 @@ impl PodSources {
         gate.may_get_pods(now, &user, &namespace).await?;
         Ok(match (self.explain)(namespace.clone(), name.clone()).await {
             None => Outcome::Later,
-            Some(Some(told)) => Outcome::Told(told),
+            Some(Some(json)) => Outcome::Json(json),
             Some(None) => Outcome::NoSuchPod(format!("no pending pod {name:?} in namespace {namespace:?}")),
         })
     }

@@ -18,7 +18,7 @@ use super::ReviewError;
 type Asking<V> = Shared<BoxFuture<'static, Result<V, ReviewError>>>;
 
 enum Slot<V> {
-    Asked(Asking<V>),
+    Pending(Asking<V>),
     Known { answer: V, until: Instant },
 }
 
@@ -51,13 +51,13 @@ where
             let mut slots = self.lock();
             match slots.get(&question) {
                 Some(Slot::Known { answer, until }) if *until > now => return Ok(answer.clone()),
-                Some(Slot::Asked(asking)) => asking.clone(),
+                Some(Slot::Pending(asking)) => asking.clone(),
                 Some(Slot::Known { .. }) | None => {
                     if !make_room(&mut slots, self.capacity, now) {
                         return Err(ReviewError::Overloaded);
                     }
                     let asking = self.clone().ask(now, question.clone(), ask(question.clone()));
-                    slots.insert(question, Slot::Asked(asking.clone()));
+                    slots.insert(question, Slot::Pending(asking.clone()));
                     asking
                 }
             }
@@ -108,7 +108,7 @@ fn make_room<K: Clone + Eq + Hash, V>(
         return true;
     }
     slots.retain(|_, slot| match slot {
-        Slot::Asked(_) => true,
+        Slot::Pending(_) => true,
         Slot::Known { until, .. } => *until > now,
     });
     if slots.len() < capacity {
@@ -116,7 +116,7 @@ fn make_room<K: Clone + Eq + Hash, V>(
     }
     let known = slots.iter().filter_map(|(question, slot)| match slot {
         Slot::Known { until, .. } => Some((*until, question)),
-        Slot::Asked(_) => None,
+        Slot::Pending(_) => None,
     });
     let Some(stalest) = known.min_by_key(|(until, _)| *until).map(|(_, question)| question.clone()) else {
         return false;

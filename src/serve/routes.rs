@@ -77,7 +77,7 @@ impl Routes {
         if let Some(sources) = self.pages.pods().filter(|_| pods::is_about_pods(path)) {
             let (query, at) = (request.uri().query().unwrap_or_default(), (&self.gate, Instant::now()));
             let response = match sources.answer(at, request.headers(), path, query).await {
-                Outcome::Told(json) => text(StatusCode::OK, "application/json", json),
+                Outcome::Json(json) => text(StatusCode::OK, "application/json", json),
                 Outcome::Later => given(PLAIN, None),
                 Outcome::Wrong(why) => {
                     status(StatusCode::BAD_REQUEST, "BadRequest", &without_markup(&why), false)
@@ -143,8 +143,8 @@ impl Routes {
             return plain(StatusCode::BAD_REQUEST, "the request body must be a number\n");
         };
         match self.pages.set_verbosity(&body.to_bytes()) {
-            Some(Ok(told)) => plain(StatusCode::OK, told),
-            Some(Err(told)) => plain(StatusCode::BAD_REQUEST, told),
+            Some(Ok(message)) => plain(StatusCode::OK, message),
+            Some(Err(message)) => plain(StatusCode::BAD_REQUEST, message),
             None => not_found(),
         }
     }

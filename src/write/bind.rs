@@ -6,7 +6,7 @@
 use k8s_openapi::api::core::v1::{Binding, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use supercargo_core::model::effect::PodRef;
-use supercargo_core::model::event::{BindOutcome, Found};
+use supercargo_core::model::event::{BindOutcome, BindingState};
 
 use crate::write::Limits;
 use crate::write::request::{Answer, Call, JSON, Outcome, Transport};
@@ -52,10 +52,10 @@ fn judge(Outcome { answer, earlier_unknown }: Outcome, node: &str) -> BindOutcom
             // An earlier request of ours succeeded, and its response was lost.
             Some(assigned) if assigned == node => BindOutcome::Accepted,
             // Another client bound the pod, so it must not be reported as unschedulable.
-            Some(assigned) => BindOutcome::NotNeeded(Found::Bound(assigned.to_owned())),
+            Some(assigned) => BindOutcome::NotNeeded(BindingState::Bound(assigned.to_owned())),
             None => refused(message, earlier_unknown),
         },
-        Answer::Status { is_gone: true, .. } => BindOutcome::NotNeeded(Found::Gone),
+        Answer::Status { is_gone: true, .. } => BindOutcome::NotNeeded(BindingState::Gone),
         Answer::Status { code: 408 | 500.., message, .. }
         | Answer::Lost(message)
         | Answer::Foreign(message) => BindOutcome::Unknown { message },

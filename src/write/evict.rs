@@ -68,7 +68,7 @@ pub(super) async fn evict(
         None => delete(transport, limits, &eviction.pod).await,
     };
     if let EvictOutcome::Failed { message } = &outcome {
-        tell(&eviction.pod, message, refusals);
+        log_refusal(&eviction.pod, message, refusals);
     }
     outcome
 }
@@ -193,7 +193,7 @@ fn path(pod: &PodRef) -> String {
     format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name)
 }
 
-fn tell(pod: &PodRef, message: &str, refusals: &Throttle) {
+fn log_refusal(pod: &PodRef, message: &str, refusals: &Throttle) {
     let Some(withheld) = refusals.admit() else { return };
     let pod = format_args!("{}/{}", pod.namespace, pod.name).to_string();
     if message.contains("is forbidden") {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use supercargo_core::model::effect::{ExtenderCall, PodRef, Question};
-use supercargo_core::model::event::{BindOutcome, Found};
+use supercargo_core::model::event::{BindOutcome, BindingState};
 use supercargo_core::model::extender::Answer;
 
 use crate::extenders::{Client, Extenders, Failed};
@@ -60,9 +60,9 @@ pub(super) async fn bind(shared: &Shared, client: &Client, pod: &PodRef, node: &
         }
         Ok(Err(Failed::Lost(message))) | Err(Uncovered::Lost(message)) => BindOutcome::Unknown { message },
         Ok(Err(Failed::Answered(message))) => match settle(transport, limits, pod, unanswered).await {
-            Found::Unbound => BindOutcome::Refused { message },
-            Found::NoAnswer => BindOutcome::Unknown { message },
-            found @ (Found::Bound(_) | Found::Gone) => BindOutcome::NotNeeded(found),
+            BindingState::Unbound => BindOutcome::Refused { message },
+            BindingState::NoAnswer => BindOutcome::Unknown { message },
+            found @ (BindingState::Bound(_) | BindingState::Gone) => BindOutcome::NotNeeded(found),
         },
     }
 }

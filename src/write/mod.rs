@@ -25,7 +25,7 @@ use futures::FutureExt;
 use supercargo_core::model::effect::{
     Effect, EventRecord, Eviction, ExtenderCall, Lane, PodRef, StatusPatch, VolumeWrite,
 };
-use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
+use supercargo_core::model::event::{BindOutcome, BindingState, Event, EvictOutcome, WriteOutcome};
 use supercargo_core::model::extender::ExtenderId;
 use supercargo_core::model::pod::Uid;
 use tokio::runtime::Handle;
@@ -43,7 +43,7 @@ use request::Transport;
 use supercargo_apiserver::Throttle;
 
 /// Log interval of a repeated problem.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Concurrency and time limits of effects.
 #[derive(Clone, Debug)]
@@ -175,10 +175,10 @@ impl Dispatcher {
             turns: PerObjectOrder::default(),
             waiting: Waiting::default(),
             recorder,
-            refused_patches: Throttle::new(TOLD_EVERY),
-            refused_evictions: Throttle::new(TOLD_EVERY),
-            unanswered: Throttle::new(TOLD_EVERY),
-            failed_extenders: Throttle::new(TOLD_EVERY),
+            refused_patches: Throttle::new(LOG_INTERVAL),
+            refused_evictions: Throttle::new(LOG_INTERVAL),
+            unanswered: Throttle::new(LOG_INTERVAL),
+            failed_extenders: Throttle::new(LOG_INTERVAL),
             pending: Default::default(),
             ended: Notify::new(),
             keeper,
@@ -296,7 +296,7 @@ impl Dispatcher {
             let found = settle::settle(&shared.transport, &shared.limits, &pod, &shared.unanswered).await;
             settled(Uid::clone(&pod.uid), found)
         };
-        self.spawn(Lane::Bind, "settle", work, move |_| settled(uid, Found::NoAnswer));
+        self.spawn(Lane::Bind, "settle", work, move |_| settled(uid, BindingState::NoAnswer));
     }
 
     fn write_volume(&self, write: VolumeWrite) {

@@ -15,7 +15,7 @@ use supercargo_core::model::effect::EventRecord;
 use crate::write::per_object_order::{PerObjectOrder, Turn};
 use crate::write::request::{Answer, Call, JSON, STRATEGIC_MERGE, Transport};
 use crate::write::series::{Book, FINISH, REFRESH, Write};
-use crate::write::{Limits, TOLD_EVERY};
+use crate::write::{LOG_INTERVAL, Limits};
 use supercargo_apiserver::Throttle;
 use supercargo_apiserver::answer::{Subject, Success};
 use supercargo_apiserver::retry::jittered;
@@ -48,7 +48,7 @@ impl Recorder {
             limits,
             book: Mutex::new(Book::new(host)),
             turns: PerObjectOrder::default(),
-            refusals: Throttle::new(TOLD_EVERY),
+            refusals: Throttle::new(LOG_INTERVAL),
         }
     }
 

@@ -287,17 +287,17 @@ fn causes<'a>(
 /// Returns the message for a response without a Status object
 /// (`apimachinery/pkg/api/errors/errors.go#NewGenericServerResponse`).
 fn unexplained(status: StatusCode, call: &Call, body: &str) -> String {
-    let told = if body.trim().is_empty() { "unknown" } else { body.trim() };
+    let message = if body.trim().is_empty() { "unknown" } else { body.trim() };
     let text = match status.as_u16() {
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",
-        403 | 415 => told,
+        403 | 415 => message,
         404 => "the server could not find the requested resource",
         405 => "the server does not allow this method on the requested resource",
-        406 if told == "unknown" => {
+        406 if message == "unknown" => {
             "the server was unable to respond with a content type that the client supports"
         }
-        406 => told,
+        406 => message,
         409 => "the server reported a conflict",
         422 => "the server rejected our request due to an error in our request",
         429 => "the server has received too many requests and has asked us to try again later",
@@ -305,7 +305,7 @@ fn unexplained(status: StatusCode, call: &Call, body: &str) -> String {
         504 => {
             "the server was unable to return a response in the time allotted, but may still be processing the request"
         }
-        500.. => &format!("an error on the server ({told:?}) has prevented the request from succeeding"),
+        500.. => &format!("an error on the server ({message:?}) has prevented the request from succeeding"),
         code => {
             &format!("the server responded with the status code {code} but did not return more information")
         }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde::Deserialize;
 use supercargo_core::model::effect::PodRef;
-use supercargo_core::model::event::Found;
+use supercargo_core::model::event::BindingState;
 
 use crate::write::Limits;
 use crate::write::request::{Answer, Call, JSON, Transport};
@@ -35,7 +35,7 @@ pub(super) async fn settle(
     limits: &Limits,
     pod: &PodRef,
     failures: &Throttle,
-) -> Found {
+) -> BindingState {
     let call = Call {
         method: http::Method::GET,
         path: format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name),
@@ -49,7 +49,7 @@ pub(super) async fn settle(
             Ok(found) => where_it_is(found, pod),
             Err(error) => unanswered(pod, &error.to_string(), failures),
         },
-        Answer::Status { is_gone: true, .. } => Found::Gone,
+        Answer::Status { is_gone: true, .. } => BindingState::Gone,
         Answer::Status { message, .. }
         | Answer::NotSent(message)
         | Answer::Lost(message)
@@ -57,17 +57,17 @@ pub(super) async fn settle(
     }
 }
 
-fn where_it_is(found: Pod, asked: &PodRef) -> Found {
+fn where_it_is(found: Pod, asked: &PodRef) -> BindingState {
     if *found.metadata.uid != *asked.uid {
-        return Found::Gone;
+        return BindingState::Gone;
     }
     match found.spec.node_name.filter(|node| !node.is_empty()) {
-        Some(node) => Found::Bound(node),
-        None => Found::Unbound,
+        Some(node) => BindingState::Bound(node),
+        None => BindingState::Unbound,
     }
 }
 
-fn unanswered(pod: &PodRef, why: &str, failures: &Throttle) -> Found {
+fn unanswered(pod: &PodRef, why: &str, failures: &Throttle) -> BindingState {
     if let Some(withheld) = failures.admit() {
         let pod = format_args!("{}/{}", pod.namespace, pod.name).to_string();
         tracing::warn!(
@@ -75,5 +75,5 @@ fn unanswered(pod: &PodRef, why: &str, failures: &Throttle) -> Found {
             "cannot determine the outcome of a binding whose response was lost; keeping its resources reserved and retrying"
         );
     }
-    Found::NoAnswer
+    BindingState::NoAnswer
 }

@@ -43,14 +43,14 @@ enum Reply {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Asked {
+struct SentRequest {
     method: String,
     uri: String,
     content_type: String,
     body: Value,
 }
 
-impl Asked {
+impl SentRequest {
     /// Returns apiVersion, namespace, resource and name of the object.
     fn object(&self) -> (String, &str, &str, &str) {
         let path = self.uri.split('?').next().unwrap();
@@ -106,14 +106,14 @@ impl Asked {
 #[derive(Default)]
 struct Script {
     replies: Mutex<VecDeque<Reply>>,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<SentRequest>>,
 }
 
 impl Script {
     async fn reply(self: Arc<Self>, request: Request<Body>) -> Result<Response<Body>, tower::BoxError> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let asked = Asked {
+        let asked = SentRequest {
             method: head.method.to_string(),
             uri: head.uri.to_string(),
             content_type: head.headers[http::header::CONTENT_TYPE].to_str()?.to_owned(),
@@ -147,9 +147,9 @@ impl Script {
     }
 }
 
-struct Heard(mpsc::UnboundedSender<Vec<Event>>);
+struct AnswerSink(mpsc::UnboundedSender<Vec<Event>>);
 
-impl Answers for Heard {
+impl Answers for AnswerSink {
     fn answer(&self, events: Vec<Event>) -> futures::future::BoxFuture<'_, ()> {
         // The test may have ended already.
         let _ = self.0.send(events);
@@ -175,7 +175,7 @@ fn behind(
     let (heard, answers) = mpsc::unbounded_channel();
     let identity = Identity { server: server.to_owned(), host: "host".to_owned() };
     let metrics = Arc::new(Metrics::new());
-    let answer = Arc::new(Heard(heard));
+    let answer = Arc::new(AnswerSink(heard));
     let limits = Limits::default();
     (Dispatcher::new(Handle::current(), client, &identity, limits, metrics, answer, fence), answers)
 }
@@ -208,7 +208,7 @@ impl Fixture {
         outcome.clone()
     }
 
-    async fn settle(&mut self) -> Found {
+    async fn settle(&mut self) -> BindingState {
         self.dispatcher.submit(Effect::QueryBinding { pod: pod() });
         let events = self.answer().await;
         let Event::BindingQueried { found, .. } = &events[0] else { panic!("{events:?}") };
@@ -227,7 +227,7 @@ impl Fixture {
         assert!(matches!(events[..], [Event::Credits { lane: Lane::Record, count: 1 }]), "{events:?}");
     }
 
-    fn asked(&self) -> Vec<Asked> {
+    fn asked(&self) -> Vec<SentRequest> {
         self.script.asked.lock().unwrap().clone()
     }
 
@@ -295,7 +295,7 @@ fn unknown(message: &str) -> BindOutcome {
 async fn binding_request_equals_upstreams() {
     let mut fixture = Fixture::new([created()]);
     assert_eq!(fixture.bind().await, BindOutcome::Accepted);
-    let asked = Asked {
+    let asked = SentRequest {
         method: "POST".to_owned(),
         uri: "/api/v1/namespaces/default/pods/plain0/binding?timeout=10s".to_owned(),
         content_type: "application/json".to_owned(),
@@ -324,10 +324,10 @@ async fn conflict_with_our_own_binding_counts_as_success() {
 async fn binding_of_a_pod_bound_elsewhere_or_deleted_is_moot() {
     for node in ["n2", "n10"] {
         let mut fixture = Fixture::new([status(409, "Conflict", &assigned_to(node))]);
-        assert_eq!(fixture.bind().await, BindOutcome::NotNeeded(Found::Bound(node.to_owned())));
+        assert_eq!(fixture.bind().await, BindOutcome::NotNeeded(BindingState::Bound(node.to_owned())));
     }
     let mut fixture = Fixture::new([Reply::Gone]);
-    assert_eq!(fixture.bind().await, BindOutcome::NotNeeded(Found::Gone));
+    assert_eq!(fixture.bind().await, BindOutcome::NotNeeded(BindingState::Gone));
 }
 
 #[tokio::test(start_paused = true)]
@@ -412,7 +412,7 @@ async fn refusal_after_an_unknown_try_is_unknown() {
     let mut fixture = Fixture::new([Reply::Later(503, 1), status(409, "Conflict", &assigned_to("n1"))]);
     assert_eq!(fixture.bind().await, BindOutcome::Accepted);
     let mut fixture = Fixture::new([Reply::Later(503, 1), status(409, "Conflict", &assigned_to("n2"))]);
-    assert_eq!(fixture.bind().await, BindOutcome::NotNeeded(Found::Bound("n2".to_owned())));
+    assert_eq!(fixture.bind().await, BindOutcome::NotNeeded(BindingState::Bound("n2".to_owned())));
 }
 
 #[tokio::test]
@@ -433,15 +433,15 @@ async fn failed_connection_counts_as_refusal() {
 #[tokio::test(start_paused = true)]
 async fn settling_distinguishes_bound_unbound_and_gone() {
     let table = [
-        (Reply::Json(200, shown("u1", Some("n1"), None)), Found::Bound("n1".to_owned())),
-        (Reply::Json(200, shown("u1", None, None)), Found::Unbound),
-        (Reply::Json(200, shown("u2", Some("n1"), None)), Found::Gone),
-        (Reply::Gone, Found::Gone),
-        (status(403, "Forbidden", "no"), Found::NoAnswer),
-        (Reply::Text(503, ""), Found::NoAnswer),
-        (Reply::Text(200, "<html>"), Found::NoAnswer),
-        (Reply::Silence, Found::NoAnswer),
-        (Reply::Broken, Found::NoAnswer),
+        (Reply::Json(200, shown("u1", Some("n1"), None)), BindingState::Bound("n1".to_owned())),
+        (Reply::Json(200, shown("u1", None, None)), BindingState::Unbound),
+        (Reply::Json(200, shown("u2", Some("n1"), None)), BindingState::Gone),
+        (Reply::Gone, BindingState::Gone),
+        (status(403, "Forbidden", "no"), BindingState::NoAnswer),
+        (Reply::Text(503, ""), BindingState::NoAnswer),
+        (Reply::Text(200, "<html>"), BindingState::NoAnswer),
+        (Reply::Silence, BindingState::NoAnswer),
+        (Reply::Broken, BindingState::NoAnswer),
     ];
     for (reply, found) in table {
         let mut fixture = Fixture::new([reply]);

@@ -38,12 +38,12 @@ async fn unreachable_api_server_at_start_is_retried() -> Result<()> {
         Ok(())
     })
     .await?;
-    told(&supercargo, &["watch failed; retrying"]).await?;
+    wait_for_log_line(&supercargo, &["watch failed; retrying"]).await?;
     supercargo.check()?;
 
     let open = open_way(way.number(), plane.server()).await?;
     supercargo.wait_until_ready().await?;
-    told(&supercargo, &["all watches have recovered"]).await?;
+    wait_for_log_line(&supercargo, &["all watches have recovered"]).await?;
     supercargo.check_rights()?;
     open.abort();
     supercargo::revoke(&plane.admin(), &namespace).await
@@ -71,8 +71,9 @@ async fn missing_permissions_are_logged_and_granting_them_resumes_work() -> Resu
     let namespace = objects::create_namespace(&client, "powerless").await?;
     admin.kubectl(&["create", "serviceaccount", NAME, "-n", &namespace]).await?;
     let mut supercargo = Setup::called(&namespace).launch(plane).await?;
-    told(&supercargo, &["cannot watch resource \"nodes\"", "grant list and watch on nodes"]).await?;
-    told(&supercargo, &["cannot watch resource \"replicasets\" in API group \"apps\""]).await?;
+    wait_for_log_line(&supercargo, &["cannot watch resource \"nodes\"", "grant list and watch on nodes"])
+        .await?;
+    wait_for_log_line(&supercargo, &["cannot watch resource \"replicasets\" in API group \"apps\""]).await?;
     assert_eq!(supercargo.get("/readyz", None).await?.0, 500);
     supercargo.check()?;
 
@@ -93,7 +94,7 @@ async fn missing_bind_permission_is_reported_and_retried() -> Result<()> {
         admin.kubectl(&["delete", "clusterrolebinding", &binding]).await?;
         refused(world, &["auth", "can-i", "create", "pods/binding"]).await?;
         world.create("web", &json!({})).await?;
-        told(&world.supercargo, &["cannot create resource \"pods/binding\""]).await?;
+        wait_for_log_line(&world.supercargo, &["cannot create resource \"pods/binding\""]).await?;
 
         let subject = format!("--serviceaccount={}:{NAME}", world.name);
         let role = "--clusterrole=supercargo-act";
@@ -121,7 +122,7 @@ async fn refused(world: &World<'_>, question: &[&str]) -> Result<()> {
 }
 
 /// Waits until one line of the log contains all these parts.
-async fn told(supercargo: &supercargo::Supercargo, parts: &[&str]) -> Result<()> {
+async fn wait_for_log_line(supercargo: &supercargo::Supercargo, parts: &[&str]) -> Result<()> {
     wait_for(&format!("a log line with {parts:?}"), PATIENCE, || async {
         let log = supercargo.log()?;
         let found = log.lines().any(|line| parts.iter().all(|part| line.contains(part)));
@@ -233,8 +234,8 @@ impl Wrong {
         let last = said.lines().last().context("there is a log line")?;
         let entry: serde_json::Value = serde_json::from_str(last).with_context(|| said.clone())?;
         let folder = format!("{}/", self.folder.path().display());
-        let told = entry["error"].as_str().unwrap_or_default().replace(&folder, "");
-        assert_eq!((ended, told.as_str()), (Some(code), words), "{args:?}: {said}");
+        let error = entry["error"].as_str().unwrap_or_default().replace(&folder, "");
+        assert_eq!((ended, error.as_str()), (Some(code), words), "{args:?}: {said}");
         assert_eq!(
             (&entry["level"], &entry["message"]),
             (&json!("ERROR"), &json!("the scheduler stopped with an error"))

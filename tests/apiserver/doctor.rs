@@ -23,8 +23,8 @@ async fn doctor(world: &World<'_>, who: &Access, lease: &str) -> Result<(Option<
     command.args(["doctor", "-o", "json", "--service-account", &account, "--lease", lease]);
     command.args(["--lease-namespace", &world.name]).arg("--kubeconfig").arg(who.kubeconfig());
     let output = tokio::task::spawn_blocking(move || command.output()).await??;
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    let report = serde_json::from_str(&told);
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let report = serde_json::from_str(&stdout);
     Ok((output.status.code(), report.with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?))
 }
 

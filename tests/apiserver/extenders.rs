@@ -171,9 +171,9 @@ async fn failing_extender_fails_its_pods_until_it_recovers() -> Result<()> {
             "Post \"http://127.0.0.1:{number}/x/f\": dial tcp 127.0.0.1:{number}: connect: connection refused"
         );
         let pod = world.waiting("p", &refused).await?;
-        let told = crate::world::scheduled_condition(&pod).context("it has a condition")?;
-        ensure!(told.reason.as_deref() == Some("SchedulerError"), "{told:?}");
-        ensure!(told.message.as_deref() == Some(&*refused), "{told:?}");
+        let condition = crate::world::scheduled_condition(&pod).context("it has a condition")?;
+        ensure!(condition.reason.as_deref() == Some("SchedulerError"), "{condition:?}");
+        ensure!(condition.message.as_deref() == Some(&*refused), "{condition:?}");
 
         drop(port);
         let well = Arc::new(AtomicUsize::new(0));
@@ -253,8 +253,8 @@ async fn extender_binding_counts_only_when_the_watch_shows_it() -> Result<()> {
 
         world.create("refused", &on_a_board()).await?;
         let pod = world.waiting("refused", "no slot left").await?;
-        let told = crate::world::scheduled_condition(&pod).context("it has a condition")?;
-        ensure!(told.message.as_deref() == Some("no slot left"), "{told:?}");
+        let condition = crate::world::scheduled_condition(&pod).context("it has a condition")?;
+        ensure!(condition.message.as_deref() == Some("no slot left"), "{condition:?}");
         world.delete("refused").await?;
 
         world.create("lied", &on_a_board()).await?;

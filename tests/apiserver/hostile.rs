@@ -279,9 +279,12 @@ async fn every_pod_is_bound_or_has_a_reason(world: &World<'_>, pod_fleet: &PodFl
         let explained = explained(world).await?;
         for pod in pods.iter().filter(|pod| node_of(pod).is_none()) {
             let name = pod.name_any();
-            let told =
-                scheduled_condition(pod).is_some_and(|told| told.reason.as_deref() == Some("Unschedulable"));
-            ensure!(told || explained.contains(&name), "{name} is pending without a reported reason");
+            let is_unschedulable = scheduled_condition(pod)
+                .is_some_and(|condition| condition.reason.as_deref() == Some("Unschedulable"));
+            ensure!(
+                is_unschedulable || explained.contains(&name),
+                "{name} is pending without a reported reason"
+            );
         }
         for (node, milli) in requested_cpu_milli(&pods)? {
             assert!(milli <= NODE_MILLI, "{node} has {milli}m of {NODE_MILLI}m");
@@ -296,9 +299,9 @@ async fn explained(world: &World<'_>) -> Result<BTreeSet<String>> {
     let api = Api::<Event>::namespaced(world.client.clone(), &world.name);
     let failed = ListParams::default().fields("reason=FailedScheduling");
     let events = api.list(&failed).await?.items.into_iter();
-    let told =
+    let explaining =
         events.filter(|event| event.note.as_ref().is_some_and(|note| note.contains("nodes are available")));
-    Ok(told.filter_map(|event| event.regarding?.name).collect())
+    Ok(explaining.filter_map(|event| event.regarding?.name).collect())
 }
 
 /// Checks that no pod moved, and that the API server accepted at most one Binding for each.
@@ -390,11 +393,11 @@ fn check_budget(record: &RequestRecord, took: Duration) {
 /// Continuous checks of the scheduler's health.
 #[derive(Clone, Default)]
 struct HealthChecks {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<HealthResults>>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct HealthResults {
     looks: usize,
     /// Responses of `/livez` other than 200.
     dead: Vec<String>,

@@ -53,24 +53,24 @@ async fn panicking_test_leaves_nothing() -> Result<()> {
 
 #[tokio::test]
 async fn killed_harness_leaves_nothing() -> Result<()> {
-    if let Some(told) = victim() {
+    if let Some(folder_file) = victim() {
         let plane = ControlPlane::builder().with(Component::ALL).start().await?;
         plane.pause(Component::Scheduler)?;
-        return hold(&told, plane.folder());
+        return hold(&folder_file, plane.folder());
     }
     kill_a_victim("leftovers::killed_harness_leaves_nothing", Signal::SIGKILL, 6).await
 }
 
 #[tokio::test]
 async fn interrupted_harness_leaves_nothing() -> Result<()> {
-    if let Some(told) = victim() {
+    if let Some(folder_file) = victim() {
         let folder = tempfile::tempdir()?.keep();
         let guard = Guard::new(&folder)?;
         let mut children = (0..2)
             .map(|_| Process::start(&forever(&folder), &folder, guard.group()))
             .collect::<Result<Vec<_>>>()?;
         children[0].pause()?;
-        return hold(&told, &folder);
+        return hold(&folder_file, &folder);
     }
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         kill_a_victim("leftovers::interrupted_harness_leaves_nothing", signal, 3).await?;
@@ -173,17 +173,17 @@ fn process_that_ignores_sigterm_is_killed_after_grace_period() -> Result<()> {
 /// least `count` processes mention its folder; afterwards, all of them and the folder must be gone.
 async fn kill_a_victim(test: &str, signal: Signal, count: usize) -> Result<()> {
     let scratch = tempfile::tempdir()?;
-    let told = scratch.path().join("told");
+    let folder_file = scratch.path().join("folder");
     let guard = Guard::new(scratch.path())?;
     let itself = std::env::current_exe()?;
     // Signals may be ignored if the tests run in the background or with nohup.
     let program = Program::new("victim", "/usr/bin/env")
         .args(["--default-signal=INT,TERM,HUP", &itself.display().to_string()])
         .args(["--exact", test, "--nocapture"])
-        .env(VICTIM, told.display().to_string());
+        .env(VICTIM, folder_file.display().to_string());
     let mut victim = Process::start(&program, scratch.path(), guard.group())?;
     let folder = wait_for("the victim to write its folder", SOON * 2, || {
-        let folder = victim.check().and_then(|()| Ok(std::fs::read_to_string(&told)?));
+        let folder = victim.check().and_then(|()| Ok(std::fs::read_to_string(&folder_file)?));
         async { Ok(PathBuf::from(folder?)) }
     })
     .await?;
@@ -201,8 +201,8 @@ async fn kill_a_victim(test: &str, signal: Signal, count: usize) -> Result<()> {
 }
 
 /// The victim's part: writes its folder and waits to be killed.
-fn hold(told: &Path, folder: &Path) -> Result<()> {
-    crate::harness::pki::write_private(told, &folder.display().to_string())?;
+fn hold(folder_file: &Path, folder: &Path) -> Result<()> {
+    crate::harness::pki::write_private(folder_file, &folder.display().to_string())?;
     std::thread::sleep(LONG);
     anyhow::bail!("this process was not killed")
 }

@@ -145,8 +145,8 @@ async fn recreated_node_still_counts_its_pods() -> Result<()> {
         })
         .await?;
         world.create("third", &requesting(&json!({"cpu": "1"}))).await?;
-        let told = world.waiting("third", "nodes are available").await?;
-        let message = scheduled_condition(&told).and_then(|condition| condition.message.clone());
+        let waiting = world.waiting("third", "nodes are available").await?;
+        let message = scheduled_condition(&waiting).and_then(|condition| condition.message.clone());
         ensure!(message.is_some_and(|message| !message.contains("Insufficient")), "the node is gone");
 
         twin.create(&world.client).await?;
@@ -184,8 +184,12 @@ async fn burst_of_pods_fills_nodes_without_overcommit() -> Result<()> {
         let pods = wait_for("80 pods to be placed and 10 to be reported unschedulable", PATIENCE, || async {
             let pods = world.pods().list(&ListParams::default()).await?.items;
             let placed = pods.iter().filter(|pod| node_of(pod).is_some()).count();
-            let told = pods.iter().filter(|pod| node_of(pod).is_none() && is_told(pod)).count();
-            ensure!((placed, told) == (80, 10), "{placed} are placed, {told} are unschedulable");
+            let unschedulable =
+                pods.iter().filter(|pod| node_of(pod).is_none() && is_unschedulable(pod)).count();
+            ensure!(
+                (placed, unschedulable) == (80, 10),
+                "{placed} are placed, {unschedulable} are unschedulable"
+            );
             Ok(pods)
         })
         .await?;
@@ -195,7 +199,7 @@ async fn burst_of_pods_fills_nodes_without_overcommit() -> Result<()> {
     .await
 }
 
-fn is_told(pod: &Pod) -> bool {
+fn is_unschedulable(pod: &Pod) -> bool {
     scheduled_condition(pod).is_some_and(|condition| condition.status == "False")
 }
 

@@ -111,19 +111,22 @@ async fn higher_priority_pod_replaces_lower_priority_pod() -> Result<()> {
 
         let waiting = wait_until_nominated(world, "high").await?;
         assert_eq!(nominated(&waiting), Some(node.name()));
-        let told = scheduled_condition(&waiting).context("the nomination comes with the condition")?;
-        let message = told.message.clone().unwrap_or_default();
+        let condition = scheduled_condition(&waiting).context("the nomination comes with the condition")?;
+        let message = condition.message.clone().unwrap_or_default();
         // The message of the first attempt, or of a later one if that came before the poll.
         let is_first = !message.contains("preemption:");
         let is_later = message.contains("not eligible due to a terminating pod on the nominated node");
         ensure!(message.contains("1 Insufficient cpu") && (is_first || is_later), "{message}");
 
         let low = wait_until_going(world, "low").await?;
-        let told = disruption(&low).context("it has no DisruptionTarget condition")?;
+        let condition = disruption(&low).context("it has no DisruptionTarget condition")?;
         let text = format!("{}: preempting to accommodate a higher priority pod", world.name);
-        assert_eq!((told.status.as_str(), told.reason.as_deref()), ("True", Some("PreemptionByScheduler")));
-        assert_eq!(told.message, Some(text));
-        ensure!(told.last_transition_time.is_some() && told.observed_generation.is_some());
+        assert_eq!(
+            (condition.status.as_str(), condition.reason.as_deref()),
+            ("True", Some("PreemptionByScheduler"))
+        );
+        assert_eq!(condition.message, Some(text));
+        ensure!(condition.last_transition_time.is_some() && condition.observed_generation.is_some());
         let events = world.events("low", "Preempted").await?;
         let [event] = &events[..] else { panic!("one event, not {}", events.len()) };
         let note = format!("Preempted by pod {} on node {}", high.uid().unwrap_or_default(), node.name());
@@ -335,7 +338,7 @@ async fn visible(world: &World<'_>, scheduler: &str) -> Result<Value> {
         value["lastTransitionTime"] = Value::Null;
         value
     };
-    let told = json!({
+    let state = json!({
         "nominated": nominated(&waiting), "waiting": plain(scheduled_condition(&waiting)),
         "victim": plain(disruption(&low)), "bound": bound,
         "event": {
@@ -349,7 +352,7 @@ async fn visible(world: &World<'_>, scheduler: &str) -> Result<Value> {
         },
     });
     let text =
-        told.to_string().replace(&high.uid().unwrap_or_default(), "UID").replace(scheduler, "SCHEDULER");
+        state.to_string().replace(&high.uid().unwrap_or_default(), "UID").replace(scheduler, "SCHEDULER");
     Ok(serde_json::from_str(&text)?)
 }
 

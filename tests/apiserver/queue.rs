@@ -76,8 +76,8 @@ async fn waiting(world: &World<'_>) -> Result<String> {
     world.pods().create(&PostParams::default(), &large).await?;
     world.waiting("large", "Insufficient cpu").await?;
     wait_for("all three to be reported", PATIENCE, || async {
-        let (_, told, error) = queue(world, ADMIN_TOKEN, &["-A", "-o", "json"]).await?;
-        let pods = pods(&told).with_context(|| error)?;
+        let (_, output, error) = queue(world, ADMIN_TOKEN, &["-A", "-o", "json"]).await?;
+        let pods = pods(&output).with_context(|| error)?;
         ensure!(pods == ["gated gated", "large unschedulable", "secret unschedulable"], "{pods:?}");
         Ok(())
     })
@@ -94,11 +94,11 @@ async fn queue_shows_only_pods_the_user_may_read() -> Result<()> {
         let none = service_account_token(&world.client, &namespace, "default").await?;
         let own = ["-n", namespace.as_str(), "-o", "json"];
 
-        let (code, told, error) = queue(world, &local, &["-A", "-o", "json"]).await?;
+        let (code, output, error) = queue(world, &local, &["-A", "-o", "json"]).await?;
         ensure!(code == Some(0), "{code:?}: {error}");
-        assert_eq!(pods(&told)?, ["gated gated", "large unschedulable"]);
-        ensure!(!told.contains("secret") && told.contains(r#""complete": false"#), "{told}");
-        ensure!(told.contains(r#""unschedulable": 1"#), "others are not counted: {told}");
+        assert_eq!(pods(&output)?, ["gated gated", "large unschedulable"]);
+        ensure!(!output.contains("secret") && output.contains(r#""complete": false"#), "{output}");
+        ensure!(output.contains(r#""unschedulable": 1"#), "others are not counted: {output}");
         assert_eq!(pods(&queue(world, &local, &own).await?.1)?.len(), 2);
         let labelled = ["-n", &namespace, "-l", "app=large", "-o", "json"];
         assert_eq!(pods(&queue(world, &local, &labelled).await?.1)?, ["large unschedulable"]);
@@ -106,8 +106,8 @@ async fn queue_shows_only_pods_the_user_may_read() -> Result<()> {
 
         // The denial is the same whether or not there are pods.
         for hidden in [other.as_str(), "no-such-namespace"] {
-            let (code, told, error) = queue(world, &local, &["-n", hidden]).await?;
-            assert_eq!((code, told.as_str()), (Some(1), ""), "{error}");
+            let (code, output, error) = queue(world, &local, &["-n", hidden]).await?;
+            assert_eq!((code, output.as_str()), (Some(1), ""), "{error}");
             let refusal = format!(
                 "403: pods is forbidden: User \"system:serviceaccount:{namespace}:local\" cannot get resource \"pods\" in API group \"\" in \
                  the namespace \"{hidden}\"\n"
@@ -134,15 +134,15 @@ async fn pending_pod_is_explained_to_users_who_may_read_it() -> Result<()> {
         let get = async |path: String| world.supercargo.get(&path, Some(&token)).await;
         let (status, body) = get(page(&world.name, "large")).await?;
         ensure!(status == 200, "{status}: {body}");
-        let told: Value = serde_json::from_str(&body)?;
-        assert_eq!(told["kind"], "PendingExplanation");
+        let explanation: Value = serde_json::from_str(&body)?;
+        assert_eq!(explanation["kind"], "PendingExplanation");
         // Nodes of other tests have taints that it does not tolerate.
-        let waits_for = told["pod"]["waitsFor"].as_str().unwrap_or_default();
+        let waits_for = explanation["pod"]["waitsFor"].as_str().unwrap_or_default();
         ensure!(
             waits_for.starts_with("a cluster change relevant to ") && waits_for.contains("NodeResourcesFit"),
             "{body}"
         );
-        let reasons = told["reasons"].as_array().context("there are reasons")?;
+        let reasons = explanation["reasons"].as_array().context("there are reasons")?;
         let short = reasons
             .iter()
             .find(|reason| reason["code"] == "InsufficientCpu")
@@ -239,10 +239,10 @@ async fn queue_finds_the_leader_by_its_lease_through_the_api_server() -> Result<
         };
         let name = leaders_pod(world, &address.to_string()).await?;
         let port = pass_on(address, world.supercargo.port())?;
-        let (code, told, error) = queue_by(world, &admin, port, &["-o", "json"]).await?;
+        let (code, output, error) = queue_by(world, &admin, port, &["-o", "json"]).await?;
         ensure!(code == Some(0), "{code:?}: {error}");
-        assert_eq!(pods(&told)?, ["gated gated", "large unschedulable"]);
-        ensure!(told.contains(r#""leading": true"#), "{told}");
+        assert_eq!(pods(&output)?, ["gated gated", "large unschedulable"]);
+        ensure!(output.contains(r#""leading": true"#), "{output}");
         assert_eq!(queue_by(world, &admin, port, &["--pod", &name]).await?.0, Some(0));
 
         // A client certificate identifies the user to the API server only.

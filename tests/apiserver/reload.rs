@@ -59,8 +59,8 @@ async fn invalid_file_is_logged_with_position_and_rejected() -> Result<()> {
         world.counted(&reloads("invalid"), 1.0).await?;
         world.counted("supercargo_config_last_reload_success", 0.0).await?;
         let log = world.supercargo.log()?;
-        let told = ".yaml:7:1: podMaxBackofSeconds: strict decoding error: unknown field";
-        ensure!(log.contains(told), "{told} is missing from the log");
+        let expected = ".yaml:7:1: podMaxBackofSeconds: strict decoding error: unknown field";
+        ensure!(log.contains(expected), "{expected} is missing from the log");
 
         world.create("p", &requesting(&json!({"cpu": "1"}))).await?;
         world.bound("p").await?;
@@ -132,16 +132,17 @@ async fn invalid_files_do_not_stop_a_running_scheduler() -> Result<()> {
         world.create("folder", &requesting(&json!({"cpu": "1"}))).await?;
         world.bound("folder").await?;
         let log = world.supercargo.log()?;
-        for (name, _, told) in &wrong {
+        for (name, _, expected) in &wrong {
             ensure!(
-                log.replace("\\\"", "\"").contains(&told.replace("\\\"", "\"")),
-                "{name}: {told} is missing from the log"
+                log.replace("\\\"", "\"").contains(&expected.replace("\\\"", "\"")),
+                "{name}: {expected} is missing from the log"
             );
         }
         ensure!(log.contains("Is a directory (os error 21)"), "the folder's error is missing from the log");
-        let told = "as --tls-cert-file and --tls-private-key-file: it contains no PEM certificate";
-        let of_certificate =
-            |line: &&str| line.contains("failed to reload the serving certificate") && line.contains(told);
+        let expected = "as --tls-cert-file and --tls-private-key-file: it contains no PEM certificate";
+        let of_certificate = |line: &&str| {
+            line.contains("failed to reload the serving certificate") && line.contains(expected)
+        };
         let count = log.lines().filter(of_certificate).count();
         ensure!(count == 1, "the certificate's error is logged {count} times");
         std::fs::remove_dir(&path)?;

@@ -57,15 +57,15 @@ async fn stop_finishes_bindings_in_flight_and_exits_with_0() -> Result<()> {
         let placed = pod_fleet.placed(world).await?;
         ensure!(placed.len() < pod_fleet.count, "it was too fast to be stopped in the middle");
         // Every bound pod has an event.
-        let events = told(world).await?;
-        let untold: Vec<&String> = placed.iter().filter(|pod| !events.contains_key(*pod)).collect();
-        ensure!(untold.is_empty(), "placed without an event: {untold:?}");
+        let events = event_counts(world).await?;
+        let missing: Vec<&String> = placed.iter().filter(|pod| !events.contains_key(*pod)).collect();
+        ensure!(missing.is_empty(), "placed without an event: {missing:?}");
         creating.await??;
         world.supercargo.start_again(world.plane)?;
         pod_fleet.check_in_the_end(world).await?;
         // The last events may arrive after the last binding.
         wait_for("exactly one event per pod", PATIENCE, || async {
-            let events = told(world).await?;
+            let events = event_counts(world).await?;
             let twice: Vec<_> = events.iter().filter(|(_, times)| **times > 1).collect();
             assert!(twice.is_empty(), "more than one event: {twice:?}");
             ensure!(events.len() == pod_fleet.count, "{} of {} have an event", events.len(), pod_fleet.count);
@@ -250,14 +250,14 @@ async fn watch(pods: Api<Pod>, seen: Arc<Mutex<BTreeMap<String, Vec<String>>>>) 
 }
 
 /// Returns the number of placement events per pod.
-async fn told(world: &World<'_>) -> Result<BTreeMap<String, usize>> {
+async fn event_counts(world: &World<'_>) -> Result<BTreeMap<String, usize>> {
     let events = Api::<Event>::namespaced(world.client.clone(), &world.name);
-    let mut told = BTreeMap::new();
+    let mut counts = BTreeMap::new();
     for event in events.list(&ListParams::default()).await?.items {
         if event.reason.as_deref() == Some("Scheduled") {
             let about = event.regarding.and_then(|object| object.name).context("an event about nothing")?;
-            *told.entry(about).or_default() += 1;
+            *counts.entry(about).or_default() += 1;
         }
     }
-    Ok(told)
+    Ok(counts)
 }

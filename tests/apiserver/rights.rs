@@ -137,8 +137,8 @@ impl Lacking {
         wait_for("it to log the missing permission", PATIENCE, || async {
             let log = self.supercargo.log()?;
             let refusal = refusal.replace("\\\"", "\"");
-            let told = log.lines().any(|line| line.replace("\\\"", "\"").contains(&refusal));
-            ensure!(told, "it does not log {refusal:?}");
+            let is_logged = log.lines().any(|line| line.replace("\\\"", "\"").contains(&refusal));
+            ensure!(is_logged, "it does not log {refusal:?}");
             Ok(())
         })
         .await

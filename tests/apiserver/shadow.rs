@@ -273,8 +273,8 @@ async fn shadow_agrees_with_kube_scheduler_and_writes_nothing() -> Result<()> {
     let raced = 100.0 * tally["raced"] / all;
     eprintln!("shadow: {count} pods: {tally:?}, raced {raced:.2} %");
 
-    let told = report(&shadow, &reader, "table").await?;
-    ensure!(told.starts_with("shadow of default-scheduler since "), "{told}");
+    let table = report(&shadow, &reader, "table").await?;
+    ensure!(table.starts_with("shadow of default-scheduler since "), "{table}");
     let json: Value = serde_json::from_str(&report(&shadow, &reader, "json").await?)?;
     assert_eq!(json["kind"], "ShadowReport");
     let refused =
@@ -282,10 +282,10 @@ async fn shadow_agrees_with_kube_scheduler_and_writes_nothing() -> Result<()> {
     ensure!(format!("{refused:#}").contains("403"), "{refused:#}");
 
     for word in ["we_fit_they_not", "they_fit_we_not", "different", "unjudged"] {
-        ensure!(tally[word] == 0.0, "{word}: {tally:?}\n{told}");
+        ensure!(tally[word] == 0.0, "{word}: {tally:?}\n{table}");
     }
     ensure!(tally["neither_fits"] >= TOO_LARGE as f64, "{tally:?}");
-    ensure!(raced <= RACED_PERCENT_MAX, "{tally:?}\n{told}");
+    ensure!(raced <= RACED_PERCENT_MAX, "{tally:?}\n{table}");
     ensure!(tally["same"] > 0.0 && tally["equal_score"] > 0.0, "{tally:?}");
 
     place(&api, burst, BURST_AT_ONCE).await?;

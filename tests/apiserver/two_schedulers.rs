@@ -26,7 +26,7 @@ const POD_MILLI: u64 = 100;
 const KNOWN_AFTER: Duration = Duration::from_secs(1);
 
 /// A binding as seen by a watch.
-struct Seen {
+struct ObservedBinding {
     at: Instant,
     pod: String,
     node: String,
@@ -44,7 +44,7 @@ async fn beside_kube_scheduler_no_known_full_node_is_overcommitted() -> Result<(
             .map(|number| world.node(&format!("n{number}")).allocatable("cpu", &format!("{milli}m")))
             .collect();
         nodes::create_all(&world.client, &fleet).await?;
-        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<ObservedBinding>>> = Arc::default();
         let watching = tokio::spawn(watch(world.pods(), Arc::clone(&seen)));
 
         let count = NODES as u64 * PODS_A_NODE;
@@ -91,14 +91,15 @@ async fn beside_kube_scheduler_no_known_full_node_is_overcommitted() -> Result<(
 }
 
 /// Counts bindings to full nodes, ours and theirs. Ours may happen only if the node was filled at the same moment.
-fn judge(seen: &[Seen]) -> Result<[usize; 2]> {
-    let mut on: BTreeMap<&str, Vec<&Seen>> = BTreeMap::new();
+fn judge(seen: &[ObservedBinding]) -> Result<[usize; 2]> {
+    let mut on: BTreeMap<&str, Vec<&ObservedBinding>> = BTreeMap::new();
     let mut beyond = [0, 0];
     for binding in seen {
         let before = on.entry(&binding.node).or_default();
         if before.len() as u64 >= PODS_A_NODE {
             beyond[usize::from(!binding.ours)] += 1;
-            let known = |other: &&&Seen| other.ours || binding.at.duration_since(other.at) > KNOWN_AFTER;
+            let known =
+                |other: &&&ObservedBinding| other.ours || binding.at.duration_since(other.at) > KNOWN_AFTER;
             let known = before.iter().filter(known).count() as u64;
             ensure!(
                 !binding.ours || known < PODS_A_NODE,
@@ -112,7 +113,7 @@ fn judge(seen: &[Seen]) -> Result<[usize; 2]> {
     Ok(beyond)
 }
 
-async fn watch(pods: Api<Pod>, seen: Arc<Mutex<Vec<Seen>>>) {
+async fn watch(pods: Api<Pod>, seen: Arc<Mutex<Vec<ObservedBinding>>>) {
     let mut changes = pin!(watcher(pods, watcher::Config::default()).default_backoff().applied_objects());
     let mut known = std::collections::BTreeSet::new();
     while let Some(change) = changes.next().await {
@@ -121,7 +122,8 @@ async fn watch(pods: Api<Pod>, seen: Arc<Mutex<Vec<Seen>>>) {
             && known.insert(pod.name_any())
         {
             let ours = pod.name_any().starts_with("ours");
-            let binding = Seen { at: Instant::now(), pod: pod.name_any(), node: node.to_owned(), ours };
+            let binding =
+                ObservedBinding { at: Instant::now(), pod: pod.name_any(), node: node.to_owned(), ours };
             seen.lock().unwrap_or_else(PoisonError::into_inner).push(binding);
         }
     }
@@ -130,13 +132,14 @@ async fn watch(pods: Api<Pod>, seen: Arc<Mutex<Vec<Seen>>>) {
 #[test]
 fn known_full_node_is_distinguished_from_concurrent_binding() -> Result<()> {
     let now = Instant::now();
-    let binding = |number: u64, ours: bool, after: Duration| Seen {
+    let binding = |number: u64, ours: bool, after: Duration| ObservedBinding {
         at: now + after,
         pod: format!("p{number}"),
         node: "n".to_owned(),
         ours,
     };
-    let mut seen: Vec<Seen> = (0..PODS_A_NODE).map(|n| binding(n, false, Duration::ZERO)).collect();
+    let mut seen: Vec<ObservedBinding> =
+        (0..PODS_A_NODE).map(|n| binding(n, false, Duration::ZERO)).collect();
     seen.push(binding(90, true, Duration::from_millis(10)));
     assert_eq!(judge(&seen)?, [1, 0], "the bindings were concurrent");
     seen.pop();

@@ -192,8 +192,8 @@ impl<'a> World<'a> {
         wait_for(&format!("pod {name} to be pending because of {text:?}"), PATIENCE, || async {
             let pod = pods.get(name).await?;
             ensure!(node_of(&pod).is_none(), "it has a node, {:?}", node_of(&pod));
-            let told = scheduled_condition(&pod).filter(|condition| condition.status == "False");
-            let message = told.and_then(|condition| condition.message.as_deref()).unwrap_or_default();
+            let condition = scheduled_condition(&pod).filter(|condition| condition.status == "False");
+            let message = condition.and_then(|condition| condition.message.as_deref()).unwrap_or_default();
             ensure!(message.contains(text), "{}", condition_text(&pod));
             Ok(pod)
         })

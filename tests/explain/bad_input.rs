@@ -162,8 +162,8 @@ fn large_dump_needs_little_memory_beyond_its_kept_fields() {
         let ran = run_within(220_000, &cluster, &["explain", "pod", "waits", "--cluster", "cluster"]);
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(3), ""), "{}", ran.stdout);
         let limit = ["explain", "pod", "waits", "--cluster", "cluster", "--input-limit", "16Mi"];
-        let told = run(cluster.folder(), &limit).refused().to_owned();
-        assert_eq!(told, "cluster: is larger than the limit of 16 MiB; raise the limit with --input-limit");
+        let error = run(cluster.folder(), &limit).refused().to_owned();
+        assert_eq!(error, "cluster: is larger than the limit of 16 MiB; raise the limit with --input-limit");
     }
 }
 

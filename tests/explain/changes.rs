@@ -3,7 +3,7 @@
 use crate::support::{Cluster, codes, node, plain_node, pod};
 use serde_json::{Value, json};
 
-fn told(objects: &[Value]) -> (Vec<String>, Value) {
+fn suggestions(objects: &[Value]) -> (Vec<String>, Value) {
     let (answer, _) = Cluster::of(objects).answer("p", &[]);
     (codes(&answer), answer)
 }
@@ -25,7 +25,7 @@ fn fits(objects: &[Value]) {
 fn suggested_toleration_is_valid_and_helps() {
     let taint = json!({ "taints": [{ "key": "gpu", "value": "a100", "effect": "NoSchedule" }] });
     let tainted = node("a", &json!({}), &taint);
-    let (codes, answer) = told(&[tainted.clone(), pod("p", "1", &json!({}))]);
+    let (codes, answer) = suggestions(&[tainted.clone(), pod("p", "1", &json!({}))]);
     assert_eq!(codes, ["AddToleration", "RemoveTaint"]);
     assert_eq!(
         change(&answer, "AddToleration")["how"],
@@ -39,14 +39,14 @@ fn suggested_toleration_is_valid_and_helps() {
 #[test]
 fn node_condition_taint_suggests_no_toleration() {
     let taint = json!({ "taints": [{ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" }] });
-    let (codes, _) = told(&[node("a", &json!({}), &taint), pod("p", "1", &json!({}))]);
+    let (codes, _) = suggestions(&[node("a", &json!({}), &taint), pod("p", "1", &json!({}))]);
     assert_eq!(codes, Vec::<String>::new());
 }
 
 #[test]
 fn uncordon_also_removes_the_taint() {
     let closed = json!({ "unschedulable": true, "taints": [{ "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" }] });
-    let (codes, answer) = told(&[node("a", &json!({}), &closed), pod("p", "1", &json!({}))]);
+    let (codes, answer) = suggestions(&[node("a", &json!({}), &closed), pod("p", "1", &json!({}))]);
     assert_eq!(codes, ["Uncordon"]);
     assert_eq!(answer["nearMissCount"], 1);
 }
@@ -59,8 +59,11 @@ fn misspelt_label_value_and_key_are_corrected() {
         (json!({ "dsk": "ssd" }), "dsk=ssd"),
         (json!({ "storage-sort": "ssd" }), "storage-sort=ssd"),
     ] {
-        let (codes, answer) =
-            told(&[nodes[0].clone(), nodes[1].clone(), pod("p", "1", &json!({ "nodeSelector": wrong }))]);
+        let (codes, answer) = suggestions(&[
+            nodes[0].clone(),
+            nodes[1].clone(),
+            pod("p", "1", &json!({ "nodeSelector": wrong })),
+        ]);
         assert_eq!(codes[0], "CorrectNodeLabel", "{field}: {answer:#}");
         assert_eq!(answer["changes"][0]["text"], format!("use disk=ssd in nodeSelector instead of {field}"));
         assert_eq!(answer["hints"][0]["didYouMean"], "disk=ssd", "{field}");
@@ -71,7 +74,8 @@ fn misspelt_label_value_and_key_are_corrected() {
 #[test]
 fn unrelated_word_has_no_suggestion() {
     let wants = json!({ "nodeSelector": { "accelerator": "tpu" } });
-    let (codes, answer) = told(&[node("a", &json!({ "disk": "ssd" }), &json!({})), pod("p", "1", &wants)]);
+    let (codes, answer) =
+        suggestions(&[node("a", &json!({ "disk": "ssd" }), &json!({})), pod("p", "1", &wants)]);
     assert_eq!(codes, ["LabelNode", "DropNodeLabel"]);
     assert_eq!(answer["hints"][0]["code"], "LabelKeyUnknown");
     assert_eq!(answer["hints"][0]["didYouMean"], Value::Null);
@@ -84,7 +88,7 @@ fn pod_selector_without_match_is_corrected() {
             { "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "app": app } } }] } } })
     };
     let web = pod("web-server", "1", &json!({ "nodeName": "a" }));
-    let (codes, answer) = told(&[plain_node("a"), web.clone(), pod("p", "1", &peer("web-sever"))]);
+    let (codes, answer) = suggestions(&[plain_node("a"), web.clone(), pod("p", "1", &peer("web-sever"))]);
     assert_eq!(codes, ["CorrectPodLabel", "SoftenAffinity"]);
     assert_eq!(answer["hints"][0]["didYouMean"], "app=web-server");
     fits(&[plain_node("a"), web, pod("p", "1", &peer("web-server"))]);
@@ -94,7 +98,7 @@ fn pod_selector_without_match_is_corrected() {
 fn misspelt_topology_key_is_corrected() {
     let spread = json!({ "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "kubernetes.io/hostnam",
         "whenUnsatisfiable": "DoNotSchedule", "labelSelector": { "matchLabels": { "app": "p" } } }] });
-    let (codes, answer) = told(&[plain_node("a"), pod("p", "1", &spread)]);
+    let (codes, answer) = suggestions(&[plain_node("a"), pod("p", "1", &spread)]);
     assert_eq!(codes, ["CorrectTopologyKey", "SoftenSpread"]);
     assert_eq!(answer["hints"][0]["didYouMean"], "kubernetes.io/hostname");
 }
@@ -103,7 +107,7 @@ fn misspelt_topology_key_is_corrected() {
 fn unused_toleration_is_reported() {
     let taint = json!({ "taints": [{ "key": "business", "value": "cars", "effect": "NoSchedule" }] });
     let tolerations = json!({ "tolerations": [{ "key": "busines", "operator": "Equal", "value": "cars", "effect": "NoSchedule" }] });
-    let (_, answer) = told(&[node("a", &json!({}), &taint), pod("p", "1", &tolerations)]);
+    let (_, answer) = suggestions(&[node("a", &json!({}), &taint), pod("p", "1", &tolerations)]);
     assert_eq!(answer["hints"][0]["code"], "TolerationUnused");
     assert_eq!(answer["hints"][0]["didYouMean"], "business=cars:NoSchedule");
 }
@@ -112,7 +116,7 @@ fn unused_toleration_is_reported() {
 fn insufficient_cpu_has_four_kinds_of_fixes() {
     let large = pod("large", "3", &json!({ "nodeName": "a" }));
     let small = pod("small", "500m", &json!({ "nodeName": "a" }));
-    let (codes, answer) = told(&[plain_node("a"), large.clone(), small, pod("p", "1", &json!({}))]);
+    let (codes, answer) = suggestions(&[plain_node("a"), large.clone(), small, pod("p", "1", &json!({}))]);
     assert_eq!(codes, ["LowerRequest", "AddNode", "RemovePod", "GrowNode"]);
     assert_eq!(change(&answer, "LowerRequest")["how"], "resources: {requests: {cpu: 500m}}");
     assert_eq!(change(&answer, "GrowNode")["text"], "add 500m cpu to a");
@@ -125,7 +129,7 @@ fn insufficient_cpu_has_four_kinds_of_fixes() {
 fn two_obstacles_of_one_node_are_removed_together() {
     let taint = json!({ "taints": [{ "key": "gpu", "effect": "NoSchedule" }] });
     let wants = json!({ "nodeSelector": { "disk": "ssd" } });
-    let (codes, answer) = told(&[node("a", &json!({}), &taint), pod("p", "1", &wants)]);
+    let (codes, answer) = suggestions(&[node("a", &json!({}), &taint), pod("p", "1", &wants)]);
     assert!(codes.contains(&"RemoveTaint+LabelNode".to_owned()), "{codes:?}");
     assert_eq!(answer["nearMissCount"], 0);
 }
@@ -135,7 +139,7 @@ fn useless_changes_are_not_suggested() {
     // A copy of the only node would be cordoned, too.
     let taint = json!({ "taints": [{ "key": "node.kubernetes.io/unreachable", "effect": "NoSchedule" }] });
     let other = pod("other", "4", &json!({ "nodeName": "a" }));
-    let (codes, _) = told(&[node("a", &json!({}), &taint), other, pod("p", "1", &json!({}))]);
+    let (codes, _) = suggestions(&[node("a", &json!({}), &taint), other, pod("p", "1", &json!({}))]);
     assert_eq!(codes, Vec::<String>::new());
 }
 
@@ -160,7 +164,7 @@ fn surplus_replicas_are_counted() {
         replica("p", None),
         replica("q", None),
     ];
-    let (codes, answer) = told(&objects);
+    let (codes, answer) = suggestions(&objects);
     assert_eq!(codes, ["SoftenAntiAffinity", "AddNode", "FewerReplicas"]);
     assert_eq!(
         change(&answer, "FewerReplicas")["how"],

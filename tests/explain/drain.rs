@@ -142,12 +142,12 @@ fn obstacles_name_the_kubectl_flag_that_accepts_them() {
         assert_eq!(obstacles(&objects, &[flag]), (rest, Some(4)), "{flag}");
     }
     assert_eq!(obstacles(&objects, &flags), (vec![], Some(0)));
-    let told = drain(&objects, "a", &["--ignore-daemonsets"]).stdout;
+    let output = drain(&objects, "a", &["--ignore-daemonsets"]).stdout;
     assert!(
-        told.starts_with("a: drain blocked: 3 of 3 pods cannot be evicted; all fit elsewhere\n"),
-        "{told}"
+        output.starts_with("a: drain blocked: 3 of 3 pods cannot be evicted; all fit elsewhere\n"),
+        "{output}"
     );
-    assert!(told.contains("default/lonely: no controller would recreate it"), "{told}");
+    assert!(output.contains("default/lonely: no controller would recreate it"), "{output}");
 }
 
 #[test]

@@ -119,13 +119,13 @@ fn ephemeral_volumes_are_per_pod_and_named_claims_are_shared() {
     let objects = [vec![plain_node("a")], storage(2)].concat();
     let volumes =
         json!([{ "name": "scratch", "ephemeral": { "volumeClaimTemplate": { "spec": claim_spec() } } }]);
-    let (told, _) = answer(&objects, &pod("p", "10m", &json!({ "volumes": volumes })), &[]);
-    assert_eq!(told["fits"], 2, "{told:#}");
+    let (result, _) = answer(&objects, &pod("p", "10m", &json!({ "volumes": volumes })), &[]);
+    assert_eq!(result["fits"], 2, "{result:#}");
     let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "shared" }, "spec": claim_spec() });
     let volumes = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": "shared" } }]);
-    let (told, _) =
+    let (result, _) =
         answer(&[objects, vec![claim]].concat(), &pod("p", "10m", &json!({ "volumes": volumes })), &[]);
-    assert_eq!(told["fits"], 10, "{told:#}");
+    assert_eq!(result["fits"], 10, "{result:#}");
 }
 
 #[test]

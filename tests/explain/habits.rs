@@ -235,11 +235,11 @@ fn output_errors_are_reported_without_a_panic() {
         for (stdout, is_full) in [(std::process::Stdio::from(full), true), (closed.into(), false)] {
             let mut command = crate::offline::command(cluster.folder(), args);
             let out = command.stdout(stdout).output().expect("the program is built");
-            let told = String::from_utf8_lossy(&out.stderr);
-            assert_eq!(out.status.code(), Some(1), "{args:?}: {told}");
-            assert!(!told.contains("panicked"), "{args:?}: {told}");
+            let stderr = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(1), "{args:?}: {stderr}");
+            assert!(!stderr.contains("panicked"), "{args:?}: {stderr}");
             let is_command = !args[0].starts_with("--");
-            assert!(!is_full || !is_command || told.contains("cannot write"), "{args:?}: {told}");
+            assert!(!is_full || !is_command || stderr.contains("cannot write"), "{args:?}: {stderr}");
         }
     }
 }

@@ -22,7 +22,7 @@ fn queue_prints_every_output_format() {
 
 #[test]
 fn queue_filters_by_namespace_and_labels_and_counts_the_rest() {
-    let told = |args: &[&str]| {
+    let pods_and_counts = |args: &[&str]| {
         let mut all = args.to_vec();
         all.extend(["-o", "json"]);
         let ran = queue(&all);
@@ -32,12 +32,12 @@ fn queue_filters_by_namespace_and_labels_and_counts_the_rest() {
             report["pods"].as_array().expect("a list").iter().map(|pod| pod["name"].clone()).collect();
         (json!(pods), report["counts"].clone())
     };
-    assert_eq!(told(&["-n", "ml"]), (json!(["trainer-7x2lp"]), json!({ "gated": 1 })));
+    assert_eq!(pods_and_counts(&["-n", "ml"]), (json!(["trainer-7x2lp"]), json!({ "gated": 1 })));
     assert_eq!(
-        told(&["-A", "-l", "app in (web,db)"]),
+        pods_and_counts(&["-A", "-l", "app in (web,db)"]),
         (json!(["db-0", "web-7d4f-x1"]), json!({ "backoff": 1, "volumes": 1 }))
     );
-    assert_eq!(told(&["-n", "nowhere"]), (json!([]), json!({})));
+    assert_eq!(pods_and_counts(&["-n", "nowhere"]), (json!([]), json!({})));
     assert_eq!(queue(&["-n", "nowhere"]).stdout, "no pending pods\n");
 }
 
@@ -49,11 +49,11 @@ fn filtering_a_truncated_report_counts_only_listed_pods() {
     report["leftOut"] = json!(7);
     report["counts"]["backoff"] = json!(8);
     folder.write("report", &report.to_string());
-    let told = |more: &[&str]| folder.run(&[&["queue", "-f", "report"], more].concat()).stdout;
-    assert!(told(&["-n", "ml"]).starts_with("1 gated\n"), "{}", told(&["-n", "ml"]));
+    let output = |more: &[&str]| folder.run(&[&["queue", "-f", "report"], more].concat()).stdout;
+    assert!(output(&["-n", "ml"]).starts_with("1 gated\n"), "{}", output(&["-n", "ml"]));
     // Without a filter, the counts are unchanged.
-    assert!(told(&["-A"]).contains("8 backoff"), "{}", told(&["-A"]));
-    assert!(told(&["-A"]).contains("7 more, not listed"), "{}", told(&["-A"]));
+    assert!(output(&["-A"]).contains("8 backoff"), "{}", output(&["-A"]));
+    assert!(output(&["-A"]).contains("7 more, not listed"), "{}", output(&["-A"]));
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn control_characters_in_names_are_escaped() {
 
 #[test]
 fn queue_rejects_invalid_flags_and_files() {
-    for (args, told) in [
+    for (args, expected) in [
         (&["queue", "-f", "README.md"][..], "README.md: not a QueueReport"),
         (&["queue", "-f", "no-such-file"], "cannot read no-such-file"),
         (&["queue", "-n", "a", "-A"], "cannot be used with"),
@@ -88,7 +88,7 @@ fn queue_rejects_invalid_flags_and_files() {
     ] {
         let ran = run(root(), args);
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{args:?}: {ran:?}");
-        assert!(ran.stderr.contains(told), "{args:?}: {ran:?}");
+        assert!(ran.stderr.contains(expected), "{args:?}: {ran:?}");
     }
     let ran = run(root(), &["queue", "--server", "http://127.0.0.1:1"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");

@@ -5,8 +5,8 @@ use crate::support::{Cluster, node, plain_node, pod, root, run};
 use serde_json::json;
 
 /// Compares with `explain/shown/NAME`, or rewrites it.
-pub(crate) fn assert_output(name: &str, told: &str) {
-    assert_matches_file(&format!("tests/explain/shown/{name}"), told);
+pub(crate) fn assert_output(name: &str, output: &str) {
+    assert_matches_file(&format!("tests/explain/shown/{name}"), output);
 }
 
 /// A cluster that produces most kinds of output.

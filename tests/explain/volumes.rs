@@ -64,9 +64,9 @@ fn missing_claim_is_reported_once_and_not_for_nodes() {
     ]);
     let before = answer["beforeNodes"].as_array().expect("a list");
     assert_eq!((before.len(), &before[0]["code"]), (1, &json!("ClaimNotReady")), "{answer:#}");
-    let said = text(&answer, "/beforeNodes/0/text");
-    assert!(said.contains("create the claim dta in the namespace default"), "{said}");
-    assert!(said.ends_with("did you mean data?"), "{said}");
+    let reason = text(&answer, "/beforeNodes/0/text");
+    assert!(reason.contains("create the claim dta in the namespace default"), "{reason}");
+    assert!(reason.ends_with("did you mean data?"), "{reason}");
     assert_eq!(reasons(&answer), [], "no node has this reason");
     assert!(text(&answer, "/summary").contains("claim dta"), "{answer:#}");
     assert_eq!(codes(&answer), ["CorrectClaim"]);
@@ -83,10 +83,10 @@ fn claim_without_free_volume_names_class_and_size() {
     ]);
     assert_eq!(answer["verdict"], "blocked", "{answer:#}");
     assert_eq!(reasons(&answer), [("VolumeUnavailable".to_owned(), 30)]);
-    let said = text(&answer, "/reasons/0/text");
+    let reason = text(&answer, "/reasons/0/text");
     for part in ["the claim data (10Gi, class local, ReadWriteOnce)", "no provisioner", "the largest has 5Gi"]
     {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(reason.contains(part), "{part}: {reason}");
     }
     assert!(text(&answer, "/summary").contains("has a volume for it"), "{answer:#}");
     assert_eq!(codes(&answer), ["CreateVolume"]);
@@ -102,22 +102,22 @@ fn claim_without_free_volume_names_class_and_size() {
 
 #[test]
 fn volumes_in_use_differ_from_missing_volumes() {
-    let said = |volumes: &[Value]| {
+    let reason = |volumes: &[Value]| {
         let answer = explained(
             &[&[class("local", &json!({})), claim("data", "local", &json!({})), with_claim("data")], volumes]
                 .concat(),
         );
         text(&answer, "/reasons/0/text").to_owned()
     };
-    assert!(said(&[]).ends_with("there is no PersistentVolume of the class local"), "{}", said(&[]));
+    assert!(reason(&[]).ends_with("there is no PersistentVolume of the class local"), "{}", reason(&[]));
     let used = volume(
         "pv",
         "local",
         "10Gi",
         &json!({ "claimRef": { "namespace": "default", "name": "other", "uid": "u" } }),
     );
-    let told = said(&[used]);
-    assert!(told.contains("the only PersistentVolume of the class local is in use"), "{told}");
+    let in_use = reason(&[used]);
+    assert!(in_use.contains("the only PersistentVolume of the class local is in use"), "{in_use}");
 }
 
 #[test]
@@ -125,12 +125,12 @@ fn class_of_other_zones_names_them() {
     let zones = json!([{ "matchLabelExpressions": [{ "key": "topology.kubernetes.io/zone", "values": ["b", "c"] }] }]);
     let made = class("zonal", &json!({ "provisioner": "disk.example.com", "allowedTopologies": zones }));
     let answer = explained(&[made, claim("data", "zonal", &json!({})), with_claim("data")]);
-    let said = text(&answer, "/reasons/0/text");
+    let reason = text(&answer, "/reasons/0/text");
     assert!(
-        said.contains(
+        reason.contains(
             "the class zonal provisions volumes only for nodes with topology.kubernetes.io/zone in (b,c)"
         ),
-        "{said}"
+        "{reason}"
     );
     assert_eq!(answer["verdict"], "blocked", "a node in zone b would be feasible");
 }
@@ -148,12 +148,12 @@ fn unreachable_bound_volume_names_its_topology() {
         with_claim("data"),
     ]);
     assert_eq!(reasons(&answer), [("VolumeNodeMismatch".to_owned(), 30)]);
-    let said = text(&answer, "/reasons/0/text");
+    let reason = text(&answer, "/reasons/0/text");
     assert!(
-        said.contains(
+        reason.contains(
             "is bound to the volume pv, which is reachable only from nodes with kubernetes.io/hostname=gone"
         ),
-        "{said}"
+        "{reason}"
     );
 }
 
@@ -161,17 +161,20 @@ fn unreachable_bound_volume_names_its_topology() {
 fn unbound_claim_names_its_missing_class() {
     let answer =
         explained(&[class("fast", &json!({})), claim("data", "fsat", &json!({})), with_claim("data")]);
-    let said = text(&answer, "/beforeNodes/0/text");
-    assert!(said.contains("there is no StorageClass fsat") && said.ends_with("did you mean fast?"), "{said}");
+    let reason = text(&answer, "/beforeNodes/0/text");
+    assert!(
+        reason.contains("there is no StorageClass fsat") && reason.ends_with("did you mean fast?"),
+        "{reason}"
+    );
     let at_once =
         class("fast", &json!({ "provisioner": "disk.example.com", "volumeBindingMode": "Immediate" }));
     let answer = explained(&[at_once, claim("data", "fast", &json!({})), with_claim("data")]);
-    let said = text(&answer, "/beforeNodes/0/text");
+    let reason = text(&answer, "/beforeNodes/0/text");
     assert!(
-        said.contains(
+        reason.contains(
             "disk.example.com must provision its volume first: kubectl describe pvc data -n default"
         ),
-        "{said}"
+        "{reason}"
     );
 }
 
@@ -195,7 +198,7 @@ fn missing_device_suggests_no_larger_node() {
     busy["spec"]["nodeName"] = json!("gpu");
     let (answer, code) = Cluster::of(&[plain_node("cpu"), gpu, busy, asks]).answer("p", &[]);
     assert_eq!(code, Some(3), "{answer:#}");
-    let told = codes(&answer);
-    assert!(!told.iter().any(|codes| codes.contains("GrowNode")), "{answer:#}");
-    assert!(told.contains(&"AddNode".to_owned()), "another node with one helps: {answer:#}");
+    let suggested = codes(&answer);
+    assert!(!suggested.iter().any(|codes| codes.contains("GrowNode")), "{answer:#}");
+    assert!(suggested.contains(&"AddNode".to_owned()), "another node with one helps: {answer:#}");
 }

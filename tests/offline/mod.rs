@@ -133,14 +133,14 @@ pub(crate) fn merge(into: &mut Value, more: &Value) {
 }
 
 /// Compares with a file of the package, or writes the file.
-pub(crate) fn assert_matches_file(name: &str, told: &str) {
+pub(crate) fn assert_matches_file(name: &str, output: &str) {
     let path = root().join(name);
     if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(&path, told).expect("it can be written");
+        std::fs::write(&path, output).expect("it can be written");
         return;
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(told, expected, "{name} differs; UPDATE_EXPECT=1 rewrites it");
+    assert_eq!(output, expected, "{name} differs; UPDATE_EXPECT=1 rewrites it");
 }
 
 /// Runs the examples of a documentation page and compares what a terminal shows with the page.

@@ -112,8 +112,8 @@ fn clicks_open_a_node_a_pod_its_scores_and_an_explanation() {
 
     browser.eval("document.querySelector('#waiting-0 summary').click()");
     assert_eq!(browser.eval("document.querySelector('#waiting-0').open"), true);
-    let told = browser.text("document.querySelector('#waiting-0').textContent");
-    assert!(told.contains("Possible fixes"), "{told}");
+    let text = browser.text("document.querySelector('#waiting-0').textContent");
+    assert!(text.contains("Possible fixes"), "{text}");
     is_quiet(&browser);
 }
 

@@ -20,7 +20,7 @@ const INTERACTIVE: [&str; 9] = [
 
 /// A node of the accessibility tree.
 #[derive(Clone, Debug)]
-struct Heard {
+struct AccessibleNode {
     role: String,
     name: String,
     can_focus: bool,
@@ -28,7 +28,7 @@ struct Heard {
 }
 
 /// Returns all announced nodes of the tree, in order.
-fn tree(browser: &Browser<'_>) -> Vec<Heard> {
+fn tree(browser: &Browser<'_>) -> Vec<AccessibleNode> {
     browser.command("Accessibility.enable", &json!({}));
     let tree = browser.command("Accessibility.getFullAXTree", &json!({}));
     let nodes = tree["nodes"].as_array().expect("a tree has nodes").clone();
@@ -47,7 +47,7 @@ fn tree(browser: &Browser<'_>) -> Vec<Heard> {
             all.clone().find(|it| it["name"] == name).map(|it| it["value"]["value"].clone())
         };
         let text = |field: &str| node[field]["value"].as_str().unwrap_or_default().trim().to_owned();
-        order.push(Heard {
+        order.push(AccessibleNode {
             role: text("role"),
             name: text("name"),
             can_focus: property("focusable") == Some(json!(true)),
@@ -58,9 +58,9 @@ fn tree(browser: &Browser<'_>) -> Vec<Heard> {
 }
 
 /// Asserts rules that hold whatever is open, and returns the tree.
-fn is_told_well(browser: &Browser<'_>) -> Vec<Heard> {
+fn checked_tree(browser: &Browser<'_>) -> Vec<AccessibleNode> {
     let all = tree(browser);
-    let nameless: Vec<&Heard> = all
+    let nameless: Vec<&AccessibleNode> = all
         .iter()
         .filter(|it| INTERACTIVE.contains(&it.role.as_str()) || it.can_focus)
         .filter(|it| it.name.is_empty() || ["generic", "none", ""].contains(&it.role.as_str()))
@@ -81,9 +81,9 @@ fn is_told_well(browser: &Browser<'_>) -> Vec<Heard> {
     }
     let landmarks =
         all.iter().filter(|it| ["navigation", "region", "complementary"].contains(&it.role.as_str()));
-    let nameless: Vec<&Heard> = landmarks.filter(|it| it.name.is_empty()).collect();
+    let nameless: Vec<&AccessibleNode> = landmarks.filter(|it| it.name.is_empty()).collect();
     assert!(nameless.is_empty(), "{nameless:?}");
-    let pictures: Vec<&Heard> = all
+    let pictures: Vec<&AccessibleNode> = all
         .iter()
         .filter(|it| {
             ["image", "graphics-document", "SvgRoot"].contains(&it.role.as_str()) && it.name.is_empty()
@@ -119,13 +119,13 @@ fn is_open(browser: &Browser<'_>) {
 
 /// Returns the expected names of cells: node, zone, resource and share.
 fn cells(browser: &Browser<'_>, resource: usize) -> Vec<String> {
-    let told = browser.eval(&format!(
+    let names = browser.eval(&format!(
         "model.nodes.name.map((name, at) => name + ', ' + zoneName(model.nodes.zone[at]) + ', ' + model.resources[{resource}].name + ' ' + percent(share({resource}, at, last)) + ' (')"
     ));
-    told.as_array().expect("a list").iter().map(|it| it.as_str().expect("a text").to_owned()).collect()
+    names.as_array().expect("a list").iter().map(|it| it.as_str().expect("a text").to_owned()).collect()
 }
 
-fn map_is_told(browser: &Browser<'_>, resource: usize) {
+fn assert_map_is_announced(browser: &Browser<'_>, resource: usize) {
     let all = tree(browser);
     for wanted in cells(browser, resource) {
         let found = all.iter().filter(|it| it.role == "button" && it.name.starts_with(&wanted)).count();
@@ -139,29 +139,29 @@ fn screen_reader_gets_names_roles_and_announcements() {
     let page = small(&reports);
     let browser = driver.open(1400, 900, false);
     browser.go(&page);
-    is_told_well(&browser);
+    checked_tree(&browser);
     is_open(&browser);
-    let all = is_told_well(&browser);
+    let all = checked_tree(&browser);
     let regions: Vec<&str> = all.iter().filter(|it| it.role == "region").map(|it| it.name.as_str()).collect();
     assert_eq!(regions, ["Summary", "Pending pods", "Nodes", "Topology spread", "Pods by owner", "Pods"]);
     for role in ["columnheader", "rowheader"] {
         assert!(all.iter().any(|it| it.role == role), "{role}");
     }
-    map_is_told(&browser, 0);
+    assert_map_is_announced(&browser, 0);
     browser.eval("(document.querySelector('#map-resource').selectedIndex = 1, document.querySelector('#map-resource').dispatchEvent(new Event('change')))");
-    map_is_told(&browser, 1);
+    assert_map_is_announced(&browser, 1);
 
     let status = |browser: &Browser<'_>| browser.text("document.querySelector('[role=status]').textContent");
     assert!(status(&browser).contains("memory"), "{}", status(&browser));
     browser.click(".cell[data-node='10']");
-    panel_is_told(&browser, &browser.text("model.nodes.name[10]"));
+    assert_panel_is_announced(&browser, &browser.text("model.nodes.name[10]"));
     browser.press(&[keys::ESCAPE]);
     assert_eq!(browser.text("document.activeElement.dataset.node"), "10", "the focus is where it was");
     browser.write("#pod-list input", "checkout worker-b");
     browser.wait_for("document.querySelector('#status').textContent.includes('of Pods')");
     browser.click("#pod-list tbody .link");
     let heading = browser.text("document.querySelector('#panel-heading').textContent");
-    panel_is_told(&browser, &heading);
+    assert_panel_is_announced(&browser, &heading);
     browser.press(&[keys::ESCAPE]);
     browser.click("#owner-list th button");
     assert!(status(&browser).contains("sorted by"), "{}", status(&browser));
@@ -169,8 +169,8 @@ fn screen_reader_gets_names_roles_and_announcements() {
 }
 
 /// Asserts that the opened panel is a landmark of that name, has the focus and is announced.
-fn panel_is_told(browser: &Browser<'_>, name: &str) {
-    let all = is_told_well(browser);
+fn assert_panel_is_announced(browser: &Browser<'_>, name: &str) {
+    let all = checked_tree(browser);
     let panels: Vec<&str> =
         all.iter().filter(|it| it.role == "complementary").map(|it| it.name.as_str()).collect();
     assert_eq!(panels, [name]);
@@ -187,8 +187,8 @@ fn arrow_keys_reach_every_node_from_the_tab_stop() {
     let page = reports.make("mid.html", &["--cluster", "cluster.json"]);
     let browser = driver.open(1400, 900, false);
     browser.go(&page);
-    is_told_well(&browser);
-    map_is_told(&browser, 0);
+    checked_tree(&browser);
+    assert_map_is_announced(&browser, 0);
     assert_eq!(browser.eval("document.querySelectorAll('.cell[tabindex=\"0\"]').length"), 1);
     let help = browser.text("document.getElementById(document.querySelector('.cell[data-node]').closest('[aria-describedby]').getAttribute('aria-describedby')).textContent");
     assert!(help.contains("Arrow keys"), "{help}");

@@ -11,7 +11,7 @@ use supercargo::engine::{Accounts, Clock, End, Inbox, Item, Mailbox, Outbox};
 use supercargo::telemetry::metrics::{Metrics, Record};
 use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::model::effect::{Effect, Lane, PodRef};
-use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Found, Kind};
+use supercargo_core::model::event::{BindOutcome, BindingState, Event, EvictOutcome, Kind};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::scheduler::Scheduler;
 use supercargo_objects::api::{Node, Pod, ToJson};
@@ -204,7 +204,7 @@ impl Server {
             }
             Effect::QueryBinding { pod } => {
                 self.asked_about += 1;
-                let settled = Event::BindingQueried { uid: pod.uid, found: Found::Unbound };
+                let settled = Event::BindingQueried { uid: pod.uid, found: BindingState::Unbound };
                 self.inbox.send(Item::Answer(vec![settled, credit])).await.expect("it runs");
             }
             Effect::Evict(eviction) => {
@@ -228,7 +228,7 @@ impl Server {
     fn bind(&mut self, pod: &PodRef) -> BindOutcome {
         self.binds += 1;
         if !self.pods.contains_key(&*pod.uid) {
-            return BindOutcome::NotNeeded(Found::Gone);
+            return BindOutcome::NotNeeded(BindingState::Gone);
         }
         if self.binds.is_multiple_of(53) {
             self.refused += 1;

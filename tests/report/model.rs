@@ -17,8 +17,8 @@ fn report_of_a_small_cluster_matches_its_snapshot() {
     );
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
     let model: Value = serde_json::from_str(&ran.stdout).expect("it is JSON");
-    let told = format!("{model:#}\n").replace(env!("CARGO_PKG_VERSION"), "VERSION");
-    assert_matches_file("tests/report/shown/model.json", &told);
+    let text = format!("{model:#}\n").replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    assert_matches_file("tests/report/shown/model.json", &text);
 }
 
 #[test]
@@ -78,11 +78,14 @@ fn reported_skew_equals_the_schedulers() {
         going,
     ];
     let model = Folder::of(&objects).model(&[]);
-    let told = &model["spread"][0];
-    assert_eq!((&told["maxSkew"], &told["isHard"], &told["pods"]), (&json!(1), &json!(true), &json!(4)));
+    let spread = &model["spread"][0];
+    assert_eq!(
+        (&spread["maxSkew"], &spread["isHard"], &spread["pods"]),
+        (&json!(1), &json!(true), &json!(4))
+    );
     // Two zones are fewer than minDomains, so the minimum is 0. A pod that is being deleted does not count.
     let expected = json!([{ "skew": 2, "domainCount": 2, "domains": [["east", 2], ["west", 1]] }]);
-    assert_eq!(told["states"], expected);
+    assert_eq!(spread["states"], expected);
 }
 
 #[test]

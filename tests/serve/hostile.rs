@@ -58,7 +58,7 @@ fn apart<F: Future<Output = ()>>(name: &str, future: impl FnOnce() -> F + Send +
 
 /// Starts a server that logs to `lines`; returns its address and a function that stops it.
 async fn server(lines: Lines) -> (SocketAddr, impl FnOnce()) {
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let (stop, stopped) = oneshot::channel::<()>();
     let thread = std::thread::spawn(move || {
         let log = tracing_subscriber::fmt()
@@ -70,7 +70,7 @@ async fn server(lines: Lines) -> (SocketAddr, impl FnOnce()) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let mut server = Running::usual().await;
-                tell.send(server.address).unwrap();
+                sender.send(server.address).unwrap();
                 let _ = stopped.await;
                 server.stop();
                 server.ended().await;
@@ -81,7 +81,7 @@ async fn server(lines: Lines) -> (SocketAddr, impl FnOnce()) {
         drop(stop);
         thread.join().unwrap();
     };
-    (told.await.unwrap(), end)
+    (receiver.await.unwrap(), end)
 }
 
 /// A hostile client.

@@ -70,8 +70,8 @@ fn duplicate_object_is_reported_with_both_positions() {
     assert_eq!(text, "pods:9:9: Pod default/p is defined twice, first at pods:4:9; define each object once");
     let cluster = format!("{NODE}---\n{POD}---\n{POD}  namespace: default\n");
     let both = complaint(&Files::with(&cluster, POD));
-    let told = "Pod default/p is defined twice, first at cluster:9:9; define each object once";
-    assert!(both.starts_with("cluster:14:9: ") && both.ends_with(told), "{both}");
+    let expected = "Pod default/p is defined twice, first at cluster:9:9; define each object once";
+    assert!(both.starts_with("cluster:14:9: ") && both.ends_with(expected), "{both}");
     let elsewhere = Files::with(NODE, &format!("{POD}---\n{POD}  namespace: other\n"));
     assert_eq!(elsewhere.simulate(&[]).code, Some(0));
 }

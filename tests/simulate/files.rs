@@ -51,8 +51,8 @@ fn irrelevant_kinds_are_skipped_and_counted() {
         list(&[object("v1", "ConfigMap", "e"), object("v1", "ConfigMap", "e"), pod("p", 1, &json!({}))]);
     let ran = Files::with(&cluster, &pods).simulate(&[]);
     assert_eq!(ran.code, Some(0));
-    let told = "skipped 4 objects irrelevant to scheduling: 1 apps/v1 Deployment, 3 v1 ConfigMap\n";
-    assert!(ran.stderr.contains(told), "{}", ran.stderr);
+    let expected = "skipped 4 objects irrelevant to scheduling: 1 apps/v1 Deployment, 3 v1 ConfigMap\n";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
 }
 
 #[test]

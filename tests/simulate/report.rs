@@ -125,8 +125,8 @@ fn documented_examples_match_the_output() {
 fn what_if_output_matches_in_every_format() {
     let flags = "simulate --cluster docs/simulate/shop.yaml -n shop --remove-node worker-1 --compare-config docs/simulate/packing.yaml --detail none -o";
     for form in ["table", "wide", "json", "yaml"] {
-        let told = run(root(), &flags.split(' ').chain([form]).collect::<Vec<_>>()).stdout;
-        assert_matches_file(&format!("tests/simulate/shown/what-if.{form}.txt"), &told);
+        let output = run(root(), &flags.split(' ').chain([form]).collect::<Vec<_>>()).stdout;
+        assert_matches_file(&format!("tests/simulate/shown/what-if.{form}.txt"), &output);
     }
 }
 

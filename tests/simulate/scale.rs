@@ -71,15 +71,15 @@ fn large_and_small_files_give_equal_results() {
         .collect();
     let vip = json!({ "priority": 1000 });
     let pods = list(&[pod("p", 1, &json!({})), pod("q", 4, &vip), pod("r", 9, &json!({}))]);
-    let told =
+    let simulated =
         |cluster: String| Files::with(&cluster, &pods).simulate(&["-o", "json", "--preemption", "report"]);
     let (small, large) = (list(&small), list(&large));
     assert!(small.len() < 4 << 20 && large.len() > 4 << 20);
     let (small, as_yaml) = (
-        told(small),
+        simulated(small),
         serde_saphyr::to_string(&serde_json::from_str::<Value>(&large).expect("the text is valid JSON")),
     );
-    let (large, yaml) = (told(large), told(as_yaml.expect("the list serializes to YAML")));
+    let (large, yaml) = (simulated(large), simulated(as_yaml.expect("the list serializes to YAML")));
     assert_eq!(small.code, Some(3), "{}", small.stderr);
     assert_eq!((&large.stdout, &yaml.stdout), (&small.stdout, &small.stdout));
 }
@@ -89,21 +89,22 @@ fn error_in_a_large_file_names_the_object_number() {
     let mut objects: Vec<Value> = (0..500).map(|at| as_listed(node(&format!("n{at}"), 4), at)).collect();
     let mut wrong = as_listed(pod("p", 1, &json!({ "nodeName": "n1", "priorityClassName": "absent" })), 500);
     objects.push(wrong.clone());
-    let told =
+    let simulated =
         |objects: &[Value]| Files::with(&list(objects), &pod("q", 1, &json!({})).to_string()).simulate(&[]);
-    let ran = told(&objects);
+    let ran = simulated(&objects);
     assert!(ran.refused().starts_with("cluster: object 501: "), "{ran:?}");
     assert!(ran.refused().contains("absent"), "{ran:?}");
     wrong["spec"] =
         json!({ "nodeName": "n1", "containers": [{ "resources": { "requests": { "cpu": "x" } } }] });
     objects.pop();
     objects.push(wrong);
-    let ran = told(&objects);
+    let ran = simulated(&objects);
     assert!(
         ran.refused().starts_with("cluster: object 501: Pod default/p is malformed: spec.containers"),
         "{ran:?}"
     );
     objects.push(objects[3].clone());
-    let ran = told(&objects[..objects.len() - 2].iter().chain(&objects[3..4]).cloned().collect::<Vec<_>>());
+    let ran =
+        simulated(&objects[..objects.len() - 2].iter().chain(&objects[3..4]).cloned().collect::<Vec<_>>());
     assert!(ran.refused().contains("Node n3 is defined twice, first at cluster: object 4"), "{ran:?}");
 }

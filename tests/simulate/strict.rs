@@ -14,7 +14,7 @@ const POD: &str =
 /// A pod with an unknown field of the container in line 6 and of the spec in line 9.
 const MISSPELT: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - {name: c, resources: {request: {cpu: 1}}}\n  \
                         nodeSelector: {}\n  containrs:\n  - {name: d}\n";
-const TOLD: [&str; 2] = [
+const WARNINGS: [&str; 2] = [
     "pods:6:36: Pod has no field spec.containers[0].resources.request, which is ignored; did you mean requests?",
     "pods:9:5: Pod has no field spec.containrs, which is ignored; did you mean containers?",
 ];
@@ -27,11 +27,11 @@ fn warnings(ran: &Ran) -> Vec<&str> {
 fn unknown_fields_are_warned_about_and_rejected_with_strict() {
     let files = Files::with(NODE, MISSPELT);
     let ran = files.simulate(&["-o", "json"]);
-    let mut told = warnings(&ran);
-    told.sort_unstable();
-    assert_eq!((told, ran.code), (TOLD.to_vec(), Some(0)), "{ran:?}");
+    let mut warning_lines = warnings(&ran);
+    warning_lines.sort_unstable();
+    assert_eq!((warning_lines, ran.code), (WARNINGS.to_vec(), Some(0)), "{ran:?}");
     let refused = files.simulate(&["-o", "json", "--strict"]);
-    assert!(TOLD.contains(&refused.refused()), "{refused:?}");
+    assert!(WARNINGS.contains(&refused.refused()), "{refused:?}");
     let strict = Files::with(NODE, POD).simulate(&["-o", "json", "--strict"]);
     assert_eq!((strict.code, warnings(&strict).len()), (Some(0), 0), "{strict:?}");
 }
@@ -69,8 +69,12 @@ fn every_command_checks_unknown_fields() {
 fn many_unknown_fields_are_partly_named_and_counted() {
     let many: String = (0..30).map(|at| format!("  field{at}: 1\n")).collect();
     let ran = Files::with(NODE, &format!("{POD}{many}")).simulate(&["-o", "json"]);
-    let told = warnings(&ran);
-    assert_eq!((told.len(), told.last()), (11, Some(&"and 20 more unknown fields")), "{ran:?}");
+    let warning_lines = warnings(&ran);
+    assert_eq!(
+        (warning_lines.len(), warning_lines.last()),
+        (11, Some(&"and 20 more unknown fields")),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -78,9 +82,9 @@ fn empty_files_are_warned_about_and_rejected_with_strict() {
     for empty in ["", "\n\n", "# nothing\n---\n"] {
         for (cluster, pods, name) in [(NODE, empty, "pods"), (empty, POD, "cluster")] {
             let files = Files::with(cluster, pods);
-            let told = format!("{name}: the file is empty; expected objects in YAML or JSON");
-            assert_eq!(warnings(&files.simulate(&["-o", "json"])), [told.as_str()], "{empty:?}");
-            assert_eq!(files.simulate(&["-o", "json", "--strict"]).refused(), told, "{empty:?}");
+            let message = format!("{name}: the file is empty; expected objects in YAML or JSON");
+            assert_eq!(warnings(&files.simulate(&["-o", "json"])), [message.as_str()], "{empty:?}");
+            assert_eq!(files.simulate(&["-o", "json", "--strict"]).refused(), message, "{empty:?}");
         }
     }
     // The output of kubectl for a kind without objects.
@@ -110,7 +114,7 @@ fn directories_and_gzip_files_are_read() {
     assert_eq!(ran.placed(), [("default/p".to_owned(), Some("a".to_owned()))], "{ran:?}");
     std::fs::write(files.path().join("bad.gz"), compressed(MISSPELT)).expect("a file");
     let ran = files.run(&["--cluster", "dump", "--pods", "bad.gz", "-o", "json"], "");
-    assert!(warnings(&ran).contains(&TOLD[1].replace("pods", "bad.gz").as_str()), "{ran:?}");
+    assert!(warnings(&ran).contains(&WARNINGS[1].replace("pods", "bad.gz").as_str()), "{ran:?}");
     std::fs::create_dir(files.path().join("none")).expect("a folder");
     let ran = files.run(&["--cluster", "none", "--pods", "pods"], "");
     assert!(ran.refused().starts_with("none: the directory contains no *.yaml"), "{ran:?}");

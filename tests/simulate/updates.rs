@@ -70,8 +70,8 @@ fn unchanged_template_adds_only_missing_pods() {
         assert!(
             ran.placed().iter().all(|(pod, node)| pod.starts_with("default/web-6b7f-") && node.is_some())
         );
-        let told = "Deployment default/web already exists; replicas 3 → 5; the pod template is unchanged: 3 pods kept, 0 removed";
-        assert!(ran.stderr.contains(told), "{}", ran.stderr);
+        let expected = "Deployment default/web already exists; replicas 3 → 5; the pod template is unchanged: 3 pods kept, 0 removed";
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     }
     // Without replicas in the manifest the current number stays.
     for ran in both(&running(), &workload("Deployment", "web", None, &template(1, "i"))) {
@@ -105,8 +105,8 @@ fn changed_template_replaces_all_pods() {
     // The new pods do not fit beside the old ones.
     for ran in both(&objects, &workload("Deployment", "web", Some(4), &template(1, "i:2"))) {
         assert_eq!((ran.placed().len(), ran.code), (4, Some(0)), "{ran:?}");
-        let told = "the pod template changes (spec.containers[c].image: i → i:2): 3 pods replaced";
-        assert!(ran.stderr.contains(told), "{}", ran.stderr);
+        let expected = "the pod template changes (spec.containers[c].image: i → i:2): 3 pods replaced";
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     }
     let [_, changed] = both(&objects, &workload("Deployment", "web", Some(4), &template(1, "i:2")));
     let report: Value = serde_json::from_str(&changed.stdout).expect("a report");
@@ -197,8 +197,8 @@ fn bound_pod_stays_and_pending_pod_uses_its_manifest() {
         assert!(ran.stderr.contains("Pod default/there already runs on a and stays there"), "{ran:?}");
     }
     for ran in both(&objects, &pod("waits", 2, &json!({}))) {
-        let told = "Pod default/waits already exists and is pending; changes: spec.containers[c].resources.requests.cpu: 9 → 2";
-        assert!(ran.stderr.contains(told), "{}", ran.stderr);
+        let expected = "Pod default/waits already exists and is pending; changes: spec.containers[c].resources.requests.cpu: 9 → 2";
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
         assert!(all_placed(&ran).contains(&"default/waits true".to_owned()), "{ran:?}");
     }
 }
@@ -220,6 +220,6 @@ fn duplicate_manifest_is_rejected_with_both_positions() {
     let files = Files::with(&list(&[node("a", 4)]), "");
     let twice = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c}]}\n---\n";
     files.write("pods", &twice.repeat(2));
-    let told = files.simulate(&[]).refused().to_owned();
-    assert!(told.starts_with("pods:8:") && told.contains("first at pods:3:"), "{told}");
+    let error = files.simulate(&[]).refused().to_owned();
+    assert!(error.starts_with("pods:8:") && error.contains("first at pods:3:"), "{error}");
 }

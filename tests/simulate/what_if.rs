@@ -45,10 +45,10 @@ fn added_node_runs_daemon_pods_then_pending_pods() {
     let ran = ask(&files, &["--add-nodes", "2:template=a"]);
     // The new nodes have one cpu left beside the agent.
     assert_eq!((ran.placed(), ran.code), (vec![("default/waits".to_owned(), None)], Some(3)));
-    let told = summary(&ran);
-    assert_eq!((&told["before"]["nodes"], &told["after"]["nodes"]), (&json!(1), &json!(3)));
-    assert_eq!((&told["before"]["placed"], &told["after"]["placed"]), (&json!(2), &json!(4)));
-    assert_eq!((&told["before"]["pending"], &told["after"]["pending"]), (&json!(1), &json!(1)));
+    let report = summary(&ran);
+    assert_eq!((&report["before"]["nodes"], &report["after"]["nodes"]), (&json!(1), &json!(3)));
+    assert_eq!((&report["before"]["placed"], &report["after"]["placed"]), (&json!(2), &json!(4)));
+    assert_eq!((&report["before"]["pending"], &report["after"]["pending"]), (&json!(1), &json!(1)));
     let objects = [node("a", 2), owned("busy", "ReplicaSet", "busy", "a", 1), pod("waits", 2, &json!({}))];
     let ran = ask(&self::files(&objects), &["--add-nodes", "1:template=a"]);
     assert_eq!(
@@ -70,11 +70,11 @@ fn removed_node_reschedules_pods_but_not_daemon_pods() {
     let placed =
         vec![("default/important".to_owned(), Some("b".to_owned())), ("default/plain".to_owned(), None)];
     assert_eq!((ran.placed(), ran.code), (placed, Some(3)));
-    let told = summary(&ran);
+    let report = summary(&ran);
     let moved = json!([
         { "pod": "default/important", "from": "a", "to": "b" }, { "pod": "default/plain", "from": "a", "to": null },
     ]);
-    assert_eq!((&told["moved"], &told["after"]["placed"]), (&moved, &json!(1)));
+    assert_eq!((&report["moved"], &report["after"]["placed"]), (&moved, &json!(1)));
 }
 
 #[test]
@@ -134,26 +134,29 @@ fn invalid_changes_are_rejected_with_suggestions() {
         owned("agent-x", "DaemonSet", "agent", "worker-1", 1),
     ];
     let files = files(&objects);
-    let told = |flags: &[&str]| refused(&files, flags);
-    assert_eq!(told(&["--remove-node", "worker-2"]), "node worker-2 not found; did you mean worker-1?");
+    let error = |flags: &[&str]| refused(&files, flags);
+    assert_eq!(error(&["--remove-node", "worker-2"]), "node worker-2 not found; did you mean worker-1?");
     assert_eq!(
-        told(&["--add-nodes", "1:template=woker-1"]),
+        error(&["--add-nodes", "1:template=woker-1"]),
         "node woker-1 not found; did you mean worker-1?"
     );
-    assert_eq!(told(&["--scale", "wbe=1"]), "workload wbe not found in namespace default; did you mean web?");
     assert_eq!(
-        told(&["--scale", "queue=1"]),
+        error(&["--scale", "wbe=1"]),
+        "workload wbe not found in namespace default; did you mean web?"
+    );
+    assert_eq!(
+        error(&["--scale", "queue=1"]),
         "workload queue not found in namespace default; it exists with -n prod"
     );
     assert_eq!(
-        told(&["--scale", "web=1"]),
+        error(&["--scale", "web=1"]),
         "--scale: ReplicaSet and StatefulSet share the name web; add the kind, for example replicaset/web"
     );
     for agent in ["agent=3", "ds/agent=3", "daemonsets/agent=3", "DaemonSet.apps/agent=3"] {
-        let told = told(&["--scale", agent]);
-        assert!(told.starts_with("--scale agent: a DaemonSet runs one pod per node"), "{told}");
+        let error = error(&["--scale", agent]);
+        assert!(error.starts_with("--scale agent: a DaemonSet runs one pod per node"), "{error}");
     }
-    let nodes_error = told(&["--scale", "nodes/agent=3"]);
+    let nodes_error = error(&["--scale", "nodes/agent=3"]);
     assert!(nodes_error.starts_with("--scale nodes/agent: nodes is not a workload; use "), "{nodes_error}");
     assert_eq!(ask(&files, &["--remove-node", "worker-1", "--remove-node", "worker-1"]).code, Some(2));
     for wrong in [
@@ -182,16 +185,16 @@ fn compared_configurations_are_independent() {
     assert_eq!(summary(&packed)["elsewhere"], json!([]));
     // The second configuration places the pods as it does when used alone.
     let alone: Vec<_> = packed.placed();
-    let told = summary(&compared);
-    let elsewhere = told["elsewhere"].as_array().expect("a list");
-    assert!(!elsewhere.is_empty(), "{told:#}");
+    let report = summary(&compared);
+    let elsewhere = report["elsewhere"].as_array().expect("a list");
+    assert!(!elsewhere.is_empty(), "{report:#}");
     for it in elsewhere {
         let of = |all: &[(String, Option<String>)]| {
             all.iter().find(|(pod, _)| it["pod"] == *pod.as_str()).cloned().expect("the entry exists").1
         };
         assert_eq!((&json!(of(&compared.placed())), &json!(of(&alone))), (&it["node"], &it["compared"]));
     }
-    assert_eq!((&told["after"]["placed"], &told["compared"]["placed"]), (&json!(3), &json!(3)));
+    assert_eq!((&report["after"]["placed"], &report["compared"]["placed"]), (&json!(3), &json!(3)));
     // Without pods and changes both configurations reschedule everything.
     let ran = ask(&files, &["--compare-config", "packing"]);
     assert_eq!((ran.placed().len(), ran.code), (1, Some(0)));
@@ -212,8 +215,8 @@ fn utilization_and_skew_match_manual_calculation() {
     };
     let objects = [zoned("a", "x", 4), zoned("b", "y", 2), on("1", "a"), on("2", "a"), on("3", "b")];
     let ran = ask(&files(&objects), &["--remove-node", "b"]);
-    let told = summary(&ran);
-    let cpu = |when: &str| told[when]["resources"].as_array().expect("a list")[0].clone();
+    let report = summary(&ran);
+    let cpu = |when: &str| report[when]["resources"].as_array().expect("a list")[0].clone();
     // Half of 4 and half of 2.
     let before = json!({
         "resource": "cpu", "requested": 3000, "allocatable": 6000,
@@ -229,11 +232,11 @@ fn utilization_and_skew_match_manual_calculation() {
         "namespace": "default", "selector": "app=web", "topologyKey": "zone", "maxSkew": 2, "isRequired": true,
         "before": 1, "after": 0,
     }]);
-    assert_eq!(told["skews"], skew);
+    assert_eq!(report["skews"], skew);
     // 1 of 4 cpus and 2 of 2: shares 0.25 and 1, each 0.375 from the mean.
     let uneven = [node("a", 4), node("b", 2), web("1", "a"), web("2", "b"), web("3", "b")];
-    let told = summary(&ask(&files(&uneven), &["--scale", "web=3"]));
-    let cpu = &told["before"]["resources"][0];
+    let report = summary(&ask(&files(&uneven), &["--scale", "web=3"]));
+    let cpu = &report["before"]["resources"][0];
     assert_eq!(
         (&cpu["mean"], &cpu["deviation"], &cpu["lowest"], &cpu["highest"]),
         (&json!(0.625), &json!(0.375), &json!(0.25), &json!(1.0))
@@ -248,9 +251,9 @@ fn applied_preemption_is_reverted_before_the_comparison() {
         json!({ "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration" });
     files.write("same", &config.to_string());
     let ran = ask(&files, &["--pods", "pods", "--preemption", "apply", "--compare-config", "same"]);
-    let told = summary(&ran);
-    assert_eq!((&told["after"], ran.code), (&told["compared"], Some(0)), "{told:#}");
-    assert_eq!((&told["after"]["placed"], &told["after"]["pending"]), (&json!(1), &json!(1)));
+    let report = summary(&ran);
+    assert_eq!((&report["after"], ran.code), (&report["compared"], Some(0)), "{report:#}");
+    assert_eq!((&report["after"]["placed"], &report["after"]["pending"]), (&json!(1), &json!(1)));
     for (mode, said) in [("apply", "; 1 pod preempted\n"), ("report", "; 1 pod would be preempted\n")] {
         let ran = files
             .run(&["--cluster", "cluster", "--pods", "pods", "--preemption", mode, "--remove-node", "b"], "");
@@ -310,12 +313,12 @@ fn summary_comes_first_and_counts_unchanged_pending_pods() {
     assert!(!ran.stdout.contains("huge"), "{}", ran.stdout);
     let wide = files(&objects).run(&["--cluster", "cluster", "--remove-node", "a", "-o", "wide"], "");
     assert_eq!(rows(&wide.stdout).len(), 303);
-    let told = summary(&ask(&files(&objects), &["--remove-node", "a"]));
+    let report = summary(&ask(&files(&objects), &["--remove-node", "a"]));
     let outcome = json!({
         "lostNode": { "pods": 3, "placed": 2 }, "new": { "pods": 0, "placed": 0 },
         "pending": { "pods": 300, "placed": 0 }, "victims": 0,
     });
-    assert_eq!(told["outcome"], outcome);
+    assert_eq!(report["outcome"], outcome);
 }
 
 #[test]

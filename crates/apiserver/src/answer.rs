@@ -115,7 +115,7 @@ impl Subject {
         if is_status {
             let status: Status = read(body)?;
             let details = status.details.unwrap_or_default();
-            if status.status != "Success" || status.code.is_some_and(|told| told != code.as_u16()) {
+            if status.status != "Success" || status.code.is_some_and(|reported| reported != code.as_u16()) {
                 return Err("its body contradicts its status line");
             }
             // A deletion's Status names the deleted object; a binding's names nothing.
@@ -147,9 +147,9 @@ impl Subject {
         if (&*api_version, &*kind) != ("v1", "Status") {
             return Err("its body is not a Status object");
         }
-        let Status { status, reason, message, code: told, details } = read(body)?;
+        let Status { status, reason, message, code: reported, details } = read(body)?;
         let details = details.unwrap_or_default();
-        if status != "Failure" || told != Some(code.as_u16()) {
+        if status != "Failure" || reported != Some(code.as_u16()) {
             return Err("its body contradicts its status line");
         }
         if self.is_another(&details) {

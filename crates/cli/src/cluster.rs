@@ -84,7 +84,7 @@ impl From<InputError> for Refused {
 
 impl Refused {
     /// Prints the error to stderr and returns its exit code.
-    pub fn tell(self) -> ExitCode {
+    pub fn report(self) -> ExitCode {
         let (text, code) = match self {
             Self::Input(InputError(text)) | Self::Live(LiveError::Settings(text)) => (text, BAD_INPUT),
             Self::Live(LiveError::Cluster(text)) => (text, FAILED),
@@ -120,7 +120,7 @@ pub struct Cluster {
     /// Namespace of names given without one.
     namespace: String,
     /// The requested pod once it was read, and whether it has ended.
-    asked: Option<(Arc<PodInfo>, bool)>,
+    requested_pod: Option<(Arc<PodInfo>, bool)>,
     /// Namespace and name of each pod.
     names: Vec<(String, String)>,
     /// Pods of the template file; they are not part of the cluster.
@@ -143,7 +143,7 @@ impl Cluster {
             has_workloads: false,
             wanted: Wanted::Nothing,
             namespace: "default".to_owned(),
-            asked: None,
+            requested_pod: None,
             names: Vec::new(),
             templates: Vec::new(),
             nodes: BTreeSet::new(),
@@ -296,7 +296,7 @@ impl Cluster {
         self.notices.extend(changes);
         // Pods of workload templates come last in `pods`; split them off.
         let of_workloads = pods.split_off(pods.len() - templates);
-        self.notices.extend(skipped.told());
+        self.notices.extend(skipped.message());
         for item in cluster {
             let origin = item.origin;
             let taken = whole.of(item).and_then(|item| self.add(item));
@@ -387,7 +387,7 @@ impl Cluster {
             self.pending.push(Arc::clone(&pod));
         }
         if is_wanted {
-            self.asked = Some((pod, has_ended));
+            self.requested_pod = Some((pod, has_ended));
         }
         Ok(())
     }
@@ -396,8 +396,8 @@ impl Cluster {
     ///
     /// # Errors
     /// Fails with similar names if no pod has that name.
-    pub fn asked(&self) -> Result<(Arc<PodInfo>, bool), InputError> {
-        self.asked.clone().ok_or_else(|| {
+    pub fn requested_pod(&self) -> Result<(Arc<PodInfo>, bool), InputError> {
+        self.requested_pod.clone().ok_or_else(|| {
             let (namespace, name) = self.wanted_pod();
             InputError(format!("pod {name} not found in namespace {namespace}{}", self.meant()))
         })

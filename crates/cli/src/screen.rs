@@ -139,14 +139,14 @@ pub fn plain(text: &str) -> String {
 /// Escapes the same characters in JSON text as `\u` sequences. They occur only inside strings, so the value
 /// stays the same.
 pub fn plain_json(json: String) -> String {
-    let is_told = |c: char| c != '\n' && is_obeyed(c);
-    if !json.contains(is_told) {
+    let is_escaped = |c: char| c != '\n' && is_obeyed(c);
+    if !json.contains(is_escaped) {
         return json;
     }
     let mut out = String::with_capacity(json.len() + 64);
     for c in json.chars() {
         // Writing to a String cannot fail. All escaped characters fit in four hex digits.
-        let _ = if is_told(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
+        let _ = if is_escaped(c) { write!(out, "\\u{:04x}", u32::from(c)) } else { out.write_char(c) };
     }
     out
 }
@@ -169,10 +169,10 @@ mod tests {
 
     #[test]
     fn escaped_json_has_the_same_value() {
-        let told = serde_json::json!({ "a\u{9b}2J": ["\u{7f}\u{85}\u{202e}", "\u{1b}\n é"] });
-        let written = plain_json(format!("{told:#}"));
+        let value = serde_json::json!({ "a\u{9b}2J": ["\u{7f}\u{85}\u{202e}", "\u{1b}\n é"] });
+        let written = plain_json(format!("{value:#}"));
         assert!(!written.contains(|c: char| c != '\n' && is_obeyed(c)), "{written:?}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&written).ok(), Some(told));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&written).ok(), Some(value));
     }
 
     #[test]

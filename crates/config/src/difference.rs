@@ -58,13 +58,13 @@ impl Effective {
         let order = &self.orders[at];
         for point in POINTS {
             let plugins = order.points.get(&point).map(Vec::as_slice).unwrap_or_default();
-            let told = plugins.iter().map(|plugin| match order.weights.get(plugin) {
+            let entries = plugins.iter().map(|plugin| match order.weights.get(plugin) {
                 Some(weight) if point == ExtensionPoint::Score => format!("{plugin}={weight}"),
                 _ => (*plugin).to_owned(),
             });
-            let told: Vec<String> = told.collect();
-            if !told.is_empty() {
-                settings.insert(format!("{path}.plugins.{}", field_of(point)), told.join(" "));
+            let entries: Vec<String> = entries.collect();
+            if !entries.is_empty() {
+                settings.insert(format!("{path}.plugins.{}", field_of(point)), entries.join(" "));
             }
         }
         for config in &profile.plugin_config {
@@ -144,13 +144,13 @@ mod tests {
             .expect("it is valid")
     }
 
-    fn told(before: &str, after: &str) -> Vec<(String, bool)> {
+    fn differences(before: &str, after: &str) -> Vec<(String, bool)> {
         let differences = read(before).differences(&read(after));
-        let told = |d: &Difference| {
+        let describe = |d: &Difference| {
             let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
             (format!("{}: {} -> {}", d.field, side(&d.before), side(&d.after)), d.needs_restart())
         };
-        differences.iter().map(told).collect()
+        differences.iter().map(describe).collect()
     }
 
     #[test]
@@ -164,21 +164,24 @@ mod tests {
             ("percentageOfNodesToScore: 30\n", "profiles: [{percentageOfNodesToScore: 30}]\n"),
             ("", "profiles: [{plugins: {filter: {enabled: [{name: NodeUnschedulable}]}}}]\n"),
         ] {
-            assert_eq!(told(before, after), [], "{before} and {after}");
+            assert_eq!(differences(before, after), [], "{before} and {after}");
         }
     }
 
     #[test]
     fn differences_name_the_field_and_whether_a_restart_is_needed() {
         let line = |text: &str, restart| (text.to_owned(), restart);
-        assert_eq!(told("", "podMaxBackoffSeconds: 30\n"), [line("podMaxBackoffSeconds: 10 -> 30", false)]);
-        assert_eq!(told("", "parallelism: 4\n"), [line("parallelism: 16 -> 4", true)]);
         assert_eq!(
-            told("", "percentageOfNodesToScore: 0\n"),
+            differences("", "podMaxBackoffSeconds: 30\n"),
+            [line("podMaxBackoffSeconds: 10 -> 30", false)]
+        );
+        assert_eq!(differences("", "parallelism: 4\n"), [line("parallelism: 16 -> 4", true)]);
+        assert_eq!(
+            differences("", "percentageOfNodesToScore: 0\n"),
             [line("profiles[default-scheduler].percentageOfNodesToScore: all nodes -> adaptive", false)]
         );
         assert_eq!(
-            told(
+            differences(
                 "",
                 "profiles: [{pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 7}}]}]\n"
             ),
@@ -186,13 +189,13 @@ mod tests {
         );
         let keyed =
             |key: &str| format!("extenders: [{{urlPrefix: http://x, tlsConfig: {{keyData: {key}}}}}]\n");
-        let changed = told(&keyed("c2VjcmV0"), &keyed("b3RoZXI="));
+        let changed = differences(&keyed("c2VjcmV0"), &keyed("b3RoZXI="));
         assert!(
             matches!(&changed[..], [(text, false)] if text.starts_with("extenders[0].tlsConfig.keyData: (not shown, ")
             && !text.contains("c2VjcmV0") && !text.contains("secret")),
             "{changed:?}"
         );
-        let other = told("profiles: [{schedulerName: a}]\n", "profiles: [{schedulerName: b}]\n");
+        let other = differences("profiles: [{schedulerName: a}]\n", "profiles: [{schedulerName: b}]\n");
         assert!(other.contains(&line("profiles[a].plugins.bind: DefaultBinder -> -", false)), "{other:?}");
         assert!(other.contains(&line("profiles[b].plugins.bind: - -> DefaultBinder", false)), "{other:?}");
     }

@@ -70,8 +70,8 @@ fn made(profile: &Profile, plugins: &Plugins) -> Result<(), Problem> {
         let Args::NodeResourcesFit(args) = &config.args else { continue };
         let problems = validate::fit_problems(args);
         let Some(first) = problems.first().filter(|_| names.contains(&config.name)) else { continue };
-        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        let text = supercargo_objects::convert::syntax::aggregate(&told);
+        let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let text = supercargo_objects::convert::syntax::aggregate(&messages);
         let field = format!(".pluginConfig[{at}].args.{}", first.path);
         return Err(Problem::new(field, format!("initializing plugin {:?}: {text}", config.name)));
     }

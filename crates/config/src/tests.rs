@@ -98,16 +98,16 @@ fn unsafe_lease_durations_are_rejected() {
 
 #[test]
 fn node_sampling_needs_an_explicit_percentage() {
-    let told = |rest: &str| {
+    let percentages = |rest: &str| {
         let settings = parse(rest).expect("a valid file");
         settings.profiles.iter().map(|profile| profile.percentage_of_nodes_to_score()).collect::<Vec<_>>()
     };
-    assert_eq!(told(""), [None]);
-    assert_eq!(told("percentageOfNodesToScore: null\n"), [None]);
-    assert_eq!(told("percentageOfNodesToScore: 0\n"), [Some(0)]);
+    assert_eq!(percentages(""), [None]);
+    assert_eq!(percentages("percentageOfNodesToScore: null\n"), [None]);
+    assert_eq!(percentages("percentageOfNodesToScore: 0\n"), [Some(0)]);
     let profiles = "profiles:\n- {schedulerName: a}\n- {schedulerName: b, percentageOfNodesToScore: 0}\n";
-    assert_eq!(told(profiles), [None, Some(0)]);
-    assert_eq!(told(&format!("percentageOfNodesToScore: 30\n{profiles}")), [Some(30), Some(0)]);
+    assert_eq!(percentages(profiles), [None, Some(0)]);
+    assert_eq!(percentages(&format!("percentageOfNodesToScore: 30\n{profiles}")), [Some(30), Some(0)]);
 }
 
 #[test]

@@ -92,9 +92,9 @@ impl DefaultPreemption {
         if let Some(reason) = ineligible(unplaced) {
             return nothing(reason, false, BTreeSet::new());
         }
-        if let ExtenderCandidates::Said { rooms, changed } = unplaced.rooms {
+        if let ExtenderCandidates::Answered { rooms, changed } = unplaced.rooms {
             return match rooms {
-                Ok(rooms) => said(unplaced, rooms, changed, ports),
+                Ok(rooms) => best_accepted(unplaced, rooms, changed, ports),
                 Err(why) => PostFiltered::Failed(CycleError(format!("preemption: {why}"))),
             };
         }
@@ -104,7 +104,7 @@ impl DefaultPreemption {
             let candidates = harmless.into_iter().chain(violating).collect();
             return PostFiltered::Found(match unplaced.rooms {
                 ExtenderCandidates::All => candidates,
-                ExtenderCandidates::Free | ExtenderCandidates::Said { .. } => {
+                ExtenderCandidates::Free | ExtenderCandidates::Answered { .. } => {
                     choice::best(candidates, unplaced.now)
                 }
             });
@@ -165,7 +165,7 @@ fn in_vain<'a>(
 
 /// Returns the best candidate that extenders left. If state `changed` since the dry runs, candidates that no
 /// longer hold are dropped.
-fn said<'a>(
+fn best_accepted<'a>(
     unplaced: &Unplaced<'a>,
     rooms: &[ExtenderCandidate],
     changed: bool,

@@ -118,9 +118,9 @@ pub struct Stats {
     /// Kubernetes Events that were dropped because the lane was full.
     pub dropped_records: u64,
     /// Pods in PreBind: they have a node, and their volumes are being bound or provisioned.
-    pub pre_binds: usize,
+    pub volume_bindings: usize,
     /// Pods whose decision waits for extenders.
-    pub extending: usize,
+    pub extender_calls: usize,
     /// Large pods whose evaluation continues in slices.
     pub sliced: usize,
     /// Evaluated slices.
@@ -404,8 +404,8 @@ impl Scheduler {
             cache: self.cache.size(),
             outgoing: self.outbox.waiting(),
             dropped_records: self.outbox.dropped_records(),
-            pre_binds: self.volume_bindings.len(),
-            extending: self.extender_calls.len() - self.extender_calls.sliced(),
+            volume_bindings: self.volume_bindings.len(),
+            extender_calls: self.extender_calls.len() - self.extender_calls.sliced(),
             sliced: self.extender_calls.sliced(),
             slices: self.slices.count(),
             prioritizing: self.extender_calls.prioritizing(),

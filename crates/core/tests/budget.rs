@@ -92,11 +92,11 @@ impl Harness {
 
     /// Runs until idle, and returns the pods with finished attempts, in order, and their outcomes.
     fn run(&mut self) -> Vec<(String, Outcome)> {
-        let mut told = Vec::new();
+        let mut outcomes = Vec::new();
         loop {
             match self.scheduler.step(self.now, &mut NoProbe) {
-                Step::Idle { .. } => return told,
-                Step::Report(report) => told.push((report.pod.name, report.outcome)),
+                Step::Idle { .. } => return outcomes,
+                Step::Report(report) => outcomes.push((report.pod.name, report.outcome)),
                 Step::Effect(_) | Step::Notice(_) => {}
             }
         }
@@ -126,10 +126,10 @@ fn one_of(cluster: &mut TestCluster, values: usize) -> Requirement {
 
 #[track_caller]
 fn is_refused(harness: &mut Harness, product: &str) {
-    let told = harness.refusal();
+    let message = harness.refusal();
     assert!(
-        told.starts_with(&format!("the pod's {product}, are more work than one attempt may be (")),
-        "{told}"
+        message.starts_with(&format!("the pod's {product}, are more work than one attempt may be (")),
+        "{message}"
     );
 }
 

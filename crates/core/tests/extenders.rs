@@ -96,17 +96,17 @@ fn at_most_64_pods_wait_for_extenders_while_other_pods_are_decided() {
     }
     harness.pod("plain cpu=1");
     harness.run();
-    assert_eq!((harness.asked.len(), harness.scheduler.stats().extending), (64, 64));
+    assert_eq!((harness.asked.len(), harness.scheduler.stats().extender_calls), (64, 64));
     assert_eq!(harness.placed, [("plain".to_owned(), "a".to_owned())], "it is behind them in the queue");
     while !harness.asked.is_empty() {
         for call in std::mem::take(&mut harness.asked) {
             harness.accept_all(&call);
         }
         harness.run();
-        assert!(harness.scheduler.stats().extending <= 64);
+        assert!(harness.scheduler.stats().extender_calls <= 64);
     }
     assert_eq!(harness.placed.len(), 101);
-    assert_eq!(harness.scheduler.stats().extending, 0);
+    assert_eq!(harness.scheduler.stats().extender_calls, 0);
 }
 
 #[test]

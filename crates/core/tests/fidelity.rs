@@ -182,8 +182,8 @@ fn resource_served_only_by_a_device_class_leaves_pod_pending_with_reason() {
     let Ok(Decision::Infeasible(filtered)) = decided else {
         panic!("the pod was placed without judging the feature")
     };
-    let told = filtered.diagnose(cluster.snapshot()).message;
-    assert_eq!(told, "0/1 nodes are available: 1 Insufficient cpu.", "the resources are judged first");
+    let message = filtered.diagnose(cluster.snapshot()).message;
+    assert_eq!(message, "0/1 nodes are available: 1 Insufficient cpu.", "the resources are judged first");
     support::language::apply(&mut cluster, "node b cpu=4");
     let decided = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
     let Ok(Decision::Infeasible(filtered)) = decided else {

@@ -71,7 +71,7 @@ fn run(changes: &[Change], tables: Tables) -> Vec<String> {
     let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
     let mut scheduler = Scheduler::with_tables(config, tables, now);
     begin(&mut scheduler, now, 10_000);
-    let mut told = Vec::new();
+    let mut log = Vec::new();
     for change in changes {
         let line = match *change {
             Change::Node(at, what) => format!("node n{at} {}", NODES[what]),
@@ -94,25 +94,25 @@ fn run(changes: &[Change], tables: Tables) -> Vec<String> {
                 scheduler.handle(now, event);
             }
         }
-        settle(&mut scheduler, now, &mut told);
+        settle(&mut scheduler, now, &mut log);
         scheduler.collect_ids();
     }
     let pending = scheduler.pending().map(|pending| format!("{:?} {:?}", pending.pod().uid, pending.at));
-    told.extend(pending.collect::<Vec<_>>());
+    log.extend(pending.collect::<Vec<_>>());
     let groups = scheduler.stats().queue;
-    told.push(format!("{:?} {:?} {}", groups.pending, groups.incoming, groups.groups));
-    told
+    log.push(format!("{:?} {:?} {}", groups.pending, groups.incoming, groups.groups));
+    log
 }
 
 /// Runs until idle. Every second binding is rejected, and all victims are deleted.
-fn settle(scheduler: &mut Scheduler, now: Time, told: &mut Vec<String>) {
+fn settle(scheduler: &mut Scheduler, now: Time, log: &mut Vec<String>) {
     loop {
         let step = scheduler.step(now, &mut NoProbe);
-        told.push(format!("{step:?}"));
+        log.push(format!("{step:?}"));
         match step {
             Step::Idle { .. } => return,
             Step::Effect(Effect::Bind { pod, .. }) => {
-                let outcome = match told.len() % 4 {
+                let outcome = match log.len() % 4 {
                     0 => BindOutcome::Refused { message: "no".to_owned() },
                     1 => BindOutcome::Unknown { message: "lost".to_owned() },
                     _ => BindOutcome::Accepted,

@@ -153,7 +153,7 @@ fn node_ports_filters_as_upstream() {
 #[test]
 fn cluster_language_equals_the_builders() {
     let mut cluster = TestCluster::new();
-    let told = cluster.node_from("a zone=z1 cpu=4 mem=8Gi res:example.com/gpu=2 taint=k=v:NoSchedule");
+    let parsed = cluster.node_from("a zone=z1 cpu=4 mem=8Gi res:example.com/gpu=2 taint=k=v:NoSchedule");
     let built = cluster
         .node("a")
         .zone("z1")
@@ -162,8 +162,8 @@ fn cluster_language_equals_the_builders() {
         .scalar("example.com/gpu", 2)
         .taint("k", "v", supercargo_core::model::node::TaintEffect::NoSchedule)
         .build();
-    assert_eq!(told, built);
-    let told = cluster.pod_from("p label:app=web cpu=500m port=UDP/10.0.0.1:53 select:zone=z1");
+    assert_eq!(parsed, built);
+    let parsed = cluster.pod_from("p label:app=web cpu=500m port=UDP/10.0.0.1:53 select:zone=z1");
     let built = cluster
         .pod("p")
         .label("app", "web")
@@ -171,7 +171,7 @@ fn cluster_language_equals_the_builders() {
         .port("UDP", "10.0.0.1", 53)
         .select("topology.kubernetes.io/zone", "z1")
         .build();
-    assert_eq!(told, built);
+    assert_eq!(parsed, built);
 }
 
 #[test]

@@ -174,7 +174,7 @@ struct TestCluster {
     pending: VecDeque<VolumeWrite>,
     /// Writes that are carried out after their answers were lost.
     late: VecDeque<VolumeWrite>,
-    told: String,
+    history: String,
 }
 
 impl TestCluster {
@@ -188,7 +188,7 @@ impl TestCluster {
             now,
             pending: VecDeque::new(),
             late: VecDeque::new(),
-            told: String::new(),
+            history: String::new(),
         };
         begin(&mut cluster.scheduler, now, 1_000_000);
         NODES.iter().for_each(|node| cluster.line(&format!("node {node} cpu=64")));
@@ -207,7 +207,7 @@ impl TestCluster {
     }
 
     fn line(&mut self, line: &str) {
-        let _ = writeln!(self.told, "{line}");
+        let _ = writeln!(self.history, "{line}");
         let event = arrival(self.scheduler.tables(), line);
         self.handle(event);
     }
@@ -223,7 +223,7 @@ impl TestCluster {
     }
 
     fn answer(&mut self, write: &VolumeWrite, outcome: WriteOutcome) {
-        let _ = writeln!(self.told, "  answer to {}: {outcome:?}", write.write);
+        let _ = writeln!(self.history, "  answer to {}: {outcome:?}", write.write);
         let uid = Arc::clone(&write.pod.uid);
         self.handle(Event::VolumeWritten { uid, write: write.write, outcome });
     }
@@ -285,7 +285,7 @@ impl TestCluster {
                 Step::Idle { .. } => break,
                 Step::Effect(Effect::WriteVolume(write)) => {
                     let _ = writeln!(
-                        self.told,
+                        self.history,
                         "  write {} for {}: {:?}",
                         write.write, write.pod.name, write.change
                     );
@@ -293,22 +293,22 @@ impl TestCluster {
                 }
                 Step::Effect(Effect::Bind { pod, node }) => self.bind(&pod.name, &node),
                 Step::Effect(_) | Step::Report(_) => {}
-                Step::Notice(notice) => panic!("{}: {}\n{}", notice.object, notice.text, self.told),
+                Step::Notice(notice) => panic!("{}: {}\n{}", notice.object, notice.text, self.history),
             }
         }
         self.check();
     }
 
     fn bind(&mut self, pod: &str, node: &str) {
-        let _ = writeln!(self.told, "  bind {pod} to {node}");
+        let _ = writeln!(self.history, "  bind {pod} to {node}");
         let (_, claims) = PODS.iter().find(|(name, _)| *name == pod).expect("a known pod");
         for claim in *claims {
             let bound = self.server.claims[claim_number(claim)].volume.as_ref();
             let volume = bound.and_then(|name| self.server.volumes.iter().find(|it| it.name == *name));
             let reaches = volume.is_some_and(|volume| volume.node == node);
-            assert!(reaches, "{pod} is bound to {node}, and {claim} has {volume:?}:\n{}", self.told);
+            assert!(reaches, "{pod} is bound to {node}, and {claim} has {volume:?}:\n{}", self.history);
         }
-        assert!(self.server.bound.insert(pod.to_owned()), "{pod} is bound twice:\n{}", self.told);
+        assert!(self.server.bound.insert(pod.to_owned()), "{pod} is bound twice:\n{}", self.history);
         let names: Vec<String> = claims.iter().map(|claim| format!("claim={claim}")).collect();
         self.line(&format!("pod {pod} cpu=1 {} on={node}", names.join(" ")));
         self.handle(Event::BindFinished { uid: pod.into(), outcome: BindOutcome::Accepted });
@@ -322,11 +322,16 @@ impl TestCluster {
             stats.cache.assumed_pods,
             on_their_way.len(),
             "who is assumed is on its way:\n{}",
-            self.told
+            self.history
         );
         for (pod, _) in PODS {
             let held = self.scheduler.snapshot().volumes().reservations_of(pod);
-            assert_eq!(!held.is_empty(), on_their_way.contains(pod), "{pod} holds {held:?}:\n{}", self.told);
+            assert_eq!(
+                !held.is_empty(),
+                on_their_way.contains(pod),
+                "{pod} holds {held:?}:\n{}",
+                self.history
+            );
         }
     }
 
@@ -370,6 +375,6 @@ proptest! {
         for choice in moves {
             cluster.advance(choice);
         }
-        prop_assert!(cluster.settle(), "{}", cluster.told);
+        prop_assert!(cluster.settle(), "{}", cluster.history);
     }
 }

@@ -249,7 +249,7 @@ struct TestCluster {
     /// The description of each existing pod, without labels.
     specs: BTreeMap<&'static str, String>,
     /// The history, for failure messages.
-    told: String,
+    history: String,
     /// The number of pods placed after an event requeued them.
     woken: usize,
     /// The number of volume writes.
@@ -270,7 +270,7 @@ impl TestCluster {
             framework: Framework::default(),
             now,
             specs: BTreeMap::new(),
-            told: String::new(),
+            history: String::new(),
             woken: 0,
             written: 0,
         };
@@ -283,13 +283,13 @@ impl TestCluster {
     }
 
     fn line(&mut self, line: &str) {
-        let _ = writeln!(self.told, "{line}");
+        let _ = writeln!(self.history, "{line}");
         let event = arrival(self.scheduler.tables(), line);
         self.handle(event);
     }
 
     fn gone(&mut self, what: &str, key: ObjectKey) {
-        let _ = writeln!(self.told, "gone {what}");
+        let _ = writeln!(self.history, "gone {what}");
         self.handle(Event::Gone(key));
     }
 
@@ -348,7 +348,7 @@ impl TestCluster {
                 let name = tables.symbol(["default", "other"][name]);
                 let pair = (tables.symbol("env"), tables.symbol(if prod { "prod" } else { "test" }));
                 let labels = tables.label_set(vec![pair]);
-                let _ = writeln!(self.told, "namespace {name:?} prod={prod}");
+                let _ = writeln!(self.history, "namespace {name:?} prod={prod}");
                 self.handle(Event::NamespaceApplied { name, labels });
             }
         }
@@ -374,7 +374,7 @@ impl TestCluster {
             match self.scheduler.step(self.now, &mut NoProbe) {
                 Step::Idle { .. } => return,
                 Step::Effect(Effect::Bind { pod, node }) => {
-                    let _ = writeln!(self.told, "  {} is bound to {node}", pod.name);
+                    let _ = writeln!(self.history, "  {} is bound to {node}", pod.name);
                     let bound = self.bound(&pod.uid, &node);
                     self.handle(Event::PodApplied(Box::new(bound)));
                     self.handle(Event::BindFinished { uid: pod.uid, outcome: BindOutcome::Accepted });
@@ -385,13 +385,13 @@ impl TestCluster {
                 }
                 Step::Effect(Effect::WriteVolume(write)) => self.write(&write),
                 Step::Effect(_) => {}
-                Step::Notice(notice) => panic!("{}: {}\n{}", notice.object, notice.text, self.told),
+                Step::Notice(notice) => panic!("{}: {}\n{}", notice.object, notice.text, self.history),
             }
         }
     }
 
     fn write(&mut self, write: &VolumeWrite) {
-        let _ = writeln!(self.told, "  for {} is written: {:?}", write.pod.name, write.change);
+        let _ = writeln!(self.history, "  for {} is written: {:?}", write.pod.name, write.change);
         self.written += 1;
         let outcome = match write.write % 5 {
             0 => WriteOutcome::Refused { message: "no".to_owned() },
@@ -462,7 +462,7 @@ impl TestCluster {
                 queued.pod.name,
                 snapshot.text(snapshot.node_info(node).name),
                 queued.rejectors,
-                self.told
+                self.history
             );
         }
     }

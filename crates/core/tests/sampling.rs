@@ -236,13 +236,13 @@ fn error_ends_the_search_and_the_next_one_starts_at_its_node() {
 
 /// Returns the placements of the next decisions, with the numbers of nodes.
 fn placements(scheduler: &mut Scheduler, now: Time) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut log = Vec::new();
     loop {
         match scheduler.step(now, &mut NoProbe) {
-            Step::Idle { .. } => return told,
+            Step::Idle { .. } => return log,
             Step::Report(report) => match report.outcome {
-                Outcome::Placed { nodes, feasible, .. } => told.push(format!("{feasible} of {nodes}")),
-                Outcome::Unschedulable { message, .. } => told.push(message[..24].to_owned()),
+                Outcome::Placed { nodes, feasible, .. } => log.push(format!("{feasible} of {nodes}")),
+                Outcome::Unschedulable { message, .. } => log.push(message[..24].to_owned()),
                 other => panic!("nothing else happens here: {other:?}"),
             },
             Step::Effect(_) | Step::Notice(_) => {}
@@ -300,7 +300,7 @@ fn engine_samples_nodes_only_if_the_profile_sets_a_percentage() {
 fn report_counts_evaluated_and_feasible_nodes() {
     let now = Time::from_secs(100);
     let mut scheduler = engine(now, 300);
-    let mut told = Vec::new();
+    let mut log = Vec::new();
     for (words, scheduler_name) in [
         ("all cpu=1", "thorough"),
         ("alike cpu=1", "thorough"),
@@ -319,7 +319,7 @@ fn report_counts_evaluated_and_feasible_nodes() {
                 }
                 Step::Report(report) => {
                     if let Outcome::Bound { evaluated, feasible, .. } = report.outcome {
-                        told.push(format!("{} {feasible} of {evaluated}", report.pod.name));
+                        log.push(format!("{} {feasible} of {evaluated}", report.pod.name));
                     }
                 }
                 Step::Effect(_) | Step::Notice(_) => {}
@@ -328,5 +328,5 @@ fn report_counts_evaluated_and_feasible_nodes() {
     }
     let expected =
         ["all 300 of 600", "alike 300 of 600", "part 120 of 420", "pinned 1 of 1", "nominated 1 of 1"];
-    assert_eq!(told, expected);
+    assert_eq!(log, expected);
 }

@@ -23,7 +23,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::effect::{Effect, Lane, Nomination, StatusPatch, VolumeChange};
-use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Found, Kind, ObjectKey, WriteOutcome};
+use supercargo_core::model::event::{
+    BindOutcome, BindingState, Event, EvictOutcome, Kind, ObjectKey, WriteOutcome,
+};
 use supercargo_core::model::extender::Extender;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
@@ -185,8 +187,8 @@ impl Scenario {
             }
             Effect::Evict(eviction) => {
                 let condition = eviction.condition.as_ref();
-                let condition =
-                    condition.map_or("told before".to_owned(), |c| format!("telling {:?}", c.message));
+                let condition = condition
+                    .map_or("condition already set".to_owned(), |c| format!("condition {:?}", c.message));
                 format!("evict {}/{}, {condition}", eviction.pod.namespace, eviction.pod.name)
             }
             Effect::Patch(patch) => patch_line(patch),
@@ -377,11 +379,11 @@ impl Scenario {
             .map(|(place, queued)| format!("{} in {}", queued.pod.name, place.as_str()))
             .collect();
         waiting.sort();
-        let volumes = match stats.pre_binds {
+        let volumes = match stats.volume_bindings {
             0 => String::new(),
             pods => format!(", waiting for volumes {pods}"),
         };
-        let extending = match stats.extending {
+        let extending = match stats.extender_calls {
             0 => String::new(),
             pods => format!(", waiting for extenders {pods}"),
         };
@@ -396,12 +398,12 @@ impl Scenario {
     }
 }
 
-fn found(word: &str) -> Found {
+fn found(word: &str) -> BindingState {
     match word {
-        "unbound" => Found::Unbound,
-        "gone" => Found::Gone,
-        "no-answer" => Found::NoAnswer,
-        node => Found::Bound(node.to_owned()),
+        "unbound" => BindingState::Unbound,
+        "gone" => BindingState::Gone,
+        "no-answer" => BindingState::NoAnswer,
+        node => BindingState::Bound(node.to_owned()),
     }
 }
 

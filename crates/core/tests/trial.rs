@@ -106,15 +106,15 @@ fn attempts(lines: &[String], pending: &[String]) -> Vec<String> {
         let event = arrival(scheduler.tables(), &line);
         scheduler.handle(START, event);
     }
-    let mut told = Vec::new();
+    let mut log = Vec::new();
     loop {
         match scheduler.step(START, &mut NoProbe) {
-            Step::Idle { .. } => return told,
+            Step::Idle { .. } => return log,
             Step::Report(report) if report.attempt == 1 => {
                 let pod = &report.pod.name;
                 match report.outcome {
                     Outcome::Placed { node, feasible, score, .. } => {
-                        told.push(format!("{pod} on {node}, {feasible} feasible, {score:?}"));
+                        log.push(format!("{pod} on {node}, {feasible} feasible, {score:?}"));
                     }
                     Outcome::Unschedulable { message, preemption, .. } => {
                         let room = match preemption {
@@ -124,9 +124,9 @@ fn attempts(lines: &[String], pending: &[String]) -> Vec<String> {
                             }
                             Preemption::NotTried | Preemption::NoCandidate => None,
                         };
-                        told.push(format!("{pod}: {message} {room:?}"));
+                        log.push(format!("{pod}: {message} {room:?}"));
                     }
-                    Outcome::Error { message } => told.push(format!("{pod} failed: {message}")),
+                    Outcome::Error { message } => log.push(format!("{pod} failed: {message}")),
                     _ => {}
                 }
             }
@@ -138,29 +138,29 @@ fn attempts(lines: &[String], pending: &[String]) -> Vec<String> {
 
 /// Decides about every pod in a trial, and returns the same texts.
 fn decisions(trial: &mut Trial, pods: &[Arc<PodInfo>], options: TrialOptions) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut log = Vec::new();
     for pod in pods {
         let name = &pod.name;
         match trial.decide(pod, options, &mut NoProbe) {
             TrialDecision::Placed { node, feasible, score } => {
                 let node = trial.tables().text(node);
-                told.push(format!("{name} on {node}, {feasible} feasible, {score:?}"));
+                log.push(format!("{name} on {node}, {feasible} feasible, {score:?}"));
             }
             TrialDecision::Unplaced { message, event, room } => {
                 assert!(event.starts_with(&message), "{event}");
-                let shown = room.as_ref().map(|room| told_room(trial, room));
-                told.push(format!("{name}: {event} {shown:?}"));
+                let shown = room.as_ref().map(|room| describe_room(trial, room));
+                log.push(format!("{name}: {event} {shown:?}"));
                 if let Some(room) = room {
                     trial.nominate_to_room(pod, &room);
                 }
             }
-            TrialDecision::Failed(text) => told.push(format!("{name} failed: {text}")),
+            TrialDecision::Failed(text) => log.push(format!("{name} failed: {text}")),
         }
     }
-    told
+    log
 }
 
-fn told_room(trial: &Trial, room: &Room) -> (String, Vec<String>) {
+fn describe_room(trial: &Trial, room: &Room) -> (String, Vec<String>) {
     let name = |uid: &Uid| trial.placement(uid).expect("a victim is on a node").0.name.to_string();
     (trial.tables().text(room.node).to_owned(), room.victims.iter().map(name).collect())
 }
@@ -198,8 +198,8 @@ fn trial_decides_as_attempts_do() {
             let mut trial = trial(&lines);
             let pods: Vec<_> = pending.iter().map(|words| pod(&mut trial, words)).collect();
             pods.iter().for_each(|pod| trial.nominate(pod, pod.nominated_node));
-            let told = decisions(&mut trial, &pods, TrialOptions { uses_caches, ..OPTIONS });
-            assert_eq!(told, attempts, "cluster {number}, caches: {uses_caches}");
+            let log = decisions(&mut trial, &pods, TrialOptions { uses_caches, ..OPTIONS });
+            assert_eq!(log, attempts, "cluster {number}, caches: {uses_caches}");
         }
         all += attempts.len();
         placed += attempts.iter().filter(|it| it.contains(" feasible, ")).count();
@@ -253,8 +253,8 @@ fn foreign_pod_is_decided_by_default_profile() {
     let mut foreign = PodInfo::clone(&pod(&mut trial, "p cpu=1"));
     foreign.scheduler_name = trial.tables_mut().symbol("other");
     let foreign = Arc::new(foreign);
-    let told = decisions(&mut trial, &[foreign], OPTIONS);
-    assert_eq!(told, ["p on a, 1 feasible, None"]);
+    let log = decisions(&mut trial, &[foreign], OPTIONS);
+    assert_eq!(log, ["p on a, 1 feasible, None"]);
     assert_eq!(trial.profile_names().collect::<Vec<_>>(), ["default-scheduler"]);
 }
 
@@ -264,12 +264,12 @@ fn trial_without_preemption_keeps_nomination_and_names_no_victims() {
     let mut trial = trial(&lines);
     let high = pod(&mut trial, "p cpu=1 priority=5 nominated=a");
     trial.nominate(&high, high.nominated_node);
-    let told = decisions(&mut trial, &[Arc::clone(&high)], TrialOptions { preempts: false, ..OPTIONS });
-    assert_eq!(told, ["p: 0/1 nodes are available: 1 Insufficient cpu. None"]);
+    let log = decisions(&mut trial, &[Arc::clone(&high)], TrialOptions { preempts: false, ..OPTIONS });
+    assert_eq!(log, ["p: 0/1 nodes are available: 1 Insufficient cpu. None"]);
     let node = high.nominated_node.and_then(|node| trial.refreshed().find_node(node)).expect("node a exists");
     assert_eq!(trial.snapshot().nominated_on(node).len(), 1);
-    let told = decisions(&mut trial, &[high], OPTIONS);
-    assert!(told[0].ends_with("Some((\"a\", [\"b\"]))"), "{told:?}");
+    let log = decisions(&mut trial, &[high], OPTIONS);
+    assert!(log[0].ends_with("Some((\"a\", [\"b\"]))"), "{log:?}");
 }
 
 #[test]
@@ -278,8 +278,8 @@ fn comparable_trial_takes_first_name_and_scores_single_node() {
     let options = TrialOptions { is_comparable: true, ..OPTIONS };
     let pods = [pod(&mut trial, "p cpu=1"), pod(&mut trial, "q cpu=1 require=@name:in:b")];
     for pod in &pods {
-        let told = decisions(&mut trial, &[Arc::clone(pod)], options).remove(0);
+        let line = decisions(&mut trial, &[Arc::clone(pod)], options).remove(0);
         let on = if &*pod.name == "p" { "p on a, 2" } else { "q on b, 1" };
-        assert!(told.starts_with(on) && told.contains("Some("), "{told}");
+        assert!(line.starts_with(on) && line.contains("Some("), "{line}");
     }
 }

@@ -4,7 +4,7 @@
 use crate::server::Stamp;
 use std::collections::BTreeMap;
 use supercargo_core::model::effect::{Lane, StatusPatch, VolumeWrite};
-use supercargo_core::model::event::{BindOutcome, EvictOutcome, Found, Kind, WriteOutcome};
+use supercargo_core::model::event::{BindOutcome, BindingState, EvictOutcome, Kind, WriteOutcome};
 use supercargo_core::model::extender;
 use supercargo_core::model::time::Time;
 
@@ -76,7 +76,7 @@ pub(crate) enum Fate {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Bind { uid: String, outcome: BindOutcome },
-    BindingQueried { uid: String, found: Found },
+    BindingQueried { uid: String, found: BindingState },
     Evicted { uid: String, outcome: EvictOutcome },
     Written { uid: String, write: u64, outcome: WriteOutcome },
     Extended { uid: String, call: u64, answer: Result<extender::Answer, String> },

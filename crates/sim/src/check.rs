@@ -108,7 +108,7 @@ impl Sim {
                 self.note_failure(uid, message);
             }
             Outcome::BindFailed { message } => {
-                self.server.refusal_told();
+                self.server.count_refusal();
                 self.process.decided.remove(uid);
                 self.note_failure(uid, message);
                 self.check_failed(uid)?;

@@ -50,7 +50,7 @@ impl Sim {
         {
             self.server.note_known_change(&pod.uid, &decided.node);
         }
-        self.process.tell(self.now, kind, &change);
+        self.process.deliver(self.now, kind, &change);
     }
 
     pub(crate) fn disconnect(&mut self, kind: Kind) {

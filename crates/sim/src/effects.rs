@@ -10,7 +10,7 @@ use crate::server::{By, Stamp};
 use crate::sim::Sim;
 use std::time::Duration;
 use supercargo_core::model::effect::{Effect, EventRecord, Lane, Nomination, PodRef, StatusPatch};
-use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Found, Kind};
+use supercargo_core::model::event::{BindOutcome, BindingState, Event, EvictOutcome, Kind};
 
 /// The time after which a sent binding can no longer be carried out: an API server's `--request-timeout`.
 const LATEST: Duration = Duration::from_secs(60);
@@ -145,9 +145,9 @@ impl Sim {
             let outcome = match (result, there) {
                 (Ok(()), _) => BindOutcome::Accepted,
                 (Err(message), _) if request.fate == Fate::Forbidden => BindOutcome::Refused { message },
-                (Err(_), None) => BindOutcome::NotNeeded(Found::Gone),
+                (Err(_), None) => BindOutcome::NotNeeded(BindingState::Gone),
                 (Err(_), Some(Some(node))) if node == request.node => BindOutcome::Accepted,
-                (Err(_), Some(Some(node))) => BindOutcome::NotNeeded(Found::Bound(node)),
+                (Err(_), Some(Some(node))) => BindOutcome::NotNeeded(BindingState::Bound(node)),
                 (Err(message), Some(None)) => BindOutcome::Refused { message },
             };
             let answer = Answer::Bind { uid: request.uid.clone(), outcome };
@@ -183,9 +183,9 @@ impl Sim {
         }
         let unanswered = unanswered || foreign;
         let found = match self.server.pods.get(&uid) {
-            _ if unanswered => Found::NoAnswer,
-            None => Found::Gone,
-            Some(pod) => pod.node.clone().map_or(Found::Unbound, Found::Bound),
+            _ if unanswered => BindingState::NoAnswer,
+            None => BindingState::Gone,
+            Some(pod) => pod.node.clone().map_or(BindingState::Unbound, BindingState::Bound),
         };
         let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
         let answer = Answer::BindingQueried { uid, found };
@@ -198,7 +198,7 @@ impl Sim {
             Answer::Bind { uid, outcome } => {
                 self.say("answer", &uid, format_args!("{outcome:?}"));
                 if matches!(outcome, BindOutcome::Refused { .. }) {
-                    self.server.refusal_told();
+                    self.server.count_refusal();
                 }
                 if let BindOutcome::NotNeeded(found) = &outcome {
                     self.note_found(&uid, found);
@@ -246,16 +246,16 @@ impl Sim {
         debug_assert!(!uid.is_empty(), "an answer has a pod");
     }
 
-    fn note_found(&mut self, uid: &str, found: &Found) {
+    fn note_found(&mut self, uid: &str, found: &BindingState) {
         match found {
-            Found::Gone => self.process.found_gone(uid),
-            Found::Bound(node) => {
+            BindingState::Gone => self.process.found_gone(uid),
+            BindingState::Bound(node) => {
                 if let Some(decided) = self.process.decided.get_mut(uid) {
                     decided.node.clone_from(node);
                     decided.settled = true;
                 }
             }
-            Found::Unbound | Found::NoAnswer => {}
+            BindingState::Unbound | BindingState::NoAnswer => {}
         }
     }
 

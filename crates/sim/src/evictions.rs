@@ -119,12 +119,12 @@ impl Sim {
             return;
         }
         let faults = w.forbidden + w.lost_but_applied + w.lost;
-        let (is_applied, is_told) = self.draw.weighted(&[
+        let (is_applied, is_answered) = self.draw.weighted(&[
             (100 - faults, (true, true)),
             (w.forbidden + w.lost, (false, false)),
             (w.lost_but_applied, (true, false)),
         ]);
-        match (is_applied, is_told) {
+        match (is_applied, is_answered) {
             (false, _) => self.fault("eviction rejected"),
             (true, false) => self.fault("eviction applied, answer lost"),
             (true, true) => {}
@@ -133,7 +133,7 @@ impl Sim {
         if is_applied {
             self.evict(&uid);
         }
-        let outcome = match is_told {
+        let outcome = match is_answered {
             true if exists => EvictOutcome::Deleted,
             true => EvictOutcome::Gone,
             false => EvictOutcome::Failed { message: "not now".to_owned() },

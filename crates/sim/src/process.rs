@@ -203,7 +203,7 @@ impl Process {
 
     /// Passes a change to the scheduler and records it.
     // long because: one arm for each kind of change
-    pub(crate) fn tell(&mut self, now: Time, kind: Kind, change: &Change) {
+    pub(crate) fn deliver(&mut self, now: Time, kind: Kind, change: &Change) {
         let event = match change {
             Change::ListBegan => {
                 self.listing.insert(kind, BTreeSet::new());

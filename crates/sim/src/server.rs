@@ -292,7 +292,7 @@ impl Server {
 
     /// Records that the scheduler learned of a rejection or gave up a binding. Its earlier decisions may have
     /// counted that pod.
-    pub(crate) fn refusal_told(&mut self) {
+    pub(crate) fn count_refusal(&mut self) {
         self.whole.refusals += 1;
     }
 

@@ -76,14 +76,14 @@ impl InputRecorder for Journal {
         self.recording.is_some()
     }
 
-    fn told(&mut self, at: Time, what: Input<'_>) {
+    fn received(&mut self, at: Time, what: Input<'_>) {
         self.inputs += 1;
         let Some(recording) = &mut self.recording else { return };
         let text = match what {
             Input::Written(text) => text,
-            Input::Event(event) => Written::of(event).map(|told| {
-                let told = serde_json::to_string(&told).expect("texts and numbers are JSON");
-                format!("\"told\":{told}").into()
+            Input::Event(event) => Written::of(event).map(|input| {
+                let json = serde_json::to_string(&input).expect("texts and numbers are JSON");
+                format!("\"told\":{json}").into()
             }),
         };
         recording.flush();

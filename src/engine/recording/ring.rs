@@ -10,13 +10,13 @@ use supercargo_whatif::recording::decision::Decision;
 /// A ring buffer of the last decisions. A reader blocks a writer only while it copies the references.
 #[derive(Debug)]
 pub struct Ring {
-    kept: Mutex<Kept>,
+    kept: Mutex<Buffer>,
     decisions_max: usize,
     bytes_max: usize,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Buffer {
     decisions: VecDeque<Arc<Decision>>,
     bytes: usize,
     entered: u64,

@@ -12,7 +12,7 @@ use std::{fs, io};
 use supercargo_config::redacted::decisive;
 use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::model::effect::{Lane, PodRef};
-use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
+use supercargo_core::model::event::{BindOutcome, BindingState, Event, EvictOutcome, WriteOutcome};
 use supercargo_core::model::extender::{Answer, CandidateAnswer, FilterAnswer};
 use supercargo_core::model::time::Time;
 use supercargo_core::report::{Outcome, Preemption, Report};
@@ -94,11 +94,16 @@ fn ring_keeps_the_last_decisions_within_its_limits() {
 fn recorded_events_survive_a_round_trip() {
     let uid = || "u".into();
     let text = || "why".to_owned();
-    let found = [Found::Bound("n".to_owned()), Found::Unbound, Found::Gone, Found::NoAnswer];
+    let found = [
+        BindingState::Bound("n".to_owned()),
+        BindingState::Unbound,
+        BindingState::Gone,
+        BindingState::NoAnswer,
+    ];
     let binds = [
         BindOutcome::Accepted,
         BindOutcome::Refused { message: text() },
-        BindOutcome::NotNeeded(Found::Gone),
+        BindOutcome::NotNeeded(BindingState::Gone),
         BindOutcome::Unknown { message: text() },
     ];
     let writes = [
@@ -361,6 +366,6 @@ fn read_error_of_the_file_is_reported() {
             Err(io::Error::other("the disk is gone"))
         }
     }
-    let told = Entries::open(io::BufReader::new(Broken)).err().map(|bad| bad.to_string());
-    assert_eq!(told.as_deref(), Some("cannot be read: the disk is gone"));
+    let error = Entries::open(io::BufReader::new(Broken)).err().map(|bad| bad.to_string());
+    assert_eq!(error.as_deref(), Some("cannot be read: the disk is gone"));
 }

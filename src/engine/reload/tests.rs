@@ -187,6 +187,6 @@ async fn reload_ends_with_the_engine() {
     let mut file = Followed::new("");
     file.engine.abort();
     assert!((&mut file.engine).await.is_err_and(|error| error.is_cancelled()));
-    let told = file.reload.changed(text("podMaxBackoffSeconds: 30\n")).await;
-    assert_eq!(told, Err(Ended));
+    let outcome = file.reload.changed(text("podMaxBackoffSeconds: 30\n")).await;
+    assert_eq!(outcome, Err(Ended));
 }

@@ -17,13 +17,13 @@ const BYTES_MAX: usize = 4 << 20;
 /// Stores the results of one shadow. Disagreements are stored as the JSON that the report shows.
 pub struct Results {
     shadow_of: String,
-    kept: Mutex<Kept>,
+    kept: Mutex<State>,
     entries_max: usize,
     bytes_max: usize,
 }
 
 #[derive(Default)]
-struct Kept {
+struct State {
     since: Timestamp,
     decisions: BTreeMap<Agreement, u64>,
     unjudged: BTreeMap<Unjudged, u64>,
@@ -32,7 +32,7 @@ struct Kept {
     entries: VecDeque<Box<RawValue>>,
 }
 
-impl Kept {
+impl State {
     fn begun() -> Self {
         Self { since: Timestamp::now(), ..Self::default() }
     }
@@ -45,13 +45,13 @@ impl Results {
     }
 
     pub(super) fn bounded(shadow_of: &str, entries_max: usize, bytes_max: usize) -> Self {
-        let kept = Mutex::new(Kept::begun());
+        let kept = Mutex::new(State::begun());
         Self { shadow_of: shadow_of.to_owned(), kept, entries_max, bytes_max }
     }
 
     /// Clears all results, because later ones use another profile.
     pub fn begin_anew(&self) {
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Kept::begun();
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = State::begun();
     }
 
     /// Adds the result of a comparison, reported at `now`.

@@ -61,8 +61,8 @@ async fn ask(sources: &PodSources, token: &str, path: &str, query: &str) -> (Out
     (outcome, asked)
 }
 
-fn told(text: &str) -> Outcome {
-    Outcome::Told(text.to_owned())
+fn json(text: &str) -> Outcome {
+    Outcome::Json(text.to_owned())
 }
 
 fn forbidden(user: &str, scope: &str) -> Outcome {
@@ -76,10 +76,10 @@ async fn report_covers_only_namespaces_whose_pods_the_user_may_read() {
     let sources = sources(3);
     let everywhere = "at the cluster scope";
     for (token, query, expected) in [
-        ("all", "", told("None, partial: false")),
-        ("root", "", told("None, partial: false")),
-        ("ann", "", told("Some({\"a\", \"c\"}), partial: true")),
-        ("ann", "namespace=a", told("Some({\"a\"}), partial: false")),
+        ("all", "", json("None, partial: false")),
+        ("root", "", json("None, partial: false")),
+        ("ann", "", json("Some({\"a\", \"c\"}), partial: true")),
+        ("ann", "namespace=a", json("Some({\"a\"}), partial: false")),
         ("ann", "namespace=b", forbidden("ann", "in the namespace \"b\"")),
         ("ann", "namespace=no-such", forbidden("ann", "in the namespace \"no-such\"")),
         ("none", "", forbidden("none", everywhere)),
@@ -101,15 +101,15 @@ async fn partial_access_to_many_namespaces_requires_naming_one() {
         "{outcome:?}"
     );
     assert_eq!(asked, ["ann "]);
-    assert_eq!(ask(&sources, "all", PAGE, "").await.0, told("None, partial: false"));
-    assert_eq!(ask(&sources, "ann", PAGE, "namespace=c").await.0, told("Some({\"c\"}), partial: false"));
+    assert_eq!(ask(&sources, "all", PAGE, "").await.0, json("None, partial: false"));
+    assert_eq!(ask(&sources, "ann", PAGE, "namespace=c").await.0, json("Some({\"c\"}), partial: false"));
 }
 
 #[tokio::test]
 async fn existence_of_a_pod_is_revealed_only_with_read_permission() {
     let sources = sources(3);
     for (token, query, expected) in [
-        ("ann", "namespace=a&name=there", told("a/there")),
+        ("ann", "namespace=a&name=there", json("a/there")),
         ("ann", "namespace=a&name=x", Outcome::NoSuchPod("no pending pod \"x\" in namespace \"a\"".into())),
         ("ann", "namespace=b&name=there", forbidden("ann", "in the namespace \"b\"")),
         ("ann", "namespace=b&name=x", forbidden("ann", "in the namespace \"b\"")),

@@ -249,9 +249,9 @@ mod tests {
     const BLOCKS: i32 = -11;
 
     fn start(waiting_max: usize) -> (LogLines, Reader) {
-        let ((call, calls), (answer, answers), (tell, losses)) = (channel(), channel(), channel());
+        let ((call, calls), (answer, answers), (sender, losses)) = (channel(), channel(), channel());
         let stderr = Stderr { calls: call, answers };
-        let lines = LogLines::with_room(waiting_max, stderr, move |loss| drop(tell.send(loss))).unwrap();
+        let lines = LogLines::with_room(waiting_max, stderr, move |loss| drop(sender.send(loss))).unwrap();
         (lines, Reader { calls, answers: answer, losses })
     }
 

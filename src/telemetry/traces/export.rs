@@ -38,7 +38,7 @@ pub(super) struct Exporter {
     endpoint: String,
     scope: InstrumentationScope,
     spans: TraceSpans,
-    said: Said,
+    last_error: LastError,
 }
 
 impl Exporter {
@@ -48,8 +48,8 @@ impl Exporter {
         if uri.host().is_none() || !matches!(uri.scheme_str(), Some("http" | "https")) {
             return Err(format!("{endpoint:?} is not an http or https URL"));
         }
-        let said = Said::default();
-        let carrier = Carrier::new(&uri, said.clone()).map_err(|error| format!("{error:#}"))?;
+        let last_error = LastError::default();
+        let carrier = Carrier::new(&uri, last_error.clone()).map_err(|error| format!("{error:#}"))?;
         let exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(carrier)
@@ -65,7 +65,7 @@ impl Exporter {
             .with_attributes(about.map(|(key, value)| KeyValue::new(key, value)));
         exporter.set_resource(&resource.build());
         let scope = InstrumentationScope::builder("supercargo").with_version(version).build();
-        Ok(Self { exporter, endpoint: endpoint.to_owned(), scope, spans: metrics.trace_spans(), said })
+        Ok(Self { exporter, endpoint: endpoint.to_owned(), scope, spans: metrics.trace_spans(), last_error })
     }
 
     /// Exports spans until all senders are gone.
@@ -88,12 +88,14 @@ impl Exporter {
             }
             if sent.is_ok() != is_taken {
                 is_taken = sent.is_ok();
-                self.tell(sent.err().map(|error| self.said.take().unwrap_or_else(|| error.to_string())));
+                self.report(
+                    sent.err().map(|error| self.last_error.take().unwrap_or_else(|| error.to_string())),
+                );
             }
         }
     }
 
-    fn tell(&self, error: Option<String>) {
+    fn report(&self, error: Option<String>) {
         let endpoint = &self.endpoint;
         match error {
             Some(error) => {
@@ -134,10 +136,10 @@ fn wall(time: Time) -> SystemTime {
 
 /// The error of the last request, which the exporter does not expose.
 #[derive(Clone, Debug, Default)]
-struct Said(Arc<Mutex<Option<String>>>);
+struct LastError(Arc<Mutex<Option<String>>>);
 
-impl Said {
-    fn say(&self, why: String) {
+impl LastError {
+    fn set(&self, why: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
     }
 
@@ -149,7 +151,7 @@ impl Said {
 /// HTTP client of the exporter, with the same name resolution and TLS settings as all other clients.
 struct Carrier {
     client: kube::Client,
-    said: Said,
+    last_error: LastError,
 }
 
 impl std::fmt::Debug for Carrier {
@@ -159,14 +161,14 @@ impl std::fmt::Debug for Carrier {
 }
 
 impl Carrier {
-    fn new(uri: &http::Uri, said: Said) -> anyhow::Result<Self> {
+    fn new(uri: &http::Uri, last_error: LastError) -> anyhow::Result<Self> {
         let mut parts = uri.clone().into_parts();
         parts.path_and_query = Some(http::uri::PathAndQuery::from_static("/"));
         let mut config = kube::Config::new(http::Uri::from_parts(parts)?);
         // Connecting is covered by the request timeout.
         config.connect_timeout = None;
         config.default_retry = false;
-        Ok(Self { client: supercargo_apiserver::client::builder(&config)?.build(), said })
+        Ok(Self { client: supercargo_apiserver::client::builder(&config)?.build(), last_error })
     }
 
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
@@ -197,7 +199,7 @@ impl HttpClient for Carrier {
             sent.inspect_err(|error| {
                 let causes =
                     std::iter::successors(Some(&**error as &dyn std::error::Error), |&error| error.source());
-                self.said.say(causes.last().map(ToString::to_string).unwrap_or_default());
+                self.last_error.set(causes.last().map(ToString::to_string).unwrap_or_default());
             })
         })
     }

@@ -28,13 +28,13 @@ fn bound() -> Outcome {
 }
 
 /// Feeds reports one second apart.
-struct Told {
+struct TestTracer {
     tracer: Tracer,
     now: Time,
     _out: mpsc::Receiver<Span>,
 }
 
-impl Told {
+impl TestTracer {
     fn new() -> Self {
         let (tracer, out) = Tracer::new(&Metrics::new());
         Self { tracer, now: Time::from_secs(10), _out: out }
@@ -52,13 +52,13 @@ fn times(spans: &[Span]) -> Vec<(&'static str, u64, u64)> {
     spans.iter().map(|span| (span.name, seconds(span.began), seconds(span.ended))).collect()
 }
 
-fn said(span: &Span, name: &str) -> Option<Value> {
+fn attribute(span: &Span, name: &str) -> Option<Value> {
     span.attributes.iter().find(|(key, _)| *key == name).map(|(_, value)| value.clone())
 }
 
 #[test]
 fn attempt_spans_form_a_tree_with_the_root_last() {
-    let mut told = Told::new();
+    let mut tracer = TestTracer::new();
     let stretch =
         |point, ago| Phase { point, ago: Duration::from_millis(ago), took: Duration::from_millis(10) };
     // The first stretch ran before this attempt began.
@@ -67,11 +67,11 @@ fn attempt_spans_form_a_tree_with_the_root_last() {
         stretch(ExtensionPoint::Filter, 900),
         stretch(ExtensionPoint::Score, 800),
     ];
-    let mut spans = told.spans(&report("u1", 1, placed()), &stretches);
+    let mut spans = tracer.spans(&report("u1", 1, placed()), &stretches);
     assert_eq!(times(&spans), [("Filter", 10, 10), ("Score", 10, 10), ("decision", 10, 11)]);
     let volumes = Outcome::PreBound { succeeded: true, took: Duration::from_secs(1) };
-    spans.extend(told.spans(&report("u1", 1, volumes), &[]));
-    spans.extend(told.spans(&report("u1", 1, bound()), &[]));
+    spans.extend(tracer.spans(&report("u1", 1, volumes), &[]));
+    spans.extend(tracer.spans(&report("u1", 1, bound()), &[]));
     assert_eq!(times(&spans)[3..], [("PreBind", 11, 12), ("Bind", 12, 13), ("scheduling attempt", 10, 13)]);
 
     let [filter, score, decision, pre_bind, bind, whole] = &spans[..] else { panic!("{spans:?}") };
@@ -93,12 +93,12 @@ fn attempt_spans_form_a_tree_with_the_root_last() {
         ("k8s.node.name", "n1".into()),
     ];
     assert_eq!(whole.attributes, expected);
-    assert!(told.tracer.decided.is_empty());
+    assert!(tracer.tracer.decided.is_empty());
 }
 
 #[test]
 fn unschedulable_attempt_has_reason_and_its_evictions_share_the_trace() {
-    let mut told = Told::new();
+    let mut tracer = TestTracer::new();
     let victim = report("u2", 1, placed()).pod;
     let nowhere = Outcome::Unschedulable {
         message: "0/3 nodes are available".to_owned(),
@@ -106,7 +106,7 @@ fn unschedulable_attempt_has_reason_and_its_evictions_share_the_trace() {
         evaluated: 3,
         preemption: Preemption::Nominated { node: node(), victims: vec![victim], evictions: 1 },
     };
-    let spans = told.spans(&report("u1", 4, nowhere), &[]);
+    let spans = tracer.spans(&report("u1", 4, nowhere), &[]);
     assert_eq!(times(&spans), [("decision", 10, 11), ("scheduling attempt", 10, 11)]);
     let whole = &spans[1];
     for (name, value) in [
@@ -118,12 +118,12 @@ fn unschedulable_attempt_has_reason_and_its_evictions_share_the_trace() {
         ("scheduler.nominated_node", "n1".into()),
         ("scheduler.victims", Value::Number(1)),
     ] {
-        assert_eq!(said(whole, name), Some(value), "{name}");
+        assert_eq!(attribute(whole, name), Some(value), "{name}");
     }
     assert_eq!(whole.error, None, "an unschedulable pod is not an error");
 
     let ended = Outcome::PreemptionEnded { node: node(), error: Some("no".to_owned()) };
-    let spans = told.spans(&report("u1", 4, ended), &[]);
+    let spans = tracer.spans(&report("u1", 4, ended), &[]);
     assert_eq!(times(&spans), [("Preemption", 10, 12)]);
     assert_eq!((spans[0].trace, spans[0].parent), (whole.trace, Some(whole.id)));
     assert_eq!(spans[0].error.as_deref(), Some("no"));
@@ -131,40 +131,40 @@ fn unschedulable_attempt_has_reason_and_its_evictions_share_the_trace() {
 
 #[test]
 fn failed_attempt_has_error_status_and_message() {
-    let mut told = Told::new();
+    let mut tracer = TestTracer::new();
     let failed = |message: &str| message.to_owned();
-    let spans = told.spans(&report("u1", 1, Outcome::Error { message: failed("no") }), &[]);
+    let spans = tracer.spans(&report("u1", 1, Outcome::Error { message: failed("no") }), &[]);
     assert_eq!(spans[1].error.as_deref(), Some("no"));
-    assert_eq!(said(&spans[1], "scheduler.result"), Some("error".into()));
-    told.spans(&report("u1", 2, placed()), &[]);
-    let spans = told.spans(&report("u1", 2, Outcome::BindFailed { message: failed("refused") }), &[]);
+    assert_eq!(attribute(&spans[1], "scheduler.result"), Some("error".into()));
+    tracer.spans(&report("u1", 2, placed()), &[]);
+    let spans = tracer.spans(&report("u1", 2, Outcome::BindFailed { message: failed("refused") }), &[]);
     assert_eq!(times(&spans), [("Bind", 12, 13), ("scheduling attempt", 10, 13)]);
     assert!(spans.iter().all(|span| span.error.as_deref() == Some("refused")));
-    assert!(told.spans(&report("u1", 3, Outcome::Skipped), &[]).is_empty());
+    assert!(tracer.spans(&report("u1", 3, Outcome::Skipped), &[]).is_empty());
 }
 
 #[test]
 fn each_attempt_has_its_own_trace() {
-    let mut told = Told::new();
+    let mut tracer = TestTracer::new();
     let mut trace = |uid, attempt| {
-        let spans = told.spans(&report(uid, attempt, Outcome::Error { message: String::new() }), &[]);
+        let spans = tracer.spans(&report(uid, attempt, Outcome::Error { message: String::new() }), &[]);
         spans[0].trace
     };
     let traces = [trace("u1", 1), trace("u1", 2), trace("u2", 1)];
     assert_eq!(trace("u1", 1), traces[0]);
     assert!(traces[0] != traces[1] && traces[0] != traces[2] && traces[1] != traces[2]);
-    let mut others = Told::new();
+    let mut others = TestTracer::new();
     let spans = others.spans(&report("u1", 1, Outcome::Error { message: String::new() }), &[]);
     assert_ne!(spans[0].trace, traces[0], "another process uses other trace IDs");
 }
 
 #[test]
 fn memory_for_unreported_bindings_is_bounded() {
-    let mut told = Told::new();
+    let mut tracer = TestTracer::new();
     for number in 0..=DECIDED_MAX {
-        told.spans(&report(&format!("u{number}"), 1, placed()), &[]);
+        tracer.spans(&report(&format!("u{number}"), 1, placed()), &[]);
     }
-    assert_eq!(told.tracer.decided.len(), DECIDED_MAX);
+    assert_eq!(tracer.tracer.decided.len(), DECIDED_MAX);
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ async fn victim_gets_its_disruption_condition_then_is_deleted_by_uid() {
     let mut asked = fixture.asked();
     let since = asked[0].body["status"]["conditions"][0]["lastTransitionTime"].take();
     assert_eq!(since.as_str().unwrap().len(), "2026-11-20T19:18:14Z".len());
-    let mark = Asked {
+    let mark = SentRequest {
         method: "PATCH".to_owned(),
         uri: "/api/v1/namespaces/default/pods/plain0/status".to_owned(),
         content_type: "application/strategic-merge-patch+json".to_owned(),
@@ -63,7 +63,7 @@ async fn victim_gets_its_disruption_condition_then_is_deleted_by_uid() {
             }] },
         }),
     };
-    let delete = Asked {
+    let delete = SentRequest {
         method: "DELETE".to_owned(),
         uri: "/api/v1/namespaces/default/pods/plain0?timeout=10s".to_owned(),
         content_type: "application/json".to_owned(),
@@ -115,8 +115,8 @@ async fn lost_deletion_response_is_resolved_by_a_read_not_a_second_delete() {
     let lost = || [Reply::Broken, Reply::Silence, Reply::Text(500, "")];
     let going = || [found("u1", Some("2026-11-20T19:18:14Z")), found("u2", None), Reply::Gone];
     for (lost, going) in lost().into_iter().zip(going()) {
-        let told = conversation([done(), lost, going]).await;
-        assert_eq!(told, (EvictOutcome::Deleted, "PATCH DELETE GET".to_owned()));
+        let result = conversation([done(), lost, going]).await;
+        assert_eq!(result, (EvictOutcome::Deleted, "PATCH DELETE GET".to_owned()));
     }
     for lost in lost() {
         let (outcome, methods) = conversation([done(), lost, found("u1", None)]).await;

@@ -64,7 +64,7 @@ async fn outcome_of_an_extender_binding_is_checked_with_the_api_server() {
     let unbound = Fixture::new([Reply::Json(200, found(None))]);
     assert_eq!(bound_by(unbound, port).await, (refused("no slot"), vec!["GET".to_owned()]));
     let bound = Fixture::new([Reply::Json(200, found(Some("n1")))]);
-    let moot = BindOutcome::NotNeeded(Found::Bound("n1".to_owned()));
+    let moot = BindOutcome::NotNeeded(BindingState::Bound("n1".to_owned()));
     assert_eq!(bound_by(bound, port).await.0, moot, "it bound before it failed");
     let (port, _) = extender(500, "").await;
     let failed = format!("failed bind with extender at URL http://127.0.0.1:{port}/bind, code 500");

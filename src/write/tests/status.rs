@@ -7,7 +7,7 @@ async fn condition_patch_carries_the_pods_uid() {
     let mut fixture = Fixture::new([Reply::Done]);
     fixture.dispatcher.submit(Effect::Patch(unscheduled("why", Some("2026-11-20T19:18:14Z"))));
     fixture.answer().await;
-    let asked = Asked {
+    let asked = SentRequest {
         method: "PATCH".to_owned(),
         uri: "/api/v1/namespaces/default/pods/plain0/status".to_owned(),
         content_type: "application/strategic-merge-patch+json".to_owned(),

@@ -35,8 +35,8 @@ async fn write(fixture: &mut Fixture, change: VolumeChange) -> WriteOutcome {
     outcome.clone()
 }
 
-fn patched(uri: &str, body: Value) -> Asked {
-    Asked {
+fn patched(uri: &str, body: Value) -> SentRequest {
+    SentRequest {
         method: "PATCH".to_owned(),
         uri: uri.to_owned(),
         content_type: "application/merge-patch+json".to_owned(),

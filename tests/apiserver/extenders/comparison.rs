@@ -49,20 +49,20 @@ fn conduct(call: &Call) -> Reply {
     match (verb, plan) {
         ("bind", _) => Reply::Binds,
         ("filter", "chosen") => {
-            let mut told = passed(if names { &["b", "c"] } else { &["b"] });
-            told["FailedNodes"] = json!({"a": "no licence"});
-            Reply::Json(told)
+            let mut answer = passed(if names { &["b", "c"] } else { &["b"] });
+            answer["FailedNodes"] = json!({"a": "no licence"});
+            Reply::Json(answer)
         }
         ("filter", "reasons") if names => {
-            let mut told = passed(&["c"]);
-            told["FailedNodes"] = json!({"a": "no licence", "b": "none", "ghost": "what is that"});
-            told["FailedAndUnresolvableNodes"] = json!({"b": "never"});
-            Reply::Json(told)
+            let mut answer = passed(&["c"]);
+            answer["FailedNodes"] = json!({"a": "no licence", "b": "none", "ghost": "what is that"});
+            answer["FailedAndUnresolvableNodes"] = json!({"b": "never"});
+            Reply::Json(answer)
         }
         ("filter", "reasons") => Reply::Json(json!({"FailedNodes": {"c": "no licence"}})),
         ("filter", "silent") => Reply::Json(json!({})),
         ("filter", "down") => Reply::Code(500),
-        ("filter", "told") => Reply::Json(json!({"Error": "no slot left"})),
+        ("filter", "error") => Reply::Json(json!({"Error": "no slot left"})),
         ("filter", "invented") => Reply::Json(json!({"NodeNames": ["a", "ghost"]})),
         ("preempt", "none") => Reply::Json(json!({"NodeNameToMetaVictims": {}})),
         ("preempt", "stranger") => {
@@ -130,7 +130,10 @@ fn neutral(text: &str) -> String {
 }
 
 /// Returns reason and message of a pod's condition, and its node.
-async fn told(world: &World<'_>, name: &str) -> Result<(Option<String>, Option<String>, Option<String>)> {
+async fn condition_and_node(
+    world: &World<'_>,
+    name: &str,
+) -> Result<(Option<String>, Option<String>, Option<String>)> {
     let pods = world.pods();
     wait_for(&format!("{name} to be placed or have a condition"), PATIENCE, || async {
         let pod: Pod = pods.get(name).await?;
@@ -167,7 +170,7 @@ async fn extender_requests_and_results_equal_kube_schedulers() -> Result<()> {
         crate::reload::reconfigure(world, &ours)?;
         world.counted(&crate::reload::reloads("applied"), 1.0).await?;
 
-        for plan in ["chosen", "scored", "unscored", "reasons", "silent", "down", "told", "invented"] {
+        for plan in ["chosen", "scored", "unscored", "reasons", "silent", "down", "error", "invented"] {
             compare(world, &extender, plan, &requesting(&json!({"cpu": "100m"}))).await?;
         }
         // From here on, the nodes are full of pods of lower priority.
@@ -251,14 +254,14 @@ async fn compare(world: &World<'_>, extender: &Extender, plan: &str, spec: &Valu
         }
         let pod = crate::harness::objects::pod(&name, &world.name, &spec)?;
         world.pods().create(&PostParams::default(), &pod).await?;
-        let told = told(world, &name).await?;
+        let result = condition_and_node(world, &name).await?;
         // Later attempts repeat the calls, as often as time allows.
         let mut calls: BTreeMap<String, Value> = BTreeMap::new();
         for call in extender.calls_about(&name) {
             calls.entry(neutral(&call.path)).or_insert_with(|| comparable(&call.body));
         }
         world.delete(&name).await?;
-        found.insert(whose, (told, calls));
+        found.insert(whose, (result, calls));
     }
     let (theirs, ours) = (&found[THEIRS], &found[OURS]);
     ensure!(ours.0 == theirs.0, "{plan}: condition\n{:?}\nand of kube-scheduler\n{:?}", ours.0, theirs.0);

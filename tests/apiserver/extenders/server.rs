@@ -128,7 +128,7 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
     let body = request.into_body().collect().await?.to_bytes();
     let call = Call { path, body: serde_json::from_slice(&body)? };
     shared.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
-    let told = match (shared.conduct)(&call) {
+    let json = match (shared.conduct)(&call) {
         Reply::Json(value) => value,
         Reply::Code(code) => return Ok(Response::builder().status(code).body(Full::default())?),
         Reply::Held(value) => {
@@ -140,7 +140,7 @@ async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Respo
             Err(error) => json!({"Error": error.to_string()}),
         },
     };
-    Ok(Response::new(Full::from(told.to_string())))
+    Ok(Response::new(Full::from(json.to_string())))
 }
 
 /// Posts the Binding that `ExtenderBindingArgs` requests.

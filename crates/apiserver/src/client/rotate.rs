@@ -30,7 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// process.
 const LOAD_EVERY: Duration = Duration::from_secs(10);
 /// Log interval of a repeated failure.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Source of the connection settings.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ impl Source {
     }
 
     async fn follow(self, mut known: Known, current: Weak<Mutex<Carrier>>, rejected: Arc<Notify>) {
-        let failures = Throttle::new(TOLD_EVERY);
+        let failures = Throttle::new(LOG_INTERVAL);
         loop {
             let was_rejected = tokio::select! {
                 () = tokio::time::sleep(LOOK_EVERY) => false,

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::backoff::{self, Backoff, Budget};
 use super::first::FirstLists;
-use super::lines::{self, Events, Told, Trouble, page, watch};
+use super::lines::{self, Events, Trouble, WatchEvent, page, watch};
 use super::object::{self, Flaws, Object};
 use super::state::KindState;
 use super::trouble::Troubles;
@@ -146,7 +146,7 @@ impl<K: Object> Watch<K> {
     /// Waits after a failure, for the backoff or the server's `Retry-After`.
     async fn pause(&self, trouble: &Trouble, backoff: &mut Backoff) {
         self.state.failed(trouble.to_string());
-        self.troubles.tell::<K>(trouble);
+        self.troubles.failed::<K>(trouble);
         let retry_after = trouble.retry_after();
         let pause = backoff.after_failure(retry_after);
         self.state.pauses(pause);
@@ -247,10 +247,10 @@ impl<K: Object> Watch<K> {
         self.began().await?;
         while let Some(event) = self.event(&mut events, Instant::now() + LIST_SILENCE).await? {
             match event {
-                Told::Applied(object) => self.applied(object).await?,
-                Told::Deleted(object) => self.gone(object).await?,
-                Told::Bookmark { ends_list: false, .. } => {}
-                Told::Bookmark { version, ends_list: true } => {
+                WatchEvent::Applied(object) => self.applied(object).await?,
+                WatchEvent::Deleted(object) => self.gone(object).await?,
+                WatchEvent::Bookmark { ends_list: false, .. } => {}
+                WatchEvent::Bookmark { version, ends_list: true } => {
                     self.streams = true;
                     self.ended().await?;
                     return Ok(version);
@@ -329,32 +329,32 @@ impl<K: Object> Watch<K> {
             };
             let Some(event) = event else { return Ok(Ended::ByServer) };
             match event {
-                Told::Applied(object) => {
+                WatchEvent::Applied(object) => {
                     let moved = moved_to(&object)?;
                     self.applied(object).await?;
                     *version = moved;
                 }
-                Told::Deleted(object) => {
+                WatchEvent::Deleted(object) => {
                     let moved = moved_to(&object)?;
                     self.gone(object).await?;
                     *version = moved;
                 }
-                Told::Bookmark { version: reached, .. } => *version = reached,
+                WatchEvent::Bookmark { version: reached, .. } => *version = reached,
             }
         }
     }
 
     /// Returns the next event of a watch.
-    async fn event(&self, events: &mut Events, limit: Instant) -> Result<Option<Told<K>>, Trouble> {
+    async fn event(&self, events: &mut Events, limit: Instant) -> Result<Option<WatchEvent<K>>, Trouble> {
         let Some(event) = events.next(limit).await? else { return Ok(None) };
         self.metrics.heard();
         self.metrics.received(event.encoding, event.bytes.len());
         self.state.attempted();
-        let told = event.read()?;
+        let decoded = event.read()?;
         if event.encoding == Encoding::Json && self.objects.wants(K::KIND) {
             lines::each_object(&event.bytes, |object, is_gone| self.objects.note(K::KIND, object, is_gone));
         }
-        Ok(Some(told))
+        Ok(Some(decoded))
     }
 
     /// Records that the API server has responded.
@@ -367,18 +367,18 @@ impl<K: Object> Watch<K> {
     }
 
     async fn applied(&self, object: K) -> Result<(), Trouble> {
-        self.tell(|onlooker| onlooker.applied(&object));
+        self.notify(|onlooker| onlooker.applied(&object));
         let text = self.inbox.wants_text().then(|| input_text::applied(&object));
         self.send(object::applied(object, &self.flaws), text).await
     }
 
     async fn gone(&self, object: K) -> Result<(), Trouble> {
-        self.tell(|onlooker| onlooker.gone(&object));
+        self.notify(|onlooker| onlooker.gone(&object));
         let text = self.inbox.wants_text().then(|| input_text::gone(&object));
         self.send(object::gone(object), text).await
     }
 
-    fn tell(&self, what: impl FnOnce(&dyn Onlooker<K>)) {
+    fn notify(&self, what: impl FnOnce(&dyn Onlooker<K>)) {
         if let Some(onlooker) = &self.onlooker {
             what(onlooker.as_ref());
         }
@@ -390,14 +390,14 @@ impl<K: Object> Watch<K> {
     }
 
     async fn began(&self) -> Result<(), Trouble> {
-        self.tell(|onlooker| onlooker.list_began());
+        self.notify(|onlooker| onlooker.list_began());
         self.objects.list_began(K::KIND);
         let text = self.inbox.wants_text().then(|| input_text::list_began(K::KIND));
         self.send(Box::new(|_| Event::ListBegan(K::KIND)), text).await
     }
 
     async fn ended(&self) -> Result<(), Trouble> {
-        self.tell(|onlooker| onlooker.list_ended());
+        self.notify(|onlooker| onlooker.list_ended());
         self.objects.list_ended(K::KIND);
         let (state, first) = (Arc::clone(&self.state), Arc::clone(&self.first));
         // The kind is synced when the engine processes this event, not when the list has been read.

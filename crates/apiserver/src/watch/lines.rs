@@ -145,11 +145,11 @@ async fn open(client: &kube::Client, uri: &str, accept: &'static str) -> Result<
     }
     let body = timeout_at(limit, response.into_body().collect()).await;
     let body = body.ok().and_then(Result::ok).map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    let told = match encoding {
+    let reported = match encoding {
         Encoding::Json => serde_json::from_slice::<Status>(&body).ok(),
         Encoding::Protobuf => proto::raw_object(&body).and_then(proto::refusal).ok().as_ref().map(status),
     };
-    let status = told.unwrap_or_else(|| {
+    let status = reported.unwrap_or_else(|| {
         let text = String::from_utf8_lossy(&body);
         Status::failure(text.trim(), "")
     });
@@ -200,7 +200,7 @@ fn causes<'a>(
 
 /// One event of a watch.
 #[derive(Debug)]
-pub(super) enum Told<K> {
+pub(super) enum WatchEvent<K> {
     /// The object was added or modified.
     Applied(K),
     /// The object was deleted; holds its last state.
@@ -252,19 +252,19 @@ pub(super) struct RawEvent {
 
 impl RawEvent {
     /// Decodes the event.
-    pub(super) fn read<K: Object>(&self) -> Result<Told<K>, Trouble> {
-        let told = match self.encoding {
+    pub(super) fn read<K: Object>(&self) -> Result<WatchEvent<K>, Trouble> {
+        let decoded = match self.encoding {
             Encoding::Json => read_line(&self.bytes).map_err(|error| Trouble::Garbled(error.to_string()))?,
             Encoding::Protobuf => {
                 read_frame(&self.bytes).map_err(|flaw| Trouble::Garbled(flaw.to_string()))?
             }
         };
-        match told {
+        match decoded {
             // A watch from no version begins with the objects there are, and never tells which are gone.
-            Ok(Told::Bookmark { version, .. }) if version.is_empty() => {
+            Ok(WatchEvent::Bookmark { version, .. }) if version.is_empty() => {
                 Err(Trouble::Garbled("a bookmark without a version".to_owned()))
             }
-            told => told,
+            decoded => decoded,
         }
     }
 }
@@ -279,7 +279,7 @@ pub(super) fn each_object(line: &[u8], each: impl FnOnce(&str, bool)) {
 }
 
 /// Decodes a JSON event. Accepts its fields in any order, since a proxy may reorder them.
-fn read_line<K: Object>(line: &[u8]) -> Result<Result<Told<K>, Trouble>, serde_json::Error> {
+fn read_line<K: Object>(line: &[u8]) -> Result<Result<WatchEvent<K>, Trouble>, serde_json::Error> {
     let Envelope { change, object } = serde_json::from_slice(line)?;
     let object = object.get();
     let TypeMeta { api_version, kind } = serde_json::from_str(object)?;
@@ -294,19 +294,19 @@ fn read_line<K: Object>(line: &[u8]) -> Result<Result<Told<K>, Trouble>, serde_j
         return Ok(Err(trouble));
     }
     Ok(Ok(match &*change {
-        "ADDED" | "MODIFIED" => Told::Applied(serde_json::from_str(object)?),
-        "DELETED" => Told::Deleted(serde_json::from_str(object)?),
+        "ADDED" | "MODIFIED" => WatchEvent::Applied(serde_json::from_str(object)?),
+        "DELETED" => WatchEvent::Deleted(serde_json::from_str(object)?),
         "BOOKMARK" => {
             let Mark { metadata } = serde_json::from_str(object)?;
             let ends_list = metadata.annotations.is_some_and(|notes| notes.contains_key(INITIAL_EVENTS_END));
-            Told::Bookmark { version: metadata.resource_version, ends_list }
+            WatchEvent::Bookmark { version: metadata.resource_version, ends_list }
         }
         "ERROR" => return Ok(Err(Trouble::Refused(serde_json::from_str(object)?))),
         other => return Ok(Err(unknown_change(other))),
     }))
 }
 
-fn read_frame<K: Object>(frame: &[u8]) -> Result<Result<Told<K>, Trouble>, proto::Flaw> {
+fn read_frame<K: Object>(frame: &[u8]) -> Result<Result<WatchEvent<K>, Trouble>, proto::Flaw> {
     let proto::WatchEvent { change, type_meta, object } = proto::WatchEvent::read(frame)?;
     let proto::TypeMeta { api_version, kind } = type_meta;
     let is_expected = match change {
@@ -318,11 +318,11 @@ fn read_frame<K: Object>(frame: &[u8]) -> Result<Result<Told<K>, Trouble>, proto
         return Ok(Err(trouble));
     }
     Ok(Ok(match change {
-        proto::Change::Applied => Told::Applied(K::from_protobuf(object)),
-        proto::Change::Deleted => Told::Deleted(K::from_protobuf(object)),
+        proto::Change::Applied => WatchEvent::Applied(K::from_protobuf(object)),
+        proto::Change::Deleted => WatchEvent::Deleted(K::from_protobuf(object)),
         proto::Change::Bookmark => {
             let (version, ends_list) = proto::bookmark(object)?;
-            Told::Bookmark { version, ends_list }
+            WatchEvent::Bookmark { version, ends_list }
         }
         proto::Change::Error => {
             return Ok(Err(Trouble::Refused(Box::new(status(&proto::refusal(object)?)))));

@@ -28,31 +28,31 @@ impl<T> Object for T where
 
 /// Maximum number of distinct conversion errors remembered, so that a broken object that changes often does
 /// not fill the log.
-const TOLD_MAX: usize = 1_024;
+const LOGGED_MAX: usize = 1_024;
 
 /// Logs and counts objects that cannot be converted.
 #[derive(Debug)]
 pub(super) struct Flaws {
     metrics: Arc<dyn WatchObserver>,
-    told: Mutex<HashSet<String>>,
+    logged: Mutex<HashSet<String>>,
 }
 
 impl Flaws {
     pub(super) fn new(metrics: Arc<dyn WatchObserver>) -> Self {
-        Self { metrics, told: Mutex::default() }
+        Self { metrics, logged: Mutex::default() }
     }
 
-    fn tell(&self, flaw: String) {
+    fn report(&self, flaw: String) {
         self.metrics.malformed();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.contains(&flaw) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.contains(&flaw) {
             return;
         }
         tracing::warn!("{flaw}; ignoring the object until it is corrected");
-        if told.len() == TOLD_MAX {
-            told.clear();
+        if logged.len() == LOGGED_MAX {
+            logged.clear();
         }
-        told.insert(flaw);
+        logged.insert(flaw);
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) fn applied<K: Object>(object: K, flaws: &Arc<Flaws>) -> Convert {
                 )
             }
         };
-        flaws.tell(flaw);
+        flaws.report(flaw);
         Event::Unreadable(object.key(tables))
     })
 }

@@ -51,13 +51,13 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     wanted: Wanted,
-    pods: Held,
-    nodes: Held,
+    pods: KindStore,
+    nodes: KindStore,
 }
 
 /// RawObjects of one kind, by uid (pods) or name (nodes).
 #[derive(Debug, Default)]
-struct Held {
+struct KindStore {
     objects: HashMap<String, (u64, Arc<RawValue>)>,
     /// Number of the current list, to find objects that a list no longer contains.
     list: u64,
@@ -67,7 +67,7 @@ struct Held {
     complete: bool,
 }
 
-impl Held {
+impl KindStore {
     fn forget(&mut self) {
         self.objects = HashMap::new();
         self.complete = false;
@@ -77,7 +77,7 @@ impl Held {
 }
 
 impl State {
-    fn held(&mut self, kind: Kind) -> Option<&mut Held> {
+    fn held(&mut self, kind: Kind) -> Option<&mut KindStore> {
         match kind {
             Kind::Pod => Some(&mut self.pods),
             Kind::Node => Some(&mut self.nodes),
@@ -154,7 +154,7 @@ impl RawObjects {
             return;
         }
         // The watch reports objects that cannot be decoded.
-        let Some(read) = Read::of(kind, object) else { return };
+        let Some(read) = DecodedObject::of(kind, object) else { return };
         let mut state = self.state();
         let keeps = match (kind, state.wanted.pods) {
             (Kind::Pod, Pods::Pending) => !read.has_node,
@@ -210,13 +210,13 @@ impl RawObjects {
 type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
 /// A decoded object, without the fields that upstream's in-memory objects lack.
-struct Read {
+struct DecodedObject {
     key: String,
     has_node: bool,
     text: Arc<RawValue>,
 }
 
-impl Read {
+impl DecodedObject {
     fn of(kind: Kind, object: &str) -> Option<Self> {
         let mut fields: Fields<'_> = serde_json::from_str(object).ok()?;
         let mut metadata: Fields<'_> = serde_json::from_str(fields.get("metadata")?.get()).ok()?;

@@ -29,12 +29,12 @@ pub struct KindHealth {
 #[derive(Debug)]
 pub(super) struct KindState {
     kind: Kind,
-    seen: Mutex<Seen>,
+    seen: Mutex<WatchProgress>,
     anew: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct WatchProgress {
     synced: bool,
     attempt: Option<Instant>,
     success: Option<Instant>,
@@ -84,7 +84,7 @@ impl KindState {
         !std::mem::replace(&mut self.seen().synced, true)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, WatchProgress> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -31,7 +31,7 @@ impl Troubles {
     }
 
     /// Logs that the watch of a kind failed.
-    pub(super) fn tell<K: Object>(&self, trouble: &Trouble) {
+    pub(super) fn failed<K: Object>(&self, trouble: &Trouble) {
         self.report(K::KIND, &K::kind(&()), resource::<K>, trouble);
     }
 

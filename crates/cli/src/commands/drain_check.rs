@@ -69,7 +69,7 @@ pub fn main(args: &DrainCheckArgs) -> ExitCode {
             };
             say(&text, code)
         }
-        Err(refused) => refused.tell(),
+        Err(refused) => refused.report(),
     }
 }
 
@@ -146,7 +146,7 @@ fn text(of: &DrainCheck, wide: bool) -> String {
     screen.heading(&format!("{}: {}", of.nodes.join(", "), verdict(of)));
     let shown = of.pods.iter().filter(|pod| wide || pod.to.is_none());
     for pod in shown {
-        tell(&mut screen, pod);
+        print_pod(&mut screen, pod);
     }
     if !of.obstacles.is_empty() {
         screen.heading("Pods that the drain cannot evict");
@@ -198,7 +198,7 @@ fn obstacle(screen: &mut Screen, of: &Obstacle, wide: bool) {
     screen.line(&format!("  {names}: {}{accepted}", of.text));
 }
 
-fn tell(screen: &mut Screen, pod: &Moved) {
+fn print_pod(screen: &mut Screen, pod: &Moved) {
     let alone = if pod.is_unmanaged { "  (no controller recreates it)" } else { "" };
     match &pod.to {
         Some(node) => screen.line(&format!("  {} would move to {node}{alone}", pod.pod)),

@@ -45,7 +45,7 @@ pub fn main(args: &FitArgs) -> ExitCode {
             let text = in_form(args.output, &answer, |wide| text(&answer, wide));
             say(&text, if answer.fits > 0 { 0 } else { NONE_FITS })
         }
-        Err(refused) => refused.tell(),
+        Err(refused) => refused.report(),
     }
 }
 

@@ -60,7 +60,7 @@ pub struct QueueArgs {
 pub fn main(args: &QueueArgs) -> ExitCode {
     match report(args) {
         Ok(report) => say(&in_form(args.output, &report, |wide| text(&report, wide, args.all_namespaces)), 0),
-        Err(refused) => refused.tell(),
+        Err(refused) => refused.report(),
     }
 }
 
@@ -146,21 +146,21 @@ fn read(file: &Path) -> Result<String, InputError> {
 }
 
 fn answered(page: Page, by_proxy: bool) -> Result<String, Refused> {
-    let told = page.message();
+    let message = page.message();
     let text = match (page.status, by_proxy) {
         (200, _) => return Ok(page.body),
-        (400, _) => return Err(InputError(told).into()),
+        (400, _) => return Err(InputError(message).into()),
         (401, true) => "401: the scheduler does not accept your identity. The API server passes on a token but no \
                         client certificate: give a token \
                         with --token-file (kubectl create token)"
             .to_owned(),
         (401, false) => "401: the scheduler does not accept this token; give a valid one with --token-file (kubectl create token)".to_owned(),
-        (404, _) => format!("404: {PAGE} not found: check that this is supercargo and that enableProfiling is true. {told}"),
+        (404, _) => format!("404: {PAGE} not found: check that this is supercargo and that enableProfiling is true. {message}"),
         (502..=504, true) => format!(
-            "the API server cannot reach the scheduler's port: {told}. If the scheduler listens only on 127.0.0.1, as a static pod \
+            "the API server cannot reach the scheduler's port: {message}. If the scheduler listens only on 127.0.0.1, as a static pod \
              does, use `kubectl port-forward` and --server https://127.0.0.1:10259"
         ),
-        (code, _) => format!("{code}: {told}"),
+        (code, _) => format!("{code}: {message}"),
     };
     Err(Refused::Live(LiveError::Cluster(text)))
 }
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn durations_show_their_two_largest_units() {
         let from = "2026-01-01T00:00:00Z";
-        for (to, told) in [
+        for (to, expected) in [
             ("2026-01-01T00:00:00Z", "0s"),
             ("2025-12-31T00:00:00Z", "0s"),
             ("2026-01-01T00:00:59Z", "59s"),
@@ -265,7 +265,7 @@ mod tests {
             ("2026-01-03T04:05:06Z", "2d4h"),
             ("soon", "?"),
         ] {
-            assert_eq!(between(from, to), told, "{to}");
+            assert_eq!(between(from, to), expected, "{to}");
         }
         assert_eq!(
             (next_try(from, from), next_try("2026-01-01T00:00:09Z", from)),

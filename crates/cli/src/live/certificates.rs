@@ -31,17 +31,17 @@ pub struct Validity {
 }
 
 /// Validity of a certificate, or why it is unknown; `None` if there is no certificate.
-pub type Found = Result<Option<Validity>, String>;
+pub type ValidityResult = Result<Option<Validity>, String>;
 
 /// Certificates between a kubeconfig and its API server.
 #[derive(Clone, Debug)]
 pub struct Certificates {
     /// Serving certificate of the API server.
-    pub serving: Found,
+    pub serving: ValidityResult,
     /// Client certificate of the kubeconfig's user.
-    pub client: Found,
+    pub client: ValidityResult,
     /// Certificate authority of the kubeconfig; of several, the one that expires last.
-    pub authority: Found,
+    pub authority: ValidityResult,
 }
 
 /// Reads all certificates. The connection may take `within`.
@@ -56,12 +56,12 @@ pub async fn found(config: &kube::Config, within: Duration) -> Certificates {
 }
 
 /// Returns the validity of the authority that expires last: any of them is sufficient.
-fn longest(each: impl Iterator<Item = Result<Validity, String>>) -> Found {
+fn longest(each: impl Iterator<Item = Result<Validity, String>>) -> ValidityResult {
     let each = each.collect::<Result<Vec<_>, _>>()?;
     Ok(each.into_iter().max_by_key(|it| it.until))
 }
 
-fn client(of: &AuthInfo) -> Found {
+fn client(of: &AuthInfo) -> ValidityResult {
     let pem = match (&of.client_certificate_data, &of.client_certificate) {
         (Some(data), _) => {
             let data: Result<ByteString, _> = serde_json::from_value(data.as_str().into());
@@ -80,7 +80,7 @@ fn client(of: &AuthInfo) -> Found {
     }
 }
 
-async fn serving(config: &kube::Config) -> Found {
+async fn serving(config: &kube::Config) -> ValidityResult {
     let server = &config.cluster_url;
     if server.scheme_str() != Some("https") {
         return Ok(None);
@@ -91,10 +91,10 @@ async fn serving(config: &kube::Config) -> Found {
         ServerName::try_from(name).map_err(|error| format!("{server} has no valid host name: {error}"))?;
     let mut connector = HttpConnector::new_with_resolver(Resolver::default());
     connector.enforce_http(false);
-    let silent = |error: &dyn std::error::Error| format!("{server}: {}", crate::live::told(error));
+    let silent = |error: &dyn std::error::Error| format!("{server}: {}", crate::live::with_causes(error));
     let stream: TokioIo<TcpStream> = connector.call(server.clone()).await.map_err(|error| silent(&error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let looks = Arc::new(Looks { shown: Mutex::new(None), provider: Arc::clone(&provider) });
+    let looks = Arc::new(RecordingVerifier { shown: Mutex::new(None), provider: Arc::clone(&provider) });
     let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let tls = tls.map_err(|error| silent(&error))?.dangerous();
     let tls = tls.with_custom_certificate_verifier(Arc::clone(&looks) as Arc<_>).with_no_client_auth();
@@ -110,12 +110,12 @@ async fn serving(config: &kube::Config) -> Found {
 
 /// A verifier that accepts every certificate and stores it. Nothing is sent over its connection.
 #[derive(Debug)]
-struct Looks {
+struct RecordingVerifier {
     shown: Mutex<Option<CertificateDer<'static>>>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Looks {
+impl ServerCertVerifier for RecordingVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -228,9 +228,9 @@ mod tests {
         std::fs::write(&file, pem).expect("it can be written");
         assert_eq!(of(None, Some(file.display().to_string())), expected);
         assert_eq!(of(None, None), Ok(None));
-        for (data, told) in [("%", "not valid base64"), ("bm8=", "holds no certificate")] {
+        for (data, message) in [("%", "not valid base64"), ("bm8=", "holds no certificate")] {
             let error = of(Some(data.to_owned()), None).expect_err("it is none");
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(message), "{error}");
         }
         assert!(of(None, Some("absent".to_owned())).expect_err("it is none").contains("cannot read"));
     }

@@ -186,21 +186,22 @@ pub async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
     match lister.page("/version").await {
         // /version may be forbidden to a user who may watch.
         Ok(_) | Err(Refusal::Status(403, _)) => {}
-        Err(refusal) => return Err(refusal.told(&lister.server, "/version")),
+        Err(refusal) => return Err(refusal.into_error(&lister.server, "/version")),
     }
     for (path, _) in KINDS.iter().filter(|(_, is_needed)| *is_needed) {
         lister
             .page(&format!("{path}?limit=1"))
             .await
-            .map_err(|refusal| refusal.told(&lister.server, path))?;
+            .map_err(|refusal| refusal.into_error(&lister.server, path))?;
     }
     Ok(lister.client)
 }
 
 /// Loads the connection settings.
 async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
-    let wrong =
-        |what: &str, error: &dyn std::error::Error| LiveError::Settings(format!("{what}: {}", told(error)));
+    let wrong = |what: &str, error: &dyn std::error::Error| {
+        LiveError::Settings(format!("{what}: {}", with_causes(error)))
+    };
     let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
     let file = match &args.kubeconfig {
         Some(path) => Some(
@@ -225,7 +226,7 @@ async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
 }
 
 /// Formats an error and its causes, without causes that an earlier message contains.
-fn told(error: &dyn std::error::Error) -> String {
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -264,7 +265,7 @@ impl Lister {
                     notices.push(format!("ignoring {path}: {text}"));
                     return Ok(Vec::new());
                 }
-                Err(refusal) => return Err(refusal.told(&self.server, path)),
+                Err(refusal) => return Err(refusal.into_error(&self.server, path)),
             };
             next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
             let mut page = items(page.take());
@@ -286,7 +287,7 @@ impl Lister {
             Ok(Err(kube::Error::Api(status))) => {
                 return Err(Refusal::Status(status.code, status.message.clone()));
             }
-            Ok(Err(error)) => return Err(Refusal::Silence(told(&error))),
+            Ok(Err(error)) => return Err(Refusal::Silence(with_causes(&error))),
             Ok(Ok(text)) => Bytes::from(text),
         };
         serde_json::from_slice(&text)
@@ -304,7 +305,7 @@ enum Refusal {
 
 impl Refusal {
     /// Returns the error with advice.
-    fn told(self, server: &str, path: &str) -> LiveError {
+    fn into_error(self, server: &str, path: &str) -> LiveError {
         LiveError::Cluster(match self {
             Self::Status(401, text) => format!(
                 "{server} does not accept the credentials of the kubeconfig (401: {text}); log in again, or give it a new token or client \

@@ -2,7 +2,7 @@
 //!
 //! The response size is limited; callers evaluate the content.
 
-use crate::live::{LiveArgs, LiveError, connection, told};
+use crate::live::{LiveArgs, LiveError, connection, with_causes};
 use clap::Args;
 use http::header::{ACCEPT, CONTENT_TYPE, DATE};
 use http::{HeaderValue, Method, Request};
@@ -151,8 +151,8 @@ async fn leader(client: &kube::Client, args: &LeaderArgs) -> Result<String, Live
     let lease = in_time(args, page(client, Method::GET, &path, None, Body::empty())).await?;
     let help = "; name the scheduler's pod with --pod, or give its port with --server";
     if lease.status != 200 {
-        let told = lease.message();
-        return Err(LiveError::Cluster(format!("cannot read the lease {namespace}/{name}: {told}{help}")));
+        let message = lease.message();
+        return Err(LiveError::Cluster(format!("cannot read the lease {namespace}/{name}: {message}{help}")));
     }
     let lease: Value = serde_json::from_str(&lease.body)
         .map_err(|error| LiveError::Cluster(format!("the lease {namespace}/{name} is not JSON: {error}")))?;
@@ -234,7 +234,7 @@ pub async fn page(
         request = request.header(HANDED_ON, token);
     }
     let request = request.body(body).map_err(|error| silent(error.to_string()))?;
-    let response = client.send(request).await.map_err(|error| silent(told(&error)))?;
+    let response = client.send(request).await.map_err(|error| silent(with_causes(&error)))?;
     let status = response.status().as_u16();
     let date = response.headers().get(DATE).and_then(|date| date.to_str().ok()).map(str::to_owned);
     let body = Limited::new(response.into_body(), BYTES_MAX).collect().await;

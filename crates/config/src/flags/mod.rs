@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn unsupported_kube_scheduler_flag_names_its_replacement() {
-        for (words, told) in [
+        for (words, expected) in [
             ("s --kube-api-qps=3", "--kube-api-qps is not supported: deprecated; use clientConnection.qps"),
             ("s --config x --profiling", "--profiling is not supported: deprecated; use enableProfiling"),
             (
@@ -158,7 +158,7 @@ mod tests {
             ("s --port 0", "--port is not supported: removed from kube-scheduler; use --secure-port"),
         ] {
             let error = line(words).expect_err(words);
-            assert!(error.starts_with(told), "{error}");
+            assert!(error.starts_with(expected), "{error}");
         }
     }
 

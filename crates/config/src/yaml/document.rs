@@ -344,9 +344,9 @@ mod tests {
     #[test]
     fn duplicate_key_is_reported_with_path_and_position() {
         let problems = Document::read("a:\n  b: 1\n  c: 2\n  b: 3\nd: 1\nd: 2\n").expect_err("twice twice");
-        let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        let messages: Vec<_> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            messages,
             [
                 "4:3: a.b: strict decoding error: key \"b\" already set in map",
                 "6:1: d: strict decoding error: key \"d\" already set in map",

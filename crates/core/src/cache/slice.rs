@@ -146,7 +146,7 @@ impl NodeKeys {
 
 /// The state for which results are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct StateVersion {
     /// The snapshot's clock.
     clock: u64,
     namespace_changes: u64,
@@ -169,7 +169,7 @@ pub(crate) struct Partial {
     prepared: [Option<Arc<dyn Any + Send + Sync>>; POD_CLASS_ROLES],
     /// The namespaces for which results are valid.
     namespaces: BTreeMap<Symbol, LabelSetId>,
-    seen: Option<Seen>,
+    seen: Option<StateVersion>,
     /// The number of results of pod classes that changes dropped.
     dropped: u64,
     /// The number of results ever computed.
@@ -180,7 +180,7 @@ impl Partial {
     /// Drops results that changes since the last run invalidate.
     pub(crate) fn bring_up_to_date(&mut self, pod: &PodInfo, snapshot: Snapshot<'_>) {
         let lookups = snapshot.lookups();
-        let now = Seen {
+        let now = StateVersion {
             clock: snapshot.clock(),
             namespace_changes: lookups.namespace_changes(),
             lookup_changes: lookups.changes(),

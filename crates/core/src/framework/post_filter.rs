@@ -70,10 +70,10 @@ pub struct Unplaced<'a> {
 pub enum ExtenderCandidates<'a> {
     /// No extender takes part.
     Free,
-    /// Extenders will be asked: return every candidate, not only the best.
+    /// Extenders will be called: return every candidate, not only the best.
     All,
     /// Extenders have answered.
-    Said {
+    Answered {
         /// The candidates that extenders accepted, or the reason for no eviction.
         rooms: Result<&'a [ExtenderCandidate], &'a str>,
         /// Whether relevant state changed since the dry runs, so that their results must be checked again.

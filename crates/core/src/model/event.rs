@@ -257,7 +257,7 @@ pub enum Event {
         /// The pod.
         uid: Uid,
         /// Its state in the API server.
-        found: Found,
+        found: BindingState,
     },
     /// The result of a [`crate::model::effect::Effect::WriteVolume`].
     VolumeWritten {
@@ -343,7 +343,7 @@ pub enum BindOutcome {
         message: String,
     },
     /// No binding was needed: the pod was bound by another client, or deleted. Contains its state in the API server.
-    NotNeeded(Found),
+    NotNeeded(BindingState),
     /// The outcome is unknown: a deadline passed, or the connection broke.
     Unknown {
         /// A description of the failure.
@@ -384,7 +384,7 @@ pub enum EvictOutcome {
 
 /// The state in the API server of a pod whose binding has an unknown outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum BindingState {
     /// Bound to the node with this name.
     Bound(String),
     /// Not bound.

@@ -241,14 +241,14 @@ impl Scheduler {
                 match known.recall(snapshot, verify, probe) {
                     Ok(Some(found)) => return Decided::Nowhere(found),
                     Ok(None) => {}
-                    Err(told) => differs = Some(told),
+                    Err(difference) => differs = Some(difference),
                 }
             }
             let decisions = slice.is_none().then_some(decisions);
             decide_in_full((framework, decisions), &pod, snapshot, options, (draws, now), probe)
         }));
-        if let Some(told) = differs {
-            self.differed(&queued.pod, &told);
+        if let Some(difference) = differs {
+            self.differed(&queued.pod, &difference);
         }
         decided.unwrap_or_else(|panic| {
             if panic.is::<SliceEnded>() {

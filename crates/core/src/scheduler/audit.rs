@@ -9,7 +9,7 @@ use super::Scheduler;
 use super::unknown_outcome::UNKNOWN_MAX;
 use crate::cache::PodState;
 use crate::collections::hash::FixedMap;
-use crate::model::event::{Found, ObjectKey};
+use crate::model::event::{BindingState, ObjectKey};
 use crate::model::intern::{MarkWorklist, Marks, TraceIds, WorkBudget};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -186,9 +186,9 @@ enum Fault {
 }
 
 /// Returns the result of a query, or its misreading under a mutation test.
-pub(super) fn believed(found: Found) -> Found {
-    let is_mistaken = found == Found::NoAnswer && mutation::is_on(Mutation::NoAnswerCountsAsGone);
-    if is_mistaken { Found::Gone } else { found }
+pub(super) fn believed(found: BindingState) -> BindingState {
+    let is_mistaken = found == BindingState::NoAnswer && mutation::is_on(Mutation::NoAnswerCountsAsGone);
+    if is_mistaken { BindingState::Gone } else { found }
 }
 
 impl Scheduler {
@@ -370,12 +370,12 @@ mod tests {
         world.pod("p", 500, None);
         world.run();
         let outcome = BindOutcome::Refused { message: "no".to_owned() };
-        let told = mutation::with(Some(Mutation::FailedPodNotRequeued), || {
+        let log = mutation::with(Some(Mutation::FailedPodNotRequeued), || {
             world.handle(Event::BindFinished { uid: "p".into(), outcome });
             world.run()
         });
-        assert!(told.iter().any(|line| line.contains("it was pending and in no queue")), "{told:?}");
-        assert!(told.iter().any(|line| line.starts_with("Bind {")), "{told:?}");
+        assert!(log.iter().any(|line| line.contains("it was pending and in no queue")), "{log:?}");
+        assert!(log.iter().any(|line| line.starts_with("Bind {")), "{log:?}");
         assert_eq!(lost(&world), (1, 1), "it is not bound yet");
         let bound = pod(world.scheduler.tables(), "p", 500, Some("a"));
         world.handle(Event::PodApplied(bound));
@@ -389,10 +389,10 @@ mod tests {
         world.run();
         let again: Arc<PodInfo> = pod(world.scheduler.tables(), "p", 500, None).into();
         world.scheduler.queue.add(world.now, again, None);
-        let told = world.run();
+        let log = world.run();
         assert!(
-            matches!(&told[..], [line] if line.contains("in two places")),
-            "it is not decided about again: {told:?}"
+            matches!(&log[..], [line] if line.contains("in two places")),
+            "it is not decided about again: {log:?}"
         );
         assert!(!world.scheduler.queue().contains("p") && world.scheduler.bindings.contains("p"));
         assert_eq!(lost(&world), (1, 1));
@@ -401,8 +401,8 @@ mod tests {
         gated.resource_version = "2".into();
         world.scheduler.queue.add(world.now, gated.into(), Some("SchedulingGates"));
         world.pod("other", 9_000, None);
-        let told = world.run();
-        assert!(told.iter().any(|line| line.contains("in two places")), "{told:?}");
+        let log = world.run();
+        assert!(log.iter().any(|line| line.contains("in two places")), "{log:?}");
         assert!(!world.scheduler.queue().contains("p") && world.scheduler.bindings.contains("p"));
         assert_eq!(lost(&world), (1, 2), "it is one pod, twice");
     }
@@ -413,11 +413,11 @@ mod tests {
         world.pod("large", 9_000, None);
         world.run();
         world.scheduler.queue.block(&"large".into(), preemption::NAME);
-        let told = world.run();
-        assert_eq!(told, [""; 0], "nothing happened since it was checked");
+        let log = world.run();
+        assert_eq!(log, [""; 0], "nothing happened since it was checked");
         world.pod("other", 9_000, None);
-        let told = world.run();
-        assert!(told.iter().any(|line| line.contains("victims that are not being evicted")), "{told:?}");
+        let log = world.run();
+        assert!(log.iter().any(|line| line.contains("victims that are not being evicted")), "{log:?}");
     }
 
     #[test]
@@ -425,15 +425,18 @@ mod tests {
         let mut world = World::new();
         world.pod("p", 500, None);
         world.run();
-        world.handle(Event::BindFinished { uid: "p".into(), outcome: BindOutcome::NotNeeded(Found::Gone) });
+        world.handle(Event::BindFinished {
+            uid: "p".into(),
+            outcome: BindOutcome::NotNeeded(BindingState::Gone),
+        });
         assert_eq!(world.run(), [""; 0]);
         let Step::Idle { wake_at: Some(at) } = world.scheduler.step(world.now, &mut NoProbe) else {
             panic!("it is to be looked for")
         };
         assert_eq!(at, world.now + UNKNOWN_MAX);
         world.now = at;
-        let told = world.run();
-        assert!(told.iter().any(|line| line.starts_with("p: Placed")), "{told:?}");
+        let log = world.run();
+        assert!(log.iter().any(|line| line.starts_with("p: Placed")), "{log:?}");
         assert_eq!(lost(&world), (0, 0), "the report was wrong, and no pod was lost");
     }
 
@@ -442,7 +445,10 @@ mod tests {
         let mut world = World::new();
         world.pod("p", 500, None);
         world.run();
-        world.handle(Event::BindFinished { uid: "p".into(), outcome: BindOutcome::NotNeeded(Found::Gone) });
+        world.handle(Event::BindFinished {
+            uid: "p".into(),
+            outcome: BindOutcome::NotNeeded(BindingState::Gone),
+        });
         world.run();
         world.handle(Event::Gone(ObjectKey::Pod("p".into())));
         world.run();

@@ -18,7 +18,7 @@ use super::requeue::pod_actions;
 use crate::cache::{PodState, Snapshot};
 use crate::framework::{ClusterEvent, PodAction};
 use crate::model::effect::{Effect, Severity};
-use crate::model::event::{BindOutcome, Found, ObjectKey};
+use crate::model::event::{BindOutcome, BindingState, ObjectKey};
 use crate::model::intern::Symbol;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -172,7 +172,7 @@ impl Scheduler {
     }
 
     /// Handles the answer to a query about a binding of unknown outcome.
-    pub(super) fn binding_queried(&mut self, now: Time, uid: &str, found: Found) {
+    pub(super) fn binding_queried(&mut self, now: Time, uid: &str, found: BindingState) {
         let next = self.bindings.queried(now, uid, found, &mut self.tables);
         self.binding_goes_on(now, next);
     }

@@ -233,8 +233,10 @@ impl Decision<'_> {
         let (rooms, any_room) = match &said {
             None if transcript.next_for_room(extenders).is_none() => (ExtenderCandidates::Free, false),
             None => (ExtenderCandidates::All, false),
-            Some(Ok(rooms)) => (ExtenderCandidates::Said { rooms: Ok(rooms), changed }, !rooms.is_empty()),
-            Some(Err(why)) => (ExtenderCandidates::Said { rooms: Err(why), changed }, false),
+            Some(Ok(rooms)) => {
+                (ExtenderCandidates::Answered { rooms: Ok(rooms), changed }, !rooms.is_empty())
+            }
+            Some(Err(why)) => (ExtenderCandidates::Answered { rooms: Err(why), changed }, false),
         };
         let outcome = framework.post_filter_with(failed, draws, now, rooms, probe);
         if any_room && changed && !matches!(outcome.nomination, Nomination::To(_)) {

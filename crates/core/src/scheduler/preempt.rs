@@ -199,14 +199,14 @@ mod tests {
         world.handle(Event::PodApplied(high));
         assert!(world.scheduler.attempt(world.now, &mut NoProbe), "it takes the place");
 
-        let told = world.run().join("\n");
-        assert!(!told.contains("Evict("), "{told}");
+        let log = world.run().join("\n");
+        assert!(!log.contains("Evict("), "{log}");
         let note = "Preempted by pod high on node a (in kube-scheduler memory).";
-        assert_eq!(told.matches(note).count(), 1, "{told}");
+        assert_eq!(log.matches(note).count(), 1, "{log}");
         let failed = "BindFailed { message: \"running Bind plugin \\\"DefaultBinder\\\": preempted by DefaultPreemption\" }";
-        assert!(told.contains(&format!("low: {failed}")), "{told}");
-        assert!(told.contains("Bind { pod: PodRef { namespace: \"default\", name: \"high\""), "{told}");
-        assert!(!told.contains("Bind { pod: PodRef { namespace: \"default\", name: \"low\""), "{told}");
+        assert!(log.contains(&format!("low: {failed}")), "{log}");
+        assert!(log.contains("Bind { pod: PodRef { namespace: \"default\", name: \"high\""), "{log}");
+        assert!(!log.contains("Bind { pod: PodRef { namespace: \"default\", name: \"low\""), "{log}");
         let stats = world.scheduler.stats();
         assert_eq!((stats.preemptions, stats.evictions, stats.cache.assumed_pods), (0, 0, 1));
     }

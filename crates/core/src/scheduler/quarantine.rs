@@ -267,13 +267,13 @@ pub(super) mod tests {
 
         /// Runs until idle, and returns all reports, notices and effects as text.
         pub(in crate::scheduler) fn run(&mut self) -> Vec<String> {
-            let mut told = Vec::new();
+            let mut log = Vec::new();
             loop {
                 match self.scheduler.step(self.now, &mut NoProbe) {
-                    Step::Idle { .. } => return told,
-                    Step::Notice(notice) => told.push(format!("{}: {}", notice.object, notice.text)),
-                    Step::Report(report) => told.push(format!("{}: {:?}", report.pod.name, report.outcome)),
-                    Step::Effect(effect) => told.push(format!("{effect:?}")),
+                    Step::Idle { .. } => return log,
+                    Step::Notice(notice) => log.push(format!("{}: {}", notice.object, notice.text)),
+                    Step::Report(report) => log.push(format!("{}: {:?}", report.pod.name, report.outcome)),
+                    Step::Effect(effect) => log.push(format!("{effect:?}")),
                 }
             }
         }
@@ -293,18 +293,18 @@ pub(super) mod tests {
         world.pod("poison", 500, None);
         world.pod("poison", 500, None);
         world.scheduler.panic_point = None;
-        let told = world.run();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].starts_with("Pod default/poison: "), "{told:?}");
+        let log = world.run();
+        assert_eq!(log.len(), 1, "{log:?}");
+        assert!(log[0].starts_with("Pod default/poison: "), "{log:?}");
         assert_eq!(world.scheduler.stats().poisoned, 1);
         assert!(!world.scheduler.queue().contains("poison"));
         assert!(world.scheduler.queue().contains("large"), "who waited still waits");
         world.pod("small", 1_000, None);
-        let told = world.run();
-        assert!(told.iter().any(|line| line.starts_with("small: Placed")), "{told:?}");
+        let log = world.run();
+        assert!(log.iter().any(|line| line.starts_with("small: Placed")), "{log:?}");
         world.pod("other", 1_000, None);
-        let told = world.run();
-        assert!(told.iter().any(|line| line.contains("Insufficient cpu")), "all pods still count: {told:?}");
+        let log = world.run();
+        assert!(log.iter().any(|line| line.contains("Insufficient cpu")), "all pods still count: {log:?}");
     }
 
     #[test]
@@ -332,14 +332,14 @@ pub(super) mod tests {
         let mut world = World::new();
         world.scheduler.panic_point = Some(PanicPoint::Deciding);
         world.pod("poison", 500, None);
-        let mut told = world.run();
+        let mut log = world.run();
         for _ in 0..60 {
             world.now = world.now + Duration::from_secs(10);
-            told.extend(world.run());
+            log.extend(world.run());
         }
-        let attempts = told.iter().filter(|line| line.contains("the decision panicked")).count();
-        assert_eq!(attempts, 3, "{told:?}");
-        assert!(told[2].contains("waits until it changes"), "{told:?}");
+        let attempts = log.iter().filter(|line| line.contains("the decision panicked")).count();
+        assert_eq!(attempts, 3, "{log:?}");
+        assert!(log[2].contains("waits until it changes"), "{log:?}");
         world.scheduler.panic_point = None;
         let mut same = pod(world.scheduler.tables(), "poison", 500, None);
         same.resource_version = "2".into();
@@ -351,8 +351,8 @@ pub(super) mod tests {
             world.scheduler.tables().label_set(vec![pair])
         };
         world.handle(Event::PodApplied(changed));
-        let told = world.run();
-        assert!(told[0].starts_with("poison: Placed"), "{told:?}");
+        let log = world.run();
+        assert!(log[0].starts_with("poison: Placed"), "{log:?}");
         assert_eq!(world.scheduler.stats().panics, 3);
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The objects that a running list has contained so far.
 #[derive(Default)]
-struct Seen {
+struct ListedObjects {
     /// `None` if no pod was known when the list began. Then every pod known at the end was in the list.
     pods: Option<FixedSet<Uid>>,
     named: IdSet<(Option<Symbol>, Symbol)>,
@@ -23,7 +23,7 @@ struct Seen {
 #[derive(Default)]
 pub(super) struct Lists {
     complete: BTreeSet<Kind>,
-    running: BTreeMap<Kind, Seen>,
+    running: BTreeMap<Kind, ListedObjects>,
 }
 
 /// Returns the kind, namespace and name of a key.
@@ -46,7 +46,10 @@ fn parts(key: &ObjectKey) -> (Kind, Option<Symbol>, Option<Symbol>) {
 
 impl Lists {
     pub(super) fn begin(&mut self, kind: Kind, knows_pods: bool) {
-        self.running.insert(kind, Seen { pods: knows_pods.then(FixedSet::default), ..Seen::default() });
+        self.running.insert(
+            kind,
+            ListedObjects { pods: knows_pods.then(FixedSet::default), ..ListedObjects::default() },
+        );
     }
 
     pub(super) fn end(&mut self, kind: Kind) {
@@ -165,21 +168,21 @@ impl Scheduler {
     fn known_pods(&self) -> impl Iterator<Item = &Uid> {
         let waiting = self.queue.waiting().map(|(_, queued)| &queued.pod.uid);
         // A terminating pod is in no queue, but there may still be state for it.
-        let told = self.conditions.uids();
+        let with_condition = self.conditions.uids();
         let placed = self.cache.placed_uids();
         placed
             .chain(waiting)
             // Includes pods reported as missing, which are in no other place.
             .chain(self.audit.uids())
             .chain(self.bindings.iter().map(|(uid, _)| uid))
-            .chain(told)
+            .chain(with_condition)
             .chain(self.cache.nominated_uids())
             .chain(self.preemptions.uids())
             .chain(self.extender_calls.uids())
     }
 }
 
-trace_ids!(Seen { named } but not { pods });
+trace_ids!(ListedObjects { named } but not { pods });
 
 impl TraceIds for Lists {
     fn mark(&self, marks: &mut Marks) {

@@ -265,12 +265,13 @@ impl Shadow {
     fn waits(&mut self, now: Time, pod: &PodInfo, in_order: bool) {
         let pod = Arc::new(pod.clone());
         let old = self.waiting.insert(Arc::clone(&pod.uid), Arc::clone(&pod));
-        let told = |it: &&ScheduledCondition| &*it.status == "False" && &*it.reason == "Unschedulable";
-        let Some(told) = pod.scheduled.as_deref().filter(told) else { return };
+        let is_unschedulable =
+            |it: &&ScheduledCondition| &*it.status == "False" && &*it.reason == "Unschedulable";
+        let Some(condition) = pod.scheduled.as_deref().filter(is_unschedulable) else { return };
         let is_news = old.is_some_and(|old| old.scheduled != pod.scheduled);
         if is_news && in_order {
             let number = self.changes.skip();
-            let message = told.message.to_string();
+            let message = condition.message.to_string();
             self.judge(now, number, &pod, Choice::None { message });
         }
     }
@@ -295,7 +296,7 @@ impl Shadow {
         drop(hypothetical);
         let Ok(Ok(verdict)) = verdict else { return self.leave(pod, Unjudged::Failed) };
         if verdict.agreement.agrees() {
-            let judgement = self.told(now, pod, verdict);
+            let judgement = self.judgement(now, pod, verdict);
             self.done.push_back(Step::Judged(Box::new(judgement)));
         } else if self.pending.len() >= PENDING_MAX {
             self.leave(pod, Unjudged::Crowded);
@@ -320,7 +321,7 @@ impl Shadow {
         if found_a_place || self.is_explained(&framework, (at, number), &pod, &choice, &mut verdict) {
             (verdict.agreement, verdict.regret) = (Agreement::Raced, None);
         }
-        self.told(at, &pod, verdict)
+        self.judgement(at, &pod, verdict)
     }
 
     /// Whether some order explains the decision. If none does, the verdict comes from an order in which their
@@ -357,7 +358,7 @@ impl Shadow {
         false
     }
 
-    fn told(&self, at: Time, pod: &PodInfo, verdict: Verdict) -> Judgement {
+    fn judgement(&self, at: Time, pod: &PodInfo, verdict: Verdict) -> Judgement {
         let Verdict { agreement, regret, comparison } = verdict;
         Judgement { pod: self.watched.named(pod), at, agreement, regret, comparison }
     }

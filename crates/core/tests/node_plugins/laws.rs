@@ -130,10 +130,10 @@ proptest! {
         let snapshot = world.snapshot();
         for (name, rule) in rules(&world, &plugins, &pod) {
             let views = snapshot.nodes().iter().map(|idx| snapshot.node(idx)).flat_map(|it| [it, it.with(&overlay)]);
-            let told: Vec<_> = views.map(|view| (rule.verdict_number(&view), rule.check(&view))).collect();
-            for (number, verdict) in told.iter().filter(|(number, _)| number.is_some()) {
+            let verdicts: Vec<_> = views.map(|view| (rule.verdict_number(&view), rule.check(&view))).collect();
+            for (number, verdict) in verdicts.iter().filter(|(number, _)| number.is_some()) {
                 prop_assert_eq!(*number == Some(0), *verdict == Verdict::Fits, "{}", name);
-                let same = told.iter().filter(|(other, _)| other == number);
+                let same = verdicts.iter().filter(|(other, _)| other == number);
                 prop_assert!(same.into_iter().all(|(_, other)| other == verdict), "{}", name);
             }
         }

@@ -167,12 +167,12 @@ fn chosen(cluster: &TestCluster, pod: &PodInfo, seed: u64) -> Choice {
     let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
     let outcome = framework.post_filter(failed, draws(seed), NOW, &mut NoProbe);
     let Nomination::To(candidates) = &outcome.nomination else { return Choice::new() };
-    let told = candidates.iter().map(|candidate| {
+    let choice = candidates.iter().map(|candidate| {
         let node = snapshot.text(snapshot.node_info(candidate.node).name).to_owned();
         let victims = candidate.victims.iter().map(|victim| victim.name.to_string()).collect();
         (node, (victims, candidate.violations))
     });
-    told.collect()
+    choice.collect()
 }
 
 fn remove_pods(cache: &mut Cache, pods: &[Arc<PodInfo>]) {
@@ -284,10 +284,10 @@ fn naive_choice(words: &ClusterSpec, nodes: &[String]) -> Choice {
     });
     keep_least(&mut left, |(victims, _)| victims.len());
     keep_least(&mut left, |(victims, _)| Reverse(starts(victims)));
-    let told = left.into_iter().map(|(node, (victims, violations))| {
+    let choice = left.into_iter().map(|(node, (victims, violations))| {
         (node, (victims.iter().map(|victim| victim.name.to_string()).collect(), violations))
     });
-    told.collect()
+    choice.collect()
 }
 
 fn keep_least<T, K: Ord>(left: &mut Vec<(String, T)>, key: impl Fn(&T) -> K) {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn said(queue: &SchedulingQueue, uid: &str) -> Option<Time> {
+fn next_attempt(queue: &SchedulingQueue, uid: &str) -> Option<Time> {
     let (place, queued) = queue.waiting().find(|(_, queued)| &*queued.pod.uid == uid).expect("it waits");
     queue.next_try(place, queued)
 }
@@ -28,8 +28,8 @@ fn next_attempt_in_backoff_is_the_end_of_the_backoff() {
         reject_new(&mut queue, at(failed_at), "p", 0, &[FIT]);
         move_all(&mut queue, at(failed_at), &NODE_ADD, Hint::Queue);
         assert_eq!(place(&queue, "p"), Some(SubQueue::Backoff));
-        let said = said(&queue, "p");
-        assert_eq!(Some(active_at(&mut queue, failed_at, "p")), said);
+        let reported = next_attempt(&queue, "p");
+        assert_eq!(Some(active_at(&mut queue, failed_at, "p")), reported);
     }
 }
 
@@ -40,8 +40,8 @@ fn next_attempt_of_an_unschedulable_pod_is_the_flush() {
         reject_new(&mut queue, at(0.0), "another", 0, &[FIT]);
         (0..=(failed_at * 2.0) as u32).for_each(|half| queue.tick(at(f64::from(half) / 2.0)));
         reject_new(&mut queue, at(failed_at), "p", 0, &[FIT]);
-        let said = said(&queue, "p");
-        assert_eq!(Some(active_at(&mut queue, failed_at, "p")), said, "failed at {failed_at}");
+        let reported = next_attempt(&queue, "p");
+        assert_eq!(Some(active_at(&mut queue, failed_at, "p")), reported, "failed at {failed_at}");
     }
 }
 
@@ -50,5 +50,5 @@ fn active_and_gated_pods_have_no_next_attempt_time() {
     let mut queue = queue();
     queue.add(at(0.0), pod("turn", 0), None);
     queue.add(at(0.0), pod("gated", 0), Some(GATES));
-    assert_eq!((said(&queue, "turn"), said(&queue, "gated")), (None, None));
+    assert_eq!((next_attempt(&queue, "turn"), next_attempt(&queue, "gated")), (None, None));
 }

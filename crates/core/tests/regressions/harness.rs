@@ -4,7 +4,7 @@ use crate::support::{begin, language};
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::effect::{Effect, Lane};
-use supercargo_core::model::event::{BindOutcome, Event, Found, Kind, ObjectKey};
+use supercargo_core::model::event::{BindOutcome, BindingState, Event, Kind, ObjectKey};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::{QueueConfig, SubQueue};
@@ -99,10 +99,10 @@ impl Harness {
             "unknown" => answer(BindOutcome::Unknown { message: "lost".to_owned() }),
             "found" => {
                 let found = match rest[1] {
-                    "unbound" => Found::Unbound,
-                    "gone" => Found::Gone,
-                    "no-answer" => Found::NoAnswer,
-                    node => Found::Bound(node.to_owned()),
+                    "unbound" => BindingState::Unbound,
+                    "gone" => BindingState::Gone,
+                    "no-answer" => BindingState::NoAnswer,
+                    node => BindingState::Bound(node.to_owned()),
                 };
                 Event::BindingQueried { uid: rest[0].into(), found }
             }

@@ -55,13 +55,13 @@ impl Run {
 
     /// Runs until idle, and returns reports of attempts, volume writes, and the nodes of bindings.
     fn steps(&mut self) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut log = Vec::new();
         loop {
             match self.scheduler.step(self.now, &mut NoProbe) {
-                Step::Idle { .. } => return told,
-                Step::Report(report) => told.extend(outcome(*report)),
-                Step::Effect(Effect::Bind { pod, node }) => told.push(format!("bind {} {node}", pod.name)),
-                Step::Effect(Effect::WriteVolume(write)) => told.push(format!("write {}", write.pod.name)),
+                Step::Idle { .. } => return log,
+                Step::Report(report) => log.extend(outcome(*report)),
+                Step::Effect(Effect::Bind { pod, node }) => log.push(format!("bind {} {node}", pod.name)),
+                Step::Effect(Effect::WriteVolume(write)) => log.push(format!("write {}", write.pod.name)),
                 Step::Effect(_) | Step::Notice(_) => {}
             }
         }
@@ -92,9 +92,9 @@ fn reservation_is_released_when_pod_is_deleted_or_write_is_rejected() {
     assert_eq!(run.steps(), ["write x"]);
     assert_eq!(run.held("x"), 1);
     run.apply("pod y cpu=1 claim=d");
-    let told = run.steps();
+    let log = run.steps();
     let why = "node(s) didn't find available persistent volumes to bind";
-    assert!(told[0].starts_with(&format!("y: 0/1 nodes are available: 1 {why}.")), "{told:?}");
+    assert!(log[0].starts_with(&format!("y: 0/1 nodes are available: 1 {why}.")), "{log:?}");
     let outcome = WriteOutcome::Refused { message: "no".to_owned() };
     run.handle(Event::VolumeWritten { uid: "x".into(), write: 1, outcome });
     assert_eq!(run.held("x"), 0);
@@ -120,8 +120,8 @@ fn confirmed_pod_keeps_its_volume_until_the_watch_shows_the_claim_bound() {
     run.apply("pod x cpu=1 claim=c on=a");
     run.apply("pvc d class=hand");
     run.apply("pod y cpu=1 claim=d");
-    let told = run.steps();
-    assert!(told[0].starts_with("y: 0/1 nodes are available: 1 node(s) didn't find"), "{told:?}");
+    let log = run.steps();
+    assert!(log[0].starts_with("y: 0/1 nodes are available: 1 node(s) didn't find"), "{log:?}");
 }
 
 #[test]

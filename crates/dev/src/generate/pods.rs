@@ -153,8 +153,8 @@ fn resize(draw: &mut Draw, mix: Mix, pod: &mut Value) {
         let names = pod["spec"][list].as_array().into_iter().flatten();
         let names = names.filter_map(|container| container["name"].as_str().map(str::to_owned));
         let names: Vec<String> = names.collect();
-        let told = names.iter().filter(|_| draw.percent(85)).cloned().collect::<Vec<_>>();
-        told.iter().map(|name| amounts::container_status(draw, mix, name)).collect()
+        let reported = names.iter().filter(|_| draw.percent(85)).cloned().collect::<Vec<_>>();
+        reported.iter().map(|name| amounts::container_status(draw, mix, name)).collect()
     };
     let (containers, init) = (status_of("containers"), status_of("initContainers"));
     let status = &mut pod["status"];

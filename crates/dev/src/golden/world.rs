@@ -217,8 +217,8 @@ impl World {
         let framework = profile(&self.profiles, snapshot, pod.scheduler_name);
         both_ways(framework, &mut self.decisions, &pod, snapshot);
         let decision = framework.decide(&pod, snapshot, options, &mut NoProbe);
-        let mut told = json!({ "pod": snapshot.pod_key(&pod) });
-        let fields = told.as_object_mut().expect("it was made an object");
+        let mut entry = json!({ "pod": snapshot.pod_key(&pod) });
+        let fields = entry.as_object_mut().expect("it was made an object");
         let mut selected = None;
         match decision {
             Err(CycleError(text)) => tell_error(fields, &text),
@@ -244,7 +244,7 @@ impl World {
             self.cache.place(&pod, node, PodState::Assumed);
             self.cache.assume_volumes(&pod.uid, reserved);
         }
-        told
+        entry
     }
 }
 

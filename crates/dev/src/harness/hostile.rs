@@ -206,7 +206,7 @@ impl Shared {
         let mut answer = Response::builder().status(foreign.status).header(CONTENT_TYPE, foreign.media);
         if let Some(seconds) = foreign.retry_after {
             answer = answer.header(RETRY_AFTER, seconds);
-            self.record().told_to_wait(&asked.what, Duration::from_secs(seconds));
+            self.record().postponed(&asked.what, Duration::from_secs(seconds));
         }
         Ok(answer.body(body::whole(Bytes::from_static(foreign.body.as_bytes())))?)
     }

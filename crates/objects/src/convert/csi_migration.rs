@@ -288,9 +288,10 @@ mod tests {
     fn topology(spec: Value, labels: &[(&str, &str)]) -> String {
         let terms = volume(spec, labels).1.expect("it can be translated").terms;
         let Some(terms) = terms else { return "none".to_owned() };
-        let told =
+        let describe =
             |e: &SelectorRequirement| format!("{}={}", e.key, e.values.clone().unwrap_or_default().join(","));
-        let terms = terms.iter().map(|t| t.match_expressions.iter().map(told).collect::<Vec<_>>().join(" "));
+        let terms =
+            terms.iter().map(|t| t.match_expressions.iter().map(describe).collect::<Vec<_>>().join(" "));
         terms.collect::<Vec<_>>().join(" | ")
     }
 

@@ -125,7 +125,7 @@ impl Sim {
             extenders::install(self.seed, &mut fresh.scheduler);
         }
         for kind in Kind::ALL {
-            self.server.list(kind).iter().for_each(|change| fresh.tell(self.now, kind, change));
+            self.server.list(kind).iter().for_each(|change| fresh.deliver(self.now, kind, change));
         }
         let [here, there] = [&mut self.process, &mut fresh].map(|process| {
             process.collect_ids();

@@ -44,7 +44,7 @@ impl Sim {
         let volumes = process.volumes.iter().map(|(name, volume)| (name.clone(), volume.version));
         let reported: BTreeMap<String, u64> = claims.chain(volumes).collect();
         if known != reported {
-            let detail = format!("{known:?}, and was told {reported:?}");
+            let detail = format!("{known:?}, and the watches reported {reported:?}");
             return Err(broken("the cache contains the watched claims and volumes", detail));
         }
         let waiting: BTreeSet<&str> =

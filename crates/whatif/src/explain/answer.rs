@@ -60,7 +60,7 @@ pub struct Explanation {
     /// Number of nodes that are feasible now; for a bound pod, as if it had no node.
     pub fits_on: usize,
     /// Rejections before node evaluation.
-    pub before_nodes: Vec<Said>,
+    pub before_nodes: Vec<Rejection>,
     /// Reasons of nodes, grouped; those of most nodes first.
     pub reasons: Vec<Group>,
     /// Nodes with a single obstacle, at most [`crate::explain::NEAR_MISSES_MAX`].
@@ -85,7 +85,7 @@ pub struct Explanation {
 /// A rejection before node evaluation.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Said {
+pub struct Rejection {
     /// The reason code.
     pub code: ReasonCode,
     /// The plugin that rejects.

@@ -119,8 +119,8 @@ impl Tried {
     /// alike.
     fn is_worth_it(&mut self, edits: &[Edit]) -> bool {
         let key = Self::key(edits);
-        let told = self.alike.get(&Self::codes(edits)).copied().unwrap_or(0);
-        let is_new = told < ALIKE_MAX
+        let similar = self.alike.get(&Self::codes(edits)).copied().unwrap_or(0);
+        let is_new = similar < ALIKE_MAX
             && !self.enough.iter().any(|enough| enough.is_subset(&key))
             && self.seen.insert(key);
         self.trials += usize::from(is_new);

@@ -3,7 +3,7 @@
 //!
 //! The result has the content of the FailedScheduling event, and the number of nodes with no other obstacle.
 
-use crate::explain::answer::Said;
+use crate::explain::answer::Rejection;
 use crate::explain::reason::{ReasonCode, of_objection};
 use crate::explain::{found_on, obstacles};
 use serde::Serialize;
@@ -30,7 +30,7 @@ pub struct Counted {
 /// Collects the reasons of the nodes evaluated so far.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    before: Vec<Said>,
+    before: Vec<Rejection>,
     by_reason: BTreeMap<(ReasonCode, &'static str, String), (usize, usize)>,
 }
 
@@ -38,8 +38,9 @@ impl Tally {
     /// Adds the results of further nodes. Rejections before node evaluation are the same each time and replaced.
     pub fn enter(&mut self, findings: &Findings, tables: &Tables) {
         let before = findings.before.iter().flat_map(|said| of_objection(said, tables));
-        self.before =
-            before.map(|found| Said { code: found.code, plugin: found.plugin, text: found.words }).collect();
+        self.before = before
+            .map(|found| Rejection { code: found.code, plugin: found.plugin, text: found.words })
+            .collect();
         for of in &findings.nodes {
             let found = found_on(of, tables);
             let is_alone = obstacles(&found) == 1 && found.len() == 1;
@@ -51,7 +52,7 @@ impl Tally {
     }
 
     /// Returns the rejections before node evaluation, and the reasons of nodes, those of most nodes first.
-    pub fn counted(self) -> (Vec<Said>, Vec<Counted>) {
+    pub fn counted(self) -> (Vec<Rejection>, Vec<Counted>) {
         let each = self.by_reason.into_iter();
         let each = each.map(|((code, plugin, text), (nodes, alone_on))| Counted {
             code,

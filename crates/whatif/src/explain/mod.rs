@@ -23,7 +23,7 @@ mod volumes;
 
 pub use answer::{
     API_VERSION, ByNode, Change, Explanation, Group, Hint, KIND, NearMiss, NodeScores, OfNode, PluginScore,
-    Preemption, Said, Scores, Verdict,
+    Preemption, Rejection, Scores, Verdict,
 };
 pub use counted::{Counted, Tally};
 pub use drain::{
@@ -155,7 +155,7 @@ fn bound(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer: 
     place.without(&pod.uid, |place| {
         let findings = place.framework(&free).explain(&free, place.snapshot());
         answer.fits_on = findings.feasible();
-        tell(place, &free, &findings, question, answer);
+        describe_nodes(place, &free, &findings, question, answer);
         if question.scores {
             answer.scores = scores::table(place, &free, Some(&node));
         }
@@ -173,7 +173,7 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer
     } else {
         let findings = place.framework(pod).explain(pod, place.snapshot());
         answer.fits_on = findings.feasible();
-        let cases = tell(place, pod, &findings, question, answer);
+        let cases = describe_nodes(place, pod, &findings, question, answer);
         if answer.fits_on > 0 {
             answer.verdict = Verdict::FitsNow;
             answer.summary = fits_now(answer);
@@ -234,10 +234,10 @@ fn why_not(
         answer.verdict = Verdict::WaitsForPreemption;
         answer.summary =
             format!("it is nominated to {node} and waits until the preempted pods there terminate");
-    } else if let Some(told) = &answer.preemption {
+    } else if let Some(room) = &answer.preemption {
         answer.verdict = Verdict::WaitsForPreemption;
-        let (pods, node) = (format::count(told.victims.len() as i64, "lower-priority pod"), &told.node);
-        let are = if told.victims.len() == 1 { "is" } else { "are" };
+        let (pods, node) = (format::count(room.victims.len() as i64, "lower-priority pod"), &room.node);
+        let are = if room.victims.len() == 1 { "is" } else { "are" };
         answer.summary = format!(
             "it fits on {node} once {pods} there {are} gone; the scheduler preempts and waits for termination"
         );
@@ -354,7 +354,7 @@ fn before_nodes(place: &Place<'_>, pod: &PodInfo, findings: &Findings) -> Vec<Fo
 }
 
 /// Fills in the reasons of nodes; returns the infeasible nodes.
-fn tell(
+fn describe_nodes(
     place: &Place<'_>,
     pod: &PodInfo,
     findings: &Findings,
@@ -363,7 +363,7 @@ fn tell(
 ) -> Vec<Case> {
     let before = before_nodes(place, pod, findings).into_iter();
     answer.before_nodes =
-        before.map(|found| Said { code: found.code, plugin: found.plugin, text: found.words }).collect();
+        before.map(|found| Rejection { code: found.code, plugin: found.plugin, text: found.words }).collect();
     let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, pod, of)).collect();
     if answer.before_nodes.iter().any(|said| said.code == ReasonCode::ClaimNotReady) {
         // A claim that is missing everywhere is not an obstacle of a node.
@@ -442,13 +442,14 @@ fn groups(place: &Place<'_>, cases: &[Case]) -> Vec<Group> {
         }
     }
     let group = |((code, _), of): ((ReasonCode, &str), Vec<(&Case, &Found)>)| {
-        let told: Vec<(&str, &Found)> = of.iter().map(|(case, found)| (case.name.as_str(), *found)).collect();
+        let findings: Vec<(&str, &Found)> =
+            of.iter().map(|(case, found)| (case.name.as_str(), *found)).collect();
         Group {
             code,
             plugin: of[0].1.plugin,
             nodes: of.len(),
             alone_on: of.iter().filter(|(case, _)| case.checks == 1 && case.found.len() == 1).count(),
-            text: describe::of_group(&told, place.tables()),
+            text: describe::of_group(&findings, place.tables()),
             examples: of.iter().take(EXAMPLES_MAX).map(|(case, _)| case.name.clone()).collect(),
             preemption_may_help: of.iter().any(|(_, found)| found.preemption_may_help),
         }

@@ -18,10 +18,10 @@ const DECIDED_BY_MAX: usize = 3;
 pub(super) fn table(place: &mut Place<'_>, pod: &PodInfo, its_node: Option<&str>) -> Option<Scores> {
     let Ok(Decision::Feasible(decided)) = place.decide(pod) else { return None };
     let feasible = decided.filtered.feasible().clone();
-    let told = place.framework(pod).explain_scores(pod, place.snapshot(), &feasible).ok()?;
+    let scores = place.framework(pod).explain_scores(pod, place.snapshot(), &feasible).ok()?;
     let mut nodes: Vec<NodeScores> = Vec::with_capacity(feasible.len());
     for (at, node) in feasible.iter().enumerate() {
-        let plugins = told.plugins.iter().map(|of| PluginScore {
+        let plugins = scores.plugins.iter().map(|of| PluginScore {
             plugin: of.plugin,
             raw: of.raw[at],
             normalized: of.normalized[at],
@@ -29,7 +29,7 @@ pub(super) fn table(place: &mut Place<'_>, pod: &PodInfo, its_node: Option<&str>
             weighted: of.normalized[at] * of.weight,
         });
         let plugins = plugins.collect();
-        nodes.push(NodeScores { node: place.name(node), total: told.totals[at], plugins });
+        nodes.push(NodeScores { node: place.name(node), total: scores.totals[at], plugins });
     }
     nodes.sort_by(|a, b| (Reverse(a.total), &a.node).cmp(&(Reverse(b.total), &b.node)));
     Some(summed_up(nodes, its_node))

@@ -95,11 +95,11 @@ fn trials_leave_the_cluster_unchanged() {
     let (mut world, asked, placed) = world();
     let before = world.seen();
     let question = Question { is_ours: true, scores: true, by_node: true, has_ended: false };
-    let told = |world: &mut World, pod: &Arc<PodInfo>| {
-        let told = world.asked(|place| explain(place, pod, question));
-        serde_json::to_string(&told).expect("the explanation serializes")
+    let explanation = |world: &mut World, pod: &Arc<PodInfo>| {
+        let explanation = world.asked(|place| explain(place, pod, question));
+        serde_json::to_string(&explanation).expect("the explanation serializes")
     };
-    let (waits, runs) = (told(&mut world, &asked), told(&mut world, &placed));
+    let (waits, runs) = (explanation(&mut world, &asked), explanation(&mut world, &placed));
     assert!(
         waits.contains("AddToleration") && waits.contains("AddNode") && waits.contains("Uncordon"),
         "{waits}"
@@ -119,15 +119,16 @@ fn trials_leave_the_cluster_unchanged() {
     let fitted = world.asked(|place| fit(place, &asked, 100, 0));
     assert_eq!((drained.without_place, fitted.fits), (1, 0));
     assert_eq!(world.seen(), before);
-    assert_eq!((told(&mut world, &asked), told(&mut world, &placed)), (waits, runs));
+    assert_eq!((explanation(&mut world, &asked), explanation(&mut world, &placed)), (waits, runs));
 }
 
 #[test]
 fn reported_changes_are_verified() {
     let (mut world, asked, _) = world();
-    let told = world.asked(|place| explain(place, &asked, Question { is_ours: true, ..Question::default() }));
-    assert!(!told.changes.is_empty());
-    for change in &told.changes {
+    let explanation =
+        world.asked(|place| explain(place, &asked, Question { is_ours: true, ..Question::default() }));
+    assert!(!explanation.changes.is_empty());
+    for change in &explanation.changes {
         let is_fewer = change.codes == ["FewerReplicas"];
         assert!(change.fits_on > 0 || is_fewer, "{change:?}");
         assert_eq!(change.examples.is_empty(), is_fewer, "{change:?}");
@@ -137,12 +138,12 @@ fn reported_changes_are_verified() {
 
 #[test]
 fn counted_noun_is_singular_for_one_only() {
-    let told = |number: i64| {
+    let counted = |number: i64| {
         format!(
             "{}, {}",
             crate::explain::format::count(number, "node"),
             crate::explain::format::count(number, "entry")
         )
     };
-    assert_eq!([0, 1, 2].map(told), ["0 nodes, 0 entries", "1 node, 1 entry", "2 nodes, 2 entries"]);
+    assert_eq!([0, 1, 2].map(counted), ["0 nodes, 0 entries", "1 node, 1 entry", "2 nodes, 2 entries"]);
 }

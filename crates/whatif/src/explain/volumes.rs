@@ -247,7 +247,7 @@ fn drivers(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<String> {
     };
     let claims = pod.volumes.iter().filter_map(PodVolume::claim);
     let claims = claims.filter_map(|(name, _)| snapshot.volumes().claim(pod.namespace, name));
-    let mut told: Vec<String> = claims
+    let mut drivers: Vec<String> = claims
         .filter_map(|claim| {
             let driver = snapshot.text(of_claim(claim)?);
             Some(format!(
@@ -256,8 +256,8 @@ fn drivers(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<String> {
             ))
         })
         .collect();
-    told.dedup();
-    told
+    drivers.dedup();
+    drivers
 }
 
 fn is_provisioned(claim: &ClaimInfo, snapshot: Snapshot<'_>) -> bool {

@@ -289,7 +289,7 @@ impl Skipped {
     }
 
     /// Returns the message, or `None` if nothing was skipped.
-    pub fn told(&self) -> Option<String> {
+    pub fn message(&self) -> Option<String> {
         let total: usize = self.0.values().sum();
         let kinds: Vec<String> = self.0.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
         let objects = count(total, "object");

@@ -224,14 +224,14 @@ mod tests {
     #[test]
     fn limit_applies_to_decompressed_size() {
         assert_eq!(read_bytes(&compressed("kind: Pod"), "9"), Ok(9));
-        let told = "is larger than the limit of 8 bytes; raise the limit with --input-limit";
-        assert_eq!(read_bytes(&compressed("kind: Pod"), "8"), Err(told.to_owned()));
+        let message = "is larger than the limit of 8 bytes; raise the limit with --input-limit";
+        assert_eq!(read_bytes(&compressed("kind: Pod"), "8"), Err(message.to_owned()));
         let bomb = compressed(&" ".repeat(12 << 20));
         assert!(bomb.len() < 1 << 20, "{} bytes become 12 MiB", bomb.len());
-        let told = "is larger than the limit of 8 MiB; raise the limit with --input-limit";
-        assert_eq!(read_bytes(&bomb, "8Mi"), Err(told.to_owned()));
+        let message = "is larger than the limit of 8 MiB; raise the limit with --input-limit";
+        assert_eq!(read_bytes(&bomb, "8Mi"), Err(message.to_owned()));
         let broken = &compressed(&"kind: Pod\n".repeat(1_000))[..40];
-        assert!(read_bytes(broken, "1Mi").is_err_and(|told| told.starts_with("cannot be read: ")));
+        assert!(read_bytes(broken, "1Mi").is_err_and(|error| error.starts_with("cannot be read: ")));
     }
 
     #[test]
@@ -254,15 +254,15 @@ mod tests {
     #[test]
     fn limit_applies_to_small_and_large_files() {
         assert_eq!(read("kind: Pod", "9"), Ok(9));
-        let told = "is larger than the limit of 8 bytes; raise the limit with --input-limit";
-        assert_eq!(read("kind: Pod", "8"), Err(told.to_owned()));
+        let message = "is larger than the limit of 8 bytes; raise the limit with --input-limit";
+        assert_eq!(read("kind: Pod", "8"), Err(message.to_owned()));
         let item = "- kind: Pod\n  apiVersion: v1\n  metadata:\n    name: p\n";
         let large = format!("kind: List\nitems:\n{}", item.repeat(120_000));
         assert!(large.len() as u64 > SMALL);
         assert_eq!(read(&large, "64Mi"), Ok(120_000));
-        let told = "is larger than the limit of 5 MiB; raise the limit with --input-limit";
-        assert_eq!(read(&large, "5Mi"), Err(told.to_owned()));
+        let message = "is larger than the limit of 5 MiB; raise the limit with --input-limit";
+        assert_eq!(read(&large, "5Mi"), Err(message.to_owned()));
         let broken = format!("{large}- kind: [\n");
-        assert!(read(&broken, "64Mi").is_err_and(|told| told.starts_with("line 480003, column ")));
+        assert!(read(&broken, "64Mi").is_err_and(|error| error.starts_with("line 480003, column ")));
     }
 }

@@ -4,7 +4,7 @@
 //! Does not search for possible fixes, which would delay scheduling; `supercargo explain pod` does that
 //! outside the scheduler.
 
-use crate::explain::{Counted, Said, Tally};
+use crate::explain::{Counted, Rejection, Tally};
 use crate::pending::format;
 use crate::pending::report::{PendingPod, moment};
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub struct PendingExplanation {
     /// Number of feasible nodes.
     pub fits_on: usize,
     /// Reasons that apply before node evaluation.
-    pub before_nodes: Vec<Said>,
+    pub before_nodes: Vec<Rejection>,
     /// Reasons of nodes, with counts.
     pub reasons: Vec<Counted>,
 }
@@ -48,14 +48,14 @@ pub struct Explaining {
     tally: Tally,
     fits_on: usize,
     nodes: usize,
-    told: Option<(Time, PendingPod)>,
+    latest: Option<(Time, PendingPod)>,
 }
 
 impl Explaining {
     /// Starts an explanation of the pod with this namespace and name.
     pub fn new(namespace: String, name: String) -> Self {
-        let (tally, told) = (Tally::default(), None);
-        Self { namespace, name, uid: None, next: Some(0), tally, fits_on: 0, nodes: 0, told }
+        let (tally, latest) = (Tally::default(), None);
+        Self { namespace, name, uid: None, next: Some(0), tally, fits_on: 0, nodes: 0, latest }
     }
 
     /// Evaluates some more nodes. Ends without a result if the pod has left, and stops evaluating if it has a
@@ -63,12 +63,12 @@ impl Explaining {
     pub fn go_on(&mut self, engine: &Scheduler, now: Time) {
         let Some(from) = self.next.take() else { return };
         let Some(pending) = self.pod(engine) else {
-            self.told = None;
+            self.latest = None;
             return;
         };
         let all = engine.snapshot().nodes().len();
         let part = engine.explain_pending(&pending, from, PART.max(all.div_ceil(PARTS_MAX)));
-        (self.told, self.next) = (Some((now, format::told(engine, &pending))), part.next);
+        (self.latest, self.next) = (Some((now, format::describe(engine, &pending))), part.next);
         let Some(findings) = part.findings else {
             // The pod has a node now, so reasons found earlier no longer apply.
             (self.tally, self.fits_on, self.nodes) = (Tally::default(), 0, all);
@@ -86,7 +86,7 @@ impl Explaining {
 
     /// Returns the result; `None` if no such pod is pending.
     pub fn done(self) -> Option<PendingExplanation> {
-        let (now, pod) = self.told?;
+        let (now, pod) = self.latest?;
         let (before_nodes, reasons) = self.tally.counted();
         Some(PendingExplanation {
             api_version: crate::pending::report::API_VERSION,

@@ -22,7 +22,7 @@ pub(super) fn place(at: PodLocation) -> &'static str {
 }
 
 /// Returns the description of a pod.
-pub(super) fn told(engine: &Scheduler, pending: &Pending<'_>) -> PendingPod {
+pub(super) fn describe(engine: &Scheduler, pending: &Pending<'_>) -> PendingPod {
     let (snapshot, pod, queued) = (engine.snapshot(), pending.pod(), pending.queued);
     let text = |symbol| snapshot.text(symbol).to_owned();
     let node = match pending.at {

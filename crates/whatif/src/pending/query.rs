@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn matches(selector: &str, labels: &[(&str, &'static str)]) -> bool {
-        let query = LabelQuery::parse(selector).unwrap_or_else(|told| panic!("{told}"));
+        let query = LabelQuery::parse(selector).unwrap_or_else(|error| panic!("{error}"));
         query.matches(|key| labels.iter().find(|(name, _)| *name == key).map(|(_, value)| *value))
     }
 
@@ -189,8 +189,8 @@ mod tests {
     fn invalid_label_selector_is_an_error() {
         for wrong in ["a=b,", "=b", "a in b", "a within (b)", "a=b=c d", "a in (b", "a>b", "a b", "\u{1b}[2J"]
         {
-            let told = LabelQuery::parse(wrong).expect_err(wrong);
-            assert!(told.contains("is not a label selector"), "{told}");
+            let error = LabelQuery::parse(wrong).expect_err(wrong);
+            assert!(error.contains("is not a label selector"), "{error}");
         }
     }
 

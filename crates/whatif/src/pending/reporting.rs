@@ -37,7 +37,7 @@ impl Reporting {
         };
         for pending in self.left.by_ref().take(PART).filter_map(|uid| engine.pending_one(&uid)) {
             *report.counts.entry(format::place(pending.at).to_owned()).or_default() += 1;
-            report.pods.push(format::told(engine, &pending));
+            report.pods.push(format::describe(engine, &pending));
         }
     }
 

@@ -172,17 +172,17 @@ mod tests {
     #[test]
     fn added_changed_and_removed_fields_are_reported_with_paths() {
         let live = json!({ "spec": { "nodeSelector": { "disk": "ssd" }, "containers": [{ "name": "c", "image": "i:1" }] } });
-        let told = |spec: &Value| differences(&json!({ "spec": spec }), &live, true);
+        let changes = |spec: &Value| differences(&json!({ "spec": spec }), &live, true);
         let containers = json!([{ "name": "c", "image": "i:2" }]);
         assert_eq!(
-            told(&json!({ "nodeSelector": { "disk": "ssd" }, "containers": containers })),
+            changes(&json!({ "nodeSelector": { "disk": "ssd" }, "containers": containers })),
             ["spec.containers[c].image: i:1 → i:2"]
         );
         let containers = json!([{ "name": "c", "image": "i:1" }]);
-        assert_eq!(told(&json!({ "containers": containers })), ["spec.nodeSelector: an object → none"]);
+        assert_eq!(changes(&json!({ "containers": containers })), ["spec.nodeSelector: an object → none"]);
         let tolerations = json!([{ "key": "a" }]);
         assert_eq!(
-            told(
+            changes(
                 &json!({ "nodeSelector": { "disk": "ssd" }, "containers": containers, "tolerations": tolerations })
             ),
             ["spec.tolerations: none → 1 entry"]

@@ -92,12 +92,13 @@ pub fn gather(
         default_namespace(item);
         identify(item, at).map_err(|wrong| files.error(item.origin, &wrong))?;
     }
-    let (mut seen, mut seen_given) = (Seen::default(), Seen::default());
+    let (mut seen, mut seen_given) = (SeenObjects::default(), SeenObjects::default());
     of_cluster.iter().try_for_each(|item| seen.add(files, item))?;
     of_pods.iter().try_for_each(|item| seen_given.add(files, item))?;
     let updates = if are_templates {
         // A template uses existing objects as they are.
-        let is_there = |item: &Item| existing.iter().any(|it| Seen::key_of(it) == Seen::key_of(item));
+        let is_there =
+            |item: &Item| existing.iter().any(|it| SeenObjects::key_of(it) == SeenObjects::key_of(item));
         of_pods.retain(|item| item.kind() == "Pod" || is_workload(item) || !is_there(item));
         Updates::default()
     } else {
@@ -124,7 +125,7 @@ struct Expansion<'a> {
     files: &'a Files,
     /// Whether the pods may already exist, because they are templates to copy.
     are_templates: bool,
-    seen: &'a mut Seen,
+    seen: &'a mut SeenObjects,
     cluster: &'a mut Vec<Item>,
     existing: &'a [Item],
 }
@@ -176,7 +177,7 @@ impl Expansion<'_> {
 
 impl Inventory {
     /// Adds the claims of ephemeral volumes, and the namespaces that objects name but no file defines.
-    fn add_what_controllers_make(&mut self, seen: &mut Seen) {
+    fn add_what_controllers_make(&mut self, seen: &mut SeenObjects) {
         let pending = self.pods.iter().filter(|pod| pod.text("/spec/nodeName").is_empty());
         let claims: Vec<Item> =
             pending.flat_map(ephemeral_claims).filter(|claim| seen.is_new(claim)).collect();
@@ -230,12 +231,12 @@ fn is_admissions(item: &Item) -> bool {
 
 /// The objects seen so far, with their origins.
 #[derive(Default)]
-struct Seen {
+struct SeenObjects {
     by_key: BTreeMap<(String, String), Origin>,
     made: BTreeSet<(String, String)>,
 }
 
-impl Seen {
+impl SeenObjects {
     fn key_of(item: &Item) -> (String, String) {
         (item.kind().to_owned(), item.key())
     }

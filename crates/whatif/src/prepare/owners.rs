@@ -162,10 +162,10 @@ impl Owners {
             let Some(mut workload) = workload(item) else { continue };
             let is_made_by_another = item.kind() == "ReplicaSet" && workload.kind == "Deployment";
             // Old ReplicaSets of a Deployment have no pods; the Deployment itself is already counted.
-            let is_told = is_made_by_another
+            let is_counted = is_made_by_another
                 && (workload.replicas == Some(0)
                     || deployments.contains(&place(&workload.namespace, &workload.name)));
-            if is_told {
+            if is_counted {
                 continue;
             }
             let mut pod = template_pod(item, &workload).map_err(|wrong| (item.clone(), wrong))?;

@@ -142,16 +142,16 @@ impl Updates {
             self.notices.push(format!("Pod {key} already runs on {node} and stays there"));
             return false;
         }
-        let told = list_of(&differences(&item.value, &live.value, false));
-        self.notices.push(format!("Pod {key} already exists and is pending; {told}"));
+        let changes = list_of(&differences(&item.value, &live.value, false));
+        self.notices.push(format!("Pod {key} already exists and is pending; {changes}"));
         take_over(item, live);
         self.leaving.insert((live.namespace().to_owned(), live.name().to_owned()));
         true
     }
 
     fn other(&mut self, item: &mut Item, live: &Item) {
-        let told = list_of(&differences(&item.value, &live.value, false));
-        self.notices.push(format!("{} {} already exists; {told}", item.kind(), item.key()));
+        let changes = list_of(&differences(&item.value, &live.value, false));
+        self.notices.push(format!("{} {} already exists; {changes}", item.kind(), item.key()));
         take_over(item, live);
     }
 
@@ -176,7 +176,7 @@ impl Updates {
         let stays = |it: &Existing| changes.is_empty() || is_updated_by_hand(item, it);
         let (mut kept, mut gone): (Vec<_>, Vec<_>) = existing.drain(..).partition(stays);
         gone.extend(surplus(item, &mut kept));
-        self.tell(item, live, &changes, kept.len(), gone.len());
+        self.add_notice(item, live, &changes, kept.len(), gone.len());
         let namespace = item.namespace().to_owned();
         self.leaving.extend(gone.into_iter().map(|it| (namespace.clone(), it.name)));
         let current = current.filter(|_| changes.is_empty() && item.kind() == "Deployment");
@@ -188,7 +188,7 @@ impl Updates {
         self.workloads.insert(key_of(item), Update { kept, set });
     }
 
-    fn tell(&mut self, item: &Item, live: Option<&Item>, changes: &[String], kept: usize, gone: usize) {
+    fn add_notice(&mut self, item: &Item, live: Option<&Item>, changes: &[String], kept: usize, gone: usize) {
         let (kind, key) = (item.kind(), item.key());
         let mut parts = Vec::new();
         let count = |item: &Item| item.value.pointer("/spec/replicas").and_then(Value::as_u64);

@@ -94,7 +94,8 @@ struct Wire {
     unreadable: Option<Value>,
     list_began: Option<String>,
     list_ended: Option<String>,
-    told: Option<Box<OtherInput>>,
+    #[serde(rename = "told")]
+    input: Option<Box<OtherInput>>,
     configured: Option<Value>,
     steps: Option<Vec<u64>>,
     decided: Option<Box<RawValue>>,
@@ -176,9 +177,9 @@ fn too_long() -> String {
 
 fn read(text: &str) -> Result<Entry, String> {
     let wire: Wire = serde_json::from_str(text).map_err(|error| {
-        let told = error.to_string();
+        let message = error.to_string();
         // The error names the position within the line; only the column is meaningful.
-        told.replace(" at line 1 column ", " at column ")
+        message.replace(" at line 1 column ", " at column ")
     })?;
     let Wire {
         at,
@@ -187,7 +188,7 @@ fn read(text: &str) -> Result<Entry, String> {
         unreadable,
         list_began,
         list_ended,
-        told,
+        input,
         configured,
         steps,
         decided,
@@ -199,7 +200,7 @@ fn read(text: &str) -> Result<Entry, String> {
         unreadable.map(What::Unreadable),
         list_began.map(|name| kind(&name).map(What::ListBegan)).transpose()?,
         list_ended.map(|name| kind(&name).map(What::ListEnded)).transpose()?,
-        told.map(What::OtherInput),
+        input.map(What::OtherInput),
         configured.map(What::Configured),
         steps.map(What::Steps),
         decided.map(What::Decided),

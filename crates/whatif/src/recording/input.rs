@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use supercargo_core::model::effect::Lane;
-use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Found, WriteOutcome};
+use supercargo_core::model::event::{BindOutcome, BindingState, Event, EvictOutcome, WriteOutcome};
 use supercargo_core::model::extender::{self, CandidateAnswer, FilterAnswer};
 
 /// An event that does not concern an API object.
@@ -12,15 +12,15 @@ use supercargo_core::model::extender::{self, CandidateAnswer, FilterAnswer};
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum OtherInput {
     /// A binding was answered, or timed out.
-    BindFinished { uid: String, outcome: Bound },
+    BindFinished { uid: String, outcome: BindOutcomeRecord },
     /// The state of a pod was read to resolve an unknown binding.
-    Settled { uid: String, found: Seen },
+    Settled { uid: String, found: PodStateRecord },
     /// A write of a volume or claim was answered, or timed out.
-    VolumeWritten { uid: String, write: u64, outcome: Wrote },
+    VolumeWritten { uid: String, write: u64, outcome: WriteOutcomeRecord },
     /// An eviction was answered, or timed out.
-    EvictFinished { uid: String, outcome: Evicted },
+    EvictFinished { uid: String, outcome: EvictOutcomeRecord },
     /// An extender answered, or failed.
-    Extended { call: u64, answer: Said },
+    Extended { call: u64, answer: ExtenderAnswerRecord },
     /// The scheduler is shutting down.
     Halt {},
     /// Whether this replica leads.
@@ -32,17 +32,17 @@ pub enum OtherInput {
 /// Outcome of a binding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Bound {
+pub enum BindOutcomeRecord {
     Accepted,
     Refused(String),
-    Moot(Seen),
+    Moot(PodStateRecord),
     Unknown(String),
 }
 
 /// Observed state of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Seen {
+pub enum PodStateRecord {
     Bound(String),
     Unbound,
     Gone,
@@ -52,7 +52,7 @@ pub enum Seen {
 /// Outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Wrote {
+pub enum WriteOutcomeRecord {
     Done,
     Refused(String),
     Unknown(String),
@@ -61,7 +61,7 @@ pub enum Wrote {
 /// Outcome of an eviction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Evicted {
+pub enum EvictOutcomeRecord {
     Deleted,
     Gone,
     Failed(String),
@@ -70,16 +70,16 @@ pub enum Evicted {
 /// Answer of an extender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Said {
+pub enum ExtenderAnswerRecord {
     Failed(String),
     Filtered { passed: Vec<String>, failed: Vec<(String, String)>, unresolvable: Vec<(String, String)> },
     Scored(Vec<(String, i64)>),
-    Rooms(Vec<Space>),
+    Rooms(Vec<CandidateRecord>),
 }
 
 /// A preemption candidate of an extender: node and victims.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Space {
+pub struct CandidateRecord {
     node: String,
     victims: Vec<String>,
     violations: i64,
@@ -90,18 +90,20 @@ impl OtherInput {
     pub fn of(event: &Event) -> Option<Self> {
         Some(match event {
             Event::BindFinished { uid, outcome } => {
-                Self::BindFinished { uid: uid.to_string(), outcome: bound(outcome) }
+                Self::BindFinished { uid: uid.to_string(), outcome: bind_outcome(outcome) }
             }
             Event::BindingQueried { uid, found } => {
-                Self::Settled { uid: uid.to_string(), found: seen(found) }
+                Self::Settled { uid: uid.to_string(), found: pod_state(found) }
             }
             Event::VolumeWritten { uid, write, outcome } => {
-                Self::VolumeWritten { uid: uid.to_string(), write: *write, outcome: wrote(outcome) }
+                Self::VolumeWritten { uid: uid.to_string(), write: *write, outcome: write_outcome(outcome) }
             }
             Event::EvictFinished { uid, outcome } => {
-                Self::EvictFinished { uid: uid.to_string(), outcome: evicted(outcome) }
+                Self::EvictFinished { uid: uid.to_string(), outcome: evict_outcome(outcome) }
             }
-            Event::Extended { call, answer } => Self::Extended { call: *call, answer: said(answer) },
+            Event::Extended { call, answer } => {
+                Self::Extended { call: *call, answer: extender_answer(answer) }
+            }
             Event::Halt => Self::Halt {},
             Event::Leading(leading) => Self::Leading(*leading),
             Event::Credits { lane, count } => Self::Credits { lane: lane.as_str().to_owned(), count: *count },
@@ -148,113 +150,118 @@ impl OtherInput {
     }
 }
 
-fn bound(outcome: &BindOutcome) -> Bound {
+fn bind_outcome(outcome: &BindOutcome) -> BindOutcomeRecord {
     match outcome {
-        BindOutcome::Accepted => Bound::Accepted,
-        BindOutcome::Refused { message } => Bound::Refused(message.clone()),
-        BindOutcome::NotNeeded(found) => Bound::Moot(seen(found)),
-        BindOutcome::Unknown { message } => Bound::Unknown(message.clone()),
+        BindOutcome::Accepted => BindOutcomeRecord::Accepted,
+        BindOutcome::Refused { message } => BindOutcomeRecord::Refused(message.clone()),
+        BindOutcome::NotNeeded(found) => BindOutcomeRecord::Moot(pod_state(found)),
+        BindOutcome::Unknown { message } => BindOutcomeRecord::Unknown(message.clone()),
     }
 }
 
-impl From<Bound> for BindOutcome {
-    fn from(outcome: Bound) -> Self {
+impl From<BindOutcomeRecord> for BindOutcome {
+    fn from(outcome: BindOutcomeRecord) -> Self {
         match outcome {
-            Bound::Accepted => Self::Accepted,
-            Bound::Refused(message) => Self::Refused { message },
-            Bound::Moot(found) => Self::NotNeeded(found.into()),
-            Bound::Unknown(message) => Self::Unknown { message },
+            BindOutcomeRecord::Accepted => Self::Accepted,
+            BindOutcomeRecord::Refused(message) => Self::Refused { message },
+            BindOutcomeRecord::Moot(found) => Self::NotNeeded(found.into()),
+            BindOutcomeRecord::Unknown(message) => Self::Unknown { message },
         }
     }
 }
 
-fn seen(found: &Found) -> Seen {
+fn pod_state(found: &BindingState) -> PodStateRecord {
     match found {
-        Found::Bound(node) => Seen::Bound(node.clone()),
-        Found::Unbound => Seen::Unbound,
-        Found::Gone => Seen::Gone,
-        Found::NoAnswer => Seen::NoAnswer,
+        BindingState::Bound(node) => PodStateRecord::Bound(node.clone()),
+        BindingState::Unbound => PodStateRecord::Unbound,
+        BindingState::Gone => PodStateRecord::Gone,
+        BindingState::NoAnswer => PodStateRecord::NoAnswer,
     }
 }
 
-impl From<Seen> for Found {
-    fn from(found: Seen) -> Self {
+impl From<PodStateRecord> for BindingState {
+    fn from(found: PodStateRecord) -> Self {
         match found {
-            Seen::Bound(node) => Self::Bound(node),
-            Seen::Unbound => Self::Unbound,
-            Seen::Gone => Self::Gone,
-            Seen::NoAnswer => Self::NoAnswer,
+            PodStateRecord::Bound(node) => Self::Bound(node),
+            PodStateRecord::Unbound => Self::Unbound,
+            PodStateRecord::Gone => Self::Gone,
+            PodStateRecord::NoAnswer => Self::NoAnswer,
         }
     }
 }
 
-fn wrote(outcome: &WriteOutcome) -> Wrote {
+fn write_outcome(outcome: &WriteOutcome) -> WriteOutcomeRecord {
     match outcome {
-        WriteOutcome::Done => Wrote::Done,
-        WriteOutcome::Refused { message } => Wrote::Refused(message.clone()),
-        WriteOutcome::Unknown { message } => Wrote::Unknown(message.clone()),
+        WriteOutcome::Done => WriteOutcomeRecord::Done,
+        WriteOutcome::Refused { message } => WriteOutcomeRecord::Refused(message.clone()),
+        WriteOutcome::Unknown { message } => WriteOutcomeRecord::Unknown(message.clone()),
     }
 }
 
-impl From<Wrote> for WriteOutcome {
-    fn from(outcome: Wrote) -> Self {
+impl From<WriteOutcomeRecord> for WriteOutcome {
+    fn from(outcome: WriteOutcomeRecord) -> Self {
         match outcome {
-            Wrote::Done => Self::Done,
-            Wrote::Refused(message) => Self::Refused { message },
-            Wrote::Unknown(message) => Self::Unknown { message },
+            WriteOutcomeRecord::Done => Self::Done,
+            WriteOutcomeRecord::Refused(message) => Self::Refused { message },
+            WriteOutcomeRecord::Unknown(message) => Self::Unknown { message },
         }
     }
 }
 
-fn evicted(outcome: &EvictOutcome) -> Evicted {
+fn evict_outcome(outcome: &EvictOutcome) -> EvictOutcomeRecord {
     match outcome {
-        EvictOutcome::Deleted => Evicted::Deleted,
-        EvictOutcome::Gone => Evicted::Gone,
-        EvictOutcome::Failed { message } => Evicted::Failed(message.clone()),
+        EvictOutcome::Deleted => EvictOutcomeRecord::Deleted,
+        EvictOutcome::Gone => EvictOutcomeRecord::Gone,
+        EvictOutcome::Failed { message } => EvictOutcomeRecord::Failed(message.clone()),
     }
 }
 
-impl From<Evicted> for EvictOutcome {
-    fn from(outcome: Evicted) -> Self {
+impl From<EvictOutcomeRecord> for EvictOutcome {
+    fn from(outcome: EvictOutcomeRecord) -> Self {
         match outcome {
-            Evicted::Deleted => Self::Deleted,
-            Evicted::Gone => Self::Gone,
-            Evicted::Failed(message) => Self::Failed { message },
+            EvictOutcomeRecord::Deleted => Self::Deleted,
+            EvictOutcomeRecord::Gone => Self::Gone,
+            EvictOutcomeRecord::Failed(message) => Self::Failed { message },
         }
     }
 }
 
-fn said(answer: &Result<extender::Answer, String>) -> Said {
+fn extender_answer(answer: &Result<extender::Answer, String>) -> ExtenderAnswerRecord {
     match answer {
-        Err(why) => Said::Failed(why.clone()),
-        Ok(extender::Answer::Filtered(FilterAnswer { passed, failed, unresolvable })) => Said::Filtered {
-            passed: passed.clone(),
-            failed: failed.clone(),
-            unresolvable: unresolvable.clone(),
-        },
-        Ok(extender::Answer::Scored(scores)) => Said::Scored(scores.clone()),
+        Err(why) => ExtenderAnswerRecord::Failed(why.clone()),
+        Ok(extender::Answer::Filtered(FilterAnswer { passed, failed, unresolvable })) => {
+            ExtenderAnswerRecord::Filtered {
+                passed: passed.clone(),
+                failed: failed.clone(),
+                unresolvable: unresolvable.clone(),
+            }
+        }
+        Ok(extender::Answer::Scored(scores)) => ExtenderAnswerRecord::Scored(scores.clone()),
         Ok(extender::Answer::Candidates(rooms)) => {
-            let space = |room: &CandidateAnswer| Space {
+            let candidate = |room: &CandidateAnswer| CandidateRecord {
                 node: room.node.clone(),
                 victims: room.victims.clone(),
                 violations: room.violations,
             };
-            Said::Rooms(rooms.iter().map(space).collect())
+            ExtenderAnswerRecord::Rooms(rooms.iter().map(candidate).collect())
         }
     }
 }
 
-impl From<Said> for Result<extender::Answer, String> {
-    fn from(said: Said) -> Self {
-        Ok(match said {
-            Said::Failed(why) => return Err(why),
-            Said::Filtered { passed, failed, unresolvable } => {
+impl From<ExtenderAnswerRecord> for Result<extender::Answer, String> {
+    fn from(answer: ExtenderAnswerRecord) -> Self {
+        Ok(match answer {
+            ExtenderAnswerRecord::Failed(why) => return Err(why),
+            ExtenderAnswerRecord::Filtered { passed, failed, unresolvable } => {
                 extender::Answer::Filtered(FilterAnswer { passed, failed, unresolvable })
             }
-            Said::Scored(scores) => extender::Answer::Scored(scores),
-            Said::Rooms(rooms) => {
-                let room =
-                    |Space { node, victims, violations }| CandidateAnswer { node, victims, violations };
+            ExtenderAnswerRecord::Scored(scores) => extender::Answer::Scored(scores),
+            ExtenderAnswerRecord::Rooms(rooms) => {
+                let room = |CandidateRecord { node, victims, violations }| CandidateAnswer {
+                    node,
+                    victims,
+                    violations,
+                };
                 extender::Answer::Candidates(rooms.into_iter().map(room).collect())
             }
         })

@@ -191,7 +191,7 @@ pub fn event_of(what: What, tables: &mut Tables) -> Result<Event, String> {
     Ok(match what {
         What::ListBegan(kind) => Event::ListBegan(kind),
         What::ListEnded(kind) => Event::ListEnded(kind),
-        What::OtherInput(told) => told.into_event()?,
+        What::OtherInput(input) => input.into_event()?,
         What::Applied(it) => {
             let it = object(it)?;
             match of_any_kind!(&it, it => it.applied(tables)) {

@@ -13,7 +13,7 @@ use supercargo_core::shadow::{Judgement, Shadow, Step, Unjudged};
 
 /// Result for an observed binding.
 #[derive(Debug)]
-pub enum Seen {
+pub enum ObservedBinding {
     /// It was compared.
     Judged(Box<Judgement>),
     /// It could not be compared, for this reason.
@@ -30,7 +30,7 @@ pub fn judge<R: BufRead>(
     mut entries: Entries<R>,
     name: &str,
     other: Option<&Settings>,
-    mut each: impl FnMut(usize, Seen),
+    mut each: impl FnMut(usize, ObservedBinding),
 ) -> Result<Summary, Bad> {
     let recorded = settings(&beginning.configuration)
         .map_err(|error| Bad::Configuration { line: 1, why: error.to_string() })?;
@@ -62,7 +62,7 @@ pub fn judge<R: BufRead>(
 }
 
 /// Advances the time and performs all steps that become due.
-fn wait(shadow: &mut Shadow, until: Time, each: &mut dyn FnMut(Seen)) {
+fn wait(shadow: &mut Shadow, until: Time, each: &mut dyn FnMut(ObservedBinding)) {
     let mut now = Time::default();
     while let Some(next) = steps(shadow, now, each).filter(|next| *next <= until) {
         now = next;
@@ -70,11 +70,11 @@ fn wait(shadow: &mut Shadow, until: Time, each: &mut dyn FnMut(Seen)) {
 }
 
 /// Performs all steps that are due now. Returns the time of the next one.
-fn steps(shadow: &mut Shadow, now: Time, each: &mut dyn FnMut(Seen)) -> Option<Time> {
+fn steps(shadow: &mut Shadow, now: Time, each: &mut dyn FnMut(ObservedBinding)) -> Option<Time> {
     loop {
         match shadow.step(now) {
-            Step::Judged(judgement) => each(Seen::Judged(judgement)),
-            Step::Unjudged(_, why) => each(Seen::Unjudged(why)),
+            Step::Judged(judgement) => each(ObservedBinding::Judged(judgement)),
+            Step::Unjudged(_, why) => each(ObservedBinding::Unjudged(why)),
             Step::Notice(notice) => tracing::warn!(object = %notice.object, "{}", notice.text),
             Step::Idle { wake_at } => return wake_at,
         }

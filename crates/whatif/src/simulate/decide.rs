@@ -129,7 +129,7 @@ impl Decider {
         let nodes = match self.rules.detail {
             Detail::Full => Nodes::default(),
             Detail::Brief => Nodes::Brief { counts: BTreeMap::new() },
-            Detail::None => Nodes::Untold {},
+            Detail::None => Nodes::Omitted {},
         };
         let key = self.trial.snapshot().pod_key(pod);
         let mut decided = Decided {
@@ -168,7 +168,7 @@ impl Decider {
             }
             TrialDecision::Unplaced { message, event, room } => {
                 (decision.message, decision.event) = (Some(message), Some(event));
-                decision.preemption = room.as_ref().map(|room| self.told(room));
+                decision.preemption = room.as_ref().map(|room| self.preemption(room));
                 match room {
                     Some(room) if self.applies_preemption() => self.preempt(pod, room, decided),
                     // `name` is compared with recorded decisions that were each made independently.
@@ -182,7 +182,7 @@ impl Decider {
 
     /// Reports the victims. Pods that are already being evicted are left out (upstream
     /// `pkg/scheduler/framework/preemption/executor.go`).
-    fn told(&self, room: &Room) -> Preemption {
+    fn preemption(&self, room: &Room) -> Preemption {
         let snapshot = self.trial.snapshot();
         let pods = room.victims.iter().filter_map(|uid| self.trial.placement(uid));
         let pods = pods.filter(|(pod, _)| !pod.deleting && !self.promised.contains(&pod.uid));
@@ -233,27 +233,27 @@ struct Shown<'a> {
 
 impl Probe for Shown<'_> {
     fn evaluated(&mut self, evaluation: &Evaluation<'_>) {
-        let told = EntryBuilder { snapshot: evaluation.snapshot };
+        let builder = EntryBuilder { snapshot: evaluation.snapshot };
         match evaluation.decision {
             Verdict::Feasible(feasible) => {
-                told.filters(&feasible.filtered, self.decision);
+                builder.filters(&feasible.filtered, self.decision);
                 self.counts.feasible = feasible.filtered.feasible().len();
                 match (&feasible.scores, self.rules.detail) {
-                    (Some(scores), _) => told.scores(feasible, scores, self.decision),
+                    (Some(scores), _) => builder.scores(feasible, scores, self.decision),
                     // The scheduler does not score a single feasible node. It is scored for display only, so an error
                     // of a plugin is ignored.
                     (None, Detail::Full) => {
                         let Evaluation { framework, pod, snapshot, .. } = *evaluation;
                         let nodes = feasible.filtered.feasible();
                         if let Ok(scores) = framework.score(pod, snapshot, nodes, &mut NoProbe) {
-                            told.scores(feasible, &scores, self.decision);
+                            builder.scores(feasible, &scores, self.decision);
                             self.counts.total = scores.totals.first().copied();
                         }
                     }
                     (None, Detail::Brief | Detail::None) => {}
                 }
             }
-            Verdict::Infeasible(filtered) => told.filters(filtered, self.decision),
+            Verdict::Infeasible(filtered) => builder.filters(filtered, self.decision),
         }
     }
 }
@@ -278,8 +278,8 @@ impl<'a> EntryBuilder<'a> {
         match &mut decision.nodes {
             Nodes::Full { rejected: by_node, feasible, .. } => {
                 for verdict in verdicts {
-                    let told = rejected(verdict.plugin, verdict.code.as_str(), &verdict.reasons);
-                    by_node.insert(self.name(verdict.node).to_owned(), told);
+                    let rejection = rejected(verdict.plugin, verdict.code.as_str(), &verdict.reasons);
+                    by_node.insert(self.name(verdict.node).to_owned(), rejection);
                 }
                 feasible.extend(filtered.feasible().iter().map(|node| self.name(node).to_owned()));
                 feasible.sort_unstable();
@@ -292,7 +292,7 @@ impl<'a> EntryBuilder<'a> {
                     }
                 }
             }
-            Nodes::Untold {} => {}
+            Nodes::Omitted {} => {}
         }
     }
 

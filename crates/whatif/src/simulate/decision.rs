@@ -45,7 +45,7 @@ pub enum Nodes {
         counts: BTreeMap<String, usize>,
     },
     /// Nothing.
-    Untold {},
+    Omitted {},
 }
 
 impl Default for Nodes {

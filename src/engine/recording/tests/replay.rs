@@ -23,7 +23,7 @@ use supercargo_objects::api::{Node, Pod};
 use supercargo_objects::convert::Watched as _;
 use supercargo_objects::input_text::{applied, configured, list_began, list_ended};
 use supercargo_whatif::recording::replay::*;
-use supercargo_whatif::recording::watched::{Seen, judge};
+use supercargo_whatif::recording::watched::{ObservedBinding, judge};
 use supercargo_whatif::recording::{Entries, Header, Mode};
 
 fn effective(rest: &str, flags: &Flags) -> Effective {
@@ -64,7 +64,7 @@ impl Hand {
 
     fn event(&mut self, event: Event) {
         self.now = self.now + Duration::from_millis(1);
-        self.journal.told(self.now, Input::Event(&event));
+        self.journal.received(self.now, Input::Event(&event));
         self.engine.handle(self.now, event);
     }
 
@@ -78,7 +78,7 @@ impl Hand {
             let node: Node = serde_json::from_value(object).unwrap();
             (applied(&node), node.applied(self.engine.tables()).unwrap())
         };
-        self.journal.told(self.now, Input::Written(Some(text)));
+        self.journal.received(self.now, Input::Written(Some(text)));
         self.engine.handle(self.now, event);
     }
 
@@ -87,16 +87,16 @@ impl Hand {
             self.event(Event::Credits { lane, count: 100 });
         }
         for kind in Kind::ALL {
-            self.journal.told(self.now, Input::Written(Some(list_began(kind))));
+            self.journal.received(self.now, Input::Written(Some(list_began(kind))));
             self.engine.handle(self.now, Event::ListBegan(kind));
-            self.journal.told(self.now, Input::Written(Some(list_ended(kind))));
+            self.journal.received(self.now, Input::Written(Some(list_ended(kind))));
             self.engine.handle(self.now, Event::ListEnded(kind));
         }
     }
 
     fn reconfigure(&mut self, effective: &Effective) {
         let settings = Settings::of(effective).unwrap();
-        self.journal.told(self.now, Input::Written(Some(configured(&decisive(effective)))));
+        self.journal.received(self.now, Input::Written(Some(configured(&decisive(effective)))));
         let to = settings.reconfiguration(Vec::new(), self.engine.tables());
         self.engine.reconfigure(self.now, to);
     }
@@ -255,8 +255,8 @@ fn observed_bindings_are_compared_with_recorded_or_other_profiles() {
         let (beginning, entries) = Entries::open(recording.as_bytes()).unwrap();
         let mut agreements = Vec::new();
         let summary = judge(&beginning, entries, "other", other, |_, seen| match seen {
-            Seen::Judged(it) => agreements.push(it.agreement),
-            Seen::Unjudged(why) => panic!("{why:?}"),
+            ObservedBinding::Judged(it) => agreements.push(it.agreement),
+            ObservedBinding::Unjudged(why) => panic!("{why:?}"),
         });
         assert_eq!(summary.unwrap().ends.as_deref(), Some("stopped"));
         agreements
@@ -270,9 +270,9 @@ fn observed_bindings_are_compared_with_recorded_or_other_profiles() {
     let two = effective("profiles: [{schedulerName: a}, {schedulerName: b}]\n", &flags);
     let (beginning, entries) = Entries::open(recording.as_bytes()).unwrap();
     let refused = judge(&beginning, entries, "other", Some(&Settings::of(&two).unwrap()), |_, _| {});
-    let told = refused.err().map(|bad| bad.to_string());
+    let error = refused.err().map(|bad| bad.to_string());
     assert_eq!(
-        told.as_deref(),
+        error.as_deref(),
         Some("line 1: the configuration has several profiles, and none is named other")
     );
 }

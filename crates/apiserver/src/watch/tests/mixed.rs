@@ -20,14 +20,14 @@ fn other_frame() -> Vec<u8> {
     frame
 }
 
-/// What the engine is told up to the end of the first whole list.
+/// Returns the events up to the end of the first complete list.
 async fn first_list(fixture: &mut Fixture) -> Vec<String> {
-    let mut told = Vec::new();
-    while told.last().is_none_or(|last| last != "Node list ends") {
-        told.push(fixture.event().await);
+    let mut events = Vec::new();
+    while events.last().is_none_or(|last| last != "Node list ends") {
+        events.push(fixture.event().await);
     }
-    told.retain(|event| event != "Node list");
-    told
+    events.retain(|event| event != "Node list");
+    events
 }
 
 #[tokio::test(start_paused = true)]

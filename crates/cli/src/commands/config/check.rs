@@ -31,35 +31,35 @@ pub(super) fn judge(file: &Path, text: &str) -> Answer {
             Answer { out, err: String::new(), code: 0 }
         }
         Err(ConfigError::Invalid { problems, .. }) => {
-            let mut told = String::new();
+            let mut output = String::new();
             for problem in &problems {
-                show(file, text, problem, &mut told);
+                show(file, text, problem, &mut output);
             }
-            let _ = writeln!(told, "{}: {}", file.display(), count(problems.len(), "problem"));
-            Answer::bad_input(told)
+            let _ = writeln!(output, "{}: {}", file.display(), count(problems.len(), "problem"));
+            Answer::bad_input(output)
         }
         Err(error @ ConfigError::Read { .. }) => Answer::bad_input(format!("{error}\n")),
     }
 }
 
 /// Writes a problem, its line and a caret below.
-pub(crate) fn show(file: &Path, text: &str, problem: &Problem, told: &mut String) {
+pub(crate) fn show(file: &Path, text: &str, problem: &Problem, output: &mut String) {
     let colon = if problem.place.is_some() { ":" } else { ": " };
-    let _ = writeln!(told, "{}{colon}{problem}", file.display());
+    let _ = writeln!(output, "{}{colon}{problem}", file.display());
     let meant = problem.meant.as_ref().map(|meant| format!("did you mean {meant:?}?"));
     let line = problem.place.and_then(|place| Some((place, text.lines().nth(place.line.checked_sub(1)?)?)));
     let Some((place, line)) = line else {
         if let Some(meant) = meant {
-            let _ = writeln!(told, "  {meant}");
+            let _ = writeln!(output, "  {meant}");
         }
         return;
     };
     let number = place.line.to_string();
     let margin = " ".repeat(number.len());
     let (shown, caret) = excerpt(line, place.column);
-    let _ = writeln!(told, "{margin} |\n{number} | {shown}");
+    let _ = writeln!(output, "{margin} |\n{number} | {shown}");
     let word = format!("{margin} | {}^ {}", " ".repeat(caret), meant.unwrap_or_default());
-    let _ = writeln!(told, "{}", word.trim_end());
+    let _ = writeln!(output, "{}", word.trim_end());
 }
 
 /// Returns the part of a line that is shown, and the columns before the caret. Control characters would move

@@ -156,7 +156,7 @@ pub fn main(args: &DoctorArgs) -> ExitCode {
             let report = DoctorReport::of(judge::checks(&facts, args));
             say(&in_form(args.output, &report, |wide| text(&report, wide)), report.code())
         }
-        Err(error) => Refused::Live(error).tell(),
+        Err(error) => Refused::Live(error).report(),
     }
 }
 

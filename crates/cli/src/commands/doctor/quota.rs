@@ -49,7 +49,7 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Returns the field (`requests` or `limits`) and the name under which a container sets a quota's resource.
-fn said(resource: &str) -> Option<(&'static str, &'static str)> {
+fn container_field(resource: &str) -> Option<(&'static str, &'static str)> {
     match resource {
         "cpu" | "requests.cpu" => Some(("requests", "cpu")),
         "memory" | "requests.memory" => Some(("requests", "memory")),
@@ -62,8 +62,8 @@ fn said(resource: &str) -> Option<(&'static str, &'static str)> {
 /// Returns the amount a container sets. As on the API server, a limit is the default of a missing request.
 fn amount<'v>(container: &'v Value, (of, name): (&str, &str)) -> Option<&'v Value> {
     let resources = &container["resources"];
-    let told = |of: &str| resources[of].get(name).filter(|amount| !amount.is_null());
-    told(of).or_else(|| told("limits").filter(|_| of == "requests"))
+    let field = |of: &str| resources[of].get(name).filter(|amount| !amount.is_null());
+    field(of).or_else(|| field("limits").filter(|_| of == "requests"))
 }
 
 fn hard(quota: &Value) -> impl Iterator<Item = (&String, &Value)> {
@@ -73,14 +73,15 @@ fn hard(quota: &Value) -> impl Iterator<Item = (&String, &Value)> {
 /// Returns the resources that the quota limits and a container does not set.
 pub(super) fn unsaid<'v>(quota: &'v Value, spec: &'v Value) -> impl Iterator<Item = &'v str> {
     hard(quota).map(|(resource, _)| resource.as_str()).filter(|resource| {
-        said(resource).is_some_and(|where_| containers(spec).any(|it| amount(it, where_).is_none()))
+        container_field(resource)
+            .is_some_and(|where_| containers(spec).any(|it| amount(it, where_).is_none()))
     })
 }
 
 /// Returns a text for each resource of which the quota has too little left for one more pod.
 pub(super) fn exhausted<'v>(quota: &'v Value, spec: &'v Value) -> impl Iterator<Item = String> + 'v {
     hard(quota).filter_map(|(resource, hard)| {
-        let more = match (resource.as_str(), said(resource)) {
+        let more = match (resource.as_str(), container_field(resource)) {
             ("pods" | "count/pods", _) => Quantity::whole(1),
             (_, Some(of)) => containers(spec)
                 .filter_map(|it| quantity(amount(it, of)?))

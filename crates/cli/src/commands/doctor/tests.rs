@@ -150,7 +150,7 @@ fn missing_permission_is_reported_with_effect_and_action() {
     facts.version = Ok("v1.35.0".to_owned());
     facts.drift = Err("no leader to ask".to_owned());
     let report = DoctorReport::of(checks(&facts, &args()));
-    let told = text(&report, false);
+    let output = text(&report, false);
     for part in [
         ": 1 problem, 1 warning, 1 check could not run\n",
         "problem  Rights ",
@@ -158,7 +158,7 @@ fn missing_permission_is_reported_with_effect_and_action() {
         "pods get no events (without create events.events.k8s.io, patch events.events.k8s.io)",
         "Rights            apply the roles and bindings of manifests/base, or of the chart\n",
     ] {
-        assert!(told.contains(part), "{part:?} is not in:\n{told}");
+        assert!(output.contains(part), "{part:?} is not in:\n{output}");
     }
     let json = serde_json::to_value(&report).expect("it is JSON");
     assert_eq!(

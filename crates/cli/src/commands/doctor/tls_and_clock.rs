@@ -3,7 +3,7 @@
 
 use crate::commands::doctor::judge::{check, unknown, well};
 use crate::commands::doctor::{Check, Status};
-use crate::live::certificates::{Certificates, Found, Validity};
+use crate::live::certificates::{Certificates, Validity, ValidityResult};
 use jiff::{SignedDuration, Timestamp};
 
 /// Remaining validity below which a certificate should be renewed.
@@ -79,7 +79,7 @@ pub(super) fn checks(certificates: &Certificates, clocks: &Clocks) -> [Check; 4]
 
 fn certificate(
     (id, what, none): (&'static str, &str, &str),
-    found: &Found,
+    found: &ValidityResult,
     now: Timestamp,
     to_do: &str,
 ) -> Check {

@@ -10,8 +10,8 @@ use supercargo_whatif::load::files::InputError;
 #[derive(Clone, Debug, Args)]
 pub struct ExplainArgs {
     /// The pod to explain: `pod NAME` or `pod/NAME`.
-    #[arg(value_name = "KIND[/NAME]", value_parser = Asked::parse)]
-    pub asked: Asked,
+    #[arg(value_name = "KIND[/NAME]", value_parser = Target::parse)]
+    pub target: Target,
 
     /// The pod's name, if not part of the first argument.
     #[arg(value_name = "NAME")]
@@ -40,7 +40,7 @@ impl ExplainArgs {
     /// # Errors
     /// Fails if the name is missing or given twice.
     pub fn pod_name(&self) -> Result<&str, InputError> {
-        match (&self.asked.name, &self.name) {
+        match (&self.target.name, &self.name) {
             (Some(name), None) | (None, Some(name)) if !name.is_empty() => Ok(name),
             _ => Err(InputError("expected the pod's name exactly once: pod NAME, or pod/NAME".to_owned())),
         }
@@ -49,12 +49,12 @@ impl ExplainArgs {
 
 /// The first argument: the kind, with or without a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct Target {
     /// The name behind `pod/`, if any.
     name: Option<String>,
 }
 
-impl Asked {
+impl Target {
     fn parse(text: &str) -> Result<Self, String> {
         let (kind, name) = match text.split_once('/') {
             Some((kind, name)) => (kind, Some(name.to_owned())),

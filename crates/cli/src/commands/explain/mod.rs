@@ -6,7 +6,7 @@
 mod args;
 mod render;
 
-pub use args::{Asked, ExplainArgs};
+pub use args::{ExplainArgs, Target};
 
 use crate::cluster::{Cluster, Refused, Wanted, is_ours};
 use crate::screen::Output;
@@ -24,14 +24,14 @@ pub fn main(args: &ExplainArgs) -> ExitCode {
             let text = in_form(args.output, &answer, |wide| render::text(&answer, wide));
             say(&text, if answer.verdict.is_well() { 0 } else { NOT_WELL })
         }
-        Err(refused) => refused.tell(),
+        Err(refused) => refused.report(),
     }
 }
 
 fn answer(args: &ExplainArgs) -> Result<Explanation, Refused> {
     let wanted = Wanted::Pod(args.namespace.clone(), args.pod_name()?.to_owned());
     let mut cluster = Cluster::load(&args.source, wanted, None)?;
-    let (pod, has_ended) = cluster.asked()?;
+    let (pod, has_ended) = cluster.requested_pod()?;
     cluster.notices.iter().for_each(|notice| complain(notice));
     let scheduler = cluster.trial.tables().text(pod.scheduler_name);
     let question = Question {

@@ -98,7 +98,7 @@ pub fn main(args: &LintArgs) -> ExitCode {
             let is_reached = answer.findings.iter().any(|it| args.fail_on.is_reached(it.severity));
             say(&text, if is_reached { FOUND } else { 0 })
         }
-        Err(refused) => refused.tell(),
+        Err(refused) => refused.report(),
     }
 }
 

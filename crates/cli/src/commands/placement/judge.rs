@@ -114,8 +114,8 @@ fn scheduled(what_if: &mut WhatIf, chosen: &[&Resident], of: &Expectation, failu
 /// Returns why the first of them is pending.
 fn why(what_if: &mut WhatIf, of: &Resident) -> String {
     let reasons = what_if.reasons(&of.pod);
-    let told: Vec<String> = reasons.iter().map(|(code, text)| format!("{code} ({text})")).collect();
-    if told.is_empty() { String::new() } else { format!("; reasons of the first: {}", told.join(", ")) }
+    let texts: Vec<String> = reasons.iter().map(|(code, text)| format!("{code} ({text})")).collect();
+    if texts.is_empty() { String::new() } else { format!("; reasons of the first: {}", texts.join(", ")) }
 }
 
 fn is_among(what_if: &WhatIf, node: Symbol, choice: &NodeChoice) -> bool {

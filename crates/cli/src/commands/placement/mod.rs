@@ -16,7 +16,7 @@ use crate::screen::plain_json;
 use crate::screen::{complain, say};
 use clap::{Args, ValueEnum};
 use report::{OfCase, OfFile, Report};
-use spec::{NodeChoice, Read, Spec};
+use spec::{NodeChoice, Spec, TestFile};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ pub fn main(args: &TestArgs) -> ExitCode {
             }
             Err(NoResult::Refused(refused)) => {
                 complain(&format!("cannot run {}", file.display()));
-                return refused.tell();
+                return refused.report();
             }
         }
     }
@@ -111,12 +111,12 @@ fn run(file: &Path, strict: bool) -> Result<OfFile, NoResult> {
     let text =
         text_of(file).map_err(|error| NoResult::Wrong(format!("error: {}: {error}", file.display())))?;
     let wrong = |problems: Vec<Problem>| {
-        let mut told = String::new();
-        problems.iter().for_each(|problem| show(file, &text, problem, &mut told));
-        let _ = writeln!(told, "{}: {}", file.display(), count(problems.len(), "problem"));
-        NoResult::Wrong(told)
+        let mut message = String::new();
+        problems.iter().for_each(|problem| show(file, &text, problem, &mut message));
+        let _ = writeln!(message, "{}: {}", file.display(), count(problems.len(), "problem"));
+        NoResult::Wrong(message)
     };
-    let read = Read::new(&text).map_err(wrong)?;
+    let read = TestFile::new(&text).map_err(wrong)?;
     let (source, pods) = source(file, &read.spec, strict);
     let changes = changes(&read.spec);
     let question = Question {
@@ -197,7 +197,7 @@ fn rules(spec: &Spec) -> Rules {
 }
 
 /// Returns a problem for each name of a node that does not exist: an expectation about it could never fail.
-fn unknown_nodes(read: &Read, what_if: &WhatIf, removed: &[String]) -> Vec<Problem> {
+fn unknown_nodes(read: &TestFile, what_if: &WhatIf, removed: &[String]) -> Vec<Problem> {
     let tables = what_if.tables();
     let mut known: BTreeSet<&str> = what_if.node_names().map(|node| tables.text(node)).collect();
     known.extend(removed.iter().map(String::as_str));

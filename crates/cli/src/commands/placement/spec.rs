@@ -116,12 +116,12 @@ pub(super) struct Spread {
 }
 
 /// A decoded test file with its source.
-pub(super) struct Read {
+pub(super) struct TestFile {
     pub spec: Spec,
     document: Document,
 }
 
-impl Read {
+impl TestFile {
     /// Decodes a file.
     ///
     /// # Errors

@@ -59,8 +59,8 @@ pub fn main(args: &ReplayArgs) -> ExitCode {
             let text = in_form(args.output, &answer, |wide| table::text(&answer, wide || args.diff));
             say(&text, if answer.is_same() { 0 } else { DIFFERS })
         }
-        Err(told) => {
-            complain(&format!("error: {told}"));
+        Err(error) => {
+            complain(&format!("error: {error}"));
             ExitCode::from(BAD_INPUT)
         }
     }
@@ -73,18 +73,18 @@ fn answer(args: &ReplayArgs) -> Result<ReplayReport, String> {
     } else {
         args.file.display().to_string()
     };
-    let told = |bad: &dyn std::fmt::Display| format!("{name}: {bad}");
+    let with_name = |bad: &dyn std::fmt::Display| format!("{name}: {bad}");
     let from: Box<dyn BufRead> = if args.file == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
-        let file = File::open(&args.file).and_then(decompressed).map_err(|error| told(&error))?;
+        let file = File::open(&args.file).and_then(decompressed).map_err(|error| with_name(&error))?;
         Box::new(BufReader::new(file))
     };
-    let (beginning, entries) = Entries::open(from).map_err(|bad| told(&bad))?;
+    let (beginning, entries) = Entries::open(from).map_err(|bad| with_name(&bad))?;
     match &beginning.mode {
         Mode::Scheduler => {
             let (summary, compared) =
-                played(beginning.clone(), entries, other.as_ref()).map_err(|bad| told(&bad))?;
+                played(beginning.clone(), entries, other.as_ref()).map_err(|bad| with_name(&bad))?;
             Ok(ReplayReport::new(&beginning, summary, compared))
         }
         Mode::Watcher { of } => {
@@ -92,7 +92,7 @@ fn answer(args: &ReplayArgs) -> Result<ReplayReport, String> {
             let mut compared = Compared::by(name);
             let settings = other.as_ref().map(|(_, settings)| settings);
             let summary = judge(&beginning, entries, of, settings, |line, seen| compared.see(line, &seen));
-            Ok(ReplayReport::new(&beginning, summary.map_err(|bad| told(&bad))?, Some(compared)))
+            Ok(ReplayReport::new(&beginning, summary.map_err(|bad| with_name(&bad))?, Some(compared)))
         }
     }
 }

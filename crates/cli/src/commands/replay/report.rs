@@ -9,7 +9,7 @@ use supercargo_whatif::recording::decision::API_VERSION;
 use supercargo_whatif::recording::header::Header;
 use supercargo_whatif::recording::header::Mode;
 use supercargo_whatif::recording::replay::Summary;
-use supercargo_whatif::recording::watched::Seen;
+use supercargo_whatif::recording::watched::ObservedBinding;
 
 /// Maximum number of differences that are kept; further ones are only counted.
 const KEPT_MAX: usize = 10_000;
@@ -286,13 +286,13 @@ impl Compared {
     }
 
     /// Counts a comparison with another scheduler's binding, and keeps it if it differs.
-    pub(super) fn see(&mut self, line: usize, seen: &Seen) {
+    pub(super) fn see(&mut self, line: usize, seen: &ObservedBinding) {
         let judgement = match seen {
-            Seen::Unjudged(_) => {
+            ObservedBinding::Unjudged(_) => {
                 self.unjudged += 1;
                 return;
             }
-            Seen::Judged(judgement) => judgement,
+            ObservedBinding::Judged(judgement) => judgement,
         };
         self.asked += 1;
         match judgement.agreement {
@@ -344,7 +344,7 @@ impl Difference {
     /// failed or was not made.
     fn compare_room(&mut self, is_unknown: bool) {
         let (then, now) = (self.preempted_then.as_ref(), self.preempted_now.as_ref());
-        let told = match (then, now) {
+        let text = match (then, now) {
             (None, None) => return,
             (Some(_), _) if is_unknown => format!("preempted {}", Room::describe(then)),
             (Some(_), None) if self.now.is_some() => {
@@ -353,7 +353,7 @@ impl Difference {
             (_, Some(_)) if self.then.is_some() => format!("would preempt {}", Room::describe(now)),
             _ => format!("preempted {}, would preempt {}", Room::describe(then), Room::describe(now)),
         };
-        self.why = if self.why.is_empty() { told } else { format!("{}; {told}", self.why) };
+        self.why = if self.why.is_empty() { text } else { format!("{}; {text}", self.why) };
     }
 
     fn compare(&mut self, comparison: &Comparison) {

@@ -29,12 +29,12 @@ pub(super) fn text(of: &ReplayReport, in_full: bool) -> String {
 fn diverged(screen: &mut Screen, at: &Divergence, in_full: bool) {
     screen.line(&format!("  first difference at line {}; later lines are not compared", at.line));
     for (when, decision) in [("then", &at.then), ("now", &at.now)] {
-        let told = match decision {
+        let text = match decision {
             None => "nothing".to_owned(),
             Some(decision) if in_full => decision.get().to_owned(),
             Some(decision) => in_short(decision),
         };
-        screen.line(&format!("  {when:<4}  {told}"));
+        screen.line(&format!("  {when:<4}  {text}"));
     }
 }
 

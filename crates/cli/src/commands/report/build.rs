@@ -170,11 +170,11 @@ impl<'a> ReportBuilder<'a> {
         self.unexplained = rest.into_iter().flatten().collect();
         let mut progress = Progress::new(groups.len());
         for group in groups {
-            let mut told = self.ask(&group[0]);
-            if let Some(scores) = told.scores.take() {
-                self.decisions.push((Arc::clone(&group[0].uid), told.clone(), scores, false));
+            let mut explanation = self.ask(&group[0]);
+            if let Some(scores) = explanation.scores.take() {
+                self.decisions.push((Arc::clone(&group[0].uid), explanation.clone(), scores, false));
             }
-            self.pending.push((group, told));
+            self.pending.push((group, explanation));
             progress.step();
         }
         progress.clear();
@@ -225,9 +225,9 @@ impl<'a> ReportBuilder<'a> {
     /// Adds the scores of a pod that is on this node.
     fn score(&mut self, pod: &Arc<PodInfo>, node: &str, is_made: bool) {
         let node_name = Some(self.decider.trial_mut().tables_mut().symbol(node));
-        let mut told = self.ask(&Arc::new(PodInfo { node_name, ..PodInfo::clone(pod) }));
-        if let Some(scores) = told.scores.take() {
-            self.decisions.push((Arc::clone(&pod.uid), told, scores, is_made));
+        let mut explanation = self.ask(&Arc::new(PodInfo { node_name, ..PodInfo::clone(pod) }));
+        if let Some(scores) = explanation.scores.take() {
+            self.decisions.push((Arc::clone(&pod.uid), explanation, scores, is_made));
         }
     }
 
@@ -237,7 +237,7 @@ impl<'a> ReportBuilder<'a> {
         let snapshot = self.decider.trial().snapshot();
         let people = People::of(&counted, &order, snapshot.tables(), &pods_by_state, &makers);
         let (nodes, zones) = nodes(&counted, &order, &registers);
-        let (mut spread, spread_left_out) = skew::tell(&mut found, &people, snapshot);
+        let (mut spread, spread_left_out) = skew::entries(&mut found, &people, snapshot);
         for (at, spread) in spread.iter_mut().enumerate() {
             spread.states = skews.iter().map(|skews| skews[at].clone()).collect();
         }
@@ -247,9 +247,9 @@ impl<'a> ReportBuilder<'a> {
             pending.map(|(pods, explanation)| Waiting { pods: numbers(&pods), explanation }).collect();
         let mut plugins = self.plugins;
         let mut decisions: Vec<Scored> = Vec::with_capacity(self.decisions.len());
-        for (uid, told, scores, is_made) in self.decisions {
+        for (uid, explanation, scores, is_made) in self.decisions {
             let pod = people.number(&uid);
-            decisions.extend(pod.map(|pod| scored(pod, &told, scores, is_made, &order, &mut plugins)));
+            decisions.extend(pod.map(|pod| scored(pod, &explanation, scores, is_made, &order, &mut plugins)));
         }
         decisions.sort_by_key(|scored| scored.pod);
         Report {
@@ -281,7 +281,7 @@ impl<'a> ReportBuilder<'a> {
 /// Converts a decision into its form in the report.
 fn scored(
     pod: u32,
-    told: &Explanation,
+    explanation: &Explanation,
     scores: Scores,
     is_made: bool,
     order: &Order,
@@ -297,12 +297,12 @@ fn scored(
             normalized: node.plugins.iter().map(|of| of.normalized).collect(),
         })
     };
-    let reasons = told.reasons.iter();
+    let reasons = explanation.reasons.iter();
     Scored {
         pod,
-        node: told.node.as_ref().and_then(|node| order.number(node)),
+        node: explanation.node.as_ref().and_then(|node| order.number(node)),
         is_made,
-        fits_on: told.fits_on,
+        fits_on: explanation.fits_on,
         winners: winners.len(),
         margin,
         decided_by,

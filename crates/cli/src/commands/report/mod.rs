@@ -34,7 +34,7 @@ pub fn main(args: &ReportArgs) -> ExitCode {
         .and_then(|report| formed(&report, args.output))
     {
         Ok(text) => write(&text, args),
-        Err(refused) => refused.tell(),
+        Err(refused) => refused.report(),
     }
 }
 

@@ -53,7 +53,11 @@ pub(super) fn find<'p>(pods: impl Iterator<Item = &'p Arc<PodInfo>>, snapshot: S
 }
 
 /// Returns the constraints without their skew, and the number left out.
-pub(super) fn tell(found: &mut Vec<Found>, people: &People, snapshot: Snapshot<'_>) -> (Vec<Spread>, usize) {
+pub(super) fn entries(
+    found: &mut Vec<Found>,
+    people: &People,
+    snapshot: Snapshot<'_>,
+) -> (Vec<Spread>, usize) {
     let left_out = found.len().saturating_sub(CONSTRAINTS_MAX);
     found.truncate(CONSTRAINTS_MAX);
     let spread = found.iter().map(|found| {

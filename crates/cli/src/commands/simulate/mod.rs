@@ -142,7 +142,7 @@ impl Simulation {
             widths: (longest_pod.unwrap_or(0), longest_node.unwrap_or(0)),
             output: args.output,
             notices: {
-                changes.extend(skipped.told());
+                changes.extend(skipped.message());
                 changes
             },
         })

@@ -5,7 +5,7 @@
 
 use super::ledger::{Binding, Bindings, Phase, UnknownOutcome};
 use crate::cache::Cache;
-use crate::model::event::{BindOutcome, Found};
+use crate::model::event::{BindOutcome, BindingState};
 use crate::model::intern::{Symbol, Tables};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -102,7 +102,7 @@ impl Bindings {
     }
 
     /// Handles the answer to a query. Late answers of earlier queries are ignored.
-    pub(super) fn queried(&mut self, now: Time, uid: &str, found: Found, tables: &mut Tables) -> Next {
+    pub(super) fn queried(&mut self, now: Time, uid: &str, found: BindingState, tables: &mut Tables) -> Next {
         if self.get(uid).is_some_and(|binding| binding.phase() == Phase::Queried) {
             self.found(now, uid, found, tables)
         } else {
@@ -111,20 +111,20 @@ impl Bindings {
     }
 
     /// Handles the state of the pod in the API server.
-    fn found(&mut self, now: Time, uid: &str, found: Found, tables: &mut Tables) -> Next {
+    fn found(&mut self, now: Time, uid: &str, found: BindingState, tables: &mut Tables) -> Next {
         let binding = self.known(uid);
         match (found, &binding.unknown) {
-            (Found::NoAnswer, Some(_)) => self.query_later(now, uid),
+            (BindingState::NoAnswer, Some(_)) => self.query_later(now, uid),
             // The pod exists, contrary to the list. The watch will show it.
-            (Found::Unbound, Some(_)) if binding.unlisted => self.query_later(now, uid),
-            (Found::Unbound, Some(_)) => self.still_unbound(now, uid),
+            (BindingState::Unbound, Some(_)) if binding.unlisted => self.query_later(now, uid),
+            (BindingState::Unbound, Some(_)) => self.still_unbound(now, uid),
             // The answer itself carries this state, and no earlier copy has an unknown outcome: the binding was not
             // carried out.
-            (Found::NoAnswer | Found::Unbound, None) => {
+            (BindingState::NoAnswer | BindingState::Unbound, None) => {
                 self.rejected(now, uid, "the pod is not bound".to_owned())
             }
-            (Found::Gone, _) => Next::Gone(self.take(uid)),
-            (Found::Bound(name), _) => {
+            (BindingState::Gone, _) => Next::Gone(self.take(uid)),
+            (BindingState::Bound(name), _) => {
                 let (binding, node) = (self.take(uid), tables.symbol(&name));
                 if node != binding.node {
                     Next::BoundElsewhere(binding, node)
@@ -319,7 +319,7 @@ mod tests {
         }
 
         /// Sends the query that is due, and answers it.
-        fn query(&mut self, found: Found) -> &'static str {
+        fn query(&mut self, found: BindingState) -> &'static str {
             assert!(self.bindings.queue_queries(self.now, &mut Outbox::default()), "a query is due");
             self.bindings.query_sent(self.now, "p").expect("the outcome is unknown");
             name(&self.bindings.queried(self.now, "p", found, &mut self.tables))
@@ -351,11 +351,11 @@ mod tests {
         assert_eq!(Alone::sent().answer(refused()), "failed");
         let mut alone = Alone::sent();
         assert_eq!(alone.answer(lost()), "nothing");
-        assert_eq!(alone.query(Found::Unbound), "resend");
+        assert_eq!(alone.query(BindingState::Unbound), "resend");
         alone.bindings.sent(alone.now, "p", None);
         assert_eq!(alone.answer(refused()), "nothing", "the first copy may be the reason");
         alone.now = alone.now + Duration::from_secs(1);
-        assert_eq!(alone.query(Found::Bound("a".to_owned())), "bound");
+        assert_eq!(alone.query(BindingState::Bound("a".to_owned())), "bound");
         assert!(alone.bindings.is_empty());
         assert_eq!(alone.bindings.unknown_outcomes, 1);
     }
@@ -364,15 +364,15 @@ mod tests {
     fn lost_binding_fails_only_after_no_copy_can_be_carried_out() {
         let mut alone = Alone::sent();
         alone.answer(lost());
-        assert_eq!(alone.query(Found::NoAnswer), "nothing");
+        assert_eq!(alone.query(BindingState::NoAnswer), "nothing");
         alone.now = alone.now + UNKNOWN_MAX;
-        assert_eq!(alone.query(Found::Unbound), "resend");
+        assert_eq!(alone.query(BindingState::Unbound), "resend");
         alone.bindings.sent(alone.now, "p", None);
         alone.answer(lost());
         for _ in 0..20 {
             assert_eq!(alone.bindings.len(), 1);
             alone.now = alone.bindings.next_query().expect("an unknown outcome is queried");
-            if alone.query(Found::Unbound) == "failed" {
+            if alone.query(BindingState::Unbound) == "failed" {
                 let waited = alone.now.since(Time::from_secs(175));
                 assert!(waited > UNKNOWN_MAX && waited < UNKNOWN_MAX + Duration::from_secs(9), "{waited:?}");
                 return;

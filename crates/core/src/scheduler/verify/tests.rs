@@ -14,26 +14,26 @@ use std::time::Duration;
 fn one_too_many(every: Option<u32>) -> (World, Vec<String>) {
     let mut world = World::new();
     world.scheduler.verify_decisions(every.and_then(NonZeroU32::new));
-    let told = with(Some(Mutation::SignatureStatesNotUpdated), || {
+    let log = with(Some(Mutation::SignatureStatesNotUpdated), || {
         world.pod("first", 3_000, None);
         world.run();
         world.pod("second", 3_000, None);
         world.run()
     });
-    (world, told)
+    (world, log)
 }
 
 #[test]
 fn wrong_cached_decision_is_discarded_and_evicts_its_signature() {
-    let (_, told) = one_too_many(None);
-    assert!(told[0].starts_with("second: Placed"), "the mistake is one: {told:?}");
-    let (mut world, told) = one_too_many(Some(1));
+    let (_, log) = one_too_many(None);
+    assert!(log[0].starts_with("second: Placed"), "the mistake is one: {log:?}");
+    let (mut world, log) = one_too_many(Some(1));
     assert_eq!(
-        told[0],
+        log[0],
         "Pod default/second: the cached decision for pods like it differs from a full evaluation (cached: 1 of 1 nodes fit, \
          a is best; full: none fits); the full evaluation counts, and its signature was evicted"
     );
-    assert!(told.iter().any(|line| line.contains("Insufficient cpu")), "{told:?}");
+    assert!(log.iter().any(|line| line.contains("Insufficient cpu")), "{log:?}");
     assert_eq!(world.scheduler.stats().verified, [1, 1]);
     let before = world.scheduler.stats().quick;
     world.pod("third", 500, None);
@@ -45,13 +45,13 @@ fn wrong_cached_decision_is_discarded_and_evicts_its_signature() {
 fn wrong_again(world: &mut World, number: usize) -> Vec<String> {
     with(Some(Mutation::SignatureStatesNotUpdated), || {
         world.pod(&format!("taker-{number}"), 3_000 + number as i64, None);
-        let mut told = world.run();
+        let mut log = world.run();
         world.pod(&format!("late-{number}"), 3_000 + number as i64, None);
-        told.append(&mut world.run());
+        log.append(&mut world.run());
         for name in ["taker", "late"] {
             world.handle(Event::Gone(ObjectKey::Pod(format!("{name}-{number}").into())));
         }
-        told
+        log
     })
 }
 
@@ -61,19 +61,19 @@ fn third_difference_disables_the_cache_and_scheduling_continues() {
     world.scheduler.verify_decisions(NonZeroU32::new(1));
     for number in 1..=DIFFERENCES_MAX {
         assert!(world.scheduler.stats().verification.is_trusting);
-        let told = wrong_again(&mut world, number as usize);
-        assert!(told[0].contains("Placed"), "{told:?}");
-        let notice = told.iter().find(|line| line.contains("differs from a full evaluation"));
+        let log = wrong_again(&mut world, number as usize);
+        assert!(log[0].contains("Placed"), "{log:?}");
+        let notice = log.iter().find(|line| line.contains("differs from a full evaluation"));
         let is_last = number == DIFFERENCES_MAX;
         let ends = if is_last { "used until the next start" } else { "signature was evicted" };
-        assert!(notice.is_some_and(|notice| notice.ends_with(ends)), "{told:?}");
-        assert!(told.iter().any(|line| line.contains("Insufficient cpu")), "{told:?}");
+        assert!(notice.is_some_and(|notice| notice.ends_with(ends)), "{log:?}");
+        assert!(log.iter().any(|line| line.contains("Insufficient cpu")), "{log:?}");
     }
     let stats = world.scheduler.stats();
     assert_eq!((stats.verified[1], stats.verification.is_trusting), (DIFFERENCES_MAX, false));
     // With the caches disabled, the planted fault has no effect.
-    let told = wrong_again(&mut world, 9);
-    assert!(told[0].starts_with("taker-9: Placed") && told.iter().any(|line| line.contains("Insufficient")));
+    let log = wrong_again(&mut world, 9);
+    assert!(log[0].starts_with("taker-9: Placed") && log.iter().any(|line| line.contains("Insufficient")));
     assert_eq!(world.scheduler.stats().quick, stats.quick);
 }
 
@@ -89,28 +89,28 @@ fn idling() -> World {
 
 /// Lets half of the interval pass, and then time for as many comparisons as there are signatures.
 fn idle(world: &mut World) -> Vec<String> {
-    let mut told = world.run();
+    let mut log = world.run();
     world.now = world.now + INTERVAL / 2;
     for _ in 0..10 {
-        told.append(&mut world.run());
+        log.append(&mut world.run());
         world.now = world.now + Duration::from_millis(10);
     }
-    told
+    log
 }
 
 #[test]
 fn idle_verification_finds_a_stale_cache() {
     let mut world = idling();
-    let told = with(Some(Mutation::SignatureStatesNotUpdated), || {
+    let log = with(Some(Mutation::SignatureStatesNotUpdated), || {
         world.pod("first", 3_000, None);
-        let told = idle(&mut world);
-        assert_eq!(world.scheduler.stats().verified, [0, 1], "{told:?}");
+        let log = idle(&mut world);
+        assert_eq!(world.scheduler.stats().verified, [0, 1], "{log:?}");
         world.pod("second", 3_000, None);
-        [told, world.run()].concat()
+        [log, world.run()].concat()
     });
-    let notice = told.iter().find(|line| line.contains("differs from a full evaluation"));
-    assert!(notice.is_some_and(|notice| notice.starts_with("Pod default/first: ")), "{told:?}");
-    assert!(told.iter().any(|line| line.starts_with("second: Unschedulable")), "{told:?}");
+    let notice = log.iter().find(|line| line.contains("differs from a full evaluation"));
+    assert!(notice.is_some_and(|notice| notice.starts_with("Pod default/first: ")), "{log:?}");
+    assert!(log.iter().any(|line| line.starts_with("second: Unschedulable")), "{log:?}");
     world.pod("small", 500, None);
     assert!(world.run()[0].starts_with("small: Placed"));
     assert!(world.scheduler.stats().verification.is_trusting);
@@ -137,7 +137,7 @@ fn differences_found_when_idle_disable_the_cache() {
 fn idle_verification_finds_a_stale_rejection() {
     let mut world = idling();
     world.pod("taker", 3_000, Some("a"));
-    let told = with(Some(Mutation::SignatureStatesNotUpdated), || {
+    let log = with(Some(Mutation::SignatureStatesNotUpdated), || {
         // The infeasible cache answers from the third pod on. Results in `unschedulable` require an unchanged cluster.
         for number in 0..3 {
             world.pod(&format!("large-{number}"), 2_000, None);
@@ -150,13 +150,13 @@ fn idle_verification_finds_a_stale_rejection() {
         for number in 0..3 {
             world.handle(Event::Gone(ObjectKey::Pod(format!("large-{number}").into())));
         }
-        let told = idle(&mut world);
+        let log = idle(&mut world);
         world.pod("late", 2_000, None);
-        [told, world.run()].concat()
+        [log, world.run()].concat()
     });
-    assert_eq!(world.scheduler.stats().verified[1], 1, "{told:?}");
-    assert!(told.iter().any(|line| line.contains("differs from a full evaluation")), "{told:?}");
-    assert!(told.iter().any(|line| line.starts_with("late: Placed")), "{told:?}");
+    assert_eq!(world.scheduler.stats().verified[1], 1, "{log:?}");
+    assert!(log.iter().any(|line| line.contains("differs from a full evaluation")), "{log:?}");
+    assert!(log.iter().any(|line| line.starts_with("late: Placed")), "{log:?}");
 }
 
 #[test]
@@ -187,13 +187,13 @@ fn idle_engine_wakes_for_verification_only_with_cached_state() {
 fn columns_that_differ_from_the_node_are_reported() {
     let mut world = World::new();
     world.scheduler.verify_decisions(NonZeroU32::new(1));
-    let told = with(Some(Mutation::RequestedColumnsNotUpdated), || {
+    let log = with(Some(Mutation::RequestedColumnsNotUpdated), || {
         world.pod("first", 3_000, Some("a"));
         world.pod("second", 3_000, None);
         world.run()
     });
-    assert!(told[0].contains("(a is among the nodes that fit; judged by itself, "), "{told:?}");
-    assert!(told[0].contains(" says Insufficient cpu)"), "{told:?}");
+    assert!(log[0].contains("(a is among the nodes that fit; judged by itself, "), "{log:?}");
+    assert!(log[0].contains(" says Insufficient cpu)"), "{log:?}");
     assert_eq!(world.scheduler.stats().verified, [0, 1]);
 }
 
@@ -223,9 +223,9 @@ fn infeasible_cache_is_verified() {
         world.run();
         world.handle(Event::Gone(ObjectKey::Pod("middle".into())));
         world.pod("twin", 4_000, None);
-        let told = world.run();
-        assert!(told[0].starts_with("Pod default/twin: the cached decision"), "{told:?}");
-        assert!(told.iter().any(|line| line.starts_with("twin: Placed")), "{told:?}");
+        let log = world.run();
+        assert!(log[0].starts_with("Pod default/twin: the cached decision"), "{log:?}");
+        assert!(log.iter().any(|line| line.starts_with("twin: Placed")), "{log:?}");
     });
     assert_eq!(world.scheduler.stats().verified[1], 1);
 }

@@ -94,7 +94,7 @@ async fn run(args: &Args) -> Result<ExitCode> {
     let mut page = Page::new();
     let mut outcomes = Vec::new();
     for example in &chosen {
-        outcomes.push(outcome::tell(&runner, example, &mut page).await?);
+        outcomes.push(outcome::run(&runner, example, &mut page).await?);
     }
     let mut good = outcomes.iter().all(Outcome::is_good);
     outcome::summary(&outcomes, &mut page)?;

@@ -39,24 +39,24 @@ impl Outcome {
 
 /// What has been printed of an example so far.
 #[derive(Default)]
-struct Explained {
+struct PrintedState {
     /// The last printed state of each pod.
     pods: BTreeMap<String, String>,
     events: BTreeSet<(String, String, String)>,
 }
 
 /// Runs an example and prints its steps and results.
-pub(crate) async fn tell(runner: &Runner, example: &Example, page: &mut Page) -> Result<Outcome> {
+pub(crate) async fn run(runner: &Runner, example: &Example, page: &mut Page) -> Result<Outcome> {
     let number = example.name.split('-').next().unwrap_or_default();
     page.heading(&format!("{number} {}", example.title))?;
     let began = Instant::now();
-    let mut told = Explained::default();
+    let mut printed = PrintedState::default();
     let (mut checks, mut failure) = (0, None);
     for paragraph in paragraphs(&example.steps) {
         let mut held = Vec::new();
         page.blank()?;
         for step in paragraph {
-            ask(page, example, step)?;
+            print_step(page, example, step)?;
             if let Err(error) = runner.perform(example, step).await {
                 failure = Some(format!("{error:#}"));
                 break;
@@ -65,7 +65,7 @@ pub(crate) async fn tell(runner: &Runner, example: &Example, page: &mut Page) ->
                 held.push(expectation);
             }
         }
-        told.scene(page, &settled(runner, example).await?)?;
+        printed.scene(page, &settled(runner, example).await?)?;
         checks += held.len();
         for expectation in held {
             page.item("   ✓", INDENT + 2, Ink::Good, &in_short(expectation))?;
@@ -118,7 +118,7 @@ fn paragraphs(steps: &[Step]) -> Vec<&[Step]> {
 }
 
 /// Prints a step's action.
-fn ask(page: &mut Page, example: &Example, step: &Step) -> Result<()> {
+fn print_step(page: &mut Page, example: &Example, step: &Step) -> Result<()> {
     match step {
         Step::Say(text) => page.item("", INDENT, Ink::Bold, text),
         Step::Kubectl(words) => {
@@ -156,13 +156,13 @@ fn in_short(expectation: &Expectation) -> String {
 async fn settled(runner: &Runner, example: &Example) -> Result<View> {
     let complete = wait_for("the events", SETTLING, || async {
         let view = runner.view(example).await?;
-        let is_told = |pod: &&Pod| {
+        let has_event = |pod: &&Pod| {
             view.events
                 .iter()
                 .any(|event| event.reason.as_deref() == Some("Scheduled") && is_about(event, pod))
         };
         let placed = view.pods.iter().filter(|pod| node_of(pod).is_some());
-        ensure!(placed.into_iter().all(|pod| is_told(&pod)), "some events are missing");
+        ensure!(placed.into_iter().all(|pod| has_event(&pod)), "some events are missing");
         Ok(view)
     });
     match complete.await {
@@ -175,7 +175,7 @@ fn is_about(event: &Event, pod: &Pod) -> bool {
     event.regarding.as_ref().is_some_and(|regarding| regarding.uid == pod.metadata.uid)
 }
 
-impl Explained {
+impl PrintedState {
     /// Prints the pods and events that changed since the last call.
     fn scene(&mut self, page: &mut Page, view: &View) -> Result<()> {
         let seen: BTreeMap<String, (Ink, String)> =

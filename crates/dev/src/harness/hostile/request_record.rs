@@ -115,7 +115,7 @@ impl RequestRecord {
     }
 
     /// Records a `Retry-After` of `pause`.
-    pub fn told_to_wait(&mut self, what: &What, pause: Duration) {
+    pub fn postponed(&mut self, what: &What, pause: Duration) {
         if let Some(object) = &what.object {
             self.retry_afters += 1;
             self.not_before.insert(object.clone(), Instant::now() + pause);

@@ -284,9 +284,9 @@ fn terminal_pod_is_gone_and_malformed_pod_keeps_its_key() {
 fn unsupported_needs_are_listed_under_upstreams_plugin() {
     let mut tables = Tables::new();
     let pod = with_spec(&mut tables, &json!({"resourceClaims": [{"name": "gpu"}, {"name": "nic"}]}));
-    let told: Vec<_> =
+    let needs: Vec<_> =
         pod.unjudged.iter().map(|need| (need.plugin, need.what.split(" is used").next().unwrap())).collect();
-    assert_eq!(told, [("DynamicResources", "resource claim \"gpu\"")]);
+    assert_eq!(needs, [("DynamicResources", "resource claim \"gpu\"")]);
     assert!(with_spec(&mut tables, &json!({"hostNetwork": true})).unjudged.is_empty());
 }
 

@@ -121,7 +121,7 @@ fn zone_labels_are_sets_and_invalid_ones_are_ignored() {
         "failure-domain.beta.kubernetes.io/zone": "z", "other": "x__y",
     }}}));
     let info = volumes::persistent_volume(&mut tables, &volume).expect("it is well formed");
-    let told: Vec<(&str, Vec<&str>)> = info
+    let topology: Vec<(&str, Vec<&str>)> = info
         .topology
         .iter()
         .map(|(key, values)| {
@@ -131,7 +131,7 @@ fn zone_labels_are_sets_and_invalid_ones_are_ignored() {
         })
         .collect();
     assert_eq!(
-        told,
+        topology,
         [
             ("failure-domain.beta.kubernetes.io/zone", vec!["z"]),
             ("topology.kubernetes.io/zone", vec!["a", "b"])

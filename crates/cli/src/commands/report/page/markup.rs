@@ -87,9 +87,9 @@ mod tests {
 
     #[test]
     fn json_in_a_script_is_escaped_and_keeps_its_value() {
-        let told = serde_json::json!(["</script><!--", "\u{2028}\u{1b}\u{85}", "é"]);
-        let written = inert(&told.to_string());
+        let value = serde_json::json!(["</script><!--", "\u{2028}\u{1b}\u{85}", "é"]);
+        let written = inert(&value.to_string());
         assert!(written.chars().all(|c| !"<>&\u{2028}\u{85}\u{1b}".contains(c)), "{written}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&written).ok(), Some(told));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&written).ok(), Some(value));
     }
 }

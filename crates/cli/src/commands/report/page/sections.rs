@@ -214,7 +214,7 @@ fn constraint(out: &mut Markup, report: &Report, of: &Spread) {
 }
 
 fn domains(out: &mut Markup, of: &Skew) {
-    let told = |out: &mut Markup, domains: &[(String, i64)]| {
+    let list = |out: &mut Markup, domains: &[(String, i64)]| {
         for (at, (name, pods)) in domains.iter().enumerate() {
             out.raw(if at > 0 { ", " } else { "" })
                 .element("span class=\"mono\"", name)
@@ -224,17 +224,17 @@ fn domains(out: &mut Markup, of: &Skew) {
     };
     let left_out = of.domain_count - of.domains.len();
     if of.domains.len() <= 5 && left_out == 0 {
-        told(out, &of.domains);
+        list(out, &of.domains);
         return;
     }
     out.raw("<details><summary>").text(&format!("{} domains", of.domain_count)).raw("</summary>");
     if left_out > 0 {
         let half = of.domains.len() / 2;
-        told(out, &of.domains[..half]);
+        list(out, &of.domains[..half]);
         out.raw(" ").element("span class=\"dim\"", &format!("... {left_out} more ...")).raw(" ");
-        told(out, &of.domains[half..]);
+        list(out, &of.domains[half..]);
     } else {
-        told(out, &of.domains);
+        list(out, &of.domains);
     }
     out.raw("</details>");
 }

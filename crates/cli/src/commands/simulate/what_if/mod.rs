@@ -208,11 +208,11 @@ impl WhatIf {
             (round, state, skews)
         });
         let tables = self.decider.trial().tables();
-        let told = self.constraints.iter().enumerate().map(|(at, (of, before))| {
+        let entries = self.constraints.iter().enumerate().map(|(at, (of, before))| {
             let by_other = compared.as_ref().and_then(|(_, _, skews)| skews[at]);
-            of.told(tables, [*before, skews[at], by_other])
+            of.entry(tables, [*before, skews[at], by_other])
         });
-        let skews = told.collect();
+        let skews = entries.collect();
         let elsewhere = compared.as_ref().map(|(other, ..)| self.elsewhere(round, other));
         let (compared, other) = match compared {
             Some((round, state, _)) => (Some(state), Some(round)),
@@ -355,7 +355,7 @@ pub(crate) fn main(args: &SimulateArgs) -> ExitCode {
     };
     let what_if = match WhatIf::load(&question) {
         Ok(what_if) => what_if,
-        Err(refused) => return refused.tell(),
+        Err(refused) => return refused.report(),
     };
     what_if.notices.iter().for_each(|notice| complain(notice));
     match run(what_if, args.output, BufWriter::new(io::stdout().lock())) {
@@ -403,8 +403,8 @@ fn run(mut what_if: WhatIf, form: Output, mut out: impl Write) -> io::Result<(us
     let text = match form {
         Output::Table | Output::Wide => {
             let is_wide = form == Output::Wide;
-            let told = (!what_if.is_anew || is_wide).then_some(&noting);
-            out.write_all(render::answer(&summary, told.filter(|_| !is_wide)).as_bytes())?;
+            let shown_notices = (!what_if.is_anew || is_wide).then_some(&noting);
+            out.write_all(render::answer(&summary, shown_notices.filter(|_| !is_wide)).as_bytes())?;
             let rows = if is_wide { rows.as_slice() } else { &[] };
             out.write_all(if is_wide { b"\n" } else { b"" })?;
             out.write_all(rows)?;

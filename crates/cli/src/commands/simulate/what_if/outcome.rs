@@ -132,7 +132,7 @@ impl Noting {
     }
 
     /// Writes a table of the changed pods, pods without a node first, with one row per group.
-    pub(super) fn tell(&self, screen: &mut Screen) {
+    pub(super) fn print(&self, screen: &mut Screen) {
         let mut groups: BTreeMap<Alike, (Vec<&str>, BTreeMap<&str, usize>)> = BTreeMap::new();
         for Row { uid, was, pod, node, why } in &self.rows {
             if *was == Was::Pending && node.is_none() {

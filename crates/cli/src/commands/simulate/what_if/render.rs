@@ -19,7 +19,7 @@ pub(super) fn answer(of: &Summary, pods: Option<&Noting>) -> String {
         }
         None => screen.heading(&of.outcome.line()),
     }
-    pods.iter().for_each(|pods| pods.tell(&mut screen));
+    pods.iter().for_each(|pods| pods.print(&mut screen));
     screen.into_text()
 }
 

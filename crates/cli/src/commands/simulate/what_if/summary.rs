@@ -210,7 +210,7 @@ impl Constraint {
     }
 
     /// Returns the report entry with the skew before, after, and by the compared configuration.
-    pub(super) fn told(&self, tables: &Tables, [before, after, compared]: [Option<i64>; 3]) -> Skew {
+    pub(super) fn entry(&self, tables: &Tables, [before, after, compared]: [Option<i64>; 3]) -> Skew {
         Skew {
             namespace: tables.text(self.pod.namespace).to_owned(),
             selector: self.selector(tables),
