@@ -4,6 +4,13 @@
 //! no code is generated from `.proto` files. There is no encoder. Arbitrary bytes yield an object or an error, in
 //! linear time.
 //!
+//! Messages derived with prost 0.14.4 for the same fields of a pod are not used. They took 24 % more time and 18 % more
+//! memory for a small pod: 2.94 µs and 3,182 bytes instead of 2.37 µs and 2,708 bytes. For a pod with the fields of a
+//! production service they took 3 % less time and 13 % more memory: 14.9 µs and 17,581 bytes instead of 15.5 µs and
+//! 15,531 bytes. The pods are those of `cargo bench --bench decode`, each decoded 10,000 times in a release build, best
+//! of 15 rounds. prost's figures lack the conversion into the lean types, which it would need: its strings reject
+//! invalid UTF-8, and its maps cannot skip unused annotations.
+//!
 //! Upstream: `apimachinery/pkg/runtime/serializer/protobuf` and the `generated.proto` of each group.
 
 mod answer;
