@@ -186,7 +186,8 @@ pub struct RecordingArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, conflicts_with = "shadow_of")]
     pub decision_records_bytes: usize,
 
-    /// File to append each decision to, as one line of JSON.
+    /// File to append each decision to, as one line of JSON. Deprecated: use --record-to, whose `decided` lines
+    /// hold the same JSON.
     #[arg(long, value_name = "FILE", conflicts_with = "shadow_of")]
     pub decision_log: Option<PathBuf>,
 

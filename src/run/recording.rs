@@ -57,6 +57,9 @@ impl Recordings {
             keeping.ring = Some(ring);
         }
         if let Some(path) = &flags.decision_log {
+            tracing::warn!(
+                "--decision-log is deprecated; use --record-to, whose `decided` lines hold the same JSON"
+            );
             let bytes_max = flags.decision_log_max_bytes;
             let options =
                 SinkOptions { path: path.clone(), bytes_max, when_full: WhenFull::Rotates, header: None };

@@ -13,6 +13,7 @@ use supercargo_core::collections::hash::HashSeed;
 use supercargo_core::compare::Agreement;
 use supercargo_core::cycle::NoProbe;
 use supercargo_core::model::effect::Lane;
+use supercargo_core::model::event::BindOutcome;
 use supercargo_core::model::event::Event;
 use supercargo_core::model::event::Kind;
 use supercargo_core::model::rng::Seed;
@@ -174,6 +175,50 @@ fn leadership_and_reconfiguration_are_replayed_in_place() {
     let without: Vec<&str> = recording.lines().filter(|line| !line.contains("\"leading\"")).collect();
     let divergence = Replay::open(without.join("\n").as_bytes()).unwrap().run(|_, _| {}).unwrap().divergence;
     assert_eq!(divergence.map(|it| it.now), Some(None));
+}
+
+/// The replacement of `--decision-log` in docs/record.md holds the same lines.
+#[test]
+fn decision_log_equals_the_decisions_of_the_recording() {
+    let rules = effective("profiles: [{schedulerName: a}]\n", &Flags::without_election());
+    let mut hand = Hand::new(&rules, Mode::Scheduler);
+    let path = hand.folder.path().join("decisions.jsonl");
+    let options =
+        SinkOptions { path: path.clone(), bytes_max: u64::MAX, when_full: WhenFull::Rotates, header: None };
+    let (sink, writer) = Sink::open(options, Metrics::new().record_lines(Record::Decisions)).unwrap();
+    hand.journal = std::mem::take(&mut hand.journal).with_log(sink);
+    hand.lists();
+    hand.object(node("n", "2"));
+    let refused = || BindOutcome::Refused { message: "why".to_owned() };
+    for (name, outcome) in [("p1", refused()), ("p2", BindOutcome::Accepted), ("p3", BindOutcome::Accepted)] {
+        hand.object(pod(name, "a", ""));
+        hand.work();
+        hand.event(Event::BindFinished { uid: name.into(), outcome });
+        hand.work();
+    }
+    hand.object(pod("p2", "a", "n"));
+    hand.object(pod("p4", "a", ""));
+    hand.work();
+    let Hand { journal, writer: recorder, folder, .. } = hand;
+    drop(journal);
+    recorder.join().unwrap();
+    writer.join().unwrap();
+    let logged = std::fs::read_to_string(path).unwrap();
+    let recording = std::fs::read_to_string(folder.path().join("recording.jsonl")).unwrap();
+    // Other results are consequences of these.
+    let results = ["placed", "unschedulable", "error", "skipped", "bindFailed"];
+    let decided = recording.lines().filter_map(|line| {
+        let decided = line.strip_prefix("{\"decided\":")?.strip_suffix('}')?;
+        let result = serde_json::from_str::<Value>(decided).unwrap()["result"].clone();
+        results.iter().any(|it| result == *it).then_some(decided)
+    });
+    let decided: Vec<&str> = decided.collect();
+    assert_eq!(logged.lines().collect::<Vec<_>>(), decided, "{recording}");
+    for result in ["placed", "unschedulable", "bindFailed"] {
+        assert!(logged.contains(&format!("\"result\":\"{result}\"")), "{logged}");
+    }
+    let consequence = "\"result\":\"bound\"";
+    assert!(recording.contains(consequence) && !logged.contains(consequence), "{recording}");
 }
 
 /// Recordings of older versions have no hash seed. A different one gives the same replay, since it affects no
