@@ -54,6 +54,46 @@ fn gated_and_terminating_pods_are_not_placed() {
 }
 
 #[test]
+fn profile_without_scheduling_gates_places_gated_pods() {
+    let disabled = json!({ "plugins": { "preEnqueue": { "disabled": [{ "name": "SchedulingGates" }] } } });
+    let gated = pod("p", 1, &json!({ "schedulingGates": [{ "name": "example.com/gate" }] }));
+    let files = Files::with(&nodes(), &list(&[gated]));
+    for (profile, node) in [(json!({}), json!(null)), (disabled, json!("a"))] {
+        let config = json!({ "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile] });
+        files.write("config", &config.to_string());
+        let ran = files.simulate(&["-o", "json", "--tie-break", "name", "--config", "config"]);
+        assert_eq!(ran.decisions()[0]["node"], node, "{profile}");
+    }
+}
+
+/// More than 3,000,000 comparisons of resources with nodes.
+#[test]
+fn pod_above_the_work_limit_is_reported_and_others_are_placed() {
+    let nodes: Vec<Value> = (0..1_001).map(|at| node(&format!("n{at}"), 2)).collect();
+    let large = |resources: usize| {
+        let requests: serde_json::Map<_, _> =
+            (0..resources).map(|at| (format!("example.com/r{at}"), json!(1))).collect();
+        let mut pod = pod("large", 1, &json!({}));
+        pod["spec"]["containers"][0]["resources"]["requests"] = json!(requests);
+        pod
+    };
+    let decided = |large: Value| {
+        let files = Files::with(&list(&nodes), &list(&[large, pod("p", 1, &json!({}))]));
+        let ran = files.simulate(&["-o", "json", "--tie-break", "name"]);
+        assert_eq!(ran.code, Some(3), "{ran:?}");
+        ran.decisions()
+    };
+    let text = "the pod's 3000 resources, each compared with 1001 nodes, are more work than one attempt may be (3003000 comparisons \
+                of at most 3000000): give the pod fewer";
+    let decisions = decided(large(3_000));
+    let told = &decisions[0];
+    assert_eq!((&told["node"], &told["message"], &told["event"]), (&Value::Null, &json!(text), &json!(text)));
+    assert_eq!(decisions[1]["node"], "n0", "the next pod is decided");
+    let told = decided(large(60))[0]["message"].clone();
+    assert!(told.as_str().is_some_and(|it| it.contains("Insufficient example.com/r0")), "{told}");
+}
+
+#[test]
 fn cluster_without_nodes_has_a_fixed_message() {
     let ran = Files::with("", &list(&[pod("p", 1, &json!({}))])).simulate(&["-o", "json"]);
     assert_eq!(ran.decisions()[0]["message"], "no nodes available to schedule pods");

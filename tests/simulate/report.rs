@@ -116,6 +116,22 @@ fn table_has_one_row_per_pod() {
     assert_eq!((lines[2][0], lines[2][1], lines[2][3]), ("default/q", "<none>", "0/3"));
 }
 
+/// The second of two equal pods is decided from the cache.
+#[test]
+fn wide_table_without_details_shows_the_total_of_cached_decisions() {
+    let cluster = list(&[node("a", 4), node("b", 4), node("c", 4)]);
+    let pods: Vec<Value> = ["p", "q"].iter().map(|name| pod(name, 1, &json!({}))).collect();
+    let files = Files::with(&cluster, &list(&pods));
+    let totals = |detail: &str| {
+        let wide = files.simulate(&["-o", "wide", "--detail", detail]).stdout;
+        let rows = wide.lines().skip(1);
+        rows.map(|row| row.split_whitespace().nth(2).expect("a score").parse().expect("a number")).collect()
+    };
+    let (none, full): (Vec<i64>, Vec<i64>) = (totals("none"), totals("full"));
+    assert_eq!(none, full);
+    assert_eq!((none.len(), none.iter().all(|total| *total > 0)), (2, true), "{none:?}");
+}
+
 #[test]
 fn documented_examples_match_the_output() {
     assert_page_shows_output("docs/simulate.md", 4);

@@ -261,6 +261,32 @@ fn applied_preemption_is_reverted_before_the_comparison() {
     }
 }
 
+/// `h` takes the room that `holder` is nominated to. The comparison starts with that nomination again, which keeps the
+/// less important `x` pending.
+#[test]
+fn comparison_starts_with_overtaken_nominations() {
+    let with = |name: &str, cpu: u32, priority: i32, node: &str| {
+        pod(name, cpu, &json!({ "priority": priority, "nodeName": node }))
+    };
+    let mut holder = with("holder", 2, 5, "");
+    holder["status"] = json!({ "nominatedNodeName": "a" });
+    let pods = list(&[with("x", 2, 1, ""), with("h", 4, 10, "")]);
+    let config =
+        json!({ "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration" });
+    let with_cluster = |objects: &[Value]| {
+        let files = Files::with(&list(objects), &pods);
+        files.write("same", &config.to_string());
+        ask(&files, &["--pods", "pods", "--compare-config", "same"])
+    };
+    let ran = with_cluster(&[node("a", 4), with("v", 2, 1, "a"), holder]);
+    assert_eq!(ran.placed(), [("default/x".to_owned(), None), ("default/h".to_owned(), None)]);
+    assert_eq!(ran.decisions()[1]["preemption"]["nominatedNode"], "a");
+    let told = summary(&ran);
+    assert_eq!((&told["elsewhere"], &told["compared"]["placed"]), (&json!([]), &json!(1)), "{told:#}");
+    let ran = with_cluster(&[node("a", 4), with("v", 2, 1, "a")]);
+    assert_eq!(ran.placed()[0].1.as_deref(), Some("a"), "only the nomination keeps x pending");
+}
+
 /// Returns the pod rows of the wide table: each pod with its node.
 fn rows(wide: &str) -> Vec<(String, Option<String>)> {
     let rows = wide.lines().skip_while(|line| !line.starts_with("POD ")).skip(1);
