@@ -147,6 +147,9 @@ never "explanations work on the trial they are given: no files, no trial of thei
   'std::(fs|net|env|process|io)\b|\b(Scheduler|Trial)::(default|new|with_tables)\(' crates/whatif/src/explain
 never "offline decisions go through the scheduler: no cache and no cached decisions of their own" \
   '\b(Cache|DecisionCache|Hypothetical)\b|\bdecide_cached\b' crates/whatif/src crates/cli/src
+found=$(code src crates/{cli,config,whatif}/src | grep -E 'serde_saphyr::(from_|with_|granit_parser|Spanned|options)' | grep -v '^crates/config/src/yaml/')
+checked=$((checked + 1))
+[ -z "$found" ] || breach "only crates/config/src/yaml may read YAML" "$found"
 
 if [ "$broken" -gt 0 ]; then
   echo "module boundaries: $broken of $checked violated; see ARCHITECTURE.md for what each module may use" >&2

@@ -1,12 +1,13 @@
-//! Parses YAML or JSON into a tree with positions.
-//!
-//! Reads only the first document, as kube-scheduler does. `decode` converts the tree into types.
+//! A YAML or JSON document as a tree with positions. `decode` converts it into types, and `to_json` into JSON.
 
-use crate::yaml::field::{Place, Problem, child, item};
-use crate::yaml::scalar::resolve;
-use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, Tag};
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use crate::yaml::field::{Place, Problem};
+use crate::yaml::reader;
+use serde_json::{Map, Number};
+
+/// Nesting depth of a JSON tree, with aliases expanded: the parser's limit for what is written.
+const DEPTH_MAX: usize = 255;
+/// Number of nodes that aliases may add to a JSON tree: a limit against texts that expand exponentially.
+const ALIASED_MAX: u64 = 1_000_000;
 
 /// Value of a node.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +28,7 @@ pub enum Value {
     Map(Vec<Entry>),
 }
 
-/// Index of a node. An alias has the index of its anchor's node.
+/// Index of a node or of an alias.
 pub type NodeId = usize;
 
 /// A key of a map with its value.
@@ -50,15 +51,37 @@ pub struct Node {
     pub value: Value,
 }
 
+/// What a [`NodeId`] stands for.
+#[derive(Clone, Debug)]
+pub(super) enum Slot {
+    Node(Node),
+    /// The position of an alias, and the node that it repeats.
+    Alias(Place, NodeId),
+}
+
 /// A document.
 #[derive(Clone, Debug)]
 pub struct Document {
-    nodes: Vec<Node>,
+    /// Children precede their parents, and nodes precede their aliases.
+    slots: Vec<Slot>,
     root: NodeId,
 }
 
+/// The positions of a field; see [`Document::locate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The field's key, or the list's item; `None` for the start of the path.
+    pub key: Option<Place>,
+    /// The field's value.
+    pub value: Place,
+}
+
 impl Document {
-    /// Parses a text.
+    pub(super) fn new(slots: Vec<Slot>, root: NodeId) -> Self {
+        Self { slots, root }
+    }
+
+    /// Parses the first document of a configuration, strictly: kube-scheduler ignores the others.
     ///
     /// # Errors
     /// Fails if the text is not YAML, or a map repeats a key.
@@ -68,9 +91,15 @@ impl Document {
             serde_json::from_str::<serde::de::IgnoredAny>(text)
                 .map_err(|error| vec![json_problem(&error)])?;
         }
-        let mut reader = Reader::new(text);
-        let root = reader.document().map_err(|error| vec![error])?;
-        if reader.problems.is_empty() { Ok(Self { nodes: reader.nodes, root }) } else { Err(reader.problems) }
+        reader::first(text)
+    }
+
+    /// Parses all documents of a text of Kubernetes objects. A key beside a merge key `<<` overrides the merged one.
+    ///
+    /// # Errors
+    /// Fails if the text is not YAML, or a map repeats a key. There is one problem, the first.
+    pub fn read_all(text: &str) -> Result<Vec<Self>, Problem> {
+        reader::all(text)
     }
 
     /// Returns the root node.
@@ -80,31 +109,47 @@ impl Document {
 
     /// Returns a node.
     pub fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id]
+        match &self.slots[id] {
+            Slot::Node(node) => node,
+            Slot::Alias(_, id) => self.node(*id),
+        }
+    }
+
+    /// Returns the position of a node, or of the alias that stands for it.
+    fn place(&self, id: NodeId) -> Place {
+        match &self.slots[id] {
+            Slot::Node(node) => node.place,
+            Slot::Alias(place, _) => *place,
+        }
     }
 
     /// Returns the value of a key, if the node is a map with this key.
     pub fn get(&self, id: NodeId, key: &str) -> Option<&Node> {
-        match &self.node(id).value {
-            Value::Map(entries) => {
-                entries.iter().find(|entry| entry.key == key).map(|entry| self.node(entry.value))
-            }
-            _ => None,
-        }
+        self.child(id, key).map(|id| self.node(id))
+    }
+
+    /// Returns the index of the value of a key, if the node is a map with this key.
+    pub fn child(&self, id: NodeId, key: &str) -> Option<NodeId> {
+        let Value::Map(entries) = &self.node(id).value else { return None };
+        entries.iter().find(|entry| entry.key == key).map(|entry| entry.value)
     }
 
     /// Returns the number of nodes with all aliases expanded.
     pub fn weight(&self) -> u64 {
-        // Children precede their parents in the list.
-        let mut weights: Vec<u64> = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
+        let mut weights: Vec<u64> = Vec::with_capacity(self.slots.len());
+        for slot in &self.slots {
             let of = |&id: &NodeId| weights.get(id).copied().unwrap_or(1);
-            let held = match &node.value {
-                Value::List(items) => items.iter().map(of).fold(0, u64::saturating_add),
-                Value::Map(entries) => entries.iter().map(|it| of(&it.value)).fold(0, u64::saturating_add),
-                _ => 0,
+            let weight = match slot {
+                Slot::Alias(_, id) => of(id),
+                Slot::Node(Node { value: Value::List(items), .. }) => {
+                    items.iter().map(of).fold(1, u64::saturating_add)
+                }
+                Slot::Node(Node { value: Value::Map(entries), .. }) => {
+                    entries.iter().map(|it| of(&it.value)).fold(1, u64::saturating_add)
+                }
+                Slot::Node(_) => 1,
             };
-            weights.push(held.saturating_add(1));
+            weights.push(weight);
         }
         weights.get(self.root).copied().unwrap_or_default()
     }
@@ -117,207 +162,94 @@ impl Document {
         }
     }
 
-    /// Returns the position of a field. If the path leads beyond the document, returns the position of the
+    /// Returns the position of the key of a field. If the path leads beyond the document, returns the position of the
     /// last existing part.
     pub fn find(&self, path: &str) -> Option<Place> {
-        let (mut id, mut place) = (self.root, None);
-        for step in path.split(['.', '[']) {
-            let next = match (&self.node(id).value, step.strip_suffix(']')) {
-                (Value::List(items), Some(index)) => index
-                    .parse()
-                    .ok()
-                    .and_then(|at: usize| items.get(at))
-                    .map(|&id| (id, self.node(id).place)),
-                (Value::Map(entries), None) => {
-                    entries.iter().find(|entry| entry.key == step).map(|entry| (entry.value, entry.place))
+        self.locate(self.root, path).key
+    }
+
+    /// Follows a path such as `spec.containers[1].resources.requests[cpu]` from a node, as far as it exists. Keys may
+    /// contain dots.
+    pub fn locate(&self, from: NodeId, path: &str) -> Located {
+        let mut found = Located { key: None, value: self.place(from) };
+        let (mut here, mut rest) = (from, path);
+        while !rest.is_empty() {
+            let step = rest.trim_start_matches('.');
+            let next = match &self.node(here).value {
+                Value::Map(entries) => step_into_map(entries, step),
+                Value::List(items) => {
+                    step_into_list(items, step).map(|(id, rest)| (self.place(id), id, rest))
                 }
                 _ => None,
             };
-            let Some((found, at)) = next else { break };
-            (id, place) = (found, Some(at));
+            let Some((key, id, after)) = next else { break };
+            found = Located { key: Some(key), value: self.place(id) };
+            (here, rest) = (id, after);
         }
-        place
+        found
+    }
+
+    /// Converts the document into JSON.
+    ///
+    /// # Errors
+    /// Fails if it has a number that JSON lacks, or becomes too large or too deep when its aliases are expanded.
+    pub fn to_json(&self) -> Result<serde_json::Value, Problem> {
+        if self.weight().saturating_sub(self.slots.len() as u64) > ALIASED_MAX {
+            let text = format!("the aliases repeat more than {ALIASED_MAX} values; write them out");
+            return Err(Problem::new("", text).at(self.place(self.root)));
+        }
+        self.json(self.root, 0)
+    }
+
+    fn json(&self, id: NodeId, depth: usize) -> Result<serde_json::Value, Problem> {
+        let problem = |text: String| Problem::new("", text).at(self.place(id));
+        if depth > DEPTH_MAX {
+            return Err(problem(format!("nested more than {DEPTH_MAX} levels deep")));
+        }
+        Ok(match &self.node(id).value {
+            Value::Null => serde_json::Value::Null,
+            Value::Bool(value) => (*value).into(),
+            Value::Int(number) => Number::from_i128(*number).map_or(serde_json::Value::Null, Into::into),
+            // As kubectl converts it: 1e3 is the integer 1000.
+            Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => (*number as i64).into(),
+            Value::Float(number) => {
+                let json = Number::from_f64(*number);
+                json.ok_or_else(|| problem(format!("{number} is not a number in JSON")))?.into()
+            }
+            Value::Text(text) => text.as_str().into(),
+            Value::List(items) => {
+                items.iter().map(|&id| self.json(id, depth + 1)).collect::<Result<Vec<_>, _>>()?.into()
+            }
+            Value::Map(entries) => {
+                let fields = entries.iter().map(|it| Ok((it.key.clone(), self.json(it.value, depth + 1)?)));
+                fields.collect::<Result<Map<_, _>, Problem>>()?.into()
+            }
+        })
     }
 }
 
-struct Reader<'t> {
-    events: Parser<'t, serde_saphyr::granit_parser::StrInput<'t>>,
-    nodes: Vec<Node>,
-    anchors: BTreeMap<usize, NodeId>,
-    path: String,
-    problems: Vec<Problem>,
+fn step_into_map<'p>(entries: &[Entry], step: &'p str) -> Option<(Place, NodeId, &'p str)> {
+    let ends = |rest: &&str| rest.is_empty() || rest.starts_with(['.', '[', ']']);
+    let bare = step.strip_prefix('[').unwrap_or(step);
+    let matching = entries.iter().filter_map(|entry| {
+        let after = bare.strip_prefix(entry.key.as_str()).filter(ends)?;
+        Some((entry, after.trim_start_matches(']')))
+    });
+    let (entry, after) = matching.max_by_key(|(entry, _)| entry.key.len())?;
+    Some((entry.place, entry.value, after))
 }
 
-impl<'t> Reader<'t> {
-    fn new(text: &'t str) -> Self {
-        Self {
-            events: Parser::new_from_str(text),
-            nodes: Vec::new(),
-            anchors: BTreeMap::new(),
-            path: String::new(),
-            problems: Vec::new(),
-        }
-    }
-
-    fn document(&mut self) -> Result<NodeId, Problem> {
-        loop {
-            match self.next()? {
-                (Event::StreamEnd, span) => return Ok(self.push(place(&span), Value::Null, 0)),
-                (Event::StreamStart | Event::DocumentStart(..), _) => {}
-                event => return self.node(event),
-            }
-        }
-    }
-
-    /// Returns the next event that is not a comment.
-    fn next(&mut self) -> Result<(Event<'t>, Span), Problem> {
-        loop {
-            let end = || Problem::new("", "unexpected end of the text");
-            let (event, span) = self.events.next().ok_or_else(end)?.map_err(|error| scan_problem(&error))?;
-            if !matches!(event, Event::Comment(..)) {
-                return Ok((event, span));
-            }
-        }
-    }
-
-    fn push(&mut self, place: Place, value: Value, anchor: usize) -> NodeId {
-        let id = self.nodes.len();
-        self.nodes.push(Node { place, value });
-        if anchor != 0 {
-            self.anchors.insert(anchor, id);
-        }
-        id
-    }
-
-    fn node(&mut self, (event, span): (Event<'t>, Span)) -> Result<NodeId, Problem> {
-        let at = place(&span);
-        match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                let value = self.scalar(at, text, style, tag.as_deref())?;
-                Ok(self.push(at, value, anchor))
-            }
-            Event::SequenceStart(_, anchor, _) => {
-                let mut items = Vec::new();
-                loop {
-                    let event = self.next()?;
-                    if matches!(event.0, Event::SequenceEnd) {
-                        return Ok(self.push(at, Value::List(items), anchor));
-                    }
-                    let outer = item(&mut self.path, items.len());
-                    items.push(self.node(event)?);
-                    self.path.truncate(outer);
-                }
-            }
-            Event::MappingStart(_, anchor, _) => {
-                let entries = self.entries()?;
-                Ok(self.push(at, Value::Map(entries), anchor))
-            }
-            Event::Alias(anchor) => match self.anchors.get(&anchor) {
-                Some(&id) => Ok(id),
-                None => Err(self.problem(at, "an alias is inside its own anchor")),
-            },
-            _ => Err(self.problem(at, "expected a value")),
-        }
-    }
-
-    fn entries(&mut self) -> Result<Vec<Entry>, Problem> {
-        let mut entries: Vec<Entry> = Vec::new();
-        loop {
-            let event = self.next()?;
-            if matches!(event.0, Event::MappingEnd) {
-                return Ok(entries);
-            }
-            let at = place(&event.1);
-            let merges = matches!(&event.0, Event::Scalar(text, ScalarStyle::Plain, _, None) if text == "<<");
-            let key = self.node(event)?;
-            let key = self.key(at, key)?;
-            let outer = child(&mut self.path, &key);
-            let value = self.next()?;
-            let value = self.node(value)?;
-            if merges {
-                for entry in self.merged(value)? {
-                    self.enter(&mut entries, entry);
-                }
-            } else {
-                self.enter(&mut entries, Entry { key, place: at, value });
-            }
-            self.path.truncate(outer);
-        }
-    }
-
-    fn enter(&mut self, entries: &mut Vec<Entry>, entry: Entry) {
-        if entries.iter().any(|other| other.key == entry.key) {
-            let text = format!("strict decoding error: key {:?} already set in map", entry.key);
-            let problem = self.problem(entry.place, &text);
-            self.problems.push(problem);
-            // Drop the entry: repeated merges would otherwise multiply entries.
-            return;
-        }
-        entries.push(entry);
-    }
-
-    /// Returns the entries that a merge key `<<` copies from one or several maps.
-    fn merged(&self, id: NodeId) -> Result<Vec<Entry>, Problem> {
-        let node = &self.nodes[id];
-        match &node.value {
-            Value::Map(entries) => Ok(entries.clone()),
-            Value::List(maps) => {
-                let maps: Result<Vec<_>, _> = maps.iter().map(|&map| self.merged(map)).collect();
-                Ok(maps?.concat())
-            }
-            _ => Err(self.problem(node.place, "map merge requires map or sequence of maps as the value")),
-        }
-    }
-
-    fn key(&self, at: Place, id: NodeId) -> Result<String, Problem> {
-        match &self.nodes[id].value {
-            Value::Text(text) => Ok(text.clone()),
-            Value::Bool(value) => Ok(value.to_string()),
-            Value::Int(value) => Ok(value.to_string()),
-            Value::Float(value) => Ok(value.to_string()),
-            Value::Null | Value::List(_) | Value::Map(_) => Err(self.problem(at, "a key must be a string")),
-        }
-    }
-
-    fn scalar(
-        &self,
-        at: Place,
-        text: Cow<'_, str>,
-        style: ScalarStyle,
-        tag: Option<&Tag>,
-    ) -> Result<Value, Problem> {
-        let tag = tag.map(ToString::to_string);
-        let Some(tag) = tag.as_deref() else {
-            return Ok(if style == ScalarStyle::Plain { resolve(&text) } else { Value::Text(text.into()) });
-        };
-        let name = tag.trim_start_matches("tag:yaml.org,2002:").trim_start_matches("!!");
-        let value = match (name, resolve(&text)) {
-            ("bool", value @ Value::Bool(_))
-            | ("null", value @ Value::Null)
-            | ("int", value @ Value::Int(_))
-            | ("float", value @ Value::Float(_)) => value,
-            ("float", Value::Int(value)) => Value::Float(value as f64),
-            ("bool" | "null" | "int" | "float", _) => {
-                return Err(self.problem(at, &format!("cannot decode `{text}` as a !!{name}")));
-            }
-            _ => Value::Text(text.into()),
-        };
-        Ok(value)
-    }
-
-    fn problem(&self, at: Place, text: &str) -> Problem {
-        Problem::new(self.path.clone(), text).at(at)
-    }
+fn step_into_list<'p>(items: &[NodeId], step: &'p str) -> Option<(NodeId, &'p str)> {
+    let (index, after) = step.strip_prefix('[')?.split_once(']')?;
+    Some((*items.get(index.parse::<usize>().ok()?)?, after))
 }
 
-fn place(span: &Span) -> Place {
-    Place { line: span.start.line(), column: span.start.col() + 1 }
-}
-
-fn scan_problem(error: &ScanError) -> Problem {
-    let at = error.marker();
-    let place = Place { line: at.line(), column: at.col() + 1 };
-    Problem::new("", error.info()).at(place)
+/// Parses all documents of a text of Kubernetes objects and converts them into JSON.
+///
+/// # Errors
+/// See [`Document::read_all`] and [`Document::to_json`].
+pub fn values(text: &str) -> Result<Vec<serde_json::Value>, Problem> {
+    Document::read_all(text)?.iter().map(Document::to_json).collect()
 }
 
 fn json_problem(error: &serde_json::Error) -> Problem {
@@ -381,7 +313,7 @@ mod tests {
             format!("a{at}: &a{at} [{}]\n", [before.as_str(); 10].join(", "))
         });
         let document = Document::read(&lists).expect("it is YAML");
-        assert!(document.weight() > 10_u64.pow(18) && document.nodes.len() < 1_000);
+        assert!(document.weight() > 10_u64.pow(18) && document.slots.len() < 1_000);
         let merges = bomb("{x: 1}", &|at| {
             let before = format!("*a{}", at - 1);
             format!("a{at}: &a{at} {{<<: [{}]}}\n", [before.as_str(); 10].join(", "))
@@ -403,5 +335,71 @@ mod tests {
             let document = Document::read(text).expect("it is YAML");
             assert_eq!(document.node(document.root()).value, Value::Null, "{text:?}");
         }
+    }
+
+    #[test]
+    fn all_documents_of_objects_convert_to_json_as_kubectl_does() {
+        let text = "a: 010\nb: 1e3\nc: 1.5\nd: off\ne: 2024-01-01\n1: x\n---\n--- [~, 1_000, \"1\"]\n...\n---\n{f: 18446744073709551615}\n";
+        let expected = [
+            serde_json::json!({"a": 8, "b": 1000, "c": 1.5, "d": false, "e": "2024-01-01", "1": "x"}),
+            serde_json::Value::Null,
+            serde_json::json!([null, 1000, "1"]),
+            serde_json::json!({"f": u64::MAX}),
+        ];
+        assert_eq!(values(text).expect("it is YAML"), expected);
+        assert_eq!(values("# a comment\n").expect("it is YAML"), [] as [serde_json::Value; 0]);
+    }
+
+    #[test]
+    fn key_of_an_object_overrides_a_merged_one_and_no_other() {
+        let text = "- &a {x: 1, y y: 2}\n- &b {x: 3, z: 4}\n- {<<: [*a, *b], z: 5}\n- {z: 6, <<: *b}\n";
+        let expected = serde_json::json!([{"x": 1, "y y": 2}, {"x": 3, "z": 4}, {"x": 1, "y y": 2, "z": 5}, {"x": 3, "z": 6}]);
+        assert_eq!(values(text).expect("it is YAML"), [expected]);
+        let many: String = (0..100).map(|at| format!("k{at}: 1\n")).collect();
+        for repeated in ["k3", "k16", "k17", "k99"] {
+            let problem = values(&format!("{many}{repeated}: 2\n")).expect_err("it is repeated");
+            assert_eq!(problem.to_string(), format!("101:1: {repeated}: duplicate mapping key: {repeated}"));
+        }
+    }
+
+    #[test]
+    fn problem_of_any_document_has_its_position() {
+        for (text, expected) in [
+            ("a: 1\n---\nb: [\n", "3:4: unclosed bracket '['"),
+            ("a: 1\n---\nb: *x\n", "3:4: while parsing node, found unknown anchor"),
+            ("a: 1\n---\nb: .inf\n", "3:4: inf is not a number in JSON"),
+            ("&a x: 1\n---\nb: *a\n", "3:4: while parsing node, found unknown anchor"),
+        ] {
+            assert_eq!(values(text).expect_err("it is wrong").to_string(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn aliases_that_expand_too_far_or_too_deep_are_rejected() {
+        let levels = |last: usize, of: &dyn Fn(usize) -> String| -> String {
+            std::iter::once("a0: &a0 [x]\n".to_owned()).chain((1..last).map(of)).collect()
+        };
+        let wide =
+            levels(20, &|at| format!("a{at}: &a{at} [{}]\n", vec![format!("*a{}", at - 1); 10].join(", ")));
+        let problem = values(&wide).expect_err("it is exponential").to_string();
+        assert_eq!(problem, "1:1: the aliases repeat more than 1000000 values; write them out");
+        let deep = levels(1_000, &|at| format!("a{at}: &a{at} [*a{}]\n", at - 1));
+        let problem = values(&deep).expect_err("it is a chain").to_string();
+        assert!(problem.ends_with(": nested more than 255 levels deep"), "{problem}");
+        assert!(values(&levels(200, &|at| format!("a{at}: &a{at} [*a{}]\n", at - 1))).is_ok());
+    }
+
+    #[test]
+    fn located_alias_has_its_own_position() {
+        let document = Document::read("a: &x {k: 1}\nb: [*x]\nc.d: 2\n").expect("it is YAML");
+        let at = |path: &str| {
+            let Located { key, value } = document.locate(document.root(), path);
+            (key.map(|key| (key.line, key.column)), (value.line, value.column))
+        };
+        assert_eq!(at("b[0]"), (Some((2, 5)), (2, 5)));
+        assert_eq!(at("b[0].k"), (Some((1, 8)), (1, 11)));
+        assert_eq!(at("c.d"), (Some((3, 1)), (3, 6)));
+        assert_eq!(at("[c.d]"), at("c.d"));
+        assert_eq!(at("missing"), (None, (1, 1)));
     }
 }

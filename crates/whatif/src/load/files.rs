@@ -5,16 +5,15 @@
 
 use crate::explain::format::count;
 use crate::load::input::{InputLimit, Opened, listed};
-use crate::load::packed::{Held, Packed};
-use crate::load::position;
+use crate::load::packed::{Held, Packed, name_kind};
 use crate::load::schema::{UnknownField, unknown_fields};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use crate::load::stream::Bad;
+use crate::load::{json_stream, position};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::io::Read;
 use std::path::Path;
+use supercargo_config::yaml;
 
 /// Maximum number of unknown fields reported per file; a file for a newer Kubernetes version may have many.
 const REPORTED: usize = 10;
@@ -188,10 +187,13 @@ impl Files {
             let column = 1 + good.iter().rev().take_while(|&&byte| byte != b'\n').count();
             InputError(format!("{name}:{line}:{column}: expected YAML or JSON in UTF-8"))
         })?;
-        let values = values(&text).map_err(|(line, column, what)| {
-            InputError(format!("{name}:{line}:{column}: expected YAML or JSON: {what}"))
+        let values = values(&text).map_err(|bad| match bad {
+            Bad::Text(line, column, what) => {
+                InputError(format!("{name}:{line}:{column}: expected YAML or JSON: {what}"))
+            }
+            Bad::Io(error) => InputError(format!("{name}: cannot be read: {error}")),
         })?;
-        self.keep(name, text, values.into_iter().map(Held::Tree).collect())
+        self.keep(name, text, values)
     }
 
     /// Stores the text, which is empty for large files, and gives each object its origin.
@@ -297,26 +299,16 @@ impl Skipped {
     }
 }
 
-/// Parses the objects of a text, with lists split into their items.
+/// Parses the objects of a small text, with lists split into their items.
 ///
 /// # Errors
 /// Line, column and message of the first syntax error.
-pub fn values(text: &str) -> Result<Vec<Value>, (u64, u64, String)> {
-    if let Some(listed) = json_list(text) {
-        return Ok(listed);
+pub(super) fn values(text: &str) -> Result<Vec<Held>, Bad> {
+    if is_json(text) {
+        return json_stream::trees(text);
     }
-    let documents: Vec<Value> = if is_json(text) {
-        let read: Result<_, _> = serde_json::Deserializer::from_str(text).into_iter().collect();
-        read.map_err(|error| {
-            (error.line() as u64, error.column() as u64, without_place(&error, " at line "))
-        })?
-    } else {
-        serde_saphyr::from_multiple_with_options(text, yaml_options()).map_err(|error| {
-            let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
-            (line, column, without_place(error.without_snippet(), " at line "))
-        })?
-    };
-    Ok(documents.into_iter().filter(|document| !document.is_null()).flat_map(items).collect())
+    let documents = yaml::values(text)?.into_iter().filter(|document| !document.is_null());
+    Ok(documents.flat_map(items).map(Held::Tree).collect())
 }
 
 /// Returns whether a text has only blank lines, comments and document markers.
@@ -324,11 +316,6 @@ fn is_blank(text: &str) -> bool {
     text.lines()
         .map(str::trim)
         .all(|line| line.is_empty() || line.starts_with('#') || matches!(line, "---" | "..."))
-}
-
-fn without_place(error: &dyn Display, from: &str) -> String {
-    let text = error.to_string();
-    text.rsplit_once(from).map_or(text.as_str(), |(text, _)| text).to_owned()
 }
 
 fn is_json(text: &str) -> bool {
@@ -347,34 +334,6 @@ pub fn json_documents(text: &str) -> Option<Vec<(usize, &str)>> {
         documents.push((end - raw.get().len(), raw.get()));
     }
     Some(documents)
-}
-
-/// The parts of a JSON list, as kubectl prints it, that are needed to split it.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct JsonList<'t> {
-    kind: Option<String>,
-    api_version: Option<String>,
-    #[serde(borrow)]
-    items: Vec<&'t RawValue>,
-}
-
-/// Parses a text that is a single JSON list, item by item, because a cluster dump is many times larger than its
-/// relevant fields. Returns `None` for any other text and for invalid items; the caller then parses the whole text
-/// and reports the error.
-fn json_list(text: &str) -> Option<Vec<Value>> {
-    let list: JsonList<'_> = serde_json::from_str(text).ok().filter(|_| is_json(text))?;
-    let each = list.items.iter().map(|raw| {
-        let mut value: Value = serde_json::from_str(raw.get()).ok()?;
-        remove_unread_fields(&mut value);
-        Some(value)
-    });
-    let values: Vec<Value> = each.collect::<Option<_>>()?;
-    let mut document = Map::new();
-    document.extend(list.kind.map(|kind| ("kind".to_owned(), kind.into())));
-    document.extend(list.api_version.map(|version| ("apiVersion".to_owned(), version.into())));
-    document.insert("items".to_owned(), Value::Array(values));
-    Some(items(Value::Object(document)))
 }
 
 /// Container fields that only the kubelet reads.
@@ -442,30 +401,7 @@ pub fn items(document: Value) -> Vec<Value> {
     if !fields.get("items").is_some_and(Value::is_array) {
         return vec![Value::Object(fields)];
     }
-    let kind = fields.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
-    let kind = kind.filter(|kind| !kind.is_empty()).map(str::to_owned);
-    let api_version = fields.get("apiVersion").cloned();
     let Some(Value::Array(mut items)) = fields.remove("items") else { return Vec::new() };
-    // A typed list names the kind of its items only at the list.
-    for item in items.iter_mut().filter_map(Value::as_object_mut) {
-        if let (Some(kind), Some(api_version)) = (&kind, &api_version) {
-            item.entry("kind").or_insert_with(|| kind.as_str().into());
-            item.entry("apiVersion").or_insert_with(|| api_version.clone());
-        }
-    }
+    items.iter_mut().for_each(|item| name_kind(item, &fields));
     items
-}
-
-/// Options of the YAML parser: no size limits, because these are the operator's own files and may hold a whole
-/// cluster. Limits on aliases stay.
-pub fn yaml_options() -> serde_saphyr::Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_documents: usize::MAX,
-            max_nodes: usize::MAX,
-            max_events: usize::MAX,
-            max_total_scalar_bytes: usize::MAX,
-        },
-        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error,
-    }
 }

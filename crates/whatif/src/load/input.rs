@@ -5,6 +5,7 @@ use crate::load::files::values;
 use crate::load::packed::Held;
 use crate::load::stream::{Bad, objects};
 use flate2::read::MultiGzDecoder;
+use serde_json::Map;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -114,9 +115,8 @@ impl Opened {
             // If the file is small enough, parse it whole: that error message is more precise.
             Err(why) if why != too_large(limit) => {
                 let Some(text) = whole(path) else { return Err(why) };
-                let all = values(&text);
-                let held = |all: Vec<_>| Self::Large(all.into_iter().map(Held::lean).collect());
-                all.map(held).map_err(|(line, column, what)| at(line, column, &what))
+                let all = values(&text).map_err(told)?;
+                Ok(Self::Large(all.into_iter().map(|held| held.of_list(&Map::new(), Held::lean)).collect()))
             }
             outcome => outcome,
         }
@@ -136,10 +136,7 @@ impl Opened {
         if left.is_over || begin.len() as u64 > limit.0 {
             return Err(too_large(limit));
         }
-        all.map(Self::Large).map_err(|bad| match bad {
-            Bad::Io(error) => unread(error),
-            Bad::Text(line, column, what) => at(line, column, &what),
-        })
+        all.map(Self::Large).map_err(told)
     }
 }
 
@@ -153,8 +150,13 @@ fn whole(path: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-fn at(line: u64, column: u64, what: &str) -> String {
-    format!("line {line}, column {column}: expected YAML or JSON: {what}")
+fn told(bad: Bad) -> String {
+    match bad {
+        Bad::Io(error) => format!("cannot be read: {error}"),
+        Bad::Text(line, column, what) => {
+            format!("line {line}, column {column}: expected YAML or JSON: {what}")
+        }
+    }
 }
 
 fn too_large(limit: InputLimit) -> String {

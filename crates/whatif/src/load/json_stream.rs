@@ -1,248 +1,156 @@
-//! Splits JSON while it is read: a stream into documents, and a list into items. At most one piece is in memory as
-//! text.
+//! Reads JSON item by item: a stream into documents, and a list into its items. At most one item is in memory as a tree
+//! before the caller's choice of what to keep of it.
 //!
-//! This module parses only the structure around the items. serde_json parses each piece, and errors are reported with
-//! their position in the whole input.
+//! serde_json does all parsing, and so its errors have their position in the whole input.
 
-use crate::load::packed::Held;
+use crate::load::packed::{Held, name_kind};
 use crate::load::stream::Bad;
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::de::{IoRead, Read, StrRead};
 use serde_json::{Map, Value};
+use std::fmt;
 use std::io::BufRead;
 
-/// Nesting depth at which a piece ends; it exceeds the limit of the parser, which then reports the error.
-const DEPTH_MAX: u32 = 200;
-
-/// Reads the objects of a stream of JSON documents, with lists split into their items.
+/// Reads the objects of a large input. Fields that scheduling never reads are dropped.
 pub(super) fn objects(reader: impl BufRead) -> Result<Vec<Held>, Bad> {
-    let mut pieces = Pieces { reader, place: Place { line: 1, column: 0 }, piece: Vec::new() };
-    let mut all = Vec::new();
-    while pieces.peek()?.is_some() {
-        pieces.document(&mut all)?;
-    }
-    Ok(all)
+    read(IoRead::new(reader), Keep { item: Held::lean, document: Held::lean })
 }
 
-/// The position of the next byte: line from 1, and the number of bytes before it in the line.
+/// Reads the objects of a small text as trees. Only items of lists lose the fields that scheduling never reads.
+pub(super) fn trees(text: &str) -> Result<Vec<Held>, Bad> {
+    read(StrRead::new(text), Keep { item: Held::lean_tree, document: Held::Tree })
+}
+
+/// What is kept of an object.
 #[derive(Clone, Copy)]
-struct Place {
-    line: u64,
-    column: u64,
+struct Keep {
+    /// Of an item of a list.
+    item: fn(Value) -> Held,
+    /// Of a document that is not a list.
+    document: fn(Value) -> Held,
 }
 
-impl Place {
-    fn pass(&mut self, bytes: &[u8]) {
-        match bytes.iter().rposition(|&byte| byte == b'\n') {
-            None => self.column += bytes.len() as u64,
-            Some(last) => {
-                self.line += bytes[..=last].iter().filter(|&&byte| byte == b'\n').count() as u64;
-                self.column = (bytes.len() - last - 1) as u64;
-            }
+fn read<'de>(from: impl Read<'de>, keep: Keep) -> Result<Vec<Held>, Bad> {
+    let mut from = serde_json::Deserializer::new(from);
+    let mut all = Vec::new();
+    loop {
+        match from.end() {
+            Ok(()) => return Ok(all),
+            Err(error) if error.is_io() => return Err(error.into()),
+            // Another document follows.
+            Err(_) => Document { all: &mut all, keep }.deserialize(&mut from)?,
         }
     }
 }
 
-struct Pieces<R> {
-    reader: R,
-    place: Place,
-    /// The text of the current piece.
-    piece: Vec<u8>,
+impl From<serde_json::Error> for Bad {
+    fn from(error: serde_json::Error) -> Self {
+        if error.is_io() {
+            return Self::Io(error.into());
+        }
+        let text = error.to_string();
+        let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
+        Self::Text(error.line() as u64, error.column() as u64, what.to_owned())
+    }
 }
 
-impl<R: BufRead> Pieces<R> {
-    /// Returns the next byte that is not white space, without consuming it.
-    fn peek(&mut self) -> Result<Option<u8>, Bad> {
-        loop {
-            let buffer = self.reader.fill_buf().map_err(Bad::Io)?;
-            let blank = buffer.iter().take_while(|byte| b" \t\r\n".contains(byte)).count();
-            let (next, is_over) = (buffer.get(blank).copied(), buffer.is_empty());
-            self.place.pass(&buffer[..blank]);
-            self.reader.consume(blank);
-            if next.is_some() || is_over {
-                return Ok(next);
-            }
-        }
+/// Adds the items of a document, or the document itself, to `all`.
+struct Document<'a> {
+    all: &'a mut Vec<Held>,
+    keep: Keep,
+}
+
+impl<'de> DeserializeSeed<'de> for Document<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
     }
 
-    /// Consumes the byte that [`Self::peek`] returned.
-    fn take(&mut self) {
-        self.place.column += 1;
-        self.reader.consume(1);
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
     }
 
-    /// Returns the error for an unexpected byte (`what`) or for the end of the input (`end`).
-    fn wrong(&self, next: Option<u8>, what: &str, end: &str) -> Bad {
-        let (column, text) = match next {
-            Some(_) => (self.place.column + 1, what),
-            None => (self.place.column, end),
-        };
-        Bad::Text(self.place.line, column, text.to_owned())
-    }
-
-    /// Reads and parses one value.
-    fn value<T: DeserializeOwned>(&mut self) -> Result<T, Bad> {
-        let begin = self.place;
-        self.piece.clear();
-        let mut scanner = Scanner::default();
-        loop {
-            let buffer = self.reader.fill_buf().map_err(Bad::Io)?;
-            if buffer.is_empty() {
-                break;
-            }
-            let (used, is_whole) = scanner.scan(buffer);
-            self.piece.extend_from_slice(&buffer[..used]);
-            self.place.pass(&buffer[..used]);
-            self.reader.consume(used);
-            if is_whole {
-                break;
-            }
-        }
-        let mut parsed = serde_json::from_slice(&self.piece);
-        if parsed.as_ref().is_err_and(serde_json::Error::is_eof) {
-            // For a truncated literal the parser needs the next byte to report the right position.
-            self.piece.extend(self.reader.fill_buf().map_err(Bad::Io)?.first());
-            parsed = serde_json::from_slice(&self.piece);
-        }
-        parsed.map_err(|error| {
-            let (line, column) = (error.line() as u64, error.column() as u64);
-            let column = if line <= 1 { begin.column + column } else { column };
-            let text = error.to_string();
-            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text).to_owned();
-            Bad::Text(begin.line + line.max(1) - 1, column, text)
-        })
-    }
-
-    /// Reads a document and adds its items, or the document itself, to `all`.
-    fn document(&mut self, all: &mut Vec<Held>) -> Result<(), Bad> {
-        let first = self.peek()?;
-        if first != Some(b'{') {
-            return Err(self.wrong(first, "expected an object", "expected an object"));
-        }
-        self.take();
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<(), A::Error> {
         let mut fields = Map::new();
-        let mut items: Option<Vec<Held>> = None;
-        let mut is_first = true;
-        while self.goes_on(b'}', "object", &mut is_first)? {
-            let next = self.peek()?;
-            if next != Some(b'"') {
-                return Err(self.wrong(next, "key must be a string", "EOF while parsing an object"));
+        let mut items = None;
+        while let Some(field) = from.next_key::<String>()? {
+            if field != "items" {
+                let value = from.next_value()?;
+                fields.insert(field, value);
+                continue;
             }
-            let field: String = self.value()?;
-            let next = self.peek()?;
-            if next != Some(b':') {
-                return Err(self.wrong(next, "expected `:`", "EOF while parsing an object"));
-            }
-            self.take();
-            match (field.as_str(), self.peek()?) {
-                ("items", Some(b'[')) => items = Some(self.items(&fields)?),
-                ("items", next @ Some(b'{' | b'"' | b't' | b'f' | b'-' | b'0'..=b'9')) => {
-                    return Err(self.wrong(next, "expected a list of objects", ""));
+            match from.next_value_seed(Items { list: &fields, keep: self.keep.item })? {
+                ItemsOr::Items(listed) => {
+                    items = Some(listed);
+                    fields.remove(&field);
                 }
-                _ => {
-                    let value = self.value()?;
+                ItemsOr::Other(value) => {
+                    items = None;
                     fields.insert(field, value);
                 }
             }
         }
         match items {
-            Some(items) => all.extend(items.into_iter().map(|item| item.of_list(&fields))),
-            None => all.push(Held::lean(Value::Object(fields))),
+            // The list's kind may follow its items.
+            Some(items) => self.all.extend(items.into_iter().map(|it| it.of_list(&fields, self.keep.item))),
+            None => self.all.push((self.keep.document)(Value::Object(fields))),
         }
         Ok(())
     }
+}
 
-    fn items(&mut self, list: &Map<String, Value>) -> Result<Vec<Held>, Bad> {
-        self.take();
+/// The content of a field `items`.
+enum ItemsOr {
+    Items(Vec<Held>),
+    Other(Value),
+}
+
+/// Reads `items` of a list with these fields so far.
+struct Items<'a> {
+    list: &'a Map<String, Value>,
+    keep: fn(Value) -> Held,
+}
+
+impl<'de> DeserializeSeed<'de> for Items<'_> {
+    type Value = ItemsOr;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<ItemsOr, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Items<'_> {
+    type Value = ItemsOr;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<ItemsOr, A::Error> {
         let mut items = Vec::new();
-        let mut is_first = true;
-        while self.goes_on(b']', "list", &mut is_first)? {
-            self.peek()?;
-            let item: Value = self.value()?;
-            items.push(Held::lean(item).of_list(list));
+        while let Some(mut item) = from.next_element()? {
+            name_kind(&mut item, self.list);
+            items.push((self.keep)(item));
         }
-        Ok(items)
+        Ok(ItemsOr::Items(items))
     }
 
-    /// Consumes a comma or the closing bracket; returns whether another element follows.
-    fn goes_on(&mut self, end: u8, what: &str, is_first: &mut bool) -> Result<bool, Bad> {
-        let next = self.peek()?;
-        let was_first = std::mem::take(is_first);
-        match next {
-            Some(byte) if byte == end => {
-                self.take();
-                return Ok(false);
-            }
-            Some(b',') if !was_first => self.take(),
-            Some(_) if was_first => return Ok(true),
-            _ => {
-                let expected = format!("expected `,` or `{}`", char::from(end));
-                return Err(self.wrong(next, &expected, &format!("EOF while parsing {}", article(what))));
-            }
-        }
-        match self.peek()? {
-            Some(byte) if byte == end => Err(self.wrong(Some(byte), "trailing comma", "")),
-            _ => Ok(true),
-        }
+    fn visit_map<A: MapAccess<'de>>(self, from: A) -> Result<ItemsOr, A::Error> {
+        Value::deserialize(MapAccessDeserializer::new(from)).map(ItemsOr::Other)
     }
-}
 
-fn article(what: &str) -> String {
-    format!("{} {what}", if what.starts_with('o') { "an" } else { "a" })
-}
-
-/// Finds the end of a JSON value without parsing it.
-#[derive(Default)]
-struct Scanner {
-    depth: u32,
-    has_begun: bool,
-    is_text: bool,
-    is_escaped: bool,
-}
-
-impl Scanner {
-    /// Returns how many of these bytes belong to the value, and whether the value is complete.
-    fn scan(&mut self, bytes: &[u8]) -> (usize, bool) {
-        let mut at = 0;
-        while at < bytes.len() {
-            if self.is_escaped {
-                self.is_escaped = false;
-                at += 1;
-                continue;
-            }
-            if self.is_text {
-                let Some(found) = bytes[at..].iter().position(|&byte| matches!(byte, b'"' | b'\\')) else {
-                    return (bytes.len(), false);
-                };
-                at += found + 1;
-                self.is_escaped = bytes[at - 1] == b'\\';
-                self.is_text = self.is_escaped;
-                if !self.is_text && self.depth == 0 {
-                    return (at, true);
-                }
-                continue;
-            }
-            match bytes[at] {
-                b'"' => self.is_text = true,
-                b'{' | b'[' => self.depth += 1,
-                b'}' | b']' if self.depth > 0 => self.depth -= 1,
-                // A number or literal ends before the next delimiter.
-                b'}' | b']' | b',' | b':' | b' ' | b'\t' | b'\r' | b'\n' if self.depth == 0 => {
-                    return if self.has_begun { (at, true) } else { (at + 1, true) };
-                }
-                _ => {
-                    self.has_begun = true;
-                    at += 1;
-                    continue;
-                }
-            }
-            self.has_begun = true;
-            at += 1;
-            let is_closed = self.depth == 0 && !self.is_text;
-            if is_closed || self.depth > DEPTH_MAX {
-                return (at, true);
-            }
-        }
-        (at, false)
+    fn visit_unit<E: Error>(self) -> Result<ItemsOr, E> {
+        Ok(ItemsOr::Other(Value::Null))
     }
 }
 
@@ -289,11 +197,14 @@ mod tests {
             ("{\"items\": [", "EOF while parsing a list"),
             ("{\"items\": [{\"a\": \"b", "EOF while parsing a string"),
             ("{\"a\"", "EOF while parsing an object"),
-            ("{} x", "expected an object"),
-            ("{\"items\": {}}", "expected a list of objects"),
+            ("{} x", "expected value"),
+            ("{} [1]", "invalid type: sequence, expected an object"),
+            ("{\"items\": 1}", "invalid type: integer `1`, expected a list of objects"),
         ] {
             assert_eq!(flaw(text).2, what, "{text}");
         }
+        let broken = objects(&b"{\"items\": [\n{\"a\": \"\xff\"}]}"[..]);
+        assert!(matches!(broken, Err(Bad::Text(2, 8, _))), "{broken:?}");
         let deep = format!("{{\"items\": [{}", "[".repeat(1_000_000));
         assert_eq!(flaw(&deep).2, "recursion limit exceeded");
     }
@@ -320,11 +231,14 @@ mod tests {
         for text in changed(text) {
             let whole: Result<Vec<Value>, _> =
                 serde_json::Deserializer::from_str(&text).into_iter().collect();
-            let whole = whole.ok().filter(|all| {
-                all.iter().all(|it| it.is_object() && it.get("items").is_none_or(Value::is_array))
-            });
+            let can_be_read = |document: &Value| match document.get("items") {
+                None => document.is_object() || document.is_null(),
+                Some(items) => items.is_array() || items.is_object() || items.is_null(),
+            };
+            let whole = whole.ok().filter(|all| all.iter().all(can_be_read));
             let flat = |document: Value| {
-                crate::load::files::items(document).into_iter().map(|it| Held::lean(it).into_tree())
+                let document = Some(document).filter(|it| !it.is_null());
+                document.into_iter().flat_map(crate::load::files::items).map(|it| Held::lean(it).into_tree())
             };
             let whole = whole.map(|all| all.into_iter().flat_map(flat).collect::<Vec<_>>());
             let pieces = objects(text.as_bytes()).ok();

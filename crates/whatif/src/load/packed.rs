@@ -37,20 +37,20 @@ impl Held {
         }
     }
 
-    /// Stores an item of this list. A typed list names the kind of its items only once, at the list.
-    pub fn of_list(self, list: &Map<String, Value>) -> Self {
+    /// Stores an object as a tree without the fields that scheduling never reads.
+    pub fn lean_tree(mut value: Value) -> Self {
+        remove_unread_fields(&mut value);
+        Self::Tree(value)
+    }
+
+    /// Completes an item of this list, if it is still a tree, and stores it by `keep`.
+    pub fn of_list(self, list: &Map<String, Value>, keep: fn(Value) -> Self) -> Self {
         match self {
-            Self::Tree(Value::Object(mut fields)) => {
-                let kind =
-                    list.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
-                let kind = kind.filter(|kind| !kind.is_empty());
-                if let (Some(kind), Some(api_version)) = (kind, list.get("apiVersion")) {
-                    fields.entry("kind").or_insert_with(|| kind.into());
-                    fields.entry("apiVersion").or_insert_with(|| api_version.clone());
-                }
-                Self::lean(Value::Object(fields))
+            Self::Tree(mut item) => {
+                name_kind(&mut item, list);
+                keep(item)
             }
-            held => held,
+            packed @ Self::Packed(_) => packed,
         }
     }
 
@@ -61,6 +61,16 @@ impl Held {
             Self::Tree(value) => value,
             Self::Packed(packed) => packed.unpacked(),
         }
+    }
+}
+
+/// Sets the apiVersion and kind of an item without them: a typed list (`v1 PodList`) names them only once.
+pub(super) fn name_kind(item: &mut Value, list: &Map<String, Value>) {
+    let kind = list.get("kind").and_then(Value::as_str).and_then(|kind| kind.strip_suffix("List"));
+    let kind = kind.filter(|kind| !kind.is_empty());
+    if let (Value::Object(fields), Some(kind), Some(api_version)) = (item, kind, list.get("apiVersion")) {
+        fields.entry("kind").or_insert_with(|| kind.into());
+        fields.entry("apiVersion").or_insert_with(|| api_version.clone());
     }
 }
 

@@ -5,11 +5,12 @@
 //! YAML is split at lines that begin an item or a document, which works for kubectl's output. The caller parses other
 //! layouts whole.
 
-use crate::load::files::{items, yaml_options};
+use crate::load::files::items;
 use crate::load::json_stream;
 use crate::load::packed::Held;
 use serde_json::{Map, Value};
 use std::io::{self, BufRead};
+use supercargo_config::yaml::{self, Place, Problem};
 
 /// Why a text has no objects.
 #[derive(Debug)]
@@ -18,6 +19,13 @@ pub(super) enum Bad {
     Io(io::Error),
     /// Line, column and message of a syntax error.
     Text(u64, u64, String),
+}
+
+impl From<Problem> for Bad {
+    fn from(Problem { place, text, .. }: Problem) -> Self {
+        let Place { line, column } = place.unwrap_or(Place { line: 1, column: 1 });
+        Self::Text(line as u64, column as u64, text)
+    }
 }
 
 /// Reads the objects of a text, with lists split into their items.
@@ -52,13 +60,13 @@ impl Piece {
         self.lines.push(number);
     }
 
-    fn parse<T: serde::de::DeserializeOwned>(&self) -> Result<Vec<T>, Bad> {
-        serde_saphyr::from_multiple_with_options(&self.text, yaml_options()).map_err(|error| {
-            let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
-            let text = error.without_snippet().to_string();
-            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text).to_owned();
-            let line = usize::try_from(line).unwrap_or(1).clamp(1, self.lines.len().max(1));
-            Bad::Text(self.lines.get(line - 1).copied().unwrap_or(1), column, text)
+    fn parse(&self) -> Result<Vec<Value>, Bad> {
+        yaml::values(&self.text).map_err(|problem| match problem.into() {
+            Bad::Text(line, column, what) => {
+                let at = (line as usize).clamp(1, self.lines.len().max(1)) - 1;
+                Bad::Text(self.lines.get(at).copied().unwrap_or(1), column, what)
+            }
+            bad @ Bad::Io(_) => bad,
         })
     }
 }
@@ -108,8 +116,17 @@ impl Yaml {
     fn end_item(&mut self) -> Result<(), Bad> {
         let Some(item) = &mut self.item else { return Ok(()) };
         let item = std::mem::take(item);
-        for value in item.parse::<Option<Vec<Value>>>()?.into_iter().flatten().flatten() {
-            self.items.get_or_insert_default().push(Held::lean(value));
+        for value in item.parse()? {
+            match value {
+                Value::Null => {}
+                Value::Array(items) => {
+                    self.items.get_or_insert_default().extend(items.into_iter().map(Held::lean));
+                }
+                _ => {
+                    let line = item.lines.first().copied().unwrap_or(1);
+                    return Err(Bad::Text(line, 1, "expected a list of objects".to_owned()));
+                }
+            }
         }
         Ok(())
     }
@@ -134,7 +151,7 @@ impl Yaml {
             list.insert("items".to_owned(), Value::Null);
             self.all.push(Held::Tree(Value::Object(list)));
         } else {
-            self.all.extend(listed.into_iter().map(|item| item.of_list(&list)));
+            self.all.extend(listed.into_iter().map(|item| item.of_list(&list, Held::lean)));
         }
         Ok(())
     }
@@ -184,7 +201,8 @@ mod tests {
                {"kind":"Pod","spec":{"containers":[{"name":"c","env":[]}]}} {"kind":"PodList","apiVersion":"v1","items":[{}]} "#.to_owned(),
             r#"{"kind":"List","items":null}"#.to_owned(),
         ] {
-            let mut whole = values(&text).unwrap_or_else(|error| panic!("{error:?}: {text}"));
+            let whole = values(&text).unwrap_or_else(|error| panic!("{error:?}: {text}"));
+            let mut whole: Vec<Value> = whole.into_iter().map(Held::into_tree).collect();
             whole.iter_mut().for_each(remove_unread_fields);
             assert_eq!(streamed(&text), whole, "{text}");
         }
@@ -199,7 +217,7 @@ mod tests {
         assert_eq!(place("{\"kind\": \"List\",\n \"items\": [{},\n {\"a\" 1}]}").0, 3);
         assert_eq!(place("kind: List\nitems:\n- a: 1\n- b: [1\n  c: 2\n").0, 5);
         assert_eq!(place("kind: List\nitems:\n- a: 1\nmore: [\n").0, 4);
-        assert_eq!(place("{\"items\": {}}").0, 1);
+        assert_eq!(place("{\"items\": 1}"), (1, 12));
         let broken = objects(&b"kind: List\nitems:\n- a: \xff\n"[..]);
         assert!(matches!(broken, Err(Bad::Text(3, 6, _))), "{broken:?}");
     }

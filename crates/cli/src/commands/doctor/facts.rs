@@ -11,6 +11,7 @@ use crate::live::port::{encoded, host_of};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use supercargo_config::yaml;
 
 /// Namespace and name of kube-scheduler's Lease.
 pub(super) const KUBE_SCHEDULER: (&str, &str) = ("kube-system", "kube-scheduler");
@@ -233,7 +234,7 @@ async fn configured(api: &Api) -> Result<Known<Vec<Configured>>, LiveError> {
 pub(super) fn configuration(map: &Value) -> Option<Configured> {
     let (namespace, name) = (text(map, "/metadata/namespace"), text(map, "/metadata/name"));
     let written = map["data"]["config.yaml"].as_str().filter(|_| !name.contains("shadow"))?;
-    let config: Value = serde_saphyr::from_str(written).ok()?;
+    let config: Value = yaml::values(written).ok()?.into_iter().next().unwrap_or_default();
     let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { text.to_owned() };
     let profiles = config["profiles"].as_array().cloned().unwrap_or_default();
     let mut serves: BTreeSet<String> =

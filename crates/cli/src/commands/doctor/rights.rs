@@ -1,6 +1,7 @@
 //! Permissions that the manifests grant, parsed from the manifests, and the effect of each missing one.
 
 use serde_json::{Value, json};
+use supercargo_config::yaml;
 
 /// Roles in `manifests/base` that are bound to the ServiceAccount.
 const ROLES: [&str; 4] = [
@@ -23,10 +24,7 @@ pub(super) struct Right {
 
 /// Returns all permissions of the manifests.
 pub(super) fn all() -> Vec<Right> {
-    let documents = ROLES.iter().flat_map(|text| {
-        let documents: Result<Vec<Value>, _> = serde_saphyr::from_multiple(text);
-        documents.expect("the manifests are YAML")
-    });
+    let documents = ROLES.iter().flat_map(|text| yaml::values(text).expect("the manifests are YAML"));
     documents
         .flat_map(|role| role["rules"].as_array().cloned().unwrap_or_default())
         .flat_map(|rule| of_rule(&rule))
