@@ -1,4 +1,4 @@
-//! A YAML or JSON document as a tree with positions. `decode` converts it into types, and `to_json` into JSON.
+//! A YAML or JSON document as a tree with positions. `decode` converts it into types, and `into_json` into JSON.
 
 use crate::yaml::field::{Place, Problem};
 use crate::yaml::reader;
@@ -65,6 +65,8 @@ pub struct Document {
     /// Children precede their parents, and nodes precede their aliases.
     slots: Vec<Slot>,
     root: NodeId,
+    /// Whether the text has anchors: then a node may be needed several times, by aliases and merge keys.
+    has_anchors: bool,
 }
 
 /// The positions of a field; see [`Document::locate`].
@@ -77,8 +79,8 @@ pub struct Located {
 }
 
 impl Document {
-    pub(super) fn new(slots: Vec<Slot>, root: NodeId) -> Self {
-        Self { slots, root }
+    pub(super) fn new(slots: Vec<Slot>, root: NodeId, has_anchors: bool) -> Self {
+        Self { slots, root, has_anchors }
     }
 
     /// Parses the first document of a configuration, strictly: kube-scheduler ignores the others.
@@ -99,7 +101,7 @@ impl Document {
     /// # Errors
     /// Fails if the text is not YAML, or a map repeats a key. There is one problem, the first.
     pub fn read_all(text: &str) -> Result<Vec<Self>, Problem> {
-        reader::all(text)
+        reader::all(text, Ok)
     }
 
     /// Returns the root node.
@@ -193,7 +195,7 @@ impl Document {
     ///
     /// # Errors
     /// Fails if it has a number that JSON lacks, or becomes too large or too deep when its aliases are expanded.
-    pub fn to_json(&self) -> Result<serde_json::Value, Problem> {
+    pub fn into_json(mut self) -> Result<serde_json::Value, Problem> {
         if self.weight().saturating_sub(self.slots.len() as u64) > ALIASED_MAX {
             let text = format!("the aliases repeat more than {ALIASED_MAX} values; write them out");
             return Err(Problem::new("", text).at(self.place(self.root)));
@@ -201,30 +203,41 @@ impl Document {
         self.json(self.root, 0)
     }
 
-    fn json(&self, id: NodeId, depth: usize) -> Result<serde_json::Value, Problem> {
-        let problem = |text: String| Problem::new("", text).at(self.place(id));
+    fn json(&mut self, id: NodeId, depth: usize) -> Result<serde_json::Value, Problem> {
+        let place = self.place(id);
+        let problem = |text: String| Problem::new("", text).at(place);
         if depth > DEPTH_MAX {
             return Err(problem(format!("nested more than {DEPTH_MAX} levels deep")));
         }
-        Ok(match &self.node(id).value {
+        Ok(match self.take(id) {
             Value::Null => serde_json::Value::Null,
-            Value::Bool(value) => (*value).into(),
-            Value::Int(number) => Number::from_i128(*number).map_or(serde_json::Value::Null, Into::into),
+            Value::Bool(value) => value.into(),
+            Value::Int(number) => Number::from_i128(number).map_or(serde_json::Value::Null, Into::into),
             // As kubectl converts it: 1e3 is the integer 1000.
-            Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => (*number as i64).into(),
+            Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e15 => (number as i64).into(),
             Value::Float(number) => {
-                let json = Number::from_f64(*number);
+                let json = Number::from_f64(number);
                 json.ok_or_else(|| problem(format!("{number} is not a number in JSON")))?.into()
             }
-            Value::Text(text) => text.as_str().into(),
+            Value::Text(text) => text.into(),
             Value::List(items) => {
-                items.iter().map(|&id| self.json(id, depth + 1)).collect::<Result<Vec<_>, _>>()?.into()
+                let items = items.into_iter().map(|id| self.json(id, depth + 1));
+                items.collect::<Result<Vec<_>, _>>()?.into()
             }
             Value::Map(entries) => {
-                let fields = entries.iter().map(|it| Ok((it.key.clone(), self.json(it.value, depth + 1)?)));
+                let fields = entries.into_iter().map(|it| Ok((it.key, self.json(it.value, depth + 1)?)));
                 fields.collect::<Result<Map<_, _>, Problem>>()?.into()
             }
         })
+    }
+
+    /// Returns a value for conversion. Texts are moved if each node is needed once, which halves the memory.
+    fn take(&mut self, id: NodeId) -> Value {
+        match &mut self.slots[id] {
+            Slot::Node(node) if self.has_anchors => node.value.clone(),
+            Slot::Node(node) => std::mem::replace(&mut node.value, Value::Null),
+            &mut Slot::Alias(_, id) => self.take(id),
+        }
     }
 }
 
@@ -247,9 +260,9 @@ fn step_into_list<'p>(items: &[NodeId], step: &'p str) -> Option<(NodeId, &'p st
 /// Parses all documents of a text of Kubernetes objects and converts them into JSON.
 ///
 /// # Errors
-/// See [`Document::read_all`] and [`Document::to_json`].
+/// See [`Document::read_all`] and [`Document::into_json`].
 pub fn values(text: &str) -> Result<Vec<serde_json::Value>, Problem> {
-    Document::read_all(text)?.iter().map(Document::to_json).collect()
+    reader::all(text, Document::into_json)
 }
 
 fn json_problem(error: &serde_json::Error) -> Problem {

@@ -28,16 +28,19 @@ pub(super) fn first(text: &str) -> Result<Document, Vec<Problem>> {
     if !reader.problems.is_empty() {
         return Err(reader.problems);
     }
-    let empty = || Document::new(vec![Slot::Node(Node { place: reader.end, value: Value::Null })], 0);
+    let empty = || Document::new(vec![Slot::Node(Node { place: reader.end, value: Value::Null })], 0, false);
     Ok(document.unwrap_or_else(empty))
 }
 
-/// Reads all documents of a text of objects.
-pub(super) fn all(text: &str) -> Result<Vec<Document>, Problem> {
+/// Reads all documents of a text of objects, and converts each before the next.
+pub(super) fn all<T>(
+    text: &str,
+    convert: impl Fn(Document) -> Result<T, Problem>,
+) -> Result<Vec<T>, Problem> {
     let mut reader = Reader::new(text, Rules::Objects);
     let mut all = Vec::new();
     while let Some(document) = reader.document()? {
-        all.push(document);
+        all.push(convert(document)?);
     }
     Ok(all)
 }
@@ -78,7 +81,11 @@ impl<'t> Reader<'t> {
                 (Event::StreamStart | Event::DocumentStart(..) | Event::DocumentEnd, _) => {}
                 event => {
                     let root = self.node(event)?;
-                    return Ok(Some(Document::new(std::mem::take(&mut self.slots), root)));
+                    return Ok(Some(Document::new(
+                        std::mem::take(&mut self.slots),
+                        root,
+                        !self.anchors.is_empty(),
+                    )));
                 }
             }
         }
@@ -156,6 +163,8 @@ impl<'t> Reader<'t> {
                     // The map's own keys override merged ones, and earlier merged ones later ones.
                     entries.enter(entry);
                 }
+                // Most maps have one or two entries, and Vec makes room for four.
+                entries.all.shrink_to_fit();
                 return Ok(entries.all);
             }
             let at = place(&event.1);

@@ -2,8 +2,8 @@
 //!
 //! One item of a JSON or YAML list is in memory as text at a time. Its irrelevant fields are dropped before the next.
 //!
-//! YAML is split at lines that begin an item or a document, which works for kubectl's output. The caller parses other
-//! layouts whole.
+//! YAML is split at lines that begin an item or a document, which works for lists in block style, such as kubectl's
+//! output. The caller parses other layouts whole.
 
 use crate::load::files::items;
 use crate::load::json_stream;
@@ -45,6 +45,8 @@ struct Yaml {
     items: Option<Vec<Held>>,
     /// The current item; `None` outside of `items`.
     item: Option<Piece>,
+    /// Number of spaces before the dash of each item, once the first item is read.
+    indent: Option<usize>,
 }
 
 /// Lines that are parsed together, with their line numbers from 1.
@@ -71,6 +73,11 @@ impl Piece {
     }
 }
 
+/// Returns whether a line is the mark, or begins with the mark and a space.
+fn begins(line: &str, mark: &str) -> bool {
+    line.strip_prefix(mark).is_some_and(|rest| rest.trim_end().is_empty() || rest.starts_with(' '))
+}
+
 impl Yaml {
     fn read(mut self, mut reader: impl BufRead) -> Result<Vec<Held>, Bad> {
         let (mut bytes, mut number) = (Vec::new(), 0);
@@ -89,9 +96,7 @@ impl Yaml {
     }
 
     fn line(&mut self, line: &str, number: u64) -> Result<(), Bad> {
-        let begins = |mark: &str| {
-            line.strip_prefix(mark).is_some_and(|rest| rest.trim_end().is_empty() || rest.starts_with(' '))
-        };
+        let begins = |mark: &str| begins(line, mark);
         let is_inner = line.starts_with([' ', '#', '\n', '\r']);
         if begins("---") || begins("...") {
             self.end_document()?;
@@ -100,7 +105,8 @@ impl Yaml {
         } else if self.items.is_none() && line.trim_end() == "items:" {
             self.items = Some(Vec::new());
             self.item = Some(Piece::default());
-        } else if self.item.is_some() && begins("-") {
+            self.indent = None;
+        } else if self.item.is_some() && self.begins_item(line) {
             self.end_item()?;
             self.item.get_or_insert_default().add(line, number);
         } else if let Some(item) = self.item.as_mut().filter(|_| is_inner) {
@@ -111,6 +117,12 @@ impl Yaml {
             self.document.add(line, number);
         }
         Ok(())
+    }
+
+    /// Returns whether a line below `items` begins an item. All items have the indentation of the first.
+    fn begins_item(&mut self, line: &str) -> bool {
+        let indent = line.len() - line.trim_start_matches(' ').len();
+        begins(&line[indent..], "-") && *self.indent.get_or_insert(indent) == indent
     }
 
     fn end_item(&mut self) -> Result<(), Bad> {
@@ -195,6 +207,7 @@ mod tests {
             "kind: List\napiVersion: v1\nitems: []\n".to_owned(),
             "kind: List\napiVersion: v1\nitems:\n".to_owned(),
             "kind: List\nitems:\n  - kind: Pod\n    apiVersion: v1\n  - kind: Node\n    apiVersion: v1\napiVersion: v1\n".to_owned(),
+            "kind: PodList\napiVersion: v1\nitems:\n\n    # a remark\n    -\n        metadata: {name: a}\n        spec:\n            containers:\n            - name: c\n            -   name: d\n    - metadata:\n        name: b\n---\nkind: List\nitems:\n- kind: Node\n".to_owned(),
             String::new(),
             "# nothing\n".to_owned(),
             r#" {"kind":"List","apiVersion":"v1","items":[{"kind":"Pod","metadata":{"name":"a","managedFields":[1]}},{"kind":"Node"}]}
@@ -216,10 +229,22 @@ mod tests {
         };
         assert_eq!(place("{\"kind\": \"List\",\n \"items\": [{},\n {\"a\" 1}]}").0, 3);
         assert_eq!(place("kind: List\nitems:\n- a: 1\n- b: [1\n  c: 2\n").0, 5);
+        assert_eq!(place("kind: List\nitems:\n  - a: 1\n  - b: [1\n    c: 2\n").0, 5);
         assert_eq!(place("kind: List\nitems:\n- a: 1\nmore: [\n").0, 4);
         assert_eq!(place("{\"items\": 1}"), (1, 12));
         let broken = objects(&b"kind: List\nitems:\n- a: \xff\n"[..]);
         assert!(matches!(broken, Err(Bad::Text(3, 6, _))), "{broken:?}");
+    }
+
+    /// The second item is read although the first is held: each is a piece of its own.
+    #[test]
+    fn indented_items_are_separate_pieces() {
+        let mut yaml = Yaml::default();
+        for (at, line) in ["items:\n", "  - x:\n", "    - y\n", "  - z: 1\n"].iter().enumerate() {
+            yaml.line(line, at as u64 + 1).expect("the line is YAML");
+        }
+        assert_eq!(yaml.items.map(|items| items.len()), Some(1));
+        assert_eq!(yaml.item.map(|item| item.text), Some("  - z: 1\n".to_owned()));
     }
 
     #[test]
