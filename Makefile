@@ -7,6 +7,7 @@ SHELL := bash
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 TOOLS := $(TARGET)/tools
 CARGO_DENY_VERSION := 0.20.2
+CARGO_MUTANTS_VERSION := 27.1.0
 # Cross-compilation: make release-binary TRIPLE=aarch64-unknown-linux-gnu, with that target and a linker installed.
 TRIPLE ?= $(shell rustc -vV | sed -n 's/^host: //p')
 # Static linking, and no path of the build machine in the binary: the same source gives the same bytes everywhere.
@@ -140,6 +141,14 @@ sim: ## Simulate the engine in generated clusters with faults: make sim SEED=1 S
 mutations: ## Switch on deliberate mistakes of the engine one by one, and test that the simulation and the fixed tests detect each.
 	cargo test --locked --quiet -p supercargo-core --features mutations --test regressions --test domains --test verification
 	cargo test --locked --quiet -p supercargo-sim --features mutations --test mutations -- --nocapture 2>/dev/null
+
+.PHONY: mutants
+mutants: $(TOOLS)/bin/cargo-mutants ## Test whether the engine's tests notice small mistakes, and write docs/mutants.md; continues where it stopped. ARGS='--minutes 30 --again'
+	cargo run --locked --quiet -p supercargo-dev --bin mutants -- $(ARGS)
+
+$(TOOLS)/bin/cargo-mutants:
+	cargo install --locked --quiet --root $(TOOLS) --version $(CARGO_MUTANTS_VERSION) cargo-mutants
+	touch $@
 
 .PHONY: bench
 bench: oracle ## Time decisions in process beside the real kube-scheduler's: writes docs/benchmarks.md. QUICK=1 only prints; PART=beside, needs or alone runs one part; PART=profile uses perf; PART=ablation measures without each layer of the cached path.

@@ -5,6 +5,7 @@
 //! checks the manifests.
 
 mod modules;
+mod mutants;
 mod prose;
 
 use std::collections::BTreeSet;

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use std::sync::Arc;
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
+use supercargo_core::framework::CycleError;
 use supercargo_core::incremental::DecisionCache;
 use supercargo_core::model::lookup_objects::{DeviceClass, Service};
 use supercargo_core::model::node::NodeIdx;
@@ -428,6 +429,38 @@ fn all_signatures_are_cached_and_evicted_over_the_limit() {
         assert!(law.decisions.signatures() <= 8_193, "{} signatures", law.decisions.signatures());
     }
     assert!(law.decisions.signatures() > 4_096, "{} signatures", law.decisions.signatures());
+}
+
+/// The comparison in production must notice a wrong cached decision: other nodes, other totals, an error.
+#[test]
+fn comparison_notices_other_nodes_totals_and_errors() {
+    let mut law = Law::new();
+    for node in ["a cpu=4 mem=8Gi", "b cpu=8 mem=8Gi", "c cpu=16 mem=8Gi"] {
+        let node = law.cluster.node_from(node);
+        law.cluster.add_node(&node);
+    }
+    let pod = law.cluster.pod_from("x cpu=1");
+    let full =
+        |law: &Law| law.framework.decide(&pod, law.cluster.snapshot(), Options::default(), &mut NoProbe);
+    let mut older = vec![full(&law)];
+    // The best node and the feasible nodes stay; only the total of another node changes.
+    let placed = law.cluster.pod_from("y on=a cpu=2");
+    law.cluster.place(&placed);
+    older.push(full(&law));
+    let node = law.cluster.node_from("b cpu=8 mem=8Gi unschedulable");
+    law.cluster.add_node(&node);
+    law.cluster.cache.refresh();
+    let current = full(&law);
+    let snapshot = law.cluster.snapshot();
+    let mut quick = law
+        .framework
+        .decide_cached(&mut law.decisions, &pod, snapshot, &mut NoProbe)
+        .expect("two nodes are feasible");
+    assert!(!quick.is_empty());
+    assert_eq!(format!("{quick:?}").matches("feasible").count(), 1, "{quick:?}");
+    assert!(quick.equals(&current, Seed(7), &pod));
+    assert!(older.iter().all(|older| !quick.equals(older, Seed(7), &pod)));
+    assert!(!quick.equals(&Err(CycleError("failed".to_owned())), Seed(7), &pod));
 }
 
 /// Each pod of a DaemonSet selects its own node. Caching the nodes of each signature would be useless.

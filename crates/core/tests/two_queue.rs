@@ -20,8 +20,12 @@ struct CacheRun {
 impl CacheRun {
     /// Creates an empty cache of this size, and 300 nodes in three zones.
     fn with_limit(room: usize) -> Self {
+        Self::with_nodes(300, room)
+    }
+
+    fn with_nodes(nodes: usize, room: usize) -> Self {
         let mut cluster = TestCluster::new();
-        for number in 0..300 {
+        for number in 0..nodes {
             let node = cluster.node_from(&format!("n{number} zone=z{} cpu=8 mem=8Gi", number % 3));
             cluster.add_node(&node);
         }
@@ -112,6 +116,30 @@ fn recurring_signatures_are_not_evicted_for_one_time_signatures() {
     );
     assert!(cache_run.decisions.evictions() > 1_900, "{} entries evicted", cache_run.decisions.evictions());
     assert!(cache_run.decisions.bytes() <= LIMIT, "{} bytes", cache_run.decisions.bytes());
+}
+
+/// Small signatures reach the limit of 8,192 signatures long before the limit in bytes.
+#[test]
+fn one_time_signatures_get_a_quarter_of_the_entries() {
+    const MOST: usize = 8_192;
+    const RECURRING: usize = 6_500;
+    const LATEST: usize = 2_000;
+    let mut cache_run = CacheRun::with_nodes(2, usize::MAX);
+    let decide = |cache_run: &mut CacheRun, numbers: std::ops::Range<usize>| {
+        numbers.filter(|number| cache_run.decides_from_cache(&plain(*number))).count()
+    };
+    // Signatures that leave for others are protected when they return, if their hash is still remembered then.
+    for round in 1..=4 {
+        decide(&mut cache_run, round * 2 * MOST..round * 2 * MOST + MOST);
+        decide(&mut cache_run, 0..RECURRING);
+    }
+    assert_eq!(cache_run.decisions.signatures(), MOST);
+    // More one-time signatures than the cache holds do not displace them, but get a quarter of the entries.
+    let end = 11 * MOST;
+    assert_eq!(decide(&mut cache_run, 10 * MOST..end), 0);
+    assert_eq!(decide(&mut cache_run, end - LATEST..end), LATEST);
+    let stayed = decide(&mut cache_run, 0..RECURRING);
+    assert!(stayed >= MOST - MOST / 4 - 50, "{stayed} of {RECURRING} recurring signatures stayed");
 }
 
 #[test]
