@@ -393,6 +393,27 @@ fn node_that_leaves_a_domain_of_two_takes_its_pods_from_the_other() {
     assert_eq!(feasible(&cluster), [0, 1], "n1 has its peer again");
 }
 
+/// More racks than are listed by name, and a single one with two nodes: a pod on one of them counts for both.
+#[test]
+fn pods_count_for_all_nodes_of_the_only_shared_domain() {
+    let mut cluster = TestCluster::new();
+    for number in 0..80_usize {
+        let node = cluster.node_from(&format!("n{number} cpu=8 mem=8Gi label:rack=r{}", number.max(1)));
+        cluster.add_node(&node);
+    }
+    let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
+    let placed = cluster.pod_from("placed on=n0 label:app=a");
+    cluster.place(&placed);
+    // The second signature shares the node evaluation of the first, and so begins with a base partition.
+    for (words, first_feasible) in [("x", 0), ("x anti=rack/app=a", 2)] {
+        let pod = cluster.pod_from(words);
+        let quick = framework.decide_cached(&mut decisions, &pod, cluster.snapshot(), &mut NoProbe);
+        let feasible = quick.expect("other racks are free").feasible();
+        let feasible: Vec<_> = feasible.iter().map(|node| node.index()).collect();
+        assert_eq!(feasible, (first_feasible..80).collect::<Vec<_>>(), "{words}");
+    }
+}
+
 /// Returns the clusters and changes of the property test, the same in every run.
 fn draws() -> impl Iterator<Item = (Racks, Vec<Change>)> {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

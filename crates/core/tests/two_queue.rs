@@ -123,7 +123,7 @@ fn recurring_signatures_are_not_evicted_for_one_time_signatures() {
 fn one_time_signatures_get_a_quarter_of_the_entries() {
     const MOST: usize = 8_192;
     const RECURRING: usize = 6_500;
-    const LATEST: usize = 2_000;
+    const LATEST: usize = MOST / 4;
     let mut cache_run = CacheRun::with_nodes(2, usize::MAX);
     let decide = |cache_run: &mut CacheRun, numbers: std::ops::Range<usize>| {
         numbers.filter(|number| cache_run.decides_from_cache(&plain(*number))).count()
