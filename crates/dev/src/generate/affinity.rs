@@ -1,7 +1,7 @@
 //! Generates node affinity and pod affinity.
 
 use super::selectors::{label_selector, spoil};
-use super::{HOST, Mix, NAMESPACES, REGION, ZONE};
+use super::{HOST, Mix, NAMESPACES, ZONE, topology_key};
 use crate::draw::Draw;
 use serde_json::{Map, Value, json};
 
@@ -128,8 +128,7 @@ pub(super) fn to_pods(draw: &mut Draw, mix: Mix, spec: &mut Value) {
 }
 
 fn pod_term(draw: &mut Draw, mix: Mix) -> Value {
-    let key = draw.weighted(&[(5, ZONE), (5, HOST), (1, REGION), (2, "rack"), (1, "none")]);
-    let mut term = json!({ "topologyKey": key });
+    let mut term = json!({ "topologyKey": topology_key(draw, mix) });
     if draw.percent(mix.odd) {
         term["topologyKey"] = "".into();
     }

@@ -57,6 +57,10 @@ struct Mix {
     odd: usize,
     /// Clusters with enough nodes to be evaluated in blocks.
     many: usize,
+    /// Terms and constraints on the label `rack`, and clusters with many racks of a few nodes each.
+    racks: usize,
+    /// Pods to place that repeat an earlier one, so that its signature is decided again in a changed cluster.
+    repeated: usize,
 }
 
 /// A family of scenarios.
@@ -84,6 +88,8 @@ const LITTLE: Mix = Mix {
     configuration: 0,
     odd: 1,
     many: 0,
+    racks: 0,
+    repeated: 10,
 };
 
 /// Medium rates of features that most clusters have.
@@ -131,6 +137,10 @@ pub const FAMILIES: &[Family] = &[
         mix: Mix { contest: 40, configuration: 40, volumes: 25, features: 10, ..MIXED },
     },
     Family { name: "many-nodes", mix: Mix { many: 100, resources: 50, configuration: 30, ..MIXED } },
+    Family {
+        name: "many-domains",
+        mix: Mix { many: 100, racks: 60, repeated: 50, pod_affinity: 40, spread: 40, leaving: 8, ..LITTLE },
+    },
 ];
 
 /// The size of a cluster.
@@ -156,11 +166,13 @@ pub fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     };
     let contest = draw.percent(mix.contest);
     let mut objects = lookups::namespaces(draw);
-    // Bitsets hold 64 values of a topology key; also draw 200 nodes with a rack each.
+    // Up to 64 domains are tracked individually. A rack has 1, 2, 3 or many nodes.
     let racks = if nodes < 60 {
         [1, 2, 3, nodes][draw.below(4)]
+    } else if draw.percent(mix.racks) {
+        [65, 66, nodes / 3, nodes / 2, nodes][draw.below(5)]
     } else {
-        [1, 2, 3, 63, 64, 65, 66, nodes][draw.below(8)]
+        [1, 2, 3, 63, 64, 65, 66, nodes / 3, nodes / 2, nodes][draw.below(10)]
     };
     let size = Size { nodes, racks, contest };
     let mut cluster: Vec<Value> = (0..nodes).map(|index| nodes::node(draw, mix, index, size)).collect();
@@ -189,6 +201,15 @@ pub fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     let mut incoming: Vec<_> = (0..count).map(|index| pods::incoming(draw, mix, index)).collect();
     if contest {
         incoming.iter_mut().for_each(|pod| contest::incoming(draw, pod, nodes));
+    }
+    for index in 1..incoming.len() {
+        if draw.percent(mix.repeated) {
+            let name = incoming[index]["metadata"]["name"].take();
+            let uid = incoming[index]["metadata"]["uid"].take();
+            incoming[index] = incoming[draw.below(index)].clone();
+            incoming[index]["metadata"]["name"] = name;
+            incoming[index]["metadata"]["uid"] = uid;
+        }
     }
     for pod in pods.iter_mut().chain(&mut incoming) {
         if draw.percent(mix.volumes) {
@@ -229,6 +250,14 @@ fn detour(draw: &mut Draw, mix: Mix, size: Size, objects: &[Value]) -> Value {
         }
         node
     }));
+    // Nodes that move to another rack, with their pods and without any other change.
+    for node in objects.iter().filter(|object| object["kind"] == "Node" && size.racks > 3) {
+        if draw.percent(mix.racks) {
+            let mut node = node.clone();
+            node["metadata"]["labels"]["rack"] = format!("k{}", draw.below(size.racks + 1)).into();
+            others.push(node);
+        }
+    }
     if mix.volumes > 0 {
         others.extend(volumes::objects(draw, mix, size.nodes));
     }
@@ -267,6 +296,14 @@ fn detour(draw: &mut Draw, mix: Mix, size: Size, objects: &[Value]) -> Value {
         Some(of_kind.swap_remove(host.unwrap_or(from)))
     });
     picked.into_iter().flatten().collect()
+}
+
+/// Returns a topology key.
+fn topology_key(draw: &mut Draw, mix: Mix) -> &'static str {
+    if draw.percent(mix.racks) {
+        return "rack";
+    }
+    draw.weighted(&[(5, ZONE), (5, HOST), (1, REGION), (2, "rack"), (1, "none")])
 }
 
 /// Returns the name of a node, rarely of a missing one.

@@ -1,7 +1,7 @@
 //! Generates topology spread constraints.
 
 use super::selectors::label_selector;
-use super::{HOST, Mix, REGION, ZONE};
+use super::{Mix, topology_key};
 use crate::draw::Draw;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ pub(super) fn constraints(draw: &mut Draw, mix: Mix) -> Value {
 fn constraint(draw: &mut Draw, mix: Mix) -> Value {
     let mut constraint = json!({
         "maxSkew": draw.weighted(&[(5, 1), (3, 2), (1, 3), (1, 5)]),
-        "topologyKey": draw.weighted(&[(6, ZONE), (5, HOST), (1, REGION), (2, "rack"), (1, "none")]),
+        "topologyKey": topology_key(draw, mix),
         "whenUnsatisfiable": draw.weighted(&[(5, "DoNotSchedule"), (4, "ScheduleAnyway")]),
     });
     let usual = draw.percent(40);
