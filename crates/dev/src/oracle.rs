@@ -4,6 +4,7 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader, BufWriter, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
 /// A running oracle. It ends when its input is closed, at the latest on drop.
@@ -12,6 +13,8 @@ pub struct Oracle {
     input: Option<BufWriter<ChildStdin>>,
     output: Lines<BufReader<ChildStdout>>,
     feeder: Option<JoinHandle<()>>,
+    /// The scenarios without an answer. Answers come in the order of scenarios.
+    sent: (Sender<Value>, Receiver<Value>),
 }
 
 impl Oracle {
@@ -24,15 +27,17 @@ impl Oracle {
         });
         let input = child.stdin.take().map(BufWriter::new);
         let output = BufReader::new(child.stdout.take().expect("it was asked for")).lines();
-        Self { child, input, output, feeder: None }
+        Self { child, input, output, feeder: None, sent: channel() }
     }
 
     /// Sends scenarios from a separate thread until there are no more or the oracle has ended.
     pub fn feed(&mut self, scenarios: impl Iterator<Item = Value> + Send + 'static) {
         let mut input = self.input.take().expect("it is fed once");
+        let sent = self.sent.0.clone();
         self.feeder = Some(thread::spawn(move || {
             for scenario in scenarios {
-                if writeln!(input, "{scenario}").is_err() {
+                let line = scenario.to_string();
+                if sent.send(scenario).is_err() || writeln!(input, "{line}").is_err() {
                     return;
                 }
             }
@@ -43,6 +48,7 @@ impl Oracle {
     pub fn ask(&mut self, scenario: &Value) -> Value {
         let input = self.input.as_mut().expect("it is not fed");
         writeln!(input, "{scenario}").and_then(|()| input.flush()).expect("the oracle reads");
+        self.sent.0.send(scenario.clone()).expect("this struct has the receiver");
         self.next().expect("the oracle answers")
     }
 }
@@ -52,7 +58,10 @@ impl Iterator for Oracle {
 
     fn next(&mut self) -> Option<Value> {
         let line = self.output.next()?.expect("the oracle's answers are text");
-        Some(serde_json::from_str(&line).expect("an answer is JSON"))
+        let mut answer: Value = serde_json::from_str(&line).expect("an answer is JSON");
+        // The oracle repeats only the fields that it reads; the detour is not among them.
+        answer["scenario"] = self.sent.1.try_recv().expect("an answer follows its scenario");
+        Some(answer)
     }
 }
 

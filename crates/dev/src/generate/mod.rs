@@ -166,14 +166,7 @@ pub fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     };
     let contest = draw.percent(mix.contest);
     let mut objects = lookups::namespaces(draw);
-    // Up to 64 domains are tracked individually. A rack has 1, 2, 3 or many nodes.
-    let racks = if nodes < 60 {
-        [1, 2, 3, nodes][draw.below(4)]
-    } else if draw.percent(mix.racks) {
-        [65, 66, nodes / 3, nodes / 2, nodes][draw.below(5)]
-    } else {
-        [1, 2, 3, 63, 64, 65, 66, nodes / 3, nodes / 2, nodes][draw.below(10)]
-    };
+    let racks = racks(draw, mix, nodes);
     let size = Size { nodes, racks, contest };
     let mut cluster: Vec<Value> = (0..nodes).map(|index| nodes::node(draw, mix, index, size)).collect();
     // In the API server's list order: of errors on several nodes, the first node's is reported.
@@ -202,15 +195,7 @@ pub fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     if contest {
         incoming.iter_mut().for_each(|pod| contest::incoming(draw, pod, nodes));
     }
-    for index in 1..incoming.len() {
-        if draw.percent(mix.repeated) {
-            let name = incoming[index]["metadata"]["name"].take();
-            let uid = incoming[index]["metadata"]["uid"].take();
-            incoming[index] = incoming[draw.below(index)].clone();
-            incoming[index]["metadata"]["name"] = name;
-            incoming[index]["metadata"]["uid"] = uid;
-        }
-    }
+    repeat_some(draw, mix, &mut incoming);
     for pod in pods.iter_mut().chain(&mut incoming) {
         if draw.percent(mix.volumes) {
             objects.extend(volumes::mount(draw, mix, pod));
@@ -266,6 +251,7 @@ fn detour(draw: &mut Draw, mix: Mix, size: Size, objects: &[Value]) -> Value {
     }
     others.extend((0..20).map(|index| pods::running(draw, mix, index, size.nodes)));
     others.extend((0..3).map(|index| pods::nominated(draw, mix, index, size.nodes)));
+    others.iter_mut().for_each(|other| keep_identity(other, objects));
     let key = |object: &Value| {
         let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         (object["kind"].as_str().unwrap_or_default().to_owned(), of("namespace"), of("name"))
@@ -296,6 +282,43 @@ fn detour(draw: &mut Draw, mix: Mix, size: Size, objects: &[Value]) -> Value {
         Some(of_kind.swap_remove(host.unwrap_or(from)))
     });
     picked.into_iter().flatten().collect()
+}
+
+/// Gives another version of an object what cannot change and be changed back: a pod's namespace, because its UID
+/// follows from its name, and a node's images, because the cluster keeps the size that it saw first.
+fn keep_identity(other: &mut Value, objects: &[Value]) {
+    let name = &other["metadata"]["name"];
+    let own = objects.iter().find(|own| own["kind"] == other["kind"] && own["metadata"]["name"] == *name);
+    match own {
+        Some(own) if own["kind"] == "Pod" => {
+            other["metadata"]["namespace"] = own["metadata"]["namespace"].clone();
+        }
+        Some(own) if own["kind"] == "Node" => other["status"]["images"] = own["status"]["images"].clone(),
+        _ => {}
+    }
+}
+
+/// Returns a number of racks. Up to 64 domains are tracked individually; a rack has 1, 2, 3 or many nodes.
+fn racks(draw: &mut Draw, mix: Mix, nodes: usize) -> usize {
+    if nodes < 60 {
+        [1, 2, 3, nodes][draw.below(4)]
+    } else if draw.percent(mix.racks) {
+        [65, 66, nodes / 3, nodes / 2, nodes][draw.below(5)]
+    } else {
+        [1, 2, 3, 63, 64, 65, 66, nodes / 3, nodes / 2, nodes][draw.below(10)]
+    }
+}
+
+/// Replaces some of the pods by copies of earlier ones, with their own name and UID.
+fn repeat_some(draw: &mut Draw, mix: Mix, pods: &mut [Value]) {
+    for index in 1..pods.len() {
+        if draw.percent(mix.repeated) {
+            let [name, uid] = ["name", "uid"].map(|field| pods[index]["metadata"][field].take());
+            pods[index] = pods[draw.below(index)].clone();
+            pods[index]["metadata"]["name"] = name;
+            pods[index]["metadata"]["uid"] = uid;
+        }
+    }
 }
 
 /// Returns a topology key.

@@ -94,7 +94,10 @@ impl World {
                 let pod = Arc::new(self.pod(pod));
                 match pod.node_name {
                     Some(node) => self.cache.place(&pod, node, PodState::Added),
-                    None => self.cache.nominate(&pod, pod.nominated_node),
+                    None => {
+                        self.cache.remove_pod(&pod.uid);
+                        self.cache.nominate(&pod, pod.nominated_node);
+                    }
                 }
             }
             Object::Namespace(namespace) => {
@@ -158,6 +161,10 @@ impl World {
             match (own, other) {
                 (Some(own), _) => self.apply(own),
                 (None, Object::Pod(other)) => self.remove_pod(other),
+                (None, Object::Node(other)) => {
+                    let name = self.tables.symbol(other.name());
+                    self.cache.remove_node(name);
+                }
                 (None, _) => {}
             }
             self.check_cached(pod);
@@ -248,7 +255,8 @@ impl World {
     }
 }
 
-/// Checks that an identical pod, answered from the infeasible cache, gets the same diagnosis and victims.
+/// Checks that an identical pod, answered from the infeasible cache, gets the same diagnosis and victims: first by what
+/// was cached before earlier changes of the cluster, then by this diagnosis.
 fn refused_again(
     framework: &Framework,
     decisions: &mut DecisionCache,
@@ -262,8 +270,10 @@ fn refused_again(
         (seen, failed.diagnosis.clone(), outcome.message.clone(), outcome.preemption_blockers.clone(), chosen)
     };
     let plain = tell(failed, outcome);
-    framework.note_infeasible(decisions, pod, failed.filtered);
-    for _ in 0..2 {
+    for is_noted in [false, true, true] {
+        if is_noted {
+            framework.note_infeasible(decisions, pod, failed.filtered);
+        }
         let again =
             framework.reject_cached(decisions, pod, failed.snapshot, (DRAWS, NOW), &mut NoProbe, tell);
         assert!(
