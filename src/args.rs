@@ -23,7 +23,9 @@ use supercargo_cli::commands::replay::ReplayArgs;
 use supercargo_cli::commands::report::ReportArgs;
 use supercargo_cli::commands::shadow::ShadowArgs;
 use supercargo_cli::commands::simulate::SimulateArgs;
+use supercargo_config::flags::parse_emulated_version;
 use supercargo_config::{Flags, GoDuration, parse_duration};
+use supercargo_core::model::emulation::EmulatedVersion;
 
 /// Version of the program, followed by the commit if the build knows it.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("SUPERCARGO_BUILD"));
@@ -119,6 +121,11 @@ pub struct Args {
     /// gates that have no effect here.
     #[arg(long, value_name = "GATES")]
     pub feature_gates: Vec<String>,
+
+    /// Version of kube-scheduler to behave as, 1.34 to 1.37, as `[kube=]MAJOR.MINOR`. It means the real program of
+    /// that version with default feature gates.
+    #[arg(long, value_name = "VERSION", default_value_t = EmulatedVersion::default(), value_parser = parse_emulated_version)]
+    pub emulated_version: EmulatedVersion,
 
     /// Log format.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -258,6 +265,7 @@ impl ElectionArgs {
             resource_name: self.leader_elect_resource_name.clone(),
             resource_namespace: self.leader_elect_resource_namespace.clone(),
             allow_second_default_scheduler: self.allow_second_default_scheduler,
+            ..Flags::default()
         }
     }
 }
@@ -408,6 +416,7 @@ mod tests {
             resource_name: Some("mine".to_owned()),
             resource_namespace: Some("there".to_owned()),
             allow_second_default_scheduler: false,
+            ..Flags::default()
         };
         assert_eq!(args.election.flags(), expected);
         let none = Args::try_parse_from(["supercargo"]).expect("no flag is needed");

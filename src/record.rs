@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use supercargo_apiserver::watch::{Readiness, Watches};
 use supercargo_cli::cluster::Refused;
+use supercargo_cli::emulation::EmulationArgs;
 use supercargo_cli::live::{self, GRANT, LiveArgs, LiveError};
 use supercargo_cli::screen::complain;
 use supercargo_config::parse_duration;
@@ -53,6 +54,10 @@ pub struct RecordArgs {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
+    /// Version of kube-scheduler that a replay behaves as.
+    #[command(flatten)]
+    pub emulation: EmulationArgs,
+
     /// Size in bytes at which recording stops, with a warning.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub max_bytes: u64,
@@ -84,7 +89,11 @@ fn failed(text: String) -> Refused {
 
 async fn record(args: &RecordArgs) -> Result<(), Refused> {
     let wrong = |error: &dyn std::fmt::Display| Refused::Input(InputError(error.to_string()));
-    let flags = Flags { allow_second_default_scheduler: true, ..Flags::without_election() };
+    let flags = Flags {
+        allow_second_default_scheduler: true,
+        emulated_version: args.emulation.emulated_version,
+        ..Flags::without_election()
+    };
     let effective = match &args.config {
         Some(path) => Effective::load(path, &flags),
         None => Effective::without_file(&flags),

@@ -78,7 +78,7 @@ pub fn run(args: Args, log: Log) -> Result<(), Failure> {
     if !turned.is_empty() {
         tracing::warn!(gates = ?turned, "these feature gates have no effect");
     }
-    let mut flags = args.election.flags();
+    let mut flags = Flags { emulated_version: args.emulated_version, ..args.election.flags() };
     if args.shadow_of.is_some() {
         // Shadow mode binds nothing, so it neither needs a lease nor competes with another default scheduler.
         flags.leader_elect = Some(false);

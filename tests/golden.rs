@@ -7,6 +7,8 @@
 use supercargo_dev::golden::compare;
 #[path = "golden/recorded.rs"]
 mod recorded;
+#[path = "golden/versions.rs"]
+mod versions;
 
 use compare::{Vector, compare_vector};
 use flate2::read::GzDecoder;

@@ -41,6 +41,7 @@ pub(super) async fn run(
     let inbox = mailbox.inbox();
     let clock = Clock::start();
     let mut tables = Tables::seeded(super::recording::hash_seed());
+    tables.emulate(settings.emulated_version);
     let framework = profile.framework(&mut tables);
     let shadow = Shadow::new(shadow_of, framework, Seed(u64::from(std::process::id())), tables, clock.now());
     let judging = Judging::new(shadow, Arc::clone(&book), Arc::clone(&metrics));

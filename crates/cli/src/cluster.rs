@@ -4,6 +4,7 @@
 //! Makes no decisions. An invalid object in an API server's list is skipped with a notice; one in a file is
 //! an error, since the user can correct it.
 
+use crate::emulation::EmulationArgs;
 use crate::live::{self, Listed, Listing, LiveArgs, LiveError};
 use crate::screen::complain;
 use clap::Args;
@@ -51,6 +52,10 @@ pub struct SourceArgs {
     /// plugins are used, for pods of `supercargo` and `default-scheduler`.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+
+    /// Version of kube-scheduler to behave as.
+    #[command(flatten)]
+    pub emulation: EmulationArgs,
 
     /// Read objects from files as written, without the defaults and admission of an API server.
     #[arg(long, requires = "cluster")]
@@ -136,7 +141,7 @@ impl Cluster {
     /// Returns a cluster without objects.
     fn empty(source: &SourceArgs) -> Result<Self, InputError> {
         Ok(Self {
-            trial: profiles::trial(source.config.as_deref())?,
+            trial: profiles::trial(source.config.as_deref(), source.emulation.emulated_version)?,
             pending: Vec::new(),
             notices: Vec::new(),
             owners: None,

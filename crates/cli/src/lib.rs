@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod commands;
+pub mod emulation;
 pub mod live;
 mod names;
 pub mod screen;

@@ -2,7 +2,7 @@
 
 use crate::v1::args::{
     Args, NodeAffinity, NodeResourcesFitArgs, NodeSelectorTerm, PodTopologySpreadArgs, ResourceSpec,
-    SelectorRequirement, TopologySpreadConstraint,
+    SelectorRequirement, TopologySpreadConstraint, UtilizationShapePoint,
 };
 use std::time::Duration;
 use supercargo_core::model::intern::Tables;
@@ -50,6 +50,9 @@ pub(crate) fn apply(args: &Args, to: &mut PluginArgs, tables: &mut Tables) {
         Args::VolumeBinding(args) => {
             let seconds = args.bind_timeout_seconds.and_then(|seconds| u64::try_from(seconds).ok());
             to.volume_binding.bind_timeout = Duration::from_secs(seconds.unwrap_or_default());
+            if let Some(shape) = &args.shape {
+                to.volume_binding.shape = shape.iter().map(shape_point).collect();
+            }
         }
         // Dynamic resources are not supported, so their timeouts have no effect.
         Args::DynamicResources(_) | Args::Absent | Args::Unread(_) | Args::Raw(_) => {}
@@ -99,20 +102,20 @@ fn resources(specs: &[ResourceSpec]) -> Vec<CoreResource> {
     specs.iter().map(|spec| CoreResource { name: spec.name.as_str().into(), weight: spec.weight }).collect()
 }
 
+fn shape_point(point: &UtilizationShapePoint) -> ShapePoint {
+    ShapePoint { utilization: i64::from(point.utilization), score: i64::from(point.score) }
+}
+
 fn fit(args: &NodeResourcesFitArgs) -> FitArgs {
     let names = |names: &[String]| names.iter().map(|name| name.as_str().into()).collect();
     let strategy = args.scoring_strategy.clone().unwrap_or_default();
-    let point = |p: &crate::v1::args::UtilizationShapePoint| ShapePoint {
-        utilization: i64::from(p.utilization),
-        score: i64::from(p.score),
-    };
     FitArgs {
         ignored_resources: names(&args.ignored_resources),
         ignored_resource_groups: names(&args.ignored_resource_groups),
         strategy: match (strategy.kind.as_str(), &strategy.requested_to_capacity_ratio) {
             ("MostAllocated", _) => ScoringStrategy::MostAllocated,
             ("RequestedToCapacityRatio", Some(ratio)) => {
-                ScoringStrategy::RequestedToCapacityRatio(ratio.shape.iter().map(point).collect())
+                ScoringStrategy::RequestedToCapacityRatio(ratio.shape.iter().map(shape_point).collect())
             }
             _ => ScoringStrategy::LeastAllocated,
         },

@@ -13,6 +13,7 @@ use crate::{ConfigError, OWN_NAME};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use supercargo_core::model::emulation::{EmulatedVersion, VersionRules};
 use supercargo_core::registry;
 
 /// Default timeout of extender calls (upstream `DefaultExtenderTimeout`).
@@ -37,6 +38,8 @@ pub struct Flags {
     pub resource_namespace: Option<String>,
     /// `--allow-second-default-scheduler`.
     pub allow_second_default_scheduler: bool,
+    /// `--emulated-version`: the version whose defaults and rules apply.
+    pub emulated_version: EmulatedVersion,
 }
 
 impl Flags {
@@ -71,6 +74,8 @@ pub struct Effective {
     pub(crate) path: PathBuf,
     pub(crate) document: Option<Document>,
     pub(crate) allow_second_default_scheduler: bool,
+    /// The version whose defaults and rules apply.
+    pub emulated_version: EmulatedVersion,
 }
 
 impl Effective {
@@ -116,13 +121,14 @@ impl Effective {
     ) -> Result<Self, Vec<Problem>> {
         flags.override_fields(&mut written.leader_election);
         let mut configuration = written.clone();
-        configuration.set_defaults();
+        let rules = flags.emulated_version.rules();
+        configuration.set_defaults(rules);
         let placed = |mut problem: Problem| {
             problem.place =
                 problem.place.or_else(|| document.as_ref().and_then(|document| document.find(&problem.path)));
             problem
         };
-        let problems = validate::problems(&configuration);
+        let problems = validate::problems(&configuration, rules);
         if !problems.is_empty() {
             return Err(problems.into_iter().map(placed).collect());
         }
@@ -130,14 +136,23 @@ impl Effective {
         let none = Profile::default();
         let orders = configuration.profiles.iter().enumerate().map(|(at, profile)| {
             let as_written = written.profiles.get(at).unwrap_or(&none);
-            framework::order(profile, as_written, &format!("profiles[{at}]"))
+            framework::order(profile, as_written, rules, &format!("profiles[{at}]"))
         });
         let orders: Result<Vec<_>, _> = orders.collect();
         let orders = orders.map_err(|problem| vec![placed(problem)])?;
-        configuration.profiles.iter_mut().for_each(keep_used_arguments);
+        configuration.profiles.iter_mut().for_each(|profile| keep_used_arguments(profile, rules));
         let allow_second_default_scheduler = flags.allow_second_default_scheduler;
         let path = path.to_owned();
-        Ok(Self { configuration, written, orders, path, document, allow_second_default_scheduler })
+        let emulated_version = flags.emulated_version;
+        Ok(Self {
+            configuration,
+            written,
+            orders,
+            path,
+            document,
+            allow_second_default_scheduler,
+            emulated_version,
+        })
     }
 
     /// Formats the configuration as YAML.
@@ -231,10 +246,12 @@ fn extend(configuration: &mut Configuration) {
 
 /// Keeps only arguments of plugins that are enabled at some extension point, sorted by name, as upstream
 /// does.
-fn keep_used_arguments(profile: &mut Profile) {
+fn keep_used_arguments(profile: &mut Profile, rules: VersionRules) {
     let enabled: BTreeSet<String> = profile.plugins.as_ref().map(|p| p.names()).unwrap_or_default();
     profile.plugin_config.retain(|config| {
-        enabled.contains(&config.name) && registry::find(&config.name).is_some() && !config.args.is_absent()
+        enabled.contains(&config.name)
+            && registry::find(&config.name, rules).is_some()
+            && !config.args.is_absent()
     });
     profile.plugin_config.sort_by(|a, b| a.name.cmp(&b.name));
 }

@@ -9,6 +9,7 @@ use crate::yaml::field::Problem;
 use std::collections::BTreeMap;
 use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_core::framework::{MAX_NODE_SCORE, PluginName};
+use supercargo_core::model::emulation::VersionRules;
 use supercargo_core::registry;
 
 /// Plugins of a profile.
@@ -22,11 +23,17 @@ pub(crate) struct Order {
 
 type Points = BTreeMap<ExtensionPoint, Vec<PluginName>>;
 
-/// Returns the plugins of a profile with defaults; `written` is the profile without them.
+/// Returns the plugins of a profile with defaults; `written` is the profile without them. `rules` are those of the
+/// emulated version.
 ///
 /// # Errors
 /// Returns upstream's message and the field.
-pub(crate) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<Order, Problem> {
+pub(crate) fn order(
+    profile: &Profile,
+    written: &Profile,
+    rules: VersionRules,
+    path: &str,
+) -> Result<Order, Problem> {
     let name = profile.scheduler_name.as_deref().unwrap_or_default();
     let wrong = |problem: Problem| Problem {
         path: [path, &problem.path].concat(),
@@ -34,20 +41,20 @@ pub(crate) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<
         ..problem
     };
     let plugins = profile.plugins.clone().unwrap_or_default();
-    made(profile, &plugins).map_err(wrong)?;
+    made(profile, &plugins, rules).map_err(wrong)?;
     let mut points = Points::new();
     for point in POINTS {
-        points.insert(point, listed(point, plugins.at(point)).map_err(wrong)?);
+        points.insert(point, listed(point, plugins.at(point), rules).map_err(wrong)?);
     }
     for point in POINTS {
         let explicit = points.get_mut(&point).expect("it was put there");
-        expand(point, &plugins, explicit).map_err(|(name, text)| {
+        expand(point, &plugins, explicit, rules).map_err(|(name, text)| {
             let enabled =
                 written.plugins.as_ref().map(|p| p.multi_point.enabled.as_slice()).unwrap_or_default();
             let at = enabled.iter().rposition(|plugin| plugin.name == name).unwrap_or_default();
             let problem = Problem::new(format!(".plugins.multiPoint.enabled[{at}]"), text);
-            wrong(if registry::find(name).is_none() {
-                problem.meaning(name, registry::names())
+            wrong(if registry::find(name, rules).is_none() {
+                problem.meaning(name, registry::names(rules))
             } else {
                 problem
             })
@@ -56,7 +63,8 @@ pub(crate) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<
     complete(&points, name).map_err(wrong)?;
     let weigh = |point, kind: &str| {
         let field = format!(".plugins.{}", field_of(point));
-        weights(&plugins, point).map_err(|text| wrong(Problem::new(field, format!("{kind} plugins: {text}"))))
+        weights(&plugins, point, rules)
+            .map_err(|text| wrong(Problem::new(field, format!("{kind} plugins: {text}"))))
     };
     let weights = weigh(ExtensionPoint::Score, "score")?;
     weigh(ExtensionPoint::PlacementScore, "placement score")?;
@@ -64,11 +72,11 @@ pub(crate) fn order(profile: &Profile, written: &Profile, path: &str) -> Result<
 }
 
 /// Checks that the enabled plugins can be created.
-fn made(profile: &Profile, plugins: &Plugins) -> Result<(), Problem> {
+fn made(profile: &Profile, plugins: &Plugins, rules: VersionRules) -> Result<(), Problem> {
     let names = plugins.names();
     for (at, config) in profile.plugin_config.iter().enumerate() {
         let Args::NodeResourcesFit(args) = &config.args else { continue };
-        let problems = validate::fit_problems(args);
+        let problems = validate::fit_problems(args, rules);
         let Some(first) = problems.first().filter(|_| names.contains(&config.name)) else { continue };
         let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
         let text = supercargo_objects::convert::syntax::aggregate(&messages);
@@ -79,16 +87,16 @@ fn made(profile: &Profile, plugins: &Plugins) -> Result<(), Problem> {
 }
 
 /// Returns the plugins that an extension point lists itself.
-fn listed(point: ExtensionPoint, set: &PluginSet) -> Result<Vec<PluginName>, Problem> {
+fn listed(point: ExtensionPoint, set: &PluginSet, rules: VersionRules) -> Result<Vec<PluginName>, Problem> {
     let kind = format!("{}Plugin", point.as_str());
     let mut listed: Vec<PluginName> = Vec::new();
     for (at, Plugin { name, .. }) in set.enabled.iter().enumerate() {
         let field = format!(".plugins.{}.enabled[{at}]", field_of(point));
-        let Some(known) = registry::find(name) else {
+        let Some(known) = registry::find(name, rules) else {
             let problem = Problem::new(field, format!("{kind} {name:?} does not exist"));
-            return Err(problem.meaning(name, registry::names()));
+            return Err(problem.meaning(name, registry::names(rules)));
         };
-        if !registry::implements(name, point) {
+        if !registry::implements(name, point, rules) {
             return Err(Problem::new(field, format!("plugin {name:?} does not extend {kind} plugin")));
         }
         if listed.contains(&known) {
@@ -106,6 +114,7 @@ fn expand<'p>(
     point: ExtensionPoint,
     plugins: &'p Plugins,
     order: &mut Vec<PluginName>,
+    rules: VersionRules,
 ) -> Result<(), (&'p str, String)> {
     let is_disabled = |name: &str| plugins.at(point).disabled.iter().any(|plugin| plugin.name == name);
     if is_disabled(ALL) {
@@ -114,10 +123,10 @@ fn expand<'p>(
     let kind = format!("{}Plugin", point.as_str());
     let (mut overridden, mut added) = (Vec::new(), Vec::new());
     for Plugin { name, .. } in &plugins.multi_point.enabled {
-        let Some(known) = registry::find(name) else {
+        let Some(known) = registry::find(name, rules) else {
             return Err((name, format!("{kind} {name:?} does not exist")));
         };
-        if !registry::implements(name, point) || is_disabled(name) {
+        if !registry::implements(name, point, rules) || is_disabled(name) {
             continue;
         }
         if order.contains(&known) {
@@ -160,10 +169,14 @@ fn complete(points: &Points, name: &str) -> Result<(), Problem> {
 ///
 /// # Errors
 /// Fails if the sum of all could overflow by upstream's check, which also fails if a partial sum is negative.
-fn weights(plugins: &Plugins, point: ExtensionPoint) -> Result<BTreeMap<PluginName, i64>, String> {
+fn weights(
+    plugins: &Plugins,
+    point: ExtensionPoint,
+    rules: VersionRules,
+) -> Result<BTreeMap<PluginName, i64>, String> {
     let (mut weights, mut total) = (BTreeMap::new(), 0i64);
     for Plugin { name, weight } in plugins.at(point).enabled.iter().chain(&plugins.multi_point.enabled) {
-        let known = registry::find(name).filter(|name| registry::implements(name, point));
+        let known = registry::find(name, rules).filter(|name| registry::implements(name, point, rules));
         let Some(name) = known.filter(|name| !weights.contains_key(name)) else { continue };
         let weight = if *weight == 0 { 1 } else { i64::from(*weight) };
         let share = weight * MAX_NODE_SCORE;

@@ -9,6 +9,7 @@ use supercargo_objects::api::Encoding;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, Sampling};
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::extender::Extender as CoreExtender;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::registry::{Plan, PluginArgs};
@@ -31,6 +32,8 @@ pub struct Settings {
     pub election: Option<ElectionSettings>,
     /// Extenders with their defaults.
     pub extenders: Vec<Extender>,
+    /// The version of kube-scheduler to behave as.
+    pub emulated_version: EmulatedVersion,
 }
 
 /// Lease for leader election.
@@ -53,6 +56,7 @@ impl Settings {
                 framework: profile.framework(tables),
             };
         Reconfiguration {
+            emulated_version: self.emulated_version,
             profiles: self.profiles.iter().map(|profile| framework(profile, tables)).collect(),
             extenders,
             initial_backoff: self.initial_backoff,
@@ -173,6 +177,7 @@ impl Settings {
             ),
             election: ElectionSettings::new(leader_election),
             extenders: extenders.clone(),
+            emulated_version: effective.emulated_version,
         }
     }
 }

@@ -14,6 +14,7 @@ pub use args::{PluginArgs, VolumeBindingArgs};
 use crate::cycle::{EnabledFilter, EnabledScore, Framework, Rank};
 use crate::framework::post_filter::PostFilterPlugin;
 use crate::framework::{FilterPlugin, PluginName, ScorePlugin};
+use crate::model::emulation::{EmulatedVersion, VersionRules};
 use crate::plugins::dynamic_resources::{Deallocation, DynamicResources};
 use crate::plugins::image_locality::ImageLocality;
 use crate::plugins::node_affinity::NodeAffinity;
@@ -25,7 +26,7 @@ use crate::plugins::node_unschedulable::NodeUnschedulable;
 use crate::plugins::node_volume_limits::NodeVolumeLimits;
 use crate::plugins::taint_toleration::TaintToleration;
 use crate::plugins::unscored;
-use crate::plugins::volume_binding::VolumeBinding;
+use crate::plugins::volume_binding::{StorageScore, VolumeBinding};
 use crate::plugins::volume_restrictions::VolumeRestrictions;
 use crate::plugins::volume_zone::VolumeZone;
 use crate::preemption::DefaultPreemption;
@@ -40,15 +41,22 @@ type MakeFilter = fn(&PluginArgs) -> Box<dyn FilterPlugin>;
 type MakeScore = fn(&PluginArgs) -> Box<dyn ScorePlugin>;
 type MakePostFilter = fn(&PluginArgs) -> Box<dyn PostFilterPlugin>;
 
+/// A property of the emulated version.
+type Rule = fn(VersionRules) -> bool;
+
 /// An entry of the registry.
 struct Entry {
     name: PluginName,
-    /// The points that upstream's plugin implements.
+    /// The first version that has the plugin.
+    since: EmulatedVersion,
+    /// The points that upstream's plugin implements in every version.
     points: &'static [ExtensionPoint],
+    /// The points that it implements only where the rule holds.
+    some_points: &'static [(ExtensionPoint, Rule)],
     /// Its default weight, if it is a default plugin with Score.
     weight: Option<i32>,
     /// Whether it is enabled by default.
-    is_default: bool,
+    is_default: Rule,
     filter: Option<MakeFilter>,
     score: Option<MakeScore>,
     post_filter: Option<MakePostFilter>,
@@ -71,9 +79,11 @@ impl Entry {
     const fn new(name: PluginName, points: &'static [ExtensionPoint]) -> Self {
         Self {
             name,
+            since: EmulatedVersion::ALL[0],
             points,
+            some_points: &[],
             weight: None,
-            is_default: true,
+            is_default: |_| true,
             filter: None,
             score: None,
             post_filter: None,
@@ -82,9 +92,29 @@ impl Entry {
     }
 
     /// Marks a plugin that only the configuration enables.
-    const fn optional(mut self) -> Self {
-        self.is_default = false;
+    const fn optional(self) -> Self {
+        self.default_if(|_| false)
+    }
+
+    /// Marks a plugin that is enabled by default only where the rule holds.
+    const fn default_if(mut self, rule: Rule) -> Self {
+        self.is_default = rule;
         self
+    }
+
+    const fn since(mut self, version: EmulatedVersion) -> Self {
+        self.since = version;
+        self
+    }
+
+    const fn some_points(mut self, points: &'static [(ExtensionPoint, Rule)]) -> Self {
+        self.some_points = points;
+        self
+    }
+
+    fn implements(&self, point: ExtensionPoint, rules: VersionRules) -> bool {
+        let holds = |&(other, holds): &(ExtensionPoint, Rule)| other == point && holds(rules);
+        self.points.contains(&point) || self.some_points.iter().any(holds)
     }
 
     const fn filter(mut self, make: MakeFilter) -> Self {
@@ -119,12 +149,18 @@ impl Entry {
     }
 }
 
+/// In 1.36 and older, these plugins have no PreFilter.
+const PRE_FILTER_SINCE_1_37: &[(ExtensionPoint, Rule)] = &[(PreFilter, |rules| rules.node_name_narrows)];
+
 const IN_TREE: &[Entry] = &[
     Entry::new("SchedulingGates", &[PreEnqueue]),
     Entry::new("PrioritySort", &[QueueSort]),
-    Entry::new("NodeUnschedulable", &[Filter]).filter(|_| Box::new(NodeUnschedulable)),
-    Entry::new("NodeName", &[Filter]).filter(|_| Box::new(NodeName)),
+    Entry::new("NodeUnschedulable", &[Filter])
+        .some_points(PRE_FILTER_SINCE_1_37)
+        .filter(|_| Box::new(NodeUnschedulable)),
+    Entry::new("NodeName", &[Filter]).some_points(PRE_FILTER_SINCE_1_37).filter(|_| Box::new(NodeName)),
     Entry::new("TaintToleration", &[Filter, PreScore, Score])
+        .some_points(PRE_FILTER_SINCE_1_37)
         .filter(|_| Box::new(TaintToleration))
         .score(|_| Box::new(TaintToleration))
         .weight(3)
@@ -157,7 +193,7 @@ const IN_TREE: &[Entry] = &[
     Entry::new("NodeVolumeLimits", &[PreFilter, Filter]).filter(|_| Box::new(NodeVolumeLimits)),
     Entry::new("VolumeBinding", &[PreFilter, Filter, PreScore, Score, Reserve, PreBind])
         .filter(|_| Box::new(VolumeBinding))
-        .score(|_| Box::new(unscored::VOLUME_BINDING))
+        .score(|args| Box::new(StorageScore::new(&args.volume_binding)))
         .needs(&[need(Filter, PreFilter, "not found")]),
     Entry::new("VolumeZone", &[PreFilter, Filter]).filter(|_| Box::new(VolumeZone)),
     Entry::new("PodTopologySpread", &[PreFilter, Filter, PreScore, Score])
@@ -176,7 +212,8 @@ const IN_TREE: &[Entry] = &[
             need(Filter, PreFilter, "error reading \"PreFilterInterPodAffinity\" from cycleState: not found"),
             need(Score, PreScore, "failed to read \"PreScoreInterPodAffinity\" from cycleState: not found"),
         ]),
-    Entry::new("DynamicResources", &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind])
+    Entry::new("DynamicResources", &[PreEnqueue, PreFilter, Filter, PostFilter, Reserve, PreBind])
+        .some_points(&[(Score, |rules| rules.scores_devices)])
         .filter(|_| Box::new(DynamicResources))
         .score(|_| Box::new(unscored::DYNAMIC_RESOURCES))
         .post_filter(|_| Box::new(Deallocation))
@@ -193,6 +230,8 @@ const IN_TREE: &[Entry] = &[
     Entry::new("ImageLocality", &[Score]).score(|_| Box::new(ImageLocality)).weight(1),
     Entry::new("DefaultBinder", &[Bind]),
     Entry::new("NodeDeclaredFeatures", &[PreFilter, Filter])
+        .since(EmulatedVersion::V1_35)
+        .default_if(|rules| rules.checks_declared_features)
         .filter(|_| Box::new(NodeDeclaredFeatures))
         .needs(&[need(
             Filter,
@@ -200,33 +239,43 @@ const IN_TREE: &[Entry] = &[
             "error reading \"PreFilterNodeDeclaredFeatures\" from cycle-state: not found",
         )]),
     // These plugins do nothing without their feature gates, which are off by default.
-    Entry::new("GangScheduling", &[Permit, PreEnqueue]).optional(),
-    Entry::new("TopologyPlacementGenerator", &[PlacementGenerate]).optional(),
-    Entry::new("PodGroupPodsCount", &[PlacementScore]).optional(),
+    Entry::new("GangScheduling", &[Permit, PreEnqueue]).since(EmulatedVersion::V1_35).optional(),
+    Entry::new("TopologyPlacementGenerator", &[PlacementGenerate]).since(EmulatedVersion::V1_36).optional(),
+    Entry::new("PodGroupPodsCount", &[PlacementScore]).since(EmulatedVersion::V1_36).optional(),
+    Entry::new("DeferredPodScheduling", &[PreFilter, Filter, Permit])
+        .since(EmulatedVersion::V1_37)
+        .optional(),
 ];
 
 fn entry(name: &str) -> Option<&'static Entry> {
     IN_TREE.iter().find(|entry| entry.name == name)
 }
 
-/// Returns the names of all plugins.
-pub fn names() -> impl Iterator<Item = PluginName> {
-    IN_TREE.iter().map(|entry| entry.name)
+/// Returns the names of all plugins of a version.
+pub fn names(rules: VersionRules) -> impl Iterator<Item = PluginName> {
+    IN_TREE.iter().filter(move |entry| entry.since <= rules.version).map(|entry| entry.name)
 }
 
-/// Returns the plugin of this name.
-pub fn find(name: &str) -> Option<PluginName> {
-    entry(name).map(|entry| entry.name)
+/// Returns the plugin of this name, if the version has it.
+pub fn find(name: &str, rules: VersionRules) -> Option<PluginName> {
+    entry(name).filter(|entry| entry.since <= rules.version).map(|entry| entry.name)
 }
 
 /// Whether upstream's plugin of this name implements `point`.
-pub fn implements(name: &str, point: ExtensionPoint) -> bool {
-    entry(name).is_some_and(|entry| entry.points.contains(&point))
+pub fn implements(name: &str, point: ExtensionPoint, rules: VersionRules) -> bool {
+    entry(name).is_some_and(|entry| entry.implements(point, rules))
 }
 
 /// Returns the plugins that are enabled by default, in upstream's order, with their weights.
-pub fn default_plugins() -> impl Iterator<Item = (PluginName, Option<i32>)> {
-    IN_TREE.iter().filter(|entry| entry.is_default).map(|entry| (entry.name, entry.weight))
+pub fn default_plugins(rules: VersionRules) -> Vec<(PluginName, Option<i32>)> {
+    let mut entries: Vec<&Entry> = IN_TREE.iter().filter(|entry| (entry.is_default)(rules)).collect();
+    if rules.node_name_narrows {
+        let at = |name| entries.iter().position(|entry| entry.name == name).expect("a default plugin");
+        let (unschedulable, node_name) = (at("NodeUnschedulable"), at("NodeName"));
+        entries.swap(unschedulable, node_name);
+    }
+    let weight = |entry: &Entry| entry.weight.filter(|_| entry.implements(Score, rules));
+    entries.into_iter().map(|entry| (entry.name, weight(entry))).collect()
 }
 
 /// The enabled plugins of a profile: points, order, weights and arguments.
@@ -241,21 +290,26 @@ pub struct Plan {
 }
 
 impl Default for Plan {
-    /// The default plugins with their default weights and arguments.
     fn default() -> Self {
+        Self::of(VersionRules::default())
+    }
+}
+
+impl Plan {
+    /// Returns the default plugins of a version with their default weights and arguments.
+    pub fn of(rules: VersionRules) -> Self {
+        let defaults = default_plugins(rules);
         let at = |point: ExtensionPoint| {
-            default_plugins().map(|(name, _)| name).filter(move |name| implements(name, point)).collect()
+            defaults.iter().map(|&(name, _)| name).filter(|name| implements(name, point, rules)).collect()
         };
-        let weighed = default_plugins().filter_map(|(name, weight)| Some((name, i64::from(weight?))));
+        let weighed = defaults.iter().filter_map(|&(name, weight)| Some((name, i64::from(weight?))));
         Self {
             points: ExtensionPoint::ALL.map(|point| (point, at(point))).into(),
             weights: weighed.collect(),
             args: PluginArgs::default(),
         }
     }
-}
 
-impl Plan {
     /// Returns the plugins of a point, in execution order.
     pub fn at(&self, point: ExtensionPoint) -> &[PluginName] {
         self.points.get(&point).map_or(&[], Vec::as_slice)

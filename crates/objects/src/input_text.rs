@@ -2,6 +2,7 @@
 
 use crate::api::ToJson;
 use serde_json::{Value, json};
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::Kind;
 
 /// Formats an input: an object that was added or updated, or could not be decoded.
@@ -24,9 +25,9 @@ pub fn list_ended(kind: Kind) -> Box<str> {
     member("listEnded", &json!(kind.as_str()))
 }
 
-/// Formats an input: a new configuration.
-pub fn configured(configuration: &Value) -> Box<str> {
-    member("configured", configuration)
+/// Formats an input: a new configuration, and the version of kube-scheduler that the engine behaves as.
+pub fn configured(configuration: &Value, version: EmulatedVersion) -> Box<str> {
+    format!("\"configured\":{configuration},\"emulatedVersion\":\"{version}\"").into()
 }
 
 /// Formats a member of a JSON object.

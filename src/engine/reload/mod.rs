@@ -151,7 +151,7 @@ impl Reload {
         }
         // All extenders get new clients, also unchanged ones; the old clients are dropped below.
         let relist = self.extenders.add(&extenders);
-        let text = || input_text::configured(&decisive(&effective));
+        let text = || input_text::configured(&decisive(&effective), effective.emulated_version);
         let change = move |engine: &mut Scheduler, now| {
             let known = extenders.for_engine(engine.tables());
             let to = settings.reconfiguration(known, engine.tables());

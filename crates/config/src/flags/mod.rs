@@ -4,12 +4,15 @@
 //! Does not read values: `src/args.rs` parses the supported flags.
 
 pub mod gates;
+mod version;
+
+pub use version::parse_emulated_version;
 
 use std::ffi::OsString;
 
 /// Flags that kube-scheduler has or had and this program does not support, with their replacement or the
 /// reason.
-const NOT_TAKEN: [(&str, &str); 61] = [
+const NOT_TAKEN: [(&str, &str); 60] = [
     // Deprecated: upstream ignores them silently when --config is set.
     ("kube-api-qps", "deprecated; use clientConnection.qps in the file of --config"),
     ("kube-api-burst", "deprecated; use clientConnection.burst in the file of --config"),
@@ -44,8 +47,7 @@ const NOT_TAKEN: [(&str, &str); 61] = [
     ("log-file", "removed from kube-scheduler; the log always goes to standard error"),
     ("stderrthreshold", "removed from kube-scheduler; the log always goes to standard error"),
     // Flags of kube-scheduler 1.36 without a counterpart.
-    ("emulated-version", "only kube-scheduler 1.36 is emulated"),
-    ("min-compatibility-version", "only kube-scheduler 1.36 is emulated"),
+    ("min-compatibility-version", "feature gates have the defaults of --emulated-version"),
     (
         "cert-dir",
         "a generated certificate is kept in memory only; use --tls-cert-file and --tls-private-key-file",

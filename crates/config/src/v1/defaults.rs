@@ -1,10 +1,11 @@
-//! Default values. Upstream: `pkg/scheduler/apis/config/v1/defaults.go`, with default feature gates.
+//! Default values of each version. Upstream: `pkg/scheduler/apis/config/v1/defaults.go`, with default feature gates.
 
 use crate::DEFAULT_NAME;
-use crate::v1::args::{Args, ResourceSpec, ScoringStrategy};
+use crate::v1::args::{Args, ResourceSpec, ScoringStrategy, UtilizationShapePoint};
 use crate::v1::duration::GoDuration;
 use crate::v1::plugins;
 use crate::v1::{ClientConnection, Configuration, LeaderElection, PluginConfig, Profile};
+use supercargo_core::model::emulation::VersionRules;
 
 pub(crate) const LEASE_NAMESPACE: &str = "kube-system";
 pub(crate) const LEASE_NAME: &str = "kube-scheduler";
@@ -17,7 +18,7 @@ fn default_to<T: Default + PartialEq>(field: &mut T, value: T) {
 
 impl Configuration {
     /// Fills in all defaults, including plugins and their arguments.
-    pub(crate) fn set_defaults(&mut self) {
+    pub(crate) fn set_defaults(&mut self, rules: VersionRules) {
         self.parallelism.get_or_insert(16);
         if self.profiles.is_empty() {
             self.profiles.push(Profile::default());
@@ -25,7 +26,7 @@ impl Configuration {
         if let [only] = self.profiles.as_mut_slice() {
             only.scheduler_name.get_or_insert_with(|| DEFAULT_NAME.to_owned());
         }
-        self.profiles.iter_mut().for_each(Profile::set_defaults);
+        self.profiles.iter_mut().for_each(|profile| profile.set_defaults(rules));
         self.percentage_of_nodes_to_score.get_or_insert(0);
         self.leader_election.set_defaults();
         self.client_connection.set_defaults();
@@ -57,15 +58,15 @@ impl ClientConnection {
 }
 
 impl Profile {
-    fn set_defaults(&mut self) {
-        let plugins = plugins::merged_with_defaults(self.plugins.take());
-        self.plugin_config.iter_mut().for_each(|config| config.args.set_defaults());
+    fn set_defaults(&mut self, rules: VersionRules) {
+        let plugins = plugins::merged_with_defaults(self.plugins.take(), rules);
+        self.plugin_config.iter_mut().for_each(|config| config.args.set_defaults(rules));
         for name in plugins.names() {
             if self.plugin_config.iter().any(|config| config.name == name) {
                 continue;
             }
             if let Some(mut args) = Args::empty(&name) {
-                args.set_defaults();
+                args.set_defaults(rules);
                 self.plugin_config.push(PluginConfig { name, args });
             }
         }
@@ -85,7 +86,7 @@ fn set_weights(resources: &mut Vec<ResourceSpec>) {
 }
 
 impl Args {
-    pub(crate) fn set_defaults(&mut self) {
+    pub(crate) fn set_defaults(&mut self, rules: VersionRules) {
         match self {
             Self::DefaultPreemption(args) => {
                 args.min_candidate_nodes_percentage.get_or_insert(10);
@@ -93,7 +94,9 @@ impl Args {
             }
             Self::DynamicResources(args) => {
                 args.filter_timeout.get_or_insert(GoDuration::seconds(10));
-                args.binding_timeout.get_or_insert(GoDuration::seconds(600));
+                if rules.waits_for_devices {
+                    args.binding_timeout.get_or_insert(GoDuration::seconds(600));
+                }
             }
             Self::InterPodAffinity(args) => {
                 args.hard_pod_affinity_weight.get_or_insert(1);
@@ -109,6 +112,10 @@ impl Args {
             Self::PodTopologySpread(args) => default_to(&mut args.defaulting_type, "System".to_owned()),
             Self::VolumeBinding(args) => {
                 args.bind_timeout_seconds.get_or_insert(600);
+                if rules.scores_storage_capacity && args.shape.as_ref().is_none_or(Vec::is_empty) {
+                    let point = |(utilization, score)| UtilizationShapePoint { utilization, score };
+                    args.shape = Some([(0, 10), (100, 0)].map(point).into());
+                }
             }
             Self::NodeAffinity(_) | Self::Absent | Self::Unread(_) | Self::Raw(_) => {}
         }

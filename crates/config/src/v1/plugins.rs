@@ -4,6 +4,7 @@
 use crate::v1::{Plugin, PluginSet, Plugins};
 use std::collections::BTreeSet;
 use supercargo_core::framework::extension_point::ExtensionPoint;
+use supercargo_core::model::emulation::VersionRules;
 use supercargo_core::registry;
 
 /// Wildcard for all plugins.
@@ -60,11 +61,11 @@ impl Plugins {
     }
 }
 
-/// Merges the written plugins into the default ones. Only `multiPoint` has defaults; sets of extension points
+/// Merges the written plugins into the default ones of a version. Only `multiPoint` has defaults; sets of extension points
 /// stay as written.
-pub(crate) fn merged_with_defaults(written: Option<Plugins>) -> Plugins {
+pub(crate) fn merged_with_defaults(written: Option<Plugins>, rules: VersionRules) -> Plugins {
     let mut plugins = written.unwrap_or_default();
-    plugins.multi_point = merge(default_multi_point(), plugins.multi_point);
+    plugins.multi_point = merge(default_multi_point(rules), plugins.multi_point);
     // Upstream keeps only the names of disabled plugins.
     for set in plugins.sets_mut() {
         set.disabled.iter_mut().for_each(|plugin| plugin.weight = 0);
@@ -94,12 +95,12 @@ impl Plugins {
     }
 }
 
-fn default_multi_point() -> Vec<Plugin> {
+fn default_multi_point(rules: VersionRules) -> Vec<Plugin> {
     let plugin = |(name, weight): (&str, Option<i32>)| Plugin {
         name: name.to_owned(),
         weight: weight.unwrap_or_default(),
     };
-    registry::default_plugins().map(plugin).collect()
+    registry::default_plugins(rules).into_iter().map(plugin).collect()
 }
 
 /// Returns the defaults without disabled ones, where a plugin enabled again replaces its default in place,

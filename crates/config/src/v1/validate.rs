@@ -10,6 +10,7 @@ use crate::v1::{
 use crate::yaml::field::{Json, Problem};
 use std::collections::BTreeSet;
 use supercargo_core::framework::extension_point::ExtensionPoint;
+use supercargo_core::model::emulation::VersionRules;
 use supercargo_objects::convert::{requests::is_extended, syntax};
 
 pub(crate) use args::fit_problems;
@@ -19,7 +20,7 @@ const GONE: [&str; 4] = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDL
 const SORT: &str = "plugins.queueSort";
 
 /// Returns all problems.
-pub(crate) fn problems(configuration: &Configuration) -> Vec<Problem> {
+pub(crate) fn problems(configuration: &Configuration, rules: VersionRules) -> Vec<Problem> {
     let mut problems = Vec::new();
     connection(&configuration.client_connection, &mut problems);
     election(&configuration.leader_election, &mut problems);
@@ -28,7 +29,7 @@ pub(crate) fn problems(configuration: &Configuration) -> Vec<Problem> {
         let rule = "should be an integer value greater than zero";
         problems.push(Problem::invalid("parallelism", parallelism, rule));
     }
-    profiles(&configuration.profiles, &mut problems);
+    profiles(&configuration.profiles, rules, &mut problems);
     percentage("percentageOfNodesToScore", configuration.percentage_of_nodes_to_score, &mut problems);
     backoff(configuration, &mut problems);
     extenders(&configuration.extenders, &mut problems);
@@ -86,7 +87,7 @@ fn backoff(configuration: &Configuration, problems: &mut Vec<Problem>) {
     }
 }
 
-fn profiles(profiles: &[Profile], problems: &mut Vec<Problem>) {
+fn profiles(profiles: &[Profile], rules: VersionRules, problems: &mut Vec<Problem>) {
     for (at, profile) in profiles.iter().enumerate() {
         let path = format!("profiles[{at}]");
         let name = profile.scheduler_name.as_deref().unwrap_or_default();
@@ -99,7 +100,7 @@ fn profiles(profiles: &[Profile], problems: &mut Vec<Problem>) {
             problems,
         );
         gone_plugins(&path, profile, problems);
-        plugin_configs(&path, profile, problems);
+        plugin_configs(&path, profile, rules, problems);
         let is_same = |other: &Profile| other.scheduler_name.as_deref().unwrap_or_default() == name;
         if profiles[..at].iter().any(is_same) {
             problems.push(Problem::duplicate(format!("{path}.schedulerName"), name));
@@ -128,14 +129,14 @@ fn gone_plugins(path: &str, profile: &Profile, problems: &mut Vec<Problem>) {
     }
 }
 
-fn plugin_configs(path: &str, profile: &Profile, problems: &mut Vec<Problem>) {
+fn plugin_configs(path: &str, profile: &Profile, rules: VersionRules, problems: &mut Vec<Problem>) {
     for (at, config) in profile.plugin_config.iter().enumerate() {
         let path = format!("{path}.pluginConfig[{at}]");
         if profile.plugin_config[..at].iter().any(|other| other.name == config.name) {
             problems.push(Problem::duplicate(path.as_str(), &config.name));
         }
         problems.extend(gone(path.clone(), &config.name));
-        args::problems(&format!("{path}.args"), &config.args, problems);
+        args::problems(&format!("{path}.args"), &config.args, rules, problems);
     }
 }
 

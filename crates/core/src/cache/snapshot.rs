@@ -5,6 +5,7 @@ use super::{
     Attachable, Cache, Columns, DeviceClasses, ImageState, NodeChange, NodeView, PodClass, PodClassId,
 };
 use crate::cache::slice::Slice;
+use crate::model::emulation::VersionRules;
 use crate::model::intern::{LabelSetId, Labels, Symbol, Tables, TaintSetId};
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::node_set::NodeSet;
@@ -47,6 +48,11 @@ impl<'a> Snapshot<'a> {
     /// Returns the tables of interned texts.
     pub fn tables(self) -> &'a Tables {
         self.tables
+    }
+
+    /// Returns the rules of the emulated version.
+    pub fn rules(self) -> VersionRules {
+        self.tables.rules()
     }
 
     /// Returns the text of a symbol.

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 /// The result of PostFilter.
 #[derive(Debug)]
 pub struct PostFilter<'a> {
-    /// PostFilter's part of the message; `None` if it found candidates or has nothing to add.
+    /// PostFilter's part of the message; `None` if it has nothing to add.
     pub message: Option<String>,
     /// The change of the pod's nomination.
     pub nomination: Nomination<'a>,
@@ -35,6 +35,20 @@ impl PostFilter<'_> {
             Some(more) => format!("{message} {more}"),
             None => message.to_owned(),
         }
+    }
+
+    /// Adds the chosen candidate to the message, in versions that report it.
+    fn report_victims(&mut self, unplaced: &Unplaced<'_>) {
+        let is_final = !matches!(unplaced.rooms, ExtenderCandidates::All);
+        if !is_final || !unplaced.snapshot.rules().reports_victims {
+            return;
+        }
+        let Some(chosen) = self.nomination.choose(unplaced.pod, unplaced.draws) else { return };
+        self.message = Some(format!(
+            "preemption: found a potential placement for pod on node {}, preempting {} victims",
+            unplaced.snapshot.text(unplaced.snapshot.node(chosen.node).name()),
+            chosen.victims.len()
+        ));
     }
 }
 
@@ -99,7 +113,8 @@ impl Framework {
     ) -> PostFilter<'a> {
         probe.enter(Point::PostFilter);
         let unplaced = self.unplaced(failed, (draws, now), rooms);
-        let (outcome, status) = self.run_post_filters(|plugin| plugin.post_filter(&unplaced));
+        let (mut outcome, status) = self.run_post_filters(|plugin| plugin.post_filter(&unplaced));
+        outcome.report_victims(&unplaced);
         probe.leave(Point::PostFilter, status);
         outcome
     }
@@ -134,7 +149,9 @@ impl Framework {
         if self.post_filters.iter().all(|plugin| plugin.holds(&unplaced, chosen)) {
             return None;
         }
-        Some(self.run_post_filters(|plugin| plugin.post_filter_to_hold(&unplaced)).0)
+        let mut outcome = self.run_post_filters(|plugin| plugin.post_filter_to_hold(&unplaced)).0;
+        outcome.report_victims(&unplaced);
+        Some(outcome)
     }
 
     /// Runs the PostFilter plugins with cached dry runs of identical pods.
@@ -148,7 +165,8 @@ impl Framework {
         probe.enter(Point::PostFilter);
         let unplaced = self.unplaced(failed, when, ExtenderCandidates::Free);
         let again = |plugin: &dyn PostFilterPlugin| plugin.post_filter_again(&unplaced, known);
-        let (outcome, status) = self.run_post_filters(again);
+        let (mut outcome, status) = self.run_post_filters(again);
+        outcome.report_victims(&unplaced);
         probe.leave(Point::PostFilter, status);
         outcome
     }
@@ -196,7 +214,7 @@ impl Framework {
                     if clear_nomination {
                         nomination = Nomination::Clear;
                     }
-                    reasons.push(reason);
+                    reasons.extend(Some(reason).filter(|reason| !reason.is_empty()));
                 }
             }
         }

@@ -111,7 +111,7 @@ pub enum PostFiltered<'a> {
     Found(Vec<Candidate<'a>>),
     /// No candidate; the next plugin runs. Upstream's Unschedulable.
     Nothing {
-        /// The text for the FailedScheduling message.
+        /// The text for the FailedScheduling message; may be empty.
         reason: String,
         /// Whether the pod's nomination is to be cleared because it is useless.
         clear_nomination: bool,

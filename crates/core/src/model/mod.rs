@@ -1,6 +1,7 @@
 //! The objects of a cluster as decisions read them, the ids of their texts, and the engine's inputs and outputs.
 
 pub mod effect;
+pub mod emulation;
 pub mod event;
 pub mod extender;
 pub mod intern;

@@ -82,8 +82,9 @@ pub struct PodTemplate {
     pub spread: Box<[SpreadConstraint]>,
     /// Normalized names of the images of init containers, containers and image volumes, repeated as they are.
     pub images: Box<[Symbol]>,
-    /// Number of init containers and containers.
-    pub containers: u32,
+    /// Number of images that count in the limit of ImageLocality: init containers, containers, and image volumes from
+    /// 1.37 on.
+    pub image_sources: u32,
     /// Kubelet features that the spec requires (`component-helpers/nodedeclaredfeatures`), in a fixed order.
     pub required_features: Box<[Symbol]>,
     /// Names of extended resources that containers and init containers request or limit, unordered. Extenders
@@ -110,7 +111,7 @@ impl PodTemplate {
             pod_affinity: None,
             spread: [].into(),
             images: [].into(),
-            containers: 1,
+            image_sources: 1,
             required_features: [].into(),
             extended_resources: [].into(),
             unjudged: [].into(),
@@ -376,7 +377,7 @@ trace_ids!(PodInfo { labels, node_name, nominated_node, node_affinity, volumes, 
 trace_ids!(PodTemplate {
     namespace, owner, scheduler_name, gates, resources, ports, tolerations, preferred_node_affinity, pod_affinity, spread, images,
     required_features, extended_resources
-} but not { priority, never_preempts, containers, unjudged });
+} but not { priority, never_preempts, image_sources, unjudged });
 trace_ids!(Controller { name } but not { kind });
 trace_ids!(HostPort { address, protocol } but not { port });
 trace_ids!(Toleration { key, value, effect } but not { operator });

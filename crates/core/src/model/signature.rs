@@ -212,7 +212,7 @@ fn are_templates_alike_to_nodes(template: &PodTemplate, it: &PodTemplate) -> boo
         tolerations,
         preferred_node_affinity,
         images,
-        containers,
+        image_sources,
         required_features,
         extended_resources,
         unjudged,
@@ -226,7 +226,7 @@ fn are_templates_alike_to_nodes(template: &PodTemplate, it: &PodTemplate) -> boo
         && *tolerations == it.tolerations
         && *preferred_node_affinity == it.preferred_node_affinity
         && *images == it.images
-        && *containers == it.containers
+        && *image_sources == it.image_sources
         && *required_features == it.required_features
         && *extended_resources == it.extended_resources
         && *unjudged == it.unjudged

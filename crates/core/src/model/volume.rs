@@ -407,6 +407,11 @@ impl CsiNodeInfo {
         self.limits.iter().rev().find_map(|&(name, limit)| limit.filter(|_| name == driver))
     }
 
+    /// Whether the driver is on the node.
+    pub fn has_driver(&self, driver: Symbol) -> bool {
+        self.limits.iter().any(|&(name, _)| name == driver)
+    }
+
     /// Whether the node uses the CSI driver for volumes of this in-tree kind.
     pub fn has_migrated(&self, plugin: InTreePlugin) -> bool {
         self.migrated_plugins.split(',').any(|name| name == plugin.as_str())
@@ -420,6 +425,8 @@ pub struct CsiDriverInfo {
     pub name: Symbol,
     /// `spec.storageCapacity`: the driver publishes CSIStorageCapacity objects.
     pub storage_capacity: bool,
+    /// `spec.preventPodSchedulingIfMissing`: nodes without the driver take no pods with its volumes.
+    pub prevents_scheduling_if_missing: bool,
 }
 
 /// A CSIStorageCapacity, reduced to what decisions read.
@@ -433,6 +440,8 @@ pub struct CsiStorageCapacityInfo {
     pub class: Symbol,
     /// The size of the largest volume that fits, in bytes: `maximumVolumeSize`, else `capacity`.
     pub limit: Option<i64>,
+    /// `capacity`, in bytes.
+    pub capacity: Option<i64>,
     /// `nodeTopology`: the selector of its nodes; `None` if absent or malformed, which selects no nodes.
     pub topology: Option<Selector>,
 }

@@ -125,7 +125,11 @@ impl PostFilterPlugin for Deallocation {
         }
         let has_claim = unplaced.pod.unjudged.is_empty()
             && !Wanted::new(unplaced.pod, unplaced.snapshot).by_class.is_empty();
-        let reason = if has_claim { "still not schedulable" } else { "no new claims to deallocate" };
+        let reason = match (has_claim, unplaced.snapshot.rules().reports_no_claims) {
+            (true, _) => "still not schedulable",
+            (false, true) => "no new claims to deallocate",
+            (false, false) => "",
+        };
         PostFiltered::Nothing {
             reason: reason.to_owned(),
             clear_nomination: false,

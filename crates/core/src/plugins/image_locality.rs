@@ -40,7 +40,7 @@ impl ScorePlugin for ImageLocality {
         _snapshot: Snapshot<'_>,
         _feasible: &NodeSet,
     ) -> Prepared<dyn ScoreRule> {
-        let most = MOST_PER_CONTAINER * i64::from(pod.containers);
+        let most = MOST_PER_CONTAINER * i64::from(pod.image_sources);
         let mut times = IdMap::<Symbol, i64>::default();
         if pod.images.len() > FEW {
             pod.images.iter().for_each(|&image| *times.entry(image).or_default() += 1);

@@ -14,7 +14,7 @@ use crate::model::node::NodeIdx;
 use crate::model::node_set::{NodeSet, bits};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::volume::{
-    ClaimInfo, CsiNodeInfo, PodVolume, StorageKind, StorageObject, VolumeAttachmentInfo,
+    ClaimInfo, CsiDriverInfo, CsiNodeInfo, PodVolume, StorageKind, StorageObject, VolumeAttachmentInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -68,6 +68,8 @@ enum Handle {
 enum Problem {
     /// A claim of the pod does not exist.
     NotFound(String),
+    /// The node lacks this driver, which requires to be present.
+    NoDriver(Symbol),
     /// An error that ends the attempt.
     Error(String),
 }
@@ -107,6 +109,7 @@ impl FilterPlugin for NodeVolumeLimits {
             | EventSet::assigned_pod(PodAction::Delete)
             | EventSet::NOMINATIONS
             | EventSet::storage(StorageKind::CsiNode)
+            | EventSet::storage(StorageKind::CsiDriver)
             | EventSet::storage(StorageKind::PersistentVolumeClaim)
             | EventSet::storage(StorageKind::PersistentVolume)
             | EventSet::storage(StorageKind::StorageClass)
@@ -114,7 +117,7 @@ impl FilterPlugin for NodeVolumeLimits {
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {
-        use StorageObject::{Attachment, Claim, Class, CsiNode, Volume};
+        use StorageObject::{Attachment, Claim, Class, CsiDriver, CsiNode, Volume};
         match event {
             ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(gone), .. } => {
                 Hint::queue_if(gone.volumes.iter().any(counts))
@@ -132,7 +135,16 @@ impl FilterPlugin for NodeVolumeLimits {
             }
             ClusterEvent::Storage { old, new } => Hint::queue_if(match (old, new) {
                 (None, Some(CsiNode(_))) => true,
-                (Some(CsiNode(old)), Some(CsiNode(new))) => takes_more(old, new),
+                (Some(CsiNode(old)), Some(CsiNode(new))) => {
+                    let added = snapshot.rules().rejects_missing_csi_drivers
+                        && new.limits.iter().any(|&(driver, _)| !old.has_driver(driver));
+                    added || takes_more(old, new)
+                }
+                // Upstream does not requeue here. Nodes without the driver may take the pod now.
+                (Some(CsiDriver(old)), new) => {
+                    let is_required = |driver: &CsiDriverInfo| driver.prevents_scheduling_if_missing;
+                    is_required(old) && !matches!(new, Some(CsiDriver(new)) if is_required(new))
+                }
                 // A new claim of another pod that is bound already may share the volume of this pod.
                 (None, Some(Claim(claim))) => uses(pod, claim) || claim.volume.is_some(),
                 // A list may show a recreated attachment or class as a changed one.
@@ -194,7 +206,9 @@ impl FilterRule for Filter {
         let new = self.plain(snapshot);
         let mut drivers: Vec<Symbol> = new.iter().flatten().map(|volume| volume.driver).collect();
         drivers.dedup();
-        let (known, mut failed) = (snapshot.attachable().zip(new), Ok(()));
+        // Columns do not show whether a node has a driver.
+        let shortcut = snapshot.attachable().filter(|_| !drivers.iter().any(|&d| is_required(snapshot, d)));
+        let (known, mut failed) = (shortcut.zip(new), Ok(()));
         feasible.retain_blocks(|first, nodes| {
             let sure = known
                 .as_ref()
@@ -223,6 +237,11 @@ impl FilterRule for Filter {
         match self.fits(node) {
             Ok(true) => Verdict::Fits,
             Ok(false) => Verdict::Rejected(Rejection::unschedulable(TOO_MANY)),
+            Err(Problem::NoDriver(driver)) => {
+                let driver = node.snapshot().text(driver);
+                let text = format!("{driver} CSI driver is not installed on the node");
+                Verdict::Rejected(Rejection::unschedulable(text))
+            }
             Err(Problem::NotFound(text)) => Verdict::Rejected(Rejection::unresolvable(text)),
             Err(Problem::Error(text)) => Verdict::Failed(CycleError(text)),
         }
@@ -257,6 +276,12 @@ impl Filter {
         let csi_node = snapshot.volumes().csi_node(name).map(Arc::as_ref);
         let mut new = BTreeSet::new();
         count(snapshot, self.mounts(), csi_node, true, &mut new)?;
+        let is_missing = |&driver: &Symbol| {
+            is_required(snapshot, driver) && !csi_node.is_some_and(|node| node.has_driver(driver))
+        };
+        if let Some(driver) = new.iter().map(|volume| volume.driver).find(is_missing) {
+            return Err(Problem::NoDriver(driver));
+        }
         let Some(csi_node) = csi_node.filter(|node| node.limits.iter().any(|(_, limit)| limit.is_some()))
         else {
             return Ok(true);
@@ -281,6 +306,12 @@ impl Filter {
             csi_node.limit(driver).is_none_or(|limit| i64::from(limit) >= (here + more) as i64)
         }))
     }
+}
+
+/// Whether nodes without this driver take no pods with its volumes (VolumeLimitScaling).
+fn is_required(snapshot: Snapshot<'_>, driver: Symbol) -> bool {
+    snapshot.rules().rejects_missing_csi_drivers
+        && snapshot.volumes().csi_driver(driver).is_some_and(|driver| driver.prevents_scheduling_if_missing)
 }
 
 /// Returns the volumes of a node by its VolumeAttachments.

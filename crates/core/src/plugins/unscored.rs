@@ -1,8 +1,7 @@
-//! Score plugins that give every node 0 with upstream's default feature gates.
+//! A Score plugin that gives every node 0: DynamicResources, for pods without claims.
 //!
-//! They still have a weight and a place in the order, and decisions report them with 0. Upstream:
-//! `volumebinding/volume_binding.go#Score` without StorageCapacityScoring,
-//! `dynamicresources/dynamicresources.go#Score` of a pod without claims.
+//! It still has a weight and a place in the order, and decisions report it with 0. Upstream:
+//! `dynamicresources/dynamicresources.go#Score`.
 
 use crate::cache::Snapshot;
 use crate::framework::{PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
@@ -15,8 +14,6 @@ pub struct Unscored {
     name: PluginName,
 }
 
-/// VolumeBinding. Its PreScore skips, so decisions omit it unless PreScore is disabled.
-pub const VOLUME_BINDING: Unscored = Unscored { name: "VolumeBinding" };
 /// DynamicResources. It has no PreScore that could skip.
 pub const DYNAMIC_RESOURCES: Unscored = Unscored { name: "DynamicResources" };
 

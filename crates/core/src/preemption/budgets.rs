@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 /// Splits `pods`, in order, into those whose eviction violates a budget after the preceding ones, and the
 /// others (upstream `filterPodsWithPDBViolation`).
 ///
-/// Each matching budget is charged for a pod, even if another one is exhausted. A disruption that a budget's
-/// status already lists is not charged again.
+/// Up to 1.36, each matching budget is charged for a pod, even if another one is exhausted. From 1.37 on, the
+/// first exhausted one ends the search; upstream's order of budgets is random there, ours is by name. A disruption
+/// that a budget's status already lists is not charged again.
 pub(super) fn split<'a>(
     pods: &[&'a PodInfo],
     snapshot: Snapshot<'_>,
@@ -18,6 +19,7 @@ pub(super) fn split<'a>(
     if snapshot.lookups().disruption_budget_keys().next().is_none() {
         return (Vec::new(), pods.to_vec());
     }
+    let charges_all = snapshot.rules().charges_all_budgets;
     let mut left: BTreeMap<Symbol, Vec<(&DisruptionBudget, i64)>> = BTreeMap::new();
     pods.iter().copied().partition(|pod| {
         let budgets = left.entry(pod.namespace).or_insert_with(|| {
@@ -28,6 +30,9 @@ pub(super) fn split<'a>(
         for (_, left) in budgets.iter_mut().filter(|(budget, _)| pays_for(budget, pod, snapshot)) {
             *left -= 1;
             broken |= *left < 0;
+            if broken && !charges_all {
+                break;
+            }
         }
         broken
     })

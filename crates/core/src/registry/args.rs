@@ -2,7 +2,7 @@
 
 use crate::plugins::inter_pod_affinity::InterPodAffinity;
 use crate::plugins::node_affinity::NodeAffinityArgs;
-use crate::plugins::node_resources::{NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs};
+use crate::plugins::node_resources::{NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, ShapePoint};
 use crate::plugins::pod_topology_spread::PodTopologySpread;
 use crate::preemption::DefaultPreemptionArgs;
 use std::time::Duration;
@@ -27,14 +27,17 @@ pub struct PluginArgs {
 }
 
 /// `VolumeBindingArgs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeBindingArgs {
     /// `bindTimeoutSeconds`: the time limit for binding a pod's volumes before the pod is retried.
     pub bind_timeout: Duration,
+    /// `shape`: the score of a storage class by the utilization of its capacity.
+    pub shape: Box<[ShapePoint]>,
 }
 
 impl Default for VolumeBindingArgs {
     fn default() -> Self {
-        Self { bind_timeout: Duration::from_secs(600) }
+        let point = |(utilization, score)| ShapePoint { utilization, score };
+        Self { bind_timeout: Duration::from_secs(600), shape: [(0, 10), (100, 0)].map(point).into() }
     }
 }

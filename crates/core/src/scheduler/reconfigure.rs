@@ -7,6 +7,7 @@
 use super::departure::Departure;
 use super::{Profile, Scheduler};
 use crate::collections::hash::FixedMap;
+use crate::model::emulation::EmulatedVersion;
 use crate::model::extender::Extender;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -16,6 +17,8 @@ use std::time::Duration;
 
 /// The replaceable part of the configuration.
 pub struct Reconfiguration {
+    /// The version of kube-scheduler to behave as.
+    pub emulated_version: EmulatedVersion,
     /// All profiles.
     pub profiles: Vec<Profile>,
     /// The backoff after the first failure.
@@ -27,14 +30,17 @@ pub struct Reconfiguration {
 }
 
 impl Scheduler {
-    /// Replaces the configuration. Returns whether there is a new profile, which makes a new list of pods necessary.
+    /// Replaces the configuration. Returns whether a new list of pods is necessary: there is a new profile, or another
+    /// emulated version, by whose rules pods are converted.
     ///
     /// All cached decisions are evicted, and every pending pod is retried. Pods of removed profiles leave the queue;
     /// bindings in flight are completed, and everything else about these pods is dropped. Pods of new profiles are
     /// known only from a new list.
     pub fn reconfigure(&mut self, now: Time, to: Reconfiguration) -> bool {
-        let Reconfiguration { profiles, initial_backoff, max_backoff, extenders } = to;
+        let Reconfiguration { emulated_version, profiles, initial_backoff, max_backoff, extenders } = to;
         let tables = &mut self.tables;
+        let is_other_version = tables.rules().version != emulated_version;
+        tables.emulate(emulated_version);
         let profiles = profiles.into_iter().map(|profile| (tables.symbol(&profile.name), profile)).collect();
         let before = std::mem::replace(&mut self.profiles, profiles);
         let is_new = |&(name, _): &(_, Profile)| before.iter().all(|(other, _)| *other != name);
@@ -47,7 +53,7 @@ impl Scheduler {
         for pod in removed {
             self.pod_left(now, &pod.uid, &Departure::NotOurs(&pod));
         }
-        any_is_new
+        any_is_new || is_other_version
     }
 
     /// Reverts decisions for pods of removed profiles whose bindings were not sent.

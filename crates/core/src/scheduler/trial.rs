@@ -116,8 +116,9 @@ impl Trial {
         assert!(!profiles.is_empty(), "a configuration has a profile");
         let QueueConfig { initial_backoff, max_backoff, .. } = QueueConfig::default();
         let extenders = Vec::new();
-        self.scheduler
-            .reconfigure(NOW, Reconfiguration { profiles, initial_backoff, max_backoff, extenders });
+        let emulated_version = self.scheduler.tables.rules().version;
+        let to = Reconfiguration { emulated_version, profiles, initial_backoff, max_backoff, extenders };
+        self.scheduler.reconfigure(NOW, to);
     }
 
     /// Applies the event of an object, as a watch reports it. It cannot be undone.

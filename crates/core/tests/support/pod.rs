@@ -175,7 +175,7 @@ impl<'t> PodBuilder<'t> {
 
     /// Sets the number of containers and init containers. Each of them without requests counts with the defaults.
     pub(crate) fn containers(mut self, containers: u32) -> Self {
-        self.pod.containers = containers;
+        self.pod.image_sources = containers;
         self
     }
 
@@ -290,7 +290,7 @@ impl<'t> PodBuilder<'t> {
 
     pub(crate) fn build(mut self) -> Arc<PodInfo> {
         self.pod.labels = self.tables.label_set(self.labels);
-        let containers = i64::from(self.pod.containers);
+        let containers = i64::from(self.pod.image_sources);
         let (cpu, memory) = (self.pod_cpu.or(self.cpu), self.pod_memory.or(self.memory));
         let mut request = self.others.clone();
         request.cpu_milli = cpu.unwrap_or(0);

@@ -37,10 +37,11 @@ pub(crate) fn object(tables: &mut Tables, line: &str) -> Option<StorageObject> {
         "pvc" => StorageObject::Claim(Arc::new(claim(tables, words))),
         "class" => StorageObject::Class(Arc::new(class(tables, words))),
         "csinode" => StorageObject::CsiNode(Arc::new(csi_node(tables, words))),
-        "csidriver" => {
-            let (name, storage_capacity) = (tables.symbol(words[0]), words.contains(&"tells"));
-            StorageObject::CsiDriver(Arc::new(CsiDriverInfo { name, storage_capacity }))
-        }
+        "csidriver" => StorageObject::CsiDriver(Arc::new(CsiDriverInfo {
+            name: tables.symbol(words[0]),
+            storage_capacity: words.contains(&"tells"),
+            prevents_scheduling_if_missing: words.contains(&"required"),
+        })),
         "capacity" => StorageObject::Capacity(Arc::new(capacity(tables, words))),
         "attachment" => StorageObject::Attachment(Arc::new(attachment(tables, words))),
         _ => return None,
@@ -263,12 +264,13 @@ fn capacity(tables: &mut Tables, words: &[&str]) -> CsiStorageCapacityInfo {
         name: tables.symbol(words[0]),
         class: known::EMPTY,
         limit: None,
+        capacity: None,
         topology: None,
     };
     for (key, value) in pairs(words) {
         match key {
             "class" => capacity.class = tables.symbol(value),
-            "size" => capacity.limit = Some(bytes(value)),
+            "size" => (capacity.limit, capacity.capacity) = (Some(bytes(value)), Some(bytes(value))),
             "nodes" => capacity.topology = Some(selector(tables, value)),
             other => panic!("a capacity has no {other:?}"),
         }

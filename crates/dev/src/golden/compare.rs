@@ -4,6 +4,7 @@ use crate::golden::world::World;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use supercargo_core::model::emulation::EmulatedVersion;
 
 #[derive(Deserialize)]
 pub struct Vector {
@@ -15,6 +16,9 @@ pub struct Vector {
 pub struct Scenario {
     pub name: String,
     pub config: Option<Value>,
+    /// The version of kube-scheduler that decides; 1.36 if absent.
+    #[serde(skip)]
+    pub emulated_version: EmulatedVersion,
     pub objects: Vec<Value>,
     pub pods: Vec<Value>,
     /// Other versions of objects, to which they change and back before each decision. Only the fuzzer draws them.
@@ -27,11 +31,7 @@ pub fn compare_vector(vector: &Vector, mismatches: &mut Vec<String>) {
     let mut world = World::new(&vector.scenario);
     for (pod, expected) in vector.scenario.pods.iter().zip(&vector.decisions) {
         let got = world.decide(pod);
-        let mut differences = Vec::new();
-        let (expected_way, expected_rest) = apart(expected);
-        let (got_way, got_rest) = apart(&got);
-        diff("", &expected_rest, &got_rest, &mut differences);
-        diff_post_filter(&expected_way, &got_way, reorders_pods(&vector.scenario), &mut differences);
+        let differences = differences(expected, &got, reorders_pods(&vector.scenario));
         let place = format!("{} {}", vector.scenario.name, expected["pod"].as_str().unwrap_or("?"));
         mismatches.extend(differences.into_iter().map(|difference| format!("{place}{difference}")));
         // After a different choice, the clusters differ, so later decisions cannot be compared.
@@ -40,6 +40,17 @@ pub fn compare_vector(vector: &Vector, mismatches: &mut Vec<String>) {
             return;
         }
     }
+}
+
+/// Returns the differences of a decision from the recorded one. With `reorders_pods`, pods of the cluster changed before
+/// it, so that victims are compared less closely.
+pub fn differences(expected: &Value, got: &Value, reorders_pods: bool) -> Vec<String> {
+    let mut differences = Vec::new();
+    let (expected_way, expected_rest) = apart(expected);
+    let (got_way, got_rest) = apart(got);
+    diff("", &expected_rest, &got_rest, &mut differences);
+    diff_post_filter(&expected_way, &got_way, reorders_pods, &mut differences);
+    differences
 }
 
 /// Result of PostFilter.

@@ -14,11 +14,13 @@ use supercargo_core::cycle::{
 use supercargo_core::framework::CycleError;
 use supercargo_core::framework::post_filter::Draws;
 use supercargo_core::incremental::DecisionCache;
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::Event;
 use supercargo_core::model::intern::{Symbol, Tables};
 use supercargo_core::model::pod::{ControllerKind, PodInfo};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
+use supercargo_core::registry::Plan;
 use supercargo_objects::api::{Object, Pod};
 use supercargo_objects::convert::{self, Watched, lookups};
 
@@ -47,9 +49,11 @@ impl World {
     /// Builds the cluster before the first decision.
     pub fn new(scenario: &Scenario) -> Self {
         let mut tables = Tables::new();
+        let version = scenario.emulated_version;
+        tables.emulate(version);
         let profiles = match &scenario.config {
-            Some(config) => profiles(config, &mut tables),
-            None => vec![(tables.symbol(DEFAULT), Framework::default())],
+            Some(config) => profiles(config, version, &mut tables),
+            None => vec![(tables.symbol(DEFAULT), Framework::new(&Plan::of(version.rules())))],
         };
         let mut world = Self {
             tables,
@@ -308,8 +312,12 @@ fn profile<'a>(profiles: &'a [(Symbol, Framework)], snapshot: Snapshot<'_>, name
 }
 
 /// Returns a configuration's profiles.
-fn profiles(configuration: &Value, tables: &mut Tables) -> Vec<(Symbol, Framework)> {
-    let flags = Flags::without_election();
+fn profiles(
+    configuration: &Value,
+    version: EmulatedVersion,
+    tables: &mut Tables,
+) -> Vec<(Symbol, Framework)> {
+    let flags = Flags { emulated_version: version, ..Flags::without_election() };
     let effective = Effective::parse(Path::new("scenario.config"), &configuration.to_string(), &flags);
     let settings = effective.and_then(|effective| Settings::of(&effective));
     let settings = settings.unwrap_or_else(|error| panic!("{error}"));

@@ -252,6 +252,7 @@ pub struct VolumeNodeResources {
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct CsiDriverSpec {
     pub storage_capacity: Option<bool>,
+    pub prevent_pod_scheduling_if_missing: Option<bool>,
 }
 
 /// The top-level fields of `CSIStorageCapacity`.

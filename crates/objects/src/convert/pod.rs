@@ -7,6 +7,7 @@ use crate::api::core::{Container, PodCondition, PodSpec, PodStatus, Requests};
 use crate::api::{Malformed, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time as ApiTime};
 use std::collections::BTreeMap;
+use supercargo_core::model::emulation::ImageVolumes;
 use supercargo_core::model::intern::{Symbol, Tables, known};
 use supercargo_core::model::pod::{
     Controller, ControllerKind, HostPort, PodInfo, PodTemplate, ScheduledCondition,
@@ -68,7 +69,7 @@ fn template(
         pod_affinity: pod_affinity(tables, spec.affinity.as_ref(), namespace),
         spread: spread.map(|constraint| spread_constraint(tables, constraint, labels)).collect(),
         images: images(tables, spec),
-        containers: u32::try_from(spec.init_containers.len() + spec.containers.len()).unwrap_or(u32::MAX),
+        image_sources: image_sources(tables.rules().image_volumes, spec),
         required_features: required_features(tables, spec),
         extended_resources: extended_resources(tables, spec),
         unjudged: unjudged::needs(spec),
@@ -133,11 +134,20 @@ fn extended_resources(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
 fn images(tables: &mut Tables, spec: &PodSpec) -> Box<[Symbol]> {
     let containers =
         |list: &'_ [Container]| list.iter().map(|container| container.image.clone()).collect::<Vec<_>>();
-    let volumes = spec.volumes.iter().filter_map(|volume| volume.image.as_ref());
     let mut names = containers(&spec.init_containers);
     names.extend(containers(&spec.containers));
-    names.extend(volumes.map(|image| image.reference.clone()));
+    if tables.rules().image_volumes != ImageVolumes::Ignored {
+        let volumes = spec.volumes.iter().filter_map(|volume| volume.image.as_ref());
+        names.extend(volumes.map(|image| image.reference.clone()));
+    }
     names.into_iter().map(|name| tables.symbol(&normalized_image(name))).collect()
+}
+
+fn image_sources(rule: ImageVolumes, spec: &PodSpec) -> u32 {
+    let containers = spec.init_containers.len() + spec.containers.len();
+    let volumes = spec.volumes.iter().filter(|volume| volume.image.is_some());
+    let counted = if rule == ImageVolumes::InSumAndLimit { volumes.count() } else { 0 };
+    u32::try_from(containers + counted).unwrap_or(u32::MAX)
 }
 
 /// Returns the name under which nodes list an image, with `:latest` if it has no tag (upstream

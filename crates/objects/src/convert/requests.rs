@@ -11,6 +11,7 @@ use super::syntax;
 use crate::api::core::{Container, ContainerStatus, PodSpec, PodStatus, Requests};
 use crate::api::meta::ResourceList;
 use std::cmp::Ordering;
+use supercargo_core::model::emulation::{PodRequests, VersionRules};
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::resources::{PodResources, Resources};
 
@@ -32,8 +33,11 @@ pub type Amounts<'a> = Vec<(&'a str, Quantity)>;
 struct Requested<'a> {
     /// Requests in the spec.
     spec: Amounts<'a>,
-    /// Requests in spec and status combined, if the status affects them.
+    /// Requests in spec and status combined, if the status affects them ([`PodRequests::PerContainer`]).
     placed: Option<Amounts<'a>>,
+    /// Allocated and actuated requests, each with its substitute, if the status affects them
+    /// ([`PodRequests::PerPod`]).
+    status: Option<[Amounts<'a>; 2]>,
     restartable: bool,
 }
 
@@ -43,6 +47,11 @@ struct Lists<'a> {
     init_containers: Vec<Requested<'a>>,
     /// The pod-level requests in `spec.resources.requests`, without and with the status.
     pod_level: Option<(Amounts<'a>, Amounts<'a>)>,
+    /// Allocated and actuated requests of the whole pod, which replace those of the containers
+    /// ([`PodRequests::PerPod`]).
+    status_totals: Option<[Amounts<'a>; 2]>,
+    /// Whether the spec does not count for a placed pod ([`PodRequests::PerPod`]).
+    ignores_spec: bool,
     overhead: Amounts<'a>,
 }
 
@@ -55,17 +64,17 @@ pub(super) fn pod_resources(
     spec: &PodSpec,
     status: &PodStatus,
 ) -> Result<PodResources, String> {
-    let lists = Lists::read(spec, status)?;
+    let lists = Lists::read(spec, status, tables.rules())?;
     let request = lists.sum(|asked| &asked.spec, &[], lists.pod_level.as_ref().map(|(spec, _)| spec));
     let placed_level = lists.pod_level.as_ref().map(|(_, placed)| placed);
-    let placed = lists.sum(Requested::placed, &[], placed_level);
+    let placed = lists.placed(&[], placed_level);
     let mut defaults =
         vec![(CPU, Quantity::milli(DEFAULT_CPU_MILLI)), (MEMORY, Quantity::whole(DEFAULT_MEMORY))];
     let score = lists.sum(|asked| &asked.spec, &defaults, None);
     if placed_level.is_some() {
         defaults.retain(|&(name, _)| find(&placed, name).is_none());
     }
-    let non_zero = lists.sum(Requested::placed, &defaults, placed_level);
+    let non_zero = lists.placed(&defaults, placed_level);
     Ok(PodResources {
         request: tracked(tables, &request, |amount| amount.max(0)),
         placed: tracked(tables, &placed, |amount| amount),
@@ -92,19 +101,47 @@ impl<'a> Requested<'a> {
 }
 
 impl<'a> Lists<'a> {
-    fn read(spec: &'a PodSpec, status: &'a PodStatus) -> Result<Self, String> {
+    fn read(spec: &'a PodSpec, status: &'a PodStatus, rules: VersionRules) -> Result<Self, String> {
         let infeasible = is_resize_infeasible(status);
+        let per_pod = rules.pod_requests == PodRequests::PerPod;
+        let reads_status = |container: &Container| per_pod || container.is_restartable();
         Ok(Self {
-            containers: containers(&spec.containers, "containers", status, |_| true)?,
+            containers: containers(&spec.containers, "containers", status, rules, |_| true)?,
             init_containers: containers(
                 &spec.init_containers,
                 "initContainers",
                 status,
-                Container::is_restartable,
+                rules,
+                reads_status,
             )?,
-            pod_level: pod_level(spec, status, infeasible)?,
+            pod_level: pod_level(spec, status, rules, infeasible)?,
+            status_totals: if per_pod { status_totals(status)? } else { None },
+            ignores_spec: per_pod && infeasible,
             overhead: parse(&spec.overhead, "spec.overhead")?,
         })
+    }
+
+    /// Returns the requests of a placed pod, which depend on its status during a resize.
+    fn placed(&self, defaults: &[(&'a str, Quantity)], pod_level: Option<&Amounts<'a>>) -> Amounts<'a> {
+        let all = || self.containers.iter().chain(&self.init_containers);
+        if self.status_totals.is_none() && !self.ignores_spec && all().all(|it| it.status.is_none()) {
+            return self.sum(Requested::placed, defaults, pod_level);
+        }
+        let spec = (!self.ignores_spec).then(|| self.sum_of_containers(|asked| asked.spec.clone(), defaults));
+        let [allocated, actuated] = self.status_totals.clone().unwrap_or_else(|| {
+            [0, 1].map(|at| {
+                let of = |asked: &Requested<'a>| match &asked.status {
+                    Some(status) => status[at].clone(),
+                    None if self.ignores_spec => Amounts::new(),
+                    None => asked.spec.clone(),
+                };
+                self.sum_of_containers(of, defaults)
+            })
+        });
+        let mut total = spec.unwrap_or_default();
+        raise(&mut total, &actuated);
+        raise(&mut total, &allocated);
+        self.complete(total, pod_level)
     }
 
     /// Upstream's `PodRequests`. `of` selects a container's amounts, `defaults` fill in resources that it does not
@@ -115,9 +152,18 @@ impl<'a> Lists<'a> {
         defaults: &[(&'a str, Quantity)],
         pod_level: Option<&Amounts<'a>>,
     ) -> Amounts<'a> {
+        self.complete(self.sum_of_containers(|asked| of(asked).clone(), defaults), pod_level)
+    }
+
+    fn sum_of_containers(
+        &self,
+        of: impl Fn(&Requested<'a>) -> Amounts<'a>,
+        defaults: &[(&'a str, Quantity)],
+    ) -> Amounts<'a> {
         let with_defaults = |asked: &Requested<'a>| {
-            let mut amounts = of(asked).clone();
-            let missing = defaults.iter().filter(|(name, _)| find(of(asked), name).is_none());
+            let mut amounts = of(asked);
+            let missing = defaults.iter().filter(|(name, _)| find(&amounts, name).is_none());
+            let missing: Vec<_> = missing.copied().collect();
             amounts.extend(missing);
             amounts
         };
@@ -139,6 +185,11 @@ impl<'a> Lists<'a> {
             }
         }
         raise(&mut total, &highest);
+        total
+    }
+
+    /// Adds the pod-level requests and the overhead to the sum of the containers.
+    fn complete(&self, mut total: Amounts<'a>, pod_level: Option<&Amounts<'a>>) -> Amounts<'a> {
         for &(name, amount) in pod_level.into_iter().flatten() {
             set(&mut total, name, amount);
         }
@@ -151,20 +202,55 @@ fn containers<'a>(
     list: &'a [Container],
     field: &str,
     status: &'a PodStatus,
+    rules: VersionRules,
     reads_status: impl Fn(&Container) -> bool,
 ) -> Result<Vec<Requested<'a>>, String> {
     let infeasible = is_resize_infeasible(status);
     let asked = |(at, container): (usize, &'a Container)| {
         let spec = parse(&container.resources.requests, &format!("spec.{field}[{at}].resources.requests"))?;
-        let status = status_of(status, &container.name).filter(|_| reads_status(container));
-        let placed =
-            match status.and_then(|status| Some((status.resources.as_ref()?, &status.allocated_resources))) {
-                Some((actuated, allocated)) => Some(effective(&spec, actuated, allocated, infeasible)?),
-                None => None,
-            };
-        Ok(Requested { spec, placed, restartable: container.is_restartable() })
+        let found = status_of(status, &container.name).filter(|_| reads_status(container));
+        let (mut placed, mut status) = (None, None);
+        match (rules.pod_requests, found) {
+            (_, None) => {}
+            (PodRequests::PerContainer, Some(found)) => {
+                if let Some(actuated) = &found.resources {
+                    placed = Some(effective(&spec, actuated, &found.allocated_resources, infeasible)?);
+                }
+            }
+            (PodRequests::PerPod, Some(found)) => status = allocated_and_actuated(&spec, found, infeasible)?,
+        }
+        Ok(Requested { spec, placed, status, restartable: container.is_restartable() })
     };
     list.iter().enumerate().map(asked).collect()
+}
+
+/// Returns the allocated and the actuated requests of a container; `None` if its status names none. Actuated ones are
+/// replaced by allocated ones, and these by the spec, which does not count if the resize is infeasible.
+fn allocated_and_actuated<'a>(
+    spec: &Amounts<'a>,
+    status: &'a ContainerStatus,
+    infeasible: bool,
+) -> Result<Option<[Amounts<'a>; 2]>, String> {
+    let allocated = parse(&status.allocated_resources, "status: allocatedResources")?;
+    let actuated = status.resources.as_ref().map(|it| parse(&it.requests, "status: resources.requests"));
+    let actuated = actuated.transpose()?.filter(|amounts| !amounts.is_empty());
+    let allocated = Some(allocated).filter(|amounts| !amounts.is_empty());
+    if allocated.is_none() && actuated.is_none() {
+        return Ok(None);
+    }
+    let substitute = || if infeasible { Amounts::new() } else { spec.clone() };
+    let allocated = allocated.unwrap_or_else(substitute);
+    let actuated = actuated.unwrap_or_else(|| allocated.clone());
+    Ok(Some([allocated, actuated]))
+}
+
+/// Returns the allocated and the actuated requests of the whole pod, if its status has both.
+fn status_totals(status: &PodStatus) -> Result<Option<[Amounts<'_>; 2]>, String> {
+    let Some(actuated) = &status.resources else { return Ok(None) };
+    let allocated = parse(&status.allocated_resources, "status.allocatedResources")?;
+    let actuated = parse(&actuated.requests, "status.resources.requests")?;
+    let has_both = !allocated.is_empty() && !actuated.is_empty();
+    Ok(has_both.then_some([allocated, actuated]))
 }
 
 /// Returns the status of the container `name`. Init containers come last in upstream's map, so they take precedence.
@@ -177,6 +263,7 @@ fn status_of<'a>(status: &'a PodStatus, name: &str) -> Option<&'a ContainerStatu
 fn pod_level<'a>(
     spec: &'a PodSpec,
     status: &'a PodStatus,
+    rules: VersionRules,
     infeasible: bool,
 ) -> Result<Option<(Amounts<'a>, Amounts<'a>)>, String> {
     let Some(resources) = &spec.resources else { return Ok(None) };
@@ -187,7 +274,7 @@ fn pod_level<'a>(
         return Ok(None);
     }
     let mut placed = counted.clone();
-    if let Some(actuated) = &status.resources {
+    if let Some(actuated) = status.resources.as_ref().filter(|_| rules.reads_pod_level_status) {
         let effective = effective(&all, actuated, &status.allocated_resources, infeasible)?;
         for (name, amount) in &mut placed {
             *amount = find(&effective, name).unwrap_or_default();

@@ -223,8 +223,12 @@ pub fn csi_node(tables: &mut Tables, node: &CsiNode) -> Result<CsiNodeInfo, Malf
 /// # Errors
 /// If upstream's decoder would reject the object.
 pub fn csi_driver(tables: &mut Tables, driver: &CsiDriver) -> Result<CsiDriverInfo, Malformed> {
-    let storage_capacity = driver.content()?.spec.storage_capacity == Some(true);
-    Ok(CsiDriverInfo { name: tables.symbol(driver.name()), storage_capacity })
+    let spec = &driver.content()?.spec;
+    Ok(CsiDriverInfo {
+        name: tables.symbol(driver.name()),
+        storage_capacity: spec.storage_capacity == Some(true),
+        prevents_scheduling_if_missing: spec.prevent_pod_scheduling_if_missing == Some(true),
+    })
 }
 
 /// Converts a CSIStorageCapacity.
@@ -244,6 +248,7 @@ pub fn csi_storage_capacity(
         name: tables.symbol(capacity.name()),
         class: tables.symbol(&fields.storage_class_name),
         limit: largest.or(in_all).map(StorageSize::bytes),
+        capacity: in_all.map(StorageSize::bytes),
         topology: topology.ok().filter(|selector| *selector != Selector::Nothing),
     })
 }

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::io::{self, BufRead};
+use supercargo_config::flags::parse_emulated_version;
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::Kind;
 
 /// Why a recording, or a line of it, is invalid.
@@ -75,8 +77,8 @@ pub enum What {
     ListEnded(Kind),
     /// Input that does not concern an object.
     OtherInput(Box<OtherInput>),
-    /// The engine was reconfigured.
-    Configured(Value),
+    /// The engine was reconfigured: the configuration, and the emulated version if it is recorded.
+    Configured(Value, Option<EmulatedVersion>),
     /// The engine made steps, at these nanoseconds after `at`.
     Steps(Vec<u64>),
     /// A decision.
@@ -97,6 +99,8 @@ struct Wire {
     #[serde(rename = "told")]
     input: Option<Box<OtherInput>>,
     configured: Option<Value>,
+    /// Only beside `configured`.
+    emulated_version: Option<String>,
     steps: Option<Vec<u64>>,
     decided: Option<Box<RawValue>>,
     ends: Option<String>,
@@ -190,10 +194,13 @@ fn read(text: &str) -> Result<Entry, String> {
         list_ended,
         input,
         configured,
+        emulated_version,
         steps,
         decided,
         ends,
     } = wire;
+    let version = emulated_version.as_deref().map(parse_emulated_version).transpose();
+    let version = version.map_err(|error| format!("emulatedVersion: {error}"))?;
     let whats = [
         applied.map(What::Applied),
         gone.map(What::Gone),
@@ -201,7 +208,7 @@ fn read(text: &str) -> Result<Entry, String> {
         list_began.map(|name| kind(&name).map(What::ListBegan)).transpose()?,
         list_ended.map(|name| kind(&name).map(What::ListEnded)).transpose()?,
         input.map(What::OtherInput),
-        configured.map(What::Configured),
+        configured.map(|configuration| What::Configured(configuration, version)),
         steps.map(What::Steps),
         decided.map(What::Decided),
         ends.map(What::Ends),

@@ -6,9 +6,11 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
+use supercargo_config::flags::parse_emulated_version;
 use supercargo_config::redacted::decisive;
 use supercargo_config::{ConfigError, Effective, Flags, Settings};
 use supercargo_core::collections::hash::HashSeed;
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::Event;
 use supercargo_core::model::extender::Extender;
 use supercargo_core::model::intern::Tables;
@@ -66,6 +68,9 @@ pub struct Header {
     pub verify_within_nanos: Option<u64>,
     /// The recorder.
     pub mode: Mode,
+    /// The version of kube-scheduler to behave as; 1.36 if absent, as in recordings of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulated_version: Option<String>,
     /// Fields of the configuration that affect decisions, with defaults and without secrets.
     pub configuration: Value,
 }
@@ -92,6 +97,7 @@ impl Header {
             verify_every: None,
             verify_within_nanos: None,
             mode,
+            emulated_version: Some(effective.emulated_version.to_string()),
             configuration: decisive(effective),
         }
     }
@@ -107,6 +113,15 @@ impl Header {
     #[must_use]
     pub fn hashing_with(self, seed: HashSeed) -> Self {
         Self { hash_seed: Some(seed.0), ..self }
+    }
+
+    /// Returns the version to behave as.
+    ///
+    /// # Errors
+    /// If this program does not know the version.
+    pub fn emulated_version(&self) -> Result<EmulatedVersion, String> {
+        let Some(version) = &self.emulated_version else { return Ok(EmulatedVersion::V1_36) };
+        parse_emulated_version(version).map_err(|error| format!("emulatedVersion: {error}"))
     }
 
     /// Returns empty tables with the recorded hash seed.
@@ -133,6 +148,7 @@ impl Header {
         extenders: impl FnOnce(&mut Tables) -> Vec<Extender>,
     ) -> Scheduler {
         let mut tables = self.tables();
+        tables.emulate(settings.emulated_version);
         let profiles = profiles(settings, &mut tables);
         let config = Config {
             seed: Seed(self.seed),
@@ -169,10 +185,10 @@ pub fn profiles(settings: &Settings, tables: &mut Tables) -> Vec<Profile> {
     settings.profiles.iter().map(profile).collect()
 }
 
-/// Parses a recorded configuration.
-pub fn settings(configuration: &Value) -> Result<Settings, ConfigError> {
+/// Parses a recorded configuration for a version.
+pub fn settings(configuration: &Value, emulated_version: EmulatedVersion) -> Result<Settings, ConfigError> {
     // Leader election does not affect a replay, so its settings are not checked.
-    let flags = Flags { allow_second_default_scheduler: true, ..Flags::without_election() };
+    let flags = Flags { allow_second_default_scheduler: true, emulated_version, ..Flags::without_election() };
     let path = Path::new("the recorded configuration");
     Settings::of(&Effective::parse(path, &configuration.to_string(), &flags)?)
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use supercargo_config::Settings;
 use supercargo_config::extenders::unreached;
 use supercargo_core::cycle::NoProbe;
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::Event;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::time::Time;
@@ -81,7 +82,8 @@ impl<R: BufRead> Replay<R> {
     /// # Errors
     /// Fails if the recorded configuration is invalid.
     pub fn of(beginning: Header, entries: Entries<R>) -> Result<Self, Bad> {
-        let settings = taken(&beginning.configuration, 1)?;
+        let version = beginning.emulated_version().map_err(|why| Bad::Configuration { line: 1, why })?;
+        let settings = taken(&beginning.configuration, version, 1)?;
         let engine = beginning.engine(&settings, |tables| unreached(&settings.extenders, tables));
         Ok(Self { entries, beginning, engine, produced: VecDeque::new(), summary: Summary::default() })
     }
@@ -140,8 +142,9 @@ impl<R: BufRead> Replay<R> {
                 }
                 return Ok(None);
             }
-            What::Configured(configuration) => {
-                let settings = taken(&configuration, self.entries.line())?;
+            What::Configured(configuration, version) => {
+                let version = version.unwrap_or(self.engine.tables().rules().version);
+                let settings = taken(&configuration, version, self.entries.line())?;
                 let extenders = unreached(&settings.extenders, self.engine.tables());
                 let to = settings.reconfiguration(extenders, self.engine.tables());
                 self.engine.reconfigure(at, to);
@@ -178,8 +181,8 @@ impl<R: BufRead> Replay<R> {
     }
 }
 
-fn taken(configuration: &Value, line: usize) -> Result<Settings, Bad> {
-    settings(configuration).map_err(|error| Bad::Configuration { line, why: error.to_string() })
+fn taken(configuration: &Value, version: EmulatedVersion, line: usize) -> Result<Settings, Bad> {
+    settings(configuration, version).map_err(|error| Bad::Configuration { line, why: error.to_string() })
 }
 
 /// Converts a line into an event.
@@ -201,7 +204,7 @@ pub fn event_of(what: What, tables: &mut Tables) -> Result<Event, String> {
         }
         What::Gone(it) => of_any_kind!(object(it)?, it => it.gone(tables)),
         What::Unreadable(it) => Event::Unreadable(of_any_kind!(object(it)?, it => it.key(tables))),
-        What::Configured(_) | What::Steps(_) | What::Decided(_) | What::Ends(_) => {
+        What::Configured(..) | What::Steps(_) | What::Decided(_) | What::Ends(_) => {
             return Err("an observer's recording must not contain such a line".to_owned());
         }
     })

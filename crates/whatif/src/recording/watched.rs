@@ -32,10 +32,12 @@ pub fn judge<R: BufRead>(
     other: Option<&Settings>,
     mut each: impl FnMut(usize, ObservedBinding),
 ) -> Result<Summary, Bad> {
-    let recorded = settings(&beginning.configuration)
+    let version = beginning.emulated_version().map_err(|why| Bad::Configuration { line: 1, why })?;
+    let recorded = settings(&beginning.configuration, version)
         .map_err(|error| Bad::Configuration { line: 1, why: error.to_string() })?;
     let settings = other.unwrap_or(&recorded);
     let mut tables = beginning.tables();
+    tables.emulate(settings.emulated_version);
     let framework = profile(settings, name)?.framework(&mut tables);
     let began = beginning.began();
     let mut shadow = Shadow::new(name, framework, Seed(beginning.seed), tables, began);

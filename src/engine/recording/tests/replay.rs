@@ -97,7 +97,10 @@ impl Hand {
 
     fn reconfigure(&mut self, effective: &Effective) {
         let settings = Settings::of(effective).unwrap();
-        self.journal.received(self.now, Input::Written(Some(configured(&decisive(effective)))));
+        self.journal.received(
+            self.now,
+            Input::Written(Some(configured(&decisive(effective), effective.emulated_version))),
+        );
         let to = settings.reconfiguration(Vec::new(), self.engine.tables());
         self.engine.reconfigure(self.now, to);
     }

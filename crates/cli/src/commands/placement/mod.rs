@@ -11,6 +11,7 @@ use crate::cluster::{Refused, SourceArgs};
 use crate::commands::config::check::show;
 use crate::commands::simulate::what_if::{ChangeArgs, Question, WhatIf};
 use crate::commands::simulate::{AddNodes, Scale};
+use crate::emulation::EmulationArgs;
 use crate::live::LiveArgs;
 use crate::screen::plain_json;
 use crate::screen::{complain, say};
@@ -50,6 +51,10 @@ pub struct TestArgs {
     #[arg(long)]
     pub strict: bool,
 
+    /// Version of kube-scheduler to behave as.
+    #[command(flatten)]
+    pub emulation: EmulationArgs,
+
     /// Output format.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: TestOutput,
@@ -78,7 +83,7 @@ enum NoResult {
 pub fn main(args: &TestArgs) -> ExitCode {
     let mut files = Vec::new();
     for file in &args.files {
-        match run(file, args.strict) {
+        match run(file, args) {
             Ok(of_file) => files.push(of_file),
             Err(NoResult::Wrong(text)) => {
                 eprint(&text);
@@ -107,7 +112,7 @@ fn eprint(text: &str) {
     text.lines().for_each(complain);
 }
 
-fn run(file: &Path, strict: bool) -> Result<OfFile, NoResult> {
+fn run(file: &Path, args: &TestArgs) -> Result<OfFile, NoResult> {
     let text =
         text_of(file).map_err(|error| NoResult::Wrong(format!("error: {}: {error}", file.display())))?;
     let wrong = |problems: Vec<Problem>| {
@@ -117,7 +122,7 @@ fn run(file: &Path, strict: bool) -> Result<OfFile, NoResult> {
         NoResult::Wrong(message)
     };
     let read = TestFile::new(&text).map_err(wrong)?;
-    let (source, pods) = source(file, &read.spec, strict);
+    let (source, pods) = source(file, &read.spec, args);
     let changes = changes(&read.spec);
     let question = Question {
         source: &source,
@@ -159,7 +164,7 @@ fn text_of(file: &Path) -> std::io::Result<String> {
 }
 
 /// Resolves the paths in the file, relative to it.
-fn source(file: &Path, spec: &Spec, strict: bool) -> (SourceArgs, Vec<PathBuf>) {
+fn source(file: &Path, spec: &Spec, args: &TestArgs) -> (SourceArgs, Vec<PathBuf>) {
     let folder = file.parent().unwrap_or(Path::new(""));
     let beside = |names: &[String]| names.iter().map(|name| folder.join(name)).collect::<Vec<_>>();
     let live = LiveArgs { kubeconfig: None, context: None, request_timeout: Duration::ZERO };
@@ -168,9 +173,10 @@ fn source(file: &Path, spec: &Spec, strict: bool) -> (SourceArgs, Vec<PathBuf>) 
         cluster: beside(&spec.cluster),
         live,
         config,
+        emulation: args.emulation,
         as_written: spec.as_written,
         input_limit: InputLimit::default(),
-        strict,
+        strict: args.strict,
     };
     (source, beside(&spec.pods))
 }

@@ -1,6 +1,7 @@
 //! The flags of `supercargo simulate`. Scripts depend on them: flags may be added but not changed.
 
 use crate::commands::simulate::what_if::ChangeArgs;
+use crate::emulation::EmulationArgs;
 use crate::live::LiveArgs;
 use crate::screen::Output;
 use clap::Args;
@@ -48,6 +49,10 @@ pub struct SimulateArgs {
     /// plugins.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+
+    /// Version of kube-scheduler to behave as.
+    #[command(flatten)]
+    pub emulation: EmulationArgs,
 
     /// How to choose among nodes with the same best score.
     #[arg(long, value_name = "RULE", default_value = "seeded")]

@@ -9,6 +9,7 @@ use crate::v1::args::{
 use crate::v1::duration::GoDuration;
 use crate::yaml::field::{Json, Problem};
 use std::collections::BTreeSet;
+use supercargo_core::model::emulation::VersionRules;
 use supercargo_objects::convert::{selectors::term_errors, syntax};
 
 const RATIO: &str = "RequestedToCapacityRatio";
@@ -16,10 +17,10 @@ const RATIO: &str = "RequestedToCapacityRatio";
 /// Validates the arguments in the field `path`.
 ///
 /// Skips NodeResourcesFit, as upstream does: its arguments are validated when the plugin is created.
-pub(crate) fn problems(path: &str, args: &Args, problems: &mut Vec<Problem>) {
+pub(crate) fn problems(path: &str, args: &Args, rules: VersionRules, problems: &mut Vec<Problem>) {
     match args {
         Args::DefaultPreemption(args) => preemption(path, args, problems),
-        Args::DynamicResources(args) => dynamic_resources(path, args, problems),
+        Args::DynamicResources(args) => dynamic_resources(path, args, rules, problems),
         Args::InterPodAffinity(args) => {
             let path = format!("{path}.hardPodAffinityWeight");
             in_range(path, args.hard_pod_affinity_weight.unwrap_or_default(), 100, problems);
@@ -30,7 +31,7 @@ pub(crate) fn problems(path: &str, args: &Args, problems: &mut Vec<Problem>) {
         }
         Args::NodeResourcesBalancedAllocation(args) => balanced_allocation(path, args, problems),
         Args::PodTopologySpread(args) => spread(path, args, problems),
-        Args::VolumeBinding(args) => volume_binding(path, args, problems),
+        Args::VolumeBinding(args) => volume_binding(path, args, rules, problems),
         Args::NodeResourcesFit(_) | Args::Absent | Args::Unread(_) | Args::Raw(_) => {}
     }
 }
@@ -57,14 +58,24 @@ fn preemption(path: &str, args: &DefaultPreemptionArgs, problems: &mut Vec<Probl
     }
 }
 
-fn dynamic_resources(path: &str, args: &DynamicResourcesArgs, problems: &mut Vec<Problem>) {
+fn dynamic_resources(
+    path: &str,
+    args: &DynamicResourcesArgs,
+    rules: VersionRules,
+    problems: &mut Vec<Problem>,
+) {
     let mut at_least = |field: &str, value: Option<GoDuration>, least: GoDuration, rule: &str| {
         if let Some(value) = value.filter(|value| *value < least) {
             problems.push(Problem::invalid(format!("{path}.{field}"), value.to_string().as_str(), rule));
         }
     };
     at_least("filterTimeout", args.filter_timeout, GoDuration(0), "must be zero or positive");
-    at_least("bindingTimeout", args.binding_timeout, GoDuration::seconds(1), "must be at least 1 second");
+    if rules.waits_for_devices {
+        at_least("bindingTimeout", args.binding_timeout, GoDuration::seconds(1), "must be at least 1 second");
+    } else if args.binding_timeout.is_some() {
+        let rule = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled";
+        problems.push(Problem::forbidden(format!("{path}.bindingTimeout"), rule));
+    }
 }
 
 fn affinity(path: &str, added: &NodeAffinity) -> Vec<Problem> {
@@ -150,13 +161,15 @@ fn label_name(path: &str, name: &str, problems: &mut Vec<Problem>) {
     problems.extend(wrong.iter().map(|rule| Problem::invalid(path, name, rule)));
 }
 
-fn volume_binding(path: &str, args: &VolumeBindingArgs, problems: &mut Vec<Problem>) {
+fn volume_binding(path: &str, args: &VolumeBindingArgs, rules: VersionRules, problems: &mut Vec<Problem>) {
     let timeout = args.bind_timeout_seconds.unwrap_or_default();
     if timeout < 0 {
         let rule = "invalid BindTimeoutSeconds, should not be a negative value";
         problems.push(Problem::invalid(format!("{path}.bindTimeoutSeconds"), timeout, rule));
     }
-    if let Some(shape) = &args.shape {
+    if rules.scores_storage_capacity {
+        shape(&format!("{path}.shape"), args.shape.as_deref().unwrap_or_default(), problems);
+    } else if let Some(shape) = &args.shape {
         let point = |p: &UtilizationShapePoint| {
             format!("{{\"Utilization\":{},\"Score\":{}}}", p.utilization, p.score)
         };
@@ -168,7 +181,7 @@ fn volume_binding(path: &str, args: &VolumeBindingArgs, problems: &mut Vec<Probl
 }
 
 /// Validates the arguments of NodeResourcesFit; paths are relative to the arguments.
-pub(crate) fn fit_problems(args: &NodeResourcesFitArgs) -> Vec<Problem> {
+pub(crate) fn fit_problems(args: &NodeResourcesFitArgs, rules: VersionRules) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (at, name) in args.ignored_resources.iter().enumerate() {
         label_name(&format!("ignoredResources[{at}]"), name, &mut problems);
@@ -182,7 +195,9 @@ pub(crate) fn fit_problems(args: &NodeResourcesFitArgs) -> Vec<Problem> {
         label_name(&path, group, &mut problems);
     }
     let Some(strategy) = &args.scoring_strategy else {
-        problems.push(Problem::required("scoringStrategy", "ScoringStrategy field is required"));
+        if rules.requires_scoring_strategy {
+            problems.push(Problem::required("scoringStrategy", "ScoringStrategy field is required"));
+        }
         return problems;
     };
     let kinds = ["LeastAllocated", "MostAllocated", RATIO];
@@ -190,6 +205,12 @@ pub(crate) fn fit_problems(args: &NodeResourcesFitArgs) -> Vec<Problem> {
         problems.push(Problem::unsupported("scoringStrategy.type", &strategy.kind, &kinds));
     }
     weights("scoringStrategy.resources", &strategy.resources, &mut problems);
+    if !rules.requires_scoring_strategy {
+        if let Some(ratio) = &strategy.requested_to_capacity_ratio {
+            shape("scoringStrategy.shape", &ratio.shape, &mut problems);
+        }
+        return problems;
+    }
     let path = "scoringStrategy.requestedToCapacityRatio";
     match &strategy.requested_to_capacity_ratio {
         None if strategy.kind == RATIO => {

@@ -13,6 +13,7 @@ pub(crate) use trace::{Marks, TraceIds, holds_no_ids, trace_ids};
 use crate::collections::hash::{HashSeed, Keyed};
 use crate::collections::shared::{Pool, Shared};
 use crate::collections::uniques::Uniques;
+use crate::model::emulation::{EmulatedVersion, VersionRules};
 use crate::model::node::Taint;
 use crate::model::pod::PodTemplate;
 use crate::model::selector::RequiredNodeAffinity;
@@ -112,6 +113,7 @@ pub struct Tables {
     templates: Pool<PodTemplate>,
     node_affinities: Pool<RequiredNodeAffinity>,
     hashing: Keyed,
+    rules: VersionRules,
     /// Ids that are never freed, even if no gc root marks them.
     pinned: Marks,
     is_pinning: bool,
@@ -167,6 +169,7 @@ impl Tables {
             templates: Pool::hashed_by(hashing.clone()),
             node_affinities: Pool::hashed_by(hashing.clone()),
             hashing,
+            rules: VersionRules::default(),
             pinned: Marks::default(),
             is_pinning: false,
             held: 0,
@@ -184,6 +187,16 @@ impl Tables {
     /// Returns the hash function for keys that users choose.
     pub(crate) fn hashing(&self) -> &Keyed {
         &self.hashing
+    }
+
+    /// Returns the rules of the emulated version, which conversion and plugins follow.
+    pub fn rules(&self) -> VersionRules {
+        self.rules
+    }
+
+    /// Sets the emulated version. Objects that were converted before keep the values of the previous version.
+    pub fn emulate(&mut self, version: EmulatedVersion) {
+        self.rules = version.rules();
     }
 
     /// Returns the id of `text`, assigning one if it has none.

@@ -47,8 +47,8 @@ trace_ids!(ClaimInfo {
 });
 trace_ids!(StorageClassInfo { name, provisioner, in_tree, allowed_topologies } but not { binding_mode });
 trace_ids!(CsiNodeInfo { name, limits } but not { migrated_plugins });
-trace_ids!(CsiDriverInfo { name } but not { storage_capacity });
-trace_ids!(CsiStorageCapacityInfo { namespace, name, class, topology } but not { limit });
+trace_ids!(CsiDriverInfo { name } but not { storage_capacity, prevents_scheduling_if_missing });
+trace_ids!(CsiStorageCapacityInfo { namespace, name, class, topology } but not { limit, capacity });
 trace_ids!(VolumeAttachmentInfo { name, node, attacher, volume });
 trace_ids!(StorageKey { namespace, name } but not { kind });
 

@@ -1,8 +1,8 @@
 //! Matching of affinity terms: those of the incoming pod, and those of existing pods.
 //!
 //! The two directions differ upstream. The `namespaceSelector` of an incoming pod is resolved to the names of
-//! the namespaces that it selects now. It is then also matched against a namespace without labels, so a
-//! selector that only excludes labels selects every namespace. Upstream:
+//! the namespaces that it selects now. From 1.34 to 1.36 it is then also matched against a namespace without
+//! labels, so a selector that only excludes labels selects every namespace. Upstream:
 //! `kube-scheduler/framework/types.go#AffinityTerm`,
 //! `interpodaffinity/plugin.go#mergeAffinityTermNamespacesIfNotEmpty`.
 
@@ -25,7 +25,11 @@ impl IncomingTerm {
     pub(super) fn new(term: &PodAffinityTerm, snapshot: Snapshot<'_>) -> Self {
         let tables = snapshot.tables();
         let selects = |labels: Labels<'_>| term.namespace_selector.matches(tables, labels);
-        let any_namespace = selects(Labels::default());
+        let any_namespace = if snapshot.rules().keeps_namespace_selector {
+            selects(Labels::default())
+        } else {
+            term.namespace_selector.is_empty()
+        };
         let mut namespaces = term.namespaces.to_vec();
         if !any_namespace && term.namespace_selector != Selector::Nothing {
             let selected =

@@ -1,13 +1,14 @@
 //! NodeResourcesBalancedAllocation scores nodes by how much the pod improves the balance of their resource
 //! use.
 //!
-//! It scores the change, not the balance itself: a pod that changes nothing scores 75. Upstream:
+//! From 1.36 on it scores the change, not the balance itself: a pod that changes nothing scores 75. Upstream:
 //! `pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go`.
 
 use super::allocation::{Basis, ResourceSpec, Share, Weighing};
 use super::simd_block::{Part, whole};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
+use crate::model::emulation::Balance;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
 
@@ -52,41 +53,66 @@ impl ScorePlugin for NodeResourcesBalancedAllocation {
         if weighing.is_nothing() {
             return Prepared::Skip;
         }
-        Prepared::Run { rule: Box::new(Rule { weighing }), only: None }
+        let balance = snapshot.rules().balance;
+        Prepared::Run { rule: Box::new(Rule { weighing, balance }), only: None }
     }
 }
 
 struct Rule {
     weighing: Weighing,
+    balance: Balance,
 }
 
 impl ScoreRule for Rule {
     fn score(&self, snapshot: Snapshot<'_>, feasible: &NodeSet, raw: &mut [i64]) -> Result<(), CycleError> {
-        self.weighing.score_in_lanes(snapshot, feasible, raw, score, score_of_two);
+        match self.balance {
+            Balance::Change => {
+                self.weighing.score_in_lanes(snapshot, feasible, raw, change, change_of_two);
+            }
+            Balance::After => {
+                self.weighing.score_in_lanes(snapshot, feasible, raw, after, after_of_two);
+            }
+        }
         Ok(())
     }
 }
 
+/// Scores the balance with the pod.
 #[inline]
-fn score(shares: &[Share]) -> i64 {
+fn after(shares: &[Share]) -> i64 {
+    balance(shares, |share| share.requested)
+}
+
+/// Scores the balance of two resources, with the same result.
+#[inline(always)]
+fn after_of_two(a: &Part, b: &Part) -> f64 {
+    balance_of_two(a, b, |part| part.requested)
+}
+
+/// Scores the change of the balance by the pod.
+#[inline]
+fn change(shares: &[Share]) -> i64 {
     let with_pod = balance(shares, |share| share.requested);
     let without_pod = balance(shares, |share| share.used);
     MAX_NODE_SCORE / 2 + (MAX_NODE_SCORE / 2 + with_pod - without_pod) / 2
 }
 
-/// Scores two resources, with the same result.
+/// Scores the change of the balance of two resources, with the same result.
 #[inline(always)]
-fn score_of_two(a: &Part, b: &Part) -> f64 {
+fn change_of_two(a: &Part, b: &Part) -> f64 {
     let half = (MAX_NODE_SCORE / 2) as f64;
-    let balance = |taken: fn(&Part) -> f64| {
-        let fraction = |part: &Part| {
-            let fraction = taken(part) / part.allocatable;
-            if fraction > 1.0 { 1.0 } else { fraction }
-        };
-        let deviation = ((fraction(a) - fraction(b)) / 2.0).abs();
-        whole((1.0 - deviation) * MAX_NODE_SCORE as f64)
+    let change = balance_of_two(a, b, |part| part.requested) - balance_of_two(a, b, |part| part.used);
+    half + whole((half + change) / 2.0)
+}
+
+#[inline(always)]
+fn balance_of_two(a: &Part, b: &Part, taken: impl Fn(&Part) -> f64) -> f64 {
+    let fraction = |part: &Part| {
+        let fraction = taken(part) / part.allocatable;
+        if fraction > 1.0 { 1.0 } else { fraction }
     };
-    half + whole((half + balance(|part| part.requested) - balance(|part| part.used)) / 2.0)
+    let deviation = ((fraction(a) - fraction(b)) / 2.0).abs();
+    whole((1.0 - deviation) * MAX_NODE_SCORE as f64)
 }
 
 /// Returns 100 minus the standard deviation of the used fractions. The order of operations is upstream's, to
@@ -142,7 +168,8 @@ mod tests {
 
     #[test]
     fn block_scores_equal_single_node_scores() {
-        check_lanes([1, 1], super::score, score_of_two);
+        check_lanes([1, 1], change, change_of_two);
+        check_lanes([1, 1], after, after_of_two);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use super::claims::Claims;
 use super::matching::Matching;
 use super::provisioning::{Obstacle, Provisioning};
+use super::score::ClassStorage;
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{Code, CycleError, DependsOn, FilterRule, Reason, Rejection, Verdict};
 use crate::model::intern::{Labels, Symbol, Tables};
@@ -12,6 +13,7 @@ use crate::model::node_set::NodeSet;
 use crate::model::volume::{
     ClaimInfo, ClaimRef, CsiNodeInfo, PersistentVolumeInfo, Reservation, VolumeNodeAffinity,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const UNREACHED: &str = "node(s) didn't match PersistentVolume's node affinity";
@@ -31,6 +33,13 @@ struct Delayed {
     claim: Arc<ClaimInfo>,
     matching: Result<Matching, String>,
     provisioning: Provisioning,
+}
+
+impl Delayed {
+    /// Returns the requested bytes.
+    fn requested(&self) -> i64 {
+        self.claim.request.unwrap_or_default().bytes()
+    }
 }
 
 /// The volumes that a node offers for the pod's claims.
@@ -78,6 +87,29 @@ impl Filter {
         ];
         found.reasons = reasons.iter().filter(|(holds, _)| *holds).map(|&(_, text)| text.into()).collect();
         Ok(found)
+    }
+
+    /// Returns the storage of each class that the pod takes on a feasible node: of the volumes that it finds there, or
+    /// else of those that are provisioned and whose driver publishes capacity.
+    pub(super) fn storage(&self, node: &NodeView<'_>) -> Result<BTreeMap<Symbol, ClassStorage>, CycleError> {
+        let found = self.find(node)?;
+        let (tables, labels) = (node.snapshot().tables(), node.labels());
+        let mut classes = BTreeMap::<Symbol, ClassStorage>::new();
+        for (it, volume) in &found.matched {
+            let class = classes.entry(it.claim.class).or_default();
+            class.requested = class.requested.wrapping_add(it.requested());
+            class.capacity = class.capacity.wrapping_add(volume.capacity.bytes());
+        }
+        if found.matched.is_empty() {
+            for it in &found.provided {
+                let Some(capacity) = it.provisioning.capacity_on(tables, labels) else { continue };
+                let class = classes.entry(it.claim.class).or_default();
+                class.requested = class.requested.wrapping_add(it.requested());
+                // All volumes of a class share the capacity.
+                class.capacity = capacity;
+            }
+        }
+        Ok(classes)
     }
 
     /// Returns the first reason why the node cannot access a bound volume.

@@ -1,9 +1,9 @@
 //! VolumeBinding rejects nodes that cannot access a pod's bound volumes, and finds or provisions volumes for
 //! claims that wait for the pod's node.
 //!
-//! It decides and returns reservations; the scheduler writes them and waits for the volumes.
-//! StorageCapacityScoring is not supported. Upstream:
-//! `pkg/scheduler/framework/plugins/volumebinding/{volume_binding,binder}.go`.
+//! It decides and returns reservations; the scheduler writes them and waits for the volumes. From 1.37 on, it scores
+//! the storage that the pod's volumes leave (StorageCapacityScoring). Upstream:
+//! `pkg/scheduler/framework/plugins/volumebinding/{volume_binding,binder,scorer}.go`.
 
 mod by_label;
 mod claims;
@@ -11,6 +11,9 @@ mod filter;
 mod hint;
 mod matching;
 mod provisioning;
+mod score;
+
+pub use score::StorageScore;
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{

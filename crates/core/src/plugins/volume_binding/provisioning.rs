@@ -17,8 +17,11 @@ pub(super) struct Provisioning {
 }
 
 /// The nodes with access to enough capacity.
+#[derive(Default)]
 struct FreeCapacity {
     topologies: Vec<Selector>,
+    /// The `capacity` of each, in bytes.
+    capacities: Vec<i64>,
     by_label: ByLabel,
 }
 
@@ -37,7 +40,7 @@ impl Provisioning {
         let driver = objects.csi_driver(class.provisioner).filter(|driver| driver.storage_capacity);
         let room = claim.request.filter(|_| driver.is_some()).map(|request| {
             let needed = request.bytes();
-            let mut room = FreeCapacity { topologies: Vec::new(), by_label: ByLabel::default() };
+            let mut room = FreeCapacity::default();
             let capacities = objects.capacities_of(class.name);
             for capacity in capacities.filter(|capacity| capacity.limit.is_some_and(|limit| limit >= needed))
             {
@@ -45,10 +48,18 @@ impl Provisioning {
                 let demands = if let Selector::All(demands) = topology { Some(&**demands) } else { None };
                 room.by_label.push(room.topologies.len(), demands);
                 room.topologies.push(topology.clone());
+                room.capacities.push(capacity.capacity.unwrap_or(0));
             }
             room
         });
         Self { class: Arc::clone(class), room }
+    }
+
+    /// Returns the capacity, in bytes, that a node with these labels has for the volume; `None` if the driver does not
+    /// publish capacity.
+    pub(super) fn capacity_on(&self, tables: &Tables, labels: Labels<'_>) -> Option<i64> {
+        let room = self.room.as_ref()?;
+        room.first(tables, labels).map(|at| room.capacities[at])
     }
 
     /// Checks that the volume can be provisioned for a node with these labels.
@@ -66,6 +77,10 @@ impl Provisioning {
 
 impl FreeCapacity {
     fn is_there(&self, tables: &Tables, labels: Labels<'_>) -> bool {
-        self.by_label.first(labels, |at| self.topologies[at].matches(tables, labels)).is_some()
+        self.first(tables, labels).is_some()
+    }
+
+    fn first(&self, tables: &Tables, labels: Labels<'_>) -> Option<usize> {
+        self.by_label.first(labels, |at| self.topologies[at].matches(tables, labels))
     }
 }

@@ -201,7 +201,7 @@ message!(TopologySelectorLabelRequirement { 1 => key, 2 => values });
 message!(CsiNodeSpec { 1 => drivers });
 message!(CsiNodeDriver { 1 => name, 4 => allocatable });
 message!(VolumeNodeResources { 1 => count });
-message!(CsiDriverSpec { 4 => storage_capacity });
+message!(CsiDriverSpec { 4 => storage_capacity, 11 => prevent_pod_scheduling_if_missing });
 message!(CsiStorageCapacityFields {
     2 => node_topology,
     3 => storage_class_name,

@@ -45,12 +45,19 @@ fn of_containers<'a>(spec: &'a PodSpec, requests: bool, overhead: Amounts<'a>) -
             let resources = &container.resources;
             let list = if requests { &resources.requests } else { &resources.limits };
             let spec = parse(list, "resources of a container")?;
-            Ok(Requested { spec, placed: None, restartable: container.is_restartable() })
+            Ok(Requested { spec, placed: None, status: None, restartable: container.is_restartable() })
         };
         list.iter().map(asked).collect()
     };
     let (containers, init_containers) = (read(&spec.containers)?, read(&spec.init_containers)?);
-    Ok(Lists { containers, init_containers, pod_level: None, overhead })
+    Ok(Lists {
+        containers,
+        init_containers,
+        pod_level: None,
+        status_totals: None,
+        ignores_spec: false,
+        overhead,
+    })
 }
 
 fn pod_level(spec: &PodSpec, requests: bool) -> Result<Amounts<'_>, String> {

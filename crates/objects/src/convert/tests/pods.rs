@@ -24,7 +24,7 @@ fn empty_pod_converts_to_defaults() {
         (&*pod.uid, &*pod.name, pod.namespace, pod.scheduler_name),
         ("/", "", known::EMPTY, known::EMPTY)
     );
-    assert_eq!((pod.priority, pod.generation, pod.deleting, pod.containers), (0, 0, false, 0));
+    assert_eq!((pod.priority, pod.generation, pod.deleting, pod.image_sources), (0, 0, false, 0));
     assert!(pod.node_name.is_none() && pod.nominated_node.is_none() && pod.owner.is_none());
     assert!(
         pod.node_affinity.is_absent() && pod.preferred_node_affinity.is_none() && pod.pod_affinity.is_none()
@@ -139,7 +139,7 @@ fn untagged_images_get_latest_and_image_volumes_count() {
     let expected =
         ["nginx:1", "nginx:latest", "host:5000/nginx:latest", "a@sha256:0", ":latest", "img:latest"];
     assert_eq!(images, expected);
-    assert_eq!(pod.containers, 5);
+    assert_eq!(pod.image_sources, 5);
 }
 
 #[test]

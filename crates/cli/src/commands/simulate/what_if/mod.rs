@@ -340,6 +340,7 @@ pub(crate) fn main(args: &SimulateArgs) -> ExitCode {
         cluster: args.cluster.clone(),
         live: args.connection.clone(),
         config: args.config.clone(),
+        emulation: args.emulation,
         as_written: args.as_written,
     };
     // Table rows show no node details.

@@ -1,0 +1,202 @@
+//! Versions of kube-scheduler, and the rules in which they differ.
+//!
+//! [`EmulatedVersion::rules`] is the only place that compares versions. Conversion and plugins read named rules, once
+//! per object or per pod, never in a loop over nodes. `docs/versions.md` describes each rule.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A minor version of kube-scheduler whose decisions, texts and writes are reproduced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EmulatedVersion {
+    /// 1.34.
+    V1_34,
+    /// 1.35.
+    V1_35,
+    /// 1.36, which most recorded decisions are from.
+    #[default]
+    V1_36,
+    /// 1.37.
+    V1_37,
+}
+
+impl EmulatedVersion {
+    /// All versions, oldest first.
+    pub const ALL: [Self; 4] = [Self::V1_34, Self::V1_35, Self::V1_36, Self::V1_37];
+
+    /// The newest version.
+    pub const NEWEST: Self = Self::V1_37;
+
+    /// Returns the version as text, for example `1.36`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V1_34 => "1.34",
+            Self::V1_35 => "1.35",
+            Self::V1_36 => "1.36",
+            Self::V1_37 => "1.37",
+        }
+    }
+
+    /// Returns the rules of this version.
+    pub const fn rules(self) -> VersionRules {
+        const V1_34: VersionRules = VersionRules {
+            version: EmulatedVersion::V1_34,
+            keeps_namespace_selector: true,
+            balance: Balance::After,
+            image_volumes: ImageVolumes::Ignored,
+            pod_requests: PodRequests::PerContainer,
+            reads_pod_level_status: false,
+            charges_all_budgets: true,
+            scores_storage_capacity: false,
+            rejects_missing_csi_drivers: false,
+            checks_declared_features: false,
+            scores_devices: false,
+            node_name_narrows: false,
+            reports_no_claims: true,
+            reports_victims: false,
+            waits_for_devices: false,
+            requires_scoring_strategy: false,
+        };
+        const V1_35: VersionRules =
+            VersionRules { version: EmulatedVersion::V1_35, scores_devices: true, ..V1_34 };
+        const V1_36: VersionRules = VersionRules {
+            version: EmulatedVersion::V1_36,
+            balance: Balance::Change,
+            image_volumes: ImageVolumes::InSum,
+            reads_pod_level_status: true,
+            checks_declared_features: true,
+            waits_for_devices: true,
+            requires_scoring_strategy: true,
+            ..V1_35
+        };
+        const V1_37: VersionRules = VersionRules {
+            version: EmulatedVersion::V1_37,
+            keeps_namespace_selector: false,
+            image_volumes: ImageVolumes::InSumAndLimit,
+            pod_requests: PodRequests::PerPod,
+            charges_all_budgets: false,
+            scores_storage_capacity: true,
+            rejects_missing_csi_drivers: true,
+            node_name_narrows: true,
+            reports_no_claims: false,
+            reports_victims: true,
+            ..V1_36
+        };
+        match self {
+            Self::V1_34 => V1_34,
+            Self::V1_35 => V1_35,
+            Self::V1_36 => V1_36,
+            Self::V1_37 => V1_37,
+        }
+    }
+}
+
+impl fmt::Display for EmulatedVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The text is not a version that can be emulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownVersion;
+
+impl FromStr for EmulatedVersion {
+    type Err = UnknownVersion;
+
+    fn from_str(text: &str) -> Result<Self, UnknownVersion> {
+        Self::ALL.into_iter().find(|version| version.as_str() == text).ok_or(UnknownVersion)
+    }
+}
+
+/// The rules in which versions differ, at default feature gates. The comments cite the rows of `docs/versions.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionRules {
+    /// The version that these rules are from.
+    pub version: EmulatedVersion,
+    /// Row D1: whether the incoming pod's `namespaceSelector` still applies after its namespaces were resolved. It is
+    /// then matched against no labels, so that a selector that only excludes labels selects every namespace.
+    pub keeps_namespace_selector: bool,
+    /// Row D2: what NodeResourcesBalancedAllocation scores.
+    pub balance: Balance,
+    /// Row D3: how ImageLocality counts image volumes.
+    pub image_volumes: ImageVolumes,
+    /// Row D4: whether VolumeBinding scores the storage that the pod's volumes leave.
+    pub scores_storage_capacity: bool,
+    /// Row D5: whether NodeVolumeLimits rejects a node without a CSI driver that asks for it.
+    pub rejects_missing_csi_drivers: bool,
+    /// Row D6: how the statuses of containers count in a pod's requests.
+    pub pod_requests: PodRequests,
+    /// Row D8: whether the pod-level status counts in a pod's requests.
+    pub reads_pod_level_status: bool,
+    /// Row D10: whether a victim that violates a PodDisruptionBudget also uses up its other budgets.
+    pub charges_all_budgets: bool,
+    /// Row D11: whether NodeDeclaredFeatures is a default plugin.
+    pub checks_declared_features: bool,
+    /// Row D13: whether DynamicResources has Score.
+    pub scores_devices: bool,
+    /// Row D14: whether DynamicResources takes devices with binding conditions, and has the argument `bindingTimeout`.
+    pub waits_for_devices: bool,
+    /// Row D20: whether DynamicResources' PostFilter reports that a pod without claims has none to deallocate.
+    pub reports_no_claims: bool,
+    /// Row D21: whether the message of a preempting pod names the node and the number of victims.
+    pub reports_victims: bool,
+    /// Row D22: whether NodeName precedes NodeUnschedulable and narrows the search in PreFilter.
+    pub node_name_narrows: bool,
+    /// Row C1: whether the arguments of NodeResourcesFit require `scoringStrategy`, and `requestedToCapacityRatio` only
+    /// with its type.
+    pub requires_scoring_strategy: bool,
+}
+
+impl Default for VersionRules {
+    /// The rules of 1.36.
+    fn default() -> Self {
+        EmulatedVersion::default().rules()
+    }
+}
+
+/// What NodeResourcesBalancedAllocation scores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// The balance with the pod.
+    After,
+    /// The change of the balance by the pod.
+    Change,
+}
+
+/// How ImageLocality counts image volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageVolumes {
+    /// Not at all.
+    Ignored,
+    /// In the amount of image data on the node.
+    InSum,
+    /// In that amount, and in the limit of what counts.
+    InSumAndLimit,
+}
+
+/// How the statuses of containers count in a pod's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodRequests {
+    /// The largest of spec, allocated and actuated requests of each container, then summed up.
+    PerContainer,
+    /// Spec, allocated and actuated requests are summed up for the whole pod; the largest sum counts.
+    PerPod,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_read_as_it_is_written() {
+        for version in EmulatedVersion::ALL {
+            assert_eq!(version.to_string().parse(), Ok(version));
+            assert_eq!(version.rules().version, version);
+        }
+        assert_eq!(EmulatedVersion::ALL.last(), Some(&EmulatedVersion::NEWEST));
+        for text in ["", "1.33", "1.38", "v1.36", "1.36.3", "1.036", " 1.36"] {
+            assert_eq!(text.parse::<EmulatedVersion>(), Err(UnknownVersion), "{text:?}");
+        }
+    }
+}
