@@ -8,12 +8,14 @@ use std::sync::Arc;
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
 use supercargo_core::framework::CycleError;
 use supercargo_core::incremental::DecisionCache;
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::lookup_objects::{DeviceClass, Service};
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::node_set::NodeSet;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::volume::{StorageKey, StorageKind};
+use supercargo_core::registry::Plan;
 use support::{TestCluster, storage};
 
 const NODES: [&str; 13] = [
@@ -69,7 +71,7 @@ const STORAGE: [&str; 13] = [
     "csinode a driver=1",
 ];
 /// Changes of storage objects; @ stands for a node.
-const STORED: [&str; 10] = [
+const STORED: [&str; 15] = [
     "csinode @ driver=1",
     "csinode @ driver=2 other=1",
     "csinode @ driver=any other=3",
@@ -80,6 +82,11 @@ const STORED: [&str; 10] = [
     "pvc c1 bound=v1 deleting",
     "pvc c1 bound=v1",
     "pv v4 csi=driver/h4 class=late size=10Gi modes=RWO at=zone=z1",
+    "csidriver driver required",
+    "csidriver driver required tells",
+    "csidriver driver",
+    "capacity k1 class=late size=20Gi nodes=zone=z1",
+    "capacity k2 class=late size=6Gi nodes=zone=z2",
 ];
 /// Signatures that are decided repeatedly.
 const WANTED: [&str; 34] = [
@@ -132,6 +139,7 @@ enum Change {
     Namespace(bool),
     Stored { node: usize, what: usize },
     StorageGone(usize),
+    Version(usize),
     Ask(usize),
 }
 
@@ -150,6 +158,7 @@ fn change() -> impl Strategy<Value = Change> {
         1 => any::<bool>().prop_map(Change::Namespace),
         3 => (0..NAMES.len(), 0..STORED.len()).prop_map(|(node, what)| Change::Stored { node, what }),
         1 => node_number.prop_map(Change::StorageGone),
+        1 => (0..EmulatedVersion::ALL.len()).prop_map(Change::Version),
         12 => (0..WANTED.len()).prop_map(Change::Ask),
     ]
 }
@@ -247,8 +256,16 @@ impl Law {
                 assert!(storage::apply(&mut self.cluster, &line), "{line}");
             }
             Change::StorageGone(node) => self.lose_storage(node),
+            Change::Version(version) => self.emulate(EmulatedVersion::ALL[version]),
             Change::Ask(wanted) => self.ask(wanted),
         }
+    }
+
+    /// Behaves as another version, as after a reconfiguration.
+    fn emulate(&mut self, version: EmulatedVersion) {
+        self.cluster.tables.emulate(version);
+        self.framework = Framework::new(&Plan::of(version.rules()));
+        self.decisions.clear();
     }
 
     fn lose_storage(&mut self, node: usize) {

@@ -165,7 +165,7 @@ impl CoreStats {
             plain_family(&families::UNSCHEDULABLE_PODS, Plain::Gauge, unschedulable),
             plain_family(&families::QUEUE_INCOMING_PODS, Plain::Counter, incoming),
             plain_family(&families::GOROUTINES, Plain::Gauge, running.map(|(work, n)| ([work], n as f64))),
-            total(&families::LAST_LOOKS_FAILED, self.rechecks_failed),
+            total(&families::RECHECKS_FAILED, self.rechecks_failed),
             total(&families::DROPPED_EVENTS, self.dropped_events),
             plain_family(
                 &families::EFFECTS_WAITING,

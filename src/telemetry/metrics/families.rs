@@ -372,7 +372,7 @@ pub(super) const OLDEST_PENDING: Family = Family::new(
     "[ALPHA] Age of the oldest pod of each queue in seconds, since it was created or its last attempt failed.",
     &["queue"],
 );
-pub(super) const LAST_LOOKS_FAILED: Family = Family::new(
+pub(super) const RECHECKS_FAILED: Family = Family::new(
     "supercargo_last_looks_failed_total",
     "[ALPHA] Number of bindings cancelled before sending because the node had changed and no longer fit. The pods are scheduled again.",
     &[],

@@ -67,11 +67,35 @@ fn plugin_index_matches_its_name() {
         let args = PluginArgs::default();
         assert!(row.filter.is_none_or(|make| make(&args).name() == row.name), "{}", row.name);
         assert!(row.score.is_none_or(|make| make(&args).name() == row.name), "{}", row.name);
-        assert!(row.filter.is_none() || row.points.contains(&Filter), "{}", row.name);
-        assert!(row.score.is_none() || row.points.contains(&Score), "{}", row.name);
+        let implements = |point| row.implements(point, EmulatedVersion::NEWEST.rules());
+        assert!(row.filter.is_none() || implements(Filter), "{}", row.name);
+        assert!(row.score.is_none() || implements(Score), "{}", row.name);
         for need in row.needs {
-            assert!(row.points.contains(&need.point) && row.points.contains(&need.prepared_by));
+            assert!(implements(need.point) && implements(need.prepared_by));
         }
+    }
+}
+
+/// Upstream: `getDefaultPlugins` and `applyFeatureGates` of each version.
+#[test]
+fn default_plugins_differ_by_version() {
+    let points_of = |version: EmulatedVersion, name: &str| {
+        let plan = Plan::of(version.rules());
+        ExtensionPoint::ALL.into_iter().filter(|&point| plan.runs(point, name)).collect::<Vec<_>>()
+    };
+    for version in EmulatedVersion::ALL {
+        let scores = points_of(version, "DynamicResources").contains(&Score);
+        assert_eq!(scores, version >= EmulatedVersion::V1_35, "{version}");
+        let checks_features = !points_of(version, "NodeDeclaredFeatures").is_empty();
+        assert_eq!(checks_features, version >= EmulatedVersion::V1_36, "{version}");
+        let filters = names(&Plan::of(version.rules()), Filter);
+        let node_name_first = filters.starts_with("NodeName NodeUnschedulable TaintToleration ");
+        assert_eq!(node_name_first, version >= EmulatedVersion::V1_37, "{filters}");
+        assert_eq!(points_of(version, "NodeName").contains(&PreFilter), node_name_first, "{version}");
+        let knows = |name| find(name, version.rules()).is_some();
+        let known = ["NodeDeclaredFeatures", "PodGroupPodsCount", "DeferredPodScheduling"].map(knows);
+        let since = [EmulatedVersion::V1_35, EmulatedVersion::V1_36, EmulatedVersion::V1_37];
+        assert_eq!(known, since.map(|since| version >= since), "{version}");
     }
 }
 

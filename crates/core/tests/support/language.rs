@@ -53,6 +53,7 @@ pub(crate) fn apply(cluster: &mut TestCluster, line: &str) {
             let (name, labels) = namespace(&mut cluster.tables, words);
             cluster.cache.lookups_mut().set_namespace(name, labels);
         }
+        "emulate" => cluster.tables.emulate(words[0].parse().expect("a version")),
         "service" => service(cluster, words),
         "controller" => controller(cluster, words),
         "device-class" => {

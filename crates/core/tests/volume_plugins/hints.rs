@@ -106,6 +106,24 @@ fn added_claim_requeues_pods_that_use_it() {
     assert!(!restrictions.storage("pvc c", ""));
 }
 
+/// The row in FIDELITY.md: upstream retries in none of the first two cases.
+#[test]
+fn missing_driver_is_awaited() {
+    let case = Case(NodeVolumeLimits, "x claim=c");
+    assert!(case.storage("csidriver csi.x required", "csidriver csi.x"));
+    assert!(case.storage("csidriver csi.x required", ""));
+    assert!(!case.storage("csidriver csi.x", "csidriver csi.x required"));
+    assert!(!case.storage("csidriver csi.x required", "csidriver csi.x required tells"));
+    for (version, expected) in [("1.36", false), ("1.37", true)] {
+        let mut cluster = TestCluster::new();
+        apply(&mut cluster, &format!("emulate {version}"));
+        let [old, new] =
+            ["csinode a", "csinode a csi.x=any"].map(|line| storage::object(&mut cluster.tables, line));
+        let event = ClusterEvent::Storage { old: old.as_ref(), new: new.as_ref() };
+        assert_eq!(case.asks(&mut cluster, event), expected, "{version}");
+    }
+}
+
 #[test]
 fn raised_limit_or_freed_volume_requeues_pod_over_a_volume_limit() {
     let case = Case(NodeVolumeLimits, "x claim=c");
