@@ -323,7 +323,7 @@ impl Scenario {
     /// `configure a b,without=NodeAffinity backoff=5..60`: profiles, each with its removed plugins, and backoffs.
     fn configure(&mut self, words: &[&str]) {
         let mut to = Reconfiguration {
-            emulated_version: self.engine.tables().rules().version,
+            emulated_version: self.scheduler.tables().rules().version,
             profiles: Vec::new(),
             initial_backoff: Duration::from_secs(1),
             max_backoff: Duration::from_secs(10),
