@@ -281,6 +281,29 @@ fn large_pod_preempts_what_it_preempts_in_one_step() {
     assert!(slices > 30, "{slices}");
 }
 
+/// Whether terms match or not, each is compared with each pod class. What matching terms add is summed by node, in slices,
+/// too, also if the pods on the nodes change in the meantime.
+#[test]
+fn sums_of_matching_terms_are_computed_in_slices() {
+    let slices = |pod: &str, others: usize| {
+        let mut harness = Harness::with_cluster(SMALL);
+        harness.apply(&format!("pod large label:app=a {pod}"));
+        (0..others).for_each(|at| harness.apply(&format!("pod small{at} cpu=1m label:own=s{at}")));
+        assert!(placed(&harness.run(), "large").is_some(), "{pod}");
+        harness.scheduler.stats().slices
+    };
+    for [matching, other] in [
+        ["affinity=zone/app=a", "anti=zone/app=none"],
+        ["prefer-affinity=5/zone/app=a", "prefer-affinity=5/zone/app=none"],
+    ] {
+        for others in [0, 20] {
+            let (with, without) = (slices(matching, others), slices(other, others));
+            // A slice of this size ends after one class or node; the cluster has 10 nodes.
+            assert!(with >= without + 9, "{matching}: {with} slices, {without} without sums");
+        }
+    }
+}
+
 /// Pods with the same signature reuse the results of the first one.
 #[test]
 fn results_serve_the_next_pod_alike() {

@@ -9,6 +9,7 @@
 //! spreading on Services and controllers. It is dropped when one of these changes. Results that depend on the
 //! whole cluster are computed in each run.
 
+use crate::cache::node_sums::{NodeColumns, NodeSums};
 use crate::cache::{CLASS_LOOKUP_STEPS, NodeChange, PodClass, PodClassId, Snapshot};
 use crate::collections::hash::{IdMap, IdSet};
 use crate::model::intern::{LabelSetId, Symbol};
@@ -76,7 +77,8 @@ const NODE_ROLES: usize = 4;
 /// Classes with equal contributions share them.
 pub(crate) type Contribution = Arc<[(u32, Symbol, i64)]>;
 
-/// After changes dropped this many results per pod class, one slice evaluates the rest, so that the evaluation ends.
+/// After changes dropped this many results per pod class or sums per node, one slice computes the rest, so that the
+/// evaluation ends.
 const DROPPED_MAX: u64 = 3;
 
 #[derive(Debug, Default)]
@@ -91,6 +93,7 @@ struct PodClassResults {
     indexes: IdMap<Contribution, usize>,
     /// The number of evaluated classes.
     evaluated: u64,
+    sums: NodeSums,
 }
 
 impl PodClassResults {
@@ -172,6 +175,8 @@ pub(crate) struct Partial {
     seen: Option<StateVersion>,
     /// The number of results of pod classes that changes dropped.
     dropped: u64,
+    /// The number of sums of nodes that changes dropped.
+    dropped_sums: u64,
     /// The number of results ever computed.
     results: u64,
 }
@@ -223,7 +228,11 @@ impl Partial {
             }
             for &name in &changed {
                 let ids = snapshot.pod_class_ids_in(name);
-                self.dropped += ids.map(|id| u64::from(results.forget(id))).sum::<u64>();
+                let forgotten = ids.map(|id| u64::from(results.forget(id))).sum::<u64>();
+                self.dropped += forgotten;
+                if forgotten > 0 {
+                    self.dropped_sums += results.sums.clear();
+                }
             }
         }
     }
@@ -252,7 +261,7 @@ impl Partial {
 
     /// Prepares the results of a finished evaluation for pods with the same signature.
     pub(crate) fn end(&mut self) {
-        self.dropped = 0;
+        (self.dropped, self.dropped_sums) = (0, 0);
     }
 
     /// Returns the number of results ever computed. It grows as long as slices make progress.
@@ -381,6 +390,41 @@ impl Slice {
     /// Returns the distinct contributions, at the indexes that [`Self::each_pod_class`] reports.
     pub(crate) fn contributions(&self, role: PodClassRole) -> Vec<Contribution> {
         self.partial.borrow().pod_classes[role as usize].contributions.clone()
+    }
+
+    /// Sums the contributions by node, and returns what `read` makes of the sums. Returns `None` if there are too many
+    /// columns. Requires a preceding [`Self::evaluate_pod_classes`].
+    pub(crate) fn by_node<T>(
+        &self,
+        role: PodClassRole,
+        snapshot: Snapshot<'_>,
+        read: impl FnOnce(&NodeColumns) -> T,
+    ) -> Option<T> {
+        let Partial { pod_classes, results, dropped, dropped_sums, .. } = &mut *self.partial.borrow_mut();
+        let PodClassResults { found, contributions, sums, .. } = &mut pod_classes[role as usize];
+        if contributions.is_empty() {
+            return Some(read(&NodeColumns::new()));
+        }
+        if !sums.make_room(contributions, snapshot.slots()) {
+            return None;
+        }
+        *dropped_sums += sums.follow(snapshot, found);
+        let may_end = *dropped <= DROPPED_MAX * snapshot.pod_class_count() as u64
+            && *dropped_sums <= DROPPED_MAX * snapshot.slots() as u64;
+        for node in (0..snapshot.slots() as u32).map(NodeIdx) {
+            if sums.has(node) {
+                continue;
+            }
+            if may_end {
+                self.go_on();
+            }
+            let work = sums.sum(snapshot, node, found);
+            if may_end {
+                self.spend(work);
+            }
+            *results += 1;
+        }
+        Some(read(&sums.columns))
     }
 
     /// Calls `each` with every pod class that contributes, and the index of its contributions. Requires a

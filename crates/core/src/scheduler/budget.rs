@@ -9,7 +9,7 @@ use crate::cache::Snapshot;
 use crate::collections::hash::IdSet;
 use crate::model::intern::Symbol;
 use crate::model::pod::{Parsed, PodAffinityTerm, PodInfo};
-use crate::model::selector::Selector;
+use crate::model::selector::{NodeSelectorTerm, Selector};
 
 /// The largest product of a pod with extenders, which is always evaluated in one step: about 300 ms.
 const EXTENDED_MAX: u64 = 50_000_000;
@@ -77,11 +77,11 @@ impl Scheduler {
         let asks = self.extender_calls.concerns(pod);
         let most = if asks { limits.most.min(EXTENDED_MAX) } else { limits.most };
         let mut size = Size::Usual;
-        for product in in_slices(pod, snapshot, most) {
+        for (product, weight) in in_slices(pod, snapshot, most) {
             if product.work() > most {
                 return Size::TooLarge(product.refusal());
             }
-            if !asks && product.work() > limits.large {
+            if !asks && weight.saturating_mul(product.times as u64) > limits.large {
                 size = Size::Large;
             }
         }
@@ -92,23 +92,38 @@ impl Scheduler {
     }
 }
 
-/// Returns the products whose results slices keep: comparisons with each pod class or node.
-fn in_slices<'a>(pod: &'a PodInfo, snapshot: Snapshot<'a>, most: u64) -> impl Iterator<Item = Product> + 'a {
+/// Returns the products whose results slices keep: comparisons with each pod class or node. Each has the cost of its
+/// first factor in comparisons, which only decides about slices: the limit counts parts, so that values are free.
+fn in_slices<'a>(
+    pod: &'a PodInfo,
+    snapshot: Snapshot<'a>,
+    most: u64,
+) -> impl Iterator<Item = (Product, u64)> + 'a {
     let nodes = snapshot.nodes().len();
     // Taints are few in most clusters, so they are counted only for a pod with many tolerations.
     let taints = || snapshot.nodes().iter().map(|node| snapshot.node(node).taints().len().max(1)).sum();
     let taints = if pod.tolerations.len() > FEW { taints() } else { nodes };
-    let parts: [(usize, &'static str, usize, &'static str); 3] = [
+    let demands_of_pods: u64 = selectors_of_pods(pod).map(Selector::demands).sum();
+    let parts: [(usize, u64, &'static str, usize, &'static str); 3] = [
         (
-            demands_of_pods(pod),
+            demands_of_pods as usize,
+            selectors_of_pods(pod).map(Selector::work).sum(),
             "requirements of affinity terms and topology spread constraints",
             snapshot.pod_class_count(),
             "distinct pods",
         ),
-        (demands_of_nodes(pod), "requirements of node selectors and node affinity", nodes, "nodes"),
-        (pod.tolerations.len(), "tolerations", taints, "taints of nodes"),
+        (
+            demands_of_nodes(pod),
+            work_of_nodes(pod),
+            "requirements of node selectors and node affinity",
+            nodes,
+            "nodes",
+        ),
+        (pod.tolerations.len(), pod.tolerations.len() as u64, "tolerations", taints, "taints of nodes"),
     ];
-    parts.into_iter().map(move |(many, of, times, on)| Product { many, of, times, on, most })
+    parts
+        .into_iter()
+        .map(move |(many, weight, of, times, on)| (Product { many, of, times, on, most }, weight))
 }
 
 /// Returns the products that are always evaluated in one step.
@@ -164,22 +179,30 @@ fn topology_keys(pod: &PodInfo, snapshot: Snapshot<'_>) -> usize {
     labels.map(|(key, _)| key).filter(|key| keys.contains(key)).collect::<IdSet<Symbol>>().len()
 }
 
-/// What is compared to find out whether terms and constraints match a pod.
-fn demands_of_pods(pod: &PodInfo) -> usize {
+/// The selectors that are compared with each pod class.
+fn selectors_of_pods(pod: &PodInfo) -> impl Iterator<Item = &Selector> {
     let of_terms = pod_terms(pod).map(|term| &term.selector);
-    let of_spreading = pod.spread.iter().filter_map(|constraint| constraint.selector.as_ref().ok());
-    of_terms.chain(of_spreading).map(|selector| selector.work() as usize).sum()
+    of_terms.chain(pod.spread.iter().filter_map(|constraint| constraint.selector.as_ref().ok()))
 }
 
 fn demands_of_namespaces(pod: &PodInfo) -> usize {
     let selectors = pod_terms(pod).map(|term| &term.namespace_selector);
     selectors
         .filter(|selector| **selector != Selector::Nothing)
-        .map(|selector| selector.work() as usize)
+        .map(|selector| selector.demands() as usize)
         .sum()
 }
 
+fn preferred_node_terms(pod: &PodInfo) -> impl Iterator<Item = &NodeSelectorTerm> {
+    pod.preferred_node_affinity.iter().flat_map(sound).map(|it| &it.term)
+}
+
 fn demands_of_nodes(pod: &PodInfo) -> usize {
-    let preferred = pod.preferred_node_affinity.iter().flat_map(sound).map(|it| it.term.work());
-    (pod.node_affinity.work() + preferred.sum::<u64>()) as usize
+    let preferred = preferred_node_terms(pod).map(NodeSelectorTerm::demands);
+    (pod.node_affinity.demands() + preferred.sum::<u64>()) as usize
+}
+
+/// The comparisons with each node: a lookup among many values counts as several.
+fn work_of_nodes(pod: &PodInfo) -> u64 {
+    pod.node_affinity.work() + preferred_node_terms(pod).map(NodeSelectorTerm::work).sum::<u64>()
 }

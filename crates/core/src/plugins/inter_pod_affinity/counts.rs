@@ -3,8 +3,7 @@
 //! Changing a domain takes constant time, and hypothetical changes can be evaluated without applying them. So the
 //! counts can be kept across decisions. The callers decide what counts.
 
-use crate::cache::Snapshot;
-use crate::cache::slice::{PodClassRole, Slice};
+use crate::cache::{NodeColumns, Snapshot};
 use crate::collections::hash::IdMap;
 use crate::model::intern::Symbol;
 
@@ -46,50 +45,12 @@ impl TermCounts {
     }
 }
 
-/// The maximum number of [`Columns`] that are summed by node; they take 20 MB at 5,000 nodes. With more, pod
-/// classes are summed one by one. Builds with assertions reach that with few topology keys, so that tests compare
-/// both ways.
-const COLUMNS_MAX: usize = if cfg!(debug_assertions) { 3 } else { 256 };
-
-/// The contributions of pods by (a number defined by the role, topology key), each with the sums of nodes by slot.
-///
-/// `None` for nodes without a contributing pod.
-pub(super) type Columns = Vec<((u32, Symbol), Vec<Option<i64>>)>;
-
-/// Sums the contributions of pod classes by node, so that domains are looked up once per node instead of once per
-/// pod.
-///
-/// Returns `None` if there are more than [`COLUMNS_MAX`] columns.
-pub(super) fn by_node(slice: &Slice, role: PodClassRole, snapshot: Snapshot<'_>) -> Option<Columns> {
-    let slots = snapshot.slots();
-    let (mut columns, mut places) = (Columns::new(), IdMap::<(u32, Symbol), usize>::default());
-    let mut amounts = Vec::new();
-    for list in slice.contributions(role) {
-        let mut of_list = Vec::with_capacity(list.len());
-        for &(sort, key, times) in &*list {
-            let at = *places.entry((sort, key)).or_insert(columns.len());
-            if at == COLUMNS_MAX {
-                return None;
-            }
-            if at == columns.len() {
-                columns.push(((sort, key), vec![None; slots]));
-            }
-            of_list.push((at, times));
-        }
-        amounts.push(of_list);
-    }
-    slice.each_pod_class(role, snapshot, |class, index| {
-        for (node, pods) in class.nodes() {
-            for &(at, times) in &amounts[index] {
-                *columns[at].1[node.index()].get_or_insert(0) += pods * times;
-            }
-        }
-    });
-    Some(columns)
-}
-
 /// Calls `each` with the contributions to each domain, node by node.
-pub(super) fn each_domain(columns: &Columns, snapshot: Snapshot<'_>, mut each: impl FnMut(u32, Domain, i64)) {
+pub(super) fn each_domain(
+    columns: &NodeColumns,
+    snapshot: Snapshot<'_>,
+    mut each: impl FnMut(u32, Domain, i64),
+) {
     for ((sort, key), sums) in columns {
         for node in snapshot.nodes().iter() {
             if let Some(sum) = sums[node.index()]

@@ -2,10 +2,10 @@
 //!
 //! Upstream: `interpodaffinity/filtering.go`.
 
-use super::counts::{Changes, Domain, TermCounts, by_node, each_domain};
+use super::counts::{Changes, Domain, TermCounts, each_domain};
 use super::terms::{self, Incoming, IncomingTerm};
 use crate::cache::slice::{Concerned, Contribution, PodClassRole, Slice};
-use crate::cache::{NodeView, PodClass, Snapshot};
+use crate::cache::{NodeColumns, NodeView, PodClass, Snapshot};
 use crate::collections::hash::IdMap;
 use crate::framework::{CycleError, DependsOn, Fact, FilterRule, Rejection, Verdict};
 use crate::model::intern::{Labels, Symbol};
@@ -200,9 +200,10 @@ impl AffinityFilter {
             );
             work
         });
-        if let Some(columns) = by_node(slice, PodClassRole::RequiredTerms, snapshot) {
-            let count = |sort: u32, domain, sum| counts.of(Match::ALL[sort as usize]).change(domain, sum);
-            return each_domain(&columns, snapshot, count);
+        let count = |sort: u32, domain, sum| counts.of(Match::ALL[sort as usize]).change(domain, sum);
+        let by_node = |columns: &NodeColumns| each_domain(columns, snapshot, count);
+        if slice.by_node(PodClassRole::RequiredTerms, snapshot, by_node).is_some() {
+            return;
         }
         let sorted = |list: &Contribution| -> Vec<_> {
             list.iter().map(|&(sort, key, times)| (Match::ALL[sort as usize], key, times)).collect()

@@ -4,10 +4,10 @@
 //! Upstream: `interpodaffinity/scoring.go`.
 
 use super::InterPodAffinity;
-use super::counts::{by_node, each_domain};
+use super::counts::each_domain;
 use super::terms::{self, Incoming, IncomingTerm};
 use crate::cache::slice::{Concerned, PodClassRole, Slice};
-use crate::cache::{PodClass, Snapshot};
+use crate::cache::{NodeColumns, PodClass, Snapshot};
 use crate::collections::hash::IdMap;
 use crate::framework::{CycleError, MAX_NODE_SCORE, Scale, ScoreRule};
 use crate::model::intern::{Labels, Symbol};
@@ -119,10 +119,10 @@ impl Preferences {
             list.extend(given.into_iter().map(|(key, weight)| (0, key, weight)));
             work
         });
-        if let Some(columns) = by_node(slice, PodClassRole::PreferredTerms, snapshot) {
-            return each_domain(&columns, snapshot, |_, domain, sum| {
-                *weights.entry(domain).or_insert(0) += sum;
-            });
+        let add = |_, domain, sum| *weights.entry(domain).or_insert(0) += sum;
+        let by_node = |columns: &NodeColumns| each_domain(columns, snapshot, add);
+        if slice.by_node(PodClassRole::PreferredTerms, snapshot, by_node).is_some() {
+            return;
         }
         let contributions = slice.contributions(PodClassRole::PreferredTerms);
         slice.each_pod_class(PodClassRole::PreferredTerms, snapshot, |class, index| {

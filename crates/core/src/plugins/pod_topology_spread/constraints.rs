@@ -4,7 +4,7 @@
 
 use super::{DefaultConstraint, Defaults, PodTopologySpread};
 use crate::cache::slice::{Concerned, NodeRole, PodClassRole};
-use crate::cache::{PodClass, Snapshot};
+use crate::cache::{NodeColumns, PodClass, Snapshot};
 use crate::model::intern::{Labels, Symbol, Tables, known};
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::pod::{
@@ -260,6 +260,15 @@ pub(super) fn counted(
             list.push((at as u32, constraints[at].topology_key, 1));
         })
     });
+    let by_node = |columns: &NodeColumns| {
+        for ((at, _), sums) in columns {
+            let sums = sums.iter().map(|sum| sum.unwrap_or(0));
+            counts[*at as usize].iter_mut().zip(sums).for_each(|(count, sum)| *count = sum);
+        }
+    };
+    if slice.by_node(role, snapshot, by_node).is_some() {
+        return counts;
+    }
     let contributions = slice.contributions(role);
     slice.each_pod_class(role, snapshot, |kind, index| {
         for (node, pods) in kind.nodes() {
