@@ -114,7 +114,7 @@ checked=$((checked + 1))
 
 # Plugins do not name each other. A plugin is a file or a directory of plugins/. Exceptions are mod.rs, which lists them, and shared helpers
 # (upstream's plugins/helper), which name no plugin.
-helpers='normalize'
+helpers='normalize|shape'
 plugins=$(find $core/plugins -mindepth 1 -maxdepth 1 2>/dev/null | sed -e 's|.*/||' -e 's|\.rs$||' |
   grep -vE "^(mod|tests|$helpers)\$" | sort -u)
 for plugin in $plugins; do

@@ -1,8 +1,8 @@
 //! Sends one request to the API server and classifies the outcome: refused, never sent, or possibly carried
 //! out.
 //!
-//! Only a response of the API server about the requested object counts (see [`supercargo_apiserver::answer`]). The transport
-//! obeys `Retry-After` as upstream's client does (`client-go/rest/with_retry.go`). All other retries belong
+//! Only a response of the API server about the requested object counts (see [`supercargo_apiserver::answer`]). The
+//! transport obeys `Retry-After` as upstream's client does (`client-go/rest/with_retry.go`). All other retries belong
 //! to the individual effects, so the client's own retries must be disabled.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Vectors of rules in which versions of kube-scheduler differ, with the answers of each version.
 //!
-//! Each line of `versions/rules.jsonl` is a scenario of one rule. Absent scores count as 0. The text that PostFilter adds is
-//! compared in the vectors that record it.
+//! Each line of `versions/rules.jsonl` is a scenario of one rule. Absent scores count as 0. The text that PostFilter
+//! adds is compared in the vectors that record it.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -11,9 +11,10 @@ use supercargo_core::plugins::inter_pod_affinity::InterPodAffinity;
 use supercargo_core::plugins::node_affinity::NodeAffinityArgs;
 use supercargo_core::plugins::node_resources::{
     NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs as FitArgs, ResourceSpec as CoreResource,
-    ScoringStrategy, ShapePoint,
+    ScoringStrategy,
 };
 use supercargo_core::plugins::pod_topology_spread::{DefaultConstraint, Defaults, PodTopologySpread};
+use supercargo_core::plugins::shape::ShapePoint;
 use supercargo_core::preemption::DefaultPreemptionArgs;
 use supercargo_core::registry::PluginArgs;
 use supercargo_objects::api::core as api;

@@ -193,7 +193,7 @@ const IN_TREE: &[Entry] = &[
     Entry::new("NodeVolumeLimits", &[PreFilter, Filter]).filter(|_| Box::new(NodeVolumeLimits)),
     Entry::new("VolumeBinding", &[PreFilter, Filter, PreScore, Score, Reserve, PreBind])
         .filter(|_| Box::new(VolumeBinding))
-        .score(|args| Box::new(StorageScore::new(&args.volume_binding)))
+        .score(|args| Box::new(StorageScore::new(args.volume_binding.shape.clone())))
         .needs(&[need(Filter, PreFilter, "not found")]),
     Entry::new("VolumeZone", &[PreFilter, Filter]).filter(|_| Box::new(VolumeZone)),
     Entry::new("PodTopologySpread", &[PreFilter, Filter, PreScore, Score])

@@ -16,9 +16,10 @@ use supercargo_core::plugins::node_name::NodeName;
 use supercargo_core::plugins::node_ports::NodePorts;
 use supercargo_core::plugins::node_resources::{
     NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocationArgs, NodeResourcesFit,
-    NodeResourcesFitArgs, ResourceSpec, ScoringStrategy, ShapePoint,
+    NodeResourcesFitArgs, ResourceSpec, ScoringStrategy,
 };
 use supercargo_core::plugins::node_unschedulable::NodeUnschedulable;
+use supercargo_core::plugins::shape::ShapePoint;
 use supercargo_core::plugins::taint_toleration::TaintToleration;
 use support::{Plugins, TestCluster, language, table};
 

@@ -281,8 +281,8 @@ fn large_pod_preempts_what_it_preempts_in_one_step() {
     assert!(slices > 30, "{slices}");
 }
 
-/// Whether terms match or not, each is compared with each pod class. What matching terms add is summed by node, in slices,
-/// too, also if the pods on the nodes change in the meantime.
+/// Whether terms match or not, each is compared with each pod class. What matching terms add is summed by node, in
+/// slices, too, also if the pods on the nodes change in the meantime.
 #[test]
 fn sums_of_matching_terms_are_computed_in_slices() {
     let slices = |pod: &str, others: usize| {

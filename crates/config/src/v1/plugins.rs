@@ -61,8 +61,8 @@ impl Plugins {
     }
 }
 
-/// Merges the written plugins into the default ones of a version. Only `multiPoint` has defaults; sets of extension points
-/// stay as written.
+/// Merges the written plugins into the default ones of a version. Only `multiPoint` has defaults; sets of
+/// extension points stay as written.
 pub(crate) fn merged_with_defaults(written: Option<Plugins>, rules: VersionRules) -> Plugins {
     let mut plugins = written.unwrap_or_default();
     plugins.multi_point = merge(default_multi_point(rules), plugins.multi_point);

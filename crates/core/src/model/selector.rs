@@ -28,8 +28,8 @@ impl Values {
         if self.0.len() <= LINEAR_MAX { self.0.contains(value) } else { self.0.binary_search(value).is_ok() }
     }
 
-    /// The cost of [`Self::contains`] in comparisons: two per halving, because large sets miss the CPU's caches. A lookup
-    /// among 120,000 values takes 34 (200 ns).
+    /// The cost of [`Self::contains`] in comparisons: two per halving, because large sets miss the CPU's caches. A
+    /// lookup among 120,000 values takes 34 (200 ns).
     fn work(&self) -> u64 {
         if self.0.len() <= LINEAR_MAX { 1 } else { 2 * u64::from(self.0.len().ilog2() + 1) }
     }

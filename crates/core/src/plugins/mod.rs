@@ -15,6 +15,7 @@ pub mod node_volume_limits;
 pub mod normalize;
 pub mod pod_topology_spread;
 pub mod scheduling_gates;
+pub mod shape;
 pub mod taint_toleration;
 pub mod unscored;
 pub mod volume_binding;

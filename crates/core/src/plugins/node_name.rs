@@ -1,6 +1,7 @@
 //! NodeName rejects all nodes but the one in the pod's `spec.nodeName`.
 //!
-//! From 1.37 on, it narrows the search to this node in PreFilter. Upstream: `pkg/scheduler/framework/plugins/nodename/node_name.go`.
+//! From 1.37 on, it narrows the search to this node in PreFilter. Upstream:
+//! `pkg/scheduler/framework/plugins/nodename/node_name.go`.
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{

@@ -2,8 +2,9 @@
 
 use crate::plugins::inter_pod_affinity::InterPodAffinity;
 use crate::plugins::node_affinity::NodeAffinityArgs;
-use crate::plugins::node_resources::{NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs, ShapePoint};
+use crate::plugins::node_resources::{NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs};
 use crate::plugins::pod_topology_spread::PodTopologySpread;
+use crate::plugins::shape::ShapePoint;
 use crate::preemption::DefaultPreemptionArgs;
 use std::time::Duration;
 

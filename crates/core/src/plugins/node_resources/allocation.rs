@@ -5,6 +5,7 @@
 //! `plugins/helper/shape_score.go`.
 
 use super::super::normalize::percent;
+use super::super::shape::{ShapePoint, broken_line};
 use super::simd_block::{self, Buffers, Lanes, Mean, Part};
 use crate::cache::{Columns, Snapshot};
 use crate::framework::MAX_NODE_SCORE;
@@ -14,9 +15,6 @@ use crate::model::node::NodeIdx;
 use crate::model::node_set::{NodeSet, bits};
 use crate::model::pod::PodInfo;
 use crate::model::resources::Resources;
-
-/// The maximum score of a shape point in the configuration (upstream `MaxCustomPriorityScore`).
-const MAX_SHAPE_SCORE: i64 = 10;
 
 /// A resource that is scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,15 +30,6 @@ impl ResourceSpec {
     pub(super) fn defaults() -> Vec<Self> {
         ["cpu", "memory"].map(|name| Self { name: name.into(), weight: 1 }).into()
     }
-}
-
-/// A point of the function from utilization to score.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShapePoint {
-    /// Utilization in percent; strictly increasing from point to point.
-    pub utilization: i64,
-    /// The score there, from 0 to 10.
-    pub score: i64,
 }
 
 /// A scoring strategy of NodeResourcesFit.
@@ -137,20 +126,6 @@ fn shaped(shape: &[ShapePoint], shares: &[Share]) -> i64 {
         return 0;
     }
     (sum as f64 / weights as f64).round() as i64
-}
-
-/// Returns the shape's value at `utilization`, scaled to 100: linear between points, constant outside them.
-fn broken_line(shape: &[ShapePoint], utilization: i64) -> i64 {
-    let scaled = |point: &ShapePoint| point.score * (MAX_NODE_SCORE / MAX_SHAPE_SCORE);
-    match shape.iter().position(|point| utilization <= point.utilization) {
-        None => shape.last().map_or(0, scaled),
-        Some(0) => scaled(&shape[0]),
-        Some(at) => {
-            let (left, right) = (&shape[at - 1], &shape[at]);
-            let (run, rise) = (right.utilization - left.utilization, scaled(right) - scaled(left));
-            scaled(left) + rise * (utilization - left.utilization) / run
-        }
-    }
 }
 
 /// The kind of request sums that are used.

@@ -11,6 +11,6 @@ mod fit;
 mod hint;
 mod simd_block;
 
-pub use allocation::{ResourceSpec, ScoringStrategy, ShapePoint};
+pub use allocation::{ResourceSpec, ScoringStrategy};
 pub use balanced_allocation::{NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocationArgs};
 pub use fit::{NodeResourcesFit, NodeResourcesFitArgs};

@@ -4,18 +4,15 @@
 //! that wait for its node skips scoring, where upstream scores 0; and a CSIStorageCapacity with `maximumVolumeSize`
 //! but no `capacity` counts as full, where upstream panics.
 
+use super::super::shape::{ShapePoint, broken_line};
 use super::filter::Filter;
 use super::{NAME, claims};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, PluginName, Prepared, ScorePlugin, ScoreRule};
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
-use crate::plugins::node_resources::ShapePoint;
-use crate::registry::VolumeBindingArgs;
 
 const MAX_UTILIZATION: i64 = 100;
-/// The factor from the scores of shape points, 0 to 10, to those of nodes.
-const SHAPE_FACTOR: i64 = 10;
 
 /// VolumeBinding's Score.
 #[derive(Clone, Debug)]
@@ -24,9 +21,9 @@ pub struct StorageScore {
 }
 
 impl StorageScore {
-    /// Creates the plugin with arguments.
-    pub fn new(args: &VolumeBindingArgs) -> Self {
-        Self { shape: args.shape.clone() }
+    /// Creates the plugin with its argument `shape`.
+    pub fn new(shape: Box<[ShapePoint]>) -> Self {
+        Self { shape }
     }
 }
 
@@ -73,7 +70,7 @@ impl ScoreRule for Rule {
 /// Returns the mean score of the storage classes, rounded half away from zero; 0 if there are none.
 fn mean_score<'a>(shape: &[ShapePoint], classes: impl ExactSizeIterator<Item = &'a ClassStorage>) -> i64 {
     let count = classes.len();
-    let sum: i64 = classes.map(|class| shaped(shape, utilization(*class))).sum();
+    let sum: i64 = classes.map(|class| broken_line(shape, utilization(*class))).sum();
     if count == 0 { 0 } else { (sum as f64 / count as f64).round() as i64 }
 }
 
@@ -82,17 +79,6 @@ fn utilization(class: ClassStorage) -> i64 {
         return MAX_UTILIZATION;
     }
     class.requested.wrapping_mul(MAX_UTILIZATION) / class.capacity
-}
-
-/// Returns the score at a utilization, on the line between the two points around it.
-fn shaped(shape: &[ShapePoint], utilization: i64) -> i64 {
-    let Some(at) = shape.iter().position(|point| utilization <= point.utilization) else {
-        return shape.last().map_or(0, |point| point.score * SHAPE_FACTOR);
-    };
-    let end = shape[at];
-    let Some(start) = at.checked_sub(1).map(|before| shape[before]) else { return end.score * SHAPE_FACTOR };
-    let (rise, run) = ((end.score - start.score) * SHAPE_FACTOR, end.utilization - start.utilization);
-    start.score * SHAPE_FACTOR + rise * (utilization - start.utilization) / run
 }
 
 #[cfg(test)]
@@ -114,19 +100,11 @@ mod tests {
 
     #[test]
     fn score_is_the_mean_of_the_classes() {
-        let shape = VolumeBindingArgs::default().shape;
+        let shape = [(0, 10), (100, 0)].map(|(utilization, score)| ShapePoint { utilization, score });
         let score = |classes: &[ClassStorage]| mean_score(&shape, classes.iter());
         assert_eq!(score(&[]), 0);
         assert_eq!(score(&[class(5, 10)]), 50);
         assert_eq!(score(&[class(5, 100), class(6, 100)]), 95, "94.5 rounds up");
         assert_eq!(score(&[class(5, 10), class(0, 0)]), 25);
-    }
-
-    #[test]
-    fn shape_is_linear_between_points_and_flat_outside() {
-        let shape =
-            [(20, 0), (60, 10), (80, 4)].map(|(utilization, score)| ShapePoint { utilization, score });
-        let scores = [0, 20, 30, 60, 70, 80, 100].map(|utilization| shaped(&shape, utilization));
-        assert_eq!(scores, [0, 0, 25, 100, 70, 40, 40]);
     }
 }
