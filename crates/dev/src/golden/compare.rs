@@ -42,8 +42,8 @@ pub fn compare_vector(vector: &Vector, mismatches: &mut Vec<String>) {
     }
 }
 
-/// Returns the differences of a decision from the recorded one. With `reorders_pods`, pods of the cluster changed before
-/// it, so that victims are compared less closely.
+/// Returns the differences of a decision from the recorded one. With `reorders_pods`, pods of the cluster changed
+/// before it, so that victims are compared less closely.
 pub fn differences(expected: &Value, got: &Value, reorders_pods: bool) -> Vec<String> {
     let mut differences = Vec::new();
     let (expected_way, expected_rest) = apart(expected);
