@@ -1,4 +1,4 @@
-# The image of the Deployment in manifests/: one static binary and its SBOM, without shell or package manager.
+# The image of the Deployment in manifests/, and of static pods in kube-scheduler's place: one static binary and its SBOM, without shell or package manager.
 #
 #   docker build -t supercargo:0.1.0 --build-arg REVISION="$(git rev-parse HEAD)" .
 #
@@ -16,6 +16,8 @@ COPY . .
 ARG REVISION=unknown
 ENV SUPERCARGO_COMMIT=${REVISION}
 RUN make release-binary sbom
+# A link on PATH, for manifests that call `kube-scheduler`: under that name the program has kube-scheduler's defaults.
+RUN mkdir -p /build/links/usr/local/bin && ln -s /supercargo /build/links/usr/local/bin/kube-scheduler
 
 # Nothing else is needed at run time: the API server's certificate authority comes with the ServiceAccount's token.
 FROM scratch
@@ -29,8 +31,10 @@ LABEL org.opencontainers.image.title="supercargo" \
 COPY --from=build /build/dist/supercargo /supercargo
 # The SBOM, for scanners.
 COPY --from=build /build/dist/supercargo.cdx.json /supercargo.cdx.json
-# A numeric UID: the kubelet can check runAsNonRoot only against a number.
-USER 65532:65532
+COPY --from=build /build/links/ /
+ENV PATH=/usr/local/bin
+# As kube-scheduler's image: in a static pod of kubeadm, only root can read scheduler.conf. manifests/ run it as 65532.
+USER 0:0
 # One malloc arena for all threads: a seventh less memory without measurable contention (`make bench-e2e`).
 ENV MALLOC_ARENA_MAX=1
 EXPOSE 10259

@@ -107,6 +107,18 @@ golden: oracle ## Record the real kube-scheduler's answers to all scenarios agai
 	done > tests/fixtures/bench-objects.jsonl
 	cargo test --locked --quiet --test golden -- --nocapture
 
+.PHONY: golden-versions
+golden-versions: ## Record the answers of the other versions of kube-scheduler to the same scenarios, and compare. Builds a program per version.
+	for version in 1.34 1.35 1.37; do \
+	  tests/upstream/build.sh --version $$version oracle && \
+	  $(TARGET)/upstream/$$version/bin/oracle record tests/golden/versions/$$version.jsonl.gz tests/golden/*.jsonl tests/golden/*.jsonl.gz || exit 1; \
+	done
+	cargo test --locked --quiet --test golden versions -- --nocapture
+
+.PHONY: new-version
+new-version: ## Pin another version of kube-scheduler, build its oracle, and list the clusters on which it differs: make new-version VERSION=1.38.0
+	tests/upstream/new-version.sh $(VERSION)
+
 .PHONY: fields
 fields: ## Regenerate the table of fields of Kubernetes kinds from upstream's OpenAPI document.
 	WRITE_FIELDS=1 cargo test --locked --quiet --test simulate the_table_of_fields
@@ -126,8 +138,9 @@ law-coverage: ## Measure which regions of the engine's cached paths the laws rea
 	crates/core/tests/coverage/run.sh
 
 .PHONY: fuzz-golden
-fuzz-golden: oracle ## Compare decisions on random clusters with the real kube-scheduler's: make fuzz-golden SEED=1 N=20000
-	cargo run --locked --quiet -p supercargo-dev --bin fuzz -- --seed $(SEED) --decisions $(N)
+fuzz-golden: ## Compare decisions on random clusters with the real kube-scheduler's: make fuzz-golden SEED=1 N=20000 VERSION=1.37
+	tests/upstream/build.sh $(if $(filter-out 1.36,$(VERSION)),--version $(VERSION) )oracle
+	cargo run --locked --quiet -p supercargo-dev --bin fuzz -- --seed $(SEED) --decisions $(N) $(if $(VERSION),--emulated-version $(VERSION))
 
 .PHONY: oracle
 oracle: ## Build the program that runs the real kube-scheduler's framework on scenarios.

@@ -23,7 +23,7 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
-use supercargo::engine::{Accounts, Clock, Engine, Mailbox, Outbox};
+use supercargo::engine::{Accounts, Clock, EffectRunner, Engine, Mailbox};
 use supercargo::telemetry::metrics::Metrics;
 use supercargo_apiserver::watch::RawObjects;
 use supercargo_apiserver::watch::Watches;
@@ -155,7 +155,7 @@ impl Engine for Listener {
 
 struct Nowhere;
 
-impl Outbox for Nowhere {
+impl EffectRunner for Nowhere {
     fn credits(&self) -> Vec<Event> {
         Vec::new()
     }

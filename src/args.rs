@@ -3,11 +3,10 @@
 
 use crate::record::RecordArgs;
 use crate::telemetry::log::LoggingFormat;
-use clap::{ArgAction, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{ArgAction, ArgMatches, CommandFactory as _, Parser, Subcommand};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use supercargo_cli::commands::completion::CompletionArgs;
 use supercargo_cli::commands::config::ConfigArgs;
@@ -23,9 +22,13 @@ use supercargo_cli::commands::replay::ReplayArgs;
 use supercargo_cli::commands::report::ReportArgs;
 use supercargo_cli::commands::shadow::ShadowArgs;
 use supercargo_cli::commands::simulate::SimulateArgs;
-use supercargo_config::flags::parse_emulated_version;
-use supercargo_config::{Flags, GoDuration, parse_duration};
+use supercargo_config::flags::{Values, parse_emulated_version};
+use supercargo_config::{DeprecatedFlags, Flags, GoDuration, parse_duration};
 use supercargo_core::model::emulation::EmulatedVersion;
+
+mod line;
+
+pub use line::{DeclaredFlags, Program, Refusal, git_version};
 
 /// Version of the program, followed by the commit if the build knows it.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("SUPERCARGO_BUILD"));
@@ -80,11 +83,11 @@ pub struct Args {
 
     /// File with the serving certificate (PEM); reloaded when it changes. Without it, a self-signed
     /// certificate is generated.
-    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    #[arg(long, value_name = "FILE")]
     pub tls_cert_file: Option<PathBuf>,
 
     /// File with the private key of the serving certificate (PEM).
-    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
 
     /// Paths that are served without authentication and authorization.
@@ -123,9 +126,9 @@ pub struct Args {
     pub feature_gates: Vec<String>,
 
     /// Version of kube-scheduler to behave as, 1.34 to 1.37, as `[kube=]MAJOR.MINOR`. It means the real program of
-    /// that version with default feature gates.
-    #[arg(long, value_name = "VERSION", default_value_t = EmulatedVersion::default(), value_parser = parse_emulated_version)]
-    pub emulated_version: EmulatedVersion,
+    /// that version with default feature gates. Defaults to the API server's version, or else the closest one.
+    #[arg(long, value_name = "VERSION", value_parser = parse_emulated_version)]
+    pub emulated_version: Option<EmulatedVersion>,
 
     /// Log format.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -136,37 +139,55 @@ pub struct Args {
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
     pub verbosity: u8,
 
+    /// Further flags of kube-scheduler, whose values are in `upstream`.
+    #[command(flatten)]
+    pub declared: DeclaredFlags,
+
+    /// Values of kube-scheduler's flags.
+    #[arg(skip)]
+    pub upstream: Values,
+
+    /// Name by which the program was called.
+    #[arg(skip)]
+    pub program: Program,
+
+    /// Version to report instead of the emulated one, from `--version=vX.Y.Z`.
+    #[arg(skip)]
+    pub reported_version: Option<String>,
+
     /// Value of each flag by name, for `/flagz`.
     #[arg(skip)]
     pub values: BTreeMap<String, String>,
 }
 
 impl Args {
-    /// Returns the command line definition. Called through a link named `kubectl-NAME`, its help shows
-    /// `kubectl NAME`.
-    pub fn command_as(program: Option<&OsString>) -> clap::Command {
-        let file = program.map(Path::new).and_then(Path::file_name).and_then(std::ffi::OsStr::to_str);
-        match file.and_then(|file| file.strip_prefix("kubectl-")) {
-            Some(plugin) => Self::command().bin_name(format!("kubectl {plugin}")),
-            None => Self::command(),
+    /// Returns whether `--kubeconfig` applies: beside `--config`, kube-scheduler ignores it.
+    pub fn prefers_kubeconfig(&self) -> bool {
+        self.config.is_none() || self.program == Program::Supercargo
+    }
+
+    /// Returns the flags that the configuration loader takes.
+    pub fn flags(&self) -> Flags {
+        let values = &self.upstream;
+        let given = |name: &str| values.is_given(name).then(|| values.text(name));
+        let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+        Flags {
+            emulated_version: self.emulated_version.unwrap_or(EmulatedVersion::NEWEST),
+            as_kube_scheduler: self.program == Program::KubeScheduler,
+            // In kube-scheduler's place, its command lines mean what they meant.
+            allow_second_default_scheduler: self.election.allow_second_default_scheduler
+                || self.program == Program::KubeScheduler,
+            deprecated: DeprecatedFlags {
+                kubeconfig: self.kubeconfig.as_ref().map(path),
+                content_type: given("kube-api-content-type").map(str::to_owned),
+                qps: given("kube-api-qps").and_then(|qps| qps.parse().ok()),
+                burst: given("kube-api-burst").and_then(|burst| burst.parse().ok()),
+                profiling: given("profiling").map(|on| on == "true"),
+                contention_profiling: given("contention-profiling").map(|on| on == "true"),
+            },
+            ..self.election.flags()
         }
     }
-
-    /// Parses a command line. Exits the process on an error, or after printing help or the version.
-    pub fn read(line: impl IntoIterator<Item = OsString>) -> Self {
-        let line: Vec<OsString> = line.into_iter().collect();
-        let matches = Self::command_as(line.first()).try_get_matches_from(line);
-        let matches = matches.unwrap_or_else(|answer| end_with(&answer));
-        let mut args = Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-        args.values = values(&matches);
-        args
-    }
-}
-
-/// Prints help, the version or a usage error, and exits. The exit code is 1 if printing fails.
-fn end_with(answer: &clap::Error) -> ! {
-    let code = answer.print().map_or(1, |()| answer.exit_code());
-    std::process::exit(code)
 }
 
 /// Returns all flags with their given or default values. A flag with neither has an empty value.
@@ -424,52 +445,5 @@ mod tests {
         let wrong = ["supercargo", "--leader-elect-retry-period=soon"];
         let error = Args::try_parse_from(wrong).expect_err("that is no duration").to_string();
         assert!(error.contains("--leader-elect-retry-period") && error.contains("soon"), "{error}");
-    }
-
-    #[test]
-    fn flag_values_are_the_given_or_default_ones() {
-        let line =
-            ["supercargo", "--secure-port=0", "--feature-gates=A=true", "--feature-gates", "B=false", "-v4"];
-        let args = Args::read(line.map(OsString::from));
-        let value = |flag: &str| args.values.get(flag).map(String::as_str);
-        assert_eq!(value("secure-port"), Some("0"));
-        assert_eq!(value("feature-gates"), Some("A=true,B=false"));
-        assert_eq!(value("v"), Some("4"));
-        assert_eq!(value("pod-max-in-unschedulable-pods-duration"), Some("5m"));
-        assert_eq!(value("allow-second-default-scheduler"), Some("false"));
-        assert_eq!(value("config"), Some(""));
-        assert_eq!(value("help"), None);
-    }
-
-    #[test]
-    fn help_of_kubectl_plugin_shows_kubectl_usage() {
-        for (program, usage) in [
-            ("/usr/bin/supercargo", "Usage: supercargo queue"),
-            ("/opt/bin/kubectl-supercargo", "Usage: kubectl supercargo queue"),
-            ("kubectl-sc", "Usage: kubectl sc queue"),
-        ] {
-            let command = Args::command_as(Some(&program.into()));
-            let help = command
-                .try_get_matches_from([program, "queue", "--help"])
-                .expect_err("it is help")
-                .to_string();
-            assert!(help.contains(usage), "{program}: {help}");
-        }
-    }
-
-    #[test]
-    fn flags_listed_as_unsupported_do_not_exist() {
-        let command = Args::command();
-        let supported: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
-        let both: Vec<_> =
-            supercargo_config::flags::unsupported().filter(|name| supported.contains(name)).collect();
-        assert!(both.is_empty(), "{both:?}");
-    }
-
-    #[test]
-    fn unknown_flag_is_named_in_the_error() {
-        let error = Args::try_parse_from(["supercargo", "--foo"]).expect_err("there is no such flag");
-        assert!(error.to_string().contains("--foo"), "{error}");
-        assert_eq!(error.exit_code(), 2);
     }
 }

@@ -5,7 +5,6 @@
 //! Each command documents its own codes; 0, 1 and 2 mean the same everywhere unless it says otherwise.
 
 use clap::CommandFactory as _;
-use clap::error::ErrorKind;
 use std::io::Write as _;
 use std::process::ExitCode;
 use supercargo::args::{Args, Command};
@@ -15,16 +14,12 @@ use supercargo_cli::commands::{
     completion, config, doctor, drain_check, explain, fit, lint, man, placement, queue, replay, report,
     shadow, simulate,
 };
-use supercargo_config::flags;
 
 fn main() -> ExitCode {
     if let Some(commit) = supercargo::COMMIT {
         supercargo_apiserver::client::set_commit(commit);
     }
-    let mut args = match flags::read(std::env::args_os()) {
-        Ok(line) => Args::read(line),
-        Err(error) => Args::command().error(ErrorKind::UnknownArgument, error).exit(),
-    };
+    let mut args = Args::read(std::env::args_os());
     match args.command.take() {
         Some(Command::Simulate(args)) => return simulate::main(&args),
         Some(Command::Explain(args)) => return explain::main(&args),

@@ -20,7 +20,7 @@ use supercargo_cli::emulation::EmulationArgs;
 use supercargo_cli::live::{self, GRANT, LiveArgs, LiveError};
 use supercargo_cli::screen::complain;
 use supercargo_config::parse_duration;
-use supercargo_config::{Effective, Flags, Settings};
+use supercargo_config::{ConfigError, Effective, Flags, Settings};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::scheduler::{Config, Scheduler};
@@ -89,18 +89,22 @@ fn failed(text: String) -> Refused {
 
 async fn record(args: &RecordArgs) -> Result<(), Refused> {
     let wrong = |error: &dyn std::fmt::Display| Refused::Input(InputError(error.to_string()));
-    let flags = Flags {
-        allow_second_default_scheduler: true,
-        emulated_version: args.emulation.emulated_version,
-        ..Flags::without_election()
+    let load = |emulated_version| {
+        let flags =
+            Flags { allow_second_default_scheduler: true, emulated_version, ..Flags::without_election() };
+        let effective = match &args.config {
+            Some(path) => Effective::load(path, &flags)?,
+            None => Effective::without_file(&flags)?,
+        };
+        Ok((Settings::of(&effective)?, effective))
     };
-    let effective = match &args.config {
-        Some(path) => Effective::load(path, &flags),
-        None => Effective::without_file(&flags),
+    // A wrong file is reported before the API server is asked.
+    let before = load(args.emulation.of_files()).map_err(|error: ConfigError| wrong(&error))?;
+    let (client, version) = live::client(&args.live).await.map_err(Refused::Live)?;
+    let (settings, effective) = match args.emulation.emulated_version {
+        Some(_) => before,
+        None => load(version).map_err(|error| wrong(&error))?,
     };
-    let effective = effective.map_err(|error| wrong(&error))?;
-    let settings = Settings::of(&effective).map_err(|error| wrong(&error))?;
-    let client = live::client(&args.live).await.map_err(Refused::Live)?;
 
     let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());
     let now = clock.now();

@@ -9,6 +9,8 @@ mod lead;
 mod pages;
 mod questions;
 mod recording;
+mod server_version;
+mod serving;
 mod shadow;
 mod shutdown;
 mod stats;
@@ -17,11 +19,11 @@ use crate::args::Args;
 use crate::engine::reload::{InForce, Reload};
 use crate::engine::{Accounts, End, Heartbeat, Inbox, Item, Mailbox};
 use crate::extenders::{Extenders, Prepared};
-use crate::serve::{Certificate, Check, Checks, Gate, KubeReviewer, Routes, ServeOptions, Server};
+use crate::serve::{Check, Checks, Routes};
 use crate::signals::signalled_to_stop;
 use crate::telemetry::log::Log;
 use crate::telemetry::metrics::rest::RestLayer;
-use crate::telemetry::metrics::{ChannelFill, Exposition, Metrics};
+use crate::telemetry::metrics::{ChannelFill, Metrics};
 use crate::telemetry::resource_usage::ResourceUsage;
 use crate::telemetry::traces::{self, Sending, Tracer};
 use crate::write::{Dispatcher, Identity, Limits};
@@ -29,14 +31,17 @@ use anyhow::{Context as _, anyhow};
 use kube::config::Kubeconfig;
 use lead::{Candidacy, Election};
 use recording::Recordings;
+use server_version::Follower;
+use serving::Serving;
 use shutdown::{ShutdownBudget, Step};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_apiserver::client::Source;
 use supercargo_apiserver::watch::{ATTEMPT_WITHIN, FAILING_MAX, Watches};
 use supercargo_config::flags::gates;
 use supercargo_config::{ConfigError, DEFAULT_NAME, Effective, Flags, ProfileSettings, Settings};
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::scheduler::Scheduler;
 use supercargo_whatif::recording::header::Header;
 use tokio::runtime::Handle;
@@ -73,33 +78,32 @@ impl From<ConfigError> for Failure {
 /// # Errors
 /// If a flag or the configuration is invalid, or a component fails in a way that waiting cannot resolve.
 pub fn run(args: Args, log: Log) -> Result<(), Failure> {
-    let turned = gates::judge(&args.feature_gates)
-        .map_err(|error| Failure { cause: anyhow!("--feature-gates: {error}"), code: 2 })?;
-    if !turned.is_empty() {
-        tracing::warn!(gates = ?turned, "these feature gates have no effect");
-    }
-    let mut flags = Flags { emulated_version: args.emulated_version, ..args.election.flags() };
+    report_without_effect(&args)?;
+    let mut flags = args.flags();
     if args.shadow_of.is_some() {
         // Shadow mode binds nothing, so it neither needs a lease nor competes with another default scheduler.
         flags.leader_elect = Some(false);
         flags.allow_second_default_scheduler = true;
     }
-    let effective = match &args.config {
-        Some(file) => Effective::load(file, &flags)?,
-        None => Effective::without_file(&flags)?,
+    let configuration = match args.emulated_version {
+        Some(version) => Configuration::load(&args, flags, version)?,
+        None => Configuration::load_for_any_version(&args, &flags)?,
     };
     if let Some(file) = &args.write_config_to {
-        return Ok(std::fs::write(file, effective.to_yaml())
+        return Ok(std::fs::write(file, configuration.effective.to_yaml())
             .with_context(|| format!("cannot write {}", file.display()))?);
     }
-    let settings = Settings::of(&effective)?;
     // Two workers for watches and writes; the engine has a thread of its own.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let configuration = Configuration { flags, effective, settings };
+    {
+        // An invalid extender is an error even without an API server. Clients need the runtime.
+        let _entered = runtime.enter();
+        extenders_of(&configuration.effective, &configuration.settings)?;
+    }
     let outcome = match args.shadow_of.clone() {
         Some(name) => runtime.block_on(shadow::run(args, &name, configuration, log)),
         None => runtime.block_on(serve_and_schedule(args, configuration, log)),
@@ -109,6 +113,26 @@ pub fn run(args: Args, log: Log) -> Result<(), Failure> {
     outcome
 }
 
+/// Logs each flag and gate that is accepted but has no effect.
+fn report_without_effect(args: &Args) -> Result<(), Failure> {
+    let turned = gates::judge(&args.feature_gates)
+        .map_err(|error| Failure { cause: anyhow!("--feature-gates: {error}"), code: 2 })?;
+    if !turned.is_empty() {
+        tracing::warn!(gates = ?turned, "these feature gates have no effect");
+    }
+    for (flag, value, reason) in args.upstream.without_effect() {
+        tracing::warn!(flag, value, reason, "this flag has no effect");
+    }
+    let replaced = ["kubeconfig", "kube-api-content-type", "profiling"];
+    let is_replaced =
+        |flag: &&str| args.upstream.is_given(flag) && (*flag != "kubeconfig" || !args.prefers_kubeconfig());
+    let replaced: Vec<&str> = replaced.into_iter().filter(is_replaced).collect();
+    if args.config.is_some() && !replaced.is_empty() {
+        tracing::warn!(flags = ?replaced, "the file of --config replaces these flags");
+    }
+    Ok(())
+}
+
 /// The startup configuration.
 struct Configuration {
     flags: Flags,
@@ -116,12 +140,54 @@ struct Configuration {
     settings: Settings,
 }
 
+impl Configuration {
+    fn load(args: &Args, flags: Flags, version: EmulatedVersion) -> Result<Self, ConfigError> {
+        let flags = Flags { emulated_version: version, ..flags };
+        let effective = match &args.config {
+            Some(file) => Effective::load(file, &flags)?,
+            None => Effective::without_file(&flags)?,
+        };
+        let settings = Settings::of(&effective)?;
+        Ok(Self { flags, effective, settings })
+    }
+
+    /// Loads the configuration before the API server's version is known: for the newest version in which it is valid.
+    fn load_for_any_version(args: &Args, flags: &Flags) -> Result<Self, ConfigError> {
+        let newest = Self::load(args, flags.clone(), EmulatedVersion::NEWEST);
+        let older = EmulatedVersion::ALL.into_iter().rev().skip(1);
+        newest.or_else(|error| {
+            let mut of_older = older.filter_map(|version| Self::load(args, flags.clone(), version).ok());
+            of_older.next().ok_or(error)
+        })
+    }
+
+    /// Loads the configuration for the API server's version, unless a flag sets the version. Also returns whether the
+    /// version is known.
+    async fn suited_to(self, client: &kube::Client, args: &Args) -> Result<(Self, bool), ConfigError> {
+        if args.emulated_version.is_some() {
+            return Ok((self, true));
+        }
+        match server_version::read(client).await {
+            Ok(version) => {
+                server_version::log_choice(version);
+                Ok((Self::load(args, self.flags, version.emulated())?, true))
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the API server's version; it is read again until it answers");
+                Ok((self, false))
+            }
+        }
+    }
+}
+
 async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) -> Result<(), Failure> {
-    let Configuration { flags, effective, settings } = configuration;
-    let (extenders, prepared) = extenders_of(&effective, &settings)?;
     let metrics = Arc::new(Metrics::new());
     let (tracer, sending) = tracing_of(&args, &metrics)?;
-    let (client, server_url) = connect(&args, &settings, &metrics).await?;
+    let (client, server_url) = connect(&args, &configuration.settings, &metrics).await?;
+    let (Configuration { flags, effective, settings }, is_version_known) =
+        configuration.suited_to(&client, &args).await?;
+    let (extenders, prepared) = extenders_of(&effective, &settings)?;
+    let (port, gate) = Serving::prepare(&args, &client, &metrics).await?.split();
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
     tracing::info!(version = crate::args::VERSION, server = %server_url, ?profiles, "starting");
 
@@ -138,38 +204,37 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
     let usage = Arc::new(ResourceUsage::default());
-    let objects = extenders.objects();
-    let intake = Arc::new(inbox.clone());
+    let (objects, intake) = (extenders.objects(), Arc::new(inbox.clone()));
     let watches =
         Watches::start(&client, intake, &metrics.watches(), settings.encoding, Some(usage.clone()), objects);
 
     let in_force = InForce::new(&effective);
-    let reload = follow(&args, (flags, effective), &inbox, (&watches, &extenders), &metrics, &in_force);
+    let (follower, versions) = Follower::new(effective.emulated_version, is_version_known, &metrics);
+    let reload =
+        follow(&args, (flags, effective), versions, &inbox, (&watches, &extenders), &metrics, &in_force);
     let heartbeat = Heartbeat::of(inbox.clone());
     let mut election = Election::start(
         candidacy,
         &settings,
         &client,
         &inbox,
-        watches.readiness(),
+        (watches.readiness(), follower.known()),
         heartbeat.clone(),
         &metrics,
     )?;
+    let following = follower.start(&args, &client, &election);
     let checks = checks(&watches, heartbeat, &election);
     let dumps = tokio::spawn(dump::on_signal(inbox.clone(), client.clone(), Arc::clone(&metrics)));
-    let serving_metrics = Arc::clone(&metrics);
     let core = stats::source(inbox.clone(), clock, rescued);
-    let exposition = Exposition::new(metrics)
+    let exposition = serving::exposition(&args, &in_force, metrics)
         .with_core(core)
         .with_event_channel(fill_of(inbox.clone()))
         .with_log_lines_lost(move || log.lines.lost());
-    let gate = Gate::new(KubeReviewer::new(client))
-        .with_always_allowed(args.authorization_always_allow_paths.clone());
     let (relist, ring) = (watches.relist_pods(), keeping.ring.clone());
     let pages = pages::Sources { resource_usage: usage, relist, in_force, inbox: inbox.clone(), ring, clock };
     let pages = pages.pages(&args, &election, log.verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
-    let (stop_serving, serving) = serve(&args, routes, &serving_metrics).await?;
+    let (stop_serving, serving) = Serving::start(port, routes);
     let cause = running(&mut end, &mut election).await?;
     let ending = ShutdownBudget::begin();
     let outcome = match cause {
@@ -180,7 +245,7 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     drop(watches);
     dumps.abort();
     reload.abort();
-    // The server may have ended already.
+    following.abort();
     let _ = stop_serving.send(());
     rest(ending, serving, sending, keeping).await?;
     Ok(outcome?)
@@ -279,21 +344,24 @@ async fn connect(
 /// # Errors
 /// Returns an error when the kubeconfig cannot be read or `--master` is not a URL.
 fn source(args: &Args, settings: &Settings) -> anyhow::Result<Source> {
-    let path = args.kubeconfig.as_ref().or(settings.kubeconfig.as_ref());
+    let flag = args.kubeconfig.as_ref().filter(|_| args.prefers_kubeconfig());
+    let path = flag.or(settings.kubeconfig.as_ref());
     let file = path.map(|path| {
         Kubeconfig::read_from(path).with_context(|| format!("cannot read the kubeconfig {}", path.display()))
     });
-    let master = args
-        .master
-        .as_ref()
-        .map(|master| master.parse::<http::Uri>().with_context(|| format!("--master {master} is not a URL")));
+    let master = args.master.as_ref().map(|master| {
+        // As in kube-scheduler, a host and a port mean plain HTTP.
+        let url = if master.contains("://") { master.clone() } else { format!("http://{master}") };
+        url.parse::<http::Uri>().with_context(|| format!("--master {master} is not a URL"))
+    });
     Ok(Source::new(file.transpose()?, path.cloned(), master.transpose()?))
 }
 
-/// Watches the configuration file, if there is one, and applies its changes.
+/// Watches the configuration file, if there is one, and the version to behave as, and applies their changes.
 fn follow(
     args: &Args,
     (flags, effective): (Flags, Effective),
+    versions: tokio::sync::watch::Receiver<EmulatedVersion>,
     inbox: &Inbox<Scheduler>,
     (watches, extenders): (&Watches, &Extenders),
     metrics: &Arc<Metrics>,
@@ -302,12 +370,8 @@ fn follow(
     let (file, inbox) = (args.config.clone(), inbox.clone());
     let relist = (watches.relist_pods(), watches.relist_nodes());
     let (extenders, metrics, in_force) = (extenders.clone(), Arc::clone(metrics), in_force.clone());
-    tokio::spawn(async move {
-        if let Some(file) = file {
-            let reload = Reload::new(file, flags, effective, inbox, relist, extenders, metrics);
-            reload.shown_in(in_force).run().await;
-        }
-    })
+    let reload = Reload::new(file, flags, effective, inbox, relist, extenders, metrics);
+    tokio::spawn(reload.shown_in(in_force).run(versions))
 }
 
 /// Waits for writes in flight and logs those that did not finish.
@@ -354,31 +418,6 @@ fn engine(beginning: &Header, settings: &Settings, extenders: &Prepared) -> Sche
         );
     }
     beginning.engine(settings, |tables| extenders.for_engine(tables))
-}
-
-/// Starts the HTTPS server, unless the port is 0. Returns its shutdown trigger and its task.
-async fn serve(
-    args: &Args,
-    routes: Routes,
-    metrics: &Metrics,
-) -> anyhow::Result<(oneshot::Sender<()>, tokio::task::JoinHandle<()>)> {
-    let (stop, stopped) = oneshot::channel::<()>();
-    let shutdown = async move {
-        // A dropped sender counts as shutdown.
-        let _ = stopped.await;
-    };
-    if args.secure_port == 0 {
-        tracing::info!("--secure-port is 0; health checks and metrics are not served");
-        return Ok((stop, tokio::spawn(shutdown)));
-    }
-    let certificate = match (&args.tls_cert_file, &args.tls_private_key_file) {
-        (Some(cert), Some(key)) => Certificate::Files { certificate: cert.clone(), key: key.clone() },
-        _ => Certificate::self_signed(pod_ip()),
-    };
-    let address = SocketAddr::new(args.bind_address, args.secure_port);
-    let server = Server::bind(ServeOptions::new(address, certificate, metrics), routes).await?;
-    tracing::info!(address = %server.local_addr().unwrap_or(address), "serving health and metrics over HTTPS");
-    Ok((stop, tokio::spawn(server.run(shutdown))))
 }
 
 /// Returns our pod's IP address from `POD_IP`, which the Deployment sets.

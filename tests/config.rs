@@ -10,6 +10,8 @@
 //!
 //! Supercargo's messages for the invalid files are in `fixtures/config/messages.txt`; `UPDATE_EXPECT=1` rewrites them.
 
+#[path = "config/command_lines.rs"]
+mod command_lines;
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod offline;
 
@@ -179,7 +181,8 @@ fn write_config_to_writes_the_file_and_exits() {
     let folder = tempfile::tempdir().expect("a scratch folder");
     let (file, out) = (fixtures().join("valid/args-of-everything.yaml"), folder.path().join("out.yaml"));
     let (file_text, out_text) = (file.to_string_lossy(), out.to_string_lossy());
-    let output = supercargo(&["--config", &file_text, "--write-config-to", &out_text]);
+    let output =
+        supercargo(&["--config", &file_text, "--write-config-to", &out_text, "--emulated-version=1.36"]);
     assert_eq!(output.code, Some(0), "{}", output.stderr);
     let mut wrong = Vec::new();
     let expected = yaml(&read(&file.with_extension("effective.yaml")));
@@ -245,12 +248,12 @@ fn invalid_file_exits_with_2_and_names_the_position() {
 fn invalid_flag_or_gate_exits_with_2_and_says_what_to_do() {
     for (args, expected) in [
         (
-            &["--kube-api-burst=5"][..],
-            "--kube-api-burst is not supported: deprecated; use clientConnection.burst",
+            &["--scheduler-name=x"][..],
+            "unknown flag: --scheduler-name (removed from kube-scheduler; use profiles[0].schedulerName",
         ),
         (
             &["--lock_object_name", "x"],
-            "--lock-object-name is not supported: removed from kube-scheduler; use leaderElection",
+            "unknown flag: --lock_object_name (removed from kube-scheduler; use --leader-elect-resource-name)",
         ),
         (&["--feature-gates=Foo=true"], "--feature-gates: unrecognized feature gate: Foo"),
         (

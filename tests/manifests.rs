@@ -334,13 +334,18 @@ fn image_is_built_by_make_and_holds_one_static_binary() {
     for flag in ["cargo build", "--release", "--locked", "$(TARGET)/dist/supercargo"] {
         assert!(recipe.iter().any(|line| line.contains(flag)), "release-binary: {flag}");
     }
-    for line in ["USER 65532:65532", "STOPSIGNAL SIGTERM", "ENTRYPOINT [\"/supercargo\"]"] {
+    for line in ["USER 0:0", "STOPSIGNAL SIGTERM", "ENTRYPOINT [\"/supercargo\"]", "ENV PATH=/usr/local/bin"]
+    {
         assert!(run.lines().any(|other| other == line), "{line}");
     }
     let copies: Vec<&str> =
         run.lines().filter(|line| line.starts_with("COPY ") || line.starts_with("ADD ")).collect();
     let files = ["supercargo", "supercargo.cdx.json"];
-    assert_eq!(copies, files.map(|file| format!("COPY --from=build /build/dist/{file} /{file}")));
+    let files = files.map(|file| format!("COPY --from=build /build/dist/{file} /{file}"));
+    assert_eq!(copies[..2], files);
+    // kubeadm's manifest calls `kube-scheduler`, without a path.
+    assert_eq!(copies[2..], ["COPY --from=build /build/links/ /"]);
+    assert!(build.contains(" ln -s /supercargo /build/links/usr/local/bin/kube-scheduler\n"));
     let version = format!("org.opencontainers.image.version=\"{}\"", env!("CARGO_PKG_VERSION"));
     assert!(run.contains(&version), "the version label differs");
     assert!(!run.lines().any(|line| line.starts_with("RUN ")), "an image from scratch has no shell");

@@ -1,4 +1,4 @@
-//! The driver's interfaces: the engine it drives, the outbox for effects, and the observer of reports.
+//! The driver's interfaces: the engine it drives, the runner of effects, and the observer of reports.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl Engine for Scheduler {
 }
 
 /// Carries out effects. It never blocks: the engine submits only against credits it was granted.
-pub trait Outbox: Send + 'static {
+pub trait EffectRunner: Send + 'static {
     /// Returns the initial credits, as events.
     fn credits(&self) -> Vec<Event>;
 

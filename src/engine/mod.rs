@@ -30,7 +30,7 @@ pub use heartbeat::Heartbeat;
 #[cfg(test)]
 pub(crate) use inbox::without_driver;
 pub use inbox::{Answers, Change, Fill, Inbox, Item};
-pub use interface::{Engine, Observer, Outbox};
+pub use interface::{EffectRunner, Engine, Observer};
 pub use observe::Accounts;
 pub use recorder::{Input, InputRecorder};
 pub(crate) use supercargo_core::scheduler::panic_text;
@@ -93,7 +93,7 @@ impl<E: Engine> Mailbox<E> {
         self,
         engine: E,
         clock: Clock,
-        outbox: impl Outbox,
+        effects: impl EffectRunner,
         observer: impl Observer,
     ) -> std::io::Result<oneshot::Receiver<End>> {
         let Self { arrivals, inbox, recorder } = self;
@@ -101,7 +101,7 @@ impl<E: Engine> Mailbox<E> {
         drop(inbox);
         let (ended, end) = oneshot::channel();
         std::thread::Builder::new().name("scheduler".to_owned()).spawn(move || {
-            let driver = Driver { recorder, ..Driver::new(engine, clock, arrivals, outbox, observer) };
+            let driver = Driver { recorder, ..Driver::new(engine, clock, arrivals, effects, observer) };
             let end = catch_unwind(AssertUnwindSafe(move || driver.run())).unwrap_or_else(|panic| {
                 let text = panic_text(panic.as_ref());
                 tracing::error!(panic = %text, "scheduling thread panicked; scheduling has stopped");
@@ -124,7 +124,7 @@ struct Driver<E, O, W> {
     engine: E,
     clock: Clock,
     arrivals: Arrivals<E>,
-    outbox: O,
+    effects: O,
     observer: W,
     recorder: Option<Box<dyn InputRecorder>>,
     /// Pods with an unanswered binding, or an unanswered query about one.
@@ -135,15 +135,15 @@ struct Driver<E, O, W> {
     closed: bool,
 }
 
-impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
-    fn new(engine: E, clock: Clock, arrivals: Arrivals<E>, outbox: O, observer: W) -> Self {
+impl<E: Engine, O: EffectRunner, W: Observer> Driver<E, O, W> {
+    fn new(engine: E, clock: Clock, arrivals: Arrivals<E>, effects: O, observer: W) -> Self {
         let unanswered = BTreeMap::new();
         let (recorder, stop_by, closed) = (None, None, false);
-        Self { engine, clock, arrivals, outbox, observer, recorder, unanswered, stop_by, closed }
+        Self { engine, clock, arrivals, effects, observer, recorder, unanswered, stop_by, closed }
     }
 
     fn run(mut self) -> End {
-        for credits in self.outbox.credits() {
+        for credits in self.effects.credits() {
             self.handle(self.clock.now(), credits);
         }
         loop {
@@ -169,7 +169,7 @@ impl<E: Engine, O: Outbox, W: Observer> Driver<E, O, W> {
         match step {
             Step::Effect(effect) => {
                 self.note(&effect);
-                self.outbox.submit(effect);
+                self.effects.submit(effect);
             }
             Step::Notice(notice) => self.observer.notice(&notice),
             Step::Report(report) => {

@@ -79,7 +79,7 @@ impl Engine for Scripted {
 
 struct EffectSink(mpsc::UnboundedSender<Effect>);
 
-impl Outbox for EffectSink {
+impl EffectRunner for EffectSink {
     fn credits(&self) -> Vec<Event> {
         vec![Event::Credits { lane: Lane::Bind, count: 2 }]
     }
@@ -138,9 +138,9 @@ impl Fixture {
             halted: false,
             log: Arc::clone(&self.log),
         };
-        let (outbox, observer) = self.taken.take().expect("started once");
+        let (effects, observer) = self.taken.take().expect("started once");
         let mailbox = self.mailbox.take().expect("started once");
-        mailbox.start(engine, Clock::start(), outbox, observer).expect("a thread starts")
+        mailbox.start(engine, Clock::start(), effects, observer).expect("a thread starts")
     }
 
     fn log(&self) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! Wires leader election: the elector and its surroundings, or a placeholder without election.
 
+use super::server_version::Known;
 use super::{ShutdownBudget, Step, host_name, kernel_host_name};
 use crate::engine::{Heartbeat, Inbox};
 use crate::lease::{BootClock, Elector, Ended, Fence, Lock, Standing, Surroundings};
@@ -43,7 +44,7 @@ impl Election {
         settings: &Settings,
         client: &kube::Client,
         inbox: &Inbox<Scheduler>,
-        readiness: Readiness,
+        (readiness, version): (Readiness, Known),
         heartbeat: Heartbeat,
         metrics: &Metrics,
     ) -> anyhow::Result<Self> {
@@ -70,7 +71,7 @@ impl Election {
             clock,
             fence,
             answers: Arc::new(inbox.clone()),
-            known: Box::new(move || listed.check()),
+            known: Box::new(move || version.check().and_then(|()| listed.check())),
             catch_up: Arc::new(move || Box::new(readiness.catch_up())),
             heartbeat,
             metrics: metrics.leader(),

@@ -44,7 +44,10 @@ impl Sources {
         }
         let pages = Pages::default().with_resources(resources).with_flags(flags);
         let debugs = in_force.json()["enableProfiling"] != serde_json::Value::Bool(false);
-        let pages = pages.with_config(move || in_force.json());
+        let version = in_force.clone();
+        let pages = pages
+            .with_config(move || in_force.json())
+            .with_emulated_version(move || version.emulated_version());
         if !debugs {
             return pages;
         }

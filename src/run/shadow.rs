@@ -1,14 +1,15 @@
 //! Composition of shadow mode: watches, the comparing thread and the port. No component here writes to the cluster.
 
-use super::{Configuration, Failure, ShutdownBudget, Step, checks_of, connect, fill_of, serve};
+use super::serving::{Serving, exposition};
+use super::{Configuration, Failure, ShutdownBudget, Step, checks_of, connect, fill_of};
 use crate::args::Args;
 use crate::engine::reload::{InForce, ShadowReload, profile_of};
 use crate::engine::shadow::{Judging, Listening, Nowhere, Results};
 use crate::engine::{Clock, End, Heartbeat, Inbox, Item, Mailbox};
-use crate::serve::{Gate, KubeReviewer, Pages, Routes};
+use crate::serve::{Pages, Routes};
 use crate::signals::signalled_to_stop;
 use crate::telemetry::log::{Log, Verbosity};
-use crate::telemetry::metrics::{Exposition, Metrics};
+use crate::telemetry::metrics::Metrics;
 use anyhow::{Context as _, anyhow};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +28,13 @@ pub(super) async fn run(
     configuration: Configuration,
     log: Log,
 ) -> Result<(), Failure> {
-    let Configuration { flags, effective, settings } = configuration;
-    let profile = profile(&settings, shadow_of, args.config.is_some())?;
     let metrics = Arc::new(Metrics::new());
-    let (client, server_url) = connect(&args, &settings, &metrics).await?;
+    let (client, server_url) = connect(&args, &configuration.settings, &metrics).await?;
+    // A shadow's version does not change while it runs: its report is about one version.
+    let Configuration { flags, effective, settings } = configuration.suited_to(&client, &args).await?.0;
+    metrics.emulates(settings.emulated_version);
+    let profile = profile(&settings, shadow_of, args.config.is_some())?;
+    let (port, gate) = Serving::prepare(&args, &client, &metrics).await?.split();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), server = %server_url, shadow_of, "starting in shadow mode; nothing is written to the cluster");
     if !settings.extenders.is_empty() {
         tracing::warn!("extenders are not called in shadow mode; decisions that depend on them will differ");
@@ -51,21 +55,18 @@ pub(super) async fn run(
     let watches = Watches::start(&client, intake, &metrics.watches(), settings.encoding, None, &objects);
 
     let checks = checks_of(&watches, Heartbeat::of(inbox.clone()));
-    let serving_metrics = Arc::clone(&metrics);
     let reloads = Arc::clone(&metrics);
-    let exposition = Exposition::new(metrics)
+    let in_force = InForce::new(&effective);
+    let exposition = exposition(&args, &in_force, metrics)
         .with_event_channel(fill_of(inbox.clone()))
         .with_log_lines_lost(move || log.lines.lost());
-    let gate = Gate::new(KubeReviewer::new(client))
-        .with_always_allowed(args.authorization_always_allow_paths.clone());
-    let in_force = InForce::new(&effective);
     let pages = pages(&args, in_force.clone(), book, log.verbosity);
     let routes = Routes::new(Arc::new(checks), exposition, gate).with_pages(pages);
     let follow = args.config.clone().map(|file| {
         let of = (flags, effective);
         ShadowReload::new(file, of, profile, inbox.clone(), reloads, in_force).run()
     });
-    let (stop_serving, serving) = serve(&args, routes, &serving_metrics).await?;
+    let (stop_serving, serving) = Serving::start(port, routes);
 
     let dumps = tokio::spawn(dump_on_signal(inbox.clone()));
     let follow = follow.map(tokio::spawn);
@@ -117,7 +118,11 @@ fn pages(args: &Args, in_force: InForce, book: Arc<Results>, verbosity: Verbosit
         *master = without_password(master);
     }
     let debugs = in_force.json()["enableProfiling"] != serde_json::Value::Bool(false);
-    let pages = Pages::default().with_flags(flags).with_config(move || in_force.json());
+    let version = in_force.clone();
+    let pages = Pages::default()
+        .with_flags(flags)
+        .with_config(move || in_force.json())
+        .with_emulated_version(move || version.emulated_version());
     if !debugs {
         return pages;
     }

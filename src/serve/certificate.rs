@@ -1,10 +1,9 @@
-//! The serving certificate: self-signed if none is configured, otherwise reloaded when its files change.
-//!
-//! Client certificates are not used: clients authenticate by token, see [`super::Gate`].
+//! The serving certificates: the default one, self-signed if none is configured, and those for certain names. Files are
+//! reloaded when they change. [`super::sni`] chooses among them.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType};
@@ -12,11 +11,14 @@ use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::ServeError;
+use super::clients::{AnyCertificate, Clients};
+use super::sni::{Certificates, Current, Named};
+use super::tls::TlsOptions;
 use crate::telemetry::metrics::CertificateMetrics;
+use tokio::time::Instant;
 
 /// Validity of a self-signed certificate, and how far it is backdated for clients with slow clocks; both as
 /// upstream (`client-go/util/cert.GenerateSelfSignedCertKey`).
@@ -54,90 +56,104 @@ fn host_name() -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Returns the TLS configuration, and the task that keeps its certificate current.
-pub(super) async fn load(
-    source: Certificate,
-    poll: Duration,
-    metrics: CertificateMetrics,
-) -> Result<(Arc<ServerConfig>, Refresher), ServeError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let (first, renewal) = match source {
-        Certificate::SelfSigned { names } => (self_signed(&names, &provider)?, Renewal::Remake { names }),
+/// A certificate for clients that request certain names.
+#[derive(Clone, Debug)]
+pub struct NamedCertificate {
+    /// File of the certificate, followed by its intermediates.
+    pub certificate: PathBuf,
+    /// File of its private key.
+    pub key: PathBuf,
+    /// The names; empty for those in the certificate.
+    pub names: Vec<String>,
+}
+
+/// Everything that the TLS configuration is made of.
+pub(super) struct Sources {
+    pub(super) default: Certificate,
+    pub(super) named: Vec<NamedCertificate>,
+    pub(super) clients: Arc<Clients>,
+    pub(super) tls: TlsOptions,
+    pub(super) poll: Duration,
+    pub(super) metrics: CertificateMetrics,
+}
+
+/// Returns the TLS configuration, and the task that keeps its certificates current.
+pub(super) async fn load(sources: Sources) -> Result<(Arc<ServerConfig>, Refresher), ServeError> {
+    let Sources { default, named, clients, tls, poll, metrics } = sources;
+    let provider = tls.provider;
+    let (first, renewal) = match default {
+        Certificate::SelfSigned { names } => {
+            (self_signed(&names, &provider)?, Renewal::Remake { names, made: Instant::now() })
+        }
         Certificate::Files { certificate, key } => {
-            let pair = PemPair::read(&certificate, &key).await?;
-            let first = pair.parse(&certificate, &key, &provider)?;
-            let files = PemFiles { certificate, key, good: pair.clone(), seen: Ok(pair) };
-            (first, Renewal::Reread { files, poll })
+            let (first, files) = PemFiles::read(certificate, key, &provider).await?;
+            (first, Renewal::Reread(files))
         }
     };
-    let current = Arc::new(Current(RwLock::new(Arc::new(first))));
-    let mut config = ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| ServeError::SelfSigned(error.to_string()))?
-        .with_no_client_auth()
-        .with_cert_resolver(current.clone());
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok((Arc::new(config), Refresher { current, provider, renewal, metrics }))
-}
-
-/// The certificate presented to the next client.
-#[derive(Debug)]
-struct Current(RwLock<Arc<CertifiedKey>>);
-
-impl Current {
-    fn replace(&self, next: CertifiedKey) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+    let default = Current::new(first);
+    let mut certificates = Certificates { default: Arc::clone(&default), named: Vec::new() };
+    let mut files = Vec::new();
+    for NamedCertificate { certificate, key, names } in named {
+        let (first, read) = PemFiles::read(certificate, key, &provider).await?;
+        let current = Current::new(first);
+        files.push((Arc::clone(&current), read));
+        certificates.named.push(Named { names, current });
     }
-}
-
-impl ResolvesServerCert for Current {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(tls.versions)
+        .map_err(|error| ServeError::SelfSigned(error.to_string()))?;
+    let builder = if clients.ask() {
+        builder.with_client_cert_verifier(Arc::new(AnyCertificate(provider.clone())))
+    } else {
+        builder.with_no_client_auth()
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(certificates));
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    if tls.http2 {
+        config.alpn_protocols.insert(0, b"h2".to_vec());
     }
+    let refresher = Refresher { default, renewal, named: files, clients, provider, poll, metrics };
+    Ok((Arc::new(config), refresher))
 }
 
-/// Keeps the certificate current while it runs.
+/// Keeps certificates and client authorities current while it runs.
 pub(super) struct Refresher {
-    current: Arc<Current>,
-    provider: Arc<CryptoProvider>,
+    default: Arc<Current>,
     renewal: Renewal,
+    named: Vec<(Arc<Current>, PemFiles)>,
+    clients: Arc<Clients>,
+    provider: Arc<CryptoProvider>,
+    poll: Duration,
     metrics: CertificateMetrics,
 }
 
 enum Renewal {
-    Remake { names: Vec<String> },
-    Reread { files: PemFiles, poll: Duration },
+    Remake { names: Vec<String>, made: Instant },
+    Reread(PemFiles),
 }
 
 impl Refresher {
     /// Runs forever.
     pub(super) async fn run(mut self) {
         loop {
+            tokio::time::sleep(self.poll).await;
             match &mut self.renewal {
-                Renewal::Remake { names } => {
-                    tokio::time::sleep(VALID_FOR / 2).await;
+                Renewal::Remake { names, made } if made.elapsed() >= VALID_FOR / 2 => {
                     match self_signed(names, &self.provider) {
-                        Ok(next) => self.current.replace(next),
+                        Ok(next) => {
+                            *made = Instant::now();
+                            self.default.replace(next);
+                        }
                         Err(error) => tracing::error!(%error, "failed to renew the serving certificate"),
                     }
                 }
-                Renewal::Reread { files, poll } => {
-                    tokio::time::sleep(*poll).await;
-                    let Some(seen) = files.changed(&self.provider).await else { continue };
-                    match seen {
-                        Ok(Some(next)) => {
-                            self.current.replace(next);
-                            self.metrics.applied();
-                            tracing::info!(certificate = %files.certificate.display(), "serving certificate replaced");
-                        }
-                        Ok(None) => self.metrics.read_again(),
-                        Err(error) => {
-                            self.metrics.invalid();
-                            tracing::error!(%error, "failed to reload the serving certificate; keeping the previous one");
-                        }
-                    }
-                }
+                Renewal::Remake { .. } => {}
+                Renewal::Reread(files) => files.refresh(&self.default, &self.provider, &self.metrics).await,
             }
+            for (current, files) in &mut self.named {
+                files.refresh(current, &self.provider, &self.metrics).await;
+            }
+            self.clients.refresh();
         }
     }
 }
@@ -153,6 +169,34 @@ struct PemFiles {
 }
 
 impl PemFiles {
+    /// Reads the files for the first time.
+    async fn read(
+        certificate: PathBuf,
+        key: PathBuf,
+        provider: &CryptoProvider,
+    ) -> Result<(CertifiedKey, Self), ServeError> {
+        let pair = PemPair::read(&certificate, &key).await?;
+        let first = pair.parse(&certificate, &key, provider)?;
+        Ok((first, Self { certificate, key, good: pair.clone(), seen: Ok(pair) }))
+    }
+
+    /// Replaces the current certificate if the files have changed and are usable.
+    async fn refresh(&mut self, current: &Current, provider: &CryptoProvider, metrics: &CertificateMetrics) {
+        let Some(seen) = self.changed(provider).await else { return };
+        match seen {
+            Ok(Some(next)) => {
+                current.replace(next);
+                metrics.applied();
+                tracing::info!(certificate = %self.certificate.display(), "serving certificate replaced");
+            }
+            Ok(None) => metrics.read_again(),
+            Err(error) => {
+                metrics.invalid();
+                tracing::error!(%error, "failed to reload the serving certificate; keeping the previous one");
+            }
+        }
+    }
+
     /// Rereads the files. Returns `None` if they are unchanged, and `Ok(None)` if they are back at the last
     /// valid contents. A changed pair is tried once: while only one of two files has been replaced they do
     /// not match, and the error is repeated only after another change.
@@ -289,22 +333,27 @@ mod tests {
         let source = Certificate::Files { certificate: certificate.clone(), key: key.clone() };
         let error = |result: Result<_, ServeError>| result.map(|_| ()).unwrap_err().to_string();
 
-        let missing = error(load(source.clone(), Duration::ZERO, Metrics::new().certificates()).await);
-        assert!(
-            missing.contains("tls.crt as --tls-cert-file and --tls-private-key-file: No such file"),
-            "{missing}"
-        );
+        let of = |default: &Certificate| Sources {
+            default: default.clone(),
+            named: Vec::new(),
+            clients: Arc::default(),
+            tls: TlsOptions::default(),
+            poll: Duration::ZERO,
+            metrics: Metrics::new().certificates(),
+        };
+        let missing = error(load(of(&source)).await);
+        assert!(missing.contains("tls.crt as a serving certificate or its key (--tls-cert-file, --tls-private-key-file, --tls-sni-cert-key): No such file"), "{missing}");
 
         std::fs::write(&certificate, "nothing").unwrap();
         std::fs::write(&key, "nothing").unwrap();
-        let empty = error(load(source.clone(), Duration::ZERO, Metrics::new().certificates()).await);
+        let empty = error(load(of(&source)).await);
         assert!(empty.ends_with("it contains no PEM certificate"), "{empty}");
 
         let pair = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         std::fs::write(&certificate, pair().cert.pem()).unwrap();
         std::fs::write(&key, pair().signing_key.serialize_pem()).unwrap();
-        let foreign = error(load(source, Duration::ZERO, Metrics::new().certificates()).await);
-        assert!(foreign.contains("tls.key as --tls-cert-file"), "{foreign}");
+        let foreign = error(load(of(&source)).await);
+        assert!(foreign.contains("tls.key as a serving certificate or its key"), "{foreign}");
     }
 
     #[tokio::test]

@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::clients::PeerCertificates;
 use super::connections::{Progress, Stage};
 use super::{Limits, Routes};
 use supercargo_apiserver::Throttle;
@@ -27,9 +28,6 @@ use supercargo_apiserver::Throttle;
 /// Maximum size of a request head, in bytes. Service account tokens take about 1 KiB; upstream's default is
 /// Go's 1 MiB.
 const HEAD_BYTES: u32 = 64 * 1024;
-
-/// Maximum number of concurrent requests on one HTTP/2 connection.
-const STREAMS: u32 = 32;
 
 /// Interval of HTTP/2 keep-alive pings, and the time limit of their response.
 const HTTP2_PING: Duration = Duration::from_secs(30);
@@ -79,10 +77,15 @@ pub(super) async fn serve(settings: Settings, stream: TcpStream, peer: SocketAdd
     };
     progress.reached(Stage::Silent);
 
+    let certificates =
+        tls.get_ref().1.peer_certificates().map(|chain| PeerCertificates(chain.to_vec().into()));
     let service = {
         let progress = progress.clone();
-        service_fn(move |request: Request<Incoming>| {
+        service_fn(move |mut request: Request<Incoming>| {
             let (routes, progress) = (routes.clone(), progress.clone());
+            if let Some(certificates) = certificates.clone() {
+                request.extensions_mut().insert(certificates);
+            }
             async move {
                 let running = progress.asked();
                 let response = routes.answer(request).await;
@@ -97,7 +100,7 @@ pub(super) async fn serve(settings: Settings, stream: TcpStream, peer: SocketAdd
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS)
+            .max_concurrent_streams(limits.streams)
             .max_header_list_size(HEAD_BYTES)
             .keep_alive_interval(HTTP2_PING)
             .keep_alive_timeout(HTTP2_PING);

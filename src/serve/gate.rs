@@ -1,4 +1,5 @@
-//! Authenticates and authorizes requests: bearer tokens and access rights, reviewed by the API server.
+//! Authenticates and authorizes requests: client certificates, checked here, bearer tokens and access rights, reviewed
+//! by the API server.
 //!
 //! Follows upstream's delegated authentication and authorization
 //! (`apiserver/pkg/{authentication,authorization}`), with these differences:
@@ -7,7 +8,6 @@
 //!   server.
 //! - Rejected tokens are cached as well, so a client that retries costs the API server one review.
 //! - A failed review is an error (500), not an invalid token (401).
-//! - Client certificates are not supported.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,12 +19,55 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use tokio::time::Instant;
 
+use super::clients::{Clients, PeerCertificates};
 use super::review_cache::ReviewCache;
+use rustls::pki_types::UnixTime;
 use supercargo_apiserver::Throttle;
 use supercargo_apiserver::client::HANDED_ON;
 
-/// Lifetime of cached results; upstream's for tokens, allowed and denied requests.
-const ANSWER_LIFETIME: Duration = Duration::from_secs(10);
+/// Lifetimes of cached results.
+#[derive(Clone, Copy, Debug)]
+pub struct Lifetimes {
+    /// Of reviewed tokens.
+    pub tokens: Duration,
+    /// Of allowed access.
+    pub allowed: Duration,
+    /// Of denied access.
+    pub denied: Duration,
+}
+
+impl Default for Lifetimes {
+    /// Upstream's defaults.
+    fn default() -> Self {
+        let usual = Duration::from_secs(10);
+        Self { tokens: usual, allowed: usual, denied: usual }
+    }
+}
+
+impl Lifetimes {
+    fn of(self, decision: &Decision) -> Duration {
+        if *decision == Decision::Allowed { self.allowed } else { self.denied }
+    }
+}
+
+/// What a request is authenticated by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller<'a> {
+    pub(super) headers: &'a HeaderMap,
+    pub(super) certificates: Option<&'a PeerCertificates>,
+}
+
+impl<'a, B> From<&'a http::Request<B>> for Caller<'a> {
+    fn from(request: &'a http::Request<B>) -> Self {
+        Self { headers: request.headers(), certificates: request.extensions().get() }
+    }
+}
+
+impl<'a> From<&'a HeaderMap> for Caller<'a> {
+    fn from(headers: &'a HeaderMap) -> Self {
+        Self { headers, certificates: None }
+    }
+}
 
 /// Cached results per kind of review. Scrapers are few, so only a client that guesses tokens fills the cache;
 /// a miss costs one review.
@@ -173,6 +216,7 @@ pub struct Gate {
     users: Arc<ReviewCache<Token, Option<User>>>,
     decisions: Arc<ReviewCache<Access, Decision>>,
     pods: Arc<ReviewCache<PodAccess, Decision>>,
+    clients: Arc<Clients>,
     always_allowed: Vec<String>,
     failures: Throttle,
 }
@@ -180,11 +224,17 @@ pub struct Gate {
 impl Gate {
     /// Returns a gate that uses `reviewer`, with upstream's always-allowed paths.
     pub fn new(reviewer: impl Reviewer) -> Self {
+        Self::with_lifetimes(reviewer, Lifetimes::default())
+    }
+
+    /// Returns a gate that uses `reviewer` and caches its answers for these times.
+    pub fn with_lifetimes(reviewer: impl Reviewer, lifetimes: Lifetimes) -> Self {
         Self {
             reviewer: Arc::new(reviewer),
-            users: ReviewCache::new(ANSWER_LIFETIME, ANSWERS),
-            decisions: ReviewCache::new(ANSWER_LIFETIME, ANSWERS),
-            pods: ReviewCache::new(ANSWER_LIFETIME, ANSWERS),
+            users: ReviewCache::new(move |_| lifetimes.tokens, ANSWERS),
+            decisions: ReviewCache::new(move |decision| lifetimes.of(decision), ANSWERS),
+            pods: ReviewCache::new(move |decision| lifetimes.of(decision), ANSWERS),
+            clients: Arc::default(),
             always_allowed: ALWAYS_ALLOWED.map(String::from).to_vec(),
             failures: Throttle::new(LOG_EVERY),
         }
@@ -197,26 +247,35 @@ impl Gate {
         self
     }
 
+    /// Authenticates clients with certificates of these authorities, too.
+    #[must_use]
+    pub fn with_clients(mut self, clients: Arc<Clients>) -> Self {
+        self.clients = clients;
+        self
+    }
+
     /// Whether the path is open to everyone.
     pub(super) fn always_allows(&self, path: &str) -> bool {
-        self.always_allowed.iter().any(|allowed| match allowed.strip_suffix('*') {
+        // As upstream, the first slash is optional.
+        let path = without_slash(path);
+        self.always_allowed.iter().any(|allowed| match without_slash(allowed).strip_suffix('*') {
             Some(prefix) => path.starts_with(prefix),
-            None => path == allowed,
+            None => path == without_slash(allowed),
         })
     }
 
-    /// Checks whether the sender of these headers may access the path.
+    /// Checks whether the caller may access the path.
     pub(super) async fn admit(
         &self,
         now: Instant,
-        headers: &HeaderMap,
+        caller: impl Into<Caller<'_>>,
         verb: &str,
         path: &str,
     ) -> Result<(), Refusal> {
         if self.always_allows(path) {
             return Ok(());
         }
-        let user = self.user(now, headers).await?;
+        let user = self.user(now, caller.into()).await?;
         if user.groups.iter().any(|group| group == MASTERS) {
             return Ok(());
         }
@@ -237,8 +296,12 @@ impl Gate {
     }
 
     /// Returns the authenticated user; anonymous requests are unauthorized.
-    pub(super) async fn known_user(&self, now: Instant, headers: &HeaderMap) -> Result<User, Refusal> {
-        let user = self.user(now, headers).await?;
+    pub(super) async fn known_user(
+        &self,
+        now: Instant,
+        caller: impl Into<Caller<'_>>,
+    ) -> Result<User, Refusal> {
+        let user = self.user(now, caller.into()).await?;
         if user.name == ANONYMOUS { Err(Refusal::Unauthorized) } else { Ok(user) }
     }
 
@@ -271,8 +334,18 @@ impl Gate {
         }
     }
 
-    async fn user(&self, now: Instant, headers: &HeaderMap) -> Result<User, Refusal> {
+    async fn user(&self, now: Instant, caller: Caller<'_>) -> Result<User, Refusal> {
+        let Caller { headers, certificates } = caller;
+        let certified =
+            certificates.map(|certificates| self.clients.user(headers, certificates, UnixTime::now()));
+        if let Some(Ok(Some(user))) = certified {
+            return Ok(user);
+        }
         let Some(token) = Token::of(headers) else {
+            // As upstream, a certificate that cannot be verified is not an anonymous request.
+            if let Some(Err(_)) = certified {
+                return Err(Refusal::Unauthorized);
+            }
             let groups = vec![UNAUTHENTICATED.to_owned()];
             return Ok(User { name: ANONYMOUS.to_owned(), groups, ..User::default() });
         };
@@ -287,6 +360,10 @@ impl Gate {
         }
         Refusal::Unknown(error)
     }
+}
+
+fn without_slash(path: &str) -> &str {
+    path.strip_prefix('/').unwrap_or(path)
 }
 
 #[cfg(test)]
@@ -484,9 +561,10 @@ mod tests {
 
     #[test]
     fn allowed_paths_are_exact_or_prefixes() {
-        let gate = Gate::new(Fake::default()).with_always_allowed(vec!["/a".into(), "/b/*".into()]);
+        let gate =
+            Gate::new(Fake::default()).with_always_allowed(vec!["/a".into(), "/b/*".into(), "c".into()]);
         let allowed = |path| gate.always_allows(path);
-        assert!(allowed("/a") && allowed("/b/") && allowed("/b/c"));
+        assert!(allowed("/a") && allowed("/b/") && allowed("/b/c") && allowed("/c"));
         assert!(!allowed("/a/b") && !allowed("/b") && !allowed("/healthz"));
     }
 

@@ -5,17 +5,21 @@
 //! state: each page asks for its content when it is requested.
 
 mod certificate;
+mod clients;
 mod connection;
 mod connections;
 mod gate;
 mod health;
 mod listen;
+mod lookup;
 mod negotiate;
 mod pages;
 mod pods;
 mod review;
 mod review_cache;
 mod routes;
+mod sni;
+mod tls;
 
 use std::future::Future;
 use std::io;
@@ -27,19 +31,23 @@ use std::time::Duration;
 use crate::telemetry::metrics::{CertificateMetrics, Metrics, ServingMetrics};
 use rustls::ServerConfig;
 use supercargo_apiserver::Throttle;
+use supercargo_config::flags::Values;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use certificate::Refresher;
 use connections::Connections;
 
-pub use certificate::Certificate;
-pub use gate::{Access, Decision, Gate, PodAccess, Refusal, ReviewError, Reviewer, Token, User};
+pub use certificate::{Certificate, NamedCertificate};
+pub use clients::Clients;
+pub use gate::{Access, Decision, Gate, Lifetimes, PodAccess, Refusal, ReviewError, Reviewer, Token, User};
 pub use health::{Check, Checks};
+pub use lookup::Lookup;
 pub use pages::Pages;
 pub use pods::PodSources;
 pub use review::KubeReviewer;
 pub use routes::Routes;
+pub use tls::TlsOptions;
 
 /// Pause after a failed `accept`, which usually means that the process has no free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -55,6 +63,14 @@ pub struct ServeOptions {
     pub address: SocketAddr,
     /// The serving certificate.
     pub certificate: Certificate,
+    /// Certificates for clients that request certain names.
+    pub named: Vec<NamedCertificate>,
+    /// Authorities of client certificates.
+    pub clients: Arc<Clients>,
+    /// TLS settings.
+    pub tls: TlsOptions,
+    /// Whether other processes may listen on the same address and port (SO_REUSEPORT).
+    pub share_port: bool,
     /// Interval at which certificate files are reread. Rotation often renames folders, so contents are
     /// compared instead of watching files.
     pub certificate_poll: Duration,
@@ -71,7 +87,45 @@ impl ServeOptions {
     pub fn new(address: SocketAddr, certificate: Certificate, metrics: &Metrics) -> Self {
         let certificate_poll = Duration::from_secs(10);
         let (certificates, serving) = (metrics.certificates(), metrics.serving());
-        Self { address, certificate, certificate_poll, limits: Limits::default(), certificates, serving }
+        Self {
+            address,
+            certificate,
+            named: Vec::new(),
+            clients: Arc::default(),
+            tls: TlsOptions::default(),
+            share_port: false,
+            certificate_poll,
+            limits: Limits::default(),
+            certificates,
+            serving,
+        }
+    }
+}
+
+impl ServeOptions {
+    /// Applies the flags of TLS, client certificates, port sharing and HTTP/2.
+    ///
+    /// # Errors
+    /// If a file cannot be used, or the TLS library has none of a flag's values.
+    pub fn with_flags(self, values: &Values) -> Result<Self, ServeError> {
+        let named = values.sni_certificates().into_iter().map(|pair| NamedCertificate {
+            certificate: pair.certificate.into(),
+            key: pair.key.into(),
+            names: pair.names,
+        });
+        let streams = match values.int("http2-max-streams-per-connection") {
+            // As upstream, zero and less mean the default.
+            ..=0 => self.limits.streams,
+            streams => u32::try_from(streams).unwrap_or(u32::MAX),
+        };
+        Ok(Self {
+            named: named.collect(),
+            clients: Arc::new(Clients::of(values)?),
+            tls: TlsOptions::of(values)?,
+            share_port: values.is_true("permit-port-sharing"),
+            limits: Limits { streams, ..self.limits },
+            ..self
+        })
     }
 }
 
@@ -88,6 +142,8 @@ pub struct Limits {
     /// Time limit for the next complete request head on a connection, idle time included (upstream's
     /// `ReadHeaderTimeout`).
     pub request_head: Duration,
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
+    pub streams: u32,
     /// Age at which a connection is closed, after its running requests.
     pub age: Duration,
     /// Time limit for running requests when the server stops or a connection reaches its age limit
@@ -103,6 +159,7 @@ impl Default for Limits {
             connections: 256,
             handshake: Duration::from_secs(10),
             request_head: Duration::from_secs(32),
+            streams: 32,
             age: Duration::from_secs(600),
             drain: Duration::from_secs(5),
             log_every: Duration::from_secs(60),
@@ -122,12 +179,30 @@ pub enum ServeError {
         source: io::Error,
     },
     /// A certificate or key file cannot be read or parsed.
-    #[error("cannot use {} as --tls-cert-file and --tls-private-key-file: {reason}", path.display())]
+    #[error("cannot use {} as a serving certificate or its key (--tls-cert-file, --tls-private-key-file, --tls-sni-cert-key): {reason}", path.display())]
     Certificate {
         /// The file in question.
         path: PathBuf,
         /// The cause.
         reason: String,
+    },
+    /// A file with authorities of clients cannot be read or parsed.
+    #[error("cannot use {} as --{flag}: {reason}", path.display())]
+    Authorities {
+        /// The flag without hyphens.
+        flag: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        reason: String,
+    },
+    /// The TLS library has none of a flag's values.
+    #[error("the TLS library has none of the values of {flag}: {values}")]
+    Lacking {
+        /// The flag.
+        flag: &'static str,
+        /// Its values.
+        values: String,
     },
     /// Generating a self-signed certificate failed.
     #[error("cannot generate a self-signed serving certificate: {0}")]
@@ -144,17 +219,44 @@ pub struct Server {
     metrics: ServingMetrics,
 }
 
-impl Server {
-    /// Binds the address and loads the certificate, so that both fail at startup.
+/// A bound port with its certificates, to which [`Server`] adds the routes.
+pub struct Port {
+    listener: TcpListener,
+    tls: Arc<ServerConfig>,
+    refresher: Refresher,
+    limits: Limits,
+    metrics: ServingMetrics,
+}
+
+impl Port {
+    /// Binds the address and loads the certificates, so that both fail at startup.
     ///
     /// # Errors
-    /// Returns a [`ServeError`] when the address or the certificate is unusable.
+    /// Returns a [`ServeError`] when the address or a certificate is unusable.
+    pub async fn bind(options: ServeOptions) -> Result<Self, ServeError> {
+        let ServeOptions { address, certificate, named, clients, tls, share_port, .. } = options;
+        let ServeOptions { certificate_poll: poll, limits, certificates: metrics, serving, .. } = options;
+        let sources = certificate::Sources { default: certificate, named, clients, tls, poll, metrics };
+        let (tls, refresher) = certificate::load(sources).await?;
+        let listener = listen::listen(address, share_port).await;
+        let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
+        Ok(Self { listener, tls, refresher, limits, metrics: serving })
+    }
+}
+
+impl Server {
+    /// Binds the address and loads the certificates.
+    ///
+    /// # Errors
+    /// Returns a [`ServeError`] when the address or a certificate is unusable.
     pub async fn bind(options: ServeOptions, routes: Routes) -> Result<Self, ServeError> {
-        let ServeOptions { address, certificate, certificate_poll, limits, certificates, serving } = options;
-        let (tls, refresher) = certificate::load(certificate, certificate_poll, certificates).await?;
-        let listener =
-            listen::listen(address).await.map_err(|source| ServeError::Listen { address, source })?;
-        Ok(Self { listener, tls, refresher, routes: Arc::new(routes), limits, metrics: serving })
+        Ok(Self::new(Port::bind(options).await?, routes))
+    }
+
+    /// Returns a server of this port.
+    pub fn new(port: Port, routes: Routes) -> Self {
+        let Port { listener, tls, refresher, limits, metrics } = port;
+        Self { listener, tls, refresher, routes: Arc::new(routes), limits, metrics }
     }
 
     /// Returns the bound address.

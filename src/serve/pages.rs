@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::future::Future;
+use supercargo_core::model::emulation::EmulatedVersion;
 
 /// Component name on these pages.
 const COMPONENT: &str = "supercargo";
@@ -34,6 +35,7 @@ pub struct Pages {
     debug: Vec<(&'static str, Source)>,
     set_verbosity: Option<SetVerbosity>,
     pods: Option<PodSources>,
+    emulated: Option<Box<dyn Fn() -> EmulatedVersion + Send + Sync>>,
 }
 
 fn source<F>(text: impl Fn() -> F + Send + Sync + 'static) -> Source
@@ -51,6 +53,16 @@ impl Pages {
         F: Future<Output = Option<String>> + Send + 'static,
     {
         self.resources = Some(source(text));
+        self
+    }
+
+    /// Sets the version of kube-scheduler that `/statusz` reports.
+    #[must_use]
+    pub fn with_emulated_version(
+        mut self,
+        version: impl Fn() -> EmulatedVersion + Send + Sync + 'static,
+    ) -> Self {
+        self.emulated = Some(Box::new(version));
         self
     }
 
@@ -141,6 +153,7 @@ impl Pages {
         let started = started();
         let up = now.duration_since(started).as_secs().max(0);
         let paths = self.paths();
+        let emulated = self.emulated.as_ref().map_or(EmulatedVersion::NEWEST, |version| version());
         let (go, version) = ("none (Rust)", env!("CARGO_PKG_VERSION"));
         let moment =
             started.to_zoned(jiff::tz::TimeZone::UTC).strftime("%a %b %e %H:%M:%S %Z %Y").to_string();
@@ -151,7 +164,7 @@ impl Pages {
             ("Up", &up_text),
             ("Go version", go),
             ("Binary version", version),
-            ("Emulation version", EMULATED),
+            ("Emulation version", emulated.as_str()),
             ("Paths", &joined),
         ];
         let mut text = String::from("\n");
@@ -163,7 +176,7 @@ impl Pages {
             "uptimeSeconds": up,
             "goVersion": go,
             "binaryVersion": version,
-            "emulationVersion": EMULATED,
+            "emulationVersion": emulated.as_str(),
             "paths": paths,
         });
         Zpage { kind: "Statusz", text, content }
@@ -187,9 +200,6 @@ impl Pages {
         paths
     }
 }
-
-/// The emulated version of kube-scheduler.
-const EMULATED: &str = "1.36";
 
 fn started() -> Timestamp {
     let seconds = crate::telemetry::metrics::start_time_seconds().unwrap_or_default();

@@ -3,10 +3,9 @@
 //! A client that may not read the pods of a namespace cannot learn whether it has any. Anonymous requests are
 //! rejected before any access review.
 
-use super::gate::{Gate, Refusal, User};
+use super::gate::{Caller, Gate, Refusal, User};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, try_join_all};
-use http::HeaderMap;
 use std::collections::BTreeSet;
 use std::future::Future;
 use supercargo_whatif::pending::{LabelQuery, PAGE, Question, parameters};
@@ -79,11 +78,11 @@ impl PodSources {
     pub(super) async fn answer(
         &self,
         (gate, now): (&Gate, Instant),
-        headers: &HeaderMap,
+        caller: impl Into<Caller<'_>>,
         path: &str,
         query: &str,
     ) -> Outcome {
-        let user = match gate.known_user(now, headers).await {
+        let user = match gate.known_user(now, caller).await {
             Ok(user) => user,
             Err(refusal) => return refusal.into(),
         };

@@ -30,7 +30,10 @@ const SUBJECT_ACCESS_REVIEW: &str = "SubjectAccessReview";
 /// Reviews by a real API server. Needs the permissions of ClusterRole `system:auth-delegator`.
 #[derive(Clone)]
 pub struct KubeReviewer {
-    client: kube::Client,
+    /// Reviews tokens.
+    tokens: kube::Client,
+    /// Reviews access.
+    access: kube::Client,
     timeout: Duration,
     permits: Arc<Semaphore>,
 }
@@ -39,7 +42,19 @@ impl KubeReviewer {
     /// Returns a reviewer that uses `client`. Disable the client's own retries: a late response has no
     /// receiver.
     pub fn new(client: kube::Client) -> Self {
-        Self { client, timeout: TIMEOUT, permits: Arc::new(Semaphore::new(IN_FLIGHT)) }
+        Self {
+            access: client.clone(),
+            tokens: client,
+            timeout: TIMEOUT,
+            permits: Arc::new(Semaphore::new(IN_FLIGHT)),
+        }
+    }
+
+    /// Reviews access with another client.
+    #[must_use]
+    pub fn with_access_by(mut self, client: kube::Client) -> Self {
+        self.access = client;
+        self
     }
 
     /// Sets the time limit; the default is 10 s.
@@ -67,7 +82,7 @@ impl KubeReviewer {
     async fn token_review(self, token: Token) -> Result<Option<User>, ReviewError> {
         let spec = TokenReviewSpec { token: token.secret().to_owned(), audiences: None };
         let question = TokenReview { spec, ..TokenReview::default() };
-        let api: Api<TokenReview> = Api::all(self.client.clone());
+        let api: Api<TokenReview> = Api::all(self.tokens.clone());
         let params = PostParams::default();
         let status = self
             .ask(TOKEN_REVIEW, api.create(&params, &question))
@@ -79,7 +94,7 @@ impl KubeReviewer {
 
     async fn subject_access_review(self, spec: SubjectAccessReviewSpec) -> Result<Decision, ReviewError> {
         let question = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let api: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let api: Api<SubjectAccessReview> = Api::all(self.access.clone());
         let params = PostParams::default();
         let status = self
             .ask(SUBJECT_ACCESS_REVIEW, api.create(&params, &question))

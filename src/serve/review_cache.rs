@@ -24,7 +24,7 @@ enum Slot<V> {
 
 /// Results by query; at most `capacity` entries.
 pub(super) struct ReviewCache<K, V> {
-    lifetime: Duration,
+    lifetime: Box<dyn Fn(&V) -> Duration + Send + Sync>,
     capacity: usize,
     slots: Mutex<HashMap<K, Slot<V>>>,
 }
@@ -34,9 +34,12 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// Returns an empty cache. A result lives for `lifetime` from the start of its query.
-    pub(super) fn new(lifetime: Duration, capacity: usize) -> Arc<Self> {
-        Arc::new(Self { lifetime, capacity, slots: Mutex::default() })
+    /// Returns an empty cache. A result lives for its `lifetime` from the start of its query.
+    pub(super) fn new(
+        lifetime: impl Fn(&V) -> Duration + Send + Sync + 'static,
+        capacity: usize,
+    ) -> Arc<Self> {
+        Arc::new(Self { lifetime: Box::new(lifetime), capacity, slots: Mutex::default() })
     }
 
     /// Returns the cached result, joins a query in flight, or starts one with `ask`. A started query runs to
@@ -79,7 +82,8 @@ where
             if let Entry::Occupied(mut slot) = slots.entry(question) {
                 match &outcome {
                     Ok(answer) => {
-                        slot.insert(Slot::Known { answer: answer.clone(), until: now + self.lifetime });
+                        let until = now + (self.lifetime)(answer);
+                        slot.insert(Slot::Known { answer: answer.clone(), until });
                     }
                     Err(_) => {
                         slot.remove();
@@ -143,7 +147,7 @@ mod tests {
 
     impl Desk {
         fn new(capacity: usize) -> Self {
-            let answers = ReviewCache::new(LIFETIME, capacity);
+            let answers = ReviewCache::new(|_: &u32| LIFETIME, capacity);
             Self { answers, asked: Arc::default(), start: Instant::now() }
         }
 

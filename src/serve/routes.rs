@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::gate::{Gate, Refusal};
+use super::gate::{Caller, Gate, Refusal};
 use super::health::Checks;
 use super::negotiate::is_refused_as_yaml;
 use super::pages::{Pages, Zpage};
@@ -76,7 +76,7 @@ impl Routes {
         }
         if let Some(sources) = self.pages.pods().filter(|_| pods::is_about_pods(path)) {
             let (query, at) = (request.uri().query().unwrap_or_default(), (&self.gate, Instant::now()));
-            let response = match sources.answer(at, request.headers(), path, query).await {
+            let response = match sources.answer(at, Caller::from(&request), path, query).await {
                 Outcome::Json(json) => text(StatusCode::OK, "application/json", json),
                 Outcome::Later => given(PLAIN, None),
                 Outcome::Wrong(why) => {
@@ -94,7 +94,7 @@ impl Routes {
             (_, true) => "put",
             _ => "get",
         };
-        let response = match self.gate.admit(Instant::now(), request.headers(), verb, path).await {
+        let response = match self.gate.admit(Instant::now(), Caller::from(&request), verb, path).await {
             Ok(()) if writes => self.set_verbosity(request).await,
             Ok(()) => self.content(&request).await,
             Err(refusal) => refused(&request, &refusal),

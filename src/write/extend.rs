@@ -12,8 +12,8 @@ use supercargo_core::model::extender::Answer;
 
 use crate::extenders::{Client, Extenders, Failed};
 use crate::write::Shared;
+use crate::write::query::query_binding;
 use crate::write::request::Uncovered;
-use crate::write::settle::settle;
 
 /// Error for an extender that was removed from the configuration.
 pub(super) const UNKNOWN: &str = "the extender is no longer configured";
@@ -59,7 +59,7 @@ pub(super) async fn bind(shared: &Shared, client: &Client, pod: &PodRef, node: &
             BindOutcome::Refused { message }
         }
         Ok(Err(Failed::Lost(message))) | Err(Uncovered::Lost(message)) => BindOutcome::Unknown { message },
-        Ok(Err(Failed::Answered(message))) => match settle(transport, limits, pod, unanswered).await {
+        Ok(Err(Failed::Answered(message))) => match query_binding(transport, limits, pod, unanswered).await {
             BindingState::Unbound => BindOutcome::Refused { message },
             BindingState::NoAnswer => BindOutcome::Unknown { message },
             found @ (BindingState::Bound(_) | BindingState::Gone) => BindOutcome::NotNeeded(found),

@@ -8,10 +8,10 @@ mod evict;
 mod extend;
 mod merged_patches;
 mod per_object_order;
+mod query;
 mod record;
 mod request;
 mod series;
-mod settle;
 mod status;
 mod volumes;
 
@@ -32,7 +32,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::engine::{Answers, Outbox, panic_text};
+use crate::engine::{Answers, EffectRunner, panic_text};
 use crate::extenders::Extenders;
 use crate::lease::Fence;
 use crate::telemetry::metrics::Metrics;
@@ -288,15 +288,16 @@ impl Dispatcher {
         self.spawn(Lane::Extend, "extend", work, move |message| answered(Err(message)));
     }
 
-    fn settle(&self, pod: PodRef) {
+    fn query_binding(&self, pod: PodRef) {
         let shared = Arc::clone(&self.shared);
         let uid = Uid::clone(&pod.uid);
-        let settled = |uid: Uid, found| Some(Event::BindingQueried { uid, found });
+        let queried = |uid: Uid, found| Some(Event::BindingQueried { uid, found });
         let work = async move {
-            let found = settle::settle(&shared.transport, &shared.limits, &pod, &shared.unanswered).await;
-            settled(Uid::clone(&pod.uid), found)
+            let found =
+                query::query_binding(&shared.transport, &shared.limits, &pod, &shared.unanswered).await;
+            queried(Uid::clone(&pod.uid), found)
         };
-        self.spawn(Lane::Bind, "settle", work, move |_| settled(uid, BindingState::NoAnswer));
+        self.spawn(Lane::Bind, "settle", work, move |_| queried(uid, BindingState::NoAnswer));
     }
 
     fn write_volume(&self, write: VolumeWrite) {
@@ -358,7 +359,7 @@ impl Shared {
     }
 }
 
-impl Outbox for Dispatcher {
+impl EffectRunner for Dispatcher {
     fn credits(&self) -> Vec<Event> {
         let limits = &self.shared.limits;
         let count = |lane| match lane {
@@ -376,7 +377,7 @@ impl Outbox for Dispatcher {
         match effect {
             Effect::Bind { pod, node } => self.bind(pod, node),
             Effect::BindBy { extender, pod, node } => self.bind_by(extender, pod, node),
-            Effect::QueryBinding { pod } => self.settle(pod),
+            Effect::QueryBinding { pod } => self.query_binding(pod),
             Effect::WriteVolume(write) => self.write_volume(write),
             Effect::Evict(eviction) => self.evict(eviction),
             Effect::Patch(patch) => self.patch(patch),

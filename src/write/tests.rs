@@ -208,7 +208,7 @@ impl Fixture {
         outcome.clone()
     }
 
-    async fn settle(&mut self) -> BindingState {
+    async fn query_binding(&mut self) -> BindingState {
         self.dispatcher.submit(Effect::QueryBinding { pod: pod() });
         let events = self.answer().await;
         let Event::BindingQueried { found, .. } = &events[0] else { panic!("{events:?}") };
@@ -445,7 +445,7 @@ async fn settling_distinguishes_bound_unbound_and_gone() {
     ];
     for (reply, found) in table {
         let mut fixture = Fixture::new([reply]);
-        assert_eq!(fixture.settle().await, found);
+        assert_eq!(fixture.query_binding().await, found);
         assert_eq!(fixture.asked()[0].uri, "/api/v1/namespaces/default/pods/plain0");
     }
 }

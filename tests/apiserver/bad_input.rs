@@ -301,22 +301,22 @@ fn unusable_certificate_or_key_exits_with_1_and_file_name() -> Result<()> {
         (
             "good.crt",
             "bad.key",
-            "cannot use bad.key as --tls-cert-file and --tls-private-key-file: it contains no PEM private key",
+            "cannot use bad.key as a serving certificate or its key (--tls-cert-file, --tls-private-key-file, --tls-sni-cert-key): it contains no PEM private key",
         ),
         (
             "good.crt",
             "other.key",
-            "cannot use other.key as --tls-cert-file and --tls-private-key-file: it is not the key of good.crt",
+            "cannot use other.key as a serving certificate or its key (--tls-cert-file, --tls-private-key-file, --tls-sni-cert-key): it is not the key of good.crt",
         ),
         (
             "bad.crt",
             "bad.key",
-            "cannot use bad.crt as --tls-cert-file and --tls-private-key-file: it contains no PEM certificate",
+            "cannot use bad.crt as a serving certificate or its key (--tls-cert-file, --tls-private-key-file, --tls-sni-cert-key): it contains no PEM certificate",
         ),
         (
             "none.crt",
             "bad.key",
-            "cannot use none.crt as --tls-cert-file and --tls-private-key-file: No such file or directory (os error 2)",
+            "cannot use none.crt as a serving certificate or its key (--tls-cert-file, --tls-private-key-file, --tls-sni-cert-key): No such file or directory (os error 2)",
         ),
     ];
     wrong.file("bad.crt", "no certificate")?;

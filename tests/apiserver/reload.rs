@@ -139,7 +139,7 @@ async fn invalid_files_do_not_stop_a_running_scheduler() -> Result<()> {
             );
         }
         ensure!(log.contains("Is a directory (os error 21)"), "the folder's error is missing from the log");
-        let expected = "as --tls-cert-file and --tls-private-key-file: it contains no PEM certificate";
+        let expected = "as a serving certificate or its key (--tls-cert-file, --tls-private-key-file, --tls-sni-cert-key): it contains no PEM certificate";
         let of_certificate = |line: &&str| {
             line.contains("failed to reload the serving certificate") && line.contains(expected)
         };

@@ -15,7 +15,7 @@ pub(crate) fn read() -> Vec<String> {
 }
 
 /// Returns the content of a file of vectors; `None` for other files.
-fn text(path: &Path) -> Option<String> {
+pub(crate) fn text(path: &Path) -> Option<String> {
     let bytes = || std::fs::read(path).expect("a vector can be read");
     let mut text = String::new();
     match path.extension()?.to_str()? {

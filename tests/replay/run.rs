@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo::engine::recording::{Journal, Ring, Sink, SinkOptions, WhenFull};
-use supercargo::engine::{Accounts, Clock, End, Inbox, Item, Mailbox, Outbox};
+use supercargo::engine::{Accounts, Clock, EffectRunner, End, Inbox, Item, Mailbox};
 use supercargo::telemetry::metrics::{Metrics, Record};
 use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::model::effect::{Effect, Lane, PodRef};
@@ -37,7 +37,7 @@ pub(crate) struct Run {
 
 struct Out(mpsc::UnboundedSender<Effect>);
 
-impl Outbox for Out {
+impl EffectRunner for Out {
     fn credits(&self) -> Vec<Event> {
         Lane::ALL.map(|lane| Event::Credits { lane, count: 8 }).into()
     }

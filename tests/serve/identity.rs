@@ -1,4 +1,4 @@
-//! Only a bearer token identifies a caller.
+//! Without authorities of client certificates, only a bearer token identifies a caller.
 
 use super::{Answer, Running};
 use rustls::SignatureScheme;

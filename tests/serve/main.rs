@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "test helpers may panic like tests")]
 
+mod flags;
 mod hostile;
 mod identity;
 mod server;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use rustls::client::ResolvesClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -17,6 +18,7 @@ use supercargo::serve::{
     ServeOptions, Server, Token, User,
 };
 use supercargo::telemetry::metrics::{Exposition, Metrics};
+use supercargo_config::flags::CommandLine;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -84,6 +86,8 @@ pub(crate) struct Setup {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) exposition: Exposition,
     pub(crate) ready: Result<(), String>,
+    /// Flags of kube-scheduler.
+    pub(crate) flags: Vec<String>,
 }
 
 impl Default for Setup {
@@ -97,6 +101,7 @@ impl Default for Setup {
             exposition: Exposition::new(Arc::clone(&metrics)),
             metrics,
             ready: Ok(()),
+            flags: Vec::new(),
         }
     }
 }
@@ -110,12 +115,18 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) async fn start(setup: Setup) -> Self {
-        let Setup { address, certificate, certificate_poll, limits, metrics, exposition, ready } = setup;
+        let Setup { address, certificate, certificate_poll, limits, metrics, exposition, ready, flags } =
+            setup;
+        let flags: Vec<_> = flags.into_iter().map(std::ffi::OsString::from).collect();
+        let line = CommandLine::read(&flags, &[]);
+        assert_eq!(line.problems, [""; 0]);
         let fake = Fake::default();
         let checks = Checks::new().with_ready(Check::new("sched-handler-sync", move || ready.clone()));
-        let routes = Routes::new(Arc::new(checks), exposition, Gate::new(fake.clone()));
         let usual = ServeOptions::new(address, certificate, &metrics);
         let options = ServeOptions { certificate_poll, limits, ..usual };
+        let options = options.with_flags(&line.values).unwrap();
+        let gate = Gate::new(fake.clone()).with_clients(Arc::clone(&options.clients));
+        let routes = Routes::new(Arc::new(checks), exposition, gate);
         let server = Server::bind(options, routes).await.unwrap();
         // For an unspecified address, tests connect by IPv4.
         let port = server.local_addr().unwrap().port();
@@ -202,7 +213,7 @@ pub(crate) fn trusting(alpn: &[&[u8]]) -> Arc<ClientConfig> {
 }
 
 /// Like [`trusting`], with client certificates.
-fn trusting_with(alpn: &[&[u8]], certificates: Arc<CertificateRequested>) -> Arc<ClientConfig> {
+pub(crate) fn trusting_with(alpn: &[&[u8]], certificates: Arc<dyn ResolvesClientCert>) -> Arc<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -235,6 +246,12 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 /// Accepts every certificate; the tests check which one is presented.
 #[derive(Debug)]
 pub(crate) struct AnyCertificate(Arc<CryptoProvider>);
+
+impl AnyCertificate {
+    pub(crate) fn new(provider: Arc<CryptoProvider>) -> Self {
+        Self(provider)
+    }
+}
 
 impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(

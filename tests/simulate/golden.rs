@@ -28,6 +28,8 @@ fn written(vector: &Value) -> (Files, Vec<&'static str>) {
     let scenario = &vector["scenario"];
     let files = Files::with(&objects(scenario, "objects"), &objects(scenario, "pods"));
     let mut flags = RULES.to_vec();
+    // The vectors are from this version.
+    flags.extend(["--emulated-version", "1.36"]);
     if scenario["config"].is_object() {
         files.write("config", &scenario["config"].to_string());
         flags.extend(["--config", "config"]);

@@ -5,16 +5,24 @@
 #   tests/upstream/build.sh [kube-apiserver kube-scheduler ...]     without names: all of the control plane
 #   tests/upstream/build.sh oracle                                  the program that runs the real framework on scenarios
 #   tests/upstream/build.sh oracle-coverage                         the same, with coverage of upstream's plugins
+#   tests/upstream/build.sh --version 1.37 [names ...]              Kubernetes of versions/1.37.mod, into target/upstream/1.37/bin
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 bin="${CARGO_TARGET_DIR:-$root/target}/upstream/bin"
-mkdir -p "$bin"
 cd "$here"
+mod=go.mod
+if [ "${1:-}" = --version ]; then
+  mod=versions/${2:-}.mod
+  [ -f "$mod" ] || { echo "upstream: no version ${2:-}; known versions: $(cd versions && ls *.mod | sed 's/\.mod$//' | xargs)" >&2; exit 2; }
+  bin="${bin%/bin}/$2/bin"
+  shift 2
+fi
+mkdir -p "$bin"
 
-pin_of() { awk -v m="$1" '$1 == m && $2 ~ /^v/ { print $2; exit }' go.mod; }
-k8s=$(pin_of k8s.io/kubernetes) etcd=$(pin_of go.etcd.io/etcd/server/v3) kwok=$(pin_of sigs.k8s.io/kwok)
-[ -n "$k8s" ] && [ -n "$etcd" ] && [ -n "$kwok" ] || { echo "upstream: go.mod lacks a pin for kubernetes, etcd or kwok" >&2; exit 1; }
+pin_of() { awk -v m="$2" '$1 == m && $2 ~ /^v/ { print $2; exit }' "$1"; }
+k8s=$(pin_of "$mod" k8s.io/kubernetes) etcd=$(pin_of go.mod go.etcd.io/etcd/server/v3) kwok=$(pin_of go.mod sigs.k8s.io/kwok)
+[ -n "$k8s" ] && [ -n "$etcd" ] && [ -n "$kwok" ] || { echo "upstream: $mod or go.mod lacks a pin for kubernetes, etcd or kwok" >&2; exit 1; }
 
 minor=${k8s#v1.}; minor=${minor%%.*}
 k8s_flags="-s -w"
@@ -24,7 +32,8 @@ done
 
 # tool <name> <pin> <package> <ldflags> <pattern in the version output of the pinned version> [version arguments]
 tool() {
-  local name=$1 pin=$2 package=$3 flags=$4 pattern=$5; shift 5
+  local name=$1 pin=$2 package=$3 flags=$4 pattern=$5 from=go.mod; shift 5
+  case $package in k8s.io/*) from=$mod ;; esac
   local out="$bin/$name" stamp="$bin/.$name.pin"
   [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$pin" ] && return 0
   local given="${KUBEBUILDER_ASSETS:-}/$name"
@@ -36,7 +45,7 @@ tool() {
   else
     echo "upstream: building $name $pin (the first build of the control plane takes some minutes)" >&2
     rm -f "$out"
-    CGO_ENABLED=0 go build -trimpath -ldflags "$flags" -o "$out.part" "$package"
+    CGO_ENABLED=0 go build -modfile="$from" -trimpath -ldflags "$flags" -o "$out.part" "$package"
     mv "$out.part" "$out"
   fi
   echo "$pin" > "$stamp"
@@ -45,10 +54,10 @@ tool() {
 # The oracle is part of this repository: it is rebuilt when its sources or a pin change. Its version is not checked.
 oracle() {
   local out="$bin/oracle" stamp="$bin/.oracle.pin" sources
-  sources=$(cat go.mod go.sum oracle/*.go | cksum)
+  sources=$(cat "$mod" "${mod%.mod}.sum" oracle/*.go | cksum)
   [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$sources" ] && return 0
-  echo "upstream: building the oracle (the first time takes some minutes)" >&2
-  CGO_ENABLED=0 go build -trimpath -ldflags "$k8s_flags" -o "$out.part" ./oracle
+  echo "upstream: building the oracle of $k8s (the first time takes some minutes)" >&2
+  CGO_ENABLED=0 go build -modfile="$mod" -tags "kube1.$minor" -trimpath -ldflags "$k8s_flags" -o "$out.part" ./oracle
   mv "$out.part" "$out"
   echo "$sources" > "$stamp"
 }

@@ -7,6 +7,7 @@ pub mod client;
 pub mod names;
 pub mod retry;
 mod throttle;
+pub mod version;
 pub mod watch;
 
 pub use throttle::Throttle;

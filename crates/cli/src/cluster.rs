@@ -139,9 +139,13 @@ pub struct Cluster {
 
 impl Cluster {
     /// Returns a cluster without objects.
-    fn empty(source: &SourceArgs) -> Result<Self, InputError> {
+    fn empty(source: &SourceArgs, is_live: bool) -> Result<Self, Refused> {
+        let version = match source.emulation.emulated_version {
+            None if is_live => live::emulated_version(&source.live).map_err(Refused::Live)?,
+            _ => source.emulation.of_files(),
+        };
         Ok(Self {
-            trial: profiles::trial(source.config.as_deref(), source.emulation.emulated_version)?,
+            trial: profiles::trial(source.config.as_deref(), version)?,
             pending: Vec::new(),
             notices: Vec::new(),
             owners: None,
@@ -162,7 +166,7 @@ impl Cluster {
     /// Fails if the cluster cannot be read, or a file is invalid.
     pub fn load(source: &SourceArgs, wanted: Wanted, template: Option<&Path>) -> Result<Self, Refused> {
         let templates: Vec<&Path> = template.into_iter().collect();
-        Self { wanted, ..Self::empty(source)? }.fill(source, &templates)
+        Self { wanted, ..Self::empty(source, source.cluster.is_empty())? }.fill(source, &templates)
     }
 
     /// Reads a cluster with its workloads, the owners of its pods, and the pods of the given files.
@@ -172,7 +176,8 @@ impl Cluster {
     pub fn load_with_census(source: &SourceArgs, pods: &[PathBuf]) -> Result<Self, Refused> {
         let templates: Vec<&Path> = pods.iter().map(PathBuf::as_path).collect();
         let owners = Some(Owners::default());
-        Self { owners, has_workloads: true, ..Self::empty(source)? }.fill(source, &templates)
+        let empty = Self::empty(source, source.cluster.is_empty())?;
+        Self { owners, has_workloads: true, ..empty }.fill(source, &templates)
     }
 
     /// Reads a cluster with the owners of its pods.
@@ -180,7 +185,8 @@ impl Cluster {
     /// # Errors
     /// Fails if the cluster cannot be read, or a file is invalid.
     pub fn load_with_pods(source: &SourceArgs) -> Result<Self, Refused> {
-        Self { owners: Some(Owners::default()), ..Self::empty(source)? }.fill(source, &[])
+        let empty = Self::empty(source, source.cluster.is_empty())?;
+        Self { owners: Some(Owners::default()), ..empty }.fill(source, &[])
     }
 
     /// Reads the objects to lint, and the cluster they belong to: from files, from the kubeconfig, or none. A
@@ -195,12 +201,13 @@ impl Cluster {
         is_live: bool,
     ) -> Result<(Self, BTreeSet<ObjectKey>), Refused> {
         let owners = Some(Owners::default());
-        let mut cluster = Self { owners, has_workloads: true, ..Self::empty(source)? };
+        let is_live = is_live || source.live.kubeconfig.is_some() || source.live.context.is_some();
+        let mut cluster = Self { owners, has_workloads: true, ..Self::empty(source, is_live)? };
         let stdin = &mut io::stdin().lock();
         let mut files = Files::within(source.input_limit, complain).strictly(source.strict);
         let mut items = read_all(&mut files, judged, stdin)?;
         let mut others = read_all(&mut files, &source.cluster, stdin)?;
-        if is_live || source.live.kubeconfig.is_some() || source.live.context.is_some() {
+        if is_live {
             let listed = live::list(&source.live, Listing { admission: true, workloads: true });
             let listed = listed.map_err(Refused::Live)?;
             cluster.namespace.clone_from(&listed.namespace);

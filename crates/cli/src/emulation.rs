@@ -8,12 +8,14 @@ use supercargo_core::model::emulation::EmulatedVersion;
 #[derive(Clone, Copy, Debug, Args)]
 pub struct EmulationArgs {
     /// Version of kube-scheduler whose decisions and messages to give, 1.34 to 1.37. It means the real program of that
-    /// version with default feature gates.
-    #[arg(
-        long,
-        value_name = "VERSION",
-        default_value_t = EmulatedVersion::default(),
-        value_parser = parse_emulated_version
-    )]
-    pub emulated_version: EmulatedVersion,
+    /// version with default feature gates. Defaults to the version of the API server, or to the newest for files.
+    #[arg(long, value_name = "VERSION", value_parser = parse_emulated_version)]
+    pub emulated_version: Option<EmulatedVersion>,
+}
+
+impl EmulationArgs {
+    /// Returns the version for objects from files.
+    pub fn of_files(self) -> EmulatedVersion {
+        self.emulated_version.unwrap_or(EmulatedVersion::NEWEST)
+    }
 }

@@ -20,7 +20,7 @@ use supercargo_core::registry;
 const EXTENDER_TIMEOUT: GoDuration = GoDuration::seconds(5);
 
 /// Flags that override fields of the file, and one that disables a check.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flags {
     /// `--leader-elect`.
     pub leader_elect: Option<bool>,
@@ -40,6 +40,40 @@ pub struct Flags {
     pub allow_second_default_scheduler: bool,
     /// `--emulated-version`: the version whose defaults and rules apply.
     pub emulated_version: EmulatedVersion,
+    /// Whether the program is called `kube-scheduler`, which changes the defaults without a file.
+    pub as_kube_scheduler: bool,
+    /// Deprecated flags, which a file replaces.
+    pub deprecated: DeprecatedFlags,
+}
+
+/// Deprecated flags that set fields of the configuration if there is no file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeprecatedFlags {
+    /// `--kubeconfig`.
+    pub kubeconfig: Option<String>,
+    /// `--kube-api-content-type`.
+    pub content_type: Option<String>,
+    /// `--kube-api-qps`.
+    pub qps: Option<f32>,
+    /// `--kube-api-burst`.
+    pub burst: Option<i32>,
+    /// `--profiling`.
+    pub profiling: Option<bool>,
+    /// `--contention-profiling`.
+    pub contention_profiling: Option<bool>,
+}
+
+impl DeprecatedFlags {
+    /// Sets the fields. Profiles cannot be served, so only `false` changes the fields of profiling.
+    fn set_fields(&self, written: &mut Configuration) {
+        let connection = &mut written.client_connection;
+        connection.kubeconfig = self.kubeconfig.clone().unwrap_or_default();
+        connection.content_type = self.content_type.clone().unwrap_or_default();
+        connection.qps = self.qps.unwrap_or_default();
+        connection.burst = self.burst.unwrap_or_default();
+        written.enable_profiling = self.profiling.filter(|on| !on);
+        written.enable_contention_profiling = self.contention_profiling.filter(|on| !on);
+    }
 }
 
 impl Flags {
@@ -100,15 +134,19 @@ impl Effective {
         Self::complete(written, flags, path, Some(document)).map_err(invalid)
     }
 
-    /// Returns the configuration without a file: a scheduler besides kube-scheduler, with its own name and
-    /// Lease.
+    /// Returns the configuration without a file: a scheduler besides kube-scheduler, with its own name and Lease; or,
+    /// called `kube-scheduler`, with kube-scheduler's.
     ///
     /// # Errors
     /// Fails if a flag is invalid.
     pub fn without_file(flags: &Flags) -> Result<Self, ConfigError> {
-        let only = Profile { scheduler_name: Some(OWN_NAME.to_owned()), ..Profile::default() };
-        let mut written = Configuration { profiles: vec![only], ..Configuration::default() };
-        written.leader_election.resource_name = OWN_NAME.to_owned();
+        let mut written = Configuration::default();
+        if !flags.as_kube_scheduler {
+            let only = Profile { scheduler_name: Some(OWN_NAME.to_owned()), ..Profile::default() };
+            written.profiles.push(only);
+            written.leader_election.resource_name = OWN_NAME.to_owned();
+        }
+        flags.deprecated.set_fields(&mut written);
         let invalid = |problems| ConfigError::Invalid { path: PathBuf::from("flags"), problems };
         Self::complete(written, flags, Path::new("flags"), None).map_err(invalid)
     }

@@ -19,7 +19,7 @@ pub mod v1;
 pub mod yaml;
 
 pub use difference::Difference;
-pub use effective::{Effective, Flags};
+pub use effective::{DeprecatedFlags, Effective, Flags};
 pub use lease_terms::{LeaseTerms, RETRY_JITTER};
 pub use settings::{ElectionSettings, ProfileSettings, Settings};
 pub use v1::duration::{GoDuration, parse_duration};

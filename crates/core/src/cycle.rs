@@ -15,7 +15,7 @@ mod with_extenders;
 pub use diagnosis::{Diagnosis, NodeVerdict};
 pub use enabled_plugin::{EnabledFilter, EnabledScore, Rank};
 pub use filter::Filtered;
-pub(crate) use filter::{NodeRejection, unprepared};
+pub(crate) use filter::NodeRejection;
 pub use post_filter::{InfeasibleDecision, Nomination, PostFilter};
 pub use sampling::{Sampling, Walk};
 pub use score::{PluginScores, Scores};

@@ -38,7 +38,7 @@ use ExtensionPoint::{
 };
 
 type MakeFilter = fn(&PluginArgs) -> Box<dyn FilterPlugin>;
-type MakeScore = fn(&PluginArgs) -> Box<dyn ScorePlugin>;
+type MakeScore = fn(&Plan) -> Box<dyn ScorePlugin>;
 type MakePostFilter = fn(&PluginArgs) -> Box<dyn PostFilterPlugin>;
 
 /// A property of the emulated version.
@@ -171,7 +171,7 @@ const IN_TREE: &[Entry] = &[
         )]),
     Entry::new("NodeAffinity", &[PreFilter, Filter, PreScore, Score])
         .filter(|args| Box::new(NodeAffinity::new(args.node_affinity.clone())))
-        .score(|args| Box::new(NodeAffinity::new(args.node_affinity.clone())))
+        .score(|plan| Box::new(NodeAffinity::new(plan.args.node_affinity.clone())))
         .weight(2),
     Entry::new("NodePorts", &[PreFilter, Filter]).filter(|_| Box::new(NodePorts)).needs(&[need(
         Filter,
@@ -180,7 +180,7 @@ const IN_TREE: &[Entry] = &[
     )]),
     Entry::new("NodeResourcesFit", &[PreFilter, Filter, PreScore, Score, PlacementScore])
         .filter(|args| Box::new(NodeResourcesFit::new(args.node_resources_fit.clone())))
-        .score(|args| Box::new(NodeResourcesFit::new(args.node_resources_fit.clone())))
+        .score(|plan| Box::new(NodeResourcesFit::new(plan.args.node_resources_fit.clone())))
         .weight(1)
         .needs(&[need(
             Filter,
@@ -193,12 +193,15 @@ const IN_TREE: &[Entry] = &[
     Entry::new("NodeVolumeLimits", &[PreFilter, Filter]).filter(|_| Box::new(NodeVolumeLimits)),
     Entry::new("VolumeBinding", &[PreFilter, Filter, PreScore, Score, Reserve, PreBind])
         .filter(|_| Box::new(VolumeBinding))
-        .score(|args| Box::new(StorageScore::new(args.volume_binding.shape.clone())))
+        .score(|plan| {
+            let [pre_filters, filters] = [PreFilter, Filter].map(|point| plan.runs(point, "VolumeBinding"));
+            Box::new(StorageScore::new(plan.args.volume_binding.shape.clone(), pre_filters, filters))
+        })
         .needs(&[need(Filter, PreFilter, "not found")]),
     Entry::new("VolumeZone", &[PreFilter, Filter]).filter(|_| Box::new(VolumeZone)),
     Entry::new("PodTopologySpread", &[PreFilter, Filter, PreScore, Score])
         .filter(|args| Box::new(args.pod_topology_spread.clone()))
-        .score(|args| Box::new(args.pod_topology_spread.clone()))
+        .score(|plan| Box::new(plan.args.pod_topology_spread.clone()))
         .weight(2)
         .needs(&[
             need(Filter, PreFilter, "reading \"PreFilterPodTopologySpread\" from cycleState: not found"),
@@ -206,7 +209,7 @@ const IN_TREE: &[Entry] = &[
         ]),
     Entry::new("InterPodAffinity", &[PreFilter, Filter, PreScore, Score])
         .filter(|args| Box::new(args.inter_pod_affinity))
-        .score(|args| Box::new(args.inter_pod_affinity))
+        .score(|plan| Box::new(plan.args.inter_pod_affinity))
         .weight(2)
         .needs(&[
             need(Filter, PreFilter, "error reading \"PreFilterInterPodAffinity\" from cycleState: not found"),
@@ -222,8 +225,8 @@ const IN_TREE: &[Entry] = &[
     Entry::new("DefaultPreemption", &[PostFilter, PreEnqueue])
         .post_filter(|args| Box::new(DefaultPreemption::new(args.default_preemption))),
     Entry::new("NodeResourcesBalancedAllocation", &[PreScore, Score])
-        .score(|args| {
-            let args = args.node_resources_balanced_allocation.clone();
+        .score(|plan| {
+            let args = plan.args.node_resources_balanced_allocation.clone();
             Box::new(NodeResourcesBalancedAllocation::new(args))
         })
         .weight(1),
@@ -232,12 +235,7 @@ const IN_TREE: &[Entry] = &[
     Entry::new("NodeDeclaredFeatures", &[PreFilter, Filter])
         .since(EmulatedVersion::V1_35)
         .default_if(|rules| rules.checks_declared_features)
-        .filter(|_| Box::new(NodeDeclaredFeatures))
-        .needs(&[need(
-            Filter,
-            PreFilter,
-            "error reading \"PreFilterNodeDeclaredFeatures\" from cycle-state: not found",
-        )]),
+        .filter(|_| Box::new(NodeDeclaredFeatures)),
     // These plugins do nothing without their feature gates, which are off by default.
     Entry::new("GangScheduling", &[Permit, PreEnqueue]).since(EmulatedVersion::V1_35).optional(),
     Entry::new("TopologyPlacementGenerator", &[PlacementGenerate]).since(EmulatedVersion::V1_36).optional(),
@@ -349,7 +347,7 @@ impl Plan {
         let make = row.score?;
         let (pre_score, score) = (self.runs(PreScore, row.name), self.rank(Score, row.name));
         (pre_score || score.is_some()).then(|| EnabledScore {
-            plugin: make(&self.args),
+            plugin: make(self),
             weight: self.weights.get(row.name).copied().unwrap_or(1),
             pre_score,
             score: score.map(|rank| Rank { rank, fails: row.fails_at(Score, self) }),

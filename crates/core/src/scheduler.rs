@@ -133,8 +133,6 @@ pub struct Stats {
     pub preemptions: usize,
     /// Evictions that wait, are in flight, or are not visible in the watch yet.
     pub evictions: usize,
-    /// Bindings whose answer was lost.
-    pub unknown_binds: u64,
     /// Bindings that the recheck stopped.
     pub rechecks_failed: u64,
     /// Pods bound by this scheduler that the kubelet rejected, by the kubelet's reason.
@@ -412,7 +410,6 @@ impl Scheduler {
             bindings: self.bindings.len(),
             preemptions: self.preemptions.running(),
             evictions: self.preemptions.evictions(),
-            unknown_binds: self.bindings.unknown_outcomes,
             rechecks_failed: self.bindings.rechecks_failed + self.volume_bindings.rechecks_failed,
             kubelet_rejections: self.kubelet_rejections.by_reason().clone(),
             recalled: self.decisions.recalled(),

@@ -3,13 +3,15 @@
 mod support;
 
 use std::sync::Arc;
-use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::cycle::{Framework, NoProbe, Sampling};
+use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_core::model::effect::{Effect, ExtenderCall, Question};
 use supercargo_core::model::event::Event;
 use supercargo_core::model::extender::{Answer, Extender, FilterAnswer};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
+use supercargo_core::registry::Plan;
 use supercargo_core::report::Outcome;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use support::{begin, extenders, language};
@@ -24,7 +26,11 @@ struct Harness {
 
 impl Harness {
     fn new(extenders: &[&str]) -> Self {
-        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        Self::by(extenders, Framework::default())
+    }
+
+    fn by(extenders: &[&str], framework: Framework) -> Self {
+        let profile = Profile { name: "default-scheduler".to_owned(), framework };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
         let mut scheduler = Scheduler::new(config, NOW);
         begin(&mut scheduler, NOW, 10_000);
@@ -165,4 +171,47 @@ fn pods_on_a_node_count_after_an_extender_accepted_it() {
     harness.accept_all(&call);
     harness.run();
     assert_eq!(harness.placed, [("p".to_owned(), "empty".to_owned())]);
+}
+
+/// Returns how many of 150 nodes the first call names.
+fn nodes_in_call(extenders: &[&str], framework: Framework) -> usize {
+    let mut harness = Harness::by(extenders, framework);
+    (0..150).for_each(|number| harness.node(&format!("n{number} cpu=4")));
+    harness.pod("p cpu=1");
+    harness.run();
+    match &harness.asked[0].question {
+        Question::Filter { nodes } | Question::Prioritize { nodes } => nodes.len(),
+        Question::Preempt { .. } => panic!("the pod fits"),
+    }
+}
+
+#[test]
+fn extenders_are_called_about_the_sample_of_nodes() {
+    for extenders in [["g filter"], ["g prioritize=1"], ["g filter prioritize=1"]] {
+        let sampled = || Framework::default().with_sampling(Some(Sampling::new(1)));
+        assert_eq!(nodes_in_call(&extenders, sampled()), 100, "{extenders:?}: the minimum of a sample");
+        assert_eq!(nodes_in_call(&extenders, Framework::default()), 150, "{extenders:?}");
+        let mut plan = Plan::default();
+        plan.points.insert(ExtensionPoint::Score, Vec::new());
+        let unscored = Framework::new(&plan).with_sampling(Some(Sampling::new(1)));
+        assert_eq!(nodes_in_call(&extenders, unscored), 100, "{extenders:?}: extenders need a choice");
+    }
+}
+
+#[test]
+fn next_sample_begins_where_the_last_search_ended() {
+    let framework = Framework::default().with_sampling(Some(Sampling::new(1)));
+    let mut harness = Harness::by(&["g filter"], framework);
+    (0..150).for_each(|number| harness.node(&format!("n{number:03} cpu=4")));
+    ["p cpu=1", "q cpu=1"].into_iter().for_each(|words| harness.pod(words));
+    harness.run();
+    let samples: Vec<(usize, bool)> = harness
+        .asked
+        .iter()
+        .map(|call| match &call.question {
+            Question::Filter { nodes } => (nodes.len(), nodes.iter().any(|name| name == "n149")),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(samples, [(100, false), (100, true)]);
 }

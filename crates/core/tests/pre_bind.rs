@@ -1,9 +1,10 @@
 //! Property tests of PreBind against a simulated API server that loses answers, delays watch events, and has other
-//! writers.
+//! writers, who replace claims and give volumes away.
 //!
 //! Invariants: No pod is bound before all of its claims are bound to volumes that its node can access. No
-//! reservations are held for pods that are not in PreBind. When the faults end, every pod gets bound, except those
-//! whose two claims ended on different nodes in an earlier attempt: as upstream, completed writes are not reverted.
+//! reservations are held for pods that are not in PreBind. When the faults end, every pod gets bound before an attempt
+//! times out, except those whose two claims ended on different nodes in an earlier attempt: as upstream, completed
+//! writes are not reverted.
 
 mod support;
 
@@ -17,6 +18,7 @@ use supercargo_core::model::effect::{Effect, VolumeChange, VolumeWrite};
 use supercargo_core::model::event::{BindOutcome, Event, ObjectKey, WriteOutcome};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
+use supercargo_core::model::volume::StorageKey;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use support::{arrival, begin};
@@ -35,12 +37,17 @@ struct Volume {
     class: &'static str,
     node: String,
     version: u64,
-    claim: Option<usize>,
+    claim: Option<ClaimId>,
 }
+
+/// The number of a claim, and which of the claims with its name it is.
+type ClaimId = (usize, u64);
 
 #[derive(Clone, Debug, Default)]
 struct Claim {
     version: u64,
+    /// How often it was replaced by another claim of its name.
+    replaced: u64,
     selected: Option<String>,
     volume: Option<String>,
 }
@@ -53,6 +60,15 @@ struct Server {
     volume_events: VecDeque<String>,
     claim_events: VecDeque<String>,
     bound: BTreeSet<String>,
+}
+
+/// A claim is replaced at most this often, so that there are volumes for all.
+const REPLACEMENTS_MAX: u64 = 2;
+/// An attempt that waits for claims in vain times out after ten minutes, which must not be needed.
+const SETTLE_MAX: Duration = Duration::from_secs(400);
+
+fn uid((claim, replaced): ClaimId) -> String {
+    format!("{}-{replaced}", CLAIMS[claim].0)
 }
 
 fn claim_number(name: &str) -> usize {
@@ -69,8 +85,8 @@ impl Server {
             claim_events: VecDeque::new(),
             bound: BTreeSet::new(),
         };
-        for (name, node) in [("v0", "a"), ("v1", "b"), ("v2", "a"), ("v3", "b")] {
-            let (name, node) = (name.to_owned(), node.to_owned());
+        for at in 0..12 {
+            let (name, node) = (format!("v{at}"), NODES[at % 2].to_owned());
             server.volumes.push(Volume { name, class: "hand", node, version: 0, claim: None });
         }
         (0..server.volumes.len()).for_each(|at| server.put_volume(at));
@@ -85,8 +101,7 @@ impl Server {
         volume.version = self.versions;
         let Volume { name, class, node, version, claim } = volume;
         let state = claim.map_or_else(String::new, |claim| {
-            let claim = CLAIMS[claim].0;
-            format!(" for=default/{claim}/{claim} phase=Bound")
+            format!(" for=default/{}/{} phase=Bound", CLAIMS[claim.0].0, uid(claim))
         });
         let line = format!("pv {name} class={class} at=host:in:{node} version={version}{state}");
         self.volume_events.push_back(line);
@@ -96,7 +111,8 @@ impl Server {
         self.versions += 1;
         let ((name, class), claim) = (CLAIMS[at], &mut self.claims[at]);
         claim.version = self.versions;
-        let mut line = format!("pvc {name} class={class} version={} annotated", claim.version);
+        let uid = uid((at, claim.replaced));
+        let mut line = format!("pvc {name} class={class} uid={uid} version={} annotated", claim.version);
         if let Some(node) = &claim.selected {
             let _ = write!(line, " selected={node}");
         }
@@ -104,6 +120,30 @@ impl Server {
             let _ = write!(line, " bound={volume}");
         }
         self.claim_events.push_back(line);
+    }
+
+    fn claim_id(&self, at: usize) -> ClaimId {
+        (at, self.claims[at].replaced)
+    }
+
+    /// Deletes a claim, and creates another one of the same name.
+    fn replace_claim(&mut self, at: usize) {
+        let replaced = self.claims[at].replaced + 1;
+        if replaced <= REPLACEMENTS_MAX {
+            self.claim_events.push_back(format!("gone {}", CLAIMS[at].0));
+            self.claims[at] = Claim { replaced, ..Claim::default() };
+            self.put_claim(at);
+        }
+    }
+
+    /// Reserves a volume for another claim, if the claim it is reserved for is not bound to it.
+    fn give_away(&mut self, at: usize, claim: usize) {
+        let volume = &self.volumes[at];
+        let is_bound = self.claims.iter().any(|claim| claim.volume.as_ref() == Some(&volume.name));
+        if !is_bound && CLAIMS[claim].1 == volume.class {
+            self.volumes[at].claim = Some(self.claim_id(claim));
+            self.put_volume(at);
+        }
     }
 
     /// Carries out a write, unless the object has another version.
@@ -115,7 +155,9 @@ impl Server {
                 if self.volumes[at].version.to_string() != *version {
                     return refused();
                 }
-                self.volumes[at].claim = Some(claim_number(&claim.name));
+                let replaced = claim.uid.rsplit_once('-').expect("a uid of this test").1;
+                self.volumes[at].claim =
+                    Some((claim_number(&claim.name), replaced.parse().expect("a number")));
                 self.put_volume(at);
             }
             VolumeChange::SelectNode { name, version, node, .. } => {
@@ -134,9 +176,13 @@ impl Server {
     /// reserved for a claim with another volume.
     fn control(&mut self) {
         for at in 0..self.volumes.len() {
-            let Some(claim) = self.volumes[at].claim else { continue };
+            let Some((claim, replaced)) = self.volumes[at].claim else { continue };
             let name = self.volumes[at].name.clone();
             match &self.claims[claim].volume {
+                _ if replaced != self.claims[claim].replaced => {
+                    self.volumes[at].claim = None;
+                    self.put_volume(at);
+                }
                 None => {
                     self.claims[claim].volume = Some(name);
                     self.put_claim(claim);
@@ -158,9 +204,10 @@ impl Server {
             if !can {
                 self.claims[at].selected = None;
                 self.put_claim(at);
-            } else if !self.volumes.iter().any(|volume| volume.claim == Some(at)) {
+            } else if !self.volumes.iter().any(|volume| volume.claim == Some(self.claim_id(at))) {
                 let name = format!("made-{}", self.volumes.len());
-                self.volumes.push(Volume { name, class, node, version: 0, claim: Some(at) });
+                let claim = Some(self.claim_id(at));
+                self.volumes.push(Volume { name, class, node, version: 0, claim });
                 self.put_volume(self.volumes.len() - 1);
             }
         }
@@ -208,7 +255,14 @@ impl TestCluster {
 
     fn line(&mut self, line: &str) {
         let _ = writeln!(self.history, "{line}");
-        let event = arrival(self.scheduler.tables(), line);
+        let event = match line.strip_prefix("gone ") {
+            Some(claim) => {
+                let tables = self.scheduler.tables();
+                let key = StorageKey::of_claim(tables.symbol("default"), tables.symbol(claim));
+                Event::Gone(ObjectKey::Storage(key))
+            }
+            None => arrival(self.scheduler.tables(), line),
+        };
         self.handle(event);
     }
 
@@ -243,7 +297,8 @@ impl TestCluster {
     }
 
     fn advance(&mut self, choice: u8) {
-        match choice % 16 {
+        let other = usize::from(choice / 18);
+        match choice % 18 {
             0 | 1 => drop(self.deliver_volume()),
             2 | 3 => drop(self.deliver_claim()),
             4 | 5 => drop(self.answer_next(true, true)),
@@ -260,15 +315,17 @@ impl TestCluster {
             13 => self.now = self.now + Duration::from_secs(40),
             14 => {
                 // Another client changes a field that is not read here.
-                self.server.put_volume(usize::from(choice / 16) % 4);
-                self.server.put_claim(usize::from(choice / 16) % CLAIMS.len());
+                self.server.put_volume(other % 4);
+                self.server.put_claim(other % CLAIMS.len());
             }
+            15 => self.server.replace_claim(other % CLAIMS.len()),
+            16 => self.server.give_away(other % 4, [0, 1, 3][other % 3]),
             _ if choice < 128 => {
                 self.handle(Event::Leading(false));
                 self.handle(Event::Leading(true));
             }
             _ => {
-                let node = NODES[usize::from(choice / 16) % 2];
+                let node = NODES[other % 2];
                 let key = ObjectKey::Node(self.scheduler.tables().symbol(node));
                 self.handle(Event::Gone(key));
                 self.run();
@@ -303,6 +360,10 @@ impl TestCluster {
         let _ = writeln!(self.history, "  bind {pod} to {node}");
         let (_, claims) = PODS.iter().find(|(name, _)| *name == pod).expect("a known pod");
         for claim in *claims {
+            if self.server.claim_events.contains(&format!("gone {claim}")) {
+                // The engine cannot know yet.
+                continue;
+            }
             let bound = self.server.claims[claim_number(claim)].volume.as_ref();
             let volume = bound.and_then(|name| self.server.volumes.iter().find(|it| it.name == *name));
             let reaches = volume.is_some_and(|volume| volume.node == node);
@@ -347,7 +408,8 @@ impl TestCluster {
 
     /// Ends all faults: writes are carried out, answered and shown. Returns whether every pod is then bound, or torn.
     fn settle(&mut self) -> bool {
-        for _ in 0..1_000 {
+        let end = self.now + SETTLE_MAX;
+        while self.now < end {
             while self.answer_next(true, true) || self.deliver_volume() || self.deliver_claim() {
                 self.run();
             }

@@ -32,7 +32,7 @@ use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::registry::Plan;
 use supercargo_core::report::{Outcome, Preemption};
-use supercargo_core::scheduler::{Config, Profile, Reconfiguration, Scheduler, Step};
+use supercargo_core::scheduler::{Config, Pending, PodLocation, Profile, Reconfiguration, Scheduler, Step};
 use support::{begin, extenders, language, storage};
 
 #[test]
@@ -78,6 +78,11 @@ fn preemption_execution() {
 #[test]
 fn reconfiguration() {
     check("reconfiguration.txt");
+}
+
+#[test]
+fn inspection() {
+    check("inspection.txt");
 }
 
 #[test]
@@ -274,10 +279,7 @@ impl Scenario {
             "leads" => self.handle(Event::Leading(true)),
             "lost-the-lead" => self.handle(Event::Leading(false)),
             "show" => self.show(),
-            "recalled" => {
-                let recalled = self.scheduler.stats().recalled;
-                let _ = writeln!(self.output, "recalled {recalled}");
-            }
+            "print" => self.print(rest[0]),
             "extender" | "no-extenders" | "said" => self.act_on_extenders(verb, rest),
             verb => self.act_on_storage(line, verb, rest),
         }
@@ -305,10 +307,14 @@ impl Scenario {
         }
     }
 
-    /// Handles inputs about storage.
+    /// Handles inputs about storage and devices.
     fn act_on_storage(&mut self, line: &str, verb: &str, rest: &[&str]) {
         let message = || rest[1..].join(" ");
         match verb {
+            "device-class" => {
+                let (name, class) = language::device_class(self.scheduler.tables(), rest);
+                self.handle(Event::DeviceClassApplied { name, class });
+            }
             "written" => self.written(rest[0], WriteOutcome::Done),
             "write-refused" => self.written(rest[0], WriteOutcome::Refused { message: message() }),
             "write-unknown" => self.written(rest[0], WriteOutcome::Unknown { message: message() }),
@@ -369,6 +375,55 @@ impl Scenario {
 
     fn evicted(&mut self, pod: &str, outcome: EvictOutcome) {
         self.handle(Event::EvictFinished { uid: pod.into(), outcome });
+    }
+
+    /// `print WHAT`: one fact of the engine that most transcripts leave out.
+    fn print(&mut self, what: &str) {
+        let stats = self.scheduler.stats();
+        let line = match what {
+            "recalled" => format!("recalled {}", stats.recalled),
+            "rechecks" => format!("rechecks failed {}", stats.rechecks_failed),
+            "settled" => format!("settled {}", self.scheduler.is_settled()),
+            "label" => format!("label {:?}", self.scheduler.event_label()),
+            "pending" => self.describe_pending(),
+            "outgoing" => {
+                let lanes = Lane::ALL.into_iter().zip(stats.outgoing).filter(|(_, waiting)| *waiting > 0);
+                let lanes: Vec<String> =
+                    lanes.map(|(lane, waiting)| format!("{} {waiting}", lane.as_str())).collect();
+                format!("outgoing {lanes:?}")
+            }
+            other => panic!("nothing to print about {other}"),
+        };
+        let _ = writeln!(self.output, "{line}");
+    }
+
+    /// Returns all pending pods with their stages. One pod by its uid gives the same.
+    fn describe_pending(&self) -> String {
+        let snapshot = self.scheduler.snapshot();
+        let describe = |pending: &Pending<'_>| {
+            let at = match pending.at {
+                PodLocation::Queued(place) => place.as_str().to_owned(),
+                PodLocation::Extenders => "extenders".to_owned(),
+                PodLocation::Evaluation => "evaluation".to_owned(),
+                PodLocation::Volumes(node) => format!("volumes for {}", snapshot.text(node)),
+                PodLocation::Binding { node, is_outcome_unknown: false } => {
+                    format!("binding to {}", snapshot.text(node))
+                }
+                PodLocation::Binding { node, is_outcome_unknown: true } => {
+                    format!("unknown binding to {}", snapshot.text(node))
+                }
+            };
+            format!("{} in {at} since {:?}", pending.pod().name, pending.since)
+        };
+        let mut lines = Vec::new();
+        for pending in self.scheduler.pending() {
+            let line = describe(&pending);
+            let one = self.scheduler.pending_one(&pending.pod().uid).expect("it is pending");
+            assert_eq!(describe(&one), line, "the same by its uid");
+            lines.push(line);
+        }
+        lines.sort_unstable();
+        format!("pending {lines:?}")
     }
 
     fn show(&mut self) {

@@ -251,6 +251,16 @@ fn early_binding_explains_another_decision() {
     assert_eq!(watch.settled_judgement().agreement, Agreement::Raced);
 }
 
+/// The placement of the updated pod was long ago.
+#[test]
+fn update_of_a_placed_pod_explains_nothing() {
+    let mut watch = Watch::over(&["a cpu=4", "b cpu=4"]);
+    watch.placed("filler cpu=2 on=b");
+    watch.pod("filler cpu=2 on=b label:x=y");
+    watch.bound("p cpu=1", "b");
+    assert_eq!(watch.settled_judgement().agreement, Agreement::Different);
+}
+
 /// Far more events arrive in between than orders are tried. Pods on the relevant nodes are found nevertheless.
 #[test]
 fn explaining_binding_is_found_by_node_among_hundreds() {

@@ -316,3 +316,40 @@ fn results_serve_the_next_pod_alike() {
     let next = harness.scheduler.stats().slices - first;
     assert!(next * 5 < first, "{next} after {first}");
 }
+
+#[test]
+fn large_pod_is_not_explained() {
+    let mut harness = Harness::with_cluster(SMALL);
+    harness.apply(&format!("pod {LARGE_POD}"));
+    (0..5).for_each(|_| _ = harness.step());
+    let pending = harness.scheduler.pending_one(&"large".into()).expect("it is evaluated");
+    let part = harness.scheduler.explain_pending(&pending, 0, 99);
+    assert!(part.findings.is_none() && part.next.is_none(), "{part:?}");
+}
+
+/// Decides about a large pod that fits on `free` only, changes the cluster before its binding is released, and returns
+/// the bindings of the next steps, the reverted decisions, and the slices meanwhile.
+fn recheck(change: &str) -> (Vec<String>, u64, u64) {
+    let mut harness = Harness::with_cluster(SMALL);
+    harness.apply("node free zone=z9 cpu=100 mem=8Gi");
+    harness.apply(&format!("pod {LARGE_POD} cpu=50"));
+    while !matches!(harness.step(), Step::Report(report) if report.pod.name == "large") {}
+    let before = harness.scheduler.stats();
+    harness.apply(change);
+    let mut bound = Vec::new();
+    while let Step::Effect(effect) = harness.step() {
+        if let Effect::Bind { pod, node } = &effect {
+            bound.push(format!("{} to {node}", pod.name));
+        }
+        harness.answer(effect);
+    }
+    let after = harness.scheduler.stats();
+    (bound, after.rechecks_failed - before.rechecks_failed, after.slices - before.slices)
+}
+
+#[test]
+fn recheck_of_a_large_pod_uses_the_results_of_its_slices() {
+    assert_eq!(recheck("pod other on=n1 label:app=a"), (vec!["large to free".to_owned()], 0, 0));
+    let (bound, failed, _) = recheck("pod foe on=free label:app=other");
+    assert_eq!((bound, failed), (Vec::new(), 1));
+}

@@ -2,9 +2,10 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::cycle::{Evaluation, Framework, NoProbe, Probe, Sampling};
 use supercargo_core::model::event::Event;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::pod::{PodInfo, Uid};
@@ -282,4 +283,109 @@ fn comparable_trial_takes_first_name_and_scores_single_node() {
         let on = if &*pod.name == "p" { "p on a, 2" } else { "q on b, 1" };
         assert!(line.starts_with(on) && line.contains("Some("), "{line}");
     }
+}
+
+/// Counts full evaluations.
+#[derive(Default)]
+struct Evaluations(usize);
+
+impl Probe for Evaluations {
+    fn evaluated(&mut self, _evaluation: &Evaluation<'_>) {
+        self.0 += 1;
+    }
+}
+
+/// Returns the number of full evaluations for equal pods.
+fn evaluations(trial: &mut Trial, pods: usize, words: &str, options: TrialOptions) -> usize {
+    let mut probe = Evaluations::default();
+    for number in 0..pods {
+        let pod = pod(trial, &format!("{words}-{number} {words}"));
+        trial.decide(&pod, options, &mut probe);
+    }
+    probe.0
+}
+
+#[test]
+fn trial_without_caches_evaluates_every_pod_in_full() {
+    let cached = |words| {
+        let mut trial = trial(&["node a cpu=4 mem=8Gi".to_owned()]);
+        evaluations(&mut trial, 3, words, OPTIONS)
+    };
+    let full = |words| {
+        let mut trial = trial(&["node a cpu=4 mem=8Gi".to_owned()]);
+        evaluations(&mut trial, 3, words, TrialOptions { uses_caches: false, ..OPTIONS })
+    };
+    assert_eq!([full("cpu=1"), full("cpu=9")], [3, 3]);
+    assert!(cached("cpu=1") < 3);
+    assert_eq!(cached("cpu=9"), 1, "the second equal pod gets the rejection of the first");
+    // With sampling there is no incremental cache of rejections, only that of exact results.
+    let mut sampled = trial(&["node a cpu=4 mem=8Gi".to_owned()]);
+    let framework = Framework::default().with_sampling(Some(Sampling::new(50)));
+    sampled.set_profiles(vec![Profile { name: "default-scheduler".to_owned(), framework }]);
+    assert_eq!(evaluations(&mut sampled, 3, "cpu=9", OPTIONS), 1);
+    assert_eq!(cached("require=@name:in:a;@name:in:b"), 3, "a report needs each rejection by PreFilter");
+}
+
+#[test]
+fn rejection_without_preemption_is_no_answer_with_preemption() {
+    let mut trial = trial(&["node a cpu=1 mem=8Gi".to_owned(), "pod b on=a cpu=1".to_owned()]);
+    let pods = ["p", "q"].map(|name| pod(&mut trial, &format!("{name} cpu=1 priority=5")));
+    let log = decisions(&mut trial, &pods[..1], TrialOptions { preempts: false, ..OPTIONS });
+    assert_eq!(log, ["p: 0/1 nodes are available: 1 Insufficient cpu. None"]);
+    let log = decisions(&mut trial, &pods[1..], OPTIONS);
+    assert!(log[0].ends_with("Some((\"a\", [\"b\"]))"), "{log:?}");
+}
+
+#[test]
+fn nomination_to_a_room_removes_those_of_lower_priority_only() {
+    let mut trial = trial(&["node a cpu=4 mem=8Gi".to_owned()]);
+    let [low, high, equal, own] = ["low priority=1", "high priority=9", "equal priority=5", "own priority=5"]
+        .map(|words| pod(&mut trial, words));
+    let node = trial.tables_mut().symbol("a");
+    [&low, &high, &equal].into_iter().for_each(|pod| trial.nominate(pod, Some(node)));
+    trial.nominate_to_room(&own, &Room { node, victims: Vec::new() });
+    let snapshot = trial.refreshed();
+    let nominated = snapshot.find_node(node).map(|idx| snapshot.nominated_on(idx)).expect("node a exists");
+    let mut names: Vec<&str> = nominated.iter().map(|pod| &*pod.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["equal", "high", "own"]);
+}
+
+#[test]
+fn changes_of_a_trial_take_effect() {
+    let mut trial = trial(&["node a cpu=4 mem=8Gi".to_owned()]);
+    let (p, a) = (pod(&mut trial, "p cpu=3"), trial.tables_mut().symbol("a"));
+    assert!(!trial.remove_pod("p"), "it is on no node");
+    trial.place_pod(&p, a);
+    assert_eq!(trial.placement("p").map(|(_, node)| node), Some(a));
+    let q = pod(&mut trial, "q cpu=3");
+    let log = decisions(&mut trial, &[Arc::clone(&q)], OPTIONS);
+    assert!(log[0].contains("Insufficient cpu"), "{log:?}");
+    let Event::NodeApplied(larger) = arrival(trial.tables_mut(), "node a cpu=8 mem=8Gi") else {
+        panic!("a node is applied")
+    };
+    trial.set_node(&Arc::new(*larger));
+    assert_eq!(decisions(&mut trial, &[q], OPTIONS), ["q on a, 1 feasible, None"]);
+    assert!(trial.remove_pod("p"));
+    assert_eq!(trial.placement("p"), None);
+    let Event::StorageApplied(claim) = arrival(trial.tables_mut(), "pvc claim size=1Gi") else {
+        panic!("a claim is applied")
+    };
+    trial.set_storage(claim);
+    let names = ["default", "claim"].map(|name| trial.tables_mut().symbol(name));
+    assert!(trial.snapshot().volumes().claim(names[0], names[1]).is_some());
+}
+
+#[test]
+fn seed_selects_among_equal_nodes() {
+    let lines: Vec<String> = (0..10).map(|number| format!("node n{number} cpu=4 mem=8Gi")).collect();
+    let (mut trial, mut nodes) = (trial(&lines), BTreeSet::new());
+    let pod = pod(&mut trial, "p cpu=1");
+    let mark = trial.mark();
+    for seed in 0..8 {
+        trial.set_seed(Seed(seed));
+        nodes.extend(decisions(&mut trial, &[Arc::clone(&pod)], OPTIONS));
+        trial.roll_back_to(mark);
+    }
+    assert!(nodes.len() > 2, "{nodes:?}");
 }

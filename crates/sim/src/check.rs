@@ -113,8 +113,8 @@ impl Sim {
                 self.note_failure(uid, message);
                 self.check_failed(uid)?;
             }
-            // An extender that is not ignorable failed.
-            Outcome::Error { message } if self.is_managed(uid) => {
+            // An extender that is not ignorable failed, or a pod has a claim of another pod.
+            Outcome::Error { message } if self.is_managed(uid) || self.is_of_foreign_claim(uid, message) => {
                 self.process.decided.remove(uid);
                 self.note_failure(uid, message);
             }
@@ -284,9 +284,9 @@ impl Sim {
         if self.process.flushed.contains(&*report.pod.uid) {
             return Ok(());
         }
-        // A pod that lost its nomination since the flush may have helped as well.
+        // A pod whose nomination ended or moved since the flush may have helped as well.
         let now = self.process.nominations();
-        if self.process.held_places.iter().any(|uid| !now.contains(uid)) {
+        if self.process.held_places.iter().any(|place| !now.contains(place)) {
             return Ok(());
         }
         Err(broken("the flush places no pod", report.pod.uid.to_string()))

@@ -223,7 +223,7 @@ impl Sim {
             }
             Answer::Extended { uid, call, answer } => {
                 self.say("answer", &uid, format_args!("of the extender: {answer:?}"));
-                self.note_passed(&uid, &answer);
+                self.note_passed(&uid, call, &answer);
                 (uid, Event::Extended { call, answer })
             }
             Answer::Evicted { uid, outcome } => {

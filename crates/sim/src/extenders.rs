@@ -7,6 +7,7 @@ use crate::agenda::{Answer, Due};
 use crate::check::{Broken, broken};
 use crate::fault_rates::draw_delay;
 use crate::objects::GPU;
+use crate::process::has_large_pods;
 use crate::sim::Sim;
 use std::time::Duration;
 use supercargo_core::model::effect::{ExtenderCall, Question, Victims};
@@ -55,6 +56,7 @@ impl Sim {
             Err(_) => "fails",
         };
         self.say("extender", uid, format_args!("{kind}: {:?}", call.question));
+        self.process.calls.insert(uid.to_owned(), call.call);
         let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay + THINKING);
         let answer = Answer::Extended { uid: uid.to_owned(), call: call.call, answer };
         self.agenda.write(self.now + delay, Due::Answer { incarnation: self.process.incarnation, answer });
@@ -102,8 +104,9 @@ impl Sim {
 
     /// Records the nodes that passed the extender's last filter call: all if it failed or gave a wrong answer
     /// and is ignorable.
-    pub(crate) fn note_passed(&mut self, uid: &str, answer: &Result<extender::Answer, String>) {
+    pub(crate) fn note_passed(&mut self, uid: &str, call: u64, answer: &Result<extender::Answer, String>) {
         match answer {
+            _ if self.process.calls.get(uid) != Some(&call) => {}
             Ok(extender::Answer::Filtered(FilterAnswer { passed, .. }))
                 if !passed.contains(&NOWHERE.to_owned()) =>
             {
@@ -150,9 +153,10 @@ impl Sim {
     }
 
     /// Checks that no pod without an extender is decided while a pod of higher priority waits for an extender
-    /// that is not ignorable.
+    /// that is not ignorable. The attempt of a large pod may have begun before.
     pub(crate) fn check_turn(&self, uid: &str) -> Result<(), Broken> {
-        if !self.extended || self.seed.is_multiple_of(3) || self.is_managed(uid) {
+        let is_exempt = self.seed.is_multiple_of(3) || has_large_pods(self.seed);
+        if !self.extended || is_exempt || self.is_managed(uid) {
             return Ok(());
         }
         let Some(pod) = self.process.pods.get(uid) else { return Ok(()) };

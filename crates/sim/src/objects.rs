@@ -3,6 +3,7 @@
 //! They consist of plain text and numbers, so that they outlive a scheduler process and its tables. They
 //! contain only the fields that the simulation varies; there is no preferred node affinity.
 
+use crate::storage::is_ephemeral;
 use supercargo_core::model::intern::{Symbol, Tables, known};
 use supercargo_core::model::node::{NodeInfo, Taint, TaintEffect};
 use supercargo_core::model::pod::{
@@ -213,6 +214,21 @@ impl Pod {
         }
     }
 
+    /// Creates a new pod with the name and the specification of this one.
+    pub(crate) fn successor(&self, uid: String) -> Self {
+        Self {
+            uid,
+            version: 0,
+            node: None,
+            bound_by: None,
+            deleting: false,
+            nominated: None,
+            preempted: false,
+            condition: None,
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn info(&self, tables: &mut Tables) -> PodInfo {
         let namespace = tables.symbol(self.namespace);
         let app = (tables.symbol("app"), tables.symbol(self.app));
@@ -279,7 +295,9 @@ fn amounts(tables: &mut Tables, cpu_milli: i64, memory: i64, gpus: i64) -> Resou
 }
 
 fn volume(tables: &mut Tables, claim: &str) -> PodVolume {
-    PodVolume { name: claim.into(), source: VolumeSource::Claim(tables.symbol(claim)) }
+    let name = tables.symbol(claim);
+    let source = if is_ephemeral(claim) { VolumeSource::Ephemeral(name) } else { VolumeSource::Claim(name) };
+    PodVolume { name: claim.into(), source }
 }
 
 fn host_port(tables: &mut Tables, address: &str, port: i32) -> HostPort {

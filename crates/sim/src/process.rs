@@ -71,6 +71,8 @@ pub(crate) struct Process {
     unlisted: BTreeSet<String>,
     /// Pods whose bindings were sent and have no answer.
     pub(crate) unanswered: BTreeSet<String>,
+    /// The last call of the extender for each pod. Answers to earlier calls are outdated.
+    pub(crate) calls: BTreeMap<String, u64>,
     /// For pods that wait for the extender, the nodes that passed its last filter call.
     pub(crate) passed: BTreeMap<String, Vec<String>>,
     /// Whether the process is the leader.
@@ -83,10 +85,11 @@ pub(crate) struct Process {
     pub(crate) taken_back: BTreeSet<String>,
     /// Pods that it evicted, unless an answer reports that the eviction failed.
     pub(crate) evicting: BTreeSet<String>,
-    /// Pods that the five-minute flush requeued, and that had no attempt before the scheduler became idle.
+    /// Pods that the five-minute flush requeued, and that had no attempt before the scheduler became idle; and those
+    /// whose attempt was not finished by then.
     pub(crate) flushed: BTreeSet<String>,
-    /// Pods that were nominated to a node when the scheduler's current run began.
-    pub(crate) held_places: BTreeSet<String>,
+    /// The nodes with nominated pods, and these pods, when the scheduler's current run began.
+    pub(crate) held_places: BTreeSet<(String, String)>,
     /// The wake-up time that it requested.
     pub(crate) wake: Option<Time>,
     /// The number of consecutive wake-ups without work, and the time of the first.
@@ -98,6 +101,11 @@ pub(crate) struct Process {
     converted_nodes: BTreeMap<String, (u64, Arc<NodeInfo>)>,
 }
 
+/// Whether most pods are large, and thus evaluated in slices.
+pub(crate) fn has_large_pods(seed: u64) -> bool {
+    seed % 5 == 2
+}
+
 impl Process {
     pub(crate) fn new(seed: u64, incarnation: u32, now: Time) -> Self {
         let profile = Profile { name: OURS.to_owned(), framework: Framework::default() };
@@ -105,8 +113,7 @@ impl Process {
         let mut scheduler = Scheduler::new(config, now);
         // Verify each decision. A difference is reported as a notice in all builds.
         scheduler.verify_decisions(Some(NonZeroU32::MIN));
-        // In some seeds most pods are large, and thus evaluated in slices.
-        if seed % 5 == 2 {
+        if has_large_pods(seed) {
             scheduler.limit_attempts(Limits { large: 30, slice: 20, ..Limits::default() });
         }
         Self {
@@ -126,6 +133,7 @@ impl Process {
             reset_by_stale_list: BTreeSet::new(),
             unlisted: BTreeSet::new(),
             unanswered: BTreeSet::new(),
+            calls: BTreeMap::new(),
             passed: BTreeMap::new(),
             leads: true,
             credits: [0; Lane::ALL.len()],
@@ -170,11 +178,14 @@ impl Process {
         self.converted_nodes.clear();
     }
 
-    /// Returns the pods that are nominated to a node.
-    pub(crate) fn nominations(&self) -> BTreeSet<String> {
+    /// Returns the nodes with nominated pods, and these pods.
+    pub(crate) fn nominations(&self) -> BTreeSet<(String, String)> {
         let snapshot = self.scheduler.snapshot();
-        let nodes = snapshot.nodes_with_nominations().into_iter();
-        nodes.flat_map(|node| snapshot.nominated_on(node)).map(|pod| pod.uid.to_string()).collect()
+        let of_node = |node| {
+            let name = snapshot.text(snapshot.node(node).name()).to_owned();
+            snapshot.nominated_on(node).iter().map(move |pod| (name.clone(), pod.uid.to_string()))
+        };
+        snapshot.nodes_with_nominations().into_iter().flat_map(of_node).collect()
     }
 
     /// Converts a pod with the tables of this process.

@@ -359,7 +359,10 @@ impl Sim {
         }
         self.rests += 1;
         let flushed = self.process.scheduler.queue().waiting().filter(|(_, queued)| queued.was_flushed);
-        self.process.flushed = flushed.map(|(_, queued)| queued.pod.uid.to_string()).collect();
+        let flushed = flushed.map(|(_, queued)| &queued.pod.uid);
+        // The attempts of these began before. Whether a flush caused them is known only once they are decided.
+        let suspended = self.process.suspended_evaluations().map(|pod| &pod.uid);
+        self.process.flushed = flushed.chain(suspended).map(|uid| uid.to_string()).collect();
         self.check_places()?;
         self.compare_some();
         if self.rests.is_multiple_of(TIDY) {

@@ -78,11 +78,27 @@ pub(crate) struct Claim {
     pub(crate) namespace: &'static str,
     pub(crate) name: String,
     pub(crate) version: u64,
+    /// The uid of the pod for whose ephemeral volume it was created.
+    pub(crate) owner: Option<String>,
     pub(crate) class: Class,
     /// The volume to which it is fully bound.
     pub(crate) volume: Option<String>,
     /// The node for which a volume is to be provisioned.
     pub(crate) selected: Option<String>,
+}
+
+/// Prefix of the names of claims for ephemeral volumes.
+const EPHEMERAL: &str = "ephemeral-";
+
+/// Returns the name of the claim for a pod's ephemeral volume. A pod that is recreated under the same name has the same
+/// claim.
+pub(crate) fn ephemeral_claim(pod: u64) -> String {
+    format!("{EPHEMERAL}{pod}")
+}
+
+/// Whether a claim is for an ephemeral volume.
+pub(crate) fn is_ephemeral(claim: &str) -> bool {
+    claim.starts_with(EPHEMERAL)
 }
 
 /// Returns the key of a claim: namespace and name.
@@ -101,7 +117,7 @@ impl Claim {
             name: tables.symbol(&self.name),
             uid: self.uid.as_str().into(),
             resource_version: self.version.to_string().into(),
-            controller: None,
+            controller: self.owner.as_deref().map(Into::into),
             deleting: false,
             lost: false,
             class: tables.symbol(self.class.name()),

@@ -7,7 +7,7 @@ use crate::fault_rates::draw_delay;
 use crate::objects::Pod;
 use crate::server::Work;
 use crate::sim::Sim;
-use crate::storage::{Claim, Class, Owner, Volume, claim_key};
+use crate::storage::{Claim, Class, Owner, Volume, claim_key, ephemeral_claim, is_ephemeral};
 use crate::workload::ZONES;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +27,8 @@ impl Sim {
         self.seed % 7 == 3
     }
 
-    /// Draws the names of a pod's claims. In most clusters most pods have none. Some claims are shared with other
-    /// pods; some are created later or never.
+    /// Draws the names of the claims of the pod that is created next. In most clusters most pods have none. Some claims
+    /// are shared with other pods, some are for an ephemeral volume; some are created later or never.
     pub(crate) fn draw_claims(&mut self, namespace: &'static str) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         let [some, shared] = if self.has_many_claims() { [60, 60] } else { [15, 30] };
@@ -37,9 +37,12 @@ impl Sim {
         }
         loop {
             let there = self.server.claims.values().filter(|claim| claim.namespace == namespace);
-            let there: Vec<_> = there.map(|claim| claim.name.clone()).collect();
+            let there: Vec<_> =
+                there.map(|claim| claim.name.clone()).filter(|name| !is_ephemeral(name)).collect();
             let name = if !there.is_empty() && self.draw.percent(shared) {
                 there[self.draw.below(there.len() as u64) as usize].clone()
+            } else if self.draw.percent(30) {
+                ephemeral_claim(self.created)
             } else {
                 format!("c{}", self.created)
             };
@@ -47,7 +50,8 @@ impl Sim {
                 return names;
             }
             if !there.contains(&name) && self.draw.percent(80) {
-                self.create_claim(namespace, name.clone());
+                let owner = is_ephemeral(&name).then(|| format!("p{}", self.created));
+                self.create_claim(namespace, name.clone(), owner);
             }
             names.push(name);
             if !self.draw.percent(25) {
@@ -56,13 +60,14 @@ impl Sim {
         }
     }
 
-    fn create_claim(&mut self, namespace: &'static str, name: String) {
+    fn create_claim(&mut self, namespace: &'static str, name: String, owner: Option<String>) {
         self.claims_made += 1;
         let claim = Claim {
             uid: format!("u{}", self.claims_made),
             namespace,
             name,
             version: 0,
+            owner,
             class: self.draw.pick(&Class::ALL),
             volume: None,
             selected: None,
@@ -75,12 +80,13 @@ impl Sim {
     pub(crate) fn create_missing_claim(&mut self) {
         let missing = |pod: &Arc<Pod>| {
             let absent = |name: &&String| !self.server.claims.contains_key(&claim_key(pod.namespace, name));
-            pod.claims.iter().find(absent).map(|name| (pod.namespace, name.clone()))
+            let owner = |name: &str| is_ephemeral(name).then(|| pod.uid.clone());
+            pod.claims.iter().find(absent).map(|name| (pod.namespace, name.clone(), owner(name)))
         };
         let missing: Vec<_> = self.server.pods.values().filter_map(missing).collect();
         if !missing.is_empty() {
-            let (namespace, name) = missing[self.draw.below(missing.len() as u64) as usize].clone();
-            self.create_claim(namespace, name);
+            let (namespace, name, owner) = missing[self.draw.below(missing.len() as u64) as usize].clone();
+            self.create_claim(namespace, name, owner);
         }
     }
 

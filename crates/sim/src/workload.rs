@@ -349,12 +349,17 @@ impl Sim {
         self.delete_later(pod.uid.clone(), 30);
     }
 
-    /// Deletes a pod and creates another one with the same name.
+    /// Deletes a pod and creates another one with the same name: often an equal one, as a StatefulSet does.
     fn recreate_pod(&mut self) {
         let Some(pod) = self.some_pod(|pod| pod.ours) else { return };
         self.server.remove_pod(&pod.uid);
-        let (name, namespace, claims) = (pod.name.clone(), pod.namespace, pod.claims.clone());
-        let again = Pod { name, namespace, claims, ..self.draw_pod(true) };
+        let drawn = self.draw_pod(true);
+        let again = if self.draw.percent(60) {
+            pod.successor(drawn.uid)
+        } else {
+            let (name, namespace, claims) = (pod.name.clone(), pod.namespace, pod.claims.clone());
+            Pod { name, namespace, claims, ..drawn }
+        };
         self.say("cluster", &pod.uid, format_args!("deleted, recreated as {}", again.uid));
         self.server.put_pod(again, By::Others);
     }

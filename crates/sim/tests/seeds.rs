@@ -10,7 +10,16 @@ const FRESH: u64 = 200;
 
 /// Seeds that once detected a bug. The meaning of a seed changes with the simulation. The bug itself is covered
 /// by a scenario or a regression test; the seed is run as an extra.
-const FAILED_BEFORE: [(u64, u64, &str); 16] = [
+const FAILED_BEFORE: [(u64, u64, &str); 21] = [
+    (
+        403_750_422,
+        1_000,
+        "the checker blamed the flush for what happened while a pod was evaluated in slices",
+    ),
+    (510_422_876, 1_000, "a pod waited for a replaced claim whose volume went to another claim"),
+    (7_050_629, 300, "the checker blamed the flush for the effect of a nomination that had moved"),
+    (7_050_568, 300, "the reference counted a pod without its own claim on a node without a volume limit"),
+    (9_000_453, 300, "a recreated pod got the rejection of its predecessor, which owned the claim"),
     (
         1_079_327,
         300,

@@ -4,32 +4,40 @@ use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError};
 use supercargo_config::Effective;
 use supercargo_config::redacted::{CHANGED_BY_RELOAD, shown};
+use supercargo_core::model::emulation::EmulatedVersion;
 
 /// The effective configuration, shared between the reloader and its readers.
 #[derive(Clone, Debug)]
-pub struct InForce(Arc<Mutex<Value>>);
+pub struct InForce(Arc<Mutex<(Value, EmulatedVersion)>>);
 
 impl InForce {
     /// Creates it from the configuration at startup.
     pub fn new(started: &Effective) -> Self {
-        Self(Arc::new(Mutex::new(shown(started))))
+        Self(Arc::new(Mutex::new((shown(started), started.emulated_version))))
     }
 
     /// Applies the reloadable fields of a new configuration.
     pub(super) fn changed(&self, effective: &Effective) {
         let mut next = shown(effective);
-        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (now, version) = &mut *locked;
+        *version = effective.emulated_version;
         for field in CHANGED_BY_RELOAD {
             now[field] = next[field].take();
         }
-        if let Value::Object(fields) = &mut *now {
+        if let Value::Object(fields) = now {
             fields.retain(|_, value| !value.is_null());
         }
     }
 
     /// Returns the configuration as JSON, without secrets.
     pub fn json(&self) -> Value {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Returns the version of kube-scheduler that the scheduler behaves as.
+    pub fn emulated_version(&self) -> EmulatedVersion {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 }
 

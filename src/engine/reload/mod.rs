@@ -1,4 +1,5 @@
-//! Reloads the configuration file at runtime: reloadable changes are applied between two decisions.
+//! Reloads the configuration at runtime: applies reloadable changes of its file, and another version of kube-scheduler,
+//! between two decisions.
 //!
 //! An invalid file is rejected and the previous configuration stays active; log and metrics report it. Changes that
 //! need a restart are logged. Upstream reads its file only at startup.
@@ -13,7 +14,7 @@ pub use shadow::{ShadowReload, profile_of};
 use crate::engine::Inbox;
 use crate::extenders::{Extenders, Prepared};
 use crate::telemetry::metrics::{Metrics, ReloadResult};
-use futures::StreamExt as _;
+use futures::{StreamExt as _, stream};
 use source::follow;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -22,13 +23,15 @@ use supercargo_apiserver::watch::Ended;
 use supercargo_apiserver::watch::Relist;
 use supercargo_config::redacted::decisive;
 use supercargo_config::{ConfigError, Difference, Effective, Flags, Settings};
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::Kind;
 use supercargo_core::scheduler::Scheduler;
 use supercargo_objects::input_text;
+use tokio::sync::watch;
 
-/// Follows the configuration file and applies its changes.
+/// Follows the configuration file, if there is one, and the version to behave as, and applies their changes.
 pub struct Reload {
-    path: PathBuf,
+    path: Option<PathBuf>,
     flags: Flags,
     /// The configuration at startup.
     started: Effective,
@@ -54,9 +57,9 @@ enum Outcome {
 }
 
 impl Reload {
-    /// Follows `path`, from which `started` was read with `flags`.
+    /// Follows `path`, from which `started` was read with `flags`. Without a file, `started` has the defaults.
     pub fn new(
-        path: PathBuf,
+        path: Option<PathBuf>,
         flags: Flags,
         started: Effective,
         inbox: Inbox<Scheduler>,
@@ -75,14 +78,61 @@ impl Reload {
         self
     }
 
-    /// Runs until the engine ends.
-    pub async fn run(mut self) {
-        let mut texts = pin!(follow(self.path.clone()));
-        while let Some(text) = texts.next().await {
-            if self.changed(text).await == Err(Ended) {
+    /// Runs until the engine ends. `versions` has the version to behave as.
+    pub async fn run(mut self, mut versions: watch::Receiver<EmulatedVersion>) {
+        let texts = self.path.clone().map(follow);
+        let mut texts = pin!(stream::iter(texts).flatten());
+        let mut version_changes = true;
+        loop {
+            let applied = tokio::select! {
+                Some(text) = texts.next() => self.changed(text).await,
+                changed = versions.changed(), if version_changes => match changed {
+                    Ok(()) => {
+                        let version = *versions.borrow_and_update();
+                        self.emulate(version).await
+                    }
+                    // No task changes it any more.
+                    Err(_) => {
+                        version_changes = false;
+                        Ok(())
+                    }
+                },
+                else => return,
+            };
+            if applied == Err(Ended) {
                 return;
             }
         }
+    }
+
+    /// Behaves as another version of kube-scheduler from now on, unless the configuration is invalid for it.
+    ///
+    /// # Errors
+    /// Fails if the engine has ended.
+    async fn emulate(&mut self, version: EmulatedVersion) -> Result<(), Ended> {
+        let before = std::mem::replace(&mut self.flags.emulated_version, version);
+        let text = match &self.path {
+            // The file system may be remote and slow.
+            Some(path) => tokio::fs::read_to_string(path).await,
+            None => Ok(String::new()),
+        };
+        self.take(text, false).await?;
+        let current = self.in_force.emulated_version;
+        if current == version {
+            tracing::info!(%version, %before, "behaving as another version of kube-scheduler from now on");
+            self.metrics.emulates(version);
+        } else {
+            tracing::error!(%current, %version, "the configuration is invalid for the new version of kube-scheduler; the previous version stays");
+            self.flags.emulated_version = before;
+        }
+        Ok(())
+    }
+
+    /// Reads the configuration from a text of the file.
+    fn parse(&self, text: std::io::Result<String>) -> Result<Effective, ConfigError> {
+        let Some(path) = &self.path else { return Effective::without_file(&self.flags) };
+        let text = text.map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+        Effective::parse(path, &text, &self.flags)
     }
 
     /// Handles a new text of the file.
@@ -90,8 +140,12 @@ impl Reload {
     /// # Errors
     /// Fails if the engine has ended.
     async fn changed(&mut self, text: std::io::Result<String>) -> Result<(), Ended> {
-        let read = text.map_err(|source| ConfigError::Read { path: self.path.clone(), source });
-        let read = read.and_then(|text| Effective::parse(&self.path, &text, &self.flags));
+        self.take(text, true).await
+    }
+
+    /// Applies a text of the file, because the file changed or because the version did.
+    async fn take(&mut self, text: std::io::Result<String>, is_file_change: bool) -> Result<(), Ended> {
+        let read = self.parse(text);
         let read = read.and_then(|effective| Ok((Settings::of(&effective)?, effective)));
         let read = read.and_then(|(settings, effective)| {
             let extenders = self.extenders.prepare(&settings.extenders);
@@ -102,8 +156,10 @@ impl Reload {
             Ok(read) => read,
             Err(error) => {
                 tracing::error!(%error, "the configuration file is invalid; the previous configuration stays active");
-                self.metrics.config_reloaded(ReloadResult::Invalid);
-                self.is_rejected = true;
+                if is_file_change {
+                    self.metrics.config_reloaded(ReloadResult::Invalid);
+                    self.is_rejected = true;
+                }
                 return Ok(());
             }
         };
@@ -111,11 +167,13 @@ impl Reload {
         let restart = self.needs_restart(&effective);
         let outcome = self.apply(settings, effective).await?;
         if is_repaired {
-            tracing::info!(path = %self.path.display(), "the configuration file is valid again");
+            tracing::info!(path = ?self.path, "the configuration file is valid again");
         }
         match outcome {
             Outcome::Same if restart.is_empty() => self.metrics.config_read_again(),
             Outcome::Same => self.metrics.config_reloaded(ReloadResult::NeedsRestart),
+            // The caller reports a new version.
+            Outcome::Applied(_) if !is_file_change => {}
             Outcome::Applied(changed) => {
                 let changed: Vec<&str> = changed.iter().map(|change| change.field.as_str()).collect();
                 tracing::info!(?changed, "applied the changed configuration file");
@@ -146,7 +204,7 @@ impl Reload {
     ) -> Result<Outcome, Ended> {
         let mut changed = self.in_force.differences(&effective);
         changed.retain(|difference| !difference.needs_restart());
-        if changed.is_empty() {
+        if changed.is_empty() && self.in_force.emulated_version == effective.emulated_version {
             return Ok(Outcome::Same);
         }
         // All extenders get new clients, also unchanged ones; the old clients are dropped below.

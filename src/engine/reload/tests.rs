@@ -47,7 +47,7 @@ impl Followed {
         });
         let metrics = Arc::new(Metrics::new());
         let (flags, relist) = (Flags::default(), (Relist::default(), Relist::default()));
-        let (file, extenders) = (path.to_owned(), Extenders::default());
+        let (file, extenders) = (Some(path.to_owned()), Extenders::default());
         let shared = (extenders.clone(), Arc::clone(&metrics));
         let reload = Reload::new(file, flags, started, inbox, relist, shared.0, shared.1);
         Self { reload, metrics, engine, extenders }
@@ -189,4 +189,34 @@ async fn reload_ends_with_the_engine() {
     assert!((&mut file.engine).await.is_err_and(|error| error.is_cancelled()));
     let outcome = file.reload.changed(text("podMaxBackoffSeconds: 30\n")).await;
     assert_eq!(outcome, Err(Ended));
+}
+
+#[tokio::test]
+async fn another_version_applies_to_the_file_and_to_the_engine() {
+    let mut followed = Followed::new("podMaxBackoffSeconds: 20\n");
+    followed.reload.emulate(EmulatedVersion::V1_35).await.expect("the engine is running");
+    assert_eq!(followed.reload.in_force.emulated_version, EmulatedVersion::V1_36, "the file cannot be read");
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("f.yaml");
+    std::fs::write(&path, text("podMaxBackoffSeconds: 20\n").expect("a text")).expect("it is written");
+    followed.reload.path = Some(path.clone());
+    followed.reload.emulate(EmulatedVersion::V1_35).await.expect("the engine is running");
+    assert_eq!(followed.reload.in_force.emulated_version, EmulatedVersion::V1_35);
+    // The shape is an argument from 1.37 on.
+    let shape = "profiles:\n- pluginConfig:\n  - name: VolumeBinding\n    args: {shape: [{utilization: 0, score: 1}]}\n";
+    std::fs::write(&path, text(shape).expect("a text")).expect("it is written");
+    followed.reload.emulate(EmulatedVersion::V1_36).await.expect("the engine is running");
+    assert_eq!(
+        followed.reload.flags.emulated_version,
+        EmulatedVersion::V1_35,
+        "the file is invalid for 1.36"
+    );
+    followed.reload.emulate(EmulatedVersion::V1_37).await.expect("the engine is running");
+    assert_eq!(followed.reload.in_force.emulated_version, EmulatedVersion::V1_37);
+    let scrape = Exposition::new(Arc::clone(&followed.metrics)).render().await;
+    assert!(scrape.contains("supercargo_emulated_version{version=\"1.37\"} 1\n"), "{scrape}");
+    let Followed { reload, engine, .. } = followed;
+    drop(reload);
+    let engine = engine.await.expect("it ends");
+    assert_eq!(engine.snapshot().rules().version, EmulatedVersion::V1_37);
 }

@@ -7,7 +7,7 @@ mod results;
 
 pub use results::Results;
 
-use crate::engine::{Engine, Observer, Outbox};
+use crate::engine::{EffectRunner, Engine, Observer};
 use crate::telemetry::metrics::Metrics;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,10 +99,10 @@ impl Engine for Judging {
     }
 }
 
-/// An outbox for an engine without effects.
+/// A runner for an engine without effects.
 pub struct Nowhere;
 
-impl Outbox for Nowhere {
+impl EffectRunner for Nowhere {
     fn credits(&self) -> Vec<Event> {
         Vec::new()
     }

@@ -2,6 +2,7 @@
 
 use super::super::gate::{Access, Decision, PodAccess, ReviewError, Reviewer, Token};
 use super::*;
+use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use std::sync::{Arc, Mutex};
 

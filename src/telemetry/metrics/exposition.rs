@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus::proto::MetricFamily;
+use supercargo_config::flags::gates::Gate;
 
+use crate::telemetry::metrics::component::{self, Selection};
 use crate::telemetry::metrics::core_stats::CoreSource;
 use crate::telemetry::metrics::text::{Plain, encode, plain_family};
 use crate::telemetry::metrics::{Metrics, families, process};
@@ -26,6 +28,9 @@ pub struct ChannelFill {
 
 type ChannelSource = Box<dyn Fn() -> ChannelFill + Send + Sync>;
 
+/// Returns the version that `kubernetes_build_info` reports.
+type GitVersion = Box<dyn Fn() -> String + Send + Sync>;
+
 /// Renders everything that `/metrics` shows.
 pub struct Exposition {
     metrics: Arc<Metrics>,
@@ -33,12 +38,22 @@ pub struct Exposition {
     core_deadline: Duration,
     event_channel: Option<ChannelSource>,
     log_lines_lost: Option<Box<dyn Fn() -> u64 + Send + Sync>>,
+    selection: Selection,
+    kubernetes: Option<(GitVersion, Vec<Gate>)>,
 }
 
 impl Exposition {
     /// Exposes the series recorded in `metrics` and the process's own.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, core: None, core_deadline: CORE_DEADLINE, event_channel: None, log_lines_lost: None }
+        Self {
+            metrics,
+            core: None,
+            core_deadline: CORE_DEADLINE,
+            event_channel: None,
+            log_lines_lost: None,
+            selection: Selection::default(),
+            kubernetes: None,
+        }
     }
 
     /// Queries the engine on every scrape.
@@ -69,6 +84,24 @@ impl Exposition {
         self
     }
 
+    /// Leaves out metrics and label values that are not selected.
+    #[must_use]
+    pub fn with_selection(mut self, selection: Selection) -> Self {
+        self.selection = selection;
+        self
+    }
+
+    /// Shows the version of kube-scheduler that the program stands for, and the feature gates.
+    #[must_use]
+    pub fn with_kubernetes(
+        mut self,
+        git_version: impl Fn() -> String + Send + Sync + 'static,
+        gates: Vec<Gate>,
+    ) -> Self {
+        self.kubernetes = Some((Box::new(git_version), gates));
+        self
+    }
+
     /// Renders the text of `/metrics`, in the format [`crate::telemetry::metrics::CONTENT_TYPE`].
     pub async fn render(&self) -> String {
         // The engine first: a timeout is itself counted in the recorded series.
@@ -82,7 +115,11 @@ impl Exposition {
         if let Some(lost) = self.log_lines_lost.as_ref().map(|lost| lost()) {
             all.push(plain_family(&families::LOG_LINES_LOST, Plain::Counter, [([], lost as f64)]));
         }
-        encode(all)
+        if let Some((git_version, gates)) = &self.kubernetes {
+            all.extend([component::build_info(&git_version()), component::gates(gates)]);
+        }
+        all.extend(self.selection.numbers(&all));
+        encode(self.selection.apply(all))
     }
 
     async fn core_families(&self) -> Vec<MetricFamily> {

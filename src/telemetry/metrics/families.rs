@@ -259,8 +259,37 @@ pub(super) const HEALTHCHECKS_TOTAL: Family = Family::new(
     &["name", "status", "type"],
 );
 
-// Families of our own.
+// Of the program, and families of our own.
 
+pub(super) const KUBERNETES_BUILD_INFO: Family = Family::new(
+    "kubernetes_build_info",
+    "[BETA] A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
+    &[
+        "major",
+        "minor",
+        "git_version",
+        "git_commit",
+        "git_tree_state",
+        "build_date",
+        "go_version",
+        "compiler",
+        "platform",
+    ],
+);
+pub(super) const FEATURE_ENABLED: Family = Family::new(
+    "kubernetes_feature_enabled",
+    "[BETA] This metric records the data about the stage and enablement of a k8s feature.",
+    &["name", "stage"],
+);
+pub(super) const REGISTERED_METRICS: Family = Family::new(
+    "registered_metrics_total",
+    "[BETA] The count of registered metrics broken by stability level and deprecation version.",
+    &["stability_level", "deprecated_version"],
+);
+pub(super) const HIDDEN_METRICS: Family =
+    Family::new("hidden_metrics_total", "[BETA] The count of hidden metrics.", &[]);
+pub(super) const DISABLED_METRICS: Family =
+    Family::new("disabled_metrics_total", "[BETA] The count of disabled metrics.", &[]);
 pub(super) const BUILD_INFO: Family = Family::new(
     "supercargo_build_info",
     "[ALPHA] A metric with a constant '1' value labeled by the version of supercargo, the commit it was built from, and the version of kube-scheduler that it emulates.",
@@ -434,7 +463,7 @@ pub(super) const POISON_OBJECTS: Family = Family::new(
 );
 pub(super) const CACHE_DRIFT: Family = Family::new(
     "supercargo_cache_drift",
-    "Number of objects by which the scheduler's cache differed from the API server at the last SIGUSR2: missed (absent from the cache) or redundant (only in the cache).",
+    "[ALPHA] Number of objects by which the scheduler's cache differed from the API server at the last SIGUSR2: missed (absent from the cache) or redundant (only in the cache).",
     &["kind", "which"],
 );
 pub(super) const CERTIFICATE_RELOADS: Family = Family::new(
@@ -446,6 +475,11 @@ pub(super) const CERTIFICATE_LAST_RELOAD_SUCCESS: Family = Family::new(
     "supercargo_certificate_last_reload_success",
     "[ALPHA] Whether the serving certificate's current files are valid (1) or not (0).",
     &[],
+);
+pub(super) const EMULATED_VERSION: Family = Family::new(
+    "supercargo_emulated_version",
+    "[ALPHA] 1 for the version of kube-scheduler that the scheduler behaves as.",
+    &["version"],
 );
 pub(super) const CONFIG_RELOADS: Family = Family::new(
     "supercargo_config_reloads_total",

@@ -4,6 +4,7 @@
 //! cannot drift from the state they describe. [`Exposition`] renders both as text, and `crate::serve` serves it.
 
 mod certificate;
+mod component;
 mod core_stats;
 mod drift;
 mod exposition;
@@ -34,6 +35,7 @@ use supercargo_core::model::event::Kind;
 use supercargo_objects::api::Encoding;
 
 pub use certificate::CertificateMetrics;
+pub use component::Selection;
 pub use core_stats::{
     CacheSizes, CoreSource, CoreStats, IncomingPods, Label, PendingPods, UnschedulablePods,
 };

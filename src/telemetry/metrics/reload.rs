@@ -1,7 +1,8 @@
-//! Metrics of configuration file reloads.
+//! Metrics of configuration file reloads and of the emulated version.
 
 use crate::telemetry::metrics::{Metrics, families};
-use prometheus::{IntCounterVec, IntGauge, Registry};
+use prometheus::{IntCounterVec, IntGauge, IntGaugeVec, Registry};
+use supercargo_core::model::emulation::EmulatedVersion;
 
 /// Result of a configuration file change (label `result`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,7 @@ pub(super) struct ReloadMetrics {
     reloads: IntCounterVec,
     success: IntGauge,
     restart_needed: IntGauge,
+    emulated_version: IntGaugeVec,
 }
 
 impl ReloadMetrics {
@@ -43,7 +45,9 @@ impl ReloadMetrics {
         let gauge = |family: &families::Family| family.gauge_vec(registry).with_label_values::<&str>(&[]);
         let success = gauge(&families::CONFIG_LAST_RELOAD_SUCCESS);
         success.set(1);
-        Self { reloads, success, restart_needed: gauge(&families::CONFIG_RESTART_NEEDED) }
+        let restart_needed = gauge(&families::CONFIG_RESTART_NEEDED);
+        let emulated_version = families::EMULATED_VERSION.gauge_vec(registry);
+        Self { reloads, success, restart_needed, emulated_version }
     }
 }
 
@@ -55,6 +59,12 @@ impl Metrics {
         if result != ReloadResult::Invalid {
             self.config.restart_needed.set(i64::from(result == ReloadResult::NeedsRestart));
         }
+    }
+
+    /// Sets the version of kube-scheduler that the scheduler behaves as.
+    pub fn emulates(&self, version: EmulatedVersion) {
+        self.config.emulated_version.reset();
+        self.config.emulated_version.with_label_values(&[version.as_str()]).set(1);
     }
 
     /// Records that the configuration file matches the active configuration again.

@@ -45,7 +45,7 @@ async fn writes_without_the_lease_are_rejected_unsent() {
 async fn reading_the_outcome_of_a_binding_needs_no_lease() {
     let pod = shown("u1", Some("n1"), None);
     let mut fixture = Fixture::under_a_lease([Reply::Json(200, pod)], None);
-    assert_eq!(fixture.settle().await, BindingState::Bound("n1".to_owned()));
+    assert_eq!(fixture.query_binding().await, BindingState::Bound("n1".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

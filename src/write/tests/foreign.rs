@@ -175,7 +175,7 @@ async fn truncated_response_yields_no_definite_outcome() {
 async fn proxy_404_does_not_mark_a_pod_as_deleted() {
     let mut fixture = Fixture::new([Reply::Silence, Reply::Text(404, "<html>404 Not Found</html>")]);
     assert!(matches!(fixture.bind().await, BindOutcome::Unknown { .. }));
-    assert_eq!(fixture.settle().await, BindingState::NoAnswer);
+    assert_eq!(fixture.query_binding().await, BindingState::NoAnswer);
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,7 +222,7 @@ async fn deletion_is_confirmed_by_a_status_or_by_the_object() {
 async fn oversized_response_is_foreign() {
     let endless = "x".repeat(9 << 20);
     let mut fixture = Fixture::new([Reply::Body(200, endless.clone()), Reply::Body(403, endless)]);
-    assert_eq!(fixture.settle().await, BindingState::NoAnswer);
+    assert_eq!(fixture.query_binding().await, BindingState::NoAnswer);
     let BindOutcome::Unknown { message } = fixture.bind().await else { panic!("no definite outcome") };
     assert!(message.len() < 4_096, "{} bytes of it are quoted", message.len());
 }

@@ -163,6 +163,34 @@ func renew(file string) error {
 	return write(file, out.Bytes())
 }
 
+// record writes the decisions on the scenarios of the files to out, one scenario a line, by the scenario's name. The version
+// that the golden vectors are of may accept a scenario that this one refuses: then the error stands for the decisions.
+func record(out string, files []string) error {
+	var recorded bytes.Buffer
+	for _, file := range files {
+		text, err := read(file)
+		if err != nil {
+			return err
+		}
+		var answers bytes.Buffer
+		if err := answer(bufio.NewReader(bytes.NewReader(text)), &answers); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		for _, line := range bytes.Split(bytes.TrimSpace(answers.Bytes()), []byte("\n")) {
+			var vector Vector
+			if err := json.Unmarshal(line, &vector); err != nil {
+				return err
+			}
+			short, err := json.Marshal(map[string]any{"name": vector.Scenario.Name, "decisions": vector.Decisions, "error": vector.Error})
+			if err != nil {
+				return err
+			}
+			recorded.Write(append(short, '\n'))
+		}
+	}
+	return write(out, recorded.Bytes())
+}
+
 const compressed = ".gz"
 
 func read(file string) ([]byte, error) {

@@ -39,13 +39,12 @@ func (f *stillFactory) InformerFor(object runtime.Object, build internalinterfac
 	return f.still[kind]
 }
 
-func (f *stillFactory) InformerName() *cache.InformerName { return nil }
-func (f *stillFactory) Apps() apps.Interface              { return apps.New(f, "", nil) }
-func (f *stillFactory) Core() core.Interface              { return core.New(f, "", nil) }
-func (f *stillFactory) Policy() policy.Interface          { return policy.New(f, "", nil) }
-func (f *stillFactory) Resource() resource.Interface      { return resource.New(f, "", nil) }
-func (f *stillFactory) Scheduling() scheduling.Interface  { return scheduling.New(f, "", nil) }
-func (f *stillFactory) Storage() storage.Interface        { return storage.New(f, "", nil) }
+func (f *stillFactory) Apps() apps.Interface             { return apps.New(f, "", nil) }
+func (f *stillFactory) Core() core.Interface             { return core.New(f, "", nil) }
+func (f *stillFactory) Policy() policy.Interface         { return policy.New(f, "", nil) }
+func (f *stillFactory) Resource() resource.Interface     { return resource.New(f, "", nil) }
+func (f *stillFactory) Scheduling() scheduling.Interface { return scheduling.New(f, "", nil) }
+func (f *stillFactory) Storage() storage.Interface       { return storage.New(f, "", nil) }
 
 // fill stores the objects and then tells the handlers of each. Objects of kinds nobody asked for are passed over, and so are
 // pods that have ended, which the scheduler's own informer asks the API server to leave out.
@@ -96,15 +95,9 @@ func (i *stillInformer) AddEventHandlerWithOptions(handler cache.ResourceEventHa
 	return i.AddEventHandler(handler)
 }
 
-func (i *stillInformer) HasSynced() bool                     { return true }
-func (i *stillInformer) HasSyncedChecker() cache.DoneChecker { return synced{} }
+func (i *stillInformer) HasSynced() bool { return true }
 
 // synced is a registration that has seen everything there is.
 type synced struct{}
 
-var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-
-func (synced) HasSynced() bool                     { return true }
-func (synced) HasSyncedChecker() cache.DoneChecker { return synced{} }
-func (synced) Name() string                        { return "filled" }
-func (synced) Done() <-chan struct{}               { return closed }
+func (synced) HasSynced() bool { return true }

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 const hostname, zone = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -229,18 +228,13 @@ func (w *world) schedule(pod *v1.Pod, start time.Time) (placed int, took time.Du
 	if err := w.sched.Cache.UpdateSnapshot(w.log, w.snapshot); err != nil {
 		return 0, 0, err
 	}
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		return 0, 0, err
-	}
-	queued := &framework.QueuedPodInfo{PodInfo: info, PodSignature: w.fallback.SignPod(w.ctx, pod)}
-	result, err := w.sched.SchedulePod(w.ctx, w.fallback, framework.NewCycleState(), queued)
+	host, err := w.suggest(pod)
 	took = time.Since(start)
 	if err != nil {
 		return 0, took, nil // no node for it is an answer too
 	}
 	assumed := pod.DeepCopy()
-	assumed.Spec.NodeName = result.SuggestedHost
+	assumed.Spec.NodeName = host
 	return 1, took, w.sched.Cache.AssumePod(w.log, assumed)
 }
 

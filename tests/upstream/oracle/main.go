@@ -2,6 +2,7 @@
 //
 //	oracle answer < lines                  each line a scenario or a vector; each line out a vector, in the same order
 //	oracle renew FILE...                   decides anew on the scenarios of files of vectors, one a line, and rewrites the files
+//	oracle record OUT FILE...              decides on the scenarios of files of vectors, and writes the decisions by name, without the scenarios
 //	oracle time --workload W --nodes N ... times upstream's own decision loop, in process and without an API server
 //
 // A scenario is {"name", "kind", "config", "objects", "pods"}; a vector is {"scenario", "decisions"}. tests/golden/README.md
@@ -26,7 +27,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const usage = "usage: oracle answer | oracle renew FILE... | oracle time [flags]"
+const usage = "usage: oracle answer | oracle renew FILE... | oracle record OUT FILE... | oracle time [flags]"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -52,6 +53,11 @@ func run(args []string) error {
 			}
 		}
 		return nil
+	case "record":
+		if len(args) < 3 {
+			return fmt.Errorf("record takes a file to write and files of vectors; %s", usage)
+		}
+		return record(args[1], args[2:])
 	case "time":
 		load := defaultLoad()
 		flags := flag.NewFlagSet("oracle time", flag.ContinueOnError)

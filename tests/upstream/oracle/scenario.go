@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -91,6 +92,10 @@ func (s *Scenario) decode() (*contents, error) {
 			return nil, fmt.Errorf("%s stands there twice", key)
 		}
 		seen[key] = true
+		// As the API server does. Without a version, 1.34 reserves no volume.
+		if named.GetResourceVersion() == "" && strings.HasPrefix(kind.Kind, "PersistentVolume") {
+			named.SetResourceVersion("1")
+		}
 		c.objects = append(c.objects, object)
 		return object, nil
 	}

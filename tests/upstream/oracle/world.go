@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -43,8 +42,7 @@ func newWorld(objects []runtime.Object, cfg *config.KubeSchedulerConfiguration, 
 		options = append(options, scheduler.WithProfiles(cfg.Profiles...))
 		first = cfg.Profiles[0].SchedulerName
 	}
-	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
-	sched, err := scheduler.New(w.ctx, client, factory, nil, recorder, options...)
+	sched, err := scheduler.New(w.ctx, client, factory, nil, silent, options...)
 	if err == nil {
 		err = factory.fill(objects)
 	}

@@ -58,9 +58,16 @@ impl Source {
                 let settings = of_kubeconfig(file.clone(), &KubeConfigOptions::default()).await;
                 settings.with_context(|| format!("cannot use the kubeconfig {path}"))?
             }
-            (None, _) => inferred()
-                .await
-                .context("found no --kubeconfig, no default kubeconfig, and no service account of a pod")?,
+            (None, _) => match (inferred().await, &self.master) {
+                (Ok(config), _) => config,
+                // As in kube-scheduler, the URL alone is enough for a server without authentication.
+                (Err(_), Some(master)) => kube::Config::new(master.clone()),
+                (Err(error), None) => {
+                    let found =
+                        "found no --kubeconfig, no default kubeconfig, and no service account of a pod";
+                    return Err(error).context(found);
+                }
+            },
         };
         if let Some(master) = &self.master {
             config.cluster_url = master.clone();

@@ -16,7 +16,9 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 use supercargo_apiserver::client;
+use supercargo_apiserver::version::{ServerVersion, VersionInfo};
 use supercargo_config::parse_duration;
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_whatif::load::files::{Item, Origin, items, remove_unread_fields};
 use supercargo_whatif::prepare::update::Concern;
 use tokio::time::{Instant, timeout_at};
@@ -147,22 +149,33 @@ pub fn list(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError> {
     listed
 }
 
-async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError> {
-    let config = connection(args).await.map_err(|error| match error {
+/// Returns the version of kube-scheduler that suits the cluster's API server; the newest if the user may not read it.
+pub fn emulated_version(args: &LiveArgs) -> Result<EmulatedVersion, LiveError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| LiveError::Cluster(format!("cannot start the async runtime: {error}")))?;
+    let read = runtime.block_on(async {
+        let lister = Lister::new(args).await.map_err(or_files)?;
+        lister.emulated_version().await
+    });
+    // Do not wait for a blocked DNS lookup.
+    runtime.shutdown_background();
+    read
+}
+
+/// Adds the advice to read files instead.
+fn or_files(error: LiveError) -> LiveError {
+    match error {
         LiveError::Settings(text) => {
             LiveError::Settings(format!("{text}; or read the cluster from files with --cluster"))
         }
         other => other,
-    })?;
-    let namespace = config.default_namespace.clone();
-    let server = config.cluster_url.to_string();
-    let builder = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
-    let lister = Lister {
-        client: builder.build(),
-        server,
-        deadline: Instant::now() + ALL_TIMEOUT,
-        one: args.request_timeout,
-    };
+    }
+}
+
+async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError> {
+    let lister = Lister::new(args).await.map_err(or_files)?;
+    let namespace = lister.client.default_namespace().to_owned();
     let mut listed = Listed { namespace, objects: Vec::new(), admission: Vec::new(), notices: Vec::new() };
     for (path, is_needed) in KINDS {
         let objects = lister.kind(path, is_needed, &mut listed.notices).await?;
@@ -176,25 +189,18 @@ async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError>
     Ok(listed)
 }
 
-/// Returns a client for watches, after checking that nodes and pods may be listed.
-pub async fn client(args: &LiveArgs) -> Result<kube::Client, LiveError> {
-    let config = connection(args).await?;
-    let server = config.cluster_url.to_string();
-    let builder = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
-    let deadline = Instant::now() + ALL_TIMEOUT;
-    let lister = Lister { client: builder.build(), server, deadline, one: args.request_timeout };
-    match lister.page("/version").await {
-        // /version may be forbidden to a user who may watch.
-        Ok(_) | Err(Refusal::Status(403, _)) => {}
-        Err(refusal) => return Err(refusal.into_error(&lister.server, "/version")),
-    }
+/// Returns a client for watches, after checking that nodes and pods may be listed, and the version of kube-scheduler
+/// that suits the API server.
+pub async fn client(args: &LiveArgs) -> Result<(kube::Client, EmulatedVersion), LiveError> {
+    let lister = Lister::new(args).await?;
+    let version = lister.emulated_version().await?;
     for (path, _) in KINDS.iter().filter(|(_, is_needed)| *is_needed) {
         lister
             .page(&format!("{path}?limit=1"))
             .await
             .map_err(|refusal| refusal.into_error(&lister.server, path))?;
     }
-    Ok(lister.client)
+    Ok((lister.client, version))
 }
 
 /// Loads the connection settings.
@@ -247,6 +253,26 @@ struct Lister {
 }
 
 impl Lister {
+    async fn new(args: &LiveArgs) -> Result<Self, LiveError> {
+        let config = connection(args).await?;
+        let server = config.cluster_url.to_string();
+        let builder = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
+        let deadline = Instant::now() + ALL_TIMEOUT;
+        Ok(Self { client: builder.build(), server, deadline, one: args.request_timeout })
+    }
+
+    /// Returns the version of kube-scheduler that suits the API server.
+    async fn emulated_version(&self) -> Result<EmulatedVersion, LiveError> {
+        let info = match self.page("/version").await {
+            Ok(value) => serde_json::from_value::<VersionInfo>(value).ok(),
+            // /version may be forbidden to a user who may list.
+            Err(Refusal::Status(403, _)) => None,
+            Err(refusal) => return Err(refusal.into_error(&self.server, "/version")),
+        };
+        let version = info.and_then(|info| info.version());
+        Ok(version.map_or(EmulatedVersion::NEWEST, ServerVersion::emulated))
+    }
+
     async fn kind(
         &self,
         path: &str,

@@ -3,7 +3,9 @@
 //!
 //! Upstream: `component-base/featuregate/feature_gate.go`; error messages equal upstream's.
 
-/// One gate per line: name, default, and `locked`, `scheduler` or `elsewhere` (where it takes effect).
+use super::go;
+
+/// One gate per line: name, default, `locked`, `scheduler` or `elsewhere` (where it takes effect), and the stage.
 /// Recorded from the real kube-scheduler: its metric `kubernetes_feature_enabled`, and its answer to each
 /// inverted gate.
 const TABLE: &str = include_str!("gates.txt");
@@ -17,6 +19,27 @@ enum Effect {
     Locked,
     Scheduler,
     Elsewhere,
+}
+
+/// A gate and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// The name.
+    pub name: &'static str,
+    /// `ALPHA`, `BETA`, `DEPRECATED`, or empty for a feature that is generally available.
+    pub stage: &'static str,
+    /// Whether it is on.
+    pub is_on: bool,
+}
+
+/// Returns all gates, given the values of `--feature-gates`.
+pub fn all(values: &[String]) -> Vec<Gate> {
+    let gates = TABLE.lines().filter_map(|line| {
+        let [name, _, _, stage] = line.split(' ').collect::<Vec<_>>()[..] else { return None };
+        let stage = if stage == "GA" { "" } else { stage };
+        Some(Gate { name, stage, is_on: is_on(values, name) })
+    });
+    gates.collect()
 }
 
 /// Returns the default and the effect of a gate.
@@ -42,6 +65,7 @@ fn find(name: &str) -> Option<(bool, Effect)> {
 /// Returns the message for the first invalid setting.
 pub fn judge(values: &[String]) -> Result<Vec<String>, String> {
     let mut elsewhere = Vec::new();
+    let mut has_prefix = None;
     let pairs =
         values.iter().flat_map(|value| value.split(',')).map(str::trim).filter(|pair| !pair.is_empty());
     for pair in pairs {
@@ -49,15 +73,16 @@ pub fn judge(values: &[String]) -> Result<Vec<String>, String> {
         if component.trim() != "kube" {
             return Err(format!("component not registered: {}", component.trim()));
         }
+        let is_prefixed = pair.contains(':');
+        if has_prefix.replace(is_prefixed).is_some_and(|before| before != is_prefixed) {
+            let why = "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use";
+            return Err(why.to_owned());
+        }
         let (name, value) = match setting.split_once('=') {
             Some((name, value)) => (name.trim(), value.trim()),
             None => return Err(format!("missing bool value for {}", setting.trim())),
         };
-        let on = truth(value).ok_or_else(|| {
-            format!(
-                "invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax"
-            )
-        })?;
+        let on = go::bool(value).map_err(|error| format!("invalid value of {name}={value}, err: {error}"))?;
         match find(name) {
             None => return Err(format!("unrecognized feature gate: {name}")),
             Some((default, _)) if default == on && name != TURN_OTHERS => {}
@@ -78,13 +103,16 @@ pub fn judge(values: &[String]) -> Result<Vec<String>, String> {
     Ok(elsewhere)
 }
 
-/// Parses a boolean as Go's `strconv.ParseBool`.
-fn truth(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
+/// Returns whether a gate is on, given the values of `--feature-gates`, the last of which counts.
+pub(super) fn is_on(values: &[String], name: &str) -> bool {
+    let default = find(name).is_some_and(|(default, _)| default);
+    let settings = values.iter().flat_map(|value| value.split(','));
+    let mut given = settings.filter_map(|setting| {
+        let (gate, value) = setting.rsplit_once('=')?;
+        let gate = gate.rsplit(':').next().unwrap_or_default().trim();
+        (gate == name).then(|| go::bool(value.trim()).ok()).flatten()
+    });
+    given.next_back().unwrap_or(default)
 }
 
 #[cfg(test)]
@@ -99,7 +127,7 @@ mod tests {
     #[test]
     fn default_gates_and_gates_of_other_components_are_accepted() {
         for values in [
-            &["SchedulerQueueingHints=true,kube:SchedulerAsyncAPICalls=false"][..],
+            &["kube:SchedulerQueueingHints=true,kube:SchedulerAsyncAPICalls=false"][..],
             &["", ",,", "NodeDeclaredFeatures=T"],
             &["AllAlpha=0"],
         ] {
@@ -135,6 +163,10 @@ mod tests {
             ("other:Foo=true", "component not registered: other"),
             ("AllAlpha", "missing bool value for AllAlpha"),
             (
+                "MemoryQoS=true,kube:MemoryQoS=true",
+                "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use",
+            ),
+            (
                 "AllAlpha=maybe",
                 "invalid value of AllAlpha=maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax",
             ),
@@ -152,6 +184,13 @@ mod tests {
         let names: std::collections::BTreeSet<&str> =
             TABLE.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
         assert_eq!((names.len(), TABLE.lines().count()), (241, 241));
-        assert!(TABLE.lines().all(|line| line.split(' ').count() == 3));
+        assert!(TABLE.lines().all(|line| line.split(' ').count() == 4));
+        let gates = all(&["MemoryQoS=true".to_owned()]);
+        let of =
+            |name: &str| gates.iter().find(|gate| gate.name == name).map(|gate| (gate.stage, gate.is_on));
+        assert_eq!(
+            (gates.len(), of("MemoryQoS"), of("NodeSwap")),
+            (241, Some(("ALPHA", true)), Some(("", true)))
+        );
     }
 }

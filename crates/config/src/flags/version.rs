@@ -1,4 +1,4 @@
-//! `--emulated-version`: the version of kube-scheduler to behave as.
+//! Flags with versions: `--emulated-version`, the version of kube-scheduler to behave as, and others.
 //!
 //! Upstream: `component-base/compatibility/{registry,version}.go`; error messages equal upstream's.
 
@@ -7,11 +7,66 @@ use supercargo_core::model::emulation::EmulatedVersion;
 /// The component of a value without one, and the only one that kube-scheduler registers.
 const COMPONENT: &str = "kube";
 
+/// The oldest value of `--min-compatibility-version`, for every emulated version.
+const OLDEST_MINIMUM: [u32; 2] = [1, 33];
+
 /// Parses a value of `--emulated-version`: `[kube=]major.minor`.
 ///
 /// # Errors
 /// Upstream's message: the value is malformed, names another component, or is outside the range of versions.
 pub fn parse_emulated_version(value: &str) -> Result<EmulatedVersion, String> {
+    let (parts, shown) = kube_version(value)?;
+    let named = |version: &EmulatedVersion| version.as_str() == format!("{}.{}", parts[0], parts[1]);
+    EmulatedVersion::ALL.into_iter().find(named).ok_or_else(|| {
+        let (oldest, newest) = (EmulatedVersion::ALL[0], EmulatedVersion::NEWEST);
+        format!("emulation version {shown} is not between [{oldest}, {newest}]")
+    })
+}
+
+/// Checks a value of `--min-compatibility-version` against the emulated version.
+pub(super) fn check_minimum(value: &str, emulated: EmulatedVersion) -> Result<(), String> {
+    let (parts, shown) = kube_version(value)?;
+    let newest: Vec<u32> = emulated.as_str().split('.').filter_map(|part| part.parse().ok()).collect();
+    if (OLDEST_MINIMUM.as_slice()..=newest.as_slice()).contains(&&parts[..2]) {
+        return Ok(());
+    }
+    let [major, minor] = OLDEST_MINIMUM;
+    Err(format!("minCompatibilityVersion version {shown} is not between [{major}.{minor}, {emulated}]"))
+}
+
+/// Returns the only value of a version flag, which may be repeated only for other components.
+pub(super) fn only(values: &[String]) -> Result<Option<String>, String> {
+    match values {
+        [] => Ok(None),
+        [only] => Ok(Some(only.clone())),
+        [first, second, ..] => {
+            let [(_, first), (_, second)] = [kube_version(first)?, kube_version(second)?];
+            Err(format!("duplicate version flag, {COMPONENT}={first} and {COMPONENT}={second}"))
+        }
+    }
+}
+
+/// Returns the minor version before this one.
+pub(super) fn previous(version: EmulatedVersion) -> String {
+    let minor = version.as_str().rsplit('.').next().and_then(|minor| minor.parse::<u32>().ok());
+    format!("1.{}", minor.unwrap_or_default().saturating_sub(1))
+}
+
+/// Checks a value of `--version=vX.Y.Z`, the version to report: one of the emulated minor versions.
+pub(super) fn reported(value: &str) -> Result<(), String> {
+    let parts = components(value)?;
+    let is_known = |version: EmulatedVersion| {
+        parts.len() == 3 && version.as_str() == format!("{}.{}", parts[0], parts[1])
+    };
+    if EmulatedVersion::ALL.into_iter().any(is_known) {
+        return Ok(());
+    }
+    let (oldest, newest) = (EmulatedVersion::ALL[0], EmulatedVersion::NEWEST);
+    Err(format!("version {value:?} must match major/minor/patch of a version between {oldest} and {newest}"))
+}
+
+/// Returns the numbers of `[kube=]major.minor`, and the version as upstream prints it.
+fn kube_version(value: &str) -> Result<(Vec<u32>, String), String> {
     let (component, text) = match value.split_once('=') {
         Some((component, version)) => (component.trim(), version.trim()),
         None => (COMPONENT, value),
@@ -24,11 +79,7 @@ pub fn parse_emulated_version(value: &str) -> Result<EmulatedVersion, String> {
     if component != COMPONENT {
         return Err(format!("component not registered: {component}"));
     }
-    let named = |version: &EmulatedVersion| version.as_str() == format!("{}.{}", parts[0], parts[1]);
-    EmulatedVersion::ALL.into_iter().find(named).ok_or_else(|| {
-        let (oldest, newest) = (EmulatedVersion::ALL[0], EmulatedVersion::NEWEST);
-        format!("emulation version {shown} is not between [{oldest}, {newest}]")
-    })
+    Ok((parts, shown))
 }
 
 /// Returns the numbers of a version: at least two, after an optional `v`. As upstream, ignores what follows them.
@@ -78,5 +129,31 @@ mod tests {
         ] {
             assert_eq!(parse_emulated_version(value), Err(expected.to_owned()));
         }
+    }
+    #[test]
+    fn minimum_version_is_at_most_the_emulated_one() {
+        let check = |value: &str| check_minimum(value, EmulatedVersion::V1_35);
+        assert_eq!(check("1.33"), Ok(()));
+        assert_eq!(check("kube=1.35"), Ok(()));
+        for (value, expected) in [
+            ("1.36", "minCompatibilityVersion version 1.36 is not between [1.33, 1.35]"),
+            ("1.32", "minCompatibilityVersion version 1.32 is not between [1.33, 1.35]"),
+            ("1.35.1", "patch version not allowed, got: kube=1.35.1"),
+            ("wardle=1.35", "component not registered: wardle"),
+        ] {
+            assert_eq!(check(value), Err(expected.to_owned()));
+        }
+    }
+
+    #[test]
+    fn version_flag_is_given_once() {
+        let only =
+            |values: &[&str]| only(&values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>());
+        assert_eq!(only(&[]), Ok(None));
+        assert_eq!(only(&["1.35"]), Ok(Some("1.35".to_owned())));
+        assert_eq!(
+            only(&["1.35", "1.36"]),
+            Err("duplicate version flag, kube=1.35 and kube=1.36".to_owned())
+        );
     }
 }

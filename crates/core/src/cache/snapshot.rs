@@ -121,6 +121,11 @@ impl<'a> Snapshot<'a> {
         &self.cache.nodes.columns().taints
     }
 
+    /// Whether a DeviceClass serves an extended resource, in a version that allocates devices for such resources.
+    pub fn is_served_by_class(self, resource: Symbol) -> bool {
+        self.rules().serves_resources_by_devices && self.device_classes().serve(resource)
+    }
+
     /// Returns the DeviceClasses.
     pub fn device_classes(self) -> &'a DeviceClasses {
         self.cache.lookups.device_classes()

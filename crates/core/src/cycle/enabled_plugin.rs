@@ -28,6 +28,19 @@ pub struct EnabledFilter {
     pub filter: Option<Rank>,
 }
 
+impl EnabledFilter {
+    /// Returns the rule if PreFilter is disabled. `without_pre_filter` calls that method of the plugin.
+    pub(crate) fn unprepared(
+        &self,
+        without_pre_filter: impl FnOnce() -> Option<Box<dyn FilterRule>>,
+    ) -> Option<Box<dyn FilterRule>> {
+        match self.filter?.fails {
+            Some(error) => Some(Box::new(Fails(error.to_owned()))),
+            None => without_pre_filter(),
+        }
+    }
+}
+
 /// A plugin with PreScore or Score.
 pub struct EnabledScore {
     /// The plugin.

@@ -1,9 +1,8 @@
 //! PreFilter and Filter of a decision.
 
-use super::enabled_plugin::Fails;
 use super::with_extenders::ExtenderRejections;
-use super::{EnabledFilter, Framework, Point, Probe};
-use crate::cache::{NodeView, Overlay, Snapshot};
+use super::{Framework, Point, Probe};
+use crate::cache::{Facts, NodeView, Overlay, Snapshot};
 use crate::framework::{Code, CycleError, DependsOn, FilterRule, PluginName, Prepared, Rejection, Verdict};
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
@@ -85,7 +84,7 @@ impl Framework {
             let name = enabled.plugin.name();
             let mut rule = None;
             if !enabled.pre_filter {
-                rule = unprepared(enabled, pod, snapshot);
+                rule = enabled.unprepared(|| enabled.plugin.without_pre_filter(pod, snapshot));
             } else {
                 probe.plugin_begins();
                 let prepared = enabled.plugin.prepare(pod, snapshot);
@@ -124,18 +123,6 @@ fn filter_status(judged: &Result<(), CycleError>, all_pass: bool) -> &'static st
         Err(_) => "Error",
         Ok(()) if all_pass => "Success",
         Ok(()) => "Unschedulable",
-    }
-}
-
-/// Returns the rule of a plugin whose PreFilter is disabled.
-pub(crate) fn unprepared(
-    enabled: &EnabledFilter,
-    pod: &PodInfo,
-    snapshot: Snapshot<'_>,
-) -> Option<Box<dyn FilterRule>> {
-    match enabled.filter?.fails {
-        Some(error) => Some(Box::new(Fails(error.to_owned()))),
-        None => enabled.plugin.without_pre_filter(pod, snapshot),
     }
 }
 
@@ -205,7 +192,8 @@ impl Filtered {
         if let Some((plugin, rejection)) = self.rejection_with_nominated_pods(pod, snapshot, node)? {
             return Ok(NodeRejection::Plain(plugin, rejection));
         }
-        let view = snapshot.node(node);
+        // Only rules that judge each node alone are asked here: the result is cached until the node changes.
+        let view = snapshot.showing(Facts::NodeUsage).node(node);
         for (name, rule) in &self.rules {
             match rule.verdict_number(&view) {
                 Some(0) => continue,

@@ -37,16 +37,22 @@ impl PostFilter<'_> {
         }
     }
 
-    /// Adds the chosen candidate to the message, in versions that report it.
+    /// Adds the chosen candidate to the message once extenders have restricted the candidates.
     fn report_victims(&mut self, unplaced: &Unplaced<'_>) {
-        let is_final = !matches!(unplaced.rooms, ExtenderCandidates::All);
-        if !is_final || !unplaced.snapshot.rules().reports_victims {
+        if !matches!(unplaced.rooms, ExtenderCandidates::All) {
+            self.report_choice(unplaced.pod, unplaced.snapshot, unplaced.draws);
+        }
+    }
+
+    /// Adds the chosen candidate to the message, in versions that report it.
+    pub(crate) fn report_choice(&mut self, pod: &PodInfo, snapshot: Snapshot<'_>, draws: Draws) {
+        if !snapshot.rules().reports_victims {
             return;
         }
-        let Some(chosen) = self.nomination.choose(unplaced.pod, unplaced.draws) else { return };
+        let Some(chosen) = self.nomination.choose(pod, draws) else { return };
         self.message = Some(format!(
             "preemption: found a potential placement for pod on node {}, preempting {} victims",
-            unplaced.snapshot.text(unplaced.snapshot.node(chosen.node).name()),
+            snapshot.text(snapshot.node(chosen.node).name()),
             chosen.victims.len()
         ));
     }

@@ -9,7 +9,7 @@ mod scores;
 pub use scores::{PluginTable, ScoreTable};
 
 use crate::cache::{NodeView, Overlay, Snapshot};
-use crate::cycle::{Framework, unprepared};
+use crate::cycle::Framework;
 use crate::framework::{
     Code, CycleError, Fact, FilterRule, PluginName, Prepared, Reason, Rejection, Verdict,
 };
@@ -135,7 +135,7 @@ impl Framework {
                     }
                 }
             } else {
-                found.rule = unprepared(seat, pod, snapshot);
+                found.rule = seat.unprepared(|| seat.plugin.without_pre_filter(pod, snapshot));
             }
             seats.push(found);
         }

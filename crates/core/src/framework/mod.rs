@@ -8,6 +8,7 @@ pub mod event_set;
 pub mod extension_point;
 pub mod fact;
 pub mod histogram;
+pub mod node_plugin;
 pub mod plugin;
 pub mod post_filter;
 pub(crate) mod simd;
@@ -17,6 +18,7 @@ pub mod tally;
 pub use event::{ClusterEvent, Hint, NodeAction, PodAction};
 pub use event_set::EventSet;
 pub use fact::{Fact, Measure};
+pub use node_plugin::{NodeFilterPlugin, NodeScorePlugin};
 pub use plugin::{
     DependsOn, FilterPlugin, FilterRule, Prepared, Reads, Scale, ScorePlugin, ScoreRule, Tallied,
 };

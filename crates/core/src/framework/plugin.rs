@@ -9,6 +9,7 @@ use super::PluginName;
 use super::event::{ClusterEvent, Hint};
 use super::event_set::EventSet;
 use super::fact::Fact;
+use super::node_plugin::{NodeFilterPlugin, NodeScorePlugin};
 use super::status::{CycleError, Rejection, Verdict};
 use super::tally::{FilterTally, ScoreTally};
 use crate::cache::{Facts, NodeView, Snapshot};
@@ -44,6 +45,14 @@ impl<R: ?Sized> Prepared<R> {
             Self::Run { .. } => "Success",
         }
     }
+
+    /// Returns the rule, if the plugin judges nodes.
+    pub fn into_rule(self) -> Option<Box<R>> {
+        match self {
+            Self::Run { rule, .. } => Some(rule),
+            Self::Skip | Self::Rejected(_) | Self::Failed(_) => None,
+        }
+    }
 }
 
 /// The state on which a rule's result for a node depends.
@@ -57,16 +66,11 @@ pub enum DependsOn {
     Cluster,
 }
 
-/// The state that a plugin reads to prepare a pod, besides the pod itself.
+/// The state that a filter plugin reads to prepare a pod, besides the pod itself.
+///
+/// Plugins that read less, and judge each node alone, implement [`NodeFilterPlugin`] or [`NodeScorePlugin`] instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// Which nodes exist, and which resources DeviceClasses serve.
-    ///
-    /// A prepared rule holds for all pods of the same signature until one of these changes. The rule judges
-    /// each node by that node alone. It reads only pod fields in
-    /// [`NodeSignature`](crate::model::signature::NodeSignature): not labels, namespace, owner, pod affinity or
-    /// spread constraints.
-    Pod,
     /// The pod's volumes and storage objects.
     ///
     /// The plugin skips pods without volumes. Its rule rejects nodes one by one and may be applied to any
@@ -83,16 +87,6 @@ impl DependsOn {
             Self::NodeSpec => Facts::NodeObjects,
             Self::NodeUsage => Facts::NodeUsage,
             Self::Cluster => Facts::Cluster,
-        }
-    }
-}
-
-impl Reads {
-    /// Returns the facts that the plugin may read to prepare a pod.
-    pub(crate) fn facts(self) -> Facts {
-        match self {
-            Self::Pod => Facts::Nodes,
-            Self::Volumes | Self::Cluster => Facts::Cluster,
         }
     }
 }
@@ -117,9 +111,16 @@ pub enum Tallied<T: ?Sized> {
 }
 
 /// A plugin with PreFilter or Filter.
+///
+/// A plugin that judges each node alone implements [`NodeFilterPlugin`] instead, so that its results are cached.
 pub trait FilterPlugin: Send + Sync {
     /// Upstream's name, as in KubeSchedulerConfiguration.
     fn name(&self) -> PluginName;
+
+    /// The plugin as one that judges each node alone. Only [`NodeFilterPlugin`] overrides this.
+    fn as_node_plugin(&self) -> Option<&dyn NodeFilterPlugin> {
+        None
+    }
 
     /// The state that [`prepare`](Self::prepare) reads.
     fn reads(&self) -> Reads {
@@ -139,10 +140,7 @@ pub trait FilterPlugin: Send + Sync {
     ///
     /// Returns `None` if every node passes.
     fn without_pre_filter(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Option<Box<dyn FilterRule>> {
-        match self.prepare(pod, snapshot) {
-            Prepared::Run { rule, .. } => Some(rule),
-            Prepared::Skip | Prepared::Rejected(_) | Prepared::Failed(_) => None,
-        }
+        self.prepare(pod, snapshot).into_rule()
     }
 
     /// EventsToRegister: the events for which [`hint`](Self::hint) may return [`Hint::Queue`]. The method is
@@ -209,14 +207,15 @@ pub trait FilterRule: Send {
 }
 
 /// A plugin with Score.
+///
+/// A plugin that judges each node alone implements [`NodeScorePlugin`] instead, so that its results are cached.
 pub trait ScorePlugin: Send + Sync {
     /// Upstream's name, as in KubeSchedulerConfiguration.
     fn name(&self) -> PluginName;
 
-    /// The state that [`prepare`](Self::prepare) reads; with [`Reads::Pod`] it does not read `feasible`
-    /// either.
-    fn reads(&self) -> Reads {
-        Reads::Cluster
+    /// The plugin as one that judges each node alone. Only [`NodeScorePlugin`] overrides this.
+    fn as_node_plugin(&self) -> Option<&dyn NodeScorePlugin> {
+        None
     }
 
     /// The incremental form of the rule, for a plugin that reads the cluster and needs only counts of pods.

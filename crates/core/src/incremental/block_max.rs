@@ -189,6 +189,60 @@ mod tests {
         NodeIdx(tied[pick % tied.len()] as u32)
     }
 
+    /// Two blocks whose nodes all have class 1 and number 5, but one node of the second block with 9.
+    fn two_blocks() -> (BlockMaxima, Vec<i32>, Vec<u16>, Vec<u32>) {
+        let (mut numbers, classes) = (vec![5; 2 * BLOCK], vec![1; 2 * BLOCK]);
+        numbers[BLOCK + 3] = 9;
+        let mut nodes = vec![0; CLASSES + 2];
+        nodes[1] = numbers.len() as u32;
+        let mut block_maxima = BlockMaxima::default();
+        assert!(block_maxima.catch_up(&numbers, &classes, &nodes));
+        (block_maxima, numbers, classes, nodes)
+    }
+
+    #[test]
+    fn only_the_block_of_a_lost_maximum_is_recomputed() {
+        let (mut block_maxima, mut numbers, classes, nodes) = two_blocks();
+        numbers[BLOCK + 3] = 2;
+        block_maxima.node_changed(NodeIdx(BLOCK as u32 + 3), (1, 9), (1, 2));
+        assert_eq!(block_maxima.stale.iter().collect::<Vec<_>>(), [NodeIdx(1)]);
+        assert!(!block_maxima.is_all_stale);
+        // Shows that the first block is not read again.
+        block_maxima.maxima[0][1].max = 7;
+        assert!(block_maxima.catch_up(&numbers, &classes, &nodes));
+        let maxima =
+            [0, 1].map(|block| (block_maxima.maxima[block][1].max, block_maxima.maxima[block][1].nodes));
+        assert_eq!(maxima, [(7, BLOCK as u32), (5, BLOCK as u32 - 1)]);
+    }
+
+    #[test]
+    fn changes_of_other_nodes_are_counted_without_reading_a_block() {
+        let (mut block_maxima, ..) = two_blocks();
+        block_maxima.node_changed(NodeIdx(0), (1, 5), (1, 8));
+        block_maxima.node_changed(NodeIdx(1), (1, 5), (2, 6));
+        let first = block_maxima.maxima[0];
+        assert_eq!([(first[1].max, first[1].nodes), (first[2].max, first[2].nodes)], [(8, 1), (6, 1)]);
+        assert!(block_maxima.stale.is_empty() && !block_maxima.is_all_stale);
+    }
+
+    #[test]
+    fn class_beyond_the_index_makes_everything_stale() {
+        for class in [CLASSES, CLASSES + 1] {
+            let (mut block_maxima, numbers, mut classes, mut nodes) = two_blocks();
+            block_maxima.node_changed(NodeIdx(0), (1, 5), (class as u16, 5));
+            assert!(block_maxima.is_all_stale);
+            classes[0] = class as u16;
+            (nodes[1], nodes[class]) = (nodes[1] - 1, 1);
+            assert!(!block_maxima.catch_up(&numbers, &classes, &nodes));
+        }
+    }
+
+    #[test]
+    fn bytes_are_those_of_whole_blocks() {
+        let block = CLASSES * size_of::<BlockMax>();
+        assert_eq!([0, 1, BLOCK, BLOCK + 1].map(BlockMaxima::bytes), [0, block, block, 2 * block]);
+    }
+
     #[test]
     fn best_equals_naive_search_after_random_changes() {
         let mut random = 1_u64;

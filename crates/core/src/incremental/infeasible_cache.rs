@@ -8,7 +8,7 @@
 
 use super::DecisionCache;
 use super::exact_results::{ExactResults, State};
-use crate::cache::Snapshot;
+use crate::cache::{Facts, Snapshot};
 use crate::collections::hash::Hashed;
 use crate::cycle::{
     Diagnosis, Filtered, Framework, InfeasibleDecision, NoProbe, NodeRejection, Point, PostFilter, Probe,
@@ -17,7 +17,7 @@ use crate::cycle::{
 use crate::framework::dry_runs::DryRuns;
 use crate::framework::histogram::Histogram;
 use crate::framework::post_filter::Draws;
-use crate::framework::{Code, CycleError, PluginName, Reads, Rejection};
+use crate::framework::{Code, CycleError, PluginName, Rejection};
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
@@ -211,7 +211,8 @@ impl InfeasibleEntry {
                 match known {
                     Some(at) => at,
                     None => {
-                        let verdict = filtered.first_rejector(&snapshot.node(node))?;
+                        let verdict =
+                            filtered.first_rejector(&snapshot.showing(Facts::NodeUsage).node(node))?;
                         let Some((plugin, rejection)) = verdict else {
                             return Err(CycleError(format!("{plugin}: verdict number without a rejection")));
                         };
@@ -373,7 +374,7 @@ impl Framework {
     fn judges_nodes_alone(&self, filtered: &Filtered) -> bool {
         let reads_pod_and_node = |name: PluginName| {
             let enabled = self.filters.iter().find(|enabled| enabled.plugin.name() == name);
-            enabled.is_some_and(|enabled| enabled.plugin.reads() == Reads::Pod)
+            enabled.is_some_and(|enabled| enabled.plugin.as_node_plugin().is_some())
         };
         filtered.has_all_candidates() && filtered.filter_plugins().all(reads_pod_and_node)
     }

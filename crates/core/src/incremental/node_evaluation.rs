@@ -6,11 +6,12 @@
 
 use super::score_table::ScoreTable;
 use super::signature_state::{Fallback, all_pass};
-use crate::cache::{NodeChange, NodeView, Snapshot};
+use crate::cache::{Facts, NodeChange, NodeView, Snapshot};
 use crate::cycle::Framework;
 use crate::framework::simd::with_best_instructions;
-use crate::framework::{DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Reads, Scale, ScoreRule};
+use crate::framework::{DependsOn, FilterRule, MAX_NODE_SCORE, Prepared, Scale, ScoreRule};
 use crate::model::node::NodeIdx;
+use crate::model::node_pod::NodePod;
 use crate::model::node_set::{NodeSet, bits};
 use crate::model::pod::PodInfo;
 use crate::switches::ablation::{self, Layer};
@@ -111,10 +112,11 @@ impl NodeEvaluation {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
     ) -> Result<(), Fallback> {
-        let shown = snapshot.showing(Reads::Pod.facts());
-        for enabled in framework.filters.iter().filter(|enabled| enabled.plugin.reads() == Reads::Pod) {
+        let (pod, shown) = (NodePod::of(pod), snapshot.showing(Facts::Nodes));
+        for enabled in &framework.filters {
+            let Some(plugin) = enabled.plugin.as_node_plugin() else { continue };
             let rule = if enabled.pre_filter {
-                match enabled.plugin.prepare(pod, shown) {
+                match plugin.prepare(pod, shown) {
                     Prepared::Skip => None,
                     Prepared::Run { rule, only } => {
                         if let Some(only) = only {
@@ -125,7 +127,7 @@ impl NodeEvaluation {
                     Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Fallback),
                 }
             } else {
-                crate::cycle::unprepared(enabled, pod, shown)
+                enabled.unprepared(|| plugin.without_pre_filter(pod, shown))
             };
             match rule.filter(|_| enabled.filter.is_some()) {
                 Some(rule) if rule.depends_on() == DependsOn::NodeSpec => self.object_filters.push(rule),
@@ -153,9 +155,10 @@ impl NodeEvaluation {
         if weights.fold(0_i64, i64::saturating_add) > WEIGHTS_MAX {
             return Err(Fallback);
         }
-        let shown = snapshot.showing(Reads::Pod.facts());
-        for enabled in framework.scores.iter().filter(|enabled| enabled.plugin.reads() == Reads::Pod) {
-            let rule = match enabled.plugin.prepare(pod, shown, snapshot.nodes()) {
+        let (pod, shown) = (NodePod::of(pod), snapshot.showing(Facts::Nodes));
+        for enabled in &framework.scores {
+            let Some(plugin) = enabled.plugin.as_node_plugin() else { continue };
+            let rule = match plugin.prepare(pod, shown) {
                 Prepared::Skip => continue,
                 Prepared::Run { rule, .. } => rule,
                 Prepared::Rejected(_) | Prepared::Failed(_) => return Err(Fallback),

@@ -145,7 +145,7 @@ impl SignatureState {
         snapshot: Snapshot<'_>,
     ) -> Result<(), Fallback> {
         for (at, enabled) in framework.filters.iter().enumerate() {
-            if enabled.plugin.reads() == Reads::Pod {
+            if enabled.plugin.as_node_plugin().is_some() {
                 continue;
             }
             // With single extension points disabled, only the full evaluation knows which results apply.
@@ -160,7 +160,7 @@ impl SignatureState {
             if !enabled.pre_score && enabled.score.is_some_and(|rank| rank.fails.is_some()) {
                 return Err(Fallback);
             }
-            if enabled.plugin.reads() == Reads::Pod {
+            if enabled.plugin.as_node_plugin().is_some() {
                 continue;
             }
             match enabled.plugin.tally(pod, snapshot) {
@@ -282,7 +282,7 @@ impl SignatureState {
                     _ => return Err(Fallback),
                 }
             } else {
-                crate::cycle::unprepared(enabled, pod, snapshot)
+                enabled.unprepared(|| enabled.plugin.without_pre_filter(pod, snapshot))
             };
             let Some(rule) = rule else { continue };
             // The full evaluation skips these rules on nodes that an earlier filter rejected. That changes nothing if

@@ -6,7 +6,7 @@
 use super::domain_counter::{BY_DOMAIN_MAX, DomainCounter, Grouping};
 use super::domain_map::NodeDomain;
 use super::topology_index::TopologyIndex;
-use crate::cache::{CLASS_LOOKUP_STEPS, NodeChange, PodClass, PodClassId, Snapshot};
+use crate::cache::{CLASS_LOOKUP_STEPS, Facts, NodeChange, PodClass, PodClassId, Snapshot};
 use crate::collections::hash::IdMap;
 use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, ScoreTally, Tally, Whole};
 use crate::model::node::NodeIdx;
@@ -156,8 +156,9 @@ impl TopologyCounts {
         is_counted: &mut [bool],
     ) -> Result<(), Outdated> {
         is_counted.fill(true);
+        let shown = snapshot.showing(Facts::NodeObjects);
         for (tally, range) in self.tallies() {
-            tally.counts_on(snapshot, node, &mut is_counted[range.clone()])?;
+            tally.counts_on(shown, node, &mut is_counted[range.clone()])?;
         }
         Ok(())
     }

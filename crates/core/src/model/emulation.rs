@@ -24,8 +24,16 @@ impl EmulatedVersion {
     /// All versions, oldest first.
     pub const ALL: [Self; 4] = [Self::V1_34, Self::V1_35, Self::V1_36, Self::V1_37];
 
+    /// The oldest version.
+    pub const OLDEST: Self = Self::V1_34;
+
     /// The newest version.
     pub const NEWEST: Self = Self::V1_37;
+
+    /// Returns the major and minor numbers.
+    pub const fn numbers(self) -> (u32, u32) {
+        (1, 34 + self as u32)
+    }
 
     /// Returns the version as text, for example `1.36`.
     pub const fn as_str(self) -> &'static str {
@@ -47,21 +55,31 @@ impl EmulatedVersion {
             pod_requests: PodRequests::PerContainer,
             reads_pod_level_status: false,
             charges_all_budgets: true,
+            orders_unstarted_victims: false,
+            describes_label_keys: false,
             scores_storage_capacity: false,
             rejects_missing_csi_drivers: false,
             checks_declared_features: false,
             scores_devices: false,
+            serves_resources_by_devices: false,
+            finds_migrated_portworx: false,
             node_name_narrows: false,
             reports_no_claims: true,
             reports_victims: false,
             waits_for_devices: false,
             requires_scoring_strategy: false,
         };
-        const V1_35: VersionRules =
-            VersionRules { version: EmulatedVersion::V1_35, scores_devices: true, ..V1_34 };
+        const V1_35: VersionRules = VersionRules {
+            version: EmulatedVersion::V1_35,
+            scores_devices: true,
+            describes_label_keys: true,
+            ..V1_34
+        };
         const V1_36: VersionRules = VersionRules {
             version: EmulatedVersion::V1_36,
             balance: Balance::Change,
+            serves_resources_by_devices: true,
+            finds_migrated_portworx: true,
             image_volumes: ImageVolumes::InSum,
             reads_pod_level_status: true,
             checks_declared_features: true,
@@ -75,6 +93,7 @@ impl EmulatedVersion {
             image_volumes: ImageVolumes::InSumAndLimit,
             pod_requests: PodRequests::PerPod,
             charges_all_budgets: false,
+            orders_unstarted_victims: true,
             scores_storage_capacity: true,
             rejects_missing_csi_drivers: true,
             node_name_narrows: true,
@@ -131,10 +150,20 @@ pub struct VersionRules {
     pub reads_pod_level_status: bool,
     /// Row D10: whether a victim that violates a PodDisruptionBudget also uses up its other budgets.
     pub charges_all_budgets: bool,
+    /// Row D26: whether potential victims without a start time keep the order in which the node lists them. Otherwise
+    /// upstream's clock decides at each comparison.
+    pub orders_unstarted_victims: bool,
+    /// Row D27: whether errors speak of a label key and of bytes, instead of a qualified name and characters.
+    pub describes_label_keys: bool,
     /// Row D11: whether NodeDeclaredFeatures is a default plugin.
     pub checks_declared_features: bool,
     /// Row D13: whether DynamicResources has Score.
     pub scores_devices: bool,
+    /// Row D29: whether DeviceClasses serve extended resources.
+    pub serves_resources_by_devices: bool,
+    /// Row D28: whether NodeVolumeLimits takes Portworx as migrated on every node with a CSINode. Otherwise the CSINode
+    /// must name it.
+    pub finds_migrated_portworx: bool,
     /// Row D14: whether DynamicResources takes devices with binding conditions, and has the argument `bindingTimeout`.
     pub waits_for_devices: bool,
     /// Row D20: whether DynamicResources' PostFilter reports that a pod without claims has none to deallocate.

@@ -7,6 +7,7 @@ pub mod extender;
 pub mod intern;
 pub mod lookup_objects;
 pub mod node;
+pub mod node_pod;
 pub mod node_set;
 pub mod pod;
 

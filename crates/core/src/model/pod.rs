@@ -75,7 +75,7 @@ pub struct PodTemplate {
     /// `spec.tolerations`.
     pub tolerations: Box<[Toleration]>,
     /// Preferred node affinity; `None` when the field is absent.
-    pub preferred_node_affinity: Option<Parsed<PreferredNodeTerm>>,
+    pub preferred_node_affinity: Option<PreferredTerms>,
     /// Pod affinity and anti-affinity; `None` when both are absent.
     pub pod_affinity: Option<Box<PodAffinity>>,
     /// `spec.topologySpreadConstraints`.
@@ -213,6 +213,9 @@ pub struct Unjudged {
 
 /// A list parsed from the API, or the error text that invalidates the whole list.
 pub type Parsed<T> = Result<Box<[T]>, Box<str>>;
+
+/// The parsed preferred node affinity of a pod. A cached rule shares the terms, of which a pod may have thousands.
+pub type PreferredTerms = Result<Arc<[PreferredNodeTerm]>, Box<str>>;
 
 /// A controlling owner whose selector contributes to the default spreading selector
 /// (upstream `helper.DefaultSelector`).

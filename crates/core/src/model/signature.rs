@@ -6,14 +6,17 @@
 
 use crate::collections::shared::Shared;
 use crate::model::intern::{Marks, TraceIds};
-use crate::model::pod::{PodInfo, PodTemplate};
+use crate::model::node_pod;
+use crate::model::pod::PodInfo;
+use crate::model::volume::{PodVolume, VolumeSource};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// The signature of pods that are equal in every field a plugin reads, held as a representative pod.
 ///
 /// Equal signatures have equal filters, scores and hints. Pods of one signature may differ in identity (uid,
-/// name, versions), conditions and nomination, which the nominator tracks.
+/// name, versions), conditions and nomination, which the nominator tracks. A pod with an ephemeral volume shares its
+/// signature with no other pod: whether it owns the volume's claim depends on its uid.
 #[derive(Clone, Debug)]
 pub struct Signature(Arc<PodInfo>);
 
@@ -85,10 +88,10 @@ impl Hash for VolumelessSignature {
     }
 }
 
-/// The signature of pods that may differ only in volumes and in fields that only pod affinity and spreading
-/// read.
+/// The signature of pods that are equal in every field of [`NodePod`](node_pod::NodePod).
 ///
-/// Plugins that judge each node alone treat them alike (see `Reads` in `framework`).
+/// They may differ only in volumes and in fields that only pod affinity and spreading read. Plugins that judge each
+/// node alone treat them alike.
 #[derive(Clone, Debug)]
 pub struct NodeSignature(Arc<PodInfo>);
 
@@ -117,7 +120,7 @@ impl NodeSignature {
 
 impl PartialEq for NodeSignature {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || alike_to_nodes(&self.0, &other.0)
+        Arc::ptr_eq(&self.0, &other.0) || node_pod::are_alike(&self.0, &other.0)
     }
 }
 
@@ -157,79 +160,21 @@ fn hash_but_for_volumes<H: Hasher>(pod: &PodInfo, state: &mut H) {
 
 /// Whether two pods are equal in every field a plugin reads.
 fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
-    pod.volumes == it.volumes && alike_but_for_volumes(pod, it)
+    let is_ephemeral = |volume: &PodVolume| matches!(volume.source, VolumeSource::Ephemeral(_));
+    pod.volumes == it.volumes
+        && (pod.uid == it.uid || !pod.volumes.iter().any(is_ephemeral))
+        && alike_but_for_volumes(pod, it)
 }
 
 /// Whether two pods are equal in every field read by plugins that do not read volumes.
 fn alike_but_for_volumes(pod: &PodInfo, it: &PodInfo) -> bool {
     pod.labels == it.labels
-        && alike_to_nodes(pod, it)
+        && node_pod::are_alike(pod, it)
         && (Shared::is_same(&pod.template, &it.template)
             || (pod.namespace == it.namespace
                 && pod.owner == it.owner
                 && pod.pod_affinity == it.pod_affinity
                 && pod.spread == it.spread))
-}
-
-/// Whether two pods are equal in every field except those that [`alike_but_for_volumes`] and [`alike`] add.
-fn alike_to_nodes(pod: &PodInfo, it: &PodInfo) -> bool {
-    // Destructured, so that each new field of a pod must be classified here.
-    let PodInfo {
-        uid: _,
-        name: _,
-        resource_version: _,
-        generation: _,
-        start_time: _,
-        preempted: _,
-        scheduled: _,
-        labels: _,
-        volumes: _,
-        deleting,
-        node_name,
-        nominated_node,
-        node_affinity,
-        template,
-    } = pod;
-    *deleting == it.deleting
-        && *node_name == it.node_name
-        && *nominated_node == it.nominated_node
-        && *node_affinity == it.node_affinity
-        && (Shared::is_same(template, &it.template) || are_templates_alike_to_nodes(template, &it.template))
-}
-
-fn are_templates_alike_to_nodes(template: &PodTemplate, it: &PodTemplate) -> bool {
-    let PodTemplate {
-        namespace: _,
-        owner: _,
-        pod_affinity: _,
-        spread: _,
-        scheduler_name,
-        priority,
-        never_preempts,
-        gates,
-        resources,
-        ports,
-        tolerations,
-        preferred_node_affinity,
-        images,
-        image_sources,
-        required_features,
-        extended_resources,
-        unjudged,
-    } = template;
-    *scheduler_name == it.scheduler_name
-        && *priority == it.priority
-        && *never_preempts == it.never_preempts
-        && *gates == it.gates
-        && *resources == it.resources
-        && *ports == it.ports
-        && *tolerations == it.tolerations
-        && *preferred_node_affinity == it.preferred_node_affinity
-        && *images == it.images
-        && *image_sources == it.image_sources
-        && *required_features == it.required_features
-        && *extended_resources == it.extended_resources
-        && *unjudged == it.unjudged
 }
 
 impl TraceIds for VolumelessSignature {

@@ -7,12 +7,13 @@
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::post_filter::{PostFilterPlugin, PostFiltered, Unplaced};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    Prepared, Reads, Reason, Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterRule, Hint, NodeAction, NodeFilterPlugin,
+    PluginName, Prepared, Reason, Rejection, Verdict,
 };
 use crate::model::intern::{Symbol, Tables};
+use crate::model::node_pod::NodePod;
 use crate::model::pod::PodInfo;
-use crate::model::resources::is_extended_resource;
+use crate::model::resources::{PodResources, is_extended_resource};
 
 const NAME: PluginName = "DynamicResources";
 
@@ -24,20 +25,16 @@ const IMPLICIT: &str = "deviceclass.resource.kubernetes.io/";
 #[derive(Clone, Copy, Debug)]
 pub struct DynamicResources;
 
-impl FilterPlugin for DynamicResources {
+impl NodeFilterPlugin for DynamicResources {
     fn name(&self) -> PluginName {
         NAME
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
-        if let Some(need) = pod.unjudged.iter().find(|need| need.plugin == NAME) {
+    fn prepare(&self, pod: NodePod<'_>, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        if let Some(need) = pod.unjudged().iter().find(|need| need.plugin == NAME) {
             return Prepared::Rejected(Rejection::unresolvable(need.what.to_string()));
         }
-        let wanted = Wanted::new(pod, snapshot);
+        let wanted = Wanted::new(pod.resources(), snapshot);
         if wanted.by_class.is_empty() {
             return Prepared::Skip;
         }
@@ -72,11 +69,11 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
-        let classes = snapshot.device_classes();
-        let asked = pod.resources.request.scalar.iter().filter(|(_, amount)| *amount != 0);
+    fn new(resources: &PodResources, snapshot: Snapshot<'_>) -> Self {
+        let asked = resources.request.scalar.iter().filter(|(_, amount)| *amount != 0);
         let extended = asked.map(|&(name, _)| name).filter(|&name| is_extended(name, snapshot.tables()));
-        let (by_class, by_nodes_alone): (Vec<_>, Vec<_>) = extended.partition(|&name| classes.serve(name));
+        let (by_class, by_nodes_alone): (Vec<_>, Vec<_>) =
+            extended.partition(|&name| snapshot.is_served_by_class(name));
         Self { by_class: by_class.into(), by_nodes_alone: by_nodes_alone.into() }
     }
 }
@@ -124,11 +121,11 @@ impl PostFilterPlugin for Deallocation {
             return PostFiltered::Failed(CycleError("not found".to_owned()));
         }
         let has_claim = unplaced.pod.unjudged.is_empty()
-            && !Wanted::new(unplaced.pod, unplaced.snapshot).by_class.is_empty();
-        let reason = match (has_claim, unplaced.snapshot.rules().reports_no_claims) {
-            (true, _) => "still not schedulable",
-            (false, true) => "no new claims to deallocate",
-            (false, false) => "",
+            && !Wanted::new(&unplaced.pod.resources, unplaced.snapshot).by_class.is_empty();
+        let reason = match (unplaced.snapshot.rules().reports_no_claims, has_claim) {
+            (true, true) => "still not schedulable",
+            (true, false) => "no new claims to deallocate",
+            (false, _) => "",
         };
         PostFiltered::Nothing {
             reason: reason.to_owned(),

@@ -5,11 +5,11 @@
 
 use crate::cache::{ImageState, Snapshot};
 use crate::collections::hash::IdMap;
-use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
+use crate::framework::{CycleError, MAX_NODE_SCORE, NodeScorePlugin, PluginName, Prepared, ScoreRule};
 use crate::model::intern::Symbol;
 use crate::model::node::NodeIdx;
+use crate::model::node_pod::NodePod;
 use crate::model::node_set::NodeSet;
-use crate::model::pod::PodInfo;
 
 const MIB: i64 = 1024 * 1024;
 /// The minimum amount in bytes for a score above 0.
@@ -25,27 +25,18 @@ const FEW: usize = 50;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImageLocality;
 
-impl ScorePlugin for ImageLocality {
+impl NodeScorePlugin for ImageLocality {
     fn name(&self) -> PluginName {
         "ImageLocality"
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(
-        &self,
-        pod: &PodInfo,
-        _snapshot: Snapshot<'_>,
-        _feasible: &NodeSet,
-    ) -> Prepared<dyn ScoreRule> {
-        let most = MOST_PER_CONTAINER * i64::from(pod.image_sources);
+    fn prepare(&self, pod: NodePod<'_>, _snapshot: Snapshot<'_>) -> Prepared<dyn ScoreRule> {
+        let most = MOST_PER_CONTAINER * i64::from(*pod.image_sources());
         let mut times = IdMap::<Symbol, i64>::default();
-        if pod.images.len() > FEW {
-            pod.images.iter().for_each(|&image| *times.entry(image).or_default() += 1);
+        if pod.images().len() > FEW {
+            pod.images().iter().for_each(|&image| *times.entry(image).or_default() += 1);
         }
-        Prepared::Run { rule: Box::new(Rule { images: pod.images.clone(), times, most }), only: None }
+        Prepared::Run { rule: Box::new(Rule { images: pod.images().into(), times, most }), only: None }
     }
 }
 

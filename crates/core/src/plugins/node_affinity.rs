@@ -8,13 +8,14 @@ use crate::cache::slice::NodeRole;
 use crate::cache::{NodeView, Snapshot};
 use crate::collections::shared::Shared;
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, NodeAction,
-    PluginName, Prepared, Reads, Rejection, Scale, ScorePlugin, ScoreRule, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterRule, Hint, NodeAction, NodeFilterPlugin,
+    NodeScorePlugin, PluginName, Prepared, Rejection, Scale, ScoreRule, Verdict,
 };
 use crate::model::intern::Tables;
 use crate::model::node::{NodeIdx, NodeInfo};
+use crate::model::node_pod::NodePod;
 use crate::model::node_set::NodeSet;
-use crate::model::pod::{PodInfo, PodTemplate, PreferredNodeTerm};
+use crate::model::pod::{PodInfo, PreferredNodeTerm};
 use crate::model::selector::{NodeSelectorTerm, RequiredNodeAffinity};
 use std::sync::Arc;
 
@@ -47,8 +48,8 @@ impl NodeAffinity {
         }
     }
 
-    fn rule(&self, pod: &PodInfo) -> Filter {
-        Filter { added: self.added_required.clone(), required: pod.node_affinity.clone() }
+    fn rule(&self, pod: NodePod<'_>) -> Filter {
+        Filter { added: self.added_required.clone(), required: pod.node_affinity().clone() }
     }
 }
 
@@ -67,27 +68,23 @@ fn fulfils(required: &RequiredNodeAffinity, tables: &Tables, node: &NodeInfo) ->
     required.matches(tables, node.name, tables.labels(node.labels))
 }
 
-impl FilterPlugin for NodeAffinity {
+impl NodeFilterPlugin for NodeAffinity {
     fn name(&self) -> PluginName {
         NAME
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
-        if pod.node_affinity.is_absent() && self.added_required.is_none() {
+    fn prepare(&self, pod: NodePod<'_>, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        if pod.node_affinity().is_absent() && self.added_required.is_none() {
             return Prepared::Skip;
         }
-        let only = pinned_nodes(&pod.node_affinity, snapshot);
+        let only = pinned_nodes(pod.node_affinity(), snapshot);
         if matches!(only, Pinned::Nowhere) {
             return Prepared::Rejected(Rejection::unresolvable("pod affinity terms conflict"));
         }
         Prepared::Run { rule: Box::new(self.rule(pod)), only: only.into_nodes() }
     }
 
-    fn without_pre_filter(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Option<Box<dyn FilterRule>> {
+    fn without_pre_filter(&self, pod: NodePod<'_>, _snapshot: Snapshot<'_>) -> Option<Box<dyn FilterRule>> {
         Some(Box::new(self.rule(pod)))
     }
 
@@ -227,42 +224,33 @@ fn unmet_terms(terms: Option<&[NodeSelectorTerm]>, added: bool, node: &NodeView<
     }
 }
 
-impl ScorePlugin for NodeAffinity {
+impl NodeScorePlugin for NodeAffinity {
     fn name(&self) -> PluginName {
         NAME
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(
-        &self,
-        pod: &PodInfo,
-        _snapshot: Snapshot<'_>,
-        _feasible: &NodeSet,
-    ) -> Prepared<dyn ScoreRule> {
-        match &pod.preferred_node_affinity {
+    fn prepare(&self, pod: NodePod<'_>, _snapshot: Snapshot<'_>) -> Prepared<dyn ScoreRule> {
+        let own = match pod.preferred_node_affinity() {
             Some(Err(error)) => return Prepared::Failed(CycleError(error.to_string())),
             None if self.added_preferred.is_none() => return Prepared::Skip,
-            None | Some(Ok(_)) => {}
-        }
-        let rule = Score { added: self.added_preferred.clone(), pod: pod.template.clone() };
+            None => None,
+            Some(Ok(terms)) => Some(Arc::clone(terms)),
+        };
+        let rule = Score { added: self.added_preferred.clone(), own };
         Prepared::Run { rule: Box::new(rule), only: None }
     }
 }
 
 struct Score {
     added: Option<Arc<[PreferredNodeTerm]>>,
-    /// Shared, not copied: a pod may have thousands of terms.
-    pod: Shared<PodTemplate>,
+    /// The pod's own terms.
+    own: Option<Arc<[PreferredNodeTerm]>>,
 }
 
 impl Score {
     /// The pod's own preferred terms.
     fn preferred(&self) -> &[PreferredNodeTerm] {
-        let terms = self.pod.preferred_node_affinity.as_ref();
-        terms.and_then(|terms| terms.as_deref().ok()).unwrap_or_default()
+        self.own.as_deref().unwrap_or_default()
     }
 }
 

@@ -5,11 +5,12 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, PluginName, Prepared,
-    Reads, Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterRule, Hint, NodeFilterPlugin, PluginName, Prepared,
+    Rejection, Verdict,
 };
 use crate::model::intern::Symbol;
 use crate::model::node::NodeInfo;
+use crate::model::node_pod::NodePod;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
 
@@ -29,20 +30,21 @@ impl Filter {
     }
 }
 
-impl FilterPlugin for NodeDeclaredFeatures {
+impl NodeFilterPlugin for NodeDeclaredFeatures {
     fn name(&self) -> PluginName {
         NAME
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
-        if pod.required_features.is_empty() {
+    fn prepare(&self, pod: NodePod<'_>, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        // Without its feature gate, the plugin does nothing, even if the configuration enables it.
+        if pod.required_features().is_empty() || !snapshot.rules().checks_declared_features {
             return Prepared::Skip;
         }
-        Prepared::Run { rule: Box::new(Filter { required: pod.required_features.clone() }), only: None }
+        Prepared::Run { rule: Box::new(Filter { required: pod.required_features().into() }), only: None }
+    }
+
+    fn without_pre_filter(&self, _pod: NodePod<'_>, snapshot: Snapshot<'_>) -> Option<Box<dyn FilterRule>> {
+        snapshot.rules().checks_declared_features.then(|| Box::new(Unprepared) as _)
     }
 
     fn events(&self) -> EventSet {
@@ -61,6 +63,29 @@ impl FilterPlugin for NodeDeclaredFeatures {
             ClusterEvent::UnschedulableTimeout => Hint::Queue,
             _ => Hint::Skip,
         }
+    }
+}
+
+/// Filter without PreFilter.
+struct Unprepared;
+
+impl Unprepared {
+    fn error() -> CycleError {
+        CycleError("error reading \"PreFilterNodeDeclaredFeatures\" from cycle-state: not found".to_owned())
+    }
+}
+
+impl FilterRule for Unprepared {
+    fn depends_on(&self) -> DependsOn {
+        DependsOn::NodeSpec
+    }
+
+    fn filter(&self, _snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
+        if feasible.is_empty() { Ok(()) } else { Err(Self::error()) }
+    }
+
+    fn check(&self, _node: &NodeView<'_>) -> Verdict {
+        Verdict::Failed(Self::error())
     }
 }
 

@@ -5,10 +5,11 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    Prepared, Reads, Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterRule, Hint, NodeAction, NodeFilterPlugin,
+    PluginName, Prepared, Rejection, Verdict,
 };
 use crate::model::intern::Symbol;
+use crate::model::node_pod::NodePod;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
 
@@ -16,17 +17,13 @@ use crate::model::pod::PodInfo;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeName;
 
-impl FilterPlugin for NodeName {
+impl NodeFilterPlugin for NodeName {
     fn name(&self) -> PluginName {
         "NodeName"
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
-        let Some(name) = pod.node_name else { return Prepared::Skip };
+    fn prepare(&self, pod: NodePod<'_>, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        let Some(name) = *pod.node_name() else { return Prepared::Skip };
         let only = snapshot.rules().node_name_narrows.then(|| Vec::from_iter(snapshot.find_node(name)));
         Prepared::Run { rule: Box::new(Rule { name }), only }
     }

@@ -5,10 +5,11 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, NodeAction,
-    PluginName, PodAction, Prepared, Reads, Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterRule, Hint, NodeAction, NodeFilterPlugin,
+    PluginName, PodAction, Prepared, Rejection, Verdict,
 };
 use crate::model::intern::{Symbol, known};
+use crate::model::node_pod::NodePod;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::{HostPort, PodInfo};
 
@@ -16,20 +17,16 @@ use crate::model::pod::{HostPort, PodInfo};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodePorts;
 
-impl FilterPlugin for NodePorts {
+impl NodeFilterPlugin for NodePorts {
     fn name(&self) -> PluginName {
         "NodePorts"
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
-        if pod.ports.is_empty() {
+    fn prepare(&self, pod: NodePod<'_>, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        if pod.ports().is_empty() {
             return Prepared::Skip;
         }
-        Prepared::Run { rule: Box::new(Rule::new(&pod.ports)), only: None }
+        Prepared::Run { rule: Box::new(Rule::new(pod.ports())), only: None }
     }
 
     fn events(&self) -> EventSet {

@@ -6,11 +6,12 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeAction, PluginName,
-    PodAction, Prepared, Reads, Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterRule, Hint, NodeAction, NodeFilterPlugin,
+    PluginName, PodAction, Prepared, Rejection, Verdict,
 };
 use crate::model::intern::known;
 use crate::model::node::{Taint, TaintEffect};
+use crate::model::node_pod::NodePod;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
 
@@ -21,17 +22,13 @@ const CORDON: Taint =
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodeUnschedulable;
 
-impl FilterPlugin for NodeUnschedulable {
+impl NodeFilterPlugin for NodeUnschedulable {
     fn name(&self) -> PluginName {
         "NodeUnschedulable"
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
-        if CORDON.is_tolerated_by(&pod.tolerations) {
+    fn prepare(&self, pod: NodePod<'_>, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        if CORDON.is_tolerated_by(pod.tolerations()) {
             return Prepared::Skip;
         }
         Prepared::Run { rule: Box::new(Rule), only: None }

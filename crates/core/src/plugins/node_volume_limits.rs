@@ -14,7 +14,8 @@ use crate::model::node::NodeIdx;
 use crate::model::node_set::{NodeSet, bits};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::volume::{
-    ClaimInfo, CsiDriverInfo, CsiNodeInfo, PodVolume, StorageKind, StorageObject, VolumeAttachmentInfo,
+    ClaimInfo, CsiDriverInfo, CsiNodeInfo, InTreePlugin, PodVolume, StorageKind, StorageObject,
+    VolumeAttachmentInfo,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -336,7 +337,7 @@ fn count(
 ) -> Result<(), Problem> {
     for volume in pod.volumes {
         let Some((name, is_own)) = volume.claim() else {
-            counted.extend(inline(volume, csi_node)?);
+            counted.extend(inline(snapshot, volume, csi_node)?);
             continue;
         };
         if name == known::EMPTY {
@@ -365,10 +366,23 @@ fn count(
     Ok(())
 }
 
+/// Whether the node uses the CSI driver for volumes of an in-tree plugin (upstream `isCSIMigrationOn`).
+fn is_migrated(snapshot: Snapshot<'_>, plugin: InTreePlugin, csi_node: Option<&CsiNodeInfo>) -> bool {
+    let is_named = |node: &CsiNodeInfo| {
+        plugin != InTreePlugin::Portworx
+            || snapshot.rules().finds_migrated_portworx
+            || node.has_migrated(plugin)
+    };
+    plugin.is_followed() && csi_node.is_some_and(is_named)
+}
+
 /// Returns an inline disk as a CSI volume, if the node uses the CSI driver for its kind.
-fn inline(volume: &PodVolume, csi_node: Option<&CsiNodeInfo>) -> Result<Option<Counted>, Problem> {
-    let Some(disk) = volume.migratable().filter(|disk| csi_node.is_some() && disk.plugin.is_followed())
-    else {
+fn inline(
+    snapshot: Snapshot<'_>,
+    volume: &PodVolume,
+    csi_node: Option<&CsiNodeInfo>,
+) -> Result<Option<Counted>, Problem> {
+    let Some(disk) = volume.migratable().filter(|disk| is_migrated(snapshot, disk.plugin, csi_node)) else {
         return Ok(None);
     };
     match &disk.handle {
@@ -384,7 +398,7 @@ fn claimed(snapshot: Snapshot<'_>, claim: &ClaimInfo, csi_node: Option<&CsiNodeI
     let Some(volume) = claim.volume.and_then(|name| snapshot.volumes().volume(name)) else {
         return awaited(snapshot, claim, csi_node);
     };
-    let in_tree = || volume.in_tree.as_ref().filter(|it| csi_node.is_some() && it.plugin.is_followed());
+    let in_tree = || volume.in_tree.as_ref().filter(|it| is_migrated(snapshot, it.plugin, csi_node));
     let csi = volume.csi.as_ref().or_else(|| Some(&in_tree()?.migrated.as_ref().ok()?.volume))?;
     let is_known = csi.driver != known::EMPTY && !csi.handle.is_empty();
     is_known.then(|| Counted { driver: csi.driver, handle: Handle::Named(Arc::clone(&csi.handle)) })
@@ -395,7 +409,7 @@ fn awaited(snapshot: Snapshot<'_>, claim: &ClaimInfo, csi_node: Option<&CsiNodeI
     let class = snapshot.volumes().class(claim.class).filter(|_| claim.class != known::EMPTY)?;
     let driver = match class.in_tree {
         None => class.provisioner,
-        Some((plugin, driver)) if csi_node.is_some() && plugin.is_followed() => driver,
+        Some((plugin, driver)) if is_migrated(snapshot, plugin, csi_node) => driver,
         Some(_) => return None,
     };
     let handle = Handle::Awaited(claim.namespace, claim.name);

@@ -9,12 +9,13 @@ use crate::cache::slice::NodeRole;
 use crate::cache::{NodeView, Snapshot};
 use crate::collections::hash::IdMap;
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, NodeAction,
-    PluginName, PodAction, Prepared, Reads, Rejection, Scale, ScorePlugin, ScoreRule, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, Fact, FilterRule, Hint, NodeAction, NodeFilterPlugin,
+    NodeScorePlugin, PluginName, PodAction, Prepared, Rejection, Scale, ScoreRule, Verdict,
 };
 use crate::model::intern::TaintSetId;
 use crate::model::node::NodeIdx;
 use crate::model::node::{NodeInfo, Taint, TaintEffect};
+use crate::model::node_pod::NodePod;
 use crate::model::node_set::{NodeSet, bits};
 use crate::model::pod::{PodInfo, Toleration};
 
@@ -24,17 +25,13 @@ const NAME: PluginName = "TaintToleration";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaintToleration;
 
-impl FilterPlugin for TaintToleration {
+impl NodeFilterPlugin for TaintToleration {
     fn name(&self) -> PluginName {
         NAME
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(&self, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
-        Prepared::Run { rule: Box::new(Filter { tolerations: pod.tolerations.clone() }), only: None }
+    fn prepare(&self, pod: NodePod<'_>, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        Prepared::Run { rule: Box::new(Filter { tolerations: pod.tolerations().into() }), only: None }
     }
 
     fn events(&self) -> EventSet {
@@ -148,23 +145,14 @@ impl FilterRule for Filter {
     }
 }
 
-impl ScorePlugin for TaintToleration {
+impl NodeScorePlugin for TaintToleration {
     fn name(&self) -> PluginName {
         NAME
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(
-        &self,
-        pod: &PodInfo,
-        _snapshot: Snapshot<'_>,
-        _feasible: &NodeSet,
-    ) -> Prepared<dyn ScoreRule> {
+    fn prepare(&self, pod: NodePod<'_>, _snapshot: Snapshot<'_>) -> Prepared<dyn ScoreRule> {
         let preferring = |t: &&Toleration| matches!(t.effect, None | Some(TaintEffect::PreferNoSchedule));
-        let tolerations = pod.tolerations.iter().filter(preferring).copied().collect();
+        let tolerations = pod.tolerations().iter().filter(preferring).copied().collect();
         Prepared::Run { rule: Box::new(Score { tolerations }), only: None }
     }
 }

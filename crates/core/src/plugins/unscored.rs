@@ -4,9 +4,8 @@
 //! `dynamicresources/dynamicresources.go#Score`.
 
 use crate::cache::Snapshot;
-use crate::framework::{PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
-use crate::model::node_set::NodeSet;
-use crate::model::pod::PodInfo;
+use crate::framework::{NodeScorePlugin, PluginName, Prepared, ScoreRule};
+use crate::model::node_pod::NodePod;
 
 /// A plugin whose Score is always 0.
 #[derive(Clone, Copy, Debug)]
@@ -17,21 +16,12 @@ pub struct Unscored {
 /// DynamicResources. It has no PreScore that could skip.
 pub const DYNAMIC_RESOURCES: Unscored = Unscored { name: "DynamicResources" };
 
-impl ScorePlugin for Unscored {
+impl NodeScorePlugin for Unscored {
     fn name(&self) -> PluginName {
         self.name
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(
-        &self,
-        _pod: &PodInfo,
-        _snapshot: Snapshot<'_>,
-        _feasible: &NodeSet,
-    ) -> Prepared<dyn ScoreRule> {
+    fn prepare(&self, _pod: NodePod<'_>, _snapshot: Snapshot<'_>) -> Prepared<dyn ScoreRule> {
         Prepared::Skip
     }
 }

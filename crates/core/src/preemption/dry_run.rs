@@ -2,7 +2,7 @@
 //! possible.
 
 use super::budgets;
-use super::importance::sort_by_importance;
+use super::importance::Importance;
 use crate::cache::Overlay;
 use crate::framework::post_filter::{Candidate, Unplaced};
 use crate::framework::{CycleError, PluginName, Reason, Rejection};
@@ -64,13 +64,14 @@ fn try_as_upstream<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> DryRunOutcome<
         }
         Err(error) => return DryRunOutcome::Failed(error),
     }
-    sort_by_importance(&mut lesser, unplaced.now);
+    let importance = Importance::new(&lesser, unplaced.now, snapshot.rules());
+    importance.sort(&mut lesser);
     let (protected, free) = budgets::split(&lesser, snapshot);
     let mut victims: Vec<&PodInfo> = protected.iter().copied().filter(|pod| !world.spares(pod)).collect();
     let violations = victims.len();
     victims.extend(free.iter().copied().filter(|pod| !world.spares(pod)));
     if !protected.is_empty() && !free.is_empty() {
-        sort_by_importance(&mut victims, unplaced.now);
+        importance.sort(&mut victims);
     }
     if victims.is_empty() {
         let name = snapshot.text(snapshot.node_info(node).name);

@@ -153,3 +153,57 @@ impl AlternativeProfiles {
         self.profiles.iter().map(|(name, _)| *name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cycle::Framework;
+    use crate::registry::Plan;
+    use crate::scheduler::quarantine::tests::World;
+
+    fn pod_ref(name: &str) -> PodRef {
+        PodRef { namespace: "default".to_owned(), name: name.to_owned(), uid: name.into() }
+    }
+
+    fn room(node: &str, victims: &[&str]) -> Preemption {
+        let victims = victims.iter().map(|name| pod_ref(name)).collect();
+        Preemption::Nominated { node: node.to_owned(), victims, evictions: 1 }
+    }
+
+    #[test]
+    fn preemptions_are_the_same_if_node_and_set_of_victims_are() {
+        let is_same = |room: Preemption, other_room: Preemption| {
+            let (pod, otherwise) = (pod_ref("p"), AlternativeOutcome::Same);
+            Alternative { pod, attempt: 1, chosen: None, otherwise, room, other_room }.is_room_the_same()
+        };
+        assert!(is_same(room("a", &["x", "y"]), room("a", &["y", "x"])));
+        assert!(is_same(Preemption::NotTried, Preemption::NoCandidate));
+        assert!(!is_same(room("a", &["x"]), room("b", &["x"])));
+        assert!(!is_same(room("a", &["x"]), room("a", &["x", "y"])));
+        assert!(!is_same(room("a", &["x"]), Preemption::NoCandidate));
+    }
+
+    #[test]
+    fn alternative_decision_of_each_attempt_is_taken_once_in_order() {
+        let mut world = World::new();
+        assert_eq!(world.scheduler.take_alternative(), None);
+        let mut plan = Plan::default();
+        plan.points.values_mut().for_each(|plugins| plugins.retain(|plugin| *plugin != "NodeResourcesFit"));
+        let framework = Framework::new(&plan);
+        world.scheduler.set_alternative(vec![Profile { name: "default-scheduler".to_owned(), framework }]);
+        world.pod("small", 500, None);
+        world.run();
+        world.pod("large", 9_000, None);
+        let log = world.run();
+        assert!(log.iter().any(|line| line.contains("large: Unschedulable")), "{log:?}");
+        let same = world.scheduler.take_alternative().expect("a decision was made");
+        assert_eq!(
+            (&*same.pod.name, same.chosen.as_deref(), same.otherwise),
+            ("small", Some("a"), AlternativeOutcome::Same)
+        );
+        let differs = world.scheduler.take_alternative().expect("a second decision was made");
+        assert_eq!((&*differs.pod.name, differs.chosen), ("large", None));
+        assert!(matches!(differs.otherwise, AlternativeOutcome::Differs(_)), "{:?}", differs.otherwise);
+        assert_eq!(world.scheduler.take_alternative(), None);
+    }
+}

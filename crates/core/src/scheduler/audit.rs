@@ -356,7 +356,9 @@ mod tests {
     use crate::cycle::NoProbe;
     use crate::model::effect::Effect;
     use crate::model::event::{BindOutcome, Event};
+    use crate::queue::QueuedPod;
     use crate::scheduler::Step;
+    use crate::scheduler::extend::SuspendedDecision;
     use crate::scheduler::quarantine::tests::{World, pod};
 
     fn lost(world: &World) -> (usize, u64) {
@@ -501,5 +503,31 @@ mod tests {
         while let Step::Effect(effect) = world.scheduler.step(world.now, &mut NoProbe) {
             assert!(!is_bind(&effect));
         }
+    }
+
+    /// Suspends a pod that is in another place already, and runs the audit.
+    fn suspend(world: &mut World, name: &str) -> Vec<String> {
+        let pod: Arc<PodInfo> = pod(world.scheduler.tables(), name, 500, None).into();
+        let waiting = SuspendedDecision::in_slices(QueuedPod::new(pod, None), world.now, 0);
+        world.scheduler.extender_calls.suspend(waiting);
+        world.handle(Event::Leading(true));
+        world.run()
+    }
+
+    #[test]
+    fn audit_ends_the_evaluation_of_a_pod_that_has_a_node() {
+        let mut world = World::new();
+        world.pod("p", 500, None);
+        world.run();
+        let log = suspend(&mut world, "p");
+        assert!(matches!(&log[..], [line] if line.contains("in two places")), "{log:?}");
+        assert_eq!((world.scheduler.extender_calls.len(), world.scheduler.bindings.len()), (0, 1));
+        // Without a binding, the pod is only assumed.
+        world.handle(Event::BindFinished { uid: "p".into(), outcome: BindOutcome::Accepted });
+        world.run();
+        let log = suspend(&mut world, "p");
+        assert!(matches!(&log[..], [line] if line.contains("in two places")), "{log:?}");
+        assert_eq!((world.scheduler.extender_calls.len(), world.scheduler.bindings.len()), (0, 0));
+        assert_eq!(world.scheduler.stats().cache.assumed_pods, 1);
     }
 }

@@ -194,7 +194,7 @@ fn demands_of_namespaces(pod: &PodInfo) -> usize {
 }
 
 fn preferred_node_terms(pod: &PodInfo) -> impl Iterator<Item = &NodeSelectorTerm> {
-    pod.preferred_node_affinity.iter().flat_map(sound).map(|it| &it.term)
+    pod.preferred_node_affinity.iter().flatten().flat_map(|terms| terms.iter()).map(|it| &it.term)
 }
 
 fn demands_of_nodes(pod: &PodInfo) -> usize {

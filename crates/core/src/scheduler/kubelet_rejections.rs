@@ -52,3 +52,22 @@ impl Scheduler {
         self.gone(now, &ObjectKey::Pod(Uid::clone(uid)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rejections_are_counted_by_a_bounded_number_of_reasons() {
+        let mut rejections = KubeletRejections::default();
+        (0..3).for_each(|_| rejections.count("OutOfcpu"));
+        (1..REASONS_MAX).for_each(|number| rejections.count(&format!("reason {number}")));
+        assert_eq!(rejections.by_reason().len(), REASONS_MAX);
+        for reason in ["one too many", "two too many", "OutOfcpu"] {
+            rejections.count(reason);
+        }
+        let count = |reason: &str| rejections.by_reason().get(reason).copied();
+        assert_eq!([count("OutOfcpu"), count("reason 1"), count("reason 63")], [Some(4), Some(1), Some(1)]);
+        assert_eq!([count("one too many"), count("two too many"), count("Other")], [None, None, Some(2)]);
+    }
+}

@@ -138,3 +138,48 @@ impl Scheduler {
         self.leading
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::model::event::Event;
+    use crate::scheduler::quarantine::tests::{World, node};
+
+    #[test]
+    fn unschedulable_pod_is_explained_part_by_part() {
+        let mut world = World::new();
+        for name in ["b", "c"] {
+            let node = node(world.scheduler.tables(), name);
+            world.handle(Event::NodeApplied(node));
+        }
+        world.pod("large", 9_000, None);
+        world.run();
+        let pending = world.scheduler.pending_one(&"large".into()).expect("it is pending");
+        let (mut from, mut parts) = (Some(0), Vec::new());
+        while let Some(at) = from {
+            let part = world.scheduler.explain_pending(&pending, at, 2);
+            let nodes = part.findings.expect("it is explained").nodes;
+            assert!(nodes.iter().all(|node| node.objections.len() == 1), "{nodes:?}");
+            parts.push(nodes.iter().map(|node| node.node.index()).collect::<Vec<_>>());
+            from = part.next.filter(|_| parts.len() < 9);
+        }
+        assert_eq!(parts, [vec![0, 1], vec![2]]);
+    }
+
+    #[test]
+    fn pod_with_a_node_is_not_explained() {
+        let mut world = World::new();
+        world.pod("p", 500, None);
+        world.run();
+        let pending = world.scheduler.pending_one(&"p".into()).expect("it is pending");
+        let part = world.scheduler.explain_pending(&pending, 0, 9);
+        assert!(part.findings.is_none() && part.next.is_none(), "{part:?}");
+    }
+
+    #[test]
+    fn engine_leads_until_it_loses_the_lead() {
+        let mut world = World::new();
+        assert!(world.scheduler.is_leading());
+        world.handle(Event::Leading(false));
+        assert!(!world.scheduler.is_leading());
+    }
+}

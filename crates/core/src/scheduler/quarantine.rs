@@ -222,7 +222,7 @@ pub(super) mod tests {
         })
     }
 
-    fn node(tables: &mut Tables, name: &str) -> Box<NodeInfo> {
+    pub(in crate::scheduler) fn node(tables: &mut Tables, name: &str) -> Box<NodeInfo> {
         Box::new(NodeInfo {
             name: tables.symbol(name),
             labels: tables.label_set(Vec::new()),

@@ -30,7 +30,7 @@ pub struct Limits {
     /// Attempts of more work are evaluated in slices; one of this work takes about 20 ms. Hand-written pods stay below:
     /// nine terms with two requirements each, compared with 150,000 distinct pods, are 2.7 million.
     pub large: u64,
-    /// The work of one slice: about 5 ms, plus the work that every slice repeats.
+    /// The work of one slice: 3 to 6 ms, plus the work that every slice repeats.
     pub slice: u64,
     /// A pod with a larger product is not evaluated. The limit keeps all slices together below a minute of work. It
     /// admits the largest pod that the API server accepts (1.5 MiB, about 12,000 terms) with 150,000 distinct pods.
@@ -39,7 +39,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { large: 3_000_000, slice: 500_000, most: 4_000_000_000 }
+        Self { large: 3_000_000, slice: 300_000, most: 4_000_000_000 }
     }
 }
 

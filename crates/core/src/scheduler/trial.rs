@@ -352,6 +352,7 @@ impl Scheduler {
                 if let Nomination::To(candidates) = &mut outcome.nomination {
                     candidates.sort_by_key(|candidate| name(candidate.node));
                     candidates.truncate(1);
+                    outcome.report_choice(pod, snapshot, draws);
                 }
                 Decided::Nowhere(unschedulable(failed, &outcome, draws))
             }
@@ -366,4 +367,55 @@ fn unplaced_by(found: Unschedulable) -> TrialDecision {
         Nominate::Keep | Nominate::Clear => None,
     };
     TrialDecision::Unplaced { message: event[..filters_len].to_owned(), event, room }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framework::extension_point::ExtensionPoint;
+    use crate::registry::Plan;
+    use crate::scheduler::quarantine::tests::{PanicPoint, pod};
+
+    /// Creates a profile without one of the default filters.
+    fn profile(name: &str, without: &str) -> Profile {
+        let mut plan = Plan::default();
+        plan.points.values_mut().for_each(|plugins| plugins.retain(|plugin| *plugin != without));
+        Profile { name: name.to_owned(), framework: Framework::new(&plan) }
+    }
+
+    /// Returns which of these filters the framework for a pod of this scheduler lacks.
+    fn lacks(trial: &mut Trial, scheduler_name: &str) -> Vec<&'static str> {
+        let mut pod = pod(trial.tables_mut(), "p", 100, None);
+        pod.template.scheduler_name = trial.tables_mut().symbol(scheduler_name);
+        let framework = trial.framework(&pod);
+        let filters = ["NodePorts", "NodeUnschedulable", "TaintToleration"];
+        filters.into_iter().filter(|filter| !framework.runs(ExtensionPoint::Filter, filter)).collect()
+    }
+
+    #[test]
+    fn profile_is_the_pods_own_or_the_default_or_the_first() {
+        let first = || profile("first", "NodePorts");
+        let default = || profile(DEFAULT_PROFILE, "NodeUnschedulable");
+        let third = || profile("third", "TaintToleration");
+        let mut trial = Trial::new(Seed(1), vec![first(), default(), third()], Tables::new());
+        assert_eq!(lacks(&mut trial, "first"), ["NodePorts"]);
+        assert_eq!(lacks(&mut trial, "third"), ["TaintToleration"]);
+        assert_eq!(lacks(&mut trial, "unknown"), ["NodeUnschedulable"]);
+        let mut trial = Trial::new(Seed(1), vec![third(), first()], Tables::new());
+        assert_eq!(lacks(&mut trial, "unknown"), ["TaintToleration"]);
+        trial.set_profiles(vec![first(), default()]);
+        assert_eq!(lacks(&mut trial, "third"), ["NodeUnschedulable"]);
+    }
+
+    #[test]
+    fn object_that_panics_is_left_out_with_one_notice() {
+        let mut trial = Trial::new(Seed(1), vec![profile(DEFAULT_PROFILE, "")], Tables::new());
+        trial.scheduler.panic_point = Some(PanicPoint::TakingIn);
+        let poison = pod(trial.tables_mut(), "poison", 100, None);
+        trial.handle(Event::PodApplied(poison));
+        let notice = trial.take_notice().expect("the object is left out");
+        assert_eq!(notice.object, "Pod default/poison");
+        assert!(notice.text.starts_with("it makes the engine panic"), "{}", notice.text);
+        assert_eq!(trial.take_notice(), None);
+    }
 }

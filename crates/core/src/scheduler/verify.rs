@@ -179,7 +179,7 @@ impl Scheduler {
     pub(super) fn differed(&mut self, pod: &Arc<PodInfo>, difference: &str) {
         let consequence = if self.verify.is_trusting {
             self.decisions.evict(pod);
-            "its signature was evicted".to_owned()
+            "all signatures with its node evaluation were evicted".to_owned()
         } else {
             self.decisions.clear();
             let differing = self.verify.differing;

@@ -233,7 +233,7 @@ impl<'t> PodBuilder<'t> {
     pub(crate) fn prefer(mut self, term: Option<PreferredNodeTerm>) -> Self {
         let terms = self.pod.preferred_node_affinity.get_or_insert_with(|| Ok([].into()));
         if let (Ok(terms), Some(term)) = (terms, term) {
-            push(terms, term);
+            *terms = terms.iter().cloned().chain([term]).collect();
         }
         self
     }

@@ -6,6 +6,7 @@ use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_core::model::effect::{Effect, Lane};
 use supercargo_core::model::event::{BindOutcome, Event, Kind, ObjectKey, WriteOutcome};
+use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
@@ -174,4 +175,21 @@ fn storage_objects_missing_from_a_relist_are_deleted() {
         run.handle(Event::ListEnded(kind));
         assert_eq!(keys(&run), 0, "{}", kind.as_str());
     }
+}
+
+/// A StatefulSet recreates its pods under the same names. The new pod has another uid than its predecessor, which still
+/// owns the claim of the ephemeral volume.
+#[test]
+fn recreated_pod_does_not_get_the_rejection_of_its_predecessor() {
+    let mut run = Run::new(&["node a cpu=1", "pv v", "pvc web-0-data bound=v owner=first"]);
+    let recreated = |run: &mut Run, uid: &str| {
+        let pod = language::pod(run.scheduler.tables(), &["web-0", "cpu=2", "ephemeral=data"]);
+        run.handle(Event::PodApplied(Box::new(PodInfo { uid: uid.into(), ..Arc::unwrap_or_clone(pod) })));
+        run.steps()
+    };
+    let log = recreated(&mut run, "first");
+    assert!(log[0].contains("Insufficient cpu"), "{log:?}");
+    run.handle(Event::Gone(ObjectKey::Pod("first".into())));
+    let log = recreated(&mut run, "second");
+    assert!(log[0].contains("PVC default/web-0-data was not created for pod default/web-0"), "{log:?}");
 }

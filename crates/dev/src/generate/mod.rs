@@ -222,8 +222,8 @@ fn objects_of(scenario: &Value) -> &[Value] {
     scenario["objects"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns other versions of some objects, and perhaps more pods. Before each decision, our side changes the objects
-/// and changes them back, so that cached decisions must follow. The oracle does not read this.
+/// Returns other versions of some objects, perhaps more pods, and perhaps a deleted node. Before each decision, our
+/// side changes the objects and changes them back, so that cached decisions must follow. The oracle does not read this.
 fn detour(draw: &mut Draw, mix: Mix, size: Size, objects: &[Value]) -> Value {
     let mut others = lookups::namespaces(draw);
     others.extend(lookups::services_and_controllers(draw, mix));
@@ -281,7 +281,22 @@ fn detour(draw: &mut Draw, mix: Mix, size: Size, objects: &[Value]) -> Value {
         let host = (from..of_kind.len()).chain(0..from).find(|&at| wants_host && is_host(&of_kind[at]));
         Some(of_kind.swap_remove(host.unwrap_or(from)))
     });
-    picked.into_iter().flatten().collect()
+    let deleted = deleted_nodes(draw, objects);
+    picked.into_iter().flatten().chain(deleted).collect()
+}
+
+/// Returns nodes that a detour deletes. The cluster keeps the size of an image that it saw first, so that nodes with
+/// images stay.
+fn deleted_nodes(draw: &mut Draw, objects: &[Value]) -> Vec<Value> {
+    let has_images =
+        |node: &Value| node["status"]["images"].as_array().is_some_and(|images| !images.is_empty());
+    let nodes = objects.iter().filter(|object| object["kind"] == "Node" && !has_images(object));
+    let names: Vec<&Value> = nodes.map(|node| &node["metadata"]["name"]).collect();
+    if names.is_empty() || !draw.percent(30) {
+        return Vec::new();
+    }
+    let name = names[draw.below(names.len())];
+    vec![json!({ "kind": "Node", "metadata": { "name": name }, "deleted": true })]
 }
 
 /// Gives another version of an object what cannot change and be changed back: a pod's namespace, because its UID

@@ -42,7 +42,23 @@ pub struct World {
     /// Cached decisions on the pods so far.
     decisions: DecisionCache,
     /// Other versions of objects, each with the scenario's version if there is one.
-    detour: Vec<(Object, Option<Object>)>,
+    detour: Vec<(Other, Option<Object>)>,
+}
+
+/// A change that a detour makes and takes back.
+enum Other {
+    Version(Object),
+    /// The node of this name is deleted.
+    NoNode(String),
+}
+
+impl Other {
+    fn of(value: &Value) -> Self {
+        match value["deleted"].as_bool() {
+            Some(true) => Self::NoNode(value["metadata"]["name"].as_str().unwrap_or_default().to_owned()),
+            _ => Self::Version(object(value)),
+        }
+    }
 }
 
 impl World {
@@ -74,7 +90,7 @@ impl World {
             .iter()
             .map(|other| {
                 let own = scenario.objects.iter().find(|own| key(own) == key(other));
-                (object(other), own.map(object))
+                (Other::of(other), own.map(object))
             })
             .collect();
         // The pods to place are in the cluster as pending pods from the start.
@@ -158,24 +174,29 @@ impl World {
         let mut detour = std::mem::take(&mut self.detour);
         self.check_cached(pod);
         for (other, _) in &detour {
-            self.apply(other);
+            match other {
+                Other::Version(other) => self.apply(other),
+                Other::NoNode(name) => self.remove_node(name),
+            }
             self.check_cached(pod);
         }
         for (other, own) in detour.iter().rev() {
             match (own, other) {
                 (Some(own), _) => self.apply(own),
-                (None, Object::Pod(other)) => self.remove_pod(other),
-                (None, Object::Node(other)) => {
-                    let name = self.tables.symbol(other.name());
-                    self.cache.remove_node(name);
-                }
+                (None, Other::Version(Object::Pod(other))) => self.remove_pod(other),
+                (None, Other::Version(Object::Node(other))) => self.remove_node(other.name()),
                 (None, _) => {}
             }
             self.check_cached(pod);
         }
         // A placed pod assumes volumes, and an older version of an object would undo that.
-        detour.retain(|(other, _)| !is_of_storage(other));
+        detour.retain(|(other, _)| !matches!(other, Other::Version(other) if is_of_storage(other)));
         self.detour = detour;
+    }
+
+    fn remove_node(&mut self, name: &str) {
+        let name = self.tables.symbol(name);
+        self.cache.remove_node(name);
     }
 
     fn remove_pod(&mut self, pod: &Pod) {
@@ -393,14 +414,15 @@ fn tell_filters(fields: &mut Map<String, Value>, filtered: &Filtered, snapshot: 
 }
 
 /// Formats what PostFilter adds to the message, and every node that may be nominated, with the victims to be deleted
-/// (those not terminating already).
+/// (those not terminating already, except in 1.34).
 fn tell_post_filter(fields: &mut Map<String, Value>, outcome: &PostFilter<'_>, snapshot: Snapshot<'_>) {
     if let Some(text) = &outcome.message {
         fields.insert("postFilter".into(), text.as_str().into());
     }
     let Nomination::To(candidates) = &outcome.nomination else { return };
     let by_node = candidates.iter().map(|candidate| {
-        let victims = candidate.victims.iter().filter(|victim| !victim.deleting);
+        let deletes_all = snapshot.rules().version == EmulatedVersion::V1_34;
+        let victims = candidate.victims.iter().filter(|victim| deletes_all || !victim.deleting);
         let mut victims: Vec<String> = victims.map(|victim| snapshot.pod_key(victim)).collect();
         victims.sort_unstable();
         (snapshot.text(snapshot.node_info(candidate.node).name).to_owned(), victims.into())

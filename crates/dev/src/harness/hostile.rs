@@ -67,6 +67,8 @@ struct Shared {
     weather: watch::Sender<Option<Instant>>,
     /// If true, all connections stay open and forward no bytes.
     freezes: watch::Sender<bool>,
+    /// The minor version that it reports instead of the API server's.
+    minor: watch::Sender<Option<u32>>,
     record: Mutex<RequestRecord>,
 }
 
@@ -88,6 +90,7 @@ impl Hostile {
             seed,
             weather: watch::Sender::new(None),
             freezes: watch::Sender::new(false),
+            minor: watch::Sender::new(None),
             record: Mutex::default(),
         });
         let serving = Arc::clone(&shared);
@@ -112,6 +115,11 @@ impl Hostile {
     /// Makes the proxy honest. Watches and frozen responses break.
     pub fn turn_honest(&self) {
         self.shared.weather.send_replace(None);
+    }
+
+    /// Reports a minor version of Kubernetes instead of the API server's.
+    pub fn report_minor_version(&self, minor: u32) {
+        self.shared.minor.send_replace(Some(minor));
     }
 
     /// Freezes all connections: they stay open but forward no bytes.
@@ -275,6 +283,13 @@ async fn serve(near: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
 async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await?.to_bytes();
+    let reported = *shared.minor.borrow();
+    if let Some(minor) = reported.filter(|_| head.uri.path() == "/version") {
+        let version =
+            json!({"major": "1", "minor": minor.to_string(), "gitVersion": format!("v1.{minor}.0")});
+        let answer = Response::builder().header(CONTENT_TYPE, "application/json");
+        return Ok(answer.body(body::whole(Bytes::from(version.to_string())))?);
+    }
     let what = What::of(&head.method, &head.uri, &body);
     let asked = ProxiedRequest { head, body, what };
     let (fault, mut draw) = shared.draw(&asked.what);

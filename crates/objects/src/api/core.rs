@@ -360,9 +360,17 @@ pub struct PodStatus {
     pub container_statuses: Vec<ContainerStatus>,
     #[serde(deserialize_with = "nulls::list")]
     pub init_container_statuses: Vec<ContainerStatus>,
-    pub resources: Option<Requests>,
-    #[serde(deserialize_with = "nulls::or_default")]
-    pub allocated_resources: ResourceList,
+    pub resources: Option<StatusRequests>,
+    /// From 1.37, an empty list differs from an absent one. The API server stores none that are empty.
+    pub allocated_resources: Option<ResourceList>,
+}
+
+/// `ResourceRequirements` in a status.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct StatusRequests {
+    pub requests: Option<ResourceList>,
 }
 
 /// `PodCondition`.
@@ -389,9 +397,9 @@ pub struct PodCondition {
 pub struct ContainerStatus {
     #[serde(deserialize_with = "nulls::or_default")]
     pub name: String,
-    pub resources: Option<Requests>,
-    #[serde(deserialize_with = "nulls::or_default")]
-    pub allocated_resources: ResourceList,
+    pub resources: Option<StatusRequests>,
+    /// See [`PodStatus::allocated_resources`].
+    pub allocated_resources: Option<ResourceList>,
 }
 
 /// `NodeSpec`.

@@ -65,7 +65,7 @@ fn template(
         resources: requests::pod_resources(tables, spec, status)?,
         ports: host_ports(tables, spec),
         tolerations: spec.tolerations.iter().map(|t| toleration(tables, t)).collect(),
-        preferred_node_affinity: preferred.map(|terms| preferred_terms(tables, terms)),
+        preferred_node_affinity: preferred.map(|terms| preferred_terms(tables, terms).map(Into::into)),
         pod_affinity: pod_affinity(tables, spec.affinity.as_ref(), namespace),
         spread: spread.map(|constraint| spread_constraint(tables, constraint, labels)).collect(),
         images: images(tables, spec),

@@ -8,7 +8,7 @@ pub mod shown;
 
 use super::quantity::Quantity;
 use super::syntax;
-use crate::api::core::{Container, ContainerStatus, PodSpec, PodStatus, Requests};
+use crate::api::core::{Container, ContainerStatus, PodSpec, PodStatus, StatusRequests};
 use crate::api::meta::ResourceList;
 use std::cmp::Ordering;
 use supercargo_core::model::emulation::{PodRequests, VersionRules};
@@ -208,13 +208,15 @@ fn containers<'a>(
     let infeasible = is_resize_infeasible(status);
     let asked = |(at, container): (usize, &'a Container)| {
         let spec = parse(&container.resources.requests, &format!("spec.{field}[{at}].resources.requests"))?;
-        let found = status_of(status, &container.name).filter(|_| reads_status(container));
+        let found =
+            status_of(status, &container.name, rules.pod_requests).filter(|_| reads_status(container));
         let (mut placed, mut status) = (None, None);
         match (rules.pod_requests, found) {
             (_, None) => {}
             (PodRequests::PerContainer, Some(found)) => {
                 if let Some(actuated) = &found.resources {
-                    placed = Some(effective(&spec, actuated, &found.allocated_resources, infeasible)?);
+                    let allocated = found.allocated_resources.as_ref();
+                    placed = Some(effective(&spec, actuated, allocated, infeasible)?);
                 }
             }
             (PodRequests::PerPod, Some(found)) => status = allocated_and_actuated(&spec, found, infeasible)?,
@@ -231,10 +233,9 @@ fn allocated_and_actuated<'a>(
     status: &'a ContainerStatus,
     infeasible: bool,
 ) -> Result<Option<[Amounts<'a>; 2]>, String> {
-    let allocated = parse(&status.allocated_resources, "status: allocatedResources")?;
-    let actuated = status.resources.as_ref().map(|it| parse(&it.requests, "status: resources.requests"));
-    let actuated = actuated.transpose()?.filter(|amounts| !amounts.is_empty());
-    let allocated = Some(allocated).filter(|amounts| !amounts.is_empty());
+    let allocated = parse_some(status.allocated_resources.as_ref(), "status: allocatedResources")?;
+    let actuated = status.resources.as_ref().and_then(|it| it.requests.as_ref());
+    let actuated = parse_some(actuated, "status: resources.requests")?;
     if allocated.is_none() && actuated.is_none() {
         return Ok(None);
     }
@@ -246,17 +247,20 @@ fn allocated_and_actuated<'a>(
 
 /// Returns the allocated and the actuated requests of the whole pod, if its status has both.
 fn status_totals(status: &PodStatus) -> Result<Option<[Amounts<'_>; 2]>, String> {
-    let Some(actuated) = &status.resources else { return Ok(None) };
-    let allocated = parse(&status.allocated_resources, "status.allocatedResources")?;
-    let actuated = parse(&actuated.requests, "status.resources.requests")?;
-    let has_both = !allocated.is_empty() && !actuated.is_empty();
-    Ok(has_both.then_some([allocated, actuated]))
+    let actuated = status.resources.as_ref().and_then(|it| it.requests.as_ref());
+    let allocated = parse_some(status.allocated_resources.as_ref(), "status.allocatedResources")?;
+    let actuated = parse_some(actuated, "status.resources.requests")?;
+    Ok(allocated.zip(actuated).map(<[_; 2]>::from))
 }
 
-/// Returns the status of the container `name`. Init containers come last in upstream's map, so they take precedence.
-fn status_of<'a>(status: &'a PodStatus, name: &str) -> Option<&'a ContainerStatus> {
-    let all = status.container_statuses.iter().chain(&status.init_container_statuses);
-    all.rev().find(|status| status.name == name)
+/// Returns the status of the container `name`. Of several, upstream takes the last one, and from 1.37 the first.
+fn status_of<'a>(status: &'a PodStatus, name: &str, rules: PodRequests) -> Option<&'a ContainerStatus> {
+    let mut all = status.container_statuses.iter().chain(&status.init_container_statuses);
+    let is_its = |status: &&ContainerStatus| status.name == name;
+    match rules {
+        PodRequests::PerContainer => all.rev().find(is_its),
+        PodRequests::PerPod => all.find(is_its),
+    }
 }
 
 /// Returns `spec.resources.requests` without and with the status, if it names a resource supported at pod level.
@@ -275,9 +279,14 @@ fn pod_level<'a>(
     }
     let mut placed = counted.clone();
     if let Some(actuated) = status.resources.as_ref().filter(|_| rules.reads_pod_level_status) {
-        let effective = effective(&all, actuated, &status.allocated_resources, infeasible)?;
-        for (name, amount) in &mut placed {
-            *amount = find(&effective, name).unwrap_or_default();
+        let mut effective = effective(&all, actuated, status.allocated_resources.as_ref(), infeasible)?;
+        if rules.pod_requests == PodRequests::PerPod {
+            effective.retain(|(name, _)| at_pod_level(name));
+            placed = effective;
+        } else {
+            for (name, amount) in &mut placed {
+                *amount = find(&effective, name).unwrap_or_default();
+            }
         }
     }
     Ok(Some((counted, placed)))
@@ -291,13 +300,14 @@ fn at_pod_level(name: &str) -> bool {
 /// Upstream's `determineEffectiveRequests`: during a resize, the largest of all amounts counts.
 fn effective<'a>(
     spec: &Amounts<'a>,
-    actuated: &'a Requests,
-    allocated: &'a ResourceList,
+    actuated: &'a StatusRequests,
+    allocated: Option<&'a ResourceList>,
     infeasible: bool,
 ) -> Result<Amounts<'a>, String> {
     let mut largest = if infeasible { Amounts::new() } else { spec.clone() };
-    raise(&mut largest, &parse(&actuated.requests, "status: resources.requests")?);
-    raise(&mut largest, &parse(allocated, "status: allocatedResources")?);
+    let actuated = parse_some(actuated.requests.as_ref(), "status: resources.requests")?;
+    let allocated = parse_some(allocated, "status: allocatedResources")?;
+    actuated.into_iter().chain(allocated).for_each(|amounts| raise(&mut largest, &amounts));
     Ok(largest)
 }
 
@@ -315,6 +325,10 @@ fn parse<'a>(list: &'a ResourceList, field: &str) -> Result<Amounts<'a>, String>
         }
     };
     list.iter().map(amount).collect()
+}
+
+fn parse_some<'a>(list: Option<&'a ResourceList>, field: &str) -> Result<Option<Amounts<'a>>, String> {
+    list.map(|list| parse(list, field)).transpose()
 }
 
 fn find(amounts: &Amounts<'_>, name: &str) -> Option<Quantity> {

@@ -8,6 +8,7 @@ use super::syntax;
 use crate::api::core::{NodeSelectorTerm as ApiTerm, PreferredSchedulingTerm};
 use crate::api::meta::{LabelSelector, SelectorRequirement};
 use std::collections::BTreeMap;
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::intern::{Symbol, Tables};
 use supercargo_core::model::pod::{Parsed, PreferredNodeTerm};
 use supercargo_core::model::selector::{NodeSelectorTerm, Operator, Requirement, Selector, TermDemands};
@@ -52,8 +53,8 @@ pub(super) fn pairs(
     for (key, value) in pairs {
         let mut errors = Vec::new();
         if judged {
-            key_error(key, "", &mut errors);
-            value_error(key, 0, value, "", &mut errors);
+            key_error(tables, key, "", &mut errors);
+            value_error(tables, key, 0, value, "", &mut errors);
         }
         if !errors.is_empty() {
             return Err(syntax::aggregate(&errors));
@@ -73,7 +74,7 @@ fn requirement(
     path: &str,
 ) -> Result<Requirement, Vec<String>> {
     let mut errors = Vec::new();
-    key_error(key, path, &mut errors);
+    key_error(tables, key, path, &mut errors);
     let listed = values.unwrap_or_default();
     let mut wrong_values = |rule: &str| {
         errors.push(format!("{path}values: Invalid value: {}: {rule}", syntax::json_list(values)));
@@ -103,7 +104,7 @@ fn requirement(
         }
     }
     for (at, value) in listed.iter().enumerate() {
-        value_error(key, at, value, path, &mut errors);
+        value_error(tables, key, at, value, path, &mut errors);
     }
     if !errors.is_empty() {
         return Err(errors);
@@ -120,16 +121,18 @@ fn requirement(
     Ok(Requirement { key: tables.symbol(key), operator })
 }
 
-fn key_error(key: &str, path: &str, errors: &mut Vec<String>) {
+fn key_error(tables: &Tables, key: &str, path: &str, errors: &mut Vec<String>) {
     let wrong = syntax::label_key_errors(key);
     if !wrong.is_empty() {
+        let wrong = syntax::as_version(wrong, tables.rules());
         errors.push(format!("{path}key: Invalid value: {}: {}", syntax::quote(key), wrong.join("; ")));
     }
 }
 
-fn value_error(key: &str, at: usize, value: &str, path: &str, errors: &mut Vec<String>) {
+fn value_error(tables: &Tables, key: &str, at: usize, value: &str, path: &str, errors: &mut Vec<String>) {
     let wrong = syntax::label_value_errors(value);
     if !wrong.is_empty() {
+        let wrong = syntax::as_version(wrong, tables.rules());
         let value = syntax::quote(value);
         errors.push(format!("{path}values[{at}][{key}]: Invalid value: {value}: {}", wrong.join("; ")));
     }
@@ -169,9 +172,11 @@ pub fn preferred_terms(tables: &mut Tables, terms: &[PreferredSchedulingTerm]) -
     if errors.is_empty() { Ok(parsed.into()) } else { Err(syntax::aggregate(&errors)) }
 }
 
-/// Returns upstream's errors for a term; the paths of its fields begin with `path`.
-pub fn term_errors(term: &ApiTerm, path: &str) -> Vec<String> {
-    demands(&mut Tables::new(), term, path).err().unwrap_or_default()
+/// Returns the errors of a version for a term; the paths of its fields begin with `path`.
+pub fn term_errors(term: &ApiTerm, path: &str, version: EmulatedVersion) -> Vec<String> {
+    let mut tables = Tables::new();
+    tables.emulate(version);
+    demands(&mut tables, term, path).err().unwrap_or_default()
 }
 
 /// Converts the terms of a volume's required node affinity. Upstream matches them without the node's name, so

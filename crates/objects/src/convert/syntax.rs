@@ -3,6 +3,7 @@
 //! Upstream: `apimachinery/pkg/api/validate/content`, `apimachinery/pkg/util/validation/field`.
 
 use std::fmt::Write;
+use supercargo_core::model::emulation::VersionRules;
 
 const MAX_NAME: usize = 63;
 const MAX_SUBDOMAIN: usize = 253;
@@ -41,6 +42,18 @@ pub fn label_key_errors(key: &str) -> Vec<String> {
         errors.push(format!("name part {NAME_RULE}regex used for validation is '{KEY}')"));
     }
     errors
+}
+
+/// Returns the errors of a label key or value in the words of a version.
+pub(super) fn as_version(errors: Vec<String>, rules: VersionRules) -> Vec<String> {
+    if rules.describes_label_keys {
+        return errors;
+    }
+    let older = |error: String| match error.strip_prefix("a valid label key ") {
+        Some(rest) => format!("a qualified name {rest}"),
+        None => error.replace(" bytes", " characters"),
+    };
+    errors.into_iter().map(older).collect()
 }
 
 fn prefix_errors(prefix: &str, errors: &mut Vec<String>) {

@@ -83,7 +83,12 @@ impl Sim {
     /// that preemption would not help it.
     fn check_no_feasible_pod_pending(&mut self) -> Result<(), Broken> {
         let view = self.server_view(|_, _| true);
-        let waits = |pod: &&Arc<Pod>| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting;
+        let fails = |pod: &Pod| {
+            let message = self.process.reported.get(&pod.uid).and_then(|reported| reported.failure.as_ref());
+            message.is_some_and(|message| self.is_of_foreign_claim(&pod.uid, message))
+        };
+        let waits =
+            |pod: &&Arc<Pod>| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting && !fails(pod);
         let waiting: Vec<_> = self.server.pods.values().filter(waits).cloned().collect();
         let infos: Vec<_> = waiting.iter().map(|pod| self.process.info(pod)).collect();
         let snapshot = self.process.scheduler.snapshot();

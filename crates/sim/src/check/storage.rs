@@ -2,8 +2,9 @@
 //! decision and binding, and claims are bound before their pods.
 
 use super::{Broken, broken};
+use crate::objects::Pod;
 use crate::sim::Sim;
-use crate::storage::claim_key;
+use crate::storage::{claim_key, is_ephemeral};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::model::volume::StorageKind;
 
@@ -23,6 +24,19 @@ impl Sim {
             }
         }
         Ok(())
+    }
+
+    /// Whether an error is that of NodeVolumeLimits about another pod, which does not own the claim of its ephemeral
+    /// volume. While such a pod is on a node, upstream fails every attempt of a pod with claims, too.
+    pub(crate) fn is_of_foreign_claim(&self, uid: &str, message: &str) -> bool {
+        let has_foreign_claim = |pod: &Pod| {
+            let claims = pod.claims.iter().filter(|name| is_ephemeral(name));
+            let mut claims =
+                claims.filter_map(|name| self.process.claims.get(&claim_key(pod.namespace, name)));
+            claims.any(|claim| claim.owner.as_deref() != Some(&pod.uid))
+        };
+        message.ends_with("(pod is not owner)")
+            && self.process.pods.values().any(|pod| pod.uid != uid && has_foreign_claim(pod))
     }
 
     /// Checks that the cache contains the watched claims and volumes in their versions. Volumes may be reserved

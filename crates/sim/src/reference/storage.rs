@@ -62,12 +62,14 @@ impl ReferenceCluster<'_> {
     /// Returns why the pod's claims make a node infeasible.
     pub(super) fn of_storage(&self, pod: &PodInfo, node: &NodeInfo) -> Option<String> {
         let mut open: Vec<&StorageClassInfo> = Vec::new();
-        for (name, _) in pod.volumes.iter().filter_map(|volume| volume.claim()) {
-            let is_it = |claim: &&Arc<ClaimInfo>| (claim.namespace, claim.name) == (pod.namespace, name);
+        for (name, is_own) in pod.volumes.iter().filter_map(|volume| volume.claim()) {
             let text = self.tables.text(name);
-            let Some(claim) = self.storage.claims.iter().find(is_it) else {
+            let Some(claim) = self.claim(pod, name) else {
                 return Some(format!("claim {text} not found"));
             };
+            if is_own && claim.controller.as_ref() != Some(&pod.uid) {
+                return Some(format!("claim {text} belongs to another pod"));
+            }
             if let Some(volume) = claim.bound_volume() {
                 match self.storage.volume(volume) {
                     None => return Some(format!("volume of claim {text} not found")),
@@ -123,6 +125,12 @@ impl ReferenceCluster<'_> {
         let csi_node = self.storage.csi_nodes.iter().find(|csi_node| csi_node.name == node.name)?;
         let here: BTreeSet<_> = self.pods_on(node).flat_map(|other| self.attached(other)).collect();
         let more: BTreeSet<_> = self.attached(pod).into_iter().filter(|it| !here.contains(it)).collect();
+        // Without a limit, the pods on the node do not matter.
+        let is_limited = csi_node.limits.iter().any(|(_, limit)| limit.is_some());
+        let attaches = is_limited && !self.attached(pod).is_empty();
+        if attaches && self.pods_on(node).any(|other| self.has_foreign_claim(other)) {
+            return Some("a pod does not own the claim of its ephemeral volume".to_owned());
+        }
         csi_node.limits.iter().find_map(|&(driver, limit)| {
             let of_driver = |all: &BTreeSet<_>| all.iter().filter(|&&(it, _)| it == driver).count();
             let (here, more) = (of_driver(&here), of_driver(&more));
@@ -131,14 +139,22 @@ impl ReferenceCluster<'_> {
         })
     }
 
+    /// Whether the claim of one of the pod's ephemeral volumes belongs to another pod.
+    fn has_foreign_claim(&self, pod: &PodInfo) -> bool {
+        let claims = pod.volumes.iter().filter_map(|volume| volume.claim());
+        let mut own = claims.filter_map(|(name, is_own)| self.claim(pod, name).filter(|_| is_own));
+        own.any(|claim| claim.controller.as_ref() != Some(&pod.uid))
+    }
+
+    fn claim(&self, pod: &PodInfo, name: Symbol) -> Option<&ClaimInfo> {
+        let is_it = |claim: &&Arc<ClaimInfo>| (claim.namespace, claim.name) == (pod.namespace, name);
+        self.storage.claims.iter().find(is_it).map(Arc::as_ref)
+    }
+
     /// Returns the volumes that a pod attaches, by driver. A volume is identified by its name, or by its claim
     /// before it is provisioned.
     fn attached(&self, pod: &PodInfo) -> Vec<(Symbol, (Option<Symbol>, Symbol))> {
-        let claim_of = |name| {
-            let is_it = |claim: &&Arc<ClaimInfo>| (claim.namespace, claim.name) == (pod.namespace, name);
-            self.storage.claims.iter().find(is_it)
-        };
-        let claims = pod.volumes.iter().filter_map(|volume| claim_of(volume.claim()?.0));
+        let claims = pod.volumes.iter().filter_map(|volume| self.claim(pod, volume.claim()?.0));
         let attached = claims.filter_map(|claim| {
             if let Some(volume) = claim.volume.and_then(|name| self.storage.volume(name)) {
                 return Some((volume.csi.as_ref()?.driver, (None, volume.name)));

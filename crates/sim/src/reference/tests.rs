@@ -181,7 +181,7 @@ fn nodes_without_the_label_have_no_domain() {
 
 fn claim(name: &str, class: Class) -> Claim {
     let (uid, name) = (format!("u-{name}"), name.to_owned());
-    Claim { uid, namespace: "default", name, version: 1, class, volume: None, selected: None }
+    Claim { uid, namespace: "default", name, version: 1, owner: None, class, volume: None, selected: None }
 }
 
 fn with_claim(mut pod: Pod, name: &str) -> Pod {

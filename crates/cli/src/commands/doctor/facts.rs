@@ -11,6 +11,7 @@ use crate::live::port::{encoded, host_of};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use supercargo_apiserver::version::{ServerVersion, VersionInfo};
 use supercargo_config::yaml;
 
 /// Namespace and name of kube-scheduler's Lease.
@@ -25,10 +26,28 @@ const LEASE_SECONDS: i64 = 15;
 /// A fact, or why it could not be read.
 pub(super) type Known<T> = Result<T, String>;
 
+/// The version of the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ApiVersion {
+    /// `gitVersion`.
+    pub(super) text: String,
+    /// The version that it behaves as; `None` if it names none.
+    pub(super) served: Option<ServerVersion>,
+}
+
+impl ApiVersion {
+    /// Reads the answer of `/version`.
+    pub(super) fn of(answer: &Value) -> Self {
+        let info: Option<VersionInfo> = serde_json::from_value(answer.clone()).ok();
+        let served = info.and_then(|info| info.version());
+        Self { text: text(answer, "/gitVersion").to_owned(), served }
+    }
+}
+
 /// All facts.
 pub(super) struct Facts {
     /// `gitVersion` of the API server.
-    pub version: Known<String>,
+    pub version: Known<ApiVersion>,
     /// Whether the ServiceAccount exists.
     pub account: Known<bool>,
     /// Permissions of the manifests, and whether the ServiceAccount has them.
@@ -152,7 +171,7 @@ impl Facts {
 async fn ask(api: &Api, args: &DoctorArgs) -> Result<Facts, LiveError> {
     let version = api.get("/version").await?;
     let clocks = Clocks::read(Timestamp::now(), version.date.as_deref());
-    let version = version.object().map(|version| text(&version, "/gitVersion").to_owned());
+    let version = version.object().map(|version| ApiVersion::of(&version));
     let (namespace, name) = args.account();
     let account = api.get(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}")).await?;
     let account = match account.status {

@@ -1,13 +1,11 @@
 //! Evaluates the facts: each check with its status and a recommended action. Contacts no server.
 
-use crate::commands::doctor::facts::{Configured, Facts, KUBE_SCHEDULER, Known, Lease};
+use crate::commands::doctor::facts::{ApiVersion, Configured, Facts, KUBE_SCHEDULER, Known, Lease};
 use crate::commands::doctor::{Check, DoctorArgs, Status, installation, tls_and_clock};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_config::{DEFAULT_NAME, OWN_NAME};
 use supercargo_whatif::explain::format::count;
 
-/// Minor version of Kubernetes whose kube-scheduler decisions are reproduced.
-const MINOR: u32 = 36;
 /// Maximum number of items named in a text.
 const NAMED: usize = 5;
 
@@ -93,26 +91,22 @@ fn credentials(facts: &Facts) -> Check {
     }
 }
 
-fn version(version: &Known<String>) -> Check {
+fn version(version: &Known<ApiVersion>) -> Check {
     let id = "ApiServerVersion";
     let version = match version {
         Ok(version) => version,
         Err(why) => return unknown(id, why, "get /version"),
     };
-    let minor = version.trim_start_matches('v').split('.').nth(1).and_then(|minor| minor.parse().ok());
-    match minor {
-        Some(MINOR) => well(id, format!("{version}; decisions are those of kube-scheduler v1.{MINOR}")),
-        _ => {
-            let text = format!(
-                "{version}; decisions are those of kube-scheduler v1.{MINOR}, other versions are untested"
-            );
-            check(
-                id,
-                Status::Warning,
-                text,
-                "expect different decisions where kube-scheduler changed between these versions",
-            )
-        }
+    let ApiVersion { text, served } = version;
+    let Some(served) = served else { return unknown(id, &format!("{text:?} is not a version"), "") };
+    match served.warning() {
+        None => well(id, format!("{text}; decisions are those of kube-scheduler v{}", served.emulated())),
+        Some(warning) => check(
+            id,
+            Status::Warning,
+            format!("{text}: {warning}"),
+            "expect different decisions where kube-scheduler changed between these versions; docs/versions.md lists the differences",
+        ),
     }
 }
 

@@ -1,7 +1,9 @@
 //! Verdicts and output for given facts.
 
 use super::*;
-use crate::commands::doctor::facts::{Configured, Facts, Lease, Pending, configuration, series};
+use crate::commands::doctor::facts::{
+    ApiVersion, Configured, Facts, Known, Lease, Pending, configuration, series,
+};
 use crate::commands::doctor::installation::{Holder, Installation, classes};
 use crate::commands::doctor::judge::checks;
 use crate::commands::doctor::tls_and_clock::Clocks;
@@ -36,10 +38,15 @@ fn pending(by_name: &[(&str, usize)]) -> Pending {
     Pending { by_name, is_cut: false }
 }
 
+fn api_version(minor: &str) -> Known<ApiVersion> {
+    let answer = json!({ "gitVersion": format!("v1.{minor}.3"), "major": "1", "minor": minor });
+    Ok(ApiVersion::of(&answer))
+}
+
 /// Facts of an installation without problems.
 fn healthy() -> Facts {
     Facts {
-        version: Ok("v1.36.3".to_owned()),
+        version: api_version("36"),
         account: Ok(true),
         rights: Ok(rights::all().into_iter().map(|right| (right, true)).collect()),
         lease: Ok(lease(2)),
@@ -115,7 +122,7 @@ fn each_problem_is_found_by_exactly_one_check() {
         let first = configured("kube-system/supercargo-config", &["supercargo"], "supercargo");
         Ok(vec![first, configured("team/supercargo-config", serves, lease)])
     };
-    assert_eq!(with(&|it| it.version = Ok("v1.33.1".to_owned())), [("ApiServerVersion", Warning)]);
+    assert_eq!(with(&|it| it.version = api_version("33")), [("ApiServerVersion", Warning)]);
     assert_eq!(with(&|it| it.account = Ok(false)), [("ServiceAccount", Problem)]);
     assert_eq!(with(&|it| it.rights.as_mut().expect("they are known")[0].1 = false), [("Rights", Problem)]);
     assert_eq!(with(&|it| it.rights = Err("403: no, you".to_owned())), [("Rights", Unknown)]);
@@ -147,7 +154,7 @@ fn missing_permission_is_reported_with_effect_and_action() {
     for (right, has) in facts.rights.as_mut().expect("they are known") {
         *has = !["pods/binding", "events"].contains(&right.resource.as_str());
     }
-    facts.version = Ok("v1.35.0".to_owned());
+    facts.version = api_version("38");
     facts.drift = Err("no leader to ask".to_owned());
     let report = DoctorReport::of(checks(&facts, &args()));
     let output = text(&report, false);
@@ -190,7 +197,7 @@ fn check_that_could_not_run_is_not_a_success() {
         DoctorReport::of(checks(&facts, &args())).code()
     };
     assert_eq!(code(&|_| {}), 0);
-    assert_eq!(code(&|it| it.version = Ok("v1.33.1".to_owned())), 0, "a warning");
+    assert_eq!(code(&|it| it.version = api_version("33")), 0, "a warning");
     assert_eq!(code(&|it| it.configured = Err("403: no, you".to_owned())), NOT_KNOWN);
     assert_eq!(code(&|it| it.drift = Err("502: no".to_owned())), NOT_KNOWN);
     assert_eq!(

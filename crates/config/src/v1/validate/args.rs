@@ -9,7 +9,7 @@ use crate::v1::args::{
 use crate::v1::duration::GoDuration;
 use crate::yaml::field::{Json, Problem};
 use std::collections::BTreeSet;
-use supercargo_core::model::emulation::VersionRules;
+use supercargo_core::model::emulation::{EmulatedVersion, VersionRules};
 use supercargo_objects::convert::{selectors::term_errors, syntax};
 
 const RATIO: &str = "RequestedToCapacityRatio";
@@ -27,7 +27,7 @@ pub(crate) fn problems(path: &str, args: &Args, rules: VersionRules, problems: &
         }
         Args::NodeAffinity(args) => {
             let added = args.added_affinity.as_ref();
-            problems.extend(added.into_iter().flat_map(|added| affinity(path, added)));
+            problems.extend(added.into_iter().flat_map(|added| affinity(path, added, rules.version)));
         }
         Args::NodeResourcesBalancedAllocation(args) => balanced_allocation(path, args, problems),
         Args::PodTopologySpread(args) => spread(path, args, problems),
@@ -78,17 +78,17 @@ fn dynamic_resources(
     }
 }
 
-fn affinity(path: &str, added: &NodeAffinity) -> Vec<Problem> {
+fn affinity(path: &str, added: &NodeAffinity, version: EmulatedVersion) -> Vec<Problem> {
     let path = format!("{path}.addedAffinity");
     let mut problems = Vec::new();
     let required = added.required.iter().flat_map(|selector| selector.node_selector_terms.iter().flatten());
     for (at, term) in required.enumerate() {
         let path = format!("{path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[{at}].");
-        problems.extend(term_errors(&term.to_api(), &path));
+        problems.extend(term_errors(&term.to_api(), &path, version));
     }
     for (at, weighted) in added.preferred.iter().enumerate().filter(|(_, weighted)| weighted.weight != 0) {
         let path = format!("{path}.preferredDuringSchedulingIgnoredDuringExecution[{at}].");
-        problems.extend(term_errors(&weighted.preference.to_api(), &path));
+        problems.extend(term_errors(&weighted.preference.to_api(), &path, version));
     }
     problems
         .into_iter()

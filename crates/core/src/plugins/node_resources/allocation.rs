@@ -13,8 +13,7 @@ use crate::framework::simd::with_best_instructions;
 use crate::model::intern::Symbol;
 use crate::model::node::NodeIdx;
 use crate::model::node_set::{NodeSet, bits};
-use crate::model::pod::PodInfo;
-use crate::model::resources::Resources;
+use crate::model::resources::{PodResources, Resources};
 
 /// A resource that is scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -287,11 +286,16 @@ impl Pair<'_> {
 }
 
 impl Weighing {
-    pub(super) fn new(basis: Basis, specs: &[ResourceSpec], pod: &PodInfo, snapshot: Snapshot<'_>) -> Self {
+    pub(super) fn new(
+        basis: Basis,
+        specs: &[ResourceSpec],
+        pod: &PodResources,
+        snapshot: Snapshot<'_>,
+    ) -> Self {
         let request = match basis {
-            Basis::WithDefaults => &pod.resources.score,
+            Basis::WithDefaults => &pod.score,
             // Unlike Filter, upstream reads the status even of a pod without a node.
-            Basis::Real => &pod.resources.placed,
+            Basis::Real => &pod.placed,
         };
         let item = |spec: &ResourceSpec| {
             let kind = match &*spec.name {

@@ -7,10 +7,10 @@
 use super::allocation::{Basis, ResourceSpec, Share, Weighing};
 use super::simd_block::{Part, whole};
 use crate::cache::Snapshot;
-use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName, Prepared, Reads, ScorePlugin, ScoreRule};
+use crate::framework::{CycleError, MAX_NODE_SCORE, NodeScorePlugin, PluginName, Prepared, ScoreRule};
 use crate::model::emulation::Balance;
+use crate::model::node_pod::NodePod;
 use crate::model::node_set::NodeSet;
-use crate::model::pod::PodInfo;
 
 /// `NodeResourcesBalancedAllocationArgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,17 +38,13 @@ impl NodeResourcesBalancedAllocation {
     }
 }
 
-impl ScorePlugin for NodeResourcesBalancedAllocation {
+impl NodeScorePlugin for NodeResourcesBalancedAllocation {
     fn name(&self) -> PluginName {
         "NodeResourcesBalancedAllocation"
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, _feasible: &NodeSet) -> Prepared<dyn ScoreRule> {
-        let weighing = Weighing::new(Basis::Real, &self.args.resources, pod, snapshot);
+    fn prepare(&self, pod: NodePod<'_>, snapshot: Snapshot<'_>) -> Prepared<dyn ScoreRule> {
+        let weighing = Weighing::new(Basis::Real, &self.args.resources, pod.resources(), snapshot);
         // A pod without requests changes no balance; scoring it would concentrate such pods on one node.
         if weighing.is_nothing() {
             return Prepared::Skip;

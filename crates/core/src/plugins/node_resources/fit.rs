@@ -8,10 +8,12 @@ use super::simd_block::{self, Remaining};
 use crate::cache::{Columns, NodeView, Snapshot};
 use crate::framework::simd::with_best_instructions;
 use crate::framework::{
-    ClusterEvent, Code, CycleError, DependsOn, EventSet, Fact, FilterPlugin, FilterRule, Hint, Measure,
-    NodeAction, PluginName, PodAction, Prepared, Reads, Reason, Rejection, ScorePlugin, ScoreRule, Verdict,
+    ClusterEvent, Code, CycleError, DependsOn, EventSet, Fact, FilterRule, Hint, Measure, NodeAction,
+    NodeFilterPlugin, NodeScorePlugin, PluginName, PodAction, Prepared, Reason, Rejection, ScoreRule,
+    Verdict,
 };
 use crate::model::intern::{Symbol, Tables};
+use crate::model::node_pod::NodePod;
 use crate::model::node_set::{NodeSet, bits};
 use crate::model::pod::PodInfo;
 use crate::model::resources::{Resources, is_extended_resource};
@@ -67,17 +69,13 @@ impl NodeResourcesFit {
     }
 }
 
-impl FilterPlugin for NodeResourcesFit {
+impl NodeFilterPlugin for NodeResourcesFit {
     fn name(&self) -> PluginName {
         NAME
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
-        let demand = Demand::new(&pod.resources.request, &self.args, snapshot);
+    fn prepare(&self, pod: NodePod<'_>, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        let demand = Demand::new(&pod.resources().request, &self.args, snapshot);
         Prepared::Run { rule: Box::new(demand), only: None }
     }
 
@@ -146,8 +144,8 @@ fn suffices(wanted: i64, allocatable: i64, taken: i64) -> bool {
 
 impl Demand {
     fn new(request: &Resources, args: &NodeResourcesFitArgs, snapshot: Snapshot<'_>) -> Self {
-        let (tables, classes) = (snapshot.tables(), snapshot.device_classes());
-        let scalar = |&(name, wanted)| Scalar { name, wanted, by_class: classes.serve(name) };
+        let tables = snapshot.tables();
+        let scalar = |&(name, wanted)| Scalar { name, wanted, by_class: snapshot.is_served_by_class(name) };
         let needed = |&&(name, amount): &&(Symbol, i64)| amount != 0 && !args.ignores(tables.text(name));
         Self {
             cpu_milli: request.cpu_milli,
@@ -325,17 +323,13 @@ impl FilterRule for Demand {
     }
 }
 
-impl ScorePlugin for NodeResourcesFit {
+impl NodeScorePlugin for NodeResourcesFit {
     fn name(&self) -> PluginName {
         NAME
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, _feasible: &NodeSet) -> Prepared<dyn ScoreRule> {
-        let weighing = Weighing::new(Basis::WithDefaults, &self.args.resources, pod, snapshot);
+    fn prepare(&self, pod: NodePod<'_>, snapshot: Snapshot<'_>) -> Prepared<dyn ScoreRule> {
+        let weighing = Weighing::new(Basis::WithDefaults, &self.args.resources, pod.resources(), snapshot);
         Prepared::Run { rule: Box::new(Score { args: Arc::clone(&self.args), weighing }), only: None }
     }
 }

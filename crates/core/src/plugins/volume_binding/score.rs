@@ -18,12 +18,15 @@ const MAX_UTILIZATION: i64 = 100;
 #[derive(Clone, Debug)]
 pub struct StorageScore {
     shape: Box<[ShapePoint]>,
+    pre_filters: bool,
+    filters: bool,
 }
 
 impl StorageScore {
-    /// Creates the plugin with its argument `shape`.
-    pub fn new(shape: Box<[ShapePoint]>) -> Self {
-        Self { shape }
+    /// Creates the plugin with its argument `shape`. It also needs to know whether the plugin's PreFilter and Filter
+    /// are enabled: it fails without the former, and scores nothing without the latter.
+    pub fn new(shape: Box<[ShapePoint]>, pre_filters: bool, filters: bool) -> Self {
+        Self { shape, pre_filters, filters }
     }
 }
 
@@ -34,6 +37,12 @@ impl ScorePlugin for StorageScore {
 
     fn prepare(&self, pod: &PodInfo, snapshot: Snapshot<'_>, _feasible: &NodeSet) -> Prepared<dyn ScoreRule> {
         if !snapshot.rules().scores_storage_capacity {
+            return Prepared::Skip;
+        }
+        if !self.pre_filters {
+            return Prepared::Failed(CycleError("not found".to_owned()));
+        }
+        if !self.filters {
             return Prepared::Skip;
         }
         // PreFilter has reported any error.

@@ -155,8 +155,6 @@ pub(in crate::scheduler) struct Bindings {
     /// Query times of the bindings in [`Phase::Unknown`]. A step reads only the first, however many bindings are
     /// open.
     query_times: BTreeSet<(Time, Uid)>,
-    /// Lost answers so far.
-    pub(in crate::scheduler) unknown_outcomes: u64,
     /// Bindings that the recheck stopped so far.
     pub(in crate::scheduler) rechecks_failed: u64,
 }
@@ -263,7 +261,7 @@ impl Bindings {
 
 impl TraceIds for Bindings {
     fn mark(&self, marks: &mut Marks) {
-        let Self { by_uid, query_times: _, unknown_outcomes: _, rechecks_failed: _ } = self;
+        let Self { by_uid, query_times: _, rechecks_failed: _ } = self;
         by_uid.values().for_each(|binding| binding.mark(marks));
     }
 }
@@ -279,7 +277,7 @@ mod tests {
     use crate::model::effect::{Effect, Lane};
     use crate::model::event::{BindOutcome, Event};
     use crate::scheduler::Step;
-    use crate::scheduler::quarantine::tests::World;
+    use crate::scheduler::quarantine::tests::{PanicPoint, World};
 
     thread_local! {
         /// How often the query time of a binding was read.
@@ -323,5 +321,19 @@ mod tests {
                 Step::Effect(_) | Step::Report(_) | Step::Notice(_) => {}
             }
         }
+    }
+
+    /// In a rebuilt cache an equal fingerprint does not mean an equal state.
+    #[test]
+    fn rebuilt_cache_subjects_unsent_bindings_to_the_recheck() {
+        let mut world = World::new();
+        world.pod("p", 500, None);
+        assert!(world.scheduler.attempt(world.now, &mut NoProbe));
+        let has_fingerprint =
+            |world: &World| world.scheduler.bindings.get("p").map(|binding| binding.fingerprint.is_some());
+        assert_eq!(has_fingerprint(&world), Some(true));
+        world.scheduler.panic_point = Some(PanicPoint::TakingIn);
+        world.pod("poison", 500, None);
+        assert_eq!(has_fingerprint(&world), Some(false));
     }
 }

@@ -67,7 +67,6 @@ impl Bindings {
 
     /// Handles a lost answer.
     fn lost(&mut self, now: Time, uid: &str, message: String, cache: &Cache) -> Next {
-        self.unknown_outcomes += 1;
         let binding = self.known(uid);
         let last_lost = binding.released;
         if let Some(node) = binding.confirmed_on {
@@ -301,6 +300,12 @@ mod tests {
 
     impl Alone {
         fn sent() -> Self {
+            let mut alone = Self::unsent();
+            alone.bindings.sent(alone.now, "p", None);
+            alone
+        }
+
+        fn unsent() -> Self {
             let (mut tables, now) = (Tables::new(), Time::from_secs(100));
             let (pod, node) = (pod(&mut tables, "p", 500, None), tables.symbol("a"));
             let mut bindings = Bindings::default();
@@ -309,7 +314,6 @@ mod tests {
             let queued = queue.pop(now).expect("the pod is active");
             let binding = Binding::new(queued, node, None, None, now);
             bindings.insert("p".into(), binding);
-            bindings.sent(now, "p", None);
             Self { bindings, cache: Cache::default(), tables, now }
         }
 
@@ -357,7 +361,6 @@ mod tests {
         alone.now = alone.now + Duration::from_secs(1);
         assert_eq!(alone.query(BindingState::Bound("a".to_owned())), "bound");
         assert!(alone.bindings.is_empty());
-        assert_eq!(alone.bindings.unknown_outcomes, 1);
     }
 
     #[test]
@@ -389,5 +392,34 @@ mod tests {
         let again = Arc::new(*pod(&mut alone.tables, "p", 500, None));
         assert!(!alone.bindings.updated(&again), "it is not deleted now");
         assert_eq!(alone.answer(refused()), "reappeared");
+    }
+
+    #[test]
+    fn rejected_copy_for_a_deleted_pod_ends_its_binding() {
+        let mut alone = Alone::sent();
+        alone.answer(lost());
+        assert_eq!(alone.query(BindingState::Unbound), "resend");
+        alone.bindings.sent(alone.now, "p", None);
+        alone.bindings.pod_left(&"p".into(), &mut Outbox::default());
+        assert_eq!(alone.answer(refused()), "failed", "nobody waits for the outcome of the first copy");
+        assert!(alone.bindings.is_empty());
+    }
+
+    #[test]
+    fn list_without_the_pod_needs_a_query_only_for_a_sent_and_open_binding() {
+        let needs_query = |mut alone: Alone| {
+            let needs = alone.bindings.needs_query(alone.now, &"p".into(), &mut Outbox::default());
+            assert_eq!(alone.bindings.known("p").unlisted, needs);
+            needs
+        };
+        assert!(needs_query(Alone::sent()));
+        assert!(!needs_query(Alone::unsent()), "it cannot be carried out");
+        let mut deleted = Alone::sent();
+        deleted.bindings.pod_left(&"p".into(), &mut Outbox::default());
+        assert!(!needs_query(deleted));
+        let mut confirmed = Alone::sent();
+        let node = confirmed.tables.symbol("a");
+        assert_eq!(name(&confirmed.bindings.confirmed("p", node)), "nothing", "the answer completes it");
+        assert!(!needs_query(confirmed));
     }
 }

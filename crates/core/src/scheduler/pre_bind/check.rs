@@ -8,7 +8,7 @@ use crate::cache::{NodeView, Snapshot};
 use crate::framework::CycleError;
 use crate::model::effect::{ClaimName, VolumeChange};
 use crate::model::intern::Symbol;
-use crate::model::volume::{ClaimInfo, PersistentVolumeInfo, Reservation, StorageKey};
+use crate::model::volume::{ClaimInfo, ClaimRef, PersistentVolumeInfo, Reservation, StorageKey};
 use crate::plugins::volume_binding;
 use std::sync::Arc;
 
@@ -47,6 +47,13 @@ impl<'a> Watched<'a> {
             Some(version) if *version == *task.version => Shown::AsDecided,
             Some(_) => Shown::Changed,
         }
+    }
+
+    /// Whether the claim for which a task binds a volume is still the decision's. Returns an error if it is gone.
+    pub(super) fn is_claim_decided(&self, task: &Task) -> Result<bool, String> {
+        let Reservation::Bind { claim: decided, .. } = &task.reservation else { return Ok(true) };
+        let claim = self.claim(decided.namespace, decided.name)?;
+        Ok(decided.uid.as_ref().is_none_or(|uid| *uid == claim.uid))
     }
 
     /// Returns the write of a task.
@@ -91,7 +98,7 @@ impl<'a> Watched<'a> {
         let mut all = true;
         for task in &pre_bind.tasks {
             all &= match &task.reservation {
-                Reservation::Bind { claim, .. } => self.is_bound(&node, task, claim.namespace, claim.name)?,
+                Reservation::Bind { claim, .. } => self.is_bound(&node, task, claim)?,
                 Reservation::Provision { namespace, name, .. } => {
                     self.is_provided(&node, task, *namespace, *name)?
                 }
@@ -100,23 +107,22 @@ impl<'a> Watched<'a> {
         Ok(all)
     }
 
-    /// Whether a claim is bound to its volume.
-    fn is_bound(
-        &self,
-        node: &NodeView<'_>,
-        task: &Task,
-        namespace: Symbol,
-        name: Symbol,
-    ) -> Result<bool, String> {
+    /// Whether a claim is bound to its volume. Returns an error if the volume or the claim is no longer the decision's:
+    /// the volume was given to another claim, or another claim has the name.
+    fn is_bound(&self, node: &NodeView<'_>, task: &Task, decided: &ClaimRef) -> Result<bool, String> {
         let check = |text: String| format!("failed to check binding: {text}");
         let volume = self.0.volumes().volume(task.key.name).ok_or_else(|| check(self.not_found(task.key)))?;
-        let claim = self.claim(namespace, name).map_err(check)?;
-        if self.shown(task) == Shown::AsDecided {
+        let claim = self.claim(decided.namespace, decided.name).map_err(check)?;
+        if !self.is_claim_decided(task).map_err(check)? {
+            return Err(check(self.not_found(StorageKey::of_claim(decided.namespace, decided.name))));
+        }
+        let shown = self.shown(task);
+        if shown == Shown::AsDecided {
             return Ok(false);
         }
         let failed = |CycleError(text)| format!("failed to translate pv to csi: {text}");
         self.must_reach(node, volume, failed)?;
-        if volume.claim.as_ref().is_none_or(|claim| claim.uid.is_none()) {
+        if shown != Shown::Done {
             return Err(format!("ClaimRef got reset for pv \"{}\"", self.0.text(volume.name)));
         }
         Ok(claim.bound_volume().is_some())

@@ -77,10 +77,14 @@ impl VolumeBindings {
         let Some(task) = pre_bind.tasks.get(pre_bind.at) else { return Next::Nothing };
         match watched.shown(task) {
             Shown::AsDecided if self.is_written_by_another(uid, task) => Next::Nothing,
-            Shown::AsDecided => {
-                let change = watched.change(task);
-                Next::Write(self.send(uid), change)
-            }
+            Shown::AsDecided => match watched.is_claim_decided(task) {
+                Ok(true) => {
+                    let change = watched.change(task);
+                    Next::Write(self.send(uid), change)
+                }
+                Ok(false) => Next::Outdated,
+                Err(why) => Next::Failed(why),
+            },
             Shown::Done => Next::GoOn,
             Shown::Gone => Next::Failed(watched.not_found(task.key)),
             Shown::Changed => Next::Outdated,

@@ -319,4 +319,25 @@ mod tests {
         assert!(preemptions.end("high", &mut outbox).is_some());
         assert_eq!((preemptions.running(), preemptions.evictions()), (0, 0));
     }
+
+    #[test]
+    fn eviction_of_a_pod_that_moved_or_terminates_is_not_sent() {
+        for (on, deleting, is_sent) in [("a", false, true), ("b", false, false), ("a", true, false)] {
+            let (mut tables, mut cache) = (Tables::new(), Cache::default());
+            let (mut preemptions, node) = (Preemptions::default(), tables.symbol("a"));
+            cache.place(&Arc::new(*pod(&mut tables, "low", 1, Some("a"))), node, PodState::Added);
+            let mut high = pod(&mut tables, "high", 1, None);
+            high.template.priority = 9;
+            let (preemptor, began) = (Arc::new(*high), Time::from_secs(1));
+            let uid = Arc::clone(&preemptor.uid);
+            let running = Running { preemptor, attempt: 1, node, began, left: vec!["low".into()] };
+            assert!(preemptions.start(running, &cache));
+            assert_eq!(preemptions.evict(&uid, &"low".into(), &cache), Begun::Yes);
+            let mut now = pod(&mut tables, "low", 1, Some(on));
+            now.deleting = deleting;
+            cache.place(&Arc::new(*now), tables.symbol(on), PodState::Added);
+            assert_eq!(preemptions.send("low", &cache).is_some(), is_sent, "on {on}, deleting: {deleting}");
+            assert_eq!(preemptions.is_any_in_flight(), is_sent);
+        }
+    }
 }

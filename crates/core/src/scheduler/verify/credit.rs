@@ -123,4 +123,15 @@ mod tests {
         credit.called(Time::from_secs(200_000));
         assert_eq!(credit.left, CREDIT_MAX - 10_000_000_000, "the debt is bounded, too");
     }
+
+    #[test]
+    fn comparison_is_noted_until_its_call_ends() {
+        let mut credit = Credit::default();
+        credit.called(Time::from_secs(100));
+        assert!(!credit.has_verified());
+        credit.verifies();
+        assert!(credit.has_verified());
+        credit.called(Time::from_secs(101));
+        assert!(!credit.has_verified());
+    }
 }

@@ -2,11 +2,12 @@
 
 #[cfg(debug_assertions)]
 mod declarations;
+mod panics;
 
 use super::*;
 use crate::model::event::{BindOutcome, Event, ObjectKey};
 use crate::scheduler::Step;
-use crate::scheduler::quarantine::tests::World;
+use crate::scheduler::quarantine::tests::{World, node};
 use crate::switches::mutation::{Mutation, with};
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ fn wrong_cached_decision_is_discarded_and_evicts_its_signature() {
     assert_eq!(
         log[0],
         "Pod default/second: the cached decision for pods like it differs from a full evaluation (cached: 1 of 1 nodes fit, \
-         a is best; full: none fits); the full evaluation counts, and its signature was evicted"
+         a is best; full: none fits); the full evaluation counts, and all signatures with its node evaluation were evicted"
     );
     assert!(log.iter().any(|line| line.contains("Insufficient cpu")), "{log:?}");
     assert_eq!(world.scheduler.stats().verified, [1, 1]);
@@ -65,7 +66,7 @@ fn third_difference_disables_the_cache_and_scheduling_continues() {
         assert!(log[0].contains("Placed"), "{log:?}");
         let notice = log.iter().find(|line| line.contains("differs from a full evaluation"));
         let is_last = number == DIFFERENCES_MAX;
-        let ends = if is_last { "used until the next start" } else { "signature was evicted" };
+        let ends = if is_last { "used until the next start" } else { "node evaluation were evicted" };
         assert!(notice.is_some_and(|notice| notice.ends_with(ends)), "{log:?}");
         assert!(log.iter().any(|line| line.contains("Insufficient cpu")), "{log:?}");
     }
@@ -228,4 +229,94 @@ fn infeasible_cache_is_verified() {
         assert!(log.iter().any(|line| line.starts_with("twin: Placed")), "{log:?}");
     });
     assert_eq!(world.scheduler.stats().verified[1], 1);
+}
+
+#[test]
+fn difference_names_the_first_node_with_another_result() {
+    let mut world = World::new();
+    for name in ["b", "c"] {
+        let node = node(world.scheduler.tables(), name);
+        world.handle(Event::NodeApplied(node));
+    }
+    world.scheduler.verify_decisions(NonZeroU32::new(1));
+    let log = with(Some(Mutation::SignatureStatesNotUpdated), || {
+        world.pod("first", 3_000, None);
+        let placed = world.run();
+        world.pod("second", 3_000, None);
+        [placed, world.run()].concat()
+    });
+    let is_on = |name: &&str| log[0].contains(&format!("node: \"{name}\""));
+    let on = ["a", "b", "c"].into_iter().find(is_on).expect("the first pod is placed");
+    let notice =
+        log.iter().find(|line| line.contains("differs from a full evaluation")).expect("a difference");
+    let (_, odd) = notice.split_once(&format!("; {on} has score ")).expect("the full node is named");
+    let (score, rest) = odd.split_once(' ').expect("a score");
+    assert!(score.parse::<i64>().is_ok() && rest.starts_with("and no place)"), "{notice}");
+}
+
+#[test]
+fn deciding_afresh_uses_no_cache() {
+    for afresh in [false, true] {
+        let mut world = World::new();
+        if afresh {
+            world.scheduler.decide_afresh();
+        }
+        for number in 0..4 {
+            world.pod(&format!("p{number}"), 100, None);
+            world.run();
+        }
+        assert_eq!(world.scheduler.stats().quick == 0, afresh);
+    }
+}
+
+/// Returns a world with two live signatures that were cached before the current time.
+fn two_signatures() -> World {
+    let mut world = idling();
+    for (name, cpu_milli) in [("p", 100), ("q", 200)] {
+        world.pod(name, cpu_milli, None);
+        world.run();
+        world.pod(name, cpu_milli, Some("a"));
+        world.handle(Event::BindFinished { uid: name.into(), outcome: BindOutcome::Accepted });
+        world.run();
+    }
+    world.now = world.now + INTERVAL / 2;
+    world
+}
+
+#[test]
+fn each_live_signature_is_verified_once_on_request() {
+    let mut world = two_signatures();
+    let (mut cursor, now) = (0, world.now);
+    let were: Vec<bool> = (0..3).map(|_| world.scheduler.verify_one(now, &mut cursor, now)).collect();
+    assert_eq!(were, [true, true, false]);
+    assert_eq!(world.scheduler.stats().verified, [2, 0]);
+}
+
+#[test]
+fn idle_comparisons_pause_four_times_as_long_as_the_last_one_took() {
+    const PAUSE: Duration = Duration::from_millis(10);
+    for (took, pause) in [(PAUSE / 2, PAUSE / 2), (100 * PAUSE, 4 * (100 - 2) * PAUSE)] {
+        let mut world = two_signatures();
+        let mut step = |now| match world.scheduler.step(now, &mut NoProbe) {
+            Step::Idle { wake_at } => (wake_at, world.scheduler.stats().verified[0]),
+            step => panic!("it idles: {step:?}"),
+        };
+        let began = Time::from_secs(100) + INTERVAL / 2;
+        assert_eq!(step(began), (Some(began + PAUSE), 1));
+        let ended = began + took;
+        assert_eq!(step(ended), (Some(ended + pause), 1));
+        assert_eq!(step(ended + pause), (Some(ended + pause + PAUSE), 2), "exactly then it goes on");
+    }
+}
+
+#[test]
+fn round_is_late_after_half_of_its_time() {
+    let mut world = idling();
+    let verify = &mut world.scheduler.verify;
+    assert!(!verify.is_late(world.now), "no round has begun");
+    let began = world.now + INTERVAL / 2;
+    assert!(!verify.is_late(began));
+    assert!(!verify.is_late(began + (INTERVAL / 4 - Duration::from_nanos(1))));
+    assert!(verify.is_late(began + INTERVAL / 4));
+    assert!(verify.is_late(began + INTERVAL / 2));
 }

@@ -1,4 +1,5 @@
-//! Compares decisions on random clusters with those of the real kube-scheduler: `make fuzz-golden SEED=1 N=20000`.
+//! Compares decisions on random clusters with those of the real kube-scheduler: `make fuzz-golden SEED=1 N=20000`, or
+//! `make fuzz-golden VERSION=1.37` for another version than the one the golden vectors are of.
 //!
 //! Scenarios are generated from the seed and sent to the oracle, a program linked with the upstream framework. Its
 //! answers are compared field by field, like the vectors in `tests/golden`. A mismatch is minimized, printed with
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
+use supercargo_core::model::emulation::EmulatedVersion;
 #[cfg(feature = "mutations")]
 use supercargo_core::switches::mutation::{self, Mutation};
 use supercargo_dev::generate;
@@ -47,6 +49,9 @@ struct Args {
     #[cfg(feature = "mutations")]
     #[arg(long, value_name = "NAME")]
     mutation: Option<String>,
+    /// Compare with this version of kube-scheduler
+    #[arg(long, value_name = "1.N", default_value = "1.36", value_parser = version)]
+    emulated_version: EmulatedVersion,
     /// Print this many scenarios, one per line, without comparing
     #[arg(long, value_name = "N")]
     print: Option<u64>,
@@ -70,12 +75,12 @@ fn main() -> ExitCode {
     };
     if let Some(count) = args.print {
         for number in args.from..args.from + count {
-            println!("{}", generate::scenario(&families, args.seed, number));
+            println!("{}", scenario(&families, args.seed, number, args.emulated_version));
         }
         return ExitCode::SUCCESS;
     }
     mismatch::keep_panics_quiet();
-    eprintln!("seed {}", args.seed);
+    eprintln!("seed {}, kube-scheduler {}", args.seed, args.emulated_version);
     let began = Instant::now();
     let mut run = Run { args, counts: BTreeMap::new(), errors: BTreeMap::new(), shown: Vec::new() };
     #[cfg(feature = "mutations")]
@@ -120,8 +125,9 @@ struct Run {
 impl Run {
     fn compare(&mut self, families: Vec<Family>) {
         let (seed, from, wanted) = (self.args.seed, self.args.from, self.args.decisions);
-        let mut oracle = Oracle::start(&target().join("upstream/bin/oracle"));
-        oracle.feed((from..).map(move |number| generate::scenario(&families, seed, number)));
+        let version = self.args.emulated_version;
+        let mut oracle = Oracle::start(&oracle(version));
+        oracle.feed((from..).map(move |number| scenario(&families, seed, number, version)));
         let mut decided = 0;
         for answer in oracle {
             decided += self.one(&answer);
@@ -161,7 +167,7 @@ impl Run {
         self.shown.push(first.kind.clone());
         let name = answer["scenario"]["name"].as_str().unwrap_or("scenario");
         eprintln!("\n{name}: {}\nminimizing ...", first.text);
-        let mut oracle = Oracle::start(&target().join("upstream/bin/oracle"));
+        let mut oracle = Oracle::start(&oracle(self.args.emulated_version));
         let smallest = shrink::shrink(answer["scenario"].clone(), |scenario| {
             let answer = oracle.ask(scenario);
             answer["error"].is_null() && mismatch::of(&answer).iter().any(|found| found.kind == first.kind)
@@ -209,6 +215,31 @@ impl Run {
             self.args.seed, all.decisions, all.mismatches
         );
     }
+}
+
+/// Returns the version of this name.
+fn version(name: &str) -> Result<EmulatedVersion, String> {
+    let known = EmulatedVersion::ALL.into_iter().find(|known| known.as_str() == name);
+    known.ok_or_else(|| {
+        format!("known versions: {}", EmulatedVersion::ALL.map(EmulatedVersion::as_str).join(", "))
+    })
+}
+
+/// Returns a scenario on which the version decides.
+fn scenario(families: &[Family], seed: u64, number: u64, version: EmulatedVersion) -> Value {
+    let mut scenario = generate::scenario(families, seed, number);
+    scenario["emulatedVersion"] = version.as_str().into();
+    scenario
+}
+
+/// Returns the path of the program that answers for the version.
+fn oracle(version: EmulatedVersion) -> PathBuf {
+    let upstream = target().join("upstream");
+    match version {
+        EmulatedVersion::V1_36 => upstream,
+        other => upstream.join(other.as_str()),
+    }
+    .join("bin/oracle")
 }
 
 /// Returns the folder of build results.

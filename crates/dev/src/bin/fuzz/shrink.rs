@@ -12,6 +12,7 @@ const KEPT: &[&str] = &[
     "uid",
     "schedulerName",
     "detour",
+    "emulatedVersion",
     "objects",
     "pods",
 ];

@@ -8,8 +8,8 @@ use crate::api::core::{
     Affinity, ClaimVolume, Container, ContainerImage, ContainerPort, ContainerRestartRule, ContainerStatus,
     ImageVolume, MapSelector, NodeAffinity, NodeSelector, NodeSelectorTerm, NodeSpec, NodeStatus,
     PodAffinity, PodAffinityTerm, PodCondition, PodResourceClaim, PodSpec, PodStatus,
-    PreferredSchedulingTerm, Requests, SchedulingGate, Taint, Toleration, TopologySpreadConstraint, Volume,
-    WeightedPodAffinityTerm,
+    PreferredSchedulingTerm, Requests, SchedulingGate, StatusRequests, Taint, Toleration,
+    TopologySpreadConstraint, Volume, WeightedPodAffinityTerm,
 };
 use crate::api::meta::{LabelSelector, Metadata, Owner, QuantityText, SelectorRequirement, annotation};
 use crate::api::policy::{PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
@@ -141,6 +141,7 @@ message!(PodStatus {
     19 => allocated_resources,
     20 => resources
 });
+message!(StatusRequests { 2 => requests });
 message!(ContainerStatus { 1 => name, 10 => allocated_resources, 11 => resources });
 
 message!(NodeSpec { 4 => unschedulable, 5 => taints });

@@ -1,13 +1,22 @@
 //! Plugins see only the facts that they declared, where their results are cached.
 
 use crate::cache::{NodeView, Snapshot};
-use crate::cycle::{EnabledFilter, Framework, NoProbe, Rank};
+use crate::cycle::{Decision, EnabledFilter, Framework, NoProbe, Options, Rank};
+use crate::framework::post_filter::Draws;
+use crate::framework::tally::{Counter, Domains, FilterTally, Outdated, Tally, Whole};
 use crate::framework::{
-    ClusterEvent, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, PluginName, Prepared, Reads, Verdict,
+    ClusterEvent, DependsOn, EventSet, FilterPlugin, FilterRule, Hint, NodeFilterPlugin, PluginName,
+    Prepared, Rejection, Tallied, Verdict,
 };
 use crate::incremental::DecisionCache;
-use crate::model::pod::PodInfo;
+use crate::model::intern::known;
+use crate::model::node::NodeIdx;
+use crate::model::node_pod::NodePod;
+use crate::model::pod::{PodFacets, PodInfo};
+use crate::model::rng::Seed;
+use crate::model::time::Time;
 use crate::scheduler::quarantine::tests::{World, pod};
+use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -20,18 +29,18 @@ enum Careless {
     Preparing,
     /// The pods on a node when it judges the node.
     Judging,
+    /// All pods when it rejects a node.
+    Rejecting,
+    /// The pods on a node when it decides whether they count.
+    Counting,
 }
 
-impl FilterPlugin for Careless {
+impl NodeFilterPlugin for Careless {
     fn name(&self) -> PluginName {
         "Careless"
     }
 
-    fn reads(&self) -> Reads {
-        Reads::Pod
-    }
-
-    fn prepare(&self, _pod: &PodInfo, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+    fn prepare(&self, _pod: NodePod<'_>, snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
         if let Self::Preparing = self {
             assert_eq!(snapshot.pod_classes().count(), 0);
         }
@@ -56,9 +65,100 @@ impl FilterRule for Careless {
         if let Self::Judging = self {
             assert_eq!(node.pods().count(), 0);
         }
+        if let Self::Rejecting = self {
+            assert_eq!(node.snapshot().pod_classes().count(), 0);
+            return Verdict::Rejected(Rejection::unschedulable("all nodes"));
+        }
         assert!(!node.info().unschedulable);
         Verdict::Fits
     }
+}
+
+/// A filter that needs only counts of pods.
+struct CarelessTally {
+    tallied: Careless,
+    counters: [Counter; 1],
+}
+
+impl FilterPlugin for CarelessTally {
+    fn name(&self) -> PluginName {
+        "CarelessTally"
+    }
+
+    fn prepare(&self, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+        Prepared::Run { rule: Box::new(Careless::Not), only: None }
+    }
+
+    fn tally(&self, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Tallied<dyn FilterTally> {
+        Tallied::Yes(Box::new(Self { ..*self }))
+    }
+
+    fn events(&self) -> EventSet {
+        EventSet::DEVICE_CLASS
+    }
+
+    fn hint(&self, _event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
+        Hint::Skip
+    }
+}
+
+impl Tally for CarelessTally {
+    fn counters(&self) -> &[Counter] {
+        &self.counters
+    }
+
+    fn adds(
+        &self,
+        _snapshot: Snapshot<'_>,
+        _pod: PodFacets<'_>,
+        _add: &mut dyn FnMut(usize, i64),
+    ) -> Result<(), Outdated> {
+        Ok(())
+    }
+
+    fn counts_everywhere(&self, _are_all_placed: bool) -> bool {
+        false
+    }
+
+    fn counts_on(&self, snapshot: Snapshot<'_>, node: NodeIdx, _counts: &mut [bool]) -> Result<(), Outdated> {
+        if let Careless::Counting = self.tallied {
+            assert_eq!(snapshot.node(node).pods().count(), 0);
+        }
+        assert!(!snapshot.node_info(node).unschedulable);
+        Ok(())
+    }
+}
+
+impl FilterTally for CarelessTally {
+    fn compares_domains(&self) -> bool {
+        false
+    }
+
+    fn passes(&self, _sums: &[Option<i64>], _whole: &[Whole]) -> bool {
+        true
+    }
+}
+
+fn framework(plugin: impl FilterPlugin + 'static) -> Framework {
+    let mut framework = Framework::default();
+    framework.filters.push(EnabledFilter {
+        plugin: Box::new(plugin),
+        pre_filter: true,
+        filter: Some(Rank { rank: 0, fails: None }),
+    });
+    framework
+}
+
+/// Runs `decide`; returns the message if it panics.
+fn caught<T>(decide: impl FnOnce() -> T) -> Result<T, String> {
+    let decided = catch_unwind(AssertUnwindSafe(decide));
+    decided.map_err(|panic| *panic.downcast::<String>().expect("a formatted message"))
+}
+
+#[track_caller]
+fn assert_reads_too_much<T: Debug>(decided: Result<T, String>) {
+    let message = decided.expect_err("it reads more than it declared");
+    assert!(message.starts_with("a plugin reads "), "{message}");
 }
 
 #[test]
@@ -66,21 +166,40 @@ fn plugin_that_reads_more_than_it_declared_panics_when_its_result_is_cached() {
     let mut world = World::new();
     let pod = Arc::new(*pod(world.scheduler.tables(), "p", 100, None));
     let run = |plugin: Careless| {
-        let mut framework = Framework::default();
-        framework.filters.push(EnabledFilter {
-            plugin: Box::new(plugin),
-            pre_filter: true,
-            filter: Some(Rank { rank: 0, fails: None }),
-        });
         let (mut decisions, snapshot) = (DecisionCache::default(), world.scheduler.snapshot());
-        let decided = catch_unwind(AssertUnwindSafe(|| {
-            framework.decide_cached(&mut decisions, &pod, snapshot, &mut NoProbe).is_some()
-        }));
-        decided.map_err(|panic| *panic.downcast::<String>().expect("a formatted message"))
+        let framework = framework(plugin);
+        caught(|| framework.decide_cached(&mut decisions, &pod, snapshot, &mut NoProbe).is_some())
     };
     assert_eq!(run(Careless::Not), Ok(true));
-    for plugin in [Careless::Preparing, Careless::Judging] {
-        let message = run(plugin).expect_err("it reads more than it declared");
-        assert!(message.starts_with("a plugin reads "), "{message}");
-    }
+    assert_reads_too_much(run(Careless::Preparing));
+    assert_reads_too_much(run(Careless::Judging));
+}
+
+#[test]
+fn filter_that_reads_other_nodes_panics_when_its_rejection_is_cached() {
+    let mut world = World::new();
+    let pod = Arc::new(*pod(world.scheduler.tables(), "p", 100, None));
+    let (mut decisions, snapshot) = (DecisionCache::default(), world.scheduler.snapshot());
+    let framework = framework(Careless::Rejecting);
+    let full = framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+    let Ok(Decision::Infeasible(filtered)) = full else { panic!("the filter rejects every node") };
+    framework.note_infeasible(&mut decisions, &pod, &filtered);
+    let when = (Draws { seed: Seed(1), attempt: 1 }, Time::default());
+    assert_reads_too_much(caught(|| {
+        framework.reject_cached(&mut decisions, &pod, snapshot, when, &mut NoProbe, |_, _| ())
+    }));
+}
+
+#[test]
+fn tally_that_reads_pods_panics_when_it_decides_whether_a_node_counts() {
+    let mut world = World::new();
+    let pod = Arc::new(*pod(world.scheduler.tables(), "p", 100, None));
+    let run = |tallied: Careless| {
+        let (mut decisions, snapshot) = (DecisionCache::default(), world.scheduler.snapshot());
+        let counters = [Counter { key: known::HOSTNAME, domains: Domains::Nodes }];
+        let framework = framework(CarelessTally { tallied, counters });
+        caught(|| framework.decide_cached(&mut decisions, &pod, snapshot, &mut NoProbe).is_some())
+    };
+    assert_eq!(run(Careless::Not), Ok(true));
+    assert_reads_too_much(run(Careless::Counting));
 }

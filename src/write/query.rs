@@ -30,7 +30,7 @@ struct Spec {
 }
 
 /// Returns where the API server has `pod`.
-pub(super) async fn settle(
+pub(super) async fn query_binding(
     transport: &Transport,
     limits: &Limits,
     pod: &PodRef,

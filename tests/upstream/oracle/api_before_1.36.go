@@ -1,0 +1,19 @@
+//go:build kube1.34 || kube1.35
+
+package main
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// What differs between the versions of upstream's interfaces: those before 1.36.
+
+func silent(string) events.EventRecorder { return &events.FakeRecorder{} }
+
+// suggest has upstream's own function decide on the pod.
+func (w *world) suggest(pod *v1.Pod) (string, error) {
+	result, err := w.sched.SchedulePod(w.ctx, w.fallback, framework.NewCycleState(), pod)
+	return result.SuggestedHost, err
+}
