@@ -115,8 +115,8 @@ pub fn run(args: Args, log: Log) -> Result<(), Failure> {
 
 /// Logs each flag and gate that is accepted but has no effect.
 fn report_without_effect(args: &Args) -> Result<(), Failure> {
-    let turned = gates::judge(&args.feature_gates)
-        .map_err(|error| Failure { cause: anyhow!("--feature-gates: {error}"), code: 2 })?;
+    let turned = gates::judge(args.upstream.gates(), args.emulated_version)
+        .map_err(|wrong| Failure { cause: anyhow!("--feature-gates: {}", wrong.join("; ")), code: 2 })?;
     if !turned.is_empty() {
         tracing::warn!(gates = ?turned, "these feature gates have no effect");
     }
@@ -163,13 +163,18 @@ impl Configuration {
 
     /// Loads the configuration for the API server's version, unless a flag sets the version. Also returns whether the
     /// version is known.
-    async fn suited_to(self, client: &kube::Client, args: &Args) -> Result<(Self, bool), ConfigError> {
+    ///
+    /// # Errors
+    /// If the configuration or a feature gate is invalid in the version.
+    async fn suited_to(self, client: &kube::Client, args: &Args) -> Result<(Self, bool), Failure> {
         if args.emulated_version.is_some() {
             return Ok((self, true));
         }
         match server_version::read(client).await {
             Ok(version) => {
-                server_version::log_choice(version);
+                if let [why, ..] = &server_version::log_choice(version, args.upstream.gates())[..] {
+                    return Err(Failure { cause: anyhow!("--feature-gates: {why}"), code: 2 });
+                }
                 Ok((Self::load(args, self.flags, version.emulated())?, true))
             }
             Err(error) => {

@@ -2,7 +2,7 @@
 //!
 //! Each `fixtures/config/valid/NAME.yaml` has a `NAME.effective.yaml`, written by the real one with
 //! `--write-config-to`. Each `fixtures/config/invalid/NAME.yaml` has a `NAME.answer.txt` with its error.
-//! `fixtures/config/ask.sh` creates both. It runs
+//! `fixtures/config/ask.sh` creates both, and in `versions` the defaults of each version. It runs
 //!
 //! ```sh
 //! kube-scheduler --config NAME.yaml --write-config-to NAME.effective.yaml --master http://127.0.0.1:1 --secure-port 0
@@ -21,6 +21,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use supercargo_config::{ConfigError, Effective, Flags, Problem, Settings};
 use supercargo_core::framework::extension_point::ExtensionPoint;
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::intern::Tables;
 
 /// Files whose problem concerns no field, so that the message differs from upstream's.
@@ -107,6 +108,20 @@ fn valid_file_has_the_same_settings_as_in_kube_scheduler() {
         }
     }
     assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Fields, plugins and weights of `versions`, which each version's real kube-scheduler wrote.
+#[test]
+fn default_configuration_is_that_of_the_version() {
+    let file = fixtures().join("valid/empty.yaml");
+    for version in EmulatedVersion::ALL {
+        let flags = Flags { emulated_version: version, ..Flags::default() };
+        let effective = Effective::load(&file, &flags).expect("it is valid in every version");
+        let expected = yaml(&read(&fixtures().join(format!("versions/{version}.yaml"))));
+        let mut wrong = Vec::new();
+        differences(version.as_str(), &expected, &yaml(&effective.to_yaml()), &mut wrong);
+        assert_eq!(wrong, [""; 0]);
+    }
 }
 
 #[test]
@@ -257,7 +272,7 @@ fn invalid_flag_or_gate_exits_with_2_and_says_what_to_do() {
         ),
         (&["--feature-gates=Foo=true"], "--feature-gates: unrecognized feature gate: Foo"),
         (
-            &["--feature-gates", "kube:StorageCapacityScoring=true"],
+            &["--emulated-version=1.36", "--feature-gates", "kube:StorageCapacityScoring=true"],
             "cannot set feature gate StorageCapacityScoring to true: it changes scheduling",
         ),
     ] {

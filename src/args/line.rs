@@ -230,9 +230,7 @@ pub fn git_version(emulated: EmulatedVersion, reported: Option<&str>) -> String 
 }
 
 fn version(program: Program, raw: bool, parsed: &CommandLine) -> String {
-    let emulated = parsed.values.list("emulated-version").first().cloned();
-    let emulated = emulated.and_then(|version| flags::parse_emulated_version(&version).ok());
-    let emulated = emulated.unwrap_or(EmulatedVersion::NEWEST);
+    let emulated = parsed.values.emulated_version().unwrap_or(EmulatedVersion::NEWEST);
     let git_version = git_version(emulated, parsed.reported_version.as_deref());
     match (raw, program) {
         (true, _) => {

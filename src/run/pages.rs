@@ -47,7 +47,7 @@ impl Sources {
         let version = in_force.clone();
         let pages = pages
             .with_config(move || in_force.json())
-            .with_emulated_version(move || version.emulated_version());
+            .with_emulated_version(move || version.emulated_version(), args.upstream.gates());
         if !debugs {
             return pages;
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use supercargo_apiserver::version::{ServerVersion, VersionInfo};
+use supercargo_config::flags::gates::{self, Misfit};
 use supercargo_core::model::emulation::EmulatedVersion;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -37,8 +38,9 @@ pub(super) async fn read(client: &kube::Client) -> Result<ServerVersion, String>
     info.version().ok_or_else(|| "the answer names no version".to_owned())
 }
 
-/// Logs the version that a server's version selects.
-pub(super) fn log_choice(version: ServerVersion) {
+/// Logs the version that a server's version selects, and the values of `--feature-gates` that do not suit it. Returns
+/// those that would be refused if a flag selected the version.
+pub(super) fn log_choice(version: ServerVersion, gates: &[String]) -> Vec<String> {
     match version.warning() {
         Some(warning) => tracing::warn!("{warning}"),
         None => {
@@ -46,6 +48,17 @@ pub(super) fn log_choice(version: ServerVersion) {
             tracing::info!(%emulated, "behaving as kube-scheduler of the API server's version");
         }
     }
+    let version = version.emulated();
+    let mut refused = Vec::new();
+    for Misfit { setting, is_unknown, why } in gates::misfits(gates, version) {
+        if is_unknown {
+            tracing::warn!(gate = setting, %version, "kube-scheduler of this version does not know the feature gate; it has no effect");
+        } else {
+            tracing::error!(gate = setting, %version, why, "the feature gate has its default in this version");
+            refused.push(why);
+        }
+    }
+    refused
 }
 
 /// Agreement between reads.
@@ -123,20 +136,21 @@ impl Follower {
     pub(super) fn start(self, args: &Args, client: &kube::Client, election: &Election) -> JoinHandle<()> {
         let is_set = args.emulated_version.is_some();
         let (client, standing) = (client.clone(), election.standing.clone());
+        let gates = args.upstream.gates().to_vec();
         tokio::spawn(async move {
             if !is_set {
-                self.run(client, standing).await;
+                self.run(client, standing, &gates).await;
             }
         })
     }
 
-    async fn run(self, client: kube::Client, standing: Option<Standing>) {
+    async fn run(self, client: kube::Client, standing: Option<Standing>, gates: &[String]) {
         let Self { current, known, versions } = self;
         let mut agreement = Agreement { current, newer: None };
         while known.check().is_err() {
             match read(&client).await {
                 Ok(version) => {
-                    log_choice(version);
+                    log_choice(version, gates);
                     agreement.current = version.emulated();
                     versions.send_replace(agreement.current);
                     known.0.store(true, Ordering::Release);
@@ -154,7 +168,7 @@ impl Follower {
             // A read without an answer neither agrees nor disagrees.
             let Ok(read) = read(&client).await else { continue };
             if let Some(version) = agreement.read(read.emulated()) {
-                log_choice(read);
+                log_choice(read, gates);
                 versions.send_replace(version);
             }
         }

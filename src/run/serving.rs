@@ -8,7 +8,7 @@ use crate::serve::{
     Certificate, Gate, KubeReviewer, Lifetimes, Lookup, Port, Routes, ServeError, ServeOptions, Server,
 };
 use crate::telemetry::metrics::rest::RestLayer;
-use crate::telemetry::metrics::{Exposition, Metrics, Selection};
+use crate::telemetry::metrics::{Exposition, Kubernetes, Metrics, Selection};
 use anyhow::{Context as _, anyhow};
 use kube::config::Kubeconfig;
 use std::net::SocketAddr;
@@ -105,10 +105,12 @@ pub(super) fn exposition(args: &Args, in_force: &InForce, metrics: Arc<Metrics>)
         Selection::default()
     });
     let (in_force, reported) = (in_force.clone(), args.reported_version.clone());
-    let git_version = move || git_version(in_force.emulated_version(), reported.as_deref());
-    Exposition::new(metrics)
-        .with_selection(selection)
-        .with_kubernetes(git_version, gates::all(args.upstream.gates()))
+    let gates = args.upstream.gates().to_vec();
+    Exposition::new(metrics).with_selection(selection).with_kubernetes(move || {
+        let version = in_force.emulated_version();
+        let git_version = git_version(version, reported.as_deref());
+        Kubernetes { version, git_version, gates: gates::all(&gates, version) }
+    })
 }
 
 /// Returns the certificate in the directory of `--cert-dir`, if it and its key exist.

@@ -122,7 +122,7 @@ fn pages(args: &Args, in_force: InForce, book: Arc<Results>, verbosity: Verbosit
     let pages = Pages::default()
         .with_flags(flags)
         .with_config(move || in_force.json())
-        .with_emulated_version(move || version.emulated_version());
+        .with_emulated_version(move || version.emulated_version(), args.upstream.gates());
     if !debugs {
         return pages;
     }

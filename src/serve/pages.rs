@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::future::Future;
+use supercargo_config::flags::gates;
 use supercargo_core::model::emulation::EmulatedVersion;
 
 /// Component name on these pages.
@@ -36,6 +37,8 @@ pub struct Pages {
     set_verbosity: Option<SetVerbosity>,
     pods: Option<PodSources>,
     emulated: Option<Box<dyn Fn() -> EmulatedVersion + Send + Sync>>,
+    /// Values of `--feature-gates`.
+    gates: Vec<String>,
 }
 
 fn source<F>(text: impl Fn() -> F + Send + Sync + 'static) -> Source
@@ -56,14 +59,35 @@ impl Pages {
         self
     }
 
-    /// Sets the version of kube-scheduler that `/statusz` reports.
+    /// Sets the version of kube-scheduler that `/statusz` reports. With the values of `--feature-gates`, it decides
+    /// whether `/statusz` and `/flagz` exist.
     #[must_use]
     pub fn with_emulated_version(
         mut self,
         version: impl Fn() -> EmulatedVersion + Send + Sync + 'static,
+        gates: &[String],
     ) -> Self {
         self.emulated = Some(Box::new(version));
+        self.gates = gates.to_vec();
         self
+    }
+
+    fn emulated(&self) -> EmulatedVersion {
+        self.emulated.as_ref().map_or(EmulatedVersion::NEWEST, |version| version())
+    }
+
+    fn has_gate(&self, name: &str) -> bool {
+        gates::is_on(&self.gates, name, Some(self.emulated()))
+    }
+
+    /// Whether there is `/statusz`.
+    pub(super) fn has_status(&self) -> bool {
+        self.has_gate("ComponentStatusz")
+    }
+
+    /// Whether there is `/flagz`.
+    pub(super) fn has_flags(&self) -> bool {
+        self.has_gate("ComponentFlagz")
     }
 
     /// Adds `/configz`: the active configuration as JSON, without secrets.
@@ -153,7 +177,7 @@ impl Pages {
         let started = started();
         let up = now.duration_since(started).as_secs().max(0);
         let paths = self.paths();
-        let emulated = self.emulated.as_ref().map_or(EmulatedVersion::NEWEST, |version| version());
+        let emulated = self.emulated();
         let (go, version) = ("none (Rust)", env!("CARGO_PKG_VERSION"));
         let moment =
             started.to_zoned(jiff::tz::TimeZone::UTC).strftime("%a %b %e %H:%M:%S %Z %Y").to_string();
@@ -193,11 +217,14 @@ impl Pages {
 
     /// Returns the first segments of all served paths, sorted.
     fn paths(&self) -> Vec<&'static str> {
-        let mut paths = vec!["/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz"];
-        if self.sets_verbosity() || !self.debug.is_empty() {
-            paths.insert(1, "/debug");
-        }
-        paths
+        let debugs = self.sets_verbosity() || !self.debug.is_empty();
+        let optional = [("/debug", debugs), ("/flagz", self.has_flags())];
+        let optional = optional.into_iter().filter_map(|(path, exists)| exists.then_some(path));
+        ["/configz"]
+            .into_iter()
+            .chain(optional)
+            .chain(["/healthz", "/livez", "/metrics", "/readyz"])
+            .collect()
     }
 }
 
@@ -260,5 +287,23 @@ impl Zpage {
         let media_type = if yaml { "application/yaml" } else { "application/json" };
         let content_type = format!("{media_type};g=config.k8s.io;v={version};as={}", self.kind);
         Some(Written { content_type, body, warning })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statusz_and_flagz_exist_if_the_versions_gates_are_on() {
+        let pages = |version, gates: &[&str]| {
+            let gates: Vec<String> = gates.iter().map(|gate| (*gate).to_owned()).collect();
+            let pages = Pages::default().with_emulated_version(move || version, &gates);
+            (pages.has_status(), pages.has_flags(), pages.paths().contains(&"/flagz"))
+        };
+        assert_eq!(pages(EmulatedVersion::V1_35, &[]), (false, false, false));
+        assert_eq!(pages(EmulatedVersion::V1_35, &["ComponentFlagz=true"]), (false, true, true));
+        assert_eq!(pages(EmulatedVersion::V1_36, &[]), (true, true, true));
+        assert_eq!(pages(EmulatedVersion::V1_37, &["ComponentStatusz=false"]), (false, true, true));
     }
 }

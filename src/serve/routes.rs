@@ -116,8 +116,8 @@ impl Routes {
                 Some(json) => text(StatusCode::OK, "application/json", json),
                 None => not_found(),
             },
-            "/statusz" => zpage(request, self.pages.status(Timestamp::now())),
-            "/flagz" => zpage(request, self.pages.flags()),
+            "/statusz" if self.pages.has_status() => zpage(request, self.pages.status(Timestamp::now())),
+            "/flagz" if self.pages.has_flags() => zpage(request, self.pages.flags()),
             VERBOSITY if self.pages.sets_verbosity() => {
                 plain(StatusCode::NOT_ACCEPTABLE, "unsupported http method")
             }

@@ -52,6 +52,12 @@ async fn version_is_that_of_the_api_server_and_rises_with_it() -> Result<()> {
         let proxy = behind_a_proxy(world, 35).await?;
         world.counted(&emulates("1.35"), 1.0).await?;
         message_has(world, "of-35", true).await?;
+        let of_35 = world.metrics().await?;
+        ensure!(
+            of_35.contains("SchedulerQueueingHints") && !of_35.contains("SchedulerPreQueueingHints"),
+            "{of_35}"
+        );
+        ensure!(!of_35.contains("scheduler_pod_scheduled_after_flush_total"), "{of_35}");
         world.create("first", &requesting(&json!({"cpu": "1"}))).await?;
         world.bound("first").await?;
 
@@ -66,6 +72,11 @@ async fn version_is_that_of_the_api_server_and_rises_with_it() -> Result<()> {
         message_has(world, "of-37", false).await?;
         let scrape = world.metrics().await?;
         ensure!(scrape.contains("git_version=\"v1.37."), "kubernetes_build_info has another version");
+        ensure!(
+            scrape.contains("SchedulerPreQueueingHints") && !scrape.contains("SchedulerQueueingHints"),
+            "{scrape}"
+        );
+        ensure!(scrape.contains("scheduler_queued_entities{"), "{scrape}");
         world.create("second", &requesting(&json!({"cpu": "1"}))).await?;
         world.bound("second").await?;
 

@@ -4,8 +4,8 @@
 
 use crate::framework::{self, Order};
 use crate::v1::duration::GoDuration;
-use crate::v1::validate;
 use crate::v1::{API_VERSION, Args, Configuration, KIND, LeaderElection, Profile};
+use crate::v1::{since, validate};
 use crate::yaml::decode;
 use crate::yaml::document::{Document, Value};
 use crate::yaml::field::Problem;
@@ -131,6 +131,10 @@ impl Effective {
         let invalid = |problems| ConfigError::Invalid { path: path.to_owned(), problems };
         let document = Document::read(text).map_err(invalid)?;
         let written = configuration(&document).map_err(invalid)?;
+        let unknown = since::unknown(&document, flags.emulated_version);
+        if !unknown.is_empty() {
+            return Err(invalid(unknown));
+        }
         Self::complete(written, flags, path, Some(document)).map_err(invalid)
     }
 
@@ -208,7 +212,9 @@ impl Effective {
     /// Returns the configuration as JSON.
     pub fn to_json(&self) -> serde_json::Value {
         let typed = Typed { api_version: API_VERSION, kind: KIND, configuration: &self.configuration };
-        serde_json::to_value(typed).expect("a configuration is JSON")
+        let mut json = serde_json::to_value(typed).expect("a configuration is JSON");
+        since::remove(&mut json, self.emulated_version);
+        json
     }
 }
 

@@ -44,8 +44,13 @@ pub(crate) fn order(
     made(profile, &plugins, rules).map_err(wrong)?;
     let mut points = Points::new();
     for point in POINTS {
-        points.insert(point, listed(point, plugins.at(point), rules).map_err(wrong)?);
+        let (kind, field) = (format!("{}Plugin", point.as_str()), field_of(point));
+        let implements = |name: &str| registry::implements(name, point, rules);
+        points.insert(point, listed(&kind, field, plugins.at(point), implements, rules).map_err(wrong)?);
     }
+    let of_groups = &plugins.pod_group_post_filter;
+    let implements = |name: &str| POD_GROUP_POST_FILTERS.contains(&name);
+    listed("PodGroupPostFilterPlugin", "podGroupPostFilter", of_groups, implements, rules).map_err(wrong)?;
     for point in POINTS {
         let explicit = points.get_mut(&point).expect("it was put there");
         expand(point, &plugins, explicit, rules).map_err(|(name, text)| {
@@ -86,17 +91,25 @@ fn made(profile: &Profile, plugins: &Plugins, rules: VersionRules) -> Result<(),
     Ok(())
 }
 
+/// Plugins with the extension point `podGroupPostFilter`, which nothing reaches without its feature gate.
+const POD_GROUP_POST_FILTERS: [&str; 2] = ["DefaultPreemption", "DynamicResources"];
+
 /// Returns the plugins that an extension point lists itself.
-fn listed(point: ExtensionPoint, set: &PluginSet, rules: VersionRules) -> Result<Vec<PluginName>, Problem> {
-    let kind = format!("{}Plugin", point.as_str());
+fn listed(
+    kind: &str,
+    field: &str,
+    set: &PluginSet,
+    implements: impl Fn(&str) -> bool,
+    rules: VersionRules,
+) -> Result<Vec<PluginName>, Problem> {
     let mut listed: Vec<PluginName> = Vec::new();
     for (at, Plugin { name, .. }) in set.enabled.iter().enumerate() {
-        let field = format!(".plugins.{}.enabled[{at}]", field_of(point));
+        let field = format!(".plugins.{field}.enabled[{at}]");
         let Some(known) = registry::find(name, rules) else {
             let problem = Problem::new(field, format!("{kind} {name:?} does not exist"));
             return Err(problem.meaning(name, registry::names(rules)));
         };
-        if !registry::implements(name, point, rules) {
+        if !implements(name) {
             return Err(Problem::new(field, format!("plugin {name:?} does not extend {kind} plugin")));
         }
         if listed.contains(&known) {

@@ -10,6 +10,7 @@ mod codec;
 pub(crate) mod defaults;
 pub(crate) mod duration;
 pub(crate) mod plugins;
+pub(crate) mod since;
 pub(crate) mod validate;
 
 pub use args::Args;
@@ -107,6 +108,7 @@ pub struct Plugins {
     pub multi_point: PluginSet,
     pub placement_generate: PluginSet,
     pub placement_score: PluginSet,
+    pub pod_group_post_filter: PluginSet,
 }
 
 /// Enabled and disabled plugins of an extension point.

@@ -23,10 +23,12 @@ pub struct Selection {
     disabled: BTreeSet<String>,
     /// Allowed values by family and label.
     allowed: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
+    shows_hidden: bool,
 }
 
 impl Selection {
-    /// Returns the choice of `--disabled-metrics`, `--allow-metric-labels` and `--allow-metric-labels-manifest`.
+    /// Returns the choice of `--disabled-metrics`, `--allow-metric-labels`, `--allow-metric-labels-manifest` and
+    /// `--show-hidden-metrics-for-version`.
     ///
     /// # Errors
     /// If the manifest cannot be read.
@@ -38,7 +40,13 @@ impl Selection {
             let values = values.split(',').map(str::to_owned).collect();
             allowed.entry(family.to_owned()).or_default().insert(label.to_owned(), values);
         }
-        Ok(Self { disabled, allowed })
+        let shows_hidden = !values.text("show-hidden-metrics-for-version").is_empty();
+        Ok(Self { disabled, allowed, shows_hidden })
+    }
+
+    /// Whether hidden families are served.
+    pub(super) fn shows_hidden(&self) -> bool {
+        self.shows_hidden
     }
 
     /// Returns the families that are served.
@@ -53,7 +61,7 @@ impl Selection {
     }
 
     /// Returns the numbers of registered, hidden and disabled metrics.
-    pub(super) fn numbers(&self, families: &[MetricFamily]) -> [MetricFamily; 3] {
+    pub(super) fn numbers(&self, families: &[MetricFamily], hidden: usize) -> [MetricFamily; 3] {
         let mut levels: BTreeMap<&str, u32> = BTreeMap::new();
         for family in families {
             *levels.entry(stability(family.help())).or_default() += 1;
@@ -62,7 +70,7 @@ impl Selection {
         let plain = |family, number: usize| plain_family(family, Plain::Counter, [([], number as f64)]);
         [
             plain_family(&families::REGISTERED_METRICS, Plain::Counter, levels),
-            plain(&families::HIDDEN_METRICS, 0),
+            plain(&families::HIDDEN_METRICS, hidden),
             plain(&families::DISABLED_METRICS, self.disabled.len()),
         ]
     }
@@ -183,7 +191,7 @@ mod tests {
         ]);
         assert_eq!(lines(&selection, "rest_client_requests_total"), [""; 0]);
         assert!(!lines(&selection, "rest_client_request_duration").is_empty());
-        let [_, hidden, disabled] = selection.numbers(&[]).map(|family| encode(vec![family]));
+        let [_, hidden, disabled] = selection.numbers(&[], 0).map(|family| encode(vec![family]));
         assert!(hidden.ends_with("\nhidden_metrics_total 0\n"), "{hidden}");
         assert!(disabled.ends_with("\ndisabled_metrics_total 2\n"), "{disabled}");
     }
@@ -221,7 +229,7 @@ mod tests {
     #[test]
     fn registered_metrics_are_counted_by_stability() {
         let [registered, ..] =
-            selection(&[]).numbers(&Metrics::new().recorded()).map(|family| encode(vec![family]));
+            selection(&[]).numbers(&Metrics::new().recorded(), 0).map(|family| encode(vec![family]));
         assert!(
             registered
                 .contains("\nregistered_metrics_total{deprecated_version=\"\",stability_level=\"ALPHA\"} ")

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use prometheus::proto::MetricFamily;
+use supercargo_core::model::emulation::EmulatedVersion;
 
 use crate::telemetry::metrics::families;
 use crate::telemetry::metrics::text::{Plain, plain_family};
@@ -127,15 +128,19 @@ pub struct CacheSizes {
 }
 
 impl CoreStats {
-    /// Returns the metric families of these numbers, unsorted.
+    /// Returns the metric families of these numbers in a version of kube-scheduler, unsorted.
     // long because: a family a line, and each but once
-    pub(super) fn families(&self) -> Vec<MetricFamily> {
+    pub(super) fn families(&self, version: EmulatedVersion) -> Vec<MetricFamily> {
         let pending = [
             ("active", self.pending.active),
             ("backoff", self.pending.backoff),
             ("unschedulable", self.pending.unschedulable),
             ("gated", self.pending.gated),
         ];
+        // The queues of pod groups, which are behind a feature gate.
+        let of_groups = [("incomplete", 0), ("pending", 0)];
+        let of_groups = of_groups.into_iter().filter(|_| version >= EmulatedVersion::V1_37);
+        let entities = pending.map(|(queue, n)| ([queue, "pod"], n as f64));
         let cache = [
             ("nodes", self.cache.nodes),
             ("pods", self.cache.pods),
@@ -144,6 +149,8 @@ impl CoreStats {
         let unschedulable =
             self.unschedulable.iter().map(|row| ([&*row.plugin, &*row.profile], row.pods as f64));
         let incoming = self.incoming.iter().map(|row| ([&*row.queue, &*row.event], row.pods as f64));
+        let incoming_entities =
+            self.incoming.iter().map(|row| ([&*row.queue, &*row.event, "pod"], row.pods as f64));
         // Upstream counts goroutines. This scheduler counts the pods whose operation is in progress.
         let running = [
             ("binding", self.bindings),
@@ -159,11 +166,13 @@ impl CoreStats {
             plain_family(
                 &families::PENDING_PODS,
                 Plain::Gauge,
-                pending.map(|(queue, n)| ([queue], n as f64)),
+                pending.into_iter().chain(of_groups).map(|(queue, n)| ([queue], n as f64)),
             ),
+            plain_family(&families::QUEUED_ENTITIES, Plain::Gauge, entities),
             plain_family(&families::CACHE_SIZE, Plain::Gauge, cache.map(|(kind, n)| ([kind], n as f64))),
             plain_family(&families::UNSCHEDULABLE_PODS, Plain::Gauge, unschedulable),
             plain_family(&families::QUEUE_INCOMING_PODS, Plain::Counter, incoming),
+            plain_family(&families::QUEUE_INCOMING_ENTITIES, Plain::Counter, incoming_entities),
             plain_family(&families::GOROUTINES, Plain::Gauge, running.map(|(work, n)| ([work], n as f64))),
             total(&families::RECHECKS_FAILED, self.rechecks_failed),
             total(&families::DROPPED_EVENTS, self.dropped_events),

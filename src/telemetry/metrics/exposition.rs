@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use prometheus::proto::MetricFamily;
 use supercargo_config::flags::gates::Gate;
+use supercargo_core::model::emulation::EmulatedVersion;
 
 use crate::telemetry::metrics::component::{self, Selection};
 use crate::telemetry::metrics::core_stats::CoreSource;
 use crate::telemetry::metrics::text::{Plain, encode, plain_family};
-use crate::telemetry::metrics::{Metrics, families, process};
+use crate::telemetry::metrics::{Metrics, families, process, versions};
 
 /// Timeout for the engine's numbers. The engine answers between two decisions, so two seconds already indicate
 /// a problem; Prometheus' own scrape timeout is 10 s.
@@ -28,8 +29,18 @@ pub struct ChannelFill {
 
 type ChannelSource = Box<dyn Fn() -> ChannelFill + Send + Sync>;
 
-/// Returns the version that `kubernetes_build_info` reports.
-type GitVersion = Box<dyn Fn() -> String + Send + Sync>;
+/// The kube-scheduler that the program stands for.
+#[derive(Clone, Debug)]
+pub struct Kubernetes {
+    /// The minor version.
+    pub version: EmulatedVersion,
+    /// The version that `kubernetes_build_info` reports.
+    pub git_version: String,
+    /// Its feature gates.
+    pub gates: Vec<Gate>,
+}
+
+type KubernetesSource = Box<dyn Fn() -> Kubernetes + Send + Sync>;
 
 /// Renders everything that `/metrics` shows.
 pub struct Exposition {
@@ -39,7 +50,7 @@ pub struct Exposition {
     event_channel: Option<ChannelSource>,
     log_lines_lost: Option<Box<dyn Fn() -> u64 + Send + Sync>>,
     selection: Selection,
-    kubernetes: Option<(GitVersion, Vec<Gate>)>,
+    kubernetes: Option<KubernetesSource>,
 }
 
 impl Exposition {
@@ -93,19 +104,17 @@ impl Exposition {
 
     /// Shows the version of kube-scheduler that the program stands for, and the feature gates.
     #[must_use]
-    pub fn with_kubernetes(
-        mut self,
-        git_version: impl Fn() -> String + Send + Sync + 'static,
-        gates: Vec<Gate>,
-    ) -> Self {
-        self.kubernetes = Some((Box::new(git_version), gates));
+    pub fn with_kubernetes(mut self, source: impl Fn() -> Kubernetes + Send + Sync + 'static) -> Self {
+        self.kubernetes = Some(Box::new(source));
         self
     }
 
     /// Renders the text of `/metrics`, in the format [`crate::telemetry::metrics::CONTENT_TYPE`].
     pub async fn render(&self) -> String {
+        let kubernetes = self.kubernetes.as_ref().map(|source| source());
+        let version = kubernetes.as_ref().map_or_else(EmulatedVersion::default, |it| it.version);
         // The engine first: a timeout is itself counted in the recorded series.
-        let mut all = self.core_families().await;
+        let mut all = self.core_families(version).await;
         all.extend(self.metrics.recorded());
         all.extend(process::families());
         if let Some(fill) = self.event_channel.as_ref().map(|fill| fill()) {
@@ -115,17 +124,18 @@ impl Exposition {
         if let Some(lost) = self.log_lines_lost.as_ref().map(|lost| lost()) {
             all.push(plain_family(&families::LOG_LINES_LOST, Plain::Counter, [([], lost as f64)]));
         }
-        if let Some((git_version, gates)) = &self.kubernetes {
-            all.extend([component::build_info(&git_version()), component::gates(gates)]);
+        if let Some(kubernetes) = kubernetes {
+            all.extend([component::build_info(&kubernetes.git_version), component::gates(&kubernetes.gates)]);
         }
-        all.extend(self.selection.numbers(&all));
+        let (mut all, hidden) = versions::adapt(all, version, self.selection.shows_hidden());
+        all.extend(self.selection.numbers(&all, hidden));
         encode(self.selection.apply(all))
     }
 
-    async fn core_families(&self) -> Vec<MetricFamily> {
+    async fn core_families(&self, version: EmulatedVersion) -> Vec<MetricFamily> {
         let Some(core) = &self.core else { return Vec::new() };
         match tokio::time::timeout(self.core_deadline, core()).await {
-            Ok(Some(stats)) => stats.families(),
+            Ok(Some(stats)) => stats.families(version),
             Ok(None) | Err(_) => {
                 self.metrics.core_scrape_failures.inc();
                 tracing::warn!(deadline = ?self.core_deadline, "scheduling thread did not answer a scrape in time; its metrics are missing");

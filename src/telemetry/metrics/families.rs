@@ -1,6 +1,7 @@
 //! The table of all metric families: name, HELP text, label keys and buckets.
 //!
-//! kube-scheduler's families keep its exact HELP text, so its dashboards and recording rules work unchanged
+//! kube-scheduler's families keep the exact HELP text of 1.36 (`versions` has what differs), so its dashboards
+//! and recording rules work unchanged
 //! (`pkg/scheduler/metrics/metrics.go`, `component-base/metrics/prometheus/restclient/metrics.go`).
 //! Families of our own begin with `supercargo_`.
 
@@ -229,6 +230,16 @@ pub(super) const QUEUE_INCOMING_PODS: Family = Family::new(
     "scheduler_queue_incoming_pods_total",
     "[STABLE] Number of pods added to scheduling queues by event and queue type.",
     &["queue", "event"],
+);
+pub(super) const QUEUED_ENTITIES: Family = Family::new(
+    "scheduler_queued_entities",
+    "[ALPHA] Number of queued scheduling entities ('pod' or 'podgroup'; 'pod' stands for individual pods that are not members of any podgroup) by the queue type. 'active' means number of entities in activeQ; 'backoff' means number of entities in backoffQ; 'unschedulable' means number of entities in unschedulableEntities that the scheduler attempted to schedule and failed; 'gated' is the number of unschedulable entities that the scheduler never attempted to schedule because they are gated.",
+    &["queue", "type"],
+);
+pub(super) const QUEUE_INCOMING_ENTITIES: Family = Family::new(
+    "scheduler_queue_incoming_entities_total",
+    "[ALPHA] Number of scheduling entities added to scheduling queues by event, queue type, and entity type. Entity types are either 'pod' (for individual pods that are not members of any podgroup) or 'podgroup'.",
+    &["queue", "event", "type"],
 );
 pub(super) const GOROUTINES: Family = Family::new(
     "scheduler_goroutines",

@@ -21,6 +21,7 @@ mod serving;
 mod shadow;
 mod text;
 mod traces;
+mod versions;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ pub use component::Selection;
 pub use core_stats::{
     CacheSizes, CoreSource, CoreStats, IncomingPods, Label, PendingPods, UnschedulablePods,
 };
-pub use exposition::{ChannelFill, Exposition};
+pub use exposition::{ChannelFill, Exposition, Kubernetes};
 pub use labels::{AttemptResult, ExtensionPoint, HintResult, StatusCode};
 pub use leader::LeaderMetrics;
 pub use process::start_time_seconds;

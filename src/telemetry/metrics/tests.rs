@@ -7,6 +7,8 @@ use std::time::Duration;
 use futures::FutureExt as _;
 
 use super::*;
+use supercargo_config::flags::CommandLine;
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_objects::api::Encoding;
 
 /// HELP, TYPE and one label set's series of each family, from a scrape of kube-scheduler v1.36.3.
@@ -155,6 +157,59 @@ async fn engine_numbers_are_shown_on_scrape() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing from\n{text}");
     }
+}
+
+/// Renders everything as a version of kube-scheduler, with these flags.
+async fn text_of(version: EmulatedVersion, flags: &[&str]) -> String {
+    let metrics = Arc::new(Metrics::new());
+    metrics.preemption_ended(true, MS);
+    let flags: Vec<_> = flags.iter().map(std::ffi::OsString::from).collect();
+    let selection = Selection::of(&CommandLine::read(&flags, &[]).values).unwrap();
+    let kubernetes = move || Kubernetes {
+        version,
+        git_version: format!("v{version}.0"),
+        gates: supercargo_config::flags::gates::all(&[], version),
+    };
+    let exposition = Exposition::new(metrics).with_selection(selection).with_kubernetes(kubernetes);
+    exposition.with_core(answering(Some(some_stats()))).render().await
+}
+
+/// Names and texts as in `metrics.go` of each version.
+#[tokio::test]
+async fn families_and_their_texts_are_those_of_the_version() {
+    use EmulatedVersion::{V1_34, V1_35, V1_36, V1_37};
+    let mut families = BTreeMap::new();
+    for version in EmulatedVersion::ALL {
+        families.insert(version, text_of(version, &[]).await);
+    }
+    let expected: [(&str, &[EmulatedVersion]); 13] = [
+        ("scheduler_pod_scheduled_after_flush_total 4", &[V1_36, V1_37]),
+        ("flushed from unschedulableEntities due", &[V1_37]),
+        ("scheduler_pending_pods{queue=\"incomplete\"} 0", &[V1_37]),
+        ("scheduler_queued_entities{queue=\"unschedulable\",type=\"pod\"} 19", &[V1_37]),
+        (
+            "scheduler_queue_incoming_entities_total{event=\"UnschedulablePodAdd\",queue=\"active\",type=\"pod\"} 55",
+            &[V1_37],
+        ),
+        ("# HELP scheduler_preemption_goroutines_duration_seconds [ALPHA] Dur", &[V1_34, V1_35, V1_36]),
+        ("\nhidden_metrics_total 1\n", &[V1_37]),
+        ("# HELP scheduler_goroutines [BETA] Number", &[V1_36, V1_37]),
+        ("# HELP scheduler_goroutines [ALPHA] Number", &[V1_34, V1_35]),
+        ("# HELP kubernetes_build_info [ALPHA] A metric", &[V1_34, V1_35]),
+        ("# HELP scheduler_scheduling_algorithm_duration_seconds [BETA] Sch", &[V1_37]),
+        (
+            "[STABLE] Number of selected preemption victims for preemption initiated by a single pod\n",
+            &[V1_37],
+        ),
+        ("kubernetes_feature_enabled{name=\"SchedulerQueueingHints\",stage=\"\"} 1", &[V1_34, V1_35, V1_36]),
+    ];
+    for (part, versions) in expected {
+        let found = families.iter().filter(|(_, text)| text.contains(part)).map(|(version, _)| *version);
+        assert_eq!(found.collect::<Vec<_>>(), versions, "{part}");
+    }
+    let shown = text_of(V1_37, &["--show-hidden-metrics-for-version=1.36"]).await;
+    let deprecated = "duration_seconds [ALPHA] (Deprecated since 1.37.0) Duration in seconds";
+    assert!(shown.contains(deprecated) && shown.contains("\nhidden_metrics_total 0\n"), "{shown}");
 }
 
 #[tokio::test]

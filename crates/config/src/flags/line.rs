@@ -80,6 +80,12 @@ impl CommandLine {
                 }
             };
         }
+        if let (Some(reported), Some(emulated)) = (&line.reported_version, line.values.emulated_version())
+            && let Err(why) = super::version::reported(reported, Some(emulated))
+        {
+            let reported = reported.clone();
+            line.invalid("version", &reported, &why);
+        }
         line
     }
 
@@ -185,7 +191,7 @@ impl CommandLine {
             return;
         }
         if name == "version" && value.starts_with('v') {
-            match super::version::reported(value) {
+            match super::version::reported(value, None) {
                 Ok(()) => self.reported_version = Some(value.to_owned()),
                 Err(why) => self.invalid(name, value, &why),
             }

@@ -3,6 +3,7 @@
 //! Upstream: `Validate` and `ApplyTo` in `cmd/kube-scheduler/app/options`, `apiserver/pkg/server/options`,
 //! `component-base/{compatibility,logs/api/v1,metrics,cli/flag}`.
 
+use super::table::{FLAGS, since};
 use super::values::Values;
 use super::{gates, go, tls, version};
 use crate::yaml::{Document, Value};
@@ -13,8 +14,8 @@ use supercargo_core::model::emulation::EmulatedVersion;
 pub fn version_problems(values: &Values) -> Vec<String> {
     let mut problems = Vec::new();
     versions(values, &mut problems);
-    if let Err(why) = gates::judge(values.gates()) {
-        problems.push(format!("--feature-gates: {why}"));
+    if let Err(wrong) = gates::judge(values.gates(), values.emulated_version()) {
+        problems.extend(wrong.iter().map(|why| format!("--feature-gates: {why}")));
     }
     problems
 }
@@ -41,9 +42,18 @@ fn versions(values: &Values, problems: &mut Vec<String>) {
     if let Err(why) = &emulated {
         problems.push(format!("--emulated-version: {why}"));
     }
-    let newest = emulated.ok().flatten().unwrap_or(EmulatedVersion::NEWEST);
+    let newer = |(name, since): &(&str, EmulatedVersion)| {
+        values.is_given(name) && matches!(emulated, Ok(Some(version)) if version < *since)
+    };
+    let flags = FLAGS.iter().filter_map(|flag| Some((flag.name, since(flag.name)?)));
+    problems.extend(
+        flags
+            .filter(newer)
+            .map(|(name, since)| format!("unknown flag: --{name} (kube-scheduler has it since {since})")),
+    );
+    let emulated = emulated.ok().flatten();
     let minimum = version::only(&values.list("min-compatibility-version"))
-        .and_then(|version| version.map(|version| version::check_minimum(&version, newest)).transpose());
+        .and_then(|version| version.map(|version| version::check_minimum(&version, emulated)).transpose());
     if let Err(why) = minimum {
         problems.push(format!("--min-compatibility-version: {why}"));
     }
@@ -149,8 +159,7 @@ const LABELS: &str = "must have keys with format `metricName,labelName` where me
 
 fn metrics(values: &Values, problems: &mut Vec<String>) {
     let shown = values.text("show-hidden-metrics-for-version");
-    let emulated = version::only(&values.list("emulated-version")).ok().flatten();
-    let emulated = emulated.and_then(|version| version::parse_emulated_version(&version).ok());
+    let emulated = values.emulated_version();
     // Without --emulated-version, the version is known only once the API server answers.
     let previous = |version: EmulatedVersion| version::previous(version) == shown;
     let is_previous = emulated.map_or_else(|| EmulatedVersion::ALL.into_iter().any(previous), previous);

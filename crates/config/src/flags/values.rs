@@ -2,10 +2,11 @@
 
 use super::kind::CertKey;
 use super::table::{Effect, FLAGS, Flag, find};
-use super::{gates, go};
+use super::{gates, go, version};
 use crate::GoDuration;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use supercargo_core::model::emulation::EmulatedVersion;
 
 /// Values of flags, each of the flag's type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,9 +96,15 @@ impl Values {
         self.0.get("feature-gates").map_or(&[], Vec::as_slice)
     }
 
+    /// Returns the version of `--emulated-version`, if it is given and valid.
+    pub fn emulated_version(&self) -> Option<EmulatedVersion> {
+        let value = version::only(&self.list("emulated-version")).ok().flatten()?;
+        version::parse_emulated_version(&value).ok()
+    }
+
     /// Returns whether a feature gate is on, given the flags and the gates' defaults.
     pub(super) fn has_gate(&self, name: &str) -> bool {
-        gates::is_on(self.gates(), name)
+        gates::is_on(self.gates(), name, self.emulated_version())
     }
 
     /// Returns the given flags without effect, with their values and the reason.

@@ -7,8 +7,8 @@ use supercargo_core::model::emulation::EmulatedVersion;
 /// The component of a value without one, and the only one that kube-scheduler registers.
 const COMPONENT: &str = "kube";
 
-/// The oldest value of `--min-compatibility-version`, for every emulated version.
-const OLDEST_MINIMUM: [u32; 2] = [1, 33];
+/// How many minor versions `--min-compatibility-version` may be older than the emulated version.
+const MINORS: u32 = 3;
 
 /// Parses a value of `--emulated-version`: `[kube=]major.minor`.
 ///
@@ -23,15 +23,18 @@ pub fn parse_emulated_version(value: &str) -> Result<EmulatedVersion, String> {
     })
 }
 
-/// Checks a value of `--min-compatibility-version` against the emulated version.
-pub(super) fn check_minimum(value: &str, emulated: EmulatedVersion) -> Result<(), String> {
+/// Checks a value of `--min-compatibility-version` against the emulated version, which may be any if none is given.
+pub(super) fn check_minimum(value: &str, emulated: Option<EmulatedVersion>) -> Result<(), String> {
     let (parts, shown) = kube_version(value)?;
-    let newest: Vec<u32> = emulated.as_str().split('.').filter_map(|part| part.parse().ok()).collect();
-    if (OLDEST_MINIMUM.as_slice()..=newest.as_slice()).contains(&&parts[..2]) {
+    let oldest = |version: EmulatedVersion| (version.numbers().0, version.numbers().1 - MINORS);
+    let takes =
+        |version: EmulatedVersion| (oldest(version)..=version.numbers()).contains(&(parts[0], parts[1]));
+    if emulated.map_or_else(|| EmulatedVersion::ALL.into_iter().any(takes), takes) {
         return Ok(());
     }
-    let [major, minor] = OLDEST_MINIMUM;
-    Err(format!("minCompatibilityVersion version {shown} is not between [{major}.{minor}, {emulated}]"))
+    let newest = emulated.unwrap_or(EmulatedVersion::NEWEST);
+    let (major, minor) = oldest(newest);
+    Err(format!("minCompatibilityVersion version {shown} is not between [{major}.{minor}, {newest}]"))
 }
 
 /// Returns the only value of a version flag, which may be repeated only for other components.
@@ -52,14 +55,19 @@ pub(super) fn previous(version: EmulatedVersion) -> String {
     format!("1.{}", minor.unwrap_or_default().saturating_sub(1))
 }
 
-/// Checks a value of `--version=vX.Y.Z`, the version to report: one of the emulated minor versions.
-pub(super) fn reported(value: &str) -> Result<(), String> {
+/// Checks a value of `--version=vX.Y.Z`, the version to report: of the emulated minor version, or of any.
+pub(super) fn reported(value: &str, emulated: Option<EmulatedVersion>) -> Result<(), String> {
     let parts = components(value)?;
     let is_known = |version: EmulatedVersion| {
         parts.len() == 3 && version.as_str() == format!("{}.{}", parts[0], parts[1])
     };
-    if EmulatedVersion::ALL.into_iter().any(is_known) {
+    if emulated.map_or_else(|| EmulatedVersion::ALL.into_iter().any(is_known), is_known) {
         return Ok(());
+    }
+    if let Some(emulated) = emulated {
+        return Err(format!(
+            "version {value:?} must match major/minor/patch of default version \"v{emulated}.0\""
+        ));
     }
     let (oldest, newest) = (EmulatedVersion::ALL[0], EmulatedVersion::NEWEST);
     Err(format!("version {value:?} must match major/minor/patch of a version between {oldest} and {newest}"))
@@ -132,12 +140,13 @@ mod tests {
     }
     #[test]
     fn minimum_version_is_at_most_the_emulated_one() {
-        let check = |value: &str| check_minimum(value, EmulatedVersion::V1_35);
-        assert_eq!(check("1.33"), Ok(()));
+        let check = |value: &str| check_minimum(value, Some(EmulatedVersion::V1_35));
+        assert_eq!(check("1.32"), Ok(()));
+        assert_eq!(check_minimum("1.37", None), Ok(()));
         assert_eq!(check("kube=1.35"), Ok(()));
         for (value, expected) in [
-            ("1.36", "minCompatibilityVersion version 1.36 is not between [1.33, 1.35]"),
-            ("1.32", "minCompatibilityVersion version 1.32 is not between [1.33, 1.35]"),
+            ("1.36", "minCompatibilityVersion version 1.36 is not between [1.32, 1.35]"),
+            ("1.31", "minCompatibilityVersion version 1.31 is not between [1.32, 1.35]"),
             ("1.35.1", "patch version not allowed, got: kube=1.35.1"),
             ("wardle=1.35", "component not registered: wardle"),
         ] {

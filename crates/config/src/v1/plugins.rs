@@ -56,7 +56,8 @@ impl Plugins {
 
     /// Returns the names of all enabled plugins.
     pub(crate) fn names(&self) -> BTreeSet<String> {
-        let sets = POINTS.iter().map(|&point| self.at(point)).chain([&self.multi_point]);
+        let others = [&self.multi_point, &self.pod_group_post_filter];
+        let sets = POINTS.iter().map(|&point| self.at(point)).chain(others);
         sets.flat_map(|set| &set.enabled).map(|plugin| plugin.name.clone()).collect()
     }
 }
@@ -74,7 +75,7 @@ pub(crate) fn merged_with_defaults(written: Option<Plugins>, rules: VersionRules
 }
 
 impl Plugins {
-    fn sets_mut(&mut self) -> [&mut PluginSet; 15] {
+    fn sets_mut(&mut self) -> [&mut PluginSet; 16] {
         [
             &mut self.pre_enqueue,
             &mut self.queue_sort,
@@ -91,6 +92,7 @@ impl Plugins {
             &mut self.multi_point,
             &mut self.placement_generate,
             &mut self.placement_score,
+            &mut self.pod_group_post_filter,
         ]
     }
 }

@@ -115,16 +115,17 @@ fn gone(path: String, name: &str) -> Option<Problem> {
     GONE.contains(&name).then(|| Problem::invalid(path, name, &rule))
 }
 
-/// Upstream checks neither `multiPoint` nor the extension points for pod groups.
+/// Upstream checks neither `multiPoint` nor the extension points for placements.
 fn gone_plugins(path: &str, profile: &Profile, problems: &mut Vec<Problem>) {
     let Some(plugins) = &profile.plugins else { return };
     let looked_at = POINTS
         .into_iter()
-        .filter(|point| !matches!(point, ExtensionPoint::PlacementGenerate | ExtensionPoint::PlacementScore));
-    for point in looked_at {
-        for (at, plugin) in plugins.at(point).enabled.iter().enumerate() {
-            let path = format!("{path}.plugins.{}.enabled[{at}]", field_of(point));
-            problems.extend(gone(path, &plugin.name));
+        .filter(|point| !matches!(point, ExtensionPoint::PlacementGenerate | ExtensionPoint::PlacementScore))
+        .map(|point| (field_of(point), plugins.at(point)))
+        .chain([("podGroupPostFilter", &plugins.pod_group_post_filter)]);
+    for (field, set) in looked_at {
+        for (at, plugin) in set.enabled.iter().enumerate() {
+            problems.extend(gone(format!("{path}.plugins.{field}.enabled[{at}]"), &plugin.name));
         }
     }
 }

@@ -205,16 +205,14 @@ pub(crate) fn fit_problems(args: &NodeResourcesFitArgs, rules: VersionRules) -> 
         problems.push(Problem::unsupported("scoringStrategy.type", &strategy.kind, &kinds));
     }
     weights("scoringStrategy.resources", &strategy.resources, &mut problems);
-    if !rules.requires_scoring_strategy {
-        if let Some(ratio) = &strategy.requested_to_capacity_ratio {
-            shape("scoringStrategy.shape", &ratio.shape, &mut problems);
-        }
-        return problems;
-    }
     let path = "scoringStrategy.requestedToCapacityRatio";
     match &strategy.requested_to_capacity_ratio {
+        // Versions without the rule panic.
         None if strategy.kind == RATIO => {
             problems.push(Problem::required(path, "must be specified when type is RequestedToCapacityRatio"));
+        }
+        Some(ratio) if !rules.requires_scoring_strategy => {
+            shape("scoringStrategy.shape", &ratio.shape, &mut problems);
         }
         Some(ratio) if strategy.kind == RATIO => shape(&format!("{path}.shape"), &ratio.shape, &mut problems),
         Some(_) => {
