@@ -26,6 +26,7 @@ use crate::cache::Snapshot;
 use crate::framework::extension_point::ExtensionPoint;
 use crate::framework::post_filter::PostFilterPlugin;
 use crate::framework::{ClusterEvent, CycleError, Hint, PluginName, PodAction};
+use crate::model::emulation::VersionRules;
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
@@ -275,11 +276,13 @@ impl Framework {
         self.plugins_at(point).contains(&plugin)
     }
 
-    /// Whether the plugin is registered for `event`.
-    pub fn hears(&self, plugin: PluginName, event: &ClusterEvent<'_>) -> bool {
-        self.filters
-            .iter()
-            .any(|enabled| enabled.plugin.name() == plugin && enabled.plugin.events().contains(event))
+    /// Whether the plugin is registered for `event`, by itself or by the rules of the version.
+    pub fn hears(&self, plugin: PluginName, event: &ClusterEvent<'_>, rules: VersionRules) -> bool {
+        self.filters.iter().any(|enabled| {
+            let events = enabled.plugin.events();
+            enabled.plugin.name() == plugin
+                && (events.contains(event) || rules.adds_taint_events && events.may_be_added(event))
+        })
     }
 
     /// Returns the queueing hint of the plugin that rejected `pod`: whether `event` may make it schedulable.
@@ -293,8 +296,15 @@ impl Framework {
         if mutation_ignores(plugin, event) {
             return Hint::Skip;
         }
-        let enabled = self.filters.iter().find(|enabled| enabled.plugin.name() == plugin);
-        enabled.map_or(Hint::Skip, |enabled| enabled.plugin.hint(event, pod, snapshot))
+        match self.filters.iter().find(|enabled| enabled.plugin.name() == plugin) {
+            None => Hint::Skip,
+            Some(enabled)
+                if snapshot.rules().adds_taint_events && enabled.plugin.events().may_be_added(event) =>
+            {
+                Hint::Queue
+            }
+            Some(enabled) => enabled.plugin.hint(event, pod, snapshot),
+        }
     }
 
     /// Whether `pod` fits on `node`: the recheck before the Binding is sent.

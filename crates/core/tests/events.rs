@@ -6,9 +6,11 @@ use std::sync::Arc;
 use supercargo_core::cycle::Framework;
 use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_core::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::node::NodeInfo;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::volume::StorageObject;
+use supercargo_core::registry::Plan;
 use support::{TestCluster, storage};
 
 const NODE_ACTIONS: [NodeAction; 6] = [
@@ -82,7 +84,7 @@ impl Listeners {
                 if self.framework.hint(plugin, event, pod, snapshot) == Hint::Queue {
                     self.queued += 1;
                     assert!(
-                        self.framework.hears(plugin, event),
+                        self.framework.hears(plugin, event, snapshot.rules()),
                         "{plugin} would queue {pod:?} on {event:?}, which it does not listen to"
                     );
                 }
@@ -141,4 +143,27 @@ fn plugin_requeues_no_pod_for_unregistered_event() {
     }
     listeners.hear(&ClusterEvent::Other);
     assert!(listeners.queued > 500, "the events are worth listening to: {}", listeners.queued);
+}
+
+/// Row Q1 of docs/versions.md. NodeVolumeLimits registers for no node.
+#[test]
+fn unrelated_taint_requeues_every_rejected_pod_up_to_1_36() {
+    for version in EmulatedVersion::ALL {
+        let mut cluster = TestCluster::new();
+        support::language::apply(&mut cluster, &format!("emulate {version}"));
+        let spread = "spread=disk/1/DoNotSchedule/app=web";
+        let pod = cluster.pod_from(&format!("x cpu=5 port=80 claim=c anti=zone/app=web feature=F {spread}"));
+        let [old, new] = ["a zone=z1", "a zone=z1 taint=k:NoSchedule"].map(|words| cluster.node_from(words));
+        let framework = Framework::new(&Plan::of(cluster.tables.rules()));
+        let (action, snapshot) = (NodeAction::UpdateTaint, cluster.snapshot());
+        let event = ClusterEvent::Node { action, old: Some(&old), new: Some(&new) };
+        let own = ["NodeUnschedulable", "NodeVolumeLimits", "PodTopologySpread", "TaintToleration"];
+        for plugin in framework.plugins_at(ExtensionPoint::Filter) {
+            let requeues = version <= EmulatedVersion::V1_36 && !own.contains(plugin);
+            let hint = framework.hint(plugin, &event, &pod, snapshot);
+            assert_eq!(hint, Hint::queue_if(requeues), "{plugin} of {version}");
+            let hears = framework.hears(plugin, &event, snapshot.rules());
+            assert_eq!(hears, requeues || own.contains(plugin) && *plugin != own[1], "{plugin} of {version}");
+        }
+    }
 }

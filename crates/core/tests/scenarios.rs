@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::effect::{Effect, Lane, Nomination, StatusPatch, VolumeChange};
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::{
     BindOutcome, BindingState, Event, EvictOutcome, Kind, ObjectKey, WriteOutcome,
 };
@@ -78,6 +79,11 @@ fn preemption_execution() {
 #[test]
 fn reconfiguration() {
     check("reconfiguration.txt");
+}
+
+#[test]
+fn versions() {
+    check("versions.txt");
 }
 
 #[test]
@@ -275,6 +281,7 @@ impl Scenario {
             "not-found" => self.evicted(rest[0], EvictOutcome::Gone),
             "not-deleted" => self.evicted(rest[0], EvictOutcome::Failed { message: text() }),
             "configure" => self.configure(rest),
+            "emulate" => self.emulate(rest[0]),
             "halt" => self.handle(Event::Halt),
             "leads" => self.handle(Event::Leading(true)),
             "lost-the-lead" => self.handle(Event::Leading(false)),
@@ -349,6 +356,21 @@ impl Scenario {
         if self.scheduler.reconfigure(self.now, to) {
             self.output.push_str("there is a new profile: pods are to be listed anew\n");
         }
+    }
+
+    /// `emulate 1.37`: the default configuration of another version of kube-scheduler.
+    fn emulate(&mut self, version: &str) {
+        let emulated_version: EmulatedVersion = version.parse().expect("a version");
+        let plan = Plan::of(emulated_version.rules());
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::new(&plan) };
+        let to = Reconfiguration {
+            emulated_version,
+            profiles: vec![profile],
+            initial_backoff: Duration::from_secs(1),
+            max_backoff: Duration::from_secs(10),
+            extenders: self.extenders.clone(),
+        };
+        self.scheduler.reconfigure(self.now, to);
     }
 
     fn key(&mut self, kind: &str, name: &str) -> ObjectKey {

@@ -21,10 +21,12 @@ impl EventSet {
     pub const DEVICE_CLASS: Self = Self(1 << 30);
     /// Pending pods that are nominated to a node.
     pub const NOMINATIONS: Self = Self(1 << 29);
-    /// All changes of nodes.
-    pub const NODES: Self = Self(0b11_1111);
-    /// New nodes and changed taints: upstream adds the latter for every plugin that registers for the former.
-    pub const NEW_NODE: Self = Self::node(NodeAction::Add).and(Self::node(NodeAction::UpdateTaint));
+    /// Changed taints, if the version adds them for a plugin that registers for new nodes only (row Q1).
+    const ADDED_TAINTS: Self = Self(1 << 28);
+    /// New nodes, as a plugin registers for them that does not depend on taints.
+    pub const NEW_NODE: Self = Self::node(NodeAction::Add).and(Self::ADDED_TAINTS);
+    /// New nodes and changed taints.
+    pub const TAINTS: Self = Self::node(NodeAction::Add).and(Self::node(NodeAction::UpdateTaint));
     /// All changes of bound and assumed pods.
     pub const ASSIGNED_PODS: Self = Self(0b111_1111 << 8);
 
@@ -46,6 +48,13 @@ impl EventSet {
     /// The union of both sets.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// Whether the version may add the event to what the plugin registered for. It then requeues every pod that the
+    /// plugin rejected (row Q1).
+    pub fn may_be_added(self, event: &ClusterEvent<'_>) -> bool {
+        matches!(event, ClusterEvent::Node { action: NodeAction::UpdateTaint, .. })
+            && self.0 & Self::ADDED_TAINTS.0 != 0
     }
 
     /// Whether the event's kind is in the set. The object determines the kind of a storage event.

@@ -68,6 +68,7 @@ impl EmulatedVersion {
             reports_victims: false,
             waits_for_devices: false,
             requires_scoring_strategy: false,
+            adds_taint_events: true,
         };
         const V1_35: VersionRules = VersionRules {
             version: EmulatedVersion::V1_35,
@@ -99,6 +100,7 @@ impl EmulatedVersion {
             node_name_narrows: true,
             reports_no_claims: false,
             reports_victims: true,
+            adds_taint_events: false,
             ..V1_36
         };
         match self {
@@ -175,6 +177,9 @@ pub struct VersionRules {
     /// Row C1: whether the arguments of NodeResourcesFit require `scoringStrategy`, and `requestedToCapacityRatio` only
     /// with its type.
     pub requires_scoring_strategy: bool,
+    /// Row Q1: whether a plugin that registers for new nodes, but not for taints, is registered for all changes of
+    /// taints too.
+    pub adds_taint_events: bool,
 }
 
 impl Default for VersionRules {

@@ -42,7 +42,7 @@ impl NodeFilterPlugin for DynamicResources {
     }
 
     fn events(&self) -> EventSet {
-        EventSet::node(NodeAction::Add)
+        EventSet::NEW_NODE
             | EventSet::node(NodeAction::UpdateLabel)
             | EventSet::node(NodeAction::UpdateAllocatable)
             | EventSet::DEVICE_CLASS

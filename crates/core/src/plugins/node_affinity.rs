@@ -104,8 +104,7 @@ impl NodeFilterPlugin for NodeAffinity {
                 };
                 Hint::queue_if(!old.is_some_and(matches) && matches(new))
             }
-            ClusterEvent::Node { action: NodeAction::UpdateTaint, .. }
-            | ClusterEvent::UnschedulableTimeout => Hint::Queue,
+            ClusterEvent::UnschedulableTimeout => Hint::Queue,
             _ => Hint::Skip,
         }
     }

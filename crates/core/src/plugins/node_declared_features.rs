@@ -5,8 +5,8 @@
 
 use crate::cache::{NodeView, Snapshot};
 use crate::framework::{
-    ClusterEvent, CycleError, DependsOn, EventSet, FilterRule, Hint, NodeFilterPlugin, PluginName, Prepared,
-    Rejection, Verdict,
+    ClusterEvent, CycleError, DependsOn, EventSet, FilterRule, Hint, NodeAction, NodeFilterPlugin,
+    PluginName, Prepared, Rejection, Verdict,
 };
 use crate::model::intern::Symbol;
 use crate::model::node::NodeInfo;
@@ -48,15 +48,16 @@ impl NodeFilterPlugin for NodeDeclaredFeatures {
     }
 
     fn events(&self) -> EventSet {
-        EventSet::NODES
+        EventSet::NEW_NODE | EventSet::node(NodeAction::UpdateDeclaredFeature)
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
         match event {
-            // Taint changes arrive with the registration for new nodes and do not affect features.
-            ClusterEvent::Node { old, new: Some(new), .. } => {
-                Hint::queue_if(old.is_none_or(|old| old.declared_features != new.declared_features))
-            }
+            ClusterEvent::Node {
+                action: NodeAction::Add | NodeAction::UpdateDeclaredFeature,
+                old,
+                new: Some(new),
+            } => Hint::queue_if(old.is_none_or(|old| old.declared_features != new.declared_features)),
             ClusterEvent::OwnPod { old, new, .. } => {
                 Hint::queue_if(old.required_features != new.required_features)
             }

@@ -33,12 +33,10 @@ impl NodeFilterPlugin for NodeName {
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
-        // Upstream does not compare the name, and adds taint changes for every plugin that registers for new
-        // nodes.
+        // Upstream does not compare the name.
         Hint::queue_if(matches!(
             event,
-            ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateTaint, .. }
-                | ClusterEvent::UnschedulableTimeout
+            ClusterEvent::Node { action: NodeAction::Add, .. } | ClusterEvent::UnschedulableTimeout
         ))
     }
 }

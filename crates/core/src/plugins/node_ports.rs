@@ -39,9 +39,9 @@ impl NodeFilterPlugin for NodePorts {
                 let wanted = Wanted::new(&pod.ports);
                 Hint::queue_if(gone.ports.iter().any(|used| wanted.conflicts(used)))
             }
-            // Upstream adds taint changes for every plugin that registers for new nodes.
-            ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateTaint, .. }
-            | ClusterEvent::UnschedulableTimeout => Hint::Queue,
+            ClusterEvent::Node { action: NodeAction::Add, .. } | ClusterEvent::UnschedulableTimeout => {
+                Hint::Queue
+            }
             _ => Hint::Skip,
         }
     }

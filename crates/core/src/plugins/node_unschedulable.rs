@@ -35,7 +35,7 @@ impl NodeFilterPlugin for NodeUnschedulable {
     }
 
     fn events(&self) -> EventSet {
-        EventSet::NEW_NODE
+        EventSet::TAINTS
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {

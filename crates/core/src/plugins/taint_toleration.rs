@@ -35,7 +35,7 @@ impl NodeFilterPlugin for TaintToleration {
     }
 
     fn events(&self) -> EventSet {
-        EventSet::NEW_NODE
+        EventSet::TAINTS
     }
 
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapshot<'_>) -> Hint {

@@ -90,8 +90,9 @@ impl FilterPlugin for VolumeRestrictions {
             ClusterEvent::Node { action: NodeAction::Delete, .. } => {
                 Hint::queue_if(named_claims(pod).next().is_some())
             }
-            ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateTaint, .. }
-            | ClusterEvent::UnschedulableTimeout => Hint::Queue,
+            ClusterEvent::Node { action: NodeAction::Add, .. } | ClusterEvent::UnschedulableTimeout => {
+                Hint::Queue
+            }
             _ => Hint::Skip,
         }
     }

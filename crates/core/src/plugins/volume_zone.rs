@@ -63,10 +63,7 @@ impl FilterPlugin for VolumeZone {
     fn hint(&self, event: &ClusterEvent<'_>, pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
         use StorageObject::{Claim, Class, Volume};
         match event {
-            ClusterEvent::Node {
-                action: NodeAction::Add | NodeAction::UpdateLabel | NodeAction::UpdateTaint,
-                ..
-            }
+            ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateLabel, .. }
             | ClusterEvent::Storage { old: None, new: Some(Volume(_)) }
             | ClusterEvent::UnschedulableTimeout => Hint::Queue,
             ClusterEvent::Storage { old: Some(Volume(old)), new: Some(Volume(new)) } => {

@@ -41,7 +41,9 @@ impl Scheduler {
             event,
             &|plugin| {
                 plugin == extender::NAME
-                    || profiles.iter().any(|(_, profile)| profile.framework.hears(plugin, event))
+                    || profiles
+                        .iter()
+                        .any(|(_, profile)| profile.framework.hears(plugin, event, snapshot.rules()))
             },
             &mut |plugin, pod| {
                 if pod.priority > priority {

@@ -95,7 +95,6 @@ fn uncordon_or_new_toleration_requeues() {
 fn any_added_node_requeues_a_pod_with_a_node_name() {
     let mut case = Case::new(NodeName, "x on=a");
     assert!(case.on_node_add("b"));
-    assert!(case.on_node_change(NodeAction::UpdateTaint, "b", "b taint=k:NoSchedule"));
     assert!(!case.on_node_change(NodeAction::UpdateLabel, "b", "b zone=z1"));
     assert!(!case.on_node(NodeAction::Delete, Some("b"), None));
 }
@@ -122,23 +121,6 @@ fn newly_matching_nodes_requeue() {
     assert!(case.on_node_change(NodeAction::UpdateLabel, "a zone=z2", "a zone=z1"));
     assert!(!case.on_node_change(NodeAction::UpdateLabel, "a zone=z1", "a zone=z1 label:k=v"));
     assert!(!case.on_node_change(NodeAction::UpdateAllocatable, "a zone=z2", "a zone=z1"));
-}
-
-#[test]
-fn taint_changes_requeue_pods_that_listen_to_added_nodes() {
-    let cases: [Box<dyn FilterPlugin>; 4] = [
-        Box::new(NodeName),
-        Box::new(NodeAffinity::default()),
-        Box::new(NodePorts),
-        Box::new(NodeResourcesFit::default()),
-    ];
-    let mut cluster = TestCluster::new();
-    let pod = cluster.pod_from("x cpu=5 port=80 require=zone=nowhere");
-    let node = cluster.node_from("a");
-    let event = ClusterEvent::Node { action: NodeAction::UpdateTaint, old: Some(&node), new: Some(&node) };
-    for plugin in cases {
-        assert_eq!(plugin.hint(&event, &pod, cluster.snapshot()), Hint::Queue, "{}", plugin.name());
-    }
 }
 
 /// Upstream tests only the pod's own terms against the old node, so the pod waits for up to five minutes.

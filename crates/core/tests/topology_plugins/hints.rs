@@ -184,12 +184,6 @@ fn node_with_topology_keys_requeues_affinity_pod() {
     assert!(!x.by_node(NodeAction::UpdateAllocatable, "n", "n"));
 }
 
-#[test]
-fn taint_update_requeues_affinity_pod() {
-    let mut x = affinity("x affinity=zone/app=web");
-    assert!(x.by_node(NodeAction::UpdateTaint, "n taint=k:NoSchedule", "n"));
-}
-
 /// Upstream requires that *all* terms match the deleted pod, so a pod with only one matching term keeps waiting.
 #[test]
 fn deleted_pod_matching_one_of_several_anti_affinity_terms_requeues() {

@@ -55,10 +55,10 @@ impl<P: FilterPlugin> Case<P> {
 }
 
 #[test]
-fn plugins_that_listen_to_added_nodes_receive_taint_changes() {
-    let new = [NodeAction::Add, NodeAction::UpdateTaint];
-    let moved = [NodeAction::Add, NodeAction::UpdateLabel, NodeAction::UpdateTaint];
-    let goes = [NodeAction::Add, NodeAction::Delete, NodeAction::UpdateTaint];
+fn node_changes_that_requeue() {
+    let new = [NodeAction::Add];
+    let moved = [NodeAction::Add, NodeAction::UpdateLabel];
+    let goes = [NodeAction::Add, NodeAction::Delete];
     assert_eq!(Case(VolumeRestrictions, "x claim=c").node_actions(), goes);
     assert_eq!(Case(VolumeRestrictions, "x gce=d").node_actions(), new);
     assert_eq!(Case(VolumeBinding, "x claim=c").node_actions(), moved);

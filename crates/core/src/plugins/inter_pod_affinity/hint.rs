@@ -40,10 +40,7 @@ pub(super) fn hint_of(event: &ClusterEvent<'_>, pod: &PodInfo, snapshot: Snapsho
         }
         // The labels of a namespace changed.
         ClusterEvent::Other => Hint::queue_if(selects_namespaces(pod) || others_forbid(snapshot)),
-        // Included with node additions: the taints of a new node are removed only after it was added.
-        ClusterEvent::Node { action: NodeAction::UpdateTaint, .. } | ClusterEvent::UnschedulableTimeout => {
-            Hint::Queue
-        }
+        ClusterEvent::UnschedulableTimeout => Hint::Queue,
         ClusterEvent::AssignedPod { .. }
         | ClusterEvent::Nominated { .. }
         | ClusterEvent::Node { .. }

@@ -16,14 +16,16 @@ pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo, demand: &Demand) -> 
         // A removed pod always frees something, at least its place among the node's pods.
         ClusterEvent::AssignedPod { action: PodAction::Delete, .. }
         | ClusterEvent::OwnPod { action: PodAction::UpdateScaleDown, .. }
-        // Upstream adds taint changes for every plugin that registers for new nodes.
-        | ClusterEvent::Node { action: NodeAction::UpdateTaint, .. }
         | ClusterEvent::UnschedulableTimeout => Hint::Queue,
         ClusterEvent::AssignedPod { action: PodAction::UpdateScaleDown, old: Some(old), new: Some(new) } => {
             let wanted = &pod.resources.placed;
             Hint::queue_if(gives_back(wanted, &old.resources.placed, &new.resources.placed))
         }
-        ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateAllocatable, old, new: Some(new) } => {
+        ClusterEvent::Node {
+            action: NodeAction::Add | NodeAction::UpdateAllocatable,
+            old,
+            new: Some(new),
+        } => {
             // Upstream lets ignored resources keep the pod unschedulable here; supercargo requeues it.
             let fits = demand.fits_empty(&new.allocatable, new.allocatable_pods);
             Hint::queue_if(fits && old.is_none_or(|old| has_grown(demand, old, new)))

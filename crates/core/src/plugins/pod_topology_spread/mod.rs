@@ -91,7 +91,7 @@ impl FilterPlugin for PodTopologySpread {
     }
 
     fn events(&self) -> EventSet {
-        EventSet::NEW_NODE
+        EventSet::TAINTS
             | EventSet::node(NodeAction::Delete)
             | EventSet::node(NodeAction::UpdateLabel)
             | EventSet::ASSIGNED_PODS

@@ -8,10 +8,7 @@ use crate::model::volume::{ClaimInfo, PodVolume, StorageObject};
 
 pub(super) fn hint(event: &ClusterEvent<'_>, pod: &PodInfo) -> Hint {
     match event {
-        ClusterEvent::Node {
-            action: NodeAction::Add | NodeAction::UpdateLabel | NodeAction::UpdateTaint,
-            ..
-        }
+        ClusterEvent::Node { action: NodeAction::Add | NodeAction::UpdateLabel, .. }
         | ClusterEvent::UnschedulableTimeout => Hint::Queue,
         ClusterEvent::Storage { old, new: Some(new) } => Hint::queue_if(helps(pod, *old, new)),
         // Without the driver's object, capacity is not checked any more. Upstream does not requeue pods here.
