@@ -195,10 +195,12 @@ impl Scheduler {
     /// Creates a scheduler with the tables that the plugins of its profiles were created with.
     pub fn with_tables(config: Config, mut tables: Tables, now: Time) -> Self {
         let profiles = config.profiles.into_iter().map(|p| (tables.symbol(&p.name), p)).collect();
+        let mut queue = SchedulingQueue::new(config.queue, now).hashed_by(tables.hashing());
+        queue.emulate(tables.rules());
         Self {
             seed: config.seed,
             cache: Cache::hashed_by(tables.hashing()),
-            queue: SchedulingQueue::new(config.queue, now).hashed_by(tables.hashing()),
+            queue,
             audit: Audit::default(),
             profiles,
             lists: Lists::default(),

@@ -21,11 +21,12 @@ const NODE_ACTIONS: [NodeAction; 6] = [
     NodeAction::UpdateTaint,
     NodeAction::UpdateDeclaredFeature,
 ];
-const POD_ACTIONS: [PodAction; 7] = [
+const POD_ACTIONS: [PodAction; 8] = [
     PodAction::Add,
     PodAction::Delete,
     PodAction::UpdateLabel,
     PodAction::UpdateScaleDown,
+    PodAction::UpdateScaleUp,
     PodAction::UpdateGatesEliminated,
     PodAction::UpdateToleration,
     PodAction::Update,

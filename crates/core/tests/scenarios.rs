@@ -408,6 +408,13 @@ impl Scenario {
             "settled" => format!("settled {}", self.scheduler.is_settled()),
             "label" => format!("label {:?}", self.scheduler.event_label()),
             "pending" => self.describe_pending(),
+            "incoming" => {
+                let incoming = stats.queue.incoming.iter();
+                let lines: Vec<String> = incoming
+                    .map(|((place, event), count)| format!("{} {event} {count}", place.as_str()))
+                    .collect();
+                format!("incoming {lines:?}")
+            }
             "outgoing" => {
                 let lanes = Lane::ALL.into_iter().zip(stats.outgoing).filter(|(_, waiting)| *waiting > 0);
                 let lanes: Vec<String> =

@@ -2,6 +2,7 @@
 //!
 //! Upstream: `pkg/scheduler/framework/{events,types}.go`; labels as upstream's `ClusterEvent.Label`.
 
+use crate::model::emulation::VersionRules;
 use crate::model::intern::Symbol;
 use crate::model::lookup_objects::DeviceClass;
 use crate::model::node::NodeInfo;
@@ -52,6 +53,8 @@ pub enum PodAction {
     UpdateLabel,
     /// A resource request decreased.
     UpdateScaleDown,
+    /// A resource request increased. Only a version that splits the events of pods has this event (row Q2).
+    UpdateScaleUp,
     /// The last scheduling gate was removed.
     UpdateGatesEliminated,
     /// The number of tolerations changed.
@@ -122,7 +125,7 @@ pub enum ClusterEvent<'a> {
 
 impl ClusterEvent<'_> {
     /// Upstream's label of the event in `scheduler_queue_incoming_pods_total`.
-    pub fn label(&self) -> &'static str {
+    pub fn label(&self, rules: VersionRules) -> &'static str {
         match self {
             Self::Node { action, .. } => match action {
                 NodeAction::Add => "NodeAdd",
@@ -132,32 +135,68 @@ impl ClusterEvent<'_> {
                 NodeAction::UpdateTaint => "NodeUpdateNodeTaint",
                 NodeAction::UpdateDeclaredFeature => "NodeUpdateNodeDeclaredFeature",
             },
-            Self::AssignedPod { action, .. } => match action {
-                PodAction::Add => "AssignedPodAdd",
-                PodAction::Delete => "AssignedPodDelete",
-                PodAction::UpdateLabel => "AssignedPodUpdatePodLabel",
-                PodAction::UpdateScaleDown => "AssignedPodUpdatePodScaleDown",
-                PodAction::UpdateGatesEliminated => "AssignedPodUpdatePodSchedulingGatesEliminated",
-                PodAction::UpdateToleration => "AssignedPodUpdatePodToleration",
-                PodAction::Update => "AssignedPodUpdate",
-            },
+            Self::AssignedPod { action, .. } => assigned_pod_label(*action),
             // Upstream has no label for it. The pod counts like one that was added.
-            Self::Nominated { .. } => "AssignedPodAdd",
-            Self::OwnPod { action, .. } => match action {
-                PodAction::Add => "UnschedulablePodAdd",
-                PodAction::Delete => "UnschedulablePodDelete",
-                PodAction::UpdateLabel => "UnschedulablePodUpdatePodLabel",
-                PodAction::UpdateScaleDown => "UnschedulablePodUpdatePodScaleDown",
-                PodAction::UpdateGatesEliminated => "UnschedulablePodUpdatePodSchedulingGatesEliminated",
-                PodAction::UpdateToleration => "UnschedulablePodUpdatePodToleration",
-                PodAction::Update => "UnschedulablePodUpdate",
-            },
+            Self::Nominated { .. } => assigned_pod_label(PodAction::Add),
+            Self::OwnPod { action, .. } if rules.splits_pod_events => target_pod_label(*action),
+            Self::OwnPod { action, .. } => unschedulable_pod_label(*action),
             Self::Storage { old, new } => storage_label(*old, *new),
             Self::DeviceClass { old: None, .. } => "resource.k8s.io/DeviceClassAdd",
             Self::DeviceClass { old: Some(_), .. } => "resource.k8s.io/DeviceClassUpdate",
             Self::Other => "Other",
             Self::UnschedulableTimeout => "UnschedulableTimeout",
         }
+    }
+}
+
+fn assigned_pod_label(action: PodAction) -> &'static str {
+    match action {
+        PodAction::Add => "AssignedPodAdd",
+        PodAction::Delete => "AssignedPodDelete",
+        PodAction::UpdateLabel => "AssignedPodUpdatePodLabel",
+        PodAction::UpdateScaleDown => "AssignedPodUpdatePodScaleDown",
+        PodAction::UpdateScaleUp => "AssignedPodUpdatePodScaleUp",
+        PodAction::UpdateGatesEliminated => "AssignedPodUpdatePodSchedulingGatesEliminated",
+        PodAction::UpdateToleration => "AssignedPodUpdatePodToleration",
+        PodAction::Update => "AssignedPodUpdate",
+    }
+}
+
+fn target_pod_label(action: PodAction) -> &'static str {
+    match action {
+        PodAction::Add => "TargetPodAdd",
+        PodAction::Delete => "TargetPodDelete",
+        PodAction::UpdateLabel => "TargetPodUpdatePodLabel",
+        PodAction::UpdateScaleDown => "TargetPodUpdatePodScaleDown",
+        PodAction::UpdateScaleUp => "TargetPodUpdatePodScaleUp",
+        PodAction::UpdateGatesEliminated => "TargetPodUpdatePodSchedulingGatesEliminated",
+        PodAction::UpdateToleration => "TargetPodUpdatePodToleration",
+        PodAction::Update => "TargetPodUpdate",
+    }
+}
+
+fn unschedulable_pod_label(action: PodAction) -> &'static str {
+    match action {
+        PodAction::Add => "UnschedulablePodAdd",
+        PodAction::Delete => "UnschedulablePodDelete",
+        PodAction::UpdateLabel => "UnschedulablePodUpdatePodLabel",
+        PodAction::UpdateScaleDown => "UnschedulablePodUpdatePodScaleDown",
+        PodAction::UpdateScaleUp => "UnschedulablePodUpdatePodScaleUp",
+        PodAction::UpdateGatesEliminated => "UnschedulablePodUpdatePodSchedulingGatesEliminated",
+        PodAction::UpdateToleration => "UnschedulablePodUpdatePodToleration",
+        PodAction::Update => "UnschedulablePodUpdate",
+    }
+}
+
+/// Upstream's label of a change of a pending pod in `scheduler_event_handling_duration_seconds`.
+pub fn pending_pod_label(action: PodAction, rules: VersionRules) -> &'static str {
+    match action {
+        PodAction::Add if rules.splits_pod_events => "UnscheduledPodAdd",
+        PodAction::Delete if rules.splits_pod_events => "UnscheduledPodDelete",
+        _ if rules.splits_pod_events => "UnscheduledPodUpdate",
+        PodAction::Add => "UnschedulablePodAdd",
+        PodAction::Delete => "UnschedulablePodDelete",
+        _ => "UnschedulablePodUpdate",
     }
 }
 

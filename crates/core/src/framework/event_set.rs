@@ -28,7 +28,7 @@ impl EventSet {
     /// New nodes and changed taints.
     pub const TAINTS: Self = Self::node(NodeAction::Add).and(Self::node(NodeAction::UpdateTaint));
     /// All changes of bound and assumed pods.
-    pub const ASSIGNED_PODS: Self = Self(0b111_1111 << 8);
+    pub const ASSIGNED_PODS: Self = Self(0b1111_1111 << 8);
 
     /// The set of one kind of change of a node.
     pub const fn node(action: NodeAction) -> Self {

@@ -15,7 +15,7 @@ pub(crate) mod simd;
 pub mod status;
 pub mod tally;
 
-pub use event::{ClusterEvent, Hint, NodeAction, PodAction};
+pub use event::{ClusterEvent, Hint, NodeAction, PodAction, pending_pod_label};
 pub use event_set::EventSet;
 pub use fact::{Fact, Measure};
 pub use node_plugin::{NodeFilterPlugin, NodeScorePlugin};

@@ -69,6 +69,7 @@ impl EmulatedVersion {
             waits_for_devices: false,
             requires_scoring_strategy: false,
             adds_taint_events: true,
+            splits_pod_events: false,
         };
         const V1_35: VersionRules = VersionRules {
             version: EmulatedVersion::V1_35,
@@ -101,6 +102,7 @@ impl EmulatedVersion {
             reports_no_claims: false,
             reports_victims: true,
             adds_taint_events: false,
+            splits_pod_events: true,
             ..V1_36
         };
         match self {
@@ -180,6 +182,9 @@ pub struct VersionRules {
     /// Row Q1: whether a plugin that registers for new nodes, but not for taints, is registered for all changes of
     /// taints too.
     pub adds_taint_events: bool,
+    /// Row Q2: whether the label of an event tells a pending pod's own change from that of another one, and raised
+    /// requests are an event.
+    pub splits_pod_events: bool,
 }
 
 impl Default for VersionRules {

@@ -22,7 +22,8 @@ pub use reconsider::QueueDecision;
 pub use stats::{QueueStats, SubQueue};
 
 use crate::collections::hash::{FixedMap, Keyed};
-use crate::framework::{ClusterEvent, Hint, PluginName, PodAction};
+use crate::framework::{ClusterEvent, Hint, PluginName, PodAction, pending_pod_label};
+use crate::model::emulation::VersionRules;
 use crate::model::intern::trace_ids;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -40,8 +41,6 @@ use unschedulable::Unschedulable;
 
 /// Event labels for moves that no cluster event causes.
 mod label {
-    pub(super) const ADD: &str = "UnschedulablePodAdd";
-    pub(super) const UPDATE: &str = "UnschedulablePodUpdate";
     pub(super) const FAILURE: &str = "ScheduleAttemptFailure";
     pub(super) const BACKOFF_COMPLETE: &str = "BackoffComplete";
     pub(super) const POP_FROM_BACKOFF: &str = "PopFromBackoffQ";
@@ -100,6 +99,7 @@ pub struct SchedulingQueue {
     next_flush: Time,
     counters: Counters,
     barrier: WriteBarrier,
+    rules: VersionRules,
 }
 
 impl SchedulingQueue {
@@ -118,7 +118,13 @@ impl SchedulingQueue {
             next_flush: now + FLUSH_PERIOD,
             counters: Counters::default(),
             barrier: WriteBarrier::default(),
+            rules: VersionRules::default(),
         }
+    }
+
+    /// Sets the rules of the version of kube-scheduler to behave as.
+    pub(crate) fn emulate(&mut self, rules: VersionRules) {
+        self.rules = rules;
     }
 
     /// Sets the hashing for keys that users control. Must be called while the queue is empty.
@@ -133,7 +139,7 @@ impl SchedulingQueue {
     /// `gate` is the PreEnqueue plugin that keeps the pod out of the active queue, if any.
     pub fn add(&mut self, now: Time, pod: Arc<PodInfo>, gate: Option<PluginName>) {
         self.remove(&pod.uid);
-        self.enter(now, pod, gate, label::ADD);
+        self.enter(now, pod, gate, pending_pod_label(PodAction::Add, self.rules));
     }
 
     /// Updates a pending pod. An unknown pod is added.
@@ -150,7 +156,9 @@ impl SchedulingQueue {
         wakes: &mut dyn FnMut(&ClusterEvent<'_>, PluginName, &PodInfo) -> Hint,
     ) {
         let Some((slot, mut queued)) = self.take(&pod.uid) else {
-            return self.enter(now, pod, gate, label::UPDATE);
+            // A version that splits the events of pods counts it as added.
+            let action = if self.rules.splits_pod_events { PodAction::Add } else { PodAction::Update };
+            return self.enter(now, pod, gate, pending_pod_label(action, self.rules));
         };
         self.counters.uncount_rejectors(&queued);
         queued.pod = pod;
@@ -159,10 +167,12 @@ impl SchedulingQueue {
         self.counters.count_rejectors(&queued);
         match slot {
             Slot::Unschedulable(_) | Slot::Gated(_) if gate.is_some() => self.insert_gated(queued),
-            Slot::Active(_) | Slot::Backoff(_) if gate.is_some() => self.hold(queued, label::UPDATE),
+            Slot::Active(_) | Slot::Backoff(_) if gate.is_some() => {
+                self.hold(queued, release_label(events, self.rules));
+            }
             Slot::Active(_) => self.insert_active(now, queued),
             Slot::Backoff(order) => self.insert_backoff(order.expiry(), queued),
-            Slot::Gated(_) => self.requeue(now, queued, release_label(events)),
+            Slot::Gated(_) => self.requeue(now, queued, release_label(events, self.rules)),
             Slot::Unschedulable(_) => {
                 let mut helps = |event: &ClusterEvent<'_>| {
                     queued
@@ -171,7 +181,7 @@ impl SchedulingQueue {
                         .any(|plugin| wakes(event, plugin, &queued.pod) == Hint::Queue)
                 };
                 match events.iter().find(|event| helps(event)) {
-                    Some(event) => self.requeue(now, queued, event.label()),
+                    Some(event) => self.requeue(now, queued, event.label(self.rules)),
                     None => self.insert_unschedulable(queued),
                 }
             }
@@ -404,7 +414,7 @@ impl SchedulingQueue {
                 self.insert_unschedulable(pod);
                 continue;
             }
-            self.requeue(now, pod, event.label());
+            self.requeue(now, pod, event.label(self.rules));
         }
     }
 
@@ -496,7 +506,7 @@ impl SchedulingQueue {
         };
         for mut pod in self.unschedulable.take_overdue(now, self.max_in_unschedulable) {
             pod.was_flushed = true;
-            self.requeue(now, pod, ClusterEvent::UnschedulableTimeout.label());
+            self.requeue(now, pod, ClusterEvent::UnschedulableTimeout.label(self.rules));
         }
     }
 
@@ -561,14 +571,15 @@ impl SchedulingQueue {
 }
 
 /// Returns the label for a released pod: the removal of its last gate if there is one, otherwise the first event.
-fn release_label(events: &[ClusterEvent<'_>]) -> &'static str {
+fn release_label(events: &[ClusterEvent<'_>], rules: VersionRules) -> &'static str {
     let is_release = |event: &&ClusterEvent<'_>| {
         matches!(event, ClusterEvent::OwnPod { action: PodAction::UpdateGatesEliminated, .. })
     };
     let event = events.iter().find(is_release).or_else(|| events.first());
-    event.map_or(label::UPDATE, ClusterEvent::label)
+    event.map_or(pending_pod_label(PodAction::Update, rules), |event| event.label(rules))
 }
 
 trace_ids!(SchedulingQueue { active, backoff, unschedulable, gated, counters } but not {
-    backoff_policy, max_in_unschedulable, slots, blocked, next_sequence, next_flush, barrier
+    backoff_policy, max_in_unschedulable, slots, blocked, next_sequence, next_flush, barrier,
+    rules
 });

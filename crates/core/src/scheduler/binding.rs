@@ -231,7 +231,7 @@ impl Scheduler {
         }
         let old = Arc::clone(old);
         self.cache.place(pod, node, PodState::Assumed);
-        for action in pod_actions(&old, pod) {
+        for action in pod_actions(&old, pod, self.tables.rules()) {
             self.requeue_on(now, &ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) });
         }
     }

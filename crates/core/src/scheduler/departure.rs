@@ -4,7 +4,7 @@
 //! has not left: it keeps its node and its record until it is deleted.
 
 use super::Scheduler;
-use crate::framework::{ClusterEvent, PodAction};
+use crate::framework::{ClusterEvent, PodAction, pending_pod_label};
 use crate::model::intern::Symbol;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -51,7 +51,7 @@ impl Scheduler {
             self.bindings.pod_left(uid, &mut self.outbox);
         }
         if self.queue.remove(uid) && matches!(why, Departure::Deleted) {
-            self.note_event_label("UnschedulablePodDelete");
+            self.note_event_label(pending_pod_label(PodAction::Delete, self.tables.rules()));
         }
         // What it holds of others: volumes, victims, a nomination, a node.
         if let Departure::Deleted = why {

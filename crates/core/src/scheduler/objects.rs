@@ -6,7 +6,7 @@ use super::Scheduler;
 use super::departure::Departure;
 use super::requeue::{hint, node_actions, pod_actions};
 use crate::cache::PodState;
-use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
+use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction, pending_pod_label};
 use crate::model::event::{Event, ObjectKey};
 use crate::model::node::NodeInfo;
 use crate::model::pod::PodInfo;
@@ -159,7 +159,7 @@ impl Scheduler {
         self.cache.place(pod, node, PodState::Added);
         match known {
             Some((old, _, PodState::Added)) => {
-                for action in pod_actions(&old, pod) {
+                for action in pod_actions(&old, pod, self.tables.rules()) {
                     let event = ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) };
                     self.requeue_on(now, &event);
                 }
@@ -172,7 +172,7 @@ impl Scheduler {
                 self.requeue_on(now, &event);
                 if let Some((old, _, _)) = meanwhile {
                     let particular = |action: &PodAction| *action != PodAction::Update;
-                    for action in pod_actions(&old, pod).into_iter().filter(particular) {
+                    for action in pod_actions(&old, pod, self.tables.rules()).into_iter().filter(particular) {
                         let event = ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) };
                         self.requeue_on(now, &event);
                     }
@@ -202,7 +202,7 @@ impl Scheduler {
         super::quarantine::tests::PanicPoint::TakingIn.spring(self.panic_point, pod);
         let gate = self.gate(pod);
         let Some(old) = self.queue.get(&pod.uid).map(|queued| Arc::clone(&queued.pod)) else {
-            self.note_event_label("UnschedulablePodAdd");
+            self.note_event_label(pending_pod_label(PodAction::Add, self.tables.rules()));
             self.queue.add(now, Arc::clone(pod), gate);
             self.nomination_shown(now, None, pod);
             return;
@@ -210,10 +210,10 @@ impl Scheduler {
         if old == *pod {
             return;
         }
-        self.note_event_label("UnschedulablePodUpdate");
+        self.note_event_label(pending_pod_label(PodAction::Update, self.tables.rules()));
         let snapshot = self.cache.snapshot(&self.tables);
         let (profiles, panics) = (&self.profiles, &mut self.quarantine.panics);
-        let events: Vec<ClusterEvent<'_>> = pod_actions(&old, pod)
+        let events: Vec<ClusterEvent<'_>> = pod_actions(&old, pod, self.tables.rules())
             .into_iter()
             .map(|action| ClusterEvent::OwnPod { action, old: &old, new: pod })
             .collect();

@@ -41,6 +41,7 @@ impl Scheduler {
         let tables = &mut self.tables;
         let is_other_version = tables.rules().version != emulated_version;
         tables.emulate(emulated_version);
+        self.queue.emulate(tables.rules());
         let profiles = profiles.into_iter().map(|profile| (tables.symbol(&profile.name), profile)).collect();
         let before = std::mem::replace(&mut self.profiles, profiles);
         let is_new = |&(name, _): &(_, Profile)| before.iter().all(|(other, _)| *other != name);

@@ -3,6 +3,7 @@
 use super::{Profile, Scheduler, profile_named};
 use crate::cache::Snapshot;
 use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
+use crate::model::emulation::VersionRules;
 use crate::model::extender;
 use crate::model::intern::Symbol;
 use crate::model::node::NodeInfo;
@@ -31,7 +32,7 @@ impl Scheduler {
     pub(super) fn requeue_up_to(&mut self, now: Time, event: &ClusterEvent<'_>, priority: i32) {
         // Upstream has no event for namespaces and nominations.
         if !matches!(event, ClusterEvent::Other | ClusterEvent::Nominated { .. }) {
-            self.note_event_label(event.label());
+            self.note_event_label(event.label(self.tables.rules()));
         }
         self.requeues.count += 1;
         let snapshot = self.cache.snapshot(&self.tables);
@@ -106,13 +107,16 @@ pub(super) fn node_actions(old: &NodeInfo, new: &NodeInfo) -> Vec<NodeAction> {
 }
 
 /// Returns the differences between two versions of a pod, or the generic update if there is no specific one.
-pub(super) fn pod_actions(old: &PodInfo, new: &PodInfo) -> Vec<PodAction> {
+pub(super) fn pod_actions(old: &PodInfo, new: &PodInfo, rules: VersionRules) -> Vec<PodAction> {
     let mut actions = Vec::new();
     if old.labels != new.labels {
         actions.push(PodAction::UpdateLabel);
     }
     if scaled_down(old, new) {
         actions.push(PodAction::UpdateScaleDown);
+    }
+    if rules.splits_pod_events && scaled_up(old, new) {
+        actions.push(PodAction::UpdateScaleUp);
     }
     if !old.gates.is_empty() && new.gates.is_empty() {
         actions.push(PodAction::UpdateGatesEliminated);
@@ -124,6 +128,14 @@ pub(super) fn pod_actions(old: &PodInfo, new: &PodInfo) -> Vec<PodAction> {
         actions.push(PodAction::Update);
     }
     actions
+}
+
+fn scaled_up(old: &PodInfo, new: &PodInfo) -> bool {
+    let (old, new) = (&old.resources.placed, &new.resources.placed);
+    new.cpu_milli > old.cpu_milli
+        || new.memory > old.memory
+        || new.ephemeral_storage > old.ephemeral_storage
+        || new.scalar.iter().any(|&(name, amount)| old.scalar(name).is_none_or(|before| before < amount))
 }
 
 fn scaled_down(old: &PodInfo, new: &PodInfo) -> bool {

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction};
+use supercargo_core::model::emulation::VersionRules;
 use supercargo_core::model::intern::{Symbol, Tables, known};
 use supercargo_core::model::pod::{PodInfo, PodTemplate};
 use supercargo_core::model::selector::RequiredNodeAffinity;
@@ -456,8 +457,9 @@ fn own_update_requeues_a_pod_if_a_rejecting_plugin_agrees() {
     let events = actions.map(|action| own(action, &old, &new));
     queue.update(at(30.0), Arc::clone(&new), None, &events, &mut |event, plugin, pod| {
         assert_eq!(pod.resource_version, "2".into());
-        asked.push((event.label(), plugin));
-        Hint::queue_if(event.label() == "UnschedulablePodUpdatePodToleration")
+        let label = event.label(VersionRules::default());
+        asked.push((label, plugin));
+        Hint::queue_if(label == "UnschedulablePodUpdatePodToleration")
     });
     assert_eq!(
         asked,
