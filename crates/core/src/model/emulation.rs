@@ -70,11 +70,16 @@ impl EmulatedVersion {
             requires_scoring_strategy: false,
             adds_taint_events: true,
             splits_pod_events: false,
+            nominates_before_pre_bind: false,
+            frees_terminating_pods: false,
+            preempts_in_memory: false,
         };
         const V1_35: VersionRules = VersionRules {
             version: EmulatedVersion::V1_35,
             scores_devices: true,
             describes_label_keys: true,
+            nominates_before_pre_bind: true,
+            frees_terminating_pods: true,
             ..V1_34
         };
         const V1_36: VersionRules = VersionRules {
@@ -87,6 +92,7 @@ impl EmulatedVersion {
             checks_declared_features: true,
             waits_for_devices: true,
             requires_scoring_strategy: true,
+            preempts_in_memory: true,
             ..V1_35
         };
         const V1_37: VersionRules = VersionRules {
@@ -185,6 +191,12 @@ pub struct VersionRules {
     /// Row Q2: whether the label of an event tells a pending pod's own change from that of another one, and raised
     /// requests are an event.
     pub splits_pod_events: bool,
+    /// Row Q3: whether a pod in PreBind that starts terminating frees its node at once, not when it is deleted.
+    pub frees_terminating_pods: bool,
+    /// Row W1: whether a pod is nominated to its node before PreBind, if that takes time.
+    pub nominates_before_pre_bind: bool,
+    /// Row W2: whether a victim whose Binding was not sent is preempted without a write.
+    pub preempts_in_memory: bool,
 }
 
 impl Default for VersionRules {

@@ -55,7 +55,7 @@ impl Scheduler {
             }
         };
         let tasks = volumes.reservations_of(&pod.uid).iter().map(task).collect();
-        if pod.nominated_node != Some(node) {
+        if self.tables.rules().nominates_before_pre_bind && pod.nominated_node != Some(node) {
             // PreBind takes a while, so the nomination shows others, such as the cluster autoscaler, where the pod
             // will run.
             let nomination = Nomination::Set(self.tables.text(node).to_owned());
@@ -153,7 +153,7 @@ impl Scheduler {
     /// Handles an update of the pod. Returns false if it is not in PreBind.
     pub(super) fn pre_bind_updated(&mut self, now: Time, pod: &Arc<PodInfo>) -> bool {
         let Some(before) = self.volume_bindings.renew(pod) else { return false };
-        if pod.deleting && !before.deleting {
+        if pod.deleting && !before.deleting && self.tables.rules().frees_terminating_pods {
             self.volume_bindings.end(&pod.uid, &mut self.outbox);
             self.free(now, &pod.uid);
         }
@@ -193,7 +193,10 @@ impl Scheduler {
         self.report(&queued, began, outcome);
         // The API server shows all reservations now.
         self.cache.forget_volumes(uid);
-        if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
+        if queued.pod.deleting {
+            // The API server binds no terminating pod.
+            self.free(now, uid);
+        } else if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
             // PreBind took time, and other nodes and pods changed, so the recheck is mandatory.
             let began = queued.found.map_or(began, |search| search.began);
             self.bindings.insert(Arc::clone(uid), Binding::new(queued, node, None, None, began));

@@ -68,9 +68,12 @@ impl Scheduler {
         }
     }
 
-    /// Cancels the binding of a victim if it was not sent yet. Such a victim needs no eviction through the API
-    /// server.
+    /// Cancels the binding of a victim if it was not sent yet and the version does so. Such a victim needs no eviction
+    /// through the API server.
     fn cancel_unsent_victim(&mut self, now: Time, uid: &Uid) {
+        if !self.tables.rules().preempts_in_memory {
+            return;
+        }
         let Some(evicted) = self.preemptions.eviction(uid) else { return };
         if self.cancel_unsent(now, uid) {
             self.record_preempted(&evicted, " (in kube-scheduler memory).");
