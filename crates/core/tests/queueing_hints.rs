@@ -14,12 +14,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
 use supercargo_core::model::effect::{Effect, VolumeChange, VolumeWrite};
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::{BindOutcome, Event, ObjectKey, WriteOutcome};
+use supercargo_core::model::intern::Tables;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::model::volume::{ClaimInfo, ClaimRef, PersistentVolumeInfo, StorageKey, StorageObject};
 use supercargo_core::queue::{QueueConfig, SubQueue};
+use supercargo_core::registry::Plan;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use support::{arrival, begin, storage};
 
@@ -257,20 +260,23 @@ struct TestCluster {
 }
 
 impl TestCluster {
-    fn new() -> Self {
+    fn new(version: EmulatedVersion) -> Self {
         let now = Time::from_secs(1_000);
-        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let mut tables = Tables::new();
+        tables.emulate(version);
+        let plan = Plan::of(version.rules());
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::new(&plan) };
         // The flush is disabled, so a missed event leaves the pod unschedulable.
         let queue =
             QueueConfig { max_in_unschedulable: Duration::from_secs(1 << 40), ..QueueConfig::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue };
-        let scheduler = Scheduler::new(config, now);
+        let scheduler = Scheduler::with_tables(config, tables, now);
         let mut cluster = Self {
             scheduler,
-            framework: Framework::default(),
+            framework: Framework::new(&plan),
             now,
             specs: BTreeMap::new(),
-            history: String::new(),
+            history: format!("emulate {version}\n"),
             woken: 0,
             written: 0,
         };
@@ -472,15 +478,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn hint_never_skips_an_event_that_makes_a_pod_schedulable(changes in prop::collection::vec(change(), 1..60)) {
-        no_pod_waits_in_vain(TestCluster::new(), &changes);
+    fn hint_never_skips_an_event_that_makes_a_pod_schedulable(
+        version in prop::sample::select(EmulatedVersion::ALL.to_vec()),
+        changes in prop::collection::vec(change(), 1..60),
+    ) {
+        no_pod_waits_in_vain(TestCluster::new(version), &changes);
     }
 
     #[test]
     fn hint_never_skips_an_event_that_helps_a_pod_over_a_volume_limit(
+        version in prop::sample::select(EmulatedVersion::ALL.to_vec()),
         changes in prop::collection::vec(volume_change(), 1..60),
     ) {
-        let mut cluster = TestCluster::new();
+        let mut cluster = TestCluster::new(version);
         VOLUMES.iter().for_each(|line| cluster.line(line));
         no_pod_waits_in_vain(cluster, &changes);
     }
@@ -504,7 +514,7 @@ fn random_clusters_requeue_pods_often_enough() {
     let (mut woken, mut written) = (0, 0);
     for _ in 0..80 {
         let changes = strategy.new_tree(&mut runner).expect("changes are drawn").current();
-        let mut cluster = TestCluster::new();
+        let mut cluster = TestCluster::new(EmulatedVersion::NEWEST);
         for change in &changes {
             cluster.apply(change);
             cluster.now = cluster.now + Duration::from_secs(30);

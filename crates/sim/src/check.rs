@@ -126,9 +126,12 @@ impl Sim {
                 if !self.process.pods.get(uid).is_some_and(|pod| pod.deleting) {
                     return Err(broken("only terminating pods are skipped", uid.to_owned()));
                 }
+                self.process.decided.remove(uid);
             }
             Outcome::PreBound { succeeded, .. } => {
-                if *succeeded {
+                if self.process.pods.get(uid).is_some_and(|pod| pod.deleting && pod.node.is_none()) {
+                    self.process.decided.remove(uid);
+                } else if *succeeded {
                     self.process.pre_bound.insert(uid.to_owned());
                 }
             }

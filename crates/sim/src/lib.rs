@@ -31,6 +31,7 @@ mod workload;
 
 use check::Broken;
 use log::Log;
+use process::emulated_version;
 use sim::Sim;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -112,7 +113,9 @@ pub struct Failure {
 impl Failure {
     /// Returns the invariant and how it was broken, without the log.
     pub fn verdict(&self) -> String {
-        format!("broken at step {} of seed {}: {}\n  {}", self.step, self.seed, self.invariant, self.detail)
+        let Self { seed, step, invariant, detail, .. } = self;
+        let version = emulated_version(*seed);
+        format!("broken at step {step} of seed {seed}, version {version}: {invariant}\n  {detail}")
     }
 }
 

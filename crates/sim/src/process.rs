@@ -1,5 +1,6 @@
 //! One scheduler process under test, and a copy of its inputs against which its state is checked.
 
+use crate::draw::Draw;
 use crate::objects::{Node, OURS, Pod};
 use crate::server::{Change, Stamp};
 use crate::storage::{Claim, Volume, claim_id, csi_node, csi_node_id, volume_id};
@@ -8,7 +9,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use supercargo_core::cycle::Framework;
 use supercargo_core::model::effect::Lane;
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::{Event, Kind, ObjectKey};
+use supercargo_core::model::intern::Tables;
 use supercargo_core::model::lookup_objects::Service;
 use supercargo_core::model::node::NodeInfo;
 use supercargo_core::model::pod::PodInfo;
@@ -16,6 +19,7 @@ use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::model::volume::StorageObject;
 use supercargo_core::queue::QueueConfig;
+use supercargo_core::registry::Plan;
 use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler};
 
 /// A current decision: as far as anyone outside can know, its pod is assumed on its node.
@@ -106,11 +110,20 @@ pub(crate) fn has_large_pods(seed: u64) -> bool {
     seed % 5 == 2
 }
 
+/// The version of kube-scheduler that the processes of a seed behave as. It is not drawn with the rest, which is thus
+/// the same for all versions.
+pub(crate) fn emulated_version(seed: u64) -> EmulatedVersion {
+    Draw::new(!seed).pick(&EmulatedVersion::ALL)
+}
+
 impl Process {
     pub(crate) fn new(seed: u64, incarnation: u32, now: Time) -> Self {
-        let profile = Profile { name: OURS.to_owned(), framework: Framework::default() };
+        let mut tables = Tables::new();
+        tables.emulate(emulated_version(seed));
+        let framework = Framework::new(&Plan::of(tables.rules()));
+        let profile = Profile { name: OURS.to_owned(), framework };
         let config = Config { seed: Seed(seed), profiles: vec![profile], queue: QueueConfig::default() };
-        let mut scheduler = Scheduler::new(config, now);
+        let mut scheduler = Scheduler::with_tables(config, tables, now);
         // Verify each decision. A difference is reported as a notice in all builds.
         scheduler.verify_decisions(Some(NonZeroU32::MIN));
         if has_large_pods(seed) {
@@ -348,8 +361,12 @@ impl Process {
         if pod.deleting {
             self.going.insert(pod.uid.clone());
         }
-        // A watch change with a node settles the decision. A terminating pod can no longer be bound.
-        if pod.node.is_some() || pod.deleting {
+        // A watch change with a node settles the decision. A terminating pod can no longer be bound. An old version
+        // releases its node after PreBind.
+        let frees = self.scheduler.snapshot().rules().frees_terminating_pods;
+        let stays =
+            !frees && self.scheduler.waiting_for_volumes().any(|(queued, ..)| *queued.pod.uid == *pod.uid);
+        if pod.node.is_some() || pod.deleting && !stays {
             self.decided.remove(&pod.uid);
         }
         self.pods.insert(pod.uid.clone(), pod);
