@@ -10,12 +10,26 @@ use supercargo_core::model::event::{BindOutcome, BindingState};
 
 use crate::write::Limits;
 use crate::write::request::{Answer, Call, JSON, Outcome, Transport};
+use crate::write::status::{FIRST_PAUSE, TRIES_MAX};
 use supercargo_apiserver::answer::{Subject, Success};
+use supercargo_apiserver::retry::jittered;
 
 /// Binds `pod` to `node`.
 pub(super) async fn bind(transport: &Transport, limits: &Limits, pod: &PodRef, node: &str) -> BindOutcome {
     let call = call(limits, pod, node);
-    judge(transport.send(&call, limits.bind_deadline, limits.patience).await, node)
+    let (mut pause, mut earlier_unknown) = (FIRST_PAUSE, false);
+    for tried in 1.. {
+        let mut outcome = transport.send(&call, limits.bind_deadline, limits.patience).await;
+        outcome.earlier_unknown |= earlier_unknown;
+        // It was not sent, so it can be sent again. After any other failure the engine decides.
+        if tried == TRIES_MAX || !matches!(outcome.answer, Answer::ConnectionRefused(_)) {
+            return judge(outcome, node);
+        }
+        earlier_unknown = outcome.earlier_unknown;
+        tokio::time::sleep(jittered(pause, 0.1)).await;
+        pause *= 5;
+    }
+    unreachable!("the loop counts to its limit")
 }
 
 fn call(limits: &Limits, pod: &PodRef, node: &str) -> Call {
@@ -59,7 +73,9 @@ fn judge(Outcome { answer, earlier_unknown }: Outcome, node: &str) -> BindOutcom
         Answer::Status { code: 408 | 500.., message, .. }
         | Answer::Lost(message)
         | Answer::Foreign(message) => BindOutcome::Unknown { message },
-        Answer::Status { message, .. } | Answer::NotSent(message) => refused(message, earlier_unknown),
+        Answer::Status { message, .. } | Answer::NotSent(message) | Answer::ConnectionRefused(message) => {
+            refused(message, earlier_unknown)
+        }
     }
 }
 

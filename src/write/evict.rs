@@ -47,7 +47,9 @@ impl Step {
             Answer::Status { code: 408 | 500.., message, .. }
             | Answer::Lost(message)
             | Answer::Foreign(message) => Self::Unknown(message),
-            Answer::Status { message, .. } | Answer::NotSent(message) => Self::Failed(message),
+            Answer::Status { message, .. }
+            | Answer::NotSent(message)
+            | Answer::ConnectionRefused(message) => Self::Failed(message),
         }
     }
 }
@@ -83,6 +85,7 @@ async fn mark(transport: &Transport, limits: &Limits, pod: &PodRef, disruption: 
             Answer::Status { code: 409, message, .. } => !is_another_pod(message),
             Answer::Status { code: 500.., .. }
             | Answer::NotSent(_)
+            | Answer::ConnectionRefused(_)
             | Answer::Lost(_)
             | Answer::Foreign(_) => true,
             Answer::Done(_) | Answer::Status { .. } => false,

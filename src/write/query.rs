@@ -52,6 +52,7 @@ pub(super) async fn query_binding(
         Answer::Status { is_gone: true, .. } => BindingState::Gone,
         Answer::Status { message, .. }
         | Answer::NotSent(message)
+        | Answer::ConnectionRefused(message)
         | Answer::Lost(message)
         | Answer::Foreign(message) => unanswered(pod, &message, failures),
     }

@@ -106,7 +106,10 @@ impl Recorder {
                 }
                 Answer::Status { code, message, .. } => return self.refused(event, code, &message),
                 // The write is idempotent.
-                Answer::NotSent(message) | Answer::Lost(message) | Answer::Foreign(message) => message,
+                Answer::NotSent(message)
+                | Answer::ConnectionRefused(message)
+                | Answer::Lost(message)
+                | Answer::Foreign(message) => message,
             };
             if tried < TRIES_MAX {
                 tracing::debug!(%message, "unable to write event; retrying");

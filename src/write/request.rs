@@ -69,6 +69,8 @@ pub(super) enum Answer {
     },
     /// The request never reached the API server.
     NotSent(String),
+    /// The request never reached the API server, since the connection was refused.
+    ConnectionRefused(String),
     /// The deadline passed or the connection broke. The request may have been carried out.
     Lost(String),
     /// The response is not the API server's about this object. The request may have been carried out.
@@ -231,13 +233,16 @@ impl Transport {
             _ => false,
         };
         let text = self.failed(call, &self.what_broke(error));
-        if not_sent { Answer::NotSent(text) } else { Answer::Lost(text) }
+        match io_error(error) {
+            Some(std::io::ErrorKind::ConnectionRefused) => Answer::ConnectionRefused(text),
+            _ if not_sent => Answer::NotSent(text),
+            _ => Answer::Lost(text),
+        }
     }
 
     /// Describes the cause in upstream's words where they are known, otherwise in the client's.
     fn what_broke(&self, error: &kube::Error) -> String {
-        let io = causes(error).filter_map(|cause| cause.downcast_ref::<std::io::Error>()).last();
-        match io.map(std::io::Error::kind) {
+        match io_error(error) {
             Some(std::io::ErrorKind::ConnectionRefused) => {
                 format!("dial tcp {}: connect: connection refused", self.authority())
             }
@@ -282,6 +287,11 @@ fn causes<'a>(
     error: &'a (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
     std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// Returns the kind of the I/O error that broke a request, if there was one.
+fn io_error(error: &kube::Error) -> Option<std::io::ErrorKind> {
+    causes(error).filter_map(|cause| cause.downcast_ref::<std::io::Error>()).last().map(std::io::Error::kind)
 }
 
 /// Returns the message for a response without a Status object

@@ -18,9 +18,9 @@ use supercargo_apiserver::answer::Subject;
 use supercargo_apiserver::retry::jittered;
 
 /// Upstream's maximum number of tries.
-const TRIES_MAX: u32 = 4;
+pub(super) const TRIES_MAX: u32 = 4;
 /// Upstream's first pause between tries; each further pause is five times the previous one.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long `Retry-After` is obeyed. Short, since the pod's binding may be queued behind the patch.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -94,7 +94,7 @@ fn may_retry(answer: &Answer) -> bool {
         Answer::Status { message, .. } if is_another_pod(message) => false,
         Answer::Status { code, .. } => matches!(code, 409 | 500 | 503),
         // The patch is idempotent.
-        Answer::NotSent(_) | Answer::Foreign(_) => true,
+        Answer::NotSent(_) | Answer::ConnectionRefused(_) | Answer::Foreign(_) => true,
         Answer::Done(_) | Answer::Lost(_) => false,
     }
 }
@@ -126,6 +126,7 @@ fn give_up(patch: &StatusPatch, answer: Answer, refusals: &Throttle) {
         }
         Answer::Status { message, .. }
         | Answer::NotSent(message)
+        | Answer::ConnectionRefused(message)
         | Answer::Lost(message)
         | Answer::Foreign(message) => {
             let nomination = &patch.nomination;

@@ -40,6 +40,8 @@ enum Reply {
     Silence,
     /// The connection breaks after the request was sent.
     Broken,
+    /// The connection is refused.
+    Refused,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -143,6 +145,7 @@ impl Script {
             }
             Reply::Silence => std::future::pending().await,
             Reply::Broken => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
+            Reply::Refused => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into()),
         })
     }
 }
@@ -413,6 +416,27 @@ async fn refusal_after_an_unknown_try_is_unknown() {
     assert_eq!(fixture.bind().await, BindOutcome::Accepted);
     let mut fixture = Fixture::new([Reply::Later(503, 1), status(409, "Conflict", &assigned_to("n2"))]);
     assert_eq!(fixture.bind().await, BindOutcome::NotNeeded(BindingState::Bound("n2".to_owned())));
+}
+
+/// As from 1.37 on; an older kube-scheduler gives up at once.
+#[tokio::test(start_paused = true)]
+async fn binding_is_sent_up_to_four_times_while_connections_are_refused() {
+    let began = tokio::time::Instant::now();
+    let mut fixture = Fixture::new([Reply::Refused, Reply::Refused, Reply::Refused, created()]);
+    assert_eq!(fixture.bind().await, BindOutcome::Accepted);
+    let waited = began.elapsed();
+    assert!(waited >= Duration::from_millis(310) && waited < Duration::from_millis(350), "{waited:?}");
+    let mut fixture = Fixture::new((0..4).map(|_| Reply::Refused));
+    let outcome = fixture.bind().await;
+    assert!(
+        matches!(&outcome, BindOutcome::Refused { message } if message.contains("refused")),
+        "{outcome:?}"
+    );
+    let mut fixture = Fixture::new([Reply::Refused, status(409, "Conflict", "no")]);
+    assert_eq!(fixture.bind().await, refused("no"), "a conflict is no reason to send it again");
+    let mut fixture =
+        Fixture::new([Reply::Refused, Reply::Later(503, 1), Reply::Refused, status(403, "Forbidden", "no")]);
+    assert_eq!(fixture.bind().await, unknown("no"), "the second try may have been carried out");
 }
 
 #[tokio::test]

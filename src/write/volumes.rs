@@ -77,9 +77,13 @@ fn judge(Outcome { answer, earlier_unknown }: Outcome) -> WriteOutcome {
         | Answer::Lost(message)
         | Answer::Foreign(message) => WriteOutcome::Unknown { message },
         // An earlier try may have been carried out.
-        Answer::Status { message, .. } | Answer::NotSent(message) if earlier_unknown => {
+        Answer::Status { message, .. } | Answer::NotSent(message) | Answer::ConnectionRefused(message)
+            if earlier_unknown =>
+        {
             WriteOutcome::Unknown { message }
         }
-        Answer::Status { message, .. } | Answer::NotSent(message) => WriteOutcome::Refused { message },
+        Answer::Status { message, .. } | Answer::NotSent(message) | Answer::ConnectionRefused(message) => {
+            WriteOutcome::Refused { message }
+        }
     }
 }
