@@ -111,12 +111,7 @@ impl EmulatedVersion {
             splits_pod_events: true,
             ..V1_36
         };
-        match self {
-            Self::V1_34 => V1_34,
-            Self::V1_35 => V1_35,
-            Self::V1_36 => V1_36,
-            Self::V1_37 => V1_37,
-        }
+        [V1_34, V1_35, V1_36, V1_37][self as usize]
     }
 }
 
