@@ -171,6 +171,13 @@ bench: oracle ## Time decisions in process beside the real kube-scheduler's: wri
 bench-e2e: upstream ## Time pods from creation to binding on a real API server, beside kube-scheduler and a no-op binder: writes docs/benchmarks.md. PART=ceiling: larger bursts; PART=asked: with queries about pending pods; PART=start: startup with 50,000 pods; QUICK=1 only prints.
 	cargo bench --locked --quiet --bench e2e -- $(if $(PART),--part $(PART)) $(if $(QUICK),--rounds 1 --nodes 500 $(if $(filter start,$(PART)),--existing 5000,--existing 500 --pods 300 --rate 50 --workload basic --workload spread),--write)
 
+.PHONY: conformance
+conformance: upstream build ## Run Kubernetes' own e2e tests of the scheduler with kube-scheduler and with supercargo: writes docs/conformance.md. VERSION=1.37 runs one version.
+	for version in $(or $(VERSION),1.35 1.36 1.37); do \
+	  tests/upstream/build.sh $$([ $$version = 1.36 ] || echo --version $$version) kube-apiserver kube-controller-manager kube-scheduler e2e.test && \
+	  cargo run --locked --quiet -p supercargo-dev --bin conformance -- --version $$version || exit 1; \
+	done
+
 .PHONY: soak
 soak: oracle ## Run long tests: many simulated and random clusters, and repeated API server tests.
 	cargo run --locked --quiet -p supercargo-dev --bin fuzz -- --seed $(SEED) --decisions 200000

@@ -38,15 +38,21 @@ pub(super) async fn read(client: &kube::Client) -> Result<ServerVersion, String>
     info.version().ok_or_else(|| "the answer names no version".to_owned())
 }
 
-/// Logs the version that a server's version selects, and the values of `--feature-gates` that do not suit it. Returns
-/// those that would be refused if a flag selected the version.
+/// Logs the version that a server's version selects at the start, with warnings. Returns the values of
+/// `--feature-gates` that would be refused if a flag selected the version.
 pub(super) fn log_choice(version: ServerVersion, gates: &[String]) -> Vec<String> {
-    match version.warning() {
-        Some(warning) => tracing::warn!("{warning}"),
-        None => {
-            let emulated = version.emulated();
-            tracing::info!(%emulated, "behaving as kube-scheduler of the API server's version");
-        }
+    if version.warning().is_none() {
+        let emulated = version.emulated();
+        tracing::info!(%emulated, "behaving as kube-scheduler of the API server's version");
+    }
+    log_warnings(version, gates)
+}
+
+/// Warns about a server's version out of range, and about values of `--feature-gates` that do not suit it. Returns those
+/// that would be refused if a flag selected the version.
+fn log_warnings(version: ServerVersion, gates: &[String]) -> Vec<String> {
+    if let Some(warning) = version.warning() {
+        tracing::warn!("{warning}");
     }
     let version = version.emulated();
     let mut refused = Vec::new();
@@ -168,7 +174,8 @@ impl Follower {
             // A read without an answer neither agrees nor disagrees.
             let Ok(read) = read(&client).await else { continue };
             if let Some(version) = agreement.read(read.emulated()) {
-                log_choice(read, gates);
+                // The engine logs the change itself.
+                log_warnings(read, gates);
                 versions.send_replace(version);
             }
         }

@@ -36,6 +36,7 @@ mod rights;
 mod serving;
 mod shadow;
 mod status;
+mod takeover;
 mod two_schedulers;
 mod versions;
 mod volumes;

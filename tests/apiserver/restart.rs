@@ -183,16 +183,35 @@ impl PodFleet {
         Ok(Self { count, seen, watching })
     }
 
+    /// Returns the number of its pods.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
     /// Creates the pods concurrently, retrying until the API server has each.
     pub(crate) fn create(&self, world: &World<'_>) -> JoinHandle<Result<()>> {
-        let spec = requesting(&json!({"cpu": format!("{POD_MILLI}m")}));
-        let (pods, count) = (world.pods(), self.count);
-        let wanted: Result<Vec<Pod>> =
-            (0..count).map(|number| world.pod(&format!("p{number}"), &spec)).collect();
+        let (pods, wanted) = (world.pods(), self.wanted(world));
         tokio::spawn(async move {
             let creating = wanted?.into_iter().map(|pod| create_once(pods.clone(), pod));
             stream::iter(creating).buffer_unordered(4).try_collect().await
         })
+    }
+
+    /// As [`Self::create`], one by one with a pause before each pod, so that the load lasts.
+    pub(crate) fn create_every(&self, pause: Duration, world: &World<'_>) -> JoinHandle<Result<()>> {
+        let (pods, wanted) = (world.pods(), self.wanted(world));
+        tokio::spawn(async move {
+            for pod in wanted? {
+                tokio::time::sleep(pause).await;
+                create_once(pods.clone(), pod).await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn wanted(&self, world: &World<'_>) -> Result<Vec<Pod>> {
+        let spec = requesting(&json!({"cpu": format!("{POD_MILLI}m")}));
+        (0..self.count).map(|number| world.pod(&format!("p{number}"), &spec)).collect()
     }
 
     pub(crate) async fn placed(&self, world: &World<'_>) -> Result<BTreeSet<String>> {

@@ -61,6 +61,7 @@ async fn shadow(plane: &ControlPlane) -> Result<Supercargo> {
     let get = ["get", "configmap", "supercargo-config-shadow", "-n", NAMESPACE, "-o", jsonpath];
     let setup = Setup {
         name: ACCOUNT.to_owned(),
+        program: None,
         namespace: NAMESPACE.to_owned(),
         account: ACCOUNT.to_owned(),
         configuration: admin.kubectl(&get).await?,

@@ -5,6 +5,7 @@
 #   tests/upstream/build.sh [kube-apiserver kube-scheduler ...]     without names: all of the control plane
 #   tests/upstream/build.sh oracle                                  the program that runs the real framework on scenarios
 #   tests/upstream/build.sh oracle-coverage                         the same, with coverage of upstream's plugins
+#   tests/upstream/build.sh e2e.test                                Kubernetes' own end-to-end tests
 #   tests/upstream/build.sh --version 1.37 [names ...]              Kubernetes of versions/1.37.mod, into target/upstream/1.37/bin
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -78,8 +79,23 @@ oracle_coverage() {
   echo "$sources" > "$stamp"
 }
 
+# Kubernetes' end-to-end tests. Modules that only they need are in no go.sum here: a copy of the module file gets them.
+e2e() {
+  local out="$bin/e2e.test" stamp="$bin/.e2e.test.pin" copy
+  [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$k8s" ] && return 0
+  echo "upstream: building the end-to-end tests of $k8s (the first time takes some minutes)" >&2
+  copy=$(mktemp -d)
+  cp "$mod" "$copy/go.mod"
+  cp "${mod%.mod}.sum" "$copy/go.sum"
+  CGO_ENABLED=0 go test -c -vet=off -mod=mod -modfile="$copy/go.mod" -trimpath -ldflags "$k8s_flags" -o "$out.part" k8s.io/kubernetes/test/e2e
+  rm -r "$copy"
+  mv "$out.part" "$out"
+  echo "$k8s" > "$stamp"
+}
+
 build() {
   case $1 in
+    e2e.test) e2e ;;
     oracle) oracle ;;
     oracle-coverage) oracle_coverage ;;
     kube-apiserver | kube-controller-manager | kube-scheduler)
@@ -87,7 +103,7 @@ build() {
     kubectl) tool "$1" "$k8s" k8s.io/kubernetes/cmd/kubectl "$k8s_flags" "Client Version: $k8s" version --client ;;
     etcd) tool "$1" "$etcd" go.etcd.io/etcd/server/v3 "-s -w" "etcd Version: ${etcd#v}" --version ;;
     kwok) tool "$1" "$kwok" sigs.k8s.io/kwok/cmd/kwok "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=${kwok#v}" "$kwok" --version ;;
-    *) echo "upstream: no tool named $1; known tools: kube-apiserver kube-controller-manager kube-scheduler kubectl etcd kwok oracle oracle-coverage" >&2; exit 2 ;;
+    *) echo "upstream: no tool named $1; known tools: kube-apiserver kube-controller-manager kube-scheduler kubectl etcd kwok oracle oracle-coverage e2e.test" >&2; exit 2 ;;
   esac
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::binaries::{binary, kwok_stages};
+use super::binaries::{binary_of, kwok_stages};
 use super::pki::write_private;
 use super::process::Program;
 
@@ -98,9 +98,9 @@ impl Layout {
         self.folder.join(TOKEN_FILE)
     }
 
-    /// Returns the command line of `component`.
-    pub fn program(&self, component: Component) -> Result<Program> {
-        let program = Program::new(component.name(), binary(component.name())?);
+    /// Returns the command line of `component` of a minor version of Kubernetes.
+    pub fn program(&self, component: Component, version: &str) -> Result<Program> {
+        let program = Program::new(component.name(), binary_of(version, component.name())?);
         Ok(match component {
             Component::Etcd => program.args(self.etcd()),
             Component::ApiServer => program.args(self.api_server()),

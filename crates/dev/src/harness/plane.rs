@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use tokio::sync::OnceCell;
 
 use super::access::{Access, Credential};
-use super::binaries::binary;
+use super::binaries::{binary_of, chosen_version};
 use super::component::{Component, Layout, TOKEN_FILE};
 use super::guard::Guard;
 use super::http;
@@ -38,6 +38,7 @@ pub struct Builder {
     components: BTreeSet<Component>,
     extra_args: BTreeMap<Component, Vec<String>>,
     folder: Option<PathBuf>,
+    version: String,
 }
 
 impl Builder {
@@ -53,6 +54,12 @@ impl Builder {
         self
     }
 
+    /// Chooses a minor version of Kubernetes, for example `1.37`.
+    pub fn version(mut self, version: &str) -> Self {
+        self.version = version.to_owned();
+        self
+    }
+
     /// Uses this folder instead of a temporary one. It is emptied first and removed at the end.
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
@@ -62,7 +69,7 @@ impl Builder {
     /// Starts all components and waits until they serve and namespace `default` accepts pods.
     pub async fn start(self) -> Result<ControlPlane> {
         for component in &self.components {
-            binary(component.name())?;
+            binary_of(&self.version, component.name())?;
         }
         let components = self.components.clone();
         let plane = ControlPlane::prepare(self)?;
@@ -89,6 +96,8 @@ pub struct ControlPlane {
     processes: Mutex<BTreeMap<Component, Process>>,
     layout: Layout,
     extra_args: BTreeMap<Component, Vec<String>>,
+    /// The minor version of Kubernetes of components that start from now on.
+    version: Mutex<String>,
     pki: Pki,
     _ports: Vec<Port>,
 }
@@ -97,7 +106,7 @@ impl ControlPlane {
     /// Starts with etcd and kube-apiserver; [`Builder::with`] adds other components.
     pub fn builder() -> Builder {
         let components = BTreeSet::from([Component::Etcd, Component::ApiServer]);
-        Builder { components, extra_args: BTreeMap::new(), folder: None }
+        Builder { components, extra_args: BTreeMap::new(), folder: None, version: chosen_version() }
     }
 
     /// Returns the folder of its data, keys and logs.
@@ -181,6 +190,11 @@ impl ControlPlane {
     pub fn stop(&self, component: Component) -> Result<()> {
         self.take(component)?.stop(GRACE)?;
         Ok(())
+    }
+
+    /// Chooses the minor version of Kubernetes of components that start from now on, as an upgrade does.
+    pub fn set_version(&self, version: &str) {
+        *self.version.lock().unwrap_or_else(PoisonError::into_inner) = version.to_owned();
     }
 
     /// Suspends a component: its connections stay open, but it does not respond.
@@ -269,6 +283,7 @@ impl ControlPlane {
             processes: Mutex::default(),
             layout,
             extra_args: builder.extra_args,
+            version: Mutex::new(builder.version),
             pki,
             _ports: reserved,
         };
@@ -288,7 +303,8 @@ impl ControlPlane {
             bail!("{} is already running", component.name());
         }
         let extra = self.extra_args.get(&component).cloned().unwrap_or_default();
-        let program = self.layout.program(component)?.args(extra);
+        let version = self.version.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let program = self.layout.program(component, &version)?.args(extra);
         processes.insert(component, Process::start(&program, &self.layout.logs(), self.group())?);
         Ok(())
     }

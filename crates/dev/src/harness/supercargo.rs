@@ -113,6 +113,8 @@ pub fn binary() -> Result<PathBuf> {
 pub struct Setup {
     /// Name of the process, its log and its files.
     pub name: String,
+    /// Another program than this build's.
+    pub program: Option<PathBuf>,
     /// Namespace and name of its ServiceAccount.
     pub namespace: String,
     pub account: String,
@@ -140,6 +142,7 @@ impl Setup {
         let get = ["get", "configmap", "supercargo-config", "-n", NAMESPACE, "-o", jsonpath];
         Ok(Self {
             name: NAME.to_owned(),
+            program: None,
             namespace: NAMESPACE.to_owned(),
             account: NAME.to_owned(),
             configuration: plane.admin().kubectl(&get).await?,
@@ -156,6 +159,7 @@ impl Setup {
     pub fn called(namespace: &str) -> Self {
         Self {
             name: format!("{NAME}-{namespace}"),
+            program: None,
             namespace: namespace.to_owned(),
             account: NAME.to_owned(),
             configuration: configuration(namespace),
@@ -184,7 +188,8 @@ impl Setup {
         let config = plane.folder().join(format!("{}.yaml", self.name));
         write_private(&config, &self.configuration)?;
         let (number, port) = self.port()?;
-        let program = Program::new(self.name, binary()?)
+        let path = self.program.map_or_else(binary, Ok)?;
+        let program = Program::new(self.name, path)
             .arg(format!("--kubeconfig={}", access.kubeconfig().display()))
             .arg(format!("--config={}", config.display()))
             .arg("--bind-address=127.0.0.1")

@@ -1,0 +1,143 @@
+//! `make conformance`: runs upstream's own e2e tests `[sig-scheduling]` with kube-scheduler and with supercargo as the
+//! default scheduler, and writes docs/conformance.md.
+//!
+//! Each run has its own control plane with kwok nodes. `tests/upstream/build.sh` builds the binaries and the tests.
+
+mod page;
+mod report;
+
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use supercargo_dev::harness::binaries::{PINNED, binary_of, target_dir};
+use supercargo_dev::harness::{
+    Access, Component, ControlPlane, KwokNode, Process, Program, nodes, supercargo,
+};
+
+use report::Report;
+
+/// The longest run of all tests of a version with one scheduler. Usual are ten minutes.
+const TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Nodes of a cluster. Some tests need two.
+const NODES: usize = 3;
+
+#[derive(Parser)]
+#[command(
+    name = "conformance",
+    about = "Run upstream's e2e tests of the scheduler with kube-scheduler and with supercargo"
+)]
+struct Args {
+    /// Minor version of Kubernetes, its tests and its API server; may be repeated
+    #[arg(long = "version", value_name = "VERSION", default_value = PINNED)]
+    versions: Vec<String>,
+    /// Tests to run, as a regular expression over their full names
+    #[arg(long, value_name = "REGEX", default_value = r"\[sig-scheduling\]")]
+    focus: String,
+    /// Write the page from the reports of earlier runs, without tests
+    #[arg(long)]
+    page: bool,
+}
+
+/// The scheduler of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheduler {
+    KubeScheduler,
+    Supercargo,
+}
+
+impl Scheduler {
+    const ALL: [Self; 2] = [Self::KubeScheduler, Self::Supercargo];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Supercargo => "supercargo",
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let args = Args::parse();
+    let folder = target_dir().join("conformance");
+    std::fs::create_dir_all(&folder)?;
+    if !args.page {
+        for version in &args.versions {
+            for scheduler in Scheduler::ALL {
+                let began = Instant::now();
+                let report = run(version, scheduler, &args.focus, &folder).await?;
+                let (passed, ran) = (report.passed(), report.tests.len());
+                eprintln!(
+                    "conformance: {version}, {}: {passed} of {ran} passed in {:.0} s",
+                    scheduler.name(),
+                    began.elapsed().as_secs_f64()
+                );
+            }
+        }
+    }
+    page::write(&folder)
+}
+
+/// Returns the path of the report of a run.
+fn report_path(folder: &Path, version: &str, scheduler: Scheduler) -> PathBuf {
+    folder.join(format!("{version}-{}.json", scheduler.name()))
+}
+
+/// Runs the tests of a version with a scheduler.
+async fn run(version: &str, scheduler: Scheduler, focus: &str, folder: &Path) -> Result<Report> {
+    let tests = binary_of(version, "e2e.test")?;
+    let builder =
+        ControlPlane::builder().version(version).with([Component::ControllerManager, Component::Kwok]);
+    let plane = builder.start().await?;
+    let fleet: Vec<_> = (1..=NODES).map(|number| KwokNode::new(&format!("node-{number}"))).collect();
+    nodes::create_all(&plane.client().await?, &fleet).await?;
+    let mut running = start(&plane, version, scheduler)?;
+    let json = report_path(folder, version, scheduler);
+    let program = Program::new("e2e", tests).args([
+        format!("--kubeconfig={}", plane.admin().kubeconfig().display()),
+        format!("--ginkgo.focus={focus}"),
+        format!("--ginkgo.json-report={}", json.display()),
+        format!("--ginkgo.timeout={}s", TIMEOUT.as_secs()),
+        String::from("--ginkgo.no-color"),
+        String::from("--provider=skeleton"),
+        String::from("--disable-log-dump=true"),
+    ]);
+    let _ = std::fs::remove_file(&json);
+    let mut e2e = plane.launch(&program)?;
+    let ended = e2e.wait(TIMEOUT + Duration::from_secs(60));
+    let log = folder.join(format!("{version}-{}.log", scheduler.name()));
+    std::fs::copy(e2e.log(), &log).with_context(|| format!("cannot write {}", log.display()))?;
+    ended?;
+    running.check()?;
+    let report = Report::read(&json)?;
+    ensure!(!report.tests.is_empty(), "no test of {version} matches {focus}; see {}", log.display());
+    Ok(report)
+}
+
+/// Starts the scheduler with the arguments of a kubeadm cluster.
+fn start(plane: &ControlPlane, version: &str, scheduler: Scheduler) -> Result<Process> {
+    let identity: Access = plane.user("system:kube-scheduler", None)?;
+    let path = match scheduler {
+        Scheduler::KubeScheduler => binary_of(version, "kube-scheduler")?,
+        Scheduler::Supercargo => {
+            // Under this name, it has kube-scheduler's defaults.
+            let link = plane.folder().join("kube-scheduler");
+            symlink(supercargo::binary()?, &link)?;
+            link
+        }
+    };
+    let kubeconfig = identity.kubeconfig().display();
+    let program = Program::new("scheduler", path).args([
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        String::from("--bind-address=127.0.0.1"),
+        format!("--secure-port={}", plane.port(Component::Scheduler)),
+        String::from("--leader-elect=true"),
+    ]);
+    plane.launch(&program)
+}
