@@ -102,6 +102,9 @@ async fn run(version: &str, scheduler: Scheduler, focus: &str, folder: &Path) ->
         format!("--ginkgo.focus={focus}"),
         format!("--ginkgo.json-report={}", json.display()),
         format!("--ginkgo.timeout={}s", TIMEOUT.as_secs()),
+        // Tests of features that are off by default need gates that a cluster of kubeadm does not set.
+        String::from(r"--ginkgo.skip=\[Feature:OffByDefault\]"),
+        String::from("--ginkgo.seed=1"),
         String::from("--ginkgo.no-color"),
         String::from("--provider=skeleton"),
         String::from("--disable-log-dump=true"),
