@@ -185,14 +185,15 @@ soak: oracle ## Run long tests: many simulated and random clusters, and repeated
 	cargo run --locked --quiet --release -p supercargo-sim -- --seed $(SEED) --steps 500000 --timed
 	for round in 1 2 3 4 5; do echo "round $$round" >&2; SUPERCARGO_RELABEL_SECONDS=120 cargo test --locked --quiet --test apiserver; done
 
+.PHONY: matrix
+matrix: ## Compare with every version of Kubernetes: recorded clusters, random decisions, API server tests. Writes docs/support.md.
+	tests/release/matrix.sh
+
 .PHONY: release-check
 release-check: release-binary sbom rules ## Check a release, in addition to `make test` and `make reproducible`: the static binary on a real API server, other versions of Kubernetes, upgrades, a real Prometheus, the report in a browser, arm64.
 	$(TARGET)/dist/supercargo --version
 	cargo test --locked --quiet --test release -- --nocapture
-	for version in 1.34 1.35 1.37; do \
-	  tests/upstream/build.sh --version $$version kube-apiserver kube-controller-manager kube-scheduler && \
-	  SUPERCARGO_KUBERNETES=$$version cargo test --locked --quiet --test apiserver || exit 1; \
-	done
+	tests/release/matrix.sh
 	tests/release/previous.sh
 	cargo test --locked --quiet --test upgrade -- --nocapture
 	tests/packaging/build.sh prometheus

@@ -412,6 +412,7 @@ pub(super) const OLDEST_PENDING: Family = Family::new(
     "[ALPHA] Age of the oldest pod of each queue in seconds, since it was created or its last attempt failed.",
     &["queue"],
 );
+// The recheck was called "last look" when the series got its name. Names of series stay.
 pub(super) const RECHECKS_FAILED: Family = Family::new(
     "supercargo_last_looks_failed_total",
     "[ALPHA] Number of bindings cancelled before sending because the node had changed and no longer fit. The pods are scheduled again.",

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Runs what docs/support.md shows for each version of Kubernetes, and writes that page. The output of a finished run stays in target/matrix, so that an
+# interrupted matrix continues; remove a file there to run it again.
+#
+#   tests/release/matrix.sh             all versions
+#   DECISIONS=200000 tests/release/matrix.sh
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+target=${CARGO_TARGET_DIR:-$PWD/target}
+logs=$target/matrix
+mkdir -p "$logs"
+versions=(1.34 1.35 1.36 1.37)
+
+# run <name> <command ...>: the command's output, with the commit in the first line
+run() {
+  local log=$logs/$1.txt; shift
+  [ ! -s "$log" ] || return 0
+  echo "matrix: $*" >&2
+  { git rev-parse --short HEAD; "$@" 2>&1; } > "$log.part" || { tail -20 "$log.part" >&2; return 1; }
+  mv "$log.part" "$log"
+}
+
+for version in "${versions[@]}"; do
+  of=()
+  [ "$version" = 1.36 ] || of=(--version "$version")
+  tests/upstream/build.sh "${of[@]}" oracle kube-apiserver kube-controller-manager kube-scheduler
+  run "$version-fuzz" cargo run --locked --quiet -p supercargo-dev --bin fuzz -- --seed 1000 --decisions "${DECISIONS:-50000}" --all --emulated-version "$version"
+  run "$version-api" env SUPERCARGO_KUBERNETES="$version" cargo test --locked --quiet --test apiserver
+done
+run vectors cargo test --locked --test golden
+
+# The cells of a version.
+vectors() {
+  local recorded=tests/golden/versions/$1.jsonl.gz
+  if [ -f "$recorded" ]; then gzip -dc "$recorded" | wc -l; else cat tests/golden/*.jsonl <(gzip -dc tests/golden/*.jsonl.gz) | wc -l; fi
+}
+fuzz() { sed -nE 's/^seed .*: ([0-9]+) decisions in .* ([0-9]+) scenarios with mismatches/\1, \2 mismatches/p' "$logs/$1-fuzz.txt"; }
+api() { sed -nE 's/^test result: ok\. ([0-9]+) passed; 0 failed.*/\1 passed/p' "$logs/$1-api.txt"; }
+conformance() {
+  awk -v version="## $1" '$0 == version { at = 1 } at && /^Of / { print; exit }' docs/conformance.md 2>/dev/null |
+    sed -E 's/^Of ([0-9]+) tests, kube-scheduler passes ([0-9]+), supercargo ([0-9]+).*/\3 of \2 that kube-scheduler passes/'
+}
+commit() { head -1 "$logs/$1.txt"; }
+
+{
+  cat <<'TEXT'
+# Supported versions of Kubernetes
+
+`make matrix` runs what this page shows, and writes it. Each run names its commit.
+
+- **Recorded clusters**: the real kube-scheduler's answers to these clusters equal supercargo's (`cargo test --test golden`).
+- **Random decisions**: decisions on random clusters, compared with the real framework of that version.
+- **API server tests**: `tests/apiserver` on a real API server of that version.
+- **Conformance**: Kubernetes' own e2e tests of the scheduler; [the page](conformance.md) names each.
+
+| Kubernetes | Recorded clusters | Random decisions | API server tests | Conformance |
+|---|---|---|---|---|
+TEXT
+  for version in "${versions[@]}"; do
+    echo "| $version | $(vectors "$version") ($(commit vectors)) | $(fuzz "$version") ($(commit "$version-fuzz")) | $(api "$version") ($(commit "$version-api")) | $(conformance "$version") |"
+  done
+  cat <<'TEXT'
+
+A 1.33 API server is served as 1.34, with what it lacks left out. A newer one than 1.37 is served as 1.37; the log and `supercargo doctor` warn. [versions.md](versions.md) has the rules.
+TEXT
+} > docs/support.md
