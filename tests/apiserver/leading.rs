@@ -13,9 +13,9 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::audited::Audited;
+use crate::fleet::PodFleet;
 use crate::harness::supercargo::{self, ROLES, Setup, Supercargo, elected_configuration};
 use crate::harness::{Component, wait_for};
-use crate::restart::PodFleet;
 use crate::world::{World, play_on};
 
 /// Timeout of a failover on a busy machine; its order is tested, not its speed.

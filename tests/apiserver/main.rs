@@ -18,6 +18,7 @@ mod examples;
 mod explain;
 mod extenders;
 mod families;
+mod fleet;
 mod hostile;
 mod leading;
 mod leftovers;

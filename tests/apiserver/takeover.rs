@@ -9,11 +9,11 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 
+use crate::fleet::PodFleet;
 use crate::harness::binaries::binary;
 use crate::harness::ports::Port;
 use crate::harness::wait::PATIENCE;
 use crate::harness::{Component, ControlPlane, Process, Program, supercargo, wait_for};
-use crate::restart::PodFleet;
 use crate::world::{World, play_on};
 
 /// The time in which a scheduler that is stopped has to end.

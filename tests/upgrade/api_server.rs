@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
+use crate::fleet::PodFleet;
 use crate::harness::binaries::PINNED;
 use crate::harness::{Component, ControlPlane, supercargo, wait_for};
-use crate::restart::PodFleet;
 use crate::world::{play_on, requesting, sample};
 
 /// The version after [`PINNED`].
@@ -17,8 +17,8 @@ const NEXT: &str = "1.37";
 const RISING: Duration = Duration::from_secs(150);
 
 /// Pods are created for longer than a rise takes.
-const PODS: usize = 1200;
-const PAUSE: Duration = Duration::from_millis(120);
+const PODS: usize = 1000;
+const PAUSE: Duration = Duration::from_millis(150);
 
 #[tokio::test]
 async fn upgraded_api_server_switches_behavior_once_and_loses_no_pod() -> Result<()> {

@@ -6,8 +6,8 @@
 use supercargo_dev::harness;
 
 #[allow(dead_code, reason = "the API server tests use the rest")]
-#[path = "../apiserver/restart.rs"]
-mod restart;
+#[path = "../apiserver/fleet.rs"]
+mod fleet;
 #[allow(dead_code, reason = "the API server tests use the rest")]
 #[path = "../apiserver/world.rs"]
 mod world;

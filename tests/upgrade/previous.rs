@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 
+use crate::fleet::PodFleet;
 use crate::harness::binaries::target_dir;
 use crate::harness::supercargo::{Setup, Supercargo, elected_configuration};
 use crate::harness::wait::PATIENCE;
 use crate::harness::{Component, ControlPlane, supercargo, wait_for};
-use crate::restart::PodFleet;
 use crate::world::{World, play_on};
 
 /// Pods are created for longer than three handovers take.
