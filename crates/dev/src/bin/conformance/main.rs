@@ -12,7 +12,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::json;
 use supercargo_dev::harness::binaries::{PINNED, binary_of, target_dir};
+use supercargo_dev::harness::objects::pod;
 use supercargo_dev::harness::{
     Access, Component, ControlPlane, KwokNode, Process, Program, nodes, supercargo,
 };
@@ -94,7 +99,9 @@ async fn run(version: &str, scheduler: Scheduler, focus: &str, folder: &Path) ->
         ControlPlane::builder().version(version).with([Component::ControllerManager, Component::Kwok]);
     let plane = builder.start().await?;
     let fleet: Vec<_> = (1..=NODES).map(|number| KwokNode::new(&format!("node-{number}"))).collect();
-    nodes::create_all(&plane.client().await?, &fleet).await?;
+    let client = plane.client().await?;
+    nodes::create_all(&client, &fleet).await?;
+    create_node_agents(&client, &fleet).await?;
     let mut running = start(&plane, version, scheduler)?;
     let json = report_path(folder, version, scheduler);
     let program = Program::new("e2e", tests).args([
@@ -125,6 +132,18 @@ async fn run(version: &str, scheduler: Scheduler, focus: &str, folder: &Path) ->
         report.tests.len(),
         began.elapsed().as_secs_f64()
     );
+    Ok(())
+}
+
+/// Creates the system pods that the tests expect on each node. Without them, each test waits a minute for them.
+async fn create_node_agents(client: &Client, fleet: &[KwokNode]) -> Result<()> {
+    let pods = Api::<Pod>::namespaced(client.clone(), "kube-system");
+    for node in fleet {
+        for agent in ["kube-proxy", "fluentd-elasticsearch", "node-problem-detector"] {
+            let (name, spec) = (format!("{agent}-{}", node.name()), json!({"nodeName": node.name()}));
+            pods.create(&PostParams::default(), &pod(&name, "default-scheduler", &spec)?).await?;
+        }
+    }
     Ok(())
 }
 
