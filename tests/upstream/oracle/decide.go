@@ -122,6 +122,10 @@ func (c *cycle) score(feasible []fwk.NodeInfo) *fwk.Status {
 	c.told.Scores, c.told.Totals = map[string]map[string]int64{}, map[string]int64{}
 	for _, node := range scored {
 		byPlugin := map[string]int64{}
+		if node.Name == "" {
+			// A plugin panicked on this node. Upstream ends the wait for its goroutine before it counts the panic.
+			panic("while scoring")
+		}
 		for _, plugin := range node.Scores {
 			byPlugin[plugin.Name] = plugin.Score
 		}

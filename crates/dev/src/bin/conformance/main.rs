@@ -17,7 +17,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 use supercargo_dev::harness::binaries::{PINNED, binary_of, target_dir};
-use supercargo_dev::harness::objects::pod;
+use supercargo_dev::harness::objects::{pod, wait_until_bound};
 use supercargo_dev::harness::{
     Access, Component, ControlPlane, KwokNode, Process, Program, nodes, supercargo,
 };
@@ -101,8 +101,8 @@ async fn run(version: &str, scheduler: Scheduler, focus: &str, folder: &Path) ->
     let fleet: Vec<_> = (1..=NODES).map(|number| KwokNode::new(&format!("node-{number}"))).collect();
     let client = plane.client().await?;
     nodes::create_all(&client, &fleet).await?;
-    create_node_agents(&client, &fleet).await?;
     let mut running = start(&plane, version, scheduler)?;
+    create_node_agents(&client, &fleet).await?;
     let json = report_path(folder, version, scheduler);
     let program = Program::new("e2e", tests).args([
         format!("--kubeconfig={}", plane.admin().kubeconfig().display()),
@@ -135,13 +135,16 @@ async fn run(version: &str, scheduler: Scheduler, focus: &str, folder: &Path) ->
     Ok(())
 }
 
-/// Creates the system pods that the tests expect on each node. Without them, each test waits a minute for them.
+/// Creates the system pods that the tests expect on each node, and waits until the scheduler has placed them. Without
+/// them, each test waits a minute for them.
 async fn create_node_agents(client: &Client, fleet: &[KwokNode]) -> Result<()> {
     let pods = Api::<Pod>::namespaced(client.clone(), "kube-system");
     for node in fleet {
         for agent in ["kube-proxy", "fluentd-elasticsearch", "node-problem-detector"] {
-            let (name, spec) = (format!("{agent}-{}", node.name()), json!({"nodeName": node.name()}));
+            let name = format!("{agent}-{}", node.name());
+            let spec = json!({"nodeSelector": {"kubernetes.io/hostname": node.name()}});
             pods.create(&PostParams::default(), &pod(&name, "default-scheduler", &spec)?).await?;
+            wait_until_bound(client, "kube-system", &name).await?;
         }
     }
     Ok(())

@@ -173,6 +173,10 @@ impl Run {
             answer["error"].is_null() && mismatch::of(&answer).iter().any(|found| found.kind == first.kind)
         });
         let answer = oracle.ask(&smallest);
+        if !answer["error"].is_null() {
+            eprintln!("the scenario alone has no answer: {}", answer["error"]);
+            return;
+        }
         let folder = target().join("fuzz");
         let file = folder.join(format!("{name}.json"));
         std::fs::create_dir_all(&folder).expect("the target folder can be written to");
