@@ -4,6 +4,7 @@
 #
 #   tests/release/matrix.sh             all versions
 #   DECISIONS=200000 tests/release/matrix.sh
+#   tests/release/matrix.sh --page      only writes the page, from what was run so far
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
@@ -20,35 +21,38 @@ run() {
   mv "$log.part" "$log"
 }
 
-for version in "${versions[@]}"; do
-  of=()
-  [ "$version" = 1.36 ] || of=(--version "$version")
-  tests/upstream/build.sh "${of[@]}" oracle kube-apiserver kube-controller-manager kube-scheduler
-  run "$version-fuzz" cargo run --locked --quiet -p supercargo-dev --bin fuzz -- --seed 1000 --decisions "${DECISIONS:-50000}" --all --emulated-version "$version"
-  run "$version-api" env SUPERCARGO_KUBERNETES="$version" cargo test --locked --quiet --test apiserver
-done
-run vectors cargo test --locked --test golden
+if [ "${1:-}" != --page ]; then
+  for version in "${versions[@]}"; do
+    of=()
+    [ "$version" = 1.36 ] || of=(--version "$version")
+    tests/upstream/build.sh "${of[@]}" oracle kube-apiserver kube-controller-manager kube-scheduler
+    run "$version-fuzz" cargo run --locked --quiet -p supercargo-dev --bin fuzz -- --seed 1000 --decisions "${DECISIONS:-50000}" --all --emulated-version "$version"
+    run "$version-api" env SUPERCARGO_KUBERNETES="$version" cargo test --locked --quiet --test apiserver
+  done
+fi
 
-# The cells of a version.
+# The cells of a version. A run names its commit.
+cell() { # <name of the run> <sed expression that finds the figures>
+  local log=$logs/$1.txt
+  [ -s "$log" ] || { echo "not run"; return; }
+  echo "$(sed -nE "$2" "$log") ($(head -1 "$log"))"
+}
 vectors() {
   local recorded=tests/golden/versions/$1.jsonl.gz
   if [ -f "$recorded" ]; then gzip -dc "$recorded" | wc -l; else cat tests/golden/*.jsonl <(gzip -dc tests/golden/*.jsonl.gz) | wc -l; fi
 }
-fuzz() { sed -nE 's/^seed .*: ([0-9]+) decisions in .* ([0-9]+) scenarios with mismatches/\1, \2 mismatches/p' "$logs/$1-fuzz.txt"; }
-api() { sed -nE 's/^test result: ok\. ([0-9]+) passed; 0 failed.*/\1 passed/p' "$logs/$1-api.txt"; }
 conformance() {
   awk -v version="## $1" '$0 == version { at = 1 } at && /^Of / { print; exit }' docs/conformance.md 2>/dev/null |
-    sed -E 's/^Of ([0-9]+) tests, kube-scheduler passes ([0-9]+), supercargo ([0-9]+).*/\3 of \2 that kube-scheduler passes/'
+    sed -E 's/^Of ([0-9]+) tests, kube-scheduler passes ([0-9]+), supercargo ([0-9]+), both ([0-9]+).*/\4 of the \2 that kube-scheduler passes/' | grep . || echo "not run"
 }
-commit() { head -1 "$logs/$1.txt"; }
 
 {
   cat <<'TEXT'
 # Supported versions of Kubernetes
 
-`make matrix` runs what this page shows, and writes it. Each run names its commit.
+`make matrix` runs what this page shows, and writes it. The commit of each run is in parentheses.
 
-- **Recorded clusters**: the real kube-scheduler's answers to these clusters equal supercargo's (`cargo test --test golden`).
+- **Recorded clusters**: the real kube-scheduler's answers to these clusters equal supercargo's. `make test` compares them.
 - **Random decisions**: decisions on random clusters, compared with the real framework of that version.
 - **API server tests**: `tests/apiserver` on a real API server of that version.
 - **Conformance**: Kubernetes' own e2e tests of the scheduler; [the page](conformance.md) names each.
@@ -57,7 +61,9 @@ commit() { head -1 "$logs/$1.txt"; }
 |---|---|---|---|---|
 TEXT
   for version in "${versions[@]}"; do
-    echo "| $version | $(vectors "$version") ($(commit vectors)) | $(fuzz "$version") ($(commit "$version-fuzz")) | $(api "$version") ($(commit "$version-api")) | $(conformance "$version") |"
+    fuzz=$(cell "$version-fuzz" 's/^seed .*: ([0-9]+) decisions in .* ([0-9]+) scenarios with mismatches/\1, \2 mismatches/p')
+    api=$(cell "$version-api" 's/^test result: ok\. ([0-9]+) passed; 0 failed.*/\1 passed/p')
+    echo "| $version | $(vectors "$version") | $fuzz | $api | $(conformance "$version") |"
   done
   cat <<'TEXT'
 
