@@ -48,8 +48,9 @@ pub(super) fn log_choice(version: ServerVersion, gates: &[String]) -> Vec<String
     log_warnings(version, gates)
 }
 
-/// Warns about a server's version out of range, and about values of `--feature-gates` that do not suit it. Returns those
-/// that would be refused if a flag selected the version.
+/// Warns about a server's version out of range, and about values of `--feature-gates` that do not suit it.
+///
+/// Returns those that would be refused if a flag selected the version.
 fn log_warnings(version: ServerVersion, gates: &[String]) -> Vec<String> {
     if let Some(warning) = version.warning() {
         tracing::warn!("{warning}");

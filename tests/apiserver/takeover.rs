@@ -22,7 +22,7 @@ const END: Duration = Duration::from_secs(30);
 /// The time between two pods: 600 pods take half a minute, in which two handovers happen.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Starts a scheduler as `system:kube-scheduler`, with the file's configuration and the Lease kube-system/kube-scheduler.
+/// Starts a scheduler as `system:kube-scheduler`, which uses the Lease kube-system/kube-scheduler.
 fn start(world: &World<'_>, name: &str, path: std::path::PathBuf) -> Result<(Process, Port)> {
     let identity = world.plane.user("system:kube-scheduler", None)?;
     let kubeconfig = identity.kubeconfig().display();

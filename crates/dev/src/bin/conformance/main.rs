@@ -112,6 +112,8 @@ async fn run(version: &str, scheduler: Scheduler, focus: &str, folder: &Path) ->
         // Tests of features that are off by default need gates that a cluster of kubeadm does not set.
         String::from(r"--ginkgo.skip=\[Feature:OffByDefault\]"),
         String::from("--ginkgo.seed=1"),
+        // kwok deletes a pod by its name, and may hit the next pod of that name.
+        String::from("--ginkgo.flake-attempts=2"),
         String::from("--ginkgo.no-color"),
         String::from("--provider=skeleton"),
         String::from("--disable-log-dump=true"),

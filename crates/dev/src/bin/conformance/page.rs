@@ -19,7 +19,7 @@ a real API server of the same version and simulated nodes (kwok). `make conforma
 `k8s.io/kubernetes`, runs them, and writes this page; `make conformance VERSION=1.37` renews the section of one version.
 
 A test *passes alike* if both schedulers pass it, or neither does. On simulated nodes no container runs, so some tests pass with no
-scheduler; the last column says why.
+scheduler; the last column says why. A test that fails is tried once more.
 ";
 
 /// Parts of the names of tests that no scheduler passes on simulated nodes, with the reason.
