@@ -2,6 +2,7 @@
 
 use super::*;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -60,9 +61,15 @@ impl Zone {
         let folder = tempfile::tempdir().unwrap();
         let settings_file = folder.path().join("resolv.conf");
         std::fs::write(&settings_file, format!("nameserver 127.0.0.1\n{settings}")).unwrap();
-        let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        // A port that is free for UDP may be in use for TCP.
+        let (udp, tcp) = loop {
+            let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            match TcpListener::bind(udp.local_addr().unwrap()).await {
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                tcp => break (udp, tcp.unwrap()),
+            }
+        };
         let address = udp.local_addr().unwrap();
-        let tcp = TcpListener::bind(address).await.unwrap();
         let mut names: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
         for (name, address) in known {
             names.entry((*name).to_owned()).or_default().push(ip(address));
