@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs what docs/support.md shows for each version of Kubernetes, and writes that page. The output of a finished run stays in target/matrix, so that an
-# interrupted matrix continues; remove a file there to run it again.
+# interrupted matrix continues. Runs of another commit are repeated.
 #
 #   tests/release/matrix.sh             all versions
 #   DECISIONS=200000 tests/release/matrix.sh
@@ -14,10 +14,11 @@ versions=(1.34 1.35 1.36 1.37)
 
 # run <name> <command ...>: the command's output, with the commit in the first line
 run() {
-  local log=$logs/$1.txt; shift
-  [ ! -s "$log" ] || return 0
+  local log=$logs/$1.txt commit; shift
+  commit=$(git rev-parse --short HEAD)
+  [ "$(head -n 1 "$log" 2>/dev/null)" != "$commit" ] || return 0
   echo "matrix: $*" >&2
-  { git rev-parse --short HEAD; "$@" 2>&1; } > "$log.part" || { tail -20 "$log.part" >&2; return 1; }
+  { echo "$commit"; "$@" 2>&1; } > "$log.part" || { tail -20 "$log.part" >&2; return 1; }
   mv "$log.part" "$log"
 }
 
