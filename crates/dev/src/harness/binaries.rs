@@ -50,3 +50,15 @@ fn find(file: &Path, command: &str) -> Result<PathBuf> {
     }
     bail!("the control plane is not built: {} is missing; run `{command}` first", candidates[0].display())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pinned_version_is_that_of_the_module_file() {
+        let modules =
+            std::fs::read_to_string(crate::root().join("tests/upstream/go.mod")).expect("a module file");
+        assert!(modules.contains(&format!("\n\tk8s.io/kubernetes v{PINNED}.")), "{PINNED} is not pinned");
+    }
+}

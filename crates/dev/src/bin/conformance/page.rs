@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::report::{Outcome, Report};
 use super::{Scheduler, report_path};
@@ -18,8 +18,9 @@ Kubernetes' own e2e tests of the scheduler, `[sig-scheduling]`, run with kube-sc
 a real API server of the same version and simulated nodes (kwok). `make conformance` builds the tests from the module
 `k8s.io/kubernetes`, runs them, and writes this page; `make conformance VERSION=1.37` renews the section of one version.
 
-A test *passes alike* if both schedulers pass it, or neither does. On simulated nodes no container runs, so some tests pass with no
-scheduler; the last column says why. A test that fails is tried once more.
+Two results *end alike* if they are equal: both passed, both failed, or both skipped. On simulated nodes no container runs, so some tests
+fail with every scheduler; the last column says why. A test that fails is tried once more. `make conformance` fails if kube-scheduler
+passes a test and supercargo does not.
 ";
 
 /// Parts of the names of tests that no scheduler passes on simulated nodes, with the reason.
@@ -55,6 +56,13 @@ impl Results {
         let names: BTreeSet<_> = self.reports.iter().flat_map(|report| report.tests.keys()).collect();
         let outcomes = |name: &String| [0, 1].map(|at| self.reports[at].tests.get(name));
         names.into_iter().map(|name| (name.as_str(), outcomes(name))).collect()
+    }
+
+    /// Returns the tests that only kube-scheduler passes.
+    fn missed(&self) -> Vec<&str> {
+        let passes = |outcome: Option<&Outcome>| outcome == Some(&Outcome::Passed);
+        let rows = self.rows().into_iter();
+        rows.filter(|(_, row)| passes(row[0]) && !passes(row[1])).map(|(name, _)| name).collect()
     }
 
     /// Returns the section of a version.
@@ -103,6 +111,9 @@ fn reason(name: &str, row: [Option<&Outcome>; 2]) -> String {
 }
 
 /// Writes the page: sections of the versions with reports in `folder`, and those that the page has of other versions.
+///
+/// # Errors
+/// If the page cannot be written, or supercargo fails a test that kube-scheduler passes.
 pub(crate) fn write(folder: &Path) -> Result<()> {
     let path = supercargo_dev::root().join(PAGE);
     let page = std::fs::read_to_string(&path).unwrap_or_default();
@@ -111,11 +122,31 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
         Some((version, format!("## {}\n", section.trim_end())))
     });
     let mut sections: BTreeMap<String, String> = known.collect();
+    let mut missed = Vec::new();
     for version in ["1.34", "1.35", "1.36", "1.37"] {
         if let Some(results) = Results::read(folder, version)? {
+            missed.extend(results.missed().into_iter().map(|test| format!("{version}: {test}")));
             sections.insert(version.to_owned(), results.section(version));
         }
     }
     let text = sections.values().fold(HEAD.to_owned(), |text, section| format!("{text}\n{section}"));
-    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    ensure!(missed.is_empty(), "only kube-scheduler passes these tests:\n{}", missed.join("\n"));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_that_only_kube_scheduler_passes_are_missed() {
+        let report = |outcomes: [Outcome; 3]| Report {
+            tests: ["a", "b", "c"].map(str::to_owned).into_iter().zip(outcomes).collect(),
+        };
+        let failed = || Outcome::Failed("no".to_owned());
+        let kube_scheduler = report([Outcome::Passed, Outcome::Passed, failed()]);
+        let supercargo = report([Outcome::Passed, failed(), Outcome::Passed]);
+        assert_eq!(Results { reports: [kube_scheduler, supercargo] }.missed(), ["b"]);
+    }
 }
