@@ -111,7 +111,9 @@ golden: oracle ## Record the real kube-scheduler's answers to all scenarios agai
 golden-versions: ## Record the answers of the other versions of kube-scheduler to the same scenarios, and compare. Builds a program per version.
 	for version in 1.34 1.35 1.37; do \
 	  tests/upstream/build.sh --version $$version oracle && \
-	  $(TARGET)/upstream/$$version/bin/oracle record tests/golden/versions/$$version.jsonl.gz tests/golden/*.jsonl tests/golden/*.jsonl.gz || exit 1; \
+	  $(TARGET)/upstream/$$version/bin/oracle record tests/golden/versions/$$version.jsonl.gz \
+	    $(filter-out %/dra.jsonl.gz,$(wildcard tests/golden/*.jsonl) $(wildcard tests/golden/*.jsonl.gz)) && \
+	  $(TARGET)/upstream/$$version/bin/oracle orders 32 tests/golden/versions/dra-$$version.jsonl.gz tests/golden/dra.jsonl.gz || exit 1; \
 	done
 	cargo test --locked --quiet --test golden versions -- --nocapture
 

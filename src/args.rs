@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+use supercargo_cli::commands::cel::CelArgs;
 use supercargo_cli::commands::completion::CompletionArgs;
 use supercargo_cli::commands::config::ConfigArgs;
 use supercargo_cli::commands::doctor::DoctorArgs;
@@ -24,7 +25,7 @@ use supercargo_cli::commands::shadow::ShadowArgs;
 use supercargo_cli::commands::simulate::SimulateArgs;
 use supercargo_config::flags::{Values, parse_emulated_version};
 use supercargo_config::{DeprecatedFlags, Flags, GoDuration, parse_duration};
-use supercargo_core::model::emulation::EmulatedVersion;
+use supercargo_core::model::emulation::{Compat, EmulatedVersion};
 
 mod line;
 
@@ -129,6 +130,11 @@ pub struct Args {
     /// that version with default feature gates. Defaults to the API server's version, or else the closest one.
     #[arg(long, value_name = "VERSION", value_parser = parse_emulated_version)]
     pub emulated_version: Option<EmulatedVersion>,
+
+    /// What to do where kube-scheduler loses a pod with devices, or breaks a claim's own constraints: `repaired`
+    /// decides correctly, `upstream` reproduces the defect. FIDELITY.md lists them.
+    #[arg(long, value_name = "BEHAVIOR", default_value = "repaired")]
+    pub compat: Compat,
 
     /// Log format.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -357,6 +363,16 @@ pub enum Command {
     /// Exit code: 0 no finding as severe as --fail-on, 3 at least one, 2 invalid flags or files, 1 any other
     /// failure.
     Lint(LintArgs),
+
+    /// Evaluate a device selector (CEL) for the devices of ResourceSlices, and show results, type and costs.
+    ///
+    /// Without --slice, only compiles the expression and estimates its cost. Reads only files, contacts no API
+    /// server and changes nothing.
+    ///
+    /// Exit code: 0 the expression selects at least one device, or compiles if there is no --slice; 3 it selects
+    /// none, or the API server would refuse it for its cost or length; 2 invalid expression, flags or files; 1 any
+    /// other failure.
+    Cel(CelArgs),
 
     /// Run placement tests: files with a cluster, pods, changes and the expected placements.
     ///

@@ -11,7 +11,7 @@ use supercargo::args::{Args, Command};
 use supercargo::telemetry::log;
 use supercargo::{record, run};
 use supercargo_cli::commands::{
-    completion, config, doctor, drain_check, explain, fit, lint, man, placement, queue, replay, report,
+    cel, completion, config, doctor, drain_check, explain, fit, lint, man, placement, queue, replay, report,
     shadow, simulate,
 };
 
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Some(Command::Record(args)) => return record::main(&args),
         Some(Command::Replay(args)) => return replay::main(&args),
         Some(Command::Lint(args)) => return lint::main(&args),
+        Some(Command::Cel(args)) => return cel::main(&args),
         Some(Command::Test(args)) => return placement::main(&args),
         Some(Command::Report(args)) => return report::main(&args),
         Some(Command::Queue(args)) => return queue::main(&args),

@@ -110,7 +110,8 @@ async fn record(args: &RecordArgs) -> Result<(), Refused> {
     let now = clock.now();
     let mode = Mode::Watcher { of: args.of.clone() };
     let seed = Seed(u64::from(std::process::id()));
-    let beginning = Header::new(mode, now, seed, (&effective, &settings), Duration::ZERO);
+    let beginning = Header::new(mode, now, seed, (&effective, &settings), Duration::ZERO)
+        .compatible(args.emulation.compat);
     let options = SinkOptions {
         path: args.file.clone(),
         bytes_max: args.max_bytes,

@@ -289,8 +289,8 @@ async fn rest(
     kept
 }
 
-/// Waits for a signal or the end of the scheduling thread, and returns the cause, if it is an error. Fails if the
-/// lease is lost, because nothing in flight may be waited for then.
+/// Waits for a signal or the end of the scheduling thread. Returns the error that ended the thread, if any. Fails if
+/// the lease is lost: the shutdown then must not wait for requests in flight.
 async fn running(
     end: &mut oneshot::Receiver<End>,
     election: &mut Election,
@@ -414,7 +414,7 @@ async fn stop(
     Ok(())
 }
 
-/// Builds the engine. With leader election, it does not lead at first.
+/// Builds the engine. With leader election, it starts as a standby.
 fn engine(beginning: &Header, settings: &Settings, extenders: &Prepared) -> Scheduler {
     let is_default = |profile: &ProfileSettings| profile.name == DEFAULT_NAME;
     if settings.election.is_none() && settings.profiles.iter().any(is_default) {

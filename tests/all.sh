@@ -15,6 +15,7 @@ part "control plane binaries" tests/upstream/build.sh
 part "helm" make --no-print-directory packaging
 part "format, lints, docs, licenses, module boundaries" make --no-print-directory lint
 part "engine" cargo test --locked --quiet -p supercargo-core
+part "expressions" cargo test --locked --quiet -p supercargo-cel
 part "simulator" cargo test --locked --quiet -p supercargo-sim
 part "deliberate mistakes are detected" make --no-print-directory mutations
 part "packages around the engine" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --lib --bins

@@ -1,4 +1,4 @@
-//! Tests of `supercargo explain`, `fit`, `drain-check` and `lint`, with files and with an API server, and their
+//! Tests of `supercargo explain`, `fit`, `drain-check`, `lint` and `cel`, with files and with an API server, and their
 //! errors.
 //!
 //! Whole outputs are compared with `explain/shown`, docs/explain.md, docs/lint.md and docs/what-if.md;
@@ -6,8 +6,12 @@
 
 #[path = "explain/bad_input.rs"]
 mod bad_input;
+#[path = "explain/cel.rs"]
+mod cel;
 #[path = "explain/changes.rs"]
 mod changes;
+#[path = "explain/devices.rs"]
+mod devices;
 #[path = "explain/drain.rs"]
 mod drain;
 #[path = "explain/expired.rs"]

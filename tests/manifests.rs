@@ -223,6 +223,9 @@ const RIGHTS: [(&str, &[&str]); 5] = [
             "/pods/status patch",
             "/persistentvolumes patch",
             "/persistentvolumeclaims patch",
+            "resource.k8s.io/resourceclaims get,create,patch,delete",
+            "resource.k8s.io/resourceclaims/status patch",
+            "resource.k8s.io/resourceclaims/binding patch",
             "events.k8s.io/events create,patch",
         ],
     ),
@@ -250,6 +253,8 @@ const RIGHTS: [(&str, &[&str]); 5] = [
             "storage.k8s.io/volumeattachments list,watch",
             "policy/poddisruptionbudgets list,watch",
             "resource.k8s.io/deviceclasses list,watch",
+            "resource.k8s.io/resourceclaims list,watch",
+            "resource.k8s.io/resourceslices list,watch",
         ],
     ),
     (

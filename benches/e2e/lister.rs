@@ -14,8 +14,8 @@ use supercargo_core::model::event::Kind;
 use supercargo_objects::api::proto::{Change, Flaw, WatchEvent, bookmark};
 use supercargo_objects::api::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Encoding, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
-    StorageClass, VolumeAttachment,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, ResourceClaim,
+    ResourceSlice, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
 use tokio::task::JoinSet;
 
@@ -73,6 +73,8 @@ fn lists_of_all_kinds() -> [String; Kind::ALL.len()] {
         list::<CsiStorageCapacity>(""),
         list::<VolumeAttachment>(""),
         list::<DeviceClass>(""),
+        list::<ResourceClaim>(""),
+        list::<ResourceSlice>(""),
     ]
 }
 

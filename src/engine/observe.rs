@@ -124,7 +124,10 @@ impl Observer for Accounts {
                 profile.attempt(AttemptResult::Error, attempt_took);
                 self.metrics.algorithm(took);
             }
-            Outcome::PreBound { succeeded, took } => {
+            Outcome::PreBound { succeeded, took, devices } => {
+                if let Some(wait) = devices {
+                    metrics.devices_waited(&report.profile, wait);
+                }
                 let status = if *succeeded { StatusCode::Success } else { StatusCode::Error };
                 profile.extension_point(ExtensionPoint::PreBind, status, *took);
                 if !succeeded {
@@ -167,7 +170,7 @@ fn log(report: &Report, took: Duration) {
         Outcome::Placed { node, nodes, feasible, .. } => {
             tracing::debug!(target: DECISIONS, %pod, %node, nodes, feasible, attempt, "Attempting to bind pod to node");
         }
-        Outcome::PreBound { succeeded, took } => {
+        Outcome::PreBound { succeeded, took, .. } => {
             tracing::debug!(target: DECISIONS, %pod, attempt, succeeded, ?took, "Finished waiting for the pod's volumes");
         }
         Outcome::Bound { node, evaluated, feasible } => {
@@ -364,7 +367,8 @@ mod tests {
 
     #[tokio::test]
     async fn volume_binding_is_timed_as_upstream_pre_bind() {
-        let pre_bound = |succeeded| Outcome::PreBound { succeeded, took: Duration::from_millis(2_500) };
+        let took = Duration::from_millis(2_500);
+        let pre_bound = |succeeded| Outcome::PreBound { succeeded, took, devices: None };
         let text = counted([pre_bound(true), pre_bound(false)]).await;
         for status in ["Success", "Error"] {
             let labels = format!("extension_point=\"PreBind\",profile=\"supercargo\",status=\"{status}\"");

@@ -140,8 +140,8 @@ fn reported_error(fields: &mut Map<String, Value>) -> Result<(), String> {
     if error.is_empty() { Ok(()) } else { Err(error) }
 }
 
-/// Decodes an `ExtenderFilterResult`. An extender with `nodeCacheCapable` may return names or nodes; names of
-/// others are ignored. Without either, no node passes.
+/// Decodes an `ExtenderFilterResult`. An extender with `nodeCacheCapable` may return names or nodes. Without it,
+/// names are ignored. A response with neither passes no node.
 pub(super) fn filter_result(body: &[u8], caches_nodes: bool) -> Result<FilterAnswer, String> {
     let mut fields = object(first_value(body)?, "filter result")?;
     reported_error(&mut fields)?;

@@ -48,7 +48,8 @@ impl Recordings {
         let verify_every = args.verify_decisions.and_then(NonZeroU32::new);
         let beginning = Header::new(Mode::Scheduler, now, seed, (effective, settings), wait)
             .verifying(verify_every, (args.verify_decisions != Some(0)).then_some(VERIFY_WITHIN))
-            .hashing_with(hash_seed());
+            .hashing_with(hash_seed())
+            .compatible(args.compat);
         let (journal, writers) = (Journal::default(), Vec::new());
         let mut keeping = Self { clock, beginning, journal, ring: None, writers };
         if flags.decision_records > 0 {

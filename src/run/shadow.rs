@@ -22,6 +22,7 @@ use supercargo_core::shadow::Shadow;
 use supercargo_whatif::shadow_report::PAGE;
 
 /// Runs shadow mode for the scheduler named `shadow_of` until a signal stops it.
+// long because: startup in order, each step needs the one before
 pub(super) async fn run(
     args: Args,
     shadow_of: &str,
@@ -46,6 +47,7 @@ pub(super) async fn run(
     let clock = Clock::start();
     let mut tables = Tables::seeded(super::recording::hash_seed());
     tables.emulate(settings.emulated_version);
+    tables.set_compat(args.compat);
     let framework = profile.framework(&mut tables);
     let shadow = Shadow::new(shadow_of, framework, Seed(u64::from(std::process::id())), tables, clock.now());
     let judging = Judging::new(shadow, Arc::clone(&book), Arc::clone(&metrics));

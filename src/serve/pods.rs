@@ -58,7 +58,7 @@ pub(super) enum Outcome {
     Wrong(String),
     /// No such pending pod.
     NoSuchPod(String),
-    /// The client may not read it.
+    /// The client is not allowed to read it.
     Refused(Refusal),
 }
 

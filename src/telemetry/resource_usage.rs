@@ -1,7 +1,7 @@
 //! Requests and limits of all pods in the cluster, for `/metrics/resources` only.
 //!
 //! Receives pods from the pod watch, starting with the first scrape. The engine does not keep these amounts:
-//! it stores requests in its own units and other schedulers' pods only once they occupy a node. Upstream
+//! it stores requests in its own units, and other schedulers' pods only after they have a node. Upstream
 //! computes the metrics from its pod informer. No decision reads this module.
 
 use crate::telemetry::metrics::{PodAmount, render_resources};
@@ -14,7 +14,7 @@ use supercargo_objects::api::Pod;
 use supercargo_objects::convert::requests::shown::{is_zero, requests_and_limits};
 use tokio::sync::watch;
 
-/// Longest wait of the first scrape for the pod list.
+/// How long the first scrape waits for the pod list.
 const LISTED_WITHIN: Duration = Duration::from_secs(8);
 
 /// Requests and limits of the pods in the cluster.

@@ -4,6 +4,7 @@
 //! the others. The dispatcher holds no scheduling state: outcomes return to the engine as events.
 
 mod bind;
+mod claims;
 mod evict;
 mod extend;
 mod merged_patches;
@@ -255,7 +256,7 @@ impl Dispatcher {
         let uid = Uid::clone(&pod.uid);
         let finished = |uid: Uid, outcome| Some(Event::BindFinished { uid, outcome });
         let work = async move {
-            turn.come().await;
+            turn.wait().await;
             let outcome = bind::bind(&shared.transport, &shared.limits, &pod, &node).await;
             finished(Uid::clone(&pod.uid), outcome)
         };
@@ -269,7 +270,7 @@ impl Dispatcher {
         let client = self.extenders.client(extender);
         let finished = |uid: Uid, outcome| Some(Event::BindFinished { uid, outcome });
         let work = async move {
-            turn.come().await;
+            turn.wait().await;
             let outcome = match client {
                 Some(client) => extend::bind(&shared, &client, &pod, &node).await,
                 None => BindOutcome::Refused { message: extend::UNKNOWN.to_owned() },
@@ -305,7 +306,10 @@ impl Dispatcher {
         let (uid, number) = (Uid::clone(&write.pod.uid), write.write);
         let written = move |outcome| Some(Event::VolumeWritten { uid, write: number, outcome });
         let answer = written.clone();
-        let work = async move { answer(volumes::write(&shared.transport, &shared.limits, &write).await) };
+        let work = async move {
+            let Shared { transport, limits, metrics, .. } = &*shared;
+            answer(volumes::write(transport, limits, metrics, &write).await)
+        };
         self.spawn(Lane::Volume, "volume", work, move |message| written(WriteOutcome::Unknown { message }));
     }
 
@@ -316,7 +320,7 @@ impl Dispatcher {
         let uid = Uid::clone(&eviction.pod.uid);
         let finished = |uid: Uid, outcome| Some(Event::EvictFinished { uid, outcome });
         let work = async move {
-            turn.come().await;
+            turn.wait().await;
             let Shared { transport, limits, refused_evictions, .. } = &*shared;
             let outcome = evict::evict(transport, limits, &eviction, refused_evictions).await;
             finished(Uid::clone(&eviction.pod.uid), outcome)

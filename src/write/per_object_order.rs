@@ -57,7 +57,7 @@ impl PerObjectOrder {
 
 impl Turn {
     /// Waits until all earlier turns have ended.
-    pub(super) async fn come(&mut self) {
+    pub(super) async fn wait(&mut self) {
         if let Some(before) = self.before.take() {
             // A turn ends by dropping its sender, which is reported as an error here.
             let _ = before.await;
@@ -95,11 +95,11 @@ mod tests {
         let turns = PerObjectOrder::default();
         let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
         let (mut first, mut second, mut other) = (turns.queue(&a), turns.queue(&a), turns.queue(&b));
-        first.come().await;
-        other.come().await;
+        first.wait().await;
+        other.wait().await;
         assert!(first.is_overtaken() && !second.is_overtaken());
         {
-            let mut waits = std::pin::pin!(second.come());
+            let mut waits = std::pin::pin!(second.wait());
             assert!(poll!(&mut waits).is_pending());
             drop(first);
             waits.await;

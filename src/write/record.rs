@@ -60,7 +60,7 @@ impl Recorder {
 
     /// Writes one event.
     pub(super) async fn write(&self, Queued { write, mut turn }: Queued) {
-        turn.come().await;
+        turn.wait().await;
         match write {
             Write::Create(event) => self.persist(&event, false).await,
             Write::Series(event) => self.persist(&event, true).await,

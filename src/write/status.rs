@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Writes the patch of `place` when its turn comes.
 pub(super) async fn write(transport: &Transport, limits: &Limits, mut place: Place, refusals: &Throttle) {
-    place.turn.come().await;
+    place.turn.wait().await;
     let mut patch = place.begin();
     let mut pause = FIRST_PAUSE;
     for tried in 1..=TRIES_MAX {

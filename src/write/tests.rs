@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 
+mod claims;
 mod evict;
 mod extend;
 mod fenced;
@@ -81,6 +82,7 @@ impl SentRequest {
             "persistentvolumes" => "PersistentVolume",
             "persistentvolumeclaims" => "PersistentVolumeClaim",
             "events" => "Event",
+            "resourceclaims" => "ResourceClaim",
             other => panic!("{other}"),
         };
         let uid = [&self.body["metadata"]["uid"], &self.body["preconditions"]["uid"]];

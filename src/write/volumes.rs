@@ -1,52 +1,86 @@
 //! Writes what a pod's volumes need before binding: a volume's `spec.claimRef` or a claim's selected-node
-//! annotation.
+//! annotation. Writes of ResourceClaims are in `claims`.
 //!
 //! Upstream (`volumebinding/binder.go#bindAPIUpdate`) replaces the whole object it has cached. Ours is a
 //! merge patch with the resourceVersion: the API server refuses it for any other version, and fields we do
 //! not decode survive. Sends once; the engine decides about retries.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
-use supercargo_core::model::effect::{VolumeChange, VolumeWrite};
+use supercargo_core::model::effect::{ClaimName, VolumeChange, VolumeWrite};
 use supercargo_core::model::event::WriteOutcome;
 
+use crate::telemetry::metrics::Metrics;
 use crate::write::Limits;
+use crate::write::claims::{NewClaim, Writer};
 use crate::write::request::{Answer, Call, MERGE, Outcome, Transport};
 use supercargo_apiserver::answer::{Subject, Success};
 use supercargo_objects::api::meta::annotation;
 
 /// Carries out one write.
-pub(super) async fn write(transport: &Transport, limits: &Limits, write: &VolumeWrite) -> WriteOutcome {
-    let call = call(limits, &write.change);
-    judge(transport.send(&call, limits.deadline, limits.patience).await)
-}
-
-fn call(limits: &Limits, change: &VolumeChange) -> Call {
-    let (path, named, body) = match change {
+pub(super) async fn write(
+    transport: &Transport,
+    limits: &Limits,
+    metrics: &Metrics,
+    write: &VolumeWrite,
+) -> WriteOutcome {
+    let claims = Writer { transport, limits, metrics, pod: &write.pod };
+    let call = match &write.change {
         VolumeChange::Bind { volume, version, claim, by_controller } => {
-            let reference = json!({
-                "apiVersion": "v1",
-                "kind": "PersistentVolumeClaim",
-                "namespace": claim.namespace,
-                "name": claim.name,
-                "uid": *claim.uid,
-                "resourceVersion": claim.version,
-            });
-            let mut body =
-                json!({ "metadata": { "resourceVersion": version }, "spec": { "claimRef": reference } });
-            if *by_controller {
-                annotate(&mut body, annotation::BOUND_BY_CONTROLLER, "yes");
-            }
-            let named = ("PersistentVolume", "persistentvolumes", "", volume);
-            (format!("/api/v1/persistentvolumes/{volume}"), named, body)
+            bind(limits, volume, version, claim, *by_controller)
         }
         VolumeChange::SelectNode { namespace, name, version, node } => {
-            let mut body = json!({ "metadata": { "resourceVersion": version } });
-            annotate(&mut body, annotation::SELECTED_NODE, node);
-            let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}");
-            (path, ("PersistentVolumeClaim", "persistentvolumeclaims", &**namespace, name), body)
+            select_node(limits, [namespace, name], version, node)
         }
+        VolumeChange::Reserve { claim, add_finalizer, allocation, stamps } => {
+            return claims.reserve(claim, *add_finalizer, allocation.as_deref(), *stamps).await;
+        }
+        VolumeChange::Create { namespace, requests, allocation, mappings } => {
+            return claims.create(NewClaim { namespace, requests, allocation, mappings }).await;
+        }
+        VolumeChange::Unreserve { claim } => return claims.unreserve(claim).await,
+        VolumeChange::Deallocate { claim } => return claims.deallocate(claim).await,
+        VolumeChange::Delete { claim } => return claims.delete(claim).await,
     };
-    let (kind, resource, namespace, name) = named;
+    match judge(transport.send(&call, limits.deadline, limits.patience).await) {
+        Ok(_) => WriteOutcome::Done,
+        Err(outcome) => outcome,
+    }
+}
+
+/// Returns the patch that sets a volume's `spec.claimRef`.
+fn bind(limits: &Limits, volume: &str, version: &str, claim: &ClaimName, by_controller: bool) -> Call {
+    let reference = json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": *claim.uid,
+        "resourceVersion": claim.version,
+    });
+    let mut body = json!({ "metadata": { "resourceVersion": version }, "spec": { "claimRef": reference } });
+    if by_controller {
+        annotate(&mut body, annotation::BOUND_BY_CONTROLLER, "yes");
+    }
+    let path = format!("/api/v1/persistentvolumes/{volume}");
+    patch(limits, path, ["PersistentVolume", "persistentvolumes"], ["", volume], &body)
+}
+
+/// Returns the patch that sets a claim's selected-node annotation.
+fn select_node(limits: &Limits, [namespace, name]: [&str; 2], version: &str, node: &str) -> Call {
+    let mut body = json!({ "metadata": { "resourceVersion": version } });
+    annotate(&mut body, annotation::SELECTED_NODE, node);
+    let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}");
+    patch(limits, path, ["PersistentVolumeClaim", "persistentvolumeclaims"], [namespace, name], &body)
+}
+
+fn patch(
+    limits: &Limits,
+    path: String,
+    [kind, resource]: [&'static str; 2],
+    [namespace, name]: [&str; 2],
+    body: &Value,
+) -> Call {
     Call {
         method: http::Method::PATCH,
         path,
@@ -59,7 +93,7 @@ fn call(limits: &Limits, change: &VolumeChange) -> Call {
             kind,
             resource,
             namespace: namespace.to_owned(),
-            name: name.clone(),
+            name: name.to_owned(),
             uid: None,
             success: Success::Object,
         },
@@ -70,9 +104,13 @@ fn annotate(body: &mut Value, key: &str, value: &str) {
     body["metadata"]["annotations"] = json!({ key: value });
 }
 
-fn judge(Outcome { answer, earlier_unknown }: Outcome) -> WriteOutcome {
-    match answer {
-        Answer::Done(_) => WriteOutcome::Done,
+/// Returns the answer's body, or why the write failed.
+///
+/// # Errors
+/// The outcome, which is never [`WriteOutcome::Done`].
+pub(super) fn judge(Outcome { answer, earlier_unknown }: Outcome) -> Result<Bytes, WriteOutcome> {
+    Err(match answer {
+        Answer::Done(body) => return Ok(body),
         Answer::Status { code: 408 | 500.., message, .. }
         | Answer::Lost(message)
         | Answer::Foreign(message) => WriteOutcome::Unknown { message },
@@ -85,5 +123,5 @@ fn judge(Outcome { answer, earlier_unknown }: Outcome) -> WriteOutcome {
         Answer::Status { message, .. } | Answer::NotSent(message) | Answer::ConnectionRefused(message) => {
             WriteOutcome::Refused { message }
         }
-    }
+    })
 }

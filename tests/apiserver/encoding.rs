@@ -13,8 +13,8 @@ use serde_json::json;
 use supercargo_objects::api::proto::{FromProtobuf, list};
 use supercargo_objects::api::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Encoding, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
-    StorageClass, VolumeAttachment,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, ResourceClaim,
+    ResourceSlice, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
 
 use crate::harness::ControlPlane;
@@ -101,7 +101,38 @@ spec: {attacher: d.example.com, nodeName: node-1, source: {persistentVolumeName:
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
 metadata: {name: gpu}
-spec: {extendedResourceName: example.com/gpu}
+spec:
+  extendedResourceName: example.com/gpu
+  selectors: [{cel: {expression: "device.driver == 'd.example.com'"}}]
+  config: [{opaque: {driver: d.example.com, parameters: {mode: "<shared>", share: 1.0}}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: rc, namespace: default, finalizers: [resource.kubernetes.io/delete-protection, example.com/other], annotations: {resource.kubernetes.io/extended-resource-claim: "true"}}
+spec:
+  devices:
+    requests:
+    - {name: r, exactly: {deviceClassName: gpu, capacity: {requests: {memory: 1024Mi}}, tolerations: [{key: k, operator: Exists, effect: NoExecute, tolerationSeconds: 5}]}}
+    - {name: s, firstAvailable: [{name: a, deviceClassName: gpu, allocationMode: All}, {name: b, deviceClassName: gpu, count: 2}]}
+    constraints: [{requests: [r], matchAttribute: d.example.com/numa}]
+    config: [{requests: [r], opaque: {driver: d.example.com, parameters: {a: [1, null]}}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: slice}
+spec:
+  driver: d.example.com
+  pool: {name: p, generation: 2, resourceSliceCount: 1}
+  nodeSelector: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [z]}]}]}
+  devices:
+  - name: d0
+    attributes: {numa: {int: -1}, model: {string: a}, d.example.com/ecc: {bool: true}, driver: {version: 1.2.3}}
+    capacity: {memory: {value: 80Gi, requestPolicy: {default: 1Gi, validRange: {min: 1Gi, step: 1Gi}}}}
+    allowMultipleAllocations: true
+    taints: [{key: k, value: v, effect: NoSchedule}]
+    bindsToNode: true
+    bindingConditions: [ready]
+    bindingFailureConditions: [failed]
 ---
 apiVersion: v1
 kind: ServiceAccount
@@ -157,7 +188,9 @@ async fn api_servers_protobuf_and_json_decode_to_equal_objects() -> Result<()> {
     same::<CsiDriver>(&client).await?;
     same::<CsiStorageCapacity>(&client).await?;
     same::<VolumeAttachment>(&client).await?;
-    same::<DeviceClass>(&client).await
+    same::<DeviceClass>(&client).await?;
+    same::<ResourceClaim>(&client).await?;
+    same::<ResourceSlice>(&client).await
 }
 
 async fn same<K>(client: &Client) -> Result<()>

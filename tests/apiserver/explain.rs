@@ -40,8 +40,10 @@ async fn explain_matches_what_the_scheduler_reports_and_does() -> Result<()> {
         assert_eq!((&answer["verdict"], code), (&json!("neverFits"), Some(3)), "{answer:#}");
         let event = answer["event"].as_str().context("a text")?;
         ensure!(event.contains("1 Insufficient cpu"), "{event}");
-        assert_eq!(answer["nearMisses"][0]["node"], json!(name), "{answer:#}");
-        assert_eq!(answer["nearMisses"][0]["text"], "requests 2 cpu, 1 of 1 free; too small even if empty");
+        // Nodes of other tests can be near misses, too.
+        let near = answer["nearMisses"].as_array().context("a list")?;
+        let near = near.iter().find(|near| near["node"] == *name).context("the node is a near miss")?;
+        assert_eq!(near["text"], "requests 2 cpu, 1 of 1 free; too small even if empty");
         let grows = answer["changes"].as_array().context("a list")?;
         let grows = grows
             .iter()

@@ -56,7 +56,7 @@ const VALUES: [(&str, u64); 38] = [
     ("extension_point", 17),
     ("host", 1),
     // Watched kinds, and kinds of writes.
-    ("kind", 23),
+    ("kind", 25),
     ("kubernetes", 1),
     ("lane", 6),
     ("method", 7),

@@ -10,6 +10,7 @@ use supercargo_dev::cluster_state;
 mod audited;
 mod bad_input;
 mod chaos;
+mod claims;
 mod control_plane;
 mod doctor;
 mod drop_in;

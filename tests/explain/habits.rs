@@ -136,6 +136,9 @@ fn evil() -> Cluster {
     cluster.write("test", &test.to_string().replace('\u{7f}', "\\u007f").replace('\u{9b}', "\\u009b"));
     let report = std::fs::read_to_string(root().join("docs/queue/report.json")).expect("the entry exists");
     cluster.write("queue", &report.replace("a scheduling attempt", "a \\u001b[2J\\u202escheduling attempt"));
+    let slice = json!({ "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": { "name": "s" },
+        "spec": { "driver": EVIL, "pool": { "name": EVIL }, "devices": [{ "name": EVIL }] } });
+    cluster.write("slice", &slice.to_string());
     let shadow = json!({ "apiVersion": "supercargo.dev/v1alpha1", "kind": "ShadowReport", "shadowOf": EVIL, "since": "x", "decisions": { EVIL: 1 },
         "unjudged": {}, "dropped": 0, "disagreements": [] });
     cluster.write("shadow", &shadow.to_string());
@@ -157,6 +160,7 @@ fn every_command_escapes_control_characters_in_names() {
         &["simulate", "--cluster", "cluster", "--add-nodes", "1:template=a", "--detail", "full"],
         &["lint", "--cluster", "cluster"],
         &["report", "--cluster", "cluster", "-f", "pods"],
+        &["cel", "device.driver == '\u{1b}[2J\u{202e}'", "--slice", "slice"],
         &["test", "test"],
         &["queue", "-A", "-f", "queue"],
         &["queue", "-A", "-f", "no\u{1b}[2J"],
@@ -213,6 +217,7 @@ fn output_errors_are_reported_without_a_panic() {
         &["simulate", "--cluster", "cluster", "--add-nodes", "1:template=a"],
         &["lint", "--cluster", "cluster"],
         &["report", "--cluster", "cluster", "-f", "other"],
+        &["cel", "true"],
         &["test", "placement"],
         &["queue", "-A", "-f", "queue"],
         &["shadow", "report", "-f", "shadow"],

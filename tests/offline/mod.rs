@@ -143,6 +143,18 @@ pub(crate) fn assert_matches_file(name: &str, output: &str) {
     assert_eq!(output, expected, "{name} differs; UPDATE_EXPECT=1 rewrites it");
 }
 
+/// Splits a command at blanks, except within single quotes.
+fn words(command: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for (part, text) in command.split('\'').enumerate() {
+        let is_quoted = part % 2 == 1;
+        let mut pieces = text.split(|c| c == ' ' && !is_quoted);
+        words.last_mut().expect("one word").push_str(pieces.next().unwrap_or_default());
+        words.extend(pieces.map(str::to_owned));
+    }
+    words
+}
+
 /// Runs the examples of a documentation page and compares what a terminal shows with the page.
 pub(crate) fn assert_page_shows_output(name: &str, examples: usize) {
     let page = page(name);
@@ -150,7 +162,8 @@ pub(crate) fn assert_page_shows_output(name: &str, examples: usize) {
     while let Some((before, block)) = rest.split_once("```console\n$ supercargo ") {
         let (command, block) = block.split_once('\n').expect("a line");
         let (_, after) = block.split_once("```").expect("its end");
-        let ran = run(root(), &command.split(' ').collect::<Vec<_>>());
+        let words = words(command);
+        let ran = run(root(), &words.iter().map(String::as_str).collect::<Vec<_>>());
         written += &format!("{before}```console\n$ supercargo {command}\n{}{}```", ran.stdout, ran.stderr);
         (rest, shown) = (after, shown + 1);
     }

@@ -76,9 +76,14 @@ pub(crate) async fn recorded(to: &Path, nodes: usize, pods: usize) -> Run {
     server.lists(nodes).await;
     let mut number = 0;
     while number < pods {
-        server.come(number..(number + BATCH).min(pods)).await;
+        // Pods of high priority come last, so that some must preempt others.
+        let batch = number..(number + BATCH).min(pods);
+        let (high, low): (Vec<_>, Vec<_>) = batch.partition(|number| is_of_high_priority(*number));
+        for numbers in [low, high] {
+            server.come(numbers).await;
+            server.until_all_are_decided().await;
+        }
         number += BATCH;
-        server.until_all_are_decided().await;
         server.change(number, nodes).await;
     }
     inbox.send(Item::Stop { within: Duration::from_secs(5) }).await.expect("it runs");
@@ -152,7 +157,7 @@ impl Server {
             .expect("it runs");
     }
 
-    async fn come(&mut self, numbers: std::ops::Range<usize>) {
+    async fn come(&mut self, numbers: Vec<usize>) {
         for number in numbers {
             let pod = pod(number);
             let uid = pod["metadata"]["uid"].as_str().expect("it has one").to_owned();
@@ -248,6 +253,11 @@ impl Server {
         let object: Pod = serde_json::from_value(object.clone()).expect("it is a pod");
         self.applied(object).await;
     }
+}
+
+/// Returns whether the pod with this number has a high priority, and needs most of a node.
+fn is_of_high_priority(number: usize) -> bool {
+    number % 11 == 10
 }
 
 /// Returns a pod of one of several kinds. It contains a text that must not be recorded.

@@ -45,6 +45,8 @@ pub enum Success {
     Status,
     /// Either, as for deletions.
     ObjectOrStatus,
+    /// The object, under a name that the API server generated and that begins with the subject's.
+    Generated,
 }
 
 /// Classification of a response.
@@ -105,7 +107,7 @@ impl Subject {
         let Kind { api_version, kind } = read(body)?;
         let is_status = (&*api_version, &*kind) == ("v1", "Status");
         let may_be = match self.success {
-            Success::Object => !is_status,
+            Success::Object | Success::Generated => !is_status,
             Success::Status => is_status,
             Success::ObjectOrStatus => true,
         };
@@ -130,7 +132,7 @@ impl Subject {
         }
         let Object { metadata } = read(body)?;
         let is_of_uid = self.uid.as_deref().is_none_or(|uid| *uid == *metadata.uid);
-        if (&metadata.namespace, &metadata.name) != (&self.namespace, &self.name) || !is_of_uid {
+        if metadata.namespace != self.namespace || !self.is_name(&metadata.name) || !is_of_uid {
             return Err("it names another object");
         }
         Ok(Verdict::Done)
@@ -159,6 +161,16 @@ impl Subject {
         Ok(Verdict::Failed(Failure { reason, message, is_gone }))
     }
 
+    /// Whether the object of the request can have this name.
+    fn is_name(&self, name: &str) -> bool {
+        if self.success != Success::Generated {
+            return *name == *self.name;
+        }
+        // The API server cuts off a longer prefix (`apiserver/pkg/storage/names/generate.go#MaxGeneratedNameLength`).
+        let prefix = self.name.get(..58).unwrap_or(&self.name);
+        name.starts_with(prefix)
+    }
+
     fn is_this(&self, details: &Details) -> bool {
         (&*details.group, &*details.kind, &*details.name) == (self.group(), self.resource, &*self.name)
     }
@@ -171,7 +183,7 @@ impl Subject {
         let (resource, _) = details.kind.split_once('/').unwrap_or((&details.kind, ""));
         let name = match resource {
             "namespaces" => &self.namespace,
-            _ if resource == self.resource || resource == self.kind => &self.name,
+            _ if resource == self.resource || resource == self.kind => return !self.is_name(&details.name),
             // Errors about a binding may use this kind.
             "Binding" if self.success == Success::Status => &self.name,
             _ => return true,

@@ -132,6 +132,8 @@ pub struct Cluster {
     pub templates: Vec<Arc<PodInfo>>,
     /// Names of all nodes.
     nodes: BTreeSet<String>,
+    /// Objects of versions of `resource.k8s.io` that are not read, with their versions.
+    pub outdated: Vec<(ObjectKey, String)>,
     /// Namespace and name of pods that the applied manifests delete. The deletions come before all other
     /// changes.
     pub leaving: BTreeSet<(String, String)>,
@@ -145,7 +147,7 @@ impl Cluster {
             _ => source.emulation.of_files(),
         };
         Ok(Self {
-            trial: profiles::trial(source.config.as_deref(), version)?,
+            trial: profiles::trial(source.config.as_deref(), version, source.emulation.compat)?,
             pending: Vec::new(),
             notices: Vec::new(),
             owners: None,
@@ -156,6 +158,7 @@ impl Cluster {
             names: Vec::new(),
             templates: Vec::new(),
             nodes: BTreeSet::new(),
+            outdated: Vec::new(),
             leaving: BTreeSet::new(),
         })
     }
@@ -229,6 +232,13 @@ impl Cluster {
         let mut keys: BTreeSet<ObjectKey> = BTreeSet::new();
         for item in &items {
             keys.insert(key(item.kind(), item.namespace(), item.name()));
+        }
+        for item in items.iter().chain(&others) {
+            let version = item.text("/apiVersion");
+            if version.starts_with("resource.k8s.io/") && version != "resource.k8s.io/v1" {
+                let key = key(item.kind(), item.namespace(), item.name());
+                cluster.outdated.push((key, version.to_owned()));
+            }
         }
         others.retain(|item| !keys.contains(&key(item.kind(), item.namespace(), item.name())));
         let owners = items.iter().filter_map(|item| {

@@ -1,8 +1,8 @@
-//! The flag that selects the version of kube-scheduler to behave as.
+//! The flags that select the version of kube-scheduler to behave as, and whether to reproduce its defects.
 
 use clap::Args;
 use supercargo_config::flags::parse_emulated_version;
-use supercargo_core::model::emulation::EmulatedVersion;
+use supercargo_core::model::emulation::{Compat, EmulatedVersion};
 
 /// The version of kube-scheduler to behave as.
 #[derive(Clone, Copy, Debug, Args)]
@@ -11,6 +11,11 @@ pub struct EmulationArgs {
     /// version with default feature gates. Defaults to the version of the API server, or to the newest for files.
     #[arg(long, value_name = "VERSION", value_parser = parse_emulated_version)]
     pub emulated_version: Option<EmulatedVersion>,
+
+    /// What to do where kube-scheduler loses a pod with devices, or breaks a claim's own constraints: `repaired`
+    /// decides correctly, `upstream` reproduces the defect. FIDELITY.md lists them.
+    #[arg(long, value_name = "BEHAVIOR", default_value = "repaired")]
+    pub compat: Compat,
 }
 
 impl EmulationArgs {

@@ -55,8 +55,14 @@ pub(crate) fn apply(args: &Args, to: &mut PluginArgs, tables: &mut Tables) {
                 to.volume_binding.shape = shape.iter().map(shape_point).collect();
             }
         }
-        // Dynamic resources are not supported, so their timeouts have no effect.
-        Args::DynamicResources(_) | Args::Absent | Args::Unread(_) | Args::Raw(_) => {}
+        // A search for devices is bounded by its steps, so `filterTimeout` has no effect.
+        Args::DynamicResources(args) => {
+            if let Some(timeout) = args.binding_timeout {
+                let nanos = u64::try_from(timeout.0).unwrap_or_default();
+                to.dynamic_resources.binding_timeout = Duration::from_nanos(nanos);
+            }
+        }
+        Args::Absent | Args::Unread(_) | Args::Raw(_) => {}
     }
 }
 

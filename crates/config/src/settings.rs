@@ -110,11 +110,16 @@ impl ProfileSettings {
 
     /// Builds the plugins. Strings in arguments are interned in the engine's tables.
     pub fn framework(&self, tables: &mut Tables) -> Framework {
+        let sampling = self.percentage_of_nodes_to_score.map(Sampling::new);
+        Framework::new(&self.plan(tables)).with_sampling(sampling)
+    }
+
+    /// Returns the enabled plugins and their arguments.
+    pub(crate) fn plan(&self, tables: &mut Tables) -> Plan {
         let mut args = PluginArgs::default();
         tables.pinned(|tables| self.args.iter().for_each(|each| build::apply(each, &mut args, tables)));
         let Order { points, weights } = self.order.clone();
-        let sampling = self.percentage_of_nodes_to_score.map(Sampling::new);
-        Framework::new(&Plan { points, weights, args }).with_sampling(sampling)
+        Plan { points, weights, args }
     }
 }
 

@@ -47,6 +47,16 @@ fn unsupported_fields_are_rejected_by_name() {
 }
 
 #[test]
+fn binding_timeout_of_devices_takes_effect() {
+    let text = "profiles: [{pluginConfig: [{name: DynamicResources, args: {bindingTimeout: 90s}}]}]\n";
+    for (text, seconds) in [("", 600), (text, 90)] {
+        let settings = parse(text).expect("a valid file");
+        let plan = settings.profiles[0].plan(&mut supercargo_core::model::intern::Tables::new());
+        assert_eq!(plan.args.dynamic_resources.binding_timeout, Duration::from_secs(seconds));
+    }
+}
+
+#[test]
 fn file_defaults_to_kube_schedulers_lease() {
     let seconds = Duration::from_secs;
     let terms =

@@ -223,7 +223,7 @@ impl Judge<'_> {
         choice: &Choice,
         snapshot: Snapshot<'_>,
     ) -> Result<Verdict, CycleError> {
-        // A decision without a node precedes the nomination, so the nomination is ignored.
+        // If the other scheduler found no node, it decided before the nomination existed.
         let ignore_own_nomination = matches!(choice, Choice::None { .. });
         let options = Options { always_score: true, ignore_own_nomination, walk: None };
         match self.framework.decide(pod, snapshot, options, &mut NoProbe)? {

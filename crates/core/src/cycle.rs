@@ -35,6 +35,15 @@ use crate::switches::mutation::{self, Mutation};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// The time limits of PreBind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Timeouts {
+    /// For binding a pod's volumes.
+    pub(crate) volumes: Duration,
+    /// For the binding conditions of a pod's devices.
+    pub(crate) devices: Duration,
+}
+
 /// The plugins of a profile (upstream `framework.Framework`).
 pub struct Framework {
     /// Plugins with PreFilter or Filter, in the order of PreFilter.
@@ -43,8 +52,8 @@ pub struct Framework {
     pub(crate) scores: Vec<EnabledScore>,
     /// Plugins with PostFilter, in order.
     pub(crate) post_filters: Vec<Box<dyn PostFilterPlugin>>,
-    /// The time limit for binding a pod's volumes.
-    pub(crate) bind_timeout: Duration,
+    /// The time limits of PreBind.
+    pub(crate) timeouts: Timeouts,
     /// The number of feasible nodes that ends a search; `None` searches all nodes.
     ///
     /// With sampling, a node's verdict counts only if the search reaches the node, so every filter path must end in

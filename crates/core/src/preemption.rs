@@ -192,7 +192,8 @@ fn nothing<'a>(
     clear_nomination: bool,
     preemption_blockers: BTreeSet<PluginName>,
 ) -> PostFiltered<'a> {
-    PostFiltered::Nothing { reason: format!("preemption: {reason}"), clear_nomination, preemption_blockers }
+    let reason = format!("preemption: {reason}");
+    PostFiltered::Nothing { reason, clear_nomination, preemption_blockers, deallocated: None }
 }
 
 /// Returns why the pod may not preempt (upstream `PodEligibleToPreemptOthers`).

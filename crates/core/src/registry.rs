@@ -11,11 +11,11 @@ mod gate;
 use crate::framework::extension_point::ExtensionPoint;
 pub use args::{PluginArgs, VolumeBindingArgs};
 
-use crate::cycle::{EnabledFilter, EnabledScore, Framework, Rank};
+use crate::cycle::{EnabledFilter, EnabledScore, Framework, Rank, Timeouts};
 use crate::framework::post_filter::PostFilterPlugin;
 use crate::framework::{FilterPlugin, PluginName, ScorePlugin};
 use crate::model::emulation::{EmulatedVersion, VersionRules};
-use crate::plugins::dynamic_resources::{Deallocation, DynamicResources};
+use crate::plugins::dynamic_resources::{Deallocation, DeviceScore, DynamicResources};
 use crate::plugins::image_locality::ImageLocality;
 use crate::plugins::node_affinity::NodeAffinity;
 use crate::plugins::node_declared_features::NodeDeclaredFeatures;
@@ -25,7 +25,6 @@ use crate::plugins::node_resources::{NodeResourcesBalancedAllocation, NodeResour
 use crate::plugins::node_unschedulable::NodeUnschedulable;
 use crate::plugins::node_volume_limits::NodeVolumeLimits;
 use crate::plugins::taint_toleration::TaintToleration;
-use crate::plugins::unscored;
 use crate::plugins::volume_binding::{StorageScore, VolumeBinding};
 use crate::plugins::volume_restrictions::VolumeRestrictions;
 use crate::plugins::volume_zone::VolumeZone;
@@ -217,9 +216,9 @@ const IN_TREE: &[Entry] = &[
         ]),
     Entry::new("DynamicResources", &[PreEnqueue, PreFilter, Filter, PostFilter, Reserve, PreBind])
         .some_points(&[(Score, |rules| rules.scores_devices)])
-        .filter(|_| Box::new(DynamicResources))
-        .score(|_| Box::new(unscored::DYNAMIC_RESOURCES))
-        .post_filter(|_| Box::new(Deallocation))
+        .filter(|args| Box::new(DynamicResources::new(args.dynamic_resources)))
+        .score(|plan| Box::new(DeviceScore::new(plan.args.dynamic_resources)))
+        .post_filter(|args| Box::new(Deallocation::new(args.dynamic_resources)))
         .weight(2)
         .needs(&[need(Filter, PreFilter, "not found"), need(Score, PreFilter, "not found")]),
     Entry::new("DefaultPreemption", &[PostFilter, PreEnqueue])
@@ -367,7 +366,10 @@ impl Framework {
             post_filters: post_filters.map(|make| make(&plan.args)).collect(),
             sampling: None,
             extended: false,
-            bind_timeout: plan.args.volume_binding.bind_timeout,
+            timeouts: Timeouts {
+                volumes: plan.args.volume_binding.bind_timeout,
+                devices: plan.args.dynamic_resources.binding_timeout,
+            },
             points: plan.points.clone(),
         }
     }

@@ -3,6 +3,7 @@
 use crate::framework::PluginName;
 use crate::model::effect::PodRef;
 use crate::model::time::Time;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The outcome of one scheduling attempt, or of the binding that follows it.
@@ -63,6 +64,8 @@ pub enum Outcome {
         succeeded: bool,
         /// The duration of PreBind.
         took: Duration,
+        /// The wait for binding conditions of devices, if there was one.
+        devices: Option<DeviceWait>,
     },
     /// The binding of an earlier [`Outcome::Placed`] was carried out.
     Bound {
@@ -112,4 +115,15 @@ pub struct Notice {
     pub object: String,
     /// The message.
     pub text: String,
+}
+
+/// A wait for the binding conditions of a pod's devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceWait {
+    /// How it ended, as upstream's metrics name it: `success`, `failure`, `timeout` or `error`.
+    pub status: &'static str,
+    /// How long it took.
+    pub took: Duration,
+    /// The driver of each device of the pod's claims, and whether the device has binding conditions.
+    pub devices: Vec<(Arc<str>, bool)>,
 }

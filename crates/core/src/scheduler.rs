@@ -3,8 +3,8 @@
 //! `handle` applies an event to the state, and `step` does one unit of work. Neither blocks, fails or does I/O.
 //! Waiting is expressed by the wake-up time that `step` returns, and every request to the outside is an [`Effect`].
 //!
-//! Each fact has one owner, for example `Bindings` or `Preemptions`, with its own state and counters. An owner says
-//! what follows; only the scheduler carries out what concerns others.
+//! Each fact has one owner, for example `Bindings` or `Preemptions`, with its own state and counters. An owner
+//! returns the next action; only the scheduler performs actions outside that owner.
 
 mod alternative;
 mod attempt;
@@ -298,6 +298,7 @@ impl Scheduler {
             self.audit.stir();
         }
         self.verify.called(now);
+        self.cache.set_now(now);
         match event {
             Event::ListBegan(kind) => self.list_began(kind),
             Event::ListEnded(kind) => self.list_ended(now, kind),
@@ -325,7 +326,11 @@ impl Scheduler {
     /// If there is none, compares a live signature with a full evaluation, provided that this is enabled and due.
     pub fn step(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
         self.verify.called(now);
+        self.cache.set_now(now);
         self.decisions.set_now(now);
+        for claim in self.cache.expire(now) {
+            self.devices_freed(now, &claim);
+        }
         match self.work(now, probe) {
             // The next slice is due now, so there is no idle time for a comparison.
             Step::Idle { wake_at: Some(at) } if at <= now && self.extender_calls.sliced() > 0 => {
@@ -388,6 +393,7 @@ impl Scheduler {
                 self.queue.next_wakeup(now),
                 self.bindings.next_query(),
                 self.volume_bindings.next_time(),
+                self.cache.volumes().devices().next_expiry(),
                 self.next_check(),
             ];
             return Step::Idle { wake_at: times.into_iter().flatten().min() };

@@ -135,7 +135,7 @@ fn plugin_requeues_no_pod_for_unregistered_event() {
     }
     for (old, new) in pairs(&classes) {
         if let Some(new) = &new {
-            listeners.hear(&ClusterEvent::DeviceClass { old: old.as_ref(), new });
+            listeners.hear(&ClusterEvent::DeviceClass { old: old.as_deref(), new });
         }
     }
     for pod in &pods {

@@ -11,15 +11,15 @@ use support::TestCluster;
 fn gate_blocks_pod_only_if_scheduling_gates_is_enabled_at_pre_enqueue() {
     let mut cluster = TestCluster::new();
     let (gated, free) = (cluster.pod("gated").gate("wait").build(), cluster.pod("free").build());
-    let tables = cluster.snapshot();
+    let snapshot = cluster.snapshot();
     let framework = Framework::default();
-    assert_eq!(framework.gate(&gated, tables.tables()), Some("SchedulingGates"));
-    assert_eq!(framework.gate(&free, tables.tables()), None);
+    assert_eq!(framework.gate(&gated, snapshot), Some("SchedulingGates"));
+    assert_eq!(framework.gate(&free, snapshot), None);
 
     let mut plan = Plan::default();
     let before_queue = plan.points.get_mut(&ExtensionPoint::PreEnqueue).expect("the default plugins have it");
     before_queue.retain(|name| *name != "SchedulingGates");
-    assert_eq!(Framework::new(&plan).gate(&gated, tables.tables()), None);
+    assert_eq!(Framework::new(&plan).gate(&gated, snapshot), None);
 }
 
 /// Without Reserve, upstream assumes nothing, so that the next pod gets the same volume.

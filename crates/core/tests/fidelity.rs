@@ -6,7 +6,6 @@ use supercargo_core::cycle::{
     Decision, Feasible, Framework, InfeasibleDecision, NoProbe, Options, PostFilter,
 };
 use supercargo_core::framework::post_filter::{Draws, ExtenderCandidates};
-use supercargo_core::model::pod::Unjudged;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use support::TestCluster;
@@ -146,54 +145,4 @@ fn tie_break_is_uniform_and_repeatable_by_seed_and_pod() {
     let expected = 1_000.0;
     let chi: f64 = won.iter().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
     assert!(chi < 16.27, "{won:?}");
-}
-
-/// Upstream's DynamicResources plugin evaluates such pods. It is not implemented here, so they are rejected in its
-/// name.
-#[test]
-fn unsupported_feature_is_rejected_by_the_plugin_responsible_for_it() {
-    let mut cluster = TestCluster::new();
-    let node = cluster.node_from("a cpu=4");
-    cluster.add_node(&node);
-    let mut pod = std::sync::Arc::unwrap_or_clone(cluster.pod_from("p cpu=1"));
-    let plugin = "DynamicResources";
-    pod.unjudged = [Unjudged { plugin, what: "it is not judged".into() }].into();
-    let framework = Framework::default();
-    let decided = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
-    let Ok(Decision::Infeasible(filtered)) = decided else {
-        panic!("the pod was placed without judging the feature")
-    };
-    let diagnosis = filtered.diagnose(cluster.snapshot());
-    assert_eq!(diagnosis.message, "0/1 nodes are available: it is not judged.");
-    assert_eq!(diagnosis.rejectors.into_iter().collect::<Vec<_>>(), [plugin]);
-}
-
-/// Upstream allocates devices for such a pod, or reports "cannot allocate all claims". Preemption cannot help it
-/// either.
-#[test]
-fn resource_served_only_by_a_device_class_leaves_pod_pending_with_reason() {
-    let mut cluster = TestCluster::new();
-    support::language::apply(&mut cluster, "device-class gpus serves=example.com/gpu");
-    support::language::apply(&mut cluster, "node a cpu=4");
-    support::language::apply(&mut cluster, "pod low on=a cpu=4");
-    let pod = cluster.pod_from("p priority=9 cpu=1 res:example.com/gpu=1");
-    let framework = Framework::default();
-    let decided = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
-    let Ok(Decision::Infeasible(filtered)) = decided else {
-        panic!("the pod was placed without judging the feature")
-    };
-    let message = filtered.diagnose(cluster.snapshot()).message;
-    assert_eq!(message, "0/1 nodes are available: 1 Insufficient cpu.", "the resources are judged first");
-    support::language::apply(&mut cluster, "node b cpu=4");
-    let decided = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
-    let Ok(Decision::Infeasible(filtered)) = decided else {
-        panic!("the pod was placed without judging the feature")
-    };
-    let diagnosis = filtered.diagnose(cluster.snapshot());
-    assert_eq!(
-        diagnosis.message,
-        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) could have \"example.com/gpu\" by a DeviceClass only, and \
-         this version of supercargo does not allocate devices."
-    );
-    assert!(diagnosis.rejectors.contains("DynamicResources"));
 }

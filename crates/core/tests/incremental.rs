@@ -8,8 +8,9 @@ use std::sync::Arc;
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
 use supercargo_core::framework::CycleError;
 use supercargo_core::incremental::DecisionCache;
+use supercargo_core::model::device::DeviceClass;
 use supercargo_core::model::emulation::EmulatedVersion;
-use supercargo_core::model::lookup_objects::{DeviceClass, Service};
+use supercargo_core::model::lookup_objects::Service;
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::node_set::NodeSet;
 use supercargo_core::model::pod::PodInfo;
@@ -225,12 +226,14 @@ impl Law {
                 let class = DeviceClass {
                     implicit: self.cluster.tables.symbol("deviceclass.resource.kubernetes.io/gpus"),
                     explicit: Some(self.cluster.tables.symbol("example.com/gpu")),
+                    created: None,
+                    selectors: [].into(),
+                    config: [].into(),
                 };
-                let classes = cache.lookups_mut().device_classes_mut();
                 if there {
-                    classes.set(name, class);
+                    cache.set_device_class(&self.cluster.tables, name, &Arc::new(class));
                 } else {
-                    classes.remove(name);
+                    cache.lookups_mut().device_classes_mut().remove(name);
                 }
             }
             Change::Service { app, there } => {

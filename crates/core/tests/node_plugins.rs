@@ -34,7 +34,7 @@ fn plugins(word: &str, tables: &mut Tables, to: &mut Plugins) {
         "NodeUnschedulable" => to.filter(NodeUnschedulable),
         "NodeName" => to.filter(NodeName),
         "NodePorts" => to.filter(NodePorts),
-        "DynamicResources" => to.filter(DynamicResources),
+        "DynamicResources" => to.filter(DynamicResources::default()),
         "ImageLocality" => to.score(ImageLocality),
         "TaintToleration" => both(TaintToleration, filter, score, to),
         "NodeAffinity" => both(NodeAffinity::new(affinity_args(&args, tables)), filter, score, to),

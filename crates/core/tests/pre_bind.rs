@@ -168,6 +168,7 @@ impl Server {
                 self.claims[at].selected = Some(node.clone());
                 self.put_claim(at);
             }
+            other => unreachable!("no pod has claims: {other:?}"),
         }
         WriteOutcome::Done
     }

@@ -18,6 +18,7 @@ use supercargo_core::framework::post_filter::{
     Candidate, Draws, ExtenderCandidates, Judge, PostFilterPlugin, PostFiltered, Unplaced,
 };
 use supercargo_core::framework::{CycleError, PluginName, Rejection};
+use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
@@ -117,6 +118,10 @@ impl Judge for Counting<'_> {
     fn first_rejection(&self, node: &NodeView<'_>) -> Result<Option<(PluginName, Rejection)>, CycleError> {
         self.asked.set(self.asked.get() + 1);
         self.filtered.first_rejection(node)
+    }
+
+    fn is_candidate(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> bool {
+        self.filtered.is_candidate(snapshot, node)
     }
 }
 

@@ -417,6 +417,7 @@ impl TestCluster {
         let (volume, namespace, name) = match change {
             VolumeChange::Bind { volume, claim, .. } => (volume, &claim.namespace, &claim.name),
             VolumeChange::SelectNode { namespace, name, .. } => (&format!("made-{number}"), namespace, name),
+            _ => return,
         };
         let (volume, namespace, name) =
             (tables.symbol(volume), tables.symbol(namespace), tables.symbol(name));

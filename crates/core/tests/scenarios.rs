@@ -527,6 +527,7 @@ fn describe_change(change: &VolumeChange) -> String {
         VolumeChange::SelectNode { namespace, name, version, node } => {
             format!("claim {namespace}/{name} at {version} selects {node}")
         }
+        other => unreachable!("no pod has claims: {other:?}"),
     }
 }
 

@@ -147,7 +147,7 @@ fn decisions(trial: &mut Trial, pods: &[Arc<PodInfo>], options: TrialOptions) ->
                 let node = trial.tables().text(node);
                 log.push(format!("{name} on {node}, {feasible} feasible, {score:?}"));
             }
-            TrialDecision::Unplaced { message, event, room } => {
+            TrialDecision::Unplaced { message, event, room, .. } => {
                 assert!(event.starts_with(&message), "{event}");
                 let shown = room.as_ref().map(|room| describe_room(trial, room));
                 log.push(format!("{name}: {event} {shown:?}"));

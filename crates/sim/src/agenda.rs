@@ -30,9 +30,11 @@ pub(crate) enum Due {
     /// An eviction arrives late, after a foreign answer.
     LateEviction(String),
     /// A write to a volume or a claim arrives at the API server.
-    VolumeWrite { incarnation: u32, write: VolumeWrite, fate: Fate },
+    VolumeWrite { incarnation: u32, write: VolumeWrite, fate: Fate, fence: u64, is_late: bool },
     /// The volume controllers act.
     Controllers,
+    /// The driver of devices or the resource-claim controller acts.
+    DeviceControllers,
     /// A patch of a pod's status arrives at the API server.
     Patch { incarnation: u32, patch: StatusPatch },
     /// The dispatcher accepts one more effect of a lane.

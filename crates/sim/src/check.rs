@@ -13,6 +13,7 @@ use supercargo_core::model::event::Kind;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::report::{Outcome, Preemption, Report};
 
+mod devices;
 mod end;
 mod state;
 mod storage;
@@ -251,6 +252,7 @@ impl Sim {
         }
         let pod = self.seen_info(uid)?;
         self.check_claims(uid)?;
+        self.check_bound_devices(uid, node)?;
         let was_pre_bound = self.process.pre_bound.remove(uid);
         let view = self.process.scheduler_view(uid);
         let tables = self.process.scheduler.tables();

@@ -1,15 +1,33 @@
 //! Views of the cluster for the reference: the scheduler's inputs and decisions, or the server's state.
 
+use crate::devices::{DeviceClaim, DeviceKind, Slice, TPU};
+use crate::drivers::has_devices;
 use crate::objects::{Node, Pod};
 use crate::process::{Decided, Process};
-use crate::reference::{ReferenceCluster, Storage};
+use crate::reference::{Devices, ReferenceCluster, Storage};
 use crate::sim::Sim;
 use crate::storage::csi_node;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use supercargo_core::model::device::Allocation;
 use supercargo_core::model::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::model::node::NodeInfo;
-use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::pod::{PodInfo, Uid};
+use supercargo_core::model::volume::Reservation;
+
+fn devices_of(
+    tables: &mut Tables,
+    claims: &BTreeMap<String, Arc<DeviceClaim>>,
+    slices: &BTreeMap<String, Arc<Slice>>,
+    in_flight: Vec<(Uid, Arc<Allocation>)>,
+) -> Arc<Devices> {
+    Arc::new(Devices {
+        claims: claims.values().map(|claim| Arc::new(claim.info(tables))).collect(),
+        slices: slices.values().map(|slice| Arc::new(slice.info(tables))).collect(),
+        in_flight,
+        served: Some((tables.symbol(TPU), DeviceKind::Whole.name())),
+    })
+}
 
 /// A view of the cluster, with ids of one scheduler process's tables.
 pub(crate) struct ClusterView {
@@ -18,6 +36,7 @@ pub(crate) struct ClusterView {
     pods: Vec<(Arc<PodInfo>, Symbol)>,
     namespaces: Vec<(Symbol, LabelSetId)>,
     storage: Arc<Storage>,
+    devices: Arc<Devices>,
 }
 
 impl ClusterView {
@@ -26,6 +45,7 @@ impl ClusterView {
         let pods = self.pods.iter().map(|(pod, node)| (&**pod, *node));
         ReferenceCluster::new(tables, nodes, pods, self.namespaces.clone())
             .with_storage(Arc::clone(&self.storage))
+            .with_devices(Arc::clone(&self.devices))
     }
 
     fn fill(
@@ -34,6 +54,7 @@ impl ClusterView {
         pods: &[(Arc<Pod>, String)],
         namespaces: &[(&'static str, &'static str)],
         storage: Arc<Storage>,
+        devices: Arc<Devices>,
     ) -> Self {
         let pods = pods.iter().map(|(pod, node)| {
             let info = process.info(pod);
@@ -46,7 +67,7 @@ impl ClusterView {
             let pair = (tables.symbol("team"), tables.symbol(team));
             (tables.symbol(name), tables.label_set(vec![pair]))
         };
-        Self { nodes, pods, namespaces: namespaces.iter().map(labels).collect(), storage }
+        Self { nodes, pods, namespaces: namespaces.iter().map(labels).collect(), storage, devices }
     }
 }
 
@@ -54,12 +75,13 @@ impl Process {
     /// Returns the scheduler's view for a decision about this pod: its inputs, and its decisions since.
     pub(crate) fn scheduler_view(&mut self, uid: &str) -> ClusterView {
         let storage = self.storage_for(uid);
+        let devices = self.devices_for(uid);
         let nodes: Vec<_> = self.nodes.values().cloned().collect();
         let placed =
             self.pods.values().filter_map(|pod| Some((Arc::clone(pod), self.counts_on(pod)?.to_owned())));
         let placed: Vec<_> = placed.collect();
         let namespaces: Vec<_> = self.namespaces.iter().map(|(&name, &team)| (name, team)).collect();
-        ClusterView::fill(self, &nodes, &placed, &namespaces, storage)
+        ClusterView::fill(self, &nodes, &placed, &namespaces, storage, devices)
     }
 
     /// Returns claims and volumes for a decision about this pod, including the assumed state of other pods'
@@ -69,6 +91,31 @@ impl Process {
             return Arc::default();
         }
         Arc::new(Storage::seen_by(self.scheduler.snapshot(), uid))
+    }
+
+    /// Returns claims and devices for a decision about this pod, including what is allocated for other pods and not
+    /// written yet.
+    pub(crate) fn devices_for(&mut self, uid: &str) -> Arc<Devices> {
+        if self.pods.get(uid).is_none_or(|pod| pod.devices.is_empty() && pod.tpus == 0) {
+            return Arc::default();
+        }
+        let snapshot = self.scheduler.snapshot();
+        let own: BTreeSet<Uid> = snapshot
+            .volumes()
+            .reservations_of(uid)
+            .iter()
+            .filter_map(|reservation| match reservation {
+                Reservation::Allocate { claim, .. } | Reservation::Create { claim, .. } => {
+                    Some(Arc::clone(&claim.uid))
+                }
+                _ => None,
+            })
+            .collect();
+        let in_flight = snapshot.devices().all_in_flight().filter(|(claim, _)| !own.contains(*claim));
+        let in_flight = in_flight.map(|(claim, allocation)| (Arc::clone(claim), Arc::clone(allocation)));
+        let in_flight = in_flight.collect();
+        let tables = self.scheduler.tables();
+        devices_of(tables, &self.device_claims, &self.slices, in_flight)
     }
 
     /// Returns the pods whose evaluation is suspended, for extenders or between slices.
@@ -122,6 +169,11 @@ impl Sim {
                 csi_nodes.map(|(node, &limit)| Arc::new(csi_node(tables, node, limit))).collect()
             },
         };
-        ClusterView::fill(process, &nodes, &placed, &namespaces, Arc::new(storage))
+        let devices = if has_devices(self.seed) {
+            devices_of(tables, &self.server.device_claims, &self.server.slices, Vec::new())
+        } else {
+            Arc::default()
+        };
+        ClusterView::fill(process, &nodes, &placed, &namespaces, Arc::new(storage), devices)
     }
 }

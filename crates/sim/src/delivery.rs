@@ -132,9 +132,19 @@ fn describe(change: &Change) -> (String, String) {
             let claim = volume.claim.as_ref().map(|claim| &claim.uid);
             (volume.name.clone(), format!("version {} for {claim:?}", volume.version))
         }
-        Change::ClaimGone(name) | Change::VolumeGone(name) | Change::CsiNodeGone(name) => {
-            (name.clone(), "gone".to_owned())
+        Change::ClaimGone(name)
+        | Change::VolumeGone(name)
+        | Change::CsiNodeGone(name)
+        | Change::DeviceClaimGone(name)
+        | Change::SliceGone(name) => (name.clone(), "gone".to_owned()),
+        Change::DeviceClass(kind) => (kind.name().to_owned(), "listed".to_owned()),
+        Change::DeviceClaim(claim) => {
+            let devices: Vec<String> =
+                claim.results().map(|it| format!("{}/{}", it.device.pool.name, it.device.device)).collect();
+            let (version, consumers, ready) = (claim.version, &claim.reserved_for, claim.ready);
+            (claim.key(), format!("version {version}, {devices:?} for {consumers:?}, ready {ready:?}"))
         }
+        Change::Slice(slice) => (slice.name.clone(), format!("generation {}", slice.generation)),
         Change::Class(class, zone) => (class.name().to_owned(), format!("for {zone:?}")),
         Change::CsiNode(name, limit) => (name.clone(), format!("takes {limit:?} volumes")),
     }

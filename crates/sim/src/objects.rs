@@ -3,7 +3,9 @@
 //! They consist of plain text and numbers, so that they outlive a scheduler process and its tables. They
 //! contain only the fields that the simulation varies; there is no preferred node affinity.
 
+use crate::devices::{PodDevices, TPU};
 use crate::storage::is_ephemeral;
+use supercargo_core::model::device::{ContainerRequest, PodClaim, PodClaimSource};
 use supercargo_core::model::intern::{Symbol, Tables, known};
 use supercargo_core::model::node::{NodeInfo, Taint, TaintEffect};
 use supercargo_core::model::pod::{
@@ -126,6 +128,10 @@ pub(crate) struct Pod {
     pub(crate) spread: Vec<Spread>,
     /// The names of its claims.
     pub(crate) claims: Vec<String>,
+    /// Its claims of devices.
+    pub(crate) devices: Vec<PodDevices>,
+    /// The number of devices that it requests as an extended resource, which a class serves.
+    pub(crate) tpus: i64,
     /// `status.nominatedNodeName`.
     pub(crate) nominated: Option<String>,
     /// Whether it has the condition DisruptionTarget with the reason PreemptionByScheduler.
@@ -208,6 +214,8 @@ impl Pod {
             affinity: Affinity::default(),
             spread: Vec::new(),
             claims: Vec::new(),
+            devices: Vec::new(),
+            tpus: 0,
             nominated: None,
             preempted: false,
             condition: None,
@@ -216,9 +224,14 @@ impl Pod {
 
     /// Creates a new pod with the name and the specification of this one.
     pub(crate) fn successor(&self, uid: String) -> Self {
+        let of_new_pod = |it: &PodDevices| match it {
+            PodDevices::Template(_) => PodDevices::Template(None),
+            named => named.clone(),
+        };
         Self {
             uid,
             version: 0,
+            devices: self.devices.iter().map(of_new_pod).collect(),
             node: None,
             bound_by: None,
             deleting: false,
@@ -245,6 +258,7 @@ impl Pod {
             preempted: self.preempted,
             node_affinity: self.node_choice.node_affinity(tables).into(),
             volumes: self.claims.iter().map(|name| volume(tables, name)).collect(),
+            claims: self.devices.iter().enumerate().map(|it| pod_claim(tables, it)).collect(),
             scheduled: self.condition.as_ref().map(|(reason, message)| {
                 Box::new(ScheduledCondition {
                     status: "False".into(),
@@ -262,15 +276,43 @@ impl Pod {
                 pod_affinity: self.affinity.info(tables, namespace),
                 spread: self.spread.iter().map(|s| s.info(tables)).collect(),
                 images: [tables.symbol(self.app)].into(),
-                extended_resources: if self.gpus > 0 { [tables.symbol(GPU)].into() } else { [].into() },
+                extended_resources: self.extended(tables).into_iter().map(|(name, _)| name).collect(),
+                container_requests: self.container_requests(tables),
                 ..PodTemplate::plain(namespace, tables.symbol(if self.ours { OURS } else { THEIRS }))
             }
             .into(),
         }
     }
 
+    /// Whether claims are written before it is bound.
+    pub(crate) fn has_claims(&self) -> bool {
+        !self.claims.is_empty() || !self.devices.is_empty() || self.tpus > 0
+    }
+
+    /// Returns the extended resources that it requests.
+    fn extended(&self, tables: &mut Tables) -> Vec<(Symbol, i64)> {
+        let all = [(GPU, self.gpus), (TPU, self.tpus)].into_iter().filter(|&(_, count)| count > 0);
+        all.map(|(name, count)| (tables.symbol(name), count)).collect()
+    }
+
+    fn container_requests(&self, tables: &mut Tables) -> Box<[ContainerRequest]> {
+        let all =
+            self.extended(tables).into_iter().enumerate().map(|(at, (resource, count))| ContainerRequest {
+                container: 0,
+                name: "c".into(),
+                is_short_lived: false,
+                position: u32::try_from(at).unwrap_or(0),
+                resource,
+                count,
+            });
+        all.collect()
+    }
+
     fn resources(&self, tables: &mut Tables) -> PodResources {
-        let request = amounts(tables, self.cpu_milli, self.memory, self.gpus);
+        let mut request = amounts(tables, self.cpu_milli, self.memory, self.gpus);
+        if self.tpus > 0 {
+            request.set_scalar(tables.symbol(TPU), self.tpus);
+        }
         let or = |amount: i64, default: i64| if amount == 0 { default } else { amount };
         let mut score = request.clone();
         score.cpu_milli = or(self.cpu_milli, DEFAULT_CPU_MILLI);
@@ -298,6 +340,15 @@ fn volume(tables: &mut Tables, claim: &str) -> PodVolume {
     let name = tables.symbol(claim);
     let source = if is_ephemeral(claim) { VolumeSource::Ephemeral(name) } else { VolumeSource::Claim(name) };
     PodVolume { name: claim.into(), source }
+}
+
+fn pod_claim(tables: &mut Tables, (at, claim): (usize, &PodDevices)) -> PodClaim {
+    let source = match claim {
+        PodDevices::Named(name) => PodClaimSource::Named(tables.symbol(name)),
+        PodDevices::Template(Some(name)) => PodClaimSource::Generated(tables.symbol(name)),
+        PodDevices::Template(None) => PodClaimSource::NotCreated,
+    };
+    PodClaim { name: format!("e{at}").into(), source }
 }
 
 fn host_port(tables: &mut Tables, address: &str, port: i32) -> HostPort {

@@ -1,6 +1,8 @@
 //! One scheduler process under test, and a copy of its inputs against which its state is checked.
 
+use crate::devices::{DeviceClaim, Slice, device_claim_id, slice_id};
 use crate::draw::Draw;
+use crate::drivers::has_devices;
 use crate::objects::{Node, OURS, Pod};
 use crate::server::{Change, Stamp};
 use crate::storage::{Claim, Volume, claim_id, csi_node, csi_node_id, volume_id};
@@ -61,6 +63,10 @@ pub(crate) struct Process {
     /// By key.
     pub(crate) claims: BTreeMap<String, Arc<Claim>>,
     pub(crate) volumes: BTreeMap<String, Arc<Volume>>,
+    /// ResourceClaims by key.
+    pub(crate) device_claims: BTreeMap<String, Arc<DeviceClaim>>,
+    /// ResourceSlices by name.
+    pub(crate) slices: BTreeMap<String, Arc<Slice>>,
     /// Pods whose PreBind succeeded and whose bindings were not sent yet.
     pub(crate) pre_bound: BTreeSet<String>,
     pub(crate) decided: BTreeMap<String, Decided>,
@@ -113,7 +119,8 @@ pub(crate) fn has_large_pods(seed: u64) -> bool {
 /// The version of kube-scheduler that the processes of a seed behave as. It is not drawn with the rest, which is thus
 /// the same for all versions.
 pub(crate) fn emulated_version(seed: u64) -> EmulatedVersion {
-    Draw::new(!seed).pick(&EmulatedVersion::ALL)
+    let newer = [EmulatedVersion::V1_36, EmulatedVersion::V1_37];
+    Draw::new(!seed).pick(if has_devices(seed) { &newer[..] } else { &EmulatedVersion::ALL })
 }
 
 impl Process {
@@ -138,6 +145,8 @@ impl Process {
             namespaces: BTreeMap::new(),
             claims: BTreeMap::new(),
             volumes: BTreeMap::new(),
+            device_claims: BTreeMap::new(),
+            slices: BTreeMap::new(),
             pre_bound: BTreeSet::new(),
             decided: BTreeMap::new(),
             reported: BTreeMap::new(),
@@ -291,6 +300,33 @@ impl Process {
             Change::CsiNodeGone(name) => {
                 Event::Gone(ObjectKey::Storage(csi_node_id(self.scheduler.tables(), name)))
             }
+            Change::DeviceClass(kind) => {
+                let tables = self.scheduler.tables();
+                Event::DeviceClassApplied {
+                    name: tables.symbol(kind.name()),
+                    class: kind.class(tables).into(),
+                }
+            }
+            Change::DeviceClaim(claim) => {
+                self.name(Kind::ResourceClaim, &claim.key());
+                self.device_claims.insert(claim.key(), Arc::clone(claim));
+                let claim = claim.info(self.scheduler.tables());
+                Event::StorageApplied(StorageObject::ResourceClaim(Arc::new(claim)))
+            }
+            Change::DeviceClaimGone(key) => {
+                self.device_claims.remove(key);
+                Event::Gone(ObjectKey::Storage(device_claim_id(self.scheduler.tables(), key)))
+            }
+            Change::Slice(slice) => {
+                self.name(Kind::ResourceSlice, &slice.name);
+                self.slices.insert(slice.name.clone(), Arc::clone(slice));
+                let slice = slice.info(self.scheduler.tables());
+                Event::StorageApplied(StorageObject::ResourceSlice(Arc::new(slice)))
+            }
+            Change::SliceGone(name) => {
+                self.slices.remove(name);
+                Event::Gone(ObjectKey::Storage(slice_id(self.scheduler.tables(), name)))
+            }
             Change::Service(app) => {
                 let tables = self.scheduler.tables();
                 let pair = (tables.symbol("app"), tables.symbol(app));
@@ -330,6 +366,8 @@ impl Process {
             Kind::Node => self.nodes.retain(|name, _| named.contains(name)),
             Kind::PersistentVolume => self.volumes.retain(|name, _| named.contains(name)),
             Kind::PersistentVolumeClaim => self.claims.retain(|key, _| named.contains(key)),
+            Kind::ResourceClaim => self.device_claims.retain(|key, _| named.contains(key)),
+            Kind::ResourceSlice => self.slices.retain(|name, _| named.contains(name)),
             _ => {}
         }
     }
@@ -379,6 +417,13 @@ impl Process {
         if self.unlisted.contains(uid) {
             self.lose_pod(uid);
         }
+    }
+
+    /// Whether a pod is not tried because of its claims: PreEnqueue reports nothing.
+    pub(crate) fn is_held(&self, uid: &str) -> bool {
+        let mut waiting = self.scheduler.queue().waiting();
+        let name = supercargo_core::plugins::dynamic_resources::NAME;
+        waiting.any(|(_, queued)| *queued.pod.uid == *uid && queued.gate == Some(name))
     }
 
     /// Whether a list omitted the pod and no later input reported its state.

@@ -12,10 +12,12 @@ use supercargo_core::model::pod::{
 };
 use supercargo_core::model::selector::{NodeSelectorTerm, Operator, Requirement, Selector};
 
+mod devices;
 mod storage;
 #[cfg(test)]
 mod tests;
 
+pub use devices::{Devices, Taken};
 pub use storage::Storage;
 
 /// A view of the cluster at one moment.
@@ -26,6 +28,7 @@ pub struct ReferenceCluster<'a> {
     pods: Vec<(&'a PodInfo, &'a NodeInfo)>,
     namespaces: Vec<(Symbol, LabelSetId)>,
     storage: Arc<Storage>,
+    devices: Arc<Devices>,
 }
 
 impl<'a> ReferenceCluster<'a> {
@@ -41,6 +44,7 @@ impl<'a> ReferenceCluster<'a> {
             nodes: nodes.iter().map(|&idx| snapshot.node_info(idx)).collect(),
             namespaces: snapshot.lookups().namespaces().collect(),
             storage: Arc::default(),
+            devices: Arc::default(),
         }
     }
 
@@ -54,13 +58,20 @@ impl<'a> ReferenceCluster<'a> {
     ) -> Self {
         let on = |(pod, name)| Some((pod, *nodes.iter().find(|node| node.name == name)?));
         let pods = pods.into_iter().filter_map(on).collect();
-        Self { tables, nodes, pods, namespaces, storage: Arc::default() }
+        Self { tables, nodes, pods, namespaces, storage: Arc::default(), devices: Arc::default() }
     }
 
     /// Adds these claims and volumes; without this call there are none.
     #[must_use]
     pub fn with_storage(mut self, storage: Arc<Storage>) -> Self {
         self.storage = storage;
+        self
+    }
+
+    /// Adds these claims of devices and slices; without this call there are none.
+    #[must_use]
+    pub fn with_devices(mut self, devices: Arc<Devices>) -> Self {
+        self.devices = devices;
         self
     }
 
@@ -128,6 +139,7 @@ impl<'a> ReferenceCluster<'a> {
             .or_else(|| self.of_spread(pod, node, spread))
             .or_else(|| self.of_storage(pod, node))
             .or_else(|| self.of_limits(pod, node))
+            .or_else(|| self.of_devices(pod, node))
     }
 
     fn label(&self, labels: LabelSetId, key: Symbol) -> Option<Symbol> {
@@ -214,10 +226,12 @@ impl<'a> ReferenceCluster<'a> {
                 short("ephemeral storage", wanted.ephemeral_storage, has.ephemeral_storage, &amount)
             })
             .or_else(|| {
-                wanted.scalar.iter().find_map(|&(name, wanted)| {
-                    let amount = |p: &PodInfo| p.resources.placed.scalar(name).unwrap_or(0);
-                    short(self.tables.text(name), wanted, has.scalar(name).unwrap_or(0), &amount)
-                })
+                wanted.scalar.iter().filter(|&&(name, _)| !self.is_of_class(name)).find_map(
+                    |&(name, wanted)| {
+                        let amount = |p: &PodInfo| p.resources.placed.scalar(name).unwrap_or(0);
+                        short(self.tables.text(name), wanted, has.scalar(name).unwrap_or(0), &amount)
+                    },
+                )
             })
     }
 

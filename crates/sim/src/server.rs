@@ -3,14 +3,17 @@
 //! It also records which changes did not come from the scheduler under test. Checks use this to find out
 //! whether a change occurred that the scheduler could not know.
 
+use crate::devices::{DeviceClaim, DeviceKind, Slice};
 use crate::objects::{Node, Pod};
 use crate::storage::{Claim, Class, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::model::event::Kind;
 
+mod devices;
 mod storage;
 
+pub(crate) use devices::DeviceWork;
 pub(crate) use storage::Work;
 
 /// A change as a watch delivers it.
@@ -39,6 +42,12 @@ pub(crate) enum Change {
     /// The CSINode of a node with its volume limit.
     CsiNode(String, Option<i32>),
     CsiNodeGone(String),
+    DeviceClass(DeviceKind),
+    DeviceClaim(Arc<DeviceClaim>),
+    /// A claim of devices by its key.
+    DeviceClaimGone(String),
+    Slice(Arc<Slice>),
+    SliceGone(String),
 }
 
 impl Change {
@@ -55,9 +64,14 @@ impl Change {
             | Self::ClaimGone(name)
             | Self::VolumeGone(name)
             | Self::CsiNode(name, _)
-            | Self::CsiNodeGone(name) => Some(name.clone()),
+            | Self::CsiNodeGone(name)
+            | Self::DeviceClaimGone(name)
+            | Self::SliceGone(name) => Some(name.clone()),
             Self::Namespace(name, _) | Self::Service(name) => Some((*name).to_owned()),
             Self::Class(class, _) => Some(class.name().to_owned()),
+            Self::DeviceClass(kind) => Some(kind.name().to_owned()),
+            Self::DeviceClaim(claim) => Some(claim.key()),
+            Self::Slice(slice) => Some(slice.name.clone()),
         }
     }
 
@@ -69,6 +83,8 @@ impl Change {
                 | Self::ClaimGone(_)
                 | Self::VolumeGone(_)
                 | Self::CsiNodeGone(_)
+                | Self::DeviceClaimGone(_)
+                | Self::SliceGone(_)
         )
     }
 }
@@ -112,6 +128,11 @@ pub(crate) struct Server {
     pub(crate) classes: BTreeMap<Class, Option<&'static str>>,
     /// Volume limits by node.
     pub(crate) csi_nodes: BTreeMap<String, Option<i32>>,
+    /// ResourceClaims by key.
+    pub(crate) device_claims: BTreeMap<String, Arc<DeviceClaim>>,
+    /// ResourceSlices by name.
+    pub(crate) slices: BTreeMap<String, Arc<Slice>>,
+    has_device_classes: bool,
     version: u64,
     whole: Stamp,
     by_node: BTreeMap<String, Stamp>,
@@ -189,8 +210,13 @@ impl Server {
             | Kind::PodDisruptionBudget
             | Kind::CsiDriver
             | Kind::CsiStorageCapacity
-            | Kind::VolumeAttachment
-            | Kind::DeviceClass => Vec::new(),
+            | Kind::VolumeAttachment => Vec::new(),
+            Kind::DeviceClass if self.has_device_classes => {
+                DeviceKind::ALL.into_iter().map(Change::DeviceClass).collect()
+            }
+            Kind::DeviceClass => Vec::new(),
+            Kind::ResourceClaim => self.device_claims.values().cloned().map(Change::DeviceClaim).collect(),
+            Kind::ResourceSlice => self.slices.values().cloned().map(Change::Slice).collect(),
         }
     }
 

@@ -92,6 +92,13 @@ pub(crate) struct Sim {
     pub(crate) volumes_made: u64,
     /// Whether an action of the volume controllers is due.
     pub(crate) controllers_called: bool,
+    /// Whether an action of the driver of devices or the resource-claim controller is due.
+    pub(crate) device_controllers_called: bool,
+    /// The number of times that the scheduler started or lost the lease. The lease covers every write of a claim, so
+    /// that none arrives later.
+    pub(crate) fence: u64,
+    /// Pods of which a write of a claim has no answer, so that a reservation may be left.
+    pub(crate) lost_writes: BTreeSet<String>,
     pub(crate) placed: u64,
     /// Comparisons of cached decisions with full evaluations by earlier scheduler processes.
     pub(crate) compared: u64,
@@ -154,6 +161,9 @@ impl Sim {
             claims_made: 0,
             volumes_made: 0,
             controllers_called: false,
+            device_controllers_called: false,
+            fence: 0,
+            lost_writes: BTreeSet::new(),
             placed: 0,
             compared: 0,
             server_checks: [0; 2],
@@ -182,6 +192,7 @@ impl Sim {
     /// Starts a new scheduler process. It has no state, lists all kinds, and receives credits.
     fn start(&mut self) {
         self.compared += self.process.scheduler.stats().verified[0];
+        self.cut_off();
         let incarnation = self.process.incarnation + 1;
         self.say("process", &format!("incarnation {incarnation}"), format_args!("starts"));
         self.process = Process::new(self.seed, incarnation, self.now);
@@ -232,9 +243,17 @@ impl Sim {
             return;
         }
         self.fault("lease lost");
+        self.cut_off();
         self.lead(false);
         let without = draw_delay(&mut self.draw, Duration::from_secs(60));
         self.agenda.write(self.now + without, Due::Lead { incarnation: self.process.incarnation });
+    }
+
+    /// Ends the writes of claims that are on their way.
+    fn cut_off(&mut self) {
+        self.fence += 1;
+        let pods = self.server.pods.values().filter(|pod| !pod.devices.is_empty() || pod.tpus > 0);
+        self.lost_writes.extend(pods.map(|pod| pod.uid.clone()));
     }
 
     fn lead(&mut self, leads: bool) {
@@ -273,6 +292,7 @@ impl Sim {
         self.happen(due)?;
         self.publish_changes();
         self.call_controllers();
+        self.call_device_controllers();
         let worked = self.run()?;
         self.check_wakes(woken, worked)
     }
@@ -301,8 +321,11 @@ impl Sim {
             Due::Answer { answer, .. } => self.answer_arrives(answer),
             Due::Evict { incarnation, uid } => self.eviction_arrives(incarnation, uid),
             Due::LateEviction(uid) => self.evict(&uid),
-            Due::VolumeWrite { incarnation, write, fate } => self.write_arrives(incarnation, &write, fate)?,
+            Due::VolumeWrite { incarnation, write, fate, fence, is_late } => {
+                self.write_arrives(incarnation, &write, fate, (fence, is_late))?;
+            }
             Due::Controllers => self.controllers_work()?,
+            Due::DeviceControllers => self.device_controllers_work(),
             Due::Patch { patch, .. } => self.patch_arrives(&patch),
             Due::Credit { lane, .. } => self.grant(lane, 1),
             Due::Gone(uid) => {
@@ -431,6 +454,10 @@ impl Sim {
         claims.iter().for_each(|key| self.server.remove_claim(key));
         csi_nodes.iter().for_each(|name| self.server.remove_csi_node(name));
         volumes.iter().for_each(|name| self.server.remove_volume(name));
+        let device_claims: Vec<_> = self.server.device_claims.keys().cloned().collect();
+        let slices: Vec<_> = self.server.slices.keys().cloned().collect();
+        device_claims.iter().for_each(|key| self.server.remove_device_claim(key));
+        slices.iter().for_each(|name| self.server.remove_slice(name));
         self.say("cluster", "all", format_args!("gone"));
         self.publish_changes();
         let end = self.now + EMPTYING;

@@ -14,6 +14,8 @@ use std::time::Duration;
 use supercargo_core::model::effect::{VolumeChange, VolumeWrite};
 use supercargo_core::model::event::WriteOutcome;
 
+/// The time after which a sent write can no longer be carried out: an API server's `--request-timeout`.
+const LATEST: Duration = Duration::from_secs(60);
 /// The maximum number of unclaimed volumes.
 const FREE_MAX: usize = 8;
 /// The maximum duration of a controller's action without faults.
@@ -249,7 +251,7 @@ impl Sim {
 
     pub(crate) fn send_write(&mut self, write: VolumeWrite) -> Result<(), Broken> {
         let uid = write.pod.uid.to_string();
-        if self.process.pods.get(&uid).is_some_and(|pod| !pod.ours || pod.claims.is_empty()) {
+        if self.process.pods.get(&uid).is_some_and(|pod| !pod.ours || !pod.has_claims()) {
             return Err(broken("volumes are written only for own pods with claims", format!("{write:?}")));
         }
         let w = self.fault_rates;
@@ -270,6 +272,10 @@ impl Sim {
         self.say("write", &uid, format_args!("{:?} {kind}", write.change));
         let incarnation = self.process.incarnation;
         let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
+        let fence = self.fence;
+        if !kind.is_empty() {
+            self.lost_writes.insert(uid.clone());
+        }
         if fate == Fate::Unanswered {
             let outcome = WriteOutcome::Unknown { message: "connection reset".to_owned() };
             self.answer_write(incarnation, &write, outcome, delay);
@@ -279,13 +285,18 @@ impl Sim {
             "volume write lost" => {}
             "volume write answered by a foreign server" => {
                 if let Some(late) = self.draw_late() {
-                    self.agenda.write(self.now + delay + late, Due::VolumeWrite { incarnation, write, fate });
+                    let due = Due::VolumeWrite { incarnation, write, fate, fence, is_late: true };
+                    self.agenda.write(self.now + (delay + late).min(LATEST), due);
                 }
             }
             "volume write applied late, answer lost" => {
-                self.agenda.write(self.now + delay + late, Due::VolumeWrite { incarnation, write, fate });
+                let due = Due::VolumeWrite { incarnation, write, fate, fence, is_late: true };
+                self.agenda.write(self.now + (delay + late).min(LATEST), due);
             }
-            _ => self.agenda.write(self.now + delay, Due::VolumeWrite { incarnation, write, fate }),
+            _ => {
+                let due = Due::VolumeWrite { incarnation, write, fate, fence, is_late: false };
+                self.agenda.write(self.now + delay, due);
+            }
         }
         Ok(())
     }
@@ -307,17 +318,35 @@ impl Sim {
         incarnation: u32,
         write: &VolumeWrite,
         fate: Fate,
+        (fence, is_late): (u64, bool),
     ) -> Result<(), Broken> {
         let uid = &*write.pod.uid;
+        let is_of_devices =
+            !matches!(write.change, VolumeChange::Bind { .. } | VolumeChange::SelectNode { .. });
+        if is_of_devices && fence != self.fence {
+            self.say("server", uid, format_args!("write is fenced"));
+            return Ok(());
+        }
         let before = match &write.change {
             VolumeChange::Bind { volume, .. } => self.server.volumes.get(volume).cloned(),
-            VolumeChange::SelectNode { .. } => None,
+            VolumeChange::SelectNode { .. }
+            | VolumeChange::Reserve { .. }
+            | VolumeChange::Create { .. }
+            | VolumeChange::Unreserve { .. }
+            | VolumeChange::Deallocate { .. }
+            | VolumeChange::Delete { .. } => None,
         };
         let result = match fate {
             Fate::Forbidden => Err("not now".to_owned()),
+            Fate::Answered | Fate::Unanswered if is_of_devices => {
+                self.server.write_device_claim(&write.pod, &write.change, is_late)
+            }
             Fate::Answered | Fate::Unanswered => self.server.write_volume(&write.change),
         };
         self.say("server", uid, format_args!("volume write: {result:?}"));
+        if is_of_devices {
+            self.check_allocations()?;
+        }
         if let (Ok(()), VolumeChange::Bind { claim, .. }, Some(before)) = (&result, &write.change, before)
             && before.claim.as_ref().is_some_and(|owner| *owner.uid != *claim.uid)
         {

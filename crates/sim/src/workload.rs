@@ -1,6 +1,7 @@
 //! The workload: random changes of the cluster by users, controllers, kubelets and another scheduler.
 
 use crate::agenda::Due;
+use crate::drivers::has_devices;
 use crate::objects::{Affinity, Node, NodeChoice, Pod, Reach, Spread, Term, Topology};
 use crate::server::By;
 use crate::sim::Sim;
@@ -30,6 +31,10 @@ const WATCHED: [Kind; 11] = [
     Kind::StorageClass,
     Kind::CsiNode,
 ];
+
+/// The watches of devices.
+const WATCHED_DEVICES: [Kind; 4] =
+    [Kind::ResourceClaim, Kind::ResourceClaim, Kind::ResourceSlice, Kind::DeviceClass];
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
@@ -94,6 +99,7 @@ impl Sim {
     /// Creates the initial objects.
     pub(crate) fn create_initial_objects(&mut self) {
         self.server.put_classes();
+        self.create_device_classes();
         for name in NAMESPACES {
             let team = self.draw.pick(&TEAMS);
             self.server.put_namespace(name, team);
@@ -114,7 +120,7 @@ impl Sim {
     /// Performs one action of the world, or a fault of a connection or the process.
     // long because: one arm for each act
     pub(crate) fn act(&mut self) {
-        if self.inject_fault() {
+        if self.inject_fault() || self.act_on_devices() {
             return;
         }
         match self.draw.weighted(&ACTS) {
@@ -193,7 +199,8 @@ impl Sim {
     /// Injects a fault of a connection, the process, the lease or the clock, or none. Returns whether it did.
     fn inject_fault(&mut self) -> bool {
         if self.draw.percent(self.fault_rates.disconnect) {
-            let kind = self.draw.pick(&WATCHED);
+            let is_of_devices = has_devices(self.seed) && self.draw.percent(30);
+            let kind = self.draw.pick(if is_of_devices { &WATCHED_DEVICES[..] } else { &WATCHED });
             self.disconnect(kind);
         } else if self.draw.percent(self.fault_rates.restart) {
             self.restart();
@@ -242,6 +249,7 @@ impl Sim {
         self.created += 1;
         let namespace = self.draw.pick(&NAMESPACES);
         let claims = self.draw_claims(namespace);
+        let (devices, tpus) = self.draw_pod_devices(namespace);
         let draw = &mut self.draw;
         let app = draw.pick(&APPS);
         let port = [("0.0.0.0", 80), ("10.0.0.1", 80), ("10.0.0.2", 80), ("0.0.0.0", 443)];
@@ -266,6 +274,8 @@ impl Sim {
             affinity: self.draw_affinity(),
             spread: self.draw_spread(app),
             claims,
+            devices,
+            tpus,
             nominated: None,
             preempted: false,
             condition: None,
@@ -358,7 +368,8 @@ impl Sim {
             pod.successor(drawn.uid)
         } else {
             let (name, namespace, claims) = (pod.name.clone(), pod.namespace, pod.claims.clone());
-            Pod { name, namespace, claims, ..drawn }
+            let of_devices = pod.successor(drawn.uid.clone());
+            Pod { name, namespace, claims, devices: of_devices.devices, tpus: of_devices.tpus, ..drawn }
         };
         self.say("cluster", &pod.uid, format_args!("deleted, recreated as {}", again.uid));
         self.server.put_pod(again, By::Others);

@@ -20,8 +20,8 @@ use supercargo_core::report::{Notice, Report};
 use supercargo_core::scheduler::Step;
 use supercargo_core::shadow::{self, Shadow};
 
-/// Number of results per step before the driver handles new events. A result that needs other orders takes about two
-/// dozen decisions.
+/// Number of results per step before the driver handles new events. A result that must be
+/// tried in other orders of arrival takes about two dozen decisions.
 const AT_ONCE: usize = 16;
 
 /// The engine of shadow mode, as the driver uses it.

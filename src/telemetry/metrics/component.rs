@@ -1,5 +1,5 @@
-//! What upstream's metrics library says of itself and of the program: build, feature gates, numbers of metrics. And
-//! what it lets the operator choose: metrics that are not served, and the values of labels.
+//! Metrics about the build, feature gates and numbers of metrics, as upstream's metrics library has them, and the flags
+//! that select metrics and label values.
 //!
 //! Upstream: `component-base/metrics/{options,registry,version}.go`, `component-base/metrics/prometheus/feature`.
 

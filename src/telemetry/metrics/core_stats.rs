@@ -129,7 +129,7 @@ pub struct CacheSizes {
 
 impl CoreStats {
     /// Returns the metric families of these numbers in a version of kube-scheduler, unsorted.
-    // long because: a family a line, and each but once
+    // long because: one line per family
     pub(super) fn families(&self, version: EmulatedVersion) -> Vec<MetricFamily> {
         let pending = [
             ("active", self.pending.active),

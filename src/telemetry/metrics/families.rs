@@ -156,6 +156,28 @@ pub(super) const PREEMPTION_ATTEMPTS: Family = Family::new(
     "[STABLE] Total preemption attempts in the cluster till now",
     &[],
 );
+pub(super) const RESOURCE_CLAIM_CREATES: Family = Family::new(
+    "scheduler_resourceclaim_creates_total",
+    "[ALPHA] Number of ResourceClaims creation requests within scheduler",
+    &["status"],
+);
+pub(super) const RESOURCE_CLAIM_CREATES_BY_OWNER: Family = Family::new(
+    "dynamic_resource_allocation_resourceclaim_creates_total",
+    "[ALPHA] Number of ResourceClaims creation requests, categorized by creation status, admin access, and owning API \
+     group and kind (either Pod or scheduling.k8s.io/PodGroup)",
+    &["status", "admin_access", "owner_api_group", "owner_api_kind"],
+);
+pub(super) const DEVICE_ALLOCATIONS: Family = Family::new(
+    "scheduler_dra_bindingconditions_allocations_total",
+    "[ALPHA] Number of allocations using devices with BindingConditions, counted per driver per scheduling attempt",
+    &["profile", "driver", "status"],
+);
+pub(super) const DEVICE_WAITS: Family = Family::new(
+    "scheduler_dra_bindingconditions_wait_duration_seconds",
+    "[ALPHA] Time in seconds spent waiting for BindingConditions to be satisfied during PreBind.",
+    &["profile", "driver", "status"],
+)
+.exponential(0.1, 2.0, 14);
 pub(super) const PREEMPTION_VICTIMS: Family =
     Family::new("scheduler_preemption_victims", "[STABLE] Number of selected preemption victims", &[])
         .exponential(1.0, 2.0, 7);

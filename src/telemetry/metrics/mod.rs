@@ -24,7 +24,7 @@ mod traces;
 mod versions;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 use supercargo_apiserver::watch::WatchObserver;
 use supercargo_core::model::event::Kind;
+use supercargo_core::report::DeviceWait;
 use supercargo_objects::api::Encoding;
 
 pub use certificate::CertificateMetrics;
@@ -97,6 +98,12 @@ pub struct Metrics {
     leader_status: IntGaugeVec,
     leader_slow_path: IntCounterVec,
     writes_fenced: IntCounter,
+    resource_claim_creates: IntCounterVec,
+    resource_claim_creates_by_owner: IntCounterVec,
+    device_allocations: IntCounterVec,
+    device_waits: HistogramVec,
+    /// The drivers that are label values.
+    drivers: Mutex<BTreeSet<Arc<str>>>,
     extender_calls: IntCounterVec,
     extender_durations: HistogramVec,
     core_scrape_failures: IntCounter,
@@ -109,6 +116,9 @@ pub struct Metrics {
     records: RecordMetrics,
     watches: Mutex<BTreeMap<&'static str, WatchMetrics>>,
 }
+
+/// The number of drivers that are label values. A cluster has a few; further ones count as `Other`.
+const DRIVERS_MAX: usize = 16;
 
 /// Operations of extenders: label `operation`.
 const EXTENDER_OPERATIONS: [&str; 4] = ["filter", "prioritize", "preempt", "bind"];
@@ -164,6 +174,11 @@ impl Metrics {
             leader_status: families::LEADER_STATUS.gauge_vec(&registry),
             leader_slow_path: families::LEADER_SLOW_PATH.counter_vec(&registry),
             writes_fenced: families::WRITES_FENCED.counter(&registry),
+            resource_claim_creates: families::RESOURCE_CLAIM_CREATES.counter_vec(&registry),
+            resource_claim_creates_by_owner: families::RESOURCE_CLAIM_CREATES_BY_OWNER.counter_vec(&registry),
+            device_allocations: families::DEVICE_ALLOCATIONS.counter_vec(&registry),
+            device_waits: families::DEVICE_WAITS.histogram_vec(&registry),
+            drivers: Mutex::default(),
             extender_calls,
             extender_durations,
             core_scrape_failures: families::CORE_SCRAPE_FAILURES.counter(&registry),
@@ -305,6 +320,29 @@ impl Metrics {
     /// Counts a write that was not sent because the lease does not cover it.
     pub fn write_fenced(&self) {
         self.writes_fenced.inc();
+    }
+
+    /// Counts a request to create a ResourceClaim.
+    pub fn resource_claim_created(&self, is_success: bool) {
+        let status = if is_success { "success" } else { "failure" };
+        self.resource_claim_creates.with_label_values(&[status]).inc();
+        self.resource_claim_creates_by_owner.with_label_values(&[status, "false", "", "Pod"]).inc();
+    }
+
+    /// Records a wait for binding conditions, for each device as upstream does.
+    pub fn devices_waited(&self, profile: &str, wait: &DeviceWait) {
+        let mut drivers = self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+        for (driver, has_conditions) in &wait.devices {
+            if drivers.len() < DRIVERS_MAX {
+                drivers.insert(Arc::clone(driver));
+            }
+            let driver = if drivers.contains(driver) { driver } else { "Other" };
+            let labels = [profile, driver, wait.status];
+            self.device_waits.with_label_values(&labels).observe(wait.took.as_secs_f64());
+            if *has_conditions {
+                self.device_allocations.with_label_values(&labels).inc();
+            }
+        }
     }
 
     /// Records a call to an extender. `operation` is one of `EXTENDER_OPERATIONS`.

@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use super::*;
 use supercargo_config::flags::CommandLine;
 use supercargo_core::model::emulation::EmulatedVersion;
+use supercargo_core::report::DeviceWait;
 use supercargo_objects::api::Encoding;
 
 /// HELP, TYPE and one label set's series of each family, from a scrape of kube-scheduler v1.36.3.
@@ -163,6 +164,9 @@ async fn engine_numbers_are_shown_on_scrape() {
 async fn text_of(version: EmulatedVersion, flags: &[&str]) -> String {
     let metrics = Arc::new(Metrics::new());
     metrics.preemption_ended(true, MS);
+    metrics.resource_claim_created(true);
+    let devices = vec![("gpu".into(), true), ("gpu".into(), false)];
+    metrics.devices_waited("p", &DeviceWait { status: "timeout", took: MS, devices });
     let flags: Vec<_> = flags.iter().map(std::ffi::OsString::from).collect();
     let selection = Selection::of(&CommandLine::read(&flags, &[]).values).unwrap();
     let kubernetes = move || Kubernetes {
@@ -182,7 +186,22 @@ async fn families_and_their_texts_are_those_of_the_version() {
     for version in EmulatedVersion::ALL {
         families.insert(version, text_of(version, &[]).await);
     }
-    let expected: [(&str, &[EmulatedVersion]); 13] = [
+    let expected: [(&str, &[EmulatedVersion]); 17] = [
+        ("scheduler_resourceclaim_creates_total{status=\"success\"} 1", &[V1_36]),
+        (
+            "dynamic_resource_allocation_resourceclaim_creates_total{admin_access=\"false\",owner_api_group=\"\",\
+             owner_api_kind=\"Pod\",status=\"success\"} 1",
+            &[V1_37],
+        ),
+        (
+            "scheduler_dra_bindingconditions_allocations_total{driver=\"gpu\",profile=\"p\",status=\"timeout\"} 1",
+            &[V1_36, V1_37],
+        ),
+        (
+            "scheduler_dra_bindingconditions_wait_duration_seconds_count{driver=\"gpu\",profile=\"p\",\
+             status=\"timeout\"} 2",
+            &[V1_36, V1_37],
+        ),
         ("scheduler_pod_scheduled_after_flush_total 4", &[V1_36, V1_37]),
         ("flushed from unschedulableEntities due", &[V1_37]),
         ("scheduler_pending_pods{queue=\"incomplete\"} 0", &[V1_37]),

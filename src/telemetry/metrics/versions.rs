@@ -9,11 +9,18 @@ use supercargo_core::model::emulation::EmulatedVersion::{self, V1_36, V1_37};
 use crate::telemetry::metrics::families::{self, Family};
 
 /// Families that older versions lack, and the first version with each.
-const SINCE: [(&Family, EmulatedVersion); 3] = [
+const SINCE: [(&Family, EmulatedVersion); 7] = [
+    (&families::RESOURCE_CLAIM_CREATES, V1_36),
+    (&families::DEVICE_ALLOCATIONS, V1_36),
+    (&families::DEVICE_WAITS, V1_36),
+    (&families::RESOURCE_CLAIM_CREATES_BY_OWNER, V1_37),
     (&families::POD_SCHEDULED_AFTER_FLUSH, V1_36),
     (&families::QUEUED_ENTITIES, V1_37),
     (&families::QUEUE_INCOMING_ENTITIES, V1_37),
 ];
+
+/// Families that a version lacks, because others replace them.
+const REPLACED_SINCE: [(&Family, EmulatedVersion); 1] = [(&families::RESOURCE_CLAIM_CREATES, V1_37)];
 
 /// Families that are deprecated, and hidden at once, since a version. `--show-hidden-metrics-for-version` shows them.
 const DEPRECATED_SINCE: [(&Family, EmulatedVersion); 1] = [(&families::PREEMPTION_DURATION, V1_37)];
@@ -57,7 +64,12 @@ pub(super) fn adapt(
         let of = |(old, since): &&(&Family, EmulatedVersion)| old.name == family.name() && version >= *since;
         DEPRECATED_SINCE.iter().find(of).map(|(_, since)| *since)
     };
-    all.retain(|family| !is_newer(family) && (shows_hidden || deprecated(family).is_none()));
+    let is_replaced = |family: &MetricFamily| {
+        REPLACED_SINCE.iter().any(|(older, since)| older.name == family.name() && version >= *since)
+    };
+    all.retain(|family| {
+        !is_newer(family) && !is_replaced(family) && (shows_hidden || deprecated(family).is_none())
+    });
     for family in &mut all {
         let help = help(family.name(), family.help().to_owned(), version);
         let help = match deprecated(family) {

@@ -115,7 +115,7 @@ impl Tracer {
                 attempt.decision(stretches, &mut spans);
                 self.decided(uid, now);
             }
-            Outcome::PreBound { succeeded, took } => {
+            Outcome::PreBound { succeeded, took, .. } => {
                 let mut span = attempt.part("PreBind", decided.unwrap_or(before(now, *took)));
                 span.error = (!succeeded).then(|| "the pod's volumes could not be bound".to_owned());
                 spans.push(span);

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/kubernetes/pkg/scheduler"
 )
@@ -22,6 +23,9 @@ import (
 var panics atomic.Int64
 
 func countPanic(context.Context, interface{}) { panics.Add(1) }
+
+// panicIsCounted is how long it takes until a panic is counted: upstream ends the wait for a goroutine that panicked before.
+const panicIsCounted = 300 * time.Microsecond
 
 // alone keeps scenarios apart after a panic, of which nobody knows whose it was while several are decided on.
 var alone sync.RWMutex
@@ -94,6 +98,7 @@ func decisions(scenario *Scenario) ([]Decision, error) {
 	alone.RLock()
 	before := panics.Load()
 	told, err := decideAll(scenario)
+	time.Sleep(panicIsCounted)
 	panicked := panics.Load() != before
 	alone.RUnlock()
 	if !panicked {
@@ -103,6 +108,7 @@ func decisions(scenario *Scenario) ([]Decision, error) {
 	defer alone.Unlock()
 	before = panics.Load()
 	told, err = decideAll(scenario)
+	time.Sleep(panicIsCounted)
 	if panics.Load() != before {
 		return nil, errors.New("upstream panicked")
 	}
@@ -125,8 +131,17 @@ func decideAll(scenario *Scenario) (told []Decision, err error) {
 		return nil, err
 	}
 	defer w.close()
+	w.writes = c.writes
 	told = []Decision{}
-	for _, pod := range c.pods {
+	for i, pod := range c.pods {
+		for _, change := range c.changes {
+			if change.before != i {
+				continue
+			}
+			if err := w.change(change); err != nil {
+				return nil, err
+			}
+		}
 		decision, err := w.decide(pod)
 		if err != nil {
 			return nil, err

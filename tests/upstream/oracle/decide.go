@@ -62,7 +62,7 @@ func (w *world) decide(pod *v1.Pod) (Decision, error) {
 
 // fail ends the decision with an error, which is all that is told of it, save for PreFilter's own entry.
 func (c *cycle) fail(status *fwk.Status) {
-	c.told = Decision{Pod: c.told.Pod, PreFilter: c.told.PreFilter, Message: status.AsError().Error()}
+	c.told = Decision{Pod: c.told.Pod, PreFilter: c.told.PreFilter, Message: status.AsError().Error(), Messages: c.told.Messages}
 }
 
 // filter returns the nodes that pass, by name. A status is returned when the decision ends with an error.
@@ -89,6 +89,8 @@ func (c *cycle) filter(nodes []fwk.NodeInfo) ([]fwk.NodeInfo, *fwk.Status) {
 	sort.Slice(byName, func(i, j int) bool { return byName[i].Node().Name < byName[j].Node().Name })
 	c.told.Rejected = map[string]Verdict{}
 	var feasible []fwk.NodeInfo
+	var failed *fwk.Status
+	errors := map[string]bool{}
 	for _, node := range byName {
 		name := node.Node().Name
 		if !narrowed.AllNodes() && !narrowed.NodeNames.Has(name) {
@@ -104,10 +106,17 @@ func (c *cycle) filter(nodes []fwk.NodeInfo) ([]fwk.NodeInfo, *fwk.Status) {
 			c.diagnosis.AddPluginStatus(status)
 			c.told.Rejected[name] = verdict(status)
 		default:
-			return nil, status
+			// Upstream ends the decision here, with the error of whichever node came first.
+			if failed == nil {
+				failed = status
+			}
+			errors[status.AsError().Error()] = true
 		}
 	}
-	return feasible, nil
+	if len(errors) > 1 {
+		c.told.Messages = sortedKeys(errors)
+	}
+	return feasible, failed
 }
 
 // score scores the nodes, a single one too, and chooses the best; of equals the one with the smallest name.
@@ -144,13 +153,20 @@ func (c *cycle) preempt() {
 	if !c.framework.HasPostFilterPlugins() {
 		return
 	}
-	for try := 0; try < tries || len(c.told.Preemption) > 1 && try < triesOfTie; try++ {
+	c.takeFreed()
+	restore := c.keepUnavailable()
+	defer func() { c.told.Deallocates, c.told.Deletes = c.takeFreed() }()
+	for try := 0; try < tries || (len(c.told.Preemption) > 1 || c.hasFreed()) && try < triesOfTie; try++ {
 		c.takeVictims()
+		restore()
 		result, status := c.framework.RunPostFilterPlugins(c.ctx, c.state, c.pod, c.diagnosis.NodeToStatus)
 		if text := status.Message(); try == 0 {
 			c.told.PostFilter = &text
 		}
 		if !status.IsSuccess() || result == nil || result.NominatingInfo == nil || result.NominatedNodeName == "" {
+			if c.hasFreed() {
+				continue
+			}
 			return
 		}
 		if c.told.Preemption == nil {

@@ -3,6 +3,7 @@
 //	oracle answer < lines                  each line a scenario or a vector; each line out a vector, in the same order
 //	oracle renew FILE...                   decides anew on the scenarios of files of vectors, one a line, and rewrites the files
 //	oracle record OUT FILE...              decides on the scenarios of files of vectors, and writes the decisions by name, without the scenarios
+//	oracle orders TRIES OUT FILE...        the same several times, with all answers, where they depend on the order of pools
 //	oracle time --workload W --nodes N ... times upstream's own decision loop, in process and without an API server
 //
 // A scenario is {"name", "kind", "config", "objects", "pods"}; a vector is {"scenario", "decisions"}. tests/golden/README.md
@@ -21,13 +22,14 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"strconv"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 )
 
-const usage = "usage: oracle answer | oracle renew FILE... | oracle record OUT FILE... | oracle time [flags]"
+const usage = "usage: oracle answer | oracle renew FILE... | oracle record OUT FILE... | oracle orders TRIES OUT FILE... | oracle time [flags]"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -58,6 +60,15 @@ func run(args []string) error {
 			return fmt.Errorf("record takes a file to write and files of vectors; %s", usage)
 		}
 		return record(args[1], args[2:])
+	case "orders":
+		if len(args) < 4 {
+			return fmt.Errorf("orders takes a number of tries, a file to write and files of vectors; %s", usage)
+		}
+		tries, err := strconv.Atoi(args[1])
+		if err != nil || tries < 1 {
+			return fmt.Errorf("orders takes a number of tries, not %q; %s", args[1], usage)
+		}
+		return orders(tries, args[2], args[3:])
 	case "time":
 		load := defaultLoad()
 		flags := flag.NewFlagSet("oracle time", flag.ContinueOnError)

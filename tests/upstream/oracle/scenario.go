@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
@@ -23,6 +24,22 @@ type Scenario struct {
 	Config  json.RawMessage   `json:"config,omitempty"`
 	Objects []json.RawMessage `json:"objects"`
 	Pods    []json.RawMessage `json:"pods"`
+	// Changes happen between the decisions.
+	Changes []Change `json:"changes,omitempty"`
+	// Writes says that what a decision allocates is written to the claims before the next decision. Otherwise it stays in flight.
+	Writes bool `json:"writes,omitempty"`
+}
+
+// Change is a new state of an object of resource.k8s.io before the decision on a pod.
+type Change struct {
+	// Before is the index of the pod.
+	Before int `json:"before"`
+	// Object is the object, or only its kind, namespace and name if it is deleted or freed.
+	Object json.RawMessage `json:"object"`
+	// Deleted says that the object is gone.
+	Deleted bool `json:"deleted,omitempty"`
+	// Freed says that the claim loses its allocation.
+	Freed bool `json:"freed,omitempty"`
 }
 
 // Verdict is what a plugin said of a node, or of the pod before any node was looked at.
@@ -44,6 +61,21 @@ type Decision struct {
 	Message    string                      `json:"message,omitempty"`
 	PostFilter *string                     `json:"postFilter,omitempty"`
 	Preemption map[string][]string         `json:"preemption,omitempty"`
+	// Messages are all errors, where nodes give different ones. Message is the first node's.
+	Messages []string `json:"messages,omitempty"`
+	// Claims are those that Reserve allocated, in the pod's order, the one for extended resources last.
+	Claims []Claim `json:"claims,omitempty"`
+	// Deallocates and Deletes are the claims one of which PostFilter frees or deletes.
+	Deallocates []string `json:"deallocates,omitempty"`
+	Deletes     []string `json:"deletes,omitempty"`
+}
+
+// Claim is an allocation. Requests and RequestMappings are only those of a claim for extended resources.
+type Claim struct {
+	Claim           string                                `json:"claim"`
+	Requests        []resourceapi.DeviceRequest           `json:"requests,omitempty"`
+	RequestMappings []v1.ContainerExtendedResourceRequest `json:"requestMappings,omitempty"`
+	Allocation      resourceapi.AllocationResult          `json:"allocation"`
 }
 
 // Vector is a scenario with its decisions, or with the reason why there are none.
@@ -73,10 +105,19 @@ type contents struct {
 	objects []runtime.Object
 	pods    []*v1.Pod
 	config  *config.KubeSchedulerConfiguration
+	changes []change
+	writes  bool
+}
+
+// change is a Change in upstream's types.
+type change struct {
+	before         int
+	object         runtime.Object
+	deleted, freed bool
 }
 
 func (s *Scenario) decode() (*contents, error) {
-	c := &contents{}
+	c := &contents{writes: s.Writes}
 	seen := map[string]bool{}
 	add := func(raw json.RawMessage) (runtime.Object, error) {
 		object, kind, err := clientscheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil)
@@ -93,7 +134,7 @@ func (s *Scenario) decode() (*contents, error) {
 		}
 		seen[key] = true
 		// As the API server does. Without a version, 1.34 reserves no volume.
-		if named.GetResourceVersion() == "" && strings.HasPrefix(kind.Kind, "PersistentVolume") {
+		if named.GetResourceVersion() == "" && (strings.HasPrefix(kind.Kind, "PersistentVolume") || kind.Kind == "ResourceClaim") {
 			named.SetResourceVersion("1")
 		}
 		c.objects = append(c.objects, object)
@@ -114,6 +155,13 @@ func (s *Scenario) decode() (*contents, error) {
 			return nil, fmt.Errorf("pods[%d]: a %T is no pod", i, object)
 		}
 		c.pods = append(c.pods, pod.DeepCopy())
+	}
+	for i, raw := range s.Changes {
+		object, _, err := clientscheme.Codecs.UniversalDeserializer().Decode(raw.Object, nil, nil)
+		if err != nil {
+			return nil, fmt.Errorf("changes[%d]: %w", i, err)
+		}
+		c.changes = append(c.changes, change{raw.Before, object, raw.Deleted, raw.Freed})
 	}
 	return c, s.decodeConfig(c)
 }

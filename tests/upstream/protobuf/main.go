@@ -18,9 +18,11 @@ import (
 	"io"
 	"math/rand"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,7 +40,8 @@ var kinds = []string{
 	"v1/Pod", "v1/Node", "v1/Namespace", "v1/Service", "v1/ReplicationController", "apps/v1/ReplicaSet", "apps/v1/StatefulSet",
 	"policy/v1/PodDisruptionBudget", "v1/PersistentVolume", "v1/PersistentVolumeClaim", "storage.k8s.io/v1/StorageClass",
 	"storage.k8s.io/v1/CSINode", "storage.k8s.io/v1/CSIDriver", "storage.k8s.io/v1/CSIStorageCapacity",
-	"storage.k8s.io/v1/VolumeAttachment", "resource.k8s.io/v1/DeviceClass",
+	"storage.k8s.io/v1/VolumeAttachment", "resource.k8s.io/v1/DeviceClass", "resource.k8s.io/v1/ResourceClaim",
+	"resource.k8s.io/v1/ResourceSlice",
 }
 
 type line struct {
@@ -99,9 +102,12 @@ func recorded(file string, seen map[string]bool, out *json.Encoder) error {
 				continue
 			}
 			seen[string(written)] = true
-			object, _, err := asJSON.Decode(written, nil, nil)
+			object, kind, err := asJSON.Decode(written, nil, nil)
 			if err != nil {
 				return fmt.Errorf("%s: %w", written, err)
+			}
+			if !slices.Contains(kinds, kind.GroupVersion().String()+"/"+kind.Kind) {
+				continue
 			}
 			both, err := serve(object)
 			if err != nil {
@@ -141,7 +147,8 @@ func filler(random *rand.Rand) *randfill.Filler {
 			*entries = []metav1.ManagedFieldsEntry{{Manager: c.String(8), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:a":{}}`)}}}
 		},
 		func(annotations *map[string]string, c randfill.Continue) {
-			known := []string{"volume.beta.kubernetes.io/storage-class", "pv.kubernetes.io/bind-completed", "volume.kubernetes.io/selected-node"}
+			known := []string{"volume.beta.kubernetes.io/storage-class", "pv.kubernetes.io/bind-completed", "volume.kubernetes.io/selected-node",
+				"resource.kubernetes.io/extended-resource-claim"}
 			*annotations = map[string]string{c.String(6): c.String(12), known[c.Intn(len(known))]: c.String(8)}
 		},
 	)
@@ -157,12 +164,15 @@ func invented(out *json.Encoder) error {
 		}
 		kind := version.WithKind(name[at+1:])
 		fill := filler(rand.New(rand.NewSource(int64(number))))
-		for range madeUp {
+		for count := range madeUp {
 			object, err := scheme.Scheme.New(kind)
 			if err != nil {
 				return err
 			}
 			fill.Fill(object)
+			if described, err := apimeta.Accessor(object); err == nil && count%2 == 0 {
+				described.SetFinalizers(append(described.GetFinalizers(), "resource.kubernetes.io/delete-protection"))
+			}
 			object.GetObjectKind().SetGroupVersionKind(kind)
 			both, err := serve(object)
 			if err != nil {

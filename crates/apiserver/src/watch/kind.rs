@@ -111,10 +111,30 @@ enum Ended {
     ByServer,
 }
 
+/// Whether the API server serves a kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Unknown,
+    /// It was listed once. From then on, a 404 is a failure.
+    Served,
+    Absent,
+}
+
+/// How often a kind that the API server does not serve is asked for again. An upgrade of the API server may add it.
+const ABSENT_FOR: Duration = Duration::from_secs(30);
+
+/// Whether the API server does not know a kind that older versions lack: those of `resource.k8s.io/v1`, before 1.34.
+fn is_not_served<K: Object>(trouble: &Trouble) -> bool {
+    const UNKNOWN: [&str; 2] = ["404 page not found", "the server could not find the requested resource"];
+    let Trouble::Refused(status) = trouble else { return false };
+    K::group(&()) == "resource.k8s.io" && status.code == 404 && UNKNOWN.contains(&&*status.message)
+}
+
 impl<K: Object> Watch<K> {
     /// Runs until the scheduling thread ends.
     pub(super) async fn run(mut self) {
         let mut version = None;
+        let mut presence = Presence::Unknown;
         let mut backoff = Backoff::new();
         for attempt in 0_u64.. {
             if attempt > 0 {
@@ -126,6 +146,7 @@ impl<K: Object> Watch<K> {
                 Some(followed) => self.follow_or_relist(followed, &mut version, &mut backoff).await,
                 None => self.list().await.map(|listed| {
                     version = Some(listed);
+                    presence = Presence::Served;
                     Ended::Reopen
                 }),
             };
@@ -133,6 +154,15 @@ impl<K: Object> Watch<K> {
                 Ok(Ended::Reopen) => {}
                 Ok(Ended::ByServer) => tokio::time::sleep(Backoff::after_short_watch()).await,
                 Err(Trouble::NobodyListens) => return,
+                Err(trouble) if presence != Presence::Served && is_not_served::<K>(&trouble) => {
+                    if presence == Presence::Unknown && self.list_nothing().await.is_err() {
+                        return;
+                    }
+                    presence = Presence::Absent;
+                    self.alive();
+                    self.state.pauses(ABSENT_FOR);
+                    tokio::time::sleep(ABSENT_FOR).await;
+                }
                 Err(trouble) => {
                     if trouble.needs_list() && version.take().is_some() {
                         backoff.relists();
@@ -141,6 +171,13 @@ impl<K: Object> Watch<K> {
                 }
             }
         }
+    }
+
+    /// Tells the engine that there are no objects, since the API server does not know the kind.
+    async fn list_nothing(&self) -> Result<(), Trouble> {
+        tracing::info!(kind = %K::kind(&()), "the API server does not serve this kind; it is taken as empty");
+        self.began().await?;
+        self.ended().await
     }
 
     /// Waits after a failure, for the backoff or the server's `Retry-After`.

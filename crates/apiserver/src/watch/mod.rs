@@ -28,8 +28,8 @@ use object::{Flaws, Object};
 use state::KindState;
 use supercargo_objects::api::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Encoding, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
-    StorageClass, VolumeAttachment,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, ResourceClaim,
+    ResourceSlice, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
 use trouble::Troubles;
 
@@ -128,6 +128,8 @@ impl Watches {
         start.kind::<CsiStorageCapacity>();
         start.kind::<VolumeAttachment>();
         start.kind::<DeviceClass>();
+        start.kind::<ResourceClaim>();
+        start.kind::<ResourceSlice>();
         let Start { tasks, relist_pods, relist_nodes, .. } = start;
         Self { _tasks: tasks, readiness: Readiness { states }, relist_pods, relist_nodes }
     }

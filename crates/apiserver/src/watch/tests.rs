@@ -447,6 +447,31 @@ async fn missing_permission_is_reported_with_verb_and_resource() {
     assert_eq!(fixture.asked()[..2], [STREAM, STREAM]);
 }
 
+/// API servers before 1.34 have no `resource.k8s.io/v1`. Without the group, they answer with plain text.
+#[tokio::test(start_paused = true)]
+async fn kind_that_is_not_served_is_empty_until_it_appears() {
+    for message in ["404 page not found", "the server could not find the requested resource"] {
+        let absent = Reply::Json(404, failure(404, message));
+        let appears = Reply::Open(vec![bookmark("5", true)]);
+        let mut fixture = Fixture::new::<ResourceClaim>([absent.clone(), absent, appears]);
+        assert_eq!(fixture.events::<2>().await, ["ResourceClaim list", "ResourceClaim list ends"]);
+        assert_eq!(fixture.readiness(), Ok(()));
+        assert_eq!(fixture.events::<2>().await, ["ResourceClaim list", "ResourceClaim list ends"]);
+        assert_eq!(fixture.asked().len(), 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_404_or_another_kind_is_a_failure() {
+    let absent = |text| Reply::Json(404, failure(404, text));
+    let fixture = Fixture::new::<ResourceClaim>([absent("no backend"), Reply::Silence]);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(fixture.readiness(), Err("not yet listed: ResourceClaim (no backend)".to_owned()));
+    let fixture = Fixture::new::<Node>([absent("404 page not found"), Reply::Silence]);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(fixture.readiness(), Err("not yet listed: Node (404 page not found)".to_owned()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn kind_is_ready_only_once_the_engine_processed_its_list() {
     let mut fixture = Fixture::new::<Node>([listed()]);

@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+pub mod cel;
 pub mod completion;
 pub mod config;
 pub mod doctor;

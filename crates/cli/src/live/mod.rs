@@ -37,7 +37,7 @@ const PAGE: usize = 500;
 
 /// Paths to list, and whether they are required. Of the others, a forbidden one is skipped with a notice, and
 /// one the server does not have counts as empty.
-const KINDS: [(&str, bool); 16] = [
+const KINDS: [(&str, bool); 18] = [
     ("/api/v1/nodes", true),
     ("/api/v1/pods", true),
     ("/api/v1/namespaces", false),
@@ -54,13 +54,16 @@ const KINDS: [(&str, bool); 16] = [
     ("/apis/storage.k8s.io/v1/csistoragecapacities", false),
     ("/apis/storage.k8s.io/v1/volumeattachments", false),
     ("/apis/resource.k8s.io/v1/deviceclasses", false),
+    ("/apis/resource.k8s.io/v1/resourceclaims", false),
+    ("/apis/resource.k8s.io/v1/resourceslices", false),
 ];
 
-/// Paths that pod admission reads, for pods that no API server has admitted.
-const ADMISSION: [&str; 3] = [
+/// Paths that pod admission and the controller of claims read, for pods that no API server has admitted.
+const ADMISSION: [&str; 4] = [
     "/apis/scheduling.k8s.io/v1/priorityclasses",
     "/apis/node.k8s.io/v1/runtimeclasses",
     "/api/v1/limitranges",
+    "/apis/resource.k8s.io/v1/resourceclaimtemplates",
 ];
 
 /// Workloads that decisions do not read.

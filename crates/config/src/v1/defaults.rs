@@ -94,7 +94,7 @@ impl Args {
             }
             Self::DynamicResources(args) => {
                 args.filter_timeout.get_or_insert(GoDuration::seconds(10));
-                if rules.waits_for_devices {
+                if rules.waits_for_devices() {
                     args.binding_timeout.get_or_insert(GoDuration::seconds(600));
                 }
             }

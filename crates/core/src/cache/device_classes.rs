@@ -1,30 +1,66 @@
-//! DeviceClasses, as far as they serve extended resources that no device plugin of a node provides.
+//! DeviceClasses by name, and the class that serves each extended resource.
 //!
-//! The device selectors of a class are not read, since this version does not allocate devices.
+//! Upstream: `dynamic-resource-allocation/deviceclass/extendedresourcecache`.
 
-use crate::model::intern::Symbol;
-use crate::model::intern::trace_ids;
-use crate::model::lookup_objects::DeviceClass;
+use crate::model::device::DeviceClass;
+use crate::model::intern::{Symbol, Tables, trace_ids};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// All DeviceClasses by name. A cluster has few of them.
 #[derive(Debug, Default)]
 pub struct DeviceClasses {
-    by_name: BTreeMap<Symbol, DeviceClass>,
+    by_name: BTreeMap<Symbol, Arc<DeviceClass>>,
+    /// The name of the class that serves each extended resource.
+    serving: BTreeMap<Symbol, Symbol>,
     changes: u64,
 }
 
 impl DeviceClasses {
     /// Adds or replaces a class and returns its previous state.
-    pub fn set(&mut self, name: Symbol, class: DeviceClass) -> Option<DeviceClass> {
-        let old = self.by_name.insert(name, class);
-        self.changes += u64::from(old != Some(class));
+    pub fn set(
+        &mut self,
+        tables: &Tables,
+        name: Symbol,
+        class: &Arc<DeviceClass>,
+    ) -> Option<Arc<DeviceClass>> {
+        let old = self.by_name.insert(name, Arc::clone(class));
+        if old.as_ref() != Some(class) {
+            self.changes += 1;
+            self.serve_by(tables, name, class, old.as_deref());
+        }
         old
     }
 
-    /// Removes a class.
+    /// Enters the resources of a new or changed class.
+    ///
+    /// Of two classes that name one resource, the newer serves it, then the one with the smaller name. Upstream does
+    /// not enter the loser at all, not even by its implicit name, and an update that loses changes nothing.
+    fn serve_by(&mut self, tables: &Tables, name: Symbol, class: &DeviceClass, old: Option<&DeviceClass>) {
+        let rival = class.explicit.and_then(|resource| self.serving.get(&resource)).copied();
+        if let Some(rival) = rival {
+            let other = self.by_name.get(&rival).and_then(|rival| rival.created);
+            // Of an updated class, upstream compares the entry of the older state, which has the same age and name.
+            let is_newer = if rival == name { false } else { class.created > other };
+            let is_older = rival != name && class.created < other;
+            if is_older || (!is_newer && tables.text(name) >= tables.text(rival)) {
+                return;
+            }
+        }
+        if let Some(old) = old {
+            self.serving.remove(&old.implicit);
+            old.explicit.map(|resource| self.serving.remove(&resource));
+        }
+        class.explicit.map(|resource| self.serving.insert(resource, name));
+        self.serving.insert(class.implicit, name);
+    }
+
+    /// Removes a class. Another class with the same resource does not serve it until it changes.
     pub fn remove(&mut self, name: Symbol) {
-        self.changes += u64::from(self.by_name.remove(&name).is_some());
+        let Some(old) = self.by_name.remove(&name) else { return };
+        self.changes += 1;
+        self.serving.remove(&old.implicit);
+        old.explicit.map(|resource| self.serving.remove(&resource));
     }
 
     /// Returns a number that grows with every change.
@@ -32,12 +68,20 @@ impl DeviceClasses {
         self.changes
     }
 
+    /// Returns a class.
+    pub fn get(&self, name: Symbol) -> Option<&Arc<DeviceClass>> {
+        self.by_name.get(&name)
+    }
+
+    /// Returns the class that serves an extended resource, and its name.
+    pub fn serving(&self, resource: Symbol) -> Option<(Symbol, &Arc<DeviceClass>)> {
+        let name = *self.serving.get(&resource)?;
+        Some((name, self.by_name.get(&name)?))
+    }
+
     /// Whether any class serves the resource.
-    ///
-    /// Of two classes that name one resource, upstream takes the newer and may lose the other's implicit name.
-    /// Here, each class serves the resources it names.
     pub fn serve(&self, resource: Symbol) -> bool {
-        self.by_name.values().any(|class| class.serves(resource))
+        self.serving.contains_key(&resource)
     }
 
     /// Returns the names of all classes in ascending order.
@@ -46,4 +90,4 @@ impl DeviceClasses {
     }
 }
 
-trace_ids!(DeviceClasses { by_name } but not { changes });
+trace_ids!(DeviceClasses { by_name, serving } but not { changes });

@@ -7,6 +7,7 @@
 mod attachable;
 mod candidate_volumes;
 mod device_classes;
+mod devices;
 mod fence;
 mod hypothetical;
 mod images;
@@ -25,6 +26,7 @@ mod volumes;
 
 pub use attachable::Attachable;
 pub use device_classes::DeviceClasses;
+pub use devices::{AllocatedDevices, Devices};
 pub(crate) use fence::Facts;
 pub use hypothetical::Hypothetical;
 pub(crate) use hypothetical::UndoLog;
@@ -40,9 +42,11 @@ pub use view::{NodeView, Overlay};
 pub use volumes::Volumes;
 
 use crate::collections::hash::Keyed;
+use crate::model::device::{DeviceClass, DeviceId, ResourceClaim};
 use crate::model::intern::{Marks, Symbol, Tables, TraceIds, WorkBudget, holds_no_ids, trace_ids};
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
 use crate::model::volume::Reservation;
 use crate::switches::mutation::{self, Mutation};
 use images::Images;
@@ -51,6 +55,7 @@ use nodes::Nodes;
 use nominated::Nominated;
 use pod_classes::PodClasses;
 use pods::{PodEntry, Pods};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The index of a pod's slot in the cache.
@@ -90,6 +95,8 @@ pub struct Cache {
     lookups: Lookups,
     volumes: Volumes,
     version: u64,
+    /// The time of the last event or step.
+    now: Time,
 }
 
 impl Cache {
@@ -104,6 +111,32 @@ impl Cache {
     pub fn version(&self) -> u64 {
         let looked_up = self.lookups.changes() + self.lookups.budget_changes();
         self.version + looked_up + self.lookups.device_classes().changes() + self.volumes.changes()
+    }
+
+    /// Sets the time that decisions read: the time limit of binding conditions depends on it.
+    pub fn set_now(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    /// Gives back the devices that lingered until now. Returns their claims, with the devices.
+    pub fn expire(&mut self, now: Time) -> Vec<Arc<ResourceClaim>> {
+        let freed = self.volumes.expire(now);
+        self.version += u64::from(!freed.is_empty());
+        freed
+    }
+
+    /// Lets a claim avoid devices whose binding conditions failed for it, as long as others fit. `None` ends that.
+    /// Returns whether anything changed.
+    pub fn avoid_devices(&mut self, claim: &Uid, devices: Option<BTreeSet<DeviceId>>) -> bool {
+        let is_other = self.volumes.avoid(claim, devices);
+        self.version += u64::from(is_other);
+        is_other
+    }
+
+    /// Keeps the devices of a claim whose allocation was sent, although the pod's reservation ends, until the watch
+    /// shows it or the time has come.
+    pub fn linger(&mut self, claim: &ResourceClaim, until: Time) {
+        self.volumes.linger(claim, until);
     }
 
     /// Borrows the whole state for a decision.
@@ -265,6 +298,16 @@ impl Cache {
         &mut self.lookups
     }
 
+    /// Adds or replaces a DeviceClass and returns its previous state.
+    pub fn set_device_class(
+        &mut self,
+        tables: &Tables,
+        name: Symbol,
+        class: &Arc<DeviceClass>,
+    ) -> Option<Arc<DeviceClass>> {
+        self.lookups.device_classes_mut().set(tables, name, class)
+    }
+
     /// Returns namespaces, Services, controllers, disruption budgets and DeviceClasses.
     pub fn lookups(&self) -> &Lookups {
         &self.lookups
@@ -282,6 +325,16 @@ impl Cache {
         let forgotten = self.volumes.forget(pod);
         self.version += u64::from(!forgotten.is_empty());
         forgotten
+    }
+
+    /// Records that the claim that was made for a pod's extended resources serves the pod, which is about to be bound.
+    pub fn settle_claims(&mut self, pod: &Uid) {
+        self.volumes.settle_claims(pod);
+    }
+
+    /// Withdraws what [`Self::settle_claims`] recorded: the pod is not bound after all.
+    pub fn unsettle_claims(&mut self, pod: &str) {
+        self.volumes.unsettle_claims(pod);
     }
 
     /// Borrows the storage objects mutably.
@@ -326,7 +379,9 @@ impl Cache {
     /// It covers all nodes and the pods on them, since affinity and spreading also read nodes other than the
     /// chosen one. It covers objects looked up by name, and storage if the pod has volumes.
     pub fn fingerprint_for(&self, pod: &PodInfo) -> Fingerprint {
-        let storage = if pod.volumes.is_empty() { 0 } else { self.volumes.changes() };
+        let reads_storage =
+            !pod.volumes.is_empty() || !pod.claims.is_empty() || !pod.container_requests.is_empty();
+        let storage = if reads_storage { self.volumes.changes() } else { 0 };
         let lookups = (self.lookups.changes(), self.lookups.device_classes().changes());
         Fingerprint { nodes: self.nodes.clock(), lookups, storage }
     }
@@ -348,6 +403,7 @@ impl Cache {
             ("images", self.images.len()),
             ("nominations", self.nominated.len()),
             ("assumed volumes", self.volumes.assumed()),
+            ("allocations in flight", self.volumes.devices().in_flight_count()),
         ]
     }
 
@@ -378,6 +434,7 @@ impl Cache {
             lookups,
             volumes,
             version: _,
+            now: _,
         } = self;
         nodes.mark_rest(marks);
         pods.end_collection();
@@ -392,6 +449,6 @@ impl Cache {
     }
 }
 
-trace_ids!(Cache { nodes, pods, pod_classes, images, nominated, lookups, volumes } but not { preemption_log, version });
+trace_ids!(Cache { nodes, pods, pod_classes, images, nominated, lookups, volumes } but not { preemption_log, version, now });
 
 holds_no_ids!(ImageState);

@@ -19,6 +19,8 @@ impl Cache {
             mut lookups,
             mut volumes,
             version,
+            // Set before every decision.
+            now: _,
         } = self;
         match *without {
             ObjectKey::Pod(_) | ObjectKey::Node(_) => {}

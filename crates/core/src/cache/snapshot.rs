@@ -5,12 +5,14 @@ use super::{
     Attachable, Cache, Columns, DeviceClasses, ImageState, NodeChange, NodeView, PodClass, PodClassId,
 };
 use crate::cache::slice::Slice;
+use crate::model::device::{DeviceClass, Reach};
 use crate::model::emulation::VersionRules;
 use crate::model::intern::{LabelSetId, Labels, Symbol, Tables, TaintSetId};
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::node_set::NodeSet;
 use crate::model::pod::{HostPort, PodInfo};
 use crate::model::resources::Resources;
+use crate::model::time::Time;
 use std::sync::Arc;
 
 /// The state of the cluster at one moment.
@@ -55,6 +57,16 @@ impl<'a> Snapshot<'a> {
         self.tables.rules()
     }
 
+    /// Whether defects of kube-scheduler are reproduced; see [`Tables::copies_defects`].
+    pub fn copies_defects(self) -> bool {
+        self.tables.copies_defects()
+    }
+
+    /// Returns the time of the decision.
+    pub fn now(self) -> Time {
+        self.cache.now
+    }
+
     /// Returns the text of a symbol.
     pub fn text(self, symbol: Symbol) -> &'a str {
         self.tables.text(symbol)
@@ -65,8 +77,8 @@ impl<'a> Snapshot<'a> {
         self.cache.nodes.clock()
     }
 
-    /// Returns a number that changes when nodes or DeviceClasses are added or deleted. State prepared for a pod
-    /// is then invalid.
+    /// Returns a number that changes when a node is added or deleted, or a DeviceClass changes. State prepared for a
+    /// pod is then invalid.
     pub fn era(self) -> u64 {
         self.cache.nodes.arrivals() + self.device_classes().changes()
     }
@@ -123,7 +135,28 @@ impl<'a> Snapshot<'a> {
 
     /// Whether a DeviceClass serves an extended resource, in a version that allocates devices for such resources.
     pub fn is_served_by_class(self, resource: Symbol) -> bool {
-        self.rules().serves_resources_by_devices && self.device_classes().serve(resource)
+        self.rules().serves_resources_by_devices() && self.device_classes().serve(resource)
+    }
+
+    /// Whether the pod has claims for devices, or requests a resource that a DeviceClass serves.
+    pub(crate) fn may_need_devices(self, pod: &PodInfo) -> bool {
+        let resources = [&pod.resources.request, &pod.resources.placed, &pod.resources.score];
+        let mut names = resources.into_iter().flat_map(|it| &it.scalar).map(|&(name, _)| name);
+        !pod.claims.is_empty() || names.any(|name| self.is_served_by_class(name))
+    }
+
+    /// Returns the DeviceClass that serves an extended resource, in a version that allocates devices for them.
+    pub fn serving_class(self, resource: Symbol) -> Option<&'a Arc<DeviceClass>> {
+        let serving = self.device_classes().serving(resource).map(|(_, class)| class);
+        serving.filter(|_| self.rules().serves_resources_by_devices())
+    }
+
+    /// Returns how many devices of a class a node can use, and how many of these are allocated; 0 if an expression
+    /// fails. Pools need not be complete (upstream `noderesources/resource_allocation.go#calculateDRAResourceTotals`).
+    pub fn count_devices(self, node: NodeIdx, class: &DeviceClass) -> (i64, i64) {
+        let (name, labels) = (self.node_info(node).name, self.node_labels(node));
+        let is_reached = |reach: &Reach| reach.matches(self.tables, name, labels);
+        self.devices().count_of_class(class, name, is_reached).unwrap_or_default()
     }
 
     /// Returns the DeviceClasses.
@@ -323,6 +356,12 @@ impl<'a> Snapshot<'a> {
     pub fn volumes(self) -> &'a super::Volumes {
         self.shows(Facts::Cluster);
         &self.cache.volumes
+    }
+
+    /// Returns the claims for devices and the slices that offer them.
+    pub fn devices(self) -> &'a super::Devices {
+        self.shows(Facts::Cluster);
+        self.cache.volumes.devices()
     }
 
     /// Whether a pod on an existing node names the claim in `persistentVolumeClaim`.

@@ -5,10 +5,13 @@
 //! both release it.
 
 use super::candidate_volumes::CandidateVolumes;
+use super::devices::Devices;
 use crate::collections::hash::{FixedMap, IdMap};
+use crate::model::device::{DeviceId, ResourceClaim};
 use crate::model::intern::{Marks, TraceIds};
 use crate::model::intern::{Symbol, known};
 use crate::model::pod::Uid;
+use crate::model::time::Time;
 use crate::model::volume::{
     ClaimInfo, CsiDriverInfo, CsiNodeInfo, CsiStorageCapacityInfo, PersistentVolumeInfo, Reservation,
     StorageClassInfo, StorageKey, StorageKind, StorageObject, VolumeAttachmentInfo,
@@ -86,11 +89,17 @@ pub struct Volumes {
     changed_nodes: BTreeSet<Symbol>,
     /// Reservations by the uid of the pod that holds them.
     reservations: FixedMap<Uid, Vec<Reservation>>,
+    devices: Devices,
     /// The number of changes of objects.
     changes: u64,
 }
 
 impl Volumes {
+    /// Returns the claims for devices and the slices that offer them.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
     /// Returns the number of pods with reservations.
     pub(super) fn assumed(&self) -> usize {
         self.reservations.len()
@@ -151,6 +160,9 @@ impl Volumes {
             (StorageKind::PersistentVolumeClaim, Some(namespace)) => {
                 self.claim(namespace, key.name).cloned().map(StorageObject::Claim)
             }
+            (StorageKind::ResourceClaim, Some(namespace)) => {
+                self.devices.claim(namespace, key.name).cloned().map(StorageObject::ResourceClaim)
+            }
             _ => None,
         }
     }
@@ -161,6 +173,9 @@ impl Volumes {
             (StorageKind::PersistentVolume, _) => self.volume(key.name).map(|it| &*it.resource_version),
             (StorageKind::PersistentVolumeClaim, Some(namespace)) => {
                 self.claim(namespace, key.name).map(|it| &*it.resource_version)
+            }
+            (StorageKind::ResourceClaim, Some(namespace)) => {
+                self.devices.claim(namespace, key.name).map(|it| &*it.resource_version)
             }
             _ => None,
         }
@@ -256,6 +271,8 @@ impl Volumes {
                 self.attachments.entry(it.node).or_default().insert(it.name, it);
                 old
             }
+            StorageObject::ResourceClaim(it) => self.devices.set_claim(&it).map(StorageObject::ResourceClaim),
+            StorageObject::ResourceSlice(it) => self.devices.set_slice(it).map(StorageObject::ResourceSlice),
         }
     }
 
@@ -286,6 +303,10 @@ impl Volumes {
             StorageKind::CsiDriver => self.csi_drivers.remove(&name).map(StorageObject::CsiDriver),
             StorageKind::CsiStorageCapacity => self.remove_capacity(namespaced),
             StorageKind::VolumeAttachment => self.remove_attachment(name),
+            StorageKind::ResourceClaim => {
+                self.devices.remove_claim(namespaced.0, name).map(StorageObject::ResourceClaim)
+            }
+            StorageKind::ResourceSlice => self.devices.remove_slice(name).map(StorageObject::ResourceSlice),
         }
     }
 
@@ -308,6 +329,8 @@ impl Volumes {
             StorageKind::CsiDriver => of(kind, self.csi_drivers.keys()),
             StorageKind::CsiStorageCapacity => namespaced(kind, self.capacity_classes.keys()),
             StorageKind::VolumeAttachment => of(kind, self.attachment_nodes.keys()),
+            StorageKind::ResourceClaim => namespaced(kind, self.devices.claim_keys()),
+            StorageKind::ResourceSlice => of(kind, self.devices.slice_names()),
         }
     }
 
@@ -363,8 +386,11 @@ impl Volumes {
         if reservations.is_empty() {
             return;
         }
-        for reservation in &reservations {
+        for (at, reservation) in reservations.iter().enumerate() {
             match reservation {
+                // Upstream allocates a claim once for each of its names, and counts the first allocation.
+                Reservation::Allocate { claim, .. }
+                    if reservations[..at].iter().any(|earlier| earlier.allocates(claim)) => {}
                 Reservation::Bind { volume, claim, by_controller } => {
                     self.change_volume(*volume, |entry| {
                         entry.assume(pod, |volume| {
@@ -378,9 +404,34 @@ impl Volumes {
                         entry.assume(pod, |claim| claim.selected_node = Some(*node));
                     }
                 }
+                Reservation::Allocate { claim, allocation }
+                | Reservation::Create { claim, allocation, .. } => self.devices.assume(claim, allocation),
+                Reservation::Share { .. } => {}
             }
         }
         self.reservations.insert(Arc::clone(pod), reservations);
+    }
+
+    pub(super) fn linger(&mut self, claim: &ResourceClaim, until: Time) {
+        self.devices.linger(claim, until);
+    }
+
+    /// Releases the devices that lingered until now. Returns their claims, with the devices.
+    pub(super) fn expire(&mut self, now: Time) -> Vec<Arc<ResourceClaim>> {
+        self.devices.expire(now)
+    }
+
+    /// Changes which devices claims avoid. Returns whether anything changed.
+    pub(super) fn avoid(&mut self, claim: &Uid, devices: Option<BTreeSet<DeviceId>>) -> bool {
+        self.devices.avoid(claim, devices)
+    }
+
+    pub(super) fn settle_claims(&mut self, pod: &Uid) {
+        self.devices.settle(pod);
+    }
+
+    pub(super) fn unsettle_claims(&mut self, pod: &str) {
+        self.devices.unsettle(pod);
     }
 
     /// Removes and returns the reservations of a pod.
@@ -399,6 +450,10 @@ impl Volumes {
                         entry.forget(pod);
                     }
                 }
+                Reservation::Allocate { claim, .. } | Reservation::Create { claim, .. } => {
+                    self.devices.forget(claim);
+                }
+                Reservation::Share { .. } => {}
             }
         }
         reservations
@@ -444,6 +499,7 @@ impl TraceIds for Volumes {
             attachment_nodes,
             changed_nodes: _,
             reservations,
+            devices,
             changes: _,
         } = self;
         volumes.mark(marks);
@@ -455,6 +511,7 @@ impl TraceIds for Volumes {
         capacity_classes.mark(marks);
         attachments.mark(marks);
         attachment_nodes.mark(marks);
+        devices.mark(marks);
         reservations.values().for_each(|of_pod| of_pod.mark(marks));
     }
 }

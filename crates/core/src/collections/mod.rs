@@ -4,4 +4,5 @@ pub mod hash;
 pub(crate) mod index;
 pub(crate) mod list;
 pub mod shared;
+pub mod thin_list;
 pub(crate) mod uniques;

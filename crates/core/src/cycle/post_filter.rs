@@ -7,9 +7,10 @@ use crate::cache::{NodeView, Snapshot};
 use crate::framework::dry_runs::DryRuns;
 use crate::framework::extension_point::ExtensionPoint;
 use crate::framework::post_filter::{
-    Candidate, Draws, ExtenderCandidates, Judge, PostFilterPlugin, PostFiltered, Unplaced,
+    Candidate, Deallocated, Draws, ExtenderCandidates, Judge, PostFilterPlugin, PostFiltered, Unplaced,
 };
 use crate::framework::{Code, CycleError, PluginName, Rejection};
+use crate::model::node::NodeIdx;
 use crate::model::pod::PodInfo;
 use crate::model::rng::Purpose;
 use crate::model::time::Time;
@@ -26,6 +27,8 @@ pub struct PostFilter<'a> {
     pub asked: Vec<PluginName>,
     /// The plugins that would reject the pod even after evictions; empty if candidates were found.
     pub preemption_blockers: BTreeSet<PluginName>,
+    /// The claim to free or to delete.
+    pub deallocated: Option<Deallocated>,
 }
 
 impl PostFilter<'_> {
@@ -200,6 +203,7 @@ impl Framework {
         mut ask: impl FnMut(&dyn PostFilterPlugin) -> PostFiltered<'a>,
     ) -> (PostFilter<'a>, &'static str) {
         let (mut reasons, mut asked, mut preemption_blockers) = (Vec::new(), Vec::new(), BTreeSet::new());
+        let mut deallocated = None;
         // Upstream clears the nomination if no PostFilter plugin is enabled.
         let mut nomination = if self.post_filters.is_empty() { Nomination::Clear } else { Nomination::Keep };
         for plugin in &self.post_filters {
@@ -208,14 +212,23 @@ impl Framework {
                 PostFiltered::Found(candidates) => {
                     let nomination = Nomination::To(candidates);
                     preemption_blockers.clear();
-                    return (PostFilter { message: None, nomination, asked, preemption_blockers }, "Success");
+                    let found =
+                        PostFilter { message: None, nomination, asked, preemption_blockers, deallocated };
+                    return (found, "Success");
                 }
                 PostFiltered::Failed(CycleError(text)) => {
                     let message = Some(text).filter(|text| !text.is_empty());
                     let nomination = Nomination::Keep;
-                    return (PostFilter { message, nomination, asked, preemption_blockers }, "Error");
+                    let failed = PostFilter { message, nomination, asked, preemption_blockers, deallocated };
+                    return (failed, "Error");
                 }
-                PostFiltered::Nothing { reason, clear_nomination, preemption_blockers: more } => {
+                PostFiltered::Nothing {
+                    reason,
+                    clear_nomination,
+                    preemption_blockers: more,
+                    deallocated: claim,
+                } => {
+                    deallocated = deallocated.or(claim);
                     preemption_blockers.extend(more);
                     if clear_nomination {
                         nomination = Nomination::Clear;
@@ -225,7 +238,7 @@ impl Framework {
             }
         }
         let message = Some(reasons.join(", ")).filter(|text| !text.is_empty());
-        (PostFilter { message, nomination, asked, preemption_blockers }, "Unschedulable")
+        (PostFilter { message, nomination, asked, preemption_blockers, deallocated }, "Unschedulable")
     }
 
     /// Returns the plugins whose PreFilter ran. An unresolvable rejection ends PreFilter.
@@ -240,8 +253,21 @@ impl Framework {
 }
 
 impl Judge for Filtered {
+    fn is_candidate(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> bool {
+        self.prefilter_rejection().is_none() && self.candidates(snapshot).contains(node)
+    }
+
     fn first_rejection(&self, node: &NodeView<'_>) -> Result<Option<(PluginName, Rejection)>, CycleError> {
         self.first_rejector(node)
+    }
+
+    fn reported_rejection(
+        &self,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        node: NodeIdx,
+    ) -> Result<Option<(PluginName, Rejection)>, CycleError> {
+        self.judge(pod, snapshot, node)
     }
 
     fn still_passes(&self, node: &NodeView<'_>) -> bool {

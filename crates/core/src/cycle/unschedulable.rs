@@ -1,6 +1,7 @@
 //! The result of a decision without a feasible node, as plain data.
 
 use crate::framework::PluginName;
+use crate::framework::post_filter::Deallocated;
 use crate::model::intern::Symbol;
 use crate::model::pod::Uid;
 use crate::report::Preemption;
@@ -23,6 +24,8 @@ pub(crate) struct Unschedulable {
     pub(crate) nominate: Nominate,
     /// The number of nodes with a verdict.
     pub(crate) evaluated: usize,
+    /// The claim to free or to delete.
+    pub(crate) deallocated: Option<Box<Deallocated>>,
     /// The number of nodes by which the search advances its start for the next pod.
     pub(crate) walked: usize,
 }

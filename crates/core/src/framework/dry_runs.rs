@@ -71,13 +71,13 @@ impl DryRuns {
     }
 
     /// Records that the node is a candidate.
-    pub fn is_candidate(&mut self, node: NodeIdx, harm: Harm) {
+    pub fn set_candidate(&mut self, node: NodeIdx, harm: Harm) {
         *self.slot(node) = DryRun::Candidate(harm);
     }
 
     /// Records that the node cannot take the pod. Returns the index of the reasons, or `None` if the list is
     /// full.
-    pub fn is_hopeless(&mut self, node: NodeIdx, hindrance: Hindrance) -> Option<u16> {
+    pub fn set_hopeless(&mut self, node: NodeIdx, hindrance: Hindrance) -> Option<u16> {
         let known = self.hindrances.iter().position(|known| *known == hindrance);
         let at = known.unwrap_or(self.hindrances.len());
         if at == HINDRANCES_MAX {

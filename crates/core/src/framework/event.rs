@@ -2,9 +2,9 @@
 //!
 //! Upstream: `pkg/scheduler/framework/{events,types}.go`; labels as upstream's `ClusterEvent.Label`.
 
+use crate::model::device::DeviceClass;
 use crate::model::emulation::VersionRules;
 use crate::model::intern::Symbol;
-use crate::model::lookup_objects::DeviceClass;
 use crate::model::node::NodeInfo;
 use crate::model::pod::PodInfo;
 use crate::model::volume::{StorageKind, StorageObject};
@@ -231,6 +231,16 @@ fn storage_label(old: Option<&StorageObject>, new: Option<&StorageObject>) -> &'
             "storage.k8s.io/VolumeAttachmentAdd",
             "storage.k8s.io/VolumeAttachmentUpdate",
             "storage.k8s.io/VolumeAttachmentDelete",
+        ],
+        StorageKind::ResourceClaim => [
+            "resource.k8s.io/ResourceClaimAdd",
+            "resource.k8s.io/ResourceClaimUpdate",
+            "resource.k8s.io/ResourceClaimDelete",
+        ],
+        StorageKind::ResourceSlice => [
+            "resource.k8s.io/ResourceSliceAdd",
+            "resource.k8s.io/ResourceSliceUpdate",
+            "resource.k8s.io/ResourceSliceDelete",
         ],
     };
     labels[match (old, new) {

@@ -7,6 +7,7 @@ use super::PluginName;
 use super::dry_runs::DryRuns;
 use super::status::{CycleError, Rejection};
 use crate::cache::{NodeView, Snapshot};
+use crate::model::device::ResourceClaim;
 use crate::model::extender::ExtenderCandidate;
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
@@ -14,6 +15,7 @@ use crate::model::pod::PodInfo;
 use crate::model::rng::Seed;
 use crate::model::time::Time;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A plugin with PostFilter.
 pub trait PostFilterPlugin: Send + Sync {
@@ -89,6 +91,22 @@ pub trait Judge {
     /// If a filter fails.
     fn first_rejection(&self, node: &NodeView<'_>) -> Result<Option<(PluginName, Rejection)>, CycleError>;
 
+    /// Returns the rejection that Filter reports of the node, with or without the pods nominated to it.
+    ///
+    /// # Errors
+    /// If a filter fails.
+    fn reported_rejection(
+        &self,
+        _pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+        node: NodeIdx,
+    ) -> Result<Option<(PluginName, Rejection)>, CycleError> {
+        self.first_rejection(&snapshot.node(node))
+    }
+
+    /// Whether Filter evaluated the node: PreFilter did not exclude it.
+    fn is_candidate(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> bool;
+
     /// Whether the node still passes all filters without error, given that it passed with other pods on it.
     fn still_passes(&self, node: &NodeView<'_>) -> bool {
         matches!(self.first_rejection(node), Ok(None))
@@ -117,9 +135,22 @@ pub enum PostFiltered<'a> {
         clear_nomination: bool,
         /// Plugins that reject the pod even without the victims; their events may make it schedulable.
         preemption_blockers: BTreeSet<PluginName>,
+        /// The claim to free or to delete, so that devices are allocated anew.
+        deallocated: Option<Deallocated>,
     },
     /// The plugin failed; no further plugin runs.
     Failed(CycleError),
+}
+
+/// A claim to be freed or deleted because no node can use its devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deallocated {
+    /// The claims of which one is chosen.
+    pub candidates: Vec<Arc<ResourceClaim>>,
+    /// The position of the chosen one.
+    pub chosen: usize,
+    /// Whether it is deleted.
+    pub deletes: bool,
 }
 
 /// A node that becomes feasible if its victims are evicted (upstream `preemption.Candidate`).

@@ -2,7 +2,7 @@
 //!
 //! A workload that does not fit has many identical pods. Without this level each of them would evaluate every node, if
 //! one of its rejections depends on other pods or on volumes, or if the profile samples nodes: for such pods the level
-//! of single nodes has no answer.
+//! of single nodes cannot answer.
 
 use crate::collections::hash::{Hashed, IdMap, Keyed};
 use crate::cycle::Unschedulable;

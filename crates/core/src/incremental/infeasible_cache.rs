@@ -306,7 +306,10 @@ impl Framework {
     /// Whether rejections of this pod can be cached.
     fn caches_rejections(&self, pod: &PodInfo) -> bool {
         // Sampling visits other nodes in each attempt.
-        self.sampling.is_none() && pod.nominated_node.is_none() && pod.volumes.is_empty()
+        self.sampling.is_none()
+            && pod.nominated_node.is_none()
+            && pod.volumes.is_empty()
+            && pod.claims.is_empty()
     }
 
     /// Records that all nodes rejected a pod, so that the rejection of the next identical pod is cached.

@@ -356,6 +356,10 @@ impl Framework {
         if self.sampling.is_some() || pod.nominated_node.is_some() || ablation::is_off(Layer::Cache) {
             return None;
         }
+        // No change log covers devices.
+        if snapshot.may_need_devices(pod) {
+            return None;
+        }
         let index = decisions.index_of(VolumelessSignature::of(pod));
         if matches!(*decisions.signatures.get_mut(index), Cached::Uncacheable { era } if era == snapshot.era())
         {

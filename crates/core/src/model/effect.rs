@@ -2,6 +2,7 @@
 //!
 //! The dispatcher carries them out and reports their results as events ([`crate::model::event::Event`]).
 
+use crate::model::device::Allocation;
 use crate::model::extender::ExtenderId;
 use crate::model::intern::Tables;
 use crate::model::pod::{PodInfo, Uid};
@@ -198,9 +199,47 @@ pub enum VolumeChange {
         /// The node's name.
         node: String,
     },
+    /// Writes the pod to `status.reservedFor` of a ResourceClaim, and the claim's devices if they are new.
+    Reserve {
+        /// The claim.
+        claim: ClaimName,
+        /// Whether to add the finalizer `resource.kubernetes.io/delete-protection` first.
+        add_finalizer: bool,
+        /// The `status.allocation` to set; `None` if the claim has its devices.
+        allocation: Option<Arc<Allocation>>,
+        /// Whether to set `status.allocation.allocationTimestamp`, from which the time limit of binding conditions
+        /// counts.
+        stamps: bool,
+    },
+    /// Makes a ResourceClaim for the pod's extended resources, allocates it, and names it in the pod's status.
+    Create {
+        /// The claim's namespace.
+        namespace: String,
+        /// The requests of the claim: name, class and number of devices.
+        requests: Vec<(String, String, i64)>,
+        /// The `status.allocation` to set.
+        allocation: Arc<Allocation>,
+        /// `requestMappings` of the pod's status: container, resource and request.
+        mappings: Vec<(String, String, String)>,
+    },
+    /// Removes the pod from `status.reservedFor` of a ResourceClaim. Its devices stay.
+    Unreserve {
+        /// The claim.
+        claim: ClaimName,
+    },
+    /// Takes the devices from a ResourceClaim that only this pod may have reserved: clears its status.
+    Deallocate {
+        /// The claim.
+        claim: ClaimName,
+    },
+    /// Deletes a ResourceClaim that was made for extended resources of the pod: removes the finalizer first.
+    Delete {
+        /// The claim.
+        claim: ClaimName,
+    },
 }
 
-/// A claim as written to `spec.claimRef` of a volume.
+/// A claim, as named in a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimName {
     /// `metadata.namespace`.

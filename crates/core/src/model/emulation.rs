@@ -3,6 +3,11 @@
 //! [`EmulatedVersion::rules`] is the only place that compares versions. Conversion and plugins read named rules, once
 //! per object or per pod, never in a loop over nodes. `docs/versions.md` describes each rule.
 
+mod devices;
+
+pub use devices::{Alternatives, CapacityRule, DeviceGates, DeviceRules, Distinct, PoolView};
+
+use EmulatedVersion::{V1_34, V1_35, V1_36, V1_37};
 use std::fmt;
 use std::str::FromStr;
 
@@ -47,8 +52,8 @@ impl EmulatedVersion {
 
     /// Returns the rules of this version.
     pub const fn rules(self) -> VersionRules {
-        const V1_34: VersionRules = VersionRules {
-            version: EmulatedVersion::V1_34,
+        const OF_1_34: VersionRules = VersionRules {
+            version: V1_34,
             keeps_namespace_selector: true,
             balance: Balance::After,
             image_volumes: ImageVolumes::Ignored,
@@ -61,12 +66,11 @@ impl EmulatedVersion {
             rejects_missing_csi_drivers: false,
             checks_declared_features: false,
             scores_devices: false,
-            serves_resources_by_devices: false,
+            devices: DeviceRules::of(V1_34, DeviceGates::of(V1_34)),
             finds_migrated_portworx: false,
             node_name_narrows: false,
             reports_no_claims: true,
             reports_victims: false,
-            waits_for_devices: false,
             requires_scoring_strategy: false,
             adds_taint_events: true,
             splits_pod_events: false,
@@ -74,29 +78,30 @@ impl EmulatedVersion {
             frees_terminating_pods: false,
             preempts_in_memory: false,
         };
-        const V1_35: VersionRules = VersionRules {
-            version: EmulatedVersion::V1_35,
+        const OF_1_35: VersionRules = VersionRules {
+            version: V1_35,
             scores_devices: true,
+            devices: DeviceRules::of(V1_35, DeviceGates::of(V1_35)),
             describes_label_keys: true,
             nominates_before_pre_bind: true,
             frees_terminating_pods: true,
-            ..V1_34
+            ..OF_1_34
         };
-        const V1_36: VersionRules = VersionRules {
-            version: EmulatedVersion::V1_36,
+        const OF_1_36: VersionRules = VersionRules {
+            version: V1_36,
             balance: Balance::Change,
-            serves_resources_by_devices: true,
+            devices: DeviceRules::of(V1_36, DeviceGates::of(V1_36)),
             finds_migrated_portworx: true,
             image_volumes: ImageVolumes::InSum,
             reads_pod_level_status: true,
             checks_declared_features: true,
-            waits_for_devices: true,
             requires_scoring_strategy: true,
             preempts_in_memory: true,
-            ..V1_35
+            ..OF_1_35
         };
-        const V1_37: VersionRules = VersionRules {
-            version: EmulatedVersion::V1_37,
+        const OF_1_37: VersionRules = VersionRules {
+            version: V1_37,
+            devices: DeviceRules::of(V1_37, DeviceGates::of(V1_37)),
             keeps_namespace_selector: false,
             image_volumes: ImageVolumes::InSumAndLimit,
             pod_requests: PodRequests::PerPod,
@@ -109,15 +114,44 @@ impl EmulatedVersion {
             reports_victims: true,
             adds_taint_events: false,
             splits_pod_events: true,
-            ..V1_36
+            ..OF_1_36
         };
-        [V1_34, V1_35, V1_36, V1_37][self as usize]
+        [OF_1_34, OF_1_35, OF_1_36, OF_1_37][self as usize]
     }
 }
 
 impl fmt::Display for EmulatedVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// What to do where kube-scheduler loses a pod with devices, or breaks a claim's own constraints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compat {
+    /// Decide correctly.
+    #[default]
+    Repaired,
+    /// Reproduce the defect.
+    Upstream,
+}
+
+impl Compat {
+    /// Returns the name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Repaired => "repaired",
+            Self::Upstream => "upstream",
+        }
+    }
+}
+
+impl FromStr for Compat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = [Self::Repaired, Self::Upstream].into_iter().find(|it| it.as_str() == text);
+        found.ok_or_else(|| format!("{text:?} is neither \"repaired\" nor \"upstream\""))
     }
 }
 
@@ -164,13 +198,11 @@ pub struct VersionRules {
     pub checks_declared_features: bool,
     /// Row D13: whether DynamicResources has Score.
     pub scores_devices: bool,
-    /// Row D29: whether DeviceClasses serve extended resources.
-    pub serves_resources_by_devices: bool,
+    /// Rows D14 to D17, D23, D25, D29 and D30 to D42: how devices are allocated.
+    pub devices: DeviceRules,
     /// Row D28: whether NodeVolumeLimits takes Portworx as migrated on every node with a CSINode. Otherwise the CSINode
     /// must name it.
     pub finds_migrated_portworx: bool,
-    /// Row D14: whether DynamicResources takes devices with binding conditions, and has the argument `bindingTimeout`.
-    pub waits_for_devices: bool,
     /// Row D20: whether DynamicResources' PostFilter reports that a pod without claims has none to deallocate.
     pub reports_no_claims: bool,
     /// Row D21: whether the message of a preempting pod names the node and the number of victims.
@@ -192,6 +224,23 @@ pub struct VersionRules {
     pub nominates_before_pre_bind: bool,
     /// Row W2: whether a victim whose Binding was not sent is preempted without a write.
     pub preempts_in_memory: bool,
+}
+
+impl VersionRules {
+    /// Returns these rules with other feature gates of devices.
+    pub const fn with_gates(self, gates: DeviceGates) -> Self {
+        Self { devices: DeviceRules::of(self.version, gates), ..self }
+    }
+
+    /// Row D29: whether DeviceClasses serve extended resources.
+    pub const fn serves_resources_by_devices(&self) -> bool {
+        self.devices.gates.extended_resources
+    }
+
+    /// Row D14: whether DynamicResources takes devices with binding conditions, and has the argument `bindingTimeout`.
+    pub const fn waits_for_devices(&self) -> bool {
+        self.devices.gates.waits()
+    }
 }
 
 impl Default for VersionRules {

@@ -3,10 +3,11 @@
 //! Object events are levels, not edges: each `…Applied` event carries the whole object in its current state, and a
 //! repetition changes nothing. Events are ordered within a kind, but not across kinds.
 
+use crate::model::device::DeviceClass;
 use crate::model::effect::Lane;
 use crate::model::extender::Answer;
 use crate::model::intern::{LabelSetId, Marks, Symbol, Tables, TraceIds};
-use crate::model::lookup_objects::{DeviceClass, DisruptionBudget, Service};
+use crate::model::lookup_objects::{DisruptionBudget, Service};
 use crate::model::node::NodeInfo;
 use crate::model::pod::{ControllerKind, PodInfo, Uid};
 use crate::model::selector::Requirement;
@@ -47,11 +48,15 @@ pub enum Kind {
     VolumeAttachment,
     /// DeviceClasses.
     DeviceClass,
+    /// ResourceClaims.
+    ResourceClaim,
+    /// ResourceSlices.
+    ResourceSlice,
 }
 
 impl Kind {
     /// All kinds. The engine decides nothing until the first list of each is complete.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Pod,
         Self::Node,
         Self::Namespace,
@@ -68,6 +73,8 @@ impl Kind {
         Self::CsiStorageCapacity,
         Self::VolumeAttachment,
         Self::DeviceClass,
+        Self::ResourceClaim,
+        Self::ResourceSlice,
     ];
 
     /// Returns the name of the kind in the API.
@@ -89,6 +96,8 @@ impl Kind {
             Self::CsiStorageCapacity => "CSIStorageCapacity",
             Self::VolumeAttachment => "VolumeAttachment",
             Self::DeviceClass => "DeviceClass",
+            Self::ResourceClaim => "ResourceClaim",
+            Self::ResourceSlice => "ResourceSlice",
         }
     }
 
@@ -111,6 +120,8 @@ impl Kind {
             StorageKind::CsiDriver => Self::CsiDriver,
             StorageKind::CsiStorageCapacity => Self::CsiStorageCapacity,
             StorageKind::VolumeAttachment => Self::VolumeAttachment,
+            StorageKind::ResourceClaim => Self::ResourceClaim,
+            StorageKind::ResourceSlice => Self::ResourceSlice,
         }
     }
 
@@ -124,6 +135,8 @@ impl Kind {
             Self::CsiDriver => Some(StorageKind::CsiDriver),
             Self::CsiStorageCapacity => Some(StorageKind::CsiStorageCapacity),
             Self::VolumeAttachment => Some(StorageKind::VolumeAttachment),
+            Self::ResourceClaim => Some(StorageKind::ResourceClaim),
+            Self::ResourceSlice => Some(StorageKind::ResourceSlice),
             _ => None,
         }
     }
@@ -229,8 +242,8 @@ pub enum Event {
     DeviceClassApplied {
         /// Its name.
         name: Symbol,
-        /// The extended resource names that it serves.
-        class: DeviceClass,
+        /// Its fields.
+        class: std::sync::Arc<DeviceClass>,
     },
     /// The current state of a storage object.
     StorageApplied(StorageObject),

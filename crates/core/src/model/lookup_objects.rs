@@ -1,4 +1,4 @@
-//! Services, PodDisruptionBudgets and DeviceClasses, as far as decisions read them.
+//! Services and PodDisruptionBudgets, as far as decisions read them.
 
 use crate::model::intern::{Symbol, trace_ids};
 use crate::model::selector::Selector;
@@ -23,22 +23,5 @@ pub struct DisruptionBudget {
     pub disrupted_pods: Box<[Box<str>]>,
 }
 
-/// The extended resources that a DeviceClass serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceClass {
-    /// `deviceclass.resource.kubernetes.io/<name>`, which every class serves.
-    pub implicit: Symbol,
-    /// `spec.extendedResourceName`.
-    pub explicit: Option<Symbol>,
-}
-
-impl DeviceClass {
-    /// Whether the class serves the resource.
-    pub fn serves(&self, resource: Symbol) -> bool {
-        self.implicit == resource || self.explicit == Some(resource)
-    }
-}
-
 trace_ids!(Service { selector });
 trace_ids!(DisruptionBudget { selector } but not { disruptions_allowed, disrupted_pods });
-trace_ids!(DeviceClass { implicit, explicit });

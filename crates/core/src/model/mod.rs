@@ -1,5 +1,6 @@
 //! The objects of a cluster as decisions read them, the ids of their texts, and the engine's inputs and outputs.
 
+pub mod device;
 pub mod effect;
 pub mod emulation;
 pub mod event;
@@ -10,6 +11,7 @@ pub mod node;
 pub mod node_pod;
 pub mod node_set;
 pub mod pod;
+pub mod quantity;
 
 pub mod resources;
 pub mod rng;

@@ -5,8 +5,9 @@
 //! read a field that is not compared.
 
 use crate::collections::shared::Shared;
+use crate::model::device::ContainerRequest;
 use crate::model::intern::Symbol;
-use crate::model::pod::{HostPort, PodInfo, PodTemplate, PreferredTerms, Toleration, Unjudged};
+use crate::model::pod::{HostPort, PodInfo, PodTemplate, PreferredTerms, Toleration};
 use crate::model::resources::PodResources;
 use crate::model::selector::RequiredNodeAffinity;
 
@@ -80,7 +81,7 @@ shown_and_compared!(are_pods_alike: PodInfo {
     nominated_node: Option<Symbol>,
     node_affinity: Shared<RequiredNodeAffinity>,
 } but not {
-    uid, name, resource_version, generation, start_time, preempted, scheduled, labels, volumes, template,
+    uid, name, resource_version, generation, start_time, preempted, scheduled, labels, volumes, claims, template,
 });
 
 shown_and_compared!(are_templates_alike: PodTemplate {
@@ -96,7 +97,7 @@ shown_and_compared!(are_templates_alike: PodTemplate {
     image_sources: u32,
     required_features: [Symbol],
     extended_resources: [Symbol],
-    unjudged: [Unjudged],
+    container_requests: [ContainerRequest],
 } but not {
     namespace, owner, pod_affinity, spread,
 });

@@ -1,6 +1,8 @@
 //! Pods in the engine's model: ids and numbers, parsed once.
 
 use crate::collections::shared::Shared;
+use crate::collections::thin_list::ThinList;
+use crate::model::device::{ContainerRequest, PodClaim};
 use crate::model::intern::{LabelSetId, Symbol, holds_no_ids, trace_ids};
 use crate::model::node::{Taint, TaintEffect};
 use crate::model::resources::PodResources;
@@ -46,7 +48,9 @@ pub struct PodInfo {
     pub node_affinity: Shared<RequiredNodeAffinity>,
     /// Those entries of `spec.volumes` that restrict placement, in order. A StatefulSet gives each of its
     /// pods different volumes.
-    pub volumes: Box<[PodVolume]>,
+    pub volumes: ThinList<PodVolume>,
+    /// `spec.resourceClaims`, in order.
+    pub claims: ThinList<PodClaim>,
     /// The PodScheduled condition as last seen from the API server.
     pub scheduled: Option<Box<ScheduledCondition>>,
     /// The fields that pods of one controller share.
@@ -90,8 +94,8 @@ pub struct PodTemplate {
     /// Names of extended resources that containers and init containers request or limit, unordered. Extenders
     /// select their pods by them.
     pub extended_resources: Box<[Symbol]>,
-    /// Requirements that no plugin of this version supports; a pod with any is not placed.
-    pub unjudged: Box<[Unjudged]>,
+    /// The requests of each container for extended resources, by container and then by name.
+    pub container_requests: Box<[ContainerRequest]>,
 }
 
 impl PodTemplate {
@@ -114,7 +118,7 @@ impl PodTemplate {
             image_sources: 1,
             required_features: [].into(),
             extended_resources: [].into(),
-            unjudged: [].into(),
+            container_requests: [].into(),
         }
     }
 }
@@ -128,7 +132,7 @@ impl Hash for PodTemplate {
         asked.scalar.hash(state);
         (self.namespace, self.scheduler_name, self.owner).hash(state);
         (&self.gates, &self.ports, &self.tolerations, &self.images).hash(state);
-        (&self.preferred_node_affinity, &self.pod_affinity, &self.spread, &self.unjudged).hash(state);
+        (&self.preferred_node_affinity, &self.pod_affinity, &self.spread).hash(state);
     }
 }
 
@@ -199,16 +203,6 @@ impl<'a> From<&'a PodInfo> for PodFacets<'a> {
         let affinity = pod.pod_affinity.as_deref();
         Self { namespace: pod.namespace, labels: pod.labels, is_deleting: pod.deleting, affinity }
     }
-}
-
-/// A requirement of a pod that no plugin of this version supports.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Unjudged {
-    /// The upstream plugin that handles it: `DynamicResources` for `spec.resourceClaims`.
-    pub plugin: &'static str,
-    /// The message, for example `resource claim "gpu" is used, and this version of supercargo does not place
-    /// pods with resource claims`.
-    pub what: Box<str>,
 }
 
 /// A list parsed from the API, or the error text that invalidates the whole list.
@@ -374,13 +368,13 @@ pub struct ScheduledCondition {
     pub last_transition_time: Box<str>,
 }
 
-trace_ids!(PodInfo { labels, node_name, nominated_node, node_affinity, volumes, template } but not {
+trace_ids!(PodInfo { labels, node_name, nominated_node, node_affinity, volumes, claims, template } but not {
     uid, name, resource_version, generation, deleting, preempted, start_time, scheduled
 });
 trace_ids!(PodTemplate {
     namespace, owner, scheduler_name, gates, resources, ports, tolerations, preferred_node_affinity, pod_affinity, spread, images,
-    required_features, extended_resources
-} but not { priority, never_preempts, image_sources, unjudged });
+    required_features, extended_resources, container_requests
+} but not { priority, never_preempts, image_sources });
 trace_ids!(Controller { name } but not { kind });
 trace_ids!(HostPort { address, protocol } but not { port });
 trace_ids!(Toleration { key, value, effect } but not { operator });

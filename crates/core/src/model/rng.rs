@@ -15,6 +15,8 @@ pub enum Purpose {
     PreemptionStart,
     /// The choice among several candidates of equal rank.
     PreemptionTie,
+    /// The choice among several claims that can be freed.
+    Deallocation,
 }
 
 impl Seed {

@@ -155,13 +155,14 @@ fn hash_but_for_volumes<H: Hasher>(pod: &PodInfo, state: &mut H) {
     pod.node_affinity.hash(state);
     pod.spread.hash(state);
     pod.images.hash(state);
-    (pod.required_features.len(), pod.unjudged.len()).hash(state);
+    pod.required_features.len().hash(state);
 }
 
 /// Whether two pods are equal in every field a plugin reads.
 fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
     let is_ephemeral = |volume: &PodVolume| matches!(volume.source, VolumeSource::Ephemeral(_));
     pod.volumes == it.volumes
+        && pod.claims == it.claims
         && (pod.uid == it.uid || !pod.volumes.iter().any(is_ephemeral))
         && alike_but_for_volumes(pod, it)
 }

@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in time: nanoseconds since the Unix epoch, from a clock of the caller that never runs backwards.
+/// A point in time: nanoseconds since the Unix epoch. The caller supplies it and guarantees that it never
+/// decreases.
 ///
 /// It is wall time because backoff ends on whole seconds of the wall clock (upstream
 /// `pkg/scheduler/backend/queue/backoff_queue.go`).

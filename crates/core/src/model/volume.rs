@@ -1,10 +1,12 @@
-//! Storage in the engine's model: pods' volumes, and the storage objects that decisions read.
+//! Storage in the engine's model: pods' volumes, and the objects with which nodes and pods share storage and devices.
 //!
 //! Objects are parsed once into ids and numbers. In-tree volumes are translated to their CSI driver's form
 //! (upstream `csi-translation-lib`) during conversion. Mount options, parameters and secrets are not kept.
+// long because: one vocabulary, with the limits of each kind of object
 
 mod trace;
 
+use crate::model::device::{Allocation, ContainerMapping, ResourceClaim, ResourceSlice};
 use crate::model::intern::{LabelSetId, Labels, Symbol, Tables};
 use crate::model::pod::Uid;
 use crate::model::selector::{Requirement, Selector};
@@ -459,8 +461,8 @@ pub struct VolumeAttachmentInfo {
     pub volume: Option<Symbol>,
 }
 
-/// A volume reservation of an assumed pod, to be written before the pod is bound (upstream
-/// `AssumePodVolumes`).
+/// A reservation of an assumed pod, to be written before the pod is bound (upstream `AssumePodVolumes`, and
+/// `Reserve` of DynamicResources).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reservation {
     /// An existing volume is bound to a claim of the pod: write `spec.claimRef`.
@@ -483,9 +485,35 @@ pub enum Reservation {
         /// The node's name.
         node: Symbol,
     },
+    /// A claim of the pod gets devices: write `status.allocation`, and the pod in `status.reservedFor`.
+    Allocate {
+        /// The claim.
+        claim: Arc<ResourceClaim>,
+        /// The devices.
+        allocation: Arc<Allocation>,
+    },
+    /// An allocated claim is shared with the pod: write the pod in `status.reservedFor`.
+    Share {
+        /// The claim.
+        claim: Arc<ResourceClaim>,
+    },
+    /// A claim is made for the pod's extended resources, gets devices, and is named in the pod's status.
+    Create {
+        /// The claim as planned; its name is not valid, and its uid is not the object's.
+        claim: Arc<ResourceClaim>,
+        /// The devices.
+        allocation: Arc<Allocation>,
+        /// The container and resource of each request.
+        mappings: Arc<[ContainerMapping]>,
+    },
 }
 
 impl Reservation {
+    /// Whether it allocates an existing claim.
+    pub fn allocates(&self, other: &ResourceClaim) -> bool {
+        matches!(self, Self::Allocate { claim, .. } if claim.uid == other.uid)
+    }
+
     /// Returns the object to write.
     pub fn object(&self) -> StorageKey {
         match *self {
@@ -493,11 +521,14 @@ impl Reservation {
                 StorageKey { kind: StorageKind::PersistentVolume, namespace: None, name: volume }
             }
             Self::Provision { namespace, name, .. } => StorageKey::of_claim(namespace, name),
+            Self::Allocate { ref claim, .. } | Self::Share { ref claim } | Self::Create { ref claim, .. } => {
+                StorageKey::of_resource_claim(claim.namespace, claim.name)
+            }
         }
     }
 }
 
-/// The kinds of storage objects.
+/// The kinds of storage objects, including the objects that describe devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StorageKind {
     /// `v1 PersistentVolume`.
@@ -514,6 +545,10 @@ pub enum StorageKind {
     CsiStorageCapacity,
     /// `storage.k8s.io/v1 VolumeAttachment`.
     VolumeAttachment,
+    /// `resource.k8s.io/v1 ResourceClaim`.
+    ResourceClaim,
+    /// `resource.k8s.io/v1 ResourceSlice`.
+    ResourceSlice,
 }
 
 /// A storage object of any kind.
@@ -533,6 +568,10 @@ pub enum StorageObject {
     Capacity(Arc<CsiStorageCapacityInfo>),
     /// A VolumeAttachment.
     Attachment(Arc<VolumeAttachmentInfo>),
+    /// A ResourceClaim.
+    ResourceClaim(Arc<ResourceClaim>),
+    /// A ResourceSlice.
+    ResourceSlice(Arc<ResourceSlice>),
 }
 
 impl StorageObject {
@@ -546,6 +585,8 @@ impl StorageObject {
             Self::CsiDriver(_) => StorageKind::CsiDriver,
             Self::Capacity(_) => StorageKind::CsiStorageCapacity,
             Self::Attachment(_) => StorageKind::VolumeAttachment,
+            Self::ResourceClaim(_) => StorageKind::ResourceClaim,
+            Self::ResourceSlice(_) => StorageKind::ResourceSlice,
         }
     }
 
@@ -559,6 +600,8 @@ impl StorageObject {
             Self::CsiDriver(it) => (None, it.name),
             Self::Capacity(it) => (Some(it.namespace), it.name),
             Self::Attachment(it) => (None, it.name),
+            Self::ResourceClaim(it) => (Some(it.namespace), it.name),
+            Self::ResourceSlice(it) => (None, it.name),
         };
         StorageKey { kind: self.kind(), namespace, name }
     }
@@ -579,5 +622,10 @@ impl StorageKey {
     /// Returns the identity of a claim.
     pub fn of_claim(namespace: Symbol, name: Symbol) -> Self {
         Self { kind: StorageKind::PersistentVolumeClaim, namespace: Some(namespace), name }
+    }
+
+    /// Returns the identity of a ResourceClaim.
+    pub fn of_resource_claim(namespace: Symbol, name: Symbol) -> Self {
+        Self { kind: StorageKind::ResourceClaim, namespace: Some(namespace), name }
     }
 }

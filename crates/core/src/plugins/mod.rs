@@ -17,7 +17,6 @@ pub mod pod_topology_spread;
 pub mod scheduling_gates;
 pub mod shape;
 pub mod taint_toleration;
-pub mod unscored;
 pub mod volume_binding;
 pub mod volume_restrictions;
 pub mod volume_zone;

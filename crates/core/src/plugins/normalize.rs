@@ -21,13 +21,13 @@ pub fn default_normalize_score(scores: &mut [i64], reverse: bool) {
     }
 }
 
-/// Below this limit floats represent products and quotients as exact whole numbers.
+/// Below this limit floats represent whole numbers exactly.
 const EXACT: i64 = 1 << 53;
 
 /// Returns `100 * part / whole`, truncated towards zero, even if the product overflows.
 pub(super) fn percent(part: i64, whole: i64) -> i64 {
     if (0..EXACT / MAX_NODE_SCORE).contains(&part) && (1..EXACT).contains(&whole) {
-        // A non-integer quotient is 1/whole below the next integer, more than its rounding error. A float
+        // A non-integer quotient is at least 1/whole below the next integer, more than its rounding error. A float
         // division takes a fraction of the time of an integer one.
         return ((part * MAX_NODE_SCORE) as f64 / whole as f64) as i64;
     }

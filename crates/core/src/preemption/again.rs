@@ -74,18 +74,18 @@ fn find_out(unplaced: &Unplaced<'_>, known: &mut DryRuns, node: NodeIdx) -> Opti
         DryRunOutcome::Candidate(candidate) => {
             let harm = choice::harm(&candidate, unplaced.now);
             if is_timeless(&candidate, unplaced) {
-                known.is_candidate(node, harm);
+                known.set_candidate(node, harm);
             }
             Some(DryRun::Candidate(harm))
         }
         DryRunOutcome::Hopeless(reasons, plugin) => {
-            known.is_hopeless(node, (reasons, plugin)).map(DryRun::Hopeless)
+            known.set_hopeless(node, (reasons, plugin)).map(DryRun::Hopeless)
         }
         DryRunOutcome::Failed(_) => None,
     }
 }
 
-/// Whether the dry run has the same result at any later time: no pod on the node starts in the future.
+/// Whether the dry run has the same result at any later time: no pod on the node has a start time in the future.
 fn is_timeless(candidate: &Candidate<'_>, unplaced: &Unplaced<'_>) -> bool {
     let has_started = |pod: &PodInfo, now: Time| pod.start_time.is_none_or(|start| start < now);
     unplaced.snapshot.pods_on(candidate.node).all(|pod| has_started(pod, unplaced.now))

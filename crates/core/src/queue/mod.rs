@@ -24,7 +24,7 @@ pub use stats::{QueueStats, SubQueue};
 use crate::collections::hash::{FixedMap, Keyed};
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction, pending_pod_label};
 use crate::model::emulation::VersionRules;
-use crate::model::intern::trace_ids;
+use crate::model::intern::{Symbol, trace_ids};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::switches::mutation::{self, Mutation};
@@ -440,8 +440,18 @@ impl SchedulingQueue {
         let active = self.active.iter().map(|pod| (SubQueue::Active, pod));
         let backoff = self.backoff.iter().map(|pod| (SubQueue::Backoff, pod));
         let unschedulable = self.unschedulable.iter().map(|pod| (SubQueue::Unschedulable, pod));
-        let gated = self.gated.iter().map(|pod| (SubQueue::Gated, pod));
+        let gated = self.gated().map(|pod| (SubQueue::Gated, pod));
         active.chain(backoff).chain(unschedulable).chain(gated)
+    }
+
+    /// Returns the gated pods that name a ResourceClaim, in order of their sequence numbers.
+    pub fn gated_by_claim(&self, namespace: Symbol, claim: Symbol) -> impl Iterator<Item = &QueuedPod> {
+        self.gated.naming(namespace, claim)
+    }
+
+    /// Returns the gated pods.
+    pub fn gated(&self) -> impl Iterator<Item = &QueuedPod> {
+        self.gated.iter()
     }
 
     /// Returns the latest time of the pod's next attempt in this place: the end of its backoff, or the flush that

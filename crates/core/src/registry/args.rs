@@ -1,5 +1,6 @@
 //! The arguments of all plugins that have any.
 
+use crate::plugins::dynamic_resources::DynamicResourcesArgs;
 use crate::plugins::inter_pod_affinity::InterPodAffinity;
 use crate::plugins::node_affinity::NodeAffinityArgs;
 use crate::plugins::node_resources::{NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs};
@@ -25,6 +26,8 @@ pub struct PluginArgs {
     pub default_preemption: DefaultPreemptionArgs,
     /// Arguments of VolumeBinding.
     pub volume_binding: VolumeBindingArgs,
+    /// Arguments of DynamicResources.
+    pub dynamic_resources: DynamicResourcesArgs,
 }
 
 /// `VolumeBindingArgs`.

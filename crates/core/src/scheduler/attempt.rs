@@ -25,7 +25,7 @@ use crate::model::node::NodeIdx;
 use crate::model::pod::PodInfo;
 use crate::model::time::Time;
 use crate::model::volume::Reservation;
-use crate::plugins::node_affinity;
+use crate::plugins::{dynamic_resources, node_affinity};
 use crate::preemption;
 use crate::queue::{QueuedPod, Search};
 use crate::report::{Outcome, Preemption, Report};
@@ -190,7 +190,9 @@ impl Scheduler {
     /// Whether the result depends on the pod's signature alone. It does not for a nominated pod, whose nomination is
     /// ignored for itself, nor for a pod that extenders judge.
     pub(super) fn is_like_others(&self, pod: &PodInfo) -> bool {
-        self.cache.nomination(&pod.uid).is_none() && !self.extender_calls.concerns(pod)
+        self.cache.nomination(&pod.uid).is_none()
+            && !self.extender_calls.concerns(pod)
+            && !dynamic_resources::concerns(pod, self.snapshot())
     }
 
     /// Decides about a pod, without changing the cluster state.
@@ -387,6 +389,7 @@ pub(super) fn unschedulable(
         preemption,
         nominate,
         evaluated: failed.filtered.evaluated(snapshot),
+        deallocated: outcome.deallocated.clone().map(Box::new),
         walked: failed.filtered.walked(),
     }
 }
@@ -410,6 +413,7 @@ pub(super) fn reserve(found: &Feasible, snapshot: Snapshot<'_>, node: NodeIdx) -
                 preemption: Preemption::NotTried,
                 nominate: Nominate::Clear,
                 evaluated: filtered.evaluated(snapshot),
+                deallocated: None,
                 walked: 0,
             })
         }

@@ -340,7 +340,7 @@ impl Scheduler {
     fn keep_last_place(&mut self, uid: &Uid) {
         let is_bound = self.bindings.contains(uid);
         if is_bound {
-            self.volume_bindings.end(uid, &mut self.outbox);
+            self.end_pre_bind(uid);
         }
         let is_assumed = matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed)));
         if is_bound || is_assumed || self.volume_bindings.contains(uid) {

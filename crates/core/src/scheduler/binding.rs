@@ -14,6 +14,7 @@ use super::Scheduler;
 use super::budget::Size;
 use super::failure::Failure;
 use super::outbox::Outgoing;
+use super::pre_bind::PreBindFailure;
 use super::requeue::pod_actions;
 use crate::cache::{PodState, Snapshot};
 use crate::framework::{ClusterEvent, PodAction};
@@ -137,11 +138,12 @@ impl Scheduler {
             return false;
         }
         if self.volume_bindings.contains(uid) {
-            self.pre_bind_failed(now, uid, WHY);
+            self.pre_bind_failed(now, uid, &PreBindFailure::of_volumes(WHY));
             return true;
         }
         let Some(binding) = self.bindings.cancel_unsent(uid, &mut self.outbox) else { return false };
         self.free(now, uid);
+        self.unreserve_claims(&binding.queued.pod);
         let text = format!("running Bind plugin \"DefaultBinder\": {WHY}");
         self.fail(now, binding.queued, binding.began, Failure::Binding(text));
         true
@@ -242,6 +244,7 @@ impl Scheduler {
             return;
         }
         self.give_back_volumes(now, uid);
+        self.cache.unsettle_claims(uid);
         if mutation::is_on(Mutation::FailedBindingKeepsResources) {
             return;
         }
@@ -263,7 +266,8 @@ impl Scheduler {
         self.record(&pod, Severity::Normal, "Scheduled", "Binding", note);
         self.conditions.pod_left(&pod.uid);
         self.outbox.cancel_patch(&pod.uid);
-        let Search { evaluated, feasible, .. } = binding.queued.found.expect("who is bound was found a node");
+        let Search { evaluated, feasible, .. } =
+            binding.queued.found.expect("a bound pod has a search result");
         self.report(&binding.queued, binding.began, Outcome::Bound { node, evaluated, feasible });
     }
 
@@ -278,6 +282,7 @@ impl Scheduler {
         if binding.abandoned {
             return;
         }
+        self.unreserve_claims(&binding.queued.pod);
         // Upstream reports an extender's error text unchanged.
         let text = match binding.by {
             Some(_) => message.to_owned(),

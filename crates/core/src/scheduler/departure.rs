@@ -44,7 +44,7 @@ impl Scheduler {
         match *why {
             Departure::Bound(_, node) => self.binding_confirmed(now, uid, node),
             Departure::Deleted | Departure::NotOurs(_) | Departure::Quarantined => {
-                self.volume_bindings.end(uid, &mut self.outbox);
+                self.end_pre_bind(uid);
             }
         }
         if let Departure::Deleted = why {

@@ -9,6 +9,7 @@ use crate::model::effect::{EventRecord, Severity};
 use crate::model::intern::Symbol;
 use crate::model::pod::PodInfo;
 use crate::model::time::Time;
+use crate::plugins::dynamic_resources;
 use crate::queue::QueuedPod;
 use crate::report::{Outcome, Preemption};
 use crate::switches::mutation::{self, Mutation};
@@ -34,9 +35,11 @@ pub(super) enum Failure {
 
 impl Scheduler {
     /// Reports a failed attempt, and puts the pod back into the queue.
+    // long because: one arm for each failure
     pub(super) fn fail(&mut self, now: Time, mut queued: QueuedPod, began: Time, failure: Failure) {
         let pod = Arc::clone(&queued.pod);
         let was_ours = std::mem::take(&mut queued.nominated);
+        let mut is_retried = false;
         let (reason, message, rejectors, nominate) = match failure {
             Failure::Unschedulable(found) => {
                 let Unschedulable {
@@ -46,8 +49,17 @@ impl Scheduler {
                     preemption,
                     nominate,
                     evaluated,
+                    deallocated,
                     ..
                 } = found;
+                match deallocated {
+                    Some(deallocated) => self.deallocate(&pod, &deallocated),
+                    None if rejectors.contains(&dynamic_resources::NAME) => {
+                        self.unreserve_shared_claims(&pod);
+                        is_retried = self.forget_failed_devices(&pod);
+                    }
+                    None => {}
+                }
                 queued.preemption_blockers = preemption_blockers;
                 let outcome = Outcome::Unschedulable {
                     message: message.clone(),
@@ -93,6 +105,10 @@ impl Scheduler {
             self.queue.return_error(now, queued);
         } else {
             self.queue.return_unschedulable(now, queued, rejectors, gate);
+            if is_retried {
+                // No other device fits, so the ones that failed are tried again.
+                self.queue.requeue_after_backoff(now, &pod.uid);
+            }
         }
         self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", message.clone());
         let condition = Condition { reason, message, nominated: self.cache.nomination(&pod.uid), was_ours };

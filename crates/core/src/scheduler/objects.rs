@@ -7,11 +7,13 @@ use super::departure::Departure;
 use super::requeue::{hint, node_actions, pod_actions};
 use crate::cache::PodState;
 use crate::framework::{ClusterEvent, Hint, NodeAction, PluginName, PodAction, pending_pod_label};
+use crate::model::device::ResourceClaim;
 use crate::model::event::{Event, ObjectKey};
 use crate::model::node::NodeInfo;
 use crate::model::pod::PodInfo;
 use crate::model::time::Time;
 use crate::model::volume::{StorageKey, StorageObject};
+use crate::plugins::dynamic_resources;
 use crate::switches::mutation::{self, Mutation};
 use std::sync::Arc;
 
@@ -43,9 +45,9 @@ impl Scheduler {
             }
             Event::DeviceClassApplied { name, class } => {
                 self.lists.see(&ObjectKey::DeviceClass(name));
-                let old = self.cache.lookups_mut().device_classes_mut().set(name, class);
-                if old != Some(class) {
-                    self.requeue_on(now, &ClusterEvent::DeviceClass { old: old.as_ref(), new: &class });
+                let old = self.cache.set_device_class(&self.tables, name, &class);
+                if old.as_ref() != Some(&class) {
+                    self.requeue_on(now, &ClusterEvent::DeviceClass { old: old.as_deref(), new: &class });
                 }
             }
             Event::StorageApplied(object) => {
@@ -91,8 +93,32 @@ impl Scheduler {
         let old = self.cache.volumes_mut().apply(object.clone());
         if old.as_ref() != Some(object) {
             self.requeue_on(now, &ClusterEvent::Storage { old: old.as_ref(), new: Some(object) });
+            if let StorageObject::ResourceClaim(claim) = object {
+                self.release_gated(now, old.as_ref(), claim);
+            }
         }
         self.pre_bind_storage(now, old.as_ref(), Some(object));
+    }
+
+    /// Releases the pods that waited for this claim to exist, or for its owner.
+    fn release_gated(&mut self, now: Time, old: Option<&StorageObject>, claim: &Arc<ResourceClaim>) {
+        if let Some(StorageObject::ResourceClaim(old)) = old {
+            let identity =
+                |claim: &ResourceClaim| (claim.uid.clone(), claim.controller.clone(), claim.deleting);
+            if identity(old) == identity(claim) {
+                return;
+            }
+        }
+        let gated = self.queue.gated_by_claim(claim.namespace, claim.name);
+        let gated = gated.filter(|it| it.gate == Some(dynamic_resources::NAME));
+        let pods: Vec<Arc<PodInfo>> = gated.map(|it| Arc::clone(&it.pod)).collect();
+        let object = StorageObject::ResourceClaim(Arc::clone(claim));
+        let event = ClusterEvent::Storage { old, new: Some(&object) };
+        for pod in pods {
+            if self.gate(&pod).is_none() {
+                self.queue.update(now, pod, None, &[event], &mut |_, _, _| Hint::Queue);
+            }
+        }
     }
 
     fn storage_gone(&mut self, now: Time, key: StorageKey) {
@@ -228,7 +254,7 @@ impl Scheduler {
 
     /// Runs PreEnqueue: returns the plugin that keeps the pod out of the active queue.
     pub(super) fn gate(&self, pod: &PodInfo) -> Option<PluginName> {
-        let gate = || self.profile_of(pod)?.framework.gate(pod, &self.tables);
+        let gate = || self.profile_of(pod)?.framework.gate(pod, self.snapshot());
         let gate = self.quarantine.gate(pod).or_else(gate);
         gate.filter(|_| !mutation::is_on(Mutation::SchedulingGatesIgnored))
     }

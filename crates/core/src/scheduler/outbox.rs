@@ -6,7 +6,7 @@
 
 use super::indexed_queue::IndexedQueue;
 use crate::collections::hash::FixedMap;
-use crate::model::effect::{Effect, EventRecord, Lane, Nomination, StatusPatch};
+use crate::model::effect::{Effect, EventRecord, Lane, Nomination, StatusPatch, VolumeWrite};
 use crate::model::pod::Uid;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub(super) struct Outbox {
     credits: [usize; LANES],
     bind: IndexedQueue<Outgoing>,
     volume: VecDeque<Uid>,
+    /// Writes to claims that no pod waits for.
+    claims: VecDeque<VolumeWrite>,
     evict: IndexedQueue<Uid>,
     status: IndexedQueue<Uid>,
     patches: FixedMap<Uid, StatusPatch>,
@@ -86,6 +88,19 @@ impl Outbox {
     /// Removes all volume writes.
     pub(super) fn clear_volumes(&mut self) {
         self.volume.clear();
+        self.claims.clear();
+    }
+
+    /// Queues a write to a claim that no pod waits for.
+    pub(super) fn push_claim(&mut self, write: VolumeWrite) {
+        self.claims.push_back(write);
+    }
+
+    /// Takes the next write to a claim that no pod waits for, if there is a credit, and spends the credit.
+    pub(super) fn pop_claim(&mut self) -> Option<VolumeWrite> {
+        let write = if self.has_credit(Lane::Volume) { self.claims.pop_front() } else { None }?;
+        self.spend(Lane::Volume);
+        Some(write)
     }
 
     /// Queues a status patch. It replaces an earlier patch of the pod, and keeps the fields that it does not set.
@@ -196,7 +211,7 @@ impl Outbox {
     pub(super) fn waiting(&self) -> [usize; LANES] {
         [
             self.bind.len(),
-            self.volume.len(),
+            self.volume.len() + self.claims.len(),
             self.evict.len(),
             self.status.len(),
             self.records.len(),

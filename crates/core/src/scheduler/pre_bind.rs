@@ -19,27 +19,60 @@ use super::failure::Failure;
 use super::outbox::Outgoing;
 use super::profile_named;
 use crate::cache::PodState;
-use crate::framework::ClusterEvent;
+use crate::cycle::Timeouts;
 use crate::framework::extension_point::ExtensionPoint;
-use crate::model::effect::{Effect, Nomination, StatusPatch, VolumeWrite};
+use crate::framework::post_filter::Deallocated;
+use crate::framework::{ClusterEvent, PluginName};
+use crate::model::device::{Allocation, PodClaim, ResourceClaim, planned_uid};
+use crate::model::effect::{ClaimName, Effect, Nomination, Severity, StatusPatch, VolumeChange, VolumeWrite};
 use crate::model::event::WriteOutcome;
 use crate::model::intern::Symbol;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::model::volume::{Reservation, StorageKey, StorageObject};
-use crate::plugins::volume_binding;
+use crate::plugins::{dynamic_resources, volume_binding};
 use crate::queue::QueuedPod;
 use crate::report::Outcome;
 use check::Watched;
 use ledger::{PreBind, Task};
 use std::sync::Arc;
+use std::time::Duration;
 use transitions::Next;
 
+/// The id of a write that no pod in PreBind waits for.
+const UNAWAITED: u64 = 0;
+
+/// How long the watch may take to show a write that was answered.
+const SHOWN_WITHIN: Duration = Duration::from_secs(600);
+/// How long the watch may take to show a write that was not answered. Requests end long before.
+const SHOWN_IF_STORED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Why PreBind failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PreBindFailure {
+    /// The plugin.
+    pub(super) plugin: PluginName,
+    /// Its error.
+    pub(super) message: String,
+}
+
+impl PreBindFailure {
+    /// A failure of VolumeBinding.
+    pub(super) fn of_volumes(message: impl Into<String>) -> Self {
+        Self { plugin: volume_binding::NAME, message: message.into() }
+    }
+
+    /// A failure of DynamicResources.
+    pub(super) fn of_devices(message: impl Into<String>) -> Self {
+        Self { plugin: dynamic_resources::NAME, message: message.into() }
+    }
+}
+
 impl Scheduler {
-    /// Whether the pod's profile writes reserved volumes in PreBind.
+    /// Whether the pod's profile writes reserved volumes or claims in PreBind.
     pub(super) fn runs_pre_bind(&self, pod: &PodInfo) -> bool {
-        self.profile_of(pod)
-            .is_some_and(|profile| profile.framework.runs(ExtensionPoint::PreBind, volume_binding::NAME))
+        let plugin = if pod.volumes.is_empty() { dynamic_resources::NAME } else { volume_binding::NAME };
+        self.profile_of(pod).is_some_and(|profile| profile.framework.runs(ExtensionPoint::PreBind, plugin))
     }
 
     /// Starts PreBind for a pod that has just been assumed.
@@ -51,6 +84,7 @@ impl Scheduler {
             Task {
                 key,
                 reservation: reservation.clone(),
+                pod: Arc::clone(&pod.uid),
                 version: volumes.version(key).unwrap_or_default().into(),
             }
         };
@@ -72,25 +106,37 @@ impl Scheduler {
         match next {
             Next::QueueWrite => self.outbox.push_volume(Arc::clone(uid)),
             Next::Bound => self.pre_bound(now, uid),
-            Next::Failed(message) => self.pre_bind_failed(now, uid, &message),
+            Next::Failed(failure) => self.pre_bind_failed(now, uid, &failure),
             Next::Outdated => {
                 let is_reverted = self.revert_pre_bind(now, uid);
                 self.volume_bindings.rechecks_failed += u64::from(is_reverted);
             }
+            Next::WaitsForConditions => self.note_conditions(uid),
             Next::Nothing | Next::GoOn | Next::Write(..) => {}
         }
+    }
+
+    /// Reports that a pod waits until its devices are reported as ready.
+    fn note_conditions(&mut self, uid: &Uid) {
+        let Some((queued, node, _)) = self.volume_bindings.pod(uid) else { return };
+        let (pod, node) = (Arc::clone(&queued.pod), self.tables.text(node));
+        let note = format!("waiting for binding conditions for device on node {node}");
+        self.record(&pod, Severity::Normal, "BindingConditionsPending", "Scheduling", note);
     }
 
     fn next_stage(&mut self, now: Time, uid: &Uid) -> Next {
         let Some((queued, ..)) = self.volume_bindings.pod(uid) else { return Next::Nothing };
         let profile = profile_named(&self.profiles, queued.pod.scheduler_name);
-        let timeout = profile.map(|profile| profile.framework.bind_timeout).unwrap_or_default();
-        let watched = Watched(self.cache.snapshot(&self.tables));
-        self.volume_bindings.go_on(now, uid, watched, timeout)
+        let timeouts = profile.map(|profile| profile.framework.timeouts).unwrap_or_default();
+        let watched = Watched(self.cache.snapshot(&self.tables), timeouts);
+        self.volume_bindings.go_on(now, uid, watched)
     }
 
     /// Returns the next volume write that has a credit.
     pub(super) fn release_volume(&mut self, now: Time) -> Option<Effect> {
+        if let Some(write) = self.outbox.pop_claim() {
+            return Some(Effect::WriteVolume(write));
+        }
         while let Some(uid) = self.outbox.pop_volume() {
             let effect = self.release_write(now, &uid);
             if effect.is_some() {
@@ -102,7 +148,7 @@ impl Scheduler {
     }
 
     fn release_write(&mut self, now: Time, uid: &Uid) -> Option<Effect> {
-        let watched = Watched(self.cache.snapshot(&self.tables));
+        let watched = Watched(self.cache.snapshot(&self.tables), Timeouts::default());
         match self.volume_bindings.write(uid, watched) {
             Next::Write(write, change) => {
                 let (queued, ..) = self.volume_bindings.pod(uid)?;
@@ -117,6 +163,13 @@ impl Scheduler {
 
     /// Handles the result of a write.
     pub(super) fn volume_written(&mut self, now: Time, uid: &Uid, write: u64, outcome: WriteOutcome) {
+        if write == UNAWAITED {
+            if outcome != WriteOutcome::Done {
+                // The pod tries again. Without the write, no event would bring it back.
+                self.queue.requeue_after_backoff(now, uid);
+            }
+            return;
+        }
         let next = self.volume_bindings.written(now, uid, write, outcome);
         self.pre_bind_goes_on(now, uid, next);
     }
@@ -154,7 +207,7 @@ impl Scheduler {
     pub(super) fn pre_bind_updated(&mut self, now: Time, pod: &Arc<PodInfo>) -> bool {
         let Some(before) = self.volume_bindings.renew(pod) else { return false };
         if pod.deleting && !before.deleting && self.tables.rules().frees_terminating_pods {
-            self.volume_bindings.end(&pod.uid, &mut self.outbox);
+            self.end_pre_bind(&pod.uid);
             self.free(now, &pod.uid);
         }
         true
@@ -163,14 +216,16 @@ impl Scheduler {
     /// Handles a pod that another client has bound to `node`. PreBind continues if that is the chosen node.
     pub(super) fn pre_bind_confirmed(&mut self, uid: &Uid, node: Symbol) {
         if self.volume_bindings.pod(uid).is_some_and(|(_, chosen, _)| chosen != node) {
-            self.volume_bindings.end(uid, &mut self.outbox);
+            self.end_pre_bind(uid);
         }
     }
 
     /// Ends PreBind of all pods and returns those that are not bound. The next leader finds the completed writes.
     pub(super) fn end_all_pre_binds(&mut self, now: Time) -> Vec<QueuedPod> {
         let mut waiting = Vec::new();
-        for PreBind { queued, .. } in self.volume_bindings.clear() {
+        for pre_bind in self.volume_bindings.clear() {
+            self.linger(&pre_bind);
+            let queued = pre_bind.queued;
             let uid = &queued.pod.uid;
             if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
                 self.free(now, uid);
@@ -183,16 +238,43 @@ impl Scheduler {
         waiting
     }
 
+    /// Takes a pod out of PreBind. Devices that were sent for its claims stay taken until the watch shows them: the API
+    /// server may have stored them.
+    pub(super) fn end_pre_bind(&mut self, uid: &Uid) -> Option<PreBind> {
+        let pre_bind = self.volume_bindings.end(uid, &mut self.outbox)?;
+        self.linger(&pre_bind);
+        Some(pre_bind)
+    }
+
+    fn linger(&mut self, pre_bind: &PreBind) {
+        let now = self.snapshot().now();
+        for (claim, is_stored) in pre_bind.sent_allocations() {
+            let wait = if is_stored { SHOWN_WITHIN } else { SHOWN_IF_STORED_WITHIN };
+            self.cache.linger(claim, now + wait);
+        }
+    }
+
+    /// Requeues pods that wait for the devices which a claim had, or would have had. Upstream requeues none.
+    pub(super) fn devices_freed(&mut self, now: Time, claim: &Arc<ResourceClaim>) {
+        let freed = ResourceClaim { allocation: None, ..ResourceClaim::clone(claim) };
+        let old = StorageObject::ResourceClaim(Arc::clone(claim));
+        let new = StorageObject::ResourceClaim(freed.into());
+        self.requeue_on(now, &ClusterEvent::Storage { old: Some(&old), new: Some(&new) });
+    }
+
     /// Completes PreBind, and starts the binding.
     fn pre_bound(&mut self, now: Time, uid: &Uid) {
-        let Some(PreBind { queued, node, began, .. }) = self.volume_bindings.end(uid, &mut self.outbox)
-        else {
-            return;
-        };
-        let outcome = Outcome::PreBound { succeeded: true, took: now.since(began) };
+        let Some(pre_bind) = self.volume_bindings.end(uid, &mut self.outbox) else { return };
+        let devices = pre_bind.device_wait(now, None);
+        let PreBind { queued, node, began, .. } = pre_bind;
+        let outcome = Outcome::PreBound { succeeded: true, took: now.since(began), devices };
         self.report(&queued, began, outcome);
         // The API server shows all reservations now.
+        for claim in self.claims_reserved_by(uid) {
+            self.cache.avoid_devices(&claim, None);
+        }
         self.cache.forget_volumes(uid);
+        self.cache.settle_claims(uid);
         if queued.pod.deleting {
             // The API server binds no terminating pod.
             self.free(now, uid);
@@ -206,24 +288,132 @@ impl Scheduler {
     }
 
     /// Fails PreBind: releases the node and the reserved volumes, and retries the pod after its backoff.
-    pub(super) fn pre_bind_failed(&mut self, now: Time, uid: &Uid, message: &str) {
-        let Some(PreBind { queued, began, .. }) = self.volume_bindings.end(uid, &mut self.outbox) else {
-            return;
-        };
-        self.report(&queued, began, Outcome::PreBound { succeeded: false, took: now.since(began) });
+    pub(super) fn pre_bind_failed(&mut self, now: Time, uid: &Uid, failure: &PreBindFailure) {
+        let Some(pre_bind) = self.end_pre_bind(uid) else { return };
+        let devices = pre_bind.device_wait(now, Some(failure));
+        let PreBind { queued, began, .. } = pre_bind;
+        self.report(&queued, began, Outcome::PreBound { succeeded: false, took: now.since(began), devices });
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
             // Another client has bound the pod; a PodScheduled=False condition would be wrong.
             return self.give_back_volumes(now, uid);
         }
         self.free(now, uid);
-        let text = format!("running PreBind plugin \"{}\": {message}", volume_binding::NAME);
+        self.unreserve_claims(&queued.pod);
+        let PreBindFailure { plugin, message } = failure;
+        let text = format!("running PreBind plugin \"{plugin}\": {message}");
         self.fail(now, queued, began, Failure::Binding(text));
+    }
+
+    /// Removes a pod that was not bound from the claims that are reserved for it (upstream `Unreserve`). The claims
+    /// keep their devices, so the next attempt follows them.
+    pub(super) fn unreserve_claims(&mut self, pod: &PodInfo) {
+        self.unreserve(pod, |_| true);
+    }
+
+    /// Does the same for claims that other pods have reserved, too, while no node can use them: a write that was lost
+    /// would otherwise keep the other pods from freeing the claim. Upstream writes once.
+    pub(super) fn unreserve_shared_claims(&mut self, pod: &PodInfo) {
+        self.unreserve(pod, |claim| claim.reserved_for.len() > 1);
+    }
+
+    fn unreserve(&mut self, pod: &PodInfo, is_concerned: impl Fn(&ResourceClaim) -> bool) {
+        let devices = self.cache.volumes().devices();
+        let names = pod.claims.iter().filter_map(PodClaim::name);
+        let reserved = names.filter_map(|name| devices.claim(pod.namespace, name));
+        let reserved =
+            reserved.filter(|claim| claim.reserved_for.contains(&pod.uid) && is_concerned(claim)).cloned();
+        for claim in reserved.collect::<Vec<_>>() {
+            self.write_claim(pod, &claim, |claim| VolumeChange::Unreserve { claim });
+        }
+    }
+
+    /// Returns the uids of the ResourceClaims that are reserved for a pod in PreBind.
+    fn claims_reserved_by(&self, uid: &str) -> Vec<Uid> {
+        let reservations = self.cache.volumes().reservations_of(uid).iter();
+        let claims = reservations.filter_map(|reservation| match reservation {
+            Reservation::Allocate { claim, .. }
+            | Reservation::Create { claim, .. }
+            | Reservation::Share { claim } => Some(Arc::clone(&claim.uid)),
+            Reservation::Bind { .. } | Reservation::Provision { .. } => None,
+        });
+        claims.collect()
+    }
+
+    /// Returns the claims that a pod in PreBind allocates, with their new devices.
+    fn devices_reserved_by(&self, uid: &str) -> Vec<Arc<ResourceClaim>> {
+        let with = |claim: &ResourceClaim, allocation: &Arc<Allocation>| {
+            Arc::new(ResourceClaim { allocation: Some(Arc::clone(allocation)), ..claim.clone() })
+        };
+        let reservations = self.cache.volumes().reservations_of(uid).iter();
+        let claims = reservations.filter_map(|reservation| match reservation {
+            Reservation::Allocate { claim, allocation } | Reservation::Create { claim, allocation, .. } => {
+                Some(with(claim, allocation))
+            }
+            Reservation::Share { .. } | Reservation::Bind { .. } | Reservation::Provision { .. } => None,
+        });
+        claims.collect()
+    }
+
+    /// Remembers the devices of a claim whose binding conditions failed, so that it gets others. Upstream may choose
+    /// the same ones again and again.
+    fn avoid_failed_devices(&mut self, pod: &PodInfo, claim: &ResourceClaim) {
+        let timeout = self.profile_of(pod).map(|profile| profile.framework.timeouts.devices);
+        let failed =
+            dynamic_resources::failed_devices(claim, timeout.unwrap_or_default(), self.snapshot().now());
+        let uid =
+            if claim.is_for_extended_resources { planned_uid(&pod.uid) } else { Arc::clone(&claim.uid) };
+        if !self.tables.copies_defects() && !failed.is_empty() {
+            self.cache.avoid_devices(&uid, Some(failed));
+        }
+    }
+
+    /// Lets the claims of a pod have any device again. Returns whether they avoided some, so that the pod may fit now.
+    pub(super) fn forget_failed_devices(&mut self, pod: &PodInfo) -> bool {
+        let devices = self.cache.volumes().devices();
+        let names = pod.claims.iter().filter_map(PodClaim::name);
+        let claims = names.filter_map(|name| devices.claim(pod.namespace, name));
+        let mut uids: Vec<Uid> = claims.map(|claim| Arc::clone(&claim.uid)).collect();
+        uids.push(planned_uid(&pod.uid));
+        let mut avoided_any = false;
+        for uid in &uids {
+            avoided_any |= self.cache.avoid_devices(uid, None);
+        }
+        avoided_any
+    }
+
+    /// Frees or deletes a claim that no node can use, as PostFilter chose.
+    pub(super) fn deallocate(&mut self, pod: &PodInfo, deallocated: &Deallocated) {
+        let Some(claim) = deallocated.candidates.get(deallocated.chosen) else { return };
+        self.avoid_failed_devices(pod, claim);
+        self.write_claim(pod, claim, |claim| {
+            if deallocated.deletes {
+                VolumeChange::Delete { claim }
+            } else {
+                VolumeChange::Deallocate { claim }
+            }
+        });
+    }
+
+    fn write_claim(
+        &mut self,
+        pod: &PodInfo,
+        claim: &ResourceClaim,
+        change: impl FnOnce(ClaimName) -> VolumeChange,
+    ) {
+        let claim = ClaimName {
+            namespace: self.tables.text(claim.namespace).to_owned(),
+            name: self.tables.text(claim.name).to_owned(),
+            uid: Arc::clone(&claim.uid),
+            version: claim.resource_version.to_string(),
+        };
+        let write = VolumeWrite { write: UNAWAITED, pod: self.pod_ref(pod), change: change(claim) };
+        self.outbox.push_claim(write);
     }
 
     /// Reverts a decision for a reason that does not lie in the pod. The pod becomes active at its old rank. Returns
     /// false if the pod is not in PreBind, or is bound already.
     pub(super) fn revert_pre_bind(&mut self, now: Time, uid: &Uid) -> bool {
-        let Some(pre_bind) = self.volume_bindings.end(uid, &mut self.outbox) else { return false };
+        let Some(pre_bind) = self.end_pre_bind(uid) else { return false };
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
             self.give_back_volumes(now, uid);
             return false;
@@ -239,7 +429,14 @@ impl Scheduler {
         let mut keys: Vec<StorageKey> =
             volumes.reservations_of(uid).iter().map(Reservation::object).collect();
         keys.retain(|&key| volumes.is_assumed(key));
+        let devices = self.devices_reserved_by(uid);
         self.cache.forget_volumes(uid);
+        for claim in devices {
+            // Devices that were sent linger, and others wait until that ends.
+            if self.cache.volumes().devices().in_flight(&claim.uid).is_none() {
+                self.devices_freed(now, &claim);
+            }
+        }
         for key in keys {
             let volumes = self.cache.volumes();
             if let Some(object) = volumes.get(key).filter(|_| !volumes.is_assumed(key)) {

@@ -208,6 +208,7 @@ pub(super) mod tests {
             start_time: None,
             preempted: false,
             node_affinity: RequiredNodeAffinity::default().into(),
+            claims: [].into(),
             volumes: [].into(),
             scheduled: None,
             template: PodTemplate {

@@ -131,7 +131,9 @@ impl Scheduler {
             | Kind::CsiNode
             | Kind::CsiDriver
             | Kind::CsiStorageCapacity
-            | Kind::VolumeAttachment => {
+            | Kind::VolumeAttachment
+            | Kind::ResourceClaim
+            | Kind::ResourceSlice => {
                 let mut keys = kind.storage().map(|kind| self.cache.volumes().keys(kind)).unwrap_or_default();
                 keys.sort_unstable();
                 keys.into_iter().map(ObjectKey::Storage).collect()

@@ -11,14 +11,14 @@ use crate::cycle::{
     Decision, Evaluation, Framework, InfeasibleDecision, Nominate, Nomination, Options, Probe, Unschedulable,
 };
 use crate::framework::CycleError;
-use crate::framework::post_filter::Draws;
+use crate::framework::post_filter::{Deallocated, Draws};
 use crate::model::event::Event;
 use crate::model::intern::{Symbol, Tables};
 use crate::model::node::NodeInfo;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::rng::Seed;
 use crate::model::time::Time;
-use crate::model::volume::StorageObject;
+use crate::model::volume::{Reservation, StorageObject};
 use crate::queue::{QueueConfig, QueuedPod};
 use crate::report::Notice;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ const ATTEMPT: u32 = 1;
 /// The time of all events and decisions, after every time in the objects. Preemption assumes that a pod without a
 /// start time starts now, and the result must not depend on the clock.
 const NOW: Time = Time::from_nanos(u64::MAX);
+/// The time at which the limits of binding conditions are judged: all allocations but those of a far future are old.
+const DECIDED_AT: Time = Time::from_secs(4_000_000_000);
 /// The profile for pods whose `schedulerName` no profile has.
 const DEFAULT_PROFILE: &str = "default-scheduler";
 
@@ -80,6 +82,8 @@ pub enum TrialDecision {
         event: String,
         /// Where preemption would place the pod.
         room: Option<Room>,
+        /// The claim that would be freed or deleted.
+        deallocated: Option<Box<Deallocated>>,
     },
     /// The decision failed with this error.
     Failed(String),
@@ -175,6 +179,11 @@ impl Trial {
         self.scheduler.cache.placed(uid).map(|(pod, node, _)| (pod, node))
     }
 
+    /// Returns what a placed pod reserves besides its requests.
+    pub fn reservations_of(&self, uid: &str) -> &[Reservation] {
+        self.scheduler.cache.volumes().reservations_of(uid)
+    }
+
     /// Returns all pods that count on a node, each with the name of that node, in arbitrary order.
     pub fn placed_pods(&self) -> impl Iterator<Item = (&Arc<PodInfo>, Symbol)> {
         self.scheduler.cache.placed_uids().filter_map(|uid| self.placement(uid))
@@ -236,9 +245,14 @@ impl Trial {
         probe: &mut dyn Probe,
     ) -> TrialDecision {
         let scheduler = &mut self.scheduler;
+        scheduler.cache.set_now(DECIDED_AT);
         scheduler.cache.refresh();
-        let unplaced =
-            |text: String| TrialDecision::Unplaced { message: text.clone(), event: text, room: None };
+        let unplaced = |text: String| TrialDecision::Unplaced {
+            message: text.clone(),
+            event: text,
+            room: None,
+            deallocated: None,
+        };
         if scheduler.snapshot().nodes().is_empty() {
             return unplaced(NO_NODES.to_owned());
         }
@@ -361,12 +375,12 @@ impl Scheduler {
 }
 
 fn unplaced_by(found: Unschedulable) -> TrialDecision {
-    let Unschedulable { message: event, filters_len, nominate, .. } = found;
+    let Unschedulable { message: event, filters_len, nominate, deallocated, .. } = found;
     let room = match nominate {
         Nominate::To { node, victims } => Some(Room { node, victims }),
         Nominate::Keep | Nominate::Clear => None,
     };
-    TrialDecision::Unplaced { message: event[..filters_len].to_owned(), event, room }
+    TrialDecision::Unplaced { message: event[..filters_len].to_owned(), event, room, deallocated }
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-/// How long a request that the API server does not show is resent, and how long after the last unanswered copy it is
-/// given up.
+/// Two limits: how long an unconfirmed request is resent, and how long after the last unanswered copy it fails.
 ///
 /// This is longer than an API server works on a request (`--request-timeout`, 60 s), so a lost copy cannot be carried
 /// out later.

@@ -45,7 +45,7 @@ const PENDING_MAX: usize = 10_000;
 pub enum Unjudged {
     /// It was first seen in a list, so the state of its decision is unknown.
     Unordered,
-    /// The pod needs a feature that no plugin of this version supports.
+    /// The pod has resource claims. They are written before the pod is bound, so the state of the decision is unknown.
     Unsupported,
     /// A plugin failed.
     Failed,
@@ -286,7 +286,8 @@ impl Shadow {
 
     /// Judges a decision in the state in which it arrived.
     fn judge(&mut self, now: Time, number: u64, pod: &Arc<PodInfo>, choice: Choice) {
-        if !pod.unjudged.is_empty() {
+        // A claim is allocated before the pod is bound, so the state of the decision is not known.
+        if !pod.claims.is_empty() {
             return self.leave(pod, Unjudged::Unsupported);
         }
         let judge = Judge { framework: &self.framework, seed: self.seed, attempt: 1 };

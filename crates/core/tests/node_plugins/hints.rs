@@ -3,6 +3,7 @@
 use crate::support::{TestCluster, language};
 use std::sync::Arc;
 use supercargo_core::framework::{ClusterEvent, FilterPlugin, Hint, NodeAction, PodAction};
+use supercargo_core::model::device::DeviceClass;
 use supercargo_core::model::node::NodeInfo;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::plugins::dynamic_resources::DynamicResources;
@@ -185,7 +186,8 @@ fn device_class_changes_requeue_pods_that_wait_for_devices() {
     let mut class = |words: &[&str]| language::device_class(&mut case.cluster.tables, words).1;
     let (bare, gpus) = (class(&["gpus"]), class(&["gpus", "serves=example.com/gpu"]));
     let fpgas = class(&["fpgas", "serves=example.com/fpga"]);
-    let events = [(None, &bare), (None, &fpgas), (Some(&gpus), &gpus), (None, &gpus), (Some(&bare), &gpus)];
+    let events: [(Option<&DeviceClass>, &DeviceClass); 5] =
+        [(None, &bare), (None, &fpgas), (Some(&gpus), &gpus), (None, &gpus), (Some(&bare), &gpus)];
     let woken = events.map(|(old, new)| case.queues(ClusterEvent::DeviceClass { old, new }));
     assert_eq!(woken, [false, false, false, true, true]);
     let mut implicit =
@@ -194,7 +196,7 @@ fn device_class_changes_requeue_pods_that_wait_for_devices() {
     assert!(implicit.queues(ClusterEvent::DeviceClass { old: None, new: &bare }));
     assert!(!implicit.queues(ClusterEvent::DeviceClass { old: Some(&bare), new: &bare }));
 
-    let mut waiting = Case::new(DynamicResources, "x res:example.com/gpu=1");
+    let mut waiting = Case::new(DynamicResources::default(), "x res:example.com/gpu=1");
     assert!(waiting.queues(ClusterEvent::DeviceClass { old: None, new: &bare }));
     assert!(waiting.on_node_add("a"));
     assert!(waiting.on_node_change(NodeAction::UpdateAllocatable, "a", "a res:example.com/gpu=1"));

@@ -46,6 +46,7 @@ fn pod(uid: &str, priority: i32) -> Arc<PodInfo> {
         preempted: false,
         node_affinity: RequiredNodeAffinity::default().into(),
         volumes: [].into(),
+        claims: [].into(),
         scheduled: None,
         template: PodTemplate { priority, ..PodTemplate::plain(known::EMPTY, PROFILE) }.into(),
     })

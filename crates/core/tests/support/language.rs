@@ -22,8 +22,9 @@
 
 use super::{NodeBuilder, PodBuilder, TestCluster, storage};
 use std::sync::Arc;
+use supercargo_core::model::device::DeviceClass;
 use supercargo_core::model::intern::{LabelSetId, Symbol, Tables};
-use supercargo_core::model::lookup_objects::{DeviceClass, DisruptionBudget, Service};
+use supercargo_core::model::lookup_objects::{DisruptionBudget, Service};
 use supercargo_core::model::node::{NodeInfo, TaintEffect};
 use supercargo_core::model::pod::{
     ControllerKind, PodAffinityTerm, PodInfo, PreferredNodeTerm, SpreadConstraint, TolerationOperator,
@@ -58,7 +59,7 @@ pub(crate) fn apply(cluster: &mut TestCluster, line: &str) {
         "controller" => controller(cluster, words),
         "device-class" => {
             let (name, class) = device_class(&mut cluster.tables, words);
-            cluster.cache.lookups_mut().device_classes_mut().set(name, class);
+            cluster.cache.set_device_class(&cluster.tables, name, &class);
         }
         "budget" => {
             let (namespace, name, budget) = budget(&mut cluster.tables, words);
@@ -411,11 +412,12 @@ pub(crate) fn budget(tables: &mut Tables, words: &[&str]) -> (Symbol, Symbol, Di
 }
 
 /// Parses a DeviceClass, name first.
-pub(crate) fn device_class(tables: &mut Tables, words: &[&str]) -> (Symbol, DeviceClass) {
+pub(crate) fn device_class(tables: &mut Tables, words: &[&str]) -> (Symbol, Arc<DeviceClass>) {
     let implicit = tables.symbol(&format!("deviceclass.resource.kubernetes.io/{}", words[0]));
     let explicit = words.get(1).map(|word| word.strip_prefix("serves=").expect("serves=resource"));
     let explicit = explicit.map(|name| tables.symbol(name));
-    (tables.symbol(words[0]), DeviceClass { implicit, explicit })
+    let class = DeviceClass { implicit, explicit, created: None, selectors: [].into(), config: [].into() };
+    (tables.symbol(words[0]), Arc::new(class))
 }
 
 fn controller(cluster: &mut TestCluster, words: &[&str]) {

@@ -1,6 +1,7 @@
 //! A builder of pods. The default has one container without requests, in namespace `default`.
 
 use std::sync::Arc;
+use supercargo_core::model::device::ContainerRequest;
 use supercargo_core::model::intern::{Symbol, Tables, known};
 use supercargo_core::model::node::TaintEffect;
 use supercargo_core::model::pod::{
@@ -45,6 +46,7 @@ impl<'t> PodBuilder<'t> {
             preempted: false,
             node_affinity: RequiredNodeAffinity::default().into(),
             volumes: [].into(),
+            claims: [].into(),
             scheduled: None,
             template: PodTemplate::plain(namespace, scheduler_name).into(),
         };
@@ -305,6 +307,15 @@ impl<'t> PodBuilder<'t> {
             non_zero_memory: memory.unwrap_or(DEFAULT_MEMORY * containers),
             score,
         };
+        let mut names: Vec<Symbol> =
+            self.pod.resources.request.scalar.iter().map(|&(name, _)| name).collect();
+        names.sort_by_key(|&name| self.tables.text(name));
+        let requests = (0..).zip(names).filter_map(|(position, resource)| {
+            let count = self.pod.resources.request.scalar(resource).filter(|count| *count > 0)?;
+            let name = "c".into();
+            Some(ContainerRequest { container: 0, name, is_short_lived: false, position, resource, count })
+        });
+        self.pod.container_requests = requests.collect();
         // Interned as in `crates/objects/src/convert`.
         self.pod.node_affinity = self.tables.node_affinity((*self.pod.node_affinity).clone());
         self.pod.template = self.tables.template((*self.pod.template).clone());

@@ -18,6 +18,7 @@
 use super::TestCluster;
 use super::language::{bytes, requirement, selector};
 use std::sync::Arc;
+use supercargo_core::model::device::{PoolId, Reach, ResourceClaim, ResourceSlice};
 use supercargo_core::model::intern::{Symbol, Tables, known};
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::selector::Requirement;
@@ -44,8 +45,42 @@ pub(crate) fn object(tables: &mut Tables, line: &str) -> Option<StorageObject> {
         })),
         "capacity" => StorageObject::Capacity(Arc::new(capacity(tables, words))),
         "attachment" => StorageObject::Attachment(Arc::new(attachment(tables, words))),
+        "devices-claim" => StorageObject::ResourceClaim(Arc::new(devices_claim(tables, words[0]))),
+        "devices-slice" => StorageObject::ResourceSlice(Arc::new(devices_slice(tables, words[0]))),
         _ => return None,
     })
+}
+
+/// A ResourceClaim without requests.
+fn devices_claim(tables: &mut Tables, name: &str) -> ResourceClaim {
+    ResourceClaim {
+        namespace: tables.symbol("default"),
+        name: tables.symbol(name),
+        uid: name.into(),
+        resource_version: "1".into(),
+        controller: None,
+        deleting: false,
+        is_for_extended_resources: false,
+        is_protected: false,
+        spec: Arc::default(),
+        allocation: None,
+        nodes: None,
+        reserved_for: [].into(),
+        devices: [].into(),
+    }
+}
+
+/// A ResourceSlice without devices.
+fn devices_slice(tables: &mut Tables, name: &str) -> ResourceSlice {
+    ResourceSlice {
+        name: tables.symbol(name),
+        pool: PoolId { driver: "gpu.example.com".into(), name: name.into() },
+        generation: 1,
+        slices: 1,
+        reach: Reach::AllNodes,
+        devices: [].into(),
+        counters: [].into(),
+    }
 }
 
 /// Applies a storage object to the world; returns false if the line is not about storage.

@@ -41,6 +41,7 @@ fn claim_state(cluster: &mut TestCluster, pod: &str, node: &str) -> Vec<String> 
             format!("{} {arrow} {}", text(*volume), text(claim.name))
         }
         Reservation::Provision { name, node, .. } => format!("{} @ {}", text(*name), text(*node)),
+        other => unreachable!("not of a volume: {other:?}"),
     };
     reserved.iter().map(claim_state).collect()
 }

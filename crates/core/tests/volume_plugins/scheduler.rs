@@ -165,6 +165,8 @@ fn storage_objects_missing_from_a_relist_are_deleted() {
         ["node a", "pv v", "pvc c bound=v", "class f", "csinode a d=1", "csidriver d", "capacity k class=f"];
     let mut run = Run::new(&lines);
     run.apply("attachment t on=a by=d of=v");
+    run.apply("devices-claim dc");
+    run.apply("devices-slice ds");
     for kind in Kind::ALL.into_iter().filter(|kind| kind.storage().is_some()) {
         let keys = |run: &Run| {
             let kind = kind.storage().expect("filtered above");

@@ -7,6 +7,7 @@ mod affinity;
 mod amounts;
 mod configuration;
 mod contest;
+mod devices;
 mod images;
 mod in_tree;
 mod lookups;
@@ -47,6 +48,8 @@ struct Mix {
     leaving: usize,
     /// Pods that mount volumes.
     volumes: usize,
+    /// Clusters with devices, and pods that claim them.
+    devices: usize,
     /// Features a node must declare.
     features: usize,
     /// Clusters in which pods of higher priority do not fit.
@@ -83,6 +86,7 @@ const LITTLE: Mix = Mix {
     nominated: 3,
     leaving: 3,
     volumes: 0,
+    devices: 0,
     features: 2,
     contest: 0,
     configuration: 0,
@@ -129,6 +133,8 @@ pub const FAMILIES: &[Family] = &[
     },
     Family { name: "mixed", mix: MIXED },
     Family { name: "volumes", mix: Mix { volumes: 70, odd: 2, ..LITTLE } },
+    Family { name: "devices", mix: Mix { devices: 100, resources: 15, odd: 0, ..LITTLE } },
+    Family { name: "devices-mix", mix: Mix { devices: 100, contest: 30, configuration: 25, ..MIXED } },
     Family { name: "configuration", mix: Mix { configuration: 100, ..MIXED } },
     Family { name: "preemption", mix: Mix { contest: 100, odd: 0, ..LITTLE } },
     Family { name: "preemption-mix", mix: Mix { contest: 100, ..MIXED } },
@@ -176,6 +182,9 @@ pub fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     if mix.volumes > 0 {
         objects.extend(volumes::objects(draw, mix, nodes));
     }
+    if mix.devices > 0 {
+        objects.extend(devices::objects(draw, nodes));
+    }
     let running = match (contest, mix.many) {
         (true, _) => draw.between(6, 20),
         (false, 0) => draw.below(21),
@@ -211,6 +220,9 @@ pub fn scenario(families: &[Family], seed: u64, number: u64) -> Value {
     if draw.percent(mix.configuration) {
         scenario["config"] = configuration::configuration(draw);
     }
+    if mix.devices > 0 && draw.percent(mix.devices) {
+        devices::claim(draw, &mut scenario, size);
+    }
     if draw.percent(50) {
         let detour = detour(draw, mix, size, objects_of(&scenario));
         scenario["detour"] = detour;
@@ -245,6 +257,9 @@ fn detour(draw: &mut Draw, mix: Mix, size: Size, objects: &[Value]) -> Value {
     }
     if mix.volumes > 0 {
         others.extend(volumes::objects(draw, mix, size.nodes));
+    }
+    if mix.devices > 0 {
+        others.extend(devices::others(draw, objects, size.nodes));
     }
     if size.contest {
         others.extend(contest::budgets(draw, mix));

@@ -1,4 +1,5 @@
 //! Recorded decisions of kube-scheduler, and the world in which supercargo decides about the same objects.
 
+pub mod changes;
 pub mod compare;
 pub mod world;

@@ -2,8 +2,10 @@
 //!
 //! Objects pass through the same types and conversions as in production.
 
+use crate::golden::changes::{self, Change};
 use crate::golden::compare::Scenario;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use supercargo_config::{Effective, Flags, Settings};
@@ -12,16 +14,19 @@ use supercargo_core::cycle::{
     Decision, Feasible, Filtered, Framework, InfeasibleDecision, NoProbe, Nomination, Options, PostFilter,
 };
 use supercargo_core::framework::CycleError;
-use supercargo_core::framework::post_filter::Draws;
+use supercargo_core::framework::post_filter::{Deallocated, Draws};
 use supercargo_core::incremental::DecisionCache;
-use supercargo_core::model::emulation::EmulatedVersion;
+use supercargo_core::model::device::ResourceClaim;
+use supercargo_core::model::emulation::{Compat, EmulatedVersion};
 use supercargo_core::model::event::Event;
 use supercargo_core::model::intern::{Symbol, Tables};
 use supercargo_core::model::pod::{ControllerKind, PodInfo};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
+use supercargo_core::model::volume::{StorageKey, StorageKind};
 use supercargo_core::registry::Plan;
 use supercargo_objects::api::{Object, Pod};
+use supercargo_objects::convert::allocation::claims_json;
 use supercargo_objects::convert::{self, Watched, lookups};
 
 /// A fixed seed: vectors are small, so no compared field depends on random draws.
@@ -30,19 +35,27 @@ const DRAWS: Draws = Draws { seed: Seed(1), attempt: 1 };
 /// The name of the default profile.
 const DEFAULT: &str = "default-scheduler";
 
-/// A time later than any start time in a vector.
+/// A time later than any start time in a vector, and earlier than the time of allocations that are not timed out.
 const NOW: Time = Time::from_secs(4_000_000_000);
 
 /// A cluster and the profiles that decide about it.
 pub struct World {
-    tables: Tables,
-    cache: Cache,
+    pub(super) tables: Tables,
+    pub(super) cache: Cache,
     /// Profiles by scheduler name.
     profiles: Vec<(Symbol, Framework)>,
     /// Cached decisions on the pods so far.
     decisions: DecisionCache,
     /// Other versions of objects, each with the scenario's version if there is one.
     detour: Vec<(Other, Option<Object>)>,
+    /// Changes of objects between decisions.
+    pub(super) changes: Vec<Change>,
+    /// The number of decisions so far.
+    pub(super) decided: usize,
+    /// Whether what a decision allocates is written to the claims. Otherwise it stays in flight.
+    writes: bool,
+    /// The claims by `namespace/name`, as written.
+    pub(super) claims: BTreeMap<String, Value>,
 }
 
 /// A change that a detour makes and takes back.
@@ -62,11 +75,17 @@ impl Other {
 }
 
 impl World {
-    /// Builds the cluster before the first decision.
+    /// Builds the cluster before the first decision. Recorded decisions have upstream's defects, and so have these.
     pub fn new(scenario: &Scenario) -> Self {
+        Self::with(scenario, Compat::Upstream)
+    }
+
+    /// Builds the cluster before the first decision, with upstream's defects or without.
+    pub fn with(scenario: &Scenario, compat: Compat) -> Self {
         let mut tables = Tables::new();
         let version = scenario.emulated_version;
         tables.emulate(version);
+        tables.set_compat(compat);
         let profiles = match &scenario.config {
             Some(config) => profiles(config, version, &mut tables),
             None => vec![(tables.symbol(DEFAULT), Framework::new(&Plan::of(version.rules())))],
@@ -77,9 +96,17 @@ impl World {
             profiles,
             decisions: DecisionCache::default(),
             detour: Vec::new(),
+            changes: scenario.changes.clone(),
+            decided: 0,
+            writes: scenario.writes,
+            claims: BTreeMap::new(),
         };
-        for value in &scenario.objects {
+        // The resource-claim controller reads templates; the scheduler does not.
+        for value in scenario.objects.iter().filter(|value| value["kind"] != "ResourceClaimTemplate") {
             world.apply(&object(value));
+            if value["kind"] == "ResourceClaim" {
+                world.claims.insert(changes::key(value), value.clone());
+            }
         }
         let key = |object: &Value| {
             let of = |field: &str| object["metadata"][field].clone();
@@ -101,7 +128,8 @@ impl World {
         world
     }
 
-    fn apply(&mut self, object: &Object) {
+    // long because: one arm for each kind of object
+    pub(super) fn apply(&mut self, object: &Object) {
         let Self { tables, cache, .. } = self;
         match object {
             Object::Node(node) => {
@@ -162,9 +190,14 @@ impl World {
             Object::CsiStorageCapacity(object) => self.apply_storage(object.as_ref()),
             Object::VolumeAttachment(object) => self.apply_storage(object.as_ref()),
             Object::DeviceClass(object) => {
-                let class = lookups::device_class(tables, object).expect("no vector has a malformed object");
-                cache.lookups_mut().device_classes_mut().set(tables.symbol(object.name()), class);
+                let event = object.applied(tables).expect("no vector has a malformed object");
+                let Event::DeviceClassApplied { name, class } = event else {
+                    panic!("a class is applied as one")
+                };
+                cache.set_device_class(tables, name, &class);
             }
+            Object::ResourceClaim(object) => self.apply_storage(object.as_ref()),
+            Object::ResourceSlice(object) => self.apply_storage(object.as_ref()),
         }
     }
 
@@ -185,6 +218,11 @@ impl World {
                 (Some(own), _) => self.apply(own),
                 (None, Other::Version(Object::Pod(other))) => self.remove_pod(other),
                 (None, Other::Version(Object::Node(other))) => self.remove_node(other.name()),
+                (None, Other::Version(Object::ResourceSlice(other))) => {
+                    let name = self.tables.symbol(other.name());
+                    let kind = StorageKind::ResourceSlice;
+                    self.cache.volumes_mut().remove(StorageKey { kind, namespace: None, name });
+                }
                 (None, _) => {}
             }
             self.check_cached(pod);
@@ -192,6 +230,14 @@ impl World {
         // A placed pod assumes volumes, and an older version of an object would undo that.
         detour.retain(|(other, _)| !matches!(other, Other::Version(other) if is_of_storage(other)));
         self.detour = detour;
+    }
+
+    /// Leaves a slice out of later detours, because it changes for good.
+    pub(super) fn forget_detours(&mut self, changed: &Value) {
+        self.detour.retain(|(other, _)| match other {
+            Other::Version(Object::ResourceSlice(other)) => changed["metadata"]["name"] != *other.name(),
+            _ => true,
+        });
     }
 
     fn remove_node(&mut self, name: &str) {
@@ -235,10 +281,13 @@ impl World {
 
     /// Decides on a pod, binds it in the cluster, and returns the decision in the form of vectors.
     pub fn decide(&mut self, pod: &Value) -> Value {
+        let written = pod;
+        self.make_changes();
         let pod = Arc::new(self.pod(&decode(pod)));
         if !self.detour.is_empty() {
             self.make_detour(&pod);
         }
+        self.cache.set_now(NOW);
         self.cache.refresh();
         let snapshot = self.cache.snapshot(&self.tables);
         if snapshot.nodes().is_empty() {
@@ -269,11 +318,17 @@ impl World {
                 let node = tell_scores(fields, &feasible, snapshot);
                 let slot = snapshot.find_node(node).expect("a node that was chosen exists");
                 let reserved = feasible.filtered.reserve(snapshot, slot);
-                selected = Some((node, reserved.expect("no plugin refuses what its filter let pass")));
+                let reserved = reserved.expect("no plugin refuses what its filter let pass");
+                let claims = claims_json(snapshot.tables(), &reserved);
+                if !claims.is_empty() {
+                    fields.insert("claims".into(), claims.into());
+                }
+                selected = Some((node, reserved));
             }
         }
         if let Some((node, reserved)) = selected {
             self.cache.place(&pod, node, PodState::Assumed);
+            let reserved = if self.writes { self.write(written, reserved) } else { reserved };
             self.cache.assume_volumes(&pod.uid, reserved);
         }
         entry
@@ -362,10 +417,11 @@ fn is_of_storage(object: &Object) -> bool {
             | Object::CsiDriver(_)
             | Object::CsiStorageCapacity(_)
             | Object::VolumeAttachment(_)
+            | Object::ResourceClaim(_)
     )
 }
 
-fn object(value: &Value) -> Object {
+pub(super) fn object(value: &Value) -> Object {
     Object::from_value(value.clone()).unwrap_or_else(|other| panic!("{other}"))
 }
 
@@ -416,6 +472,13 @@ fn tell_filters(fields: &mut Map<String, Value>, filtered: &Filtered, snapshot: 
 /// Formats what PostFilter adds to the message, and every node that may be nominated, with the victims to be deleted
 /// (those not terminating already, except in 1.34).
 fn tell_post_filter(fields: &mut Map<String, Value>, outcome: &PostFilter<'_>, snapshot: Snapshot<'_>) {
+    if let Some(Deallocated { candidates, deletes, .. }) = &outcome.deallocated {
+        let key =
+            |it: &Arc<ResourceClaim>| format!("{}/{}", snapshot.text(it.namespace), snapshot.text(it.name));
+        let mut keys: Vec<String> = candidates.iter().map(key).collect();
+        keys.sort_unstable();
+        fields.insert(if *deletes { "deletes" } else { "deallocates" }.into(), keys.into());
+    }
     if let Some(text) = &outcome.message {
         fields.insert("postFilter".into(), text.as_str().into());
     }

@@ -429,7 +429,7 @@ fn one_event(event: &Value) -> Result<Response<Body>> {
 
 /// Returns the version and kind of a resource that the scheduler watches.
 fn kind_of(resource: &str) -> Option<(&'static str, &'static str)> {
-    const KINDS: [(&str, &str, &str); 16] = [
+    const KINDS: [(&str, &str, &str); 18] = [
         ("pods", "v1", "Pod"),
         ("nodes", "v1", "Node"),
         ("namespaces", "v1", "Namespace"),
@@ -446,6 +446,8 @@ fn kind_of(resource: &str) -> Option<(&'static str, &'static str)> {
         ("csistoragecapacities", "storage.k8s.io/v1", "CSIStorageCapacity"),
         ("volumeattachments", "storage.k8s.io/v1", "VolumeAttachment"),
         ("deviceclasses", "resource.k8s.io/v1", "DeviceClass"),
+        ("resourceclaims", "resource.k8s.io/v1", "ResourceClaim"),
+        ("resourceslices", "resource.k8s.io/v1", "ResourceSlice"),
     ];
     KINDS.into_iter().find(|(name, ..)| *name == resource).map(|(_, version, kind)| (version, kind))
 }

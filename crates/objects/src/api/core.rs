@@ -167,11 +167,23 @@ pub struct ContainerRestartRule {
 
 /// `PodResourceClaim`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "named as upstream")]
 pub struct PodResourceClaim {
     #[serde(deserialize_with = "nulls::or_default")]
     pub name: String,
+    pub resource_claim_name: Option<String>,
+    pub resource_claim_template_name: Option<String>,
+}
+
+/// `PodResourceClaimStatus`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct PodResourceClaimStatus {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub name: String,
+    pub resource_claim_name: Option<String>,
 }
 
 /// `Volume`, with the sources that affect scheduling.
@@ -360,6 +372,8 @@ pub struct PodStatus {
     pub container_statuses: Vec<ContainerStatus>,
     #[serde(deserialize_with = "nulls::list")]
     pub init_container_statuses: Vec<ContainerStatus>,
+    #[serde(deserialize_with = "nulls::list")]
+    pub resource_claim_statuses: Vec<PodResourceClaimStatus>,
     pub resources: Option<StatusRequests>,
     /// From 1.37, an empty list differs from an absent one. The API server stores none that are empty.
     pub allocated_resources: Option<ResourceList>,

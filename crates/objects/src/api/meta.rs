@@ -8,7 +8,10 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Decoded metadata, without managed fields, finalizers, owners that are not controllers, and unused annotations.
+/// The finalizer of ResourceClaims that have devices. Of all finalizers, only this one is decoded.
+pub const PROTECTION: &str = "resource.kubernetes.io/delete-protection";
+
+/// Decoded metadata, without managed fields, other finalizers, owners that are not controllers, and unused annotations.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Metadata {
@@ -17,6 +20,7 @@ pub(super) struct Metadata {
     pub(super) uid: Option<String>,
     pub(super) resource_version: Option<String>,
     pub(super) generation: Option<i64>,
+    pub(super) creation_timestamp: Option<Time>,
     pub(super) deletion_timestamp: Option<Time>,
     #[serde(deserialize_with = "nulls::optional_texts")]
     pub(super) labels: Option<BTreeMap<String, String>>,
@@ -24,6 +28,13 @@ pub(super) struct Metadata {
     pub(super) annotations: Option<BTreeMap<String, String>>,
     #[serde(deserialize_with = "nulls::list")]
     pub(super) owner_references: Vec<Owner>,
+    #[serde(rename = "finalizers", deserialize_with = "has_protection")]
+    pub(super) is_protected: bool,
+}
+
+fn has_protection<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    let finalizers: Vec<String> = nulls::list(from)?;
+    Ok(finalizers.iter().any(|name| name == PROTECTION))
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -49,7 +60,9 @@ impl From<Metadata> for ObjectMeta {
             uid: read.uid,
             resource_version: read.resource_version,
             generation: read.generation,
+            creation_timestamp: read.creation_timestamp,
             deletion_timestamp: read.deletion_timestamp,
+            finalizers: read.is_protected.then(|| vec![PROTECTION.to_owned()]),
             labels: read.labels,
             annotations: read.annotations,
             owner_references: controller.map(|owner| {
@@ -67,7 +80,7 @@ impl From<Metadata> for ObjectMeta {
     }
 }
 
-/// Annotations of claims, volumes and CSINodes that the scheduler reads.
+/// Annotations of claims, volumes, CSINodes and ResourceClaims that the scheduler reads.
 pub mod annotation {
     /// On claims and volumes: the storage class; overrides `spec.storageClassName`.
     pub const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -79,9 +92,17 @@ pub mod annotation {
     pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
     /// On CSINodes: the in-tree plugins whose volumes are served by CSI drivers.
     pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
+    /// On ResourceClaims: the scheduler made the claim for a pod's extended resources.
+    pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
     /// All annotations that are decoded.
-    pub(in crate::api) const ALL: [&str; 5] =
-        [CLASS, BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, MIGRATED_PLUGINS];
+    pub(in crate::api) const ALL: [&str; 6] = [
+        CLASS,
+        BIND_COMPLETED,
+        BOUND_BY_CONTROLLER,
+        SELECTED_NODE,
+        MIGRATED_PLUGINS,
+        EXTENDED_RESOURCE_CLAIM,
+    ];
 }
 
 /// Decodes the annotations in use and skips the others, which may be large. `None` if there are none at all.

@@ -22,7 +22,7 @@ pub use core::{Namespace, Node, Pod, ReplicationController, Service};
 pub use encoding::Encoding;
 pub use object::{NotRead, Object};
 pub use policy::PodDisruptionBudget;
-pub use resource::DeviceClass;
+pub use resource::{DeviceClass, ResourceClaim, ResourceSlice};
 pub use to_json::ToJson;
 
 pub use storage::{
@@ -187,7 +187,7 @@ impl<K: Kind> Received<K> {
         };
         match read {
             Ok(Wire { metadata, spec, status }) => {
-                Self { metadata: metadata.into(), content: Ok(Content { spec, status }) }
+                Self { metadata: kept::<K>(metadata), content: Ok(Content { spec, status }) }
             }
             Err(error) => {
                 let reason = place::describe(json, &error);
@@ -195,6 +195,15 @@ impl<K: Kind> Received<K> {
             }
         }
     }
+}
+
+/// Returns the metadata, with the time of creation only for kinds of which decisions read it: DeviceClasses.
+fn kept<K: Kind>(read: Metadata) -> ObjectMeta {
+    let mut metadata = ObjectMeta::from(read);
+    if K::PLURAL != resource::DeviceClassKind::PLURAL {
+        metadata.creation_timestamp = None;
+    }
+    metadata
 }
 
 /// Extracts the metadata of a malformed object that identifies it and lets its watch continue.

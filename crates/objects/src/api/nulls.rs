@@ -31,6 +31,17 @@ where
     Ok(list.map(|items| items.into_iter().map(Option::unwrap_or_default).collect()))
 }
 
+/// Decodes a map. An absent map is empty; null values are defaults.
+pub(super) fn map<'de, D, T>(from: D) -> Result<BTreeMap<String, T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    let map: Option<BTreeMap<String, Option<T>>> = Option::deserialize(from)?;
+    let pairs = map.into_iter().flatten();
+    Ok(pairs.map(|(key, value)| (key, value.unwrap_or_default())).collect())
+}
+
 /// Decodes a map of strings. An absent map is empty; null values are empty strings.
 pub(super) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
     Ok(optional_texts(from)?.unwrap_or_default())

@@ -2,8 +2,8 @@
 
 use super::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
-    StorageClass, VolumeAttachment,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, ResourceClaim,
+    ResourceSlice, Service, StatefulSet, StorageClass, VolumeAttachment,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -43,6 +43,10 @@ pub enum Object {
     VolumeAttachment(Box<VolumeAttachment>),
     /// `resource.k8s.io/v1 DeviceClass`.
     DeviceClass(Box<DeviceClass>),
+    /// `resource.k8s.io/v1 ResourceClaim`.
+    ResourceClaim(Box<ResourceClaim>),
+    /// `resource.k8s.io/v1 ResourceSlice`.
+    ResourceSlice(Box<ResourceSlice>),
 }
 
 /// Error: an object of an unsupported kind.
@@ -83,6 +87,8 @@ impl Object {
             ("storage.k8s.io/v1", "CSIStorageCapacity") => Self::CsiStorageCapacity(decode(value)),
             ("storage.k8s.io/v1", "VolumeAttachment") => Self::VolumeAttachment(decode(value)),
             ("resource.k8s.io/v1", "DeviceClass") => Self::DeviceClass(decode(value)),
+            ("resource.k8s.io/v1", "ResourceClaim") => Self::ResourceClaim(decode(value)),
+            ("resource.k8s.io/v1", "ResourceSlice") => Self::ResourceSlice(decode(value)),
             _ => return Err(NotRead { name: field(&value["metadata"]["name"]), api_version, kind }),
         })
     }
@@ -109,6 +115,8 @@ macro_rules! of_any_kind {
             $crate::api::Object::CsiStorageCapacity($it) => $what,
             $crate::api::Object::VolumeAttachment($it) => $what,
             $crate::api::Object::DeviceClass($it) => $what,
+            $crate::api::Object::ResourceClaim($it) => $what,
+            $crate::api::Object::ResourceSlice($it) => $what,
         }
     };
 }

@@ -66,8 +66,14 @@ fn metadata(of: &ObjectMeta) -> Value {
     if let Some(generation) = of.generation {
         written.insert("generation".to_owned(), generation.into());
     }
+    if let Some(time) = &of.creation_timestamp {
+        written.insert("creationTimestamp".to_owned(), lean(time));
+    }
     if let Some(time) = &of.deletion_timestamp {
         written.insert("deletionTimestamp".to_owned(), lean(time));
+    }
+    if let Some(finalizers) = &of.finalizers {
+        written.insert("finalizers".to_owned(), json!(finalizers));
     }
     if let Some(labels) = &of.labels {
         written.insert("labels".to_owned(), json!(labels));

@@ -8,8 +8,7 @@ use super::selectors::{label_selector, pairs};
 use crate::api::core::MapSelector;
 use crate::api::meta::LabelSelector;
 use crate::api::{
-    DeviceClass, Malformed, Namespace, PodDisruptionBudget, ReplicaSet, ReplicationController, Service,
-    StatefulSet,
+    Malformed, Namespace, PodDisruptionBudget, ReplicaSet, ReplicationController, Service, StatefulSet,
 };
 use supercargo_core::model::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::model::lookup_objects;
@@ -79,22 +78,6 @@ pub fn disruption_budget(
         selector: selector.unwrap_or(Selector::Nothing),
         disruptions_allowed: content.status.disruptions_allowed,
         disrupted_pods: content.status.disrupted_pods.keys().map(|name| name.as_str().into()).collect(),
-    })
-}
-
-/// Converts a DeviceClass.
-///
-/// # Errors
-/// If upstream's decoder would reject the object.
-pub fn device_class(
-    tables: &mut Tables,
-    class: &DeviceClass,
-) -> Result<lookup_objects::DeviceClass, Malformed> {
-    let explicit = class.content()?.spec.extended_resource_name.as_deref();
-    let implicit = format!("deviceclass.resource.kubernetes.io/{}", class.name());
-    Ok(lookup_objects::DeviceClass {
-        implicit: tables.symbol(&implicit),
-        explicit: explicit.map(|name| tables.symbol(name)),
     })
 }
 

@@ -5,7 +5,10 @@
 //! selectors) keeps upstream's result and, where visible, upstream's message.
 
 mod affinity;
+pub mod allocation;
 mod csi_migration;
+pub mod devices;
+mod expressions;
 pub mod lookups;
 pub mod node;
 pub mod pod;
@@ -13,9 +16,9 @@ pub mod quantity;
 pub mod requests;
 pub mod selectors;
 pub mod syntax;
-mod unjudged;
 pub mod volumes;
 
+pub use allocation::{ApiAllocation, allocation_json};
 pub use lookups::namespace;
 pub use node::node;
 pub use pod::pod;
@@ -24,7 +27,8 @@ use crate::api::{
     DeviceClass, Kind as ApiKind, Malformed, Namespace, Node, Pod, PodDisruptionBudget, Received, ReplicaSet,
     ReplicationController, Service, StatefulSet,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use std::sync::Arc;
 use supercargo_core::model::event::{Event, Kind, ObjectKey};
 use supercargo_core::model::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::model::pod::{ControllerKind, Uid};
@@ -128,7 +132,7 @@ impl Watched for DeviceClass {
     const KIND: Kind = Kind::DeviceClass;
 
     fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
-        let class = lookups::device_class(tables, self)?;
+        let class = Arc::new(devices::device_class(tables, self)?);
         Ok(Event::DeviceClassApplied { name: tables.symbol(self.name()), class })
     }
 
@@ -170,10 +174,9 @@ fn uid<K: ApiKind>(object: &Received<K>) -> Uid {
     }
 }
 
-/// Returns the UID of the object's controller.
-fn controller_uid(meta: &ObjectMeta) -> Option<Uid> {
-    let owners = meta.owner_references.iter().flatten();
-    owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str().into()).next()
+/// Returns the object's controller.
+fn controller(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    meta.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
 /// Interns a text; the empty text, which the API treats as absent, becomes `None`.

@@ -2,7 +2,7 @@
 
 use super::affinity::{pod_affinity, required_node_affinity, spread_constraint, toleration};
 use super::selectors::preferred_terms;
-use super::{given, label_set, requests, uid, unjudged, volumes};
+use super::{devices, given, label_set, requests, uid, volumes};
 use crate::api::core::{Container, PodCondition, PodSpec, PodStatus, Requests};
 use crate::api::{Malformed, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time as ApiTime};
@@ -35,7 +35,8 @@ pub fn pod(tables: &mut Tables, pod: &Pod) -> Result<PodInfo, Malformed> {
         nominated_node: given(tables, &status.nominated_node_name),
         start_time: status.start_time.as_ref().map(time),
         node_affinity: tables.node_affinity(node_affinity),
-        volumes: volumes::of_pod(tables, pod.name(), spec),
+        volumes: volumes::of_pod(tables, pod.name(), spec).into(),
+        claims: devices::claims_of_pod(tables, spec, status).into(),
         scheduled: scheduled(&status.conditions),
         template: tables.template(template),
     })
@@ -72,7 +73,7 @@ fn template(
         image_sources: image_sources(tables.rules().image_volumes, spec),
         required_features: required_features(tables, spec),
         extended_resources: extended_resources(tables, spec),
-        unjudged: unjudged::needs(spec),
+        container_requests: devices::container_requests(tables, spec),
     })
 }
 
@@ -159,9 +160,10 @@ fn normalized_image(mut name: String) -> String {
     name
 }
 
-/// Converts a time of the API. Times before 1970 become the epoch.
-fn time(time: &ApiTime) -> Time {
-    Time::from_nanos(u64::try_from(time.0.as_nanosecond()).unwrap_or(0))
+/// Converts a time of the API. Times before 1970 become the epoch, and those after 2554 the last one.
+pub(super) fn time(time: &ApiTime) -> Time {
+    let nanos = time.0.as_nanosecond().max(0);
+    Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// Reports whether the scheduler has marked the pod as a preemption victim (upstream

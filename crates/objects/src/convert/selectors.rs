@@ -5,9 +5,10 @@
 //! `component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go`.
 
 use super::syntax;
-use crate::api::core::{NodeSelectorTerm as ApiTerm, PreferredSchedulingTerm};
+use crate::api::core::{NodeSelector as ApiSelector, NodeSelectorTerm as ApiTerm, PreferredSchedulingTerm};
 use crate::api::meta::{LabelSelector, SelectorRequirement};
 use std::collections::BTreeMap;
+use supercargo_core::model::device::{NodeSelector, SelectorRequirement as WrittenRequirement, SelectorTerm};
 use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::intern::{Symbol, Tables};
 use supercargo_core::model::pod::{Parsed, PreferredNodeTerm};
@@ -170,6 +171,38 @@ pub fn preferred_terms(tables: &mut Tables, terms: &[PreferredSchedulingTerm]) -
         }
     }
     if errors.is_empty() { Ok(parsed.into()) } else { Err(syntax::aggregate(&errors)) }
+}
+
+/// Converts a node selector whose errors upstream reports as a whole (`NewNodeSelector`).
+pub(super) fn node_selector(tables: &mut Tables, selector: &ApiSelector) -> NodeSelector {
+    let (mut terms, mut errors) = (Vec::new(), Vec::new());
+    for (at, term) in selector.node_selector_terms.iter().enumerate() {
+        match demands(tables, term, &format!("nodeSelectorTerms[{at}].")) {
+            Ok(demands) => terms.push(NodeSelectorTerm { demands, pinned_names: pinned_names(tables, term) }),
+            Err(mut wrong) => errors.append(&mut wrong),
+        }
+    }
+    NodeSelector {
+        parsed: if errors.is_empty() { Ok(terms.into()) } else { Err((*syntax::aggregate(&errors)).into()) },
+        terms: as_written(selector),
+    }
+}
+
+/// Returns the terms of a node selector without parsing them.
+pub(super) fn as_written(selector: &ApiSelector) -> Box<[SelectorTerm]> {
+    let requirements = |list: &[SelectorRequirement]| {
+        let each = list.iter().map(|it| WrittenRequirement {
+            key: it.key.as_str().into(),
+            operator: it.operator.as_str().into(),
+            values: it.values.iter().flatten().map(|value| value.as_str().into()).collect(),
+        });
+        each.collect()
+    };
+    let term = |term: &ApiTerm| SelectorTerm {
+        expressions: requirements(&term.match_expressions),
+        fields: requirements(&term.match_fields),
+    };
+    selector.node_selector_terms.iter().map(term).collect()
 }
 
 /// Returns the errors of a version for a term; the paths of its fields begin with `path`.

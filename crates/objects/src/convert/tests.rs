@@ -1,5 +1,6 @@
 //! Tests of conversion and of the errors for invalid objects.
 
+mod devices;
 mod pods;
 mod requests;
 mod selectors;

@@ -3,13 +3,13 @@
 use super::csi_migration::{self, Translated, ZONES_SEPARATOR};
 use super::quantity::Quantity;
 use super::selectors::{label_selector, one_of, volume_terms};
-use super::{Watched, controller_uid, given, label_set, uid};
+use super::{Watched, controller, devices, given, label_set, uid};
 use crate::api::core::{PodSpec, Volume};
 use crate::api::meta::{QuantityText, annotation};
 use crate::api::storage::TopologySelectorTerm;
 use crate::api::{
     CsiDriver, CsiNode, CsiStorageCapacity, Kind as ApiKind, Malformed, PersistentVolume,
-    PersistentVolumeClaim, Received, StorageClass, VolumeAttachment,
+    PersistentVolumeClaim, Received, ResourceClaim, ResourceSlice, StorageClass, VolumeAttachment,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -159,7 +159,7 @@ pub fn claim(tables: &mut Tables, claim: &PersistentVolumeClaim) -> Result<Claim
         name: tables.symbol(claim.name()),
         uid: uid(claim),
         resource_version: resource_version(claim),
-        controller: controller_uid(&claim.metadata),
+        controller: controller(&claim.metadata).map(|owner| owner.uid.as_str().into()),
         deleting: claim.metadata.deletion_timestamp.is_some(),
         lost: content.status.phase == "Lost",
         class: tables.symbol(class.unwrap_or_default()),
@@ -326,4 +326,6 @@ watched! {
     CsiDriver, CsiDriver, csi_driver, false;
     CsiStorageCapacity, Capacity, csi_storage_capacity, true;
     VolumeAttachment, Attachment, volume_attachment, false;
+    ResourceClaim, ResourceClaim, devices::resource_claim, true;
+    ResourceSlice, ResourceSlice, devices::resource_slice, false;
 }

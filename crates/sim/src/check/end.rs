@@ -21,6 +21,7 @@ impl Sim {
         self.check_places()?;
         self.check_cache()?;
         self.check_hints()?;
+        self.check_devices_at_end()?;
         self.check_no_feasible_pod_pending()
     }
 
@@ -44,7 +45,9 @@ impl Sim {
     fn check_reported(&self) -> Result<(), Broken> {
         let process = &self.process;
         let records_dropped = process.scheduler.stats().dropped_records > 0;
-        for pod in self.server.pods.values().filter(|pod| pod.ours && !pod.gated && !pod.deleting) {
+        let is_reported =
+            |pod: &&Arc<Pod>| pod.ours && !pod.gated && !pod.deleting && !process.is_held(&pod.uid);
+        for pod in self.server.pods.values().filter(is_reported) {
             let reported = process.reported.get(&pod.uid).cloned().unwrap_or_default();
             let condition = pod.condition.as_ref().map(|(_, message)| message);
             let wrong = if pod.node.is_some() {

@@ -3,12 +3,12 @@
 use super::{Broken, CACHED_EQUALS_FULL, broken};
 use crate::evictions;
 use crate::objects::Pod;
-use crate::reference::{self, ReferenceCluster};
+use crate::reference::{self, Devices, ReferenceCluster};
 use crate::sim::Sim;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::model::node::NodeIdx;
-use supercargo_core::model::pod::HostPort;
+use supercargo_core::model::pod::{HostPort, Uid};
 use supercargo_core::model::resources::Resources;
 use supercargo_core::queue::SubQueue;
 
@@ -24,7 +24,9 @@ impl Sim {
                 return Err(broken("only pending pods are queued", format!("{uid} in {}", place.as_str())));
             }
             // A preemptor that waits for its victims may be gated, too.
-            let held = queued.gate.is_some_and(|gate| gate == supercargo_core::preemption::NAME);
+            let gates =
+                [supercargo_core::preemption::NAME, supercargo_core::plugins::dynamic_resources::NAME];
+            let held = queued.gate.is_some_and(|gate| gates.contains(&gate));
             if (place == SubQueue::Gated) != (held || !queued.pod.gates.is_empty()) {
                 return Err(broken(
                     "gated pods are in the gated queue",
@@ -203,7 +205,11 @@ impl Sim {
     }
 
     /// Checks that no pod waits for an event while a node is feasible. Otherwise, a hint missed a requeue.
-    pub(crate) fn check_hints(&self) -> Result<(), Broken> {
+    pub(crate) fn check_hints(&mut self) -> Result<(), Broken> {
+        let waiting = self.process.scheduler.queue().waiting();
+        let waiting: Vec<Uid> = waiting.map(|(_, queued)| Arc::clone(&queued.pod.uid)).collect();
+        let devices: BTreeMap<Uid, Arc<Devices>> =
+            waiting.into_iter().map(|uid| (Arc::clone(&uid), self.process.devices_for(&uid))).collect();
         let snapshot = self.process.scheduler.snapshot();
         let assumed = self.process.scheduler.stats().cache.assumed_pods;
         for (place, queued) in self.process.scheduler.queue().waiting() {
@@ -222,7 +228,10 @@ impl Sim {
                 continue;
             }
             let storage = self.process.storage_for(&queued.pod.uid);
-            let world = || ReferenceCluster::seen_by(snapshot).with_storage(Arc::clone(&storage));
+            let world = || {
+                let world = ReferenceCluster::seen_by(snapshot).with_storage(Arc::clone(&storage));
+                world.with_devices(devices.get(&queued.pod.uid).cloned().unwrap_or_default())
+            };
             if let Some(&node) = evictions::feasible(world, snapshot, &queued.pod).first() {
                 let detail = format!(
                     "{} fits on {}; it waits for {:?}",

@@ -126,6 +126,13 @@ impl Server {
                 }
                 self.put_claim(Claim { selected: Some(node.clone()), ..Claim::clone(claim) });
             }
+            VolumeChange::Reserve { .. }
+            | VolumeChange::Create { .. }
+            | VolumeChange::Unreserve { .. }
+            | VolumeChange::Deallocate { .. }
+            | VolumeChange::Delete { .. } => {
+                unreachable!("claims of devices are written elsewhere");
+            }
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 //! Only candidates that place the pod are reported.
 
 use crate::explain::answer::Change;
+use crate::explain::devices;
 use crate::explain::edit::Edit;
 use crate::explain::format::count;
 use crate::explain::place::Place;
@@ -182,8 +183,11 @@ fn typical(cases: &[Case]) -> Vec<&Case> {
 
 /// Returns combinations of changes that may make this node, or another one like it, feasible.
 fn guess(place: &Place<'_>, pod: &PodInfo, case: &Case, known: (&Vocabulary, &Vocabulary)) -> Vec<Vec<Edit>> {
-    let needs: Vec<Vec<Edit>> =
-        needed(&case.found).into_iter().map(|found| cures(place, case.node, found, known)).collect();
+    let cures_of = |found: &Found| match found.plugin {
+        devices::PLUGIN => devices::cures(place, pod, case.node),
+        _ => cures(place, case.node, found, known),
+    };
+    let needs: Vec<Vec<Edit>> = needed(&case.found).into_iter().map(cures_of).collect();
     let mut guesses: Vec<Vec<Edit>> = Vec::new();
     match needs.as_slice() {
         [only] => guesses.extend(only.iter().map(|edit| vec![edit.clone()])),
@@ -303,7 +307,8 @@ pub(super) fn of_claims(place: &mut Place<'_>, pod: &PodInfo) -> Vec<Change> {
     let misspelt = volumes::misspelt(pod, snapshot).map(|(from, to)| vec![Edit::ClaimInstead { from, to }]);
     let create = volumes::to_create(pod, snapshot).into_iter();
     let create: Vec<Edit> = create.map(|claim| Edit::CreateVolume { claim: Arc::new(claim) }).collect();
-    let guesses = misspelt.into_iter().chain((!create.is_empty()).then_some(create));
+    let of_devices = devices::misspelt(pod, snapshot).into_iter().map(|edit| vec![edit]);
+    let guesses = misspelt.into_iter().chain((!create.is_empty()).then_some(create)).chain(of_devices);
     let tried = guesses.collect::<Vec<_>>().into_iter().filter_map(|edits| {
         let fits = place.try_out(pod, &edits);
         (!fits.is_empty()).then(|| change(place, &edits, fits))

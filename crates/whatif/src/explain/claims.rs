@@ -1,11 +1,12 @@
 //! Claims of hypothetical pods.
 //!
-//! Each replica of a StatefulSet and each pod with generic ephemeral volumes has its own claims. All pods of a
-//! template share the claims that the template names.
+//! Each replica of a StatefulSet and each pod with generic ephemeral volumes has its own claims, and so has each pod
+//! with a ResourceClaimTemplate. All pods of a template share the claims that the template names.
 //!
 //! Upstream: `pkg/controller/statefulset/stateful_set_utils.go#getPersistentVolumeClaims`,
 //! `pkg/controller/volume/ephemeral`.
 
+use crate::explain::device_claims::{release, with_own_device_claims};
 use std::sync::Arc;
 use supercargo_core::model::intern::{Symbol, Tables};
 use supercargo_core::model::pod::{ControllerKind, PodInfo};
@@ -50,12 +51,13 @@ pub fn with_own_claims(trial: &mut Trial, like: &PodInfo, copy: PodInfo) -> PodI
         create_claim(trial, (like, old), (&copy, new), is_own);
     }
     copy.volumes = volumes.into();
-    copy
+    with_own_device_claims(trial, like, copy)
 }
 
-/// Returns the pod as its controller would recreate it, with new generic ephemeral volumes. Creates their claims in
-/// the trial.
+/// Returns the pod as its controller would recreate it, with new generic ephemeral volumes, and claims without its
+/// devices. Creates the claims in the trial.
 pub fn with_new_ephemeral_claims(trial: &mut Trial, pod: PodInfo) -> PodInfo {
+    release(trial, &pod);
     let mut volumes: Vec<PodVolume> = pod.volumes.to_vec();
     for volume in &mut volumes {
         let VolumeSource::Ephemeral(old) = volume.source else { continue };

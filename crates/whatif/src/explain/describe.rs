@@ -54,7 +54,7 @@ pub(super) fn of_node(found: &Found, tables: &Tables) -> String {
 pub(super) fn of_group(of: &[(&str, &Found)], tables: &Tables) -> String {
     let Some((_, first)) = of.first() else { return String::new() };
     match &first.fact {
-        None => words_of(first),
+        None => words_of_all(of, first),
         Some(Fact::Short { .. }) => of_shortages(of, tables),
         Some(Fact::Taint(it)) => format!("the taint {} is not tolerated", taint(tables, it)),
         Some(Fact::Selector { key, wanted, .. }) => {
@@ -93,6 +93,17 @@ pub(super) fn of_group(of: &[(&str, &Found)], tables: &Tables) -> String {
 
 fn whose(added: bool) -> &'static str {
     if added { "the scheduler's addedAffinity" } else { "the pod's node affinity" }
+}
+
+/// Returns the message of a group; if the details differ, those of the first node.
+fn words_of_all(of: &[(&str, &Found)], first: &Found) -> String {
+    let detail = first.words.strip_prefix(&format!("{}: ", first.about));
+    match (detail, of.first()) {
+        (Some(detail), Some((node, _))) if of.iter().any(|(_, found)| found.words != first.words) => {
+            format!("{}; on {node}: {detail}", first.about)
+        }
+        _ => words_of(first),
+    }
 }
 
 /// Returns the plugin's message without the prefix `node(s)`.

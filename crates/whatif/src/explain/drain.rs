@@ -7,6 +7,7 @@
 
 use crate::explain::answer::{API_VERSION, Group};
 use crate::explain::claims::with_new_ephemeral_claims;
+use crate::explain::device_claims::release;
 use crate::explain::edit::Edit;
 use crate::explain::place::Place;
 use serde::Serialize;
@@ -198,6 +199,8 @@ pub fn drain_check(
 fn move_away(place: &mut Place<'_>, going: &[&Leaving], answer: &mut DrainCheck) {
     for of in going {
         place.trial.remove_pod(&of.pod.uid);
+        // Pods that share a claim leave together, so its devices are free.
+        release(place.trial, &of.pod);
     }
     for of in going {
         let anew =

@@ -4,6 +4,7 @@ use crate::explain::format::{self, pair, requirement, resource};
 use crate::explain::volumes::size;
 use std::sync::Arc;
 use supercargo_core::framework::Measure;
+use supercargo_core::model::device::{PodClaim, PodClaimSource, ResourceClaim};
 use supercargo_core::model::intern::{Symbol, Tables, known};
 use supercargo_core::model::node::{NodeIdx, NodeInfo, Taint, TaintEffect};
 use supercargo_core::model::pod::{
@@ -56,10 +57,29 @@ pub enum Edit {
     NodeLike { like: NodeIdx, name: String },
     /// Replace a claim in the pod's volumes.
     ClaimInstead { from: Symbol, to: Symbol },
+    /// Replace a ResourceClaim of the pod.
+    DeviceClaimInstead { from: Symbol, to: Symbol },
+    /// Change ResourceClaims.
+    Claims(ClaimEdit),
     /// Create a PersistentVolume that matches the claim.
     CreateVolume { claim: Arc<ClaimInfo> },
     /// Remove pods from a node, by preemption or by hand.
     Remove { pods: Vec<Arc<PodInfo>>, from: NodeIdx, by_preemption: bool },
+}
+
+/// A change of ResourceClaims.
+#[derive(Clone, Debug)]
+pub struct ClaimEdit {
+    /// The stable code of the change.
+    pub code: &'static str,
+    /// The effort, as of [`Edit::rank`].
+    pub rank: u32,
+    /// The claims after the change.
+    pub claims: Vec<Arc<ResourceClaim>>,
+    /// The description.
+    pub text: String,
+    /// A command or manifest fragment, if any.
+    pub how: Option<String>,
 }
 
 impl Edit {
@@ -88,7 +108,9 @@ impl Edit {
             | Self::TermInstead { .. }
             | Self::PeerInstead { .. }
             | Self::KeyInstead { .. }
+            | Self::DeviceClaimInstead { .. }
             | Self::ClaimInstead { .. } => 0,
+            Self::Claims(edit) => edit.rank,
             Self::Uncordon { .. } | Self::Cordon { .. } => 1,
             Self::Tolerate(_) | Self::Label { .. } => 2,
             Self::Remove { by_preemption: true, .. } => 2,
@@ -122,7 +144,8 @@ impl Edit {
             Self::Cordon { .. } => "Cordon",
             Self::Grow { .. } => "GrowNode",
             Self::NodeLike { .. } => "AddNode",
-            Self::ClaimInstead { .. } => "CorrectClaim",
+            Self::ClaimInstead { .. } | Self::DeviceClaimInstead { .. } => "CorrectClaim",
+            Self::Claims(edit) => edit.code,
             Self::CreateVolume { .. } => "CreateVolume",
             Self::Remove { by_preemption: true, .. } => "Preempt",
             Self::Remove { .. } => "RemovePod",
@@ -185,6 +208,12 @@ impl Edit {
             Self::ClaimInstead { from, to } => {
                 for volume in pod.volumes.iter_mut().filter(|volume| volume.named_claim() == Some(*from)) {
                     volume.source = VolumeSource::Claim(*to);
+                }
+            }
+            Self::DeviceClaimInstead { from, to } => {
+                let named = |entry: &&mut PodClaim| entry.source == PodClaimSource::Named(*from);
+                for entry in pod.claims.iter_mut().filter(named) {
+                    entry.source = PodClaimSource::Named(*to);
                 }
             }
             Self::AvoidSoftly { key, selector } => soften(pod, false, *key, selector),
@@ -301,6 +330,10 @@ impl Edit {
             Self::ClaimInstead { from, to } => {
                 format!("mount the claim {} instead of {}", tables.text(*to), tables.text(*from))
             }
+            Self::DeviceClaimInstead { from, to } => {
+                format!("use the ResourceClaim {} instead of {}", tables.text(*to), tables.text(*from))
+            }
+            Self::Claims(edit) => edit.text.clone(),
             Self::CreateVolume { claim } => {
                 let request = claim.request.map_or_else(String::new, |it| format!(" of {}", size(it)));
                 let name = tables.text(claim.name);
@@ -357,6 +390,8 @@ impl Edit {
             Self::ClaimInstead { to, .. } => {
                 format!("persistentVolumeClaim: {{claimName: {}}}", tables.text(*to))
             }
+            Self::DeviceClaimInstead { to, .. } => format!("resourceClaimName: {}", tables.text(*to)),
+            Self::Claims(edit) => return edit.how.clone(),
             Self::CreateVolume { claim } => {
                 let modes: Vec<&str> = claim.access_modes.iter().map(|&mode| tables.text(mode)).collect();
                 format!(

@@ -43,7 +43,7 @@ pub struct OnNode {
     pub pods: usize,
 }
 
-/// Places copies of a pod until one does not fit or `limit` is reached. The cache is the same afterwards.
+/// Places copies of a pod until one does not fit or `limit` is reached. Restores the cache afterwards.
 ///
 /// Copies of a StatefulSet replica get the ordinals from `first` and their own claims. Pods with generic ephemeral
 /// volumes get their own claims, too.

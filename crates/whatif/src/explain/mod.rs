@@ -4,10 +4,13 @@
 //! tries out. Callers format the answer.
 
 mod answer;
+mod cel;
 mod changes;
 pub mod claims;
 mod counted;
 mod describe;
+pub mod device_claims;
+mod devices;
 mod drain;
 mod edit;
 mod fit;
@@ -25,6 +28,7 @@ pub use answer::{
     API_VERSION, ByNode, Change, Explanation, Group, Hint, KIND, NearMiss, NodeScores, OfNode, PluginScore,
     Preemption, Rejection, Scores, Verdict,
 };
+pub use cel::{CheckedDevice, Checker, ExpressionCheck};
 pub use counted::{Counted, Tally};
 pub use drain::{
     Accepted, Budget, BudgetState, BudgetStates, DrainCheck, Leaving, Moved, Obstacle, ObstacleCode,
@@ -36,6 +40,7 @@ pub use reason::ReasonCode;
 pub use scores::SCORES_MAX;
 
 use changes::Case;
+use devices::Holders;
 use edit::Edit;
 use reason::{Found, of_objection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,8 +70,9 @@ const NOW: Time = Time::from_nanos(u64::MAX);
 const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// The codes of [`Change`]s, in the order of the documentation (docs/explain.md).
-pub const CHANGE_CODES: [&str; 21] = [
+pub const CHANGE_CODES: [&str; 28] = [
     "CorrectClaim",
+    "CorrectDeviceClass",
     "CorrectNodeLabel",
     "CorrectPodLabel",
     "CorrectTopologyKey",
@@ -81,6 +87,12 @@ pub const CHANGE_CODES: [&str; 21] = [
     "RemovePod",
     "FewerReplicas",
     "CreateVolume",
+    "TolerateDeviceTaint",
+    "RequestFewerDevices",
+    "LowerDeviceCapacity",
+    "FreeDevices",
+    "DropDeviceConstraint",
+    "DropDeviceSelector",
     "AddNode",
     "SoftenAntiAffinity",
     "SoftenAffinity",
@@ -176,7 +188,10 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer
         let cases = describe_nodes(place, pod, &findings, question, answer);
         if answer.fits_on > 0 {
             answer.verdict = Verdict::FitsNow;
-            answer.summary = fits_now(answer);
+            answer.summary = match devices::too_many_users(pod, place.snapshot()) {
+                Some(crowded) => format!("{}. But {crowded}", fits_now(answer)),
+                None => fits_now(answer),
+            };
             if question.scores {
                 answer.scores = scores::table(place, pod, None);
             }
@@ -333,7 +348,8 @@ fn short_reasons(place: &Place<'_>, pod: &PodInfo) -> Vec<Group> {
     if !before.is_empty() {
         return before;
     }
-    let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, pod, of)).collect();
+    let holders = Holders::of(place, pod);
+    let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, pod, of, &holders)).collect();
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     cases.retain(|case| case.checks > 0);
     groups(place, &cases)
@@ -349,7 +365,10 @@ fn before_nodes(place: &Place<'_>, pod: &PodInfo, findings: &Findings) -> Vec<Fo
         has_claim |= found.code == ReasonCode::ClaimNotReady;
         !is_again
     });
-    before.iter_mut().for_each(|found| volumes::describe(found, pod, place.snapshot()));
+    for found in &mut before {
+        volumes::describe(found, pod, place.snapshot());
+        devices::describe_before(found, pod, place.snapshot());
+    }
     before
 }
 
@@ -364,7 +383,8 @@ fn describe_nodes(
     let before = before_nodes(place, pod, findings).into_iter();
     answer.before_nodes =
         before.map(|found| Rejection { code: found.code, plugin: found.plugin, text: found.words }).collect();
-    let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, pod, of)).collect();
+    let holders = Holders::of(place, pod);
+    let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, pod, of, &holders)).collect();
     if answer.before_nodes.iter().any(|said| said.code == ReasonCode::ClaimNotReady) {
         // A claim that is missing everywhere is not an obstacle of a node.
         for case in &mut cases {
@@ -384,9 +404,12 @@ fn describe_nodes(
     cases
 }
 
-fn case(place: &Place<'_>, pod: &PodInfo, of: &NodeFindings) -> Case {
+fn case(place: &Place<'_>, pod: &PodInfo, of: &NodeFindings, holders: &Holders) -> Case {
     let mut found = found_on(of, place.tables());
-    found.iter_mut().for_each(|found| volumes::describe(found, pod, place.snapshot()));
+    for found in &mut found {
+        volumes::describe(found, pod, place.snapshot());
+        devices::describe(found, pod, of.node, place.snapshot(), holders);
+    }
     Case { node: of.node, name: place.name(of.node), checks: obstacles(&found), found }
 }
 

@@ -1,5 +1,6 @@
 //! A cluster in which hypothetical changes are tried: apply them, schedule again, revert them.
 
+use crate::explain::device_claims::{crowded, publish, without_devices};
 use crate::explain::edit::Edit;
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
@@ -101,6 +102,11 @@ impl Place<'_> {
                 let new = Arc::new(self.named(like, name));
                 self.trial.set_node(&new);
             }
+            Edit::Claims(edit) => {
+                for claim in &edit.claims {
+                    self.trial.set_storage(StorageObject::ResourceClaim(Arc::clone(claim)));
+                }
+            }
             Edit::CreateVolume { claim } => {
                 let made = Arc::new(self.volume_for(claim));
                 self.trial.set_storage(StorageObject::Volume(made));
@@ -172,12 +178,17 @@ impl Place<'_> {
         }
     }
 
-    /// Removes all pods from their nodes, calls `ask`, and restores the pods.
+    /// Removes all pods from their nodes, frees all devices, calls `ask`, and restores them.
     pub fn when_empty<R>(&mut self, ask: impl FnOnce(&mut Self) -> R) -> R {
         let uids = self.trial.placed_pods().map(|(pod, _)| Arc::clone(&pod.uid)).collect::<Vec<_>>();
         self.reverted(|place| {
             for uid in &uids {
                 place.trial.remove_pod(uid);
+            }
+            let allocated = place.snapshot().devices().claims().filter(|claim| claim.allocation.is_some());
+            let free: Vec<_> = allocated.map(|claim| Arc::new(without_devices(claim))).collect();
+            for claim in free {
+                place.trial.set_storage(StorageObject::ResourceClaim(claim));
             }
             place.trial.refreshed();
             ask(place)
@@ -205,8 +216,14 @@ impl Place<'_> {
     /// Decides about a pod and assumes it on its node with its volumes; `None` if no node is feasible.
     pub fn settle(&mut self, pod: &Arc<PodInfo>) -> Option<NodeIdx> {
         let options = TrialOptions { uses_caches: true, preempts: false, is_comparable: false };
+        if crowded(self.trial, pod).is_some() {
+            return None;
+        }
         match self.trial.decide(pod, options, &mut NoProbe) {
-            TrialDecision::Placed { node, .. } => self.snapshot().find_node(node),
+            TrialDecision::Placed { node, .. } => {
+                publish(self.trial, pod);
+                self.snapshot().find_node(node)
+            }
             TrialDecision::Unplaced { .. } | TrialDecision::Failed(_) => None,
         }
     }

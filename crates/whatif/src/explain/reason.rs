@@ -57,8 +57,8 @@ pub enum ReasonCode {
     VolumeLimit,
     /// A claim does not exist or is not ready.
     ClaimNotReady,
-    /// The pod requests devices, which this version does not place.
-    DevicesUnsupported,
+    /// The node lacks devices for a claim or an extended resource, or the claim cannot be used there.
+    DevicesUnavailable,
     /// The node does not declare a feature that the pod's spec requires.
     NodeFeatureMissing,
     /// A PreFilter plugin selected other nodes.
@@ -97,7 +97,7 @@ impl ReasonCode {
         Self::VolumeInUse,
         Self::VolumeLimit,
         Self::ClaimNotReady,
-        Self::DevicesUnsupported,
+        Self::DevicesUnavailable,
         Self::NodeFeatureMissing,
         Self::OutsideSelection,
         Self::SpecUnreadable,
@@ -212,7 +212,7 @@ fn code_of_words(objection: &Objection, words: &str) -> ReasonCode {
         "NodeVolumeLimits" | "VolumeZone" | "VolumeRestrictions" | "VolumeBinding" => {
             ReasonCode::ClaimNotReady
         }
-        "DynamicResources" => ReasonCode::DevicesUnsupported,
+        "DynamicResources" => ReasonCode::DevicesUnavailable,
         "NodeDeclaredFeatures" => ReasonCode::NodeFeatureMissing,
         _ => ReasonCode::Other,
     }

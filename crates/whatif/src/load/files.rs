@@ -292,10 +292,15 @@ impl Skipped {
 
     /// Returns the message, or `None` if nothing was skipped.
     pub fn message(&self) -> Option<String> {
+        self.message_about("irrelevant to scheduling")
+    }
+
+    /// Returns the message, which says what the skipped objects are.
+    pub fn message_about(&self, what: &str) -> Option<String> {
         let total: usize = self.0.values().sum();
         let kinds: Vec<String> = self.0.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
         let objects = count(total, "object");
-        (total > 0).then(|| format!("skipped {objects} irrelevant to scheduling: {}", kinds.join(", ")))
+        (total > 0).then(|| format!("skipped {objects} {what}: {}", kinds.join(", ")))
     }
 }
 

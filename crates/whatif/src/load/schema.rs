@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use supercargo_config::yaml::nearest;
 
-/// One type per line: its name and its fields, each followed by `:type` if it holds an object. Lines that begin with
-/// `@` list the kinds of an apiVersion.
+/// One type per line: its name and its fields, each followed by `:type` if it holds an object, or by `:*type` if it
+/// holds a map of objects. Lines that begin with `@` list the kinds of an apiVersion.
 const TABLE: &str = include_str!("fields.txt");
 
 /// The fields of a type by name, with the type of their content; empty for plain values.
@@ -81,12 +81,25 @@ fn look(value: &Value, of_type: &str, path: &mut String, unknown: &mut Vec<Unkno
                         unknown.push(UnknownField { path: path.clone(), meant });
                     }
                     Some(&"") => {}
-                    Some(inner) => look(value, inner, path, unknown),
+                    Some(inner) => match inner.strip_prefix('*') {
+                        Some(inner) => look_at_values(value, inner, path, unknown),
+                        None => look(value, inner, path, unknown),
+                    },
                 }
                 path.truncate(length);
             }
         }
         _ => {}
+    }
+}
+
+/// Checks the values of a map.
+fn look_at_values(map: &Value, of_type: &str, path: &mut String, unknown: &mut Vec<UnknownField>) {
+    let length = path.len();
+    for (key, value) in map.as_object().into_iter().flatten() {
+        path.push_str(&format!(".{key}"));
+        look(value, of_type, path, unknown);
+        path.truncate(length);
     }
 }
 
@@ -97,6 +110,15 @@ mod tests {
 
     fn unknown_paths(object: &Value) -> Vec<(String, Option<&'static str>)> {
         unknown_fields(object).into_iter().map(|it| (it.path, it.meant)).collect()
+    }
+
+    #[test]
+    fn fields_in_the_values_of_a_map_are_checked() {
+        let device =
+            json!({"name": "d", "attributes": {"a": {"strng": "x"}}, "capacity": {"value": {"value": "1"}}});
+        let slice = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "spec": {"devices": [device]}});
+        let expected = ("spec.devices[0].attributes.a.strng".to_owned(), Some("string"));
+        assert_eq!(unknown_paths(&slice), [expected]);
     }
 
     #[test]

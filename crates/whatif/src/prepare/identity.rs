@@ -6,7 +6,7 @@ use crate::load::files::{Item, Wrong, text_at};
 use serde_json::{Map, Value, json};
 
 /// Cluster-scoped kinds.
-const CLUSTER_SCOPED: [&str; 9] = [
+const CLUSTER_SCOPED: [&str; 10] = [
     "Node",
     "Namespace",
     "PersistentVolume",
@@ -15,6 +15,7 @@ const CLUSTER_SCOPED: [&str; 9] = [
     "CSIDriver",
     "VolumeAttachment",
     "DeviceClass",
+    "ResourceSlice",
     "PriorityClass",
 ];
 const RUNTIME_CLASS: &str = "RuntimeClass";

@@ -2,6 +2,7 @@
 
 use crate::load::files::{Files, InputError, Item, Origin, Skipped, Wrong};
 use crate::prepare::complete::Completer;
+use crate::prepare::expand::device_claims::ClaimTemplates;
 use crate::prepare::expand::{self, ephemeral_claims, is_workload};
 use crate::prepare::identity::{default_namespace, derived_uid, identify, is_namespaced};
 use crate::prepare::update::Updates;
@@ -9,9 +10,13 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_objects::api::Object;
 
-/// Kinds that admission reads and the engine does not.
-const ADMISSION: [(&str, &str); 3] =
-    [("scheduling.k8s.io/v1", "PriorityClass"), ("node.k8s.io/v1", "RuntimeClass"), ("v1", "LimitRange")];
+/// Kinds that admission, or a controller that makes claims, reads and the engine does not.
+const ADMISSION: [(&str, &str); 4] = [
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+    ("node.k8s.io/v1", "RuntimeClass"),
+    ("v1", "LimitRange"),
+    ("resource.k8s.io/v1", "ResourceClaimTemplate"),
+];
 
 /// The sorted content of the files.
 pub struct Inventory {
@@ -113,7 +118,7 @@ pub fn gather(
     let whole = Whole::default();
     let mut inventory = Inventory { cluster, pods, leaving, changes, skipped, whole };
     if !as_written {
-        inventory.add_what_controllers_make(&mut seen);
+        inventory.add_what_controllers_make(&existing, &mut seen);
         inventory.complete(files, &existing)?;
     }
     inventory.cluster.retain(|item| !is_admissions(item));
@@ -176,8 +181,16 @@ impl Expansion<'_> {
 }
 
 impl Inventory {
-    /// Adds the claims of ephemeral volumes, and the namespaces that objects name but no file defines.
-    fn add_what_controllers_make(&mut self, seen: &mut SeenObjects) {
+    /// Adds the claims of ephemeral volumes and of ResourceClaimTemplates, and the namespaces that objects name but no
+    /// file defines.
+    fn add_what_controllers_make(&mut self, existing: &[Item], seen: &mut SeenObjects) {
+        let templates = ClaimTemplates::of(self.cluster.iter().chain(existing));
+        let is_pending = |item: &&mut Item| {
+            item.kind() == "Pod" && !item.is_packed() && item.text("/spec/nodeName").is_empty()
+        };
+        let pods = self.pods.iter_mut().chain(&mut self.cluster).filter(is_pending);
+        let claims: Vec<Item> = pods.flat_map(|pod| templates.claims_for(pod)).collect();
+        self.cluster.extend(claims.into_iter().filter(|claim| seen.is_new(claim)));
         let pending = self.pods.iter().filter(|pod| pod.text("/spec/nodeName").is_empty());
         let claims: Vec<Item> =
             pending.flat_map(ephemeral_claims).filter(|claim| seen.is_new(claim)).collect();

@@ -125,6 +125,8 @@ pub struct Workload {
     pub missing_class: Option<String>,
     /// Name and StorageClass of each claim template of a StatefulSet; the class is empty if unset.
     pub claim_templates: Vec<(String, String)>,
+    /// ResourceClaimTemplates it names that do not exist; empty if no templates are known.
+    pub missing_claim_templates: Vec<String>,
     /// Pod that its template makes.
     pub pod: Option<Arc<PodInfo>>,
 }
@@ -154,6 +156,11 @@ impl Owners {
             names.collect::<BTreeSet<String>>()
         };
         let (priorities, runtimes) = (of("PriorityClass"), of("RuntimeClass"));
+        let claim_templates: BTreeSet<(String, String)> = items
+            .iter()
+            .filter(|item| item.kind() == "ResourceClaimTemplate")
+            .map(|item| place(item.namespace(), item.name()))
+            .collect();
         let is_deployment = |item: &&Item| item.kind() == "Deployment";
         let deployments: BTreeSet<(String, String)> =
             items.iter().filter(is_deployment).map(|item| place(item.namespace(), item.name())).collect();
@@ -184,6 +191,13 @@ impl Owners {
             if !runtimes.contains(&runtime) {
                 forget("runtimeClassName");
             }
+            let entries = pod.value.pointer("/spec/resourceClaims").and_then(Value::as_array);
+            let named = entries.into_iter().flatten().map(|it| text_at(it, "/resourceClaimTemplateName"));
+            let missing = named.filter(|name| {
+                !name.is_empty() && !claim_templates.contains(&place(&workload.namespace, name))
+            });
+            workload.missing_claim_templates =
+                missing.filter(|_| !claim_templates.is_empty()).map(str::to_owned).collect();
             pods.push(pod);
             self.templates.push_back(workload);
         }
@@ -262,6 +276,7 @@ fn workload(item: &Item) -> Option<Workload> {
         prefix,
         missing_class,
         claim_templates,
+        missing_claim_templates: Vec::new(),
         pod,
     })
 }

@@ -166,7 +166,7 @@ fn came(outcome: &Outcome) -> OutcomeFields<'_> {
         }
         Outcome::Error { message } => OutcomeFields::Error { message },
         Outcome::Skipped => OutcomeFields::Skipped,
-        Outcome::PreBound { succeeded, took } => {
+        Outcome::PreBound { succeeded, took, .. } => {
             OutcomeFields::PreBound { succeeded: *succeeded, took_seconds: took.as_secs_f64() }
         }
         Outcome::Bound { node, evaluated, feasible } => {

@@ -10,8 +10,8 @@ use supercargo_config::flags::parse_emulated_version;
 use supercargo_config::redacted::decisive;
 use supercargo_config::{ConfigError, Effective, Flags, Settings};
 use supercargo_core::collections::hash::HashSeed;
-use supercargo_core::model::emulation::EmulatedVersion;
-use supercargo_core::model::event::Event;
+use supercargo_core::model::emulation::{Compat, EmulatedVersion};
+use supercargo_core::model::event::{Event, Kind};
 use supercargo_core::model::extender::Extender;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::rng::Seed;
@@ -71,6 +71,12 @@ pub struct Header {
     /// The version of kube-scheduler to behave as; 1.36 if absent, as in recordings of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulated_version: Option<String>,
+    /// Whether ResourceClaims and ResourceSlices are recorded. They are not in recordings of older versions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub records_devices: bool,
+    /// Whether defects of kube-scheduler are reproduced: `upstream`, or absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compat: Option<String>,
     /// Fields of the configuration that affect decisions, with defaults and without secrets.
     pub configuration: Value,
 }
@@ -98,8 +104,17 @@ impl Header {
             verify_within_nanos: None,
             mode,
             emulated_version: Some(effective.emulated_version.to_string()),
+            records_devices: true,
+            compat: None,
             configuration: decisive(effective),
         }
+    }
+
+    /// Adds whether defects of kube-scheduler are reproduced.
+    #[must_use]
+    pub fn compatible(self, compat: Compat) -> Self {
+        let compat = (compat != Compat::default()).then(|| compat.as_str().to_owned());
+        Self { compat, ..self }
     }
 
     /// Adds verification: of every Nth cached decision, and of each live signature within a time.
@@ -126,7 +141,10 @@ impl Header {
 
     /// Returns empty tables with the recorded hash seed.
     pub fn tables(&self) -> Tables {
-        self.hash_seed.map_or_else(Tables::new, |seed| Tables::seeded(HashSeed(seed)))
+        let mut tables = self.hash_seed.map_or_else(Tables::new, |seed| Tables::seeded(HashSeed(seed)));
+        // An unknown value is that of a newer version, which had another reason for it.
+        tables.set_compat(self.compat.as_deref().and_then(|it| it.parse().ok()).unwrap_or_default());
+        tables
     }
 
     /// Formats the first line.
@@ -139,6 +157,13 @@ impl Header {
     /// Returns the start time, to which all times are relative.
     pub fn began(&self) -> Time {
         Time::from_nanos(self.nanos)
+    }
+
+    /// Returns empty lists of the kinds that the recording does not have.
+    pub fn unrecorded_lists(&self) -> impl Iterator<Item = Event> {
+        let kinds = [Kind::ResourceClaim, Kind::ResourceSlice];
+        let kinds = kinds.into_iter().filter(|_| !self.records_devices);
+        kinds.flat_map(|kind| [Event::ListBegan(kind), Event::ListEnded(kind)])
     }
 
     /// Returns a new engine with these parameters.
@@ -161,6 +186,7 @@ impl Header {
         };
         let now = self.began();
         let mut engine = Scheduler::with_tables(config, tables, now);
+        self.unrecorded_lists().for_each(|event| engine.handle(now, event));
         if self.verify_every.is_some() {
             engine.verify_decisions(self.verify_every);
         }

@@ -41,6 +41,7 @@ pub fn judge<R: BufRead>(
     let framework = profile(settings, name)?.framework(&mut tables);
     let began = beginning.began();
     let mut shadow = Shadow::new(name, framework, Seed(beginning.seed), tables, began);
+    beginning.unrecorded_lists().for_each(|event| shadow.handle(began, event));
     let mut summary = Summary::default();
     let mut last = began;
     while let Some(entry) = entries.read()? {

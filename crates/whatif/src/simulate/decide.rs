@@ -2,17 +2,21 @@
 //!
 //! There is no queue: pods are scheduled in the given order.
 
+use crate::explain::device_claims::publish;
 use crate::simulate::decision::{Counts, Decision, Nodes, Preemption, Rejected};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::cycle::{Decision as Verdict, Evaluation, Feasible, Filtered, NoProbe, Probe, Scores};
 use supercargo_core::framework::Reason;
+use supercargo_core::framework::post_filter::Deallocated;
+use supercargo_core::model::device::ResourceClaim;
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::plugins::scheduling_gates;
 use supercargo_core::scheduler::{Profile, Room, Trial, TrialDecision, TrialMark, TrialOptions};
+use supercargo_objects::convert::allocation::claims_json;
 
 /// How to choose among nodes with the same best score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +151,7 @@ impl Decider {
             let text = format!("skip schedule deleting pod: {}", decision.pod);
             (decision.message, decision.event) = (Some(text.clone()), Some(text));
             self.trial.nominate(pod, None);
-        } else if self.trial.framework(pod).gate(pod, self.trial.tables()).is_some() {
+        } else if self.trial.framework(pod).gate(pod, self.trial.snapshot()) == Some(scheduling_gates::NAME) {
             let gated = scheduling_gates::pre_enqueue(pod, self.trial.tables());
             decision.message = gated.map(|gated| gated.message());
         } else {
@@ -165,9 +169,15 @@ impl Decider {
                 counts.feasible = feasible;
                 counts.total = score.or(counts.total);
                 decision.node = Some(self.trial.tables().text(node).to_owned());
+                decision.claims = claims_json(self.trial.tables(), self.trial.reservations_of(&pod.uid));
+                // Recorded decisions were each made while the claims of the earlier ones were in flight.
+                if self.rules.tie_break == TieBreak::Seeded {
+                    publish(&mut self.trial, pod);
+                }
             }
-            TrialDecision::Unplaced { message, event, room } => {
+            TrialDecision::Unplaced { message, event, room, deallocated } => {
                 (decision.message, decision.event) = (Some(message), Some(event));
+                self.report_deallocated(deallocated.as_deref(), decision);
                 decision.preemption = room.as_ref().map(|room| self.preemption(room));
                 match room {
                     Some(room) if self.applies_preemption() => self.preempt(pod, room, decided),
@@ -177,6 +187,20 @@ impl Decider {
                 }
             }
             TrialDecision::Failed(text) => tell_error(decision, text),
+        }
+    }
+
+    /// Reports the claims that may be freed or deleted.
+    fn report_deallocated(&self, deallocated: Option<&Deallocated>, decision: &mut Decision) {
+        let Some(Deallocated { candidates, deletes, .. }) = deallocated else { return };
+        let tables = self.trial.tables();
+        let key = |it: &Arc<ResourceClaim>| format!("{}/{}", tables.text(it.namespace), tables.text(it.name));
+        let mut keys: Vec<String> = candidates.iter().map(key).collect();
+        keys.sort_unstable();
+        if *deletes {
+            decision.deletes = keys;
+        } else {
+            decision.deallocates = keys;
         }
     }
 

@@ -1,6 +1,7 @@
 //! A decision of a simulation, as reports contain it.
 
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The decision about one pod.
@@ -22,6 +23,16 @@ pub struct Decision {
     pub nodes: Nodes,
     /// The node and victims if preemption could place the pod.
     pub preemption: Option<Preemption>,
+    /// The ResourceClaims that get devices by this decision: `claim` (`namespace/name`), `allocation` (as in
+    /// `status.allocation`), and for a claim for extended resources `requests` and `requestMappings`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<Value>,
+    /// `namespace/name` of the claims of which one would be freed, so that the pod gets other devices.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deallocates: Vec<String>,
+    /// `namespace/name` of the claim for extended resources that would be deleted and made anew.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deletes: Vec<String>,
 }
 
 /// The results for the nodes, in the requested detail.

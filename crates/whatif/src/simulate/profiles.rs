@@ -4,7 +4,7 @@ use crate::load::files::InputError;
 use crate::recording::header;
 use std::path::Path;
 use supercargo_config::{Effective, Flags, Settings};
-use supercargo_core::model::emulation::EmulatedVersion;
+use supercargo_core::model::emulation::{Compat, EmulatedVersion};
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::scheduler::{Profile, Trial};
@@ -16,8 +16,9 @@ const SEED: Seed = Seed(0);
 ///
 /// # Errors
 /// As [`profiles`].
-pub fn trial(config: Option<&Path>, version: EmulatedVersion) -> Result<Trial, InputError> {
+pub fn trial(config: Option<&Path>, version: EmulatedVersion, compat: Compat) -> Result<Trial, InputError> {
     let mut tables = Tables::new();
+    tables.set_compat(compat);
     tables.emulate(version);
     let profiles = profiles(config, &mut tables)?;
     Ok(Trial::new(SEED, profiles, tables))

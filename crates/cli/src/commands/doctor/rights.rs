@@ -70,6 +70,13 @@ impl Right {
             ("persistentvolumes" | "persistentvolumeclaims", _) => {
                 "pods with volumes that wait for a node stay pending"
             }
+            ("resourceclaims", "get") => "a claim that changes while it gets devices delays its pod",
+            ("resourceclaims", "create" | "delete") => {
+                "pods with extended resources that only devices provide stay pending"
+            }
+            ("resourceclaims" | "resourceclaims/status" | "resourceclaims/binding", _) => {
+                "pods with resource claims stay pending"
+            }
             ("events", _) => "pods get no events",
             ("tokenreviews" | "subjectaccessreviews", _) => "its metrics and debug pages reject every caller",
             _ => "a feature that needs it does not work",

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use supercargo_config::yaml::nearest;
 use supercargo_config::{DEFAULT_NAME, OWN_NAME};
 use supercargo_core::cache::Snapshot;
-use supercargo_whatif::explain::lint::{LintReport, Rule, Severity, lint};
+use supercargo_whatif::explain::lint::{Finding, LintReport, Rule, Severity, lint};
 use supercargo_whatif::load::files::InputError;
 
 /// Exit code when a finding reaches the severity of `--fail-on`.
@@ -136,6 +136,17 @@ fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
     let schedulers: Vec<String> = schedulers.into_iter().collect();
     let mut subjects = subjects::of(&owners, snapshot);
     let mut report = lint(snapshot, &cluster.pending, &subjects, &schedulers);
+    for ((kind, namespace, name), version) in std::mem::take(&mut cluster.outdated) {
+        let message = format!(
+            "{version} is deprecated since Kubernetes 1.34 and is not read here; use resource.k8s.io/v1, in which a request has \
+             its fields in exactly"
+        );
+        let (rule, field) = (Rule::DeprecatedVersion, "apiVersion".to_owned());
+        let severity = rule.severity();
+        let did_you_mean = Some("resource.k8s.io/v1".to_owned());
+        report.findings.push(Finding { severity, namespace, kind, name, rule, field, message, did_you_mean });
+    }
+    report.findings.sort();
     if let Some(judged) = judged {
         let is_judged = |kind: &str, namespace: &str, name: &str| {
             judged.contains(&(kind.to_owned(), namespace.to_owned(), name.to_owned()))

@@ -58,6 +58,7 @@ fn of_workload(workload: &Workload) -> Option<Subject> {
         is_to_come: true,
         missing_class: workload.missing_class.clone(),
         claim_templates: workload.claim_templates.clone(),
+        missing_claim_templates: workload.missing_claim_templates.clone(),
     })
 }
 
@@ -85,6 +86,7 @@ impl Group<'_> {
             is_to_come: self.waits,
             missing_class: None,
             claim_templates: Vec::new(),
+            missing_claim_templates: Vec::new(),
         }
     }
 }
@@ -98,5 +100,6 @@ fn is_alike(a: &PodInfo, b: &PodInfo) -> bool {
         && a.tolerations == b.tolerations
         && a.resources.request == b.resources.request
         && a.volumes == b.volumes
+        && a.claims.len() == b.claims.len()
         && a.scheduler_name == b.scheduler_name
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::model::intern::{Symbol, Tables};
+use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::resources::Resources;
 use supercargo_core::scheduler::Trial;
@@ -13,13 +14,17 @@ use supercargo_whatif::prepare::owners::Owner as Maker;
 
 /// Zone label, and its name before Kubernetes 1.17.
 const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
-/// Maximum number of extended resources with a column.
+/// Prefix of the column of a DeviceClass: the extended resource that every class serves.
+const CLASS: &str = "deviceclass.resource.kubernetes.io/";
+/// Maximum number of extended resources, and of DeviceClasses, with a column.
 const SCALARS_MAX: usize = 12;
 
 /// Resources that have a column.
 pub(super) struct Counted {
     pub resources: Vec<Resource>,
     scalars: Vec<Symbol>,
+    /// DeviceClasses, whose devices are counted on each node.
+    classes: Vec<Symbol>,
     has_disk: bool,
 }
 
@@ -36,7 +41,23 @@ impl Counted {
         resources.extend(has_disk.then(|| resource("ephemeral-storage", Unit::Bytes)));
         resources.push(resource("pods", Unit::One));
         resources.extend(scalars.iter().map(|&name| resource(snapshot.text(name), Unit::One)));
-        Self { resources, scalars, has_disk }
+        let has_devices = snapshot.devices().slices().any(|slice| !slice.devices.is_empty());
+        let classes = snapshot.device_classes().names().filter(|_| has_devices);
+        let mut classes: Vec<Symbol> = classes.collect();
+        classes.sort_by_key(|&name| snapshot.text(name));
+        classes.truncate(SCALARS_MAX);
+        let class = |&name: &Symbol| resource(&format!("{CLASS}{}", snapshot.text(name)), Unit::One);
+        resources.extend(classes.iter().map(class));
+        Self { resources, scalars, classes, has_disk }
+    }
+
+    /// Returns the devices of each class that a node can use, and those of them that are allocated.
+    fn devices(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> (Vec<i64>, Vec<i64>) {
+        let count = |&name: &Symbol| {
+            let class = snapshot.device_classes().get(name);
+            class.map_or((0, 0), |class| snapshot.count_devices(node, class))
+        };
+        self.classes.iter().map(count).unzip()
     }
 
     fn amounts(&self, of: &Resources, pods: i64) -> Vec<i64> {
@@ -54,12 +75,17 @@ impl Counted {
             let (node, tables) = (snapshot.node_info(idx), snapshot.tables());
             let zone = keys.iter().flatten().find_map(|&key| snapshot.node_labels(idx).get(key));
             let taints = tables.taints(node.taints).iter();
+            let (devices, allocated) = self.devices(snapshot, idx);
+            let mut allocatable = self.amounts(&node.allocatable, node.allocatable_pods);
+            allocatable.extend(devices);
+            let mut requested = self.amounts(snapshot.requested(idx), snapshot.pods_on(idx).count() as i64);
+            requested.extend(allocated);
             let record = Record {
                 zone: zone.map_or_else(String::new, |zone| tables.text(zone).to_owned()),
                 taints: taints.map(|taint| format::taint(tables, taint)).collect(),
                 is_closed: node.unschedulable,
-                allocatable: self.amounts(&node.allocatable, node.allocatable_pods),
-                requested: self.amounts(snapshot.requested(idx), snapshot.pods_on(idx).count() as i64),
+                allocatable,
+                requested,
             };
             (tables.text(node.name).to_owned(), record)
         };
@@ -211,7 +237,10 @@ impl People {
             pods.namespace.push(number_of(&people.namespaces, tables.text(pod.namespace)));
             pods.owner.push(owner.map_or(-1, |at| at as i32));
             pods.priority.push(pod.priority);
-            pods.request.push(requests.of(counted.amounts(&pod.resources.placed, 1)));
+            let mut amounts = counted.amounts(&pod.resources.placed, 1);
+            // Devices are allocated to claims, which pods may share.
+            amounts.resize(counted.resources.len(), 0);
+            pods.request.push(requests.of(amounts));
             for (nodes, owners) in pods.node.iter_mut().zip(states) {
                 nodes.push(match owners.get(&pod.uid) {
                     None => ABSENT,

@@ -99,7 +99,8 @@ impl Simulation {
     /// # Errors
     /// Fails if a file cannot be read or is invalid; the error names the file, line and column.
     pub fn load(args: &SimulateArgs, stdin: &mut dyn Read) -> Result<Self, InputError> {
-        let mut trial = profiles::trial(args.config.as_deref(), args.emulation.of_files())?;
+        let mut trial =
+            profiles::trial(args.config.as_deref(), args.emulation.of_files(), args.emulation.compat)?;
         let mut files = Files::within(args.input_limit, complain).strictly(args.strict);
         let mut read = |paths: &[PathBuf]| -> Result<Vec<Item>, InputError> {
             let read: Result<Vec<_>, _> = paths.iter().map(|path| files.read(path, stdin)).collect();

@@ -70,7 +70,7 @@ fn dynamic_resources(
         }
     };
     at_least("filterTimeout", args.filter_timeout, GoDuration(0), "must be zero or positive");
-    if rules.waits_for_devices {
+    if rules.waits_for_devices() {
         at_least("bindingTimeout", args.binding_timeout, GoDuration::seconds(1), "must be at least 1 second");
     } else if args.binding_timeout.is_some() {
         let rule = "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled";

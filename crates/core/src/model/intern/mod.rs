@@ -13,7 +13,7 @@ pub(crate) use trace::{Marks, TraceIds, holds_no_ids, trace_ids};
 use crate::collections::hash::{HashSeed, Keyed};
 use crate::collections::shared::{Pool, Shared};
 use crate::collections::uniques::Uniques;
-use crate::model::emulation::{EmulatedVersion, VersionRules};
+use crate::model::emulation::{Compat, EmulatedVersion, VersionRules};
 use crate::model::node::Taint;
 use crate::model::pod::PodTemplate;
 use crate::model::selector::RequiredNodeAffinity;
@@ -98,6 +98,8 @@ well_known! {
     FILESYSTEM = 10 "Filesystem";
     /// The provisioner of StorageClasses without dynamic provisioning.
     NO_PROVISIONER = 11 "kubernetes.io/no-provisioner";
+    /// The name of the claim for a pod's extended resources until it is created.
+    EXTENDED_RESOURCES = 12 "<extended-resources>";
 }
 
 /// The minimum growth of the tables, in entries, before a gc round is worthwhile.
@@ -114,6 +116,7 @@ pub struct Tables {
     node_affinities: Pool<RequiredNodeAffinity>,
     hashing: Keyed,
     rules: VersionRules,
+    compat: Compat,
     /// Ids that are never freed, even if no gc root marks them.
     pinned: Marks,
     is_pinning: bool,
@@ -170,6 +173,7 @@ impl Tables {
             node_affinities: Pool::hashed_by(hashing.clone()),
             hashing,
             rules: VersionRules::default(),
+            compat: Compat::default(),
             pinned: Marks::default(),
             is_pinning: false,
             held: 0,
@@ -197,6 +201,17 @@ impl Tables {
     /// Sets the emulated version. Objects that were converted before keep the values of the previous version.
     pub fn emulate(&mut self, version: EmulatedVersion) {
         self.rules = version.rules();
+    }
+
+    /// Whether defects of kube-scheduler that lose a pod or break a claim's own constraints are reproduced
+    /// (`--compat=upstream`).
+    pub fn copies_defects(&self) -> bool {
+        self.compat == Compat::Upstream
+    }
+
+    /// Sets whether such defects are reproduced.
+    pub fn set_compat(&mut self, compat: Compat) {
+        self.compat = compat;
     }
 
     /// Returns the id of `text`, assigning one if it has none.

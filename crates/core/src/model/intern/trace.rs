@@ -130,9 +130,15 @@ impl<T: TraceIds> TraceIds for [T] {
     }
 }
 
+impl<T: TraceIds> TraceIds for crate::collections::thin_list::ThinList<T> {
+    fn mark(&self, marks: &mut Marks) {
+        (**self).mark(marks);
+    }
+}
+
 impl<T: TraceIds> TraceIds for Vec<T> {
     fn mark(&self, marks: &mut Marks) {
-        self.as_slice().mark(marks);
+        (**self).mark(marks);
     }
 }
 

@@ -64,6 +64,16 @@ impl TraceIds for Reservation {
                 name.mark(marks);
                 node.mark(marks);
             }
+            Self::Allocate { claim, allocation } => {
+                claim.mark(marks);
+                allocation.mark(marks);
+            }
+            Self::Share { claim } => claim.mark(marks),
+            Self::Create { claim, allocation, mappings } => {
+                claim.mark(marks);
+                allocation.mark(marks);
+                mappings.mark(marks);
+            }
         }
     }
 }

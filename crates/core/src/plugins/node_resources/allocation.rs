@@ -10,10 +10,12 @@ use super::simd_block::{self, Buffers, Lanes, Mean, Part};
 use crate::cache::{Columns, Snapshot};
 use crate::framework::MAX_NODE_SCORE;
 use crate::framework::simd::with_best_instructions;
+use crate::model::device::DeviceClass;
 use crate::model::intern::Symbol;
 use crate::model::node::NodeIdx;
 use crate::model::node_set::{NodeSet, bits};
 use crate::model::resources::{PodResources, Resources};
+use std::sync::Arc;
 
 /// A resource that is scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +151,8 @@ struct Item {
     kind: Kind,
     request: i64,
     weight: i64,
+    /// The DeviceClass that serves the resource on nodes that do not list it.
+    class: Option<Arc<DeviceClass>>,
 }
 
 /// One pod's request of each scored resource.
@@ -307,7 +311,11 @@ impl Weighing {
             let request = amount(request, kind);
             // Scalar resources count only if requested; cpu, memory and ephemeral storage always count.
             let counts = request != 0 || !matches!(kind, Kind::Scalar(_));
-            counts.then_some(Item { kind, request, weight: spec.weight })
+            let class = match kind {
+                Kind::Scalar(name) => snapshot.serving_class(name).cloned(),
+                Kind::Cpu | Kind::Memory | Kind::EphemeralStorage => None,
+            };
+            counts.then_some(Item { kind, request, weight: spec.weight, class })
         };
         Self { basis, items: specs.iter().filter_map(item).collect() }
     }
@@ -385,13 +393,19 @@ impl Weighing {
         shares.clear();
         let (columns, at) = (snapshot.columns(), node.index());
         for item in &self.items {
-            let (allocatable, used) = match self.columns_of(item.kind, columns) {
+            let (mut allocatable, mut used) = match self.columns_of(item.kind, columns) {
                 Some((allocatable, used)) => (allocatable[at], used[at]),
                 None => (
                     amount(&snapshot.node_info(node).allocatable, item.kind),
                     amount(snapshot.requested(node), item.kind),
                 ),
             };
+            if let Some(class) = item.class.as_ref().filter(|_| allocatable == 0) {
+                let (devices, allocated) = snapshot.count_devices(node, class);
+                if devices > 0 {
+                    (allocatable, used) = (devices, allocated);
+                }
+            }
             if allocatable != 0 {
                 let requested = used.saturating_add(item.request);
                 shares.push(Share { allocatable, used, requested, weight: item.weight });

@@ -5,8 +5,8 @@
 
 use super::fit::Demand;
 use crate::framework::{ClusterEvent, Hint, NodeAction, PodAction};
+use crate::model::device::DeviceClass;
 use crate::model::intern::Symbol;
-use crate::model::lookup_objects::DeviceClass;
 use crate::model::node::NodeInfo;
 use crate::model::pod::PodInfo;
 use crate::model::resources::Resources;

@@ -2,7 +2,7 @@
 //! NodeResourcesBalancedAllocation.
 //!
 //! [`crate::model::resources::PodResources`] holds the sum of requests that each of them reads. Resources that only
-//! DeviceClasses serve are left to DynamicResources and not scored. Upstream:
+//! DeviceClasses serve are left to DynamicResources, and scored by the number of matching devices. Upstream:
 //! `pkg/scheduler/framework/plugins/noderesources`.
 
 mod allocation;

@@ -1,7 +1,7 @@
 //! The transitions of open bindings: what follows from an answer, a query or the watch.
 //!
-//! The watch, not the answer, turns *assumed* into *added*. Only the scheduler carries out what follows; here is the
-//! state of bindings alone.
+//! The watch, not the answer, turns *assumed* into *added*. This module changes only the state of
+//! bindings and returns the next action; the scheduler performs it.
 
 use super::ledger::{Binding, Bindings, Phase, UnknownOutcome};
 use crate::cache::Cache;
@@ -91,7 +91,7 @@ impl Bindings {
         match (&mut binding.unknown, binding.confirmed_on) {
             // An earlier copy was carried out. That is the reason for this rejection.
             (Some(_), Some(node)) => self.bound_on(uid, node),
-            // An earlier copy may have been carried out, or may still be. This answer does not tell.
+            // An earlier copy may have been carried out, or may still be. This answer does not show which.
             (Some(unknown), None) if !binding.abandoned => {
                 unknown.message = message;
                 self.query_later(now, uid)
@@ -139,8 +139,8 @@ impl Bindings {
     /// Handles a lost binding that has not been carried out so far. For [`UNKNOWN_MAX`] it is resent unchanged;
     /// should the lost copy arrive later, both name the same node.
     ///
-    /// It is given up once a query was sent so late that no copy could be carried out any more. A query's answer is
-    /// valid only for the time after which it was sent, however late it arrives.
+    /// It fails once a query that was sent more than [`UNKNOWN_MAX`] after the last lost copy shows the pod unbound. A
+    /// query's answer is valid only for the time after which it was sent, however late it arrives.
     fn still_unbound(&mut self, now: Time, uid: &str) -> Next {
         let binding = self.known(uid);
         let unknown = binding.unknown.as_ref().expect("only bindings of unknown outcome are queried");

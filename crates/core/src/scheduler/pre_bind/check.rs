@@ -3,14 +3,20 @@
 //! Upstream: `volumebinding/binder.go#checkBindings`, which also defines the error texts. Upstream stops at the first
 //! claim that is not bound yet; this implementation finds failed claims behind it as well.
 
+use super::PreBindFailure;
 use super::ledger::{PreBind, Task};
 use crate::cache::{NodeView, Snapshot};
+use crate::cycle::Timeouts;
 use crate::framework::CycleError;
+use crate::model::device::{Allocation, AllocationMode, Request, RequestKind, ResourceClaim};
 use crate::model::effect::{ClaimName, VolumeChange};
 use crate::model::intern::Symbol;
-use crate::model::volume::{ClaimInfo, ClaimRef, PersistentVolumeInfo, Reservation, StorageKey};
+use crate::model::pod::Uid;
+use crate::model::volume::{ClaimInfo, ClaimRef, PersistentVolumeInfo, Reservation, StorageKey, StorageKind};
+use crate::plugins::dynamic_resources::{Readiness, readiness};
 use crate::plugins::volume_binding;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The watched state of an object that is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +33,15 @@ pub(super) enum Shown {
 
 /// The watched state of the cluster, as far as PreBind reads it.
 #[derive(Clone, Copy)]
-pub(super) struct Watched<'a>(pub(super) Snapshot<'a>);
+pub(super) struct Watched<'a>(pub(super) Snapshot<'a>, pub(super) Timeouts);
 
 impl<'a> Watched<'a> {
     /// Returns the state of the object that a task writes.
     pub(super) fn shown(&self, task: &Task) -> Shown {
         let volumes = self.0.volumes();
+        if let Some(shown) = self.shown_claim(task) {
+            return shown;
+        }
         let is_done = match &task.reservation {
             Reservation::Bind { volume, claim, .. } => {
                 volumes.volume(*volume).is_some_and(|volume| volume.claim.as_ref() == Some(claim))
@@ -40,6 +49,7 @@ impl<'a> Watched<'a> {
             Reservation::Provision { namespace, name, node } => {
                 volumes.claim(*namespace, *name).is_some_and(|claim| claim.selected_node == Some(*node))
             }
+            Reservation::Allocate { .. } | Reservation::Share { .. } | Reservation::Create { .. } => false,
         };
         match volumes.version(task.key) {
             None => Shown::Gone,
@@ -81,30 +91,159 @@ impl<'a> Watched<'a> {
                 version,
                 node: text(*node),
             },
+            Reservation::Allocate { claim, allocation } => self.reserve(claim, Some(allocation)),
+            Reservation::Share { claim } => self.reserve(claim, None),
+            Reservation::Create { claim, allocation, mappings } => VolumeChange::Create {
+                namespace: text(claim.namespace),
+                requests: claim.spec.requests.iter().filter_map(|request| self.exact(request)).collect(),
+                allocation: Arc::clone(allocation),
+                mappings: mappings
+                    .iter()
+                    .map(|it| (it.container.to_string(), text(it.resource), it.request.to_string()))
+                    .collect(),
+            },
         }
+    }
+
+    /// Returns name, class and number of a request for extended resources.
+    fn exact(&self, request: &Request) -> Option<(String, String, i64)> {
+        let RequestKind::Exactly(exact) = &request.kind else { return None };
+        let AllocationMode::ExactCount(count) = exact.mode else { return None };
+        Some((request.name.to_string(), self.0.text(exact.class).to_owned(), count))
+    }
+
+    fn reserve(&self, claim: &ResourceClaim, allocation: Option<&Arc<Allocation>>) -> VolumeChange {
+        let shown = self.0.devices().claim(claim.namespace, claim.name).map_or(claim, |shown| shown);
+        let is_stamped = allocation.is_none()
+            && shown.allocation.as_ref().is_some_and(|allocation| allocation.allocated_at.is_some());
+        VolumeChange::Reserve {
+            claim: ClaimName {
+                namespace: self.0.text(claim.namespace).to_owned(),
+                name: self.0.text(claim.name).to_owned(),
+                uid: Arc::clone(&claim.uid),
+                version: shown.resource_version.to_string(),
+            },
+            add_finalizer: allocation.is_some() && !shown.is_protected,
+            allocation: allocation.cloned(),
+            stamps: self.0.rules().waits_for_devices() && !is_stamped,
+        }
+    }
+
+    /// Returns the state of the ResourceClaim that a task writes; `None` if it writes another kind of object.
+    fn shown_claim(&self, task: &Task) -> Option<Shown> {
+        let (decided, allocation) = match &task.reservation {
+            Reservation::Bind { .. } | Reservation::Provision { .. } => return None,
+            Reservation::Create { allocation, .. } => return Some(self.shown_made(&task.pod, allocation)),
+            Reservation::Allocate { claim, allocation } => (claim, Some(allocation)),
+            Reservation::Share { claim } => (claim, None),
+        };
+        let claim = self.0.devices().claim(decided.namespace, decided.name);
+        let Some(claim) = claim.filter(|claim| claim.uid == decided.uid) else { return Some(Shown::Gone) };
+        let is_reserved = claim.reserved_for.contains(&task.pod);
+        let has_devices = |expected: &Allocation| {
+            claim.allocation.as_ref().is_some_and(|shown| shown.results == expected.results)
+        };
+        Some(match (allocation, &decided.allocation) {
+            (Some(expected), _) if has_devices(expected) && is_reserved => Shown::Done,
+            (Some(_), _) if claim.allocation.is_none() && !claim.deleting => Shown::AsDecided,
+            (None, Some(expected)) if has_devices(expected) && is_reserved => Shown::Done,
+            (None, Some(expected)) if has_devices(expected) && !claim.deleting => Shown::AsDecided,
+            _ => Shown::Changed,
+        })
+    }
+
+    /// Returns the state of a claim that is made for the pod's extended resources. An earlier attempt may have left
+    /// another one.
+    fn shown_made(&self, pod: &Uid, expected: &Allocation) -> Shown {
+        if self.made(pod, expected).is_some() {
+            Shown::Done
+        } else if self.0.devices().made_for(pod).next().is_some() {
+            Shown::Changed
+        } else {
+            Shown::AsDecided
+        }
+    }
+
+    /// Returns the claim that was made for the pod with these devices.
+    fn made(&self, pod: &Uid, expected: &Allocation) -> Option<&'a Arc<ResourceClaim>> {
+        let has_devices = |claim: &ResourceClaim| {
+            claim.allocation.as_ref().is_some_and(|shown| shown.results == expected.results)
+        };
+        let mut made = self.0.devices().made_for(pod);
+        made.find(|claim| has_devices(claim) && claim.reserved_for.contains(pod))
     }
 
     /// Returns the chosen node, or an error if it does not exist any more.
     pub(super) fn node_of(&self, pre_bind: &PreBind) -> Result<NodeView<'a>, String> {
-        let Self(snapshot) = *self;
+        let Self(snapshot, _) = *self;
         let name = snapshot.text(pre_bind.node);
         let node = snapshot.find_node(pre_bind.node).map(|idx| snapshot.node(idx));
         node.ok_or_else(|| format!("failed to get node \"{name}\": node \"{name}\" not found"))
     }
 
+    /// Returns the time limit for the claims of a pod.
+    pub(super) fn timeout(&self, pre_bind: &PreBind) -> Duration {
+        let has_volumes = pre_bind.tasks.iter().any(|task| !task.is_of_devices());
+        if has_volumes { self.1.volumes } else { self.1.devices }
+    }
+
     /// Whether all written claims are bound. Returns an error if one of them cannot be bound any more.
-    pub(super) fn are_bound(&self, pre_bind: &PreBind) -> Result<bool, String> {
-        let node = self.node_of(pre_bind)?;
+    pub(super) fn are_bound(&self, pre_bind: &PreBind) -> Result<bool, PreBindFailure> {
+        let of_volumes = |why| PreBindFailure::of_volumes(format!("binding volumes: {why}"));
+        let node = self.node_of(pre_bind).map_err(of_volumes)?;
         let mut all = true;
         for task in &pre_bind.tasks {
             all &= match &task.reservation {
-                Reservation::Bind { claim, .. } => self.is_bound(&node, task, claim)?,
+                Reservation::Bind { claim, .. } => self.is_bound(&node, task, claim).map_err(of_volumes)?,
                 Reservation::Provision { namespace, name, .. } => {
-                    self.is_provided(&node, task, *namespace, *name)?
+                    self.is_provided(&node, task, *namespace, *name).map_err(of_volumes)?
+                }
+                Reservation::Allocate { claim, .. } | Reservation::Share { claim } => {
+                    self.is_reserved(task, claim).map_err(PreBindFailure::of_devices)?
+                }
+                Reservation::Create { allocation, .. } => {
+                    self.is_made(task, allocation).map_err(PreBindFailure::of_devices)?
                 }
             };
         }
         Ok(all)
+    }
+
+    /// Whether the claim for the pod's extended resources exists with its devices, and these are ready.
+    fn is_made(&self, task: &Task, expected: &Allocation) -> Result<bool, String> {
+        self.made(&task.pod, expected).map_or(Ok(false), |claim| self.is_ready(claim))
+    }
+
+    /// Whether the devices of a claim are ready. Returns an error if one failed, or took too long.
+    fn is_ready(&self, claim: &ResourceClaim) -> Result<bool, String> {
+        if !self.0.rules().waits_for_devices() {
+            return Ok(true);
+        }
+        let name = self.0.text(claim.name);
+        match readiness(claim, self.1.devices, self.0.now()) {
+            Readiness::Ready => Ok(true),
+            Readiness::Waiting => Ok(false),
+            Readiness::TimedOut => Err(format!("device binding timeout: claim={name}")),
+            Readiness::Failed { reason, message } => {
+                Err(format!("device binding failed: claim={name}, reason={reason}, message={message:?}"))
+            }
+        }
+    }
+
+    /// Whether a ResourceClaim is reserved for the pod, with its devices. Returns an error if it was deallocated or
+    /// deleted since.
+    fn is_reserved(&self, task: &Task, claim: &ResourceClaim) -> Result<bool, String> {
+        let name = || format!("{}/{}", self.0.text(claim.namespace), self.0.text(claim.name));
+        match self.shown(task) {
+            Shown::Done => {
+                let shown = self.0.devices().claim(claim.namespace, claim.name);
+                shown.map_or(Ok(false), |claim| self.is_ready(claim))
+            }
+            // The watch does not show the write yet.
+            Shown::AsDecided => Ok(false),
+            Shown::Changed => Err(format!("claim {} got deallocated elsewhere in the meantime", name())),
+            Shown::Gone => Err(format!("claim {} got deleted in the meantime", name())),
+        }
     }
 
     /// Whether a claim is bound to its volume. Returns an error if the volume or the claim is no longer the decision's:
@@ -183,6 +322,9 @@ impl<'a> Watched<'a> {
     pub(super) fn not_found(&self, key: StorageKey) -> String {
         let name = self.0.text(key.name);
         match key.namespace {
+            Some(namespace) if key.kind == StorageKind::ResourceClaim => {
+                format!("claim {}/{name} got deleted in the meantime", self.0.text(namespace))
+            }
             Some(namespace) => {
                 format!("persistentvolumeclaims \"{}/{name}\" not found", self.0.text(namespace))
             }

@@ -1,12 +1,15 @@
 //! The ledger of pods in PreBind: the progress of each pod, and indexes by object, node and time.
 
+use super::PreBindFailure;
 use crate::collections::hash::FixedMap;
+use crate::model::device::ResourceClaim;
 use crate::model::intern::Symbol;
 use crate::model::intern::{Marks, TraceIds, trace_ids};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::model::volume::{Reservation, StorageKey, StorageObject};
 use crate::queue::QueuedPod;
+use crate::report::DeviceWait;
 use crate::scheduler::outbox::Outbox;
 use crate::scheduler::unknown_outcome::RetryInterval;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +20,8 @@ pub(super) struct Task {
     /// The object to write.
     pub(super) key: StorageKey,
     pub(super) reservation: Reservation,
+    /// The pod.
+    pub(super) pod: Uid,
     /// The resource version of the object at the decision.
     pub(super) version: Box<str>,
 }
@@ -56,16 +61,61 @@ pub(in crate::scheduler) struct PreBind {
     pub(super) stage: Stage,
     /// Set when a copy of the current write got no answer.
     pub(super) unknown: Option<UnknownOutcome>,
+    /// When all writes were done.
+    pub(super) written: Option<Time>,
     /// Whether it is queued in the volume lane.
     in_line: bool,
 }
 
 impl Task {
+    /// Whether it writes a ResourceClaim.
+    pub(super) fn is_of_devices(&self) -> bool {
+        match self.reservation {
+            Reservation::Bind { .. } | Reservation::Provision { .. } => false,
+            Reservation::Allocate { .. } | Reservation::Share { .. } | Reservation::Create { .. } => true,
+        }
+    }
+
+    /// Whether it makes a claim. Such a write is never repeated: each would make another claim.
+    pub(super) fn makes_a_claim(&self) -> bool {
+        matches!(self.reservation, Reservation::Create { .. })
+    }
+
+    /// Whether devices of the claim must become ready before the pod is bound.
+    pub(super) fn has_conditions(&self) -> bool {
+        self.devices().any(|(_, has_conditions)| has_conditions)
+    }
+
+    /// Returns the driver of each device of the claim, and whether the device has binding conditions.
+    fn devices(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
+        let allocation = match &self.reservation {
+            Reservation::Bind { .. } | Reservation::Provision { .. } => None,
+            Reservation::Share { claim } => claim.allocation.as_ref(),
+            Reservation::Allocate { allocation, .. } | Reservation::Create { allocation, .. } => {
+                Some(allocation)
+            }
+        };
+        let results = allocation.into_iter().flat_map(|allocation| &allocation.results);
+        results.map(|result| (&result.device.pool.driver, !result.binding_conditions.is_empty()))
+    }
+
+    /// Returns a failure of the plugin that made the reservation.
+    pub(super) fn failure(&self, message: impl Into<String>) -> PreBindFailure {
+        if self.is_of_devices() {
+            PreBindFailure::of_devices(message)
+        } else {
+            PreBindFailure::of_volumes(message)
+        }
+    }
+
     /// Returns the objects whose changes affect the task: the written object and its claim.
     fn objects(&self) -> impl Iterator<Item = StorageKey> {
         let claim = match &self.reservation {
             Reservation::Bind { claim, .. } => Some(StorageKey::of_claim(claim.namespace, claim.name)),
-            Reservation::Provision { .. } => None,
+            Reservation::Provision { .. }
+            | Reservation::Allocate { .. }
+            | Reservation::Share { .. }
+            | Reservation::Create { .. } => None,
         };
         std::iter::once(self.key).chain(claim)
     }
@@ -73,7 +123,43 @@ impl Task {
 
 impl PreBind {
     pub(super) fn new(queued: QueuedPod, node: Symbol, tasks: Vec<Task>, began: Time) -> Self {
-        Self { queued, node, began, tasks, at: 0, stage: Stage::Due, unknown: None, in_line: false }
+        Self {
+            queued,
+            node,
+            began,
+            tasks,
+            at: 0,
+            stage: Stage::Due,
+            unknown: None,
+            written: None,
+            in_line: false,
+        }
+    }
+
+    /// Returns the claims for which an allocation was sent, and whether it is known to be stored.
+    pub(in crate::scheduler) fn sent_allocations(&self) -> impl Iterator<Item = (&Arc<ResourceClaim>, bool)> {
+        let is_sent = matches!(self.stage, Stage::InFlight { .. }) || self.unknown.is_some();
+        let sent = self.tasks.iter().enumerate().take(self.at + usize::from(is_sent));
+        sent.filter_map(|(at, task)| match &task.reservation {
+            Reservation::Allocate { claim, .. } | Reservation::Create { claim, .. } => {
+                Some((claim, at < self.at))
+            }
+            Reservation::Bind { .. } | Reservation::Provision { .. } | Reservation::Share { .. } => None,
+        })
+    }
+
+    /// Returns the wait for binding conditions, if there was one. `failure` tells how it ended.
+    pub(super) fn device_wait(&self, now: Time, failure: Option<&PreBindFailure>) -> Option<DeviceWait> {
+        let since = self.written.filter(|_| self.tasks.iter().any(Task::has_conditions))?;
+        let status = match failure.map(|failure| &*failure.message) {
+            None => "success",
+            Some(text) if text.starts_with("device binding timeout") => "timeout",
+            Some(text) if text.starts_with("device binding failed") => "failure",
+            Some(_) => "error",
+        };
+        let devices = self.tasks.iter().flat_map(Task::devices);
+        let devices = devices.map(|(driver, has_conditions)| (Arc::clone(driver), has_conditions)).collect();
+        Some(DeviceWait { status, took: now.since(since), devices })
     }
 
     fn time(&self) -> Option<Time> {
@@ -201,6 +287,11 @@ impl VolumeBindings {
         self.pods.get_mut(uid).expect("only a pod in PreBind moves on")
     }
 
+    /// Notes when all writes of a pod were done.
+    pub(super) fn note_written(&mut self, now: Time, uid: &Uid) {
+        self.known(uid).written.get_or_insert(now);
+    }
+
     pub(super) fn enter(&mut self, uid: &Uid, stage: Stage) {
         let pre_bind = self.known(uid);
         let before = pre_bind.time();
@@ -263,7 +354,7 @@ impl VolumeBindings {
         if self.pods.is_empty() {
             return BTreeSet::new();
         }
-        let mut keys = Vec::new();
+        let (mut keys, mut owners) = (Vec::new(), BTreeSet::new());
         for object in [old, new].into_iter().flatten() {
             keys.push(object.key());
             // A claim may have waited for this volume.
@@ -272,8 +363,16 @@ impl VolumeBindings {
             {
                 keys.push(StorageKey::of_claim(claim.namespace, claim.name));
             }
+            // A claim for extended resources has a name that its writer does not know in advance.
+            if let StorageObject::ResourceClaim(claim) = object
+                && let Some((_, owner)) = &claim.controller
+                && self.pods.contains_key(owner)
+            {
+                owners.insert(Arc::clone(owner));
+            }
         }
-        self.concerned(&keys)
+        owners.append(&mut self.concerned(&keys));
+        owners
     }
 
     /// Returns the pods affected by one of these objects.
@@ -288,13 +387,16 @@ impl VolumeBindings {
 
     /// Whether another pod has sent an equal write, so that the watch will show another version of the object.
     pub(super) fn is_written_by_another(&self, uid: &Uid, task: &Task) -> bool {
+        if task.makes_a_claim() {
+            return false;
+        }
         let others = self.by_object.get(&task.key).into_iter().flatten().filter(|other| *other != uid);
         others.filter_map(|other| self.pods.get(other)).any(|other| other.has_sent(task))
     }
 }
 
-trace_ids!(Task { key, reservation } but not { version });
-trace_ids!(PreBind { queued, node, tasks } but not { began, at, stage, unknown, in_line });
+trace_ids!(Task { key, reservation } but not { pod, version });
+trace_ids!(PreBind { queued, node, tasks } but not { began, at, stage, unknown, written, in_line });
 
 impl TraceIds for VolumeBindings {
     fn mark(&self, marks: &mut Marks) {

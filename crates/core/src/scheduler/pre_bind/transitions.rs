@@ -1,7 +1,8 @@
 //! The transitions of pods in PreBind: what follows from a write, a watched object or a time.
 
 use super::check::{Shown, Watched};
-use super::ledger::{Stage, UnknownOutcome, VolumeBindings};
+use super::ledger::{Stage, Task, UnknownOutcome, VolumeBindings};
+use super::{PreBindFailure, SHOWN_IF_STORED_WITHIN};
 use crate::model::effect::VolumeChange;
 use crate::model::event::WriteOutcome;
 use crate::model::pod::Uid;
@@ -12,6 +13,19 @@ use std::time::Duration;
 
 /// The first backoff before an unanswered write is resent. It doubles.
 const RETRY_MIN: Duration = Duration::from_millis(250);
+
+/// What the API server (`NewConflict`, preconditions) and the writer say of an object that changed in the meantime.
+const CHANGED: [&str; 4] = [
+    "the object has been modified",
+    "Precondition failed: UID in precondition",
+    "got allocated elsewhere in the meantime",
+    "got deleted in the meantime",
+];
+
+/// Whether a write was refused because the object has changed since the decision.
+fn is_conflict(message: &str) -> bool {
+    CHANGED.iter().any(|text| message.contains(text))
+}
 
 /// What follows for a pod in PreBind.
 pub(super) enum Next {
@@ -25,16 +39,17 @@ pub(super) enum Next {
     GoOn,
     /// All its claims are bound.
     Bound,
+    /// All writes are done, and its devices must become ready.
+    WaitsForConditions,
     /// It failed for this reason.
-    Failed(String),
+    Failed(PreBindFailure),
     /// A volume or claim changed before it was written. The pod is decided again.
     Outdated,
 }
 
 impl VolumeBindings {
-    /// Skips completed writes, and continues with the next write or with the wait for the claims, which may take
-    /// `timeout`.
-    pub(super) fn go_on(&mut self, now: Time, uid: &Uid, watched: Watched<'_>, timeout: Duration) -> Next {
+    /// Skips completed writes, and continues with the next write or with the wait for the claims.
+    pub(super) fn go_on(&mut self, now: Time, uid: &Uid, watched: Watched<'_>) -> Next {
         loop {
             let Some(pre_bind) = self.get(uid) else { return Next::Nothing };
             let Some(task) = pre_bind.tasks.get(pre_bind.at) else { break };
@@ -42,28 +57,38 @@ impl VolumeBindings {
                 (Shown::Done, _) => self.next_task(uid),
                 // A write in flight will be answered.
                 (_, Stage::InFlight { .. }) | (Shown::AsDecided, Stage::Lost { .. }) => return Next::Nothing,
+                // Another client was faster: the claim's devices are chosen again.
+                (Shown::Changed | Shown::Gone, Stage::Lost { .. }) if task.is_of_devices() => {
+                    return Next::Outdated;
+                }
                 (Shown::Changed | Shown::Gone, Stage::Lost { .. }) => {
                     let lost = pre_bind.unknown.as_ref();
-                    return Next::Failed(lost.map(|lost| lost.message.clone()).unwrap_or_default());
+                    let message = lost.map(|lost| lost.message.clone()).unwrap_or_default();
+                    return Next::Failed(task.failure(message));
                 }
                 (_, Stage::Due | Stage::Waiting { .. }) => {
                     return if self.line_up(uid) { Next::QueueWrite } else { Next::Nothing };
                 }
             }
         }
-        self.wait_for_claims(now, uid, watched, timeout)
+        self.wait_for_claims(now, uid, watched)
     }
 
     /// Waits for other components to bind the claims, after all writes are done.
-    fn wait_for_claims(&mut self, now: Time, uid: &Uid, watched: Watched<'_>, timeout: Duration) -> Next {
+    fn wait_for_claims(&mut self, now: Time, uid: &Uid, watched: Watched<'_>) -> Next {
         let Some(pre_bind) = self.get(uid) else { return Next::Nothing };
-        if !matches!(pre_bind.stage, Stage::Waiting { .. }) {
+        let is_new = !matches!(pre_bind.stage, Stage::Waiting { .. });
+        if is_new {
+            let timeout = watched.timeout(pre_bind);
+            self.note_written(now, uid);
             self.enter(uid, Stage::Waiting { until: now + timeout });
         }
-        match self.get(uid).map(|pre_bind| watched.are_bound(pre_bind)) {
-            Some(Ok(all)) if all || mutation::is_on(Mutation::PodBoundBeforeVolumes) => Next::Bound,
-            Some(Err(why)) => Next::Failed(format!("binding volumes: {why}")),
-            Some(Ok(_)) | None => Next::Nothing,
+        let Some(pre_bind) = self.get(uid) else { return Next::Nothing };
+        match watched.are_bound(pre_bind) {
+            Ok(all) if all || mutation::is_on(Mutation::PodBoundBeforeVolumes) => Next::Bound,
+            Err(failure) => Next::Failed(failure),
+            Ok(_) if is_new && pre_bind.tasks.iter().any(Task::has_conditions) => Next::WaitsForConditions,
+            Ok(_) => Next::Nothing,
         }
     }
 
@@ -72,7 +97,7 @@ impl VolumeBindings {
         self.step_out(uid);
         let Some(pre_bind) = self.get(uid).filter(|it| it.stage == Stage::Due) else { return Next::Nothing };
         if let Err(why) = watched.node_of(pre_bind) {
-            return Next::Failed(format!("binding volumes: {why}"));
+            return Next::Failed(PreBindFailure::of_volumes(format!("binding volumes: {why}")));
         }
         let Some(task) = pre_bind.tasks.get(pre_bind.at) else { return Next::Nothing };
         match watched.shown(task) {
@@ -83,10 +108,11 @@ impl VolumeBindings {
                     Next::Write(self.send(uid), change)
                 }
                 Ok(false) => Next::Outdated,
-                Err(why) => Next::Failed(why),
+                Err(why) => Next::Failed(task.failure(why)),
             },
             Shown::Done => Next::GoOn,
-            Shown::Gone => Next::Failed(watched.not_found(task.key)),
+            Shown::Gone if task.is_of_devices() => Next::Outdated,
+            Shown::Gone => Next::Failed(task.failure(watched.not_found(task.key))),
             Shown::Changed => Next::Outdated,
         }
     }
@@ -103,7 +129,16 @@ impl VolumeBindings {
             }
             // An earlier copy may be the reason for the rejection. Then the watch will show it.
             WriteOutcome::Refused { message } if pre_bind.unknown.is_some() => self.lost(now, uid, message),
-            WriteOutcome::Refused { message } => Next::Failed(message),
+            WriteOutcome::Refused { message } => match pre_bind.tasks.get(pre_bind.at) {
+                // Of a claim, a version that is not current is no failure: the watch will show what changed.
+                Some(task) if task.is_of_devices() && is_conflict(&message) => self.lost(now, uid, message),
+                Some(task) => {
+                    let failure = task.failure(message);
+                    self.enter(uid, Stage::Due);
+                    Next::Failed(failure)
+                }
+                None => Next::Nothing,
+            },
             WriteOutcome::Unknown { message } => self.lost(now, uid, message),
         }
     }
@@ -115,23 +150,37 @@ impl VolumeBindings {
         let first = UnknownOutcome { since: now, retry, message: String::new() };
         let unknown = self.unknown(uid).get_or_insert(first);
         if now.since(unknown.since) > UNKNOWN_MAX {
-            return Next::Failed(message);
+            let task = self.get(uid).and_then(|pre_bind| pre_bind.tasks.get(pre_bind.at));
+            return task.map_or(Next::Nothing, |task| Next::Failed(task.failure(message)));
         }
         unknown.message = message;
-        let retry_at = now + unknown.retry.advance();
+        let pause = unknown.retry.advance();
+        let retry_at = now + if self.is_making_a_claim(uid) { SHOWN_IF_STORED_WITHIN } else { pause };
         self.enter(uid, Stage::Lost { retry_at });
         Next::GoOn
+    }
+
+    fn is_making_a_claim(&self, uid: &Uid) -> bool {
+        let task = self.get(uid).and_then(|pre_bind| pre_bind.tasks.get(pre_bind.at));
+        task.is_some_and(Task::makes_a_claim)
     }
 
     /// Handles a pod whose time has come.
     pub(super) fn time_is_up(&mut self, uid: &Uid) -> Next {
         match self.get(uid).map(|pre_bind| pre_bind.stage) {
+            // The write was not stored. Its devices are chosen again.
+            Some(Stage::Lost { .. }) if self.is_making_a_claim(uid) => Next::Outdated,
             Some(Stage::Lost { .. }) => {
                 self.enter(uid, Stage::Due);
                 Next::GoOn
             }
             Some(Stage::Waiting { .. }) => {
-                Next::Failed("binding volumes: context deadline exceeded".to_owned())
+                let tasks = self.get(uid).map_or(&[][..], |pre_bind| &pre_bind.tasks);
+                Next::Failed(if tasks.iter().all(Task::is_of_devices) {
+                    PreBindFailure::of_devices("device binding timeout: context deadline exceeded")
+                } else {
+                    PreBindFailure::of_volumes("binding volumes: context deadline exceeded")
+                })
             }
             Some(Stage::Due | Stage::InFlight { .. }) | None => Next::Nothing,
         }

@@ -15,7 +15,7 @@ use crate::scheduler::Step;
 const NODES: usize = 70;
 const PODS: usize = 30;
 
-/// A pod of app 0, which repels app 0 in its rack, or of app 1, which requires app 1 in its rack.
+/// A pod of app 0, which repels app 0 in its rack, or of app 1, which requires app 0 in its rack.
 fn tied(tables: &mut Tables, number: usize, app: usize, on: Option<usize>) -> Box<PodInfo> {
     let on = on.map(|node| format!("n{node}"));
     let mut pod = pod(tables, &format!("p{number}"), 10, on.as_deref());

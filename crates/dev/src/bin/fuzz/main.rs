@@ -7,6 +7,7 @@
 
 #![allow(clippy::print_stdout, reason = "a command-line program")]
 
+mod explain;
 mod mismatch;
 mod shrink;
 
@@ -82,7 +83,13 @@ fn main() -> ExitCode {
     mismatch::keep_panics_quiet();
     eprintln!("seed {}, kube-scheduler {}", args.seed, args.emulated_version);
     let began = Instant::now();
-    let mut run = Run { args, counts: BTreeMap::new(), errors: BTreeMap::new(), shown: Vec::new() };
+    let mut run = Run {
+        args,
+        counts: BTreeMap::new(),
+        errors: BTreeMap::new(),
+        explained: BTreeMap::new(),
+        shown: Vec::new(),
+    };
     #[cfg(feature = "mutations")]
     {
         let Ok(mutation) = run.args.mutation.as_deref().map(named).transpose() else {
@@ -118,6 +125,8 @@ struct Run {
     counts: BTreeMap<String, Count>,
     /// Errors of scenarios without an answer, with their number.
     errors: BTreeMap<String, usize>,
+    /// Scenarios with a difference that a row of `FIDELITY.md` explains, by row.
+    explained: BTreeMap<&'static str, usize>,
     /// Kinds of mismatches already shown.
     shown: Vec<String>,
 }
@@ -151,7 +160,10 @@ impl Run {
         }
         let decisions = answer["decisions"].as_array().map_or(0, Vec::len);
         count.decisions += decisions;
-        let mismatches = mismatch::of(answer);
+        let mismatch::Compared { mismatches, explained } = mismatch::of(answer);
+        if let Some(row) = explained {
+            *self.explained.entry(row).or_default() += 1;
+        }
         if !mismatches.is_empty() {
             count.mismatches += 1;
             self.show(answer, &mismatches);
@@ -170,7 +182,8 @@ impl Run {
         let mut oracle = Oracle::start(&oracle(self.args.emulated_version));
         let smallest = shrink::shrink(answer["scenario"].clone(), |scenario| {
             let answer = oracle.ask(scenario);
-            answer["error"].is_null() && mismatch::of(&answer).iter().any(|found| found.kind == first.kind)
+            answer["error"].is_null()
+                && mismatch::of(&answer).mismatches.iter().any(|found| found.kind == first.kind)
         });
         let answer = oracle.ask(&smallest);
         if !answer["error"].is_null() {
@@ -184,12 +197,12 @@ impl Run {
         if !smallest["config"].is_null() {
             eprintln!("config: {}", smallest["config"]);
         }
-        for part in ["objects", "pods", "detour"] {
+        for part in ["objects", "pods", "changes", "detour"] {
             for object in smallest[part].as_array().into_iter().flatten() {
                 eprintln!("{part}: {object}");
             }
         }
-        for found in mismatch::of(&answer) {
+        for found in mismatch::of(&answer).mismatches {
             eprintln!("{}", found.text);
         }
         eprintln!("upstream: {}", answer["decisions"]);
@@ -211,6 +224,9 @@ impl Run {
         }
         for (error, scenarios) in &self.errors {
             eprintln!("no answer for {scenarios} scenarios: {error}");
+        }
+        for (row, scenarios) in &self.explained {
+            eprintln!("{scenarios} scenarios differ as FIDELITY.md says: {row}");
         }
         let seconds = began.elapsed().as_secs_f64();
         let per_second = f64::from(u32::try_from(all.decisions).unwrap_or(u32::MAX)) / seconds;

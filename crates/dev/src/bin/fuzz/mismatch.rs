@@ -1,9 +1,11 @@
 //! Finds differences between our decisions on a scenario and the oracle's.
 
+use crate::explain;
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use supercargo_dev::golden::compare::{Vector, compare_vector};
+use supercargo_core::model::emulation::Compat;
+use supercargo_dev::golden::compare::{Vector, compare_in};
 use supercargo_dev::golden::world::World;
 
 thread_local! {
@@ -35,12 +37,39 @@ pub(crate) struct Mismatch {
     pub(crate) text: String,
 }
 
-/// Returns all differences from an answer of the oracle. A panic of ours counts as one.
-pub(crate) fn of(answer: &Value) -> Vec<Mismatch> {
+/// The result of a comparison.
+pub(crate) struct Compared {
+    /// The differences that nothing explains.
+    pub(crate) mismatches: Vec<Mismatch>,
+    /// The row of `FIDELITY.md` that explains the others.
+    pub(crate) explained: Option<&'static str>,
+}
+
+/// Compares our decisions with an answer of the oracle: with upstream's defects, and without them. A panic of ours
+/// counts as a difference.
+pub(crate) fn of(answer: &Value) -> Compared {
     let vector: Vector = serde_json::from_value(answer.clone()).expect("an answer is a vector");
+    let mismatches = differences(&vector, Compat::Upstream);
+    if !mismatches.is_empty() {
+        let explained = explain::of_upstream(answer);
+        return Compared { mismatches: if explained.is_none() { mismatches } else { Vec::new() }, explained };
+    }
+    if !explain::has_devices(answer) {
+        return Compared { mismatches, explained: None };
+    }
+    let mut mismatches = differences(&vector, Compat::Repaired);
+    let explained = if mismatches.is_empty() { None } else { explain::of_repaired(answer) };
+    if explained.is_some() {
+        mismatches.clear();
+    }
+    mismatches.iter_mut().for_each(|mismatch| mismatch.kind.insert_str(0, "repaired: "));
+    Compared { mismatches, explained }
+}
+
+fn differences(vector: &Vector, compat: Compat) -> Vec<Mismatch> {
     let compared = caught(|| {
         let mut texts = Vec::new();
-        compare_vector(&vector, &mut texts);
+        compare_in(World::with(&vector.scenario, compat), vector, &mut texts);
         texts
     });
     match compared {

@@ -15,6 +15,15 @@ const KEPT: &[&str] = &[
     "emulatedVersion",
     "objects",
     "pods",
+    "changes",
+    "before",
+    "object",
+    "deleted",
+    "freed",
+    "driver",
+    "pool",
+    "generation",
+    "resourceSliceCount",
 ];
 
 /// One step of a path into a value.
@@ -28,7 +37,7 @@ enum Step {
 pub(crate) fn shrink(mut scenario: Value, mut shows: impl FnMut(&Value) -> bool) -> Value {
     loop {
         let mut smaller = false;
-        for list in ["detour", "pods", "objects"] {
+        for list in ["detour", "changes", "pods", "objects"] {
             smaller |= halves(&mut scenario, list, &mut shows);
         }
         smaller |= parts(&mut scenario, &mut shows);

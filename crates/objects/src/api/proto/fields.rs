@@ -7,13 +7,23 @@ use crate::api::apps::LabelSelected;
 use crate::api::core::{
     Affinity, ClaimVolume, Container, ContainerImage, ContainerPort, ContainerRestartRule, ContainerStatus,
     ImageVolume, MapSelector, NodeAffinity, NodeSelector, NodeSelectorTerm, NodeSpec, NodeStatus,
-    PodAffinity, PodAffinityTerm, PodCondition, PodResourceClaim, PodSpec, PodStatus,
+    PodAffinity, PodAffinityTerm, PodCondition, PodResourceClaim, PodResourceClaimStatus, PodSpec, PodStatus,
     PreferredSchedulingTerm, Requests, SchedulingGate, StatusRequests, Taint, Toleration,
     TopologySpreadConstraint, Volume, WeightedPodAffinityTerm,
 };
-use crate::api::meta::{LabelSelector, Metadata, Owner, QuantityText, SelectorRequirement, annotation};
+use crate::api::meta::{
+    LabelSelector, Metadata, Owner, PROTECTION, QuantityText, SelectorRequirement, annotation,
+};
 use crate::api::policy::{PodDisruptionBudgetSpec, PodDisruptionBudgetStatus};
-use crate::api::resource::DeviceClassSpec;
+use crate::api::resource::{
+    AllocatedDeviceStatus, AllocationResult, CapacityRequestPolicy, CapacityRequestPolicyRange,
+    CapacityRequirements, CelDeviceSelector, Counter, CounterSet, Device, DeviceAllocationConfiguration,
+    DeviceAllocationResult, DeviceAttribute, DeviceCapacity, DeviceClaim, DeviceClaimConfiguration,
+    DeviceClassConfiguration, DeviceClassSpec, DeviceCondition, DeviceConstraint, DeviceCounterConsumption,
+    DeviceRequest, DeviceRequestAllocationResult, DeviceSelector, DeviceSubRequest, DeviceTaint,
+    DeviceToleration, ExactDeviceRequest, OpaqueDeviceConfiguration, RawJson, ResourceClaimConsumerReference,
+    ResourceClaimSpec, ResourceClaimStatus, ResourcePool, ResourceSliceSpec,
+};
 use crate::api::storage::{
     AzureDisk, CsiDriverSpec, CsiNodeDriver, CsiNodeSpec, CsiSource, CsiStorageCapacityFields, CsiVolume,
     GceDisk, Iscsi, ObjectReference, PersistentVolumeClaimSpec, PersistentVolumeSpec, Phase, Rbd,
@@ -84,7 +94,8 @@ message!(Requests { 1 => limits, 2 => requests });
 message!(ContainerPort { 2 => host_port, 4 => protocol, 5 => host_ip });
 message!(SchedulingGate { 1 => name });
 message!(ContainerRestartRule { 1 => action });
-message!(PodResourceClaim { 1 => name });
+message!(PodResourceClaim { 1 => name, 3 => resource_claim_name, 4 => resource_claim_template_name });
+message!(PodResourceClaimStatus { 1 => name, 2 => resource_claim_name });
 message!(Volume {
     1 => name;
     2 in {
@@ -138,6 +149,7 @@ message!(PodStatus {
     8 => container_statuses,
     10 => init_container_statuses,
     11 => nominated_node_name,
+    15 => resource_claim_statuses,
     19 => allocated_resources,
     20 => resources
 });
@@ -155,7 +167,99 @@ message!(MapSelector { 2 => selector });
 message!(LabelSelected { 2 => selector });
 message!(PodDisruptionBudgetSpec { 2 => selector });
 message!(PodDisruptionBudgetStatus { 2 => disrupted_pods, 3 => disruptions_allowed });
-message!(DeviceClassSpec { 4 => extended_resource_name });
+
+// Devices.
+message!(DeviceClassSpec { 1 => selectors, 2 => config, 4 => extended_resource_name });
+message!(DeviceSelector { 1 => cel });
+message!(CelDeviceSelector { 1 => expression });
+message!(DeviceClassConfiguration { ; 1 in { 1 => opaque } });
+message!(OpaqueDeviceConfiguration { 1 => driver, 2 => parameters });
+message!(ResourceSliceSpec {
+    1 => driver,
+    2 => pool,
+    3 => node_name,
+    4 => node_selector,
+    5 => all_nodes,
+    6 => devices,
+    7 => per_device_node_selection,
+    8 => shared_counters
+});
+message!(ResourcePool { 1 => name, 2 => generation, 3 => resource_slice_count });
+message!(CounterSet { 1 => name, 2 => counters });
+message!(Counter { 1 => value });
+message!(Device {
+    1 => name,
+    2 => attributes,
+    3 => capacity,
+    4 => consumes_counters,
+    5 => node_name,
+    6 => node_selector,
+    7 => all_nodes,
+    8 => taints,
+    9 => binds_to_node,
+    10 => binding_conditions,
+    11 => binding_failure_conditions,
+    12 => allow_multiple_allocations
+});
+message!(DeviceAttribute {
+    2 => int,
+    3 => bool,
+    4 => string,
+    5 => version,
+    6 => ints,
+    7 => bools,
+    8 => strings,
+    9 => versions
+});
+message!(DeviceCapacity { 1 => value, 2 => request_policy });
+message!(CapacityRequestPolicy { 1 => default, 3 => valid_values, 4 => valid_range });
+message!(CapacityRequestPolicyRange { 1 => min, 2 => max, 3 => step });
+message!(DeviceCounterConsumption { 1 => counter_set, 2 => counters });
+message!(DeviceTaint { 1 => key, 2 => value, 3 => effect });
+message!(DeviceToleration { 1 => key, 2 => operator, 3 => value, 4 => effect, 5 => toleration_seconds });
+message!(ResourceClaimSpec { 1 => devices });
+message!(DeviceClaim { 1 => requests, 2 => constraints, 3 => config });
+message!(DeviceRequest { 1 => name, 2 => exactly, 3 => first_available });
+message!(ExactDeviceRequest {
+    1 => device_class_name,
+    2 => selectors,
+    3 => allocation_mode,
+    4 => count,
+    5 => admin_access,
+    6 => tolerations,
+    7 => capacity
+});
+message!(DeviceSubRequest {
+    1 => name,
+    2 => device_class_name,
+    3 => selectors,
+    4 => allocation_mode,
+    5 => count,
+    6 => tolerations,
+    7 => capacity
+});
+message!(CapacityRequirements { 1 => requests });
+message!(DeviceConstraint { 1 => requests, 2 => match_attribute, 3 => distinct_attribute });
+message!(DeviceClaimConfiguration { 1 => requests; 2 in { 1 => opaque } });
+message!(ResourceClaimStatus { 1 => allocation, 2 => reserved_for, 4 => devices });
+message!(AllocationResult { 1 => devices, 3 => node_selector, 5 => allocation_timestamp });
+message!(DeviceAllocationResult { 1 => results, 2 => config });
+message!(DeviceRequestAllocationResult {
+    1 => request,
+    2 => driver,
+    3 => pool,
+    4 => device,
+    5 => admin_access,
+    6 => tolerations,
+    7 => binding_conditions,
+    8 => binding_failure_conditions,
+    9 => share_id,
+    10 => consumed_capacity
+});
+message!(DeviceAllocationConfiguration { 1 => source, 2 => requests; 3 in { 1 => opaque } });
+message!(ResourceClaimConsumerReference { 5 => uid });
+message!(AllocatedDeviceStatus { 1 => driver, 2 => pool, 3 => device, 4 => conditions });
+message!(DeviceCondition { 1 => kind, 2 => status, 5 => reason, 6 => message });
 
 // Volumes and claims.
 message!(Phase { 1 => phase });
@@ -220,10 +324,14 @@ impl Message for Metadata {
             5 => ("uid", self.uid.fill(value)),
             6 => ("resource_version", self.resource_version.fill(value)),
             7 => ("generation", self.generation.fill(value)),
+            8 => ("creation_timestamp", self.creation_timestamp.fill(value)),
             9 => ("deletion_timestamp", self.deletion_timestamp.fill(value)),
             11 => ("labels", self.labels.fill(value)),
             12 => ("annotations", self.annotation(value)),
             13 => ("owner_references", self.owner_references.fill(value)),
+            14 => {
+                ("finalizers", value.bytes().map(|name| self.is_protected |= name == PROTECTION.as_bytes()))
+            }
             _ => return Ok(()),
         };
         taken.map_err(|flaw| flaw.within(field))
@@ -287,6 +395,17 @@ impl Fill for QuantityText {
             Ok(())
         })?;
         Ok(written.map_or_else(Self::default, |text| Self(text.trim().into())))
+    }
+}
+
+impl Fill for RawJson {
+    fn fill(&mut self, value: Value<'_>) -> Result<(), Flaw> {
+        each(value.bytes()?, |number, value| {
+            if number == 1 {
+                *self = Self::parse(&text(value.bytes()?)).ok_or_else(|| Flaw::new("invalid JSON"))?;
+            }
+            Ok(())
+        })
     }
 }
 

@@ -21,7 +21,7 @@ pub use answer::{Change, List, Refusal, TypeMeta, WatchEvent, bookmark, list, ob
 pub use wire::{Flaw, Message, Value};
 
 use super::meta::Metadata;
-use super::{Content, Kind, Received};
+use super::{Content, Kind, Received, kept};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use wire::{each, merge};
 
@@ -64,7 +64,7 @@ impl<K: Kind> FromProtobuf for Received<K> {
         let Parts { metadata, spec, status } = parts;
         match read {
             Ok(()) => {
-                Self { metadata: metadata.without_empty().into(), content: Ok(Content { spec, status }) }
+                Self { metadata: kept::<K>(metadata.without_empty()), content: Ok(Content { spec, status }) }
             }
             Err(flaw) => Self { metadata: salvage(metadata), content: Err(flaw.to_string().into()) },
         }

@@ -50,7 +50,7 @@ fn case<K: Kind>() -> Case {
     }
 }
 
-fn cases() -> [Case; 16] {
+fn cases() -> [Case; 18] {
     [
         case::<core::PodKind>(),
         case::<core::NodeKind>(),
@@ -68,6 +68,8 @@ fn cases() -> [Case; 16] {
         case::<storage::CsiStorageCapacityKind>(),
         case::<storage::VolumeAttachmentKind>(),
         case::<resource::DeviceClassKind>(),
+        case::<resource::ResourceClaimKind>(),
+        case::<resource::ResourceSliceKind>(),
     ]
 }
 

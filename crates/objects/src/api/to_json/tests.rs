@@ -15,7 +15,7 @@ fn twice<K: Kind>(json: &str) -> (String, String, Value) {
     (format!("{object:?}"), format!("{again:?}"), written)
 }
 
-fn kinds() -> [(&'static str, Twice); 16] {
+fn kinds() -> [(&'static str, Twice); 18] {
     fn of<K: Kind>() -> (&'static str, Twice) {
         (K::KIND, twice::<K>)
     }
@@ -29,6 +29,8 @@ fn kinds() -> [(&'static str, Twice); 16] {
         of::<apps::StatefulSetKind>(),
         of::<policy::PodDisruptionBudgetKind>(),
         of::<resource::DeviceClassKind>(),
+        of::<resource::ResourceClaimKind>(),
+        of::<resource::ResourceSliceKind>(),
         of::<storage::PersistentVolumeKind>(),
         of::<storage::PersistentVolumeClaimKind>(),
         of::<storage::StorageClassKind>(),
@@ -54,7 +56,7 @@ fn encoded_objects_decode_to_the_same_objects() {
         assert_eq!(read, again, "{served}\n{written}");
         *seen.entry(kind).or_insert(0) += 1;
     }
-    assert!(seen.len() == 16 && seen["Pod"] > 100, "{seen:?}");
+    assert!(seen.len() == 18 && seen["Pod"] > 100, "{seen:?}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn empty_pod_converts_to_defaults() {
     assert!(
         pod.node_affinity.is_absent() && pod.preferred_node_affinity.is_none() && pod.pod_affinity.is_none()
     );
-    assert!(pod.scheduled.is_none() && pod.unjudged.is_empty());
+    assert!(pod.scheduled.is_none() && pod.claims.is_empty());
 }
 
 #[test]
@@ -278,16 +278,6 @@ fn terminal_pod_is_gone_and_malformed_pod_keeps_its_key() {
     let malformed: Pod = decode(json!({"metadata": {"uid": "u"}, "spec": 5}));
     assert!(malformed.applied(&mut tables).is_err());
     assert_eq!(malformed.key(&mut tables), ObjectKey::Pod("u".into()));
-}
-
-#[test]
-fn unsupported_needs_are_listed_under_upstreams_plugin() {
-    let mut tables = Tables::new();
-    let pod = with_spec(&mut tables, &json!({"resourceClaims": [{"name": "gpu"}, {"name": "nic"}]}));
-    let needs: Vec<_> =
-        pod.unjudged.iter().map(|need| (need.plugin, need.what.split(" is used").next().unwrap())).collect();
-    assert_eq!(needs, [("DynamicResources", "resource claim \"gpu\"")]);
-    assert!(with_spec(&mut tables, &json!({"hostNetwork": true})).unjudged.is_empty());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Only what is written is checked, not how full the nodes are, so findings stay valid over time. In doubt a rule
 //! reports nothing.
 
+mod devices;
 mod nodes;
 mod pods;
 mod rule;
@@ -70,9 +71,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// `Kind namespace/name`.
+    /// `Kind namespace/name`, or `Kind name` for an object without namespace.
     pub fn object(&self) -> String {
-        format!("{} {}/{}", self.kind, self.namespace, self.name)
+        match self.namespace.as_str() {
+            "" => format!("{} {}", self.kind, self.name),
+            namespace => format!("{} {namespace}/{}", self.kind, self.name),
+        }
     }
 }
 
@@ -99,6 +103,8 @@ pub struct Subject {
     pub missing_class: Option<String>,
     /// Name and StorageClass of each claim template of a StatefulSet; the class is empty if not set.
     pub claim_templates: Vec<(String, String)>,
+    /// ResourceClaimTemplates that the subject names and that do not exist.
+    pub missing_claim_templates: Vec<String>,
 }
 
 /// Checks `subjects`, and the disruption budgets of the cluster. `pending` are the cluster's pending pods, and
@@ -117,10 +123,12 @@ pub fn lint(
         pods::judge(&mut linted);
         spread::judge(&mut linted);
         volumes::judge(&mut linted);
+        devices::judge(&mut linted);
         class(&mut linted);
         scheduler(&mut linted, schedulers);
     }
     index.budgets(&mut findings);
+    index.classes(&mut findings);
     findings.sort();
     findings.dedup();
     LintReport {
@@ -227,6 +235,7 @@ struct ClusterIndex<'s> {
     homes: Known<(Demands, Resources), Rc<[NodeIdx]>>,
     matched: Known<(Symbol, PodAffinityTerm), bool>,
     hints: Known<(bool, Requirement), Option<Hint>>,
+    selections: RefCell<devices::Selections>,
 }
 
 /// A cache of answers.
@@ -256,6 +265,7 @@ impl<'s> ClusterIndex<'s> {
             homes: RefCell::default(),
             matched: RefCell::default(),
             hints: RefCell::default(),
+            selections: RefCell::default(),
         }
     }
 

@@ -17,7 +17,7 @@ const SELECTOR: &str = "spec.nodeSelector";
 const TERMS: &str = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution";
 const REQUESTS: &str = "spec.containers[].resources.requests";
-const COMES_OF_IT: &str = "so no node is feasible";
+const NO_NODE_FEASIBLE: &str = "so no node is feasible";
 
 pub(super) fn judge(linted: &mut Linted<'_, '_>) {
     if linted.snapshot().nodes().is_empty() {
@@ -55,7 +55,7 @@ fn required(linted: &mut Linted<'_, '_>) {
         }
     } else {
         let message = format!(
-            "the {} allowed by nodeSelector and the {} allowed by node affinity do not overlap, {COMES_OF_IT}",
+            "the {} allowed by nodeSelector and the {} allowed by node affinity do not overlap, {NO_NODE_FEASIBLE}",
             count(pairs as i64, "node"),
             count(terms as i64, "node"),
         );
@@ -82,8 +82,11 @@ fn term_of(linted: &mut Linted<'_, '_>, rule: Rule, at: usize, term: &NodeSelect
 /// Reports requirements that no node matches together: unknown labels, else how many nodes match each.
 fn unmatched(linted: &mut Linted<'_, '_>, rule: Rule, field: &str, wanted: &[Requirement]) {
     let tables = linted.tables();
-    let consequence =
-        if rule == Rule::NodeSelectorMatchesNothing { format!(", {COMES_OF_IT}") } else { String::new() };
+    let consequence = if rule == Rule::NodeSelectorMatchesNothing {
+        format!(", {NO_NODE_FEASIBLE}")
+    } else {
+        String::new()
+    };
     let hints: Vec<_> = wanted.iter().filter_map(|of| linted.index.node_hint(of)).collect();
     if hints.is_empty() {
         let each = wanted.iter().map(|of| {
@@ -138,7 +141,7 @@ fn taints(linted: &mut Linted<'_, '_>) {
         .collect();
     let kept: Vec<String> = kept.into_iter().collect();
     let message = format!(
-        "{} its selectors allow {} a taint it does not tolerate ({}), {COMES_OF_IT}",
+        "{} its selectors allow {} a taint it does not tolerate ({}), {NO_NODE_FEASIBLE}",
         if allowed.len() == 1 { "the only node".to_owned() } else { format!("all {} nodes", allowed.len()) },
         if allowed.len() == 1 { "has" } else { "have" },
         crate::explain::format::some(&kept, 3),
@@ -217,7 +220,7 @@ fn requests(linted: &mut Linted<'_, '_>) {
         let name = resource(tables, of);
         let (message, meant) = match of {
             Measure::Scalar(symbol) if largest == 0 => {
-                let message = format!("no node it may run on has any {name}, {COMES_OF_IT}");
+                let message = format!("no node it may run on has any {name}, {NO_NODE_FEASIBLE}");
                 match snapshot.nodes().iter().filter(|&node| has_of(snapshot, node, of) > 0).count() {
                     0 => (message, meant_resource(linted, symbol)),
                     nodes => {

@@ -28,12 +28,21 @@ pub enum Rule {
     PriorityClassMissing,
     ClaimMissing,
     StorageClassMissing,
+    ResourceClaimMissing,
+    ClaimTemplateMissing,
+    DeviceClassMissing,
+    DeviceSelectorInvalid,
+    DeviceSelectorTooExpensive,
+    DeviceSelectorMatchesNothing,
+    DeviceRequestTooLarge,
     AntiAffinityBlocksRollout,
     AntiAffinityMatchesNoPod,
     SpreadMatchesNoPod,
     SpreadIgnoresOwnPods,
     BudgetSelectsNoPod,
     SchedulerNameMisspelt,
+    DeviceClassSelectsNothing,
+    DeprecatedVersion,
     NodeTermMatchesNothing,
     PreferenceMatchesNothing,
     TolerationMatchesNoTaint,
@@ -41,7 +50,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of the documentation.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 28] = [
         Self::NodeSelectorMatchesNothing,
         Self::TaintsKeepAllAway,
         Self::RequestTooLarge,
@@ -52,12 +61,21 @@ impl Rule {
         Self::PriorityClassMissing,
         Self::ClaimMissing,
         Self::StorageClassMissing,
+        Self::ResourceClaimMissing,
+        Self::ClaimTemplateMissing,
+        Self::DeviceClassMissing,
+        Self::DeviceSelectorInvalid,
+        Self::DeviceSelectorTooExpensive,
+        Self::DeviceSelectorMatchesNothing,
+        Self::DeviceRequestTooLarge,
         Self::AntiAffinityBlocksRollout,
         Self::AntiAffinityMatchesNoPod,
         Self::SpreadMatchesNoPod,
         Self::SpreadIgnoresOwnPods,
         Self::BudgetSelectsNoPod,
         Self::SchedulerNameMisspelt,
+        Self::DeviceClassSelectsNothing,
+        Self::DeprecatedVersion,
         Self::NodeTermMatchesNothing,
         Self::PreferenceMatchesNothing,
         Self::TolerationMatchesNoTaint,
@@ -75,13 +93,22 @@ impl Rule {
             | Self::TopologyKeyUnknown
             | Self::PriorityClassMissing
             | Self::ClaimMissing
-            | Self::StorageClassMissing => Severity::Error,
+            | Self::StorageClassMissing
+            | Self::ResourceClaimMissing
+            | Self::ClaimTemplateMissing
+            | Self::DeviceClassMissing
+            | Self::DeviceSelectorInvalid
+            | Self::DeviceSelectorTooExpensive
+            | Self::DeviceSelectorMatchesNothing
+            | Self::DeviceRequestTooLarge => Severity::Error,
             Self::AntiAffinityBlocksRollout
             | Self::AntiAffinityMatchesNoPod
             | Self::SpreadMatchesNoPod
             | Self::SpreadIgnoresOwnPods
             | Self::BudgetSelectsNoPod
-            | Self::SchedulerNameMisspelt => Severity::Warning,
+            | Self::SchedulerNameMisspelt
+            | Self::DeviceClassSelectsNothing
+            | Self::DeprecatedVersion => Severity::Warning,
             Self::NodeTermMatchesNothing
             | Self::PreferenceMatchesNothing
             | Self::TolerationMatchesNoTaint => Severity::Info,

@@ -5,6 +5,7 @@
 //! `pkg/registry/core/pod/strategy.go`.
 
 mod classes;
+mod devices;
 mod limits;
 mod pod;
 mod pod_level;
@@ -58,6 +59,7 @@ impl Completer {
             }
             "PersistentVolume" => default(value, &["spec", "volumeMode"], "Filesystem"),
             "PersistentVolumeClaim" => self.complete_claim(value),
+            "ResourceClaim" => devices::default_requests(value),
             "StorageClass" => default(value, &["volumeBindingMode"], "Immediate"),
             "ReplicationController" => {
                 let labels = value.pointer("/spec/template/metadata/labels").cloned();

@@ -4,6 +4,7 @@
 //! controller would wait between pods. Upstream: `pkg/controller`.
 
 mod daemon_set;
+pub mod device_claims;
 mod job;
 mod replicas;
 mod stateful_set;

@@ -1,0 +1,519 @@
+//! ResourceClaims, ResourceSlices, and the devices that are allocated or about to be.
+//!
+//! A claim holds devices by its `status.allocation`, or, until the API server shows that, by the reservation of the
+//! pod for which it is being allocated. Upstream: `dynamicresources/{dra_manager,allocateddevices}.go`.
+
+use crate::collections::hash::{FixedMap, IdMap};
+use crate::model::device::{
+    Allocation, DeviceClass, DeviceId, DeviceSelector, PoolId, Reach, ResourceClaim, ResourceSlice,
+    planned_uid,
+};
+use crate::model::intern::{Marks, Symbol, TraceIds, known};
+use crate::model::pod::Uid;
+use crate::model::quantity::Quantity;
+use crate::model::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// All claims and slices.
+#[derive(Default)]
+pub struct Devices {
+    claims: IdMap<(Symbol, Symbol), Arc<ResourceClaim>>,
+    /// Claims that the scheduler made for extended resources, by the uid of their pod.
+    extended: BTreeMap<Uid, BTreeSet<(Symbol, Symbol)>>,
+    /// Pods that are about to be bound with the claim made for them.
+    settled: BTreeSet<Uid>,
+    /// Allocations that the API server does not show yet, by the uid of the claim.
+    in_flight: FixedMap<Uid, Arc<Allocation>>,
+    /// Claims whose allocation was sent, but whose pod is not in PreBind any more, with the time until which the watch
+    /// may still show the allocation.
+    lingering: FixedMap<Uid, Lingering>,
+    /// Number of claims that were to be made and lingered, for their uids.
+    planned: u64,
+    /// The devices whose binding conditions failed for a claim, by its uid.
+    avoided: BTreeMap<Uid, BTreeSet<DeviceId>>,
+    /// The allocations that count in `allocated`, by the uid of the claim.
+    held: FixedMap<Uid, Arc<Allocation>>,
+    allocated: AllocatedDevices,
+    slices: IdMap<Symbol, Arc<ResourceSlice>>,
+    pools: BTreeMap<PoolId, Vec<Arc<ResourceSlice>>>,
+    /// Slices for one node, by its name.
+    by_node: IdMap<Symbol, BTreeSet<Symbol>>,
+    /// Slices that other nodes may use as well, and those with counters.
+    shared: BTreeSet<Symbol>,
+    slice_changes: u64,
+}
+
+/// A claim whose allocation was sent.
+struct Lingering {
+    until: Time,
+    claim: Arc<ResourceClaim>,
+}
+
+/// The devices that allocations hold.
+#[derive(Clone, Debug, Default)]
+pub struct AllocatedDevices {
+    /// The number of allocations without a share, which take the whole device.
+    dedicated: FixedMap<DeviceId, u32>,
+    shared: FixedMap<DeviceId, Shares>,
+}
+
+/// The shares of a device that are allocated.
+#[derive(Clone, Debug, Default)]
+struct Shares {
+    count: u32,
+    /// The consumed amount and the number of its consumers by capacity.
+    consumed: BTreeMap<Arc<str>, (Quantity, u32)>,
+}
+
+impl AllocatedDevices {
+    /// Whether an allocation takes the whole device.
+    pub fn is_dedicated(&self, device: &DeviceId) -> bool {
+        self.dedicated.contains_key(device)
+    }
+
+    /// Whether an allocation takes a share of the device.
+    pub fn is_shared(&self, device: &DeviceId) -> bool {
+        self.shared.contains_key(device)
+    }
+
+    /// Whether any allocation takes the device or a share of it.
+    pub fn holds(&self, device: &DeviceId) -> bool {
+        self.is_dedicated(device) || self.is_shared(device)
+    }
+
+    /// Whether shares of the device consume some of its capacity.
+    pub fn has_consumed_capacity(&self, device: &DeviceId) -> bool {
+        self.shared.get(device).is_some_and(|shares| !shares.consumed.is_empty())
+    }
+
+    /// Returns the amount of a capacity of the device that shares consume.
+    pub fn consumed(&self, device: &DeviceId, capacity: &str) -> Option<Quantity> {
+        Some(self.shared.get(device)?.consumed.get(capacity)?.0)
+    }
+
+    /// Returns the number of devices of which something is allocated.
+    pub fn len(&self) -> usize {
+        self.dedicated.len() + self.shared.keys().filter(|device| !self.is_dedicated(device)).count()
+    }
+
+    /// Whether nothing is allocated.
+    pub fn is_empty(&self) -> bool {
+        self.dedicated.is_empty() && self.shared.is_empty()
+    }
+
+    fn add(&mut self, allocation: &Allocation) {
+        for result in allocation.results.iter().filter(|result| !result.admin_access) {
+            if result.share.is_none() {
+                *self.dedicated.entry(result.device.clone()).or_default() += 1;
+                continue;
+            }
+            let shares = self.shared.entry(result.device.clone()).or_default();
+            shares.count += 1;
+            for (name, amount) in &result.consumed {
+                let (sum, count) = shares.consumed.entry(Arc::clone(name)).or_default();
+                (*sum, *count) = (sum.plus(amount.quantity), *count + 1);
+            }
+        }
+    }
+
+    fn remove(&mut self, allocation: &Allocation) {
+        for result in allocation.results.iter().filter(|result| !result.admin_access) {
+            if result.share.is_none() {
+                if let Some(count) = self.dedicated.get_mut(&result.device) {
+                    *count -= 1;
+                    if *count == 0 {
+                        self.dedicated.remove(&result.device);
+                    }
+                }
+                continue;
+            }
+            let Some(shares) = self.shared.get_mut(&result.device) else { continue };
+            shares.count -= 1;
+            for (name, amount) in &result.consumed {
+                if let Some((sum, count)) = shares.consumed.get_mut(name) {
+                    (*sum, *count) = (sum.minus(amount.quantity), *count - 1);
+                }
+            }
+            shares.consumed.retain(|_, (_, count)| *count > 0);
+            if shares.count == 0 {
+                self.shared.remove(&result.device);
+            }
+        }
+    }
+}
+
+impl Devices {
+    /// Returns a claim as the API server shows it.
+    pub fn claim(&self, namespace: Symbol, name: Symbol) -> Option<&Arc<ResourceClaim>> {
+        self.claims.get(&(namespace, name))
+    }
+
+    /// Returns all claims, in arbitrary order.
+    pub fn claims(&self) -> impl Iterator<Item = &Arc<ResourceClaim>> {
+        self.claims.values()
+    }
+
+    /// Returns the claims that the scheduler made for a pod's extended resources, in order of their ids.
+    pub fn made_for(&self, pod: &str) -> impl Iterator<Item = &Arc<ResourceClaim>> {
+        self.extended.get(pod).into_iter().flatten().filter_map(|key| self.claims.get(key))
+    }
+
+    /// Whether the pod is about to be bound with the claim made for its extended resources.
+    pub fn is_settled(&self, pod: &str) -> bool {
+        self.settled.contains(pod)
+    }
+
+    /// Returns the devices that a claim avoids while others fit.
+    pub fn avoided_by(&self, claim: &str) -> Option<&BTreeSet<DeviceId>> {
+        self.avoided.get(claim)
+    }
+
+    pub(super) fn avoid(&mut self, claim: &Uid, devices: Option<BTreeSet<DeviceId>>) -> bool {
+        match devices.filter(|devices| !devices.is_empty()) {
+            None => self.avoided.remove(claim).is_some(),
+            Some(devices) => {
+                let known = self.avoided.entry(Arc::clone(claim)).or_default();
+                let before = known.len();
+                known.extend(devices);
+                known.len() != before
+            }
+        }
+    }
+
+    pub(super) fn settle(&mut self, pod: &Uid) {
+        if self.extended.contains_key(pod) {
+            self.settled.insert(Arc::clone(pod));
+        }
+    }
+
+    pub(super) fn unsettle(&mut self, pod: &str) {
+        self.settled.remove(pod);
+    }
+
+    /// Returns the allocation of a claim that the API server does not show yet.
+    pub fn in_flight(&self, claim: &str) -> Option<&Arc<Allocation>> {
+        self.in_flight.get(claim)
+    }
+
+    /// Returns the allocations that the API server does not show yet, with the uids of their claims.
+    pub fn all_in_flight(&self) -> impl Iterator<Item = (&Uid, &Arc<Allocation>)> {
+        self.in_flight.iter()
+    }
+
+    /// Returns the number of allocations that the API server does not show yet.
+    pub fn in_flight_count(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Returns the devices that are allocated or about to be.
+    pub fn allocated(&self) -> &AllocatedDevices {
+        &self.allocated
+    }
+
+    /// Returns a slice.
+    pub fn slice(&self, name: Symbol) -> Option<&Arc<ResourceSlice>> {
+        self.slices.get(&name)
+    }
+
+    /// Returns all slices, in arbitrary order.
+    pub fn slices(&self) -> impl Iterator<Item = &Arc<ResourceSlice>> {
+        self.slices.values()
+    }
+
+    /// Returns the slices of a pool, in arbitrary order.
+    pub fn pool(&self, pool: &PoolId) -> &[Arc<ResourceSlice>] {
+        self.pools.get(pool).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the slices that a node may be able to use, in arbitrary order: those for this node, those that other
+    /// nodes may use as well, and those with counters.
+    pub fn slices_for(&self, node: Symbol) -> impl Iterator<Item = &Arc<ResourceSlice>> {
+        let own = self.by_node.get(&node).into_iter().flatten();
+        own.chain(&self.shared).filter_map(|name| self.slices.get(name))
+    }
+
+    /// Returns a number that grows with every change of a slice.
+    pub fn slice_changes(&self) -> u64 {
+        self.slice_changes
+    }
+
+    /// Counts the devices of a class within reach, and those of them that are allocated.
+    ///
+    /// # Errors
+    /// If a node selector cannot be parsed, or an expression fails.
+    pub(super) fn count_of_class(
+        &self,
+        class: &DeviceClass,
+        node: Symbol,
+        is_reached: impl Fn(&Reach) -> Result<bool, Arc<str>>,
+    ) -> Result<(i64, i64), Arc<str>> {
+        let (mut total, mut allocated) = (0, 0);
+        for slice in self.slices_for(node) {
+            let is_open = matches!(slice.reach, Reach::PerDevice | Reach::Nothing);
+            if !is_open && !is_reached(&slice.reach)? {
+                continue;
+            }
+            for device in &slice.devices {
+                if slice.reach == Reach::PerDevice && !is_reached(&device.reach)? {
+                    continue;
+                }
+                let mut is_match = true;
+                for DeviceSelector(expression) in class.selectors.iter().flatten() {
+                    is_match = is_match && expression.matches(&device.facts)?;
+                }
+                if is_match {
+                    let id = DeviceId { pool: slice.pool.clone(), device: Arc::clone(&device.name) };
+                    total += 1;
+                    allocated += i64::from(self.allocated.holds(&id));
+                }
+            }
+        }
+        Ok((total, allocated))
+    }
+
+    pub(super) fn set_claim(&mut self, claim: &Arc<ResourceClaim>) -> Option<Arc<ResourceClaim>> {
+        let key = (claim.namespace, claim.name);
+        let old = self.claims.insert(key, Arc::clone(claim));
+        if let Some(old) = &old {
+            self.leave_pod(old);
+            if old.uid != claim.uid {
+                self.avoided.remove(&old.uid);
+                self.hold(&old.uid, None);
+            }
+        }
+        if let Some((_, pod)) = claim.controller.as_ref().filter(|_| claim.is_for_extended_resources) {
+            self.extended.entry(Arc::clone(pod)).or_default().insert(key);
+            self.end_lingering(&planned_uid(pod), claim);
+        }
+        self.count(claim);
+        old
+    }
+
+    pub(super) fn remove_claim(&mut self, namespace: Symbol, name: Symbol) -> Option<Arc<ResourceClaim>> {
+        let old = self.claims.remove(&(namespace, name))?;
+        self.leave_pod(&old);
+        self.avoided.remove(&old.uid);
+        if self.lingering.remove(&old.uid).is_some() {
+            self.in_flight.remove(&old.uid);
+        }
+        let in_flight = self.in_flight.get(&old.uid).cloned();
+        self.hold(&old.uid, in_flight);
+        Some(old)
+    }
+
+    fn leave_pod(&mut self, claim: &ResourceClaim) {
+        let Some((_, pod)) = &claim.controller else { return };
+        if let Some(made) = self.extended.get_mut(pod) {
+            made.remove(&(claim.namespace, claim.name));
+            if made.is_empty() {
+                self.settled.remove(pod);
+                self.extended.remove(pod);
+            }
+        }
+    }
+
+    /// Gives back the devices that lingered for a claim that was to be made, once the watch shows it.
+    fn end_lingering(&mut self, planned: &Uid, shown: &ResourceClaim) {
+        let is_it = |uid: &&Uid| uid.starts_with(&**planned) && self.is_in_flight_for(uid, shown);
+        if let Some(uid) = self.lingering.keys().find(is_it).cloned() {
+            self.lingering.remove(&uid);
+            self.in_flight.remove(&uid);
+            self.hold(&uid, None);
+        }
+    }
+
+    fn is_in_flight_for(&self, claim: &Uid, shown: &ResourceClaim) -> bool {
+        let in_flight = self.in_flight.get(claim).map(|sent| &sent.results);
+        in_flight.is_some() && in_flight == shown.allocation.as_ref().map(|shown| &shown.results)
+    }
+
+    /// Counts the devices of a claim by its shown allocation and by the one in flight.
+    fn count(&mut self, claim: &ResourceClaim) {
+        if claim.allocation.is_some() && self.lingering.remove(&claim.uid).is_some() {
+            self.in_flight.remove(&claim.uid);
+        }
+        let in_flight = self.in_flight.get(&claim.uid);
+        let allocation = match (&claim.allocation, in_flight) {
+            // The claim may be freed again before the write arrives.
+            (Some(shown), Some(sent)) if shown.results != sent.results => Some(both(shown, sent)),
+            (Some(one), _) | (None, Some(one)) => Some(Arc::clone(one)),
+            (None, None) => None,
+        };
+        self.hold(&claim.uid, allocation);
+    }
+
+    fn hold(&mut self, claim: &Uid, allocation: Option<Arc<Allocation>>) {
+        let before = match &allocation {
+            Some(now) => self.held.insert(Arc::clone(claim), Arc::clone(now)),
+            None => self.held.remove(claim),
+        };
+        if let Some(before) = before {
+            self.allocated.remove(&before);
+        }
+        if let Some(now) = allocation {
+            self.allocated.add(&now);
+        }
+    }
+
+    pub(super) fn assume(&mut self, claim: &ResourceClaim, allocation: &Arc<Allocation>) {
+        // An allocation whose write was lost may still arrive.
+        let other = self.in_flight.get(&claim.uid);
+        let allocation = other.map_or_else(|| Arc::clone(allocation), |other| both(other, allocation));
+        self.in_flight.insert(Arc::clone(&claim.uid), allocation);
+        self.recount(claim);
+    }
+
+    pub(super) fn forget(&mut self, claim: &ResourceClaim) {
+        if self.lingering.contains_key(&claim.uid) {
+            return;
+        }
+        self.in_flight.remove(&claim.uid);
+        self.recount(claim);
+    }
+
+    /// Keeps the devices of a claim whose allocation was sent, until the watch shows it or the time has come.
+    pub(super) fn linger(&mut self, claim: &ResourceClaim, until: Time) {
+        if claim.name == known::EXTENDED_RESOURCES {
+            return self.linger_planned(claim, until);
+        }
+        let is_shown = |shown: &Arc<ResourceClaim>| shown.uid == claim.uid && shown.allocation.is_some();
+        let is_in_flight = self.in_flight.contains_key(&claim.uid);
+        if is_in_flight && !self.claim(claim.namespace, claim.name).is_some_and(is_shown) {
+            let lingering = Lingering { until, claim: ResourceClaim::clone(claim).into() };
+            self.lingering.insert(Arc::clone(&claim.uid), lingering);
+        }
+    }
+
+    /// Does the same for a claim that was to be made. Its devices move to a uid of their own, since the pod's next
+    /// attempt may make another claim.
+    fn linger_planned(&mut self, claim: &ResourceClaim, until: Time) {
+        let is_made = claim
+            .controller
+            .as_ref()
+            .is_some_and(|(_, pod)| self.made_for(pod).any(|made| self.is_in_flight_for(&claim.uid, made)));
+        if let Some(sent) = self.in_flight.remove(&claim.uid).filter(|_| !is_made) {
+            self.planned += 1;
+            let uid: Uid = format!("{}{}", claim.uid, self.planned).into();
+            self.in_flight.insert(Arc::clone(&uid), Arc::clone(&sent));
+            self.hold(&uid, Some(sent));
+            self.lingering.insert(uid, Lingering { until, claim: ResourceClaim::clone(claim).into() });
+        }
+        self.hold(&claim.uid, None);
+    }
+
+    /// Returns when the next devices of a lingering claim are given back.
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.lingering.values().map(|it| it.until).min()
+    }
+
+    /// Gives back the devices of claims whose time has come. Returns these claims, each with the allocation that it
+    /// would have had, in order of their uids.
+    pub(super) fn expire(&mut self, now: Time) -> Vec<Arc<ResourceClaim>> {
+        let over = self.lingering.iter().filter(|(_, it)| it.until <= now);
+        let over: BTreeSet<Uid> = over.map(|(uid, _)| Arc::clone(uid)).collect();
+        let mut freed = Vec::with_capacity(over.len());
+        for uid in over {
+            let Some(Lingering { claim, .. }) = self.lingering.remove(&uid) else { continue };
+            let allocation = self.in_flight.remove(&uid);
+            freed.push(Arc::new(ResourceClaim { allocation, ..ResourceClaim::clone(&claim) }));
+            let shown = self.claim(claim.namespace, claim.name).filter(|shown| shown.uid == uid);
+            let allocation = shown.and_then(|claim| claim.allocation.clone());
+            self.hold(&uid, allocation);
+        }
+        freed
+    }
+
+    fn recount(&mut self, claim: &ResourceClaim) {
+        let shown = self.claim(claim.namespace, claim.name).filter(|shown| shown.uid == claim.uid).cloned();
+        match shown {
+            Some(shown) => self.count(&shown),
+            None => {
+                let in_flight = self.in_flight.get(&claim.uid).cloned();
+                self.hold(&claim.uid, in_flight);
+            }
+        }
+    }
+
+    pub(super) fn set_slice(&mut self, slice: Arc<ResourceSlice>) -> Option<Arc<ResourceSlice>> {
+        let old = self.remove_slice(slice.name);
+        if old.as_ref() != Some(&slice) {
+            self.slice_changes += 1;
+        }
+        match slice.reach {
+            Reach::Node(node) if slice.counters.is_empty() => {
+                self.by_node.entry(node).or_default().insert(slice.name);
+            }
+            _ => {
+                self.shared.insert(slice.name);
+            }
+        }
+        self.pools.entry(slice.pool.clone()).or_default().push(Arc::clone(&slice));
+        self.slices.insert(slice.name, slice);
+        old
+    }
+
+    pub(super) fn remove_slice(&mut self, name: Symbol) -> Option<Arc<ResourceSlice>> {
+        let old = self.slices.remove(&name)?;
+        self.slice_changes += 1;
+        self.shared.remove(&name);
+        if let Reach::Node(node) = old.reach
+            && let Some(own) = self.by_node.get_mut(&node)
+        {
+            own.remove(&name);
+            if own.is_empty() {
+                self.by_node.remove(&node);
+            }
+        }
+        if let Some(pool) = self.pools.get_mut(&old.pool) {
+            pool.retain(|slice| slice.name != name);
+            if pool.is_empty() {
+                self.pools.remove(&old.pool);
+            }
+        }
+        Some(old)
+    }
+
+    pub(super) fn claim_keys(&self) -> impl Iterator<Item = &(Symbol, Symbol)> {
+        self.claims.keys()
+    }
+
+    pub(super) fn slice_names(&self) -> impl Iterator<Item = &Symbol> {
+        self.slices.keys()
+    }
+}
+
+/// Returns an allocation with the devices of two.
+fn both(one: &Allocation, other: &Allocation) -> Arc<Allocation> {
+    let mut both = one.clone();
+    both.results.extend(other.results.iter().cloned());
+    both.into()
+}
+
+impl TraceIds for Devices {
+    fn mark(&self, marks: &mut Marks) {
+        let Self {
+            claims,
+            // Names of `claims`.
+            extended: _,
+            settled: _,
+            // Allocations hold texts only.
+            in_flight: _,
+            lingering,
+            planned: _,
+            // Ids of devices are texts.
+            avoided: _,
+            held: _,
+            allocated: _,
+            slices,
+            // Slices in `slices`, by other keys.
+            pools: _,
+            by_node: _,
+            shared: _,
+            slice_changes: _,
+        } = self;
+        claims.mark(marks);
+        lingering.values().for_each(|it| it.claim.mark(marks));
+        slices.mark(marks);
+    }
+}

@@ -1,0 +1,580 @@
+//! Property tests of ResourceClaims against a simulated API server that loses answers, delays watch events, and has
+//! another scheduler, which allocates and frees claims. Some pods have claims, and for others the scheduler makes a
+//! claim, since a DeviceClass serves the extended resource that they request.
+//!
+//! Every other device must be reported as ready before a pod that has it is bound.
+//!
+//! Invariants: No pod is bound unless each of its claims has ready devices on its node and is reserved for it. No
+//! device is in two allocations. When the faults end, every pod gets bound, and no allocation stays in flight.
+
+mod support;
+
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::model::device::{
+    AllocatedDevice, Allocation, AllocationMode, ClaimSpec, Device, DeviceClass, DeviceCondition, DeviceId,
+    DeviceRequest, DeviceStatus, Facts, NodeSelector, PodClaim, PodClaimSource, PoolId, Reach, Request,
+    RequestKind, ResourceClaim, ResourceSlice,
+};
+use supercargo_core::model::effect::{Effect, VolumeChange, VolumeWrite};
+use supercargo_core::model::event::{BindOutcome, Event, ObjectKey, WriteOutcome};
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::Uid;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::selector::{NodeSelectorTerm, TermDemands};
+use supercargo_core::model::time::Time;
+use supercargo_core::model::volume::StorageObject;
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use support::{arrival, begin};
+
+/// The pods and their claims. Two pods share a claim, and one has two claims.
+const PODS: [(&str, &[&str]); 5] =
+    [("p", &["c0"]), ("q", &["c1"]), ("r", &["c2"]), ("s", &["c2"]), ("t", &["c3", "c4"])];
+const CLAIMS: [&str; 5] = ["c0", "c1", "c2", "c3", "c4"];
+/// Pods that request an extended resource.
+const EXTENDED: [&str; 2] = ["x", "y"];
+/// Each node has this number of devices, so that all claims fit on one, and some that were made in vain.
+const NODES: [&str; 2] = ["a", "b"];
+const DEVICES: usize = 24;
+/// An attempt that waits in vain times out after ten minutes, which must not be needed.
+const SETTLE_MAX: Duration = Duration::from_secs(400);
+
+fn pool(node: &str) -> PoolId {
+    PoolId { driver: "gpu.example.com".into(), name: node.into() }
+}
+
+fn slice(tables: &mut Tables, node: &str) -> ResourceSlice {
+    let device = |at: usize| Device {
+        name: format!("d{at}").into(),
+        attributes: [].into(),
+        capacity: [].into(),
+        consumes: [].into(),
+        reach: Reach::Nothing,
+        taints: [].into(),
+        binds_to_node: false,
+        binding_conditions: (at % 2 == 1).then(|| ["ready".into()].into()),
+        binding_failure_conditions: ["broken".into()].into(),
+        is_shareable: false,
+        facts: Facts(Arc::new(())),
+    };
+    ResourceSlice {
+        name: tables.symbol(&format!("slice-{node}")),
+        pool: pool(node),
+        generation: 1,
+        slices: 1,
+        reach: Reach::Node(tables.symbol(node)),
+        devices: (0..DEVICES).map(device).collect(),
+        counters: [].into(),
+    }
+}
+
+fn spec(tables: &mut Tables) -> ClaimSpec {
+    let request = DeviceRequest {
+        name: "r".into(),
+        class: tables.symbol("gpu"),
+        selectors: [].into(),
+        mode: AllocationMode::ExactCount(1),
+        admin_access: false,
+        tolerations: [].into(),
+        capacity: [].into(),
+    };
+    let request = Request { name: "r".into(), kind: RequestKind::Exactly(request) };
+    ClaimSpec { requests: [request].into(), ..ClaimSpec::default() }
+}
+
+/// Returns the names in the pod's `spec.resourceClaims`.
+fn claims_of(pod: &str) -> &'static [&'static str] {
+    PODS.iter().find(|(name, _)| *name == pod).map_or(&[], |(_, claims)| claims)
+}
+
+/// A claim in the API server.
+#[derive(Clone, Debug, Default)]
+struct Claim {
+    /// The pod for which the scheduler made it.
+    made_for: Option<Uid>,
+    version: u64,
+    is_protected: bool,
+    /// The node and the results.
+    allocation: Option<(String, Arc<Allocation>)>,
+    reserved_for: Vec<Uid>,
+    /// Whether the driver reported the devices as ready, or as broken.
+    is_ready: Option<bool>,
+}
+
+impl Claim {
+    fn results(&self) -> impl Iterator<Item = &AllocatedDevice> {
+        self.allocation.iter().flat_map(|(_, allocation)| &allocation.results)
+    }
+
+    fn needs_report(&self) -> bool {
+        self.is_ready.is_none() && self.results().any(|result| !result.binding_conditions.is_empty())
+    }
+
+    /// Returns `status.devices`.
+    fn statuses(&self) -> Vec<DeviceStatus> {
+        let Some(is_ready) = self.is_ready else { return Vec::new() };
+        let condition = |device: &DeviceId| DeviceStatus {
+            device: device.clone(),
+            conditions: [DeviceCondition {
+                kind: if is_ready { "ready" } else { "broken" }.into(),
+                is_true: true,
+                reason: "Report".into(),
+                message: "".into(),
+            }]
+            .into(),
+        };
+        self.results().map(|result| condition(&result.device)).collect()
+    }
+}
+
+/// The state of the API server, and the watch events that are not delivered yet.
+#[derive(Default)]
+struct Server {
+    versions: u64,
+    claims: BTreeMap<String, Claim>,
+    /// Names, and whether the claim was deleted.
+    events: VecDeque<(String, Claim, bool)>,
+    bound: BTreeMap<String, String>,
+}
+
+impl Server {
+    fn put(&mut self, name: &str, claim: Claim) {
+        self.versions += 1;
+        let claim = Claim { version: self.versions, ..claim };
+        self.claims.insert(name.to_owned(), claim.clone());
+        self.events.push_back((name.to_owned(), claim, false));
+    }
+
+    fn delete(&mut self, name: &str) {
+        self.versions += 1;
+        if let Some(claim) = self.claims.remove(name) {
+            self.events.push_back((name.to_owned(), claim, true));
+        }
+    }
+
+    /// Makes a claim, as the first request of [`VolumeChange::Create`] does. Returns its name.
+    fn make(&mut self, pod: &Uid) -> String {
+        let name = format!("{pod}-made-{}", self.versions);
+        let made_for = Some(Arc::clone(pod));
+        self.put(&name, Claim { made_for, is_protected: true, ..Claim::default() });
+        name
+    }
+
+    /// Carries out a request whose answer was lost before it arrived. Of a write with several requests, only the first
+    /// is on its way.
+    fn write_late(&mut self, write: &VolumeWrite) {
+        if let VolumeChange::Create { .. } = &write.change {
+            self.make(&write.pod.uid);
+        } else {
+            self.write(write);
+        }
+    }
+
+    fn write(&mut self, write: &VolumeWrite) -> WriteOutcome {
+        let pod = &write.pod.uid;
+        let refused = |message: &str| WriteOutcome::Refused { message: message.to_owned() };
+        let conflict = "Operation cannot be fulfilled on resourceclaims: the object has been modified";
+        match &write.change {
+            VolumeChange::Create { allocation, .. } => {
+                let name = self.make(pod);
+                let made = self.claims[&name].clone();
+                let node = allocation.results[0].device.pool.name.to_string();
+                let allocation = Some((node, Arc::clone(allocation)));
+                self.put(&name, Claim { allocation, reserved_for: vec![Arc::clone(pod)], ..made });
+            }
+            VolumeChange::Delete { claim: id } => {
+                if !self.claims.contains_key(&*id.name) {
+                    return refused("not found");
+                }
+                assert_eq!(
+                    self.claims[&*id.name].made_for.as_ref(),
+                    Some(pod),
+                    "{} belongs to others",
+                    id.name
+                );
+                assert!(!self.bound.contains_key(&**pod), "{pod} is bound with {}", id.name);
+                self.delete(&id.name);
+            }
+            VolumeChange::Reserve { claim: id, add_finalizer, allocation, .. } => {
+                let name = &*id.name;
+                let Some(claim) = self.claims.get(name).cloned() else { return refused("not found") };
+                if claim.version.to_string() != id.version {
+                    return refused(conflict);
+                }
+                assert_eq!(*add_finalizer, allocation.is_some() && !claim.is_protected);
+                let mut claim = Claim { is_protected: true, ..claim };
+                if let Some(new) = allocation {
+                    assert!(claim.allocation.is_none(), "{name} is allocated twice");
+                    claim.allocation = Some((new.results[0].device.pool.name.to_string(), Arc::clone(new)));
+                }
+                if claim.allocation.is_none() {
+                    return refused("status.reservedFor: Forbidden: may not be specified when not allocated");
+                }
+                if !claim.reserved_for.contains(pod) {
+                    claim.reserved_for.push(Arc::clone(pod));
+                }
+                self.put(name, claim);
+            }
+            VolumeChange::Unreserve { claim: id } => {
+                let name = &*id.name;
+                let mut claim = self.claims[name].clone();
+                claim.reserved_for.retain(|uid| uid != pod);
+                self.put(name, claim);
+            }
+            VolumeChange::Deallocate { claim: id } => {
+                let name = &*id.name;
+                let claim = self.claims[name].clone();
+                if claim.version.to_string() != id.version {
+                    return refused(conflict);
+                }
+                assert!(claim.reserved_for.iter().all(|uid| uid == pod), "{name} is taken from others");
+                self.put(name, Claim { allocation: None, reserved_for: Vec::new(), is_ready: None, ..claim });
+            }
+            other => unreachable!("no pod needs this write: {other:?}"),
+        }
+        WriteOutcome::Done
+    }
+
+    /// Another scheduler allocates a free claim with a device of its own.
+    fn allocate_elsewhere(&mut self, name: &str, node: &str) {
+        let claim = self.claims[name].clone();
+        if claim.allocation.is_some() {
+            return;
+        }
+        let result = AllocatedDevice {
+            request: "r".into(),
+            device: DeviceId { pool: pool(&format!("{node}-other")), device: name.into() },
+            admin_access: false,
+            tolerations: [].into(),
+            share: None,
+            consumed: [].into(),
+            binding_conditions: [].into(),
+            binding_failure_conditions: [].into(),
+        };
+        let allocation = Allocation { results: vec![result], ..Allocation::default() };
+        self.put(name, Claim { allocation: Some((node.to_owned(), allocation.into())), ..claim });
+    }
+
+    /// The driver reports on the devices of a claim.
+    fn report(&mut self, name: &str, is_ready: bool) {
+        let claim = self.claims[name].clone();
+        if claim.needs_report() {
+            self.put(name, Claim { is_ready: Some(is_ready), ..claim });
+        }
+    }
+
+    /// Another component frees a claim that no pod has reserved.
+    fn free(&mut self, name: &str) {
+        let claim = self.claims[name].clone();
+        if claim.reserved_for.is_empty() && claim.allocation.is_some() {
+            self.put(name, Claim { allocation: None, is_ready: None, ..claim });
+        }
+    }
+}
+
+struct TestCluster {
+    scheduler: Scheduler,
+    server: Server,
+    now: Time,
+    pending: VecDeque<VolumeWrite>,
+    /// Writes that are carried out after their answers were lost.
+    late: VecDeque<VolumeWrite>,
+    history: String,
+}
+
+impl TestCluster {
+    fn new() -> Self {
+        let now = Time::from_secs(1_000);
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+        let mut cluster = Self {
+            scheduler: Scheduler::new(config, now),
+            server: Server::default(),
+            now,
+            pending: VecDeque::new(),
+            late: VecDeque::new(),
+            history: String::new(),
+        };
+        begin(&mut cluster.scheduler, now, 1_000_000);
+        for node in NODES {
+            let event = arrival(cluster.scheduler.tables(), &format!("node {node} cpu=64"));
+            cluster.handle(event);
+            let slice = slice(cluster.scheduler.tables(), node);
+            cluster.handle(Event::StorageApplied(StorageObject::ResourceSlice(slice.into())));
+        }
+        let tables = cluster.scheduler.tables();
+        let class = DeviceClass {
+            implicit: tables.symbol("deviceclass.resource.kubernetes.io/gpu"),
+            explicit: Some(tables.symbol("example.com/gpu")),
+            created: None,
+            selectors: [].into(),
+            config: [].into(),
+        };
+        let event = Event::DeviceClassApplied { name: tables.symbol("gpu"), class: class.into() };
+        cluster.handle(event);
+        PODS.iter().for_each(|(pod, _)| cluster.show_pod(pod, None));
+        EXTENDED.iter().for_each(|pod| cluster.show_pod(pod, None));
+        CLAIMS.iter().for_each(|claim| cluster.server.put(claim, Claim::default()));
+        cluster
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.scheduler.handle(self.now, event);
+    }
+
+    fn show_pod(&mut self, name: &str, node: Option<&str>) {
+        let on = node.map(|node| format!(" on={node}")).unwrap_or_default();
+        let tables = self.scheduler.tables();
+        let resource = if EXTENDED.contains(&name) { " res:example.com/gpu=1" } else { "" };
+        let Event::PodApplied(mut pod) = arrival(tables, &format!("pod {name} cpu=1{resource}{on}")) else {
+            panic!("a pod is applied as one")
+        };
+        let claims = claims_of(name);
+        let claim = |name: &&str| PodClaim {
+            name: (*name).into(),
+            source: PodClaimSource::Named(tables.symbol(name)),
+        };
+        pod.claims = claims.iter().map(claim).collect();
+        self.handle(Event::PodApplied(pod));
+    }
+
+    fn deliver(&mut self) -> bool {
+        let Some((name, claim, is_deleted)) = self.server.events.pop_front() else { return false };
+        let what = if is_deleted { "deleted " } else { "" };
+        let _ = writeln!(self.history, "{what}{name}: {claim:?}");
+        let statuses = claim.statuses();
+        let tables = self.scheduler.tables();
+        let nodes = claim.allocation.as_ref().map(|(node, _)| {
+            let demands = TermDemands { labels: [].into(), names: [(tables.symbol(node), false)].into() };
+            let term = NodeSelectorTerm { demands: Some(demands), pinned_names: None };
+            NodeSelector { parsed: Ok([term].into()), terms: [].into() }
+        });
+        let object = ResourceClaim {
+            namespace: tables.symbol("default"),
+            name: tables.symbol(&name),
+            uid: format!("uid-{name}").into(),
+            resource_version: claim.version.to_string().into(),
+            controller: claim.made_for.as_ref().map(|pod| ((&**pod).into(), Arc::clone(pod))),
+            deleting: false,
+            is_for_extended_resources: claim.made_for.is_some(),
+            is_protected: claim.is_protected,
+            spec: spec(tables).into(),
+            allocation: claim.allocation.map(|(_, allocation)| allocation),
+            nodes,
+            reserved_for: claim.reserved_for.into(),
+            devices: statuses.into(),
+        };
+        let object = StorageObject::ResourceClaim(object.into());
+        let event = if is_deleted {
+            Event::Gone(ObjectKey::Storage(object.key()))
+        } else {
+            Event::StorageApplied(object)
+        };
+        self.handle(event);
+        true
+    }
+
+    fn answer(&mut self, write: &VolumeWrite, outcome: WriteOutcome) {
+        let _ = writeln!(self.history, "  answer to {}: {outcome:?}", write.write);
+        let uid = Arc::clone(&write.pod.uid);
+        self.handle(Event::VolumeWritten { uid, write: write.write, outcome });
+    }
+
+    /// Carries out the oldest write, or loses it.
+    fn answer_next(&mut self, arrives: bool, answered: bool) -> bool {
+        let Some(write) = self.pending.pop_front() else { return false };
+        let lost = WriteOutcome::Unknown { message: "context deadline exceeded".to_owned() };
+        if arrives {
+            let outcome = self.server.write(&write);
+            self.answer(&write, if answered { outcome } else { lost });
+        } else {
+            self.answer(&write, lost);
+            self.late.push_back(write);
+        }
+        true
+    }
+
+    fn advance(&mut self, choice: u8) {
+        let other = usize::from(choice / 12);
+        let claim = CLAIMS[other % CLAIMS.len()];
+        match choice % 12 {
+            0 | 1 => drop(self.deliver()),
+            2 | 3 => drop(self.answer_next(true, true)),
+            4 => drop(self.answer_next(true, false)),
+            5 => drop(self.answer_next(false, false)),
+            6 => {
+                let late = self.late.pop_front();
+                late.inspect(|write| self.server.write_late(write));
+            }
+            7 => self.server.allocate_elsewhere(claim, NODES[other % 2]),
+            8 => self.server.free(claim),
+            9 if other.is_multiple_of(2) => self.now = self.now + Duration::from_secs(1),
+            9 => {
+                // A request does not arrive after its deadline, and a watch is not that late.
+                while self.deliver() {}
+                self.now = self.now + Duration::from_secs(40);
+                self.late.clear();
+            }
+            10 => {
+                if other.is_multiple_of(2) {
+                    let all: Vec<String> = self.server.claims.keys().cloned().collect();
+                    self.server.report(&all[other / 2 % all.len()], !other.is_multiple_of(3));
+                }
+                // Another client changes a field that is not read here.
+                let same = self.server.claims[claim].clone();
+                self.server.put(claim, same);
+            }
+            _ => {
+                // The lease covers every write.
+                self.late.clear();
+                self.pending.clear();
+                self.handle(Event::Leading(false));
+                self.handle(Event::Leading(true));
+            }
+        }
+        self.run();
+    }
+
+    /// Runs the engine until idle. Bindings are carried out and shown by the watch at once.
+    fn run(&mut self) {
+        loop {
+            match self.scheduler.step(self.now, &mut NoProbe) {
+                Step::Idle { .. } => break,
+                Step::Effect(Effect::WriteVolume(write)) => {
+                    let _ = writeln!(
+                        self.history,
+                        "  write {} for {}: {:?}",
+                        write.write, write.pod.name, write.change
+                    );
+                    self.pending.push_back(write);
+                }
+                Step::Effect(Effect::Bind { pod, node }) => self.bind(&pod.name, &node),
+                Step::Effect(_) | Step::Report(_) => {}
+                Step::Notice(notice) => panic!("{}: {}\n{}", notice.object, notice.text, self.history),
+            }
+        }
+        self.check();
+    }
+
+    fn bind(&mut self, pod: &str, node: &str) {
+        let _ = writeln!(self.history, "  bind {pod} to {node}");
+        let is_usable = |claim: &Claim| {
+            let is_here = claim.allocation.as_ref().is_some_and(|(on, _)| on == node);
+            let is_ready = claim.is_ready == Some(true) || !claim.needs_report() && claim.is_ready.is_none();
+            is_here && is_ready && claim.reserved_for.iter().any(|uid| **uid == *pod)
+        };
+        for name in claims_of(pod) {
+            let claim = &self.server.claims[*name];
+            assert!(is_usable(claim), "{pod} is bound to {node}, {name} is {claim:?}:\n{}", self.history);
+        }
+        if EXTENDED.contains(&pod) {
+            let mut made = self.server.claims.values().filter(|claim| claim.made_for.as_deref() == Some(pod));
+            assert!(made.any(is_usable), "{pod} is bound to {node} without a claim:\n{}", self.history);
+        }
+        let before = self.server.bound.insert(pod.to_owned(), node.to_owned());
+        assert_eq!(before, None, "{pod} is bound twice:\n{}", self.history);
+        self.show_pod(pod, Some(node));
+        self.handle(Event::BindFinished { uid: pod.into(), outcome: BindOutcome::Accepted });
+    }
+
+    fn check(&self) {
+        let mut taken = BTreeSet::new();
+        for (name, claim) in &self.server.claims {
+            for result in claim.allocation.iter().flat_map(|(_, allocation)| &allocation.results) {
+                assert!(taken.insert(&result.device), "{name} shares {:?}:\n{}", result.device, self.history);
+            }
+        }
+    }
+
+    /// Whether the claims of a pod are allocated on different nodes, as the other scheduler may do.
+    fn is_torn(&self, claims: &[&str]) -> bool {
+        let nodes = claims.iter().filter_map(|name| self.server.claims[*name].allocation.as_ref());
+        nodes.map(|(node, _)| node).collect::<BTreeSet<_>>().len() > 1
+    }
+
+    /// Ends all faults: writes are carried out, answered and shown. Returns whether every pod is then bound, or torn.
+    fn settle(&mut self) -> bool {
+        let end = self.now + SETTLE_MAX;
+        self.late.clear();
+        while self.now < end {
+            while self.answer_next(true, true) || self.deliver() {
+                self.run();
+            }
+            let all: Vec<String> = self.server.claims.keys().cloned().collect();
+            all.iter().for_each(|claim| self.server.report(claim, true));
+            self.now = self.now + Duration::from_secs(1);
+            self.run();
+        }
+        let in_flight = self.scheduler.snapshot().devices().in_flight_count();
+        assert_eq!(in_flight, 0, "nothing stays in flight:\n{}", self.history);
+        let is_done =
+            |pod: &str, claims: &[&str]| self.server.bound.contains_key(pod) || self.is_torn(claims);
+        PODS.iter().all(|(pod, claims)| is_done(pod, claims)) && EXTENDED.iter().all(|pod| is_done(pod, &[]))
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn pods_are_bound_with_their_devices_through_faults(choices in prop::collection::vec(any::<u8>(), 0..120)) {
+        let mut cluster = TestCluster::new();
+        cluster.run();
+        for choice in choices {
+            cluster.advance(choice);
+        }
+        prop_assert!(cluster.settle(), "{:?}\n{}", cluster.server.bound, cluster.history);
+    }
+}
+
+#[test]
+fn pod_waits_without_condition_until_its_claim_exists() {
+    let mut cluster = TestCluster::new();
+    loop {
+        match cluster.scheduler.step(cluster.now, &mut NoProbe) {
+            Step::Idle { .. } => break,
+            // PreEnqueue neither patches nor records.
+            Step::Effect(Effect::WriteVolume(write)) => {
+                assert!(EXTENDED.contains(&&*write.pod.name));
+                cluster.pending.push_back(write);
+            }
+            Step::Effect(Effect::Patch(patch)) => assert!(EXTENDED.contains(&&*patch.pod.name)),
+            Step::Effect(effect) => panic!("{effect:?}"),
+            Step::Report(_) | Step::Notice(_) => {}
+        }
+    }
+    assert_eq!(cluster.pending.len(), EXTENDED.len());
+    assert!(cluster.settle(), "{}", cluster.history);
+    let nodes: BTreeSet<&str> = cluster.server.bound.values().map(String::as_str).collect();
+    assert_eq!((cluster.server.bound.len(), nodes.len() <= 2), (7, true));
+}
+
+#[test]
+fn deletion_of_a_slice_brings_back_pods_without_devices() {
+    let mut cluster = TestCluster::new();
+    // A pool with more slices than it should have gives no devices.
+    let surplus: Vec<StorageObject> = NODES
+        .iter()
+        .map(|node| {
+            let tables = cluster.scheduler.tables();
+            let name = tables.symbol(&format!("surplus-{node}"));
+            StorageObject::ResourceSlice(ResourceSlice { name, ..slice(tables, node) }.into())
+        })
+        .collect();
+    surplus.iter().for_each(|slice| cluster.handle(Event::StorageApplied(slice.clone())));
+    cluster.run();
+    while cluster.deliver() {
+        cluster.run();
+    }
+    assert!(cluster.pending.is_empty(), "{}", cluster.history);
+
+    surplus.iter().for_each(|slice| cluster.handle(Event::Gone(ObjectKey::Storage(slice.key()))));
+    cluster.now = cluster.now + Duration::from_secs(10);
+    cluster.run();
+    assert_eq!(cluster.pending.len(), PODS.len() + EXTENDED.len() - 1, "{}", cluster.history);
+}

@@ -1,0 +1,331 @@
+//! Pods that wait for devices: after failed binding conditions, lost allocations, refused writes and missing claims.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::model::device::{
+    Allocation, AllocationMode, ClaimSpec, Device, DeviceClass, DeviceCondition, DeviceRequest, DeviceStatus,
+    Facts, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
+};
+use supercargo_core::model::effect::{Effect, VolumeChange, VolumeWrite};
+use supercargo_core::model::emulation::Compat;
+use supercargo_core::model::event::{Event, ObjectKey, WriteOutcome};
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
+use supercargo_core::model::volume::StorageObject;
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::report::{DeviceWait, Outcome};
+use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use support::{arrival, begin};
+
+/// A claim as the API server shows it.
+#[derive(Clone, Default)]
+struct Shown {
+    allocation: Option<Arc<Allocation>>,
+    reserved_for: Vec<&'static str>,
+    /// The condition that the driver reports of the devices.
+    condition: Option<&'static str>,
+}
+
+struct Cluster {
+    scheduler: Scheduler,
+    now: Time,
+    versions: u32,
+    wake_at: Option<Time>,
+    waits: Vec<DeviceWait>,
+    bound: Vec<String>,
+}
+
+impl Cluster {
+    /// Creates a cluster of one node with devices that have binding conditions.
+    fn new(devices: usize, compat: Compat) -> Self {
+        let now = Time::from_secs(1_000);
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+        let scheduler = Scheduler::new(config, now);
+        let mut cluster =
+            Self { scheduler, now, versions: 0, wake_at: None, waits: Vec::new(), bound: Vec::new() };
+        cluster.scheduler.tables().set_compat(compat);
+        begin(&mut cluster.scheduler, now, 1_000_000);
+        let node = arrival(cluster.scheduler.tables(), "node a cpu=64");
+        cluster.handle(node);
+        let tables = cluster.scheduler.tables();
+        let device = |at: usize| Device {
+            name: format!("d{at}").into(),
+            attributes: [].into(),
+            capacity: [].into(),
+            consumes: [].into(),
+            reach: Reach::Nothing,
+            taints: [].into(),
+            binds_to_node: false,
+            binding_conditions: Some(["ready".into()].into()),
+            binding_failure_conditions: ["broken".into()].into(),
+            is_shareable: false,
+            facts: Facts(Arc::new(())),
+        };
+        let slice = ResourceSlice {
+            name: tables.symbol("slice"),
+            pool: PoolId { driver: "gpu.example.com".into(), name: "a".into() },
+            generation: 1,
+            slices: 1,
+            reach: Reach::Node(tables.symbol("a")),
+            devices: (0..devices).map(device).collect(),
+            counters: [].into(),
+        };
+        let class = DeviceClass {
+            implicit: tables.symbol("deviceclass.resource.kubernetes.io/gpu"),
+            explicit: None,
+            created: None,
+            selectors: [].into(),
+            config: [].into(),
+        };
+        let class = Event::DeviceClassApplied { name: tables.symbol("gpu"), class: class.into() };
+        cluster.handle(Event::StorageApplied(StorageObject::ResourceSlice(slice.into())));
+        cluster.handle(class);
+        cluster
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.scheduler.handle(self.now, event);
+    }
+
+    fn show_pod(&mut self, name: &str, claim: &str) {
+        let tables = self.scheduler.tables();
+        let Event::PodApplied(mut pod) = arrival(tables, &format!("pod {name} cpu=1")) else {
+            panic!("a pod is applied as one")
+        };
+        let source = PodClaimSource::Named(tables.symbol(claim));
+        pod.claims = [PodClaim { name: "c".into(), source }].into();
+        self.handle(Event::PodApplied(pod));
+    }
+
+    fn show(&mut self, name: &str, shown: &Shown) {
+        self.versions += 1;
+        let tables = self.scheduler.tables();
+        let request = DeviceRequest {
+            name: "r".into(),
+            class: tables.symbol("gpu"),
+            selectors: [].into(),
+            mode: AllocationMode::ExactCount(1),
+            admin_access: false,
+            tolerations: [].into(),
+            capacity: [].into(),
+        };
+        let request = Request { name: "r".into(), kind: RequestKind::Exactly(request) };
+        let results = shown.allocation.iter().flat_map(|allocation| &allocation.results);
+        let condition = |kind: &'static str| DeviceCondition {
+            kind: kind.into(),
+            is_true: true,
+            reason: "Report".into(),
+            message: "".into(),
+        };
+        let status = results.map(|result| DeviceStatus {
+            device: result.device.clone(),
+            conditions: shown.condition.map(condition).into_iter().collect(),
+        });
+        let claim = ResourceClaim {
+            namespace: tables.symbol("default"),
+            name: tables.symbol(name),
+            uid: format!("uid-{name}").into(),
+            resource_version: self.versions.to_string().into(),
+            controller: None,
+            deleting: false,
+            is_for_extended_resources: false,
+            is_protected: true,
+            spec: ClaimSpec { requests: [request].into(), ..ClaimSpec::default() }.into(),
+            allocation: shown.allocation.clone(),
+            nodes: None,
+            reserved_for: shown.reserved_for.iter().map(|pod| (*pod).into()).collect(),
+            devices: status.collect(),
+        };
+        self.handle(Event::StorageApplied(StorageObject::ResourceClaim(claim.into())));
+    }
+
+    /// Runs the engine until it is idle, and returns its writes.
+    fn run(&mut self) -> Vec<VolumeWrite> {
+        let mut writes = Vec::new();
+        loop {
+            match self.scheduler.step(self.now, &mut NoProbe) {
+                Step::Idle { wake_at } => {
+                    self.wake_at = wake_at;
+                    return writes;
+                }
+                Step::Effect(Effect::WriteVolume(write)) => writes.push(write),
+                Step::Report(report) => {
+                    if let Outcome::PreBound { devices, .. } = report.outcome {
+                        self.waits.extend(devices);
+                    }
+                }
+                Step::Effect(Effect::Bind { pod, .. }) => self.bound.push(pod.name.to_string()),
+                Step::Effect(_) => {}
+                Step::Notice(notice) => panic!("{}: {}", notice.object, notice.text),
+            }
+        }
+    }
+
+    /// Returns the only write.
+    fn write(&mut self) -> VolumeWrite {
+        let mut writes = self.run();
+        assert_eq!(writes.len(), 1, "{writes:?}");
+        writes.remove(0)
+    }
+
+    /// Waits until the next write, which is the only one.
+    fn next_write(&mut self, at_most: Duration) -> VolumeWrite {
+        let end = self.now + at_most;
+        loop {
+            let mut writes = self.run();
+            if let Some(write) = writes.pop() {
+                assert!(writes.is_empty(), "{writes:?}");
+                return write;
+            }
+            self.now = self.wake_at.expect("something is due");
+            assert!(self.now <= end, "no write");
+        }
+    }
+
+    fn answer(&mut self, write: &VolumeWrite, outcome: WriteOutcome) {
+        let uid = Arc::clone(&write.pod.uid);
+        self.handle(Event::VolumeWritten { uid, write: write.write, outcome });
+    }
+
+    /// Lets the claim `c` of the pod `p` get a device, which then fails. Returns the device's name.
+    fn get_device_that_fails(&mut self) -> String {
+        let write = self.next_write(Duration::from_secs(30));
+        let allocation = allocation_of(&write);
+        let mut shown =
+            Shown { allocation: Some(Arc::clone(&allocation)), reserved_for: vec!["p"], condition: None };
+        self.show("c", &shown);
+        self.answer(&write, WriteOutcome::Done);
+        assert!(self.run().is_empty());
+        shown.condition = Some("broken");
+        self.show("c", &shown);
+        let unreserved = self.write();
+        assert!(matches!(unreserved.change, VolumeChange::Unreserve { .. }), "{unreserved:?}");
+        shown.reserved_for.clear();
+        self.show("c", &shown);
+        self.answer(&unreserved, WriteOutcome::Done);
+        let freed = self.next_write(Duration::from_secs(30));
+        assert!(matches!(freed.change, VolumeChange::Deallocate { .. }), "{freed:?}");
+        self.show("c", &Shown::default());
+        self.answer(&freed, WriteOutcome::Done);
+        allocation.results[0].device.device.to_string()
+    }
+}
+
+fn allocation_of(write: &VolumeWrite) -> Arc<Allocation> {
+    match &write.change {
+        VolumeChange::Reserve { allocation: Some(allocation), .. } => Arc::clone(allocation),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn with_pod(devices: usize, compat: Compat) -> Cluster {
+    let mut cluster = Cluster::new(devices, compat);
+    cluster.show("c", &Shown::default());
+    cluster.show_pod("p", "c");
+    cluster
+}
+
+#[test]
+fn device_whose_conditions_failed_is_avoided_while_others_fit() {
+    let mut cluster = with_pod(3, Compat::Repaired);
+    let devices: Vec<String> = (0..4).map(|_| cluster.get_device_that_fails()).collect();
+    assert_eq!(devices, ["d0", "d1", "d2", "d0"], "when all have failed, the first is tried again");
+    assert!(cluster.waits.iter().all(|wait| wait.status == "failure"), "{:?}", cluster.waits);
+    assert_eq!(cluster.waits[0].devices, [("gpu.example.com".into(), true)]);
+}
+
+#[test]
+fn pod_is_bound_as_soon_as_its_device_is_ready() {
+    let mut cluster = with_pod(1, Compat::Repaired);
+    let write = cluster.write();
+    let allocation = Some(allocation_of(&write));
+    let mut shown = Shown { allocation, reserved_for: vec!["p"], condition: None };
+    cluster.show("c", &shown);
+    cluster.answer(&write, WriteOutcome::Done);
+    assert!(cluster.run().is_empty() && cluster.bound.is_empty(), "{:?}", cluster.bound);
+    cluster.now = cluster.now + Duration::from_secs(2);
+    shown.condition = Some("ready");
+    cluster.show("c", &shown);
+    assert!(cluster.run().is_empty());
+    assert_eq!(cluster.bound, ["p"]);
+    let [wait] = &cluster.waits[..] else { panic!("{:?}", cluster.waits) };
+    assert_eq!((wait.status, wait.took), ("success", Duration::from_secs(2)));
+}
+
+#[test]
+fn upstream_chooses_the_failed_device_again() {
+    let mut cluster = with_pod(3, Compat::Upstream);
+    let devices: Vec<String> = (0..3).map(|_| cluster.get_device_that_fails()).collect();
+    assert_eq!(devices, ["d0", "d0", "d0"]);
+}
+
+#[test]
+fn devices_of_a_lost_allocation_wake_waiting_pods_when_it_expires() {
+    let mut cluster = with_pod(1, Compat::Repaired);
+    let write = cluster.write();
+    cluster.answer(&write, WriteOutcome::Unknown { message: "context deadline exceeded".to_owned() });
+    cluster.handle(Event::Gone(ObjectKey::Pod("p".into())));
+    cluster.show("d", &Shown::default());
+    cluster.show_pod("q", "d");
+    let began = cluster.now;
+    let write = cluster.next_write(Duration::from_secs(120));
+    assert_eq!((&*write.pod.name, &*allocation_of(&write).results[0].device.device), ("q", "d0"));
+    assert!(cluster.now.since(began) >= Duration::from_secs(59), "the device may have been taken");
+}
+
+#[test]
+fn devices_of_a_failed_pod_wake_waiting_pods() {
+    let mut cluster = with_pod(1, Compat::Repaired);
+    let write = cluster.write();
+    cluster.show("d", &Shown::default());
+    cluster.show_pod("q", "d");
+    assert!(cluster.run().is_empty());
+    let began = cluster.now;
+    cluster.answer(&write, WriteOutcome::Refused { message: "admission webhook denied it".to_owned() });
+    let write = cluster.next_write(Duration::from_secs(30));
+    assert_eq!(&*allocation_of(&write).results[0].device.device, "d0");
+    assert!(cluster.now.since(began) < Duration::from_secs(30));
+}
+
+#[test]
+fn claim_that_another_scheduler_allocated_is_decided_anew_without_backoff() {
+    for message in [
+        "claim default/c got allocated elsewhere in the meantime",
+        "claim default/c got deleted in the meantime",
+        "Operation cannot be fulfilled on resourceclaims: Precondition failed: UID in precondition: a, UID in object \
+         meta: b",
+    ] {
+        let mut cluster = with_pod(2, Compat::Repaired);
+        let write = cluster.write();
+        let allocation = allocation_of(&write);
+        cluster.answer(&write, WriteOutcome::Refused { message: message.to_owned() });
+        assert!(cluster.run().is_empty(), "the watch shows what changed");
+        let mut other = Allocation::clone(&allocation);
+        other.results[0].device.device = "d1".into();
+        cluster.show("c", &Shown { allocation: Some(other.into()), ..Shown::default() });
+        let write = cluster.write();
+        let VolumeChange::Reserve { allocation, stamps, .. } = &write.change else { panic!("{write:?}") };
+        assert_eq!((allocation, *stamps), (&None, true), "the allocation has no timestamp yet: {message}");
+    }
+}
+
+#[test]
+fn claim_finds_its_gated_pod_among_forty_thousand() {
+    const PODS: usize = 40_000;
+    let mut cluster = Cluster::new(1, Compat::Repaired);
+    for number in 0..PODS {
+        cluster.show_pod(&format!("p{number}"), &format!("c{number}"));
+    }
+    assert!(cluster.run().is_empty());
+    let tables = cluster.scheduler.tables();
+    let key = (tables.symbol("default"), tables.symbol("c7"));
+    let found = |cluster: &Cluster| cluster.scheduler.queue().gated_by_claim(key.0, key.1).count();
+    assert_eq!((cluster.scheduler.queue().gated().count(), found(&cluster)), (PODS, 1));
+    cluster.show("c7", &Shown::default());
+    assert_eq!(&*cluster.write().pod.name, "p7");
+    assert_eq!((cluster.scheduler.queue().gated().count(), found(&cluster)), (PODS - 1, 0));
+}
