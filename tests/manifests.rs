@@ -385,7 +385,11 @@ fn example_pods_use_this_scheduler_and_their_namespace() {
                 match object["kind"].as_str() {
                     Some("Namespace") => assert_eq!(name(&object), namespace, "{file}"),
                     // An object without a kind is a patch.
-                    Some("Node" | "PriorityClass" | "StorageClass" | "PersistentVolume") | None => {}
+                    Some(
+                        "Node" | "PriorityClass" | "StorageClass" | "PersistentVolume" | "DeviceClass"
+                        | "ResourceSlice",
+                    )
+                    | None => {}
                     Some(_) => assert_eq!(object["metadata"]["namespace"], namespace, "{file}"),
                 }
                 let Some(spec) = pod_specs(&object) else { continue };
