@@ -1,6 +1,6 @@
 //! Watches against a scripted API server, on Tokio's paused clock.
 
-// long because: the tests share the server that they watch.
+// long because: the tests share the server that they watch
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -256,7 +256,7 @@ impl Claims {
     }
 
     /// Gives a claim devices, which may be gone or in use.
-// long because: it lists the fields of one allocation in their order.
+    // long because: it lists the fields of one allocation in their order.
     fn allocate(&mut self, draw: &mut Draw, claim: &mut Value, nodes: usize) {
         let count = draw.weighted(&[(6, 1), (3, 2), (1, 0)]);
         let mut reports = Vec::new();
