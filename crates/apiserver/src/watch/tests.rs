@@ -1,5 +1,4 @@
 //! Watches against a scripted API server, on Tokio's paused clock.
-
 // long because: the tests share the server that they watch
 
 use std::collections::VecDeque;
