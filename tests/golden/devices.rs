@@ -2,12 +2,19 @@
 
 use super::compare::Vector;
 use serde_json::Value;
-use supercargo_core::model::emulation::Compat;
+use std::collections::BTreeSet;
+use supercargo_core::model::emulation::{Compat, EmulatedVersion};
 use supercargo_dev::golden::world::World;
+
+/// Returns the recorded vectors of this repository.
+fn vectors() -> Vec<Vector> {
+    let text = super::recorded::own().concat();
+    text.lines().map(|line| serde_json::from_str(line).expect("a line is a vector")).collect()
+}
 
 /// Returns the recorded decisions of a vector, and those without upstream's defects.
 fn both(name: &str) -> Vec<(Value, Value)> {
-    let vector = super::vectors().into_iter().find(|vector| vector.scenario.name.ends_with(name));
+    let vector = vectors().into_iter().find(|vector| vector.scenario.name.ends_with(name));
     let Vector { scenario, decisions } = vector.expect("the vector exists");
     let mut world = World::with(&scenario, Compat::Repaired);
     decisions.into_iter().zip(scenario.pods.iter().map(|pod| world.decide(pod))).collect()
@@ -51,28 +58,72 @@ fn no_empty_claim_is_made_for_extended_resources() {
     assert_eq!(devices(ours), ["default/c: d0"]);
 }
 
-/// All other recorded decisions are equal with and without the repairs.
+/// Returns the decisions of a version with and without its defects. Those with defects equal the recorded ones, as
+/// `versions.rs` shows.
+fn both_of(name: &str, version: EmulatedVersion) -> Vec<(Value, Value)> {
+    let vector = vectors().into_iter().find(|vector| vector.scenario.name.ends_with(name));
+    let mut scenario = vector.expect("the vector exists").scenario;
+    scenario.emulated_version = version;
+    let (mut plain, mut world) = (World::new(&scenario), World::with(&scenario, Compat::Repaired));
+    scenario.pods.iter().map(|pod| (plain.decide(pod), world.decide(pod))).collect()
+}
+
+/// 1.34 compares the addresses of values, which always differ.
+#[test]
+fn distinct_attribute_compares_values_in_1_34() {
+    let (upstream, ours) = &both_of("dra-distinct-across-requests", EmulatedVersion::V1_34)[0];
+    assert_eq!(devices(upstream), ["default/c: d0 d1"], "d0 and d1 have the same value");
+    assert_eq!(devices(ours), ["default/c: d0 d2"]);
+}
+
+/// 1.35 expects as many allocations as the pod has claims, although one was allocated earlier.
+#[test]
+fn claims_allocated_earlier_and_now_are_scored_together_in_1_35() {
+    let decisions = both_of("dra-score-of-claims-already-allocated", EmulatedVersion::V1_35);
+    let failed = |decision: &Value| {
+        decision["message"].as_str().is_some_and(|text| text.contains("smaller than number of claims"))
+    };
+    let failures: Vec<(bool, bool)> =
+        decisions.iter().map(|(upstream, ours)| (failed(upstream), failed(ours))).collect();
+    assert!(failures.contains(&(true, false)), "{failures:?}");
+    assert!(decisions.iter().all(|(_, ours)| !ours["selected"].is_null()), "{decisions:?}");
+}
+
+/// The repairs change the decisions of these recorded clusters, and no others.
 #[test]
 fn repairs_change_nothing_else() {
-    let repaired = [
-        "dra-same-claim-under-two-names",
-        "dra-distinct-forgets-what-it-took-back",
-        "dra-extended-beside-a-user-claim",
-    ];
-    let is_trap = |vector: &Vector| vector.scenario.name.contains("-dra-");
-    let is_other = |vector: &Vector| !repaired.iter().any(|name| vector.scenario.name.ends_with(name));
-    let mut count = 0;
-    let mut different = Vec::new();
-    for vector in super::vectors().into_iter().filter(is_trap).filter(is_other) {
-        let mut plain = World::new(&vector.scenario);
-        let mut world = World::with(&vector.scenario, Compat::Repaired);
-        for pod in &vector.scenario.pods {
-            count += 1;
-            if plain.decide(pod) != world.decide(pod) {
-                different.push(vector.scenario.name.clone());
+    let twice = ["dra-13", "trap-337-dra-same-claim-under-two-names"];
+    let empty_claim = ["trap-433-dra-extended-beside-a-user-claim"];
+    let distinct = "trap-348-dra-distinct-forgets-what-it-took-back";
+    let distinct_of_1_34 =
+        ["dra-75", "trap-346-dra-two-constraints", "trap-347-dra-distinct-across-requests", distinct];
+    let alternatives = ["dra-1", "dra-81"];
+    let scores = ["dra-73", "dra-80", "trap-424-dra-score-of-claims-already-allocated"];
+    let of = |version| match version {
+        EmulatedVersion::V1_34 => [&twice[..], &distinct_of_1_34].concat(),
+        EmulatedVersion::V1_35 => [&twice[..], &alternatives, &scores].concat(),
+        EmulatedVersion::V1_36 => [&twice[..], &empty_claim, &["dra-83", distinct]].concat(),
+        EmulatedVersion::V1_37 => [&twice[..], &empty_claim].concat(),
+    };
+    for version in EmulatedVersion::ALL {
+        let mut changed = BTreeSet::new();
+        let mut count = 0;
+        for mut vector in vectors() {
+            if !vector.scenario.name.split('-').any(|part| part == "dra") {
+                continue;
+            }
+            vector.scenario.emulated_version = version;
+            let mut plain = World::new(&vector.scenario);
+            let mut world = World::with(&vector.scenario, Compat::Repaired);
+            for pod in &vector.scenario.pods {
+                count += 1;
+                if plain.decide(pod) != world.decide(pod) {
+                    changed.insert(vector.scenario.name.clone());
+                }
             }
         }
+        let expected: BTreeSet<String> = of(version).into_iter().map(str::to_owned).collect();
+        assert_eq!(changed, expected, "{version}");
+        assert!(count > 800, "{count} decisions");
     }
-    assert_eq!(different, [""; 0]);
-    assert!(count > 150, "{count} decisions");
 }

@@ -2,13 +2,20 @@
 
 use flate2::read::GzDecoder;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Returns the text of each file in `golden/`, or in the folder `GOLDEN_DIR`, in name order.
 pub(crate) fn read() -> Vec<String> {
-    let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let folder = std::env::var_os("GOLDEN_DIR").map_or_else(own, PathBuf::from);
-    let files = std::fs::read_dir(&folder).expect("the folder is here");
+    std::env::var_os("GOLDEN_DIR").map_or_else(own, |folder| of_folder(Path::new(&folder)))
+}
+
+/// Returns the text of each file in `golden/`, in name order.
+pub(crate) fn own() -> Vec<String> {
+    of_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
+}
+
+fn of_folder(folder: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(folder).expect("the folder is here");
     let mut files: Vec<_> = files.map(|entry| entry.expect("it can be listed").path()).collect();
     files.sort();
     files.iter().filter_map(|path| text(path)).collect()

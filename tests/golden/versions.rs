@@ -103,10 +103,6 @@ const DEVICE_CLUSTERS: usize = 237;
 const LISTS: [&str; 2] =
     ["trap-362-dra-cel-list-attribute-poisons-the-device", "trap-374-dra-cel-attribute-is-no-range"];
 
-/// A cluster with a claim under two names. 1.34 and 1.35 count its second allocation; supercargo counts the first, as
-/// 1.36 does.
-const NAMED_TWICE: &str = "dra-13";
-
 /// The answers of another version to a cluster with devices.
 #[derive(Deserialize)]
 struct Answers {
@@ -148,9 +144,6 @@ fn compare_devices(version: EmulatedVersion) {
     for vector in &mut vectors {
         let answer = answers.remove(&vector.scenario.name).expect("every vector is answered");
         if version == EmulatedVersion::V1_37 && LISTS.contains(&vector.scenario.name.as_str()) {
-            continue;
-        }
-        if version < EmulatedVersion::V1_36 && vector.scenario.name == NAMED_TWICE {
             continue;
         }
         vector.scenario.emulated_version = version;

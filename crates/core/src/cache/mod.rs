@@ -315,9 +315,9 @@ impl Cache {
 
     /// Assumes the claims and volumes that a placed pod reserves. The assumption lasts until the pod is removed
     /// from its node or the API server shows newer versions of these objects.
-    pub fn assume_volumes(&mut self, pod: &Uid, reservations: Vec<Reservation>) {
+    pub fn assume_volumes(&mut self, tables: &Tables, pod: &Uid, reservations: Vec<Reservation>) {
         self.version += u64::from(!reservations.is_empty());
-        self.volumes.assume(pod, reservations);
+        self.volumes.assume(pod, reservations, tables.rules().devices.repeated_claims);
     }
 
     /// Removes and returns the volume reservations of a pod.

@@ -8,6 +8,7 @@ use super::candidate_volumes::CandidateVolumes;
 use super::devices::Devices;
 use crate::collections::hash::{FixedMap, IdMap};
 use crate::model::device::{DeviceId, ResourceClaim};
+use crate::model::emulation::RepeatedClaims;
 use crate::model::intern::{Marks, TraceIds};
 use crate::model::intern::{Symbol, known};
 use crate::model::pod::Uid;
@@ -382,15 +383,18 @@ impl Volumes {
     }
 
     /// Assumes the result of a pod's reservations before the API server shows it.
-    pub(super) fn assume(&mut self, pod: &Uid, reservations: Vec<Reservation>) {
+    pub(super) fn assume(&mut self, pod: &Uid, reservations: Vec<Reservation>, repeated: RepeatedClaims) {
         if reservations.is_empty() {
             return;
         }
         for (at, reservation) in reservations.iter().enumerate() {
+            let others = match repeated {
+                RepeatedClaims::First => &reservations[..at],
+                RepeatedClaims::Last => &reservations[at + 1..],
+            };
             match reservation {
-                // Upstream allocates a claim once for each of its names, and counts the first allocation.
-                Reservation::Allocate { claim, .. }
-                    if reservations[..at].iter().any(|earlier| earlier.allocates(claim)) => {}
+                // Upstream allocates a claim once for each of its names.
+                Reservation::Allocate { claim, .. } if others.iter().any(|other| other.allocates(claim)) => {}
                 Reservation::Bind { volume, claim, by_controller } => {
                     self.change_volume(*volume, |entry| {
                         entry.assume(pod, |volume| {

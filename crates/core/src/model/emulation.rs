@@ -5,7 +5,7 @@
 
 mod devices;
 
-pub use devices::{Alternatives, CapacityRule, DeviceGates, DeviceRules, Distinct, PoolView};
+pub use devices::{Alternatives, CapacityRule, DeviceGates, DeviceRules, Distinct, PoolView, RepeatedClaims};
 
 use EmulatedVersion::{V1_34, V1_35, V1_36, V1_37};
 use std::fmt;

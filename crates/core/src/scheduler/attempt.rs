@@ -293,7 +293,7 @@ impl Scheduler {
         self.cache.place(&queued.pod, name, PodState::Assumed);
         let has_volumes_to_bind = !reservations.is_empty();
         self.nomination_fulfilled(now, &queued.pod, name);
-        self.cache.assume_volumes(&uid, reservations);
+        self.cache.assume_volumes(&self.tables, &uid, reservations);
         if has_volumes_to_bind && self.runs_pre_bind(&queued.pod) {
             return self.pre_bind(now, queued, name);
         }

@@ -126,7 +126,7 @@ impl Scheduler {
             Size::Large | Size::TooLarge(_) => self.fits_by_results(&pod, judge).unwrap_or(false),
         };
         self.cache.place(&pod, node, PodState::Assumed);
-        self.cache.assume_volumes(&pod.uid, reserved);
+        self.cache.assume_volumes(&self.tables, &pod.uid, reserved);
         fits
     }
 

@@ -308,7 +308,8 @@ impl Trial {
             self.nominate(pod, None);
         }
         self.log.place(&mut self.scheduler.cache, pod, node, PodState::Assumed);
-        self.scheduler.cache.assume_volumes(&pod.uid, reservations);
+        let Scheduler { cache, tables, .. } = &mut self.scheduler;
+        cache.assume_volumes(tables, &pod.uid, reservations);
         TrialDecision::Placed { node, feasible, score }
     }
 }

@@ -232,7 +232,7 @@ proptest! {
             .flat_map(|(_, rule)| rule.reserve(&world.snapshot().node(node)).expect("the node fits")).collect();
         let name = world.snapshot().node_info(node).name;
         world.cache.place(&pod, name, PodState::Assumed);
-        world.cache.assume_volumes(&pod.uid, reserved.clone());
+        world.cache.assume_volumes(&world.tables, &pod.uid, reserved.clone());
         let now = verdicts(&world);
         let here = now.iter().find(|(idx, _)| *idx == node).expect("the node still exists");
         prop_assert_eq!(&here.1, &vec![Verdict::Fits], "{:?}", reserved);

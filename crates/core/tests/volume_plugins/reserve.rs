@@ -112,7 +112,7 @@ fn assumed_volume_is_unavailable_to_other_claims_until_released() {
         cluster(&["node a", "class hand", "pv v class=hand", "pvc c class=hand", "pvc d class=hand"]);
     let held = reserved(&mut cluster, "x claim=c", "a");
     let x: Uid = "x".into();
-    cluster.cache.assume_volumes(&x, held.clone());
+    cluster.cache.assume_volumes(&cluster.tables, &x, held.clone());
     assert!(!fits(&mut cluster, "y claim=d", "a"));
     assert!(fits(&mut cluster, "y claim=c", "a"), "a second pod of the claim shares the volume");
     assert_eq!(cluster.cache.forget_volumes("x"), held);
@@ -124,7 +124,7 @@ fn assumed_volume_is_unavailable_to_other_claims_until_released() {
 fn claim_to_be_provisioned_on_a_node_binds_other_pods_to_that_node() {
     let mut cluster = cluster(&["node a", "node b", "class fast of=csi.x", "pvc c class=fast"]);
     let held = reserved(&mut cluster, "x claim=c", "a");
-    cluster.cache.assume_volumes(&"x".into(), held);
+    cluster.cache.assume_volumes(&cluster.tables, &"x".into(), held);
     assert!(fits(&mut cluster, "y claim=c", "a") && !fits(&mut cluster, "y claim=c", "b"));
 }
 
@@ -142,7 +142,7 @@ fn claim_assumed_by_two_pods_is_held_until_both_release_it() {
     crate::support::language::apply(&mut cluster, "pvc e class=hand");
     for uid in ["x", "y"] {
         let held = reserved(&mut cluster, &format!("{uid} claim=c claim=d"), "a");
-        cluster.cache.assume_volumes(&uid.into(), held);
+        cluster.cache.assume_volumes(&cluster.tables, &uid.into(), held);
     }
     cluster.cache.forget_volumes("x");
     assert!(!fits(&mut cluster, "z claim=c", "b") && !fits(&mut cluster, "z claim=e", "a"));
@@ -154,7 +154,7 @@ fn claim_assumed_by_two_pods_is_held_until_both_release_it() {
 fn newer_version_replaces_assumed_state_and_the_same_version_does_not() {
     let mut cluster = cluster(&["node a", "node b", "class fast of=csi.x", "pvc c class=fast"]);
     let held = reserved(&mut cluster, "x claim=c", "a");
-    cluster.cache.assume_volumes(&"x".into(), held);
+    cluster.cache.assume_volumes(&cluster.tables, &"x".into(), held);
     assert!(storage::apply(&mut cluster, "pvc c class=fast"));
     assert!(!fits(&mut cluster, "y claim=c", "b"), "a list that repeats it changes nothing");
     assert!(storage::apply(&mut cluster, "pvc c class=fast version=2"));

@@ -329,7 +329,7 @@ impl World {
         if let Some((node, reserved)) = selected {
             self.cache.place(&pod, node, PodState::Assumed);
             let reserved = if self.writes { self.write(written, reserved) } else { reserved };
-            self.cache.assume_volumes(&pod.uid, reserved);
+            self.cache.assume_volumes(&self.tables, &pod.uid, reserved);
         }
         entry
     }

@@ -118,6 +118,17 @@ pub struct DeviceRules {
     pub shows_sharing: bool,
     /// Row D42: whether expressions have the function `includes`.
     pub has_includes: bool,
+    /// Row D43: which allocation of a claim that a pod names twice counts while it is in flight.
+    pub repeated_claims: RepeatedClaims,
+}
+
+/// Which allocation of a claim that a pod names twice counts while it is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepeatedClaims {
+    /// The first.
+    First,
+    /// The last.
+    Last,
 }
 
 /// How `distinctAttribute` is checked.
@@ -197,6 +208,10 @@ impl DeviceRules {
             reads_binds_to_node: knows_distinct(version, gates),
             shows_sharing: knows_distinct(version, gates),
             has_includes: matches!(version, V1_36 | V1_37),
+            repeated_claims: match version {
+                V1_34 | V1_35 => RepeatedClaims::Last,
+                V1_36 | V1_37 => RepeatedClaims::First,
+            },
         }
     }
 }
