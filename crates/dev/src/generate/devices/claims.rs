@@ -255,49 +255,50 @@ impl Claims {
         request
     }
 
+    /// Returns a device of an allocation. Its driver may report its conditions.
+    fn result(&self, draw: &mut Draw, reports: &mut Vec<Value>) -> Value {
+        let (id, device) = &self.devices[draw.below(self.devices.len())];
+        let mut result = id.clone();
+        result["request"] = "r0".into();
+        if draw.percent(6) {
+            result["adminAccess"] = true.into();
+        }
+        if device["allowMultipleAllocations"] == true && draw.percent(85) {
+            let share = format!("0000000{}-0000-4000-8000-{:012}", draw.below(10), draw.below(1_000_000));
+            result["shareID"] = share.into();
+            let amounts = device["capacity"].as_object().into_iter().flatten();
+            let amounts: Map<String, Value> = amounts
+                .map(|(name, _)| {
+                    let amount = if name == "memory" { draw.pick(&["1Gi", "5Gi", "10Gi"]) } else { "1" };
+                    (name.clone(), amount.into())
+                })
+                .collect();
+            if !amounts.is_empty() {
+                result["consumedCapacity"] = amounts.into();
+            }
+        }
+        if !device["bindingConditions"].is_null() {
+            result["bindingConditions"] = device["bindingConditions"].clone();
+            result["bindingFailureConditions"] = device["bindingFailureConditions"].clone();
+            if draw.percent(70) {
+                let mut report = id.clone();
+                let kind = draw.pick(&["ready", "ready", "broken", "other"]);
+                let status = draw.pick(&["True", "True", "False"]);
+                report["conditions"] = json!([{
+                    "type": kind, "status": status, "reason": "Report", "message": "",
+                    "lastTransitionTime": "2024-01-01T00:00:00Z",
+                }]);
+                reports.push(report);
+            }
+        }
+        result
+    }
+
     /// Gives a claim devices, which may be gone or in use.
-    // long because: it lists the fields of one allocation in their order.
     fn allocate(&mut self, draw: &mut Draw, claim: &mut Value, nodes: usize) {
         let count = draw.weighted(&[(6, 1), (3, 2), (1, 0)]);
         let mut reports = Vec::new();
-        let devices = self.devices.clone();
-        let results = draw.list(count, |draw| {
-            let (id, device) = &devices[draw.below(devices.len())];
-            let mut result = id.clone();
-            result["request"] = "r0".into();
-            if draw.percent(6) {
-                result["adminAccess"] = true.into();
-            }
-            if device["allowMultipleAllocations"] == true && draw.percent(85) {
-                let share = format!("0000000{}-0000-4000-8000-{:012}", draw.below(10), draw.below(1_000_000));
-                result["shareID"] = share.into();
-                let amounts = device["capacity"].as_object().into_iter().flatten();
-                let amounts: Map<String, Value> = amounts
-                    .map(|(name, _)| {
-                        let amount = if name == "memory" { draw.pick(&["1Gi", "5Gi", "10Gi"]) } else { "1" };
-                        (name.clone(), amount.into())
-                    })
-                    .collect();
-                if !amounts.is_empty() {
-                    result["consumedCapacity"] = amounts.into();
-                }
-            }
-            if !device["bindingConditions"].is_null() {
-                result["bindingConditions"] = device["bindingConditions"].clone();
-                result["bindingFailureConditions"] = device["bindingFailureConditions"].clone();
-                if draw.percent(70) {
-                    let mut report = id.clone();
-                    let kind = draw.pick(&["ready", "ready", "broken", "other"]);
-                    let status = draw.pick(&["True", "True", "False"]);
-                    report["conditions"] = json!([{
-                        "type": kind, "status": status, "reason": "Report", "message": "",
-                        "lastTransitionTime": "2024-01-01T00:00:00Z",
-                    }]);
-                    reports.push(report);
-                }
-            }
-            result
-        });
+        let results = draw.list(count, |draw| self.result(draw, &mut reports));
         let mut allocation = json!({ "devices": { "results": results } });
         match draw.below(10) {
             0 | 1 => {}
