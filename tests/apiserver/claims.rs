@@ -1,12 +1,13 @@
 //! Pods that share a ResourceClaim, or ask for an extended resource that only devices provide.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::nodes;
+use crate::harness::wait::PATIENCE;
+use crate::harness::{nodes, wait_for};
 use crate::world::{World, play, requesting};
 
 /// Creates a node with two devices, and the class that selects them.
@@ -88,6 +89,52 @@ async fn claims_get_devices_and_reservations_before_their_pods_are_bound() -> Re
         let (slices, classes) = (world.client.clone(), world.client.clone());
         Api::<ResourceSlice>::all(slices).delete(&world.name, &DeleteParams::default()).await?;
         Api::<DeviceClass>::all(classes).delete(&world.name, &DeleteParams::default()).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn claims_are_not_reserved_without_the_right_to_bind_them() -> Result<()> {
+    play("binder", async |world| {
+        let request = json!({"name": "r", "exactly": {"deviceClassName": world.name}});
+        let claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}});
+        let claim: ResourceClaim = serde_json::from_value(claim)?;
+        let api: Api<ResourceClaim> = Api::namespaced(world.client.clone(), &world.name);
+        api.create(&PostParams::default(), &claim).await?;
+        let admin = world.plane.admin();
+        let account = format!("system:serviceaccount:{}:binder", world.name);
+        // The API server asks for the right in the whole cluster.
+        let names = |resource: &str| format!("{}-{}", world.name, resource.replace('/', "-"));
+        let grant = async |resource: &str| {
+            let (name, resource) = (
+                names(resource),
+                format!("--resource={}", resource.replacen("claims", "claims.resource.k8s.io", 1)),
+            );
+            admin.kubectl(&["create", "clusterrole", &name, "--verb=get,patch", &resource]).await?;
+            let (role, user) = (format!("--clusterrole={name}"), format!("--user={account}"));
+            admin.kubectl(&["create", "clusterrolebinding", &name, &role, &user]).await
+        };
+        let device = json!({"request": "r", "driver": "d.example.com", "pool": "p", "device": "g"});
+        let status = json!({"status": {"allocation": {"devices": {"results": [device]}}}}).to_string();
+        let kind = ["resourceclaims.v1.resource.k8s.io", "c", "-n", &world.name];
+        let write = ["--subresource=status", "--type=merge", "-p", &status, "--as", &account];
+        let patch = [&["patch"][..], &kind, &write].concat();
+        let rights = ["resourceclaims", "resourceclaims/status", "resourceclaims/binding"];
+        grant(rights[0]).await?;
+        grant(rights[1]).await?;
+        // The API server learns of the roles from its watches.
+        wait_for("the missing right to be named", PATIENCE, || async {
+            let Err(refused) = admin.kubectl(&patch).await else { bail!("the patch was accepted") };
+            ensure!(format!("{refused:#}").contains("resourceclaims/binding"), "{refused:#}");
+            Ok(())
+        })
+        .await?;
+        grant(rights[2]).await?;
+        wait_for("the patch to be accepted", PATIENCE, || admin.kubectl(&patch)).await?;
+        for right in rights {
+            admin.kubectl(&["delete", "clusterrolebinding,clusterrole", &names(right)]).await?;
+        }
         Ok(())
     })
     .await
