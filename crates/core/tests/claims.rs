@@ -111,6 +111,12 @@ impl Claim {
         self.allocation.iter().flat_map(|(_, allocation)| &allocation.results)
     }
 
+    /// Whether it was made for the pod, and has its devices on the node.
+    fn is_made_on(&self, node: &str, pod: &Uid) -> bool {
+        let is_here = self.allocation.as_ref().is_some_and(|(on, _)| on == node);
+        is_here && self.made_for.as_ref() == Some(pod) && self.reserved_for.contains(pod)
+    }
+
     fn needs_report(&self) -> bool {
         self.is_ready.is_none() && self.results().any(|result| !result.binding_conditions.is_empty())
     }
@@ -197,8 +203,11 @@ impl Server {
                     "{} belongs to others",
                     id.name
                 );
-                assert!(!self.bound.contains_key(&**pod), "{pod} is bound with {}", id.name);
                 self.delete(&id.name);
+                if let Some(node) = self.bound.get(&**pod) {
+                    let serves = |claim: &Claim| claim.is_made_on(node, pod);
+                    assert!(self.claims.values().any(serves), "{pod} is bound with {}", id.name);
+                }
             }
             VolumeChange::Reserve { claim: id, add_finalizer, allocation, .. } => {
                 let name = &*id.name;
@@ -510,7 +519,7 @@ impl TestCluster {
             self.now = self.now + Duration::from_secs(1);
             self.run();
         }
-        let in_flight = self.scheduler.snapshot().devices().in_flight_count();
+        let in_flight = self.scheduler.snapshot().devices().all_in_flight().count();
         assert_eq!(in_flight, 0, "nothing stays in flight:\n{}", self.history);
         let is_done =
             |pod: &str, claims: &[&str]| self.server.bound.contains_key(pod) || self.is_torn(claims);

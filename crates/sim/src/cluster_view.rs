@@ -9,7 +9,7 @@ use crate::sim::Sim;
 use crate::storage::csi_node;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use supercargo_core::model::device::Allocation;
+use supercargo_core::model::device::{Allocation, DeviceId};
 use supercargo_core::model::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::model::node::NodeInfo;
 use supercargo_core::model::pod::{PodInfo, Uid};
@@ -20,11 +20,15 @@ fn devices_of(
     claims: &BTreeMap<String, Arc<DeviceClaim>>,
     slices: &BTreeMap<String, Arc<Slice>>,
     in_flight: Vec<(Uid, Arc<Allocation>)>,
+    avoided: BTreeMap<Uid, BTreeSet<DeviceId>>,
+    keep_claims: BTreeSet<Uid>,
 ) -> Arc<Devices> {
     Arc::new(Devices {
         claims: claims.values().map(|claim| Arc::new(claim.info(tables))).collect(),
         slices: slices.values().map(|slice| Arc::new(slice.info(tables))).collect(),
         in_flight,
+        avoided,
+        keep_claims,
         served: Some((tables.symbol(TPU), DeviceKind::Whole.name())),
     })
 }
@@ -114,8 +118,9 @@ impl Process {
         let in_flight = snapshot.devices().all_in_flight().filter(|(claim, _)| !own.contains(*claim));
         let in_flight = in_flight.map(|(claim, allocation)| (Arc::clone(claim), Arc::clone(allocation)));
         let in_flight = in_flight.collect();
+        let keep_claims = snapshot.devices().all_settled().cloned().collect();
         let tables = self.scheduler.tables();
-        devices_of(tables, &self.device_claims, &self.slices, in_flight)
+        devices_of(tables, &self.device_claims, &self.slices, in_flight, self.avoided.clone(), keep_claims)
     }
 
     /// Returns the pods whose evaluation is suspended, for extenders or between slices.
@@ -159,6 +164,10 @@ impl Sim {
         }
         let nodes: Vec<_> = self.server.nodes.values().cloned().collect();
         let namespaces: Vec<_> = self.server.namespaces.iter().map(|(&name, &team)| (name, team)).collect();
+        let known = process.scheduler.snapshot().devices();
+        let keep_claims = known.all_settled().cloned().collect();
+        let lingering =
+            known.all_lingering().map(|(uid, sent)| (Arc::clone(uid), Arc::clone(sent))).collect();
         let tables = process.scheduler.tables();
         let storage = Storage {
             claims: self.server.claims.values().map(|it| Arc::new(it.info(tables))).collect(),
@@ -170,7 +179,14 @@ impl Sim {
             },
         };
         let devices = if has_devices(self.seed) {
-            devices_of(tables, &self.server.device_claims, &self.server.slices, Vec::new())
+            devices_of(
+                tables,
+                &self.server.device_claims,
+                &self.server.slices,
+                lingering,
+                BTreeMap::new(),
+                keep_claims,
+            )
         } else {
             Arc::default()
         };

@@ -83,7 +83,9 @@ impl Sim {
     /// which it was taken.
     fn list(&mut self, kind: Kind) {
         let newest = self.server.version();
-        let is_stale = self.draw.percent(self.fault_rates.stale_list);
+        // Of claims, lists are consistent, as the API server promises. Without that, a scheduler that starts would not
+        // know the allocations of the one before it, which nothing else prevents from being given again.
+        let is_stale = self.draw.percent(self.fault_rates.stale_list) && kind != Kind::ResourceClaim;
         let version = if is_stale {
             self.fault("stale list");
             newest - self.draw.below(newest.min(STALE_MAX))

@@ -10,13 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use supercargo_core::cycle::Framework;
+use supercargo_core::model::device::DeviceId;
 use supercargo_core::model::effect::Lane;
 use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::{Event, Kind, ObjectKey};
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::lookup_objects::Service;
 use supercargo_core::model::node::NodeInfo;
-use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::model::volume::StorageObject;
@@ -100,6 +101,8 @@ pub(crate) struct Process {
     pub(crate) flushed: BTreeSet<String>,
     /// The nodes with nominated pods, and these pods, when the scheduler's current run began.
     pub(crate) held_places: BTreeSet<(String, String)>,
+    /// The devices that claims avoided before the last step, by the uids of the claims.
+    pub(crate) avoided: BTreeMap<Uid, BTreeSet<DeviceId>>,
     /// The wake-up time that it requested.
     pub(crate) wake: Option<Time>,
     /// The number of consecutive wake-ups without work, and the time of the first.
@@ -164,6 +167,7 @@ impl Process {
             evicting: BTreeSet::new(),
             flushed: BTreeSet::new(),
             held_places: BTreeSet::new(),
+            avoided: BTreeMap::new(),
             wake: None,
             idle_wakes: (0, now),
             listing: BTreeMap::new(),

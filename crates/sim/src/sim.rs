@@ -345,6 +345,8 @@ impl Sim {
         self.process.held_places = self.process.nominations();
         for steps in 0..STEPS_MAX {
             self.stopwatch.iter_mut().for_each(|watch| watch.begin());
+            let avoided = self.process.scheduler.snapshot().devices().all_avoided().clone();
+            self.process.avoided = avoided;
             let step = self.process.scheduler.step(self.now, &mut NoProbe);
             self.stopwatch.iter_mut().for_each(|watch| watch.end());
             match step {

@@ -325,6 +325,10 @@ impl Sim {
             !matches!(write.change, VolumeChange::Bind { .. } | VolumeChange::SelectNode { .. });
         if is_of_devices && fence != self.fence {
             self.say("server", uid, format_args!("write is fenced"));
+            if fate != Fate::Unanswered {
+                let message = "the lease was lost".to_owned();
+                self.answer_write(incarnation, write, WriteOutcome::Unknown { message }, Duration::ZERO);
+            }
             return Ok(());
         }
         let before = match &write.change {

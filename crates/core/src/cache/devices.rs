@@ -3,6 +3,8 @@
 //! A claim holds devices by its `status.allocation`, or, until the API server shows that, by the reservation of the
 //! pod for which it is being allocated. Upstream: `dynamicresources/{dra_manager,allocateddevices}.go`.
 
+mod given_up;
+
 use crate::collections::hash::{FixedMap, IdMap};
 use crate::model::device::{
     Allocation, DeviceClass, DeviceId, DeviceSelector, PoolId, Reach, ResourceClaim, ResourceSlice,
@@ -14,6 +16,10 @@ use crate::model::quantity::Quantity;
 use crate::model::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// If a time limit comes this much late, the process was paused, and the limit is extended by as much.
+const PAUSED: Duration = Duration::from_secs(60);
 
 /// All claims and slices.
 #[derive(Default)]
@@ -21,10 +27,14 @@ pub struct Devices {
     claims: IdMap<(Symbol, Symbol), Arc<ResourceClaim>>,
     /// Claims that the scheduler made for extended resources, by the uid of their pod.
     extended: BTreeMap<Uid, BTreeSet<(Symbol, Symbol)>>,
-    /// Pods that are about to be bound with the claim made for them.
-    settled: BTreeSet<Uid>,
+    /// Pods that are bound, or about to be, with this claim that was made for them.
+    settled: BTreeMap<Uid, (Symbol, Symbol)>,
+    /// Reservations that pods gave up, while the API server still shows them.
+    given_up: BTreeMap<Uid, BTreeSet<(Symbol, Symbol)>>,
     /// Allocations that the API server does not show yet, by the uid of the claim.
     in_flight: FixedMap<Uid, Arc<Allocation>>,
+    /// Those of them that the API server showed once, before it showed the claim without them again.
+    shown_once: BTreeSet<Uid>,
     /// Claims whose allocation was sent, but whose pod is not in PreBind any more, with the time until which the watch
     /// may still show the allocation.
     lingering: FixedMap<Uid, Lingering>,
@@ -47,6 +57,8 @@ pub struct Devices {
 /// A claim whose allocation was sent.
 struct Lingering {
     until: Time,
+    /// Whether the time was extended, since the process was paused when it came.
+    is_extended: bool,
     claim: Arc<ResourceClaim>,
 }
 
@@ -159,14 +171,35 @@ impl Devices {
         self.extended.get(pod).into_iter().flatten().filter_map(|key| self.claims.get(key))
     }
 
-    /// Whether the pod is about to be bound with the claim made for its extended resources.
-    pub fn is_settled(&self, pod: &str) -> bool {
-        self.settled.contains(pod)
+    /// Returns the claim made for a pod with which it is bound, or about to be.
+    pub fn settled(&self, pod: &str) -> Option<&Arc<ResourceClaim>> {
+        self.claims.get(self.settled.get(pod)?)
+    }
+
+    /// Returns the pods that have such a claim.
+    pub fn all_settled(&self) -> impl Iterator<Item = &Uid> {
+        self.settled.keys()
+    }
+
+    /// Returns the claims that were made for such a pod in vain.
+    pub fn surplus_of(&self, pod: &str) -> impl Iterator<Item = &Arc<ResourceClaim>> {
+        let used = self.settled(pod).map(|claim| &claim.uid);
+        self.made_for(pod).filter(move |claim| used.is_some_and(|used| *used != claim.uid) && !claim.deleting)
     }
 
     /// Returns the devices that a claim avoids while others fit.
     pub fn avoided_by(&self, claim: &str) -> Option<&BTreeSet<DeviceId>> {
         self.avoided.get(claim)
+    }
+
+    /// Returns the devices that claims avoid, by the uid of the claim.
+    pub fn all_avoided(&self) -> &BTreeMap<Uid, BTreeSet<DeviceId>> {
+        &self.avoided
+    }
+
+    /// Returns the number of claims that avoid devices.
+    pub fn avoiding_count(&self) -> usize {
+        self.avoided.len()
     }
 
     pub(super) fn avoid(&mut self, claim: &Uid, devices: Option<BTreeSet<DeviceId>>) -> bool {
@@ -181,10 +214,8 @@ impl Devices {
         }
     }
 
-    pub(super) fn settle(&mut self, pod: &Uid) {
-        if self.extended.contains_key(pod) {
-            self.settled.insert(Arc::clone(pod));
-        }
+    pub(super) fn settle(&mut self, pod: &Uid, claim: &ResourceClaim) {
+        self.settled.insert(Arc::clone(pod), (claim.namespace, claim.name));
     }
 
     pub(super) fn unsettle(&mut self, pod: &str) {
@@ -201,9 +232,14 @@ impl Devices {
         self.in_flight.iter()
     }
 
-    /// Returns the number of allocations that the API server does not show yet.
-    pub fn in_flight_count(&self) -> usize {
-        self.in_flight.len()
+    /// Returns the allocations that were sent, and hold their devices until the API server shows them or a time limit.
+    pub fn all_lingering(&self) -> impl Iterator<Item = (&Uid, &Arc<Allocation>)> {
+        self.in_flight.iter().filter(|(uid, _)| self.lingering.contains_key(*uid))
+    }
+
+    /// Returns the uids of claims whose allocation the API server does not show yet, and that no time limits.
+    pub fn unlimited_in_flight(&self) -> impl Iterator<Item = &Uid> {
+        self.in_flight.keys().filter(|uid| !self.lingering.contains_key(*uid))
     }
 
     /// Returns the devices that are allocated or about to be.
@@ -276,15 +312,22 @@ impl Devices {
         let key = (claim.namespace, claim.name);
         let old = self.claims.insert(key, Arc::clone(claim));
         if let Some(old) = &old {
-            self.leave_pod(old);
+            self.reservations_ended(old, Some(claim));
+            // Another version of the same claim leaves it as settled as it was.
+            if (&old.uid, &old.controller) != (&claim.uid, &claim.controller) {
+                self.leave_pod(old);
+            }
             if old.uid != claim.uid {
-                self.avoided.remove(&old.uid);
-                self.hold(&old.uid, None);
+                self.claim_left(&old.uid);
             }
         }
         if let Some((_, pod)) = claim.controller.as_ref().filter(|_| claim.is_for_extended_resources) {
             self.extended.entry(Arc::clone(pod)).or_default().insert(key);
-            self.end_lingering(&planned_uid(pod), claim);
+            let planned = planned_uid(pod);
+            if self.is_in_flight_for(&planned, claim) {
+                self.shown_once.insert(Arc::clone(&planned));
+            }
+            self.end_lingering(&planned, claim);
         }
         self.count(claim);
         old
@@ -293,21 +336,30 @@ impl Devices {
     pub(super) fn remove_claim(&mut self, namespace: Symbol, name: Symbol) -> Option<Arc<ResourceClaim>> {
         let old = self.claims.remove(&(namespace, name))?;
         self.leave_pod(&old);
-        self.avoided.remove(&old.uid);
-        if self.lingering.remove(&old.uid).is_some() {
-            self.in_flight.remove(&old.uid);
-        }
-        let in_flight = self.in_flight.get(&old.uid).cloned();
-        self.hold(&old.uid, in_flight);
+        self.reservations_ended(&old, None);
+        self.claim_left(&old.uid);
         Some(old)
+    }
+
+    /// Ends what is known about a claim that does not exist any more. No write can reach it.
+    fn claim_left(&mut self, uid: &Uid) {
+        self.avoided.remove(uid);
+        if self.lingering.remove(uid).is_some() {
+            self.take_in_flight(uid);
+        }
+        let in_flight = self.in_flight.get(uid).cloned();
+        self.hold(uid, in_flight);
     }
 
     fn leave_pod(&mut self, claim: &ResourceClaim) {
         let Some((_, pod)) = &claim.controller else { return };
+        let key = (claim.namespace, claim.name);
+        if self.settled.get(pod) == Some(&key) {
+            self.settled.remove(pod);
+        }
         if let Some(made) = self.extended.get_mut(pod) {
-            made.remove(&(claim.namespace, claim.name));
+            made.remove(&key);
             if made.is_empty() {
-                self.settled.remove(pod);
                 self.extended.remove(pod);
             }
         }
@@ -318,9 +370,14 @@ impl Devices {
         let is_it = |uid: &&Uid| uid.starts_with(&**planned) && self.is_in_flight_for(uid, shown);
         if let Some(uid) = self.lingering.keys().find(is_it).cloned() {
             self.lingering.remove(&uid);
-            self.in_flight.remove(&uid);
+            self.take_in_flight(&uid);
             self.hold(&uid, None);
         }
+    }
+
+    fn take_in_flight(&mut self, claim: &Uid) -> Option<Arc<Allocation>> {
+        self.shown_once.remove(claim);
+        self.in_flight.remove(claim)
     }
 
     fn is_in_flight_for(&self, claim: &Uid, shown: &ResourceClaim) -> bool {
@@ -331,7 +388,10 @@ impl Devices {
     /// Counts the devices of a claim by its shown allocation and by the one in flight.
     fn count(&mut self, claim: &ResourceClaim) {
         if claim.allocation.is_some() && self.lingering.remove(&claim.uid).is_some() {
-            self.in_flight.remove(&claim.uid);
+            self.take_in_flight(&claim.uid);
+        }
+        if self.is_in_flight_for(&claim.uid, claim) {
+            self.shown_once.insert(Arc::clone(&claim.uid));
         }
         let in_flight = self.in_flight.get(&claim.uid);
         let allocation = match (&claim.allocation, in_flight) {
@@ -360,6 +420,7 @@ impl Devices {
         // An allocation whose write was lost may still arrive.
         let other = self.in_flight.get(&claim.uid);
         let allocation = other.map_or_else(|| Arc::clone(allocation), |other| both(other, allocation));
+        self.shown_once.remove(&claim.uid);
         self.in_flight.insert(Arc::clone(&claim.uid), allocation);
         self.recount(claim);
     }
@@ -368,7 +429,7 @@ impl Devices {
         if self.lingering.contains_key(&claim.uid) {
             return;
         }
-        self.in_flight.remove(&claim.uid);
+        self.take_in_flight(&claim.uid);
         self.recount(claim);
     }
 
@@ -378,9 +439,10 @@ impl Devices {
             return self.linger_planned(claim, until);
         }
         let is_shown = |shown: &Arc<ResourceClaim>| shown.uid == claim.uid && shown.allocation.is_some();
-        let is_in_flight = self.in_flight.contains_key(&claim.uid);
+        let is_in_flight = self.in_flight.contains_key(&claim.uid) && !self.shown_once.contains(&claim.uid);
         if is_in_flight && !self.claim(claim.namespace, claim.name).is_some_and(is_shown) {
-            let lingering = Lingering { until, claim: ResourceClaim::clone(claim).into() };
+            let lingering =
+                Lingering { until, is_extended: false, claim: ResourceClaim::clone(claim).into() };
             self.lingering.insert(Arc::clone(&claim.uid), lingering);
         }
     }
@@ -392,12 +454,16 @@ impl Devices {
             .controller
             .as_ref()
             .is_some_and(|(_, pod)| self.made_for(pod).any(|made| self.is_in_flight_for(&claim.uid, made)));
-        if let Some(sent) = self.in_flight.remove(&claim.uid).filter(|_| !is_made) {
+        let was_shown = is_made || self.shown_once.contains(&claim.uid);
+        if let Some(sent) = self.take_in_flight(&claim.uid).filter(|_| !was_shown) {
             self.planned += 1;
             let uid: Uid = format!("{}{}", claim.uid, self.planned).into();
             self.in_flight.insert(Arc::clone(&uid), Arc::clone(&sent));
             self.hold(&uid, Some(sent));
-            self.lingering.insert(uid, Lingering { until, claim: ResourceClaim::clone(claim).into() });
+            self.lingering.insert(
+                uid,
+                Lingering { until, is_extended: false, claim: ResourceClaim::clone(claim).into() },
+            );
         }
         self.hold(&claim.uid, None);
     }
@@ -410,12 +476,19 @@ impl Devices {
     /// Gives back the devices of claims whose time has come. Returns these claims, each with the allocation that it
     /// would have had, in order of their uids.
     pub(super) fn expire(&mut self, now: Time) -> Vec<Arc<ResourceClaim>> {
-        let over = self.lingering.iter().filter(|(_, it)| it.until <= now);
-        let over: BTreeSet<Uid> = over.map(|(uid, _)| Arc::clone(uid)).collect();
+        let mut over = BTreeSet::new();
+        for (uid, it) in self.lingering.iter_mut().filter(|(_, it)| it.until <= now) {
+            if !it.is_extended && it.until + PAUSED < now {
+                // Events of the time before may still wait.
+                (it.until, it.is_extended) = (now + PAUSED, true);
+            } else {
+                over.insert(Arc::clone(uid));
+            }
+        }
         let mut freed = Vec::with_capacity(over.len());
         for uid in over {
             let Some(Lingering { claim, .. }) = self.lingering.remove(&uid) else { continue };
-            let allocation = self.in_flight.remove(&uid);
+            let allocation = self.take_in_flight(&uid);
             freed.push(Arc::new(ResourceClaim { allocation, ..ResourceClaim::clone(&claim) }));
             let shown = self.claim(claim.namespace, claim.name).filter(|shown| shown.uid == uid);
             let allocation = shown.and_then(|claim| claim.allocation.clone());
@@ -497,8 +570,10 @@ impl TraceIds for Devices {
             // Names of `claims`.
             extended: _,
             settled: _,
+            given_up: _,
             // Allocations hold texts only.
             in_flight: _,
+            shown_once: _,
             lingering,
             planned: _,
             // Ids of devices are texts.

@@ -42,7 +42,7 @@ pub use view::{NodeView, Overlay};
 pub use volumes::Volumes;
 
 use crate::collections::hash::Keyed;
-use crate::model::device::{DeviceClass, DeviceId, ResourceClaim};
+use crate::model::device::{DeviceClass, DeviceId, ResourceClaim, planned_uid};
 use crate::model::intern::{Marks, Symbol, Tables, TraceIds, WorkBudget, holds_no_ids, trace_ids};
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::pod::{PodInfo, Uid};
@@ -327,14 +327,32 @@ impl Cache {
         forgotten
     }
 
-    /// Records that the claim that was made for a pod's extended resources serves the pod, which is about to be bound.
-    pub fn settle_claims(&mut self, pod: &Uid) {
-        self.volumes.settle_claims(pod);
+    /// Forgets the devices that the claim to be made for a pod avoids.
+    pub fn forget_failed_devices(&mut self, pod: &Uid) {
+        if self.volumes.devices().avoiding_count() > 0 {
+            self.volumes.avoid(&planned_uid(pod), None);
+        }
     }
 
-    /// Withdraws what [`Self::settle_claims`] recorded: the pod is not bound after all.
-    pub fn unsettle_claims(&mut self, pod: &str) {
-        self.volumes.unsettle_claims(pod);
+    /// Records that a pod gives up its reservation of a claim. Until the API server shows that, the claim counts as not
+    /// reserved for the pod.
+    pub fn give_up_reservation(&mut self, pod: &Uid, claim: &ResourceClaim) {
+        self.volumes.give_up_reservation(pod, claim);
+    }
+
+    /// Withdraws what [`Self::give_up_reservation`] recorded.
+    pub fn forget_given_up(&mut self, pod: &Uid) {
+        self.volumes.forget_given_up(pod);
+    }
+
+    /// Records that the claim that was made for a pod's extended resources serves the pod, which is about to be bound.
+    pub fn settle_claim(&mut self, pod: &Uid, claim: &ResourceClaim) {
+        self.volumes.settle_claim(pod, claim);
+    }
+
+    /// Withdraws what [`Self::settle_claim`] recorded: the pod is not bound after all.
+    pub fn unsettle_claim(&mut self, pod: &str) {
+        self.volumes.unsettle_claim(pod);
     }
 
     /// Borrows the storage objects mutably.
@@ -403,7 +421,9 @@ impl Cache {
             ("images", self.images.len()),
             ("nominations", self.nominated.len()),
             ("assumed volumes", self.volumes.assumed()),
-            ("allocations in flight", self.volumes.devices().in_flight_count()),
+            ("allocations in flight", self.volumes.devices().unlimited_in_flight().count()),
+            ("claims that avoid devices", self.volumes.devices().avoiding_count()),
+            ("pods that gave up reservations", self.volumes.devices().all_giving_up().count()),
         ]
     }
 

@@ -430,11 +430,19 @@ impl Volumes {
         self.devices.avoid(claim, devices)
     }
 
-    pub(super) fn settle_claims(&mut self, pod: &Uid) {
-        self.devices.settle(pod);
+    pub(super) fn give_up_reservation(&mut self, pod: &Uid, claim: &ResourceClaim) {
+        self.devices.give_up(pod, claim);
     }
 
-    pub(super) fn unsettle_claims(&mut self, pod: &str) {
+    pub(super) fn forget_given_up(&mut self, pod: &Uid) {
+        self.devices.forget_given_up(pod);
+    }
+
+    pub(super) fn settle_claim(&mut self, pod: &Uid, claim: &ResourceClaim) {
+        self.devices.settle(pod, claim);
+    }
+
+    pub(super) fn unsettle_claim(&mut self, pod: &str) {
         self.devices.unsettle(pod);
     }
 

@@ -590,6 +590,14 @@ impl StorageObject {
         }
     }
 
+    /// Returns it if it is a ResourceClaim.
+    pub fn as_resource_claim(&self) -> Option<&Arc<ResourceClaim>> {
+        match self {
+            Self::ResourceClaim(claim) => Some(claim),
+            _ => None,
+        }
+    }
+
     /// Returns its kind, namespace and name.
     pub fn key(&self) -> StorageKey {
         let (namespace, name) = match self {

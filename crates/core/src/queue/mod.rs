@@ -323,16 +323,21 @@ impl SchedulingQueue {
         self.requeue(now, pod, label::FAILURE);
     }
 
-    /// Puts back a pod that needs a new decision. It becomes active at its old rank, and this does not count as a
-    /// failure.
+    /// Puts back a pod that needs a new decision. It becomes active at its old rank, unless `gate` now rejects it. This
+    /// does not count as a failure.
     ///
     /// If the pod was added again in the meantime, the new record stays.
-    pub fn activate(&mut self, now: Time, mut pod: QueuedPod) {
+    pub fn activate(&mut self, now: Time, mut pod: QueuedPod, gate: Option<PluginName>) {
         if self.contains(&pod.pod.uid) {
             return;
         }
         pod.clear_rejectors();
-        pod.gate = None;
+        pod.gate = gate;
+        if let Some(gate) = gate {
+            pod.rejectors.extend([gate]);
+            self.counters.count_rejectors(&pod);
+            return self.hold(pod, label::FORCE_ACTIVATE);
+        }
         self.counters.count_incoming(SubQueue::Active, label::FORCE_ACTIVATE);
         self.insert_active(now, pod);
     }

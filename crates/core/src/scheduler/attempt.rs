@@ -160,7 +160,7 @@ impl Scheduler {
             Decided::Failed(CycleError(text)) => self.fail(now, queued, began, Failure::Error(text)),
             Decided::Panicked(text) => self.panicked(now, queued, &text),
             // Only slices return this, and `slices` handles it there. As a safe default, the pod is retried.
-            Decided::Unfinished => self.queue.activate(now, queued),
+            Decided::Unfinished => self.activate(now, queued),
         }
     }
 

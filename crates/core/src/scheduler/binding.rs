@@ -75,7 +75,7 @@ impl Scheduler {
         self.free(now, uid);
         if binding.is_open() {
             self.cache.nominate(&binding.queued.pod, binding.nominated);
-            self.queue.activate(now, binding.queued);
+            self.activate(now, binding.queued);
         }
     }
 
@@ -87,10 +87,17 @@ impl Scheduler {
             self.bindings.remove(uid);
             return None;
         }
-        if !binding.was_sent() && !self.recheck(uid) {
+        let fits = if binding.was_sent() { Some(true) } else { self.recheck(uid) };
+        if fits != Some(true) {
             // The pod becomes active at its old rank.
             self.bindings.rechecks_failed += 1;
+            // The next attempt of a large pod keeps the claim made for it. Otherwise it would be made and deleted for
+            // ever, whenever the results of slices do not outlast PreBind.
+            let claim = self.cache.volumes().devices().settled(uid).filter(|_| fits.is_none()).cloned();
             self.revert_unsent(now, uid);
+            if let Some(claim) = claim {
+                self.cache.settle_claim(&Uid::from(uid), &claim);
+            }
             return None;
         }
         let binding = self.bindings.get(uid)?;
@@ -102,13 +109,14 @@ impl Scheduler {
     }
 
     /// Rechecks the chosen node: whether it still passes all filters, if relevant objects changed since the decision.
-    /// The pod itself does not count in this evaluation.
-    fn recheck(&mut self, uid: &str) -> bool {
+    /// The pod itself does not count in this evaluation. Returns `None` for a large pod that must be evaluated in slices
+    /// again.
+    fn recheck(&mut self, uid: &str) -> Option<bool> {
         let binding = self.bindings.known(uid);
         let (pod, node, fingerprint) = (Arc::clone(&binding.queued.pod), binding.node, binding.fingerprint);
         if Some(self.cache.fingerprint_for(&pod)) == fingerprint || mutation::is_on(Mutation::RecheckSkipped)
         {
-            return true;
+            return Some(true);
         }
         let as_it_is = self.runs_pre_bind(&pod);
         let reserved = self.cache.forget_volumes(uid);
@@ -121,9 +129,8 @@ impl Scheduler {
             })
         };
         let fits = match self.size_of(&pod) {
-            Size::Usual => judge(self, self.snapshot()),
-            // Without results from the slices, the pod is evaluated again in slices.
-            Size::Large | Size::TooLarge(_) => self.fits_by_results(&pod, judge).unwrap_or(false),
+            Size::Usual => Some(judge(self, self.snapshot())),
+            Size::Large | Size::TooLarge(_) => self.fits_by_results(&pod, judge),
         };
         self.cache.place(&pod, node, PodState::Assumed);
         self.cache.assume_volumes(&self.tables, &pod.uid, reserved);
@@ -143,7 +150,6 @@ impl Scheduler {
         }
         let Some(binding) = self.bindings.cancel_unsent(uid, &mut self.outbox) else { return false };
         self.free(now, uid);
-        self.unreserve_claims(&binding.queued.pod);
         let text = format!("running Bind plugin \"DefaultBinder\": {WHY}");
         self.fail(now, binding.queued, binding.began, Failure::Binding(text));
         true
@@ -244,7 +250,7 @@ impl Scheduler {
             return;
         }
         self.give_back_volumes(now, uid);
-        self.cache.unsettle_claims(uid);
+        self.cache.unsettle_claim(uid);
         if mutation::is_on(Mutation::FailedBindingKeepsResources) {
             return;
         }
@@ -282,7 +288,6 @@ impl Scheduler {
         if binding.abandoned {
             return;
         }
-        self.unreserve_claims(&binding.queued.pod);
         // Upstream reports an extender's error text unchanged.
         let text = match binding.by {
             Some(_) => message.to_owned(),

@@ -169,7 +169,7 @@ impl Scheduler {
         if !Signature::of(&old).is_of(pod)
             && let Some(waiting) = self.extender_calls.end(&pod.uid, &mut self.outbox)
         {
-            self.queue.activate(now, waiting.queued);
+            self.activate(now, waiting.queued);
         }
     }
 

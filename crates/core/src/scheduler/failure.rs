@@ -2,8 +2,8 @@
 //!
 //! Upstream: `pkg/scheduler/schedule_one.go#handleSchedulingFailure`.
 
+use super::Scheduler;
 use super::conditions::Condition;
-use super::{Scheduler, quarantine};
 use crate::cycle::{Nominate, Unschedulable};
 use crate::model::effect::{EventRecord, Severity};
 use crate::model::intern::Symbol;
@@ -38,6 +38,10 @@ impl Scheduler {
     // long because: one arm for each failure
     pub(super) fn fail(&mut self, now: Time, mut queued: QueuedPod, began: Time, failure: Failure) {
         let pod = Arc::clone(&queued.pod);
+        self.cache.unsettle_claim(&pod.uid);
+        if !matches!(&failure, Failure::Unschedulable(found) if found.deallocated.is_some()) {
+            self.give_up_claims(&pod);
+        }
         let was_ours = std::mem::take(&mut queued.nominated);
         let mut is_retried = false;
         let (reason, message, rejectors, nominate) = match failure {
@@ -54,11 +58,10 @@ impl Scheduler {
                 } = found;
                 match deallocated {
                     Some(deallocated) => self.deallocate(&pod, &deallocated),
-                    None if rejectors.contains(&dynamic_resources::NAME) => {
-                        self.unreserve_shared_claims(&pod);
-                        is_retried = self.forget_failed_devices(&pod);
+                    None => {
+                        is_retried =
+                            rejectors.contains(&dynamic_resources::NAME) && self.forget_failed_devices(&pod);
                     }
-                    None => {}
                 }
                 queued.preemption_blockers = preemption_blockers;
                 let outcome = Outcome::Unschedulable {
@@ -101,7 +104,7 @@ impl Scheduler {
         if reason == "SchedulerError" && mutation::is_on(Mutation::FailedPodNotRequeued) {
             return;
         }
-        if rejectors.is_empty() && gate != Some(quarantine::GATE) {
+        if rejectors.is_empty() && gate.is_none() {
             self.queue.return_error(now, queued);
         } else {
             self.queue.return_unschedulable(now, queued, rejectors, gate);

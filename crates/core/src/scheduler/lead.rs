@@ -23,7 +23,7 @@ impl Scheduler {
             self.queue.requeue_now(now, &uid);
         }
         for queued in self.end_all_pre_binds(now).into_iter().chain(self.end_all_suspended()) {
-            self.queue.activate(now, queued);
+            self.activate(now, queued);
         }
         for uid in self.bindings.unsent() {
             self.outbox.drop_bind(&uid);

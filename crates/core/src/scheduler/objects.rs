@@ -14,6 +14,7 @@ use crate::model::pod::PodInfo;
 use crate::model::time::Time;
 use crate::model::volume::{StorageKey, StorageObject};
 use crate::plugins::dynamic_resources;
+use crate::queue::QueuedPod;
 use crate::switches::mutation::{self, Mutation};
 use std::sync::Arc;
 
@@ -90,11 +91,15 @@ impl Scheduler {
     }
 
     fn storage_applied(&mut self, now: Time, object: &StorageObject) {
+        let hidden = self.hidden_allocation(object.key());
         let old = self.cache.volumes_mut().apply(object.clone());
+        self.hidden_allocation_ended(now, hidden);
         if old.as_ref() != Some(object) {
             self.requeue_on(now, &ClusterEvent::Storage { old: old.as_ref(), new: Some(object) });
             if let StorageObject::ResourceClaim(claim) = object {
                 self.release_gated(now, old.as_ref(), claim);
+                let old = old.as_ref().and_then(StorageObject::as_resource_claim);
+                self.claim_shown(now, old.map(|old| &**old), claim);
             }
         }
         self.pre_bind_storage(now, old.as_ref(), Some(object));
@@ -122,7 +127,9 @@ impl Scheduler {
     }
 
     fn storage_gone(&mut self, now: Time, key: StorageKey) {
+        let hidden = self.hidden_allocation(key);
         let old = self.cache.volumes_mut().remove(key);
+        self.hidden_allocation_ended(now, hidden);
         if old.is_some() {
             self.requeue_on(now, &ClusterEvent::Storage { old: old.as_ref(), new: None });
         }
@@ -250,6 +257,12 @@ impl Scheduler {
             })
         });
         self.nomination_shown(now, Some(&old), pod);
+    }
+
+    /// Requeues a pod whose decision was cancelled, for an attempt without a backoff. Its latest version may be gated.
+    pub(super) fn activate(&mut self, now: Time, queued: QueuedPod) {
+        let gate = self.gate(&queued.pod);
+        self.queue.activate(now, queued, gate);
     }
 
     /// Runs PreEnqueue: returns the plugin that keeps the pod out of the active queue.

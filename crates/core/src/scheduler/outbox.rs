@@ -33,8 +33,9 @@ pub(super) struct Outbox {
     credits: [usize; LANES],
     bind: IndexedQueue<Outgoing>,
     volume: VecDeque<Uid>,
-    /// Writes to claims that no pod waits for.
-    claims: VecDeque<VolumeWrite>,
+    /// Writes to claims that no pod waits for, by the uids of claim and pod.
+    claims: IndexedQueue<(Uid, Uid)>,
+    claim_writes: FixedMap<(Uid, Uid), VolumeWrite>,
     evict: IndexedQueue<Uid>,
     status: IndexedQueue<Uid>,
     patches: FixedMap<Uid, StatusPatch>,
@@ -88,17 +89,24 @@ impl Outbox {
     /// Removes all volume writes.
     pub(super) fn clear_volumes(&mut self) {
         self.volume.clear();
-        self.claims.clear();
+        self.claims = IndexedQueue::default();
+        self.claim_writes.clear();
     }
 
-    /// Queues a write to a claim that no pod waits for.
-    pub(super) fn push_claim(&mut self, write: VolumeWrite) {
-        self.claims.push_back(write);
+    /// Queues a write to a claim that no pod waits for. It replaces an earlier one for the same claim and pod.
+    pub(super) fn push_claim(&mut self, claim: Uid, write: VolumeWrite) {
+        let key = (claim, Arc::clone(&write.pod.uid));
+        if self.claim_writes.insert(key.clone(), write).is_none() {
+            self.claims.push(key);
+        }
     }
 
     /// Takes the next write to a claim that no pod waits for, if there is a credit, and spends the credit.
     pub(super) fn pop_claim(&mut self) -> Option<VolumeWrite> {
-        let write = if self.has_credit(Lane::Volume) { self.claims.pop_front() } else { None }?;
+        if !self.has_credit(Lane::Volume) {
+            return None;
+        }
+        let write = self.claims.pop().and_then(|key| self.claim_writes.remove(&key))?;
         self.spend(Lane::Volume);
         Some(write)
     }

@@ -29,7 +29,7 @@ use crate::model::event::WriteOutcome;
 use crate::model::intern::Symbol;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
-use crate::model::volume::{Reservation, StorageKey, StorageObject};
+use crate::model::volume::{Reservation, StorageKey, StorageKind, StorageObject};
 use crate::plugins::{dynamic_resources, volume_binding};
 use crate::queue::QueuedPod;
 use crate::report::Outcome;
@@ -86,6 +86,7 @@ impl Scheduler {
                 reservation: reservation.clone(),
                 pod: Arc::clone(&pod.uid),
                 version: volumes.version(key).unwrap_or_default().into(),
+                was_shown: false,
             }
         };
         let tasks = volumes.reservations_of(&pod.uid).iter().map(task).collect();
@@ -178,6 +179,10 @@ impl Scheduler {
     pub(super) fn pre_bind_times(&mut self, now: Time) -> bool {
         let due = self.volume_bindings.due(now);
         for uid in &due {
+            if self.volume_bindings.awaits_end_of_reservation(uid) {
+                // The request was lost, so the claim remains reserved.
+                self.cache.forget_given_up(uid);
+            }
             let next = self.volume_bindings.time_is_up(uid);
             self.pre_bind_goes_on(now, uid, next);
         }
@@ -247,10 +252,15 @@ impl Scheduler {
     }
 
     fn linger(&mut self, pre_bind: &PreBind) {
+        let sent = pre_bind.sent_allocations().map(|(claim, is_stored)| (Arc::clone(claim), is_stored));
+        self.linger_sent(sent.collect());
+    }
+
+    fn linger_sent(&mut self, sent: Vec<(Arc<ResourceClaim>, bool)>) {
         let now = self.snapshot().now();
-        for (claim, is_stored) in pre_bind.sent_allocations() {
+        for (claim, is_stored) in sent {
             let wait = if is_stored { SHOWN_WITHIN } else { SHOWN_IF_STORED_WITHIN };
-            self.cache.linger(claim, now + wait);
+            self.cache.linger(&claim, now + wait);
         }
     }
 
@@ -273,8 +283,12 @@ impl Scheduler {
         for claim in self.claims_reserved_by(uid) {
             self.cache.avoid_devices(&claim, None);
         }
+        let made = self.claim_made_for(uid);
         self.cache.forget_volumes(uid);
-        self.cache.settle_claims(uid);
+        if let Some(made) = made {
+            self.cache.settle_claim(uid, &made);
+            self.delete_surplus_claims(uid);
+        }
         if queued.pod.deleting {
             // The API server binds no terminating pod.
             self.free(now, uid);
@@ -298,32 +312,28 @@ impl Scheduler {
             return self.give_back_volumes(now, uid);
         }
         self.free(now, uid);
-        self.unreserve_claims(&queued.pod);
         let PreBindFailure { plugin, message } = failure;
         let text = format!("running PreBind plugin \"{plugin}\": {message}");
         self.fail(now, queued, began, Failure::Binding(text));
     }
 
-    /// Removes a pod that was not bound from the claims that are reserved for it (upstream `Unreserve`). The claims
-    /// keep their devices, so the next attempt follows them.
-    pub(super) fn unreserve_claims(&mut self, pod: &PodInfo) {
-        self.unreserve(pod, |_| true);
-    }
-
-    /// Does the same for claims that other pods have reserved, too, while no node can use them: a write that was lost
-    /// would otherwise keep the other pods from freeing the claim. Upstream writes once.
-    pub(super) fn unreserve_shared_claims(&mut self, pod: &PodInfo) {
-        self.unreserve(pod, |claim| claim.reserved_for.len() > 1);
-    }
-
-    fn unreserve(&mut self, pod: &PodInfo, is_concerned: impl Fn(&ResourceClaim) -> bool) {
+    /// Removes a pod without a node from the claims that are reserved for it, and deletes those that were made for it
+    /// (upstream `Unreserve`). Other claims keep their devices, so the next attempt follows them.
+    ///
+    /// Upstream writes once, when PreBind or the Binding fails. Here, each failed attempt repeats a write that was lost:
+    /// pods that share a claim would otherwise keep each other from freeing it.
+    pub(super) fn give_up_claims(&mut self, pod: &PodInfo) {
         let devices = self.cache.volumes().devices();
         let names = pod.claims.iter().filter_map(PodClaim::name);
         let reserved = names.filter_map(|name| devices.claim(pod.namespace, name));
-        let reserved =
-            reserved.filter(|claim| claim.reserved_for.contains(&pod.uid) && is_concerned(claim)).cloned();
-        for claim in reserved.collect::<Vec<_>>() {
+        let reserved: Vec<_> =
+            reserved.filter(|claim| claim.reserved_for.contains(&pod.uid)).cloned().collect();
+        let made: Vec<_> = devices.made_for(&pod.uid).filter(|claim| !claim.deleting).cloned().collect();
+        for claim in reserved {
             self.write_claim(pod, &claim, |claim| VolumeChange::Unreserve { claim });
+        }
+        for claim in made {
+            self.write_claim(pod, &claim, |claim| VolumeChange::Delete { claim });
         }
     }
 
@@ -337,6 +347,65 @@ impl Scheduler {
             Reservation::Bind { .. } | Reservation::Provision { .. } => None,
         });
         claims.collect()
+    }
+
+    /// Returns the claim that PreBind made for a pod.
+    fn claim_made_for(&self, uid: &str) -> Option<Arc<ResourceClaim>> {
+        let volumes = self.cache.volumes();
+        let expected = volumes.reservations_of(uid).iter().find_map(|reservation| match reservation {
+            Reservation::Create { allocation, .. } => Some(allocation),
+            _ => None,
+        })?;
+        let has_devices = |claim: &&Arc<ResourceClaim>| {
+            claim.allocation.as_ref().is_some_and(|shown| shown.results == expected.results)
+        };
+        volumes.devices().made_for(uid).find(has_devices).cloned()
+    }
+
+    /// Deletes the claims that lost writes made for a pod beside the one with which it is bound. Upstream leaves them.
+    fn delete_surplus_claims(&mut self, uid: &Uid) {
+        let Some(pod) = self.cache.placed(uid).map(|(pod, ..)| Arc::clone(pod)) else { return };
+        let surplus: Vec<_> = self.cache.volumes().devices().surplus_of(uid).cloned().collect();
+        for claim in surplus {
+            self.write_claim(&pod, &claim, |claim| VolumeChange::Delete { claim });
+        }
+    }
+
+    /// Handles a new version of a claim. If it is reserved for a pending pod or was made for it, by a write whose answer
+    /// was lost, the pod is tried again: it gets a node, or gives up the claim.
+    pub(super) fn claim_shown(&mut self, now: Time, old: Option<&ResourceClaim>, claim: &ResourceClaim) {
+        let was_reserved = |uid: &Uid| old.is_some_and(|old| old.reserved_for.contains(uid));
+        for uid in claim.reserved_for.iter().filter(|uid| !was_reserved(uid)) {
+            self.queue.requeue_after_backoff(now, uid);
+        }
+        let made = claim.controller.as_ref().filter(|_| claim.is_for_extended_resources && old.is_none());
+        if let Some((_, pod)) = made {
+            self.delete_surplus_claims(pod);
+            self.queue.requeue_after_backoff(now, pod);
+        }
+    }
+
+    /// Returns a claim with the allocation that is in flight for it, before the watch shows it anew.
+    pub(super) fn hidden_allocation(&self, key: StorageKey) -> Option<Arc<ResourceClaim>> {
+        if key.kind != StorageKind::ResourceClaim {
+            return None;
+        }
+        let devices = self.cache.volumes().devices();
+        let claim = devices.claim(key.namespace?, key.name)?;
+        let hidden = devices.in_flight(&claim.uid)?;
+        Some(Arc::new(ResourceClaim { allocation: Some(Arc::clone(hidden)), ..ResourceClaim::clone(claim) }))
+    }
+
+    /// Requeues pods that wait for such devices, if the watch has shown the claim without them.
+    pub(super) fn hidden_allocation_ended(&mut self, now: Time, hidden: Option<Arc<ResourceClaim>>) {
+        let Some(hidden) = hidden else { return };
+        let devices = self.cache.volumes().devices();
+        let shown = devices.claim(hidden.namespace, hidden.name).filter(|shown| shown.uid == hidden.uid);
+        let results = |claim: &ResourceClaim| claim.allocation.as_ref().map(|it| it.results.clone());
+        let is_shown = shown.is_some_and(|shown| results(shown) == results(&hidden));
+        if devices.in_flight(&hidden.uid).is_none() && !is_shown {
+            self.devices_freed(now, &hidden);
+        }
     }
 
     /// Returns the claims that a pod in PreBind allocates, with their new devices.
@@ -400,14 +469,16 @@ impl Scheduler {
         claim: &ResourceClaim,
         change: impl FnOnce(ClaimName) -> VolumeChange,
     ) {
+        let uid = Arc::clone(&claim.uid);
+        self.cache.give_up_reservation(&pod.uid, claim);
         let claim = ClaimName {
             namespace: self.tables.text(claim.namespace).to_owned(),
             name: self.tables.text(claim.name).to_owned(),
-            uid: Arc::clone(&claim.uid),
+            uid: Arc::clone(&uid),
             version: claim.resource_version.to_string(),
         };
         let write = VolumeWrite { write: UNAWAITED, pod: self.pod_ref(pod), change: change(claim) };
-        self.outbox.push_claim(write);
+        self.outbox.push_claim(uid, write);
     }
 
     /// Reverts a decision for a reason that does not lie in the pod. The pod becomes active at its old rank. Returns
@@ -419,12 +490,14 @@ impl Scheduler {
             return false;
         }
         self.free(now, uid);
-        self.queue.activate(now, pre_bind.queued);
+        self.activate(now, pre_bind.queued);
         true
     }
 
     /// Releases the pod's reserved volumes and requeues pods that this may help. Upstream requeues none.
     pub(super) fn give_back_volumes(&mut self, now: Time, uid: &str) {
+        // PreBind may still run, if another client has bound the pod elsewhere.
+        self.linger_sent(self.volume_bindings.sent_allocations(uid));
         let volumes = self.cache.volumes();
         let mut keys: Vec<StorageKey> =
             volumes.reservations_of(uid).iter().map(Reservation::object).collect();

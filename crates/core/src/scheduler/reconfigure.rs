@@ -70,7 +70,7 @@ impl Scheduler {
         }
         // The answers of extenders belong to the old configuration.
         for queued in self.end_all_suspended() {
-            self.queue.activate(now, queued);
+            self.activate(now, queued);
         }
         for uid in self.bindings.unsent() {
             if self.cache.placed(&uid).is_some_and(|(pod, ..)| !self.is_ours(pod)) {

@@ -82,6 +82,11 @@ struct SlicedPod {
 trace_ids!(SlicedPod { pod } but not { partial, is_used });
 trace_ids!(Slices { kept } but not { limits, others, count });
 
+/// Returns the pod as the results depend on it: a pod is nominated to its node while PreBind runs.
+fn without_nomination(pod: &PodInfo) -> Arc<PodInfo> {
+    PodInfo { nominated_node: None, ..pod.clone() }.into()
+}
+
 impl Slices {
     /// Returns the number of slices evaluated so far.
     pub(super) fn count(&self) -> u64 {
@@ -98,7 +103,8 @@ impl Slices {
     }
 
     fn take(&mut self, pod: &PodInfo) -> Option<Partial> {
-        let at = self.kept.iter().position(|kept| kept.pod.is_of(pod))?;
+        let pod = without_nomination(pod);
+        let at = self.kept.iter().position(|kept| kept.pod.is_of(&pod))?;
         self.kept.remove(at).map(|kept| kept.partial)
     }
 
@@ -107,7 +113,8 @@ impl Slices {
         if self.kept.len() == KEPT {
             self.kept.pop_front();
         }
-        self.kept.push_back(SlicedPod { pod: Signature::of(pod), partial, is_used: true });
+        let pod = Signature::of(&without_nomination(pod));
+        self.kept.push_back(SlicedPod { pod, partial, is_used: true });
     }
 
     /// Drops all kept results.

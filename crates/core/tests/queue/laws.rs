@@ -99,7 +99,7 @@ impl QueueModel {
             }
             Op::Activate { held } => {
                 let Some(pod) = self.give_back(held) else { return };
-                self.queue.activate(now, pod);
+                self.queue.activate(now, pod, None);
             }
             Op::Schedule { held } => {
                 if !self.held.is_empty() {

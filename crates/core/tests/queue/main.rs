@@ -335,7 +335,7 @@ fn pod_to_be_decided_again_keeps_its_position_and_attempts() {
     queue.add(at(0.0), pod("first", 0), None);
     queue.add(at(1.0), pod("second", 0), None);
     let popped = pop(&mut queue, at(2.0), "first");
-    queue.activate(at(3.0), popped);
+    queue.activate(at(3.0), popped, None);
     let popped = pop(&mut queue, at(3.0), "first");
     assert_eq!((popped.attempts, popped.unschedulable_count, popped.consecutive_errors), (2, 0, 0));
     assert_eq!(popped.timestamp, at(0.0));
@@ -352,7 +352,7 @@ fn pod_recreated_during_its_attempt_keeps_the_new_record() {
         match give_back {
             0 => queue.return_unschedulable(at(2.0), popped, rejected_by(&[FIT]), None),
             1 => queue.return_error(at(2.0), popped),
-            _ => queue.activate(at(2.0), popped),
+            _ => queue.activate(at(2.0), popped, None),
         }
         assert_eq!((queue.len(), place(&queue, "p")), (1, Some(SubQueue::Active)));
         assert_eq!(queue.get("p").unwrap().attempts, 0);
@@ -550,7 +550,7 @@ fn flush_mark_lasts_until_an_attempt_fails() {
     let mut queue = queue();
     reject_new(&mut queue, at(0.0), "p", 0, &[FIT]);
     let popped = pop(&mut queue, at(330.0), "p");
-    queue.activate(at(330.0), popped);
+    queue.activate(at(330.0), popped, None);
     let popped = pop(&mut queue, at(330.0), "p");
     assert!(popped.was_flushed, "a decision to be repeated is not a failure");
     queue.return_unschedulable(at(330.0), popped, rejected_by(&[FIT]), None);

@@ -8,7 +8,9 @@ use crate::sim::Sim;
 use crate::storage::claim_key;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use supercargo_core::model::device::DeviceId;
 use supercargo_core::model::event::Kind;
+use supercargo_core::queue::SubQueue;
 
 impl Sim {
     /// Checks that no device is allocated beyond what it has in the server's state.
@@ -17,6 +19,16 @@ impl Sim {
         for claim in self.server.device_claims.values() {
             claim.results().for_each(|result| taken.add(result));
         }
+        // A device that its driver has removed takes nothing from the card.
+        let published =
+            self.server.slices.values().flat_map(|slice| {
+                slice.devices.iter().map(|device| (slice.pool.as_str(), device.name.as_str()))
+            });
+        let published: BTreeSet<(&str, &str)> = published.collect();
+        let units_of = |id: &DeviceId| match published.contains(&(&*id.pool.name, &*id.device)) {
+            true => units_of(&id.device),
+            false => 0,
+        };
         match taken.excess(UNITS, units_of) {
             Some(why) => Err(broken("no device is allocated twice", why)),
             None => Ok(()),
@@ -65,18 +77,30 @@ impl Sim {
 
     /// Checks what is kept for pods when the cluster has settled.
     pub(crate) fn check_devices_at_end(&self) -> Result<(), Broken> {
-        let in_flight = self.process.scheduler.snapshot().devices().in_flight_count();
-        if in_flight > 0 {
-            return Err(broken("no allocation stays in flight", in_flight.to_string()));
+        let snapshot = self.process.scheduler.snapshot();
+        let in_flight: Vec<_> = snapshot.devices().unlimited_in_flight().collect();
+        if !in_flight.is_empty() {
+            return Err(broken("no allocation stays in flight for ever", format!("{in_flight:?}")));
         }
         let gone = |uid: &&String| !self.server.pods.contains_key(*uid);
+        let queue = self.process.scheduler.queue();
+        let waiting: BTreeSet<&str> = queue
+            .waiting()
+            .filter(|(place, _)| *place == SubQueue::Unschedulable)
+            .map(|(_, queued)| &*queued.pod.uid)
+            .collect();
         for (key, claim) in &self.server.device_claims {
             if let Some(uid) = claim.reserved_for.iter().find(gone) {
                 return Err(broken("no claim is reserved for a pod that is gone", format!("{key}: {uid}")));
             }
+            // The next attempt of other pods is due.
             let is_idle = |uid: &String| {
                 let pod = &self.server.pods[uid];
-                pod.ours && pod.node.is_none() && !pod.deleting && !self.lost_writes.contains(uid)
+                pod.ours
+                    && waiting.contains(&**uid)
+                    && pod.node.is_none()
+                    && !pod.deleting
+                    && !self.lost_writes.contains(uid)
             };
             if let Some(uid) = claim.reserved_for.iter().find(|uid| is_idle(uid)) {
                 return Err(broken("no claim is reserved for a pending pod", format!("{key}: {uid}")));

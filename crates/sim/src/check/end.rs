@@ -4,13 +4,15 @@ use super::{Broken, broken};
 use crate::evictions;
 use crate::extenders;
 use crate::objects::Pod;
-use crate::process::Process;
+use crate::process::{Decided, Process};
 use crate::reference;
 use crate::sim::Sim;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use supercargo_core::model::event::Kind;
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::pod::PodInfo;
+use supercargo_core::queue::SubQueue;
 
 impl Sim {
     /// Checks the state some time after the faults have stopped.
@@ -30,7 +32,16 @@ impl Sim {
         if process.scheduler.awaited_kinds().next().is_some() {
             return Err(broken("lists complete", "a kind is not listed yet".to_owned()));
         }
-        if !process.scheduler.is_settled() || !process.decided.is_empty() {
+        // A decision is cancelled without a report, and the pod may be gated then.
+        let gated: BTreeSet<&str> = process
+            .scheduler
+            .queue()
+            .waiting()
+            .filter_map(|(place, queued)| (place == SubQueue::Gated).then_some(&*queued.pod.uid))
+            .collect();
+        let is_open =
+            |(uid, decided): (&String, &Decided)| decided.released.is_some() || !gated.contains(&**uid);
+        if !process.scheduler.is_settled() || process.decided.iter().any(is_open) {
             let detail = format!("{:?}; decided {:?}", process.scheduler.stats(), process.decided);
             return Err(broken("bindings and effects drain", detail));
         }
@@ -127,6 +138,10 @@ impl Sim {
         let rest: Vec<_> = scheduler.held().into_iter().filter(|&(_, count)| count > 0).collect();
         if !rest.is_empty() {
             return Err(broken("an empty cluster leaves no state", format!("{rest:?}")));
+        }
+        if scheduler.snapshot().devices().all_lingering().next().is_some() {
+            // Claims that a list left out hold ids until their time limit.
+            return Ok(());
         }
         let mut fresh = Process::new(0, 0, self.now);
         if self.extended {

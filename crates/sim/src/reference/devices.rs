@@ -7,8 +7,8 @@ use super::ReferenceCluster;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::model::device::{
-    AllocatedDevice, Allocation, AllocationMode, Attribute, Device, DeviceId, PodClaimSource, PoolId, Reach,
-    RequestKind, ResourceClaim, ResourceSlice,
+    AllocatedDevice, Allocation, AllocationMode, Attribute, Device, DeviceId, NodeSelector, PodClaimSource,
+    PoolId, Reach, RequestKind, ResourceClaim, ResourceSlice, planned_uid,
 };
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::node::NodeInfo;
@@ -23,6 +23,11 @@ pub struct Devices {
     pub slices: Vec<Arc<ResourceSlice>>,
     /// Allocations that are not written yet, with the uids of their claims.
     pub in_flight: Vec<(Uid, Arc<Allocation>)>,
+    /// The devices that claims avoid, by the uids of the claims.
+    pub avoided: BTreeMap<Uid, BTreeSet<DeviceId>>,
+    /// The pods that keep the claim made for them in their attempt before: a large pod does, if it must be evaluated in
+    /// slices again before its binding.
+    pub keep_claims: BTreeSet<Uid>,
     /// The extended resource that a class serves, and the class.
     pub served: Option<(Symbol, &'static str)>,
 }
@@ -33,6 +38,7 @@ struct Demand<'a> {
     kind: &'a str,
     /// Units of a shared device; 0 for any device of its own.
     units: i64,
+    avoided: Option<&'a BTreeSet<DeviceId>>,
 }
 
 /// What of the devices is taken.
@@ -57,13 +63,13 @@ impl Taken {
     }
 
     /// Returns the units that are taken from the card of a pool, given the units of each part.
-    fn of_card(&self, pool: &PoolId, units_of: &impl Fn(&str) -> i64) -> i64 {
+    fn of_card(&self, pool: &PoolId, units_of: &impl Fn(&DeviceId) -> i64) -> i64 {
         let of_pool = self.alone.keys().filter(|device| device.pool == *pool);
-        of_pool.map(|device| units_of(&device.device)).sum()
+        of_pool.map(units_of).sum()
     }
 
     /// Returns a device that is allocated beyond what it has.
-    pub fn excess(&self, units: i64, units_of: impl Fn(&str) -> i64) -> Option<String> {
+    pub fn excess(&self, units: i64, units_of: impl Fn(&DeviceId) -> i64) -> Option<String> {
         if let Some((device, count)) = self.alone.iter().find(|&(_, &count)| count > 1) {
             return Some(format!("{device:?} is in {count} allocations"));
         }
@@ -122,31 +128,34 @@ impl ReferenceCluster<'_> {
                         let units = it.capacity.iter().map(|(_, amount)| amount.quantity.value()).sum();
                         let AllocationMode::ExactCount(count) = it.mode else { return Vec::new() };
                         let count = usize::try_from(count).unwrap_or(0);
-                        vec![Demand { kind: self.tables.text(it.class), units }; count]
+                        let avoided = self.devices.avoided.get(&claim.uid);
+                        vec![Demand { kind: self.tables.text(it.class), units, avoided }; count]
                     }
                     _ => Vec::new(),
                 }));
                 continue;
             }
-            let reaches = claim
-                .nodes
-                .as_ref()
-                .is_none_or(|nodes| nodes.parsed.iter().flatten().any(|term| self.term_allows(term, node)));
-            let is_broken =
-                claim.devices.iter().flat_map(|it| &it.conditions).any(|it| *it.kind == *"broken");
-            if !reaches || is_broken {
+            if !self.is_usable(claim, node) {
                 return Some(format!("the devices of claim {text} are broken or elsewhere"));
             }
         }
         if let Some((resource, class)) = self.devices.served {
             let count = pod.resources.request.scalar(resource).unwrap_or(0);
-            let is_made = |it: &Arc<ResourceClaim>| {
+            let is_made = |it: &&Arc<ResourceClaim>| {
                 it.is_for_extended_resources && it.controller.as_ref().is_some_and(|(_, uid)| *uid == pod.uid)
             };
-            if count > 0 && self.devices.claims.iter().any(is_made) {
-                return Some("a claim was made for the pod before".to_owned());
+            match self.devices.claims.iter().find(is_made).filter(|_| count > 0) {
+                Some(made) if self.devices.keep_claims.contains(&pod.uid) && made.allocation.is_some() => {
+                    if !self.is_usable(made, node) {
+                        return Some("the devices of the claim made for the pod are elsewhere".to_owned());
+                    }
+                }
+                Some(_) => return Some("a claim was made for the pod before".to_owned()),
+                None => {
+                    let avoided = self.devices.avoided.get(&planned_uid(&pod.uid));
+                    demands.extend((0..count).map(|_| Demand { kind: class, units: 0, avoided }));
+                }
             }
-            demands.extend((0..count).map(|_| Demand { kind: class, units: 0 }));
         }
         let pools = self.pools(node);
         let candidates: Vec<(DeviceId, &Device)> =
@@ -158,6 +167,14 @@ impl ReferenceCluster<'_> {
         };
         let found = place(&demands, &candidates, &self.taken(), &card, &self.all_units());
         (!found).then(|| "the devices do not suffice".to_owned())
+    }
+
+    /// Whether an allocated claim can be used on the node.
+    fn is_usable(&self, claim: &ResourceClaim, node: &NodeInfo) -> bool {
+        let allows =
+            |nodes: &NodeSelector| nodes.parsed.iter().flatten().any(|term| self.term_allows(term, node));
+        let is_broken = claim.devices.iter().flat_map(|it| &it.conditions).any(|it| *it.kind == *"broken");
+        claim.nodes.as_ref().is_none_or(allows) && !is_broken
     }
 
     /// Whether a class serves the resource, so that it is not counted as the node's.
@@ -248,7 +265,9 @@ fn place(
     units: &BTreeMap<DeviceId, i64>,
 ) -> bool {
     let Some((first, rest)) = demands.split_first() else { return true };
-    for (id, device) in candidates.iter().filter(|(_, device)| kind_of(device) == first.kind) {
+    let is_open = |id: &DeviceId| first.avoided.is_none_or(|avoided| !avoided.contains(id));
+    let of_kind = candidates.iter().filter(|(_, device)| kind_of(device) == first.kind);
+    for (id, device) in of_kind.filter(|(id, _)| is_open(id)) {
         let used = taken.units.get(id).copied().unwrap_or(0);
         let capacity: i64 = device.capacity.iter().map(|(_, it)| it.value.quantity.value()).sum();
         if taken.alone.contains_key(id) || device.is_shareable && used + first.units > capacity {
@@ -266,7 +285,7 @@ fn place(
             return true;
         }
         // Whole devices cannot be told apart.
-        if own == 0 && !device.is_shareable {
+        if own == 0 && !device.is_shareable && rest.iter().all(|demand| demand.avoided == first.avoided) {
             return false;
         }
     }

@@ -24,6 +24,8 @@ impl Deallocation {
     fn freeable(&self, unplaced: &Unplaced<'_>, filter: &Filter) -> Vec<Arc<ResourceClaim>> {
         let snapshot = unplaced.snapshot;
         let is_free = |claim: &ResourceClaim| match &*claim.reserved_for {
+            // It is deleted instead.
+            _ if is_kept(unplaced, claim) => false,
             [] => true,
             [one] => *one == unplaced.pod.uid,
             _ => false,
@@ -51,6 +53,11 @@ impl Deallocation {
         }
         found
     }
+}
+
+/// Whether the claim was made for the pod's extended resources in an attempt that this one goes on with.
+fn is_kept(unplaced: &Unplaced<'_>, claim: &ResourceClaim) -> bool {
+    unplaced.snapshot.devices().settled(&unplaced.pod.uid).is_some_and(|kept| kept.uid == claim.uid)
 }
 
 impl PostFilterPlugin for Deallocation {
@@ -87,13 +94,15 @@ impl PostFilterPlugin for Deallocation {
             let text = "deallocation of ResourceClaim completed";
             return nothing(text, Some(Deallocated { candidates: freeable, chosen: at, deletes: false }));
         }
-        match &filter.extended {
-            Some(extended) if extended.exists => {
-                let candidates = vec![Arc::clone(&extended.claim)];
+        let left = filter.extended.iter().filter(|extended| extended.exists).map(|extended| &extended.claim);
+        let kept = filter.claims.iter().filter(|claim| is_kept(unplaced, claim));
+        match left.chain(kept).next() {
+            Some(claim) => {
+                let candidates = vec![Arc::clone(claim)];
                 let text = "deletion of ResourceClaim completed";
                 nothing(text, Some(Deallocated { candidates, chosen: 0, deletes: true }))
             }
-            _ => nothing(if reports { "still not schedulable" } else { "" }, None),
+            None => nothing(if reports { "still not schedulable" } else { "" }, None),
         }
     }
 }

@@ -180,11 +180,12 @@ impl FilterRule for Filter {
             Err(Refusal::Rejected(why)) => return Err(Rejection::unresolvable(why)),
             Err(Refusal::Failed(why)) => return Err(Rejection::unresolvable(why)),
         };
+        let devices = node.snapshot().devices();
         let shared = self
             .claims
             .iter()
             .filter(|claim| claim.allocation.is_some())
-            .filter(|claim| !claim.reserved_for.contains(&self.pod) || self.waits(claim, node))
+            .filter(|claim| !devices.is_reserved(claim, &self.pod) || self.waits(claim, node))
             .map(|claim| Reservation::Share { claim: Arc::clone(claim) });
         let new = allocated.into_iter().map(|Allocated { claim, allocation, made }| match made {
             None => Reservation::Allocate { claim, allocation },

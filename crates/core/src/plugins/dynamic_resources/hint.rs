@@ -38,14 +38,19 @@ fn after_change(
     snapshot: Snapshot<'_>,
 ) -> bool {
     let Ok(own) = claims::of_pod(pod, snapshot) else { return false };
-    let Some(old) = old else { return own.iter().any(|claim| claim.uid == new.uid) };
+    let is_own = || own.iter().any(|claim| claim.uid == new.uid);
+    let Some(old) = old else { return is_own() };
+    if old.uid != new.uid {
+        // The claim was deleted and made again. Upstream compares the status of the two.
+        return old.allocation.is_some() || is_own();
+    }
     if old.allocation.is_some() && new.allocation.is_none() {
         return true;
     }
     let is_same_status = old.allocation == new.allocation
         && old.reserved_for == new.reserved_for
         && old.devices == new.devices;
-    !is_same_status && own.iter().any(|claim| claim.uid == new.uid)
+    !is_same_status && is_own()
 }
 
 /// Whether a deleted claim frees devices, or was made for the pod, which can then get another.

@@ -31,6 +31,7 @@ use crate::model::pod::PodInfo;
 use crate::model::volume::StorageKind;
 use extended::ExtendedClaim;
 use filter::Filter;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The plugin's name.
@@ -128,9 +129,11 @@ fn prepare(
         });
     }
     let mut extended = ExtendedClaim::of(pod, snapshot);
-    if snapshot.devices().is_settled(&pod.uid) {
-        // The claim was made for the pod in this very attempt.
-        claims.extend(extended.take().map(|extended| extended.claim));
+    let made = snapshot.devices().settled(&pod.uid).filter(|made| made.allocation.is_some());
+    if let Some(made) = made.filter(|_| extended.is_some()) {
+        // The claim was made for the pod in this very attempt, or in the one that this one repeats.
+        claims.push(Arc::clone(made));
+        extended = None;
     }
     if claims.is_empty() && extended.is_none() {
         return Ok(None);

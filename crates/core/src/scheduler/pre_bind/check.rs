@@ -129,6 +129,11 @@ impl<'a> Watched<'a> {
         }
     }
 
+    /// Whether an earlier attempt of the pod gave up the reservation of the claim, and the watch does not show that yet.
+    pub(super) fn is_given_up(&self, task: &Task) -> bool {
+        self.0.devices().has_given_up(&task.pod, task.key)
+    }
+
     /// Returns the state of the ResourceClaim that a task writes; `None` if it writes another kind of object.
     fn shown_claim(&self, task: &Task) -> Option<Shown> {
         let (decided, allocation) = match &task.reservation {
@@ -139,7 +144,7 @@ impl<'a> Watched<'a> {
         };
         let claim = self.0.devices().claim(decided.namespace, decided.name);
         let Some(claim) = claim.filter(|claim| claim.uid == decided.uid) else { return Some(Shown::Gone) };
-        let is_reserved = claim.reserved_for.contains(&task.pod);
+        let is_reserved = self.0.devices().is_reserved(claim, &task.pod);
         let has_devices = |expected: &Allocation| {
             claim.allocation.as_ref().is_some_and(|shown| shown.results == expected.results)
         };

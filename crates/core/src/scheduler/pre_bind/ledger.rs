@@ -1,6 +1,7 @@
 //! The ledger of pods in PreBind: the progress of each pod, and indexes by object, node and time.
 
 use super::PreBindFailure;
+use super::check::{Shown, Watched};
 use crate::collections::hash::FixedMap;
 use crate::model::device::ResourceClaim;
 use crate::model::intern::Symbol;
@@ -24,6 +25,9 @@ pub(super) struct Task {
     pub(super) pod: Uid,
     /// The resource version of the object at the decision.
     pub(super) version: Box<str>,
+    /// Whether the watch has shown the written object. If it then shows the object without the reservation, another
+    /// client removed it.
+    pub(super) was_shown: bool,
 }
 
 /// The progress of a pod.
@@ -33,7 +37,8 @@ pub(super) enum Stage {
     Due,
     /// The write with this id is in flight.
     InFlight { write: u64 },
-    /// The write got no answer. It is resent at this time, unless the watch shows the change.
+    /// The write got no answer. It is resent at this time, unless the watch shows the change. Or it waits until the
+    /// watch shows that an earlier attempt gave up the reservation.
     Lost { retry_at: Time },
     /// All writes are done. The claims must be bound by this time.
     Waiting { until: Time },
@@ -214,6 +219,12 @@ impl VolumeBindings {
         self.pods.get(uid).map(|it| (&it.queued, it.node, it.began))
     }
 
+    /// Returns what [`PreBind::sent_allocations`] returns for a pod.
+    pub(in crate::scheduler) fn sent_allocations(&self, uid: &str) -> Vec<(Arc<ResourceClaim>, bool)> {
+        let sent = self.pods.get(uid).into_iter().flat_map(PreBind::sent_allocations);
+        sent.map(|(claim, is_stored)| (Arc::clone(claim), is_stored)).collect()
+    }
+
     /// Returns when the next pod is due.
     pub(in crate::scheduler) fn next_time(&self) -> Option<Time> {
         self.times.first().map(|&(time, _)| time)
@@ -230,6 +241,24 @@ impl VolumeBindings {
 
     pub(super) fn get(&self, uid: &Uid) -> Option<&PreBind> {
         self.pods.get(uid)
+    }
+
+    /// Whether the pod waits until the watch shows that an earlier attempt gave up the reservation of a ResourceClaim.
+    pub(super) fn awaits_end_of_reservation(&self, uid: &Uid) -> bool {
+        let is_lost = |pre_bind: &PreBind| matches!(pre_bind.stage, Stage::Lost { .. });
+        self.get(uid).is_some_and(|pre_bind| is_lost(pre_bind) && pre_bind.unknown.is_none())
+    }
+
+    /// Notes which claims the watch shows as written. Returns whether a claim that it has shown so has changed again.
+    pub(super) fn note_shown(&mut self, uid: &Uid, watched: Watched<'_>) -> bool {
+        let tasks = self.pods.get_mut(uid).map(|pre_bind| &mut pre_bind.tasks);
+        let mut is_undone = false;
+        for task in tasks.into_iter().flatten().filter(|task| task.is_of_devices()) {
+            let is_shown = watched.shown(task) == Shown::Done;
+            is_undone |= task.was_shown && !is_shown;
+            task.was_shown |= is_shown;
+        }
+        is_undone
     }
 
     pub(super) fn insert(&mut self, pre_bind: PreBind) {
@@ -395,7 +424,7 @@ impl VolumeBindings {
     }
 }
 
-trace_ids!(Task { key, reservation } but not { pod, version });
+trace_ids!(Task { key, reservation } but not { pod, version, was_shown });
 trace_ids!(PreBind { queued, node, tasks } but not { began, at, stage, unknown, written, in_line });
 
 impl TraceIds for VolumeBindings {

@@ -54,7 +54,15 @@ impl VolumeBindings {
             let Some(pre_bind) = self.get(uid) else { return Next::Nothing };
             let Some(task) = pre_bind.tasks.get(pre_bind.at) else { break };
             match (watched.shown(task), pre_bind.stage) {
-                (Shown::Done, _) => self.next_task(uid),
+                (Shown::Done, _) => {
+                    self.note_shown(uid, watched);
+                    self.next_task(uid);
+                }
+                (Shown::AsDecided, Stage::Lost { .. })
+                    if pre_bind.unknown.is_none() && !watched.is_given_up(task) =>
+                {
+                    self.enter(uid, Stage::Due);
+                }
                 // A write in flight will be answered.
                 (_, Stage::InFlight { .. }) | (Shown::AsDecided, Stage::Lost { .. }) => return Next::Nothing,
                 // Another client was faster: the claim's devices are chosen again.
@@ -65,6 +73,10 @@ impl VolumeBindings {
                     let lost = pre_bind.unknown.as_ref();
                     let message = lost.map(|lost| lost.message.clone()).unwrap_or_default();
                     return Next::Failed(task.failure(message));
+                }
+                (Shown::AsDecided, Stage::Due) if watched.is_given_up(task) => {
+                    self.enter(uid, Stage::Lost { retry_at: now + SHOWN_IF_STORED_WITHIN });
+                    return Next::Nothing;
                 }
                 (_, Stage::Due | Stage::Waiting { .. }) => {
                     return if self.line_up(uid) { Next::QueueWrite } else { Next::Nothing };
@@ -83,10 +95,13 @@ impl VolumeBindings {
             self.note_written(now, uid);
             self.enter(uid, Stage::Waiting { until: now + timeout });
         }
+        let is_undone = self.note_shown(uid, watched);
         let Some(pre_bind) = self.get(uid) else { return Next::Nothing };
         match watched.are_bound(pre_bind) {
             Ok(all) if all || mutation::is_on(Mutation::PodBoundBeforeVolumes) => Next::Bound,
             Err(failure) => Next::Failed(failure),
+            // The claim is as it was decided on, but no longer reserved for the pod.
+            Ok(_) if is_undone => Next::Outdated,
             Ok(_) if is_new && pre_bind.tasks.iter().any(Task::has_conditions) => Next::WaitsForConditions,
             Ok(_) => Next::Nothing,
         }
