@@ -22,7 +22,7 @@ enum Op {
     Pop,
     Reject { held: usize, by: u8, gated: bool },
     Fail { held: usize },
-    Activate { held: usize },
+    Activate { held: usize, gated: bool },
     Schedule { held: usize },
     Move { wakes: PluginName },
     Wait { millis: u64 },
@@ -39,7 +39,8 @@ fn op() -> impl Strategy<Value = Op> {
         4 => (any::<usize>(), 0..4_u8, prop::bool::weighted(0.1))
             .prop_map(|(held, by, gated)| Op::Reject { held, by, gated }),
         2 => any::<usize>().prop_map(|held| Op::Fail { held }),
-        1 => any::<usize>().prop_map(|held| Op::Activate { held }),
+        1 => (any::<usize>(), prop::bool::weighted(0.2))
+            .prop_map(|(held, gated)| Op::Activate { held, gated }),
         1 => any::<usize>().prop_map(|held| Op::Schedule { held }),
         3 => prop_oneof![Just(FIT), Just(TAINTS)].prop_map(|wakes| Op::Move { wakes }),
         4 => millis.prop_map(|millis| Op::Wait { millis }),
@@ -97,9 +98,9 @@ impl QueueModel {
                 let Some(pod) = self.give_back(held) else { return };
                 self.queue.return_error(now, pod);
             }
-            Op::Activate { held } => {
+            Op::Activate { held, gated } => {
                 let Some(pod) = self.give_back(held) else { return };
-                self.queue.activate(now, pod, None);
+                self.queue.activate(now, pod, gated.then_some(GATES));
             }
             Op::Schedule { held } => {
                 if !self.held.is_empty() {

@@ -343,6 +343,20 @@ fn pod_to_be_decided_again_keeps_its_position_and_attempts() {
 }
 
 #[test]
+fn cancelled_decision_of_a_gated_pod_leads_to_the_gated_queue() {
+    let mut queue = queue();
+    queue.add(at(0.0), pod("p", 0), None);
+    let popped = pop(&mut queue, at(2.0), "p");
+    queue.activate(at(3.0), popped, Some(GATES));
+    assert_eq!(place(&queue, "p"), Some(SubQueue::Gated));
+    assert_eq!(unschedulable_count(&queue, GATES), Some(1));
+    assert!(queue.pop(at(1000.0)).is_none());
+    let skip = &mut |_: &ClusterEvent<'_>, _, _: &PodInfo| Hint::Skip;
+    queue.update(at(1000.0), pod("p", 0), None, &[], skip);
+    assert_eq!(pop(&mut queue, at(1000.0), "p").attempts, 2);
+}
+
+#[test]
 fn pod_recreated_during_its_attempt_keeps_the_new_record() {
     let mut queue = queue();
     queue.add(at(0.0), pod("p", 0), None);
