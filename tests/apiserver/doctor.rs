@@ -16,12 +16,17 @@ use crate::harness::wait::PATIENCE;
 use crate::harness::wait_for;
 use crate::world::{World, play};
 
-/// Runs doctor on this test's installation, with `more` flags first.
+/// Runs doctor on this test's installation.
 async fn doctor(world: &World<'_>, who: &Access, lease: &str) -> Result<(Option<i32>, Value)> {
     let account = format!("{}:{NAME}", world.name);
+    let flags = ["--service-account", &account, "--lease", lease, "--lease-namespace", &world.name];
+    doctor_with(who, &flags).await
+}
+
+/// Runs doctor with these flags; returns its exit code and report.
+pub(crate) async fn doctor_with(who: &Access, flags: &[&str]) -> Result<(Option<i32>, Value)> {
     let mut command = Command::new(binary()?);
-    command.args(["doctor", "-o", "json", "--service-account", &account, "--lease", lease]);
-    command.args(["--lease-namespace", &world.name]).arg("--kubeconfig").arg(who.kubeconfig());
+    command.args(["doctor", "-o", "json"]).args(flags).arg("--kubeconfig").arg(who.kubeconfig());
     let output = tokio::task::spawn_blocking(move || command.output()).await??;
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let report = serde_json::from_str(&stdout);
@@ -29,7 +34,7 @@ async fn doctor(world: &World<'_>, who: &Access, lease: &str) -> Result<(Option<
 }
 
 /// Returns a check's status and text.
-fn check<'r>(report: &'r Value, id: &str) -> Result<(&'r str, &'r str)> {
+pub(crate) fn check<'r>(report: &'r Value, id: &str) -> Result<(&'r str, &'r str)> {
     let checks = report["checks"].as_array().context("there are checks")?;
     let check = checks.iter().find(|check| check["id"] == id).with_context(|| format!("no {id}"))?;
     Ok((check["status"].as_str().unwrap_or_default(), check["text"].as_str().unwrap_or_default()))
@@ -179,10 +184,82 @@ async fn doctor_without_permissions_lists_the_missing_ones() -> Result<()> {
         let rights = report["checks"].as_array().and_then(|all| all.iter().find(|it| it["id"] == "Rights"));
         ensure!(
             rights.is_some_and(|it| it["toDo"]
-                == "ask a user with the permission to create subjectaccessreviews.authorization.k8s.io"),
+                == format!(
+                    "ask a user with the permission to create subjectaccessreviews.authorization.k8s.io, or to impersonate \
+                     system:serviceaccount:{}:{NAME}",
+                    world.name
+                )),
             "{report}"
         );
         Ok(())
+    })
+    .await
+}
+
+/// Another identity than the installation's ServiceAccount: asked for by name, as a user who may only impersonate it, and
+/// as the identity itself.
+#[tokio::test]
+async fn doctor_checks_the_rights_of_any_identity() -> Result<()> {
+    play("identities", async |world| {
+        let admin = world.plane.admin();
+        let rights = async |who: &Access, flags: &[&str]| -> Result<(String, String)> {
+            let (_, report) = doctor_with(who, flags).await?;
+            let (status, text) = check(&report, "Rights")?;
+            ensure!(check(&report, "Credentials")?.0 == "ok", "{report:#}");
+            Ok((status.to_owned(), text.to_owned()))
+        };
+        let scheduler = ["--identity", "system:kube-scheduler"];
+        let (status, text) = rights(&admin, &scheduler).await?;
+        ensure!(status == "ok" && text.starts_with("system:kube-scheduler has all "), "{text}");
+
+        let nobody = format!("system:serviceaccount:{}:default", world.name);
+        let (status, text) = rights(&admin, &["--identity", &nobody]).await?;
+        ensure!(
+            status == "problem" && text.contains("no pod is bound (without create pods/binding)"),
+            "{text}"
+        );
+
+        // Its roles grant other Leases only in kube-system.
+        let flags = [&scheduler[..], &["--lease", "other", "--lease-namespace", &world.name]].concat();
+        let (status, text) = rights(&admin, &flags).await?;
+        ensure!(status == "problem" && text.contains("it cannot become leader"), "another Lease: {text}");
+
+        // As kubectl does: the requests are the other user's, and so are the rights.
+        for flags in
+            [&["--as", "system:kube-scheduler"][..], &["--as", "jane", "--as-group", "system:masters"]]
+        {
+            let (status, text) = rights(&admin, flags).await?;
+            ensure!(status == "ok" && text.starts_with(flags[1]), "{flags:?}: {text}");
+        }
+        let (status, text) = rights(&admin, &["--as", "jane"]).await?;
+        ensure!(status == "problem" && text.starts_with("jane lacks "), "{text}");
+
+        // A user who may not create SubjectAccessReviews, and may impersonate this one identity.
+        let token = service_account_token(&world.client, &world.name, "default").await?;
+        let plain = world.plane.token_bearer(&format!("{}-identities", world.name), &token)?;
+        let (status, text) = rights(&plain, &scheduler).await?;
+        ensure!(status == "unknown" && text.contains("403"), "without rights: {text}");
+        let (code, report) = doctor_with(&plain, &["--as", "system:kube-scheduler"]).await?;
+        let (status, text) = check(&report, "Credentials")?;
+        ensure!(
+            status == "problem" && text.contains("does not take requests as system:kube-scheduler"),
+            "{text}"
+        );
+        assert_eq!(code, Some(3));
+
+        let role = format!("{}-impersonate", world.name);
+        let verbs = ["create", "clusterrole", &role, "--verb=impersonate", "--resource=users"];
+        admin.kubectl(&[&verbs[..], &["--resource-name=system:kube-scheduler"]].concat()).await?;
+        let subject = format!("--serviceaccount={}:default", world.name);
+        admin
+            .kubectl(&["create", "clusterrolebinding", &role, &format!("--clusterrole={role}"), &subject])
+            .await?;
+        wait_for("the permission to impersonate", PATIENCE, || async {
+            let (status, text) = rights(&plain, &scheduler).await?;
+            ensure!(status == "ok", "{text}");
+            Ok(())
+        })
+        .await
     })
     .await
 }

@@ -13,6 +13,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::json;
 
+use crate::doctor::{check, doctor_with};
 use crate::harness::objects::{create_namespace, pod, wait_for_default_account, wait_until_bound};
 use crate::harness::ports::Port;
 use crate::harness::wait::PATIENCE;
@@ -78,6 +79,12 @@ async fn manifests_of_distributions_work_with_only_the_program_replaced() -> Res
         let lease = leases.get("kube-scheduler").await.context(*distribution)?;
         let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
         ensure!(!holder.is_empty(), "{distribution}: the Lease has no holder");
+        // The API server's own roles suffice in this version: doctor agrees, asked as this identity.
+        let (_, report) = doctor_with(&identity, &["--identity", "system:kube-scheduler"]).await?;
+        for id in ["Credentials", "ServiceAccount", "Rights", "Leader"] {
+            let (status, text) = check(&report, id)?;
+            ensure!(status == "ok", "{distribution}: {id}: {status}: {text}");
+        }
         // A client certificate of the cluster authenticates; its authority is in the cluster, or in the flag's file.
         let mut config = scraper.config().await?;
         config.cluster_url = format!("https://127.0.0.1:{port}").parse()?;

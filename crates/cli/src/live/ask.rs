@@ -4,6 +4,8 @@
 use crate::live::certificates::{self, Certificates};
 use crate::live::port::page;
 use crate::live::{LiveArgs, LiveError, connection};
+use http::header::{HeaderName, HeaderValue};
+use http::{Method, Request};
 use kube::client::Body;
 use serde_json::Value;
 use std::time::Duration;
@@ -12,6 +14,18 @@ use tokio::time::{Instant, timeout_at};
 
 /// Maximum duration of all requests together.
 const ALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Header that makes the API server take a request as another user's.
+const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+
+/// The user that the requests are sent as, instead of the kubeconfig's.
+#[derive(Clone, Copy, Debug)]
+pub struct ActAs<'a> {
+    /// Name of the user.
+    pub user: &'a str,
+    /// Groups of the user; if empty, the API server sets those that each user has.
+    pub groups: &'a [String],
+}
 
 /// A connection to the API server.
 pub struct Api {
@@ -49,13 +63,18 @@ impl Answer {
 impl Api {
     /// Gets a path.
     pub async fn get(&self, path: &str) -> Result<Answer, LiveError> {
-        self.ask(path, page(&self.client, http::Method::GET, path, None, Body::empty())).await
+        self.ask(path, page(&self.client, Request::get(path), Body::empty())).await
     }
 
-    /// Creates a review and returns it with its status.
-    pub async fn review(&self, path: &str, review: &Value) -> Result<Answer, LiveError> {
+    /// Creates a review and returns it with its status. With `user`, the API server is asked to take the request as
+    /// this user's.
+    pub async fn review(&self, path: &str, review: &Value, user: Option<&str>) -> Result<Answer, LiveError> {
+        let mut request = Request::builder().method(Method::POST).uri(path);
+        if let Some(user) = user.and_then(|user| HeaderValue::from_str(user).ok()) {
+            request = request.header(IMPERSONATE_USER, user);
+        }
         let body = Body::from(review.to_string().into_bytes());
-        self.ask(path, page(&self.client, http::Method::POST, path, None, body)).await
+        self.ask(path, page(&self.client, request, body)).await
     }
 
     async fn ask(
@@ -74,16 +93,22 @@ impl Api {
     }
 }
 
-/// Runs `talk` with a connection to the kubeconfig's API server.
+/// Runs `talk` with a connection to the kubeconfig's API server, as the kubeconfig's user or as another.
 pub fn with_api<T>(
     args: &LiveArgs,
+    act_as: Option<ActAs<'_>>,
     talk: impl AsyncFnOnce(&Api) -> Result<T, LiveError>,
 ) -> Result<T, LiveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|error| LiveError::Cluster(format!("cannot start the async runtime: {error}")))?;
     let talked = runtime.block_on(async {
-        let config = connection(args).await?;
+        let mut config = connection(args).await?;
+        if let Some(other) = act_as {
+            let auth = &mut config.auth_info;
+            auth.impersonate = Some(other.user.to_owned());
+            auth.impersonate_groups = Some(other.groups.to_vec()).filter(|groups| !groups.is_empty());
+        }
         let builder = client::builder_that_hands_on(&config);
         let client = builder.map_err(|error| LiveError::Settings(format!("{error:#}")))?.build();
         let server = config.cluster_url.to_string();

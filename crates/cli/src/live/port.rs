@@ -5,7 +5,7 @@
 use crate::live::{LiveArgs, LiveError, connection, with_causes};
 use clap::Args;
 use http::header::{ACCEPT, CONTENT_TYPE, DATE};
-use http::{HeaderValue, Method, Request};
+use http::{HeaderValue, Request};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 use serde_json::Value;
@@ -98,7 +98,7 @@ pub fn get(server: &http::Uri, args: &PortArgs, within: Duration, path: &str) ->
         }
         let client = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
         let late = |_| LiveError::Cluster(format!("no response within {within:?}"));
-        timeout(within, page(&client.build(), Method::GET, path, None, Body::empty())).await.map_err(late)?
+        timeout(within, page(&client.build(), Request::get(path), Body::empty())).await.map_err(late)?
     };
     run(asked, &format!("cannot ask {server}"))
 }
@@ -128,7 +128,11 @@ pub fn get_of_leader(
         };
         let path = path(&config.default_namespace);
         let path = format!("/api/v1/namespaces/{namespace}/pods/https:{pod}:{port}/proxy{path}");
-        let page = in_time(args, page(&client, Method::GET, &path, token, Body::empty())).await?;
+        let mut request = Request::get(&path);
+        if let Some(token) = token {
+            request = request.header(HANDED_ON, token);
+        }
+        let page = in_time(args, page(&client, request, Body::empty())).await?;
         Ok((page, config.default_namespace.clone()))
     };
     run(asked, "cannot ask the leader")
@@ -148,7 +152,7 @@ async fn in_time(
 async fn leader(client: &kube::Client, args: &LeaderArgs) -> Result<String, LiveError> {
     let (namespace, name) = (&args.lease_namespace, &args.lease);
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
-    let lease = in_time(args, page(client, Method::GET, &path, None, Body::empty())).await?;
+    let lease = in_time(args, page(client, Request::get(&path), Body::empty())).await?;
     let help = "; name the scheduler's pod with --pod, or give its port with --server";
     if lease.status != 200 {
         let message = lease.message();
@@ -160,7 +164,7 @@ async fn leader(client: &kube::Client, args: &LeaderArgs) -> Result<String, Live
     let no_holder = || LiveError::Cluster(format!("the lease {namespace}/{name} has no holder{help}"));
     let host = host_of(holder).ok_or_else(no_holder)?;
     let pod = format!("/api/v1/namespaces/{namespace}/pods/{host}");
-    match in_time(args, page(client, Method::GET, &pod, None, Body::empty())).await?.status {
+    match in_time(args, page(client, Request::get(&pod), Body::empty())).await?.status {
         404 => pod_on_host(client, args, host).await,
         // Permission to use the proxy does not imply permission to get the pod.
         _ => Ok(host.to_owned()),
@@ -172,7 +176,7 @@ async fn pod_on_host(client: &kube::Client, args: &LeaderArgs, host: &str) -> Re
     let namespace = &args.lease_namespace;
     let selectors = format!("fieldSelector={}", encoded(&format!("spec.nodeName={host}")));
     let path = format!("/api/v1/namespaces/{namespace}/pods?limit=500&{selectors}");
-    let list = in_time(args, page(client, Method::GET, &path, None, Body::empty())).await?;
+    let list = in_time(args, page(client, Request::get(&path), Body::empty())).await?;
     let pods: Value = serde_json::from_str(&list.body).unwrap_or_default();
     let pods = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let names = on_host(pods, host);
@@ -216,23 +220,17 @@ pub fn encoded(text: &str) -> String {
     each.collect()
 }
 
-/// Sends a request and returns the page; `token` is for the pod behind the API server.
+/// Sends a request and returns the page.
 ///
 /// # Errors
 /// Fails if nothing answers in time.
 pub async fn page(
     client: &kube::Client,
-    method: Method,
-    path: &str,
-    token: Option<HeaderValue>,
+    request: http::request::Builder,
     body: Body,
 ) -> Result<Page, LiveError> {
     let silent = |text: String| LiveError::Cluster(text);
-    let mut request = Request::builder().method(method).uri(path).header(ACCEPT, "application/json");
-    request = request.header(CONTENT_TYPE, "application/json");
-    if let Some(token) = token {
-        request = request.header(HANDED_ON, token);
-    }
+    let request = request.header(ACCEPT, "application/json").header(CONTENT_TYPE, "application/json");
     let request = request.body(body).map_err(|error| silent(error.to_string()))?;
     let response = client.send(request).await.map_err(|error| silent(with_causes(&error)))?;
     let status = response.status().as_u16();

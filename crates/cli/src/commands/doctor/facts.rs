@@ -1,11 +1,12 @@
 //! Facts that the checks evaluate, read from the cluster. A fact that could not be read is kept as its error.
 
 use crate::commands::doctor::DoctorArgs;
+use crate::commands::doctor::identity::{Identity, own_review};
 use crate::commands::doctor::installation::{self, Installation};
 use crate::commands::doctor::rights::{self, Right};
 use crate::commands::doctor::tls_and_clock::Clocks;
 use crate::live::LiveError;
-use crate::live::ask::{Api, with_api};
+use crate::live::ask::{Answer, Api, with_api};
 use crate::live::certificates::Certificates;
 use crate::live::port::{encoded, host_of};
 use jiff::Timestamp;
@@ -48,9 +49,9 @@ impl ApiVersion {
 pub(super) struct Facts {
     /// `gitVersion` of the API server.
     pub version: Known<ApiVersion>,
-    /// Whether the ServiceAccount exists.
-    pub account: Known<bool>,
-    /// Permissions of the manifests, and whether the ServiceAccount has them.
+    /// Whether the ServiceAccount exists; `None` if the identity is not a ServiceAccount.
+    pub account: Known<Option<bool>>,
+    /// Permissions of the manifests that the version uses, and whether the identity has them.
     pub rights: Known<Vec<(Right, bool)>>,
     /// Lease of supercargo; `None` if it does not exist.
     pub lease: Known<Option<Lease>>,
@@ -115,7 +116,7 @@ pub(super) struct Configured {
 /// Fails if the cluster does not answer. An invalid certificate of the API server is not an error here: it is
 /// reported by its check.
 pub(super) fn gather(args: &DoctorArgs) -> Result<Facts, LiveError> {
-    with_api(&args.live, async |api| match ask(api, args).await {
+    with_api(&args.live, args.act_as(), async |api| match ask(api, args).await {
         Err(LiveError::Cluster(why)) if is_not_good(&api.certificates) => {
             Ok(Facts::unanswered(why, api.certificates.clone()))
         }
@@ -172,14 +173,20 @@ async fn ask(api: &Api, args: &DoctorArgs) -> Result<Facts, LiveError> {
     let version = api.get("/version").await?;
     let clocks = Clocks::read(Timestamp::now(), version.date.as_deref());
     let version = version.object().map(|version| ApiVersion::of(&version));
-    let (namespace, name) = args.account();
-    let account = api.get(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}")).await?;
-    let account = match account.status {
-        404 => Ok(false),
-        _ => account.object().map(|_| true),
+    let identity = Identity::of(args);
+    let account = match identity.account() {
+        None => Ok(None),
+        Some((namespace, name)) => {
+            let account = api.get(&format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}")).await?;
+            match account.status {
+                404 => Ok(Some(false)),
+                _ => account.object().map(|_| Some(true)),
+            }
+        }
     };
     let now = clocks.now();
-    let lease = lease(api, (&args.lease_namespace, &args.lease), now).await?;
+    let served = version.as_ref().ok().and_then(|version| version.served);
+    let lease = lease(api, args.lease(), now).await?;
     let name_of = |lease: &Lease| {
         let host = args.pod.as_deref().or_else(|| host_of(&lease.holder));
         host.filter(|_| !lease.holder.is_empty()).map(str::to_owned)
@@ -193,7 +200,7 @@ async fn ask(api: &Api, args: &DoctorArgs) -> Result<Facts, LiveError> {
     Ok(Facts {
         version,
         account,
-        rights: has_rights(api, args).await?,
+        rights: has_rights(api, &identity, args.lease(), served).await?,
         kube_scheduler: crate::commands::doctor::facts::lease(api, KUBE_SCHEDULER, now).await?,
         lease,
         configured: configured(api).await?,
@@ -205,11 +212,27 @@ async fn ask(api: &Api, args: &DoctorArgs) -> Result<Facts, LiveError> {
     })
 }
 
-async fn has_rights(api: &Api, args: &DoctorArgs) -> Result<Known<Vec<(Right, bool)>>, LiveError> {
+/// Asks for each permission that this version uses: by SubjectAccessReview, or as the identity itself if the caller may
+/// only impersonate it.
+async fn has_rights(
+    api: &Api,
+    identity: &Identity,
+    lease: (&str, &str),
+    served: Option<ServerVersion>,
+) -> Result<Known<Vec<(Right, bool)>>, LiveError> {
     let mut rights = Vec::new();
-    for right in rights::all() {
-        let review = right.review(args.account(), (&args.lease_namespace, &args.lease));
-        let answer = api.review("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await?;
+    let mut way = if identity.asks { Way::Own } else { Way::Subject };
+    for right in rights::all().into_iter().filter(|right| right.is_used(served)) {
+        let attributes = right.attributes(lease);
+        let mut answer = way.ask(api, identity, &attributes).await?;
+        if answer.status == 403 && matches!(way, Way::Subject) {
+            way = Way::Impersonated;
+            let refusal = answer.object().err().unwrap_or_default();
+            answer = way.ask(api, identity, &attributes).await?;
+            if answer.status == 403 {
+                return Ok(Err(refusal));
+            }
+        }
         match answer.object() {
             Ok(answer) => {
                 let is_allowed = answer["status"]["allowed"] == true && answer["status"]["denied"] != true;
@@ -219,6 +242,29 @@ async fn has_rights(api: &Api, args: &DoctorArgs) -> Result<Known<Vec<(Right, bo
         }
     }
     Ok(Ok(rights))
+}
+
+/// How to ask whether the identity has a permission.
+enum Way {
+    /// By a SubjectAccessReview, which only some users may create.
+    Subject,
+    /// By a SelfSubjectAccessReview, sent as the identity.
+    Impersonated,
+    /// By a SelfSubjectAccessReview: all requests are sent as the identity.
+    Own,
+}
+
+impl Way {
+    async fn ask(&self, api: &Api, identity: &Identity, attributes: &Value) -> Result<Answer, LiveError> {
+        let (kind, review, user) = match self {
+            Self::Subject => ("subjectaccessreviews", identity.review(attributes), None),
+            Self::Impersonated => {
+                ("selfsubjectaccessreviews", own_review(attributes), Some(identity.user.as_str()))
+            }
+            Self::Own => ("selfsubjectaccessreviews", own_review(attributes), None),
+        };
+        api.review(&format!("/apis/authorization.k8s.io/v1/{kind}"), &review, user).await
+    }
 }
 
 /// Reads a Lease; its age is relative to `now`.

@@ -1,6 +1,7 @@
 //! Evaluates the facts: each check with its status and a recommended action. Contacts no server.
 
 use crate::commands::doctor::facts::{ApiVersion, Configured, Facts, KUBE_SCHEDULER, Known, Lease};
+use crate::commands::doctor::identity::Identity;
 use crate::commands::doctor::{Check, DoctorArgs, Status, installation, tls_and_clock};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_config::{DEFAULT_NAME, OWN_NAME};
@@ -12,7 +13,7 @@ const NAMED: usize = 5;
 /// Returns all checks, in the order of docs/doctor.md.
 pub(super) fn checks(facts: &Facts, args: &DoctorArgs) -> Vec<Check> {
     let mut checks = vec![
-        credentials(facts),
+        credentials(facts, args),
         version(&facts.version),
         account(&facts.account, args),
         rights(facts, args),
@@ -73,9 +74,19 @@ pub(super) fn unknown(id: &'static str, why: &str, right: &str) -> Check {
 }
 
 /// Checks whether the API server accepts the kubeconfig's credentials. If not, it answers every request with
-/// 401.
-fn credentials(facts: &Facts) -> Check {
+/// 401. With `--as`, checks whether the caller may impersonate the user.
+fn credentials(facts: &Facts, args: &DoctorArgs) -> Check {
     let id = "Credentials";
+    let refusal = facts.version.as_ref().err().filter(|why| why.contains("cannot impersonate"));
+    if let (Some(user), Some(why)) = (&args.as_user, refusal) {
+        return check(
+            id,
+            Status::Problem,
+            format!("the API server does not take requests as {user}: {why}"),
+            "get the permission to impersonate this user and its groups, or use --identity, which needs the permission to create \
+             subjectaccessreviews.authorization.k8s.io",
+        );
+    }
     let accepted = "the API server accepts the credentials of the kubeconfig";
     match facts.unknown().into_iter().find(|why| why.starts_with("401")) {
         Some(why) => check(
@@ -110,11 +121,15 @@ fn version(version: &Known<ApiVersion>) -> Check {
     }
 }
 
-fn account(account: &Known<bool>, args: &DoctorArgs) -> Check {
-    let (id, name) = ("ServiceAccount", &args.service_account);
+fn account(account: &Known<Option<bool>>, args: &DoctorArgs) -> Check {
+    let (id, identity) = ("ServiceAccount", Identity::of(args));
+    let name = identity.text();
     match account {
-        Ok(true) => well(id, format!("{name} exists")),
-        Ok(false) => check(
+        Ok(None) => {
+            well(id, format!("not needed: the permissions of {name} are checked, which is no ServiceAccount"))
+        }
+        Ok(Some(true)) => well(id, format!("{name} exists")),
+        Ok(Some(false)) => check(
             id,
             Status::Problem,
             format!("ServiceAccount {name} not found"),
@@ -125,16 +140,22 @@ fn account(account: &Known<bool>, args: &DoctorArgs) -> Check {
 }
 
 fn rights(facts: &Facts, args: &DoctorArgs) -> Check {
-    let id = "Rights";
+    let (id, identity) = ("Rights", Identity::of(args));
     let rights = match &facts.rights {
         Ok(rights) => rights,
-        Err(why) => return unknown(id, why, "create subjectaccessreviews.authorization.k8s.io"),
+        Err(why) => {
+            let either = format!(
+                "create subjectaccessreviews.authorization.k8s.io, or to impersonate {}",
+                identity.user
+            );
+            return unknown(id, why, &either);
+        }
     };
     let missing: Vec<_> = rights.iter().filter(|(_, has)| !has).map(|(right, _)| right).collect();
     if missing.is_empty() {
         return well(
             id,
-            format!("{} has all {} permissions of the manifests", args.service_account, rights.len()),
+            format!("{} has all {} permissions of the manifests", identity.text(), rights.len()),
         );
     }
     let mut by_loss: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -144,16 +165,23 @@ fn rights(facts: &Facts, args: &DoctorArgs) -> Check {
     let each = by_loss.into_iter().map(|(loss, rights)| format!("{loss} (without {})", some(&rights)));
     let text = format!(
         "{} lacks {} of {} permissions: {}",
-        args.service_account,
+        identity.text(),
         missing.len(),
         rights.len(),
         each.collect::<Vec<_>>().join("; ")
     );
-    check(id, Status::Problem, text, "apply the roles and bindings of manifests/base, or of the chart")
+    let to_do = match identity.account() {
+        Some(_) => "apply the roles and bindings of manifests/base, or of the chart",
+        None => {
+            "bind the roles of manifests/base to this user, or restore the bootstrap roles of system:kube-scheduler; name its Lease with --lease"
+        }
+    };
+    check(id, Status::Problem, text, to_do)
 }
 
 fn leader(lease: &Known<Option<Lease>>, args: &DoctorArgs) -> Check {
-    let (id, name) = ("Leader", format!("{}/{}", args.lease_namespace, args.lease));
+    let (namespace, name) = args.lease();
+    let (id, name) = ("Leader", format!("{namespace}/{name}"));
     let no_holder = "check that the pods run, and their logs for why none leads; or name the Lease with --lease and --lease-namespace";
     match lease {
         Err(why) => unknown(id, why, "get leases.coordination.k8s.io"),

@@ -4,6 +4,7 @@
 //! Asks the API server, and the leader through it. Creates access reviews and changes nothing.
 
 mod facts;
+mod identity;
 mod installation;
 mod judge;
 mod quota;
@@ -15,6 +16,7 @@ mod tls_and_clock;
 pub use judge::CHECK_IDS;
 
 use crate::cluster::Refused;
+use crate::commands::doctor::identity::Identity;
 use crate::live::LiveArgs;
 use crate::screen::Output;
 use crate::screen::Screen;
@@ -35,13 +37,28 @@ pub struct DoctorArgs {
     #[command(flatten)]
     pub live: LiveArgs,
 
-    /// ServiceAccount of the installation, as namespace:name.
-    #[arg(long, value_name = "NAMESPACE:NAME", default_value = "kube-system:supercargo", value_parser = account)]
-    pub service_account: String,
+    /// ServiceAccount of the installation, as namespace:name. Defaults to kube-system:supercargo.
+    #[arg(long, value_name = "NAMESPACE:NAME", value_parser = identity::parse_account)]
+    pub service_account: Option<String>,
 
-    /// Name of the installation's Lease.
-    #[arg(long, value_name = "NAME", default_value = "supercargo")]
-    pub lease: String,
+    /// User whose permissions to check instead of the ServiceAccount's, for example system:kube-scheduler, or
+    /// system:serviceaccount:NAMESPACE:NAME.
+    #[arg(long, value_name = "USER", value_parser = identity::parse_name, conflicts_with = "service_account")]
+    pub identity: Option<String>,
+
+    /// Send each request as this user, as kubectl does. Without --identity or --service-account, doctor checks this
+    /// user's permissions.
+    #[arg(long = "as", value_name = "USER", value_parser = identity::parse_name)]
+    pub as_user: Option<String>,
+
+    /// Group of the user of --as. Can be repeated.
+    #[arg(long, value_name = "GROUP", value_parser = identity::parse_name, requires = "as_user")]
+    pub as_group: Vec<String>,
+
+    /// Name of the installation's Lease. Defaults to supercargo, or to kube-scheduler if the permissions of
+    /// system:kube-scheduler are checked.
+    #[arg(long, value_name = "NAME")]
+    pub lease: Option<String>,
 
     /// Namespace of the Lease and of the pods.
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
@@ -61,18 +78,9 @@ pub struct DoctorArgs {
 }
 
 impl DoctorArgs {
-    /// Returns namespace and name of the ServiceAccount.
-    fn account(&self) -> (&str, &str) {
-        self.service_account.split_once(':').expect("it is read as one with a colon")
-    }
-}
-
-fn account(text: &str) -> Result<String, String> {
-    let is_name =
-        |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
-    match text.split_once(':') {
-        Some((namespace, name)) if is_name(namespace) && is_name(name) => Ok(text.to_owned()),
-        _ => Err("expected namespace:name, for example kube-system:supercargo".to_owned()),
+    /// Returns namespace and name of the Lease.
+    fn lease(&self) -> (&str, &str) {
+        (&self.lease_namespace, self.lease.as_deref().unwrap_or_else(|| Identity::of(self).lease()))
     }
 }
 

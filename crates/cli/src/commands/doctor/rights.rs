@@ -1,6 +1,7 @@
 //! Permissions that the manifests grant, parsed from the manifests, and the effect of each missing one.
 
 use serde_json::{Value, json};
+use supercargo_apiserver::version::ServerVersion;
 use supercargo_config::yaml;
 
 /// Roles in `manifests/base` that are bound to the ServiceAccount.
@@ -83,10 +84,24 @@ impl Right {
         }
     }
 
-    /// Returns the SubjectAccessReview that checks this permission for a ServiceAccount; `lease` is namespace
-    /// and name.
-    pub(super) fn review(&self, account: (&str, &str), lease: (&str, &str)) -> Value {
-        let (namespace, name) = account;
+    /// Returns whether supercargo uses this permission with an API server of this version, which is `None` if it is not
+    /// known. In older versions, the bootstrap roles of kube-scheduler lack the others.
+    pub(super) fn is_used(&self, server: Option<ServerVersion>) -> bool {
+        let since = match (self.group.as_str(), self.resource.as_str(), self.verb.as_str()) {
+            ("resource.k8s.io", "resourceclaims/binding", _)
+            | ("resource.k8s.io", "resourceclaims", "create" | "delete") => (1, 36),
+            ("resource.k8s.io", ..) => (1, 34),
+            _ => return true,
+        };
+        match server {
+            Some(ServerVersion::Known(version)) => version.numbers() >= since,
+            Some(ServerVersion::Older(major, minor)) => (major, minor) >= since,
+            Some(ServerVersion::Newer(..)) | None => true,
+        }
+    }
+
+    /// Returns the permission as attributes of an access review; `lease` is namespace and name.
+    pub(super) fn attributes(&self, lease: (&str, &str)) -> Value {
         let (resource, subresource) = self.resource.split_once('/').unwrap_or((&self.resource, ""));
         let mut attributes = json!({ "group": self.group, "resource": resource, "verb": self.verb });
         if !subresource.is_empty() {
@@ -98,26 +113,14 @@ impl Right {
         if self.is_of_lease {
             attributes["name"] = json!(lease.1);
         }
-        let groups = [
-            "system:serviceaccounts",
-            &format!("system:serviceaccounts:{namespace}"),
-            "system:authenticated",
-        ];
-        json!({
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "user": format!("system:serviceaccount:{namespace}:{name}"),
-                "groups": groups,
-                "resourceAttributes": attributes,
-            },
-        })
+        attributes
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use supercargo_apiserver::version::VersionInfo;
 
     #[test]
     fn every_permission_of_the_manifests_has_an_effect_text() {
@@ -135,15 +138,43 @@ mod tests {
     }
 
     #[test]
-    fn review_names_the_account_and_the_lease() {
+    fn attributes_name_the_lease() {
         let lease = |verb: &str| {
             let right = all().into_iter().find(|right| right.resource == "leases" && right.verb == verb);
-            right.expect("it is there").review(("ns", "account"), ("kube-system", "mine"))["spec"].clone()
+            right.expect("it is there").attributes(("kube-system", "mine"))
         };
-        let update = lease("update");
-        assert_eq!(update["user"], "system:serviceaccount:ns:account");
-        assert_eq!(update["resourceAttributes"]["namespace"], "kube-system");
-        assert_eq!(update["resourceAttributes"]["name"], "mine");
-        assert!(lease("create")["resourceAttributes"]["name"].is_null());
+        assert_eq!(
+            (&lease("update")["namespace"], &lease("update")["name"]),
+            (&json!("kube-system"), &json!("mine"))
+        );
+        assert!(lease("create")["name"].is_null());
+    }
+
+    /// The rights of kube-scheduler, which the API server itself creates, suffice in each version.
+    #[test]
+    fn bootstrap_rights_of_kube_scheduler_suffice_in_each_version() {
+        let table = include_str!("../../../../../tests/fixtures/rights/kube-scheduler.txt");
+        let versions: Vec<&str> = table
+            .lines()
+            .find_map(|line| line.strip_prefix("# versions "))
+            .expect("a head")
+            .split(' ')
+            .collect();
+        assert_eq!(versions, ["1.33", "1.34", "1.35", "1.36", "1.37"]);
+        for version in versions {
+            let info = json!({ "major": "1", "minor": version.trim_start_matches("1.") });
+            let server = serde_json::from_value::<VersionInfo>(info).expect("it is one").version();
+            let has = |verb: &str, resource: &str| {
+                table.lines().any(|line| {
+                    let cells: Vec<&str> = line.split(' ').collect();
+                    cells[0] == verb && cells[1] == resource && cells[2..].contains(&version)
+                })
+            };
+            for right in all() {
+                let text = right.text();
+                let (verb, resource) = text.split_once(' ').expect("verb and resource");
+                assert!(!right.is_used(server) || has(verb, resource), "{version}: {text}");
+            }
+        }
     }
 }

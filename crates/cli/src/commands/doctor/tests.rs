@@ -47,7 +47,7 @@ fn api_version(minor: &str) -> Known<ApiVersion> {
 fn healthy() -> Facts {
     Facts {
         version: api_version("36"),
-        account: Ok(true),
+        account: Ok(Some(true)),
         rights: Ok(rights::all().into_iter().map(|right| (right, true)).collect()),
         lease: Ok(lease(2)),
         kube_scheduler: Ok(lease(1)),
@@ -123,7 +123,7 @@ fn each_problem_is_found_by_exactly_one_check() {
         Ok(vec![first, configured("team/supercargo-config", serves, lease)])
     };
     assert_eq!(with(&|it| it.version = api_version("33")), [("ApiServerVersion", Warning)]);
-    assert_eq!(with(&|it| it.account = Ok(false)), [("ServiceAccount", Problem)]);
+    assert_eq!(with(&|it| it.account = Ok(Some(false))), [("ServiceAccount", Problem)]);
     assert_eq!(with(&|it| it.rights.as_mut().expect("they are known")[0].1 = false), [("Rights", Problem)]);
     assert_eq!(with(&|it| it.rights = Err("403: no, you".to_owned())), [("Rights", Unknown)]);
     for lease_state in
@@ -189,6 +189,94 @@ fn rejected_credentials_are_a_problem_with_an_action() {
     assert_eq!(report.code(), NOT_WELL);
 }
 
+fn line(more: &[&str]) -> Result<DoctorArgs, String> {
+    let line = Line::try_parse_from(std::iter::once(&"doctor").chain(more));
+    line.map(|line| line.args).map_err(|error| error.to_string())
+}
+
+#[test]
+fn identity_is_the_named_one_then_that_of_as_then_the_service_account() {
+    let supercargo = "system:serviceaccount:kube-system:supercargo";
+    for (flags, user, lease) in [
+        (&[][..], supercargo, "supercargo"),
+        (&["--service-account", "team:it"], "system:serviceaccount:team:it", "supercargo"),
+        (&["--identity", "system:serviceaccount:team:it"], "system:serviceaccount:team:it", "supercargo"),
+        (&["--identity", "system:kube-scheduler"], "system:kube-scheduler", "kube-scheduler"),
+        (&["--identity", "system:kube-scheduler", "--lease", "mine"], "system:kube-scheduler", "mine"),
+        (&["--as", "system:kube-scheduler"], "system:kube-scheduler", "kube-scheduler"),
+        (&["--as", "jane", "--identity", "joe"], "joe", "supercargo"),
+        (&["--as", "jane", "--service-account", "kube-system:supercargo"], supercargo, "supercargo"),
+    ] {
+        let args = line(flags).expect("valid flags");
+        let identity = Identity::of(&args);
+        assert_eq!((identity.user.as_str(), args.lease().1), (user, lease), "{flags:?}");
+        assert_eq!(identity.asks, flags.first() == Some(&"--as") && flags.len() == 2, "{flags:?}");
+    }
+    let account = Identity::of(&line(&["--service-account", "ns:account"]).expect("valid flags"));
+    let groups = ["system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"];
+    assert_eq!(account.review(&json!({}))["spec"]["user"], "system:serviceaccount:ns:account");
+    assert_eq!(account.review(&json!({}))["spec"]["groups"], json!(groups));
+    let args = line(&["--as", "jane", "--as-group", "a", "--as-group", "b"]).expect("valid flags");
+    assert_eq!(
+        args.act_as().map(|other| (other.user, other.groups.to_vec())),
+        Some(("jane", vec!["a".to_owned(), "b".to_owned()]))
+    );
+    assert_eq!(Identity::of(&args).groups, ["a", "b", "system:authenticated"]);
+}
+
+#[test]
+fn invalid_identity_is_refused() {
+    for (flags, part) in [
+        (&["--service-account", "supercargo"][..], "expected namespace:name"),
+        (
+            &["--identity", "system:serviceaccount:supercargo"],
+            "expected system:serviceaccount:namespace:name",
+        ),
+        (&["--identity", " "], "expected a name"),
+        (&["--as", "a\r\nb"], "expected printable ASCII characters"),
+        (&["--identity", "a", "--service-account", "b:c"], "cannot be used with"),
+        (&["--as-group", "a"], "--as <USER>"),
+    ] {
+        let refusal = line(flags).expect_err("it is invalid");
+        assert!(refusal.contains(part), "{flags:?}: {refusal}");
+    }
+}
+
+#[test]
+fn rights_of_a_user_need_no_service_account() {
+    let args = line(&["--identity", "system:kube-scheduler"]).expect("valid flags");
+    let mut facts = healthy();
+    facts.account = Ok(None);
+    let text_of = |facts: &Facts, id: &str| {
+        let check = checks(facts, &args).into_iter().find(|check| check.id == id).expect("it is there");
+        (check.status, check.text, check.to_do.unwrap_or_default())
+    };
+    assert_eq!(text_of(&facts, "ServiceAccount").0, Status::Ok);
+    assert!(text_of(&facts, "Rights").1.starts_with("system:kube-scheduler has all "));
+    facts.rights.as_mut().expect("they are known")[0].1 = false;
+    let (status, text, to_do) = text_of(&facts, "Rights");
+    assert!(status == Status::Problem && text.starts_with("system:kube-scheduler lacks 1 of "), "{text}");
+    assert!(to_do.contains("restore the bootstrap roles"), "{to_do}");
+    facts.rights = Err("403: no".to_owned());
+    assert!(text_of(&facts, "Rights").2.ends_with("or to impersonate system:kube-scheduler"));
+}
+
+#[test]
+fn refused_impersonation_is_a_problem_with_an_action() {
+    let args = line(&["--as", "jane"]).expect("valid flags");
+    let why =
+        "403: users \"jane\" is forbidden: User \"joe\" cannot impersonate resource \"users\"".to_owned();
+    let report = DoctorReport::of(checks(&Facts::unanswered(why, healthy().certificates), &args));
+    assert_eq!(
+        (report.checks[0].id, report.checks[0].status, report.code()),
+        ("Credentials", Status::Problem, NOT_WELL)
+    );
+    assert!(
+        report.checks[0].text.starts_with("the API server does not take requests as jane: "),
+        "{report:?}"
+    );
+}
+
 #[test]
 fn check_that_could_not_run_is_not_a_success() {
     let code = |change: &dyn Fn(&mut Facts)| {
@@ -203,7 +291,7 @@ fn check_that_could_not_run_is_not_a_success() {
     assert_eq!(
         code(&|it| {
             it.configured = Err("403: no, you".to_owned());
-            it.account = Ok(false);
+            it.account = Ok(Some(false));
         }),
         NOT_WELL
     );
