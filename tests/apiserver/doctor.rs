@@ -196,8 +196,8 @@ async fn doctor_without_permissions_lists_the_missing_ones() -> Result<()> {
     .await
 }
 
-/// Another identity than the installation's ServiceAccount: asked for by name, as a user who may only impersonate it, and
-/// as the identity itself.
+/// Another identity than the installation's ServiceAccount: asked for by name, as a user who may only impersonate
+/// it, and as the identity itself.
 #[tokio::test]
 async fn doctor_checks_the_rights_of_any_identity() -> Result<()> {
     play("identities", async |world| {
@@ -212,8 +212,8 @@ async fn doctor_checks_the_rights_of_any_identity() -> Result<()> {
         let (status, text) = rights(&admin, &scheduler).await?;
         ensure!(status == "ok" && text.starts_with("system:kube-scheduler has all "), "{text}");
 
-        let nobody = format!("system:serviceaccount:{}:default", world.name);
-        let (status, text) = rights(&admin, &["--identity", &nobody]).await?;
+        let plain_account = format!("system:serviceaccount:{}:default", world.name);
+        let (status, text) = rights(&admin, &["--identity", &plain_account]).await?;
         ensure!(
             status == "problem" && text.contains("no pod is bound (without create pods/binding)"),
             "{text}"

@@ -64,7 +64,7 @@ impl Identity {
     }
 }
 
-/// Returns the review in which whoever sends it asks about their own right.
+/// Returns the review in which its sender asks about their own right.
 pub(super) fn own_review(attributes: &Value) -> Value {
     json!({
         "apiVersion": "authorization.k8s.io/v1",
