@@ -30,6 +30,9 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 /// Nodes of a cluster. Some tests need two.
 const NODES: usize = 3;
 
+/// Label of a node's zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
+
 #[derive(Parser)]
 #[command(
     name = "conformance",
@@ -98,7 +101,9 @@ async fn run(version: &str, scheduler: Scheduler, focus: &str, folder: &Path) ->
     let builder =
         ControlPlane::builder().version(version).with([Component::ControllerManager, Component::Kwok]);
     let plane = builder.start().await?;
-    let fleet: Vec<_> = (1..=NODES).map(|number| KwokNode::new(&format!("node-{number}"))).collect();
+    // Each in its own zone: the multi-zone tests skip themselves otherwise.
+    let node = |number| KwokNode::new(&format!("node-{number}")).label(ZONE, &format!("zone-{number}"));
+    let fleet: Vec<_> = (1..=NODES).map(node).collect();
     let client = plane.client().await?;
     nodes::create_all(&client, &fleet).await?;
     let mut running = start(&plane, version, scheduler)?;
