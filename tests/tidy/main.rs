@@ -4,6 +4,7 @@
 //! The tests read the repository as text. `tests/fences.sh` checks module dependencies, and `tests/manifests.rs`
 //! checks the manifests.
 
+mod citations;
 mod modules;
 mod mutants;
 mod prose;

@@ -92,6 +92,11 @@ fn inspection() {
 }
 
 #[test]
+fn upstream_integration_tests() {
+    check("upstream_integration.txt");
+}
+
+#[test]
 fn extender_calls() {
     check("extenders.txt");
 }

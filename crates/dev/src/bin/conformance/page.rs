@@ -20,7 +20,7 @@ a real API server of the same version and simulated nodes (kwok). `make conforma
 
 Two results *end alike* if they are equal: both passed, both failed, or both skipped. On simulated nodes no container runs, so some tests
 fail with every scheduler; the last column says why. A test that fails is tried once more. `make conformance` fails if kube-scheduler
-passes a test and supercargo does not.
+passes a test and supercargo does not. [integration-tests.md](integration-tests.md) lists kube-scheduler's integration tests.
 ";
 
 /// Parts of the names of tests that no scheduler passes on simulated nodes, with the reason.
