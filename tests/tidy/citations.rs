@@ -1,6 +1,7 @@
 //! Tests that pages cite as `file::name` exist: a function, the title of a scenario or table, or a golden vector.
 
-use super::{assert_none, code, files, functions, root};
+use super::{assert_none, code, files, functions, read, root, sources};
+use std::collections::BTreeSet;
 
 /// Returns the citations of a page: file and name.
 fn citations(text: &str) -> Vec<(&str, &str)> {
@@ -33,6 +34,24 @@ fn every_cited_test_exists() {
     }
     assert_none("cited tests that do not exist", &breaches);
     assert!(seen > 100, "docs/integration-tests.md cites tests: {seen}");
+}
+
+/// Functions that the table "Where to start reading" names, as `function` or `Type::function`.
+#[test]
+fn every_function_that_a_reader_is_sent_to_exists() {
+    let text = read("ARCHITECTURE.md");
+    let (_, table) = text.split_once("## Where to start reading").expect("the section exists");
+    let table = table.split("\n## ").next().unwrap_or_default();
+    let known: BTreeSet<String> =
+        sources().iter().flat_map(|(_, text)| functions(&code(text))).map(|(name, ..)| name).collect();
+    let quoted = table.split('`').skip(1).step_by(2).map(|word| word.rsplit("::").next().unwrap_or(word));
+    let named: Vec<&str> = quoted
+        .filter(|word| word.chars().all(|c| c.is_ascii_lowercase() || c == '_') && word.len() > 1)
+        .collect();
+    assert!(named.len() > 25, "the table names functions: {named:?}");
+    let breaches: Vec<String> =
+        named.iter().filter(|name| !known.contains(**name)).map(|&name| name.to_owned()).collect();
+    assert_none("functions in ARCHITECTURE.md that do not exist", &breaches);
 }
 
 #[test]
