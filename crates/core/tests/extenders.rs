@@ -3,7 +3,7 @@
 mod support;
 
 use std::sync::Arc;
-use supercargo_core::cycle::{Framework, NoProbe, Sampling};
+use supercargo_core::cycle::{Framework, NoProbe, Point, Probe, Sampling};
 use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_core::model::effect::{Effect, ExtenderCall, Question};
 use supercargo_core::model::event::Event;
@@ -214,4 +214,30 @@ fn next_sample_begins_where_the_last_search_ended() {
         })
         .collect();
     assert_eq!(samples, [(100, false), (100, true)]);
+}
+
+/// Collects the status of each filter stage.
+#[derive(Default)]
+struct Statuses(Vec<&'static str>);
+
+impl Probe for Statuses {
+    fn leave(&mut self, point: Point, status: &'static str) {
+        if point == Point::Filter {
+            self.0.push(status);
+        }
+    }
+}
+
+#[test]
+fn filter_stage_of_a_pod_with_extenders_has_upstreams_status() {
+    let status = |pod: &str| {
+        let mut harness = Harness::new(&["g filter"]);
+        harness.node("a cpu=4");
+        harness.pod(pod);
+        let mut statuses = Statuses::default();
+        while !matches!(harness.scheduler.step(NOW, &mut statuses), Step::Idle { .. }) {}
+        statuses.0
+    };
+    assert_eq!(status("p cpu=1"), ["Success"]);
+    assert_eq!(status("p cpu=9"), ["Unschedulable"]);
 }

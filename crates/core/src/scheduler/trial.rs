@@ -389,7 +389,7 @@ mod tests {
     use super::*;
     use crate::framework::extension_point::ExtensionPoint;
     use crate::registry::Plan;
-    use crate::scheduler::quarantine::tests::{PanicPoint, pod};
+    use crate::scheduler::quarantine::tests::{PanicPoint, World, pod};
 
     /// Creates a profile without one of the default filters.
     fn profile(name: &str, without: &str) -> Profile {
@@ -432,5 +432,19 @@ mod tests {
         assert_eq!(notice.object, "Pod default/poison");
         assert!(notice.text.starts_with("it makes the engine panic"), "{}", notice.text);
         assert_eq!(trial.take_notice(), None);
+    }
+
+    #[test]
+    fn roll_back_keeps_the_changes_before_the_mark() {
+        let mut world = World::new();
+        ["x", "y", "z"].iter().for_each(|name| world.pod(name, 100, Some("a")));
+        let (mut hypothetical, tables) = world.scheduler.hypothetical();
+        hypothetical.remove("x");
+        hypothetical.remove("y");
+        let mark = hypothetical.checkpoint();
+        hypothetical.remove("z");
+        hypothetical.roll_back_to(mark);
+        let snapshot = hypothetical.snapshot(tables);
+        assert_eq!(["x", "y", "z"].map(|uid| snapshot.placed(uid).is_some()), [false, false, true]);
     }
 }
