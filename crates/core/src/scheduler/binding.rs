@@ -109,8 +109,8 @@ impl Scheduler {
     }
 
     /// Rechecks the chosen node: whether it still passes all filters, if relevant objects changed since the decision.
-    /// The pod itself does not count in this evaluation. Returns `None` for a large pod that must be evaluated in slices
-    /// again.
+    /// The pod itself does not count in this evaluation. Returns `None` for a large pod that must be evaluated in
+    /// slices again.
     fn recheck(&mut self, uid: &str) -> Option<bool> {
         let binding = self.bindings.known(uid);
         let (pod, node, fingerprint) = (Arc::clone(&binding.queued.pod), binding.node, binding.fingerprint);

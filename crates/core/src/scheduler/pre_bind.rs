@@ -320,8 +320,8 @@ impl Scheduler {
     /// Removes a pod without a node from the claims that are reserved for it, and deletes those that were made for it
     /// (upstream `Unreserve`). Other claims keep their devices, so the next attempt follows them.
     ///
-    /// Upstream writes once, when PreBind or the Binding fails. Here, each failed attempt repeats a write that was lost:
-    /// pods that share a claim would otherwise keep each other from freeing it.
+    /// Upstream writes once, when PreBind or the Binding fails. Here, each failed attempt repeats a write that was
+    /// lost: pods that share a claim would otherwise keep each other from freeing it.
     pub(super) fn give_up_claims(&mut self, pod: &PodInfo) {
         let devices = self.cache.volumes().devices();
         let names = pod.claims.iter().filter_map(PodClaim::name);
@@ -371,8 +371,8 @@ impl Scheduler {
         }
     }
 
-    /// Handles a new version of a claim. If it is reserved for a pending pod or was made for it, by a write whose answer
-    /// was lost, the pod is tried again: it gets a node, or gives up the claim.
+    /// Handles a new version of a claim. If it is reserved for a pending pod or was made for it, by a write whose
+    /// answer was lost, the pod is tried again: it gets a node, or gives up the claim.
     pub(super) fn claim_shown(&mut self, now: Time, old: Option<&ResourceClaim>, claim: &ResourceClaim) {
         let was_reserved = |uid: &Uid| old.is_some_and(|old| old.reserved_for.contains(uid));
         for uid in claim.reserved_for.iter().filter(|uid| !was_reserved(uid)) {

@@ -129,7 +129,8 @@ impl<'a> Watched<'a> {
         }
     }
 
-    /// Whether an earlier attempt of the pod gave up the reservation of the claim, and the watch does not show that yet.
+    /// Whether an earlier attempt of the pod gave up the reservation of the claim, and the watch does not show that
+    /// yet.
     pub(super) fn is_given_up(&self, task: &Task) -> bool {
         self.0.devices().has_given_up(&task.pod, task.key)
     }
