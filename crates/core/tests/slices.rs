@@ -6,9 +6,10 @@ mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_core::cycle::{Framework, NoProbe};
-use supercargo_core::model::effect::Effect;
+use supercargo_core::cycle::{Framework, NoProbe, Sampling};
+use supercargo_core::model::effect::{Effect, ExtenderCall, Question};
 use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, ObjectKey};
+use supercargo_core::model::extender::{Answer, CandidateAnswer, FilterAnswer};
 use supercargo_core::model::lookup_objects::Service;
 use supercargo_core::model::pod::Uid;
 use supercargo_core::model::rng::Seed;
@@ -27,17 +28,27 @@ struct Harness {
     scheduler: Scheduler,
     cluster: TestCluster,
     now: Time,
+    /// What extenders were asked.
+    questions: Vec<Question>,
+    /// Whether extenders do not answer for now, and the calls since.
+    holds_answers: bool,
+    held: Vec<ExtenderCall>,
 }
 
 impl Harness {
     fn new(limits: Limits) -> Self {
+        Self::with_framework(limits, Framework::default())
+    }
+
+    fn with_framework(limits: Limits, framework: Framework) -> Self {
         let now = Time::from_secs(100);
-        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let profile = Profile { name: "default-scheduler".to_owned(), framework };
         let (queue, seed) = (QueueConfig::default(), Seed(1));
         let mut scheduler = Scheduler::new(Config { seed, profiles: vec![profile], queue }, now);
         scheduler.limit_attempts(limits);
         support::begin(&mut scheduler, now, 100_000);
-        Self { scheduler, cluster: TestCluster::new(), now }
+        let (questions, held) = (Vec::new(), Vec::new());
+        Self { scheduler, cluster: TestCluster::new(), now, questions, holds_answers: false, held }
     }
 
     /// Adds ten nodes in two zones and thirty pods of thirty pod classes.
@@ -88,7 +99,22 @@ impl Harness {
                 self.scheduler.handle(self.now, Event::EvictFinished { uid: Arc::clone(&uid), outcome });
                 self.scheduler.handle(self.now, Event::Gone(ObjectKey::Pod(uid)));
             }
+            Effect::Extend(call) => {
+                self.held.push(call);
+                if !self.holds_answers {
+                    self.release_answers();
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// Answers all open calls to extenders.
+    fn release_answers(&mut self) {
+        for call in std::mem::take(&mut self.held) {
+            let answer = Ok(answer_of(&call.question));
+            self.questions.push(call.question);
+            self.scheduler.handle(self.now, Event::Extended { call: call.call, answer });
         }
     }
 
@@ -352,4 +378,125 @@ fn recheck_of_a_large_pod_uses_the_results_of_its_slices() {
     assert_eq!(recheck("pod other on=n1 label:app=a"), (vec!["large to free".to_owned()], 0, 0));
     let (bound, failed, _) = recheck("pod foe on=free label:app=other");
     assert_eq!((bound, failed), (Vec::new(), 1));
+}
+
+/// Sets an extender with these duties, and lets it answer: it rejects n0, prefers n7, and leaves all candidates.
+fn extend(harness: &mut Harness, duties: &[&str]) {
+    let words = [&["http://one"], duties].concat();
+    let extender = support::extenders::extender(harness.scheduler.tables(), 0, &words);
+    harness.scheduler.set_extenders(vec![extender]);
+}
+
+fn answer_of(question: &Question) -> Answer {
+    match question {
+        Question::Filter { nodes } => Answer::Filtered(FilterAnswer {
+            passed: nodes.iter().filter(|node| *node != "n0").cloned().collect(),
+            failed: vec![("n0".to_owned(), "no".to_owned())],
+            unresolvable: Vec::new(),
+        }),
+        Question::Prioritize { .. } => Answer::Scored(vec![("n7".to_owned(), 10)]),
+        Question::Preempt { rooms } => Answer::Candidates(
+            rooms
+                .iter()
+                .map(|room| CandidateAnswer {
+                    node: room.node.clone(),
+                    victims: room.pods.iter().map(|pod| pod.uid.to_string()).collect(),
+                    violations: 0,
+                })
+                .collect(),
+        ),
+    }
+}
+
+#[test]
+fn large_pod_with_extenders_is_decided_in_slices_as_in_one_step() {
+    let decided = |limits: Limits, nodes: usize| {
+        // Of more than 100 nodes, each search visits 100.
+        let framework = Framework::default().with_sampling(Some(Sampling::new(1)));
+        let mut harness = Harness::with_framework(limits, framework);
+        (0..nodes).for_each(|at| harness.apply(&format!("node n{at} zone=z{} cpu=8 mem=8Gi", at % 2)));
+        (0..30)
+            .for_each(|at| harness.apply(&format!("pod q{at} on=n{} label:app=a label:own=o{at}", at % 10)));
+        extend(&mut harness, &["filter", "prioritize=5"]);
+        harness.apply(&format!("pod {LARGE_POD}"));
+        let mut reports = harness.run();
+        harness.apply("pod small cpu=1");
+        reports.append(&mut harness.run());
+        let nodes = ["large", "small"].map(|name| placed(&reports, name).expect("a node is feasible"));
+        (nodes, std::mem::take(&mut harness.questions), harness.scheduler.stats().slices)
+    };
+    for nodes in [10, 150] {
+        let (chosen, questions, slices) = decided(Limits::default(), nodes);
+        assert_eq!(slices, 0);
+        assert_eq!(questions.len(), 4, "filter and prioritize for each pod");
+        let (sliced_nodes, sliced_questions, slices) = decided(SMALL, nodes);
+        assert_eq!((sliced_nodes, sliced_questions), (chosen, questions));
+        assert!(slices > 30, "{slices} slices");
+    }
+}
+
+#[test]
+fn large_pod_with_extenders_preempts_what_it_preempts_in_one_step() {
+    let victims = |limits: Limits| {
+        let mut harness = Harness::with_cluster(limits);
+        extend(&mut harness, &["filter", "preempt"]);
+        for node in 0..10 {
+            harness.apply(&format!("pod v{node} on=n{node} cpu=7 priority={} label:app=other", node % 3));
+        }
+        harness.apply(&format!("pod {LARGE_POD} cpu=4 priority=100"));
+        let mut reports = harness.run();
+        harness.now = harness.now + Duration::from_secs(30);
+        reports.append(&mut harness.run());
+        (placed(&reports, "large").expect("its victim was deleted"), std::mem::take(&mut harness.questions))
+    };
+    let (expected, sliced) = (victims(Limits::default()), victims(SMALL));
+    assert!(expected.1.iter().any(|question| matches!(question, Question::Preempt { .. })), "{expected:?}");
+    assert_eq!(sliced, expected);
+}
+
+/// While the pod waits for an extender, others are decided, and what changes counts.
+#[test]
+fn large_pod_that_waits_for_an_extender_keeps_its_results() {
+    let mut harness = Harness::with_cluster(SMALL);
+    extend(&mut harness, &["filter", "ignorable", "managed=example.com/fpga"]);
+    (0..10).for_each(|at| {
+        harness.apply(&format!("node n{at} zone=z{} cpu=8 mem=8Gi res:example.com/fpga=1", at % 2));
+    });
+    harness.holds_answers = true;
+    harness.apply(&format!("pod {LARGE_POD} res:example.com/fpga=1"));
+    harness.run();
+    let before = harness.scheduler.stats();
+    assert_eq!((before.sliced, before.extender_calls), (0, 1));
+    assert!(matches!(harness.sub_queue_of("large"), Some(PodLocation::Extenders)));
+    harness.apply("pod small cpu=1");
+    assert!(placed(&harness.run(), "small").is_some());
+    (1..10).for_each(|at| harness.apply(&format!("pod other{at} on=n{at} label:app=other")));
+    harness.holds_answers = false;
+    harness.release_answers();
+    let reports = harness.run();
+    assert!(
+        reports
+            .iter()
+            .any(|(name, outcome)| name == "large" && matches!(outcome, Outcome::Unschedulable { .. }))
+    );
+    let slices = harness.scheduler.stats().slices - before.slices;
+    assert!(slices < before.slices, "{slices} more after {}", before.slices);
+    assert_eq!((harness.scheduler.stats().sliced, harness.scheduler.stats().extender_calls), (0, 0));
+}
+
+#[test]
+fn at_most_64_large_pods_need_extenders_at_the_same_time() {
+    let mut harness = Harness::with_cluster(SMALL);
+    extend(&mut harness, &["filter"]);
+    harness.holds_answers = true;
+    (0..70).for_each(|at| {
+        harness.apply(&format!("pod {} cpu=1m", LARGE_POD.replacen("large", &format!("l{at}"), 1)));
+    });
+    harness.run();
+    assert_eq!(harness.scheduler.stats().extender_calls, 64);
+    harness.holds_answers = false;
+    harness.release_answers();
+    let placed =
+        harness.run().into_iter().filter(|(_, outcome)| matches!(outcome, Outcome::Placed { .. })).count();
+    assert_eq!(placed, 70);
 }

@@ -508,7 +508,7 @@ mod tests {
     /// Suspends a pod that is in another place already, and runs the audit.
     fn suspend(world: &mut World, name: &str) -> Vec<String> {
         let pod: Arc<PodInfo> = pod(world.scheduler.tables(), name, 500, None).into();
-        let waiting = SuspendedDecision::in_slices(QueuedPod::new(pod, None), world.now, 0);
+        let waiting = SuspendedDecision::in_slices(QueuedPod::new(pod, None), world.now, 0, false);
         world.scheduler.extender_calls.suspend(waiting);
         world.handle(Event::Leading(true));
         world.run()

@@ -5,14 +5,12 @@
 //! the pod counts its parts; the cluster's side is counted only if the pod has more than [`FEW`] of a part.
 
 use super::Scheduler;
+use super::slices::Limits;
 use crate::cache::Snapshot;
 use crate::collections::hash::IdSet;
 use crate::model::intern::Symbol;
 use crate::model::pod::{Parsed, PodAffinityTerm, PodInfo};
 use crate::model::selector::{NodeSelectorTerm, Selector};
-
-/// The largest product of a pod with extenders, which is always evaluated in one step: about 300 ms.
-const EXTENDED_MAX: u64 = 50_000_000;
 
 /// The largest product that is evaluated in one step for other pods: about 20 ms at 5 to 7 ns per comparison. It allows
 /// 600 resources on 5,000 nodes.
@@ -72,16 +70,13 @@ impl Scheduler {
     /// Returns how to evaluate an attempt for the pod.
     pub(super) fn size_of(&self, pod: &PodInfo) -> Size {
         let snapshot = self.snapshot();
-        // An attempt with extenders restarts after each answer, and is not evaluated in slices.
-        let limits = self.slices.limits();
-        let asks = self.extender_calls.concerns(pod);
-        let most = if asks { limits.most.min(EXTENDED_MAX) } else { limits.most };
+        let Limits { large, most, .. } = self.slices.limits();
         let mut size = Size::Usual;
         for (product, weight) in in_slices(pod, snapshot, most) {
             if product.work() > most {
                 return Size::TooLarge(product.refusal());
             }
-            if !asks && weight.saturating_mul(product.times as u64) > limits.large {
+            if weight.saturating_mul(product.times as u64) > large {
                 size = Size::Large;
             }
         }

@@ -16,6 +16,7 @@ use super::failure::Failure;
 use super::quarantine::panic_text;
 use super::{Scheduler, profile_named};
 use crate::cache::Snapshot;
+use crate::cache::slice::{Slice, SliceEnded};
 use crate::cycle::{
     ExtendedDecision, ExtenderRequest, Filtered, Framework, InfeasibleDecision, Nomination, Options, Probe,
     RequestKind,
@@ -35,13 +36,15 @@ use std::sync::Arc;
 const RESTARTS_MAX: u32 = 3;
 
 /// The result of a decision with extenders, as far as their answers allow.
-enum Extended {
+pub(super) enum Extended {
     /// These calls are needed first.
     Call(Vec<ExtenderRequest>),
     /// It must restart.
     Stale,
     /// It is complete.
     Decided(Decided),
+    /// The slice ended.
+    Unfinished,
 }
 
 impl Scheduler {
@@ -60,9 +63,14 @@ impl Scheduler {
         self.extended_decision(now, waiting, probe);
     }
 
-    /// Resumes a decision whose calls are all answered, and returns whether there was one.
+    /// Resumes a decision whose calls are all answered, and returns whether there was one. A large pod goes on in
+    /// slices.
     pub(super) fn resume(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
         let Some(waiting) = self.extender_calls.take_ready() else { return false };
+        if waiting.progress.is_some() {
+            self.extender_calls.suspend(waiting);
+            return true;
+        }
         self.cache.refresh();
         if self.snapshot().nodes().is_empty() {
             let text = super::attempt::NO_NODES.to_owned();
@@ -73,28 +81,42 @@ impl Scheduler {
         true
     }
 
-    fn extended_decision(&mut self, now: Time, mut waiting: SuspendedDecision, probe: &mut dyn Probe) {
-        loop {
-            match self.decide_extended(now, &mut waiting, probe) {
-                Extended::Call(asks) => {
-                    for call in self.extender_calls.wait(waiting, asks) {
-                        self.outbox.push_call(call);
-                    }
-                    return;
-                }
-                Extended::Stale if waiting.restarts < RESTARTS_MAX => {
-                    waiting.begin_again(self.requeues.count);
-                }
-                Extended::Stale => {
-                    let text = format!(
-                        "the cluster changed while extenders were asked, {} times in a row",
-                        waiting.restarts + 1
-                    );
-                    return self.fail(now, waiting.queued, waiting.began, Failure::Error(text));
-                }
-                Extended::Decided(decided) => return self.answered(now, waiting, decided),
-            }
+    fn extended_decision(&mut self, now: Time, waiting: SuspendedDecision, probe: &mut dyn Probe) {
+        let mut next = Some(waiting);
+        while let Some(mut waiting) = next {
+            let made = self.decide_extended(now, &mut waiting, None, probe);
+            next = self.proceed(now, waiting, made);
         }
+    }
+
+    /// Acts on the result of a decision with extenders. Returns the decision if it must be made again.
+    pub(super) fn proceed(
+        &mut self,
+        now: Time,
+        mut waiting: SuspendedDecision,
+        made: Extended,
+    ) -> Option<SuspendedDecision> {
+        match made {
+            Extended::Call(asks) => {
+                for call in self.extender_calls.wait(waiting, asks) {
+                    self.outbox.push_call(call);
+                }
+            }
+            Extended::Stale if waiting.restarts < RESTARTS_MAX => {
+                waiting.begin_again(self.requeues.count);
+                return Some(waiting);
+            }
+            Extended::Stale => {
+                let text = format!(
+                    "the cluster changed while extenders were asked, {} times in a row",
+                    waiting.restarts + 1
+                );
+                self.fail(now, waiting.queued, waiting.began, Failure::Error(text));
+            }
+            Extended::Decided(decided) => self.answered(now, waiting, decided),
+            Extended::Unfinished => return Some(waiting),
+        }
+        None
     }
 
     /// Completes a decision. If extenders rejected nodes, and a cluster event arrived since they were called, the pod
@@ -110,13 +132,15 @@ impl Scheduler {
         }
     }
 
-    fn decide_extended(
+    pub(super) fn decide_extended(
         &mut self,
         now: Time,
         waiting: &mut SuspendedDecision,
+        slice: Option<&Slice>,
         probe: &mut dyn Probe,
     ) -> Extended {
-        let snapshot = self.cache.snapshot(&self.tables);
+        let whole = self.cache.snapshot(&self.tables);
+        let snapshot = slice.map_or(whole, |slice| whole.in_slice(slice));
         let pod = self.as_nominated(&waiting.queued.pod);
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
             let text = "no profile of the pod's schedulerName".to_owned();
@@ -124,10 +148,11 @@ impl Scheduler {
         };
         let interested: Vec<&Extender> = self.extender_calls.interested_in(&pod).collect();
         // Each resumption searches the same sample of nodes. Other decisions have advanced the start in the meantime.
-        let elsewhere = waiting.transcript.start.map(|start| (start, self.walk.start()));
+        let before = self.walk.start();
+        let elsewhere = waiting.transcript.start.map(|start| (start, before));
         match elsewhere {
             Some((start, _)) => self.walk.return_to(start),
-            None => waiting.transcript.start = Some(self.walk.start()),
+            None => waiting.transcript.start = Some(before),
         }
         let options = Options { walk: Some(&mut self.walk), ..Options::default() };
         let asking = Decision {
@@ -147,7 +172,16 @@ impl Scheduler {
         if let Some((_, later)) = elsewhere {
             self.walk.return_to(later);
         }
-        made.unwrap_or_else(|panic| Extended::Decided(Decided::Panicked(panic_text(panic.as_ref()))))
+        made.unwrap_or_else(|panic| {
+            if !panic.is::<SliceEnded>() {
+                return Extended::Decided(Decided::Panicked(panic_text(panic.as_ref())));
+            }
+            if elsewhere.is_none() {
+                self.walk.return_to(before);
+                waiting.transcript.start = None;
+            }
+            Extended::Unfinished
+        })
     }
 
     /// Returns the next call that has a credit.

@@ -64,7 +64,7 @@ impl Pending<'_> {
 
 /// Returns the stage of a suspended decision.
 fn aside(waiting: &SuspendedDecision) -> PodLocation {
-    if waiting.progress.is_some() { PodLocation::Evaluation } else { PodLocation::Extenders }
+    if waiting.is_in_slices { PodLocation::Evaluation } else { PodLocation::Extenders }
 }
 
 impl Scheduler {

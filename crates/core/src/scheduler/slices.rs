@@ -3,10 +3,12 @@
 //! A large pod is suspended like one that waits for extenders, and keeps its partial results ([`Partial`]). The last
 //! slice is the first one that can compute all missing results; it decides by the cluster's state at that time.
 //! Upstream evaluates such a pod in its only loop, while all others wait.
+//!
+//! A large pod that needs extenders keeps its results while it waits for them. Each answer leads to further slices.
 
 use super::Scheduler;
 use super::attempt::Decided;
-use super::extend::SuspendedDecision;
+use super::extend::{Extended, SuspendedDecision};
 use super::failure::Failure;
 use crate::cache::Snapshot;
 use crate::cache::slice::{Partial, Slice};
@@ -58,6 +60,14 @@ pub(super) struct Progress {
     partial: Option<Partial>,
     /// Number of consecutive slices without a new result. Each doubles the work of the next slice.
     vain: u32,
+}
+
+impl Progress {
+    /// Returns the progress after a slice that began with `before` results and ended with these.
+    fn after(self, partial: Partial, before: u64) -> Self {
+        let vain = if partial.results() > before { 0 } else { self.vain + 1 };
+        Self { partial: Some(partial), vain }
+    }
 }
 
 /// The limits of evaluation in slices, and the results of ended evaluations.
@@ -136,7 +146,8 @@ impl Scheduler {
 
     /// Suspends a large pod until its first slice.
     pub(super) fn begin_slices(&mut self, now: Time, queued: QueuedPod) {
-        let waiting = SuspendedDecision::in_slices(queued, now, self.requeues.count);
+        let asks = self.extender_calls.concerns(&queued.pod);
+        let waiting = SuspendedDecision::in_slices(queued, now, self.requeues.count, asks);
         self.extender_calls.suspend(waiting);
     }
 
@@ -163,12 +174,15 @@ impl Scheduler {
         let before = partial.results();
         let work = self.slices.limits.slice.saturating_mul(1 << progress.vain.min(32));
         let slice = Slice::new(work, partial);
+        if waiting.asks {
+            let made = self.decide_extended(now, &mut waiting, Some(&slice), &mut NoProbe);
+            let partial = slice.into_partial();
+            return Some(self.extended_slice(now, waiting, made, progress, (partial, before)));
+        }
         let decided = self.decide(now, &waiting.queued, Some(&slice), &mut NoProbe);
         let partial = slice.into_partial();
         if let Decided::Unfinished = decided {
-            progress.vain = if partial.results() > before { 0 } else { progress.vain + 1 };
-            progress.partial = Some(partial);
-            waiting.progress = Some(progress);
+            waiting.progress = Some(progress.after(partial, before));
             self.extender_calls.suspend_first(waiting);
             return Some(Sliced::GoesOn);
         }
@@ -177,6 +191,31 @@ impl Scheduler {
         }
         self.conclude(now, waiting.queued, waiting.began, decided);
         Some(Sliced::Ended)
+    }
+
+    /// Acts on the result of a slice of a pod that needs extenders.
+    fn extended_slice(
+        &mut self,
+        now: Time,
+        mut waiting: SuspendedDecision,
+        made: Extended,
+        progress: Progress,
+        (partial, before): (Partial, u64),
+    ) -> Sliced {
+        match &made {
+            Extended::Decided(Decided::Panicked(_)) => {}
+            Extended::Decided(_) => self.slices.keep(&waiting.queued.pod, partial),
+            Extended::Call(_) | Extended::Stale | Extended::Unfinished => {
+                waiting.progress = Some(progress.after(partial, before));
+            }
+        }
+        match self.proceed(now, waiting, made) {
+            Some(waiting) => {
+                self.extender_calls.suspend_first(waiting);
+                Sliced::GoesOn
+            }
+            None => Sliced::Ended,
+        }
     }
 
     /// Whether the node still passes all filters for a large pod, by the kept results. Returns `None` if too much

@@ -33,14 +33,18 @@ pub(in crate::scheduler) struct SuspendedDecision {
     pub(super) events: u64,
     /// Whether the pod itself changed since.
     pub(super) changed: bool,
-    /// The progress of an evaluation in slices; `None` for a decision with extenders.
+    /// The progress of an evaluation in slices; `None` for a pod that is not large.
     pub(in crate::scheduler) progress: Option<Progress>,
+    /// Whether its next step is a slice. A large pod that needs extenders alternates between slices and calls.
+    pub(in crate::scheduler) is_in_slices: bool,
+    /// Whether the decision needs extenders.
+    pub(in crate::scheduler) asks: bool,
 }
 
 impl SuspendedDecision {
-    /// Creates the record of a pod that is evaluated in slices.
-    pub(in crate::scheduler) fn in_slices(queued: QueuedPod, began: Time, events: u64) -> Self {
-        Self { progress: Some(Progress::default()), ..Self::new(queued, began, events) }
+    /// Creates the record of a pod that is evaluated in slices; `asks` says whether it needs extenders as well.
+    pub(in crate::scheduler) fn in_slices(queued: QueuedPod, began: Time, events: u64, asks: bool) -> Self {
+        Self { progress: Some(Progress::default()), asks, ..Self::new(queued, began, events) }
     }
 
     pub(super) fn new(queued: QueuedPod, began: Time, events: u64) -> Self {
@@ -54,6 +58,8 @@ impl SuspendedDecision {
             events,
             changed: false,
             progress: None,
+            is_in_slices: false,
+            asks: true,
         }
     }
 
@@ -74,6 +80,8 @@ pub(in crate::scheduler) struct ExtenderCalls {
     /// In the order of the calls.
     pub(super) extenders: Vec<Extender>,
     pods: BTreeMap<Uid, SuspendedDecision>,
+    /// How many of them need extenders.
+    asking: usize,
     calls: BTreeMap<u64, Uid>,
     next_call: u64,
     /// Pods whose calls are all answered, in the order of completion.
@@ -115,22 +123,31 @@ impl ExtenderCalls {
 
     /// Adds a pod that is evaluated in slices at the end of the order.
     pub(in crate::scheduler) fn suspend(&mut self, waiting: SuspendedDecision) {
-        let uid = Arc::clone(&waiting.queued.pod.uid);
-        self.sliced.push_back(Arc::clone(&uid));
-        self.pods.insert(uid, waiting);
+        self.sliced.push_back(Arc::clone(&waiting.queued.pod.uid));
+        self.put(SuspendedDecision { is_in_slices: true, ..waiting });
     }
 
     /// Puts back a pod that is evaluated in slices at the front of the order.
     pub(in crate::scheduler) fn suspend_first(&mut self, waiting: SuspendedDecision) {
-        let uid = Arc::clone(&waiting.queued.pod.uid);
-        self.sliced.push_front(Arc::clone(&uid));
-        self.pods.insert(uid, waiting);
+        self.sliced.push_front(Arc::clone(&waiting.queued.pod.uid));
+        self.put(SuspendedDecision { is_in_slices: true, ..waiting });
     }
 
     /// Takes the first pod that is evaluated in slices.
     pub(in crate::scheduler) fn take_sliced(&mut self) -> Option<SuspendedDecision> {
         let uid = self.sliced.pop_front()?;
-        self.pods.remove(&uid)
+        self.take(&uid)
+    }
+
+    fn put(&mut self, waiting: SuspendedDecision) {
+        self.asking += usize::from(waiting.asks);
+        self.pods.insert(Arc::clone(&waiting.queued.pod.uid), waiting);
+    }
+
+    fn take(&mut self, uid: &str) -> Option<SuspendedDecision> {
+        let waiting = self.pods.remove(uid)?;
+        self.asking -= usize::from(waiting.asks);
+        Some(waiting)
     }
 
     pub(in crate::scheduler) fn open_calls(&self) -> usize {
@@ -139,7 +156,7 @@ impl ExtenderCalls {
 
     /// Returns the pods that wait for extenders.
     pub(in crate::scheduler) fn pods(&self) -> impl Iterator<Item = &PodInfo> {
-        let asking = self.pods.values().filter(|waiting| waiting.progress.is_none());
+        let asking = self.pods.values().filter(|waiting| !waiting.is_in_slices);
         asking.map(|waiting| &*waiting.queued.pod)
     }
 
@@ -182,7 +199,7 @@ impl ExtenderCalls {
     /// ignorable, or if it needs extenders and too many pods wait already. The predicate's second argument says
     /// whether the pod needs extenders.
     pub(in crate::scheduler) fn attempt_filter(&self) -> Option<impl Fn(&PodInfo, bool) -> bool + use<>> {
-        if self.pods.len() == self.sliced.len() || mutation::is_on(Mutation::LowerPriorityGoesFirst) {
+        if self.asking == 0 || mutation::is_on(Mutation::LowerPriorityGoesFirst) {
             return None;
         }
         let mut highest = BTreeMap::<Symbol, i32>::new();
@@ -191,7 +208,7 @@ impl ExtenderCalls {
             let held = highest.entry(pod.scheduler_name).or_insert(pod.priority);
             *held = pod.priority.max(*held);
         }
-        let is_full = self.pods.len() - self.sliced.len() >= WAITING_MAX;
+        let is_full = self.asking >= WAITING_MAX;
         Some(move |pod: &PodInfo, asks: bool| {
             highest.get(&pod.scheduler_name).is_none_or(|&held| pod.priority >= held) && !(is_full && asks)
         })
@@ -201,7 +218,7 @@ impl ExtenderCalls {
     /// resume.
     fn holds_others(&self, waiting: &SuspendedDecision) -> bool {
         let must = |id: ExtenderId| self.extender(id).is_some_and(|extender| !extender.ignorable);
-        let is_answered = waiting.open.is_empty() && waiting.progress.is_none();
+        let is_answered = waiting.open.is_empty() && !waiting.is_in_slices;
         is_answered || waiting.open.values().any(|ask| must(ask.extender))
     }
 
@@ -220,7 +237,8 @@ impl ExtenderCalls {
             waiting.open.insert(call, ask);
             calls.push(call);
         }
-        self.pods.insert(uid, waiting);
+        waiting.is_in_slices = false;
+        self.put(waiting);
         calls
     }
 
@@ -272,12 +290,12 @@ impl ExtenderCalls {
     /// Takes the next decision that can resume.
     pub(super) fn take_ready(&mut self) -> Option<SuspendedDecision> {
         let uid = self.ready.pop_front()?;
-        self.pods.remove(&uid)
+        self.take(&uid)
     }
 
     /// Cancels a decision and its calls.
     pub(in crate::scheduler) fn end(&mut self, uid: &str, outbox: &mut Outbox) -> Option<SuspendedDecision> {
-        let waiting = self.pods.remove(uid)?;
+        let waiting = self.take(uid)?;
         for call in waiting.open.keys() {
             self.calls.remove(call);
         }
@@ -306,8 +324,8 @@ fn victims(transcript: &ExtenderAnswers, snapshot: Snapshot<'_>) -> Vec<Victims>
     rooms.into_iter().flatten().filter_map(named).collect()
 }
 
-trace_ids!(SuspendedDecision { queued, transcript, open } but not { began, restarts, version, events, changed, progress });
-trace_ids!(ExtenderCalls { extenders, pods } but not { calls, next_call, ready, sliced });
+trace_ids!(SuspendedDecision { queued, transcript, open } but not { began, restarts, version, events, changed, progress, is_in_slices, asks });
+trace_ids!(ExtenderCalls { extenders, pods } but not { asking, calls, next_call, ready, sliced });
 
 /// Returns the error for an answer whose type does not match the call.
 fn beside<T>() -> Result<T, String> {
