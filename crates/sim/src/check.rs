@@ -173,6 +173,7 @@ impl Sim {
     }
 
     fn note_failure(&mut self, uid: &str, message: &str) {
+        self.process.verdicts.remove(uid);
         let out_of_date = !self.watches.know(Kind::Pod, 0);
         let reported = self.process.reported.entry(uid.to_owned()).or_default();
         reported.failure = Some(message.to_owned());

@@ -7,8 +7,9 @@ use crate::agenda::{Answer, Due};
 use crate::check::{Broken, broken};
 use crate::fault_rates::draw_delay;
 use crate::objects::GPU;
-use crate::process::has_large_pods;
+use crate::process::{Verdicts, has_large_pods};
 use crate::sim::Sim;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use supercargo_core::model::effect::{ExtenderCall, Question, Victims};
 use supercargo_core::model::extender::{self, CandidateAnswer, Extender, ExtenderId, FilterAnswer};
@@ -102,18 +103,22 @@ impl Sim {
         })
     }
 
-    /// Records the nodes that passed the extender's last filter call: all if it failed or gave a wrong answer
-    /// and is ignorable.
+    /// Records what the extender said of nodes in this attempt. All pass if it failed or gave a wrong answer and is
+    /// ignorable. The nominated node is asked about on its own.
     pub(crate) fn note_passed(&mut self, uid: &str, call: u64, answer: &Result<extender::Answer, String>) {
+        if self.process.calls.get(uid) != Some(&call) {
+            return;
+        }
+        let verdicts = self.process.verdicts.entry(uid.to_owned()).or_default();
         match answer {
-            _ if self.process.calls.get(uid) != Some(&call) => {}
-            Ok(extender::Answer::Filtered(FilterAnswer { passed, .. }))
+            Ok(extender::Answer::Filtered(FilterAnswer { passed, failed, unresolvable }))
                 if !passed.contains(&NOWHERE.to_owned()) =>
             {
-                self.process.passed.insert(uid.to_owned(), passed.clone());
+                let rejected = failed.iter().chain(unresolvable).map(|(node, _)| (node.clone(), false));
+                verdicts.nodes.extend(passed.iter().map(|node| (node.clone(), true)).chain(rejected));
             }
             Ok(extender::Answer::Filtered(_)) | Err(_) => {
-                self.process.passed.remove(uid);
+                *verdicts = Verdicts { all_pass: true, nodes: BTreeMap::new() };
             }
             Ok(extender::Answer::Scored(_) | extender::Answer::Candidates(_)) => {}
         }
@@ -121,13 +126,14 @@ impl Sim {
 
     /// Checks that the chosen node passed the extender.
     pub(crate) fn check_passed(&mut self, uid: &str, node: &str) -> Result<(), Broken> {
-        match self.process.passed.remove(uid) {
-            Some(passed) if self.is_managed(uid) && !passed.iter().any(|name| name == node) => {
-                let detail = format!("{uid} on {node}; {passed:?} passed");
-                Err(broken("an extender's pod is placed on a node it accepted", detail))
-            }
-            Some(_) | None => Ok(()),
+        let Some(verdicts) = self.process.verdicts.remove(uid) else { return Ok(()) };
+        let is_asked = verdicts.all_pass || !verdicts.nodes.is_empty();
+        let passed = verdicts.nodes.get(node).copied().unwrap_or(verdicts.all_pass);
+        if self.is_managed(uid) && is_asked && !passed {
+            let detail = format!("{uid} on {node}; {verdicts:?}");
+            return Err(broken("an extender's pod is placed on a node it accepted", detail));
         }
+        Ok(())
     }
 
     /// Checks that pods that wait for the extender are in no other place, and that their number is limited.

@@ -25,6 +25,15 @@ use supercargo_core::queue::QueueConfig;
 use supercargo_core::registry::Plan;
 use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler};
 
+/// What an extender said of nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Verdicts {
+    /// Whether its failure is ignored, so that the other nodes pass.
+    pub(crate) all_pass: bool,
+    /// Whether it accepted each node.
+    pub(crate) nodes: BTreeMap<String, bool>,
+}
+
 /// A current decision: as far as anyone outside can know, its pod is assumed on its node.
 #[derive(Clone, Debug)]
 pub(crate) struct Decided {
@@ -84,8 +93,8 @@ pub(crate) struct Process {
     pub(crate) unanswered: BTreeSet<String>,
     /// The last call of the extender for each pod. Answers to earlier calls are outdated.
     pub(crate) calls: BTreeMap<String, u64>,
-    /// For pods that wait for the extender, the nodes that passed its last filter call.
-    pub(crate) passed: BTreeMap<String, Vec<String>>,
+    /// For pods that wait for the extender, what it said of nodes in this attempt.
+    pub(crate) verdicts: BTreeMap<String, Verdicts>,
     /// Whether the process is the leader.
     pub(crate) leads: bool,
     /// Granted and unused credits, in the order of `Lane::ALL`.
@@ -159,7 +168,7 @@ impl Process {
             unlisted: BTreeSet::new(),
             unanswered: BTreeSet::new(),
             calls: BTreeMap::new(),
-            passed: BTreeMap::new(),
+            verdicts: BTreeMap::new(),
             leads: true,
             credits: [0; Lane::ALL.len()],
             nominated: BTreeSet::new(),
