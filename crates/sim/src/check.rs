@@ -5,6 +5,7 @@
 
 use crate::agenda::Request;
 use crate::evictions;
+use crate::objects::Pod;
 use crate::reference;
 use crate::sim::Sim;
 use std::sync::Arc;
@@ -226,12 +227,19 @@ impl Sim {
             return Ok(());
         }
         let pod = self.seen_info(uid)?;
-        // The volumes reserved for a victim have been released in the meantime.
-        let frees_volumes = |victim: &String| {
-            self.process.decided.contains_key(victim)
-                && self.process.pods.get(victim).is_some_and(|victim| !victim.claims.is_empty())
+        // The volumes and devices reserved for a victim have been released in the meantime.
+        let decided = |victim: &&String| self.process.decided.contains_key(*victim);
+        let victims = self.process.taken_back.iter().filter(decided);
+        let mut victims = victims.filter_map(|victim| self.process.pods.get(victim));
+        let (needs_volumes, needs_devices) = self
+            .process
+            .pods
+            .get(uid)
+            .map_or((false, false), |pod| (!pod.claims.is_empty(), pod.needs_devices()));
+        let frees = |victim: &Arc<Pod>| {
+            needs_volumes && !victim.claims.is_empty() || needs_devices && victim.needs_devices()
         };
-        if !pod.volumes.is_empty() && self.process.taken_back.iter().any(frees_volumes) {
+        if victims.any(frees) {
             return Ok(());
         }
         let view = self.process.scheduler_view(uid);

@@ -100,7 +100,7 @@ impl Process {
     /// Returns claims and devices for a decision about this pod, including what is allocated for other pods and not
     /// written yet.
     pub(crate) fn devices_for(&mut self, uid: &str) -> Arc<Devices> {
-        if self.pods.get(uid).is_none_or(|pod| pod.devices.is_empty() && pod.tpus == 0) {
+        if self.pods.get(uid).is_none_or(|pod| !pod.needs_devices()) {
             return Arc::default();
         }
         let snapshot = self.scheduler.snapshot();

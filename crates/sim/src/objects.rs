@@ -286,7 +286,12 @@ impl Pod {
 
     /// Whether claims are written before it is bound.
     pub(crate) fn has_claims(&self) -> bool {
-        !self.claims.is_empty() || !self.devices.is_empty() || self.tpus > 0
+        !self.claims.is_empty() || self.needs_devices()
+    }
+
+    /// Whether it has ResourceClaims, or asks for an extended resource that devices serve.
+    pub(crate) fn needs_devices(&self) -> bool {
+        !self.devices.is_empty() || self.tpus > 0
     }
 
     /// Returns the extended resources that it requests.

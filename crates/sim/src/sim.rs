@@ -252,7 +252,7 @@ impl Sim {
     /// Ends the writes of claims that are on their way.
     fn cut_off(&mut self) {
         self.fence += 1;
-        let pods = self.server.pods.values().filter(|pod| !pod.devices.is_empty() || pod.tpus > 0);
+        let pods = self.server.pods.values().filter(|pod| pod.needs_devices());
         self.lost_writes.extend(pods.map(|pod| pod.uid.clone()));
     }
 

@@ -39,7 +39,7 @@ impl Sim {
     /// node can use them. The scheduler knows no newer state than that of its watch.
     pub(crate) fn check_bound_devices(&self, uid: &str, node: &str) -> Result<(), Broken> {
         let Some(pod) = self.process.pods.get(uid) else { return Ok(()) };
-        if pod.devices.is_empty() && pod.tpus == 0 || !self.server.pods.contains_key(uid) {
+        if !pod.needs_devices() || !self.server.pods.contains_key(uid) {
             return Ok(());
         }
         let is_current = self.watches.know(Kind::ResourceClaim, self.server.last_change(Kind::ResourceClaim));
