@@ -86,7 +86,6 @@ impl Scheduler {
                 reservation: reservation.clone(),
                 pod: Arc::clone(&pod.uid),
                 version: volumes.version(key).unwrap_or_default().into(),
-                was_shown: false,
             }
         };
         let tasks = volumes.reservations_of(&pod.uid).iter().map(task).collect();
@@ -350,16 +349,14 @@ impl Scheduler {
     }
 
     /// Returns the claim that PreBind made for a pod.
-    fn claim_made_for(&self, uid: &str) -> Option<Arc<ResourceClaim>> {
-        let volumes = self.cache.volumes();
-        let expected = volumes.reservations_of(uid).iter().find_map(|reservation| match reservation {
+    fn claim_made_for(&self, uid: &Uid) -> Option<Arc<ResourceClaim>> {
+        let reservations = self.cache.volumes().reservations_of(uid).iter();
+        let expected = reservations.filter_map(|reservation| match reservation {
             Reservation::Create { allocation, .. } => Some(allocation),
             _ => None,
-        })?;
-        let has_devices = |claim: &&Arc<ResourceClaim>| {
-            claim.allocation.as_ref().is_some_and(|shown| shown.results == expected.results)
-        };
-        volumes.devices().made_for(uid).find(has_devices).cloned()
+        });
+        let watched = Watched(self.cache.snapshot(&self.tables), Timeouts::default());
+        expected.filter_map(|expected| watched.made(uid, expected)).next().cloned()
     }
 
     /// Deletes the claims that lost writes made for a pod beside the one with which it is bound. Upstream leaves them.

@@ -171,7 +171,7 @@ impl<'a> Watched<'a> {
     }
 
     /// Returns the claim that was made for the pod with these devices.
-    fn made(&self, pod: &Uid, expected: &Allocation) -> Option<&'a Arc<ResourceClaim>> {
+    pub(super) fn made(&self, pod: &Uid, expected: &Allocation) -> Option<&'a Arc<ResourceClaim>> {
         let has_devices = |claim: &ResourceClaim| {
             claim.allocation.as_ref().is_some_and(|shown| shown.results == expected.results)
         };

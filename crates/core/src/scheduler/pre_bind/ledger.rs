@@ -1,7 +1,6 @@
 //! The ledger of pods in PreBind: the progress of each pod, and indexes by object, node and time.
 
 use super::PreBindFailure;
-use super::check::{Shown, Watched};
 use crate::collections::hash::FixedMap;
 use crate::model::device::ResourceClaim;
 use crate::model::intern::Symbol;
@@ -25,9 +24,6 @@ pub(super) struct Task {
     pub(super) pod: Uid,
     /// The resource version of the object at the decision.
     pub(super) version: Box<str>,
-    /// Whether the watch has shown the written object. If it then shows the object without the reservation, another
-    /// client removed it.
-    pub(super) was_shown: bool,
 }
 
 /// The progress of a pod.
@@ -249,18 +245,6 @@ impl VolumeBindings {
         self.get(uid).is_some_and(|pre_bind| is_lost(pre_bind) && pre_bind.unknown.is_none())
     }
 
-    /// Notes which claims the watch shows as written. Returns whether a claim that it has shown so has changed again.
-    pub(super) fn note_shown(&mut self, uid: &Uid, watched: Watched<'_>) -> bool {
-        let tasks = self.pods.get_mut(uid).map(|pre_bind| &mut pre_bind.tasks);
-        let mut is_undone = false;
-        for task in tasks.into_iter().flatten().filter(|task| task.is_of_devices()) {
-            let is_shown = watched.shown(task) == Shown::Done;
-            is_undone |= task.was_shown && !is_shown;
-            task.was_shown |= is_shown;
-        }
-        is_undone
-    }
-
     pub(super) fn insert(&mut self, pre_bind: PreBind) {
         let uid = Arc::clone(&pre_bind.queued.pod.uid);
         for key in pre_bind.tasks.iter().flat_map(Task::objects) {
@@ -424,7 +408,7 @@ impl VolumeBindings {
     }
 }
 
-trace_ids!(Task { key, reservation } but not { pod, version, was_shown });
+trace_ids!(Task { key, reservation } but not { pod, version });
 trace_ids!(PreBind { queued, node, tasks } but not { began, at, stage, unknown, written, in_line });
 
 impl TraceIds for VolumeBindings {

@@ -54,10 +54,7 @@ impl VolumeBindings {
             let Some(pre_bind) = self.get(uid) else { return Next::Nothing };
             let Some(task) = pre_bind.tasks.get(pre_bind.at) else { break };
             match (watched.shown(task), pre_bind.stage) {
-                (Shown::Done, _) => {
-                    self.note_shown(uid, watched);
-                    self.next_task(uid);
-                }
+                (Shown::Done, _) => self.next_task(uid),
                 (Shown::AsDecided, Stage::Lost { .. })
                     if pre_bind.unknown.is_none() && !watched.is_given_up(task) =>
                 {
@@ -95,13 +92,10 @@ impl VolumeBindings {
             self.note_written(now, uid);
             self.enter(uid, Stage::Waiting { until: now + timeout });
         }
-        let is_undone = self.note_shown(uid, watched);
         let Some(pre_bind) = self.get(uid) else { return Next::Nothing };
         match watched.are_bound(pre_bind) {
             Ok(all) if all || mutation::is_on(Mutation::PodBoundBeforeVolumes) => Next::Bound,
             Err(failure) => Next::Failed(failure),
-            // The claim is as it was decided on, but no longer reserved for the pod.
-            Ok(_) if is_undone => Next::Outdated,
             Ok(_) if is_new && pre_bind.tasks.iter().any(Task::has_conditions) => Next::WaitsForConditions,
             Ok(_) => Next::Nothing,
         }
