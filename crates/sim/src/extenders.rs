@@ -7,9 +7,8 @@ use crate::agenda::{Answer, Due};
 use crate::check::{Broken, broken};
 use crate::fault_rates::draw_delay;
 use crate::objects::GPU;
-use crate::process::{Verdicts, has_large_pods};
+use crate::process::has_large_pods;
 use crate::sim::Sim;
-use std::collections::BTreeMap;
 use std::time::Duration;
 use supercargo_core::model::effect::{ExtenderCall, Question, Victims};
 use supercargo_core::model::extender::{self, CandidateAnswer, Extender, ExtenderId, FilterAnswer};
@@ -104,7 +103,7 @@ impl Sim {
     }
 
     /// Records what the extender said of nodes in this attempt. All pass if it failed or gave a wrong answer and is
-    /// ignorable. The nominated node is asked about on its own.
+    /// ignorable, also the nominated node that it rejected when it was asked about it alone.
     pub(crate) fn note_passed(&mut self, uid: &str, call: u64, answer: &Result<extender::Answer, String>) {
         if self.process.calls.get(uid) != Some(&call) {
             return;
@@ -118,7 +117,7 @@ impl Sim {
                 verdicts.nodes.extend(passed.iter().map(|node| (node.clone(), true)).chain(rejected));
             }
             Ok(extender::Answer::Filtered(_)) | Err(_) => {
-                *verdicts = Verdicts { all_pass: true, nodes: BTreeMap::new() };
+                verdicts.all_pass = true;
             }
             Ok(extender::Answer::Scored(_) | extender::Answer::Candidates(_)) => {}
         }
@@ -127,9 +126,9 @@ impl Sim {
     /// Checks that the chosen node passed the extender.
     pub(crate) fn check_passed(&mut self, uid: &str, node: &str) -> Result<(), Broken> {
         let Some(verdicts) = self.process.verdicts.remove(uid) else { return Ok(()) };
-        let is_asked = verdicts.all_pass || !verdicts.nodes.is_empty();
-        let passed = verdicts.nodes.get(node).copied().unwrap_or(verdicts.all_pass);
-        if self.is_managed(uid) && is_asked && !passed {
+        let passed =
+            verdicts.all_pass || verdicts.nodes.is_empty() || verdicts.nodes.get(node) == Some(&true);
+        if self.is_managed(uid) && !passed {
             let detail = format!("{uid} on {node}; {verdicts:?}");
             return Err(broken("an extender's pod is placed on a node it accepted", detail));
         }

@@ -28,7 +28,7 @@ use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler};
 /// What an extender said of nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Verdicts {
-    /// Whether its failure is ignored, so that the other nodes pass.
+    /// Whether it failed, so that all nodes pass if it is ignorable.
     pub(crate) all_pass: bool,
     /// Whether it accepted each node.
     pub(crate) nodes: BTreeMap<String, bool>,

@@ -244,15 +244,7 @@ impl ExtenderAnswers {
                         ExtenderRequest { extender: extender.id, kind: RequestKind::Filter { alone, nodes } };
                     return Ok(ChainResult::Call(ask));
                 }
-                Some(Err(_)) if extender.ignorable => {
-                    // It may have answered about the nominated node.
-                    if let Some(Ok(answer)) = self.alone.get(&extender.id) {
-                        remaining.retain(|node| {
-                            let name = snapshot.node_info(node).name;
-                            !answer.asked.contains(&name) || answer.kept.contains(&name)
-                        });
-                    }
-                }
+                Some(Err(_)) if extender.ignorable => {}
                 Some(Err(why)) => return Err(CycleError(why.clone())),
                 Some(Ok(answer)) => {
                     let known = answer.failed.iter().map(|(node, why)| (node.clone(), why.clone()));
