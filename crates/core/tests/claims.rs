@@ -527,17 +527,42 @@ impl TestCluster {
     }
 }
 
+/// Plays these choices, and checks that all pods are bound in the end.
+fn play(choices: &[u8]) -> TestCluster {
+    let mut cluster = TestCluster::new();
+    cluster.run();
+    choices.iter().for_each(|&choice| cluster.advance(choice));
+    assert!(cluster.settle(), "{:?}\n{}", cluster.server.bound, cluster.history);
+    cluster
+}
+
+/// The watch shows the pod's reservation of c3, its attempt fails, and c4 is shown before the end of the reservation.
+#[test]
+fn reservation_that_was_given_up_is_written_again_before_the_binding() {
+    let cluster = play(&[0, 36, 0, 12, 0, 110, 213, 43, 251, 168, 158, 38, 74, 59, 22, 0, 0, 74, 0]);
+    assert!(cluster.history.contains("for t: Unreserve"), "{}", cluster.history);
+}
+
+/// A write for x arrives late, after another claim was made for it.
+#[test]
+fn claim_made_in_vain_is_deleted_beside_the_one_with_which_the_pod_is_bound() {
+    let cluster = play(&[0, 62, 59, 14, 12, 0, 0]);
+    assert!(cluster.history.contains("for x: Delete"), "{}", cluster.history);
+    let claims = cluster.server.claims.values();
+    assert_eq!(
+        claims.filter(|claim| claim.made_for.as_deref() == Some("x")).count(),
+        1,
+        "{}",
+        cluster.history
+    );
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(3000) })]
 
     #[test]
     fn pods_are_bound_with_their_devices_through_faults(choices in prop::collection::vec(any::<u8>(), 0..120)) {
-        let mut cluster = TestCluster::new();
-        cluster.run();
-        for choice in choices {
-            cluster.advance(choice);
-        }
-        prop_assert!(cluster.settle(), "{:?}\n{}", cluster.server.bound, cluster.history);
+        play(&choices);
     }
 }
 

@@ -282,17 +282,23 @@ fn decision_is_about_the_cluster_as_it_is_at_the_last_slice() {
     assert!(message.contains("1 node(s) didn't match pod anti-affinity rules"), "{message}");
 }
 
+/// Lets a large pod preempt one of ten pods. Returns the reports until it has the place.
+fn preempt(harness: &mut Harness) -> Vec<(String, Outcome)> {
+    for node in 0..10 {
+        harness.apply(&format!("pod v{node} on=n{node} cpu=7 priority={} label:app=other", node % 3));
+    }
+    harness.apply(&format!("pod {LARGE_POD} cpu=4 priority=100"));
+    let mut reports = harness.run();
+    harness.now = harness.now + Duration::from_secs(30);
+    reports.append(&mut harness.run());
+    reports
+}
+
 #[test]
 fn large_pod_preempts_what_it_preempts_in_one_step() {
     let victims = |limits: Limits| {
         let mut harness = Harness::with_cluster(limits);
-        for node in 0..10 {
-            harness.apply(&format!("pod v{node} on=n{node} cpu=7 priority={} label:app=other", node % 3));
-        }
-        harness.apply(&format!("pod {LARGE_POD} cpu=4 priority=100"));
-        let mut reports = harness.run();
-        harness.now = harness.now + Duration::from_secs(30);
-        reports.append(&mut harness.run());
+        let reports = preempt(&mut harness);
         let node = placed(&reports, "large").expect("its victim was deleted");
         let Some((_, Outcome::Unschedulable { preemption, .. })) = reports.into_iter().next() else {
             panic!()
@@ -440,13 +446,7 @@ fn large_pod_with_extenders_preempts_what_it_preempts_in_one_step() {
     let victims = |limits: Limits| {
         let mut harness = Harness::with_cluster(limits);
         extend(&mut harness, &["filter", "preempt"]);
-        for node in 0..10 {
-            harness.apply(&format!("pod v{node} on=n{node} cpu=7 priority={} label:app=other", node % 3));
-        }
-        harness.apply(&format!("pod {LARGE_POD} cpu=4 priority=100"));
-        let mut reports = harness.run();
-        harness.now = harness.now + Duration::from_secs(30);
-        reports.append(&mut harness.run());
+        let reports = preempt(&mut harness);
         (placed(&reports, "large").expect("its victim was deleted"), std::mem::take(&mut harness.questions))
     };
     let (expected, sliced) = (victims(Limits::default()), victims(SMALL));
