@@ -62,7 +62,7 @@ const OF_NO_USE_HERE: [(&str, &str); 5] = [
     ("get resourceclaims", "a claim that changed since the decision: src/write/tests/claims.rs"),
     (
         "delete resourceclaims",
-        "a claim made for a pod that was not bound with it: src/write/tests/claims.rs, crates/core/tests/claims.rs",
+        "a claim made for a pod that was not bound with it: src/write/tests/claims.rs, crates/core/tests/claims",
     ),
 ];
 
