@@ -29,8 +29,9 @@ pub struct Devices {
     extended: BTreeMap<Uid, BTreeSet<(Symbol, Symbol)>>,
     /// Pods that are bound, or about to be, with this claim that was made for them.
     settled: BTreeMap<Uid, (Symbol, Symbol)>,
-    /// Reservations that pods gave up, while the API server still shows them.
-    given_up: BTreeMap<Uid, BTreeSet<(Symbol, Symbol)>>,
+    /// Reservations that pods gave up, while the API server still shows them: by pod and claim, when the request was
+    /// sent.
+    given_up: BTreeMap<Uid, BTreeMap<Uid, Time>>,
     /// Allocations that the API server does not show yet, by the uid of the claim.
     in_flight: FixedMap<Uid, Arc<Allocation>>,
     /// Those of them that the API server showed once, before it showed the claim without them again.

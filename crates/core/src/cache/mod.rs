@@ -334,15 +334,20 @@ impl Cache {
         }
     }
 
-    /// Records that a pod gives up its reservation of a claim. Until the API server shows that, the claim counts as not
-    /// reserved for the pod.
-    pub fn give_up_reservation(&mut self, pod: &Uid, claim: &ResourceClaim) {
-        self.volumes.give_up_reservation(pod, claim);
+    /// Records that a request was sent by which a pod gives up its reservation of a claim. Until the API server shows
+    /// that, the claim counts as not reserved for the pod.
+    pub fn give_up_reservation(&mut self, claim: &Uid, pod: &Uid, now: Time) {
+        self.volumes.devices_mut().give_up(claim, pod, now);
     }
 
-    /// Withdraws what [`Self::give_up_reservation`] recorded.
+    /// Records that a claim was reserved for a pod after it gave it up.
+    pub fn reservation_written(&mut self, claim: &str, pod: &str) {
+        self.volumes.devices_mut().end_given_up(claim, pod);
+    }
+
+    /// Forgets the reservations that a pod gave up.
     pub fn forget_given_up(&mut self, pod: &Uid) {
-        self.volumes.forget_given_up(pod);
+        self.volumes.devices_mut().forget_given_up(pod);
     }
 
     /// Records that the claim that was made for a pod's extended resources serves the pod, which is about to be bound.

@@ -430,12 +430,8 @@ impl Volumes {
         self.devices.avoid(claim, devices)
     }
 
-    pub(super) fn give_up_reservation(&mut self, pod: &Uid, claim: &ResourceClaim) {
-        self.devices.give_up(pod, claim);
-    }
-
-    pub(super) fn forget_given_up(&mut self, pod: &Uid) {
-        self.devices.forget_given_up(pod);
+    pub(super) fn devices_mut(&mut self) -> &mut Devices {
+        &mut self.devices
     }
 
     pub(super) fn settle_claim(&mut self, pod: &Uid, claim: &ResourceClaim) {

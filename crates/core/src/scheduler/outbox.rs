@@ -102,13 +102,14 @@ impl Outbox {
     }
 
     /// Takes the next write to a claim that no pod waits for, if there is a credit, and spends the credit.
-    pub(super) fn pop_claim(&mut self) -> Option<VolumeWrite> {
+    pub(super) fn pop_claim(&mut self) -> Option<((Uid, Uid), VolumeWrite)> {
         if !self.has_credit(Lane::Volume) {
             return None;
         }
-        let write = self.claims.pop().and_then(|key| self.claim_writes.remove(&key))?;
+        let key = self.claims.pop()?;
+        let write = self.claim_writes.remove(&key)?;
         self.spend(Lane::Volume);
-        Some(write)
+        Some((key, write))
     }
 
     /// Queues a status patch. It replaces an earlier patch of the pod, and keeps the fields that it does not set.

@@ -134,7 +134,11 @@ impl Scheduler {
 
     /// Returns the next volume write that has a credit.
     pub(super) fn release_volume(&mut self, now: Time) -> Option<Effect> {
-        if let Some(write) = self.outbox.pop_claim() {
+        if let Some(((claim, pod), write)) = self.outbox.pop_claim() {
+            if self.cache.volumes().devices().given_up_until(&claim, &pod).is_some() {
+                // The time counts from here.
+                self.cache.give_up_reservation(&claim, &pod, now);
+            }
             return Some(Effect::WriteVolume(write));
         }
         while let Some(uid) = self.outbox.pop_volume() {
@@ -170,6 +174,11 @@ impl Scheduler {
             }
             return;
         }
+        if outcome == WriteOutcome::Done
+            && let Some(claim) = self.volume_bindings.claim_written_by(uid, write)
+        {
+            self.cache.reservation_written(&claim, uid);
+        }
         let next = self.volume_bindings.written(now, uid, write, outcome);
         self.pre_bind_goes_on(now, uid, next);
     }
@@ -178,10 +187,6 @@ impl Scheduler {
     pub(super) fn pre_bind_times(&mut self, now: Time) -> bool {
         let due = self.volume_bindings.due(now);
         for uid in &due {
-            if self.volume_bindings.awaits_end_of_reservation(uid) {
-                // The request was lost, so the claim remains reserved.
-                self.cache.forget_given_up(uid);
-            }
             let next = self.volume_bindings.time_is_up(uid);
             self.pre_bind_goes_on(now, uid, next);
         }
@@ -325,8 +330,12 @@ impl Scheduler {
         let devices = self.cache.volumes().devices();
         let names = pod.claims.iter().filter_map(PodClaim::name);
         let reserved = names.filter_map(|name| devices.claim(pod.namespace, name));
-        let reserved: Vec<_> =
-            reserved.filter(|claim| claim.reserved_for.contains(&pod.uid)).cloned().collect();
+        let now = self.snapshot().now();
+        let is_sent = |claim: &ResourceClaim| {
+            devices.given_up_until(&claim.uid, &pod.uid).is_some_and(|until| until > now)
+        };
+        let reserved = reserved.filter(|claim| claim.reserved_for.contains(&pod.uid) && !is_sent(claim));
+        let reserved: Vec<_> = reserved.cloned().collect();
         let made: Vec<_> = devices.made_for(&pod.uid).filter(|claim| !claim.deleting).cloned().collect();
         for claim in reserved {
             self.write_claim(pod, &claim, |claim| VolumeChange::Unreserve { claim });
@@ -467,7 +476,10 @@ impl Scheduler {
         change: impl FnOnce(ClaimName) -> VolumeChange,
     ) {
         let uid = Arc::clone(&claim.uid);
-        self.cache.give_up_reservation(&pod.uid, claim);
+        if claim.reserved_for.contains(&pod.uid) {
+            let now = self.snapshot().now();
+            self.cache.give_up_reservation(&claim.uid, &pod.uid, now);
+        }
         let claim = ClaimName {
             namespace: self.tables.text(claim.namespace).to_owned(),
             name: self.tables.text(claim.name).to_owned(),

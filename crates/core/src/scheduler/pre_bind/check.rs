@@ -12,6 +12,7 @@ use crate::model::device::{Allocation, AllocationMode, Request, RequestKind, Res
 use crate::model::effect::{ClaimName, VolumeChange};
 use crate::model::intern::Symbol;
 use crate::model::pod::Uid;
+use crate::model::time::Time;
 use crate::model::volume::{ClaimInfo, ClaimRef, PersistentVolumeInfo, Reservation, StorageKey, StorageKind};
 use crate::plugins::dynamic_resources::{Readiness, readiness};
 use crate::plugins::volume_binding;
@@ -129,10 +130,11 @@ impl<'a> Watched<'a> {
         }
     }
 
-    /// Whether an earlier attempt of the pod gave up the reservation of the claim, and the watch does not show that
-    /// yet.
-    pub(super) fn is_given_up(&self, task: &Task) -> bool {
-        self.0.devices().has_given_up(&task.pod, task.key)
+    /// Returns until when the claim cannot be reserved, since an earlier attempt of the pod gave up the reservation
+    /// and the watch does not show that yet.
+    pub(super) fn given_up_until(&self, task: &Task) -> Option<Time> {
+        let until = self.0.devices().given_up_until(task.claim()?, &task.pod);
+        until.filter(|until| *until > self.0.now())
     }
 
     /// Returns the state of the ResourceClaim that a task writes; `None` if it writes another kind of object.

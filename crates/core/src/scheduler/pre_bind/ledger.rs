@@ -77,6 +77,14 @@ impl Task {
         }
     }
 
+    /// Returns the uid of the ResourceClaim that it reserves.
+    pub(super) fn claim(&self) -> Option<&Uid> {
+        match &self.reservation {
+            Reservation::Allocate { claim, .. } | Reservation::Share { claim } => Some(&claim.uid),
+            Reservation::Bind { .. } | Reservation::Provision { .. } | Reservation::Create { .. } => None,
+        }
+    }
+
     /// Whether it makes a claim. Such a write is never repeated: each would make another claim.
     pub(super) fn makes_a_claim(&self) -> bool {
         matches!(self.reservation, Reservation::Create { .. })
@@ -239,10 +247,10 @@ impl VolumeBindings {
         self.pods.get(uid)
     }
 
-    /// Whether the pod waits until the watch shows that an earlier attempt gave up the reservation of a ResourceClaim.
-    pub(super) fn awaits_end_of_reservation(&self, uid: &Uid) -> bool {
-        let is_lost = |pre_bind: &PreBind| matches!(pre_bind.stage, Stage::Lost { .. });
-        self.get(uid).is_some_and(|pre_bind| is_lost(pre_bind) && pre_bind.unknown.is_none())
+    /// Returns the ResourceClaim that a pod's write in flight is for.
+    pub(super) fn claim_written_by(&self, uid: &Uid, write: u64) -> Option<Uid> {
+        let pre_bind = self.get(uid).filter(|it| it.stage == Stage::InFlight { write })?;
+        pre_bind.tasks.get(pre_bind.at)?.claim().cloned()
     }
 
     pub(super) fn insert(&mut self, pre_bind: PreBind) {

@@ -55,10 +55,13 @@ impl VolumeBindings {
             let Some(task) = pre_bind.tasks.get(pre_bind.at) else { break };
             match (watched.shown(task), pre_bind.stage) {
                 (Shown::Done, _) => self.next_task(uid),
-                (Shown::AsDecided, Stage::Lost { .. })
-                    if pre_bind.unknown.is_none() && !watched.is_given_up(task) =>
-                {
+                (Shown::AsDecided, Stage::Due | Stage::Lost { .. }) if pre_bind.unknown.is_none() => {
+                    if let Some(until) = watched.given_up_until(task) {
+                        self.enter(uid, Stage::Lost { retry_at: until });
+                        return Next::Nothing;
+                    }
                     self.enter(uid, Stage::Due);
+                    return if self.line_up(uid) { Next::QueueWrite } else { Next::Nothing };
                 }
                 // A write in flight will be answered.
                 (_, Stage::InFlight { .. }) | (Shown::AsDecided, Stage::Lost { .. }) => return Next::Nothing,
@@ -70,10 +73,6 @@ impl VolumeBindings {
                     let lost = pre_bind.unknown.as_ref();
                     let message = lost.map(|lost| lost.message.clone()).unwrap_or_default();
                     return Next::Failed(task.failure(message));
-                }
-                (Shown::AsDecided, Stage::Due) if watched.is_given_up(task) => {
-                    self.enter(uid, Stage::Lost { retry_at: now + SHOWN_IF_STORED_WITHIN });
-                    return Next::Nothing;
                 }
                 (_, Stage::Due | Stage::Waiting { .. }) => {
                     return if self.line_up(uid) { Next::QueueWrite } else { Next::Nothing };
