@@ -124,13 +124,13 @@ impl Observer for Accounts {
                 profile.attempt(AttemptResult::Error, attempt_took);
                 self.metrics.algorithm(took);
             }
-            Outcome::PreBound { succeeded, took, devices } => {
+            Outcome::PreBound { succeeded, failed, took, devices } => {
                 if let Some(wait) = devices {
                     metrics.devices_waited(&report.profile, wait);
                 }
                 let status = if *succeeded { StatusCode::Success } else { StatusCode::Error };
                 profile.extension_point(ExtensionPoint::PreBind, status, *took);
-                if !succeeded {
+                if *failed == Some("VolumeBinding") {
                     self.metrics.volumes_not_bound();
                 }
             }
@@ -171,7 +171,7 @@ fn log(report: &Report, took: Duration) {
             tracing::debug!(target: DECISIONS, %pod, %node, nodes, feasible, attempt, "Attempting to bind pod to node");
         }
         Outcome::PreBound { succeeded, took, .. } => {
-            tracing::debug!(target: DECISIONS, %pod, attempt, succeeded, ?took, "Finished waiting for the pod's volumes");
+            tracing::debug!(target: DECISIONS, %pod, attempt, succeeded, ?took, "Finished waiting for the pod's volumes and claims");
         }
         Outcome::Bound { node, evaluated, feasible } => {
             tracing::info!(
@@ -368,13 +368,18 @@ mod tests {
     #[tokio::test]
     async fn volume_binding_is_timed_as_upstream_pre_bind() {
         let took = Duration::from_millis(2_500);
-        let pre_bound = |succeeded| Outcome::PreBound { succeeded, took, devices: None };
-        let text = counted([pre_bound(true), pre_bound(false)]).await;
-        for status in ["Success", "Error"] {
+        let pre_bound = |failed: Option<&'static str>| Outcome::PreBound {
+            succeeded: failed.is_none(),
+            failed,
+            took,
+            devices: None,
+        };
+        let text = counted([None, Some("VolumeBinding"), Some("DynamicResources")].map(pre_bound)).await;
+        for (status, seconds) in [("Success", "2.5"), ("Error", "5")] {
             let labels = format!("extension_point=\"PreBind\",profile=\"supercargo\",status=\"{status}\"");
             shows(
                 &text,
-                &format!("scheduler_framework_extension_point_duration_seconds_sum{{{labels}}} 2.5"),
+                &format!("scheduler_framework_extension_point_duration_seconds_sum{{{labels}}} {seconds}"),
             );
         }
         shows(&text, "scheduler_volume_scheduling_stage_error_total{operation=\"bind\"} 1");

@@ -62,6 +62,8 @@ pub enum Outcome {
     PreBound {
         /// Whether PreBind succeeded.
         succeeded: bool,
+        /// The plugin that failed.
+        failed: Option<PluginName>,
         /// The duration of PreBind.
         took: Duration,
         /// The wait for binding conditions of devices, if there was one.

@@ -69,7 +69,8 @@ fn attempt_spans_form_a_tree_with_the_root_last() {
     ];
     let mut spans = tracer.spans(&report("u1", 1, placed()), &stretches);
     assert_eq!(times(&spans), [("Filter", 10, 10), ("Score", 10, 10), ("decision", 10, 11)]);
-    let volumes = Outcome::PreBound { succeeded: true, took: Duration::from_secs(1), devices: None };
+    let volumes =
+        Outcome::PreBound { succeeded: true, failed: None, took: Duration::from_secs(1), devices: None };
     spans.extend(tracer.spans(&report("u1", 1, volumes), &[]));
     spans.extend(tracer.spans(&report("u1", 1, bound()), &[]));
     assert_eq!(times(&spans)[3..], [("PreBind", 11, 12), ("Bind", 12, 13), ("scheduling attempt", 10, 13)]);

@@ -173,7 +173,8 @@ pub struct VolumeWrite {
     pub change: VolumeChange,
 }
 
-/// A change of a volume or a claim. The API server rejects it if the object's resource version has changed.
+/// A change of a volume or a claim. The API server rejects it if the object's resource version has changed, except for
+/// [`Self::Unreserve`] and [`Self::Delete`], which name the uid only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VolumeChange {
     /// Sets `spec.claimRef` of a volume to this claim.

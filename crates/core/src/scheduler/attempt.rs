@@ -291,10 +291,10 @@ impl Scheduler {
         self.preemptor_left(now, &uid);
         let nominated = self.cache.nomination(&uid);
         self.cache.place(&queued.pod, name, PodState::Assumed);
-        let has_volumes_to_bind = !reservations.is_empty();
+        let has_reservations = !reservations.is_empty();
         self.nomination_fulfilled(now, &queued.pod, name);
         self.cache.assume_volumes(&self.tables, &uid, reservations);
-        if has_volumes_to_bind && self.runs_pre_bind(&queued.pod) {
+        if has_reservations && self.has_reservations_to_write(&queued.pod) {
             return self.pre_bind(now, queued, name);
         }
         let fingerprint = self.cache.fingerprint_for(&queued.pod);

@@ -118,7 +118,7 @@ impl Scheduler {
         {
             return Some(true);
         }
-        let as_it_is = self.runs_pre_bind(&pod);
+        let as_it_is = self.writes_reservations(&pod);
         let reserved = self.cache.forget_volumes(uid);
         self.cache.remove_pod(uid);
         let judge = |scheduler: &Self, snapshot: Snapshot<'_>| {

@@ -1,6 +1,6 @@
-//! PreBind: pods between decision and binding whose volumes wait for their node.
+//! PreBind: pods between decision and binding whose volumes or ResourceClaims wait for their node.
 //!
-//! The reserved volumes are written one after the other; then the pod waits until the watch shows every claim bound.
+//! The reserved volumes and claims are written one after the other; then the pod waits until the watch shows every claim bound.
 //! Other pods continue: writes have their own lane, and everything else is an event or a time. A write carries the
 //! resource version of the decision, so it is safe to resend or to drop it, and no volume is assigned twice. Writes
 //! are not reverted if a later step fails; the next attempt finds them.
@@ -69,10 +69,31 @@ impl PreBindFailure {
 }
 
 impl Scheduler {
-    /// Whether the pod's profile writes reserved volumes or claims in PreBind.
-    pub(super) fn runs_pre_bind(&self, pod: &PodInfo) -> bool {
-        let plugin = if pod.volumes.is_empty() { dynamic_resources::NAME } else { volume_binding::NAME };
+    /// Whether the pod's profile writes in PreBind all reservations that the pod may need.
+    pub(super) fn writes_reservations(&self, pod: &PodInfo) -> bool {
+        let needs_devices = || dynamic_resources::concerns(pod, self.snapshot());
+        (pod.volumes.is_empty() || self.runs_pre_bind(pod, volume_binding::NAME))
+            && (!needs_devices() || self.runs_pre_bind(pod, dynamic_resources::NAME))
+    }
+
+    fn runs_pre_bind(&self, pod: &PodInfo, plugin: PluginName) -> bool {
         self.profile_of(pod).is_some_and(|profile| profile.framework.runs(ExtensionPoint::PreBind, plugin))
+    }
+
+    /// Returns the reservations of a pod that its profile writes in PreBind.
+    fn reservations_to_write(&self, pod: &PodInfo) -> impl Iterator<Item = &Reservation> {
+        let volumes = self.runs_pre_bind(pod, volume_binding::NAME);
+        let claims = self.runs_pre_bind(pod, dynamic_resources::NAME);
+        let reservations = self.cache.volumes().reservations_of(&pod.uid).iter();
+        reservations.filter(move |it| match it.object().kind {
+            StorageKind::ResourceClaim => claims,
+            _ => volumes,
+        })
+    }
+
+    /// Whether the pod, which has just been assumed, has reservations to be written in PreBind.
+    pub(super) fn has_reservations_to_write(&self, pod: &PodInfo) -> bool {
+        self.reservations_to_write(pod).next().is_some()
     }
 
     /// Starts PreBind for a pod that has just been assumed.
@@ -88,7 +109,7 @@ impl Scheduler {
                 version: volumes.version(key).unwrap_or_default().into(),
             }
         };
-        let tasks = volumes.reservations_of(&pod.uid).iter().map(task).collect();
+        let tasks = self.reservations_to_write(&pod).map(task).collect();
         if self.tables.rules().nominates_before_pre_bind && pod.nominated_node != Some(node) {
             // PreBind takes a while, so the nomination shows others, such as the cluster autoscaler, where the pod
             // will run.
@@ -281,7 +302,7 @@ impl Scheduler {
         let Some(pre_bind) = self.volume_bindings.end(uid, &mut self.outbox) else { return };
         let devices = pre_bind.device_wait(now, None);
         let PreBind { queued, node, began, .. } = pre_bind;
-        let outcome = Outcome::PreBound { succeeded: true, took: now.since(began), devices };
+        let outcome = Outcome::PreBound { succeeded: true, failed: None, took: now.since(began), devices };
         self.report(&queued, began, outcome);
         // The API server shows all reservations now.
         for claim in self.claims_reserved_by(uid) {
@@ -310,7 +331,8 @@ impl Scheduler {
         let Some(pre_bind) = self.end_pre_bind(uid) else { return };
         let devices = pre_bind.device_wait(now, Some(failure));
         let PreBind { queued, began, .. } = pre_bind;
-        self.report(&queued, began, Outcome::PreBound { succeeded: false, took: now.since(began), devices });
+        let (failed, took) = (Some(failure.plugin), now.since(began));
+        self.report(&queued, began, Outcome::PreBound { succeeded: false, failed, took, devices });
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
             // Another client has bound the pod; a PodScheduled=False condition would be wrong.
             return self.give_back_volumes(now, uid);
