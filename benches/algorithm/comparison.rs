@@ -207,17 +207,20 @@ pub(crate) enum Part {
     Beside,
     /// Those of W1 to W17 that kube-scheduler can run, too.
     Needs,
+    /// Workloads with ResourceClaims.
+    Devices,
     /// supercargo alone.
     Alone,
 }
 
 impl Part {
-    const ALL: [Self; 3] = [Self::Beside, Self::Needs, Self::Alone];
+    const ALL: [Self; 4] = [Self::Beside, Self::Needs, Self::Devices, Self::Alone];
 
     fn section(self) -> &'static str {
         match self {
             Self::Beside => "beside",
             Self::Needs => "needs",
+            Self::Devices => "devices",
             Self::Alone => "alone",
         }
     }
@@ -227,7 +230,8 @@ impl Part {
         let with_peer = Workload::all().into_iter().filter(|workload| named(workload) && workload.has_peer());
         match self {
             Self::Beside => {
-                let workloads: Vec<_> = with_peer.filter(|workload| !workload.id.starts_with('W')).collect();
+                let is_one = |workload: &Workload| !workload.id.starts_with('W') && !workload.needs_devices();
+                let workloads: Vec<_> = with_peer.filter(is_one).collect();
                 let Extent { nodes, existing, pods, .. } = *extent;
                 compare(&workloads, extent, |workload| Size { nodes, existing, pods, ..workload.size })
             }
@@ -248,6 +252,19 @@ impl Part {
                     "{table}\nPreemption (W11) is compared but not timed here: {compared} decisions differ.\n"
                 )
             }
+            Self::Devices => {
+                let workloads: Vec<_> = with_peer.filter(Workload::needs_devices).collect();
+                let extent = Extent { whole_pods: extent.whole_pods.min(20), ..*extent };
+                let pods = extent.pods.min(500);
+                // A single workload runs with the given number of nodes.
+                let given = [extent.nodes];
+                let nodes: &[usize] =
+                    if extent.is_quick || only.is_some() { &given } else { &[100, 1_000, 5_000] };
+                let tables = nodes.iter().map(|&nodes| {
+                    compare(&workloads, &extent, |workload| Size { nodes, pods, ..workload.size })
+                });
+                tables.collect::<Vec<_>>().join("\n")
+            }
             Self::Alone => own::table(extent.is_quick, extent.pairs),
         }
     }
@@ -266,7 +283,7 @@ pub(crate) fn run(extent: &Extent, only: Option<&str>, part: Option<Part>) {
         let table = part.measured(extent, only);
         let how = match part {
             Part::Alone => format!("Medians of {} interleaved runs, with their ranges.", extent.pairs),
-            Part::Beside | Part::Needs => format!(
+            Part::Beside | Part::Needs | Part::Devices => format!(
                 "CPU time per decision in microseconds: medians of {} interleaved pairs with their ranges; ratios are of pairs. \
                  With all nodes, kube-scheduler decides about {} of the pods. \
                  `{COMMAND} --workload W --nodes N --existing E --pods P --json` runs supercargo once, \

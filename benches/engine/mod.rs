@@ -12,17 +12,19 @@ pub(crate) use measure::{Measured, measure, measure_on};
 
 use crate::workloads::{self, Size, Workload};
 use clock::{Call, Stopwatch, cpu_time, thread_time};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use supercargo_core::cycle::Framework;
-use supercargo_core::model::effect::{Effect, Lane, VolumeChange};
+use supercargo_core::model::device::ResourceClaim;
+use supercargo_core::model::effect::{Effect, Lane, VolumeChange, VolumeWrite};
 use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Kind, ObjectKey, WriteOutcome};
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
+use supercargo_core::model::volume::StorageObject;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::{Outcome, Report};
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
@@ -41,6 +43,9 @@ pub(crate) fn applied(tables: &mut Tables, object: Value) -> Event {
         Object::CsiNode(object) => object.applied(tables),
         Object::PersistentVolume(object) => object.applied(tables),
         Object::PersistentVolumeClaim(object) => object.applied(tables),
+        Object::DeviceClass(object) => object.applied(tables),
+        Object::ResourceSlice(object) => object.applied(tables),
+        Object::ResourceClaim(object) => object.applied(tables),
         other => panic!("no workload has {other:?}"),
     };
     event.expect("the objects of workloads are well formed")
@@ -257,17 +262,65 @@ impl Engine {
                 vec![answer, Event::Gone(ObjectKey::Pod(uid))]
             }
             Effect::WriteVolume(write) => {
-                let VolumeChange::SelectNode { name, .. } = write.change else {
-                    panic!("no workload has volumes that wait for a claim")
-                };
-                let (uid, outcome) = (write.pod.uid, WriteOutcome::Done);
-                let mut answers = vec![Event::VolumeWritten { uid, write: write.write, outcome }];
-                let made = workloads::provisioned(&name);
-                answers.extend(made.into_iter().map(|object| applied(self.scheduler.tables(), object)));
+                let mut answers = vec![Event::VolumeWritten {
+                    uid: Arc::clone(&write.pod.uid),
+                    write: write.write,
+                    outcome: WriteOutcome::Done,
+                }];
+                answers.extend(self.shown(&write));
                 answers
             }
             Effect::QueryBinding { .. } | Effect::Patch(_) | Effect::Record(_) => Vec::new(),
             Effect::BindBy { .. } | Effect::Extend(_) => panic!("no workload has extenders"),
+        }
+    }
+
+    /// Returns what the watches show after a write.
+    fn shown(&mut self, write: &VolumeWrite) -> Vec<Event> {
+        match &write.change {
+            VolumeChange::SelectNode { name, .. } => {
+                let made = workloads::provisioned(name).into_iter();
+                made.map(|object| applied(self.scheduler.tables(), object)).collect()
+            }
+            VolumeChange::Reserve { claim, allocation, .. } => {
+                let tables = self.scheduler.tables();
+                let (namespace, name) = (tables.symbol(&claim.namespace), tables.symbol(&claim.name));
+                let claim = self.scheduler.snapshot().devices().claim(namespace, name);
+                let mut claim = ResourceClaim::clone(claim.expect("the claim exists"));
+                claim.resource_version = "2".into();
+                claim.is_protected = true;
+                claim.reserved_for = [Arc::clone(&write.pod.uid)].into();
+                claim.allocation = allocation.clone();
+                vec![Event::StorageApplied(StorageObject::ResourceClaim(claim.into()))]
+            }
+            VolumeChange::Create { namespace, requests, allocation, .. } => {
+                let pod = &write.pod;
+                let requests: Vec<Value> = requests.iter().map(|(name, class, count)| {
+                    json!({"name": name, "exactly": {"deviceClassName": class, "count": count}})
+                }).collect();
+                let name = format!("{}-extended", pod.name);
+                let object = json!({
+                    "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+                    "metadata": {
+                        "name": name, "namespace": namespace, "uid": name, "resourceVersion": "1",
+                        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+                        "ownerReferences": [{
+                            "apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": &*pod.uid, "controller": true,
+                        }],
+                    },
+                    "spec": {"devices": {"requests": requests}},
+                });
+                let event = applied(self.scheduler.tables(), object);
+                let Event::StorageApplied(StorageObject::ResourceClaim(claim)) = event else {
+                    panic!("the object is a claim")
+                };
+                let mut claim = ResourceClaim::clone(&claim);
+                claim.is_protected = true;
+                claim.reserved_for = [Arc::clone(&pod.uid)].into();
+                claim.allocation = Some(Arc::clone(allocation));
+                vec![Event::StorageApplied(StorageObject::ResourceClaim(claim.into()))]
+            }
+            other => panic!("no workload needs {other:?}"),
         }
     }
 

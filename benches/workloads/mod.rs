@@ -2,10 +2,11 @@
 //! so that the real kube-scheduler can be given the same ones.
 //!
 //! The first seven workloads are those of `oracle time`, field by field. W1 to W17 follow complaints of
-//! kube-scheduler's users. A [`Activity`] describes the concurrent events, which `engine` generates.
+//! kube-scheduler's users. Those with claims follow scheduler_perf. A [`Activity`] describes the concurrent events, which `engine` generates.
 #![allow(dead_code, unused_imports, reason = "every target that includes this tree uses its own part of it")]
 
 mod by_complaint;
+mod by_devices;
 mod by_oracle;
 pub(crate) mod objects;
 mod storage;
@@ -76,11 +77,17 @@ impl Workload {
     pub(crate) fn all() -> Vec<Self> {
         let mut all = by_oracle::all();
         all.extend(by_complaint::all());
+        all.extend(by_devices::all());
         all
     }
 
     pub(crate) fn named(id: &str) -> Option<Self> {
         Self::all().into_iter().find(|workload| workload.id.eq_ignore_ascii_case(id))
+    }
+
+    /// Whether the pods need devices.
+    pub(crate) fn needs_devices(&self) -> bool {
+        by_devices::all().iter().any(|other| other.id == self.id)
     }
 
     /// Whether the real kube-scheduler's decisions on the same pods can be timed and compared: pods arrive one

@@ -14,13 +14,13 @@ import (
 func silent(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
 
 // suggest has upstream's own function decide on the pod.
-func (w *world) suggest(pod *v1.Pod) (string, error) {
+func (w *world) suggest(state *framework.CycleState, pod *v1.Pod) (string, error) {
 	info, err := framework.NewPodInfo(pod)
 	if err != nil {
 		return "", err
 	}
 	queued := &framework.QueuedPodInfo{PodInfo: info, PodSignature: w.fallback.SignPod(w.ctx, pod)}
-	result, err := w.sched.SchedulePod(w.ctx, w.fallback, framework.NewCycleState(), queued)
+	result, err := w.sched.SchedulePod(w.ctx, w.fallback, state, queued)
 	return result.SuggestedHost, err
 }
 

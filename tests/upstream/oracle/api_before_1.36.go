@@ -13,7 +13,7 @@ import (
 func silent(string) events.EventRecorder { return &events.FakeRecorder{} }
 
 // suggest has upstream's own function decide on the pod.
-func (w *world) suggest(pod *v1.Pod) (string, error) {
-	result, err := w.sched.SchedulePod(w.ctx, w.fallback, framework.NewCycleState(), pod)
+func (w *world) suggest(state *framework.CycleState, pod *v1.Pod) (string, error) {
+	result, err := w.sched.SchedulePod(w.ctx, w.fallback, state, pod)
 	return result.SuggestedHost, err
 }

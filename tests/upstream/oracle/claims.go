@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"unsafe"
 
@@ -16,6 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 )
+
+// hasDevices says whether the cluster offers devices.
+func (c *contents) hasDevices() bool {
+	return slices.ContainsFunc(c.objects, func(object runtime.Object) bool {
+		_, is := object.(*resourceapi.ResourceSlice)
+		return is
+	})
+}
 
 // hasFreed says whether PostFilter freed or deleted a claim.
 func (w *world) hasFreed() bool {

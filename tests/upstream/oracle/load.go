@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
 const hostname, zone = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -186,6 +187,8 @@ func (l *load) run(out io.Writer) error {
 		return err
 	}
 	defer w.close()
+	// Devices are reserved and claims written as in a cluster, in memory.
+	w.writes = c.hasDevices()
 	runtime.GC()
 	scheduled, each := 0, make([]float64, 0, l.pods)
 	cpu, began := cpuSeconds(), time.Now()
@@ -228,10 +231,14 @@ func (w *world) schedule(pod *v1.Pod, start time.Time) (placed int, took time.Du
 	if err := w.sched.Cache.UpdateSnapshot(w.log, w.snapshot); err != nil {
 		return 0, 0, err
 	}
-	host, err := w.suggest(pod)
+	state := framework.NewCycleState()
+	host, err := w.suggest(state, pod)
 	took = time.Since(start)
 	if err != nil {
 		return 0, took, nil // no node for it is an answer too
+	}
+	if w.writes {
+		return 1, took, w.place(&cycle{world: w, framework: w.fallback, state: state, pod: pod}, host)
 	}
 	assumed := pod.DeepCopy()
 	assumed.Spec.NodeName = host
