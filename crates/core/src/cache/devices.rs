@@ -3,7 +3,13 @@
 //! A claim holds devices by its `status.allocation`, or, until the API server shows that, by the reservation of the
 //! pod for which it is being allocated. Upstream: `dynamicresources/{dra_manager,allocateddevices}.go`.
 
+mod allocated;
+mod changes;
 mod given_up;
+mod soundness;
+
+pub use allocated::{AllocatedDevices, DeviceUsage};
+pub use changes::DeviceChange;
 
 use crate::collections::hash::{FixedMap, IdMap};
 use crate::model::device::{
@@ -12,8 +18,8 @@ use crate::model::device::{
 };
 use crate::model::intern::{Marks, Symbol, TraceIds, known};
 use crate::model::pod::Uid;
-use crate::model::quantity::Quantity;
 use crate::model::time::Time;
+use changes::Changes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,9 +56,13 @@ pub struct Devices {
     pools: BTreeMap<PoolId, Vec<Arc<ResourceSlice>>>,
     /// Slices for one node, by its name.
     by_node: IdMap<Symbol, BTreeSet<Symbol>>,
-    /// Slices that other nodes may use as well, and those with counters.
+    /// Slices that several nodes may be able to use.
     shared: BTreeSet<Symbol>,
-    slice_changes: u64,
+    /// Slices for one node that have counters, which some versions read for every node.
+    counters: BTreeSet<Symbol>,
+    /// Pools that some node may find incomplete, invalid or obsolete.
+    unsound: BTreeSet<PoolId>,
+    changes: Changes,
 }
 
 /// A claim whose allocation was sent.
@@ -61,99 +71,6 @@ struct Lingering {
     /// Whether the time was extended, since the process was paused when it came.
     is_extended: bool,
     claim: Arc<ResourceClaim>,
-}
-
-/// The devices that allocations hold.
-#[derive(Clone, Debug, Default)]
-pub struct AllocatedDevices {
-    /// The number of allocations without a share, which take the whole device.
-    dedicated: FixedMap<DeviceId, u32>,
-    shared: FixedMap<DeviceId, Shares>,
-}
-
-/// The shares of a device that are allocated.
-#[derive(Clone, Debug, Default)]
-struct Shares {
-    count: u32,
-    /// The consumed amount and the number of its consumers by capacity.
-    consumed: BTreeMap<Arc<str>, (Quantity, u32)>,
-}
-
-impl AllocatedDevices {
-    /// Whether an allocation takes the whole device.
-    pub fn is_dedicated(&self, device: &DeviceId) -> bool {
-        self.dedicated.contains_key(device)
-    }
-
-    /// Whether an allocation takes a share of the device.
-    pub fn is_shared(&self, device: &DeviceId) -> bool {
-        self.shared.contains_key(device)
-    }
-
-    /// Whether any allocation takes the device or a share of it.
-    pub fn holds(&self, device: &DeviceId) -> bool {
-        self.is_dedicated(device) || self.is_shared(device)
-    }
-
-    /// Whether shares of the device consume some of its capacity.
-    pub fn has_consumed_capacity(&self, device: &DeviceId) -> bool {
-        self.shared.get(device).is_some_and(|shares| !shares.consumed.is_empty())
-    }
-
-    /// Returns the amount of a capacity of the device that shares consume.
-    pub fn consumed(&self, device: &DeviceId, capacity: &str) -> Option<Quantity> {
-        Some(self.shared.get(device)?.consumed.get(capacity)?.0)
-    }
-
-    /// Returns the number of devices of which something is allocated.
-    pub fn len(&self) -> usize {
-        self.dedicated.len() + self.shared.keys().filter(|device| !self.is_dedicated(device)).count()
-    }
-
-    /// Whether nothing is allocated.
-    pub fn is_empty(&self) -> bool {
-        self.dedicated.is_empty() && self.shared.is_empty()
-    }
-
-    fn add(&mut self, allocation: &Allocation) {
-        for result in allocation.results.iter().filter(|result| !result.admin_access) {
-            if result.share.is_none() {
-                *self.dedicated.entry(result.device.clone()).or_default() += 1;
-                continue;
-            }
-            let shares = self.shared.entry(result.device.clone()).or_default();
-            shares.count += 1;
-            for (name, amount) in &result.consumed {
-                let (sum, count) = shares.consumed.entry(Arc::clone(name)).or_default();
-                (*sum, *count) = (sum.plus(amount.quantity), *count + 1);
-            }
-        }
-    }
-
-    fn remove(&mut self, allocation: &Allocation) {
-        for result in allocation.results.iter().filter(|result| !result.admin_access) {
-            if result.share.is_none() {
-                if let Some(count) = self.dedicated.get_mut(&result.device) {
-                    *count -= 1;
-                    if *count == 0 {
-                        self.dedicated.remove(&result.device);
-                    }
-                }
-                continue;
-            }
-            let Some(shares) = self.shared.get_mut(&result.device) else { continue };
-            shares.count -= 1;
-            for (name, amount) in &result.consumed {
-                if let Some((sum, count)) = shares.consumed.get_mut(name) {
-                    (*sum, *count) = (sum.minus(amount.quantity), *count - 1);
-                }
-            }
-            shares.consumed.retain(|_, (_, count)| *count > 0);
-            if shares.count == 0 {
-                self.shared.remove(&result.device);
-            }
-        }
-    }
 }
 
 impl Devices {
@@ -263,16 +180,16 @@ impl Devices {
         self.pools.get(pool).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the slices that a node may be able to use, in arbitrary order: those for this node, those that other
-    /// nodes may use as well, and those with counters.
+    /// Returns the slices that a node may be able to use, in arbitrary order.
     pub fn slices_for(&self, node: Symbol) -> impl Iterator<Item = &Arc<ResourceSlice>> {
         let own = self.by_node.get(&node).into_iter().flatten();
         own.chain(&self.shared).filter_map(|name| self.slices.get(name))
     }
 
-    /// Returns a number that grows with every change of a slice.
-    pub fn slice_changes(&self) -> u64 {
-        self.slice_changes
+    /// Returns the slices with counters that only another node can use.
+    pub fn foreign_counters(&self, node: Symbol) -> impl Iterator<Item = &Arc<ResourceSlice>> {
+        let all = self.counters.iter().filter_map(|name| self.slices.get(name));
+        all.filter(move |slice| slice.reach != Reach::Node(node))
     }
 
     /// Counts the devices of a class within reach, and those of them that are allocated.
@@ -287,6 +204,7 @@ impl Devices {
     ) -> Result<(i64, i64), Arc<str>> {
         let (mut total, mut allocated) = (0, 0);
         for slice in self.slices_for(node) {
+            let usage = self.allocated.of_pool(&slice.pool);
             let is_open = matches!(slice.reach, Reach::PerDevice | Reach::Nothing);
             if !is_open && !is_reached(&slice.reach)? {
                 continue;
@@ -300,9 +218,8 @@ impl Devices {
                     is_match = is_match && expression.matches(&device.facts)?;
                 }
                 if is_match {
-                    let id = DeviceId { pool: slice.pool.clone(), device: Arc::clone(&device.name) };
                     total += 1;
-                    allocated += i64::from(self.allocated.holds(&id));
+                    allocated += i64::from(usage.is_some_and(|usage| usage.of(&device.name).is_some()));
                 }
             }
         }
@@ -409,6 +326,7 @@ impl Devices {
             Some(now) => self.held.insert(Arc::clone(claim), Arc::clone(now)),
             None => self.held.remove(claim),
         };
+        self.holding_changed(before.as_deref(), allocation.as_deref());
         if let Some(before) = before {
             self.allocated.remove(&before);
         }
@@ -511,26 +429,29 @@ impl Devices {
 
     pub(super) fn set_slice(&mut self, slice: Arc<ResourceSlice>) -> Option<Arc<ResourceSlice>> {
         let old = self.remove_slice(slice.name);
-        if old.as_ref() != Some(&slice) {
-            self.slice_changes += 1;
-        }
         match slice.reach {
-            Reach::Node(node) if slice.counters.is_empty() => {
+            Reach::Node(node) => {
                 self.by_node.entry(node).or_default().insert(slice.name);
+                if !slice.counters.is_empty() {
+                    self.counters.insert(slice.name);
+                }
             }
             _ => {
                 self.shared.insert(slice.name);
             }
         }
         self.pools.entry(slice.pool.clone()).or_default().push(Arc::clone(&slice));
+        self.pool_changed(&slice.pool);
+        self.check_pool(&slice.pool);
         self.slices.insert(slice.name, slice);
         old
     }
 
     pub(super) fn remove_slice(&mut self, name: Symbol) -> Option<Arc<ResourceSlice>> {
         let old = self.slices.remove(&name)?;
-        self.slice_changes += 1;
+        self.pool_changed(&old.pool);
         self.shared.remove(&name);
+        self.counters.remove(&name);
         if let Reach::Node(node) = old.reach
             && let Some(own) = self.by_node.get_mut(&node)
         {
@@ -545,6 +466,7 @@ impl Devices {
                 self.pools.remove(&old.pool);
             }
         }
+        self.check_pool(&old.pool);
         Some(old)
     }
 
@@ -586,7 +508,10 @@ impl TraceIds for Devices {
             pools: _,
             by_node: _,
             shared: _,
-            slice_changes: _,
+            counters: _,
+            unsound: _,
+            // An id of a node that left is looked up in vain, or names a node that is judged again for nothing.
+            changes: _,
         } = self;
         claims.mark(marks);
         lingering.values().for_each(|it| it.claim.mark(marks));

@@ -26,7 +26,7 @@ mod volumes;
 
 pub use attachable::Attachable;
 pub use device_classes::DeviceClasses;
-pub use devices::{AllocatedDevices, Devices};
+pub use devices::{AllocatedDevices, DeviceChange, DeviceUsage, Devices};
 pub(crate) use fence::Facts;
 pub use hypothetical::Hypothetical;
 pub(crate) use hypothetical::UndoLog;

@@ -138,13 +138,6 @@ impl<'a> Snapshot<'a> {
         self.rules().serves_resources_by_devices() && self.device_classes().serve(resource)
     }
 
-    /// Whether the pod has claims for devices, or requests a resource that a DeviceClass serves.
-    pub(crate) fn may_need_devices(self, pod: &PodInfo) -> bool {
-        let resources = [&pod.resources.request, &pod.resources.placed, &pod.resources.score];
-        let mut names = resources.into_iter().flat_map(|it| &it.scalar).map(|&(name, _)| name);
-        !pod.claims.is_empty() || names.any(|name| self.is_served_by_class(name))
-    }
-
     /// Returns the DeviceClass that serves an extended resource, in a version that allocates devices for them.
     pub fn serving_class(self, resource: Symbol) -> Option<&'a Arc<DeviceClass>> {
         let serving = self.device_classes().serving(resource).map(|(_, class)| class);

@@ -2,6 +2,7 @@
 //!
 //! Only `registry` names concrete plugins. Upstream: `kube-scheduler/framework/interface.go`.
 
+pub mod device_rule;
 pub mod dry_runs;
 pub mod event;
 pub mod event_set;
@@ -15,6 +16,7 @@ pub(crate) mod simd;
 pub mod status;
 pub mod tally;
 
+pub use device_rule::{DeviceRequests, DeviceRule};
 pub use event::{ClusterEvent, Hint, NodeAction, PodAction, pending_pod_label};
 pub use event_set::EventSet;
 pub use fact::{Fact, Measure};

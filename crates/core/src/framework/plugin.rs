@@ -6,6 +6,7 @@
 //! path.
 
 use super::PluginName;
+use super::device_rule::DeviceRule;
 use super::event::{ClusterEvent, Hint};
 use super::event_set::EventSet;
 use super::fact::Fact;
@@ -163,15 +164,24 @@ pub trait FilterRule: Send {
     /// first in slot order is returned.
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {
         let mut failed = Ok(());
-        feasible.retain(|node| match self.check(&snapshot.node(node)) {
-            Verdict::Fits => true,
-            Verdict::Rejected(_) => false,
-            Verdict::Failed(error) => {
-                failed = failed.clone().and(Err(error));
-                false
-            }
+        feasible.retain(|node| {
+            // The decision ends with the first error, whatever the other nodes would say.
+            failed.is_ok()
+                && match self.check(&snapshot.node(node)) {
+                    Verdict::Fits => true,
+                    Verdict::Rejected(_) => false,
+                    Verdict::Failed(error) => {
+                        failed = Err(error);
+                        false
+                    }
+                }
         });
         failed
+    }
+
+    /// Returns the rule as one that allocates devices, if its results for nodes can be shared with other pods.
+    fn as_device_rule(&self, _snapshot: Snapshot<'_>) -> Option<&dyn DeviceRule> {
+        None
     }
 
     /// Whether [`check`](Self::check) cannot fail for any node of this snapshot.
@@ -238,6 +248,11 @@ pub trait ScoreRule: Send {
     /// The state on which a raw score depends.
     fn depends_on(&self) -> DependsOn {
         DependsOn::NodeUsage
+    }
+
+    /// Whether the raw scores are those of [`DeviceRule::judge`].
+    fn scores_devices(&self) -> bool {
+        false
     }
 
     /// The kind of normalization of [`normalize`](Self::normalize).

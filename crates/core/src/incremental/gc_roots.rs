@@ -40,8 +40,9 @@ impl DecisionCache {
         false
     }
 
-    /// Ends a collection. Unmarked ids get new meanings after this.
-    pub(crate) fn end_collection(&mut self) {
+    /// Ends a collection: marks what [`Self::mark_some`] left. Unmarked ids get new meanings after this.
+    pub(crate) fn end_collection(&mut self, marks: &mut Marks) {
+        self.device_results.mark(marks);
         self.signatures.end_collection();
         self.evaluations.end_collection();
         self.infeasible.clear();
@@ -52,5 +53,6 @@ impl DecisionCache {
     pub(crate) fn mark_all(&self, marks: &mut Marks) {
         self.signatures.mark_all(marks);
         self.evaluations.mark_all(marks);
+        self.device_results.mark(marks);
     }
 }

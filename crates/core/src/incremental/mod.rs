@@ -9,6 +9,7 @@
 
 mod base_partition;
 mod block_max;
+mod device_results;
 mod domain_counter;
 mod domain_map;
 mod exact_results;
@@ -17,6 +18,7 @@ mod infeasible_cache;
 mod node_classes;
 mod node_evaluation;
 mod node_evaluations;
+mod pod_rules;
 mod score_table;
 mod signature_state;
 mod topology_counts;
@@ -37,11 +39,13 @@ use crate::model::time::Time;
 use crate::model::volume::Reservation;
 use crate::switches::ablation::{self, Layer};
 use base_partition::BasePartitions;
+use device_results::DeviceResults;
 pub(crate) use exact_results::State;
 use infeasible_cache::InfeasibleCache;
 use node_evaluation::NodeEvaluation;
 use node_evaluations::NodeEvaluations;
-use signature_state::{Rules, SignatureState};
+use pod_rules::Rules;
+use signature_state::SignatureState;
 use std::fmt;
 use std::sync::Arc;
 use topology_index::TopologyIndex;
@@ -71,6 +75,7 @@ pub struct DecisionCache {
     oversized: Option<usize>,
     topology_index: TopologyIndex,
     base_partitions: BasePartitions,
+    device_results: DeviceResults,
     infeasible: InfeasibleCache,
     /// The time that new and compared signatures get as their last check.
     now: Time,
@@ -99,7 +104,7 @@ enum Cached {
 pub struct CachedDecision<'a> {
     state: &'a mut SignatureState,
     evaluation: &'a mut NodeEvaluation,
-    /// The volume rules of this pod. They are not cached.
+    /// The rules of this pod's volumes and claims. They are not cached.
     rules: Rules,
 }
 
@@ -147,7 +152,7 @@ impl CachedDecision<'_> {
             return None;
         }
         let mut all = Vec::new();
-        for rule in &self.rules {
+        for rule in self.rules.all() {
             all.append(&mut rule.reserve(&snapshot.node(node)).ok()?);
         }
         Some(all)
@@ -186,6 +191,7 @@ impl DecisionCache {
             oversized: None,
             topology_index: TopologyIndex::default(),
             base_partitions: BasePartitions::default(),
+            device_results: DeviceResults::default(),
             infeasible: InfeasibleCache::default(),
             now: Time::default(),
             hits: 0,
@@ -240,6 +246,7 @@ impl DecisionCache {
         (self.bytes, self.oversized) = (0, None);
         self.topology_index.clear();
         self.base_partitions.clear();
+        self.device_results.clear();
         self.infeasible.clear();
     }
 }
@@ -356,10 +363,6 @@ impl Framework {
         if self.sampling.is_some() || pod.nominated_node.is_some() || ablation::is_off(Layer::Cache) {
             return None;
         }
-        // No change log covers devices.
-        if snapshot.may_need_devices(pod) {
-            return None;
-        }
         let index = decisions.index_of(VolumelessSignature::of(pod));
         if matches!(*decisions.signatures.get_mut(index), Cached::Uncacheable { era } if era == snapshot.era())
         {
@@ -368,10 +371,10 @@ impl Framework {
         if !decisions.refresh(index, snapshot) {
             decisions.compute(self, pod, snapshot, index);
         }
-        let DecisionCache { signatures, evaluations, hits, .. } = decisions;
+        let DecisionCache { signatures, evaluations, device_results, hits, .. } = decisions;
         let Cached::State(state) = signatures.get_mut(index) else { return None };
         let evaluation = evaluations.at_mut(state.evaluation());
-        let rules = state.decide(self, evaluation, pod, snapshot, probe).ok()?;
+        let rules = state.decide(self, (evaluation, device_results), pod, snapshot, probe).ok()?;
         *hits += 1;
         Some(CachedDecision { state, evaluation, rules })
     }

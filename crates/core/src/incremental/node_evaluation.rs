@@ -4,8 +4,9 @@
 //! It holds the nodes that pass the filters that judge each node alone, and the scores of such plugins. Signature
 //! states refine its classes. It is updated from the change log.
 
+use super::pod_rules::all_pass;
 use super::score_table::ScoreTable;
-use super::signature_state::{Fallback, all_pass};
+use super::signature_state::Fallback;
 use crate::cache::{Facts, NodeChange, NodeView, Snapshot};
 use crate::cycle::Framework;
 use crate::framework::simd::with_best_instructions;
@@ -43,6 +44,8 @@ pub(super) struct NodeEvaluation {
     /// The base score of each feasible node: the weighted sum of scores that need no normalization. Classes by the
     /// raw scores of the others.
     table: ScoreTable,
+    /// The position at Filter after all its filters.
+    filters_end: usize,
 }
 
 impl NodeEvaluation {
@@ -63,6 +66,7 @@ impl NodeEvaluation {
             relative: Vec::new(),
             is_relative_to_objects: true,
             table: ScoreTable::default(),
+            filters_end: 0,
         };
         evaluation.add_filters(framework, pod, snapshot)?;
         if evaluation.candidates.as_ref().is_some_and(|only| only.len() <= FEW_CANDIDATES) {
@@ -84,6 +88,11 @@ impl NodeEvaluation {
     /// Whether no node is feasible. Then it holds no scores, and is computed anew once a node is feasible.
     pub(super) fn is_infeasible(&self) -> bool {
         self.table.base().is_empty()
+    }
+
+    /// Returns the position at Filter after all its filters.
+    pub(super) fn filters_end(&self) -> usize {
+        self.filters_end
     }
 
     /// Returns the base scores, and the classes by the raw scores of [`Self::relative`].
@@ -129,17 +138,14 @@ impl NodeEvaluation {
             } else {
                 enabled.unprepared(|| plugin.without_pre_filter(pod, shown))
             };
-            match rule.filter(|_| enabled.filter.is_some()) {
-                Some(rule) if rule.depends_on() == DependsOn::NodeSpec => self.object_filters.push(rule),
-                Some(rule) => {
-                    debug_assert_ne!(
-                        rule.depends_on(),
-                        DependsOn::Cluster,
-                        "the filter judges each node alone"
-                    );
+            let (Some(rule), Some(position)) = (rule, enabled.filter) else { continue };
+            self.filters_end = self.filters_end.max(position.rank + 1);
+            match rule.depends_on() {
+                DependsOn::NodeSpec => self.object_filters.push(rule),
+                other => {
+                    debug_assert_ne!(other, DependsOn::Cluster, "the filter judges each node alone");
                     self.usage_filters.push(rule);
                 }
-                None => {}
             }
         }
         Ok(())
@@ -165,6 +171,9 @@ impl NodeEvaluation {
             };
             if enabled.score.is_none() {
                 continue;
+            }
+            if rule.depends_on() == DependsOn::Cluster {
+                return Err(Fallback);
             }
             match rule.scale() {
                 Scale::Raw => self.raw.push((enabled.weight, rule)),

@@ -27,6 +27,15 @@ pub(super) struct ClassPoints {
     pub(super) points: Vec<i32>,
     /// Infeasible nodes of feasible classes.
     pub(super) excluded: NodeSet,
+    /// More points by slot; empty if there are none.
+    pub(super) by_slot: Vec<i32>,
+}
+
+impl ClassPoints {
+    /// Returns the points of a node of a feasible class.
+    fn of(&self, node: NodeIdx, class: u16) -> i32 {
+        self.points[usize::from(class)] + self.by_slot.get(node.index()).copied().unwrap_or(0)
+    }
 }
 
 impl ScoreTable {
@@ -202,7 +211,7 @@ impl ScoreTable {
                 if class_points.excluded.contains(node) {
                     INFEASIBLE
                 } else {
-                    base + class_points.points[usize::from(*class)]
+                    base + class_points.of(node, *class)
                 },
             )
         });
@@ -212,23 +221,27 @@ impl ScoreTable {
     /// Returns the total of a feasible node.
     pub(super) fn total(&self, class_points: &ClassPoints, node: NodeIdx) -> i64 {
         let (class, base) = self.class_and_base(node);
-        i64::from(base + class_points.points[usize::from(class)])
+        i64::from(base + class_points.of(node, class))
     }
 
     /// Returns a node with the highest total. `draw` gets the number of tied nodes and picks one of them in slot
     /// order.
     pub(super) fn best(
         &mut self,
-        ClassPoints { points, excluded }: &ClassPoints,
+        ClassPoints { points, excluded, by_slot }: &ClassPoints,
         draw: impl FnOnce(usize) -> usize,
     ) -> NodeIdx {
         let Self { base, classes, block_maxima, totals } = self;
-        if block_maxima.catch_up(base, classes.by_slot(), classes.nodes()) && excluded.is_empty() {
+        if block_maxima.catch_up(base, classes.by_slot(), classes.nodes())
+            && excluded.is_empty()
+            && by_slot.is_empty()
+        {
             return block_maxima.best(base, classes.by_slot(), points, draw);
         }
         let slots = base.iter().zip(classes.by_slot());
         totals.clear();
         totals.extend(slots.map(|(base, class)| base + points[usize::from(*class)]));
+        totals.iter_mut().zip(by_slot).for_each(|(total, points)| *total += points);
         excluded.iter().for_each(|node: NodeIdx| totals[node.index()] = INFEASIBLE);
         let best = totals.iter().copied().max().unwrap_or(INFEASIBLE);
         let ties = totals.iter().filter(|&&total| total == best).count();

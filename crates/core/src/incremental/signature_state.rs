@@ -4,16 +4,18 @@
 //! picks a node from the best block.
 
 use super::base_partition::BasePartitions;
+use super::device_results::{DeviceResults, Results};
 use super::node_classes::Classes;
 use super::node_evaluation::NodeEvaluation;
 use super::node_evaluations::EvaluationRef;
+use super::pod_rules::{Rules, all_pass};
 use super::score_table::{ClassPoints, ScoreTable};
 use super::topology_counts::{Counted, TopologyCounts};
 use super::topology_index::TopologyIndex;
-use crate::cache::{NodeChange, NodeView, Overlay, Snapshot};
+use crate::cache::{NodeChange, Overlay, Snapshot};
 use crate::cycle::{Framework, Point, Probe};
 use crate::framework::tally::Outdated;
-use crate::framework::{FilterRule, MAX_NODE_SCORE, Prepared, Reads, Tallied, Verdict};
+use crate::framework::{MAX_NODE_SCORE, Tallied};
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
@@ -39,6 +41,8 @@ pub(super) struct SignatureState {
     /// Indices of enabled plugins whose results are not cached. Each decision prepares their rules again.
     uncached_filters: Vec<usize>,
     uncached_scores: Vec<usize>,
+    /// The position at Filter after all filters with counters.
+    filters_end: usize,
     /// Base scores of the node evaluation, with classes split by topology counts. `None` without counters: then the
     /// node evaluation's own table is used.
     own_table: Option<ScoreTable>,
@@ -54,9 +58,6 @@ pub(super) struct SignatureState {
 
 /// The cache cannot answer; the full evaluation decides.
 pub(super) struct Fallback;
-
-/// The volume rules of one pod.
-pub(super) type Rules = Vec<Box<dyn FilterRule>>;
 
 impl From<Outdated> for Fallback {
     fn from(_: Outdated) -> Self {
@@ -81,6 +82,7 @@ impl SignatureState {
             counts: TopologyCounts::default(),
             uncached_filters: Vec::new(),
             uncached_scores: Vec::new(),
+            filters_end: 0,
             own_table: None,
             class_points: ClassPoints::default(),
             feasible: 0,
@@ -151,7 +153,10 @@ impl SignatureState {
             // With single extension points disabled, only the full evaluation knows which results apply.
             let is_whole = enabled.pre_filter && enabled.filter.is_some_and(|rank| rank.fails.is_none());
             match enabled.plugin.tally(pod, snapshot) {
-                Tallied::Yes(tally) if is_whole => self.counts.add_filter(tally),
+                Tallied::Yes(tally) if is_whole => {
+                    self.counts.add_filter(tally);
+                    self.filters_end = enabled.filter.map_or(0, |at| at.rank + 1).max(self.filters_end);
+                }
                 Tallied::Silent if is_whole => {}
                 _ => self.uncached_filters.push(at),
             }
@@ -238,19 +243,20 @@ impl SignatureState {
     pub(super) fn decide(
         &mut self,
         framework: &Framework,
-        evaluation: &NodeEvaluation,
+        (evaluation, device_results): (&NodeEvaluation, &mut DeviceResults),
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         probe: &mut dyn Probe,
     ) -> Result<Rules, Fallback> {
         probe.enter(Point::PreFilter);
-        let rules = self.volume_rules(framework, pod, snapshot);
+        let uncached = (&*self.uncached_filters, &*self.uncached_scores);
+        let rules = Rules::prepare(framework, uncached, pod, snapshot);
         probe.leave(Point::PreFilter, "Success");
         let rules = rules?;
         probe.enter(Point::Filter);
-        let nodes = self.filter(evaluation, pod, snapshot, &rules);
+        let filtered = self.filter((evaluation, device_results), pod, snapshot, &rules);
         probe.leave(Point::Filter, "Success");
-        let nodes = nodes?;
+        let (nodes, devices) = filtered?;
         if self.feasible == 1 {
             return Ok(rules);
         }
@@ -259,66 +265,34 @@ impl SignatureState {
         probe.leave(Point::PreScore, "Success");
         probe.enter(Point::Score);
         let scored = self.score(evaluation, snapshot, &nodes);
+        let scored = scored.and_then(|()| match devices {
+            Some(devices) => self.score_devices(evaluation, snapshot, &rules, (devices, &nodes)),
+            None => Ok(()),
+        });
         probe.leave(Point::Score, "Success");
         scored.map(|()| rules)
     }
 
-    /// Prepares the rules that are not cached.
-    ///
-    /// Only rules that read nothing but volumes are allowed. All other plugins in `uncached_filters` and
-    /// `uncached_scores` must skip the pod; otherwise the full evaluation decides.
-    fn volume_rules(
-        &self,
-        framework: &Framework,
-        pod: &PodInfo,
-        snapshot: Snapshot<'_>,
-    ) -> Result<Rules, Fallback> {
-        let mut rules = Rules::new();
-        for enabled in self.uncached_filters.iter().map(|&at| &framework.filters[at]) {
-            let rule = if enabled.pre_filter {
-                match enabled.plugin.prepare(pod, snapshot) {
-                    Prepared::Skip => None,
-                    Prepared::Run { rule, only: None } => Some(rule),
-                    _ => return Err(Fallback),
-                }
-            } else {
-                enabled.unprepared(|| enabled.plugin.without_pre_filter(pod, snapshot))
-            };
-            let Some(rule) = rule else { continue };
-            // The full evaluation skips these rules on nodes that an earlier filter rejected. That changes nothing if
-            // they are safe.
-            if enabled.plugin.reads() != Reads::Volumes || enabled.filter.is_none() || !rule.is_safe(snapshot)
-            {
-                return Err(Fallback);
-            }
-            rules.push(rule);
-        }
-        for enabled in self.uncached_scores.iter().map(|&at| &framework.scores[at]) {
-            if !matches!(enabled.plugin.prepare(pod, snapshot, snapshot.nodes()), Prepared::Skip) {
-                return Err(Fallback);
-            }
-        }
-        Ok(rules)
-    }
-
-    /// Filters all classes. Returns the number of feasible nodes of each class; at least one node is feasible.
-    fn filter(
+    /// Filters all classes. Returns the number of feasible nodes of each class; at least one node is feasible. Returns
+    /// the results of devices, too, if the pod needs any.
+    fn filter<'d>(
         &mut self,
-        evaluation: &NodeEvaluation,
+        (evaluation, device_results): (&NodeEvaluation, &'d mut DeviceResults),
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         rules: &Rules,
-    ) -> Result<Vec<u32>, Fallback> {
+    ) -> Result<(Vec<u32>, Option<&'d Results>), Fallback> {
         if evaluation.is_infeasible() {
             return Err(Fallback);
         }
         let table = self.table(evaluation);
         let (classes, mut nodes) = (table.classes(), table.classes().nodes().to_vec());
         self.counts.filter(|class| self.counts_of(classes, class), &mut nodes);
-        let mut excluded = if rules.is_empty() {
-            NodeSet::new()
+        let (mut excluded, devices) = if rules.is_empty() {
+            (NodeSet::new(), None)
         } else {
-            excluded_by(rules, snapshot, table.passing(&nodes))?
+            let end = self.filters_end.max(evaluation.filters_end());
+            rules.excluded(device_results, snapshot, table.passing(&nodes), end)?
         };
         for node in snapshot.nodes_with_nominations() {
             let class = usize::from(classes.by_slot()[node.index()]);
@@ -330,9 +304,10 @@ impl SignatureState {
         let Self { class_points, feasible, .. } = self;
         class_points.excluded = excluded;
         class_points.points.clear();
+        class_points.by_slot.clear();
         class_points.points.extend(nodes.iter().map(|&nodes| if nodes > 0 { 0 } else { INFEASIBLE }));
         *feasible = nodes.iter().map(|&nodes| nodes as usize).sum();
-        if *feasible == 0 { Err(Fallback) } else { Ok(nodes) }
+        if *feasible == 0 { Err(Fallback) } else { Ok((nodes, devices)) }
     }
 
     /// Returns the topology counts of a class, as views.
@@ -361,7 +336,7 @@ impl SignatureState {
             return Err(Fallback);
         }
         let view = snapshot.node(node).with(&overlay);
-        Ok(evaluation.passes(&view)? && all_pass(rules.iter(), &view)?)
+        Ok(evaluation.passes(&view)? && all_pass(rules.all(), &view)?)
     }
 
     /// Computes the points of each class.
@@ -400,6 +375,41 @@ impl SignatureState {
         if are_scores { Ok(()) } else { Err(Fallback) }
     }
 
+    /// Adds the points of the nodes' devices.
+    fn score_devices(
+        &mut self,
+        evaluation: &NodeEvaluation,
+        snapshot: Snapshot<'_>,
+        rules: &Rules,
+        (devices, nodes): (&Results, &[u32]),
+    ) -> Result<(), Fallback> {
+        if rules.scores().is_empty() || devices.are_all_zero() {
+            return Ok(());
+        }
+        let table = self.table(evaluation);
+        let mut feasible = table.passing(nodes);
+        feasible.subtract(&self.class_points.excluded);
+        let mut raw: Vec<i64> = feasible.iter().map(|node| devices.score(node)).collect();
+        raw.sort_unstable();
+        raw.dedup();
+        let mut points = vec![0_i32; table.base().len()];
+        for (weight, rule) in rules.scores() {
+            // Normalization depends only on the set of scores.
+            let mut normalized = raw.clone();
+            rule.normalize(snapshot, &NodeSet::new(), &mut normalized);
+            if !normalized.iter().all(|score| (0..=MAX_NODE_SCORE).contains(score)) {
+                return Err(Fallback);
+            }
+            for node in feasible.iter() {
+                let at = raw.binary_search(&devices.score(node)).map_err(|_| Fallback)?;
+                // The sum of the weights was limited in the node evaluation.
+                points[node.index()] += (weight * normalized[at]) as i32;
+            }
+        }
+        self.class_points.by_slot = points;
+        Ok(())
+    }
+
     /// Whether a node's class agrees with the current topology counts. If not, an update missed the node.
     pub(super) fn is_class_current(&self, node: NodeIdx) -> bool {
         let Some(own_table) = &self.own_table else { return true };
@@ -435,29 +445,4 @@ impl SignatureState {
     ) -> NodeIdx {
         self.own_table.as_mut().unwrap_or(evaluation.table_mut()).best(&self.class_points, draw)
     }
-}
-
-/// Returns those of `nodes` that the rules reject.
-fn excluded_by(rules: &Rules, snapshot: Snapshot<'_>, nodes: NodeSet) -> Result<NodeSet, Fallback> {
-    let (mut passing, mut excluded) = (nodes.clone(), nodes);
-    for rule in rules {
-        rule.filter(snapshot, &mut passing).map_err(|_| Fallback)?;
-    }
-    excluded.subtract(&passing);
-    Ok(excluded)
-}
-
-/// Whether the node passes all `rules` as shown by `view`.
-pub(super) fn all_pass<'r>(
-    rules: impl Iterator<Item = &'r Box<dyn FilterRule>>,
-    view: &NodeView<'_>,
-) -> Result<bool, Fallback> {
-    for rule in rules {
-        match rule.check(view) {
-            Verdict::Fits => {}
-            Verdict::Rejected(_) => return Ok(false),
-            Verdict::Failed(_) => return Err(Fallback),
-        }
-    }
-    Ok(true)
 }

@@ -88,7 +88,7 @@ impl DecisionCache {
     /// Removes everything that the answer for this pod was computed from.
     ///
     /// That is the state of its signature, of all signatures with the same node evaluation, and the shared topology
-    /// index and base partitions.
+    /// index, base partitions and device results.
     pub(crate) fn evict(&mut self, pod: &Arc<PodInfo>) {
         let signature = Hashed::of(VolumelessSignature::of(pod), &self.hashing);
         let evaluation = self.signatures.find(&signature).and_then(|index| self.evaluation_of(index));
@@ -99,6 +99,7 @@ impl DecisionCache {
         }
         self.topology_index.clear();
         self.base_partitions.clear();
+        self.device_results.clear();
         let node_signature = Hashed::of(NodeSignature::of(pod), &self.hashing);
         self.infeasible.entries.retain(|entry| entry.signature != node_signature);
         self.infeasible.exact.evict(pod, &self.hashing);
@@ -128,10 +129,10 @@ impl Framework {
             decisions.remove_state(index);
             return None;
         }
-        let DecisionCache { signatures, evaluations, .. } = decisions;
+        let DecisionCache { signatures, evaluations, device_results, .. } = decisions;
         let Cached::State(state) = signatures.get_mut(index) else { return None };
         let evaluation = evaluations.at_mut(state.evaluation());
-        let rules = state.decide(self, evaluation, pod, snapshot, &mut NoProbe).ok()?;
+        let rules = state.decide(self, (evaluation, device_results), pod, snapshot, &mut NoProbe).ok()?;
         Some(CachedDecision { state, evaluation, rules })
     }
 

@@ -3,7 +3,10 @@
 //! Names that are compared with labels or with other objects are ids; all other texts are shared strings. Fields that
 //! decisions only copy, such as opaque configurations, are kept as JSON text.
 
+mod pod_claim;
 mod trace;
+
+pub use pod_claim::{ContainerMapping, ContainerRequest, PodClaim, PodClaimSource, planned_uid};
 
 use crate::model::intern::{Labels, Symbol, Tables};
 use crate::model::pod::Uid;
@@ -11,7 +14,7 @@ use crate::model::quantity::Amount;
 use crate::model::selector::NodeSelectorTerm;
 use crate::model::time::Time;
 use std::any::Any;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 /// The largest number of devices that a claim can get (`AllocationResultsMaxSize`).
@@ -499,6 +502,13 @@ pub struct DeviceId {
     pub device: Arc<str>,
 }
 
+impl fmt::Display for DeviceId {
+    /// Writes `driver/pool/device`, as upstream.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.pool.driver, self.pool.name, self.device)
+    }
+}
+
 /// A configuration of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocatedConfig {
@@ -530,71 +540,4 @@ pub struct DeviceCondition {
     pub reason: Arc<str>,
     /// `message`.
     pub message: Arc<str>,
-}
-
-/// An entry of a pod's `spec.resourceClaims`, with the claim's name from the pod's status.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PodClaim {
-    /// `name`.
-    pub name: Box<str>,
-    /// The claim.
-    pub source: PodClaimSource,
-}
-
-impl PodClaim {
-    /// Returns the name of the claim, if it is known.
-    pub fn name(&self) -> Option<Symbol> {
-        match self.source {
-            PodClaimSource::Named(name) | PodClaimSource::Generated(name) => Some(name),
-            PodClaimSource::NotNeeded | PodClaimSource::NotCreated | PodClaimSource::Unknown => None,
-        }
-    }
-}
-
-/// The claim of an entry of `spec.resourceClaims`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum PodClaimSource {
-    /// `resourceClaimName`.
-    Named(Symbol),
-    /// `resourceClaimTemplateName`, and the claim made from it.
-    Generated(Symbol),
-    /// `resourceClaimTemplateName`; the pod's status says that no claim is needed.
-    NotNeeded,
-    /// `resourceClaimTemplateName`; the pod's status does not name the claim yet.
-    NotCreated,
-    /// Neither field is set.
-    Unknown,
-}
-
-/// Returns the uid under which the devices of a claim are counted that is to be made for a pod.
-pub fn planned_uid(pod: &Uid) -> Uid {
-    format!("{pod}<extended-resources>").into()
-}
-
-/// The requests of a pod's containers for one extended resource, by which claims for it are made.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ContainerRequest {
-    /// The position of the container among init containers and containers.
-    pub container: u32,
-    /// The container's name.
-    pub name: Box<str>,
-    /// Whether it is an init container that ends before the next one starts.
-    pub is_short_lived: bool,
-    /// The position of the resource among the sorted names of all that the container requests.
-    pub position: u32,
-    /// The resource.
-    pub resource: Symbol,
-    /// The requested number.
-    pub count: i64,
-}
-
-/// A request of a claim for extended resources, as the pod's status names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerMapping {
-    /// `containerName`.
-    pub container: Box<str>,
-    /// `resourceName`.
-    pub resource: Symbol,
-    /// `requestName`.
-    pub request: Arc<str>,
 }

@@ -53,7 +53,8 @@ impl Hash for Signature {
     }
 }
 
-/// The signature of pods that may differ only in volumes: plugins that read no volumes treat them alike.
+/// The signature of pods that may differ only in volumes and ResourceClaims: plugins that read neither treat them
+/// alike.
 #[derive(Clone, Debug)]
 pub struct VolumelessSignature(Arc<PodInfo>);
 
@@ -68,7 +69,7 @@ impl VolumelessSignature {
         &self.0
     }
 
-    /// Returns an anonymous pod of this signature without volumes; see [`stand_in`].
+    /// Returns an anonymous pod of this signature without volumes and claims; see [`stand_in`].
     pub(crate) fn bare(&self) -> Arc<PodInfo> {
         stand_in(&self.0).into()
     }
@@ -138,12 +139,12 @@ impl Hash for NodeSignature {
     }
 }
 
-/// Returns a copy of the pod without volumes and uid.
+/// Returns a copy of the pod without volumes, claims and uid.
 ///
 /// The representative itself may be nominated or bound by now. A full evaluation leaves out the pod's own
 /// nomination; a cached evaluation for all identical pods must not.
 fn stand_in(pod: &PodInfo) -> PodInfo {
-    PodInfo { uid: "".into(), volumes: [].into(), ..pod.clone() }
+    PodInfo { uid: "".into(), volumes: [].into(), claims: [].into(), ..pod.clone() }
 }
 
 fn hash_but_for_volumes<H: Hasher>(pod: &PodInfo, state: &mut H) {
@@ -167,7 +168,7 @@ fn alike(pod: &PodInfo, it: &PodInfo) -> bool {
         && alike_but_for_volumes(pod, it)
 }
 
-/// Whether two pods are equal in every field read by plugins that do not read volumes.
+/// Whether two pods are equal in every field read by plugins that read neither volumes nor claims.
 fn alike_but_for_volumes(pod: &PodInfo, it: &PodInfo) -> bool {
     pod.labels == it.labels
         && node_pod::are_alike(pod, it)

@@ -76,7 +76,7 @@ impl Scheduler {
         self.cache.mark_rest(&mut marks);
         self.queue.mark_rest(&mut marks);
         self.audit.end_collection();
-        self.decisions.end_collection();
+        self.decisions.end_collection(&mut marks);
         self.slices.end_collection();
         self.mark_others(&mut marks);
         others(&mut marks);

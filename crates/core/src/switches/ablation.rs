@@ -21,13 +21,15 @@ pub enum Layer {
     InfeasibleCache,
     /// Cached answers for unschedulable signatures while nothing changes.
     Unschedulable,
+    /// Results of nodes for pods with equal requests for devices.
+    DeviceResults,
     /// Wide SIMD registers.
     Simd,
 }
 
 impl Layer {
     /// All layers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Cache,
         Self::Updates,
         Self::BasePartitions,
@@ -36,6 +38,7 @@ impl Layer {
         Self::BlockMaxima,
         Self::InfeasibleCache,
         Self::Unschedulable,
+        Self::DeviceResults,
         Self::Simd,
     ];
 
@@ -50,6 +53,7 @@ impl Layer {
             Self::BlockMaxima => "best node per block",
             Self::InfeasibleCache => "infeasible cache",
             Self::Unschedulable => "unschedulable signatures",
+            Self::DeviceResults => "device results",
             Self::Simd => "wide SIMD registers",
         }
     }

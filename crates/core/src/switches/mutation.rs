@@ -77,6 +77,8 @@ pub enum Mutation {
     DomainPeersNotUpdated,
     /// Partial results of an evaluation in slices are kept although the node changed.
     SliceResultsNotDropped,
+    /// Changes of devices do not reach cached decisions.
+    DeviceChangesNotLogged,
     /// A number of nodes is assumed to be above zero.
     NodeCountAssumedPositive,
     /// A resource that a pod requested is assumed to remain in its requests.
@@ -103,7 +105,7 @@ impl Mutation {
     /// [`Self::MovedObjectsNotMarked`] needs a rare order of events; a unit test covers it.
     /// [`Self::SliceResultsNotDropped`] needs larger pods than simulated clusters have; the law in
     /// `tests/domains.rs` covers it.
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::UnknownOutcomeCountsAsRejected,
         Self::LostBindingGivenUpAtOnce,
         Self::AssumedPodsExpire,
@@ -138,6 +140,7 @@ impl Mutation {
         Self::UnschedulableResultsNeverStale,
         Self::SignatureStatesNotUpdated,
         Self::DomainPeersNotUpdated,
+        Self::DeviceChangesNotLogged,
         Self::NodeCountAssumedPositive,
         Self::ResourceAssumedToRemain,
         Self::NominatedPodsIgnored,

@@ -90,7 +90,7 @@ impl<'a> Tracked<'a> {
         if !self.concerns(name) {
             return true;
         }
-        let find = |attribute| candidate.device.attribute(&candidate.id.pool.driver, attribute);
+        let find = |attribute| candidate.device.attribute(&candidate.slice.pool.driver, attribute);
         let Some(found) = find(self.attribute()) else { return false };
         match &mut self.rule {
             Rule::Match { value, count, .. } => {

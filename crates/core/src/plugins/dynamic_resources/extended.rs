@@ -71,6 +71,11 @@ impl ExtendedClaim {
         })
     }
 
+    /// Returns the resources and the requests of containers that decide what a node leaves to the claim.
+    pub(super) fn wanted(&self) -> (&[Symbol], &[ContainerRequest]) {
+        (&self.resources, &self.containers)
+    }
+
     /// Returns what the node leaves to the claim. `has_others` tells whether the pod has other claims.
     pub(super) fn on_node(&self, node: &NodeView<'_>, has_others: bool) -> OnNode {
         if !self.claim.spec.requests.is_empty() {

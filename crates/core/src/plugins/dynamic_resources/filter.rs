@@ -4,10 +4,10 @@ use super::binding_conditions::{Readiness, readiness};
 use super::extended::{ExtendedClaim, OnNode};
 use super::pools::{Place, Pools};
 use super::search::{Obstacle, Wanted, search};
-use super::{DynamicResourcesArgs, claims, result};
+use super::{DynamicResourcesArgs, claims, result, score};
 use crate::cache::{NodeView, Snapshot};
-use crate::framework::{CycleError, DependsOn, FilterRule, Rejection, Verdict};
-use crate::model::device::{Allocation, ClaimSpec, ContainerMapping, ResourceClaim};
+use crate::framework::{CycleError, DependsOn, DeviceRequests, DeviceRule, FilterRule, Rejection, Verdict};
+use crate::model::device::{Allocation, ClaimSpec, ContainerMapping, RequestKind, ResourceClaim};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::volume::Reservation;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(super) struct Filter {
     pod: Uid,
     pub(super) claims: Vec<Arc<ResourceClaim>>,
     pub(super) extended: Option<ExtendedClaim>,
+    /// `namespace/name` of the claims that get devices.
+    names: Vec<String>,
     args: DynamicResourcesArgs,
 }
 
@@ -43,8 +45,12 @@ impl Filter {
         claims: Vec<Arc<ResourceClaim>>,
         extended: Option<ExtendedClaim>,
         args: DynamicResourcesArgs,
+        snapshot: Snapshot<'_>,
     ) -> Self {
-        Self { pod: Arc::clone(&pod.uid), claims, extended, args }
+        let new = claims.iter().filter(|claim| claim.allocation.is_none());
+        let all = new.chain(extended.iter().map(|extended| &extended.claim));
+        let names = all.map(|claim| claims::key(claim, snapshot)).collect();
+        Self { pod: Arc::clone(&pod.uid), claims, extended, names, args }
     }
 
     /// Returns the claims that cannot be used on the node although they are allocated.
@@ -96,41 +102,41 @@ impl Filter {
 
     /// Returns the devices that the pod's claims get on a node.
     fn allocate(&self, node: &NodeView<'_>) -> Result<Vec<Allocated>, Refusal> {
-        let extended = self.extended_on(node)?;
-        if extended.is_none() && self.claims.is_empty() {
-            return Ok(Vec::new());
-        }
-        let allocated = self.search(node, extended.as_ref())?;
+        let allocated = self.allocate_new(node)?;
         if self.unavailable_on(node).next().is_some() {
             return Err(Refusal::Rejected(UNAVAILABLE));
         }
         Ok(allocated)
     }
 
+    /// Does the same whether the node can use the claims that have devices or not.
+    fn allocate_new(&self, node: &NodeView<'_>) -> Result<Vec<Allocated>, Refusal> {
+        let extended = self.extended_on(node)?;
+        if extended.is_none() && self.claims.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.search(node, extended.as_ref())
+    }
+
+    fn new_claims(&self) -> impl Iterator<Item = &Arc<ResourceClaim>> {
+        self.claims.iter().filter(|claim| claim.allocation.is_none())
+    }
+
     fn search(&self, node: &NodeView<'_>, extended: Option<&Made>) -> Result<Vec<Allocated>, Refusal> {
-        let snapshot = node.snapshot();
-        let mut wanted: Vec<(String, &Arc<ResourceClaim>, &Arc<ClaimSpec>)> = Vec::new();
-        for claim in self.claims.iter().filter(|claim| claim.allocation.is_none()) {
-            wanted.push((claims::key(claim, snapshot), claim, &claim.spec));
-        }
-        if let (Some((spec, _)), Some(made)) = (extended, &self.extended) {
-            wanted.push((claims::key(&made.claim, snapshot), &made.claim, spec));
-        }
+        let place = Place::new(node.snapshot(), node.idx());
+        let wanted = self.wanted(extended);
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
-        let place = Place::new(snapshot, node.idx());
         let pools = Pools::of(place).map_err(Refusal::Failed)?;
-        let avoided = |claim: &ResourceClaim| snapshot.devices().avoided_by(&claim.uid);
-        let claims = wanted.iter().map(|(name, claim, spec)| Wanted { name, spec, avoided: avoided(claim) });
-        let claims: Vec<Wanted<'_>> = claims.collect();
-        let solution = search(place, &claims, &pools, snapshot.copies_defects());
-        let solution = solution.map_err(|obstacle| refusal(obstacle, node, snapshot))?;
+        let claims = self.requested(&wanted, node.snapshot());
+        let solution = search(place, &claims, &pools, node.snapshot().copies_defects());
+        let solution = solution.map_err(|obstacle| refusal(obstacle, node, node.snapshot()))?;
         let pairs: Vec<(Wanted<'_>, &ResourceClaim)> =
-            claims.iter().zip(&wanted).map(|(it, (_, claim, _))| (*it, &***claim)).collect();
+            claims.iter().zip(&wanted).map(|(it, (claim, _))| (*it, &***claim)).collect();
         let allocations = result::allocations(place, &pools, &pairs, &solution).map_err(Refusal::Failed)?;
-        let own = self.claims.iter().filter(|claim| claim.allocation.is_none()).count();
-        let claims = wanted.iter().map(|(_, claim, _)| Arc::clone(claim)).collect::<Vec<_>>();
+        let own = self.new_claims().count();
+        let claims = wanted.iter().map(|(claim, _)| Arc::clone(claim)).collect::<Vec<_>>();
         let entries = claims.into_iter().zip(allocations).enumerate();
         Ok(entries
             .map(|(at, (claim, allocation))| Allocated {
@@ -139,6 +145,40 @@ impl Filter {
                 made: extended.filter(|_| at >= own).cloned(),
             })
             .collect())
+    }
+
+    /// Whether the search succeeds, without its result.
+    fn suffices(&self, node: &NodeView<'_>, extended: Option<&Made>) -> Result<(), Refusal> {
+        let place = Place::new(node.snapshot(), node.idx());
+        let wanted = self.wanted(extended);
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let pools = Pools::of(place).map_err(Refusal::Failed)?;
+        let claims = self.requested(&wanted, node.snapshot());
+        let solution = search(place, &claims, &pools, node.snapshot().copies_defects());
+        let solution = solution.map_err(|obstacle| refusal(obstacle, node, node.snapshot()))?;
+        let claims = wanted.iter().map(|(claim, _)| &***claim);
+        result::check(place, &pools, claims, &solution).map_err(Refusal::Failed)
+    }
+
+    /// Returns the claims that get devices, with their requests.
+    fn wanted<'s>(&'s self, extended: Option<&'s Made>) -> Vec<(&'s Arc<ResourceClaim>, &'s Arc<ClaimSpec>)> {
+        let made = extended.zip(self.extended.as_ref()).map(|((spec, _), made)| (&made.claim, spec));
+        self.new_claims().map(|claim| (claim, &claim.spec)).chain(made).collect()
+    }
+
+    fn requested<'s>(
+        &'s self,
+        wanted: &[(&'s Arc<ResourceClaim>, &'s Arc<ClaimSpec>)],
+        snapshot: Snapshot<'s>,
+    ) -> Vec<Wanted<'s>> {
+        let one = |(at, &(claim, spec)): (usize, &(&'s Arc<ResourceClaim>, &'s Arc<ClaimSpec>))| Wanted {
+            name: &self.names[at],
+            spec,
+            avoided: snapshot.devices().avoided_by(&claim.uid),
+        };
+        wanted.iter().enumerate().map(one).collect()
     }
 
     /// Returns the devices that the pod's claims get on a node that passes.
@@ -174,6 +214,21 @@ impl FilterRule for Filter {
         }
     }
 
+    /// Results are not shared if they depend on more than the requests: on an existing claim for extended resources,
+    /// on devices to be avoided, on which alternative a claim already has, or on pools of other nodes.
+    fn as_device_rule(&self, snapshot: Snapshot<'_>) -> Option<&dyn DeviceRule> {
+        let rules = snapshot.rules().devices;
+        let is_avoiding = |claim: &Arc<ResourceClaim>| snapshot.devices().avoided_by(&claim.uid).is_some();
+        let has_own = self.extended.as_ref().is_some_and(|it| it.exists || is_avoiding(&it.claim));
+        let has_alternative =
+            |claim: &&Arc<ResourceClaim>| claim.allocation.is_some() && has_alternatives(&claim.spec);
+        let is_shared = !has_own
+            && !self.claims.iter().any(is_avoiding)
+            && !self.claims.iter().any(|claim| has_alternative(&claim))
+            && !(snapshot.copies_defects() && (rules.fails_mixed_scores || !rules.separates_counters));
+        if is_shared { Some(self) } else { None }
+    }
+
     fn reserve(&self, node: &NodeView<'_>) -> Result<Vec<Reservation>, Rejection> {
         let allocated = match self.allocate(node) {
             Ok(allocated) => allocated,
@@ -197,4 +252,44 @@ impl FilterRule for Filter {
         });
         Ok(shared.chain(new).collect())
     }
+}
+
+impl DeviceRule for Filter {
+    fn requests(&self) -> DeviceRequests {
+        let (resources, extended) = self.extended.as_ref().map(ExtendedClaim::wanted).unwrap_or_default();
+        DeviceRequests {
+            specs: self.new_claims().map(|claim| Arc::clone(&claim.spec)).collect(),
+            extended: extended.into(),
+            resources: resources.into(),
+            has_claims: !self.claims.is_empty(),
+        }
+    }
+
+    fn judge(&self, node: &NodeView<'_>) -> Result<Option<i64>, CycleError> {
+        let score = match self.claims.iter().any(|claim| has_alternatives(&claim.spec)) {
+            true => self.allocate_new(node).map(|allocated| score::of_alternatives(self, &allocated)),
+            false => {
+                let extended = self.extended_on(node);
+                extended.and_then(|extended| self.suffices(node, extended.as_ref())).map(|()| 0)
+            }
+        };
+        match score {
+            Ok(score) => Ok(Some(score)),
+            Err(Refusal::Rejected(_)) => Ok(None),
+            Err(Refusal::Failed(why)) => Err(CycleError(why)),
+        }
+    }
+
+    fn has_reachable_claims(&self, node: &NodeView<'_>) -> bool {
+        self.unavailable_on(node).next().is_none()
+    }
+
+    fn has_allocated_claims(&self) -> bool {
+        self.claims.iter().any(|claim| claim.allocation.is_some())
+    }
+}
+
+/// Whether any request of a claim has alternatives.
+pub(super) fn has_alternatives(spec: &ClaimSpec) -> bool {
+    spec.requests.iter().any(|request| matches!(request.kind, RequestKind::FirstAvailable(_)))
 }

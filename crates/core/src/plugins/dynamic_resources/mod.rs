@@ -156,7 +156,7 @@ fn prepare(
             check_classes(claim, snapshot)?;
         }
     }
-    Ok(Some(Filter::new(pod, claims, extended, args)))
+    Ok(Some(Filter::new(pod, claims, extended, args, snapshot)))
 }
 
 /// Checks that all classes of a claim's requests exist.

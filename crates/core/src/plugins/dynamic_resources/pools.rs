@@ -2,7 +2,7 @@
 //!
 //! Upstream: `dynamic-resource-allocation/structured/internal/incubating/pools_incubating.go`.
 
-use crate::cache::{Devices, Snapshot};
+use crate::cache::{DeviceUsage, Devices, Snapshot};
 use crate::model::device::{CounterSet, Device, DeviceId, PoolId, Reach, ResourceSlice};
 use crate::model::emulation::{DeviceRules, PoolView};
 use crate::model::intern::{Labels, Symbol};
@@ -62,7 +62,20 @@ pub(super) struct Candidate<'a> {
     pub(super) pool: usize,
     pub(super) slice: &'a ResourceSlice,
     pub(super) device: &'a Device,
-    pub(super) id: DeviceId,
+    /// What allocations hold of the device, on this node or others.
+    pub(super) usage: Option<&'a DeviceUsage>,
+}
+
+impl Candidate<'_> {
+    /// Returns the identity of the device.
+    pub(super) fn id(&self) -> DeviceId {
+        DeviceId { pool: self.slice.pool.clone(), device: Arc::clone(&self.device.name) }
+    }
+
+    /// Whether an allocation takes the whole device.
+    pub(super) fn is_dedicated(&self) -> bool {
+        self.usage.is_some_and(DeviceUsage::is_dedicated)
+    }
 }
 
 /// The pools of a node and their devices, in the order of the search.
@@ -82,21 +95,26 @@ impl<'a> Pools<'a> {
     /// If a node selector cannot be parsed.
     pub(super) fn of(place: Place<'a>) -> Result<Self, String> {
         let (devices, rules) = (place.devices(), place.snapshot.rules().devices);
-        let mut seen: BTreeMap<&'a PoolId, Vec<&'a ResourceSlice>> = BTreeMap::new();
-        for slice in devices.slices_for(place.name) {
-            if is_ignored(slice, rules) || !is_relevant(&place, slice, rules)? {
-                continue;
+        let mut seen: Vec<&'a ResourceSlice> = Vec::new();
+        let mut see = |slice: &'a ResourceSlice| -> Result<(), String> {
+            if !is_ignored(slice, rules) && is_relevant(&place, slice, rules)? {
+                seen.push(slice);
             }
-            let of_pool = seen.entry(&slice.pool).or_default();
-            if of_pool.first().is_some_and(|first| first.generation > slice.generation) {
-                continue;
-            }
-            of_pool.retain(|other| other.generation == slice.generation);
-            of_pool.push(slice);
+            Ok(())
+        };
+        devices.slices_for(place.name).try_for_each(|slice| see(slice))?;
+        // Sound pools of other nodes change nothing, except where pools of one name have common counters.
+        if !devices.are_all_sound() || place.snapshot.copies_defects() && !rules.separates_counters {
+            devices.foreign_counters(place.name).try_for_each(|slice| see(slice))?;
         }
-        let mut pools: Vec<(bool, Pool<'a>, Vec<&'a ResourceSlice>)> = Vec::with_capacity(seen.len());
-        for (id, mut slices) in seen {
-            slices.sort_by_key(|slice| place.snapshot.text(slice.name));
+        seen.sort_by(|a, b| {
+            (&a.pool, place.snapshot.text(a.name)).cmp(&(&b.pool, place.snapshot.text(b.name)))
+        });
+        let mut pools: Vec<(bool, Pool<'a>, Vec<&'a ResourceSlice>)> = Vec::with_capacity(1);
+        for slices in seen.chunk_by(|a, b| a.pool == b.pool) {
+            let id = &slices[0].pool;
+            let latest = slices.iter().map(|slice| slice.generation).max().unwrap_or_default();
+            let slices = slices.iter().copied().filter(|slice| slice.generation == latest).collect();
             let Some((pool, offered)) = Pool::of(devices, id, slices, rules) else { continue };
             let waits = |device: &Device| device.binding_conditions.is_some();
             pools.push((offered.iter().any(|slice| slice.devices.iter().any(waits)), pool, offered));
@@ -109,12 +127,13 @@ impl<'a> Pools<'a> {
             if let Some(why) = pool.error.take().filter(|_| result.invalid.is_none()) {
                 result.invalid = Some((first, format!("pool {} is invalid: {why}", pool.id.name)));
             }
+            let usage = devices.allocated().of_pool(pool.id);
             for slice in slices {
                 result.candidates.extend(slice.devices.iter().map(|device| Candidate {
                     pool: at,
                     slice,
                     device,
-                    id: DeviceId { pool: pool.id.clone(), device: Arc::clone(&device.name) },
+                    usage: usage.and_then(|usage| usage.of(&device.name)),
                 }));
             }
             pool.candidates = first..result.candidates.len();
@@ -218,6 +237,10 @@ impl<'a> Pool<'a> {
         }
         let offered: Vec<&ResourceSlice> =
             seen.iter().copied().filter(|slice| slice.counters.is_empty()).collect();
+        let consumes = |slice: &&ResourceSlice| slice.devices.iter().any(|it| !it.consumes.is_empty());
+        if devices.is_sound(id) && !offered.iter().any(consumes) {
+            return Some((Self::unusable(id, PoolState::Usable), offered));
+        }
         let pool = match all_slices(devices, &seen)? {
             Completeness::Incomplete => Self::unusable(id, PoolState::Incomplete),
             Completeness::Complete(others) => Self::checked(id, seen, others, rules),

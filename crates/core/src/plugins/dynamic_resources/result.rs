@@ -33,12 +33,41 @@ pub(super) fn allocations<'a>(
         let results = results.map(|(number, it)| result(pools, it, &claim.uid, number, rules)).collect();
         let config = config(place, wanted.spec, &solution.alternatives[at]);
         let devices = chosen.iter().map(|it| &pools.candidates[it.candidate]);
-        let node_selector = node_selector(place, devices).map_err(|error| {
-            format!("create NodeSelector for claim {}: {error}", place.snapshot.text(claim.name))
-        })?;
+        let node_selector = selector_of(place, claim, devices)?;
         all.push(Arc::new(Allocation { results, config, node_selector, allocated_at: None }));
     }
     Ok(all)
+}
+
+/// Checks that [`allocations`] succeeds.
+///
+/// # Errors
+/// As [`allocations`].
+pub(super) fn check<'s>(
+    place: Place<'_>,
+    pools: &Pools<'_>,
+    claims: impl Iterator<Item = &'s ResourceClaim>,
+    solution: &Solution<'_>,
+) -> Result<(), String> {
+    for (claim, chosen) in claims.zip(&solution.chosen) {
+        let mut devices = chosen.iter().map(|it| &pools.candidates[it.candidate]);
+        // The selector of the node's own devices is its name.
+        if !devices.clone().all(|it| matches!(it.slice.reach, Reach::Node(_))) {
+            selector_of(place, claim, &mut devices)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the node selector of a claim with these devices.
+fn selector_of<'a>(
+    place: Place<'_>,
+    claim: &ResourceClaim,
+    devices: impl Iterator<Item = &'a Candidate<'a>>,
+) -> Result<Option<Box<[SelectorTerm]>>, String> {
+    node_selector(place, devices).map_err(|error| {
+        format!("create NodeSelector for claim {}: {error}", place.snapshot.text(claim.name))
+    })
 }
 
 fn result(
@@ -48,7 +77,8 @@ fn result(
     number: usize,
     rules: DeviceRules,
 ) -> AllocatedDevice {
-    let Candidate { device, id, .. } = &pools.candidates[chosen.candidate];
+    let candidate = &pools.candidates[chosen.candidate];
+    let device = candidate.device;
     let request = chosen.request;
     let is_shared = device.is_shareable && rules.gates.consumable_capacity;
     let consumed = match is_shared {
@@ -57,7 +87,7 @@ fn result(
     };
     AllocatedDevice {
         request: qualified(chosen.parent, request),
-        device: id.clone(),
+        device: candidate.id(),
         admin_access: request.admin_access,
         tolerations: match rules.lists_tolerations {
             true => Arc::clone(&request.tolerations),

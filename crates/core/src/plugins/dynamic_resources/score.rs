@@ -2,7 +2,7 @@
 //!
 //! Upstream: `dynamicresources.go#computeScore`.
 
-use super::filter::{Allocated, Filter};
+use super::filter::{Allocated, Filter, has_alternatives};
 use super::{DynamicResourcesArgs, NAME, prepare};
 use crate::cache::Snapshot;
 use crate::framework::{CycleError, PluginName, Prepared, Scale, ScorePlugin, ScoreRule};
@@ -48,11 +48,7 @@ struct Rule {
 impl Rule {
     /// Whether any claim has alternatives; otherwise all scores are 0.
     fn has_alternatives(&self) -> bool {
-        self.filter
-            .claims
-            .iter()
-            .flat_map(|claim| &claim.spec.requests)
-            .any(|request| matches!(request.kind, RequestKind::FirstAvailable(_)))
+        self.filter.claims.iter().any(|claim| has_alternatives(&claim.spec))
     }
 
     /// Fails as 1.35 does for a pod with claims that were allocated earlier and claims that are allocated now.
@@ -63,18 +59,19 @@ impl Rule {
         }
         Err(CycleError(format!("number of allocations {} is smaller than number of claims", allocated.len())))
     }
+}
 
-    fn score_of(&self, allocated: &[Allocated]) -> i64 {
-        if allocated.is_empty() {
-            return 0;
-        }
-        let mut new = allocated.iter();
-        let of_claim = |claim: &ResourceClaim| match &claim.allocation {
-            Some(allocation) => score(claim, allocation),
-            None => new.next().map_or(0, |it| score(claim, &it.allocation)),
-        };
-        self.filter.claims.iter().map(|claim| &**claim).map(of_claim).sum()
+/// Returns the raw score of what a pod's claims get on a node: the sum over all alternatives chosen.
+pub(super) fn of_alternatives(filter: &Filter, allocated: &[Allocated]) -> i64 {
+    if allocated.is_empty() {
+        return 0;
     }
+    let mut new = allocated.iter();
+    let of_claim = |claim: &ResourceClaim| match &claim.allocation {
+        Some(allocation) => score(claim, allocation),
+        None => new.next().map_or(0, |it| score(claim, &it.allocation)),
+    };
+    filter.claims.iter().map(|claim| &**claim).map(of_claim).sum()
 }
 
 fn score(claim: &ResourceClaim, allocation: &Allocation) -> i64 {
@@ -98,10 +95,14 @@ impl ScoreRule for Rule {
             for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
                 let allocated = self.filter.allocations_on(&snapshot.node(node));
                 self.check(&allocated, snapshot)?;
-                *cell = self.score_of(&allocated);
+                *cell = of_alternatives(&self.filter, &allocated);
             }
         }
         Ok(())
+    }
+
+    fn scores_devices(&self) -> bool {
+        true
     }
 
     fn scale(&self) -> Scale {

@@ -13,6 +13,7 @@ mod preparation;
 use super::capacity;
 use super::constraints::{RequestName, Tracked};
 use super::pools::{Candidate, Place, Pools};
+use crate::cache::DeviceUsage;
 use crate::model::device::{ClaimSpec, Device, DeviceClass, DeviceId, DeviceRequest, RESULTS_MAX};
 use crate::model::emulation::{Alternatives, DeviceRules, PoolView};
 use crate::model::quantity::{Amount, Quantity};
@@ -338,14 +339,14 @@ impl<'a> Search<'a> {
 
     /// Whether the claim must not get the device.
     fn is_avoided(&self, candidate: usize, claim: usize) -> bool {
-        let id = &self.pools.candidates[candidate].id;
-        self.claims[claim].avoided.is_some_and(|avoided| avoided.contains(id))
+        let avoided = self.claims[claim].avoided;
+        avoided.is_some_and(|avoided| avoided.contains(&self.pools.candidates[candidate].id()))
     }
 
     /// Whether a device is used by another allocation, or in this search.
     fn is_in_use(&self, candidate: usize, with_admin_access: bool, claim: usize) -> bool {
         let taken_by = &self.taken_by[candidate];
-        let (allocated, id) = (self.place.devices().allocated(), &self.pools.candidates[candidate].id);
+        let device = &self.pools.candidates[candidate];
         if self.is_avoided(candidate, claim) {
             return true;
         }
@@ -353,7 +354,7 @@ impl<'a> Search<'a> {
             return taken_by.contains(&claim);
         }
         let is_whole = !self.rules.gates.consumable_capacity;
-        !taken_by.is_empty() || allocated.is_dedicated(id) || is_whole && allocated.holds(id)
+        !taken_by.is_empty() || device.is_dedicated() || is_whole && device.usage.is_some()
     }
 
     /// Whether a device satisfies the selectors of class and request, and its own node selection.
@@ -374,9 +375,8 @@ impl<'a> Search<'a> {
     /// # Errors
     /// If an amount cannot be represented.
     fn has_capacity(&self, at: At, request: &DeviceRequest, candidate: usize) -> Result<bool, Obstacle> {
-        let id = &self.pools.candidates[candidate].id;
         let claim = self.claims[at.claim].name;
-        let device = || format!("{}/{}/{}", id.pool.driver, id.pool.name, id.device);
+        let device = || self.pools.candidates[candidate].id().to_string();
         let in_use = |name: &str| self.in_use(candidate, name);
         self.suffices(claim, request, candidate, in_use, device).map_err(Obstacle::Error)
     }
@@ -384,7 +384,7 @@ impl<'a> Search<'a> {
     /// Returns the amount of a capacity that other shares of the device consume.
     fn in_use(&self, candidate: usize, name: &str) -> Quantity {
         let now = self.consuming[candidate].as_ref().and_then(|consumed| consumed.get(name)).copied();
-        let before = self.place.devices().allocated().consumed(&self.pools.candidates[candidate].id, name);
+        let before = self.pools.candidates[candidate].usage.and_then(|usage| usage.consumed(name));
         before.unwrap_or_default().plus(now.unwrap_or_default())
     }
 
@@ -473,14 +473,11 @@ impl<'a> Search<'a> {
     }
 
     fn broken_constraint(&self, at: At, candidate: usize) -> String {
-        let id = &self.pools.candidates[candidate].id;
         format!(
-            "claim {}, request {}: cannot add device {}/{}/{} because a claim constraint would not be satisfied",
+            "claim {}, request {}: cannot add device {} because a claim constraint would not be satisfied",
             self.claims[at.claim].name,
             self.prepared[at.claim][at.request][at.alternative].request.name,
-            id.pool.driver,
-            id.pool.name,
-            id.device
+            self.pools.candidates[candidate].id()
         )
     }
 
@@ -525,11 +522,11 @@ impl<'a> Search<'a> {
 
     /// Whether shares of a device have taken its counters.
     fn is_partly_consumed(&self, candidate: usize) -> bool {
-        let (allocated, id) = (self.place.devices().allocated(), &self.pools.candidates[candidate].id);
+        let usage = self.pools.candidates[candidate].usage;
         // Some versions do not see shares that consume no capacity.
         let is_charged = match self.rules.charges_counters_per_share {
-            true => allocated.has_consumed_capacity(id),
-            false => allocated.is_shared(id),
+            true => usage.is_some_and(DeviceUsage::has_consumed_capacity),
+            false => usage.is_some_and(DeviceUsage::is_shared),
         };
         self.consuming[candidate].is_some() || is_charged
     }

@@ -8,8 +8,8 @@ use super::super::normalize::percent;
 use super::super::shape::{ShapePoint, broken_line};
 use super::simd_block::{self, Buffers, Lanes, Mean, Part};
 use crate::cache::{Columns, Snapshot};
-use crate::framework::MAX_NODE_SCORE;
 use crate::framework::simd::with_best_instructions;
+use crate::framework::{DependsOn, MAX_NODE_SCORE};
 use crate::model::device::DeviceClass;
 use crate::model::intern::Symbol;
 use crate::model::node::NodeIdx;
@@ -386,6 +386,12 @@ impl Weighing {
             }
             (Kind::Scalar(_), _) => return None,
         })
+    }
+
+    /// Returns the state on which scores depend: devices may be common to several nodes.
+    pub(super) fn depends_on(&self) -> DependsOn {
+        let counts_devices = self.items.iter().any(|item| item.class.is_some());
+        if counts_devices { DependsOn::Cluster } else { DependsOn::NodeUsage }
     }
 
     /// Fills `shares` with the resources that the node has, in the order of the configuration.

@@ -7,7 +7,9 @@
 use super::allocation::{Basis, ResourceSpec, Share, Weighing};
 use super::simd_block::{Part, whole};
 use crate::cache::Snapshot;
-use crate::framework::{CycleError, MAX_NODE_SCORE, NodeScorePlugin, PluginName, Prepared, ScoreRule};
+use crate::framework::{
+    CycleError, DependsOn, MAX_NODE_SCORE, NodeScorePlugin, PluginName, Prepared, ScoreRule,
+};
 use crate::model::emulation::Balance;
 use crate::model::node_pod::NodePod;
 use crate::model::node_set::NodeSet;
@@ -70,6 +72,10 @@ impl ScoreRule for Rule {
             }
         }
         Ok(())
+    }
+
+    fn depends_on(&self) -> DependsOn {
+        self.weighing.depends_on()
     }
 }
 

@@ -347,6 +347,10 @@ impl ScoreRule for Score {
         self.args.strategy.score(&self.weighing, snapshot, feasible, raw);
         Ok(())
     }
+
+    fn depends_on(&self) -> DependsOn {
+        self.weighing.depends_on()
+    }
 }
 
 #[cfg(test)]

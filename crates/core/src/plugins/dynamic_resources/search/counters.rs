@@ -1,12 +1,11 @@
 //! The shared counters of a pool, from which its devices consume.
 
 use super::{Search, Undo};
-use crate::model::device::{Device, DeviceId};
+use crate::model::device::Device;
 use crate::model::quantity::Quantity;
 use crate::plugins::dynamic_resources::pools::{Candidate, Place, Pool};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 impl Search<'_> {
     /// Takes the counters of a device, if every counter of its pool suffices then.
@@ -68,10 +67,9 @@ pub(super) fn available_counters<'a>(
     pool: &Pool<'a>,
 ) -> BTreeMap<(&'a str, &'a str), Quantity> {
     let mut available = pool.counters.clone();
-    let allocated = place.devices().allocated();
+    let Some(usage) = place.devices().allocated().of_pool(pool.id) else { return available };
     for device in pool.slices.iter().flat_map(|slice| &slice.devices).filter(|it| !it.consumes.is_empty()) {
-        let id = DeviceId { pool: pool.id.clone(), device: Arc::clone(&device.name) };
-        if !allocated.holds(&id) {
+        if usage.of(&device.name).is_none() {
             continue;
         }
         for (counter, amount) in consumed_counters(device) {

@@ -1,7 +1,7 @@
 //! Which devices are equal for a search, so that it need not try each of them in the same place.
 
 use super::Search;
-use crate::model::device::{DeviceId, DeviceSelector};
+use crate::model::device::DeviceSelector;
 use crate::plugins::dynamic_resources::constraints::Tracked;
 use crate::plugins::dynamic_resources::pools::Candidate;
 
@@ -21,25 +21,24 @@ impl Search<'_> {
             && a.taints == b.taints
             && one.slice.reach == other.slice.reach
             && a.reach == b.reach
-            && self.are_equally_used(&one.id, &other.id)
+            && self.are_equally_used(one, other)
             && self.have_equal_attributes(one, other)
             && self.have_equal_outcomes(one, other)
     }
 
     /// Whether other allocations hold both devices or neither, and each claim avoids both or neither. A request with
     /// admin access can take a device that is held, and leave the free one to another request.
-    fn are_equally_used(&self, one: &DeviceId, other: &DeviceId) -> bool {
-        let allocated = self.place.devices().allocated();
+    fn are_equally_used(&self, one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
         let mut avoided = self.claims.iter().filter_map(|claim| claim.avoided);
-        allocated.holds(one) == allocated.holds(other)
-            && avoided.all(|avoided| avoided.contains(one) == avoided.contains(other))
+        one.usage.is_some() == other.usage.is_some()
+            && avoided.all(|avoided| avoided.contains(&one.id()) == avoided.contains(&other.id()))
     }
 
     /// Whether all constraints see the same attributes.
     fn have_equal_attributes(&self, one: &Candidate<'_>, other: &Candidate<'_>) -> bool {
         let mut names = self.constraints.iter().flatten().map(Tracked::attribute);
         names.all(|name| {
-            let driver = &one.id.pool.driver;
+            let driver = &one.slice.pool.driver;
             one.device.attribute(driver, name) == other.device.attribute(driver, name)
         })
     }

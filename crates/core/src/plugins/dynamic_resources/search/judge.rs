@@ -63,7 +63,7 @@ impl<'a> Judge<'a> {
     ) -> Vec<(DeviceId, Option<Hindrance>)> {
         let at = At { claim: 0, request, alternative, device: 0, is_alternative: true };
         let all = 0..self.0.pools.candidates.len();
-        all.map(|candidate| (self.0.pools.candidates[candidate].id.clone(), self.hindrance(at, candidate)))
+        all.map(|candidate| (self.0.pools.candidates[candidate].id(), self.hindrance(at, candidate)))
             .collect()
     }
 
@@ -141,16 +141,15 @@ impl<'a> Judge<'a> {
     }
 
     fn short_capacity(&self, request: &DeviceRequest, candidate: usize) -> Option<Hindrance> {
-        let Candidate { device, id, .. } = &self.0.pools.candidates[candidate];
+        let Candidate { device, usage, .. } = &self.0.pools.candidates[candidate];
         let is_known = |name: &str| device.capacity.iter().any(|(known, _)| **known == *name);
         if let Some((name, _)) = request.capacity.iter().find(|(name, _)| !is_known(name)) {
             return Some(Hindrance::NoCapacity(Arc::clone(name)));
         }
-        let allocated = self.0.place.devices().allocated();
         // The capacity that would still be too small if it were the only one.
         device.capacity.iter().zip(capacity::all_consumed(request, device, self.0.rules.capacity)).find_map(
             |((name, capacity), (_, wanted))| {
-                let used = allocated.consumed(id, name).unwrap_or_default();
+                let used = usage.and_then(|usage| usage.consumed(name)).unwrap_or_default();
                 let (total, wanted_amount) = (capacity.value.quantity, wanted.quantity);
                 let is_short = used.plus(wanted_amount).compare(total) == Ordering::Greater
                     || capacity::violates(&wanted, capacity.policy.as_ref());

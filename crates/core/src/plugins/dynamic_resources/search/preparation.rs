@@ -174,7 +174,7 @@ impl<'a> Search<'a> {
                     CapacityRule::Wrapping => self.in_use(at, name),
                     CapacityRule::Checked => Quantity::default(),
                 };
-                let name = || candidate.id.device.to_string();
+                let name = || candidate.device.name.to_string();
                 if is_match && self.suffices(claim, prepared.request, at, in_use, name)? {
                     all.push(at);
                 }
@@ -232,7 +232,7 @@ fn are_selected(
             Ok(false) => return Ok(false),
             Err(error) => {
                 let error = match rules.explains_expressions && error.starts_with("CEL runtime error: ") {
-                    true => explained(&error, &candidate.id),
+                    true => explained(&error, &candidate.id()),
                     false => format!(": {error}"),
                 };
                 return Err(format!("{}: selector #{number}{error}", owner()));
@@ -251,5 +251,5 @@ fn explained(error: &str, device: &DeviceId) -> String {
         }
         false => "",
     };
-    format!(" on device {}/{}/{}: {error}{advice}", device.pool.driver, device.pool.name, device.device)
+    format!(" on device {device}: {error}{advice}")
 }

@@ -1,0 +1,50 @@
+//! Which pools every node finds complete and valid, so that a decision need not check them.
+
+use super::Devices;
+use crate::model::device::{PoolId, ResourceSlice};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl Devices {
+    /// Whether every node that sees slices of the pool finds it complete, valid and of the newest generation, by the
+    /// rules of any version.
+    pub fn is_sound(&self, pool: &PoolId) -> bool {
+        self.are_all_sound() || !self.unsound.contains(pool)
+    }
+
+    /// Whether this holds for all pools.
+    pub fn are_all_sound(&self) -> bool {
+        self.unsound.is_empty()
+    }
+
+    /// Records whether a pool is sound, after its slices changed.
+    pub(super) fn check_pool(&mut self, pool: &PoolId) {
+        match self.pools.get(pool) {
+            Some(slices) if !are_sound(slices) => self.unsound.insert(pool.clone()),
+            _ => self.unsound.remove(pool),
+        };
+    }
+}
+
+fn are_sound(slices: &[Arc<ResourceSlice>]) -> bool {
+    let Some(first) = slices.first() else { return true };
+    let is_like_first =
+        |slice: &ResourceSlice| (slice.generation, slice.slices) == (first.generation, first.slices);
+    let (mut devices, mut sets) = (BTreeSet::new(), BTreeSet::new());
+    let mut all_devices = slices.iter().flat_map(|slice| &slice.devices);
+    let mut all_sets = slices.iter().flat_map(|slice| &slice.counters);
+    i64::try_from(slices.len()) == Ok(first.slices)
+        && slices.iter().all(|slice| is_like_first(slice))
+        // Devices beside counters exist in some versions only.
+        && slices.iter().all(|slice| slice.counters.is_empty() || slice.devices.is_empty())
+        && all_devices.clone().all(|device| devices.insert(&device.name))
+        && all_sets.clone().all(|set| sets.insert(&set.name))
+        && all_devices.by_ref().flat_map(|device| &device.consumes).all(|consumed| {
+            let known = all_sets.clone().find(|set| set.name == consumed.name);
+            known.is_some_and(|known| {
+                let is_known = |name: &Arc<str>| known.counters.iter().any(|(other, _)| other == name);
+                consumed.counters.iter().all(|(name, _)| is_known(name))
+            })
+        })
+        && all_sets.by_ref().count() == sets.len()
+}

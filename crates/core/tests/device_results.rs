@@ -1,0 +1,489 @@
+//! Property test: cached decisions for pods with devices equal full evaluations, while slices, claims, classes, nodes
+//! and pods change between the decisions.
+
+mod support;
+
+use proptest::prelude::*;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
+use supercargo_core::incremental::DecisionCache;
+use supercargo_core::model::device::{
+    AllocatedDevice, Allocation, AllocationMode, Attribute, ClaimSpec, Constraint, ConstraintKind,
+    CounterSet, Device, DeviceClass, DeviceId, DeviceRequest, DeviceSelector, DeviceTaint, Expression, Facts,
+    NodeSelector, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim,
+    ResourceSlice,
+};
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::{PodInfo, Uid};
+use supercargo_core::model::quantity::Amount;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::selector::{NodeSelectorTerm, Operator, Requirement, TermDemands};
+use supercargo_core::model::volume::{Reservation, StorageKey, StorageKind, StorageObject};
+use support::TestCluster;
+
+/// More nodes than the limit for pods with few candidates.
+const NODES: usize = 14;
+const NODE: [&str; 4] = ["cpu=8 label:disk=ssd", "cpu=8", "cpu=1", "cpu=8 res:example.com/gpu=2"];
+/// Pools of single nodes: this many nodes have one.
+const LOCAL: usize = 10;
+/// Slices for several nodes.
+const SHARED: [&str; 5] = ["everywhere", "ssd", "per-device", "parts-counters", "parts-devices"];
+const CLAIMS: usize = 6;
+
+/// What a device is, as expressions see it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Model {
+    Small,
+    Large,
+    /// Expressions about its size fail.
+    Broken,
+}
+
+const MODELS: [Model; 3] = [Model::Small, Model::Large, Model::Broken];
+
+thread_local! {
+    /// The number of evaluations of expressions on this thread.
+    static EVALUATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Selects devices of one model, or all.
+#[derive(Debug)]
+struct Is(&'static str);
+
+impl Expression for Is {
+    fn text(&self) -> &str {
+        self.0
+    }
+
+    fn matches(&self, facts: &Facts) -> Result<bool, Arc<str>> {
+        EVALUATIONS.set(EVALUATIONS.get() + 1);
+        let model = facts.0.downcast_ref::<Model>().expect("the test makes all devices");
+        match (self.0, model) {
+            ("any", _) => Ok(true),
+            (_, Model::Broken) => Err("CEL runtime error: no such key: size".into()),
+            ("large", model) => Ok(*model == Model::Large),
+            (_, model) => Ok(*model == Model::Small),
+        }
+    }
+}
+
+fn selector(text: &'static str) -> Option<DeviceSelector> {
+    Some(DeviceSelector(Arc::new(Is(text))))
+}
+
+fn amount(value: i64) -> Amount {
+    Amount::parse(&value.to_string()).expect("a number")
+}
+
+fn device(number: usize, model: Model, tainted: bool) -> Device {
+    Device {
+        name: format!("d{number}").into(),
+        attributes: [("slot".into(), Attribute::Int(number as i64 / 2))].into(),
+        capacity: [].into(),
+        consumes: [].into(),
+        reach: Reach::Nothing,
+        taints: if tainted {
+            [DeviceTaint { key: "broken".into(), value: "".into(), effect: "NoSchedule".into() }].into()
+        } else {
+            [].into()
+        },
+        binds_to_node: false,
+        binding_conditions: None,
+        binding_failure_conditions: [].into(),
+        is_shareable: false,
+        facts: Facts(Arc::new(model)),
+    }
+}
+
+/// The signatures: the fields of the pod, and the requests of its claims. A digit names one of the shared claims.
+const WANTED: [(&str, &[&str]); 20] = [
+    ("x", &["one"]),
+    ("x cpu=2", &["one"]),
+    ("x cpu=5", &["two"]),
+    ("x", &["large"]),
+    ("x", &["small", "large"]),
+    ("x", &["all"]),
+    ("x", &["first"]),
+    ("x select:disk=ssd", &["first", "one"]),
+    ("x", &["admin"]),
+    ("x", &["matched"]),
+    ("x anti=host/app=a", &["one"]),
+    ("x label:app=a spread=zone/1/DoNotSchedule/app=a", &["one"]),
+    ("x", &["0"]),
+    ("x", &["1", "one"]),
+    ("x", &["2", "3"]),
+    ("x", &["4", "first"]),
+    ("x res:example.com/gpu=1", &[]),
+    ("x res:example.com/gpu=2 cpu=2", &["one"]),
+    ("x res:deviceclass.resource.kubernetes.io/sized=1", &[]),
+    ("x", &[]),
+];
+
+/// Selects nodes with the label `disk=ssd`.
+fn with_ssd(tables: &mut Tables) -> NodeSelectorTerm {
+    let operator = Operator::In([tables.symbol("ssd")].into());
+    let requirement = Requirement { key: tables.symbol("disk"), operator };
+    let demands = TermDemands { labels: [requirement].into(), names: [].into() };
+    NodeSelectorTerm { demands: Some(demands), pinned_names: None }
+}
+
+fn allocation(device: DeviceId, request: &str) -> Allocation {
+    let result = AllocatedDevice {
+        request: request.into(),
+        device,
+        admin_access: false,
+        tolerations: [].into(),
+        share: None,
+        consumed: [].into(),
+        binding_conditions: [].into(),
+        binding_failure_conditions: [].into(),
+    };
+    Allocation { results: vec![result], ..Allocation::default() }
+}
+
+fn request(tables: &mut Tables, name: &str, what: &str) -> DeviceRequest {
+    let (class, mode, selectors) = match what {
+        "large" => ("any", AllocationMode::ExactCount(1), [selector("large")].into()),
+        "small" => ("sized", AllocationMode::ExactCount(1), [].into()),
+        "two" | "matched" => ("any", AllocationMode::ExactCount(2), [].into()),
+        "all" => ("any", AllocationMode::All, [].into()),
+        _ => ("any", AllocationMode::ExactCount(1), [].into()),
+    };
+    DeviceRequest {
+        name: name.into(),
+        class: tables.symbol(class),
+        selectors,
+        mode,
+        admin_access: what == "admin",
+        tolerations: [].into(),
+        capacity: [].into(),
+    }
+}
+
+struct Law {
+    cluster: TestCluster,
+    framework: Framework,
+    decisions: DecisionCache,
+    /// Number of pods that were placed with devices.
+    placed: usize,
+    /// How many decisions were cached.
+    cached: usize,
+}
+
+impl Law {
+    fn new() -> Self {
+        let (cluster, framework) = (TestCluster::new(), Framework::default());
+        let decisions = DecisionCache::default();
+        let mut law = Self { cluster, framework, decisions, placed: 0, cached: 0 };
+        (0..NODES).for_each(|node| law.set_node(node, node % 2));
+        (0..LOCAL).for_each(|node| law.set_local(node, 2));
+        law.set_class("any", "any");
+        law.set_class("sized", "small");
+        (0..CLAIMS).for_each(|claim| law.set_claim(claim, None));
+        law
+    }
+
+    fn set_node(&mut self, node: usize, what: usize) {
+        let node = self.cluster.node_from(&format!("n{node} zone=z{} {}", node % 3, NODE[what]));
+        self.cluster.add_node(&node);
+    }
+
+    fn set_class(&mut self, name: &str, selects: &'static str) {
+        let tables = &mut self.cluster.tables;
+        let class = DeviceClass {
+            implicit: tables.symbol(&format!("deviceclass.resource.kubernetes.io/{name}")),
+            explicit: (name == "any").then(|| tables.symbol("example.com/gpu")),
+            created: None,
+            selectors: [selector(selects)].into(),
+            config: [].into(),
+        };
+        let name = tables.symbol(name);
+        self.cluster.cache.set_device_class(&self.cluster.tables, name, &class.into());
+    }
+
+    fn apply(&mut self, object: StorageObject) {
+        self.cluster.cache.volumes_mut().apply(object);
+    }
+
+    fn slice(&mut self, name: &str, pool: &str, reach: Reach, devices: Vec<Device>) -> ResourceSlice {
+        ResourceSlice {
+            name: self.cluster.tables.symbol(name),
+            pool: PoolId { driver: "gpu.example.com".into(), name: pool.into() },
+            generation: 1,
+            slices: 1,
+            reach,
+            devices: devices.into(),
+            counters: [].into(),
+        }
+    }
+
+    /// Publishes the devices of one node; `what` says which.
+    fn set_local(&mut self, node: usize, what: usize) {
+        let name = format!("n{node}");
+        let reach = Reach::Node(self.cluster.tables.symbol(&name));
+        let models = [[].as_slice(), &[0], &[0, 1], &[1, 1, 0], &[0, 2], &[1, 0, 0, 0]][what % 6];
+        let devices = models.iter().enumerate();
+        let devices =
+            devices.map(|(at, &model)| device(at, MODELS[model], what / 6 == 1 && at == 0)).collect();
+        let mut slice = self.slice(&format!("local-{name}"), &name, reach, devices);
+        // A pool of which one slice is missing cannot be used.
+        slice.slices = if what == 12 { 2 } else { 1 };
+        self.apply(StorageObject::ResourceSlice(slice.into()));
+    }
+
+    /// Publishes one of the slices for several nodes.
+    fn set_shared(&mut self, which: usize, count: usize) {
+        let name = SHARED[which];
+        let devices: Vec<Device> = (0..count).map(|at| device(at, MODELS[at % 2], false)).collect();
+        let ssd = with_ssd(&mut self.cluster.tables);
+        let ssd = || Reach::Selector(NodeSelector { parsed: Ok([ssd.clone()].into()), terms: [].into() });
+        let set =
+            |amount: Amount| CounterSet { name: "set".into(), counters: [("memory".into(), amount)].into() };
+        let mut slice = match name {
+            "everywhere" => self.slice(name, name, Reach::AllNodes, devices),
+            "ssd" => self.slice(name, name, ssd(), devices),
+            "per-device" => {
+                let mut devices = devices;
+                for (at, device) in devices.iter_mut().enumerate() {
+                    let node = self.cluster.tables.symbol(&format!("n{}", at * 3));
+                    device.reach = if at % 2 == 0 { Reach::Node(node) } else { Reach::AllNodes };
+                }
+                self.slice(name, name, Reach::PerDevice, devices)
+            }
+            "parts-counters" => {
+                let mut slice = self.slice(name, "parts", ssd(), Vec::new());
+                slice.counters = [set(amount(count as i64))].into();
+                slice
+            }
+            _ => {
+                let mut devices = devices;
+                devices.iter_mut().for_each(|device| device.consumes = [set(amount(2))].into());
+                self.slice(name, "parts", ssd(), devices)
+            }
+        };
+        slice.slices = if name.starts_with("parts") { 2 } else { 1 };
+        self.apply(StorageObject::ResourceSlice(slice.into()));
+    }
+
+    fn remove_slice(&mut self, name: &str) {
+        let name = self.cluster.tables.symbol(name);
+        let key = StorageKey { kind: StorageKind::ResourceSlice, namespace: None, name };
+        self.cluster.cache.volumes_mut().remove(key);
+    }
+
+    fn spec(&mut self, what: &str) -> ClaimSpec {
+        let tables = &mut self.cluster.tables;
+        let kind = match what {
+            "first" => RequestKind::FirstAvailable(
+                [request(tables, "best", "large"), request(tables, "other", "one")].into(),
+            ),
+            what => RequestKind::Exactly(request(tables, "r", what)),
+        };
+        let constraint =
+            Constraint { requests: [].into(), kind: ConstraintKind::Match("gpu.example.com/slot".into()) };
+        ClaimSpec {
+            requests: [Request { name: "r".into(), kind }].into(),
+            constraints: if what == "matched" { [constraint].into() } else { [].into() },
+            config: [].into(),
+        }
+    }
+
+    fn claim(&mut self, name: &str, what: &str) -> ResourceClaim {
+        let spec = self.spec(what).into();
+        let tables = &mut self.cluster.tables;
+        ResourceClaim {
+            namespace: tables.symbol("default"),
+            name: tables.symbol(name),
+            uid: name.into(),
+            resource_version: "1".into(),
+            controller: None,
+            deleting: false,
+            is_for_extended_resources: false,
+            is_protected: false,
+            spec,
+            allocation: None,
+            nodes: None,
+            reserved_for: [].into(),
+            devices: [].into(),
+        }
+    }
+
+    /// Sets a claim that pods share: without devices, or with one of a node.
+    fn set_claim(&mut self, claim: usize, on: Option<usize>) {
+        let mut object = self.claim(&claim.to_string(), ["one", "first"][claim % 2]);
+        if let Some(node) = on {
+            let node = format!("n{node}");
+            let device = DeviceId {
+                pool: PoolId { driver: "gpu.example.com".into(), name: node.as_str().into() },
+                device: "d0".into(),
+            };
+            object.allocation = Some(Arc::new(allocation(device, ["r", "r/best"][claim % 2])));
+            let term = with_ssd(&mut self.cluster.tables);
+            let parsed: Box<[NodeSelectorTerm]> = [term].into();
+            object.nodes = (claim % 3 > 0).then(|| NodeSelector { parsed: Ok(parsed), terms: [].into() });
+        }
+        self.apply(StorageObject::ResourceClaim(object.into()));
+    }
+
+    /// Returns a pod of a signature with claims of its own.
+    fn pod(&mut self, wanted: usize, name: &str) -> Arc<PodInfo> {
+        let (words, claims) = WANTED[wanted];
+        let pod = self.cluster.pod_from(&words.replacen('x', name, 1));
+        let mut entries = Vec::new();
+        for (at, what) in claims.iter().enumerate() {
+            let is_shared = what.parse::<usize>().is_ok();
+            let claim = if is_shared { (*what).to_owned() } else { format!("{name}-{at}") };
+            if !is_shared {
+                let object = self.claim(&claim, what);
+                self.apply(StorageObject::ResourceClaim(object.into()));
+            }
+            let source = PodClaimSource::Named(self.cluster.tables.symbol(&claim));
+            entries.push(PodClaim { name: format!("c{at}").into(), source });
+        }
+        PodInfo { claims: entries.into(), ..Arc::unwrap_or_clone(pod) }.into()
+    }
+
+    /// Decides a pod in both ways. Places it, if asked to, as the scheduler does: with its devices assumed.
+    fn ask(&mut self, wanted: usize, places: bool) {
+        let name = format!("p{}", self.placed);
+        let pod = self.pod(wanted, &name);
+        self.cluster.cache.refresh();
+        let snapshot = self.cluster.snapshot();
+        let plain = self.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+        let quick = self.framework.decide_cached(&mut self.decisions, &pod, snapshot, &mut NoProbe);
+        if let Some(mut quick) = quick {
+            self.cached += 1;
+            assert!(quick.equals(&plain, Seed(7), &pod), "{:?}: {quick:?}", WANTED[wanted]);
+            let Ok(Decision::Feasible(plain)) = &plain else { unreachable!("they are the same") };
+            let node = quick.choose(Seed(7), &pod, 1);
+            assert_eq!(quick.reserve(snapshot, node), plain.filtered.reserve(snapshot, node).ok());
+        }
+        let Ok(Decision::Feasible(plain)) = plain else { return };
+        let node = plain.choose(Seed(7), &pod, 1);
+        let Some(reservations) = plain.filtered.reserve(snapshot, node).ok().filter(|_| places) else {
+            return;
+        };
+        let node = snapshot.node_info(node).name;
+        let own: Vec<Reservation> = reservations;
+        self.cluster.cache.assume_volumes(&self.cluster.tables, &pod.uid, own);
+        let placed = PodInfo { node_name: Some(node), ..PodInfo::clone(&pod) };
+        self.cluster.place(&placed.into());
+        self.placed += 1;
+    }
+
+    /// Removes a placed pod and its claims.
+    fn remove(&mut self, pod: usize) {
+        let name = format!("p{pod}");
+        self.cluster.cache.forget_volumes(&name);
+        self.cluster.cache.remove_pod(&name);
+        let namespace = Some(self.cluster.tables.symbol("default"));
+        for at in 0..2 {
+            let claim = self.cluster.tables.symbol(&format!("{name}-{at}"));
+            let key = StorageKey { kind: StorageKind::ResourceClaim, namespace, name: claim };
+            self.cluster.cache.volumes_mut().remove(key);
+        }
+    }
+
+    fn change(&mut self, change: &Change) {
+        match *change {
+            Change::Ask { wanted, places } => self.ask(wanted, places),
+            Change::Remove(pod) => self.remove(pod.index(self.placed.max(1))),
+            Change::Node { node, what } => self.set_node(node, what),
+            Change::NodeGone(node) => {
+                let name = self.cluster.tables.symbol(&format!("n{node}"));
+                self.cluster.cache.remove_node(name);
+            }
+            Change::Local { node, what: Some(what) } => self.set_local(node, what),
+            Change::Local { node, what: None } => self.remove_slice(&format!("local-n{node}")),
+            Change::Shared { which, count: Some(count) } => self.set_shared(which, count),
+            Change::Shared { which, count: None } => self.remove_slice(SHARED[which]),
+            Change::Claim { claim, on } => self.set_claim(claim, on),
+            Change::Class(small) => self.set_class("sized", if small { "small" } else { "large" }),
+            Change::Avoid { claim, node } => {
+                let pool =
+                    |node| PoolId { driver: "gpu.example.com".into(), name: format!("n{node}").into() };
+                let devices = node.map(|node| DeviceId { pool: pool(node), device: "d0".into() });
+                let devices: Option<BTreeSet<DeviceId>> = devices.map(|device| [device].into());
+                let uid: Uid = claim.to_string().into();
+                self.cluster.cache.avoid_devices(&uid, devices);
+            }
+            Change::Nominate { node, what } => {
+                let pod = self.cluster.pod_from(&format!("m cpu={} priority=5", 2 + what));
+                let node = node.map(|node| self.cluster.tables.symbol(&format!("n{node}")));
+                self.cluster.cache.nominate(&pod, node);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Ask { wanted: usize, places: bool },
+    Remove(prop::sample::Index),
+    Node { node: usize, what: usize },
+    NodeGone(usize),
+    Local { node: usize, what: Option<usize> },
+    Shared { which: usize, count: Option<usize> },
+    Claim { claim: usize, on: Option<usize> },
+    Class(bool),
+    Avoid { claim: usize, node: Option<usize> },
+    Nominate { node: Option<usize>, what: usize },
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let wanted = prop_oneof![2 => 0..4_usize, 3 => 0..WANTED.len()];
+    prop_oneof![
+        24 => (wanted, any::<bool>()).prop_map(|(wanted, places)| Change::Ask { wanted, places }),
+        4 => any::<prop::sample::Index>().prop_map(Change::Remove),
+        3 => (0..NODES, 0..NODE.len()).prop_map(|(node, what)| Change::Node { node, what }),
+        1 => (0..NODES).prop_map(Change::NodeGone),
+        4 => (0..NODES, prop::option::weighted(0.8, 0..13_usize))
+            .prop_map(|(node, what)| Change::Local { node, what }),
+        2 => (0..SHARED.len(), prop::option::weighted(0.7, 0..6_usize))
+            .prop_map(|(which, count)| Change::Shared { which, count }),
+        2 => (0..CLAIMS, prop::option::weighted(0.7, 0..NODES)).prop_map(|(claim, on)| Change::Claim { claim, on }),
+        1 => any::<bool>().prop_map(Change::Class),
+        1 => (0..CLAIMS, prop::option::of(0..NODES)).prop_map(|(claim, node)| Change::Avoid { claim, node }),
+        1 => (prop::option::weighted(0.8, 0..NODES), 0..3_usize)
+            .prop_map(|(node, what)| Change::Nominate { node, what }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn cached_decision_with_devices_equals_full_evaluation(changes in prop::collection::vec(change(), 1..120)) {
+        let mut law = Law::new();
+        changes.iter().for_each(|change| law.change(change));
+        (0..WANTED.len()).for_each(|wanted| law.ask(wanted, false));
+    }
+}
+
+/// Pods of one template have a claim each. After the first, a decision searches devices only on nodes that changed.
+#[test]
+fn next_pod_of_a_template_judges_only_nodes_whose_devices_changed() {
+    let mut law = Law::new();
+    let judged = |law: &mut Law| {
+        let pod = law.pod(0, &format!("p{}", law.placed));
+        let before = EVALUATIONS.get();
+        let snapshot = law.cluster.snapshot();
+        let quick = law.framework.decide_cached(&mut law.decisions, &pod, snapshot, &mut NoProbe);
+        quick.expect("some nodes have devices");
+        EVALUATIONS.get() - before
+    };
+    assert_eq!(judged(&mut law), LOCAL, "one device of each node is looked at");
+    assert_eq!(judged(&mut law), 0, "nothing changed");
+    law.ask(0, true);
+    assert_eq!((law.placed, law.cached), (1, 1));
+    assert_eq!(judged(&mut law), 1, "one node has a device less");
+    law.set_local(3, 4);
+    assert_eq!(judged(&mut law), 1, "one node has other devices");
+    law.set_node(LOCAL + 1, 0);
+    assert_eq!(judged(&mut law), 0, "the changed node has no devices");
+    law.set_shared(0, 1);
+    assert_eq!(judged(&mut law), NODES, "every node can use the new device");
+    assert_eq!(law.decisions.signatures(), 1);
+}
