@@ -166,7 +166,7 @@ $(TOOLS)/bin/cargo-mutants:
 	touch $@
 
 .PHONY: bench
-bench: oracle ## Time decisions in process beside the real kube-scheduler's: writes docs/benchmarks.md. QUICK=1 only prints; PART=beside, needs or alone runs one part; PART=profile uses perf; PART=ablation measures without each layer of the cached path.
+bench: oracle ## Time decisions in process beside the real kube-scheduler's: writes docs/benchmarks.md. QUICK=1 only prints; PART=beside, needs, devices or alone runs one part; PART=profile uses perf; PART=ablation measures without each layer of the cached path.
 	$(if $(filter profile,$(PART)),CARGO_PROFILE_BENCH_STRIP=none )cargo bench --locked --quiet $(if $(filter ablation,$(PART)),--features ablation )--bench algorithm -- $(if $(filter profile ablation,$(PART)),--$(PART),--compare) $(if $(QUICK),--quick) $(if $(filter-out profile ablation,$(PART)),--part $(PART))
 
 .PHONY: bench-e2e

@@ -255,14 +255,12 @@ impl Part {
             Self::Devices => {
                 let workloads: Vec<_> = with_peer.filter(Workload::needs_devices).collect();
                 let extent = Extent { whole_pods: extent.whole_pods.min(20), ..*extent };
-                let pods = extent.pods.min(500);
                 // A single workload runs with the given number of nodes.
                 let given = [extent.nodes];
-                let nodes: &[usize] =
-                    if extent.is_quick || only.is_some() { &given } else { &[100, 1_000, 5_000] };
-                let tables = nodes.iter().map(|&nodes| {
-                    compare(&workloads, &extent, |workload| Size { nodes, pods, ..workload.size })
-                });
+                let nodes: &[usize] = if extent.is_quick || only.is_some() { &given } else { &[100, 1_000] };
+                let tables = nodes
+                    .iter()
+                    .map(|&nodes| compare(&workloads, &extent, |it| with_devices(it, nodes, &extent)));
                 tables.collect::<Vec<_>>().join("\n")
             }
             Self::Alone => own::table(extent.is_quick, extent.pairs),
@@ -273,6 +271,13 @@ impl Part {
 fn needed(own: Size, extent: &Extent) -> Size {
     let nodes = if extent.is_quick { own.nodes.min(extent.nodes) } else { own.nodes.min(20_000) };
     Size { nodes, existing: own.existing * nodes / own.nodes, pods: own.pods.min(extent.pods / 2), ..own }
+}
+
+/// Returns the size of a workload with devices. With shared counters, a decision of kube-scheduler costs the square of
+/// the number of nodes.
+fn with_devices(workload: &Workload, nodes: usize, extent: &Extent) -> Size {
+    let pods_max = if workload.id == "partitions" { 40_000 / nodes } else { 500 };
+    Size { nodes, pods: extent.pods.min(pods_max).max(20), ..workload.size }
 }
 
 /// Measures, and prints or writes the results.
