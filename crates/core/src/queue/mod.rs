@@ -10,6 +10,7 @@
 mod active;
 mod backoff;
 mod gated;
+mod groups;
 mod insert;
 mod pod;
 mod rebuild;
@@ -100,6 +101,8 @@ pub struct SchedulingQueue {
     counters: Counters,
     barrier: WriteBarrier,
     rules: VersionRules,
+    /// Whether an idle scheduler takes pods before their backoff ends.
+    pops_early: bool,
 }
 
 impl SchedulingQueue {
@@ -119,6 +122,7 @@ impl SchedulingQueue {
             counters: Counters::default(),
             barrier: WriteBarrier::default(),
             rules: VersionRules::default(),
+            pops_early: true,
         }
     }
 
@@ -262,6 +266,9 @@ impl SchedulingQueue {
     }
 
     fn pop_early(&mut self) -> Option<QueuedPod> {
+        if !self.pops_early {
+            return None;
+        }
         let early = self.backoff.pop_early()?;
         self.counters.count_incoming(SubQueue::Active, label::POP_FROM_BACKOFF);
         Some(early)
@@ -596,5 +603,5 @@ fn release_label(events: &[ClusterEvent<'_>], rules: VersionRules) -> &'static s
 
 trace_ids!(SchedulingQueue { active, backoff, unschedulable, gated, counters } but not {
     backoff_policy, max_in_unschedulable, slots, blocked, next_sequence, next_flush, barrier,
-    rules
+    rules, pops_early
 });

@@ -5,6 +5,7 @@ use super::binding::Binding;
 use super::budget::Size;
 use super::departure::Departure;
 use super::failure::Failure;
+use super::groups::Scope;
 use super::infeasible::Refusal;
 use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
@@ -84,6 +85,10 @@ impl Scheduler {
         };
         let Some(queued) = popped else { return false };
         let pod = Arc::clone(&queued.pod);
+        if let Some(key) = pod.group_key() {
+            self.attempt_group(now, queued, key, probe);
+            return true;
+        }
         if !self.is_ours(&pod) {
             // The pod was requeued after a failed binding, and its profile has been removed in the meantime.
             self.pod_left(now, &pod.uid, &Departure::NotOurs(&pod));
@@ -206,6 +211,11 @@ impl Scheduler {
         slice: Option<&Slice>,
         probe: &mut dyn Probe,
     ) -> Decided {
+        if self.is_comparable {
+            let scope =
+                Scope { within: None, preempts: true, ignores_nomination: false, is_comparable: true };
+            return self.decide_in(now, queued, scope, probe);
+        }
         let whole = self.cache.snapshot(&self.tables);
         let snapshot = slice.map_or(whole, |slice| whole.in_slice(slice));
         let start = self.walk.start();
@@ -276,7 +286,7 @@ impl Scheduler {
         self.fail(now, queued, now, Failure::HeldBack(text));
     }
 
-    fn assume(&mut self, now: Time, mut queued: QueuedPod, began: Time, choice: Choice) {
+    pub(super) fn assume(&mut self, now: Time, mut queued: QueuedPod, began: Time, choice: Choice) {
         let Choice { node, evaluated, feasible, score, reservations } = choice;
         queued.found = Some(Search { began, evaluated, feasible });
         let name = self.snapshot().node_info(node).name;

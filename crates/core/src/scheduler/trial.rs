@@ -346,7 +346,7 @@ impl Scheduler {
         let snapshot = self.cache.snapshot(&self.tables);
         let profile = profile_named(&self.profiles, pod.scheduler_name);
         let framework = &profile.expect("the caller chose the profile").framework;
-        let options = Options { always_score: true, ignore_own_nomination: true, walk: Some(&mut self.walk) };
+        let options = Options { always_score: true, ignore_own_nomination: true, walk: Some(&mut self.walk), within: None };
         let decision = match framework.decide(pod, snapshot, options, probe) {
             Ok(decision) => decision,
             Err(error) => return Decided::Failed(error),
