@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 use supercargo_config::{Effective, Flags, Settings};
 use supercargo_core::cycle::NoProbe;
-use supercargo_core::model::effect::{Effect, GroupPatch, Lane, Nomination, StatusPatch};
+use supercargo_core::model::effect::{Effect, GroupPatch, Lane, Nomination, PodRef, StatusPatch};
 use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
 use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Kind, ObjectKey};
 use supercargo_core::model::intern::Tables;
@@ -289,6 +289,10 @@ impl World {
                 self.handle(Event::EvictFinished { uid: victim.uid, outcome: EvictOutcome::Deleted });
                 self.put(pod);
                 let cycle = self.cycles.last_mut().expect("victims belong to a cycle");
+                // The report of a group names its victims, one of them repeatedly if several members chose it.
+                if cycle["kind"] == "group" {
+                    return;
+                }
                 let victims = cycle.as_object_mut().expect("a cycle is an object").entry("victims");
                 let victims = victims.or_insert_with(|| json!([])).as_array_mut().expect("a list");
                 victims.push(format!("{}/{}", victim.namespace, victim.name).into());
@@ -459,6 +463,12 @@ fn group_cycle(report: &GroupReport) -> Value {
     }
     if let Some(chosen) = &report.chosen {
         cycle["chosen"] = chosen.as_str().into();
+    }
+    if !report.victims.is_empty() {
+        let name = |pod: &PodRef| format!("{}/{}", pod.namespace, pod.name);
+        let mut victims: Vec<String> = report.victims.iter().map(name).collect();
+        victims.sort();
+        cycle["victims"] = victims.into();
     }
     if let Some(preemption) = &report.preemption {
         cycle["preemption"] = preemption.as_str().into();

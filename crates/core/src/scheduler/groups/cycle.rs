@@ -246,6 +246,16 @@ impl Scheduler {
         kept
     }
 
+    /// Hides the nominations of all members, which do not keep each other from nodes. Returns them in order.
+    fn hide_nominations(&mut self, trying: &mut Trying<'_>, attempt: &Attempt) -> Vec<Option<Symbol>> {
+        let hide = |queued: &QueuedPod| {
+            let nominated = self.cache.nomination(&queued.pod.uid);
+            trying.log.nominate(&mut self.cache, &queued.pod, None);
+            nominated
+        };
+        attempt.members.iter().map(hide).collect()
+    }
+
     /// Decides on all members in order, restricted to `within`, and undoes what was assumed.
     ///
     /// Greedy as upstream: one order, and no member gives its node back.
@@ -267,10 +277,13 @@ impl Scheduler {
             log: UndoLog::default(),
             gaps: copies_defects.then(|| SnapshotGaps::new(self.snapshot())),
         };
+        let nominated = self.hide_nominations(&mut trying, attempt);
         let mut run = Run::ended(Verdict::Unschedulable(UNSCHEDULABLE.to_owned()));
         let mut preempts = false;
-        for queued in &attempt.members {
+        for (queued, nominated) in attempt.members.iter().zip(nominated) {
+            trying.log.nominate(&mut self.cache, &queued.pod, nominated);
             let tried = self.try_member(now, &mut trying, queued, probe);
+            trying.log.nominate(&mut self.cache, &queued.pod, None);
             match &tried {
                 Tried::Failed(text) => {
                     let text = format!("failed to schedule other pod from a pod group: {text}");

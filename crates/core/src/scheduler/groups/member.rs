@@ -33,7 +33,7 @@ pub(in crate::scheduler) struct Scope<'a> {
     /// Whether the pod's own nomination is ignored.
     pub(in crate::scheduler) ignores_nomination: bool,
     /// Whether the first name wins among equal nodes and candidates, as in recordings. A single feasible node is then
-    /// scored, and the dry run of preemption ignores host ports.
+    /// scored, the pod's own node of nomination is not tried first, and the dry run of preemption ignores host ports.
     pub(in crate::scheduler) is_comparable: bool,
 }
 
@@ -63,7 +63,6 @@ impl Scheduler {
             Decided::Failed(CycleError(text)) | Decided::Panicked(text) => return Tried::Failed(text),
             Decided::Unfinished => unreachable!("only slices are left unfinished"),
         };
-        trying.log.nominate(&mut self.cache, &queued.pod, None);
         self.assume_member(trying, queued, node);
         self.cache.assume_volumes(&self.tables, &queued.pod.uid, reservations);
         match self.permit(trying, queued) {
@@ -127,7 +126,7 @@ impl Scheduler {
         let scope = Scope {
             within: trying.within,
             preempts,
-            ignores_nomination: false,
+            ignores_nomination: self.is_comparable,
             is_comparable: self.is_comparable,
         };
         self.decide_in(now, queued, scope, probe)

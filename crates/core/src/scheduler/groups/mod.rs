@@ -35,8 +35,9 @@ impl Scheduler {
         self.groups.reports.pop_front()
     }
 
-    /// Whether recorded decisions of kube-scheduler are compared: the first name wins among equal nodes, candidates and
-    /// placements, and a pod in backoff is not tried early.
+    /// Lets decisions be compared with recorded ones of kube-scheduler: the first name wins among equal nodes, candidates
+    /// and placements, a pod's own nomination is not tried first, those of less important pods stay, and a pod in backoff
+    /// is not tried early.
     pub fn set_comparable(&mut self) {
         self.is_comparable = true;
         self.queue.keep_backoffs();

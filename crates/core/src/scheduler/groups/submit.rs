@@ -66,6 +66,10 @@ impl Scheduler {
         }
         let is_leaving = |uid: &Uid| self.cache.placed(uid).is_none_or(|(pod, ..)| pod.deleting);
         victims.retain(|uid| !is_leaving(uid));
+        if !copies_defects {
+            let mut seen = BTreeSet::new();
+            victims.retain(|uid| seen.insert(Arc::clone(uid)));
+        }
         let victims: Vec<_> =
             victims.iter().filter_map(|uid| self.cache.placed(uid)).map(|(pod, ..)| self.pod_ref(pod)).collect();
         self.groups.report(GroupReport {
