@@ -46,12 +46,13 @@ pub use trial::{Room, Trial, TrialDecision, TrialMark, TrialOptions};
 pub use verify::{DIFFERENCES_MAX, Verification};
 
 use crate::cache::{Cache, CacheSize, Hypothetical, Snapshot};
+use crate::collections::hash::FixedMap;
 use crate::cycle::{Framework, Probe, Walk};
 use crate::incremental::DecisionCache;
 use crate::model::effect::{Effect, Lane, PodRef};
 use crate::model::event::{Event, Kind};
 use crate::model::intern::{Symbol, Tables};
-use crate::model::pod::PodInfo;
+use crate::model::pod::{PodInfo, Uid};
 use crate::model::rng::Seed;
 use crate::model::time::Time;
 use crate::queue::{QueueConfig, QueueStats, QueuedPod, SchedulingQueue};
@@ -185,6 +186,8 @@ pub struct Scheduler {
     leading: bool,
     /// Whether decisions are compared with recorded ones.
     is_comparable: bool,
+    /// The nominations that the queue of the recorded scheduler shows: each as it was before the pod failed last.
+    shown_nominations: FixedMap<Uid, Symbol>,
     kubelet_rejections: KubeletRejections,
     alternatives: Option<Box<alternative::AlternativeProfiles>>,
     #[cfg(test)]
@@ -228,6 +231,7 @@ impl Scheduler {
             halted: false,
             leading: true,
             is_comparable: false,
+            shown_nominations: FixedMap::default(),
             kubelet_rejections: KubeletRejections::default(),
             alternatives: None,
             #[cfg(test)]

@@ -213,7 +213,7 @@ impl Scheduler {
     ) -> Decided {
         if self.is_comparable {
             let scope =
-                Scope { within: None, preempts: true, ignores_nomination: true, is_comparable: true };
+                Scope { within: None, preempts: true, ignores_nomination: false, is_comparable: true };
             return self.decide_in(now, queued, scope, probe);
         }
         let whole = self.cache.snapshot(&self.tables);

@@ -8,7 +8,7 @@ use crate::cycle::{Nominate, Unschedulable};
 use crate::framework::PluginName;
 use crate::model::effect::{EventRecord, Severity};
 use crate::model::intern::Symbol;
-use crate::model::pod::PodInfo;
+use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::plugins::dynamic_resources;
 use crate::queue::QueuedPod;
@@ -79,6 +79,7 @@ impl Scheduler {
         if !matches!(&failure, Failure::Unschedulable(found) if found.deallocated.is_some()) {
             self.give_up_claims(&pod);
         }
+        self.note_shown_nomination(&pod.uid);
         let was_ours = std::mem::take(&mut queued.nominated);
         let mut is_retried = false;
         let (reason, message, rejectors, nominate) = match failure {
@@ -171,6 +172,16 @@ impl Scheduler {
         }
         if let Nominate::To { node, victims } = nominate {
             self.preempt(now, &pod, attempt, node, &victims);
+        }
+    }
+
+    /// In recordings, updates of pods do not reach the queue. A failure copies the pod as it was before.
+    fn note_shown_nomination(&mut self, uid: &Uid) {
+        if self.is_comparable {
+            match self.cache.nomination(uid) {
+                Some(node) => drop(self.shown_nominations.insert(Arc::clone(uid), node)),
+                None => drop(self.shown_nominations.remove(uid)),
+            }
         }
     }
 

@@ -118,6 +118,7 @@ impl Scheduler {
             halted: _,
             leading: _,
             is_comparable: _,
+            shown_nominations,
             kubelet_rejections: _,
             requeues: _,
             #[cfg(test)]
@@ -133,6 +134,7 @@ impl Scheduler {
         slices.mark(marks);
         preemptions.mark(marks);
         groups.mark(marks);
+        shown_nominations.values().for_each(|node| node.mark(marks));
         conditions.mark(marks);
         walk.mark(marks);
         quarantine.mark(marks);

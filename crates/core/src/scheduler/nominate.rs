@@ -91,14 +91,20 @@ impl Scheduler {
     /// Clears the nominations to `node` of our pods with a lower priority than `pod`, so that they need not wait for
     /// its preemption (upstream `clearNominatedNodeName`). No more victims are evicted for them.
     pub(super) fn clear_lesser_nominations(&mut self, now: Time, pod: &PodInfo, node: Symbol) {
-        let lesser = |other: &&Arc<PodInfo>| other.priority < pod.priority && self.queue.contains(&other.uid);
+        let is_comparable = self.is_comparable;
+        let is_shown = |other: &PodInfo| !is_comparable || self.shown_nominations.contains_key(&other.uid);
+        let lesser = |other: &&Arc<PodInfo>| {
+            other.priority < pod.priority && self.queue.contains(&other.uid) && is_shown(other)
+        };
         let losers: Vec<_> = self.cache.nominated_to(node).iter().filter(lesser).cloned().collect();
         for loser in losers {
             let shown = self.queue.get(&loser.uid).map_or(&loser, |queued| &queued.pod);
             let shown = Arc::clone(shown);
             self.nominate(now, &shown, None);
             self.preemptor_left(now, &shown.uid);
-            self.queue.requeue_now(now, &shown.uid);
+            if !is_comparable {
+                self.queue.requeue_now(now, &shown.uid);
+            }
             // The recorded condition stays: this patch may overtake the patch with the condition, which is then sent
             // again.
             let sent = self.conditions.nominated(&shown.uid);

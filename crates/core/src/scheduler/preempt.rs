@@ -54,9 +54,7 @@ impl Scheduler {
         if self.profile_of(pod).is_some_and(gated) {
             self.queue.block(&pod.uid, preemption::NAME);
         }
-        if !self.is_comparable {
-            self.clear_lesser_nominations(now, pod, node);
-        }
+        self.clear_lesser_nominations(now, pod, node);
         self.advance(now, &pod.uid);
     }
 

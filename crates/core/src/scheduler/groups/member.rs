@@ -14,6 +14,7 @@ use crate::framework::extension_point::ExtensionPoint;
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::model::intern::Symbol;
 use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
 use crate::model::time::Time;
 use crate::plugins::gang_scheduling::{self, Permit};
 use crate::queue::QueuedPod;
@@ -33,7 +34,7 @@ pub(in crate::scheduler) struct Scope<'a> {
     /// Whether the pod's own nomination is ignored.
     pub(in crate::scheduler) ignores_nomination: bool,
     /// Whether the first name wins among equal nodes and candidates, as in recordings. A single feasible node is then
-    /// scored, the pod's own node of nomination is not tried first, and the dry run of preemption ignores host ports.
+    /// scored, the nomination is tried first that the recorded queue shows, and the dry run of preemption ignores host ports.
     pub(in crate::scheduler) is_comparable: bool,
 }
 
@@ -126,7 +127,7 @@ impl Scheduler {
         let scope = Scope {
             within: trying.within,
             preempts,
-            ignores_nomination: self.is_comparable,
+            ignores_nomination: false,
             is_comparable: self.is_comparable,
         };
         self.decide_in(now, queued, scope, probe)
@@ -153,9 +154,14 @@ impl Scheduler {
             within: scope.within,
         };
         let draws = Draws { seed: self.seed, attempt: queued.attempts };
+        let shown = &PodInfo {
+            nominated_node: self.shown_nominations.get(&pod.uid).copied(),
+            ..PodInfo::clone(pod)
+        };
+        let of_filter = if scope.is_comparable { shown } else { &**pod };
         let name = |node| snapshot.text(snapshot.node_info(node).name);
         let decided = catch_unwind(AssertUnwindSafe(|| {
-            let decision = match framework.decide(pod, snapshot, options, probe) {
+            let decision = match framework.decide(of_filter, snapshot, options, probe) {
                 Ok(decision) => decision,
                 Err(error) => return Decided::Failed(error),
             };

@@ -36,8 +36,7 @@ impl Scheduler {
     }
 
     /// Lets decisions be compared with recorded ones of kube-scheduler: the first name wins among equal nodes, candidates
-    /// and placements, a pod's own nomination is not tried first, those of less important pods stay, and a pod in backoff
-    /// is not tried early.
+    /// and placements, nominations reach the queue as late as there, and a pod in backoff is not tried early.
     pub fn set_comparable(&mut self) {
         self.is_comparable = true;
         self.queue.keep_backoffs();
