@@ -47,6 +47,10 @@ impl Scheduler {
                 left: victims.to_vec(),
             };
         if !self.preemptions.start(running, &self.cache) {
+            // Recordings preempt synchronously, which clears nominations even if all victims are leaving already.
+            if self.is_comparable {
+                self.clear_lesser_nominations(now, pod, node);
+            }
             return;
         }
         let gated =
