@@ -8,7 +8,7 @@ use crate::cycle::{Nominate, Unschedulable};
 use crate::framework::PluginName;
 use crate::model::effect::{EventRecord, Severity};
 use crate::model::intern::Symbol;
-use crate::model::pod::{PodInfo, Uid};
+use crate::model::pod::PodInfo;
 use crate::model::time::Time;
 use crate::plugins::dynamic_resources;
 use crate::queue::QueuedPod;
@@ -79,7 +79,7 @@ impl Scheduler {
         if !matches!(&failure, Failure::Unschedulable(found) if found.deallocated.is_some()) {
             self.give_up_claims(&pod);
         }
-        self.note_shown_nomination(&pod.uid);
+        self.note_shown_nomination(&pod);
         let was_ours = std::mem::take(&mut queued.nominated);
         let mut is_retried = false;
         let (reason, message, rejectors, nominate) = match failure {
@@ -142,6 +142,7 @@ impl Scheduler {
         };
         // The nomination changes before the pod is queued again, so that the change does not requeue the pod itself.
         match nominate {
+            Nominate::Keep if self.is_comparable => self.nominate(now, &pod, pod.nominated_node),
             Nominate::Keep if !was_ours => {}
             // The nomination was set before the binding, which failed.
             Nominate::Keep | Nominate::Clear => self.nominate(now, &pod, None),
@@ -176,11 +177,11 @@ impl Scheduler {
     }
 
     /// In recordings, updates of pods do not reach the queue. A failure copies the pod as it was before.
-    fn note_shown_nomination(&mut self, uid: &Uid) {
+    fn note_shown_nomination(&mut self, pod: &PodInfo) {
         if self.is_comparable {
-            match self.cache.nomination(uid) {
-                Some(node) => drop(self.shown_nominations.insert(Arc::clone(uid), node)),
-                None => drop(self.shown_nominations.remove(uid)),
+            match pod.nominated_node {
+                Some(node) => drop(self.shown_nominations.insert(Arc::clone(&pod.uid), node)),
+                None => drop(self.shown_nominations.remove(&pod.uid)),
             }
         }
     }

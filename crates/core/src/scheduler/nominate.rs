@@ -60,6 +60,10 @@ impl Scheduler {
     /// If the shown nomination did not change, the cached one, which may not be written yet, stays. A terminating pod
     /// loses its nomination.
     pub(super) fn nomination_shown(&mut self, now: Time, old: Option<&PodInfo>, pod: &Arc<PodInfo>) {
+        // In recordings, updates of pods do not reach the queue.
+        if self.is_comparable && old.is_some() {
+            return;
+        }
         let node = match old {
             _ if pod.deleting => None,
             Some(old) if old.nominated_node == pod.nominated_node => self.cache.nomination(&pod.uid),
@@ -91,19 +95,17 @@ impl Scheduler {
     /// Clears the nominations to `node` of our pods with a lower priority than `pod`, so that they need not wait for
     /// its preemption (upstream `clearNominatedNodeName`). No more victims are evicted for them.
     pub(super) fn clear_lesser_nominations(&mut self, now: Time, pod: &PodInfo, node: Symbol) {
-        let is_comparable = self.is_comparable;
-        let is_shown = |other: &PodInfo| !is_comparable || self.shown_nominations.contains_key(&other.uid);
-        let lesser = |other: &&Arc<PodInfo>| {
-            other.priority < pod.priority && self.queue.contains(&other.uid) && is_shown(other)
-        };
+        let lesser = |other: &&Arc<PodInfo>| other.priority < pod.priority && self.queue.contains(&other.uid);
         let losers: Vec<_> = self.cache.nominated_to(node).iter().filter(lesser).cloned().collect();
         for loser in losers {
             let shown = self.queue.get(&loser.uid).map_or(&loser, |queued| &queued.pod);
             let shown = Arc::clone(shown);
-            self.nominate(now, &shown, None);
-            self.preemptor_left(now, &shown.uid);
-            if !is_comparable {
+            if !self.is_comparable {
+                self.nominate(now, &shown, None);
+                self.preemptor_left(now, &shown.uid);
                 self.queue.requeue_now(now, &shown.uid);
+            } else if !self.shown_nominations.contains_key(&shown.uid) {
+                continue;
             }
             // The recorded condition stays: this patch may overtake the patch with the condition, which is then sent
             // again.

@@ -141,7 +141,7 @@ impl Scheduler {
         scope: Scope<'_>,
         probe: &mut dyn Probe,
     ) -> Decided {
-        let pod = &self.as_nominated(&queued.pod);
+        let pod = &if scope.is_comparable { Arc::clone(&queued.pod) } else { self.as_nominated(&queued.pod) };
         let snapshot = self.cache.snapshot(&self.tables);
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
             return Decided::Failed(CycleError("no profile of the pod's schedulerName".to_owned()));
