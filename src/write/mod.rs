@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use supercargo_core::model::effect::{
-    Effect, EventRecord, GroupPatch, Eviction, ExtenderCall, Lane, PodRef, StatusPatch, VolumeWrite,
+    Effect, EventRecord, Eviction, ExtenderCall, GroupPatch, Lane, PodRef, StatusPatch, VolumeWrite,
 };
 use supercargo_core::model::event::{BindOutcome, BindingState, Event, EvictOutcome, WriteOutcome};
 use supercargo_core::model::extender::ExtenderId;

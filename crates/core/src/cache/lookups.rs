@@ -2,9 +2,9 @@
 
 use super::device_classes::DeviceClasses;
 use crate::collections::hash::IdMap;
+use crate::model::group::{GroupKey, PodGroup};
 use crate::model::intern::trace_ids;
 use crate::model::intern::{LabelSetId, Symbol};
-use crate::model::group::{GroupKey, PodGroup};
 use crate::model::lookup_objects::{DisruptionBudget, Service};
 use crate::model::pod::ControllerKind;
 use crate::model::selector::Requirement;

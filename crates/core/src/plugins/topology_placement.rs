@@ -24,9 +24,8 @@ pub fn placements<'a>(
     scheduled: impl Iterator<Item = (&'a PodInfo, Symbol)>,
     snapshot: Snapshot<'_>,
 ) -> Result<Vec<Placement>, CycleError> {
-    let domain = domain_of(key, scheduled, snapshot).map_err(|text| {
-        CycleError(format!("cannot determine domain for already scheduled pods: {text}"))
-    })?;
+    let domain = domain_of(key, scheduled, snapshot)
+        .map_err(|text| CycleError(format!("cannot determine domain for already scheduled pods: {text}")))?;
     let mut domains: BTreeMap<&str, NodeSet> = BTreeMap::new();
     for node in snapshot.nodes().iter() {
         let Some(value) = value(key, node, snapshot) else { continue };

@@ -19,7 +19,8 @@ pub(super) fn split<'a>(
     if snapshot.lookups().disruption_budget_keys().next().is_none() {
         return (Vec::new(), pods.to_vec());
     }
-    let mut charges = BudgetCharges { charges_all: snapshot.rules().charges_all_budgets, ..Default::default() };
+    let mut charges =
+        BudgetCharges { charges_all: snapshot.rules().charges_all_budgets, ..Default::default() };
     pods.iter().copied().partition(|pod| charges.violates(pod, snapshot))
 }
 

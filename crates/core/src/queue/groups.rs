@@ -50,8 +50,7 @@ impl SchedulingQueue {
 
     /// Requeues gated pods whose gate is open now, in the order in which they came.
     pub(crate) fn release_gated(&mut self, now: Time, uids: &[Uid]) {
-        let mut pods: Vec<QueuedPod> =
-            uids.iter().filter_map(|uid| self.take_ungated(uid, None)).collect();
+        let mut pods: Vec<QueuedPod> = uids.iter().filter_map(|uid| self.take_ungated(uid, None)).collect();
         pods.sort_by_key(|pod| pod.sequence);
         for pod in pods {
             self.requeue(now, pod, label::FORCE_ACTIVATE);

@@ -212,8 +212,7 @@ impl Scheduler {
         probe: &mut dyn Probe,
     ) -> Decided {
         if self.is_comparable {
-            let scope =
-                Scope { within: None, preempts: true, ignores_nomination: false, is_comparable: true };
+            let scope = Scope { within: None, preempts: true, is_comparable: true };
             return self.decide_in(now, queued, scope, probe);
         }
         let whole = self.cache.snapshot(&self.tables);

@@ -37,15 +37,14 @@ impl Scheduler {
         victims: &[Uid],
     ) {
         self.preemptor_left(now, &pod.uid);
-        let running =
-            Running {
-                preemptor: Arc::clone(pod),
-                group: None,
-                attempt,
-                node: Some(node),
-                began: now,
-                left: victims.to_vec(),
-            };
+        let running = Running {
+            preemptor: Arc::clone(pod),
+            group: None,
+            attempt,
+            node: Some(node),
+            began: now,
+            left: victims.to_vec(),
+        };
         if !self.preemptions.start(running, &self.cache) {
             // Recordings preempt synchronously, which clears nominations even if all victims are leaving already.
             if self.is_comparable {

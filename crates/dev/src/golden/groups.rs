@@ -358,7 +358,8 @@ impl World {
                 "PodGroup" => {
                     let condition = &object["status"]["conditions"][0];
                     if !condition.is_null() {
-                        let mut shown = json!({ "status": condition["status"], "reason": condition["reason"] });
+                        let mut shown =
+                            json!({ "status": condition["status"], "reason": condition["reason"] });
                         if condition["message"] != "" {
                             shown["message"] = condition["message"].clone();
                         }
@@ -504,7 +505,8 @@ fn placement(report: &PlacementReport) -> Value {
     }
     if !report.members.is_empty() {
         let pods = report.members.iter();
-        let pods = pods.map(|(pod, node)| (format!("{}/{}", pod.namespace, pod.name), Value::from(node.as_str())));
+        let pods =
+            pods.map(|(pod, node)| (format!("{}/{}", pod.namespace, pod.name), Value::from(node.as_str())));
         shown["pods"] = Value::Object(pods.collect());
     }
     if let Some(total) = report.total() {

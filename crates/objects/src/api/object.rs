@@ -2,8 +2,9 @@
 
 use super::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, PodGroupV1Alpha2, PodGroupV1Beta1, ReplicaSet, ReplicationController, ResourceClaim,
-    ResourceSlice, Service, StatefulSet, StorageClass, VolumeAttachment,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, PodGroupV1Alpha2, PodGroupV1Beta1, ReplicaSet,
+    ReplicationController, ResourceClaim, ResourceSlice, Service, StatefulSet, StorageClass,
+    VolumeAttachment,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -2,7 +2,8 @@
 
 use super::{Watched, uid};
 use crate::api::scheduling::{
-    GroupCondition, PodGroupStatus, PodGroupV1Alpha2, PodGroupV1Beta1, SchedulingConstraints, SchedulingPolicy,
+    GroupCondition, PodGroupStatus, PodGroupV1Alpha2, PodGroupV1Beta1, SchedulingConstraints,
+    SchedulingPolicy,
 };
 use crate::api::{Kind as ApiKind, Malformed, Received};
 use supercargo_core::model::event::{Event, Kind, ObjectKey};

@@ -72,7 +72,8 @@ fn capacity(node: NodeIdx, resource: &str, snapshot: Snapshot<'_>) -> (i64, i64)
         "ephemeral-storage" => (allocatable.ephemeral_storage, requested.ephemeral_storage),
         other => {
             let name = snapshot.tables().find(other);
-            let of = |amounts: &crate::model::resources::Resources| name.and_then(|name| amounts.scalar(name));
+            let of =
+                |amounts: &crate::model::resources::Resources| name.and_then(|name| amounts.scalar(name));
             (of(allocatable).unwrap_or(0), of(requested).unwrap_or(0))
         }
     }

@@ -31,8 +31,6 @@ pub(in crate::scheduler) struct Scope<'a> {
     pub(in crate::scheduler) within: Option<&'a NodeSet>,
     /// Whether PostFilter runs.
     pub(in crate::scheduler) preempts: bool,
-    /// Whether the pod's own nomination is ignored.
-    pub(in crate::scheduler) ignores_nomination: bool,
     /// Whether the first name wins among equal nodes and candidates, as in recordings. A single feasible node is then
     /// scored, the nomination is tried first that the recorded queue shows, and the dry run of preemption ignores host ports.
     pub(in crate::scheduler) is_comparable: bool,
@@ -124,12 +122,7 @@ impl Scheduler {
         if uses_caches && !self.is_comparable {
             return self.decide(now, queued, None, probe);
         }
-        let scope = Scope {
-            within: trying.within,
-            preempts,
-            ignores_nomination: false,
-            is_comparable: self.is_comparable,
-        };
+        let scope = Scope { within: trying.within, preempts, is_comparable: self.is_comparable };
         self.decide_in(now, queued, scope, probe)
     }
 
@@ -149,15 +142,13 @@ impl Scheduler {
         let framework = &profile.framework;
         let options = Options {
             always_score: scope.is_comparable,
-            ignore_own_nomination: scope.ignores_nomination,
+            ignore_own_nomination: false,
             walk: Some(&mut self.walk),
             within: scope.within,
         };
         let draws = Draws { seed: self.seed, attempt: queued.attempts };
-        let shown = &PodInfo {
-            nominated_node: self.shown_nominations.get(&pod.uid).copied(),
-            ..PodInfo::clone(pod)
-        };
+        let shown =
+            &PodInfo { nominated_node: self.shown_nominations.get(&pod.uid).copied(), ..PodInfo::clone(pod) };
         let of_filter = if scope.is_comparable { shown } else { &**pod };
         let name = |node| snapshot.text(snapshot.node_info(node).name);
         let decided = catch_unwind(AssertUnwindSafe(|| {

@@ -80,13 +80,12 @@ impl Scheduler {
 
     /// Releases the members that GangScheduling gates and that may be tried now, in the order in which they came.
     pub(super) fn release_members(&mut self, now: Time, key: GroupKey) {
-        let is_gated = |uid: &&Uid| {
-            self.queue.get(uid).is_some_and(|queued| queued.gate == Some(gang_scheduling::NAME))
-        };
+        let is_gated =
+            |uid: &&Uid| self.queue.get(uid).is_some_and(|queued| queued.gate == Some(gang_scheduling::NAME));
         let gated: Vec<Uid> = self.groups.members(key).filter(is_gated).cloned().collect();
-        let free = gated.into_iter().filter(|uid| {
-            self.queue.get(uid).is_some_and(|queued| self.gate(&queued.pod).is_none())
-        });
+        let free = gated
+            .into_iter()
+            .filter(|uid| self.queue.get(uid).is_some_and(|queued| self.gate(&queued.pod).is_none()));
         let free: Vec<Uid> = free.collect();
         self.queue.release_gated(now, &free);
     }

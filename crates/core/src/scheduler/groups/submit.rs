@@ -70,8 +70,11 @@ impl Scheduler {
             let mut seen = BTreeSet::new();
             victims.retain(|uid| seen.insert(Arc::clone(uid)));
         }
-        let victims: Vec<_> =
-            victims.iter().filter_map(|uid| self.cache.placed(uid)).map(|(pod, ..)| self.pod_ref(pod)).collect();
+        let victims: Vec<_> = victims
+            .iter()
+            .filter_map(|uid| self.cache.placed(uid))
+            .map(|(pod, ..)| self.pod_ref(pod))
+            .collect();
         self.groups.report(GroupReport {
             namespace: self.tables.text(key.namespace).to_owned(),
             name: self.tables.text(key.name).to_owned(),
@@ -127,7 +130,8 @@ impl Scheduler {
         let uid = Arc::clone(&queued.pod.uid);
         let choice = tried.choice()?;
         let profile = self.profile_of(&queued.pod);
-        let permits = profile.is_some_and(|it| it.framework.runs(ExtensionPoint::Permit, gang_scheduling::NAME));
+        let permits =
+            profile.is_some_and(|it| it.framework.runs(ExtensionPoint::Permit, gang_scheduling::NAME));
         self.assume(now, queued, began, choice);
         if permits && self.tables.copies_defects() {
             self.activate_waiting_members(now, key);
@@ -200,7 +204,9 @@ fn fate(tried: Option<Tried>, verdict: &Verdict) -> Fate {
         (Verdict::Waiting(_), Some(Tried::Fits { node, .. })) => {
             member(group(), Nominate::To { node, victims: Vec::new() })
         }
-        (Verdict::Waiting(_), Some(Tried::Preempts { found, .. })) => Fate::Fails(Failure::Unschedulable(found)),
+        (Verdict::Waiting(_), Some(Tried::Preempts { found, .. })) => {
+            Fate::Fails(Failure::Unschedulable(found))
+        }
         (Verdict::Unschedulable(_), Some(Tried::Fits { permit, .. } | Tried::Preempts { permit, .. })) => {
             member(held_back(permit), Nominate::Clear)
         }
