@@ -25,7 +25,7 @@ pub use stats::{QueueStats, SubQueue};
 use crate::collections::hash::{FixedMap, Keyed};
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction, pending_pod_label};
 use crate::model::emulation::VersionRules;
-use crate::model::intern::{Symbol, trace_ids};
+use crate::model::intern::trace_ids;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::switches::mutation::{self, Mutation};
@@ -454,16 +454,6 @@ impl SchedulingQueue {
         let unschedulable = self.unschedulable.iter().map(|pod| (SubQueue::Unschedulable, pod));
         let gated = self.gated().map(|pod| (SubQueue::Gated, pod));
         active.chain(backoff).chain(unschedulable).chain(gated)
-    }
-
-    /// Returns the gated pods that name a ResourceClaim, in order of their sequence numbers.
-    pub fn gated_by_claim(&self, namespace: Symbol, claim: Symbol) -> impl Iterator<Item = &QueuedPod> {
-        self.gated.naming(namespace, claim)
-    }
-
-    /// Returns the gated pods.
-    pub fn gated(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.gated.iter()
     }
 
     /// Returns the latest time of the pod's next attempt in this place: the end of its backoff, or the flush that

@@ -1,8 +1,8 @@
 //! A builder of pods. The default has one container without requests, in namespace `default`.
 
 use std::sync::Arc;
-use supercargo_core::model::group::Membership;
 use supercargo_core::model::device::ContainerRequest;
+use supercargo_core::model::group::Membership;
 use supercargo_core::model::intern::{Symbol, Tables, known};
 use supercargo_core::model::node::TaintEffect;
 use supercargo_core::model::pod::{

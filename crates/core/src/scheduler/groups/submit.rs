@@ -10,8 +10,10 @@ use super::preempt::Preempted;
 use crate::cycle::{Nominate, Unschedulable};
 use crate::framework::PluginName;
 use crate::framework::extension_point::ExtensionPoint;
+use crate::model::effect::PodRef;
 use crate::model::group::{GroupCondition, GroupKey, GroupPolicy};
-use crate::model::pod::Uid;
+use crate::model::intern::Symbol;
+use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::plugins::gang_scheduling::{self, Permit};
 use crate::queue::QueuedPod;
@@ -28,53 +30,32 @@ enum Fate {
     Fails(Failure),
 }
 
+/// A member, what becomes of it, and whether it is retried without an event: it preempts in a cycle of its own.
+type Fated = (QueuedPod, Fate, bool);
+
+/// Victims of a member whose group cannot start: member, attempt, node and victims. Upstream evicts them nevertheless.
+type InVain = (Arc<PodInfo>, u32, Symbol, Vec<Uid>);
+
+/// What a group's cycle leads to.
+#[derive(Default)]
+struct Plan {
+    fates: Vec<Fated>,
+    reports: Vec<MemberReport>,
+    victims: Vec<Uid>,
+    in_vain: Vec<InVain>,
+}
+
 impl Scheduler {
     /// Carries out the result of a group's cycle.
     pub(super) fn submit(&mut self, now: Time, attempt: Attempt, run: Run, preempted: Preempted) {
         let Attempt { key, group, members, began } = attempt;
         let Run { tried, verdict, placements, chosen } = run;
-        let mut victims: Vec<Uid> = preempted.victims().to_vec();
-        let copies_defects = self.tables.copies_defects();
-        let wakers = (!copies_defects && !tried.is_empty()).then(|| wakers(&tried));
-        let mut reports = Vec::with_capacity(members.len());
-        let mut fates = Vec::with_capacity(members.len());
-        let mut tried = tried.into_iter();
-        // Upstream evicts the victims of members before the group's verdict is known.
-        let mut in_vain = Vec::new();
+        let waits_for_events = !self.tables.copies_defects() && !tried.is_empty();
+        let wakers = waits_for_events.then(|| wakers(&tried));
         let profile = self.profile_of(&members[0].pod).map(|it| it.name.clone()).unwrap_or_default();
-        for queued in members {
-            let tried = tried.next();
-            let mut report = self.member_report(&queued, tried.as_ref(), &verdict);
-            if let Some(Tried::Preempts { found: Unschedulable { nominate, .. }, .. }) = &tried
-                && let Nominate::To { node, victims: own } = nominate
-            {
-                let waits = matches!(verdict, Verdict::Waiting(_));
-                if waits || copies_defects {
-                    victims.extend(own.iter().cloned());
-                }
-                if !waits && copies_defects {
-                    in_vain.push((Arc::clone(&queued.pod), queued.attempts, *node, own.clone()));
-                }
-            }
-            let fate = fate(tried, &verdict);
-            report.message = match &fate {
-                Fate::Binds(_) => None,
-                Fate::Fails(failure) => Some(failure.message().to_owned()),
-            };
-            reports.push(report);
-            fates.push((queued, fate));
-        }
-        let is_leaving = |uid: &Uid| self.cache.placed(uid).is_none_or(|(pod, ..)| pod.deleting);
-        victims.retain(|uid| !is_leaving(uid));
-        if !copies_defects {
-            let mut seen = BTreeSet::new();
-            victims.retain(|uid| seen.insert(Arc::clone(uid)));
-        }
-        let victims: Vec<_> = victims
-            .iter()
-            .filter_map(|uid| self.cache.placed(uid))
-            .map(|(pod, ..)| self.pod_ref(pod))
-            .collect();
+        let mut plan = self.plan(members, tried, &verdict);
+        plan.victims.extend(preempted.victims().iter().cloned());
+        let Plan { fates, reports, victims, in_vain } = plan;
         self.groups.report(GroupReport {
             namespace: self.tables.text(key.namespace).to_owned(),
             name: self.tables.text(key.name).to_owned(),
@@ -86,15 +67,70 @@ impl Scheduler {
             placements,
             chosen,
             preemption: preempted.report(),
-            victims,
+            victims: self.evicted(victims),
         });
-        let mut member = None;
+        let member = fates.first().map(|(queued, ..)| Arc::clone(&queued.pod));
+        let is_any_bound = self.carry_out(now, key, began, fates, wakers.as_ref());
+        for (pod, attempt, node, victims) in in_vain {
+            self.preempt(now, &pod, attempt, node, &victims);
+        }
+        let Some(group) = &group else { return };
+        match (&preempted, member) {
+            (Preempted::Victims(victims), Some(member)) => {
+                self.preempt_for_group(now, group, &member, victims);
+            }
+            _ if is_any_bound => self.preemptor_left(now, &group.uid),
+            _ => {}
+        }
+        self.set_condition(key, condition(&verdict, group.generation));
+    }
+
+    /// Decides what becomes of each member.
+    fn plan(&self, members: Vec<QueuedPod>, tried: Vec<Tried>, verdict: &Verdict) -> Plan {
+        let copies_defects = self.tables.copies_defects();
+        let waits = matches!(verdict, Verdict::Waiting(_));
+        let (mut plan, mut tried) = (Plan::default(), tried.into_iter());
+        for queued in members {
+            let tried = tried.next();
+            let mut report = self.member_report(&queued, tried.as_ref(), verdict);
+            if let Some(Tried::Preempts { found: Unschedulable { nominate, .. }, .. }) = &tried
+                && let Nominate::To { node, victims } = nominate
+                && (waits || copies_defects)
+            {
+                plan.victims.extend(victims.iter().cloned());
+                if !waits {
+                    let pod = Arc::clone(&queued.pod);
+                    plan.in_vain.push((pod, queued.attempts, *node, victims.clone()));
+                }
+            }
+            let is_retried = *verdict == Verdict::Scheduled && matches!(tried, Some(Tried::Preempts { .. }));
+            let fate = fate(tried, verdict);
+            report.message = match &fate {
+                Fate::Binds(_) => None,
+                Fate::Fails(failure) => Some(failure.message().to_owned()),
+            };
+            plan.reports.push(report);
+            plan.fates.push((queued, fate, is_retried));
+        }
+        plan
+    }
+
+    /// Binds members or puts them back, and returns whether any is bound.
+    fn carry_out(
+        &mut self,
+        now: Time,
+        key: GroupKey,
+        began: Time,
+        fates: Vec<Fated>,
+        wakers: Option<&BTreeSet<PluginName>>,
+    ) -> bool {
         let mut bound = Vec::new();
-        for (queued, fate) in fates {
-            member = Some(Arc::clone(&queued.pod));
+        for (queued, fate, is_retried) in fates {
             match fate {
                 Fate::Binds(tried) => bound.extend(self.bind_member(now, queued, began, tried, key)),
-                Fate::Fails(failure) => self.fail_member(now, queued, began, failure, wakers.as_ref()),
+                Fate::Fails(failure) => {
+                    self.fail_member(now, queued, began, failure, wakers.filter(|_| !is_retried));
+                }
             }
         }
         // The group was checked as a whole; a member may not be rechecked against the members after it.
@@ -103,19 +139,18 @@ impl Scheduler {
                 self.bindings.checked(uid, self.cache.fingerprint_for(pod));
             }
         }
-        for (pod, attempt, node, victims) in in_vain {
-            self.preempt(now, &pod, attempt, node, &victims);
+        !bound.is_empty()
+    }
+
+    /// Returns those of the victims that are not terminating already. Upstream evicts a pod once for each member that
+    /// chose it.
+    fn evicted(&self, mut victims: Vec<Uid>) -> Vec<PodRef> {
+        if !self.tables.copies_defects() {
+            let mut seen = BTreeSet::new();
+            victims.retain(|uid| seen.insert(Arc::clone(uid)));
         }
-        if let (Some(group), Some(member)) = (&group, member) {
-            match &preempted {
-                Preempted::Victims(victims) => self.preempt_for_group(now, group, &member, victims),
-                _ if !bound.is_empty() => self.preemptor_left(now, &group.uid),
-                _ => {}
-            }
-        }
-        if let Some(group) = &group {
-            self.set_condition(key, condition(&verdict, group.generation));
-        }
+        let placed = victims.iter().filter_map(|uid| self.cache.placed(uid));
+        placed.filter(|(pod, ..)| !pod.deleting).map(|(pod, ..)| self.pod_ref(pod)).collect()
     }
 
     /// Assumes a member on its node and sends its Binding. Returns its uid.
