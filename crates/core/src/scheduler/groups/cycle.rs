@@ -165,7 +165,7 @@ impl Scheduler {
         let mut run = self.run_group(now, &attempt, Mode::WithPostFilters, probe);
         let preempted = self.preempt_as_group(now, &attempt, &mut run, probe);
         probe.attempt_decided();
-        self.submit(now, attempt, run, preempted);
+        self.submit(now, attempt, run, &preempted);
     }
 
     /// Takes all members that may be tried from the queue: first those of higher priority, then those that became active

@@ -106,8 +106,8 @@ impl Scheduler {
         if fitting.len() < 2 {
             return Ok((!fitting.is_empty()).then_some(0));
         }
-        let proposals = fitting.iter().map(|(at, run)| (&placements[*at], run));
-        let scores = self.placement_scores(attempt, proposals.collect())?;
+        let proposals: Vec<_> = fitting.iter().map(|(at, run)| (&placements[*at], run)).collect();
+        let scores = self.placement_scores(attempt, &proposals)?;
         let total = |at: usize| scores.iter().map(|(_, scores)| scores[at]).sum::<i64>();
         for (at, (of, _)) in fitting.iter().enumerate() {
             reports[*of].scores = scores.iter().map(|(name, scores)| (*name, scores[at])).collect();
@@ -125,7 +125,7 @@ impl Scheduler {
     fn placement_scores(
         &self,
         attempt: &Attempt,
-        placements: Vec<(&Placement, &Run)>,
+        placements: &[(&Placement, &Run)],
     ) -> Result<Vec<(PluginName, Vec<i64>)>, CycleError> {
         let name = attempt.members[0].pod.scheduler_name;
         let Some(profile) = profile_named(&self.profiles, name) else { return Ok(Vec::new()) };

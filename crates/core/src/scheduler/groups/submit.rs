@@ -47,7 +47,7 @@ struct Plan {
 
 impl Scheduler {
     /// Carries out the result of a group's cycle.
-    pub(super) fn submit(&mut self, now: Time, attempt: Attempt, run: Run, preempted: Preempted) {
+    pub(super) fn submit(&mut self, now: Time, attempt: Attempt, run: Run, preempted: &Preempted) {
         let Attempt { key, group, members, began } = attempt;
         let Run { tried, verdict, placements, chosen } = run;
         let waits_for_events = !self.tables.copies_defects() && !tried.is_empty();
@@ -75,7 +75,7 @@ impl Scheduler {
             self.preempt(now, &pod, attempt, node, &victims);
         }
         let Some(group) = &group else { return };
-        match (&preempted, member) {
+        match (preempted, member) {
             (Preempted::Victims(victims), Some(member)) => {
                 self.preempt_for_group(now, group, &member, victims);
             }
