@@ -1,7 +1,7 @@
 //! Patches a PodGroup's status: the condition that says whether the group was scheduled.
 //!
-//! Upstream: `pkg/scheduler/util/utils.go#PatchPodGroupStatus`. Unlike upstream, the patch carries the group's uid. Writes
-//! about one group are sent in order, and one that a newer write follows is dropped.
+//! Upstream: `pkg/scheduler/util/utils.go#PatchPodGroupStatus`. Unlike upstream, the patch carries the group's uid.
+//! Writes about one group are sent in order, and one that a newer write follows is dropped.
 
 use super::Limits;
 use super::per_object_order::Turn;

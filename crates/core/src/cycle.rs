@@ -144,8 +144,8 @@ pub struct Options<'w> {
     pub ignore_own_nomination: bool,
     /// The order of nodes and the start of a sampled search. Without it, a search starts at the first node.
     pub walk: Option<&'w mut Walk>,
-    /// The nodes to which the decision is restricted: a placement of the pod's group. Filters still see the whole cluster,
-    /// and messages count these nodes.
+    /// The nodes to which the decision is restricted: a placement of the pod's group. Filters still see the whole
+    /// cluster, and messages count these nodes.
     pub within: Option<&'w NodeSet>,
 }
 

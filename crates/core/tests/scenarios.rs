@@ -256,11 +256,7 @@ impl Scenario {
                 let (namespace, name, budget) = language::budget(self.scheduler.tables(), rest);
                 self.handle(Event::DisruptionBudgetApplied { namespace, name, budget });
             }
-            "group" => {
-                let group = groups::group(self.scheduler.tables(), rest);
-                self.handle(Event::PodGroupApplied(Box::new(group)));
-            }
-            "gates" => groups::set_gates(&mut self.scheduler, self.now, rest),
+            "group" | "gates" => groups::act(&mut self.scheduler, self.now, verb, rest),
             "namespace" => {
                 let (name, labels) = language::namespace(self.scheduler.tables(), rest);
                 self.handle(Event::NamespaceApplied { name, labels });

@@ -20,8 +20,8 @@ pub struct PodGroup {
     pub generation: i64,
     /// `spec.schedulingPolicy`.
     pub policy: GroupPolicy,
-    /// The keys of `spec.schedulingConstraints.topology`, outermost first; `None` when `schedulingConstraints` is absent.
-    /// Absent and empty differ: with the field, members do not preempt one by one.
+    /// The keys of `spec.schedulingConstraints.topology`, outermost first; `None` when `schedulingConstraints` is
+    /// absent. Absent and empty differ: with the field, members do not preempt one by one.
     pub topology: Option<Box<[Symbol]>>,
     /// `spec.disruptionMode`.
     pub disruption: DisruptionMode,

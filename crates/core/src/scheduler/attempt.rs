@@ -79,11 +79,7 @@ pub(super) struct Choice {
 impl Scheduler {
     /// Pops the next pod and makes an attempt. Returns false if there was no pod.
     pub(super) fn attempt(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
-        let popped = match self.extender_calls.attempt_filter() {
-            None => self.queue.pop(now),
-            Some(may_go) => self.queue.pop_that(now, |pod| self.extender_calls.concerns(pod), may_go),
-        };
-        let Some(queued) = popped else { return false };
+        let Some(queued) = self.pop(now) else { return false };
         let pod = Arc::clone(&queued.pod);
         if let Some(key) = pod.group_key() {
             self.attempt_group(now, queued, key, probe);
@@ -149,6 +145,13 @@ impl Scheduler {
             probe.attempt_decided();
         }
         true
+    }
+
+    fn pop(&mut self, now: Time) -> Option<QueuedPod> {
+        match self.extender_calls.attempt_filter() {
+            None => self.queue.pop(now),
+            Some(may_go) => self.queue.pop_that(now, |pod| self.extender_calls.concerns(pod), may_go),
+        }
     }
 
     /// Applies the result of a decision that began at `began`.

@@ -89,7 +89,7 @@ impl Scheduler {
             ObjectKey::Service(namespace, name) => lookups.remove_service(namespace, name),
             ObjectKey::Controller(kind, namespace, name) => lookups.remove_controller(kind, namespace, name),
             ObjectKey::DisruptionBudget(namespace, name) => lookups.remove_disruption_budget(namespace, name),
-            ObjectKey::PodGroup(key) => self.group_gone(key),
+            ObjectKey::PodGroup(key) => self.group_gone(now, key),
             ObjectKey::DeviceClass(name) => lookups.device_classes_mut().remove(name),
             ObjectKey::Storage(key) => self.storage_gone(now, key),
         }

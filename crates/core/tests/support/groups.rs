@@ -12,7 +12,7 @@ use supercargo_core::registry::Plan;
 use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
 
 /// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 whole`. Without `min`, it is basic.
-pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
+fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
     let (name, words) = words.split_first().expect("a group has a name");
     let mut group = PodGroup {
         key: GroupKey { namespace: tables.symbol("default"), name: tables.symbol(name) },
@@ -39,8 +39,17 @@ pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
     group
 }
 
+/// Handles an input line about groups.
+pub(crate) fn act(scheduler: &mut Scheduler, now: Time, verb: &str, words: &[&str]) {
+    if verb == "gates" {
+        return set_gates(scheduler, now, words);
+    }
+    let group = group(scheduler.tables(), words);
+    scheduler.handle(now, Event::PodGroupApplied(Box::new(group)));
+}
+
 /// Turns feature gates on, with their plugins. With the word `upstream`, upstream's behavior is reproduced.
-pub(crate) fn set_gates(scheduler: &mut Scheduler, now: Time, words: &[&str]) {
+fn set_gates(scheduler: &mut Scheduler, now: Time, words: &[&str]) {
     let mut gates = GroupGates::OFF;
     for word in words {
         if *word == "upstream" {

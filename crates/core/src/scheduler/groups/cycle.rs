@@ -31,7 +31,7 @@ pub(super) enum Tried {
     Fits { choice: Choice, node: Symbol, permit: Permit },
     /// It fits on a node once victims are gone.
     Preempts { found: Unschedulable, node: Symbol, permit: Permit },
-    /// It fits nowhere.
+    /// No node is feasible for it.
     Rejected(Unschedulable),
     /// Its decision failed with this error.
     Failed(String),
@@ -168,8 +168,8 @@ impl Scheduler {
         self.submit(now, attempt, run, &preempted);
     }
 
-    /// Takes all members that may be tried from the queue: first those of higher priority, then those that became active
-    /// first, then in the order of their creation.
+    /// Takes all members that may be tried from the queue: first those of higher priority, then those that became
+    /// active first, then in the order of their creation.
     fn take_members(&mut self, now: Time, popped: QueuedPod, key: GroupKey) -> Vec<QueuedPod> {
         let others: Vec<Uid> =
             self.groups.members(key).filter(|uid| **uid != popped.pod.uid).cloned().collect();

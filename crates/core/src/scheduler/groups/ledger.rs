@@ -87,7 +87,7 @@ impl Groups {
         }
     }
 
-    /// Adds a report; the oldest is dropped if nobody takes them.
+    /// Adds a report; the oldest is dropped if the caller does not take them.
     pub(super) fn report(&mut self, report: GroupReport) {
         if self.reports.len() == REPORTS_MAX {
             self.reports.pop_front();

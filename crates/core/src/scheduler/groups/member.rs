@@ -32,7 +32,8 @@ pub(in crate::scheduler) struct Scope<'a> {
     /// Whether PostFilter runs.
     pub(in crate::scheduler) preempts: bool,
     /// Whether the first name wins among equal nodes and candidates, as in recordings. A single feasible node is then
-    /// scored, the nomination is tried first that the recorded queue shows, and the dry run of preemption ignores host ports.
+    /// scored, the nomination is tried first that the recorded queue shows, and the dry run of preemption ignores
+    /// host ports.
     pub(in crate::scheduler) is_comparable: bool,
 }
 

@@ -35,8 +35,9 @@ impl Scheduler {
         self.groups.reports.pop_front()
     }
 
-    /// Lets decisions be compared with recorded ones of kube-scheduler: the first name wins among equal nodes, candidates
-    /// and placements, nominations reach the queue as late as there, and a pod in backoff is not tried early.
+    /// Lets decisions be compared with recorded ones of kube-scheduler: the first name wins among equal nodes,
+    /// candidates and placements, nominations reach the queue as late as there, and a pod in backoff is not tried
+    /// early.
     pub fn set_comparable(&mut self) {
         self.is_comparable = true;
         self.queue.keep_backoffs();
@@ -127,8 +128,9 @@ impl Scheduler {
     }
 
     /// Handles the deletion of a PodGroup. Members that are gated stay so, and others are tried in vain.
-    pub(super) fn group_gone(&mut self, key: GroupKey) {
+    pub(super) fn group_gone(&mut self, now: Time, key: GroupKey) {
         if let Some(group) = self.cache.lookups_mut().remove_group(key) {
+            self.preemptor_left(now, &group.uid);
             self.groups.shown(&group.uid, None);
             self.outbox.cancel_group_patch(&group.uid);
         }

@@ -116,7 +116,8 @@ impl Scheduler {
         preempted
     }
 
-    /// Puts back as many units as possible, those first whose eviction violates a budget. Returns the pods of the others.
+    /// Puts back as many units as possible, those first whose eviction violates a budget. Returns the pods of the
+    /// others.
     fn reprieve(
         &mut self,
         now: Time,

@@ -293,7 +293,8 @@ impl Preemptions {
         Some(running)
     }
 
-    /// Ends all preemptions and returns the pods that waited. Nothing more is sent; evictions in flight are still reported.
+    /// Ends all preemptions and returns the pods that waited. Nothing more is sent; evictions in flight are still
+    /// reported.
     pub(super) fn end_all(&mut self, outbox: &mut Outbox) -> Vec<Uid> {
         let preemptors: Vec<Uid> = self.running.keys().cloned().collect();
         let ended = preemptors.iter().filter_map(|preemptor| self.end(preemptor, outbox));
