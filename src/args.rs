@@ -23,7 +23,7 @@ use supercargo_cli::commands::replay::ReplayArgs;
 use supercargo_cli::commands::report::ReportArgs;
 use supercargo_cli::commands::shadow::ShadowArgs;
 use supercargo_cli::commands::simulate::SimulateArgs;
-use supercargo_config::flags::{Values, parse_emulated_version};
+use supercargo_config::flags::{Values, gates, parse_emulated_version};
 use supercargo_config::{DeprecatedFlags, Flags, GoDuration, parse_duration};
 use supercargo_core::model::emulation::{Compat, EmulatedVersion};
 
@@ -179,6 +179,7 @@ impl Args {
         let path = |path: &PathBuf| path.to_string_lossy().into_owned();
         Flags {
             emulated_version: self.emulated_version.unwrap_or(EmulatedVersion::NEWEST),
+            groups: gates::groups(values.gates()),
             as_kube_scheduler: self.program == Program::KubeScheduler,
             // In kube-scheduler's place, its command lines mean what they meant.
             allow_second_default_scheduler: self.election.allow_second_default_scheduler

@@ -7,6 +7,8 @@
 use supercargo_dev::golden::compare;
 #[path = "golden/devices.rs"]
 mod devices;
+#[path = "golden/groups.rs"]
+mod groups;
 #[path = "golden/recorded.rs"]
 mod recorded;
 #[path = "golden/versions.rs"]

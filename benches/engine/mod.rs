@@ -271,6 +271,7 @@ impl Engine {
                 answers
             }
             Effect::QueryBinding { .. } | Effect::Patch(_) | Effect::Record(_) => Vec::new(),
+            Effect::PatchGroup(_) => panic!("no workload has groups"),
             Effect::BindBy { .. } | Effect::Extend(_) => panic!("no workload has extenders"),
         }
     }

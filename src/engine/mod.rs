@@ -193,6 +193,7 @@ impl<E: Engine, O: EffectRunner, W: Observer> Driver<E, O, W> {
             Effect::WriteVolume(_)
             | Effect::Evict(_)
             | Effect::Patch(_)
+            | Effect::PatchGroup(_)
             | Effect::Record(_)
             | Effect::Extend(_) => {}
         }

@@ -7,6 +7,7 @@ mod bind;
 mod claims;
 mod evict;
 mod extend;
+mod groups;
 mod merged_patches;
 mod per_object_order;
 mod query;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use supercargo_core::model::effect::{
-    Effect, EventRecord, Eviction, ExtenderCall, Lane, PodRef, StatusPatch, VolumeWrite,
+    Effect, EventRecord, Eviction, ExtenderCall, GroupPatch, Lane, PodRef, StatusPatch, VolumeWrite,
 };
 use supercargo_core::model::event::{BindOutcome, BindingState, Event, EvictOutcome, WriteOutcome};
 use supercargo_core::model::extender::ExtenderId;
@@ -344,6 +345,17 @@ impl Dispatcher {
         self.spawn(Lane::Status, "status", work, |_| None);
     }
 
+    fn patch_group(&self, patch: GroupPatch) {
+        let shared = Arc::clone(&self.shared);
+        let turn = shared.turns.queue(&patch.uid);
+        let work = async move {
+            let Shared { transport, limits, refused_patches, .. } = &*shared;
+            groups::write(transport, limits, &patch, turn, refused_patches).await;
+            None
+        };
+        self.spawn(Lane::Status, "group status", work, |_| None);
+    }
+
     fn record(&self, record: &EventRecord) {
         let shared = Arc::clone(&self.shared);
         let writes = shared.recorder.note(record);
@@ -385,6 +397,7 @@ impl EffectRunner for Dispatcher {
             Effect::WriteVolume(write) => self.write_volume(write),
             Effect::Evict(eviction) => self.evict(eviction),
             Effect::Patch(patch) => self.patch(patch),
+            Effect::PatchGroup(patch) => self.patch_group(patch),
             Effect::Record(record) => self.record(&record),
             Effect::Extend(call) => self.extend(call),
         }

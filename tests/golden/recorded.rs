@@ -14,7 +14,7 @@ pub(crate) fn own() -> Vec<String> {
     of_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden"))
 }
 
-fn of_folder(folder: &Path) -> Vec<String> {
+pub(crate) fn of_folder(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).expect("the folder is here");
     let mut files: Vec<_> = files.map(|entry| entry.expect("it can be listed").path()).collect();
     files.sort();

@@ -13,7 +13,7 @@ use crate::{ConfigError, OWN_NAME};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use supercargo_core::model::emulation::{EmulatedVersion, VersionRules};
+use supercargo_core::model::emulation::{EmulatedVersion, GroupGates, VersionRules};
 use supercargo_core::registry;
 
 /// Default timeout of extender calls (upstream `DefaultExtenderTimeout`).
@@ -40,6 +40,8 @@ pub struct Flags {
     pub allow_second_default_scheduler: bool,
     /// `--emulated-version`: the version whose defaults and rules apply.
     pub emulated_version: EmulatedVersion,
+    /// The feature gates of pod groups in `--feature-gates`.
+    pub groups: GroupGates,
     /// Whether the program is called `kube-scheduler`, which changes the defaults without a file.
     pub as_kube_scheduler: bool,
     /// Deprecated flags, which a file replaces.
@@ -163,7 +165,7 @@ impl Effective {
     ) -> Result<Self, Vec<Problem>> {
         flags.override_fields(&mut written.leader_election);
         let mut configuration = written.clone();
-        let rules = flags.emulated_version.rules();
+        let rules = flags.emulated_version.rules().with_groups(flags.groups);
         configuration.set_defaults(rules);
         let placed = |mut problem: Problem| {
             problem.place =

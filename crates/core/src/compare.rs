@@ -225,7 +225,7 @@ impl Judge<'_> {
     ) -> Result<Verdict, CycleError> {
         // If the other scheduler found no node, it decided before the nomination existed.
         let ignore_own_nomination = matches!(choice, Choice::None { .. });
-        let options = Options { always_score: true, ignore_own_nomination, walk: None };
+        let options = Options { always_score: true, ignore_own_nomination, walk: None, within: None };
         match self.framework.decide(pod, snapshot, options, &mut NoProbe)? {
             Decision::Infeasible(filtered) => {
                 let theirs = match choice {

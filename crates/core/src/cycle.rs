@@ -24,6 +24,7 @@ pub use with_extenders::{ExtendedDecision, ExtenderAnswers, ExtenderRequest, Req
 
 use crate::cache::Snapshot;
 use crate::framework::extension_point::ExtensionPoint;
+use crate::framework::placement::EnabledPlacementScore;
 use crate::framework::post_filter::PostFilterPlugin;
 use crate::framework::{ClusterEvent, CycleError, Hint, PluginName, PodAction};
 use crate::model::emulation::VersionRules;
@@ -52,6 +53,8 @@ pub struct Framework {
     pub(crate) scores: Vec<EnabledScore>,
     /// Plugins with PostFilter, in order.
     pub(crate) post_filters: Vec<Box<dyn PostFilterPlugin>>,
+    /// Plugins with PlacementScore, in order.
+    pub(crate) placement_scores: Vec<EnabledPlacementScore>,
     /// The time limits of PreBind.
     pub(crate) timeouts: Timeouts,
     /// The number of feasible nodes that ends a search; `None` searches all nodes.
@@ -141,6 +144,9 @@ pub struct Options<'w> {
     pub ignore_own_nomination: bool,
     /// The order of nodes and the start of a sampled search. Without it, a search starts at the first node.
     pub walk: Option<&'w mut Walk>,
+    /// The nodes to which the decision is restricted: a placement of the pod's group. Filters still see the whole
+    /// cluster, and messages count these nodes.
+    pub within: Option<&'w NodeSet>,
 }
 
 /// The result of a decision without an error.
@@ -203,6 +209,7 @@ impl Framework {
     ) -> Result<Decision, CycleError> {
         let always_score = options.always_score;
         let mut filtered = self.prepare(pod, snapshot, probe)?;
+        filtered.place_within(options.within);
         if filtered.prefilter_rejection().is_some() {
             return Ok(Decision::Infeasible(filtered));
         }
@@ -241,6 +248,7 @@ impl Framework {
     ) -> Result<(), CycleError> {
         let nominated = pod.nominated_node.filter(|_| !options.ignore_own_nomination);
         let nominated = nominated.and_then(|name| snapshot.find_node(name));
+        let nominated = nominated.filter(|&node| options.within.is_none_or(|nodes| nodes.contains(node)));
         let ran = nominated.map(|node| filtered.run(pod, snapshot, [node].into_iter().collect(), probe));
         if matches!(ran, Some(Ok(()))) && !filtered.feasible().is_empty() {
             return Ok(());

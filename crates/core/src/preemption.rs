@@ -20,7 +20,9 @@ use crate::framework::{CycleError, PluginName};
 use crate::model::extender::{self, ExtenderCandidate};
 use crate::model::pod::Uid;
 use crate::model::rng::Purpose;
+pub(crate) use budgets::BudgetCharges;
 use dry_run::{DryRunOutcome, Ports};
+pub(crate) use importance::started as starts;
 use std::collections::BTreeSet;
 
 /// Upstream's name of the plugin.
@@ -28,6 +30,9 @@ pub const NAME: PluginName = "DefaultPreemption";
 
 const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
 const VICTIM_TERMINATING: &str = "not eligible due to a terminating pod on the nominated node.";
+const NO_GROUP: &str = "pod group for pod not found";
+const BY_PLACEMENT: &str = "not eligible due to placement-based pod group scheduling limitation";
+const BY_GROUP: &str = "not eligible due to workload aware preemption enabled";
 const NO_CANDIDATE: &str = "no candidate node for preemption";
 const NOT_HELPFUL: &str = "Preemption is not helpful for scheduling";
 
@@ -89,6 +94,9 @@ impl DefaultPreemption {
     }
 
     fn find<'a>(&self, unplaced: &Unplaced<'a>, ports: Ports) -> PostFiltered<'a> {
+        if let Some(reason) = limited_by_group(unplaced) {
+            return nothing(reason, false, BTreeSet::new());
+        }
         if let Some(reason) = ineligible(unplaced) {
             return nothing(reason, false, BTreeSet::new());
         }
@@ -135,6 +143,9 @@ impl PostFilterPlugin for DefaultPreemption {
     }
 
     fn post_filter_again<'a>(&self, unplaced: &Unplaced<'a>, known: &mut DryRuns) -> PostFiltered<'a> {
+        if limited_by_group(unplaced).is_some() {
+            return self.post_filter(unplaced);
+        }
         self.again(unplaced, known).unwrap_or_else(|| self.post_filter(unplaced))
     }
 }
@@ -209,6 +220,20 @@ fn ineligible(unplaced: &Unplaced<'_>) -> Option<&'static str> {
     let waits = unplaced.curable.contains(node)
         && pods.any(|other| other.priority < pod.priority && other.deleting && other.preempted);
     waits.then_some(VICTIM_TERMINATING)
+}
+
+/// Returns why a member of a group may not preempt by itself (upstream `DefaultPreemption.PostFilter`).
+fn limited_by_group(unplaced: &Unplaced<'_>) -> Option<&'static str> {
+    let key = unplaced.pod.group_key()?;
+    let gates = unplaced.snapshot.rules().groups;
+    if gates.topology {
+        match unplaced.snapshot.lookups().group(key) {
+            None => return Some(NO_GROUP),
+            Some(group) if group.topology.is_some() => return Some(BY_PLACEMENT),
+            Some(_) => {}
+        }
+    }
+    gates.preemption.then_some(BY_GROUP)
 }
 
 /// Joins distinct errors to one text (upstream `apimachinery/pkg/util/errors#Aggregate`).

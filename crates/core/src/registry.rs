@@ -12,19 +12,25 @@ use crate::framework::extension_point::ExtensionPoint;
 pub use args::{PluginArgs, VolumeBindingArgs};
 
 use crate::cycle::{EnabledFilter, EnabledScore, Framework, Rank, Timeouts};
+use crate::framework::placement::{EnabledPlacementScore, PlacementScorePlugin};
 use crate::framework::post_filter::PostFilterPlugin;
 use crate::framework::{FilterPlugin, PluginName, ScorePlugin};
 use crate::model::emulation::{EmulatedVersion, VersionRules};
 use crate::plugins::dynamic_resources::{Deallocation, DeviceScore, DynamicResources};
+use crate::plugins::gang_scheduling;
 use crate::plugins::image_locality::ImageLocality;
 use crate::plugins::node_affinity::NodeAffinity;
 use crate::plugins::node_declared_features::NodeDeclaredFeatures;
 use crate::plugins::node_name::NodeName;
 use crate::plugins::node_ports::NodePorts;
-use crate::plugins::node_resources::{NodeResourcesBalancedAllocation, NodeResourcesFit};
+use crate::plugins::node_resources::{
+    NodeResourcesBalancedAllocation, NodeResourcesFit, PlacementUtilization,
+};
 use crate::plugins::node_unschedulable::NodeUnschedulable;
 use crate::plugins::node_volume_limits::NodeVolumeLimits;
+use crate::plugins::pod_group_pods_count::{self, PodGroupPodsCount};
 use crate::plugins::taint_toleration::TaintToleration;
+use crate::plugins::topology_placement;
 use crate::plugins::volume_binding::{StorageScore, VolumeBinding};
 use crate::plugins::volume_restrictions::VolumeRestrictions;
 use crate::plugins::volume_zone::VolumeZone;
@@ -236,9 +242,15 @@ const IN_TREE: &[Entry] = &[
         .default_if(|rules| rules.checks_declared_features)
         .filter(|_| Box::new(NodeDeclaredFeatures)),
     // These plugins do nothing without their feature gates, which are off by default.
-    Entry::new("GangScheduling", &[Permit, PreEnqueue]).since(EmulatedVersion::V1_35).optional(),
-    Entry::new("TopologyPlacementGenerator", &[PlacementGenerate]).since(EmulatedVersion::V1_36).optional(),
-    Entry::new("PodGroupPodsCount", &[PlacementScore]).since(EmulatedVersion::V1_36).optional(),
+    Entry::new(gang_scheduling::NAME, &[Permit, PreEnqueue])
+        .since(EmulatedVersion::V1_35)
+        .default_if(|rules| rules.groups.gangs),
+    Entry::new(topology_placement::NAME, &[PlacementGenerate])
+        .since(EmulatedVersion::V1_36)
+        .default_if(|rules| rules.groups.topology),
+    Entry::new(pod_group_pods_count::NAME, &[PlacementScore])
+        .since(EmulatedVersion::V1_36)
+        .default_if(|rules| rules.groups.topology),
     Entry::new("DeferredPodScheduling", &[PreFilter, Filter, Permit])
         .since(EmulatedVersion::V1_37)
         .optional(),
@@ -354,6 +366,23 @@ impl Plan {
     }
 }
 
+impl Plan {
+    fn placement_scores(&self) -> Vec<EnabledPlacementScore> {
+        let enabled = |&name: &PluginName| {
+            let plugin: Box<dyn PlacementScorePlugin> = match name {
+                pod_group_pods_count::NAME => Box::new(PodGroupPodsCount),
+                "NodeResourcesFit" => {
+                    Box::new(PlacementUtilization::new(self.args.node_resources_fit.resources.clone()))
+                }
+                _ => return None,
+            };
+            let weight = self.weights.get(name).copied().unwrap_or(1);
+            Some(EnabledPlacementScore { plugin, weight })
+        };
+        self.at(PlacementScore).iter().filter_map(enabled).collect()
+    }
+}
+
 impl Framework {
     /// Builds the plugins of a plan.
     pub fn new(plan: &Plan) -> Self {
@@ -364,6 +393,7 @@ impl Framework {
             filters: filters.into_iter().filter_map(|row| plan.filter_seat(row)).collect(),
             scores: scores.into_iter().filter_map(|row| plan.score_seat(row)).collect(),
             post_filters: post_filters.map(|make| make(&plan.args)).collect(),
+            placement_scores: plan.placement_scores(),
             sampling: None,
             extended: false,
             timeouts: Timeouts {

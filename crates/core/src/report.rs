@@ -1,5 +1,7 @@
 //! Reports of the engine: the outcomes of attempts and bindings, for logs, metrics and events.
 
+pub mod group;
+
 use crate::framework::PluginName;
 use crate::model::effect::PodRef;
 use crate::model::time::Time;

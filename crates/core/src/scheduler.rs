@@ -16,6 +16,7 @@ mod departure;
 mod extend;
 mod failure;
 mod gc;
+mod groups;
 mod indexed_queue;
 mod infeasible;
 mod kubelet_rejections;
@@ -45,12 +46,13 @@ pub use trial::{Room, Trial, TrialDecision, TrialMark, TrialOptions};
 pub use verify::{DIFFERENCES_MAX, Verification};
 
 use crate::cache::{Cache, CacheSize, Hypothetical, Snapshot};
+use crate::collections::hash::FixedMap;
 use crate::cycle::{Framework, Probe, Walk};
 use crate::incremental::DecisionCache;
 use crate::model::effect::{Effect, Lane, PodRef};
 use crate::model::event::{Event, Kind};
 use crate::model::intern::{Symbol, Tables};
-use crate::model::pod::PodInfo;
+use crate::model::pod::{PodInfo, Uid};
 use crate::model::rng::Seed;
 use crate::model::time::Time;
 use crate::queue::{QueueConfig, QueueStats, QueuedPod, SchedulingQueue};
@@ -60,6 +62,7 @@ use audit::Audit;
 use binding::Bindings;
 use conditions::SentConditions;
 use extend::ExtenderCalls;
+use groups::Groups;
 use kubelet_rejections::KubeletRejections;
 use outbox::Outbox;
 use pre_bind::VolumeBindings;
@@ -171,6 +174,7 @@ pub struct Scheduler {
     requeues: Requeues,
     bindings: Bindings,
     preemptions: Preemptions,
+    groups: Groups,
     conditions: SentConditions,
     reports: VecDeque<Report>,
     notices: VecDeque<Notice>,
@@ -180,6 +184,10 @@ pub struct Scheduler {
     quarantine: Quarantine,
     halted: bool,
     leading: bool,
+    /// Whether decisions are compared with recorded ones.
+    is_comparable: bool,
+    /// The nominations that the queue of the recorded scheduler shows: each as it was before the pod failed last.
+    shown_nominations: FixedMap<Uid, Symbol>,
     kubelet_rejections: KubeletRejections,
     alternatives: Option<Box<alternative::AlternativeProfiles>>,
     #[cfg(test)]
@@ -211,6 +219,7 @@ impl Scheduler {
             requeues: Requeues::default(),
             bindings: Bindings::default(),
             preemptions: Preemptions::default(),
+            groups: Groups::default(),
             conditions: SentConditions::default(),
             reports: VecDeque::new(),
             notices: VecDeque::new(),
@@ -221,6 +230,8 @@ impl Scheduler {
             quarantine: Quarantine::default(),
             halted: false,
             leading: true,
+            is_comparable: false,
+            shown_nominations: FixedMap::default(),
             kubelet_rejections: KubeletRejections::default(),
             alternatives: None,
             #[cfg(test)]
@@ -288,7 +299,7 @@ impl Scheduler {
 
     /// Returns the kinds whose first list is not complete. While there is one, the engine decides nothing.
     pub fn awaited_kinds(&self) -> impl Iterator<Item = Kind> + '_ {
-        self.lists.awaited()
+        self.lists.awaited(self.tables.rules().groups.workloads)
     }
 
     /// Applies one event to the state.
@@ -363,7 +374,7 @@ impl Scheduler {
             if self.bindings.queue_queries(now, &mut self.outbox) || self.pre_bind_times(now) {
                 continue;
             }
-            if self.lists.awaited().next().is_some() {
+            if self.lists.awaited(self.tables.rules().groups.workloads).next().is_some() {
                 return Step::Idle { wake_at: None };
             }
             if self.halted {

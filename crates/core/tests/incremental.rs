@@ -370,7 +370,7 @@ impl Law {
         self.cluster.cache.refresh();
         let (pod, snapshot) = (&self.wanted[wanted], self.cluster.snapshot());
         let findings = self.framework.explain(pod, snapshot);
-        let options = Options { ignore_own_nomination: true, always_score: true, walk: None };
+        let options = Options { ignore_own_nomination: true, always_score: true, walk: None, within: None };
         let decided = self.framework.decide(pod, snapshot, options, &mut NoProbe);
         let filtered = match decided {
             Err(_) => return,

@@ -34,7 +34,7 @@ use supercargo_core::queue::QueueConfig;
 use supercargo_core::registry::Plan;
 use supercargo_core::report::{Outcome, Preemption};
 use supercargo_core::scheduler::{Config, Pending, PodLocation, Profile, Reconfiguration, Scheduler, Step};
-use support::{begin, extenders, language, storage};
+use support::{begin, extenders, groups, language, storage};
 
 #[test]
 fn pod_lifecycle() {
@@ -94,6 +94,11 @@ fn inspection() {
 #[test]
 fn upstream_integration_tests() {
     check("upstream_integration.txt");
+}
+
+#[test]
+fn pod_groups() {
+    check("groups.txt");
 }
 
 #[test]
@@ -208,6 +213,7 @@ impl Scenario {
                 format!("evict {}/{}, {condition}", eviction.pod.namespace, eviction.pod.name)
             }
             Effect::Patch(patch) => patch_line(patch),
+            Effect::PatchGroup(patch) => groups::patch_line(patch),
             Effect::Record(record) => {
                 // The pod is named unless it is the one of the scenario's previous line.
                 let of = if record.reason == "Preempted" {
@@ -250,6 +256,7 @@ impl Scenario {
                 let (namespace, name, budget) = language::budget(self.scheduler.tables(), rest);
                 self.handle(Event::DisruptionBudgetApplied { namespace, name, budget });
             }
+            "group" | "gates" => groups::act(&mut self.scheduler, self.now, verb, rest),
             "namespace" => {
                 let (name, labels) = language::namespace(self.scheduler.tables(), rest);
                 self.handle(Event::NamespaceApplied { name, labels });

@@ -34,6 +34,7 @@ impl Sim {
             Effect::Patch(patch) => self.send_patch(patch),
             Effect::Record(record) => self.note_record(&record),
             Effect::Extend(call) => self.send_call(&call),
+            Effect::PatchGroup(patch) => Err(broken("no pod names a group", patch.name)),
             Effect::BindBy { pod, .. } => Err(broken("only the API server binds", pod.uid.to_string())),
         }
     }

@@ -267,6 +267,7 @@ impl Pod {
                     last_transition_time: "2026-01-01T00:00:00Z".into(),
                 })
             }),
+            group: None,
             template: PodTemplate {
                 priority: self.priority,
                 gates: if self.gated { [tables.symbol("example.com/gate")].into() } else { [].into() },

@@ -210,7 +210,8 @@ impl Server {
             | Kind::PodDisruptionBudget
             | Kind::CsiDriver
             | Kind::CsiStorageCapacity
-            | Kind::VolumeAttachment => Vec::new(),
+            | Kind::VolumeAttachment
+            | Kind::PodGroup => Vec::new(),
             Kind::DeviceClass if self.has_device_classes => {
                 DeviceKind::ALL.into_iter().map(Change::DeviceClass).collect()
             }

@@ -4,7 +4,7 @@
 //! Upstream: `component-base/featuregate/feature_gate.go`; error messages equal upstream's.
 
 use super::go;
-use supercargo_core::model::emulation::EmulatedVersion;
+use supercargo_core::model::emulation::{EmulatedVersion, GroupGates};
 
 /// One gate per line: name, effect, and a cell for each version, such as `BETA:on`, `GA:on!` if it is locked, or `-` if
 /// the version does not know it. `tests/fixtures/flags/gates.sh` records it from the real kube-schedulers.
@@ -187,6 +187,15 @@ fn settings(values: &[String]) -> Result<Vec<(&str, bool)>, String> {
         settings.push((name, on));
     }
     Ok(settings)
+}
+
+/// Returns the gates of pod groups, given the values of `--feature-gates`.
+pub fn groups(values: &[String]) -> GroupGates {
+    let mut gates = GroupGates::OFF;
+    for (name, on) in settings(values).unwrap_or_default() {
+        gates.set(name, on);
+    }
+    gates
 }
 
 /// Returns whether a gate is on, given the values of `--feature-gates`, the last of which counts. Without a version,

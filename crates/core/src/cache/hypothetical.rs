@@ -36,6 +36,16 @@ impl UndoLog {
         was_placed
     }
 
+    /// Puts back the pod of this uid that was removed last, as it was. It must have reserved no volumes.
+    pub(crate) fn put_back(&mut self, cache: &mut Cache, uid: &str) {
+        let is_it = |change: &&Change| matches!(change, Change::Removed(pod, ..) if *pod.uid == *uid);
+        if let Some(Change::Removed(pod, node, state)) = self.0.iter().rev().find(is_it) {
+            cache.place(pod, *node, *state);
+            let added = Change::Added(Arc::clone(&pod.uid));
+            self.0.push(added);
+        }
+    }
+
     /// Counts a pod on a node. A pod that counts on a node already is moved or replaced.
     pub(crate) fn place(&mut self, cache: &mut Cache, pod: &Arc<PodInfo>, node: Symbol, state: PodState) {
         let before = cache.placed(&pod.uid).map(|(old, on, state)| (Arc::clone(old), on, state));

@@ -2,6 +2,7 @@
 
 use super::device_classes::DeviceClasses;
 use crate::collections::hash::IdMap;
+use crate::model::group::{GroupKey, PodGroup};
 use crate::model::intern::trace_ids;
 use crate::model::intern::{LabelSetId, Symbol};
 use crate::model::lookup_objects::{DisruptionBudget, Service};
@@ -17,6 +18,7 @@ pub struct Lookups {
     controllers: BTreeMap<(ControllerKind, Symbol, Symbol), Box<[Requirement]>>,
     budgets: IdMap<Symbol, BTreeMap<Symbol, DisruptionBudget>>,
     device_classes: DeviceClasses,
+    groups: BTreeMap<GroupKey, PodGroup>,
     /// The number of changes of namespaces, Services and controllers.
     changes: u64,
     /// The number of changes of namespaces.
@@ -112,6 +114,26 @@ impl Lookups {
         self.budgets.iter().flat_map(|(&namespace, names)| names.keys().map(move |&name| (namespace, name)))
     }
 
+    /// Adds or replaces a PodGroup and returns its previous state.
+    pub fn set_group(&mut self, group: PodGroup) -> Option<PodGroup> {
+        self.groups.insert(group.key, group)
+    }
+
+    /// Removes a PodGroup.
+    pub fn remove_group(&mut self, key: GroupKey) -> Option<PodGroup> {
+        self.groups.remove(&key)
+    }
+
+    /// Returns a PodGroup.
+    pub fn group(&self, key: GroupKey) -> Option<&PodGroup> {
+        self.groups.get(&key)
+    }
+
+    /// Returns the keys of all PodGroups.
+    pub fn group_keys(&self) -> impl Iterator<Item = GroupKey> + '_ {
+        self.groups.keys().copied()
+    }
+
     /// Returns the number of changes of namespaces, Services and controllers.
     pub fn changes(&self) -> u64 {
         self.changes
@@ -177,4 +199,4 @@ impl Lookups {
     }
 }
 
-trace_ids!(Lookups { namespaces, services, controllers, budgets, device_classes } but not { changes, namespace_changes, budget_changes });
+trace_ids!(Lookups { namespaces, services, controllers, budgets, device_classes, groups } but not { changes, namespace_changes, budget_changes });

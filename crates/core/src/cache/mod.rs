@@ -47,7 +47,7 @@ use crate::model::intern::{Marks, Symbol, Tables, TraceIds, WorkBudget, holds_no
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
-use crate::model::volume::Reservation;
+use crate::model::volume::{PodVolume, Reservation};
 use crate::switches::mutation::{self, Mutation};
 use images::Images;
 use log::Log;
@@ -97,6 +97,9 @@ pub struct Cache {
     version: u64,
     /// The time of the last event or step.
     now: Time,
+    /// Claims that count as unused: upstream's snapshot does not show that members of a group use them. Empty outside a
+    /// group's cycle.
+    hidden_claims: BTreeSet<(Symbol, Symbol)>,
 }
 
 impl Cache {
@@ -360,6 +363,21 @@ impl Cache {
         self.volumes.unsettle_claim(pod);
     }
 
+    /// Hides that claims of a pod are in use, except those that already are.
+    pub(crate) fn hide_unused_claims(&mut self, pod: &PodInfo) {
+        for (claim, _) in pod.volumes.iter().filter_map(PodVolume::claim) {
+            let mut users = self.nodes.users_of(pod.namespace, claim);
+            if users.all(|idx| !self.nodes.present().contains(idx)) {
+                self.hidden_claims.insert((pod.namespace, claim));
+            }
+        }
+    }
+
+    /// Ends [`Self::hide_unused_claims`].
+    pub(crate) fn show_claims(&mut self) {
+        self.hidden_claims.clear();
+    }
+
     /// Borrows the storage objects mutably.
     pub fn volumes_mut(&mut self) -> &mut Volumes {
         &mut self.volumes
@@ -460,6 +478,7 @@ impl Cache {
             volumes,
             version: _,
             now: _,
+            hidden_claims: _,
         } = self;
         nodes.mark_rest(marks);
         pods.end_collection();
@@ -474,6 +493,6 @@ impl Cache {
     }
 }
 
-trace_ids!(Cache { nodes, pods, pod_classes, images, nominated, lookups, volumes } but not { preemption_log, version, now });
+trace_ids!(Cache { nodes, pods, pod_classes, images, nominated, lookups, volumes } but not { preemption_log, version, now, hidden_claims });
 
 holds_no_ids!(ImageState);

@@ -21,6 +21,7 @@ impl Cache {
             version,
             // Set before every decision.
             now: _,
+            hidden_claims: _,
         } = self;
         match *without {
             ObjectKey::Pod(_) | ObjectKey::Node(_) => {}
@@ -28,6 +29,7 @@ impl Cache {
             ObjectKey::Service(namespace, name) => lookups.remove_service(namespace, name),
             ObjectKey::Controller(kind, namespace, name) => lookups.remove_controller(kind, namespace, name),
             ObjectKey::DisruptionBudget(namespace, name) => lookups.remove_disruption_budget(namespace, name),
+            ObjectKey::PodGroup(key) => drop(lookups.remove_group(key)),
             ObjectKey::DeviceClass(name) => lookups.device_classes_mut().remove(name),
             ObjectKey::Storage(key) => {
                 volumes.remove(key);

@@ -360,7 +360,8 @@ impl<'a> Snapshot<'a> {
     /// Whether a pod on an existing node names the claim in `persistentVolumeClaim`.
     pub fn is_claim_used(self, namespace: Symbol, claim: Symbol) -> bool {
         self.shows(Facts::Cluster);
-        self.cache.nodes.users_of(namespace, claim).any(|idx| self.nodes().contains(idx))
+        !self.cache.hidden_claims.contains(&(namespace, claim))
+            && self.cache.nodes.users_of(namespace, claim).any(|idx| self.nodes().contains(idx))
     }
 
     /// Returns the labels of a namespace, or `None` if it is unknown.

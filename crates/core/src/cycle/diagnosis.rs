@@ -48,9 +48,10 @@ impl Filtered {
 
     /// Returns the diagnosis of a pod without a feasible node.
     pub fn diagnose(&self, snapshot: Snapshot<'_>) -> Diagnosis {
-        let all = snapshot.nodes().len();
+        let nodes = self.all_nodes(snapshot);
+        let all = nodes.len();
         if let Some((plugin, rejection)) = self.prefilter_rejection() {
-            return prefilter_diagnosis(plugin, rejection, snapshot);
+            return prefilter_diagnosis(plugin, rejection, nodes);
         }
         let mut rejectors = BTreeSet::new();
         let mut curable = NodeSet::new();
@@ -94,14 +95,14 @@ impl Filtered {
 }
 
 /// Returns the diagnosis of a rejection in PreFilter, which counts for every node.
-fn prefilter_diagnosis(plugin: PluginName, rejection: &Rejection, snapshot: Snapshot<'_>) -> Diagnosis {
-    let mut message = Histogram::default().message(snapshot.nodes().len());
+fn prefilter_diagnosis(plugin: PluginName, rejection: &Rejection, nodes: &NodeSet) -> Diagnosis {
+    let mut message = Histogram::default().message(nodes.len());
     let text = rejection.message();
     if !text.is_empty() {
         let _ = write!(message, " {text}.");
     }
     let curable = match rejection.code {
-        Code::Unschedulable => snapshot.nodes().clone(),
+        Code::Unschedulable => nodes.clone(),
         Code::UnschedulableAndUnresolvable => NodeSet::new(),
     };
     Diagnosis { rejectors: [plugin].into(), message, curable }

@@ -18,6 +18,8 @@ pub struct Filtered {
     rules: Vec<(PluginName, Box<dyn FilterRule>)>,
     prefilter: Option<(PluginName, Rejection)>,
     restricted_to: Option<NodeSet>,
+    /// The placement that the decision is restricted to.
+    within: Option<NodeSet>,
     narrowed_by: Vec<PluginName>,
     feasible: NodeSet,
     rejected: Vec<(usize, NodeSet)>,
@@ -71,6 +73,7 @@ impl Framework {
             rules: Vec::new(),
             prefilter: None,
             restricted_to: None,
+            within: None,
             narrowed_by: Vec::new(),
             feasible: NodeSet::new(),
             rejected: Vec::new(),
@@ -148,6 +151,16 @@ impl Filtered {
         self.restricted_to = Some(set);
     }
 
+    /// Restricts the decision to a placement.
+    pub(super) fn place_within(&mut self, nodes: Option<&NodeSet>) {
+        self.within = nodes.cloned();
+    }
+
+    /// Returns the nodes that messages count: all nodes, or those of the placement.
+    pub(super) fn all_nodes<'a>(&'a self, snapshot: Snapshot<'a>) -> &'a NodeSet {
+        self.within.as_ref().unwrap_or_else(|| snapshot.nodes())
+    }
+
     /// Returns the plugin that rejected the pod in PreFilter, and its rejection.
     pub fn prefilter_rejection(&self) -> Option<(PluginName, &Rejection)> {
         self.prefilter.as_ref().map(|(name, rejection)| (*name, rejection))
@@ -160,7 +173,7 @@ impl Filtered {
 
     /// Returns the nodes that Filter evaluates.
     pub fn candidates(&self, snapshot: Snapshot<'_>) -> NodeSet {
-        let mut nodes = snapshot.nodes().clone();
+        let mut nodes = self.all_nodes(snapshot).clone();
         if let Some(only) = &self.restricted_to {
             nodes.intersect(only);
         }
@@ -169,7 +182,7 @@ impl Filtered {
 
     /// Whether Filter evaluates all nodes.
     pub(crate) fn has_all_candidates(&self) -> bool {
-        self.prefilter.is_none() && self.restricted_to.is_none()
+        self.prefilter.is_none() && self.restricted_to.is_none() && self.within.is_none()
     }
 
     /// Returns the plugins that have a filter rule for this pod, in order.

@@ -32,6 +32,17 @@ pub struct PostFilter<'a> {
 }
 
 impl PostFilter<'_> {
+    /// The result if PostFilter does not run.
+    pub(crate) fn not_run() -> Self {
+        Self {
+            message: None,
+            nomination: Nomination::Keep,
+            asked: Vec::new(),
+            preemption_blockers: BTreeSet::new(),
+            deallocated: None,
+        }
+    }
+
     /// Returns the complete text of the FailedScheduling event; `message` is the filters' part.
     pub fn complete(&self, message: &str) -> String {
         match &self.message {

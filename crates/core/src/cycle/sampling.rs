@@ -100,18 +100,28 @@ impl Walk {
         self.start = start;
     }
 
+    /// Returns all nodes in the order of a search that starts at the first. Unknown nodes come last.
+    pub(crate) fn in_order(&self, snapshot: Snapshot<'_>) -> Vec<NodeIdx> {
+        self.unrotated(snapshot, snapshot.nodes())
+    }
+
     /// Returns `among`, a set of the snapshot's nodes, in search order. Unknown nodes come last.
     fn order(&self, snapshot: Snapshot<'_>, among: &NodeSet) -> Vec<NodeIdx> {
+        let mut order = self.unrotated(snapshot, among);
+        if !order.is_empty() {
+            let first = self.start % order.len();
+            order.rotate_left(first);
+        }
+        order
+    }
+
+    fn unrotated(&self, snapshot: Snapshot<'_>, among: &NodeSet) -> Vec<NodeIdx> {
         let longest = self.zones.iter().map(|(_, nodes)| nodes.len()).max().unwrap_or(0);
         let names = (0..longest).flat_map(|at| self.zones.iter().filter_map(move |(_, nodes)| nodes.get(at)));
         let mut rest = among.clone();
         let known = names.filter_map(|&name| snapshot.find_node(name));
         let mut order: Vec<NodeIdx> = known.filter(|&node| rest.remove(node)).collect();
         order.extend(rest.iter());
-        if !order.is_empty() {
-            let first = self.start % order.len();
-            order.rotate_left(first);
-        }
         order
     }
 }

@@ -10,6 +10,7 @@ pub mod extension_point;
 pub mod fact;
 pub mod histogram;
 pub mod node_plugin;
+pub mod placement;
 pub mod plugin;
 pub mod post_filter;
 pub(crate) mod simd;

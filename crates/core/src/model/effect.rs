@@ -4,6 +4,7 @@
 
 use crate::model::device::Allocation;
 use crate::model::extender::ExtenderId;
+use crate::model::group::{GroupApi, GroupCondition};
 use crate::model::intern::Tables;
 use crate::model::pod::{PodInfo, Uid};
 use std::sync::Arc;
@@ -61,6 +62,8 @@ pub enum Effect {
     /// Evicts a victim of preemption: PATCHes its condition, then DELETEs it. Result:
     /// [`crate::model::event::Event::EvictFinished`].
     Evict(Eviction),
+    /// PATCHes the status of a PodGroup. No result event: the watch shows the change.
+    PatchGroup(GroupPatch),
     /// PATCHes the pod's status. No result event: the watch shows the change.
     Patch(StatusPatch),
     /// Creates a Kubernetes Event (events.k8s.io/v1) or increases its count. No result event.
@@ -78,7 +81,7 @@ pub enum Lane {
     Volume,
     /// Evictions.
     Evict,
-    /// Patches of pod status.
+    /// Patches of the status of pods and groups.
     Status,
     /// Kubernetes Events.
     Record,
@@ -111,7 +114,7 @@ impl Effect {
             Self::Bind { .. } | Self::BindBy { .. } | Self::QueryBinding { .. } => Lane::Bind,
             Self::WriteVolume(_) => Lane::Volume,
             Self::Evict(_) => Lane::Evict,
-            Self::Patch(_) => Lane::Status,
+            Self::Patch(_) | Self::PatchGroup(_) => Lane::Status,
             Self::Record(_) => Lane::Record,
             Self::Extend(_) => Lane::Extend,
         }
@@ -292,6 +295,23 @@ impl StatusPatch {
         }
         self
     }
+}
+
+/// A patch of a PodGroup's status: the condition that says whether the group was scheduled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupPatch {
+    /// The version of the API.
+    pub api: GroupApi,
+    /// `metadata.namespace` of the group.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: Uid,
+    /// The condition to set.
+    pub condition: GroupCondition,
+    /// Whether the status of the condition changes, so that its time of transition is now.
+    pub is_transition: bool,
 }
 
 /// The change of `status.nominatedNodeName` (upstream `framework.NominatingInfo`).

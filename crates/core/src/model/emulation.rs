@@ -4,8 +4,10 @@
 //! per object or per pod, never in a loop over nodes. `docs/versions.md` describes each rule.
 
 mod devices;
+mod groups;
 
 pub use devices::{Alternatives, CapacityRule, DeviceGates, DeviceRules, Distinct, PoolView, RepeatedClaims};
+pub use groups::GroupGates;
 
 use EmulatedVersion::{V1_34, V1_35, V1_36, V1_37};
 use std::fmt;
@@ -67,6 +69,7 @@ impl EmulatedVersion {
             checks_declared_features: false,
             scores_devices: false,
             devices: DeviceRules::of(V1_34, DeviceGates::of(V1_34)),
+            groups: GroupGates::OFF,
             finds_migrated_portworx: false,
             node_name_narrows: false,
             reports_no_claims: true,
@@ -200,6 +203,8 @@ pub struct VersionRules {
     pub scores_devices: bool,
     /// Rows D14 to D17, D23, D25, D29 and D30 to D42: how devices are allocated.
     pub devices: DeviceRules,
+    /// The feature gates of pod groups, which are off in every version unless they are set.
+    pub groups: GroupGates,
     /// Row D28: whether NodeVolumeLimits takes Portworx as migrated on every node with a CSINode. Otherwise the CSINode
     /// must name it.
     pub finds_migrated_portworx: bool,
@@ -230,6 +235,11 @@ impl VersionRules {
     /// Returns these rules with other feature gates of devices.
     pub const fn with_gates(self, gates: DeviceGates) -> Self {
         Self { devices: DeviceRules::of(self.version, gates), ..self }
+    }
+
+    /// Returns these rules with other feature gates of pod groups. Versions without the API of 1.36 keep them off.
+    pub const fn with_groups(self, gates: GroupGates) -> Self {
+        Self { groups: gates.of(self.version), ..self }
     }
 
     /// Row D29: whether DeviceClasses serve extended resources.

@@ -6,6 +6,7 @@
 use crate::model::device::DeviceClass;
 use crate::model::effect::Lane;
 use crate::model::extender::Answer;
+use crate::model::group::{GroupKey, PodGroup};
 use crate::model::intern::{LabelSetId, Marks, Symbol, Tables, TraceIds};
 use crate::model::lookup_objects::{DisruptionBudget, Service};
 use crate::model::node::NodeInfo;
@@ -52,10 +53,12 @@ pub enum Kind {
     ResourceClaim,
     /// ResourceSlices.
     ResourceSlice,
+    /// PodGroups. They are watched only if groups are enabled.
+    PodGroup,
 }
 
 impl Kind {
-    /// All kinds. The engine decides nothing until the first list of each is complete.
+    /// All kinds that are always watched. The engine decides nothing until the first list of each is complete.
     pub const ALL: [Self; 18] = [
         Self::Pod,
         Self::Node,
@@ -98,6 +101,7 @@ impl Kind {
             Self::DeviceClass => "DeviceClass",
             Self::ResourceClaim => "ResourceClaim",
             Self::ResourceSlice => "ResourceSlice",
+            Self::PodGroup => "PodGroup",
         }
     }
 
@@ -161,6 +165,8 @@ pub enum ObjectKey {
     Storage(StorageKey),
     /// A DeviceClass, by name.
     DeviceClass(Symbol),
+    /// A PodGroup.
+    PodGroup(GroupKey),
 }
 
 impl ObjectKey {
@@ -186,6 +192,7 @@ impl ObjectKey {
                 named(Kind::PodDisruptionBudget, Some(namespace), name)
             }
             Self::DeviceClass(name) => named(Kind::DeviceClass, None, name),
+            Self::PodGroup(key) => named(Kind::PodGroup, Some(key.namespace), key.name),
             Self::Storage(key) => named(Kind::of_storage(key.kind), key.namespace, key.name),
         }
     }
@@ -245,6 +252,8 @@ pub enum Event {
         /// Its fields.
         class: std::sync::Arc<DeviceClass>,
     },
+    /// The current state of a PodGroup.
+    PodGroupApplied(Box<PodGroup>),
     /// The current state of a storage object.
     StorageApplied(StorageObject),
     /// The object was deleted, or the pod has terminated.
@@ -329,6 +338,7 @@ impl Event {
             }
             Self::DeviceClassApplied { name, .. } => ObjectKey::DeviceClass(*name),
             Self::StorageApplied(object) => ObjectKey::Storage(object.key()),
+            Self::PodGroupApplied(group) => ObjectKey::PodGroup(group.key),
             Self::Gone(key) | Self::Unreadable(key) => key.clone(),
             Self::NotAdmitted { uid, .. } => ObjectKey::Pod(Uid::clone(uid)),
             Self::ListBegan(_)
@@ -420,6 +430,7 @@ impl TraceIds for ObjectKey {
                 name.mark(marks);
             }
             Self::Storage(key) => key.mark(marks),
+            Self::PodGroup(key) => key.mark(marks),
         }
     }
 }

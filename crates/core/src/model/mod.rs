@@ -5,6 +5,7 @@ pub mod effect;
 pub mod emulation;
 pub mod event;
 pub mod extender;
+pub mod group;
 pub mod intern;
 pub mod lookup_objects;
 pub mod node;

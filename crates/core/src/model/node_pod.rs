@@ -81,7 +81,8 @@ shown_and_compared!(are_pods_alike: PodInfo {
     nominated_node: Option<Symbol>,
     node_affinity: Shared<RequiredNodeAffinity>,
 } but not {
-    uid, name, resource_version, generation, start_time, preempted, scheduled, labels, volumes, claims, template,
+    uid, name, resource_version, generation, start_time, preempted, scheduled, group, labels, volumes, claims,
+    template,
 });
 
 shown_and_compared!(are_templates_alike: PodTemplate {

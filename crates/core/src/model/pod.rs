@@ -3,6 +3,7 @@
 use crate::collections::shared::Shared;
 use crate::collections::thin_list::ThinList;
 use crate::model::device::{ContainerRequest, PodClaim};
+use crate::model::group::{GroupKey, Membership};
 use crate::model::intern::{LabelSetId, Symbol, holds_no_ids, trace_ids};
 use crate::model::node::{Taint, TaintEffect};
 use crate::model::resources::PodResources;
@@ -53,6 +54,8 @@ pub struct PodInfo {
     pub claims: ThinList<PodClaim>,
     /// The PodScheduled condition as last seen from the API server.
     pub scheduled: Option<Box<ScheduledCondition>>,
+    /// `spec.schedulingGroup`, if groups are enabled.
+    pub group: Option<Box<Membership>>,
     /// The fields that pods of one controller share.
     pub template: Shared<PodTemplate>,
 }
@@ -176,6 +179,12 @@ impl PodInfo {
             && self.tolerations == other.tolerations
             && self.pod_affinity == other.pod_affinity
             && self.volumes == other.volumes
+    }
+
+    /// Returns the group that the pod names, if groups are enabled.
+    pub fn group_key(&self) -> Option<GroupKey> {
+        let membership = self.group.as_ref()?;
+        Some(GroupKey { namespace: self.namespace, name: membership.group })
     }
 
     /// Whether the pod has required anti-affinity terms.
@@ -368,7 +377,7 @@ pub struct ScheduledCondition {
     pub last_transition_time: Box<str>,
 }
 
-trace_ids!(PodInfo { labels, node_name, nominated_node, node_affinity, volumes, claims, template } but not {
+trace_ids!(PodInfo { labels, node_name, nominated_node, node_affinity, volumes, claims, group, template } but not {
     uid, name, resource_version, generation, deleting, preempted, start_time, scheduled
 });
 trace_ids!(PodTemplate {

@@ -144,7 +144,7 @@ impl Hash for NodeSignature {
 /// The representative itself may be nominated or bound by now. A full evaluation leaves out the pod's own
 /// nomination; a cached evaluation for all identical pods must not.
 fn stand_in(pod: &PodInfo) -> PodInfo {
-    PodInfo { uid: "".into(), volumes: [].into(), claims: [].into(), ..pod.clone() }
+    PodInfo { uid: "".into(), volumes: [].into(), claims: [].into(), group: None, ..pod.clone() }
 }
 
 fn hash_but_for_volumes<H: Hasher>(pod: &PodInfo, state: &mut H) {

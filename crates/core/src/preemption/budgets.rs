@@ -19,10 +19,23 @@ pub(super) fn split<'a>(
     if snapshot.lookups().disruption_budget_keys().next().is_none() {
         return (Vec::new(), pods.to_vec());
     }
-    let charges_all = snapshot.rules().charges_all_budgets;
-    let mut left: BTreeMap<Symbol, Vec<(&DisruptionBudget, i64)>> = BTreeMap::new();
-    pods.iter().copied().partition(|pod| {
-        let budgets = left.entry(pod.namespace).or_insert_with(|| {
+    let mut charges =
+        BudgetCharges { charges_all: snapshot.rules().charges_all_budgets, ..Default::default() };
+    pods.iter().copied().partition(|pod| charges.violates(pod, snapshot))
+}
+
+/// What is left of each budget while victims are charged. By default, the first exhausted budget ends the search, as
+/// for the victims of a group (upstream `filterVictimsWithPDBViolation`).
+#[derive(Default)]
+pub(crate) struct BudgetCharges<'s> {
+    left: BTreeMap<Symbol, Vec<(&'s DisruptionBudget, i64)>>,
+    charges_all: bool,
+}
+
+impl<'s> BudgetCharges<'s> {
+    /// Charges the budgets of a pod, and returns whether its eviction violates one.
+    pub(crate) fn violates(&mut self, pod: &PodInfo, snapshot: Snapshot<'s>) -> bool {
+        let budgets = self.left.entry(pod.namespace).or_insert_with(|| {
             let budgets = snapshot.lookups().disruption_budgets(pod.namespace);
             budgets.map(|budget| (budget, i64::from(budget.disruptions_allowed))).collect()
         });
@@ -30,12 +43,12 @@ pub(super) fn split<'a>(
         for (_, left) in budgets.iter_mut().filter(|(budget, _)| pays_for(budget, pod, snapshot)) {
             *left -= 1;
             broken |= *left < 0;
-            if broken && !charges_all {
+            if broken && !self.charges_all {
                 break;
             }
         }
         broken
-    })
+    }
 }
 
 /// Whether the budget is charged for the pod. Unlike in the eviction API, an empty selector matches no pods

@@ -8,7 +8,7 @@ use crate::model::time::Time;
 use std::cmp::Ordering;
 
 /// The start time of a pod, or `now` if it has not started.
-pub(super) fn started(pod: &PodInfo, now: Time) -> Time {
+pub(crate) fn started(pod: &PodInfo, now: Time) -> Time {
     pod.start_time.unwrap_or(now)
 }
 

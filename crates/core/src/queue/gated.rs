@@ -1,5 +1,6 @@
 //! Gated pods. Events do not iterate over it: an index finds the pods that wait for a claim.
 
+use super::SchedulingQueue;
 use super::pod::QueuedPod;
 use crate::model::intern::{Marks, Symbol, TraceIds, WorkBudget, mark_after};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,6 +63,18 @@ impl GatedPods {
 
     pub(super) fn len(&self) -> usize {
         self.pods.len()
+    }
+}
+
+impl SchedulingQueue {
+    /// Returns the gated pods that name a ResourceClaim, in order of their sequence numbers.
+    pub fn gated_by_claim(&self, namespace: Symbol, claim: Symbol) -> impl Iterator<Item = &QueuedPod> {
+        self.gated.naming(namespace, claim)
+    }
+
+    /// Returns the gated pods.
+    pub fn gated(&self) -> impl Iterator<Item = &QueuedPod> {
+        self.gated.iter()
     }
 }
 

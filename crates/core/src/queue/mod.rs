@@ -10,6 +10,7 @@
 mod active;
 mod backoff;
 mod gated;
+mod groups;
 mod insert;
 mod pod;
 mod rebuild;
@@ -24,7 +25,7 @@ pub use stats::{QueueStats, SubQueue};
 use crate::collections::hash::{FixedMap, Keyed};
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction, pending_pod_label};
 use crate::model::emulation::VersionRules;
-use crate::model::intern::{Symbol, trace_ids};
+use crate::model::intern::trace_ids;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::switches::mutation::{self, Mutation};
@@ -100,6 +101,8 @@ pub struct SchedulingQueue {
     counters: Counters,
     barrier: WriteBarrier,
     rules: VersionRules,
+    /// Whether an idle scheduler takes pods before their backoff ends.
+    pops_early: bool,
 }
 
 impl SchedulingQueue {
@@ -119,6 +122,7 @@ impl SchedulingQueue {
             counters: Counters::default(),
             barrier: WriteBarrier::default(),
             rules: VersionRules::default(),
+            pops_early: true,
         }
     }
 
@@ -262,6 +266,9 @@ impl SchedulingQueue {
     }
 
     fn pop_early(&mut self) -> Option<QueuedPod> {
+        if !self.pops_early {
+            return None;
+        }
         let early = self.backoff.pop_early()?;
         self.counters.count_incoming(SubQueue::Active, label::POP_FROM_BACKOFF);
         Some(early)
@@ -449,16 +456,6 @@ impl SchedulingQueue {
         active.chain(backoff).chain(unschedulable).chain(gated)
     }
 
-    /// Returns the gated pods that name a ResourceClaim, in order of their sequence numbers.
-    pub fn gated_by_claim(&self, namespace: Symbol, claim: Symbol) -> impl Iterator<Item = &QueuedPod> {
-        self.gated.naming(namespace, claim)
-    }
-
-    /// Returns the gated pods.
-    pub fn gated(&self) -> impl Iterator<Item = &QueuedPod> {
-        self.gated.iter()
-    }
-
     /// Returns the latest time of the pod's next attempt in this place: the end of its backoff, or the flush that
     /// finds it overdue. `None` if time alone does not requeue it.
     pub fn next_try(&self, place: SubQueue, pod: &QueuedPod) -> Option<Time> {
@@ -596,5 +593,5 @@ fn release_label(events: &[ClusterEvent<'_>], rules: VersionRules) -> &'static s
 
 trace_ids!(SchedulingQueue { active, backoff, unschedulable, gated, counters } but not {
     backoff_policy, max_in_unschedulable, slots, blocked, next_sequence, next_flush, barrier,
-    rules
+    rules, pops_early
 });

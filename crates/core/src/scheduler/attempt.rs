@@ -5,6 +5,7 @@ use super::binding::Binding;
 use super::budget::Size;
 use super::departure::Departure;
 use super::failure::Failure;
+use super::groups::Scope;
 use super::infeasible::Refusal;
 use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
@@ -78,12 +79,12 @@ pub(super) struct Choice {
 impl Scheduler {
     /// Pops the next pod and makes an attempt. Returns false if there was no pod.
     pub(super) fn attempt(&mut self, now: Time, probe: &mut dyn Probe) -> bool {
-        let popped = match self.extender_calls.attempt_filter() {
-            None => self.queue.pop(now),
-            Some(may_go) => self.queue.pop_that(now, |pod| self.extender_calls.concerns(pod), may_go),
-        };
-        let Some(queued) = popped else { return false };
+        let Some(queued) = self.pop(now) else { return false };
         let pod = Arc::clone(&queued.pod);
+        if let Some(key) = pod.group_key() {
+            self.attempt_group(now, queued, key, probe);
+            return true;
+        }
         if !self.is_ours(&pod) {
             // The pod was requeued after a failed binding, and its profile has been removed in the meantime.
             self.pod_left(now, &pod.uid, &Departure::NotOurs(&pod));
@@ -146,6 +147,13 @@ impl Scheduler {
         true
     }
 
+    fn pop(&mut self, now: Time) -> Option<QueuedPod> {
+        match self.extender_calls.attempt_filter() {
+            None => self.queue.pop(now),
+            Some(may_go) => self.queue.pop_that(now, |pod| self.extender_calls.concerns(pod), may_go),
+        }
+    }
+
     /// Applies the result of a decision that began at `began`.
     pub(super) fn conclude(&mut self, now: Time, queued: QueuedPod, began: Time, decided: Decided) {
         match decided {
@@ -206,6 +214,10 @@ impl Scheduler {
         slice: Option<&Slice>,
         probe: &mut dyn Probe,
     ) -> Decided {
+        if self.is_comparable {
+            let scope = Scope { within: None, preempts: true, is_comparable: true };
+            return self.decide_in(now, queued, scope, probe);
+        }
         let whole = self.cache.snapshot(&self.tables);
         let snapshot = slice.map_or(whole, |slice| whole.in_slice(slice));
         let start = self.walk.start();
@@ -276,7 +288,7 @@ impl Scheduler {
         self.fail(now, queued, now, Failure::HeldBack(text));
     }
 
-    fn assume(&mut self, now: Time, mut queued: QueuedPod, began: Time, choice: Choice) {
+    pub(super) fn assume(&mut self, now: Time, mut queued: QueuedPod, began: Time, choice: Choice) {
         let Choice { node, evaluated, feasible, score, reservations } = choice;
         queued.found = Some(Search { began, evaluated, feasible });
         let name = self.snapshot().node_info(node).name;

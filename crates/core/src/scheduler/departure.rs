@@ -53,6 +53,7 @@ impl Scheduler {
         if self.queue.remove(uid) && matches!(why, Departure::Deleted) {
             self.note_event_label(pending_pod_label(PodAction::Delete, self.tables.rules()));
         }
+        self.member_left(now, uid, why);
         self.cache.forget_failed_devices(uid);
         self.cache.forget_given_up(uid);
         // What it holds of others: volumes, victims, a nomination, a node.

@@ -5,6 +5,7 @@
 use super::Scheduler;
 use super::conditions::Condition;
 use crate::cycle::{Nominate, Unschedulable};
+use crate::framework::PluginName;
 use crate::model::effect::{EventRecord, Severity};
 use crate::model::intern::Symbol;
 use crate::model::pod::PodInfo;
@@ -13,6 +14,7 @@ use crate::plugins::dynamic_resources;
 use crate::queue::QueuedPod;
 use crate::report::{Outcome, Preemption};
 use crate::switches::mutation::{self, Mutation};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The reason for a failed attempt.
@@ -29,19 +31,55 @@ pub(super) enum Failure {
     Error(String),
     /// The attempt panicked repeatedly. The pod is not retried until it changes.
     HeldBack(String),
+    /// The group of the pod cannot start, whatever was found for the pod itself. There is no rejecting plugin.
+    Member {
+        /// The text.
+        message: String,
+        /// The change of the pod's nomination.
+        nominate: Nominate,
+    },
     /// The binding failed.
     Binding(String),
 }
 
+impl Failure {
+    /// Returns the text of the pod's condition.
+    pub(super) fn message(&self) -> &str {
+        match self {
+            Self::Unschedulable(found) => &found.message,
+            Self::NoNodes(message)
+            | Self::TooLarge(message)
+            | Self::Error(message)
+            | Self::HeldBack(message)
+            | Self::Member { message, .. }
+            | Self::Binding(message) => message,
+        }
+    }
+}
+
 impl Scheduler {
     /// Reports a failed attempt, and puts the pod back into the queue.
+    pub(super) fn fail(&mut self, now: Time, queued: QueuedPod, began: Time, failure: Failure) {
+        self.fail_waiting(now, queued, began, failure, None);
+    }
+
+    /// As [`Self::fail`]. A member of a group waits for the events of `wakers` instead of those of its own rejectors;
+    /// without them it is retried after its backoff.
     // long because: one arm for each failure
-    pub(super) fn fail(&mut self, now: Time, mut queued: QueuedPod, began: Time, failure: Failure) {
+    pub(super) fn fail_waiting(
+        &mut self,
+        now: Time,
+        mut queued: QueuedPod,
+        began: Time,
+        failure: Failure,
+        wakers: Option<&BTreeSet<PluginName>>,
+    ) {
         let pod = Arc::clone(&queued.pod);
         self.cache.unsettle_claim(&pod.uid);
         if !matches!(&failure, Failure::Unschedulable(found) if found.deallocated.is_some()) {
             self.give_up_claims(&pod);
         }
+        self.note_shown_nomination(&pod);
         let was_ours = std::mem::take(&mut queued.nominated);
         let mut is_retried = false;
         let (reason, message, rejectors, nominate) = match failure {
@@ -83,6 +121,16 @@ impl Scheduler {
                 self.report(&queued, began, outcome);
                 ("Unschedulable", message, Default::default(), Nominate::Clear)
             }
+            Failure::Member { message, nominate } => {
+                let outcome = Outcome::Unschedulable {
+                    message: message.clone(),
+                    rejectors: Vec::new(),
+                    evaluated: 0,
+                    preemption: Preemption::NotTried,
+                };
+                self.report(&queued, began, outcome);
+                ("Unschedulable", message, Default::default(), nominate)
+            }
             Failure::Error(message) | Failure::HeldBack(message) => {
                 self.report(&queued, began, Outcome::Error { message: message.clone() });
                 ("SchedulerError", message, Default::default(), Nominate::Clear)
@@ -94,6 +142,7 @@ impl Scheduler {
         };
         // The nomination changes before the pod is queued again, so that the change does not requeue the pod itself.
         match nominate {
+            Nominate::Keep if self.is_comparable => self.nominate(now, &pod, pod.nominated_node),
             Nominate::Keep if !was_ours => {}
             // The nomination was set before the binding, which failed.
             Nominate::Keep | Nominate::Clear => self.nominate(now, &pod, None),
@@ -104,8 +153,12 @@ impl Scheduler {
         if reason == "SchedulerError" && mutation::is_on(Mutation::FailedPodNotRequeued) {
             return;
         }
+        let is_retried_later = pod.group.is_some() && wakers.is_none();
+        let rejectors = wakers.cloned().unwrap_or(rejectors);
         if rejectors.is_empty() && gate.is_none() {
             self.queue.return_error(now, queued);
+        } else if is_retried_later {
+            self.queue.return_after_backoff(now, queued, rejectors, gate);
         } else {
             self.queue.return_unschedulable(now, queued, rejectors, gate);
             if is_retried {
@@ -120,6 +173,16 @@ impl Scheduler {
         }
         if let Nominate::To { node, victims } = nominate {
             self.preempt(now, &pod, attempt, node, &victims);
+        }
+    }
+
+    /// In recordings, updates of pods do not reach the queue. A failure copies the pod as it was before.
+    fn note_shown_nomination(&mut self, pod: &PodInfo) {
+        if self.is_comparable {
+            match pod.nominated_node {
+                Some(node) => drop(self.shown_nominations.insert(Arc::clone(&pod.uid), node)),
+                None => drop(self.shown_nominations.remove(&pod.uid)),
+            }
         }
     }
 

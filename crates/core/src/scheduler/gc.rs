@@ -99,6 +99,7 @@ impl Scheduler {
             extender_calls,
             slices,
             preemptions,
+            groups,
             conditions,
             walk,
             quarantine,
@@ -116,6 +117,8 @@ impl Scheduler {
             notices: _,
             halted: _,
             leading: _,
+            is_comparable: _,
+            shown_nominations,
             kubelet_rejections: _,
             requeues: _,
             #[cfg(test)]
@@ -130,6 +133,8 @@ impl Scheduler {
         extender_calls.mark(marks);
         slices.mark(marks);
         preemptions.mark(marks);
+        groups.mark(marks);
+        shown_nominations.values().for_each(|node| node.mark(marks));
         conditions.mark(marks);
         walk.mark(marks);
         quarantine.mark(marks);

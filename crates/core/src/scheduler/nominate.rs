@@ -60,6 +60,10 @@ impl Scheduler {
     /// If the shown nomination did not change, the cached one, which may not be written yet, stays. A terminating pod
     /// loses its nomination.
     pub(super) fn nomination_shown(&mut self, now: Time, old: Option<&PodInfo>, pod: &Arc<PodInfo>) {
+        // In recordings, updates of pods do not reach the queue.
+        if self.is_comparable && old.is_some() {
+            return;
+        }
         let node = match old {
             _ if pod.deleting => None,
             Some(old) if old.nominated_node == pod.nominated_node => self.cache.nomination(&pod.uid),
@@ -96,9 +100,13 @@ impl Scheduler {
         for loser in losers {
             let shown = self.queue.get(&loser.uid).map_or(&loser, |queued| &queued.pod);
             let shown = Arc::clone(shown);
-            self.nominate(now, &shown, None);
-            self.preemptor_left(now, &shown.uid);
-            self.queue.requeue_now(now, &shown.uid);
+            if !self.is_comparable {
+                self.nominate(now, &shown, None);
+                self.preemptor_left(now, &shown.uid);
+                self.queue.requeue_now(now, &shown.uid);
+            } else if !self.shown_nominations.contains_key(&shown.uid) {
+                continue;
+            }
             // The recorded condition stays: this patch may overtake the patch with the condition, which is then sent
             // again.
             let sent = self.conditions.nominated(&shown.uid);

@@ -51,6 +51,10 @@ impl Scheduler {
                     self.requeue_on(now, &ClusterEvent::DeviceClass { old: old.as_deref(), new: &class });
                 }
             }
+            Event::PodGroupApplied(group) => {
+                self.lists.see(&ObjectKey::PodGroup(group.key));
+                self.group_applied(now, *group);
+            }
             Event::StorageApplied(object) => {
                 self.lists.see(&ObjectKey::Storage(object.key()));
                 self.storage_applied(now, &object);
@@ -85,6 +89,7 @@ impl Scheduler {
             ObjectKey::Service(namespace, name) => lookups.remove_service(namespace, name),
             ObjectKey::Controller(kind, namespace, name) => lookups.remove_controller(kind, namespace, name),
             ObjectKey::DisruptionBudget(namespace, name) => lookups.remove_disruption_budget(namespace, name),
+            ObjectKey::PodGroup(key) => self.group_gone(now, key),
             ObjectKey::DeviceClass(name) => lookups.device_classes_mut().remove(name),
             ObjectKey::Storage(key) => self.storage_gone(now, key),
         }
@@ -150,6 +155,9 @@ impl Scheduler {
         for action in actions {
             let event = ClusterEvent::Node { action, old: old.as_deref(), new: Some(node) };
             self.requeue_on(now, &event);
+            if matches!(action, NodeAction::Add | NodeAction::UpdateLabel) {
+                self.placements_changed(now);
+            }
         }
     }
 
@@ -166,12 +174,16 @@ impl Scheduler {
     }
 
     fn pod_applied(&mut self, now: Time, pod: &Arc<PodInfo>) {
+        let joined = self.member_seen(pod);
         match pod.node_name {
             Some(node) => self.assigned_pod(now, pod, node),
             None if self.is_ours(pod) => self.pending_pod(now, pod),
             None => self.other_schedulers_pod(now, pod),
         }
         self.pod_shown(pod);
+        if let Some(key) = joined {
+            self.member_joined(now, key);
+        }
         if pod.deleting {
             self.preemptor_left(now, &pod.uid);
             self.victim_left(now, &pod.uid);
@@ -268,6 +280,7 @@ impl Scheduler {
     /// Runs PreEnqueue: returns the plugin that keeps the pod out of the active queue.
     pub(super) fn gate(&self, pod: &PodInfo) -> Option<PluginName> {
         let gate = || self.profile_of(pod)?.framework.gate(pod, self.snapshot());
+        let gate = || gate().or_else(|| self.group_gate(pod));
         let gate = self.quarantine.gate(pod).or_else(gate);
         gate.filter(|_| !mutation::is_on(Mutation::SchedulingGatesIgnored))
     }

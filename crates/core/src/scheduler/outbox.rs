@@ -6,7 +6,7 @@
 
 use super::indexed_queue::IndexedQueue;
 use crate::collections::hash::FixedMap;
-use crate::model::effect::{Effect, EventRecord, Lane, Nomination, StatusPatch, VolumeWrite};
+use crate::model::effect::{Effect, EventRecord, GroupPatch, Lane, Nomination, StatusPatch, VolumeWrite};
 use crate::model::pod::Uid;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,6 +39,9 @@ pub(super) struct Outbox {
     evict: IndexedQueue<Uid>,
     status: IndexedQueue<Uid>,
     patches: FixedMap<Uid, StatusPatch>,
+    /// The groups whose status is patched, by uid.
+    groups: IndexedQueue<Uid>,
+    group_patches: FixedMap<Uid, GroupPatch>,
     records: VecDeque<EventRecord>,
     extend: VecDeque<u64>,
     dropped_records: u64,
@@ -126,6 +129,20 @@ impl Outbox {
         }
     }
 
+    /// Queues a patch of a group's status. It replaces an earlier one.
+    pub(super) fn push_group_patch(&mut self, patch: GroupPatch) {
+        let uid = Arc::clone(&patch.uid);
+        self.group_patches.insert(Arc::clone(&uid), patch);
+        self.groups.push(uid);
+    }
+
+    /// Removes the patch of a group that is gone.
+    pub(super) fn cancel_group_patch(&mut self, uid: &str) {
+        if self.group_patches.remove(uid).is_some() {
+            self.groups.remove(uid);
+        }
+    }
+
     /// Removes the patch of a pod, because it is outdated.
     pub(super) fn cancel_patch(&mut self, uid: &str) {
         if self.patches.remove(uid).is_some() {
@@ -184,6 +201,13 @@ impl Outbox {
     /// Takes the next patch or Event that has a credit, and spends the credit.
     pub(super) fn pop_other(&mut self) -> Option<Effect> {
         if self.has_credit(Lane::Status)
+            && let Some(uid) = self.groups.pop()
+        {
+            let patch = self.group_patches.remove(&uid).expect("a uid in line has its patch");
+            self.spend(Lane::Status);
+            return Some(Effect::PatchGroup(patch));
+        }
+        if self.has_credit(Lane::Status)
             && let Some(uid) = self.status.pop()
         {
             let patch = self.patches.remove(&uid).expect("a uid in line has its patch");
@@ -222,7 +246,7 @@ impl Outbox {
             self.bind.len(),
             self.volume.len() + self.claims.len(),
             self.evict.len(),
-            self.status.len(),
+            self.status.len() + self.groups.len(),
             self.records.len(),
             self.extend.len(),
         ]

@@ -16,12 +16,13 @@ use super::Scheduler;
 use crate::framework::extension_point::ExtensionPoint;
 use crate::model::effect::{Disruption, Eviction, Severity};
 use crate::model::event::EvictOutcome;
+use crate::model::group::PodGroup;
 use crate::model::intern::Symbol;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::preemption;
 use crate::report::{Outcome, Report};
-use ledger::{Begun, EvictedPod, Running};
+use ledger::{Begun, EvictedPod, Preempting, Running};
 use std::sync::Arc;
 
 impl Scheduler {
@@ -36,9 +37,19 @@ impl Scheduler {
         victims: &[Uid],
     ) {
         self.preemptor_left(now, &pod.uid);
-        let running =
-            Running { preemptor: Arc::clone(pod), attempt, node, began: now, left: victims.to_vec() };
+        let running = Running {
+            preemptor: Arc::clone(pod),
+            group: None,
+            attempt,
+            node: Some(node),
+            began: now,
+            left: victims.to_vec(),
+        };
         if !self.preemptions.start(running, &self.cache) {
+            // Recordings preempt synchronously, which clears nominations even if all victims are leaving already.
+            if self.is_comparable {
+                self.clear_lesser_nominations(now, pod, node);
+            }
             return;
         }
         let gated =
@@ -48,6 +59,33 @@ impl Scheduler {
         }
         self.clear_lesser_nominations(now, pod, node);
         self.advance(now, &pod.uid);
+    }
+
+    /// Starts the eviction of the victims of a group. All its pending members wait; `member` is one of them.
+    pub(super) fn preempt_for_group(
+        &mut self,
+        now: Time,
+        group: &PodGroup,
+        member: &Arc<PodInfo>,
+        victims: &[Uid],
+    ) {
+        self.preemptor_left(now, &group.uid);
+        let gated =
+            |profile: &super::Profile| profile.framework.runs(ExtensionPoint::PreEnqueue, preemption::NAME);
+        let waits = self.profile_of(member).is_some_and(gated);
+        let blocked = if waits { self.pending_members(group.key) } else { Vec::new() };
+        let running = Running {
+            preemptor: Arc::clone(member),
+            group: Some(Preempting { uid: Arc::clone(&group.uid), blocked: blocked.clone() }),
+            attempt: 0,
+            node: None,
+            began: now,
+            left: victims.to_vec(),
+        };
+        if self.preemptions.start(running, &self.cache) {
+            blocked.iter().for_each(|uid| self.queue.block(uid, preemption::NAME));
+            self.advance(now, &group.uid);
+        }
     }
 
     /// Evicts the victims that are due, or ends the preemption if no victim remains.
@@ -84,13 +122,14 @@ impl Scheduler {
     pub(super) fn release_eviction(&mut self, now: Time, uid: &Uid) -> Option<Eviction> {
         self.cancel_unsent_victim(now, uid);
         self.preemptions.eviction(uid)?;
-        let Some(EvictedPod { pod, preemptor, .. }) = self.preemptions.send(uid, &self.cache) else {
+        let Some(EvictedPod { pod, preemptor, group, .. }) = self.preemptions.send(uid, &self.cache) else {
             self.victim_off(now, uid);
             return None;
         };
         let scheduler_name = self.tables.text(preemptor.scheduler_name);
+        let by = if group.is_some() { "podgroup" } else { "pod" };
         let condition = (!pod.preempted).then(|| Disruption {
-            message: format!("{scheduler_name}: preempting to accommodate a higher priority pod"),
+            message: format!("{scheduler_name}: preempting to accommodate a higher priority {by}"),
             observed_generation: pod.generation,
         });
         Some(Eviction { pod: self.pod_ref(&pod), condition })
@@ -116,8 +155,11 @@ impl Scheduler {
     }
 
     fn record_preempted(&mut self, evicted: &EvictedPod, suffix: &str) {
-        let EvictedPod { pod, node, preemptor } = evicted;
-        let note = format!("Preempted by pod {} on node {}{suffix}", preemptor.uid, self.tables.text(*node));
+        let EvictedPod { pod, node, preemptor, group } = evicted;
+        let note = match group {
+            Some(group) => format!("Preempted by podgroup {group} on node cluster{suffix}"),
+            None => format!("Preempted by pod {} on node {}{suffix}", preemptor.uid, self.tables.text(*node)),
+        };
         self.record_as(preemptor.scheduler_name, pod, Severity::Normal, "Preempted", "Preempting", note);
     }
 
@@ -140,8 +182,8 @@ impl Scheduler {
     /// Ends the preemption of a pod that was deleted, is terminating, or has a node. No more victims are evicted for
     /// it.
     pub(super) fn preemptor_left(&mut self, now: Time, uid: &str) {
-        if self.preemptions.end(uid, &mut self.outbox).is_some() {
-            self.queue.unblock(now, uid);
+        if let Some(running) = self.preemptions.end(uid, &mut self.outbox) {
+            running.blocked().iter().for_each(|uid| self.queue.unblock(now, uid));
         }
     }
 
@@ -162,12 +204,15 @@ impl Scheduler {
     /// error lasts.
     fn end_preemption(&mut self, now: Time, uid: &Uid, error: Option<String>) {
         let Some(running) = self.preemptions.end(uid, &mut self.outbox) else { return };
-        let Running { preemptor, attempt, node, began, .. } = running;
-        if error.is_some() {
-            self.queue.requeue_after_backoff(now, uid);
-        } else {
-            self.queue.unblock(now, uid);
+        for uid in running.blocked() {
+            if error.is_some() {
+                self.queue.requeue_after_backoff(now, uid);
+            } else {
+                self.queue.unblock(now, uid);
+            }
         }
+        let Running { preemptor, attempt, node, began, .. } = running;
+        let node = node.map_or("cluster", |node| self.tables.text(node)).to_owned();
         self.reports.push_back(Report {
             pod: self.pod_ref(&preemptor),
             profile: self.profile_of(&preemptor).map(|p| p.name.clone()).unwrap_or_default(),
@@ -175,7 +220,7 @@ impl Scheduler {
             first_queued: began,
             began,
             rescued_by_flush: false,
-            outcome: Outcome::PreemptionEnded { node: self.tables.text(node).to_owned(), error },
+            outcome: Outcome::PreemptionEnded { node, error },
         });
     }
 }

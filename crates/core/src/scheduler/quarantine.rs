@@ -211,6 +211,7 @@ pub(super) mod tests {
             claims: [].into(),
             volumes: [].into(),
             scheduled: None,
+            group: None,
             template: PodTemplate {
                 resources: PodResources {
                     request: request.clone(),

@@ -40,6 +40,7 @@ fn parts(key: &ObjectKey) -> (Kind, Option<Symbol>, Option<Symbol>) {
             (Kind::PodDisruptionBudget, Some(namespace), Some(name))
         }
         ObjectKey::DeviceClass(name) => (Kind::DeviceClass, None, Some(name)),
+        ObjectKey::PodGroup(key) => (Kind::PodGroup, Some(key.namespace), Some(key.name)),
         ObjectKey::Storage(key) => (Kind::of_storage(key.kind), key.namespace, Some(key.name)),
     }
 }
@@ -75,8 +76,9 @@ impl Lists {
     }
 
     /// Returns the kinds whose first list is not complete.
-    pub(super) fn awaited(&self) -> impl Iterator<Item = Kind> + '_ {
-        Kind::ALL.into_iter().filter(|kind| !self.complete.contains(kind))
+    pub(super) fn awaited(&self, has_groups: bool) -> impl Iterator<Item = Kind> + '_ {
+        let kinds = Kind::ALL.into_iter().chain(has_groups.then_some(Kind::PodGroup));
+        kinds.filter(|kind| !self.complete.contains(kind))
     }
 
     fn names(&self, key: &ObjectKey) -> bool {
@@ -121,6 +123,7 @@ impl Scheduler {
                     .map(|(namespace, name)| ObjectKey::DisruptionBudget(namespace, name))
                     .collect()
             }
+            Kind::PodGroup => lookups.group_keys().map(ObjectKey::PodGroup).collect(),
             Kind::DeviceClass => lookups.device_classes().names().map(ObjectKey::DeviceClass).collect(),
             Kind::ReplicationController => controllers(ControllerKind::ReplicationController),
             Kind::ReplicaSet => controllers(ControllerKind::ReplicaSet),

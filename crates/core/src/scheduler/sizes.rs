@@ -25,6 +25,7 @@ impl Scheduler {
             ("outgoing patches", status),
             ("preemptions", self.preemptions.running()),
             ("evictions", self.preemptions.evictions()),
+            ("members of groups", self.groups.len()),
             ("outgoing records", record),
             ("outgoing questions", extend),
             ("pods waiting for extenders", self.extender_calls.len()),

@@ -3,15 +3,14 @@
 //! The queue takes no part: the caller gives the pods in its own order, and each pod is decided once. A chosen pod
 //! counts on its node as an assumed pod. There are no bindings, patches, evictions and Events.
 
-use super::attempt::{Choice, Decided, NO_NODES, reserve, unschedulable};
+use super::attempt::{Choice, Decided, NO_NODES};
 use super::budget::Size;
-use super::{Config, Profile, Reconfiguration, Scheduler, profile_named};
+use super::groups::Scope;
+use super::{Config, Profile, Reconfiguration, Scheduler};
 use crate::cache::{PodState, Snapshot, UndoLog};
-use crate::cycle::{
-    Decision, Evaluation, Framework, InfeasibleDecision, Nominate, Nomination, Options, Probe, Unschedulable,
-};
+use crate::cycle::{Framework, Nominate, Probe, Unschedulable};
 use crate::framework::CycleError;
-use crate::framework::post_filter::{Deallocated, Draws};
+use crate::framework::post_filter::Deallocated;
 use crate::model::event::Event;
 use crate::model::intern::{Symbol, Tables};
 use crate::model::node::NodeInfo;
@@ -343,35 +342,9 @@ impl Scheduler {
 
     /// Decides about a pod by [`TrialOptions::is_comparable`].
     fn decide_comparably(&mut self, pod: &Arc<PodInfo>, probe: &mut dyn Probe) -> Decided {
-        let snapshot = self.cache.snapshot(&self.tables);
-        let profile = profile_named(&self.profiles, pod.scheduler_name);
-        let framework = &profile.expect("the caller chose the profile").framework;
-        let options = Options { always_score: true, ignore_own_nomination: true, walk: Some(&mut self.walk) };
-        let decision = match framework.decide(pod, snapshot, options, probe) {
-            Ok(decision) => decision,
-            Err(error) => return Decided::Failed(error),
-        };
-        probe.evaluated(&Evaluation { framework, pod, snapshot, decision: &decision });
-        let name = |node| snapshot.text(snapshot.node_info(node).name);
-        match decision {
-            Decision::Feasible(feasible) => {
-                let winners = feasible.winners().into_iter();
-                let node = winners.min_by_key(|&node| name(node)).expect("a feasible pod has a best node");
-                reserve(&feasible, snapshot, node)
-            }
-            Decision::Infeasible(filtered) => {
-                let diagnosis = filtered.diagnose(snapshot);
-                let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
-                let draws = Draws { seed: self.seed, attempt: ATTEMPT };
-                let mut outcome = framework.post_filter(failed, draws, NOW, probe);
-                if let Nomination::To(candidates) = &mut outcome.nomination {
-                    candidates.sort_by_key(|candidate| name(candidate.node));
-                    candidates.truncate(1);
-                    outcome.report_choice(pod, snapshot, draws);
-                }
-                Decided::Nowhere(unschedulable(failed, &outcome, draws))
-            }
-        }
+        let mut queued = QueuedPod::new(Arc::clone(pod), None);
+        queued.attempts = ATTEMPT;
+        self.decide_in(NOW, &queued, Scope { within: None, preempts: true, is_comparable: true }, probe)
     }
 }
 

@@ -48,6 +48,7 @@ fn pod(uid: &str, priority: i32) -> Arc<PodInfo> {
         volumes: [].into(),
         claims: [].into(),
         scheduled: None,
+        group: None,
         template: PodTemplate { priority, ..PodTemplate::plain(known::EMPTY, PROFILE) }.into(),
     })
 }

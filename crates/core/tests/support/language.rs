@@ -4,7 +4,7 @@
 //! node a zone=z1 cpu=4 mem=8Gi pods=110 eph=10Gi res:example.com/gpu=2 label:k=v taint=key=value:NoSchedule
 //!        unschedulable nohost image=nginx:latest@250Mi
 //! pod p on=a ns=default label:app=web cpu=1 mem=1Gi eph=1Gi res:example.com/gpu=1 pod-cpu=2 pod-mem=1Gi containers=2
-//!       priority=5 started=7 never-preempts preempted gate=g nominated=a deleting owner=ReplicaSet/rs
+//!       priority=5 group=g started=7 never-preempts preempted gate=g nominated=a deleting owner=ReplicaSet/rs
 //!       image=nginx:latest port=80 port=127.0.0.1:80 port=UDP/:53
 //!       tolerate=* tolerate=key tolerate=key=value tolerate=level<10 tolerate==value, each with :Effect or without
 //!       select:k=v require=zone:in:a,b;disk=ssd;@name:in:a require= require=! prefer=5/zone=a prefer=! prefer=?error
@@ -128,6 +128,7 @@ pub(crate) fn pod(tables: &mut Tables, words: &[&str]) -> Arc<PodInfo> {
             "scheduler" => pod.scheduler(value),
             "said" => pod.said(&value.replace('_', " ")),
             "gate" => pod.gate(value),
+            "group" => pod.in_group(value),
             "priority" => pod.priority(value.parse().expect("a priority")),
             "containers" => pod.containers(value.parse().expect("a number of containers")),
             "owner" => {

@@ -5,6 +5,7 @@
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of this")]
 
 pub(crate) mod extenders;
+pub(crate) mod groups;
 pub(crate) mod language;
 pub(crate) mod node;
 pub(crate) mod pod;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use supercargo_core::model::device::ContainerRequest;
+use supercargo_core::model::group::Membership;
 use supercargo_core::model::intern::{Symbol, Tables, known};
 use supercargo_core::model::node::TaintEffect;
 use supercargo_core::model::pod::{
@@ -48,6 +49,7 @@ impl<'t> PodBuilder<'t> {
             volumes: [].into(),
             claims: [].into(),
             scheduled: None,
+            group: None,
             template: PodTemplate::plain(namespace, scheduler_name).into(),
         };
         Self {
@@ -84,6 +86,12 @@ impl<'t> PodBuilder<'t> {
 
     pub(crate) fn nominated(mut self, node: &str) -> Self {
         self.pod.nominated_node = Some(self.tables.symbol(node));
+        self
+    }
+
+    pub(crate) fn in_group(mut self, group: &str) -> Self {
+        let created = supercargo_core::model::time::Time::default();
+        self.pod.group = Some(Box::new(Membership { group: self.tables.symbol(group), created }));
         self
     }
 

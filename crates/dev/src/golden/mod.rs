@@ -2,4 +2,5 @@
 
 pub mod changes;
 pub mod compare;
+pub mod groups;
 pub mod world;

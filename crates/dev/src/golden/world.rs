@@ -198,6 +198,9 @@ impl World {
             }
             Object::ResourceClaim(object) => self.apply_storage(object.as_ref()),
             Object::ResourceSlice(object) => self.apply_storage(object.as_ref()),
+            Object::PodGroupV1Alpha2(_) | Object::PodGroupV1Beta1(_) => {
+                panic!("groups are compared by `golden::groups`")
+            }
         }
     }
 
@@ -260,7 +263,7 @@ impl World {
         }
         let framework = profile(&self.profiles, snapshot, pod.scheduler_name);
         both_ways(framework, &mut self.decisions, pod, snapshot);
-        let options = Options { always_score: true, ignore_own_nomination: true, walk: None };
+        let options = Options { always_score: true, ignore_own_nomination: true, walk: None, within: None };
         if let Ok(Decision::Infeasible(filtered)) = framework.decide(pod, snapshot, options, &mut NoProbe) {
             let diagnosis = filtered.diagnose(snapshot);
             let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
@@ -294,7 +297,7 @@ impl World {
             // The engine's loop reports this before deciding.
             return json!({ "pod": snapshot.pod_key(&pod), "message": "no nodes available to schedule pods" });
         }
-        let options = Options { always_score: true, ignore_own_nomination: true, walk: None };
+        let options = Options { always_score: true, ignore_own_nomination: true, walk: None, within: None };
         let framework = profile(&self.profiles, snapshot, pod.scheduler_name);
         both_ways(framework, &mut self.decisions, &pod, snapshot);
         let decision = framework.decide(&pod, snapshot, options, &mut NoProbe);

@@ -94,6 +94,16 @@ pub struct PodSpec {
     #[serde(deserialize_with = "nulls::or_default")]
     pub host_network: bool,
     pub host_users: Option<bool>,
+    pub scheduling_group: Option<SchedulingGroup>,
+}
+
+/// `PodSchedulingGroup`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+#[allow(missing_docs, reason = "named as upstream")]
+pub struct SchedulingGroup {
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub pod_group_name: String,
 }
 
 /// `Container`.

@@ -14,6 +14,7 @@ mod place;
 pub mod policy;
 pub mod proto;
 pub mod resource;
+pub mod scheduling;
 pub mod storage;
 mod to_json;
 
@@ -23,6 +24,7 @@ pub use encoding::Encoding;
 pub use object::{NotRead, Object};
 pub use policy::PodDisruptionBudget;
 pub use resource::{DeviceClass, ResourceClaim, ResourceSlice};
+pub use scheduling::{PodGroupV1Alpha2, PodGroupV1Beta1};
 pub use to_json::ToJson;
 
 pub use storage::{
@@ -37,6 +39,7 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt::{self, Debug};
 
@@ -187,7 +190,7 @@ impl<K: Kind> Received<K> {
         };
         match read {
             Ok(Wire { metadata, spec, status }) => {
-                Self { metadata: kept::<K>(metadata), content: Ok(Content { spec, status }) }
+                Self { metadata: kept::<K>(metadata, &spec), content: Ok(Content { spec, status }) }
             }
             Err(error) => {
                 let reason = place::describe(json, &error);
@@ -197,10 +200,13 @@ impl<K: Kind> Received<K> {
     }
 }
 
-/// Returns the metadata, with the time of creation only for kinds of which decisions read it: DeviceClasses.
-fn kept<K: Kind>(read: Metadata) -> ObjectMeta {
+/// Returns the metadata, with the time of creation only for objects of which decisions read it: DeviceClasses, and pods
+/// that name a group.
+fn kept<K: Kind>(read: Metadata, spec: &K::Spec) -> ObjectMeta {
     let mut metadata = ObjectMeta::from(read);
-    if K::PLURAL != resource::DeviceClassKind::PLURAL {
+    let pod = (spec as &dyn Any).downcast_ref::<core::PodSpec>();
+    let is_member = pod.is_some_and(|spec| spec.scheduling_group.is_some());
+    if K::PLURAL != resource::DeviceClassKind::PLURAL && !is_member {
         metadata.creation_timestamp = None;
     }
     metadata

@@ -2,8 +2,9 @@
 
 use super::{
     CsiDriver, CsiNode, CsiStorageCapacity, DeviceClass, Namespace, Node, PersistentVolume,
-    PersistentVolumeClaim, Pod, PodDisruptionBudget, ReplicaSet, ReplicationController, ResourceClaim,
-    ResourceSlice, Service, StatefulSet, StorageClass, VolumeAttachment,
+    PersistentVolumeClaim, Pod, PodDisruptionBudget, PodGroupV1Alpha2, PodGroupV1Beta1, ReplicaSet,
+    ReplicationController, ResourceClaim, ResourceSlice, Service, StatefulSet, StorageClass,
+    VolumeAttachment,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -47,6 +48,10 @@ pub enum Object {
     ResourceClaim(Box<ResourceClaim>),
     /// `resource.k8s.io/v1 ResourceSlice`.
     ResourceSlice(Box<ResourceSlice>),
+    /// `scheduling.k8s.io/v1alpha2 PodGroup`.
+    PodGroupV1Alpha2(Box<PodGroupV1Alpha2>),
+    /// `scheduling.k8s.io/v1beta1 PodGroup`.
+    PodGroupV1Beta1(Box<PodGroupV1Beta1>),
 }
 
 /// Error: an object of an unsupported kind.
@@ -89,6 +94,8 @@ impl Object {
             ("resource.k8s.io/v1", "DeviceClass") => Self::DeviceClass(decode(value)),
             ("resource.k8s.io/v1", "ResourceClaim") => Self::ResourceClaim(decode(value)),
             ("resource.k8s.io/v1", "ResourceSlice") => Self::ResourceSlice(decode(value)),
+            ("scheduling.k8s.io/v1alpha2", "PodGroup") => Self::PodGroupV1Alpha2(decode(value)),
+            ("scheduling.k8s.io/v1beta1", "PodGroup") => Self::PodGroupV1Beta1(decode(value)),
             _ => return Err(NotRead { name: field(&value["metadata"]["name"]), api_version, kind }),
         })
     }
@@ -117,6 +124,8 @@ macro_rules! of_any_kind {
             $crate::api::Object::DeviceClass($it) => $what,
             $crate::api::Object::ResourceClaim($it) => $what,
             $crate::api::Object::ResourceSlice($it) => $what,
+            $crate::api::Object::PodGroupV1Alpha2($it) => $what,
+            $crate::api::Object::PodGroupV1Beta1($it) => $what,
         }
     };
 }

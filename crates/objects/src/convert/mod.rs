@@ -9,6 +9,7 @@ pub mod allocation;
 mod csi_migration;
 pub mod devices;
 mod expressions;
+mod groups;
 pub mod lookups;
 pub mod node;
 pub mod pod;

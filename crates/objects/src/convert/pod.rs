@@ -8,6 +8,7 @@ use crate::api::{Malformed, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time as ApiTime};
 use std::collections::BTreeMap;
 use supercargo_core::model::emulation::ImageVolumes;
+use supercargo_core::model::group::Membership;
 use supercargo_core::model::intern::{Symbol, Tables, known};
 use supercargo_core::model::pod::{
     Controller, ControllerKind, HostPort, PodInfo, PodTemplate, ScheduledCondition,
@@ -38,8 +39,19 @@ pub fn pod(tables: &mut Tables, pod: &Pod) -> Result<PodInfo, Malformed> {
         volumes: volumes::of_pod(tables, pod.name(), spec).into(),
         claims: devices::claims_of_pod(tables, spec, status).into(),
         scheduled: scheduled(&status.conditions),
+        group: membership(tables, pod, spec).map(Box::new),
         template: tables.template(template),
     })
+}
+
+/// Returns the group that a pod names, if groups are enabled.
+fn membership(tables: &mut Tables, pod: &Pod, spec: &PodSpec) -> Option<Membership> {
+    if !tables.rules().groups.workloads {
+        return None;
+    }
+    let name = &spec.scheduling_group.as_ref()?.pod_group_name;
+    let created = pod.metadata.creation_timestamp.as_ref().map(time).unwrap_or_default();
+    Some(Membership { group: tables.symbol(name), created })
 }
 
 /// Returns the part of a pod that it shares with pods of the same template.

@@ -1,6 +1,7 @@
 //! Tests of conversion and of the errors for invalid objects.
 
 mod devices;
+mod groups;
 mod pods;
 mod requests;
 mod selectors;

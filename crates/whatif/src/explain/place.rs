@@ -57,7 +57,7 @@ impl Place<'_> {
     /// Decides about a pod in the current cluster; its own nomination is ignored.
     pub fn decide(&mut self, pod: &PodInfo) -> Result<Decision, CycleError> {
         self.trial.refreshed();
-        let options = Options { always_score: false, ignore_own_nomination: true, walk: None };
+        let options = Options { always_score: false, ignore_own_nomination: true, walk: None, within: None };
         self.framework(pod).decide(pod, self.snapshot(), options, &mut NoProbe)
     }
 

@@ -116,6 +116,7 @@ impl OtherInput {
             | Event::ControllerApplied { .. }
             | Event::DisruptionBudgetApplied { .. }
             | Event::DeviceClassApplied { .. }
+            | Event::PodGroupApplied(_)
             | Event::StorageApplied(_)
             | Event::Gone(_)
             | Event::NotAdmitted { .. }

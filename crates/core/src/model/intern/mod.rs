@@ -13,7 +13,7 @@ pub(crate) use trace::{Marks, TraceIds, holds_no_ids, trace_ids};
 use crate::collections::hash::{HashSeed, Keyed};
 use crate::collections::shared::{Pool, Shared};
 use crate::collections::uniques::Uniques;
-use crate::model::emulation::{Compat, EmulatedVersion, VersionRules};
+use crate::model::emulation::{Compat, EmulatedVersion, GroupGates, VersionRules};
 use crate::model::node::Taint;
 use crate::model::pod::PodTemplate;
 use crate::model::selector::RequiredNodeAffinity;
@@ -116,6 +116,7 @@ pub struct Tables {
     node_affinities: Pool<RequiredNodeAffinity>,
     hashing: Keyed,
     rules: VersionRules,
+    group_gates: GroupGates,
     compat: Compat,
     /// Ids that are never freed, even if no gc root marks them.
     pinned: Marks,
@@ -173,6 +174,7 @@ impl Tables {
             node_affinities: Pool::hashed_by(hashing.clone()),
             hashing,
             rules: VersionRules::default(),
+            group_gates: GroupGates::OFF,
             compat: Compat::default(),
             pinned: Marks::default(),
             is_pinning: false,
@@ -200,7 +202,13 @@ impl Tables {
 
     /// Sets the emulated version. Objects that were converted before keep the values of the previous version.
     pub fn emulate(&mut self, version: EmulatedVersion) {
-        self.rules = version.rules();
+        self.rules = version.rules().with_groups(self.group_gates);
+    }
+
+    /// Sets the feature gates of pod groups, before the first object is converted.
+    pub fn set_group_gates(&mut self, gates: GroupGates) {
+        self.group_gates = gates;
+        self.rules = self.rules.with_groups(gates);
     }
 
     /// Whether defects of kube-scheduler that lose a pod or break a claim's own constraints are reproduced

@@ -94,6 +94,14 @@ fn most_allocated(shares: &[Share]) -> i64 {
     mean(shares, |share| percent(share.requested.min(share.allocatable), share.allocatable))
 }
 
+/// Returns the weighted mean of utilizations, given as used amount, allocatable amount and weight of each resource.
+/// Resources of which nothing is allocatable are left out.
+pub(super) fn mean_utilization(shares: impl Iterator<Item = (i64, i64, i64)>) -> i64 {
+    let share = |(requested, allocatable, weight)| Share { allocatable, used: 0, requested, weight };
+    let shares: Vec<Share> = shares.map(share).filter(|share| share.allocatable != 0).collect();
+    most_allocated(&shares)
+}
+
 #[inline]
 fn mean(shares: &[Share], score: impl Fn(&Share) -> i64) -> i64 {
     let weights: i64 = shares.iter().map(|share| share.weight).sum();

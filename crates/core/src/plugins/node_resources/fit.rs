@@ -20,7 +20,7 @@ use crate::model::resources::{Resources, is_extended_resource};
 use crate::switches::mutation::{self, Mutation};
 use std::sync::Arc;
 
-const NAME: PluginName = "NodeResourcesFit";
+pub(super) const NAME: PluginName = "NodeResourcesFit";
 
 /// `NodeResourcesFitArgs`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,8 +9,10 @@ mod allocation;
 mod balanced_allocation;
 mod fit;
 mod hint;
+mod placement;
 mod simd_block;
 
 pub use allocation::{ResourceSpec, ScoringStrategy};
 pub use balanced_allocation::{NodeResourcesBalancedAllocation, NodeResourcesBalancedAllocationArgs};
 pub use fit::{NodeResourcesFit, NodeResourcesFitArgs};
+pub use placement::PlacementUtilization;

@@ -238,6 +238,13 @@ impl Bindings {
         self.by_uid.iter()
     }
 
+    /// Sets what a binding that was not sent was last checked against.
+    pub(in crate::scheduler) fn checked(&mut self, uid: &str, fingerprint: Fingerprint) {
+        if let Some(binding) = self.by_uid.get_mut(uid) {
+            binding.fingerprint = Some(fingerprint);
+        }
+    }
+
     /// Makes every binding that was not sent subject to the recheck, because nodes were rebuilt.
     pub(in crate::scheduler) fn recheck_all(&mut self) {
         for binding in self.by_uid.values_mut() {

@@ -11,14 +11,38 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// A group that preempts as a whole.
+pub(super) struct Preempting {
+    /// The group's uid.
+    pub(super) uid: Uid,
+    /// The members that wait until the victims leave.
+    pub(super) blocked: Vec<Uid>,
+}
+
 /// A preemption with victims that are not terminating yet.
 pub(super) struct Running {
+    /// The pod, or a member of the group.
     pub(super) preemptor: Arc<PodInfo>,
+    /// The group, if not a single pod preempts.
+    pub(super) group: Option<Preempting>,
     pub(super) attempt: u32,
-    pub(super) node: Symbol,
+    /// The nominated node; `None` for a group.
+    pub(super) node: Option<Symbol>,
     pub(super) began: Time,
     /// The victims that the watch does not show as terminating yet, in order. The last is evicted last.
     pub(super) left: Vec<Uid>,
+}
+
+impl Running {
+    /// Returns the uid of the pod or the group that preempts.
+    fn uid(&self) -> &Uid {
+        self.group.as_ref().map_or(&self.preemptor.uid, |group| &group.uid)
+    }
+
+    /// Returns the pods that wait for the victims.
+    pub(super) fn blocked(&self) -> &[Uid] {
+        self.group.as_ref().map_or(std::slice::from_ref(&self.preemptor.uid), |group| &group.blocked)
+    }
 }
 
 /// Whether an eviction began.
@@ -36,12 +60,14 @@ pub(super) struct EvictedPod {
     pub(super) pod: Arc<PodInfo>,
     pub(super) node: Symbol,
     pub(super) preemptor: Arc<PodInfo>,
+    /// The uid of the group that preempts, if not a single pod does.
+    pub(super) group: Option<Uid>,
 }
 
 impl EvictedPod {
     fn of(victim: &Victim) -> Self {
-        let Victim { pod, node, preemptor, .. } = victim;
-        Self { pod: Arc::clone(pod), node: *node, preemptor: Arc::clone(preemptor) }
+        let Victim { pod, node, preemptor, group, .. } = victim;
+        Self { pod: Arc::clone(pod), node: *node, preemptor: Arc::clone(preemptor), group: group.clone() }
     }
 }
 
@@ -63,6 +89,8 @@ struct Victim {
     node: Symbol,
     /// The first pod for which it is evicted.
     preemptor: Arc<PodInfo>,
+    /// The uid of the group that preempts, if not a single pod does.
+    group: Option<Uid>,
     stage: Stage,
     /// Whether the watch has shown it as terminating.
     left: bool,
@@ -75,6 +103,8 @@ pub(in crate::scheduler) struct Preemptions {
     /// The preemptors by nominated node.
     by_node: BTreeMap<Symbol, BTreeSet<Uid>>,
     victims: BTreeMap<Uid, Victim>,
+    /// The members of groups that wait, each with the uid of its group.
+    members: BTreeMap<Uid, Uid>,
     /// The preemptors that wait for each victim.
     awaited: BTreeMap<Uid, BTreeSet<Uid>>,
 }
@@ -92,18 +122,28 @@ impl Preemptions {
     }
 
     fn begin(&mut self, running: Running) {
-        let preemptor = Arc::clone(&running.preemptor.uid);
+        let preemptor = Arc::clone(running.uid());
         for victim in &running.left {
             self.awaited.entry(Arc::clone(victim)).or_default().insert(Arc::clone(&preemptor));
         }
-        self.by_node.entry(running.node).or_default().insert(Arc::clone(&preemptor));
+        if let Some(node) = running.node {
+            self.by_node.entry(node).or_default().insert(Arc::clone(&preemptor));
+        }
+        for member in running.group.iter().flat_map(|group| &group.blocked) {
+            self.members.insert(Arc::clone(member), Arc::clone(&preemptor));
+        }
         self.running.insert(preemptor, running);
     }
 
     /// Removes a preemption.
     fn finish(&mut self, preemptor: &str) -> Option<Running> {
         let running = self.running.remove(preemptor)?;
-        if let Entry::Occupied(mut there) = self.by_node.entry(running.node) {
+        for member in running.group.iter().flat_map(|group| &group.blocked) {
+            self.members.remove(member);
+        }
+        if let Some(node) = running.node
+            && let Entry::Occupied(mut there) = self.by_node.entry(node)
+        {
             there.get_mut().remove(preemptor);
             if there.get().is_empty() {
                 there.remove();
@@ -137,9 +177,9 @@ impl Preemptions {
         self.running.len()
     }
 
-    /// Whether the pod waits for its victims.
+    /// Whether the pod waits for its victims, or for those of its group.
     pub(in crate::scheduler) fn is_running(&self, preemptor: &str) -> bool {
-        self.running.contains_key(preemptor)
+        self.running.contains_key(preemptor) || self.members.contains_key(preemptor)
     }
 
     /// Returns the number of pods that are being evicted.
@@ -180,12 +220,14 @@ impl Preemptions {
     pub(super) fn evict(&mut self, preemptor: &Uid, uid: &Uid, cache: &Cache) -> Begun {
         let Some(running) = self.running.get(preemptor) else { return Begun::Ended };
         let preemptor = Arc::clone(&running.preemptor);
+        let group = running.group.as_ref().map(|group| Arc::clone(&group.uid));
         let Some((pod, node, _)) = cache.placed(uid) else { return Begun::No };
         if self.victims.contains_key(uid) {
             return Begun::No;
         }
-        debug_assert!(pod.priority < preemptor.priority, "a victim is less important");
-        let victim = Victim { pod: Arc::clone(pod), node, preemptor, stage: Stage::Waiting, left: false };
+        debug_assert!(group.is_some() || pod.priority < preemptor.priority, "a victim is less important");
+        let victim =
+            Victim { pod: Arc::clone(pod), node, preemptor, group, stage: Stage::Waiting, left: false };
         self.victims.insert(Arc::clone(uid), victim);
         Begun::Yes
     }
@@ -251,13 +293,12 @@ impl Preemptions {
         Some(running)
     }
 
-    /// Ends all preemptions and returns the preemptors. Nothing more is sent; evictions in flight are still reported.
+    /// Ends all preemptions and returns the pods that waited. Nothing more is sent; evictions in flight are still
+    /// reported.
     pub(super) fn end_all(&mut self, outbox: &mut Outbox) -> Vec<Uid> {
         let preemptors: Vec<Uid> = self.running.keys().cloned().collect();
-        for preemptor in &preemptors {
-            self.end(preemptor, outbox);
-        }
-        preemptors
+        let ended = preemptors.iter().filter_map(|preemptor| self.end(preemptor, outbox));
+        ended.flat_map(|running| running.blocked().to_vec()).collect()
     }
 
     /// Returns the preemptors that are nominated to a node.
@@ -266,12 +307,12 @@ impl Preemptions {
     }
 }
 
-trace_ids!(Running { preemptor, node } but not { attempt, began, left });
-trace_ids!(Victim { pod, node, preemptor } but not { stage, left });
+trace_ids!(Running { preemptor, node } but not { group, attempt, began, left });
+trace_ids!(Victim { pod, node, preemptor } but not { group, stage, left });
 
 impl TraceIds for Preemptions {
     fn mark(&self, marks: &mut Marks) {
-        let Self { running, victims, by_node: _, awaited: _ } = self;
+        let Self { running, victims, by_node: _, members: _, awaited: _ } = self;
         running.values().for_each(|it| it.mark(marks));
         victims.values().for_each(|it| it.mark(marks));
     }
@@ -297,7 +338,8 @@ mod tests {
         high.template.priority = 9;
         let (high, began) = (Arc::new(*high), Time::from_secs(1));
         let left = [&victims[..], &["gone".into()]].concat();
-        let running = Running { preemptor: Arc::clone(&high), attempt: 1, node, began, left };
+        let preemptor = Arc::clone(&high);
+        let running = Running { preemptor, group: None, attempt: 1, node: Some(node), began, left };
         assert!(preemptions.start(running, &cache));
         assert_eq!(preemptions.evictable("high"), victims[..2], "a victim that is gone needs no eviction");
         for uid in &victims[..2] {
@@ -330,7 +372,8 @@ mod tests {
             high.template.priority = 9;
             let (preemptor, began) = (Arc::new(*high), Time::from_secs(1));
             let uid = Arc::clone(&preemptor.uid);
-            let running = Running { preemptor, attempt: 1, node, began, left: vec!["low".into()] };
+            let left = vec!["low".into()];
+            let running = Running { preemptor, group: None, attempt: 1, node: Some(node), began, left };
             assert!(preemptions.start(running, &cache));
             assert_eq!(preemptions.evict(&uid, &"low".into(), &cache), Begun::Yes);
             let mut now = pod(&mut tables, "low", 1, Some(on));

@@ -149,7 +149,7 @@ impl Scheduler {
 
     /// Whether this replica decides, and uses caches.
     fn decides_from_caches(&self) -> bool {
-        let decides = self.leading && !self.halted && self.lists.awaited().next().is_none();
+        let decides = self.leading && !self.halted && self.awaited_kinds().next().is_none();
         decides && self.verify.is_trusting
     }
 

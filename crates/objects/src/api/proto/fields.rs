@@ -8,7 +8,7 @@ use crate::api::core::{
     Affinity, ClaimVolume, Container, ContainerImage, ContainerPort, ContainerRestartRule, ContainerStatus,
     ImageVolume, MapSelector, NodeAffinity, NodeSelector, NodeSelectorTerm, NodeSpec, NodeStatus,
     PodAffinity, PodAffinityTerm, PodCondition, PodResourceClaim, PodResourceClaimStatus, PodSpec, PodStatus,
-    PreferredSchedulingTerm, Requests, SchedulingGate, StatusRequests, Taint, Toleration,
+    PreferredSchedulingTerm, Requests, SchedulingGate, SchedulingGroup, StatusRequests, Taint, Toleration,
     TopologySpreadConstraint, Volume, WeightedPodAffinityTerm,
 };
 use crate::api::meta::{
@@ -23,6 +23,10 @@ use crate::api::resource::{
     DeviceRequest, DeviceRequestAllocationResult, DeviceSelector, DeviceSubRequest, DeviceTaint,
     DeviceToleration, ExactDeviceRequest, OpaqueDeviceConfiguration, RawJson, ResourceClaimConsumerReference,
     ResourceClaimSpec, ResourceClaimStatus, ResourcePool, ResourceSliceSpec,
+};
+use crate::api::scheduling::{
+    DisruptionMode, GangPolicy, GroupCondition, PodGroupSpecV1Alpha2, PodGroupSpecV1Beta1, PodGroupStatus,
+    SchedulingConstraints, SchedulingPolicy, TopologyConstraint,
 };
 use crate::api::storage::{
     AzureDisk, CsiDriverSpec, CsiNodeDriver, CsiNodeSpec, CsiSource, CsiStorageCapacityFields, CsiVolume,
@@ -80,8 +84,10 @@ message!(PodSpec {
     37 => host_users,
     38 => scheduling_gates,
     39 => resource_claims,
-    40 => resources
+    40 => resources,
+    43 => scheduling_group
 });
+message!(SchedulingGroup { 1 => pod_group_name });
 message!(Container {
     1 => name,
     2 => image,
@@ -315,6 +321,26 @@ message!(CsiStorageCapacityFields {
 });
 message!(VolumeAttachmentSpec { 1 => attacher, 2 => source, 3 => node_name });
 message!(VolumeAttachmentSource { 1 => persistent_volume_name });
+
+message!(PodGroupSpecV1Alpha2 {
+    2 => scheduling_policy,
+    3 => scheduling_constraints,
+    5 => disruption_mode,
+    7 => priority
+});
+message!(PodGroupSpecV1Beta1 {
+    3 => scheduling_policy,
+    4 => scheduling_constraints,
+    6 => disruption_mode,
+    8 => priority
+});
+message!(DisruptionMode { 1 => single, 2 => all });
+message!(SchedulingPolicy { 1 => basic, 2 => gang });
+message!(GangPolicy { 1 => min_count });
+message!(SchedulingConstraints { 1 => topology });
+message!(TopologyConstraint { 1 => key });
+message!(PodGroupStatus { 1 => conditions });
+message!(GroupCondition { 1 => kind, 2 => status, 3 => observed_generation, 5 => reason, 6 => message });
 
 impl Message for Metadata {
     fn field(&mut self, number: u32, value: Value<'_>) -> Result<(), Flaw> {

@@ -63,9 +63,10 @@ impl<K: Kind> FromProtobuf for Received<K> {
         let read = each(message, |number, value| parts.field(number, value));
         let Parts { metadata, spec, status } = parts;
         match read {
-            Ok(()) => {
-                Self { metadata: kept::<K>(metadata.without_empty()), content: Ok(Content { spec, status }) }
-            }
+            Ok(()) => Self {
+                metadata: kept::<K>(metadata.without_empty(), &spec),
+                content: Ok(Content { spec, status }),
+            },
             Err(flaw) => Self { metadata: salvage(metadata), content: Err(flaw.to_string().into()) },
         }
     }

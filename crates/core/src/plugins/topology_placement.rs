@@ -1,0 +1,66 @@
+//! TopologyPlacementGenerator divides the nodes into the domains among which a group must choose one.
+//!
+//! Upstream: `pkg/scheduler/framework/plugins/topologyaware/topology_placement.go`.
+
+use crate::cache::Snapshot;
+use crate::framework::placement::Placement;
+use crate::framework::{CycleError, PluginName};
+use crate::model::intern::Symbol;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use std::collections::BTreeMap;
+
+/// The plugin's name.
+pub const NAME: PluginName = "TopologyPlacementGenerator";
+
+/// Returns the placements of a group by the values of a node label, by name. `scheduled` are the members that have a
+/// node, each with the name of that node: the group stays in their domain.
+///
+/// # Errors
+/// If the scheduled members are in no domain, or in several.
+pub fn placements<'a>(
+    key: Symbol,
+    scheduled: impl Iterator<Item = (&'a PodInfo, Symbol)>,
+    snapshot: Snapshot<'_>,
+) -> Result<Vec<Placement>, CycleError> {
+    let domain = domain_of(key, scheduled, snapshot)
+        .map_err(|text| CycleError(format!("cannot determine domain for already scheduled pods: {text}")))?;
+    let mut domains: BTreeMap<&str, NodeSet> = BTreeMap::new();
+    for node in snapshot.nodes().iter() {
+        let Some(value) = value(key, node, snapshot) else { continue };
+        if domain.is_none_or(|domain| domain == value) {
+            domains.entry(value).or_default().insert(node);
+        }
+    }
+    let placement = |(name, nodes): (&str, NodeSet)| Placement { name: name.to_owned(), nodes };
+    Ok(domains.into_iter().map(placement).collect())
+}
+
+fn value<'a>(key: Symbol, node: NodeIdx, snapshot: Snapshot<'a>) -> Option<&'a str> {
+    snapshot.node_labels(node).get(key).map(|value| snapshot.text(value))
+}
+
+/// Returns the domain of the scheduled members; `None` if there are none.
+fn domain_of<'a, 's>(
+    key: Symbol,
+    scheduled: impl Iterator<Item = (&'a PodInfo, Symbol)>,
+    snapshot: Snapshot<'s>,
+) -> Result<Option<&'s str>, String> {
+    let mut domain: Option<&str> = None;
+    for (pod, name) in scheduled {
+        let Some(node) = snapshot.find_node(name) else {
+            let name = snapshot.text(name);
+            let pod = snapshot.pod_key(pod);
+            return Err(format!("getting node for pod {pod}: nodeinfo not found for node name \"{name}\""));
+        };
+        let Some(value) = value(key, node, snapshot) else {
+            return Err(format!("no topology domain found for pod {}", snapshot.pod_key(pod)));
+        };
+        if let Some(other) = domain.filter(|&other| other != value && !other.is_empty()) {
+            return Err(format!("more than 1 domain found for pod group: {other}, {value}"));
+        }
+        domain = Some(value);
+    }
+    Ok(domain)
+}

@@ -1,0 +1,84 @@
+//! What a group's cycle needs of the queue: members that are taken along, put back together, and released.
+
+use super::pod::QueuedPod;
+use super::stats::SubQueue;
+use super::{SchedulingQueue, Slot, label};
+use crate::framework::PluginName;
+use crate::model::pod::Uid;
+use crate::model::time::Time;
+use std::collections::BTreeSet;
+
+impl SchedulingQueue {
+    /// Lets pods serve their backoff even if the scheduler is idle.
+    pub(crate) fn keep_backoffs(&mut self) {
+        self.pops_early = false;
+    }
+
+    /// Takes a pod out of the queue together with another member of its group, wherever it is. `gate` is the result of
+    /// PreEnqueue now; a pod that is gated stays.
+    pub(crate) fn take_along(&mut self, now: Time, uid: &str, gate: Option<PluginName>) -> Option<QueuedPod> {
+        let mut pod = self.take_ungated(uid, gate)?;
+        pod.initial_attempt.get_or_insert(now);
+        Some(self.popped(pod))
+    }
+
+    /// Makes a waiting pod active, unless `gate` rejects it.
+    pub(crate) fn activate_waiting(&mut self, now: Time, uid: &str, gate: Option<PluginName>) {
+        if matches!(self.slots.get(uid), Some(Slot::Active(_)) | None) {
+            return;
+        }
+        if let Some(pod) = self.take_ungated(uid, gate) {
+            self.counters.count_incoming(SubQueue::Active, label::FORCE_ACTIVATE);
+            self.insert_active(now, pod);
+        }
+    }
+
+    /// Takes out a pod. One that is neither active nor in backoff must pass PreEnqueue again.
+    fn take_ungated(&mut self, uid: &str, gate: Option<PluginName>) -> Option<QueuedPod> {
+        let was_checked = matches!(self.slots.get(uid)?, Slot::Active(_) | Slot::Backoff(_));
+        if !was_checked && (gate.is_some() || self.blocked.contains_key(uid)) {
+            return None;
+        }
+        let (_, mut pod) = self.take(uid)?;
+        if let Some(gate) = pod.gate.take() {
+            self.counters.uncount_rejectors(&pod);
+            pod.rejectors.remove(gate);
+            self.counters.count_rejectors(&pod);
+        }
+        Some(pod)
+    }
+
+    /// Requeues gated pods whose gate is open now, in the order in which they came.
+    pub(crate) fn release_gated(&mut self, now: Time, uids: &[Uid]) {
+        let mut pods: Vec<QueuedPod> = uids.iter().filter_map(|uid| self.take_ungated(uid, None)).collect();
+        pods.sort_by_key(|pod| pod.sequence);
+        for pod in pods {
+            self.requeue(now, pod, label::FORCE_ACTIVATE);
+        }
+    }
+
+    /// Puts back a pod that plugins rejected, to be retried after its backoff whatever happens. It is gated if there is
+    /// a `gate`.
+    pub(crate) fn return_after_backoff(
+        &mut self,
+        now: Time,
+        mut pod: QueuedPod,
+        rejectors: BTreeSet<PluginName>,
+        gate: Option<PluginName>,
+    ) {
+        if self.contains(&pod.pod.uid) {
+            return;
+        }
+        pod.unschedulable_count = pod.unschedulable_count.saturating_add(1);
+        pod.consecutive_errors = 0;
+        pod.rejectors = rejectors;
+        pod.rejectors.extend(gate);
+        pod.gate = gate;
+        self.come_back(now, &mut pod);
+        if gate.is_some() {
+            self.hold(pod, label::FAILURE);
+        } else {
+            self.requeue(now, pod, label::FAILURE);
+        }
+    }
+}

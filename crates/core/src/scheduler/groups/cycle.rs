@@ -1,0 +1,313 @@
+//! The cycle of a group: takes its members from the queue, decides on all of them, and undoes what it assumed.
+
+use super::super::Scheduler;
+use super::super::attempt::Choice;
+use super::super::departure::Departure;
+use super::super::failure::Failure;
+use super::snapshot_gaps::SnapshotGaps;
+use crate::cache::UndoLog;
+use crate::cycle::{Probe, Unschedulable};
+use crate::model::effect::Severity;
+use crate::model::group::{GroupKey, PodGroup};
+use crate::model::intern::Symbol;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::Uid;
+use crate::model::time::Time;
+use crate::plugins::gang_scheduling::Permit;
+use crate::queue::QueuedPod;
+use crate::report::Outcome;
+use crate::report::group::{GroupOutcome, GroupReport, MemberReport, PlacementReport};
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+/// The text of a group that cannot start.
+pub(super) const UNSCHEDULABLE: &str = "pod group is unschedulable";
+/// The text of a group that waits for victims of its members.
+const WAITING: &str = "pod group is unschedulable, pod group is waiting for preemption to complete";
+
+/// What was found for a member.
+pub(super) enum Tried {
+    /// It fits on a node.
+    Fits { choice: Choice, node: Symbol, permit: Permit },
+    /// It fits on a node once victims are gone.
+    Preempts { found: Unschedulable, node: Symbol, permit: Permit },
+    /// No node is feasible for it.
+    Rejected(Unschedulable),
+    /// Its decision failed with this error.
+    Failed(String),
+}
+
+impl Tried {
+    /// Sets the answer of Permit.
+    pub(super) fn permitted(mut self, answer: Permit) -> Self {
+        if let Self::Fits { permit, .. } | Self::Preempts { permit, .. } = &mut self {
+            *permit = answer;
+        }
+        self
+    }
+
+    /// Returns the node, if the member has one.
+    pub(super) fn node(&self) -> Option<Symbol> {
+        match self {
+            Self::Fits { node, .. } | Self::Preempts { node, .. } => Some(*node),
+            Self::Rejected(_) | Self::Failed(_) => None,
+        }
+    }
+}
+
+/// What was found for a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It can start.
+    Scheduled,
+    /// It cannot start, for this reason.
+    Unschedulable(String),
+    /// It can start once victims are gone.
+    Waiting(String),
+    /// The cycle failed with this error.
+    Failed(String),
+}
+
+impl Verdict {
+    /// Returns the text of the group's condition.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Scheduled => "",
+            Self::Unschedulable(text) | Self::Waiting(text) | Self::Failed(text) => text,
+        }
+    }
+
+    /// Returns upstream's name of the status code.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Scheduled => "Success",
+            Self::Unschedulable(_) | Self::Waiting(_) => "Unschedulable",
+            Self::Failed(_) => "Error",
+        }
+    }
+
+    pub(super) fn outcome(&self) -> GroupOutcome {
+        match self {
+            Self::Scheduled => GroupOutcome::Scheduled,
+            Self::Unschedulable(_) => GroupOutcome::Unschedulable,
+            Self::Waiting(_) => GroupOutcome::WaitingForPreemption,
+            Self::Failed(_) => GroupOutcome::Error,
+        }
+    }
+}
+
+/// A group whose members are tried.
+pub(super) struct Attempt {
+    pub(super) key: GroupKey,
+    pub(super) group: Option<PodGroup>,
+    /// In the order in which they are tried.
+    pub(super) members: Vec<QueuedPod>,
+    pub(super) began: Time,
+}
+
+/// The decisions about the members of a group.
+pub(super) struct Run {
+    /// One for each member in order; fewer if the group failed before.
+    pub(super) tried: Vec<Tried>,
+    pub(super) verdict: Verdict,
+    /// The placements, if the group requires a topology domain.
+    pub(super) placements: Vec<PlacementReport>,
+    /// The name of the chosen placement.
+    pub(super) chosen: Option<String>,
+}
+
+impl Run {
+    pub(super) fn ended(verdict: Verdict) -> Self {
+        Self { tried: Vec::new(), verdict, placements: Vec::new(), chosen: None }
+    }
+}
+
+/// Whether members may look for victims of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    WithPostFilters,
+    WithoutPostFilters,
+}
+
+/// The state of a run over the members.
+pub(super) struct Trying<'a> {
+    pub(super) key: GroupKey,
+    pub(super) group: Option<&'a PodGroup>,
+    pub(super) within: Option<&'a NodeSet>,
+    pub(super) mode: Mode,
+    /// The number of members that have a node, those assumed in this run included.
+    pub(super) scheduled: usize,
+    pub(super) log: UndoLog,
+    /// What upstream's snapshot does not show of assumed members; `None` if that is repaired.
+    pub(super) gaps: Option<SnapshotGaps>,
+}
+
+impl Scheduler {
+    /// Makes an attempt for the group of a popped pod.
+    pub(in crate::scheduler) fn attempt_group(
+        &mut self,
+        now: Time,
+        popped: QueuedPod,
+        key: GroupKey,
+        probe: &mut dyn Probe,
+    ) {
+        let members = self.take_members(now, popped, key);
+        if let Some(text) = self.names_differ(&members) {
+            return self.refuse(now, key, members, &text);
+        }
+        let members = self.without_terminating(now, members);
+        if members.is_empty() {
+            return;
+        }
+        probe.attempt_begins();
+        let group = self.cache.lookups().group(key).cloned();
+        let attempt = Attempt { key, group, members, began: now };
+        let mut run = self.run_group(now, &attempt, Mode::WithPostFilters, probe);
+        let preempted = self.preempt_as_group(now, &attempt, &mut run, probe);
+        probe.attempt_decided();
+        self.submit(now, attempt, run, &preempted);
+    }
+
+    /// Takes all members that may be tried from the queue: first those of higher priority, then those that became
+    /// active first, then in the order of their creation.
+    fn take_members(&mut self, now: Time, popped: QueuedPod, key: GroupKey) -> Vec<QueuedPod> {
+        let others: Vec<Uid> =
+            self.groups.members(key).filter(|uid| **uid != popped.pod.uid).cloned().collect();
+        let mut members = vec![popped];
+        for uid in others {
+            let Some(queued) = self.queue.get(&uid) else { continue };
+            let gate = self.gate(&queued.pod);
+            members.extend(self.queue.take_along(now, &uid, gate));
+        }
+        members.sort_by(|a, b| {
+            let rank = |it: &QueuedPod| {
+                let created = it.pod.group.as_ref().map(|membership| membership.created);
+                (Reverse(it.pod.priority), it.initial_attempt, created)
+            };
+            rank(a).cmp(&rank(b)).then_with(|| a.pod.name.cmp(&b.pod.name))
+        });
+        members
+    }
+
+    /// Returns the error if the members have different scheduler names.
+    fn names_differ(&self, members: &[QueuedPod]) -> Option<String> {
+        let first = members.first()?.pod.scheduler_name;
+        let other = members.iter().map(|it| it.pod.scheduler_name).find(|name| *name != first)?;
+        let [first, other] = [first, other].map(|name| self.tables.text(name));
+        Some(format!(
+            "all pods in a single pod group should have the same .spec.schedulerName set, got: {other:?} and {first:?}"
+        ))
+    }
+
+    fn refuse(&mut self, now: Time, key: GroupKey, members: Vec<QueuedPod>, text: &str) {
+        let report = |queued: &QueuedPod| MemberReport {
+            pod: self.pod_ref(&queued.pod),
+            node: None,
+            code: "Error",
+            message: Some(text.to_owned()),
+            permit: None,
+            preempts: false,
+        };
+        let report = GroupReport {
+            namespace: self.tables.text(key.namespace).to_owned(),
+            name: self.tables.text(key.name).to_owned(),
+            profile: String::new(),
+            began: now,
+            outcome: GroupOutcome::Refused,
+            status: text.to_owned(),
+            members: members.iter().map(report).collect(),
+            placements: Vec::new(),
+            chosen: None,
+            preemption: None,
+            victims: Vec::new(),
+        };
+        self.groups.report(report);
+        for queued in members {
+            self.fail(now, queued, now, Failure::Error(text.to_owned()));
+        }
+    }
+
+    /// Drops the members that need no node any more.
+    fn without_terminating(&mut self, now: Time, members: Vec<QueuedPod>) -> Vec<QueuedPod> {
+        let mut kept = Vec::with_capacity(members.len());
+        for queued in members {
+            let pod = Arc::clone(&queued.pod);
+            if !self.is_ours(&pod) {
+                self.pod_left(now, &pod.uid, &Departure::NotOurs(&pod));
+            } else if pod.deleting {
+                let note = format!("skip schedule deleting pod: {}", self.snapshot().pod_key(&pod));
+                self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", note);
+                self.cache.forget_nomination(&pod.uid);
+                self.report(&queued, now, Outcome::Skipped);
+            } else if !self.is_elsewhere(&pod) {
+                kept.push(queued);
+            }
+        }
+        kept
+    }
+
+    /// Hides the nominations of all members, which do not keep each other from nodes. Returns them in order.
+    fn hide_nominations(&mut self, trying: &mut Trying<'_>, attempt: &Attempt) -> Vec<Option<Symbol>> {
+        let hide = |queued: &QueuedPod| {
+            let nominated = self.cache.nomination(&queued.pod.uid);
+            trying.log.nominate(&mut self.cache, &queued.pod, None);
+            nominated
+        };
+        attempt.members.iter().map(hide).collect()
+    }
+
+    /// Decides on all members in order, restricted to `within`, and undoes what was assumed.
+    ///
+    /// Greedy as upstream: one order, and no member gives its node back.
+    pub(super) fn run_members(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        within: Option<&NodeSet>,
+        mode: Mode,
+        probe: &mut dyn Probe,
+    ) -> Run {
+        let copies_defects = self.tables.copies_defects();
+        let mut trying = Trying {
+            key: attempt.key,
+            group: attempt.group.as_ref(),
+            within,
+            mode,
+            scheduled: self.groups.scheduled(attempt.key, &self.cache),
+            log: UndoLog::default(),
+            gaps: copies_defects.then(|| SnapshotGaps::new(self.snapshot())),
+        };
+        let nominated = self.hide_nominations(&mut trying, attempt);
+        let mut run = Run::ended(Verdict::Unschedulable(UNSCHEDULABLE.to_owned()));
+        let mut preempts = false;
+        for (queued, nominated) in attempt.members.iter().zip(nominated) {
+            trying.log.nominate(&mut self.cache, &queued.pod, nominated);
+            let tried = self.try_member(now, &mut trying, queued, probe);
+            trying.log.nominate(&mut self.cache, &queued.pod, None);
+            match &tried {
+                Tried::Failed(text) => {
+                    let text = format!("failed to schedule other pod from a pod group: {text}");
+                    run.verdict = Verdict::Failed(text);
+                    run.tried.push(tried);
+                    break;
+                }
+                Tried::Fits { permit, .. } | Tried::Preempts { permit, .. } => {
+                    // Upstream lets a surplus member that may preempt hold back a group that can start.
+                    let is_settled = run.verdict == Verdict::Scheduled && !copies_defects;
+                    preempts |= matches!(tried, Tried::Preempts { .. }) && !is_settled;
+                    if *permit == Permit::Success && !is_settled {
+                        run.verdict =
+                            if preempts { Verdict::Waiting(WAITING.to_owned()) } else { Verdict::Scheduled };
+                    }
+                }
+                Tried::Rejected(_) => {}
+            }
+            run.tried.push(tried);
+        }
+        if let Some(gaps) = &mut trying.gaps {
+            gaps.end(&mut self.cache);
+        }
+        trying.log.roll_back_to(&mut self.cache, 0);
+        run
+    }
+}

@@ -1,0 +1,104 @@
+//! The members of groups that the scheduler knows, and what was written about groups.
+//!
+//! It decides nothing. Which pods have a node is the cache's knowledge. Upstream:
+//! `pkg/scheduler/backend/cache/podgroupstate.go`.
+
+use crate::cache::Cache;
+use crate::collections::hash::FixedMap;
+use crate::model::group::{GroupCondition, GroupKey};
+use crate::model::intern::{Marks, TraceIds};
+use crate::model::pod::Uid;
+use crate::report::group::GroupReport;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// The maximum number of reports that wait to be taken. A caller that takes them after each step never meets it.
+const REPORTS_MAX: usize = 256;
+
+/// The members of all groups, and the conditions that were sent.
+#[derive(Default)]
+pub(in crate::scheduler) struct Groups {
+    /// The members that the scheduler knows: pending pods of its profiles, and bound pods of any scheduler.
+    members: BTreeMap<GroupKey, BTreeSet<Uid>>,
+    of_pod: FixedMap<Uid, GroupKey>,
+    /// The condition that was sent last, by uid of the group, until the watch shows it.
+    sent: FixedMap<Uid, GroupCondition>,
+    pub(super) reports: VecDeque<GroupReport>,
+}
+
+impl Groups {
+    /// Whether no pod names a group.
+    pub(in crate::scheduler) fn is_empty(&self) -> bool {
+        self.of_pod.is_empty()
+    }
+
+    /// Returns the number of members of all groups.
+    pub(in crate::scheduler) fn len(&self) -> usize {
+        self.of_pod.len()
+    }
+
+    /// Adds a member, and returns whether it is new.
+    pub(super) fn add(&mut self, key: GroupKey, uid: &Uid) -> bool {
+        self.of_pod.insert(Arc::clone(uid), key);
+        self.members.entry(key).or_default().insert(Arc::clone(uid))
+    }
+
+    /// Removes a member and returns its group.
+    pub(super) fn remove(&mut self, uid: &str) -> Option<GroupKey> {
+        let key = self.of_pod.remove(uid)?;
+        if let Some(members) = self.members.get_mut(&key) {
+            members.remove(uid);
+            if members.is_empty() {
+                self.members.remove(&key);
+            }
+        }
+        Some(key)
+    }
+
+    /// Returns the members of a group, by uid.
+    pub(super) fn members(&self, key: GroupKey) -> impl Iterator<Item = &Uid> {
+        self.members.get(&key).into_iter().flatten()
+    }
+
+    /// Returns the number of all members of a group.
+    pub(super) fn known(&self, key: GroupKey) -> usize {
+        self.members.get(&key).map_or(0, BTreeSet::len)
+    }
+
+    /// Returns the number of members that are bound or assumed.
+    pub(super) fn scheduled(&self, key: GroupKey, cache: &Cache) -> usize {
+        self.members(key).filter(|uid| cache.placed(uid).is_some()).count()
+    }
+
+    /// Returns the condition that was sent last for a group, if the watch does not show it yet.
+    pub(super) fn sent(&self, uid: &str) -> Option<&GroupCondition> {
+        self.sent.get(uid)
+    }
+
+    /// Records a condition that is sent.
+    pub(super) fn send(&mut self, uid: &Uid, condition: GroupCondition) {
+        self.sent.insert(Arc::clone(uid), condition);
+    }
+
+    /// Handles a condition that the watch shows, or the deletion of the group.
+    pub(super) fn shown(&mut self, uid: &str, condition: Option<&GroupCondition>) {
+        if condition.is_none() || self.sent.get(uid) == condition {
+            self.sent.remove(uid);
+        }
+    }
+
+    /// Adds a report; the oldest is dropped if the caller does not take them.
+    pub(super) fn report(&mut self, report: GroupReport) {
+        if self.reports.len() == REPORTS_MAX {
+            self.reports.pop_front();
+        }
+        self.reports.push_back(report);
+    }
+}
+
+impl TraceIds for Groups {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { members, of_pod: _, sent: _, reports: _ } = self;
+        members.keys().for_each(|key| key.mark(marks));
+    }
+}

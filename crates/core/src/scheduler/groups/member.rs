@@ -1,0 +1,214 @@
+//! The decision about one member of a group, inside the group's cycle.
+
+use super::super::attempt::{Choice, Decided, NO_NODES, reserve, unschedulable};
+use super::super::budget::Size;
+use super::super::quarantine::panic_text;
+use super::super::{Scheduler, profile_named};
+use super::cycle::{Mode, Tried, Trying};
+use crate::cache::PodState;
+use crate::cycle::{
+    Decision, Evaluation, InfeasibleDecision, Nominate, Nomination, Options, PostFilter, Probe, Unschedulable,
+};
+use crate::framework::CycleError;
+use crate::framework::extension_point::ExtensionPoint;
+use crate::framework::post_filter::{Draws, ExtenderCandidates};
+use crate::model::intern::Symbol;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
+use crate::plugins::gang_scheduling::{self, Permit};
+use crate::queue::QueuedPod;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Extenders answer later, but a group is decided in one cycle.
+const EXTENDERS: &str = "extenders are not supported for members of a pod group";
+
+/// How a decision differs from that of an ordinary attempt.
+#[derive(Clone, Copy)]
+pub(in crate::scheduler) struct Scope<'a> {
+    /// The nodes to which the decision is restricted; `None` for all.
+    pub(in crate::scheduler) within: Option<&'a NodeSet>,
+    /// Whether PostFilter runs.
+    pub(in crate::scheduler) preempts: bool,
+    /// Whether the first name wins among equal nodes and candidates, as in recordings. A single feasible node is then
+    /// scored, the nomination is tried first that the recorded queue shows, and the dry run of preemption ignores
+    /// host ports.
+    pub(in crate::scheduler) is_comparable: bool,
+}
+
+impl Scheduler {
+    /// Decides about a member, and assumes it on its node for the members after it.
+    pub(super) fn try_member(
+        &mut self,
+        now: Time,
+        trying: &mut Trying<'_>,
+        queued: &QueuedPod,
+        probe: &mut dyn Probe,
+    ) -> Tried {
+        let mark = trying.log.checkpoint();
+        let (tried, node, reservations) = match self.decide_member(now, trying, queued, probe) {
+            Decided::Node(choice) => {
+                let node = self.snapshot().node_info(choice.node).name;
+                let reservations = choice.reservations.clone();
+                (Tried::Fits { choice, node, permit: Permit::Success }, node, reservations)
+            }
+            Decided::Nowhere(found) => match found.nominate {
+                Nominate::To { node, .. } => {
+                    (Tried::Preempts { found, node, permit: Permit::Success }, node, Vec::new())
+                }
+                Nominate::Keep | Nominate::Clear => return Tried::Rejected(found),
+            },
+            Decided::Refused(found) => return Tried::Rejected(found),
+            Decided::Failed(CycleError(text)) | Decided::Panicked(text) => return Tried::Failed(text),
+            Decided::Unfinished => unreachable!("only slices are left unfinished"),
+        };
+        self.assume_member(trying, queued, node);
+        self.cache.assume_volumes(&self.tables, &queued.pod.uid, reservations);
+        match self.permit(trying, queued) {
+            Ok(permit) => {
+                trying.scheduled += 1;
+                tried.permitted(permit)
+            }
+            Err(text) => {
+                trying.log.roll_back_to(&mut self.cache, mark);
+                Tried::Failed(text)
+            }
+        }
+    }
+
+    fn assume_member(&mut self, trying: &mut Trying<'_>, queued: &QueuedPod, node: Symbol) {
+        let pod = match &mut trying.gaps {
+            Some(gaps) => gaps.assume(&queued.pod, node, &mut self.cache),
+            None => Arc::clone(&queued.pod),
+        };
+        trying.log.place(&mut self.cache, &pod, node, PodState::Assumed);
+    }
+
+    /// Runs Permit for a member that is assumed.
+    fn permit(&self, trying: &Trying<'_>, queued: &QueuedPod) -> Result<Permit, String> {
+        let runs = |profile: &super::super::Profile| {
+            profile.framework.runs(ExtensionPoint::Permit, gang_scheduling::NAME)
+        };
+        if !self.profile_of(&queued.pod).is_some_and(runs) {
+            return Ok(Permit::Success);
+        }
+        let key = (self.tables.text(trying.key.namespace), self.tables.text(trying.key.name));
+        gang_scheduling::permit(trying.group, key, trying.scheduled + 1)
+    }
+
+    fn decide_member(
+        &mut self,
+        now: Time,
+        trying: &mut Trying<'_>,
+        queued: &QueuedPod,
+        probe: &mut dyn Probe,
+    ) -> Decided {
+        let pod = &queued.pod;
+        if self.snapshot().nodes().is_empty() {
+            return Decided::Nowhere(no_nodes());
+        }
+        if let Size::TooLarge(text) = self.size_of(pod) {
+            return Decided::Failed(CycleError(text));
+        }
+        if self.extender_calls.concerns(pod) {
+            return Decided::Failed(CycleError(EXTENDERS.to_owned()));
+        }
+        if let Some(gaps) = &mut trying.gaps {
+            gaps.show_to(pod, &mut self.cache);
+        }
+        self.cache.refresh();
+        let preempts = trying.mode == Mode::WithPostFilters;
+        let uses_caches = trying.within.is_none() && preempts && trying.gaps.is_none();
+        if uses_caches && !self.is_comparable {
+            return self.decide(now, queued, None, probe);
+        }
+        let scope = Scope { within: trying.within, preempts, is_comparable: self.is_comparable };
+        self.decide_in(now, queued, scope, probe)
+    }
+
+    /// Decides with a full evaluation in this scope, without changing the cluster state.
+    pub(in crate::scheduler) fn decide_in(
+        &mut self,
+        now: Time,
+        queued: &QueuedPod,
+        scope: Scope<'_>,
+        probe: &mut dyn Probe,
+    ) -> Decided {
+        let pod = &if scope.is_comparable { Arc::clone(&queued.pod) } else { self.as_nominated(&queued.pod) };
+        let snapshot = self.cache.snapshot(&self.tables);
+        let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
+            return Decided::Failed(CycleError("no profile of the pod's schedulerName".to_owned()));
+        };
+        let framework = &profile.framework;
+        let options = Options {
+            always_score: scope.is_comparable,
+            ignore_own_nomination: false,
+            walk: Some(&mut self.walk),
+            within: scope.within,
+        };
+        let draws = Draws { seed: self.seed, attempt: queued.attempts };
+        let shown =
+            &PodInfo { nominated_node: self.shown_nominations.get(&pod.uid).copied(), ..PodInfo::clone(pod) };
+        let of_filter = if scope.is_comparable { shown } else { &**pod };
+        let name = |node| snapshot.text(snapshot.node_info(node).name);
+        let decided = catch_unwind(AssertUnwindSafe(|| {
+            let decision = match framework.decide(of_filter, snapshot, options, probe) {
+                Ok(decision) => decision,
+                Err(error) => return Decided::Failed(error),
+            };
+            probe.evaluated(&Evaluation { framework, pod, snapshot, decision: &decision });
+            let filtered = match decision {
+                Decision::Feasible(feasible) => {
+                    let by_name = || feasible.winners().into_iter().min_by_key(|&node| name(node));
+                    let by_name = scope.is_comparable.then(by_name).flatten();
+                    let node = by_name.unwrap_or_else(|| feasible.choose(draws.seed, pod, draws.attempt));
+                    return reserve(&feasible, snapshot, node);
+                }
+                Decision::Infeasible(filtered) => filtered,
+            };
+            let diagnosis = filtered.diagnose(snapshot);
+            let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+            let outcome = if !scope.preempts {
+                PostFilter::not_run()
+            } else if scope.is_comparable {
+                let mut outcome = framework.post_filter(failed, draws, now, probe);
+                if let Nomination::To(candidates) = &mut outcome.nomination {
+                    candidates.sort_by_key(|candidate| name(candidate.node));
+                    candidates.truncate(1);
+                    outcome.report_choice(pod, snapshot, draws);
+                }
+                outcome
+            } else {
+                framework.find_room(failed, (draws, now), ExtenderCandidates::Free, probe)
+            };
+            Decided::Nowhere(unschedulable(failed, &outcome, draws))
+        }));
+        decided.unwrap_or_else(|panic| Decided::Panicked(panic_text(panic.as_ref())))
+    }
+}
+
+/// The result for a cluster without nodes.
+fn no_nodes() -> Unschedulable {
+    Unschedulable {
+        rejectors: Default::default(),
+        preemption_blockers: Default::default(),
+        message: NO_NODES.to_owned(),
+        filters_len: NO_NODES.len(),
+        preemption: crate::report::Preemption::NotTried,
+        nominate: Nominate::Clear,
+        evaluated: 0,
+        deallocated: None,
+        walked: 0,
+    }
+}
+
+impl Tried {
+    /// Returns the chosen node of a member that fits.
+    pub(super) fn choice(self) -> Option<Choice> {
+        match self {
+            Self::Fits { choice, .. } => Some(choice),
+            Self::Preempts { .. } | Self::Rejected(_) | Self::Failed(_) => None,
+        }
+    }
+}

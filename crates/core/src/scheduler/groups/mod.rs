@@ -1,0 +1,171 @@
+//! Pod groups: the members of a group are decided in one cycle, and start together or not at all.
+//!
+//! Each member has its own record in the queue. When one is popped, all others that may be tried come along, so a group
+//! is one entry in effect. The cycle decides on the members one after the other, each assumed in the cache for the
+//! next one, and undoes all of it. Then the result of the whole group is carried out.
+//!
+//! Upstream: `pkg/scheduler/schedule_one_podgroup.go`, `pkg/scheduler/framework/plugins/gangscheduling`.
+
+mod cycle;
+mod ledger;
+mod member;
+mod placements;
+mod preempt;
+mod snapshot_gaps;
+mod submit;
+
+pub(super) use ledger::Groups;
+pub(super) use member::Scope;
+
+use super::Scheduler;
+use super::departure::Departure;
+use crate::framework::PluginName;
+use crate::framework::extension_point::ExtensionPoint;
+use crate::model::effect::GroupPatch;
+use crate::model::group::{GroupCondition, GroupKey, PodGroup};
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
+use crate::plugins::gang_scheduling;
+use crate::report::group::GroupReport;
+use std::sync::Arc;
+
+impl Scheduler {
+    /// Takes the oldest report of a group's cycle that was not taken yet.
+    pub fn take_group_report(&mut self) -> Option<GroupReport> {
+        self.groups.reports.pop_front()
+    }
+
+    /// Lets decisions be compared with recorded ones of kube-scheduler: the first name wins among equal nodes,
+    /// candidates and placements, nominations reach the queue as late as there, and a pod in backoff is not tried
+    /// early.
+    pub fn set_comparable(&mut self) {
+        self.is_comparable = true;
+        self.queue.keep_backoffs();
+        self.verify.suspend();
+    }
+
+    /// Returns why GangScheduling gates the pod, if it does.
+    pub fn gang_gate(&self, pod: &PodInfo) -> Option<String> {
+        let key = pod.group_key()?;
+        let framework = &self.profile_of(pod)?.framework;
+        if !framework.runs(ExtensionPoint::PreEnqueue, gang_scheduling::NAME) {
+            return None;
+        }
+        let group = self.cache.lookups().group(key);
+        gang_scheduling::pre_enqueue(group, self.tables.text(key.name), self.groups.known(key))
+    }
+
+    /// As [`Self::gang_gate`], for the queue.
+    pub(super) fn group_gate(&self, pod: &PodInfo) -> Option<PluginName> {
+        self.gang_gate(pod).map(|_| gang_scheduling::NAME)
+    }
+
+    /// Counts a pod as a member of its group. Returns the group if the member is new.
+    pub(super) fn member_seen(&mut self, pod: &Arc<PodInfo>) -> Option<GroupKey> {
+        let key = pod.group_key()?;
+        let counts = pod.node_name.is_some() || self.is_ours(pod);
+        (counts && self.groups.add(key, &pod.uid)).then_some(key)
+    }
+
+    /// Handles a pod that leaves: it is no member any more, unless it was bound.
+    pub(super) fn member_left(&mut self, now: Time, uid: &str, why: &Departure<'_>) {
+        if self.groups.is_empty() || matches!(why, Departure::Bound(..)) {
+            return;
+        }
+        if let Some(key) = self.groups.remove(uid)
+            && self.groups.known(key) == 0
+        {
+            self.group_preemption_left(now, key);
+        }
+    }
+
+    /// Releases the members that GangScheduling gates and that may be tried now, in the order in which they came.
+    pub(super) fn release_members(&mut self, now: Time, key: GroupKey) {
+        let is_gated =
+            |uid: &&Uid| self.queue.get(uid).is_some_and(|queued| queued.gate == Some(gang_scheduling::NAME));
+        let gated: Vec<Uid> = self.groups.members(key).filter(is_gated).cloned().collect();
+        let free = gated
+            .into_iter()
+            .filter(|uid| self.queue.get(uid).is_some_and(|queued| self.gate(&queued.pod).is_none()));
+        let free: Vec<Uid> = free.collect();
+        self.queue.release_gated(now, &free);
+    }
+
+    /// Handles a new member: others may be tried now.
+    pub(super) fn member_joined(&mut self, now: Time, key: GroupKey) {
+        self.release_members(now, key);
+        if !self.tables.copies_defects() {
+            self.requeue_members(now, key);
+        }
+    }
+
+    /// Handles a new node or a new label: groups that require a topology domain may find another placement.
+    pub(super) fn placements_changed(&mut self, now: Time) {
+        if !self.tables.rules().groups.topology || self.groups.is_empty() {
+            return;
+        }
+        let lookups = self.cache.lookups();
+        let is_constrained = |key: &GroupKey| {
+            let keys = lookups.group(*key).and_then(|group| group.topology.as_ref());
+            keys.is_some_and(|keys| !keys.is_empty())
+        };
+        let constrained: Vec<GroupKey> = lookups.group_keys().filter(is_constrained).collect();
+        for key in constrained {
+            self.requeue_members(now, key);
+        }
+    }
+
+    /// Handles a PodGroup that was added or changed.
+    pub(super) fn group_applied(&mut self, now: Time, group: PodGroup) {
+        let (key, policy) = (group.key, group.policy);
+        self.groups.shown(&group.uid, group.scheduled.as_ref());
+        let old = self.cache.lookups_mut().set_group(group);
+        let is_mutable = !self.tables.copies_defects();
+        if old.is_none_or(|old| is_mutable && old.policy != policy) {
+            self.release_members(now, key);
+            self.requeue_members(now, key);
+        }
+    }
+
+    /// Handles the deletion of a PodGroup. Members that are gated stay so, and others are tried in vain.
+    pub(super) fn group_gone(&mut self, now: Time, key: GroupKey) {
+        if let Some(group) = self.cache.lookups_mut().remove_group(key) {
+            self.preemptor_left(now, &group.uid);
+            self.groups.shown(&group.uid, None);
+            self.outbox.cancel_group_patch(&group.uid);
+        }
+    }
+
+    /// Returns the members that are in the queue.
+    pub(super) fn pending_members(&self, key: GroupKey) -> Vec<Uid> {
+        self.groups.members(key).filter(|uid| self.queue.contains(uid)).cloned().collect()
+    }
+
+    /// Requeues the members that wait for an event.
+    fn requeue_members(&mut self, now: Time, key: GroupKey) {
+        let members: Vec<Uid> = self.groups.members(key).cloned().collect();
+        for uid in members {
+            self.queue.requeue_now(now, &uid);
+        }
+    }
+
+    /// Sends the group's condition, unless it shows it already. A group that was scheduled once keeps its condition.
+    fn set_condition(&mut self, key: GroupKey, condition: GroupCondition) {
+        let Some(group) = self.cache.lookups().group(key) else { return };
+        let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
+        if shown.is_some_and(|shown| shown.is_true && !condition.is_true || *shown == condition) {
+            return;
+        }
+        let patch = GroupPatch {
+            api: group.api,
+            is_transition: shown.is_none_or(|shown| shown.is_true != condition.is_true),
+            namespace: self.tables.text(key.namespace).to_owned(),
+            name: self.tables.text(key.name).to_owned(),
+            uid: Arc::clone(&group.uid),
+            condition: condition.clone(),
+        };
+        let uid = Arc::clone(&group.uid);
+        self.groups.send(&uid, condition);
+        self.outbox.push_group_patch(patch);
+    }
+}

@@ -1,0 +1,187 @@
+//! The placements of a group that requires a topology domain: each is tried, and the best of those that fit is used.
+//!
+//! Upstream: `pkg/scheduler/schedule_one_podgroup.go#podGroupSchedulingPlacementAlgorithm`.
+
+use super::super::{Scheduler, profile_named};
+use super::cycle::{Attempt, Mode, Run, Tried, Verdict};
+use crate::cycle::Probe;
+use crate::framework::extension_point::ExtensionPoint;
+use crate::framework::placement::{Placement, Proposal};
+use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName};
+use crate::model::effect::PodRef;
+use crate::model::intern::Symbol;
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
+use crate::plugins::topology_placement;
+use crate::report::group::PlacementReport;
+
+impl Scheduler {
+    /// Decides on the members of a group, in each of its placements if it has any.
+    pub(super) fn run_group(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        mode: Mode,
+        probe: &mut dyn Probe,
+    ) -> Run {
+        if !self.tables.rules().groups.topology {
+            return self.run_members(now, attempt, None, mode, probe);
+        }
+        let placements = match self.placements_of(attempt) {
+            Ok(placements) => placements,
+            Err(CycleError(text)) => return Run::ended(Verdict::Failed(text)),
+        };
+        if placements.is_empty() {
+            return Run::ended(Verdict::Unschedulable("no feasible placements found".to_owned()));
+        }
+        let mut reports = Vec::with_capacity(placements.len());
+        let mut fitting: Vec<(usize, Run)> = Vec::new();
+        let mut first: Option<Run> = None;
+        for (at, placement) in placements.iter().enumerate() {
+            let is_all = placement.nodes.len() == self.snapshot().nodes().len();
+            let within = (!is_all).then_some(&placement.nodes);
+            let run = self.run_members(now, attempt, within, mode, probe);
+            reports.push(self.placement_report(attempt, placement, &run));
+            match &run.verdict {
+                Verdict::Failed(_) => return Run { placements: reported(attempt, reports), ..run },
+                Verdict::Scheduled | Verdict::Waiting(_) => fitting.push((at, run)),
+                Verdict::Unschedulable(_) if first.is_none() => first = Some(run),
+                Verdict::Unschedulable(_) => {}
+            }
+        }
+        let best = match self.best_placement(attempt, &placements, &fitting, &mut reports) {
+            Ok(best) => best,
+            Err(CycleError(text)) => {
+                let failed = Run::ended(Verdict::Failed(text));
+                return Run { placements: reported(attempt, reports), ..failed };
+            }
+        };
+        let chosen = best.map(|best| placements[fitting[best].0].name.clone());
+        let mut run = match (best, first) {
+            (Some(best), _) => fitting.swap_remove(best).1,
+            (None, Some(mut first)) => {
+                let count = placements.len();
+                let text = first.verdict.text();
+                let text = format!("0/{count} placements are available, first placement status: {text}");
+                first.verdict = Verdict::Unschedulable(text);
+                first
+            }
+            (None, None) => unreachable!("each placement fits or does not"),
+        };
+        run.placements = reported(attempt, reports);
+        run.chosen = chosen.filter(|_| !run.placements.is_empty());
+        run
+    }
+
+    /// Returns the placements of a group: one with all nodes if it requires no topology domain.
+    fn placements_of(&self, attempt: &Attempt) -> Result<Vec<Placement>, CycleError> {
+        let snapshot = self.snapshot();
+        let all = || vec![Placement { name: String::new(), nodes: snapshot.nodes().clone() }];
+        let runs = |profile: &super::super::Profile| {
+            profile.framework.runs(ExtensionPoint::PlacementGenerate, topology_placement::NAME)
+        };
+        let name = attempt.members[0].pod.scheduler_name;
+        if !profile_named(&self.profiles, name).is_some_and(runs) {
+            return Ok(all());
+        }
+        let Some(group) = &attempt.group else {
+            let name = self.tables.text(attempt.key.name);
+            return Err(CycleError(format!("podgroup.scheduling.k8s.io \"{name}\" not found")));
+        };
+        let Some(&key) = group.topology.as_ref().and_then(|keys| keys.first()) else { return Ok(all()) };
+        let members = self.groups.members(attempt.key).filter_map(|uid| self.cache.placed(uid));
+        let mut scheduled: Vec<(&PodInfo, Symbol)> = members.map(|(pod, node, _)| (&**pod, node)).collect();
+        scheduled.sort_by_key(|(pod, _)| &pod.name);
+        topology_placement::placements(key, scheduled.into_iter(), snapshot)
+    }
+
+    /// Returns the position of the best of the placements that fit; among equal ones the first by name.
+    fn best_placement(
+        &self,
+        attempt: &Attempt,
+        placements: &[Placement],
+        fitting: &[(usize, Run)],
+        reports: &mut [PlacementReport],
+    ) -> Result<Option<usize>, CycleError> {
+        if fitting.len() < 2 {
+            return Ok((!fitting.is_empty()).then_some(0));
+        }
+        let proposals: Vec<_> = fitting.iter().map(|(at, run)| (&placements[*at], run)).collect();
+        let scores = self.placement_scores(attempt, &proposals)?;
+        let total = |at: usize| scores.iter().map(|(_, scores)| scores[at]).sum::<i64>();
+        for (at, (of, _)) in fitting.iter().enumerate() {
+            reports[*of].scores = scores.iter().map(|(name, scores)| (*name, scores[at])).collect();
+        }
+        let mut best = 0;
+        for at in 1..fitting.len() {
+            if total(at) > total(best) {
+                best = at;
+            }
+        }
+        Ok(Some(best))
+    }
+
+    /// Returns the weighted scores of each plugin, in the order of the placements.
+    fn placement_scores(
+        &self,
+        attempt: &Attempt,
+        placements: &[(&Placement, &Run)],
+    ) -> Result<Vec<(PluginName, Vec<i64>)>, CycleError> {
+        let name = attempt.members[0].pod.scheduler_name;
+        let Some(profile) = profile_named(&self.profiles, name) else { return Ok(Vec::new()) };
+        let scheduled = self.groups.scheduled(attempt.key, &self.cache);
+        let mut all = Vec::new();
+        for enabled in &profile.framework.placement_scores {
+            let plugin = enabled.plugin.name();
+            let score = |(placement, run): &(&Placement, &Run)| {
+                let members: Vec<&PodInfo> = with_nodes(attempt, run).map(|(pod, _)| pod).collect();
+                let proposal = Proposal { nodes: &placement.nodes, scheduled, members: &members };
+                enabled.plugin.score(&proposal, self.snapshot())
+            };
+            let mut scores: Vec<i64> = placements.iter().map(score).collect();
+            enabled.plugin.normalize(&mut scores).map_err(|CycleError(text)| {
+                CycleError(format!(
+                    "running NormalizePlacementScore on PlacementScore plugins: plugin \"{plugin}\" failed with: {text}"
+                ))
+            })?;
+            if let Some(score) = scores.iter().find(|score| !(0..=MAX_NODE_SCORE).contains(*score)) {
+                return Err(CycleError(format!(
+                    "applying score defaultWeights on PlacementScore plugins: plugin \"{plugin}\" returns an invalid \
+                     score {score}, it should in the range of [0, {MAX_NODE_SCORE}] after normalizing"
+                )));
+            }
+            scores.iter_mut().for_each(|score| *score *= enabled.weight);
+            all.push((plugin, scores));
+        }
+        Ok(all)
+    }
+
+    fn placement_report(&self, attempt: &Attempt, placement: &Placement, run: &Run) -> PlacementReport {
+        let member = |(pod, node): (&PodInfo, Symbol)| -> (PodRef, String) {
+            (self.pod_ref(pod), self.tables.text(node).to_owned())
+        };
+        PlacementReport {
+            name: placement.name.clone(),
+            nodes: placement.nodes.len(),
+            code: run.verdict.code(),
+            status: run.verdict.text().to_owned(),
+            members: with_nodes(attempt, run).map(member).collect(),
+            scores: Vec::new(),
+        }
+    }
+}
+
+/// Returns the members that would get a node.
+fn with_nodes<'a>(
+    attempt: &'a Attempt,
+    run: &'a Run,
+) -> impl Iterator<Item = (&'a PodInfo, Symbol)> + use<'a> {
+    let pairs = attempt.members.iter().zip(&run.tried);
+    pairs.filter_map(|(queued, tried): (_, &Tried)| Some((&*queued.pod, tried.node()?)))
+}
+
+/// Returns the reports if the group requires a topology domain; otherwise its only placement is not worth one.
+fn reported(attempt: &Attempt, reports: Vec<PlacementReport>) -> Vec<PlacementReport> {
+    let keys = attempt.group.as_ref().and_then(|group| group.topology.as_ref());
+    if keys.is_some_and(|keys| !keys.is_empty()) { reports } else { Vec::new() }
+}

@@ -1,0 +1,213 @@
+//! Preemption by a group as a whole: victims anywhere in the cluster, chosen so that the group can start.
+//!
+//! Upstream: `pkg/scheduler/framework/preemption/podgrouppreemption.go`.
+
+use super::super::Scheduler;
+use super::cycle::{Attempt, Mode, Run, Verdict};
+use crate::cache::UndoLog;
+use crate::cycle::Probe;
+use crate::framework::Code;
+use crate::model::group::{DisruptionMode, GroupKey};
+use crate::model::intern::Symbol;
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
+use crate::preemption::{self, BudgetCharges, starts};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
+const NO_VICTIMS: &str = "No preemption victims found for incoming preemptor";
+const HAS_CONSTRAINTS: &str =
+    "workload aware preemption is not supported for pod groups with scheduling constraints";
+const NOT_ENABLED: &str =
+    "default preemption plugin is not registered, workload aware preemption is disabled";
+
+/// The answer of preemption by a group.
+pub(super) enum Preempted {
+    /// It did not run.
+    NotTried,
+    /// The group can start once these pods are gone, most important first.
+    Victims(Vec<Uid>),
+    /// No victims help, with a status code and its text.
+    InVain(Code, String),
+}
+
+impl Preempted {
+    /// Returns the answer as upstream's status prints it.
+    pub(super) fn report(&self) -> Option<String> {
+        match self {
+            Self::NotTried => None,
+            Self::Victims(_) => Some("Success".to_owned()),
+            Self::InVain(code, text) => Some(format!("{}: {text}", code.as_str())),
+        }
+    }
+
+    /// Returns the victims.
+    pub(super) fn victims(&self) -> &[Uid] {
+        match self {
+            Self::Victims(victims) => victims,
+            Self::NotTried | Self::InVain(..) => &[],
+        }
+    }
+}
+
+/// Pods that are evicted together: a single pod, or all members of a group.
+struct Unit {
+    priority: i32,
+    pods: Vec<(Arc<PodInfo>, Symbol)>,
+    is_of_group: bool,
+    /// The start of the pod that was seen first.
+    started: Time,
+}
+
+impl Scheduler {
+    /// Looks for victims of a group that cannot start, and changes its verdict accordingly.
+    pub(super) fn preempt_as_group(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        run: &mut Run,
+        probe: &mut dyn Probe,
+    ) -> Preempted {
+        let Verdict::Unschedulable(text) = &run.verdict else { return Preempted::NotTried };
+        if !self.tables.rules().groups.preemption {
+            return Preempted::NotTried;
+        }
+        let text = text.clone();
+        let preempted = self.find_victims(now, attempt, probe);
+        match &preempted {
+            Preempted::NotTried => {}
+            Preempted::Victims(_) => run.verdict = Verdict::Waiting(text),
+            Preempted::InVain(_, why) => run.verdict = Verdict::Unschedulable(format!("{text}, {why}")),
+        }
+        preempted
+    }
+
+    fn find_victims(&mut self, now: Time, attempt: &Attempt, probe: &mut dyn Probe) -> Preempted {
+        let in_vain = |text: &str| Preempted::InVain(Code::Unschedulable, text.to_owned());
+        let has_plugin = |profile: &super::super::Profile| {
+            profile.framework.post_filters.iter().any(|plugin| plugin.name() == preemption::NAME)
+        };
+        if !self.profile_of(&attempt.members[0].pod).is_some_and(has_plugin) {
+            return in_vain(NOT_ENABLED);
+        }
+        let Some(group) = &attempt.group else { return Preempted::NotTried };
+        if group.topology.as_ref().is_some_and(|keys| !keys.is_empty()) {
+            return in_vain(HAS_CONSTRAINTS);
+        }
+        if attempt.members.iter().any(|queued| queued.pod.never_preempts) {
+            return in_vain(NEVER);
+        }
+        let mut units = self.units(now);
+        units.retain(|unit| unit.priority < group.priority);
+        if units.is_empty() {
+            let code = Code::UnschedulableAndUnresolvable;
+            return Preempted::InVain(code, NO_VICTIMS.to_owned());
+        }
+        let mut log = UndoLog::default();
+        units.iter().for_each(|unit| self.take_off(&mut log, unit));
+        let run = self.run_group(now, attempt, Mode::WithoutPostFilters, probe);
+        let preempted = match run.verdict {
+            Verdict::Scheduled => Preempted::Victims(self.reprieve(now, attempt, units, &mut log, probe)),
+            Verdict::Unschedulable(text) | Verdict::Waiting(text) | Verdict::Failed(text) => in_vain(&text),
+        };
+        log.roll_back_to(&mut self.cache, 0);
+        preempted
+    }
+
+    /// Puts back as many units as possible, those first whose eviction violates a budget. Returns the pods of the
+    /// others.
+    fn reprieve(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        mut units: Vec<Unit>,
+        log: &mut UndoLog,
+        probe: &mut dyn Probe,
+    ) -> Vec<Uid> {
+        units.sort_by(|a, b| a.rank().cmp(&b.rank()).then_with(|| self.name_of(a).cmp(&self.name_of(b))));
+        let mut charges = BudgetCharges::default();
+        let snapshot = self.snapshot();
+        let violates: Vec<bool> = units
+            .iter()
+            .map(|unit| unit.pods.iter().any(|(pod, _)| charges.violates(pod, snapshot)))
+            .collect();
+        let mut order: Vec<usize> = (0..units.len()).collect();
+        order.sort_by_key(|&at| !violates[at]);
+        let mut is_victim = vec![false; units.len()];
+        for at in order {
+            let unit = &units[at];
+            for (pod, _) in &unit.pods {
+                log.put_back(&mut self.cache, &pod.uid);
+            }
+            let run = self.run_group(now, attempt, Mode::WithoutPostFilters, probe);
+            if run.verdict != Verdict::Scheduled {
+                self.take_off(log, &units[at]);
+                is_victim[at] = true;
+            }
+        }
+        let victims = units.iter().zip(is_victim).filter(|(_, is_victim)| *is_victim);
+        victims.flat_map(|(unit, _)| unit.pods.iter().map(|(pod, _)| Arc::clone(&pod.uid))).collect()
+    }
+
+    fn name_of(&self, unit: &Unit) -> Option<String> {
+        unit.pods.first().map(|(pod, _)| self.snapshot().pod_key(pod))
+    }
+
+    fn take_off(&mut self, log: &mut UndoLog, unit: &Unit) {
+        for (pod, _) in &unit.pods {
+            log.remove(&mut self.cache, &pod.uid);
+        }
+    }
+
+    /// Returns all pods on nodes as units of eviction.
+    fn units(&self, now: Time) -> Vec<Unit> {
+        let snapshot = self.snapshot();
+        let (mut units, mut of_group): (Vec<Unit>, BTreeMap<GroupKey, usize>) = Default::default();
+        for node in self.walk.in_order(snapshot) {
+            let name = snapshot.node_info(node).name;
+            for pod in snapshot.pods_on(node) {
+                let Some((pod, ..)) = self.cache.placed(&pod.uid) else { continue };
+                // What it reserved could not be restored exactly.
+                if !self.cache.volumes().reservations_of(&pod.uid).is_empty() {
+                    continue;
+                }
+                let group = pod.group_key().and_then(|key| snapshot.lookups().group(key));
+                let together = group.filter(|group| group.disruption == DisruptionMode::All);
+                if let Some(group) = together
+                    && let Some(&at) = of_group.get(&group.key)
+                {
+                    units[at].pods.push((Arc::clone(pod), name));
+                    continue;
+                }
+                if let Some(group) = together {
+                    of_group.insert(group.key, units.len());
+                }
+                units.push(Unit {
+                    priority: together.map_or(pod.priority, |group| group.priority),
+                    pods: vec![(Arc::clone(pod), name)],
+                    is_of_group: pod.group.is_some(),
+                    started: starts(pod, now),
+                });
+            }
+        }
+        units
+    }
+
+    /// Ends the preemption of a group that has no members any more.
+    pub(super) fn group_preemption_left(&mut self, now: Time, key: GroupKey) {
+        if let Some(group) = self.cache.lookups().group(key) {
+            let uid = Arc::clone(&group.uid);
+            self.preemptor_left(now, &uid);
+        }
+    }
+}
+
+impl Unit {
+    /// Returns the sort key: more important units come first.
+    fn rank(&self) -> (Reverse<i32>, bool, Reverse<usize>, Time) {
+        let size = if self.is_of_group { self.pods.len() } else { 0 };
+        (Reverse(self.priority), !self.is_of_group, Reverse(size), self.started)
+    }
+}

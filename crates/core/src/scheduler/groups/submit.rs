@@ -1,0 +1,291 @@
+//! Carries out what a group's cycle decided: members are bound or put back, victims are evicted, and the group's
+//! condition is written.
+//!
+//! Upstream: `pkg/scheduler/schedule_one_podgroup.go#submitPodGroupAlgorithmResult`.
+
+use super::super::Scheduler;
+use super::super::failure::Failure;
+use super::cycle::{Attempt, Run, Tried, UNSCHEDULABLE, Verdict};
+use super::preempt::Preempted;
+use crate::cycle::{Nominate, Unschedulable};
+use crate::framework::PluginName;
+use crate::framework::extension_point::ExtensionPoint;
+use crate::model::effect::PodRef;
+use crate::model::group::{GroupCondition, GroupKey, GroupPolicy};
+use crate::model::intern::Symbol;
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
+use crate::plugins::gang_scheduling::{self, Permit};
+use crate::queue::QueuedPod;
+use crate::report::Preemption;
+use crate::report::group::{GroupReport, MemberReport};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What becomes of a member.
+enum Fate {
+    /// It goes on to its binding.
+    Binds(Tried),
+    /// It goes back to the queue.
+    Fails(Failure),
+}
+
+/// A member, what becomes of it, and whether it is retried without an event: it preempts in a cycle of its own.
+type Fated = (QueuedPod, Fate, bool);
+
+/// Victims of a member whose group cannot start: member, attempt, node and victims. Upstream evicts them nevertheless.
+type InVain = (Arc<PodInfo>, u32, Symbol, Vec<Uid>);
+
+/// What a group's cycle leads to.
+#[derive(Default)]
+struct Plan {
+    fates: Vec<Fated>,
+    reports: Vec<MemberReport>,
+    victims: Vec<Uid>,
+    in_vain: Vec<InVain>,
+}
+
+impl Scheduler {
+    /// Carries out the result of a group's cycle.
+    pub(super) fn submit(&mut self, now: Time, attempt: Attempt, run: Run, preempted: &Preempted) {
+        let Attempt { key, group, members, began } = attempt;
+        let Run { tried, verdict, placements, chosen } = run;
+        let waits_for_events = !self.tables.copies_defects() && !tried.is_empty();
+        let wakers = waits_for_events.then(|| wakers(&tried));
+        let profile = self.profile_of(&members[0].pod).map(|it| it.name.clone()).unwrap_or_default();
+        let mut plan = self.plan(members, tried, &verdict);
+        plan.victims.extend(preempted.victims().iter().cloned());
+        let Plan { fates, reports, victims, in_vain } = plan;
+        self.groups.report(GroupReport {
+            namespace: self.tables.text(key.namespace).to_owned(),
+            name: self.tables.text(key.name).to_owned(),
+            profile,
+            began,
+            outcome: verdict.outcome(),
+            status: verdict.text().to_owned(),
+            members: reports,
+            placements,
+            chosen,
+            preemption: preempted.report(),
+            victims: self.evicted(victims),
+        });
+        let member = fates.first().map(|(queued, ..)| Arc::clone(&queued.pod));
+        let is_any_bound = self.carry_out(now, key, began, fates, wakers.as_ref());
+        for (pod, attempt, node, victims) in in_vain {
+            self.preempt(now, &pod, attempt, node, &victims);
+        }
+        let Some(group) = &group else { return };
+        match (preempted, member) {
+            (Preempted::Victims(victims), Some(member)) => {
+                self.preempt_for_group(now, group, &member, victims);
+            }
+            _ if is_any_bound => self.preemptor_left(now, &group.uid),
+            _ => {}
+        }
+        self.set_condition(key, condition(&verdict, group.generation));
+    }
+
+    /// Decides what becomes of each member.
+    fn plan(&self, members: Vec<QueuedPod>, tried: Vec<Tried>, verdict: &Verdict) -> Plan {
+        let copies_defects = self.tables.copies_defects();
+        let waits = matches!(verdict, Verdict::Waiting(_));
+        let (mut plan, mut tried) = (Plan::default(), tried.into_iter());
+        for queued in members {
+            let tried = tried.next();
+            let mut report = self.member_report(&queued, tried.as_ref(), verdict);
+            if let Some(Tried::Preempts { found: Unschedulable { nominate, .. }, .. }) = &tried
+                && let Nominate::To { node, victims } = nominate
+                && (waits || copies_defects)
+            {
+                plan.victims.extend(victims.iter().cloned());
+                if !waits {
+                    let pod = Arc::clone(&queued.pod);
+                    plan.in_vain.push((pod, queued.attempts, *node, victims.clone()));
+                }
+            }
+            let is_retried = *verdict == Verdict::Scheduled && matches!(tried, Some(Tried::Preempts { .. }));
+            let fate = fate(tried, verdict);
+            report.message = match &fate {
+                Fate::Binds(_) => None,
+                Fate::Fails(failure) => Some(failure.message().to_owned()),
+            };
+            plan.reports.push(report);
+            plan.fates.push((queued, fate, is_retried));
+        }
+        plan
+    }
+
+    /// Binds members or puts them back, and returns whether any is bound.
+    fn carry_out(
+        &mut self,
+        now: Time,
+        key: GroupKey,
+        began: Time,
+        fates: Vec<Fated>,
+        wakers: Option<&BTreeSet<PluginName>>,
+    ) -> bool {
+        let mut bound = Vec::new();
+        for (queued, fate, is_retried) in fates {
+            match fate {
+                Fate::Binds(tried) => bound.extend(self.bind_member(now, queued, began, tried, key)),
+                Fate::Fails(failure) => {
+                    self.fail_member(now, queued, began, failure, wakers.filter(|_| !is_retried));
+                }
+            }
+        }
+        // The group was checked as a whole; a member may not be rechecked against the members after it.
+        for uid in &bound {
+            if let Some((pod, ..)) = self.cache.placed(uid) {
+                self.bindings.checked(uid, self.cache.fingerprint_for(pod));
+            }
+        }
+        !bound.is_empty()
+    }
+
+    /// Returns those of the victims that are not terminating already. Upstream evicts a pod once for each member that
+    /// chose it.
+    fn evicted(&self, mut victims: Vec<Uid>) -> Vec<PodRef> {
+        if !self.tables.copies_defects() {
+            let mut seen = BTreeSet::new();
+            victims.retain(|uid| seen.insert(Arc::clone(uid)));
+        }
+        let placed = victims.iter().filter_map(|uid| self.cache.placed(uid));
+        placed.filter(|(pod, ..)| !pod.deleting).map(|(pod, ..)| self.pod_ref(pod)).collect()
+    }
+
+    /// Assumes a member on its node and sends its Binding. Returns its uid.
+    fn bind_member(
+        &mut self,
+        now: Time,
+        queued: QueuedPod,
+        began: Time,
+        tried: Tried,
+        key: GroupKey,
+    ) -> Option<Uid> {
+        let uid = Arc::clone(&queued.pod.uid);
+        let choice = tried.choice()?;
+        let profile = self.profile_of(&queued.pod);
+        let permits =
+            profile.is_some_and(|it| it.framework.runs(ExtensionPoint::Permit, gang_scheduling::NAME));
+        self.assume(now, queued, began, choice);
+        if permits && self.tables.copies_defects() {
+            self.activate_waiting_members(now, key);
+        }
+        Some(uid)
+    }
+
+    /// As long as Permit lets members wait, it activates all others: upstream's way to bring them along. A member that
+    /// failed earlier in the same cycle then causes another one.
+    fn activate_waiting_members(&mut self, now: Time, key: GroupKey) {
+        let Some(GroupPolicy::Gang(min)) = self.cache.lookups().group(key).map(|group| group.policy) else {
+            return;
+        };
+        if self.groups.scheduled(key, &self.cache) >= min {
+            return;
+        }
+        let members: Vec<Uid> = self.groups.members(key).cloned().collect();
+        for uid in members {
+            let Some(queued) = self.queue.get(&uid) else { continue };
+            let gate = self.gate(&queued.pod);
+            self.queue.activate_waiting(now, &uid, gate);
+        }
+    }
+
+    /// Puts a member back into the queue. By default it waits for events that may help any member; upstream retries it
+    /// after its backoff.
+    fn fail_member(
+        &mut self,
+        now: Time,
+        queued: QueuedPod,
+        began: Time,
+        failure: Failure,
+        wakers: Option<&BTreeSet<PluginName>>,
+    ) {
+        let waits = matches!(failure, Failure::Unschedulable(_) | Failure::Member { .. });
+        self.fail_waiting(now, queued, began, failure, wakers.filter(|_| waits));
+    }
+
+    fn member_report(&self, queued: &QueuedPod, tried: Option<&Tried>, verdict: &Verdict) -> MemberReport {
+        let permit = |tried: &Tried| match tried {
+            Tried::Fits { permit, .. } | Tried::Preempts { permit, .. } => Some(*permit),
+            Tried::Rejected(_) | Tried::Failed(_) => None,
+        };
+        MemberReport {
+            pod: self.pod_ref(&queued.pod),
+            node: tried.and_then(Tried::node).map(|node| self.tables.text(node).to_owned()),
+            code: match tried {
+                None => verdict.code(),
+                Some(Tried::Fits { .. }) => "Success",
+                Some(Tried::Rejected(found)) if found.rejectors.is_empty() => "UnschedulableAndUnresolvable",
+                Some(Tried::Rejected(_) | Tried::Preempts { .. }) => "Unschedulable",
+                Some(Tried::Failed(_)) => "Error",
+            },
+            message: None,
+            permit: tried.and_then(permit),
+            preempts: matches!(tried, Some(Tried::Preempts { .. })),
+        }
+    }
+}
+
+/// Returns what becomes of a member, given what was found for it and for the group.
+fn fate(tried: Option<Tried>, verdict: &Verdict) -> Fate {
+    let member = |message: String, nominate| Fate::Fails(Failure::Member { message, nominate });
+    let group = || verdict.text().to_owned();
+    match (verdict, tried) {
+        (Verdict::Failed(_), Some(Tried::Failed(own))) => Fate::Fails(Failure::Error(own)),
+        (Verdict::Failed(_), _) => Fate::Fails(Failure::Error(group())),
+        (_, None) => member(group(), Nominate::Keep),
+        (Verdict::Scheduled, Some(tried @ Tried::Fits { .. })) => Fate::Binds(tried),
+        (Verdict::Waiting(_), Some(Tried::Fits { node, .. })) => {
+            member(group(), Nominate::To { node, victims: Vec::new() })
+        }
+        (Verdict::Waiting(_), Some(Tried::Preempts { found, .. })) => {
+            Fate::Fails(Failure::Unschedulable(found))
+        }
+        (Verdict::Unschedulable(_), Some(Tried::Fits { permit, .. } | Tried::Preempts { permit, .. })) => {
+            member(held_back(permit), Nominate::Clear)
+        }
+        (Verdict::Scheduled, Some(Tried::Preempts { found, .. })) => {
+            let own = Unschedulable { nominate: Nominate::Clear, preemption: Preemption::NotTried, ..found };
+            Fate::Fails(Failure::Unschedulable(own))
+        }
+        (_, Some(Tried::Rejected(found))) if found.rejectors.is_empty() => {
+            Fate::Fails(Failure::NoNodes(found.message))
+        }
+        (_, Some(Tried::Rejected(found))) => Fate::Fails(Failure::Unschedulable(found)),
+        (_, Some(Tried::Failed(own))) => Fate::Fails(Failure::Error(own)),
+    }
+}
+
+/// Returns the text of a member that has a node in a group that cannot start.
+fn held_back(permit: Permit) -> String {
+    match permit {
+        Permit::Wait => format!(
+            "{UNSCHEDULABLE}, {}, one or more plugins asked to wait and no plugin rejected pod",
+            gang_scheduling::WAITS
+        ),
+        Permit::Success => UNSCHEDULABLE.to_owned(),
+    }
+}
+
+/// Returns the plugins whose events may help the group: those that rejected a member, and GangScheduling.
+fn wakers(tried: &[Tried]) -> BTreeSet<PluginName> {
+    let mut wakers: BTreeSet<PluginName> = [gang_scheduling::NAME].into();
+    for tried in tried {
+        if let Tried::Rejected(found) | Tried::Preempts { found, .. } = tried {
+            wakers.extend(found.rejectors.iter().copied());
+            wakers.extend(found.preemption_blockers.iter().copied());
+        }
+    }
+    wakers
+}
+
+/// Returns the condition of the group.
+fn condition(verdict: &Verdict, observed_generation: i64) -> GroupCondition {
+    let (is_true, reason) = match verdict {
+        Verdict::Scheduled => (true, "Scheduled"),
+        Verdict::Unschedulable(_) | Verdict::Waiting(_) => (false, "Unschedulable"),
+        Verdict::Failed(_) => (false, "SchedulerError"),
+    };
+    GroupCondition { is_true, reason: reason.into(), message: verdict.text().into(), observed_generation }
+}

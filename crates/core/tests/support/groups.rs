@@ -1,0 +1,79 @@
+//! Pod groups in the cluster language, and the feature gates that enable them.
+
+use supercargo_core::cycle::Framework;
+use supercargo_core::model::effect::GroupPatch;
+use supercargo_core::model::emulation::{Compat, GroupGates};
+use supercargo_core::model::event::{Event, Kind};
+use supercargo_core::model::group::{DisruptionMode, GroupApi, GroupKey, GroupPolicy, PodGroup};
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::time::Time;
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::registry::Plan;
+use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
+
+/// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 whole`. Without `min`, it is basic.
+fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
+    let (name, words) = words.split_first().expect("a group has a name");
+    let mut group = PodGroup {
+        key: GroupKey { namespace: tables.symbol("default"), name: tables.symbol(name) },
+        api: GroupApi::V1Alpha2,
+        uid: (*name).into(),
+        generation: 1,
+        policy: GroupPolicy::Basic,
+        topology: None,
+        disruption: DisruptionMode::Single,
+        priority: 0,
+        scheduled: None,
+    };
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        match key {
+            "ns" => group.key.namespace = tables.symbol(value),
+            "min" => group.policy = GroupPolicy::Gang(value.parse().expect("a number of members")),
+            "key" => group.topology = Some([tables.symbol(value)].into()),
+            "priority" => group.priority = value.parse().expect("a priority"),
+            "whole" => group.disruption = DisruptionMode::All,
+            _ => panic!("a group has no {word:?}"),
+        }
+    }
+    group
+}
+
+/// Handles an input line about groups.
+pub(crate) fn act(scheduler: &mut Scheduler, now: Time, verb: &str, words: &[&str]) {
+    if verb == "gates" {
+        return set_gates(scheduler, now, words);
+    }
+    let group = group(scheduler.tables(), words);
+    scheduler.handle(now, Event::PodGroupApplied(Box::new(group)));
+}
+
+/// Turns feature gates on, with their plugins. With the word `upstream`, upstream's behavior is reproduced.
+fn set_gates(scheduler: &mut Scheduler, now: Time, words: &[&str]) {
+    let mut gates = GroupGates::OFF;
+    for word in words {
+        if *word == "upstream" {
+            scheduler.tables().set_compat(Compat::Upstream);
+        } else {
+            assert!(gates.set(word, true), "no gate {word}");
+        }
+    }
+    scheduler.tables().set_group_gates(gates);
+    let rules = scheduler.tables().rules();
+    let framework = Framework::new(&Plan::of(rules));
+    let profiles = vec![Profile { name: "default-scheduler".to_owned(), framework }];
+    let QueueConfig { initial_backoff, max_backoff, .. } = QueueConfig::default();
+    let (emulated_version, extenders) = (rules.version, Vec::new());
+    let to = Reconfiguration { emulated_version, profiles, initial_backoff, max_backoff, extenders };
+    scheduler.reconfigure(now, to);
+    for event in [Event::ListBegan(Kind::PodGroup), Event::ListEnded(Kind::PodGroup)] {
+        scheduler.handle(now, event);
+    }
+}
+
+/// Describes a patch of a group's condition.
+pub(crate) fn patch_line(patch: &GroupPatch) -> String {
+    let GroupPatch { api, namespace, name, condition, .. } = patch;
+    let (kind, reason) = (api.condition_type(), &condition.reason);
+    format!("patch group {namespace}/{name} {kind}={} {reason}: {}", condition.is_true, condition.message)
+}
