@@ -322,7 +322,8 @@ impl Law {
             object.allocation = Some(Arc::new(allocation(device, ["r", "r/best"][claim % 2])));
             let term = with_ssd(&mut self.cluster.tables);
             let parsed: Box<[NodeSelectorTerm]> = [term].into();
-            object.nodes = (claim % 3 > 0).then(|| NodeSelector { parsed: Ok(parsed), terms: [].into() });
+            object.nodes =
+                (!claim.is_multiple_of(3)).then(|| NodeSelector { parsed: Ok(parsed), terms: [].into() });
         }
         self.apply(StorageObject::ResourceClaim(object.into()));
     }
