@@ -1,7 +1,7 @@
 //! `scheduling.k8s.io`: the fields of PodGroup that the scheduler reads, in each version of the API.
 //!
 //! The versions differ in the type of `disruptionMode`, in the name of the condition, and in their protobuf numbers.
-//! [`crate::convert::groups`] turns both into one engine type.
+//! `convert::groups` turns both into one engine type.
 
 use super::{Ignored, Received, kinds, nulls};
 use serde::{Deserialize, Serialize};
