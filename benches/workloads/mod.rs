@@ -2,7 +2,8 @@
 //! so that the real kube-scheduler can be given the same ones.
 //!
 //! The first seven workloads are those of `oracle time`, field by field. W1 to W17 follow complaints of
-//! kube-scheduler's users. Those with claims follow scheduler_perf. A [`Activity`] describes the concurrent events, which `engine` generates.
+//! kube-scheduler's users. Those with claims follow scheduler_perf. A [`Activity`] describes the concurrent events,
+//! which `engine` generates.
 #![allow(dead_code, unused_imports, reason = "every target that includes this tree uses its own part of it")]
 
 mod by_complaint;

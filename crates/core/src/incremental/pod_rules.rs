@@ -21,8 +21,8 @@ pub(super) struct Rules {
 impl Rules {
     /// Prepares the rules of the plugins at these indices of filters and scores.
     ///
-    /// Only rules that read nothing but volumes, and the one that allocates devices, are allowed. All other plugins must
-    /// skip the pod; otherwise the full evaluation decides.
+    /// Only rules that read nothing but volumes, and the one that allocates devices, are allowed. All other plugins
+    /// must skip the pod; otherwise the full evaluation decides.
     pub(super) fn prepare(
         framework: &Framework,
         (filters, scores): (&[usize], &[usize]),

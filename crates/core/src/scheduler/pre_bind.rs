@@ -1,9 +1,9 @@
 //! PreBind: pods between decision and binding whose volumes or ResourceClaims wait for their node.
 //!
-//! The reserved volumes and claims are written one after the other; then the pod waits until the watch shows every claim bound.
-//! Other pods continue: writes have their own lane, and everything else is an event or a time. A write carries the
-//! resource version of the decision, so it is safe to resend or to drop it, and no volume is assigned twice. Writes
-//! are not reverted if a later step fails; the next attempt finds them.
+//! The reserved volumes and claims are written one after the other; then the pod waits until the watch shows every
+//! claim bound. Other pods continue: writes have their own lane, and everything else is an event or a time. A write
+//! carries the resource version of the decision, so it is safe to resend or to drop it, and no volume is assigned
+//! twice. Writes are not reverted if a later step fails; the next attempt finds them.
 //!
 //! Upstream: `pkg/scheduler/schedule_one.go#bindingCycle`, `volumebinding/binder.go#BindPodVolumes`.
 
