@@ -76,7 +76,9 @@ impl Scheduler {
     ) {
         let pod = Arc::clone(&queued.pod);
         self.cache.unsettle_claim(&pod.uid);
-        if !matches!(&failure, Failure::Unschedulable(found) if found.deallocated.is_some()) {
+        // A claim that is freed brings the pod back, so the others stay reserved for its next attempt.
+        let is_freed = |found: &Unschedulable| found.deallocated.as_ref().is_some_and(|it| !it.deletes);
+        if !matches!(&failure, Failure::Unschedulable(found) if is_freed(found)) {
             self.give_up_claims(&pod);
         }
         self.note_shown_nomination(&pod);
@@ -112,23 +114,11 @@ impl Scheduler {
                 ("Unschedulable", message, rejectors, nominate)
             }
             Failure::NoNodes(message) | Failure::TooLarge(message) => {
-                let outcome = Outcome::Unschedulable {
-                    message: message.clone(),
-                    rejectors: Vec::new(),
-                    evaluated: 0,
-                    preemption: Preemption::NotTried,
-                };
-                self.report(&queued, began, outcome);
+                self.report(&queued, began, rejected_by_no_plugin(&message));
                 ("Unschedulable", message, Default::default(), Nominate::Clear)
             }
             Failure::Member { message, nominate } => {
-                let outcome = Outcome::Unschedulable {
-                    message: message.clone(),
-                    rejectors: Vec::new(),
-                    evaluated: 0,
-                    preemption: Preemption::NotTried,
-                };
-                self.report(&queued, began, outcome);
+                self.report(&queued, began, rejected_by_no_plugin(&message));
                 ("Unschedulable", message, Default::default(), nominate)
             }
             Failure::Error(message) | Failure::HeldBack(message) => {
@@ -218,5 +208,15 @@ impl Scheduler {
             note,
         };
         self.outbox.push_record(record);
+    }
+}
+
+/// Returns the report of a pod that is unschedulable although no plugin rejected it.
+fn rejected_by_no_plugin(message: &str) -> Outcome {
+    Outcome::Unschedulable {
+        message: message.to_owned(),
+        rejectors: Vec::new(),
+        evaluated: 0,
+        preemption: Preemption::NotTried,
     }
 }

@@ -376,6 +376,29 @@ proptest! {
     }
 }
 
+/// PostFilter deletes one of the claims that were made for a pod. The pod may wait long for its next attempt.
+#[test]
+fn pod_without_room_gives_up_every_claim_that_was_made_for_it() {
+    let mut cluster = TestCluster::new();
+    let pod: Uid = "z".into();
+    let made = [(); 2].map(|()| cluster.server.make(&pod));
+    for name in &made {
+        cluster.server.allocate_elsewhere(name, "a");
+        let claim = Claim { reserved_for: vec![Arc::clone(&pod)], ..cluster.server.claims[name].clone() };
+        cluster.server.put(name, claim);
+    }
+    while cluster.deliver() {}
+    let event = arrival(cluster.scheduler.tables(), "pod z cpu=100 res:example.com/gpu=1");
+    cluster.handle(event);
+    cluster.run();
+    let deleted =
+        cluster.pending.iter().filter(|write| *write.pod.uid == *pod).map(|write| match &write.change {
+            VolumeChange::Delete { claim } => claim.name.clone(),
+            other => panic!("{other:?}\n{}", cluster.history),
+        });
+    assert_eq!(deleted.collect::<BTreeSet<_>>(), made.into(), "{}", cluster.history);
+}
+
 #[test]
 fn pod_waits_without_condition_until_its_claim_exists() {
     let mut cluster = TestCluster::new();
