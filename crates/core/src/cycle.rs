@@ -32,6 +32,7 @@ use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
 use crate::model::rng::{Purpose, Seed};
+use crate::model::volume::Reservation;
 use crate::switches::mutation::{self, Mutation};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -326,8 +327,8 @@ impl Framework {
 
     /// Whether `pod` fits on `node`: the recheck before the Binding is sent.
     ///
-    /// The pod must not be counted anywhere. With `as_it_is`, a pod that needs a new reservation on the node does not
-    /// fit: after the decision nothing would carry it out.
+    /// The pod must not be counted anywhere. A pod that needs a new reservation on the node does not fit if the
+    /// reservation is to be written (`is_written`): after the decision nothing would carry it out.
     ///
     /// # Errors
     ///
@@ -337,7 +338,7 @@ impl Framework {
         pod: &PodInfo,
         snapshot: Snapshot<'_>,
         node: NodeIdx,
-        as_it_is: bool,
+        is_written: impl Fn(&Reservation) -> bool,
     ) -> Result<bool, CycleError> {
         let mut filtered = self.prepare(pod, snapshot, &mut NoProbe)?;
         if filtered.prefilter_rejection().is_some() || !filtered.candidates(snapshot).contains(node) {
@@ -345,8 +346,7 @@ impl Framework {
         }
         filtered.run(pod, snapshot, [node].into_iter().collect(), &mut NoProbe)?;
         let fits = !filtered.feasible().is_empty();
-        let needs_nothing = || filtered.reserve(snapshot, node).is_ok_and(|needed| needed.is_empty());
-        Ok(fits && (!as_it_is || needs_nothing()))
+        Ok(fits && filtered.reserve(snapshot, node).is_ok_and(|needed| !needed.iter().any(is_written)))
     }
 }
 

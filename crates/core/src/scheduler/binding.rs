@@ -118,13 +118,13 @@ impl Scheduler {
         {
             return Some(true);
         }
-        let as_it_is = self.writes_reservations(&pod);
+        let is_written = self.writes_in_pre_bind(&pod);
         let reserved = self.cache.forget_volumes(uid);
         self.cache.remove_pod(uid);
         let judge = |scheduler: &Self, snapshot: Snapshot<'_>| {
             snapshot.find_node(node).is_some_and(|idx| {
                 scheduler.profile_of(&pod).is_some_and(|profile| {
-                    matches!(profile.framework.fits_on(&pod, snapshot, idx, as_it_is), Ok(true))
+                    matches!(profile.framework.fits_on(&pod, snapshot, idx, &is_written), Ok(true))
                 })
             })
         };

@@ -69,26 +69,20 @@ impl PreBindFailure {
 }
 
 impl Scheduler {
-    /// Whether the pod's profile writes in PreBind all reservations that the pod may need.
-    pub(super) fn writes_reservations(&self, pod: &PodInfo) -> bool {
-        let needs_devices = || dynamic_resources::concerns(pod, self.snapshot());
-        (pod.volumes.is_empty() || self.runs_pre_bind(pod, volume_binding::NAME))
-            && (!needs_devices() || self.runs_pre_bind(pod, dynamic_resources::NAME))
-    }
-
-    fn runs_pre_bind(&self, pod: &PodInfo, plugin: PluginName) -> bool {
-        self.profile_of(pod).is_some_and(|profile| profile.framework.runs(ExtensionPoint::PreBind, plugin))
+    /// Returns whether the pod's profile writes a reservation in PreBind.
+    pub(super) fn writes_in_pre_bind(&self, pod: &PodInfo) -> impl Fn(&Reservation) -> bool + use<> {
+        let runs = |plugin| {
+            let profile = self.profile_of(pod);
+            profile.is_some_and(|profile| profile.framework.runs(ExtensionPoint::PreBind, plugin))
+        };
+        let (volumes, claims) = (runs(volume_binding::NAME), runs(dynamic_resources::NAME));
+        move |it| if it.object().kind == StorageKind::ResourceClaim { claims } else { volumes }
     }
 
     /// Returns the reservations of a pod that its profile writes in PreBind.
     fn reservations_to_write(&self, pod: &PodInfo) -> impl Iterator<Item = &Reservation> {
-        let volumes = self.runs_pre_bind(pod, volume_binding::NAME);
-        let claims = self.runs_pre_bind(pod, dynamic_resources::NAME);
-        let reservations = self.cache.volumes().reservations_of(&pod.uid).iter();
-        reservations.filter(move |it| match it.object().kind {
-            StorageKind::ResourceClaim => claims,
-            _ => volumes,
-        })
+        let is_written = self.writes_in_pre_bind(pod);
+        self.cache.volumes().reservations_of(&pod.uid).iter().filter(move |it| is_written(it))
     }
 
     /// Whether the pod, which has just been assumed, has reservations to be written in PreBind.

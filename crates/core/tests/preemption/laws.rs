@@ -145,7 +145,7 @@ fn build_with(words: &ClusterSpec, may_share_ports: bool) -> (TestCluster, Arc<P
 /// Whether all filters accept the pod on the node.
 fn fits(cluster: &TestCluster, pod: &PodInfo, node: &str) -> bool {
     Framework::default()
-        .fits_on(pod, cluster.snapshot(), cluster.idx(node), false)
+        .fits_on(pod, cluster.snapshot(), cluster.idx(node), |_| false)
         .expect("no filter fails here")
 }
 
