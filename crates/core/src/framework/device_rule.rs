@@ -2,7 +2,7 @@
 
 use super::status::CycleError;
 use crate::cache::NodeView;
-use crate::model::device::{ClaimSpec, ContainerRequest, RequestKind};
+use crate::model::device::{ClaimSpec, ContainerRequest, DeviceSelector, RequestKind};
 use crate::model::intern::{Symbol, trace_ids};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -28,13 +28,20 @@ impl DeviceRequests {
 }
 
 impl Hash for DeviceRequests {
-    /// Hashes only cheap fields that distinguish most requests; equality compares all.
+    /// Hashes only fields that distinguish most requests; equality compares all.
     fn hash<H: Hasher>(&self, state: &mut H) {
         for spec in &self.specs {
             (spec.requests.len(), spec.constraints.len(), spec.config.len()).hash(state);
             for request in &spec.requests {
-                if let RequestKind::Exactly(request) = &request.kind {
+                let alternatives = match &request.kind {
+                    RequestKind::Exactly(request) => std::slice::from_ref(request),
+                    RequestKind::FirstAvailable(requests) => requests,
+                    RequestKind::Unknown => &[],
+                };
+                for request in alternatives {
                     request.class.hash(state);
+                    let selectors = request.selectors.iter().flatten();
+                    selectors.for_each(|DeviceSelector(expression)| expression.text().hash(state));
                 }
             }
         }

@@ -6,6 +6,7 @@
 
 use super::signature_state::Fallback;
 use crate::cache::{DeviceChange, NodeChange, Snapshot};
+use crate::collections::hash::Hashed;
 use crate::framework::{DeviceRequests, DeviceRule};
 use crate::model::intern::{Marks, TraceIds};
 use crate::model::node::NodeIdx;
@@ -16,14 +17,18 @@ use crate::switches::ablation::{self, Layer};
 /// 160 kB.
 const REQUESTS_MAX: usize = 256;
 
-/// The results for all requests, least recently used first.
+/// The results for all requests.
 #[derive(Default)]
 pub(super) struct DeviceResults {
     entries: Vec<Entry>,
+    /// The number of uses so far.
+    uses: u64,
 }
 
 struct Entry {
-    requests: DeviceRequests,
+    requests: Hashed<DeviceRequests>,
+    /// The number of its last use.
+    used: u64,
     era: u64,
     /// The clocks of the nodes and of the devices at the last update.
     clocks: (u64, u64),
@@ -140,24 +145,34 @@ impl DeviceResults {
         snapshot: Snapshot<'_>,
         nodes: &NodeSet,
     ) -> Result<&Results, Fallback> {
+        let requests = Hashed::of(requests, snapshot.tables().hashing());
         let known = self.entries.iter().position(|entry| entry.requests == requests);
-        let known = known.filter(|_| !ablation::is_off(Layer::DeviceResults));
-        let mut entry = match known {
-            Some(at) => self.entries.remove(at),
-            None => {
-                if self.entries.len() == REQUESTS_MAX {
-                    self.entries.remove(0);
-                }
-                let clocks = (snapshot.clock(), snapshot.devices().clock());
-                let results = Results::default();
-                Entry { requests, era: snapshot.era(), clocks, results }
-            }
-        };
+        let at = known.filter(|_| !ablation::is_off(Layer::DeviceResults));
+        let at = at.unwrap_or_else(|| self.add(requests, snapshot));
+        self.uses += 1;
+        let entry = &mut self.entries[at];
+        entry.used = self.uses;
         entry.catch_up(snapshot);
-        let is_judged = entry.results.judge(rule, snapshot, nodes);
-        self.entries.push(entry);
-        is_judged?;
-        self.entries.last().map(|entry| &entry.results).ok_or(Fallback)
+        entry.results.judge(rule, snapshot, nodes)?;
+        Ok(&entry.results)
+    }
+
+    /// Adds an entry, in the place of the least recently used one if there are too many. Returns its index.
+    fn add(&mut self, requests: Hashed<DeviceRequests>, snapshot: Snapshot<'_>) -> usize {
+        let clocks = (snapshot.clock(), snapshot.devices().clock());
+        let results = Results::default();
+        let entry = Entry { requests, used: 0, era: snapshot.era(), clocks, results };
+        let oldest = (0..self.entries.len()).min_by_key(|&at| self.entries[at].used);
+        match oldest.filter(|_| self.entries.len() == REQUESTS_MAX) {
+            Some(oldest) => {
+                self.entries[oldest] = entry;
+                oldest
+            }
+            None => {
+                self.entries.push(entry);
+                self.entries.len() - 1
+            }
+        }
     }
 
     /// Removes everything.
@@ -167,6 +182,6 @@ impl DeviceResults {
 
     /// Marks the ids of all requests. They are few.
     pub(super) fn mark(&self, marks: &mut Marks) {
-        self.entries.iter().for_each(|entry| entry.requests.mark(marks));
+        self.entries.iter().for_each(|entry| entry.requests.key().mark(marks));
     }
 }
