@@ -10,10 +10,9 @@ use std::sync::Arc;
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
 use supercargo_core::incremental::DecisionCache;
 use supercargo_core::model::device::{
-    AllocatedDevice, Allocation, AllocationMode, Attribute, ClaimSpec, Constraint, ConstraintKind,
-    CounterSet, Device, DeviceClass, DeviceId, DeviceRequest, DeviceSelector, DeviceTaint, Expression, Facts,
-    NodeSelector, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim,
-    ResourceSlice,
+    Allocation, AllocationMode, Attribute, ClaimSpec, Constraint, ConstraintKind, CounterSet, Device,
+    DeviceClass, DeviceId, DeviceRequest, DeviceSelector, DeviceTaint, Expression, Facts, NodeSelector,
+    PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
 };
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::pod::{PodInfo, Uid};
@@ -28,8 +27,9 @@ const NODES: usize = 14;
 const NODE: [&str; 4] = ["cpu=8 label:disk=ssd", "cpu=8", "cpu=1", "cpu=8 res:example.com/gpu=2"];
 /// Pools of single nodes: this many nodes have one.
 const LOCAL: usize = 10;
-/// Slices for several nodes.
-const SHARED: [&str; 5] = ["everywhere", "ssd", "per-device", "parts-counters", "parts-devices"];
+/// Slices for several nodes, and those of a pool with counters for one node, which every node may find incomplete.
+const SHARED: [&str; 7] =
+    ["everywhere", "ssd", "per-device", "parts-counters", "parts-devices", "own-counters", "own-devices"];
 const CLAIMS: usize = 6;
 
 /// What a device is, as expressions see it.
@@ -130,17 +130,7 @@ fn with_ssd(tables: &mut Tables) -> NodeSelectorTerm {
 }
 
 fn allocation(device: DeviceId, request: &str) -> Allocation {
-    let result = AllocatedDevice {
-        request: request.into(),
-        device,
-        admin_access: false,
-        tolerations: [].into(),
-        share: None,
-        consumed: [].into(),
-        binding_conditions: [].into(),
-        binding_failure_conditions: [].into(),
-    };
-    Allocation { results: vec![result], ..Allocation::default() }
+    Allocation { results: vec![support::storage::allocated(request, device)], ..Allocation::default() }
 }
 
 fn request(tables: &mut Tables, name: &str, what: &str) -> DeviceRequest {
@@ -241,7 +231,7 @@ impl Law {
         let ssd = || Reach::Selector(NodeSelector { parsed: Ok([ssd.clone()].into()), terms: [].into() });
         let set =
             |amount: Amount| CounterSet { name: "set".into(), counters: [("memory".into(), amount)].into() };
-        let mut slice = match name {
+        let slice = match name {
             "everywhere" => self.slice(name, name, Reach::AllNodes, devices),
             "ssd" => self.slice(name, name, ssd(), devices),
             "per-device" => {
@@ -252,18 +242,21 @@ impl Law {
                 }
                 self.slice(name, name, Reach::PerDevice, devices)
             }
-            "parts-counters" => {
-                let mut slice = self.slice(name, "parts", ssd(), Vec::new());
-                slice.counters = [set(amount(count as i64))].into();
+            _ => {
+                let own = Reach::Node(self.cluster.tables.symbol("n1"));
+                let (pool, what) = name.split_once('-').expect("the pool and what the slice has");
+                let reach = if pool == "own" { own } else { ssd() };
+                let mut slice = self.slice(name, pool, reach, Vec::new());
+                slice.slices = 2;
+                if what == "counters" {
+                    slice.counters = [set(amount(count as i64))].into();
+                } else {
+                    slice.devices = devices.into();
+                    slice.devices.iter_mut().for_each(|device| device.consumes = [set(amount(2))].into());
+                }
                 slice
             }
-            _ => {
-                let mut devices = devices;
-                devices.iter_mut().for_each(|device| device.consumes = [set(amount(2))].into());
-                self.slice(name, "parts", ssd(), devices)
-            }
         };
-        slice.slices = if name.starts_with("parts") { 2 } else { 1 };
         self.apply(StorageObject::ResourceSlice(slice.into()));
     }
 
@@ -292,22 +285,7 @@ impl Law {
 
     fn claim(&mut self, name: &str, what: &str) -> ResourceClaim {
         let spec = self.spec(what).into();
-        let tables = &mut self.cluster.tables;
-        ResourceClaim {
-            namespace: tables.symbol("default"),
-            name: tables.symbol(name),
-            uid: name.into(),
-            resource_version: "1".into(),
-            controller: None,
-            deleting: false,
-            is_for_extended_resources: false,
-            is_protected: false,
-            spec,
-            allocation: None,
-            nodes: None,
-            reserved_for: [].into(),
-            devices: [].into(),
-        }
+        ResourceClaim { spec, ..support::storage::devices_claim(&mut self.cluster.tables, name) }
     }
 
     /// Sets a claim that pods share: without devices, or with one of a node.

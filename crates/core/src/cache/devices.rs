@@ -58,8 +58,6 @@ pub struct Devices {
     by_node: IdMap<Symbol, BTreeSet<Symbol>>,
     /// Slices that several nodes may be able to use.
     shared: BTreeSet<Symbol>,
-    /// Slices for one node that have counters, which some versions read for every node.
-    counters: BTreeSet<Symbol>,
     /// Pools that some node may find incomplete, invalid or obsolete.
     unsound: BTreeSet<PoolId>,
     changes: Changes,
@@ -184,12 +182,6 @@ impl Devices {
     pub fn slices_for(&self, node: Symbol) -> impl Iterator<Item = &Arc<ResourceSlice>> {
         let own = self.by_node.get(&node).into_iter().flatten();
         own.chain(&self.shared).filter_map(|name| self.slices.get(name))
-    }
-
-    /// Returns the slices with counters that only another node can use.
-    pub fn foreign_counters(&self, node: Symbol) -> impl Iterator<Item = &Arc<ResourceSlice>> {
-        let all = self.counters.iter().filter_map(|name| self.slices.get(name));
-        all.filter(move |slice| slice.reach != Reach::Node(node))
     }
 
     /// Counts the devices of a class within reach, and those of them that are allocated.
@@ -432,9 +424,6 @@ impl Devices {
         match slice.reach {
             Reach::Node(node) => {
                 self.by_node.entry(node).or_default().insert(slice.name);
-                if !slice.counters.is_empty() {
-                    self.counters.insert(slice.name);
-                }
             }
             _ => {
                 self.shared.insert(slice.name);
@@ -451,7 +440,6 @@ impl Devices {
         let old = self.slices.remove(&name)?;
         self.pool_changed(&old.pool);
         self.shared.remove(&name);
-        self.counters.remove(&name);
         if let Reach::Node(node) = old.reach
             && let Some(own) = self.by_node.get_mut(&node)
         {
@@ -508,7 +496,6 @@ impl TraceIds for Devices {
             pools: _,
             by_node: _,
             shared: _,
-            counters: _,
             unsound: _,
             // An id of a node that left is looked up in vain, or names a node that is judged again for nothing.
             changes: _,

@@ -165,16 +165,8 @@ impl Server {
         if claim.allocation.is_some() {
             return;
         }
-        let result = AllocatedDevice {
-            request: "r".into(),
-            device: DeviceId { pool: pool(&format!("{node}-other")), device: name.into() },
-            admin_access: false,
-            tolerations: [].into(),
-            share: None,
-            consumed: [].into(),
-            binding_conditions: [].into(),
-            binding_failure_conditions: [].into(),
-        };
+        let device = DeviceId { pool: pool(&format!("{node}-other")), device: name.into() };
+        let result = support::storage::allocated("r", device);
         let allocation = Allocation { results: vec![result], ..Allocation::default() };
         self.put(name, Claim { allocation: Some((node.to_owned(), allocation.into())), ..claim });
     }

@@ -1,20 +1,29 @@
 //! Which pools every node finds complete and valid, so that a decision need not check them.
 
 use super::Devices;
-use crate::model::device::{PoolId, ResourceSlice};
+use crate::model::device::{PoolId, Reach, ResourceSlice};
+use crate::model::intern::Symbol;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// A pool with more devices is checked by each decision. The check after each change would take too long.
+const DEVICES_MAX: usize = 2_048;
 
 impl Devices {
     /// Whether every node that sees slices of the pool finds it complete, valid and of the newest generation, by the
     /// rules of any version.
     pub fn is_sound(&self, pool: &PoolId) -> bool {
-        self.are_all_sound() || !self.unsound.contains(pool)
+        !self.unsound.contains(pool)
     }
 
-    /// Whether this holds for all pools.
-    pub fn are_all_sound(&self) -> bool {
-        self.unsound.is_empty()
+    /// Returns the slices with counters that only another node can use, of pools that are not sound or of all.
+    pub fn foreign_counters(&self, node: Symbol, of_all: bool) -> impl Iterator<Item = &Arc<ResourceSlice>> {
+        let all = self.pools.iter().filter(move |_| of_all).map(|(_, slices)| slices);
+        let unsound = self.unsound.iter().filter(move |_| !of_all).filter_map(|pool| self.pools.get(pool));
+        let is_foreign = move |slice: &&Arc<ResourceSlice>| {
+            !slice.counters.is_empty() && matches!(slice.reach, Reach::Node(other) if other != node)
+        };
+        all.chain(unsound).flatten().filter(is_foreign)
     }
 
     /// Records whether a pool is sound, after its slices changed.
@@ -34,6 +43,7 @@ fn are_sound(slices: &[Arc<ResourceSlice>]) -> bool {
     let mut all_devices = slices.iter().flat_map(|slice| &slice.devices);
     let mut all_sets = slices.iter().flat_map(|slice| &slice.counters);
     i64::try_from(slices.len()) == Ok(first.slices)
+        && all_devices.clone().nth(DEVICES_MAX).is_none()
         && slices.iter().all(|slice| is_like_first(slice))
         // Devices beside counters exist in some versions only.
         && slices.iter().all(|slice| slice.counters.is_empty() || slice.devices.is_empty())

@@ -104,9 +104,8 @@ impl<'a> Pools<'a> {
         };
         devices.slices_for(place.name).try_for_each(|slice| see(slice))?;
         // Sound pools of other nodes change nothing, except where pools of one name have common counters.
-        if !devices.are_all_sound() || place.snapshot.copies_defects() && !rules.separates_counters {
-            devices.foreign_counters(place.name).try_for_each(|slice| see(slice))?;
-        }
+        let joins_counters = place.snapshot.copies_defects() && !rules.separates_counters;
+        devices.foreign_counters(place.name, joins_counters).try_for_each(|slice| see(slice))?;
         seen.sort_by(|a, b| {
             (&a.pool, place.snapshot.text(a.name)).cmp(&(&b.pool, place.snapshot.text(b.name)))
         });
