@@ -62,22 +62,11 @@ impl SchedulingQueue {
     pub(crate) fn return_after_backoff(
         &mut self,
         now: Time,
-        mut pod: QueuedPod,
+        pod: QueuedPod,
         rejectors: BTreeSet<PluginName>,
         gate: Option<PluginName>,
     ) {
-        if self.contains(&pod.pod.uid) {
-            return;
-        }
-        pod.unschedulable_count = pod.unschedulable_count.saturating_add(1);
-        pod.consecutive_errors = 0;
-        pod.rejectors = rejectors;
-        pod.rejectors.extend(gate);
-        pod.gate = gate;
-        self.come_back(now, &mut pod);
-        if gate.is_some() {
-            self.hold(pod, label::FAILURE);
-        } else {
+        if let Some(pod) = self.come_back_rejected(now, pod, rejectors, gate) {
             self.requeue(now, pod, label::FAILURE);
         }
     }

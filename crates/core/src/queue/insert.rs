@@ -1,11 +1,13 @@
 //! Insertion into the places of the queue, and marking of the ids held there, in slices, during garbage collection.
 
 use super::pod::QueuedPod;
-use super::{SchedulingQueue, Slot};
+use super::{SchedulingQueue, Slot, label};
+use crate::framework::PluginName;
 use crate::model::intern::{Marks, TraceIds, WorkBudget};
 use crate::model::pod::PodInfo;
 use crate::model::time::Time;
 use crate::switches::mutation::{self, Mutation};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Pods inserted since the start of the current garbage collection. Marking may already have passed their place.
@@ -47,6 +49,30 @@ impl SchedulingQueue {
         self.barrier.record(&pod.pod);
         let uid = Arc::clone(&pod.pod.uid);
         self.slots.insert(uid, Slot::Gated(self.gated.insert(pod)));
+    }
+
+    /// Records the rejection of a pod that comes back. Returns the pod, unless it is gated or was added again.
+    pub(super) fn come_back_rejected(
+        &mut self,
+        now: Time,
+        mut pod: QueuedPod,
+        rejectors: BTreeSet<PluginName>,
+        gate: Option<PluginName>,
+    ) -> Option<QueuedPod> {
+        if self.contains(&pod.pod.uid) {
+            return None;
+        }
+        pod.unschedulable_count = pod.unschedulable_count.saturating_add(1);
+        pod.consecutive_errors = 0;
+        pod.rejectors = rejectors;
+        pod.rejectors.extend(gate);
+        pod.gate = gate;
+        self.come_back(now, &mut pod);
+        if gate.is_none() {
+            return Some(pod);
+        }
+        self.hold(pod, label::FAILURE);
+        None
     }
 
     /// Starts marking for a new garbage collection.

@@ -289,25 +289,14 @@ impl SchedulingQueue {
     pub fn return_unschedulable(
         &mut self,
         now: Time,
-        mut pod: QueuedPod,
+        pod: QueuedPod,
         rejectors: BTreeSet<PluginName>,
         gate: Option<PluginName>,
     ) {
         if rejectors.is_empty() && gate.is_none() {
             return self.return_error(now, pod);
         }
-        if self.contains(&pod.pod.uid) {
-            return;
-        }
-        pod.unschedulable_count = pod.unschedulable_count.saturating_add(1);
-        pod.consecutive_errors = 0;
-        pod.rejectors = rejectors;
-        pod.rejectors.extend(gate);
-        pod.gate = gate;
-        self.come_back(now, &mut pod);
-        if gate.is_some() {
-            self.hold(pod, label::FAILURE);
-        } else {
+        if let Some(pod) = self.come_back_rejected(now, pod, rejectors, gate) {
             self.counters.count_incoming(SubQueue::Unschedulable, label::FAILURE);
             self.insert_unschedulable(pod);
         }

@@ -15,20 +15,13 @@ impl Watched for PodGroupV1Alpha2 {
 
     fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
         let content = self.content()?;
-        let spec = &content.spec;
-        let disruption =
-            if spec.disruption_mode == "PodGroup" { DisruptionMode::All } else { DisruptionMode::Single };
-        Ok(Event::PodGroupApplied(Box::new(PodGroup {
-            key: key(self, tables),
-            api: GroupApi::V1Alpha2,
-            uid: uid(self),
-            generation: self.metadata.generation.unwrap_or(0),
-            policy: policy(&spec.scheduling_policy),
-            topology: topology(spec.scheduling_constraints.as_ref(), tables),
-            disruption,
-            priority: spec.priority.unwrap_or(0),
-            scheduled: scheduled(&content.status, GroupApi::V1Alpha2),
-        })))
+        let spec = Spec {
+            policy: &content.spec.scheduling_policy,
+            constraints: content.spec.scheduling_constraints.as_ref(),
+            is_evicted_whole: content.spec.disruption_mode == "PodGroup",
+            priority: content.spec.priority,
+        };
+        Ok(applied(self, GroupApi::V1Alpha2, &spec, &content.status, tables))
     }
 
     fn key(&self, tables: &mut Tables) -> ObjectKey {
@@ -41,25 +34,47 @@ impl Watched for PodGroupV1Beta1 {
 
     fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
         let content = self.content()?;
-        let spec = &content.spec;
-        let is_whole = spec.disruption_mode.as_ref().is_some_and(|mode| mode.all.is_some());
-        let disruption = if is_whole { DisruptionMode::All } else { DisruptionMode::Single };
-        Ok(Event::PodGroupApplied(Box::new(PodGroup {
-            key: key(self, tables),
-            api: GroupApi::V1Beta1,
-            uid: uid(self),
-            generation: self.metadata.generation.unwrap_or(0),
-            policy: policy(&spec.scheduling_policy),
-            topology: topology(spec.scheduling_constraints.as_ref(), tables),
-            disruption,
-            priority: spec.priority.unwrap_or(0),
-            scheduled: scheduled(&content.status, GroupApi::V1Beta1),
-        })))
+        let mode = content.spec.disruption_mode.as_ref();
+        let spec = Spec {
+            policy: &content.spec.scheduling_policy,
+            constraints: content.spec.scheduling_constraints.as_ref(),
+            is_evicted_whole: mode.is_some_and(|mode| mode.all.is_some()),
+            priority: content.spec.priority,
+        };
+        Ok(applied(self, GroupApi::V1Beta1, &spec, &content.status, tables))
     }
 
     fn key(&self, tables: &mut Tables) -> ObjectKey {
         ObjectKey::PodGroup(key(self, tables))
     }
+}
+
+/// What the specs of all versions say.
+struct Spec<'a> {
+    policy: &'a SchedulingPolicy,
+    constraints: Option<&'a SchedulingConstraints>,
+    is_evicted_whole: bool,
+    priority: Option<i32>,
+}
+
+fn applied<K: ApiKind>(
+    group: &Received<K>,
+    api: GroupApi,
+    spec: &Spec<'_>,
+    status: &PodGroupStatus,
+    tables: &mut Tables,
+) -> Event {
+    Event::PodGroupApplied(Box::new(PodGroup {
+        key: key(group, tables),
+        api,
+        uid: uid(group),
+        generation: group.metadata.generation.unwrap_or(0),
+        policy: policy(spec.policy),
+        topology: topology(spec.constraints, tables),
+        disruption: if spec.is_evicted_whole { DisruptionMode::All } else { DisruptionMode::Single },
+        priority: spec.priority.unwrap_or(0),
+        scheduled: scheduled(status, api),
+    }))
 }
 
 fn key<K: ApiKind>(group: &Received<K>, tables: &mut Tables) -> GroupKey {

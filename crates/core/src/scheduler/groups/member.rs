@@ -148,9 +148,11 @@ impl Scheduler {
             within: scope.within,
         };
         let draws = Draws { seed: self.seed, attempt: queued.attempts };
-        let shown =
-            &PodInfo { nominated_node: self.shown_nominations.get(&pod.uid).copied(), ..PodInfo::clone(pod) };
-        let of_filter = if scope.is_comparable { shown } else { &**pod };
+        let shown = scope.is_comparable.then(|| PodInfo {
+            nominated_node: self.shown_nominations.get(&pod.uid).copied(),
+            ..PodInfo::clone(pod)
+        });
+        let of_filter = shown.as_ref().unwrap_or(pod);
         let name = |node| snapshot.text(snapshot.node_info(node).name);
         let decided = catch_unwind(AssertUnwindSafe(|| {
             let decision = match framework.decide(of_filter, snapshot, options, probe) {
