@@ -31,7 +31,7 @@ help: ## Print this list.
 
 .PHONY: demo
 demo: upstream build ## Run the examples on a real control plane, and print where each pod went and why.
-	cargo run --locked --quiet -p supercargo-dev --bin demo
+	$(TARGET)/debug/demo
 
 .PHONY: test
 test: ## Run everything CI runs, with the seconds of each part.
@@ -39,18 +39,18 @@ test: ## Run everything CI runs, with the seconds of each part.
 
 .PHONY: cluster
 cluster: upstream build ## Start a control plane, four nodes and supercargo, and leave them running.
-	cargo run --locked --quiet -p supercargo-dev --bin cluster -- up
+	$(TARGET)/debug/cluster up
 
 .PHONY: cluster-down
-cluster-down: ## Stop what `make cluster` started.
-	cargo run --locked --quiet -p supercargo-dev --bin cluster -- down
+cluster-down: build ## Stop what `make cluster` started.
+	$(TARGET)/debug/cluster down
 
 .PHONY: upstream
 upstream: ## Build the pinned control plane if it is missing.
 	tests/upstream/build.sh
 
 .PHONY: build
-build: ## Build the program with the features of its tests, so that nothing is built twice.
+build: ## Build the program and the development programs together: apart, they would build their dependencies with other features.
 	cargo build --locked --quiet --bins -p supercargo -p supercargo-dev
 
 .PHONY: man
@@ -177,7 +177,7 @@ bench-e2e: upstream ## Time pods from creation to binding on a real API server, 
 conformance: upstream build ## Run Kubernetes' own e2e tests of the scheduler with kube-scheduler and with supercargo: writes docs/conformance.md. VERSION=1.37 runs one version.
 	for version in $(or $(VERSION),1.35 1.36 1.37); do \
 	  tests/upstream/build.sh $$([ $$version = 1.36 ] || echo --version $$version) kube-apiserver kube-controller-manager kube-scheduler e2e.test && \
-	  cargo run --locked --quiet -p supercargo-dev --bin conformance -- --version $$version || exit 1; \
+	  $(TARGET)/debug/conformance --version $$version || exit 1; \
 	done
 
 .PHONY: soak
