@@ -148,6 +148,7 @@ fn request(tables: &mut Tables, name: &str, what: &str) -> DeviceRequest {
         mode,
         admin_access: what == "admin",
         tolerations: [].into(),
+        has_capacity: false,
         capacity: [].into(),
     }
 }

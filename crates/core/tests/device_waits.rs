@@ -111,6 +111,7 @@ impl Cluster {
             mode: AllocationMode::ExactCount(1),
             admin_access: false,
             tolerations: [].into(),
+            has_capacity: false,
             capacity: [].into(),
         };
         let request = Request { name: "r".into(), kind: RequestKind::Exactly(request) };
@@ -160,6 +161,7 @@ impl Cluster {
                 }
                 Step::Effect(Effect::Bind { pod, .. }) => self.bound.push(pod.name.to_string()),
                 Step::Effect(_) => {}
+                Step::GroupReport(_) => {}
                 Step::Notice(notice) => panic!("{}: {}", notice.object, notice.text),
             }
         }

@@ -92,6 +92,7 @@ fn add_claim(trial: &mut Trial, selector: &Arc<Last>) {
         mode: AllocationMode::ExactCount(1),
         admin_access: false,
         tolerations: [].into(),
+        has_capacity: false,
         capacity: [].into(),
     };
     let request = Request { name: "r".into(), kind: RequestKind::Exactly(request) };

@@ -256,6 +256,7 @@ impl DeviceClaim {
                 mode: AllocationMode::ExactCount(if is_shared { 1 } else { amount }),
                 admin_access: false,
                 tolerations: [].into(),
+                has_capacity: is_shared,
                 capacity: if is_shared { [(AMOUNT.into(), whole(amount))].into() } else { [].into() },
             };
             Request { name, kind: RequestKind::Exactly(request) }

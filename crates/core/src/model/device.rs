@@ -415,6 +415,8 @@ pub struct DeviceRequest {
     pub admin_access: bool,
     /// `tolerations`.
     pub tolerations: Arc<[DeviceToleration]>,
+    /// Whether `capacity` is given, even without `requests`.
+    pub has_capacity: bool,
     /// `capacity.requests`, sorted by name.
     pub capacity: Box<[(Arc<str>, Amount)]>,
 }

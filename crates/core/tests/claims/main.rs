@@ -84,6 +84,7 @@ fn spec(tables: &mut Tables) -> ClaimSpec {
         mode: AllocationMode::ExactCount(1),
         admin_access: false,
         tolerations: [].into(),
+        has_capacity: false,
         capacity: [].into(),
     };
     let request = Request { name: "r".into(), kind: RequestKind::Exactly(request) };
@@ -274,6 +275,7 @@ impl TestCluster {
                 }
                 Step::Effect(Effect::Bind { pod, node }) => self.bind(&pod.name, &node),
                 Step::Effect(_) | Step::Report(_) => {}
+                Step::GroupReport(_) => {}
                 Step::Notice(notice) => panic!("{}: {}\n{}", notice.object, notice.text, self.history),
             }
         }
@@ -412,7 +414,7 @@ fn pod_waits_without_condition_until_its_claim_exists() {
             }
             Step::Effect(Effect::Patch(patch)) => assert!(EXTENDED.contains(&&*patch.pod.name)),
             Step::Effect(effect) => panic!("{effect:?}"),
-            Step::Report(_) | Step::Notice(_) => {}
+            Step::Report(_) | Step::GroupReport(_) | Step::Notice(_) => {}
         }
     }
     assert_eq!(cluster.pending.len(), EXTENDED.len());

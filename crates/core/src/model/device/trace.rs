@@ -45,7 +45,7 @@ impl TraceIds for RequestKind {
     }
 }
 
-trace_ids!(DeviceRequest { class } but not { name, selectors, mode, admin_access, tolerations, capacity });
+trace_ids!(DeviceRequest { class } but not { name, selectors, mode, admin_access, tolerations, has_capacity, capacity });
 trace_ids!(PodClaim { source } but not { name });
 
 impl TraceIds for PodClaimSource {

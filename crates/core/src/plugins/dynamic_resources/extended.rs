@@ -181,6 +181,7 @@ fn exact(name: &Arc<str>, class: Symbol, count: i64) -> Request {
         mode: AllocationMode::ExactCount(count),
         admin_access: false,
         tolerations: [].into(),
+        has_capacity: false,
         capacity: [].into(),
     };
     Request { name: Arc::clone(name), kind: RequestKind::Exactly(request) }

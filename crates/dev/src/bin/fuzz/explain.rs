@@ -77,6 +77,11 @@ pub(crate) fn of_repaired(answer: &Value) -> Option<&'static str> {
     if pods(answer).any(names_a_claim_twice) {
         return Some("A claim that a pod names twice is allocated twice");
     }
+    if objects(answer).any(has_several_for_all) {
+        return Some(
+            "An alternative for all devices, unless it is the first, takes devices of the first alternative",
+        );
+    }
     let distinct = |claim: &Value| {
         let constraints = claim.pointer("/spec/devices/constraints").and_then(Value::as_array);
         constraints.into_iter().flatten().any(|it| !it["distinctAttribute"].is_null())
@@ -101,6 +106,15 @@ fn objects(answer: &Value) -> impl Iterator<Item = &Value> {
 
 fn pods(answer: &Value) -> impl Iterator<Item = &Value> {
     answer["scenario"]["pods"].as_array().into_iter().flatten()
+}
+
+/// Whether the first two alternatives of a request are for all devices, which up to 1.35 share what the first finds.
+fn has_several_for_all(claim: &Value) -> bool {
+    let requests = claim.pointer("/spec/devices/requests").and_then(Value::as_array);
+    requests.into_iter().flatten().any(|request| {
+        let modes = [0, 1].map(|at| &request["firstAvailable"][at]["allocationMode"]);
+        modes.iter().all(|mode| *mode == "All")
+    })
 }
 
 fn names_a_claim_twice(pod: &Value) -> bool {

@@ -90,7 +90,7 @@ impl<'a> Search<'a> {
                 "claim {claim}, request {name}: has subrequests, but the DRAPrioritizedList feature is disabled"
             ));
         }
-        let asks = |request: &&DeviceRequest| !request.capacity.is_empty();
+        let asks = |request: &&DeviceRequest| request.has_capacity;
         if let Some(request) = requests.iter().find(asks).filter(|_| self.rules.refuses_capacity) {
             let place = match is_prioritized && self.rules.names_alternative {
                 true => format!("subrequest {}", request.name),
