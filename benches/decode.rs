@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use supercargo::engine::{Accounts, Clock, EffectRunner, Engine, Mailbox};
 use supercargo::telemetry::metrics::Metrics;
 use supercargo_apiserver::watch::RawObjects;
-use supercargo_apiserver::watch::Watches;
+use supercargo_apiserver::watch::{Watches, Watching};
 use supercargo_core::cycle::Probe;
 use supercargo_core::model::effect::Effect;
 use supercargo_core::model::event::Event;
@@ -220,8 +220,14 @@ fn watch(sample: &Sample, encoding: Encoding) -> (f64, f64) {
     let entered = runtime.enter();
     let client = kube::Client::new(service, "default");
     let (began, used) = (Instant::now(), processor_time());
-    let watches =
-        Watches::start(&client, Arc::new(inbox), &metrics.watches(), encoding, None, &RawObjects::default());
+    let watches = Watches::start(
+        &client,
+        Arc::new(inbox),
+        &metrics.watches(),
+        Watching { encoding, groups: false },
+        None,
+        &RawObjects::default(),
+    );
     wait.recv().expect("the events come");
     let (took, used) = (began.elapsed(), processor_time() - used);
     drop((watches, entered));

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_apiserver::watch::{Readiness, Watches};
+use supercargo_apiserver::watch::{Readiness, Watches, Watching};
 use supercargo_cli::cluster::Refused;
 use supercargo_cli::emulation::EmulationArgs;
 use supercargo_cli::live::{self, GRANT, LiveArgs, LiveError};
@@ -90,20 +90,26 @@ fn failed(text: String) -> Refused {
 async fn record(args: &RecordArgs) -> Result<(), Refused> {
     let wrong = |error: &dyn std::fmt::Display| Refused::Input(InputError(error.to_string()));
     let load = |emulated_version| {
-        let flags =
-            Flags { allow_second_default_scheduler: true, emulated_version, ..Flags::without_election() };
-        let effective = match &args.config {
-            Some(path) => Effective::load(path, &flags)?,
-            None => Effective::without_file(&flags)?,
+        let groups = args.emulation.groups(emulated_version)?;
+        let flags = Flags {
+            allow_second_default_scheduler: true,
+            emulated_version,
+            groups,
+            ..Flags::without_election()
         };
-        Ok((Settings::of(&effective)?, effective))
+        let effective = match &args.config {
+            Some(path) => Effective::load(path, &flags),
+            None => Effective::without_file(&flags),
+        };
+        let loaded = effective.and_then(|effective| Ok((Settings::of(&effective)?, effective)));
+        loaded.map_err(|error: ConfigError| wrong(&error))
     };
     // A wrong file is reported before the API server is asked.
-    let before = load(args.emulation.of_files()).map_err(|error: ConfigError| wrong(&error))?;
+    let before = load(args.emulation.of_files())?;
     let (client, version) = live::client(&args.live).await.map_err(Refused::Live)?;
     let (settings, effective) = match args.emulation.emulated_version {
         Some(_) => before,
-        None => load(version).map_err(|error| wrong(&error))?,
+        None => load(version)?,
     };
 
     let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());
@@ -131,9 +137,10 @@ async fn record(args: &RecordArgs) -> Result<(), Refused> {
     let accounts = Accounts::new(Arc::clone(&metrics), []);
     let end = mailbox.start(Scheduler::new(config, now), clock, Nowhere, accounts);
     let mut end = end.map_err(|error| failed(format!("cannot start a thread: {error}")))?;
-    let (extenders, encoding) = (Extenders::default(), settings.encoding);
+    let extenders = Extenders::default();
     let intake = Arc::new(inbox.clone());
-    let watches = Watches::start(&client, intake, &metrics.watches(), encoding, None, extenders.objects());
+    let watching = Watching { encoding: settings.encoding, groups: settings.groups.workloads };
+    let watches = Watches::start(&client, intake, &metrics.watches(), watching, None, extenders.objects());
 
     let outcome = tokio::select! {
         outcome = going_on(args, watches.readiness(), || state.is_open()) => outcome,

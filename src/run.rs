@@ -38,7 +38,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_apiserver::client::Source;
-use supercargo_apiserver::watch::{ATTEMPT_WITHIN, FAILING_MAX, Watches};
+use supercargo_apiserver::watch::{ATTEMPT_WITHIN, FAILING_MAX, Watches, Watching};
 use supercargo_config::flags::gates;
 use supercargo_config::{ConfigError, DEFAULT_NAME, Effective, Flags, ProfileSettings, Settings};
 use supercargo_core::model::emulation::EmulatedVersion;
@@ -84,6 +84,9 @@ pub fn run(args: Args, log: Log) -> Result<(), Failure> {
         // Shadow mode binds nothing, so it neither needs a lease nor competes with another default scheduler.
         flags.leader_elect = Some(false);
         flags.allow_second_default_scheduler = true;
+        if std::mem::take(&mut flags.groups).workloads {
+            tracing::warn!("shadow mode compares the members of pod groups as single pods");
+        }
     }
     let configuration = match args.emulated_version {
         Some(version) => Configuration::load(&args, flags, version)?,
@@ -196,10 +199,10 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let profiles: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
     tracing::info!(version = crate::args::VERSION, server = %server_url, ?profiles, "starting");
 
+    add_group_metrics(&settings, &metrics);
     let mut keeping = Recordings::begin(&args, (&effective, &settings), &metrics)?;
     let mailbox = Mailbox::<Scheduler>::new().taped(keeping.recorder());
-    let inbox = mailbox.inbox();
-    let candidacy = Candidacy::new(&settings);
+    let (inbox, candidacy) = (mailbox.inbox(), Candidacy::new(&settings));
     let dispatcher =
         dispatcher(&client, server_url, &metrics, &inbox, &candidacy).with_extenders(extenders.clone());
     let accounts = Accounts::new(Arc::clone(&metrics), profiles.iter().copied());
@@ -208,10 +211,10 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let accounts = accounts.expecting(&engine).traced(tracer);
     let mut end =
         mailbox.start(engine, clock, dispatcher.clone(), accounts).context("cannot start a thread")?;
-    let usage = Arc::new(ResourceUsage::default());
-    let (objects, intake) = (extenders.objects(), Arc::new(inbox.clone()));
-    let watches =
-        Watches::start(&client, intake, &metrics.watches(), settings.encoding, Some(usage.clone()), objects);
+    let (objects, intake, usage) =
+        (extenders.objects(), Arc::new(inbox.clone()), Arc::new(ResourceUsage::default()));
+    let watched = watching(&settings);
+    let watches = Watches::start(&client, intake, &metrics.watches(), watched, Some(usage.clone()), objects);
 
     let in_force = InForce::new(&effective);
     let (follower, versions) = Follower::new(effective.emulated_version, is_version_known, &metrics);
@@ -254,6 +257,18 @@ async fn serve_and_schedule(args: Args, configuration: Configuration, log: Log) 
     let _ = stop_serving.send(());
     rest(ending, serving, sending, keeping).await?;
     Ok(outcome?)
+}
+
+/// Adds the metrics of pod groups, if their gate is on.
+fn add_group_metrics(settings: &Settings, metrics: &Metrics) {
+    if settings.groups.workloads {
+        metrics.schedules_groups(settings.profiles.iter().map(|profile| profile.name.as_str()));
+    }
+}
+
+/// Returns what to watch, and how. PodGroups are watched if their gate is on.
+fn watching(settings: &Settings) -> Watching {
+    Watching { encoding: settings.encoding, groups: settings.groups.workloads }
 }
 
 /// Returns the dispatcher of writes, which stops writing when the candidacy's lease expires.

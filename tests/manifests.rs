@@ -226,6 +226,7 @@ const RIGHTS: [(&str, &[&str]); 5] = [
             "resource.k8s.io/resourceclaims get,create,patch,delete",
             "resource.k8s.io/resourceclaims/status patch",
             "resource.k8s.io/resourceclaims/binding patch",
+            "scheduling.k8s.io/podgroups/status patch",
             "events.k8s.io/events create,patch",
         ],
     ),
@@ -255,6 +256,7 @@ const RIGHTS: [(&str, &[&str]); 5] = [
             "resource.k8s.io/deviceclasses list,watch",
             "resource.k8s.io/resourceclaims list,watch",
             "resource.k8s.io/resourceslices list,watch",
+            "scheduling.k8s.io/podgroups list,watch",
         ],
     ),
     (

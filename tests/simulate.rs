@@ -8,6 +8,8 @@ mod bad_input;
 mod files;
 #[path = "simulate/golden.rs"]
 mod golden;
+#[path = "simulate/groups.rs"]
+mod groups;
 #[path = "simulate/law.rs"]
 mod law;
 #[allow(dead_code, reason = "other tests use the rest of it")]

@@ -193,6 +193,7 @@ impl Engine {
             match longest.time(Call::Step, || scheduler.step(*now, stopwatch)) {
                 Step::Report(report) => self.note(&report, began),
                 Step::Effect(effect) => asked.push(effect),
+                Step::GroupReport(_) => {}
                 Step::Notice(notice) => panic!("{}: {}", notice.object, notice.text),
                 Step::Idle { .. } => break,
             }
@@ -239,6 +240,7 @@ impl Engine {
                         self.scheduler.handle(self.now, event);
                     }
                 }
+                Step::GroupReport(_) => {}
                 Step::Notice(notice) => panic!("{}: {}", notice.object, notice.text),
                 // Between two slices, events are handled.
                 Step::Idle { wake_at: Some(at) } if at <= self.now => {}

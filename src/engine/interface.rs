@@ -7,6 +7,7 @@ use supercargo_core::model::effect::Effect;
 use supercargo_core::model::event::Event;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::time::Time;
+use supercargo_core::report::group::GroupReport;
 use supercargo_core::report::{Notice, Report};
 use supercargo_core::scheduler::{Scheduler, Step};
 
@@ -73,6 +74,9 @@ pub trait Observer: Send + 'static {
 
     /// Records a report: the end of an attempt or binding. `took` is the duration of the step that produced it.
     fn report(&mut self, now: Time, report: &Report, took: Duration);
+
+    /// Records the end of a group's cycle. The reports about its members follow. `took` is the duration of the step.
+    fn group(&mut self, now: Time, report: &GroupReport, took: Duration);
 
     /// Records a notice for the operator.
     fn notice(&mut self, notice: &Notice);

@@ -172,6 +172,7 @@ impl<E: Engine, O: EffectRunner, W: Observer> Driver<E, O, W> {
                 self.effects.submit(effect);
             }
             Step::Notice(notice) => self.observer.notice(&notice),
+            Step::GroupReport(report) => self.observer.group(self.clock.now(), &report, began.elapsed()),
             Step::Report(report) => {
                 self.observer.report(self.clock.now(), &report, began.elapsed());
                 if let Some(recorder) = &mut self.recorder {

@@ -11,7 +11,9 @@ use supercargo_core::cycle::{Framework, Point, Probe};
 use supercargo_core::framework::PluginName;
 use supercargo_core::framework::extension_point;
 use supercargo_core::model::event::{BindOutcome, Event};
+use supercargo_core::model::pod::Uid;
 use supercargo_core::model::time::Time;
+use supercargo_core::report::group::{GroupOutcome, GroupReport};
 use supercargo_core::report::{Notice, Outcome, Preemption, Report};
 use supercargo_core::scheduler::Scheduler;
 
@@ -27,6 +29,8 @@ pub struct Accounts {
     stopwatch: Stopwatch,
     rescued_by_flush: Arc<AtomicU64>,
     tracer: Option<Tracer>,
+    /// The members of the last group, each with its share of the time that the group's decision took.
+    members: BTreeMap<Uid, Duration>,
 }
 
 impl Accounts {
@@ -34,7 +38,7 @@ impl Accounts {
     pub fn new<'a>(metrics: Arc<Metrics>, profiles: impl IntoIterator<Item = &'a str>) -> Self {
         let profiles = profiles.into_iter().map(|name| (name.to_owned(), metrics.profile(name))).collect();
         let (stopwatch, rescued_by_flush) = (Stopwatch::default(), Arc::default());
-        Self { metrics, profiles, stopwatch, rescued_by_flush, tracer: None }
+        Self { metrics, profiles, stopwatch, rescued_by_flush, tracer: None, members: BTreeMap::new() }
     }
 
     /// Creates trace spans from reports, if `tracer` is set.
@@ -73,6 +77,24 @@ impl Accounts {
         Arc::clone(&self.rescued_by_flush)
     }
 
+    /// Records what the probe measured since the last report.
+    fn record_laps(&mut self, profile: &str, laps: Vec<Lap>) {
+        let plugins = self.stopwatch.take_plugins();
+        let metrics = Arc::clone(&self.metrics);
+        let profile = self.profile(profile);
+        for (point, status, lap, _) in laps {
+            profile.extension_point(point, status, lap);
+        }
+        for PluginLap { plugin, point, status, nodes, took } in plugins {
+            if status != StatusCode::Skip {
+                profile.plugin_evaluated(plugin, point, nodes);
+            }
+            if let Some(took) = took {
+                metrics.plugin_execution(plugin, point, status, took);
+            }
+        }
+    }
+
     fn profile(&mut self, name: &str) -> &mut ProfileMetrics {
         if !self.profiles.contains_key(name) {
             self.profiles.insert(name.to_owned(), self.metrics.profile(name));
@@ -92,20 +114,10 @@ impl Observer for Accounts {
             let stretch = |&(point, _, took, began): &Lap| Phase { point, ago: began.elapsed(), took };
             tracer.report(now, report, &laps.iter().map(stretch).collect::<Vec<_>>());
         }
-        let plugins = self.stopwatch.take_plugins();
+        self.record_laps(&report.profile, laps);
+        let took = self.members.remove(&report.pod.uid).unwrap_or(took);
         let metrics = Arc::clone(&self.metrics);
         let profile = self.profile(&report.profile);
-        for (point, status, lap, _) in laps {
-            profile.extension_point(point, status, lap);
-        }
-        for PluginLap { plugin, point, status, nodes, took } in plugins {
-            if status != StatusCode::Skip {
-                profile.plugin_evaluated(plugin, point, nodes);
-            }
-            if let Some(took) = took {
-                metrics.plugin_execution(plugin, point, status, took);
-            }
-        }
         let attempt_took = now.since(report.began).max(took);
         match &report.outcome {
             Outcome::Placed { .. } => self.metrics.algorithm(took),
@@ -148,6 +160,15 @@ impl Observer for Accounts {
         log(report, attempt_took);
     }
 
+    fn group(&mut self, now: Time, report: &GroupReport, took: Duration) {
+        let laps = std::mem::take(&mut self.stopwatch.laps);
+        self.record_laps(&report.profile, laps);
+        let share = took / u32::try_from(report.members.len()).unwrap_or(u32::MAX).max(1);
+        self.members = report.members.iter().map(|member| (member.pod.uid.clone(), share)).collect();
+        self.metrics.group_attempted(report, now.since(report.began).max(took), took);
+        log_group(report, took);
+    }
+
     fn notice(&mut self, notice: &Notice) {
         tracing::error!(object = %notice.object, "{}", notice.text);
     }
@@ -160,6 +181,35 @@ impl Observer for Accounts {
         if let Event::BindFinished { outcome: BindOutcome::Unknown { .. }, .. } = event {
             self.metrics.bind_unknown();
         }
+    }
+}
+
+/// Logs one line per cycle of a group.
+fn log_group(report: &GroupReport, took: Duration) {
+    let group = format_args!("{}/{}", report.namespace, report.name);
+    let (members, victims) = (report.members.len(), report.victims.len());
+    let placement = report.chosen.as_deref();
+    match report.outcome {
+        GroupOutcome::Scheduled => tracing::info!(
+            target: DECISIONS,
+            podGroup = %group, members, placement, ?took,
+            "Successfully scheduled pod group"
+        ),
+        GroupOutcome::Unschedulable => tracing::info!(
+            target: DECISIONS,
+            podGroup = %group, members, err = %report.status, ?took,
+            "Unable to schedule pod group; waiting"
+        ),
+        GroupOutcome::WaitingForPreemption => tracing::info!(
+            target: DECISIONS,
+            podGroup = %group, members, victims, placement, err = %report.status, ?took,
+            "Unable to schedule pod group; waiting for preemption"
+        ),
+        GroupOutcome::Error | GroupOutcome::Refused => tracing::warn!(
+            target: DECISIONS,
+            podGroup = %group, members, err = %report.status,
+            "Error scheduling pod group; retrying"
+        ),
     }
 }
 

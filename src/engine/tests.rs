@@ -9,6 +9,7 @@ use supercargo_core::model::effect::{Effect, Lane, PodRef};
 use supercargo_core::model::event::{BindOutcome, Event, Kind};
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::time::Time;
+use supercargo_core::report::group::GroupReport;
 use supercargo_core::report::{Notice, Outcome, Report};
 use tokio::sync::{mpsc, oneshot};
 
@@ -62,6 +63,7 @@ impl Engine for Scripted {
             match step {
                 Step::Effect(_) => "effect",
                 Step::Report(_) => "report",
+                Step::GroupReport(_) => "group",
                 Step::Notice(_) => "notice",
                 Step::Idle { .. } => "idle",
             }
@@ -99,6 +101,8 @@ impl Observer for Input {
     fn report(&mut self, _now: Time, report: &Report, _took: Duration) {
         self.0.send(report.clone()).expect("the test listens");
     }
+
+    fn group(&mut self, _now: Time, _report: &GroupReport, _took: Duration) {}
 
     fn notice(&mut self, _notice: &Notice) {}
 

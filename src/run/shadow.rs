@@ -13,7 +13,7 @@ use crate::telemetry::metrics::Metrics;
 use anyhow::{Context as _, anyhow};
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_apiserver::watch::{RawObjects, Watches};
+use supercargo_apiserver::watch::{RawObjects, Watches, Watching};
 use supercargo_config::redacted::without_password;
 use supercargo_config::{ProfileSettings, Settings};
 use supercargo_core::model::intern::Tables;
@@ -54,7 +54,8 @@ pub(super) async fn run(
     let mut end =
         mailbox.start(judging, clock, Nowhere, Listening::default()).context("cannot start a thread")?;
     let (intake, objects) = (Arc::new(inbox.clone()), RawObjects::default());
-    let watches = Watches::start(&client, intake, &metrics.watches(), settings.encoding, None, &objects);
+    let watching = Watching { encoding: settings.encoding, groups: false };
+    let watches = Watches::start(&client, intake, &metrics.watches(), watching, None, &objects);
 
     let checks = checks_of(&watches, Heartbeat::of(inbox.clone()));
     let reloads = Arc::clone(&metrics);

@@ -20,6 +20,7 @@ mod explain;
 mod extenders;
 mod families;
 mod fleet;
+mod groups;
 mod hostile;
 mod leading;
 mod leftovers;

@@ -140,14 +140,20 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Whether pod groups are scheduled.
+    fn has_groups(&self) -> bool {
+        self.trial.tables().rules().groups.workloads
+    }
+
     /// Returns a cluster without objects.
     fn empty(source: &SourceArgs, is_live: bool) -> Result<Self, Refused> {
         let version = match source.emulation.emulated_version {
             None if is_live => live::emulated_version(&source.live).map_err(Refused::Live)?,
             _ => source.emulation.of_files(),
         };
+        let groups = source.emulation.groups(version)?;
         Ok(Self {
-            trial: profiles::trial(source.config.as_deref(), version, source.emulation.compat)?,
+            trial: profiles::trial(source.config.as_deref(), version, source.emulation.compat, groups)?,
             pending: Vec::new(),
             notices: Vec::new(),
             owners: None,
@@ -211,7 +217,10 @@ impl Cluster {
         let mut items = read_all(&mut files, judged, stdin)?;
         let mut others = read_all(&mut files, &source.cluster, stdin)?;
         if is_live {
-            let listed = live::list(&source.live, Listing { admission: true, workloads: true });
+            let listed = live::list(
+                &source.live,
+                Listing { admission: true, workloads: true, groups: cluster.has_groups() },
+            );
             let listed = listed.map_err(Refused::Live)?;
             cluster.namespace.clone_from(&listed.namespace);
             others = cluster.take_listed(listed);
@@ -257,7 +266,11 @@ impl Cluster {
         let stdin = &mut io::stdin().lock();
         let mut files = Files::within(source.input_limit, complain).strictly(source.strict);
         if source.cluster.is_empty() {
-            let wanted = Listing { admission: !templates.is_empty(), workloads: cluster.has_workloads };
+            let wanted = Listing {
+                admission: !templates.is_empty(),
+                workloads: cluster.has_workloads,
+                groups: cluster.has_groups(),
+            };
             let listed = live::list(&source.live, wanted).map_err(Refused::Live)?;
             cluster.namespace.clone_from(&listed.namespace);
             let items = read_all(&mut files, templates, stdin)?;

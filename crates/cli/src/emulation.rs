@@ -1,11 +1,12 @@
 //! The flags that select the version of kube-scheduler to behave as, and whether to reproduce its defects.
 
 use clap::Args;
-use supercargo_config::flags::parse_emulated_version;
-use supercargo_core::model::emulation::{Compat, EmulatedVersion};
+use supercargo_config::flags::{gates, parse_emulated_version};
+use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
+use supercargo_whatif::load::files::InputError;
 
 /// The version of kube-scheduler to behave as.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct EmulationArgs {
     /// Version of kube-scheduler whose decisions and messages to give, 1.34 to 1.37. It means the real program of that
     /// version with default feature gates. Defaults to the version of the API server, or to the newest for files.
@@ -16,11 +17,26 @@ pub struct EmulationArgs {
     /// decides correctly, `upstream` reproduces the defect. FIDELITY.md lists them.
     #[arg(long, value_name = "BEHAVIOR", default_value = "repaired")]
     pub compat: Compat,
+
+    /// Feature gates of pod groups, as NAME=true: GenericWorkload, GangScheduling, TopologyAwareWorkloadScheduling and
+    /// WorkloadAwarePreemption. Without them, members of a group are ordinary pods, as in kube-scheduler.
+    #[arg(long, value_name = "NAME=BOOL,...")]
+    pub feature_gates: Vec<String>,
 }
 
 impl EmulationArgs {
     /// Returns the version for objects from files.
-    pub fn of_files(self) -> EmulatedVersion {
+    pub fn of_files(&self) -> EmulatedVersion {
         self.emulated_version.unwrap_or(EmulatedVersion::NEWEST)
+    }
+
+    /// Returns the feature gates of pod groups.
+    ///
+    /// # Errors
+    /// Fails if a value is malformed, or is none that the version accepts.
+    pub fn groups(&self, version: EmulatedVersion) -> Result<GroupGates, InputError> {
+        gates::judge(&self.feature_gates, Some(version))
+            .map_err(|wrong| InputError(format!("--feature-gates: {}", wrong.join("; "))))?;
+        Ok(gates::groups(&self.feature_gates))
     }
 }

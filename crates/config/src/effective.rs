@@ -112,6 +112,8 @@ pub struct Effective {
     pub(crate) allow_second_default_scheduler: bool,
     /// The version whose defaults and rules apply.
     pub emulated_version: EmulatedVersion,
+    /// The feature gates of pod groups.
+    pub groups: GroupGates,
 }
 
 impl Effective {
@@ -196,6 +198,7 @@ impl Effective {
             document,
             allow_second_default_scheduler,
             emulated_version,
+            groups: flags.groups,
         })
     }
 

@@ -9,7 +9,7 @@ use supercargo_objects::api::Encoding;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, Sampling};
-use supercargo_core::model::emulation::EmulatedVersion;
+use supercargo_core::model::emulation::{EmulatedVersion, GroupGates};
 use supercargo_core::model::extender::Extender as CoreExtender;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::registry::{Plan, PluginArgs};
@@ -34,6 +34,8 @@ pub struct Settings {
     pub extenders: Vec<Extender>,
     /// The version of kube-scheduler to behave as.
     pub emulated_version: EmulatedVersion,
+    /// The feature gates of pod groups.
+    pub groups: GroupGates,
 }
 
 /// Lease for leader election.
@@ -183,6 +185,7 @@ impl Settings {
             election: ElectionSettings::new(leader_election),
             extenders: extenders.clone(),
             emulated_version: effective.emulated_version,
+            groups: effective.groups,
         }
     }
 }

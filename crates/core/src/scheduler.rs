@@ -42,7 +42,7 @@ pub use pending::{ExplainedPart, Pending, PodLocation};
 pub use quarantine::panic_text;
 pub use reconfigure::Reconfiguration;
 pub use slices::Limits;
-pub use trial::{Room, Trial, TrialDecision, TrialMark, TrialOptions};
+pub use trial::{GroupDecision, Room, Trial, TrialDecision, TrialMark, TrialOptions};
 pub use verify::{DIFFERENCES_MAX, Verification};
 
 use crate::cache::{Cache, CacheSize, Hypothetical, Snapshot};
@@ -56,6 +56,7 @@ use crate::model::pod::{PodInfo, Uid};
 use crate::model::rng::Seed;
 use crate::model::time::Time;
 use crate::queue::{QueueConfig, QueueStats, QueuedPod, SchedulingQueue};
+use crate::report::group::GroupReport;
 use crate::report::{Notice, Report};
 use crate::switches::mutation::{self, Mutation};
 use audit::Audit;
@@ -100,6 +101,8 @@ pub enum Step {
     Effect(Effect),
     /// An attempt or a binding has ended.
     Report(Box<Report>),
+    /// A cycle of a group has ended. The reports about its members follow.
+    GroupReport(Box<GroupReport>),
     /// A message for operators.
     Notice(Notice),
     /// There is no work until an event arrives or this time is reached.
@@ -205,6 +208,9 @@ impl Scheduler {
         let profiles = config.profiles.into_iter().map(|p| (tables.symbol(&p.name), p)).collect();
         let mut queue = SchedulingQueue::new(config.queue, now).hashed_by(tables.hashing());
         queue.emulate(tables.rules());
+        if tables.copies_defects() {
+            queue.retry_groups_always();
+        }
         Self {
             seed: config.seed,
             cache: Cache::hashed_by(tables.hashing()),
@@ -357,6 +363,9 @@ impl Scheduler {
         loop {
             if let Some(notice) = self.notices.pop_front() {
                 return Step::Notice(notice);
+            }
+            if let Some(report) = self.groups.reports.pop_front() {
+                return Step::GroupReport(Box::new(report));
             }
             if let Some(report) = self.reports.pop_front() {
                 return Step::Report(Box::new(report));

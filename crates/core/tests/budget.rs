@@ -99,7 +99,7 @@ impl Harness {
                 Step::Idle { wake_at: Some(at) } if at <= self.now => {}
                 Step::Idle { .. } => return outcomes,
                 Step::Report(report) => outcomes.push((report.pod.name, report.outcome)),
-                Step::Effect(_) | Step::Notice(_) => {}
+                Step::Effect(_) | Step::GroupReport(_) | Step::Notice(_) => {}
             }
         }
     }

@@ -70,7 +70,7 @@ impl Harness {
                         self.placed.push((report.pod.name, node));
                     }
                 }
-                Step::Effect(_) | Step::Notice(_) => {}
+                Step::Effect(_) | Step::GroupReport(_) | Step::Notice(_) => {}
             }
         }
         panic!("the engine does not become idle");

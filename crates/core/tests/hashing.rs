@@ -123,7 +123,7 @@ fn settle(scheduler: &mut Scheduler, now: Time, log: &mut Vec<String>) {
                 let uid = Arc::clone(&eviction.pod.uid);
                 scheduler.handle(now, Event::EvictFinished { uid, outcome: EvictOutcome::Deleted });
             }
-            Step::Effect(_) | Step::Report(_) | Step::Notice(_) => {}
+            Step::Effect(_) | Step::Report(_) | Step::GroupReport(_) | Step::Notice(_) => {}
         }
     }
 }

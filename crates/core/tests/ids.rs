@@ -50,7 +50,7 @@ fn work(engine: &mut Scheduler) -> Option<String> {
                 engine.handle(NOW, Event::BindFinished { uid: pod.uid, outcome: BindOutcome::Accepted });
                 bound = Some(node);
             }
-            Step::Effect(_) | Step::Report(_) | Step::Notice(_) => {}
+            Step::Effect(_) | Step::Report(_) | Step::GroupReport(_) | Step::Notice(_) => {}
             Step::Idle { .. } => return bound,
         }
     }

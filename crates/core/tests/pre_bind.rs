@@ -351,6 +351,7 @@ impl TestCluster {
                 }
                 Step::Effect(Effect::Bind { pod, node }) => self.bind(&pod.name, &node),
                 Step::Effect(_) | Step::Report(_) => {}
+                Step::GroupReport(_) => {}
                 Step::Notice(notice) => panic!("{}: {}\n{}", notice.object, notice.text, self.history),
             }
         }

@@ -391,6 +391,7 @@ impl TestCluster {
                 }
                 Step::Effect(Effect::WriteVolume(write)) => self.write(&write),
                 Step::Effect(_) => {}
+                Step::GroupReport(_) => {}
                 Step::Notice(notice) => panic!("{}: {}\n{}", notice.object, notice.text, self.history),
             }
         }

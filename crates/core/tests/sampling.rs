@@ -245,7 +245,7 @@ fn placements(scheduler: &mut Scheduler, now: Time) -> Vec<String> {
                 Outcome::Unschedulable { message, .. } => log.push(message[..24].to_owned()),
                 other => panic!("nothing else happens here: {other:?}"),
             },
-            Step::Effect(_) | Step::Notice(_) => {}
+            Step::Effect(_) | Step::GroupReport(_) | Step::Notice(_) => {}
         }
     }
 }
@@ -322,7 +322,7 @@ fn report_counts_evaluated_and_feasible_nodes() {
                         log.push(format!("{} {feasible} of {evaluated}", report.pod.name));
                     }
                 }
-                Step::Effect(_) | Step::Notice(_) => {}
+                Step::Effect(_) | Step::GroupReport(_) | Step::Notice(_) => {}
             }
         }
     }

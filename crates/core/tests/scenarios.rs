@@ -146,6 +146,7 @@ impl Scenario {
             match self.scheduler.step(self.now, &mut NoProbe) {
                 Step::Idle { .. } => return,
                 Step::Effect(effect) => self.push_effect(&effect),
+                Step::GroupReport(_) => {}
                 Step::Notice(notice) => {
                     let _ = writeln!(self.output, "notice {}: {}", notice.object, notice.text);
                 }

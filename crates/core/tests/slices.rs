@@ -80,7 +80,7 @@ impl Harness {
         loop {
             match self.step() {
                 Step::Idle { wake_at } if wake_at.is_none_or(|at| at > self.now) => return reports,
-                Step::Idle { .. } | Step::Notice(_) => {}
+                Step::Idle { .. } | Step::GroupReport(_) | Step::Notice(_) => {}
                 Step::Report(report) => reports.push((report.pod.name, report.outcome)),
                 Step::Effect(effect) => self.answer(effect),
             }
@@ -177,7 +177,7 @@ fn large_pod_gets_on_while_others_keep_coming() {
             Step::Report(report) if report.pod.name == "large" => break,
             Step::Report(_) => since_slice += 1,
             Step::Effect(effect) => harness.answer(effect),
-            Step::Notice(_) | Step::Idle { .. } => {}
+            Step::GroupReport(_) | Step::Notice(_) | Step::Idle { .. } => {}
         }
         if harness.scheduler.stats().slices != slices {
             (slices, since_slice) = (harness.scheduler.stats().slices, 0);

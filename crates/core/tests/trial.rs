@@ -131,6 +131,7 @@ fn attempts(lines: &[String], pending: &[String]) -> Vec<String> {
                     _ => {}
                 }
             }
+            Step::GroupReport(_) => {}
             Step::Notice(notice) => panic!("{notice:?}"),
             Step::Report(_) | Step::Effect(_) => {}
         }

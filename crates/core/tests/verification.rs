@@ -129,7 +129,7 @@ impl Pair {
                     });
                     self.pod_gone(&eviction.pod.name);
                 }
-                Step::Effect(_) | Step::Report(_) | Step::Notice(_) => {}
+                Step::Effect(_) | Step::Report(_) | Step::GroupReport(_) | Step::Notice(_) => {}
             }
         }
     }
@@ -334,6 +334,7 @@ fn stale_domain_is_detected_when_idle_and_pods_stay_in_their_racks() {
         loop {
             match engine.step(now, &mut NoProbe) {
                 Step::Effect(Effect::Bind { pod, node }) => output.push(format!("{} on {node}", pod.name)),
+                Step::GroupReport(_) => {}
                 Step::Notice(notice) => output.push(notice.text),
                 Step::Effect(_) | Step::Report(_) => {}
                 Step::Idle { .. } => return output,

@@ -351,6 +351,7 @@ impl Sim {
             self.stopwatch.iter_mut().for_each(|watch| watch.end());
             match step {
                 Step::Effect(effect) => self.carry_out(effect)?,
+                Step::GroupReport(_) => {}
                 Step::Notice(notice) => return Err(self.noticed(&notice)),
                 Step::Report(report) => {
                     let what = describe_outcome(&report.outcome);

@@ -165,7 +165,8 @@ fn recorded_configuration_gives_the_same_settings() {
     let mut compared = 0;
     for effective in effectives {
         let Ok(expected) = Settings::of(&effective) else { continue };
-        let mut found = settings(&decisive(&effective), effective.emulated_version).unwrap();
+        let mut found =
+            settings(&decisive(&effective), effective.emulated_version, effective.groups).unwrap();
         if expected.extenders.iter().any(|it| it.url_prefix.contains('@') || it.tls_config.is_some()) {
             found.extenders.clone_from(&expected.extenders);
         }

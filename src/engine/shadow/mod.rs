@@ -16,6 +16,7 @@ use supercargo_core::model::effect::Effect;
 use supercargo_core::model::event::Event;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::time::Time;
+use supercargo_core::report::group::GroupReport;
 use supercargo_core::report::{Notice, Report};
 use supercargo_core::scheduler::Step;
 use supercargo_core::shadow::{self, Shadow};
@@ -127,6 +128,8 @@ impl Observer for Listening {
     }
 
     fn report(&mut self, _now: Time, _report: &Report, _took: Duration) {}
+
+    fn group(&mut self, _now: Time, _report: &GroupReport, _took: Duration) {}
 
     fn notice(&mut self, notice: &Notice) {
         tracing::warn!(object = %notice.object, "{}", notice.text);

@@ -41,7 +41,7 @@ impl Family {
         Self { name, help, labels, buckets: Buckets::None }
     }
 
-    const fn exponential(mut self, start: f64, factor: f64, count: usize) -> Self {
+    pub(super) const fn exponential(mut self, start: f64, factor: f64, count: usize) -> Self {
         self.buckets = Buckets::Exponential { start, factor, count };
         self
     }

@@ -9,6 +9,7 @@ mod core_stats;
 mod drift;
 mod exposition;
 mod families;
+mod groups;
 mod labels;
 mod leader;
 mod process;
@@ -54,6 +55,7 @@ pub use text::CONTENT_TYPE;
 pub use traces::TraceSpans;
 pub use watch::WatchMetrics;
 
+use groups::GroupMetrics;
 use record::RecordMetrics;
 use reload::ReloadMetrics;
 use shadow::ShadowMetrics;
@@ -102,6 +104,8 @@ pub struct Metrics {
     resource_claim_creates_by_owner: IntCounterVec,
     device_allocations: IntCounterVec,
     device_waits: HistogramVec,
+    /// Present if pod groups are scheduled.
+    groups: OnceLock<GroupMetrics>,
     /// The drivers that are label values.
     drivers: Mutex<BTreeSet<Arc<str>>>,
     extender_calls: IntCounterVec,
@@ -178,6 +182,7 @@ impl Metrics {
             resource_claim_creates_by_owner: families::RESOURCE_CLAIM_CREATES_BY_OWNER.counter_vec(&registry),
             device_allocations: families::DEVICE_ALLOCATIONS.counter_vec(&registry),
             device_waits: families::DEVICE_WAITS.histogram_vec(&registry),
+            groups: OnceLock::new(),
             drivers: Mutex::default(),
             extender_calls,
             extender_durations,

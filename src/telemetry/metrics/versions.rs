@@ -7,14 +7,17 @@ use prometheus::proto::MetricFamily;
 use supercargo_core::model::emulation::EmulatedVersion::{self, V1_36, V1_37};
 
 use crate::telemetry::metrics::families::{self, Family};
+use crate::telemetry::metrics::groups;
 
 /// Families that older versions lack, and the first version with each.
-const SINCE: [(&Family, EmulatedVersion); 7] = [
+const SINCE: [(&Family, EmulatedVersion); 9] = [
     (&families::RESOURCE_CLAIM_CREATES, V1_36),
     (&families::DEVICE_ALLOCATIONS, V1_36),
     (&families::DEVICE_WAITS, V1_36),
     (&families::RESOURCE_CLAIM_CREATES_BY_OWNER, V1_37),
     (&families::POD_SCHEDULED_AFTER_FLUSH, V1_36),
+    (&groups::GENERATED_PLACEMENTS, V1_37),
+    (&groups::PLACEMENT_EVALUATIONS, V1_37),
     (&families::QUEUED_ENTITIES, V1_37),
     (&families::QUEUE_INCOMING_ENTITIES, V1_37),
 ];
@@ -36,7 +39,7 @@ const BETA_SINCE: [(&Family, EmulatedVersion); 6] = [
 ];
 
 /// Parts of help texts that differ since a version: of which family, the part before, and the part since then.
-const WORDED_SINCE: [(&Family, EmulatedVersion, [&str; 2]); 4] = [
+const WORDED_SINCE: [(&Family, EmulatedVersion, [&str; 2]); 5] = [
     (&families::PENDING_PODS, V1_37, ["unschedulablePods", "unschedulableEntities"]),
     (
         &families::PENDING_PODS,
@@ -47,6 +50,7 @@ const WORDED_SINCE: [(&Family, EmulatedVersion, [&str; 2]); 4] = [
              of pods in pendingPodGroupPods.",
         ],
     ),
+    (&groups::ATTEMPT_DURATION, V1_37, [" (scheduling algorithm + binding)", ""]),
     (&families::POD_SCHEDULED_AFTER_FLUSH, V1_37, ["unschedulablePods", "unschedulableEntities"]),
     (&families::PREEMPTION_VICTIMS, V1_37, ["victims", "victims for preemption initiated by a single pod"]),
 ];

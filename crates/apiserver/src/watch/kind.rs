@@ -111,33 +111,64 @@ enum Ended {
     ByServer,
 }
 
-/// Whether the API server serves a kind.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Presence {
-    Unknown,
-    /// It was listed once. From then on, a 404 is a failure.
-    Served,
-    Absent,
+/// Why a watch stopped.
+pub(super) enum Stopped {
+    /// The scheduling thread has ended.
+    NobodyListens,
+    /// The API server does not serve the kind.
+    NotServed {
+        /// Whether this watch has listed it before.
+        was_served: bool,
+    },
 }
 
 /// How often a kind that the API server does not serve is asked for again. An upgrade of the API server may add it.
-const ABSENT_FOR: Duration = Duration::from_secs(30);
+pub(super) const ABSENT_FOR: Duration = Duration::from_secs(30);
 
-/// Whether the API server does not know a kind that older versions lack: those of `resource.k8s.io/v1`, before 1.34.
+/// Whether the API server does not know a kind that other versions have: those of `resource.k8s.io/v1`, before 1.34,
+/// and those of `scheduling.k8s.io`.
 fn is_not_served<K: Object>(trouble: &Trouble) -> bool {
     const UNKNOWN: [&str; 2] = ["404 page not found", "the server could not find the requested resource"];
     let Trouble::Refused(status) = trouble else { return false };
-    K::group(&()) == "resource.k8s.io" && status.code == 404 && UNKNOWN.contains(&&*status.message)
+    let is_optional = matches!(&*K::group(&()), "resource.k8s.io" | "scheduling.k8s.io");
+    is_optional && status.code == 404 && UNKNOWN.contains(&&*status.message)
 }
 
 impl<K: Object> Watch<K> {
-    /// Runs until the scheduling thread ends.
+    /// Runs until the scheduling thread ends. A kind that the API server does not serve yet is empty; once it was
+    /// listed, its absence is a failure.
     pub(super) async fn run(mut self) {
+        let mut is_empty = false;
+        while let Stopped::NotServed { .. } = self.run_until(|was_served| !was_served).await {
+            if !is_empty && self.list_nothing().await.is_err() {
+                return;
+            }
+            is_empty = true;
+            self.rests(ABSENT_FOR).await;
+        }
+    }
+
+    /// Runs until the scheduling thread ends or the API server does not serve the kind.
+    pub(super) async fn run_while_served(&mut self) -> Stopped {
+        self.run_until(|_| true).await
+    }
+
+    /// Pauses without a failure.
+    pub(super) async fn rests(&self, pause: Duration) {
+        self.alive();
+        self.state.pauses(pause);
+        tokio::time::sleep(pause).await;
+    }
+
+    /// Runs until the scheduling thread ends, or the API server does not serve the kind and `stops`, given whether it
+    /// was served before, says so.
+    async fn run_until(&mut self, stops: fn(bool) -> bool) -> Stopped {
         let mut version = None;
-        let mut presence = Presence::Unknown;
+        let mut was_served = false;
         let mut backoff = Backoff::new();
-        for attempt in 0_u64.. {
-            if attempt > 0 {
+        let mut is_first = true;
+        loop {
+            if !std::mem::take(&mut is_first) {
                 self.metrics.restarted();
             }
             self.budget.request().await;
@@ -146,22 +177,16 @@ impl<K: Object> Watch<K> {
                 Some(followed) => self.follow_or_relist(followed, &mut version, &mut backoff).await,
                 None => self.list().await.map(|listed| {
                     version = Some(listed);
-                    presence = Presence::Served;
+                    was_served = true;
                     Ended::Reopen
                 }),
             };
             match ended {
                 Ok(Ended::Reopen) => {}
                 Ok(Ended::ByServer) => tokio::time::sleep(Backoff::after_short_watch()).await,
-                Err(Trouble::NobodyListens) => return,
-                Err(trouble) if presence != Presence::Served && is_not_served::<K>(&trouble) => {
-                    if presence == Presence::Unknown && self.list_nothing().await.is_err() {
-                        return;
-                    }
-                    presence = Presence::Absent;
-                    self.alive();
-                    self.state.pauses(ABSENT_FOR);
-                    tokio::time::sleep(ABSENT_FOR).await;
+                Err(Trouble::NobodyListens) => return Stopped::NobodyListens,
+                Err(trouble) if stops(was_served) && is_not_served::<K>(&trouble) => {
+                    return Stopped::NotServed { was_served };
                 }
                 Err(trouble) => {
                     if trouble.needs_list() && version.take().is_some() {
@@ -174,7 +199,7 @@ impl<K: Object> Watch<K> {
     }
 
     /// Tells the engine that there are no objects, since the API server does not know the kind.
-    async fn list_nothing(&self) -> Result<(), Trouble> {
+    pub(super) async fn list_nothing(&self) -> Result<(), Trouble> {
         tracing::info!(kind = %K::kind(&()), "the API server does not serve this kind; it is taken as empty");
         self.began().await?;
         self.ended().await

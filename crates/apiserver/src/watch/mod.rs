@@ -5,6 +5,7 @@
 
 mod backoff;
 mod first;
+mod groups;
 mod intake;
 mod kind;
 mod lines;
@@ -46,6 +47,15 @@ pub const ATTEMPT_WITHIN: Duration = Duration::from_secs(60);
 /// backoff, so that a single failure does not count.
 pub const FAILING_MAX: Duration = Duration::from_secs(120);
 
+/// What to watch, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Watching {
+    /// The encoding to ask for where the API server supports it.
+    pub encoding: Encoding,
+    /// Whether PodGroups are watched.
+    pub groups: bool,
+}
+
 /// The watches of all kinds; dropping it stops them.
 pub struct Watches {
     /// Aborts its tasks on drop.
@@ -85,19 +95,19 @@ impl Relist {
 }
 
 impl Watches {
-    /// Starts the watches of all kinds on the current runtime. Asks for `encoding` where the API server
-    /// supports it. `observer` returns the observer of a kind's watch, and `pods` observes the pods.
+    /// Starts the watches on the current runtime. `observer` returns the observer of a kind's watch, and `pods`
+    /// observes the pods.
     ///
     /// `objects` keeps the raw JSON that extenders need; kinds it keeps are requested as JSON.
     pub fn start(
         client: &kube::Client,
         intake: Arc<dyn Intake>,
         observer: &dyn Fn(Kind) -> Arc<dyn WatchObserver>,
-        encoding: Encoding,
+        Watching { encoding, groups }: Watching,
         pods: Option<Arc<dyn Onlooker<Pod>>>,
         objects: &RawObjects,
     ) -> Self {
-        let states: Arc<[_]> = Kind::ALL.map(|kind| Arc::new(KindState::new(kind))).into();
+        let states: Arc<[_]> = Kind::watched(groups).map(|kind| Arc::new(KindState::new(kind))).collect();
         let mut start = Start {
             client,
             inbox: intake,
@@ -105,7 +115,7 @@ impl Watches {
             encoding,
             states: &states,
             troubles: Arc::new(Troubles::new()),
-            first: Arc::new(FirstLists::begin()),
+            first: Arc::new(FirstLists::begin(states.len())),
             budget: Arc::new(Budget::new()),
             tasks: JoinSet::new(),
             relist_pods: Relist::default(),
@@ -130,6 +140,9 @@ impl Watches {
         start.kind::<DeviceClass>();
         start.kind::<ResourceClaim>();
         start.kind::<ResourceSlice>();
+        if groups {
+            start.groups();
+        }
         let Start { tasks, relist_pods, relist_nodes, .. } = start;
         Self { _tasks: tasks, readiness: Readiness { states }, relist_pods, relist_nodes }
     }
@@ -171,8 +184,18 @@ impl Start<'_> {
     }
 
     fn kind_seen_by<K: Object>(&mut self, onlooker: Option<Arc<dyn Onlooker<K>>>) {
+        let watch = self.watch::<K>(onlooker);
+        self.tasks.spawn(watch.run());
+    }
+
+    fn groups(&mut self) {
+        let (newer, older) = (self.watch(None), self.watch(None));
+        self.tasks.spawn(groups::run(newer, older));
+    }
+
+    fn watch<K: Object>(&self, onlooker: Option<Arc<dyn Onlooker<K>>>) -> kind::Watch<K> {
         let metrics = (self.observer)(K::KIND);
-        let watch = kind::Watch {
+        kind::Watch {
             client: self.client.clone(),
             inbox: Arc::clone(&self.inbox),
             state: Arc::clone(&self.states[K::KIND as usize]),
@@ -192,8 +215,7 @@ impl Start<'_> {
             onlooker,
             objects: self.objects.clone(),
             object: PhantomData::<fn() -> K>,
-        };
-        self.tasks.spawn(watch.run());
+        }
     }
 }
 

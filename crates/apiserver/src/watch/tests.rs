@@ -23,6 +23,7 @@ use script::{Reply, Script};
 use std::sync::atomic::Ordering;
 
 mod ahead;
+mod groups;
 mod intake;
 mod mixed;
 mod rates;
@@ -44,6 +45,10 @@ impl Fixture {
     }
 
     fn of<K: Object>(script: Script) -> Self {
+        Self::starting(script, K::KIND, |start| start.kind::<K>())
+    }
+
+    fn starting(script: Script, kind: Kind, begin: impl FnOnce(&mut Start<'_>)) -> Self {
         let script = Arc::new(script);
         let server = Arc::clone(&script);
         let service = tower::service_fn(move |request| Arc::clone(&server).reply(request));
@@ -51,7 +56,7 @@ impl Fixture {
         let (sender, items) = mpsc::channel(16);
         let observed = Arc::new(Observed::default());
         let observer = |_| -> Arc<dyn WatchObserver> { Arc::<Observed>::clone(&observed) };
-        let states = Kind::ALL.map(|kind| Arc::new(KindState::new(kind)));
+        let states = Kind::EVERY.map(|kind| Arc::new(KindState::new(kind)));
         let mut start = Start {
             client: &client,
             inbox: Arc::new(Channel(sender)),
@@ -59,16 +64,16 @@ impl Fixture {
             encoding: Encoding::Protobuf,
             states: &states,
             troubles: Arc::new(Troubles::new()),
-            first: Arc::new(FirstLists::begin()),
+            first: Arc::new(FirstLists::begin(Kind::ALL.len())),
             budget: Arc::new(Budget::new()),
             tasks: JoinSet::new(),
             relist_pods: Relist::default(),
             relist_nodes: Relist::default(),
             objects: &RawObjects::default(),
         };
-        start.kind::<K>();
+        begin(&mut start);
         let (tasks, relist_pods) = (start.tasks, start.relist_pods);
-        let state = Arc::clone(&states[K::KIND as usize]);
+        let state = Arc::clone(&states[kind as usize]);
         Self { script, items, tables: Tables::new(), state, observed, relist_pods, _tasks: tasks }
     }
 
@@ -94,6 +99,7 @@ impl Fixture {
             Event::ListEnded(kind) => format!("{} list ends", kind.as_str()),
             Event::NodeApplied(node) => format!("node {}", self.tables.text(node.name)),
             Event::PodApplied(pod) => format!("pod {}", pod.uid),
+            Event::PodGroupApplied(group) => format!("group {} of {:?}", group.uid, group.api),
             Event::Gone(key) => format!("gone {}", self.key(key)),
             Event::Unreadable(key) => format!("unreadable {}", self.key(key)),
             other => panic!("no watch sends {other:?}"),
@@ -399,17 +405,23 @@ async fn all_kinds_are_watched() {
     let client = kube::Client::new(service, "default");
     let observer = |_| -> Arc<dyn WatchObserver> { Arc::new(Observed::default()) };
     let (intake, objects) = (Arc::new(Channel(sender)), RawObjects::default());
-    let watches = Watches::start(&client, intake, &observer, Encoding::Protobuf, None, &objects);
+    let watching = Watching { encoding: Encoding::Protobuf, groups: true };
+    let watches = Watches::start(&client, intake, &observer, watching, None, &objects);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut paths: Vec<_> =
         script.asked.lock().unwrap().iter().map(|uri| uri.split('?').next().unwrap().to_owned()).collect();
     paths.sort();
     paths.dedup();
-    assert_eq!(paths.len(), Kind::ALL.len(), "{paths:?}");
-    for path in ["/api/v1/pods", "/api/v1/replicationcontrollers", "/apis/apps/v1/statefulsets"] {
+    assert_eq!(paths.len(), Kind::EVERY.len(), "{paths:?}");
+    for path in [
+        "/api/v1/pods",
+        "/apis/scheduling.k8s.io/v1beta1/podgroups",
+        "/api/v1/replicationcontrollers",
+        "/apis/apps/v1/statefulsets",
+    ] {
         assert!(paths.contains(&path.to_owned()), "{path}");
     }
-    assert_eq!(watches.readiness().kinds().len(), Kind::ALL.len());
+    assert_eq!(watches.readiness().kinds().len(), Kind::EVERY.len());
 }
 
 /// Encodes a field of bytes or a message.

@@ -19,14 +19,14 @@ pub(super) struct Troubles {
     /// Shared by all kinds, since an unreachable API server affects all of them.
     away: Throttle,
     /// One per kind, since a refusal concerns one kind.
-    refusals: [Throttle; Kind::ALL.len()],
+    refusals: [Throttle; Kind::EVERY.len()],
     troubled: Mutex<BTreeSet<Kind>>,
 }
 
 impl Troubles {
     pub(super) fn new() -> Self {
         let throttle = || Throttle::new(PERIOD);
-        let refusals = Kind::ALL.map(|_| throttle());
+        let refusals = Kind::EVERY.map(|_| throttle());
         Self { away: throttle(), refusals, troubled: Mutex::default() }
     }
 

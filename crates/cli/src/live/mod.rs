@@ -58,6 +58,10 @@ const KINDS: [(&str, bool); 18] = [
     ("/apis/resource.k8s.io/v1/resourceslices", false),
 ];
 
+/// Paths of PodGroups, in each version of their API. One of them is served, or none.
+const GROUPS: [&str; 2] =
+    ["/apis/scheduling.k8s.io/v1beta1/podgroups", "/apis/scheduling.k8s.io/v1alpha2/podgroups"];
+
 /// Paths that pod admission and the controller of claims read, for pods that no API server has admitted.
 const ADMISSION: [&str; 4] = [
     "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -81,6 +85,8 @@ pub struct Listing {
     pub admission: bool,
     /// Workloads, with the resources that pod admission reads.
     pub workloads: bool,
+    /// Pod groups.
+    pub groups: bool,
 }
 
 /// Connection to a cluster. Commands with another source declare conflicts with these flags.
@@ -183,6 +189,12 @@ async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError>
     for (path, is_needed) in KINDS {
         let objects = lister.kind(path, is_needed, &mut listed.notices).await?;
         listed.objects.extend(objects);
+    }
+    if wanted.groups {
+        for path in GROUPS {
+            let objects = lister.kind(path, false, &mut listed.notices).await?;
+            listed.objects.extend(objects);
+        }
     }
     let admission = ADMISSION.into_iter().filter(|_| wanted.admission || wanted.workloads);
     for path in admission.chain(WORKLOADS.into_iter().filter(|_| wanted.workloads)) {

@@ -1,5 +1,6 @@
 //! Checks `--feature-gates` against the gates of the version to behave as. Accepted are gates at their default and
-//! gates without effect on decisions; a gate that would change scheduling is an error.
+//! gates without effect on decisions, and the gates of pod groups; another gate that would change scheduling is an
+//! error.
 //!
 //! Upstream: `component-base/featuregate/feature_gate.go`; error messages equal upstream's.
 
@@ -42,6 +43,8 @@ enum Effect {
     Scheduler,
     /// Here, as in kube-scheduler.
     Here,
+    /// In decisions about pod groups, whose API is read from 1.36 on.
+    Groups,
     /// In other components, or nowhere.
     Elsewhere,
 }
@@ -79,6 +82,7 @@ impl Row {
         match self.word(1) {
             "scheduler" => Effect::Scheduler,
             "here" => Effect::Here,
+            "groups" => Effect::Groups,
             _ => Effect::Elsewhere,
         }
     }
@@ -108,7 +112,7 @@ pub fn all(values: &[String], version: EmulatedVersion) -> Vec<Gate> {
 pub fn judge(values: &[String], version: Option<EmulatedVersion>) -> Result<Vec<String>, Vec<String>> {
     let (mut elsewhere, mut refused) = (Vec::new(), Vec::new());
     for (name, on) in settings(values).map_err(|why| vec![why])? {
-        match judge_one(name, on, version) {
+        match judge_one(values, name, on, version) {
             Ok(true) => elsewhere.push(format!("{name}={on}")),
             Ok(false) => {}
             Err(why) => refused.push(why),
@@ -118,10 +122,21 @@ pub fn judge(values: &[String], version: Option<EmulatedVersion>) -> Result<Vec<
 }
 
 /// Returns whether a gate is changed without effect here, in some version that accepts its value.
-fn judge_one(name: &str, on: bool, version: Option<EmulatedVersion>) -> Result<bool, String> {
+fn judge_one(
+    values: &[String],
+    name: &str,
+    on: bool,
+    version: Option<EmulatedVersion>,
+) -> Result<bool, String> {
     let row = Row::of(name).ok_or_else(|| unknown(name))?;
     let versions = EmulatedVersion::ALL.into_iter().rev().filter(|one| version.is_none_or(|it| it == *one));
-    let verdicts = versions.filter_map(|version| row.state(version)).map(|state| check(row, state, on));
+    let verdicts = versions.filter_map(|version| {
+        let checked = check(row, row.state(version)?, on, version);
+        Some(checked.and_then(|is_elsewhere| match unmet_need(values, name, version).filter(|_| on) {
+            Some(unmet) => Err(unmet),
+            None => Ok(is_elsewhere),
+        }))
+    });
     let (accepted, refused): (Vec<_>, Vec<_>) = verdicts.partition(Result::is_ok);
     match accepted.into_iter().filter_map(Result::ok).max() {
         Some(is_elsewhere) => Ok(is_elsewhere),
@@ -136,10 +151,31 @@ pub fn misfits(values: &[String], version: EmulatedVersion) -> Vec<Misfit> {
         let row = Row::of(name)?;
         match row.state(version) {
             None => Some(Misfit { setting, is_unknown: true, why: unknown(name) }),
-            Some(state) => check(row, state, on).err().map(|why| Misfit { setting, is_unknown: false, why }),
+            Some(state) => {
+                let checked = check(row, state, on, version).map(|_| ());
+                let unmet =
+                    || if on { unmet_need(values, name, version).map_or(Ok(()), Err) } else { Ok(()) };
+                checked.and_then(|()| unmet()).err().map(|why| Misfit { setting, is_unknown: false, why })
+            }
         }
     });
     misfits.collect()
+}
+
+/// The gates of pod groups that need another gate, each with it (upstream
+/// `pkg/features/kube_features.go#defaultKubernetesFeatureGateDependencies`).
+const NEEDS: [(&str, &str); 3] = [
+    ("GangScheduling", "GenericWorkload"),
+    ("TopologyAwareWorkloadScheduling", "GenericWorkload"),
+    ("WorkloadAwarePreemption", "GangScheduling"),
+];
+
+/// Returns the error if the gate is on and the one that it needs is off in a version that knows both.
+fn unmet_need(values: &[String], name: &str, version: EmulatedVersion) -> Option<String> {
+    let (_, need) = NEEDS.into_iter().find(|(gate, _)| *gate == name)?;
+    let is_known = |name: &str| Row::of(name).is_some_and(|row| row.state(version).is_some());
+    let is_unmet = is_known(name) && is_known(need) && !is_on(values, need, Some(version));
+    is_unmet.then(|| format!("{name} is enabled, but depends on features that are disabled: [{need}]"))
 }
 
 fn unknown(name: &str) -> String {
@@ -147,7 +183,7 @@ fn unknown(name: &str) -> String {
 }
 
 /// Checks the value of a gate that a version knows. Returns whether it is changed without effect here.
-fn check(row: Row, state: State, on: bool) -> Result<bool, String> {
+fn check(row: Row, state: State, on: bool, version: EmulatedVersion) -> Result<bool, String> {
     let (name, default) = (row.name(), state.default);
     match row.effect() {
         _ if default == on && name != TURN_OTHERS => Ok(false),
@@ -158,7 +194,10 @@ fn check(row: Row, state: State, on: bool) -> Result<bool, String> {
             "cannot set feature gate {name} to {on}: it changes scheduling, and supercargo always schedules as \
              kube-scheduler with its default"
         )),
-        Effect::Here => Ok(false),
+        Effect::Groups if version < EmulatedVersion::V1_36 => Err(format!(
+            "cannot set feature gate {name} to {on}: supercargo schedules pod groups from Kubernetes 1.36 on"
+        )),
+        Effect::Here | Effect::Groups => Ok(false),
         Effect::Elsewhere => Ok(true),
     }
 }
@@ -310,6 +349,37 @@ mod tests {
         );
     }
 
+    /// Messages recorded from the real kube-scheduler 1.36.3.
+    #[test]
+    fn gates_of_groups_need_each_other_and_version_1_36() {
+        let unmet = |gate: &str, need: &str| {
+            Err(format!("{gate} is enabled, but depends on features that are disabled: [{need}]"))
+        };
+        let accepted = || Ok(String::new());
+        for (values, at_1_36) in [
+            ("GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true", accepted()),
+            ("GenericWorkload=true,TopologyAwareWorkloadScheduling=true", accepted()),
+            ("GangScheduling=true", unmet("GangScheduling", "GenericWorkload")),
+            ("GangScheduling=true,GenericWorkload=false", unmet("GangScheduling", "GenericWorkload")),
+            (
+                "GenericWorkload=true,WorkloadAwarePreemption=true",
+                unmet("WorkloadAwarePreemption", "GangScheduling"),
+            ),
+            (
+                "TopologyAwareWorkloadScheduling=true",
+                unmet("TopologyAwareWorkloadScheduling", "GenericWorkload"),
+            ),
+        ] {
+            assert_eq!(check_values(&[values], V1_36), at_1_36, "{values}");
+            assert_eq!(check_values(&[values], None), at_1_36, "{values}");
+        }
+        assert_eq!(check_values(&["GenericWorkload=true"], V1_37), accepted());
+        let error = check_values(&["GenericWorkload=true"], V1_35).expect_err("another API");
+        assert!(error.ends_with("supercargo schedules pod groups from Kubernetes 1.36 on"), "{error}");
+        let misfits = misfits(&["GenericWorkload=true,WorkloadAwarePreemption=true".to_owned()], V1_36);
+        assert_eq!(misfits.len(), 1, "{misfits:?}");
+    }
+
     #[test]
     fn gate_table_has_each_gate_once_with_a_cell_per_version() {
         let versions = EmulatedVersion::ALL.map(EmulatedVersion::as_str).join(" ");
@@ -320,7 +390,7 @@ mod tests {
         for Row(line) in Row::all() {
             let words: Vec<&str> = line.split(' ').collect();
             assert_eq!(words.len(), 2 + EmulatedVersion::ALL.len(), "{line}");
-            assert!(["scheduler", "here", "elsewhere"].contains(&words[1]), "{line}");
+            assert!(["scheduler", "here", "groups", "elsewhere"].contains(&words[1]), "{line}");
             let is_cell = |cell: &&str| {
                 let (stage, value) = cell.split_once(':').unwrap_or_default();
                 *cell == "-" || stages.contains(&stage) && ["on", "off", "on!", "off!"].contains(&value)

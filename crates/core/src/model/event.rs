@@ -80,6 +80,22 @@ impl Kind {
         Self::ResourceSlice,
     ];
 
+    /// All kinds: those that are always watched, and PodGroups.
+    pub const EVERY: [Self; 19] = {
+        let mut all = [Self::PodGroup; 19];
+        let mut at = 0;
+        while at < Self::ALL.len() {
+            all[at] = Self::ALL[at];
+            at += 1;
+        }
+        all
+    };
+
+    /// Returns the kinds that are watched, with PodGroups or without.
+    pub fn watched(with_groups: bool) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().chain(with_groups.then_some(Self::PodGroup))
+    }
+
     /// Returns the name of the kind in the API.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -68,7 +68,8 @@ impl BackoffOrder {
 pub(super) struct BackoffQueue {
     /// Pods that plugins rejected (upstream `podBackoffQ`). An idle scheduler takes them before their backoff ends.
     rejected: BTreeMap<BackoffOrder, QueuedPod>,
-    /// Pods that failed with an error (upstream `podErrorBackoffQ`). They serve their full backoff.
+    /// Pods that serve their full backoff: those that failed with an error (upstream `podErrorBackoffQ`), and members of
+    /// groups that were retried early already.
     failed: BTreeMap<BackoffOrder, QueuedPod>,
     /// The last pods that the current garbage collection marked. Pods inserted since its start are marked separately.
     marked: [Option<BackoffOrder>; 2],
@@ -77,7 +78,8 @@ pub(super) struct BackoffQueue {
 impl BackoffQueue {
     pub(super) fn insert(&mut self, expiry: Time, pod: QueuedPod) -> BackoffOrder {
         let order = BackoffOrder { expiry, order: pod.order() };
-        let heap = if pod.consecutive_errors > 0 { &mut self.failed } else { &mut self.rejected };
+        let serves = pod.consecutive_errors > 0 || pod.was_early;
+        let heap = if serves { &mut self.failed } else { &mut self.rejected };
         heap.insert(order, pod);
         order
     }

@@ -9,6 +9,11 @@ use crate::model::time::Time;
 use std::collections::BTreeSet;
 
 impl SchedulingQueue {
+    /// Lets an idle scheduler retry groups as often as kube-scheduler does.
+    pub(crate) fn retry_groups_always(&mut self) {
+        self.limits_groups = false;
+    }
+
     /// Lets pods serve their backoff even if the scheduler is idle.
     pub(crate) fn keep_backoffs(&mut self) {
         self.pops_early = false;
@@ -17,7 +22,9 @@ impl SchedulingQueue {
     /// Takes a pod out of the queue together with another member of its group, wherever it is. `gate` is the result of
     /// PreEnqueue now; a pod that is gated stays.
     pub(crate) fn take_along(&mut self, now: Time, uid: &str, gate: Option<PluginName>) -> Option<QueuedPod> {
+        let is_early = matches!(self.slots.get(uid), Some(Slot::Backoff(_)));
         let mut pod = self.take_ungated(uid, gate)?;
+        pod.was_early = is_early && self.limits_groups;
         pod.initial_attempt.get_or_insert(now);
         Some(self.popped(pod))
     }

@@ -103,6 +103,8 @@ pub struct SchedulingQueue {
     rules: VersionRules,
     /// Whether an idle scheduler takes pods before their backoff ends.
     pops_early: bool,
+    /// Whether it takes the members of a group so at most once in a backoff.
+    limits_groups: bool,
 }
 
 impl SchedulingQueue {
@@ -123,6 +125,7 @@ impl SchedulingQueue {
             barrier: WriteBarrier::default(),
             rules: VersionRules::default(),
             pops_early: true,
+            limits_groups: true,
         }
     }
 
@@ -235,7 +238,7 @@ impl SchedulingQueue {
     /// failed with an error always serves its full backoff.
     pub fn pop(&mut self, now: Time) -> Option<QueuedPod> {
         self.tick(now);
-        let pod = self.active.pop().or_else(|| self.pop_early())?;
+        let pod = self.active.pop().map(QueuedPod::on_time).or_else(|| self.pop_early())?;
         Some(self.popped(pod))
     }
 
@@ -256,7 +259,7 @@ impl SchedulingQueue {
         let next = next.map(|(queued, _)| queued.order()).min();
         let may_go_early = |it: &QueuedPod| may_go(&it.pod, class_of(&it.pod));
         let pod = match next {
-            Some(order) => self.active.remove(&order),
+            Some(order) => self.active.remove(&order).map(QueuedPod::on_time),
             None if self.active.len() == 0 && self.backoff.next_early().is_some_and(may_go_early) => {
                 self.pop_early()
             }
@@ -269,7 +272,8 @@ impl SchedulingQueue {
         if !self.pops_early {
             return None;
         }
-        let early = self.backoff.pop_early()?;
+        let mut early = self.backoff.pop_early()?;
+        early.was_early = early.pod.group.is_some() && self.limits_groups;
         self.counters.count_incoming(SubQueue::Active, label::POP_FROM_BACKOFF);
         Some(early)
     }
@@ -582,5 +586,5 @@ fn release_label(events: &[ClusterEvent<'_>], rules: VersionRules) -> &'static s
 
 trace_ids!(SchedulingQueue { active, backoff, unschedulable, gated, counters } but not {
     backoff_policy, max_in_unschedulable, slots, blocked, next_sequence, next_flush, barrier,
-    rules, pops_early
+    rules, pops_early, limits_groups
 });

@@ -42,6 +42,9 @@ pub struct QueuedPod {
     pub nominated: bool,
     /// The last search that found a node, for the report of the binding.
     pub found: Option<Search>,
+    /// Whether the last attempt was one before the end of the backoff, as a member of a group. Then the next one waits
+    /// for the end.
+    pub(super) was_early: bool,
     /// A unique number in order of arrival, which breaks ties in the order. Renewed together with `timestamp`.
     pub(super) sequence: u64,
 }
@@ -73,8 +76,19 @@ impl QueuedPod {
             was_flushed: false,
             nominated: false,
             found: None,
+            was_early: false,
             sequence: 0,
         }
+    }
+
+    /// Allows another attempt before the end of the backoff.
+    pub(crate) fn allow_early(&mut self) {
+        self.was_early = false;
+    }
+
+    /// Notes that it is taken after its backoff.
+    pub(super) fn on_time(self) -> Self {
+        Self { was_early: false, ..self }
     }
 
     /// Returns the plugins whose queueing hints can requeue the pod.
@@ -109,5 +123,5 @@ pub(super) struct ActiveOrder {
 
 trace_ids!(QueuedPod { pod } but not {
     attempts, timestamp, initial_attempt, unschedulable_count, consecutive_errors, panics, rejectors, preemption_blockers, gate,
-    was_flushed, nominated, found, sequence
+    was_flushed, nominated, found, was_early, sequence
 });

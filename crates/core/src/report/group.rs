@@ -48,6 +48,10 @@ pub enum GroupOutcome {
 }
 
 impl GroupOutcome {
+    /// All outcomes.
+    pub const ALL: [Self; 5] =
+        [Self::Scheduled, Self::Unschedulable, Self::WaitingForPreemption, Self::Error, Self::Refused];
+
     /// Returns upstream's label of the result in metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -145,7 +145,7 @@ mod tests {
                     assert!(text.contains("didn't match pod affinity rules"), "{text}");
                     unschedulable += 1;
                 }
-                Step::Effect(_) | Step::Notice(_) => {}
+                Step::Effect(_) | Step::GroupReport(_) | Step::Notice(_) => {}
             }
         }
         // The first pod enters Filter twice: in the cached path, which has no answer, and in the full evaluation.

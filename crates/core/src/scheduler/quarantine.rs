@@ -273,6 +273,7 @@ pub(super) mod tests {
             loop {
                 match self.scheduler.step(self.now, &mut NoProbe) {
                     Step::Idle { .. } => return log,
+                    Step::GroupReport(_) => {}
                     Step::Notice(notice) => log.push(format!("{}: {}", notice.object, notice.text)),
                     Step::Report(report) => log.push(format!("{}: {:?}", report.pod.name, report.outcome)),
                     Step::Effect(effect) => log.push(format!("{effect:?}")),

@@ -77,8 +77,7 @@ impl Lists {
 
     /// Returns the kinds whose first list is not complete.
     pub(super) fn awaited(&self, has_groups: bool) -> impl Iterator<Item = Kind> + '_ {
-        let kinds = Kind::ALL.into_iter().chain(has_groups.then_some(Kind::PodGroup));
-        kinds.filter(|kind| !self.complete.contains(kind))
+        Kind::watched(has_groups).filter(|kind| !self.complete.contains(kind))
     }
 
     fn names(&self, key: &ObjectKey) -> bool {

@@ -5,13 +5,14 @@
 
 use super::attempt::{Choice, Decided, NO_NODES};
 use super::budget::Size;
-use super::groups::Scope;
+use super::groups::{GroupTried, MemberTried, Scope};
 use super::{Config, Profile, Reconfiguration, Scheduler};
 use crate::cache::{PodState, Snapshot, UndoLog};
 use crate::cycle::{Framework, Nominate, Probe, Unschedulable};
 use crate::framework::CycleError;
 use crate::framework::post_filter::Deallocated;
 use crate::model::event::Event;
+use crate::model::group::GroupKey;
 use crate::model::intern::{Symbol, Tables};
 use crate::model::node::NodeInfo;
 use crate::model::pod::{PodInfo, Uid};
@@ -20,6 +21,7 @@ use crate::model::time::Time;
 use crate::model::volume::{Reservation, StorageObject};
 use crate::queue::{QueueConfig, QueuedPod};
 use crate::report::Notice;
+use crate::report::group::{GroupOutcome, PlacementReport};
 use std::sync::Arc;
 
 /// The attempt number of each decision: every pod is tried once.
@@ -86,6 +88,23 @@ pub enum TrialDecision {
     },
     /// The decision failed with this error.
     Failed(String),
+}
+
+/// The result of a decision about a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupDecision {
+    /// Whether the group starts. Only then are members assumed on nodes.
+    pub outcome: GroupOutcome,
+    /// The text of the group's condition; empty if the group starts.
+    pub status: String,
+    /// The members in the order in which they were tried.
+    pub members: Vec<(Arc<PodInfo>, TrialDecision)>,
+    /// The placements, by name, if the group requires a topology domain.
+    pub placements: Vec<PlacementReport>,
+    /// The name of the chosen placement.
+    pub chosen: Option<String>,
+    /// The pods whose eviction lets the group start. Some may be terminating already.
+    pub victims: Vec<Uid>,
 }
 
 /// A node that becomes feasible when victims are evicted.
@@ -207,6 +226,7 @@ impl Trial {
 
     /// Counts a pod on a node as bound. A pod that counts on a node already is moved or replaced.
     pub fn place_pod(&mut self, pod: &Arc<PodInfo>, node: Symbol) {
+        self.scheduler.member_placed(pod);
         self.log.place(&mut self.scheduler.cache, pod, node, PodState::Added);
     }
 
@@ -246,12 +266,6 @@ impl Trial {
         let scheduler = &mut self.scheduler;
         scheduler.cache.set_now(DECIDED_AT);
         scheduler.cache.refresh();
-        let unplaced = |text: String| TrialDecision::Unplaced {
-            message: text.clone(),
-            event: text,
-            room: None,
-            deallocated: None,
-        };
         if scheduler.snapshot().nodes().is_empty() {
             return unplaced(NO_NODES.to_owned());
         }
@@ -279,6 +293,52 @@ impl Trial {
         }
     }
 
+    /// Decides about the members of a group that have no node, as a cycle of the group does. If the group starts,
+    /// assumes each member that fits on its node.
+    pub fn decide_group(
+        &mut self,
+        key: GroupKey,
+        pods: &[Arc<PodInfo>],
+        options: TrialOptions,
+        probe: &mut dyn Probe,
+    ) -> GroupDecision {
+        let Some(first) = pods.first() else {
+            return GroupDecision {
+                outcome: GroupOutcome::Scheduled,
+                status: String::new(),
+                members: Vec::new(),
+                placements: Vec::new(),
+                chosen: None,
+                victims: Vec::new(),
+            };
+        };
+        let (at, name) = (self.profile_for(first), first.scheduler_name);
+        let scheduler = &mut self.scheduler;
+        scheduler.cache.set_now(DECIDED_AT);
+        scheduler.cache.refresh();
+        let own_name = std::mem::replace(&mut scheduler.profiles[at].0, name);
+        scheduler.is_comparable = options.is_comparable;
+        let trust = (!options.uses_caches).then(|| scheduler.verify.suspend());
+        let tried = scheduler.try_group(NOW, key, pods, options.preempts, probe);
+        if let Some(trust) = trust {
+            scheduler.verify.resume(trust);
+        }
+        scheduler.is_comparable = false;
+        scheduler.profiles[at].0 = own_name;
+        let GroupTried { outcome, status, members, placements, chosen, victims } = tried;
+        let members = members.into_iter().map(|(pod, tried)| {
+            let decision = match tried {
+                MemberTried::Fits(choice) => self.assume(&pod, choice, options),
+                MemberTried::Unschedulable(found) => unplaced_by(found),
+                MemberTried::HeldBack(text) => unplaced(text),
+                MemberTried::Failed(text) => TrialDecision::Failed(text),
+            };
+            (pod, decision)
+        });
+        let members = members.collect();
+        GroupDecision { outcome, status, members, placements, chosen, victims }
+    }
+
     fn decided(&mut self, pod: &Arc<PodInfo>, options: TrialOptions, probe: &mut dyn Probe) -> Decided {
         let at = self.profile_for(pod);
         let scheduler = &mut self.scheduler;
@@ -303,6 +363,7 @@ impl Trial {
     fn assume(&mut self, pod: &Arc<PodInfo>, choice: Choice, options: TrialOptions) -> TrialDecision {
         let Choice { node, feasible, score, reservations, .. } = choice;
         let node = self.snapshot().node_info(node).name;
+        self.scheduler.member_placed(pod);
         if !options.is_comparable {
             self.nominate(pod, None);
         }
@@ -346,6 +407,10 @@ impl Scheduler {
         queued.attempts = ATTEMPT;
         self.decide_in(NOW, &queued, Scope { within: None, preempts: true, is_comparable: true }, probe)
     }
+}
+
+fn unplaced(text: String) -> TrialDecision {
+    TrialDecision::Unplaced { message: text.clone(), event: text, room: None, deallocated: None }
 }
 
 fn unplaced_by(found: Unschedulable) -> TrialDecision {

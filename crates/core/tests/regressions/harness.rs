@@ -145,6 +145,7 @@ impl Harness {
                         _ => None,
                     });
                 }
+                Step::GroupReport(_) => {}
                 Step::Notice(notice) => self.output.push(format!("notice {notice:?}")),
             }
         }

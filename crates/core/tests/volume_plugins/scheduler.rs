@@ -63,7 +63,7 @@ impl Run {
                 Step::Report(report) => log.extend(outcome(*report)),
                 Step::Effect(Effect::Bind { pod, node }) => log.push(format!("bind {} {node}", pod.name)),
                 Step::Effect(Effect::WriteVolume(write)) => log.push(format!("write {}", write.pod.name)),
-                Step::Effect(_) | Step::Notice(_) => {}
+                Step::Effect(_) | Step::GroupReport(_) | Step::Notice(_) => {}
             }
         }
     }

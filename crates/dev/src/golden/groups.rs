@@ -144,7 +144,7 @@ impl World {
         for lane in Lane::ALL {
             world.handle(Event::Credits { lane, count: usize::MAX / 2 });
         }
-        let kinds = || Kind::ALL.into_iter().chain([Kind::PodGroup]);
+        let kinds = || Kind::watched(true);
         kinds().for_each(|kind| world.handle(Event::ListBegan(kind)));
         for object in &scenario.objects {
             world.put(object.clone());
@@ -223,12 +223,10 @@ impl World {
     fn run(&mut self) {
         loop {
             let step = self.scheduler.step(self.now, &mut NoProbe);
-            while let Some(report) = self.scheduler.take_group_report() {
-                self.cycles.push(group_cycle(&report));
-            }
             match step {
                 Step::Idle { .. } => return,
                 Step::Effect(effect) => self.carry_out(effect),
+                Step::GroupReport(report) => self.cycles.push(group_cycle(&report)),
                 Step::Report(report) => self.note(&report),
                 Step::Notice(notice) => panic!("{}: {}", notice.object, notice.text),
             }

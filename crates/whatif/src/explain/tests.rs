@@ -6,7 +6,7 @@ use crate::load::files::{Item, Origin};
 use crate::simulate::{objects, profiles};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use supercargo_core::model::emulation::{Compat, EmulatedVersion};
+use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::scheduler::Trial;
 
@@ -78,7 +78,7 @@ fn on(node: &str, spec: &Value) -> Value {
 
 /// Returns a cluster in which every type of change is tried.
 fn world() -> (World, Arc<PodInfo>, Arc<PodInfo>) {
-    let trial = profiles::trial(None, EmulatedVersion::default(), Compat::default())
+    let trial = profiles::trial(None, EmulatedVersion::default(), Compat::default(), GroupGates::OFF)
         .expect("the default configuration is valid");
     let mut world = World { trial, pending: Vec::new() };
     world.node("a", &json!({}));

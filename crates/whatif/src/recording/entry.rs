@@ -222,6 +222,6 @@ fn read(text: &str) -> Result<Entry, String> {
 }
 
 fn kind(name: &str) -> Result<Kind, String> {
-    let known = Kind::ALL.into_iter().find(|kind| kind.as_str() == name);
+    let known = Kind::EVERY.into_iter().find(|kind| kind.as_str() == name);
     known.ok_or_else(|| format!("unknown kind {name:?}"))
 }

@@ -10,7 +10,7 @@ use supercargo_config::flags::parse_emulated_version;
 use supercargo_config::redacted::decisive;
 use supercargo_config::{ConfigError, Effective, Flags, Settings};
 use supercargo_core::collections::hash::HashSeed;
-use supercargo_core::model::emulation::{Compat, EmulatedVersion};
+use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
 use supercargo_core::model::event::{Event, Kind};
 use supercargo_core::model::extender::Extender;
 use supercargo_core::model::intern::Tables;
@@ -77,6 +77,9 @@ pub struct Header {
     /// Whether defects of kube-scheduler are reproduced: `upstream`, or absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compat: Option<String>,
+    /// Feature gates of pod groups that are on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub feature_gates: Vec<String>,
     /// Fields of the configuration that affect decisions, with defaults and without secrets.
     pub configuration: Value,
 }
@@ -106,6 +109,7 @@ impl Header {
             emulated_version: Some(effective.emulated_version.to_string()),
             records_devices: true,
             compat: None,
+            feature_gates: effective.groups.names().map(str::to_owned).collect(),
             configuration: decisive(effective),
         }
     }
@@ -139,11 +143,21 @@ impl Header {
         parse_emulated_version(version).map_err(|error| format!("emulatedVersion: {error}"))
     }
 
+    /// Returns the feature gates of pod groups. A name that this program does not know has no effect.
+    pub fn groups(&self) -> GroupGates {
+        let mut gates = GroupGates::OFF;
+        for name in &self.feature_gates {
+            gates.set(name, true);
+        }
+        gates
+    }
+
     /// Returns empty tables with the recorded hash seed.
     pub fn tables(&self) -> Tables {
         let mut tables = self.hash_seed.map_or_else(Tables::new, |seed| Tables::seeded(HashSeed(seed)));
         // An unknown value is that of a newer version, which had another reason for it.
         tables.set_compat(self.compat.as_deref().and_then(|it| it.parse().ok()).unwrap_or_default());
+        tables.set_group_gates(self.groups());
         tables
     }
 
@@ -211,10 +225,15 @@ pub fn profiles(settings: &Settings, tables: &mut Tables) -> Vec<Profile> {
     settings.profiles.iter().map(profile).collect()
 }
 
-/// Parses a recorded configuration for a version.
-pub fn settings(configuration: &Value, emulated_version: EmulatedVersion) -> Result<Settings, ConfigError> {
+/// Parses a recorded configuration for a version and the feature gates of pod groups.
+pub fn settings(
+    configuration: &Value,
+    emulated_version: EmulatedVersion,
+    groups: GroupGates,
+) -> Result<Settings, ConfigError> {
     // Leader election does not affect a replay, so its settings are not checked.
-    let flags = Flags { allow_second_default_scheduler: true, emulated_version, ..Flags::without_election() };
+    let flags =
+        Flags { allow_second_default_scheduler: true, emulated_version, groups, ..Flags::without_election() };
     let path = Path::new("the recorded configuration");
     Settings::of(&Effective::parse(path, &configuration.to_string(), &flags)?)
 }

@@ -83,7 +83,7 @@ impl<R: BufRead> Replay<R> {
     /// Fails if the recorded configuration is invalid.
     pub fn of(beginning: Header, entries: Entries<R>) -> Result<Self, Bad> {
         let version = beginning.emulated_version().map_err(|why| Bad::Configuration { line: 1, why })?;
-        let settings = taken(&beginning.configuration, version, 1)?;
+        let settings = taken(&beginning, &beginning.configuration, version, 1)?;
         let engine = beginning.engine(&settings, |tables| unreached(&settings.extenders, tables));
         Ok(Self { entries, beginning, engine, produced: VecDeque::new(), summary: Summary::default() })
     }
@@ -144,7 +144,7 @@ impl<R: BufRead> Replay<R> {
             }
             What::Configured(configuration, version) => {
                 let version = version.unwrap_or(self.engine.tables().rules().version);
-                let settings = taken(&configuration, version, self.entries.line())?;
+                let settings = taken(&self.beginning, &configuration, version, self.entries.line())?;
                 let extenders = unreached(&settings.extenders, self.engine.tables());
                 let to = settings.reconfiguration(extenders, self.engine.tables());
                 self.engine.reconfigure(at, to);
@@ -181,8 +181,14 @@ impl<R: BufRead> Replay<R> {
     }
 }
 
-fn taken(configuration: &Value, version: EmulatedVersion, line: usize) -> Result<Settings, Bad> {
-    settings(configuration, version).map_err(|error| Bad::Configuration { line, why: error.to_string() })
+fn taken(
+    beginning: &Header,
+    configuration: &Value,
+    version: EmulatedVersion,
+    line: usize,
+) -> Result<Settings, Bad> {
+    settings(configuration, version, beginning.groups())
+        .map_err(|error| Bad::Configuration { line, why: error.to_string() })
 }
 
 /// Converts a line into an event.

@@ -33,7 +33,7 @@ pub fn judge<R: BufRead>(
     mut each: impl FnMut(usize, ObservedBinding),
 ) -> Result<Summary, Bad> {
     let version = beginning.emulated_version().map_err(|why| Bad::Configuration { line: 1, why })?;
-    let recorded = settings(&beginning.configuration, version)
+    let recorded = settings(&beginning.configuration, version, beginning.groups())
         .map_err(|error| Bad::Configuration { line: 1, why: error.to_string() })?;
     let settings = other.unwrap_or(&recorded);
     let mut tables = beginning.tables();

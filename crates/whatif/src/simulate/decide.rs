@@ -1,9 +1,9 @@
 //! Schedules pods one after another with the scheduler's own decisions; each placed pod counts for the next one.
 //!
-//! There is no queue: pods are scheduled in the given order.
+//! There is no queue: pods are scheduled in the given order, the members of a group together.
 
 use crate::explain::device_claims::publish;
-use crate::simulate::decision::{Counts, Decision, Nodes, Preemption, Rejected};
+use crate::simulate::decision::{Counts, Decision, Nodes, OfGroup, OfPlacement, Preemption, Rejected};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
@@ -11,11 +11,15 @@ use supercargo_core::cycle::{Decision as Verdict, Evaluation, Feasible, Filtered
 use supercargo_core::framework::Reason;
 use supercargo_core::framework::post_filter::Deallocated;
 use supercargo_core::model::device::ResourceClaim;
+use supercargo_core::model::group::GroupKey;
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::plugins::scheduling_gates;
-use supercargo_core::scheduler::{Profile, Room, Trial, TrialDecision, TrialMark, TrialOptions};
+use supercargo_core::report::group::GroupOutcome;
+use supercargo_core::scheduler::{
+    GroupDecision, Profile, Room, Trial, TrialDecision, TrialMark, TrialOptions,
+};
 use supercargo_objects::convert::allocation::claims_json;
 
 /// How to choose among nodes with the same best score.
@@ -79,6 +83,15 @@ pub struct Decider {
     nominated: Vec<Arc<PodInfo>>,
 }
 
+/// Pods that are decided together.
+#[derive(Clone, Debug)]
+pub enum Turn {
+    /// A pod, and whether it has ended.
+    Pod(Arc<PodInfo>, bool),
+    /// The members of a group that have no node.
+    Group(GroupKey, Vec<Arc<PodInfo>>),
+}
+
 /// A decision with its counts and victims.
 pub struct Decided {
     /// The decision.
@@ -128,8 +141,8 @@ impl Decider {
         }
     }
 
-    /// Decides about a pod and assumes it on the chosen node.
-    pub fn decide(&mut self, pod: &Arc<PodInfo>, has_ended: bool) -> Decided {
+    /// Decides about a pod that is in no group, and assumes it on the chosen node.
+    fn decide(&mut self, pod: &Arc<PodInfo>, has_ended: bool) -> Decided {
         let nodes = match self.rules.detail {
             Detail::Full => Nodes::default(),
             Detail::Brief => Nodes::Brief { counts: BTreeMap::new() },
@@ -160,11 +173,106 @@ impl Decider {
         decided
     }
 
-    fn attempt(&mut self, pod: &Arc<PodInfo>, decided: &mut Decided) {
+    /// Returns the order of decisions: pods one by one, and the members of a group together, when the first of them has
+    /// its turn. Each pod comes with whether it has ended.
+    pub fn turns<'a>(&self, pods: impl IntoIterator<Item = (&'a Arc<PodInfo>, bool)>) -> Vec<Turn> {
+        let mut turns = Vec::new();
+        let mut at_of: BTreeMap<GroupKey, usize> = BTreeMap::new();
+        for (pod, has_ended) in pods {
+            match self.group_of(pod, has_ended) {
+                None => turns.push(Turn::Pod(Arc::clone(pod), has_ended)),
+                Some(key) => {
+                    let at = *at_of.entry(key).or_insert_with(|| {
+                        turns.push(Turn::Group(key, Vec::new()));
+                        turns.len() - 1
+                    });
+                    if let Turn::Group(_, members) = &mut turns[at] {
+                        members.push(Arc::clone(pod));
+                    }
+                }
+            }
+        }
+        turns
+    }
+
+    /// Decides about the pods of a turn, and assumes them on the chosen nodes.
+    pub fn decide_turn(&mut self, turn: &Turn) -> Vec<(Arc<PodInfo>, Decided)> {
+        match turn {
+            Turn::Pod(pod, has_ended) => vec![(Arc::clone(pod), self.decide(pod, *has_ended))],
+            Turn::Group(key, pods) => self.decide_group(*key, pods),
+        }
+    }
+
+    /// Returns the group with whose other members a pod is decided.
+    fn group_of(&self, pod: &PodInfo, has_ended: bool) -> Option<GroupKey> {
+        let is_tried = pod.node_name.is_none()
+            && !has_ended
+            && !pod.deleting
+            && self.trial.framework(pod).gate(pod, self.trial.snapshot()) != Some(scheduling_gates::NAME);
+        pod.group_key().filter(|_| is_tried)
+    }
+
+    /// Decides about the members of a group that have no node, and assumes them if the group starts.
+    fn decide_group(&mut self, key: GroupKey, pods: &[Arc<PodInfo>]) -> Vec<(Arc<PodInfo>, Decided)> {
+        let nodes = self.trial.refreshed().nodes().len();
+        let options = self.rules.options();
+        let first = self.trial.decide_group(key, pods, options, &mut NoProbe);
+        let is_waiting = first.outcome == GroupOutcome::WaitingForPreemption;
+        let of_group = self.of_group(key, &first);
+        let mut evicted = Vec::new();
+        let found = if is_waiting && self.applies_preemption() {
+            for uid in &first.victims {
+                self.trial.remove_pod(uid);
+            }
+            evicted = first.victims;
+            let options = TrialOptions { preempts: false, is_comparable: false, ..options };
+            self.trial.decide_group(key, pods, options, &mut NoProbe)
+        } else {
+            first
+        };
+        let members = found.members.into_iter().map(|(pod, member)| {
+            let mut decided = Decided {
+                decision: Decision {
+                    pod: self.trial.snapshot().pod_key(&pod),
+                    nodes: Nodes::Omitted {},
+                    group: Some(of_group.clone()),
+                    ..Decision::default()
+                },
+                counts: Counts { nodes, ..Counts::default() },
+                evicted: std::mem::take(&mut evicted),
+            };
+            self.record(&pod, member, &mut decided);
+            (pod, decided)
+        });
+        members.collect()
+    }
+
+    fn of_group(&self, key: GroupKey, found: &GroupDecision) -> OfGroup {
+        let (snapshot, tables) = (self.trial.snapshot(), self.trial.tables());
+        let victims = found.victims.iter().filter_map(|uid| self.trial.placement(uid));
+        let mut victims: Vec<String> = victims.map(|(pod, _)| snapshot.pod_key(pod)).collect();
+        victims.sort_unstable();
+        let placements = found.placements.iter().map(|it| OfPlacement {
+            name: it.name.clone(),
+            nodes: it.nodes,
+            members: it.members.len(),
+            status: it.status.clone(),
+            score: it.total(),
+        });
+        OfGroup {
+            name: format!("{}/{}", tables.text(key.namespace), tables.text(key.name)),
+            result: found.outcome.as_str(),
+            status: found.status.clone(),
+            placement: found.chosen.clone(),
+            placements: placements.collect(),
+            victims,
+        }
+    }
+
+    /// Records what was decided about a pod, without preemption by it.
+    fn record(&mut self, pod: &Arc<PodInfo>, member: TrialDecision, decided: &mut Decided) {
         let Decided { decision, counts, .. } = decided;
-        counts.nodes = self.trial.refreshed().nodes().len();
-        let mut shown = Shown { rules: self.rules, decision, counts };
-        match self.trial.decide(pod, self.rules.options(), &mut shown) {
+        match member {
             TrialDecision::Placed { node, feasible, score } => {
                 counts.feasible = feasible;
                 counts.total = score.or(counts.total);
@@ -179,14 +287,30 @@ impl Decider {
                 (decision.message, decision.event) = (Some(message), Some(event));
                 self.report_deallocated(deallocated.as_deref(), decision);
                 decision.preemption = room.as_ref().map(|room| self.preemption(room));
-                match room {
-                    Some(room) if self.applies_preemption() => self.preempt(pod, room, decided),
+                if let Some(room) = room.filter(|_| self.rules.tie_break == TieBreak::Seeded) {
                     // `name` is compared with recorded decisions that were each made independently.
-                    Some(room) if self.rules.tie_break == TieBreak::Seeded => self.promise(pod, room),
-                    _ => {}
+                    self.promise(pod, room);
                 }
             }
             TrialDecision::Failed(text) => tell_error(decision, text),
+        }
+    }
+
+    fn attempt(&mut self, pod: &Arc<PodInfo>, decided: &mut Decided) {
+        let Decided { decision, counts, .. } = decided;
+        counts.nodes = self.trial.refreshed().nodes().len();
+        let mut shown = Shown { rules: self.rules, decision, counts };
+        let found = self.trial.decide(pod, self.rules.options(), &mut shown);
+        match found {
+            TrialDecision::Unplaced { message, event, room: Some(room), deallocated }
+                if self.applies_preemption() =>
+            {
+                let unplaced = TrialDecision::Unplaced { message, event, room: None, deallocated };
+                self.record(pod, unplaced, decided);
+                decided.decision.preemption = Some(self.preemption(&room));
+                self.preempt(pod, room, decided);
+            }
+            other => self.record(pod, other, decided),
         }
     }
 

@@ -27,12 +27,53 @@ pub struct Decision {
     /// `status.allocation`), and for a claim for extended resources `requests` and `requestMappings`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<Value>,
+    /// The decision about the pod's group, if it was decided with the other members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<OfGroup>,
     /// `namespace/name` of the claims of which one would be freed, so that the pod gets other devices.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deallocates: Vec<String>,
     /// `namespace/name` of the claim for extended resources that would be deleted and made anew.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deletes: Vec<String>,
+}
+
+/// The decision about the group of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfGroup {
+    /// `namespace/name`.
+    pub name: String,
+    /// `scheduled`, `unschedulable`, `waiting_on_preemption` or `error`.
+    pub result: &'static str,
+    /// The message of the group's condition; empty if it is scheduled.
+    pub status: String,
+    /// The chosen topology domain, if the group requires one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<String>,
+    /// What was found for each topology domain.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub placements: Vec<OfPlacement>,
+    /// `namespace/name` of the pods whose eviction lets the group start, sorted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub victims: Vec<String>,
+}
+
+/// What was found for a topology domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OfPlacement {
+    /// The value of the topology key.
+    pub name: String,
+    /// The number of its nodes.
+    pub nodes: usize,
+    /// The number of members that fit.
+    pub members: usize,
+    /// Why the group does not fit; empty if it does.
+    pub status: String,
+    /// The sum of its scores, if several domains fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<i64>,
 }
 
 /// The results for the nodes, in the requested detail.

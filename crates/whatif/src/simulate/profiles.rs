@@ -4,7 +4,7 @@ use crate::load::files::InputError;
 use crate::recording::header;
 use std::path::Path;
 use supercargo_config::{Effective, Flags, Settings};
-use supercargo_core::model::emulation::{Compat, EmulatedVersion};
+use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::scheduler::{Profile, Trial};
@@ -16,9 +16,15 @@ const SEED: Seed = Seed(0);
 ///
 /// # Errors
 /// As [`profiles`].
-pub fn trial(config: Option<&Path>, version: EmulatedVersion, compat: Compat) -> Result<Trial, InputError> {
+pub fn trial(
+    config: Option<&Path>,
+    version: EmulatedVersion,
+    compat: Compat,
+    groups: GroupGates,
+) -> Result<Trial, InputError> {
     let mut tables = Tables::new();
     tables.set_compat(compat);
+    tables.set_group_gates(groups);
     tables.emulate(version);
     let profiles = profiles(config, &mut tables)?;
     Ok(Trial::new(SEED, profiles, tables))
@@ -31,7 +37,8 @@ pub fn trial(config: Option<&Path>, version: EmulatedVersion, compat: Compat) ->
 /// Fails if the configuration is invalid or lists extenders, which a simulation never calls.
 pub fn profiles(config: Option<&Path>, tables: &mut Tables) -> Result<Vec<Profile>, InputError> {
     // A simulation has no leader election.
-    let flags = Flags { emulated_version: tables.rules().version, ..Flags::without_election() };
+    let rules = tables.rules();
+    let flags = Flags { emulated_version: rules.version, groups: rules.groups, ..Flags::without_election() };
     let effective = match config {
         Some(path) => Effective::load(path, &flags),
         None => Effective::without_file(&flags),

@@ -119,7 +119,7 @@ impl Hand {
                     }
                     self.journal.reported(report);
                 }
-                Step::Effect(_) | Step::Notice(_) => {}
+                Step::Effect(_) | Step::GroupReport(_) | Step::Notice(_) => {}
             }
         }
     }

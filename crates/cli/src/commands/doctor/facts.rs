@@ -200,7 +200,7 @@ async fn ask(api: &Api, args: &DoctorArgs) -> Result<Facts, LiveError> {
     Ok(Facts {
         version,
         account,
-        rights: has_rights(api, &identity, args.lease(), served).await?,
+        rights: has_rights(api, &identity, args.lease(), (served, args.has_groups())).await?,
         kube_scheduler: crate::commands::doctor::facts::lease(api, KUBE_SCHEDULER, now).await?,
         lease,
         configured: configured(api).await?,
@@ -218,11 +218,11 @@ async fn has_rights(
     api: &Api,
     identity: &Identity,
     lease: (&str, &str),
-    served: Option<ServerVersion>,
+    (served, with_groups): (Option<ServerVersion>, bool),
 ) -> Result<Known<Vec<(Right, bool)>>, LiveError> {
     let mut rights = Vec::new();
     let mut way = if identity.asks { Way::Own } else { Way::Subject };
-    for right in rights::all().into_iter().filter(|right| right.is_used(served)) {
+    for right in rights::all().into_iter().filter(|right| right.is_used(served, with_groups)) {
         let attributes = right.attributes(lease);
         let mut answer = way.ask(api, identity, &attributes).await?;
         if answer.status == 403 && matches!(way, Way::Subject) {

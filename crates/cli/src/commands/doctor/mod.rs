@@ -24,6 +24,7 @@ use crate::screen::{in_form, say};
 use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
+use supercargo_config::flags::gates;
 
 /// Exit code if a check found a problem.
 const NOT_WELL: u8 = 3;
@@ -72,12 +73,22 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "PORT", default_value_t = 10259)]
     pub port: u16,
 
+    /// The scheduler's feature gates, as NAME=true. With GenericWorkload, the permissions for pod groups are checked,
+    /// too.
+    #[arg(long, value_name = "NAME=BOOL,...")]
+    pub feature_gates: Vec<String>,
+
     /// Output format.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,
 }
 
 impl DoctorArgs {
+    /// Whether the scheduler schedules pod groups.
+    fn has_groups(&self) -> bool {
+        gates::groups(&self.feature_gates).workloads
+    }
+
     /// Returns namespace and name of the Lease.
     fn lease(&self) -> (&str, &str) {
         (&self.lease_namespace, self.lease.as_deref().unwrap_or_else(|| Identity::of(self).lease()))

@@ -78,6 +78,7 @@ impl Right {
             ("resourceclaims" | "resourceclaims/status" | "resourceclaims/binding", _) => {
                 "pods with resource claims stay pending"
             }
+            ("podgroups/status", _) => "pod groups get no condition",
             ("events", _) => "pods get no events",
             ("tokenreviews" | "subjectaccessreviews", _) => "its metrics and debug pages reject every caller",
             _ => "a feature that needs it does not work",
@@ -85,12 +86,13 @@ impl Right {
     }
 
     /// Returns whether supercargo uses this permission with an API server of this version, which is `None` if it is not
-    /// known. In older versions, the bootstrap roles of kube-scheduler lack the others.
-    pub(super) fn is_used(&self, server: Option<ServerVersion>) -> bool {
+    /// known, and with pod groups or without. The bootstrap roles of kube-scheduler lack the others.
+    pub(super) fn is_used(&self, server: Option<ServerVersion>, with_groups: bool) -> bool {
         let since = match (self.group.as_str(), self.resource.as_str(), self.verb.as_str()) {
             ("resource.k8s.io", "resourceclaims/binding", _)
             | ("resource.k8s.io", "resourceclaims", "create" | "delete") => (1, 36),
             ("resource.k8s.io", ..) => (1, 34),
+            ("scheduling.k8s.io", ..) => return with_groups,
             _ => return true,
         };
         match server {
@@ -173,7 +175,7 @@ mod tests {
             for right in all() {
                 let text = right.text();
                 let (verb, resource) = text.split_once(' ').expect("verb and resource");
-                assert!(!right.is_used(server) || has(verb, resource), "{version}: {text}");
+                assert!(!right.is_used(server, false) || has(verb, resource), "{version}: {text}");
             }
         }
     }

@@ -173,7 +173,7 @@ fn source(file: &Path, spec: &Spec, args: &TestArgs) -> (SourceArgs, Vec<PathBuf
         cluster: beside(&spec.cluster),
         live,
         config,
-        emulation: args.emulation,
+        emulation: args.emulation.clone(),
         as_written: spec.as_written,
         input_limit: InputLimit::default(),
         strict: args.strict,

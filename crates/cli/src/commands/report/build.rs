@@ -124,25 +124,28 @@ impl<'a> ReportBuilder<'a> {
         let mut progress = Progress::new(pods.len());
         let mut placed: BTreeMap<Uid, Arc<PodInfo>> = BTreeMap::new();
         let mut evicted = 0;
-        for pod in pods {
-            let decided = self.decider.decide(pod, false);
-            for victim in &decided.evicted {
-                match placed.remove(victim) {
-                    // The controller of an evicted pod recreates it, so it becomes pending.
-                    Some(pod) => self.waiting.push(pod),
-                    None => evicted += 1,
-                }
-            }
-            match decided.decision.node {
-                Some(node) => {
-                    placed.insert(Arc::clone(&pod.uid), Arc::clone(pod));
-                    if shown.contains(&pod.uid) {
-                        self.score(pod, &node, pod.node_name.is_none());
+        let turns = self.decider.turns(pods.iter().map(|pod| (pod, false)));
+        for turn in &turns {
+            for (pod, decided) in self.decider.decide_turn(turn) {
+                let pod = &pod;
+                for victim in &decided.evicted {
+                    match placed.remove(victim) {
+                        // The controller of an evicted pod recreates it, so it becomes pending.
+                        Some(pod) => self.waiting.push(pod),
+                        None => evicted += 1,
                     }
                 }
-                None => self.waiting.push(Arc::clone(pod)),
+                match decided.decision.node {
+                    Some(node) => {
+                        placed.insert(Arc::clone(&pod.uid), Arc::clone(pod));
+                        if shown.contains(&pod.uid) {
+                            self.score(pod, &node, pod.node_name.is_none());
+                        }
+                    }
+                    None => self.waiting.push(Arc::clone(pod)),
+                }
+                progress.step();
             }
-            progress.step();
         }
         progress.clear();
         self.decider.forget_promises();

@@ -99,8 +99,9 @@ impl Simulation {
     /// # Errors
     /// Fails if a file cannot be read or is invalid; the error names the file, line and column.
     pub fn load(args: &SimulateArgs, stdin: &mut dyn Read) -> Result<Self, InputError> {
-        let mut trial =
-            profiles::trial(args.config.as_deref(), args.emulation.of_files(), args.emulation.compat)?;
+        let version = args.emulation.of_files();
+        let groups = args.emulation.groups(version)?;
+        let mut trial = profiles::trial(args.config.as_deref(), version, args.emulation.compat, groups)?;
         let mut files = Files::within(args.input_limit, complain).strictly(args.strict);
         let mut read = |paths: &[PathBuf]| -> Result<Vec<Item>, InputError> {
             let read: Result<Vec<_>, _> = paths.iter().map(|path| files.read(path, stdin)).collect();
@@ -159,8 +160,9 @@ impl Simulation {
         reporter.begin()?;
         let pods = self.pods.len();
         let mut placed: BTreeSet<Uid> = BTreeSet::new();
-        for (pod, has_ended) in std::mem::take(&mut self.pods) {
-            let decided = self.decider.decide(&pod, has_ended);
+        let given = std::mem::take(&mut self.pods);
+        let turns = self.decider.turns(given.iter().map(|(pod, has_ended)| (pod, *has_ended)));
+        for (pod, decided) in turns.iter().flat_map(|turn| self.decider.decide_turn(turn)) {
             if decided.decision.node.is_some() {
                 placed.insert(Arc::clone(&pod.uid));
             }
@@ -179,6 +181,8 @@ impl Simulation {
     /// Schedules every pod in order and returns the decisions.
     pub fn decisions(mut self) -> Vec<Decision> {
         let pods = std::mem::take(&mut self.pods);
-        pods.iter().map(|(pod, has_ended)| self.decider.decide(pod, *has_ended).decision).collect()
+        let turns = self.decider.turns(pods.iter().map(|(pod, has_ended)| (pod, *has_ended)));
+        let decided = turns.iter().flat_map(|turn| self.decider.decide_turn(turn));
+        decided.map(|(_, decided)| decided.decision).collect()
     }
 }

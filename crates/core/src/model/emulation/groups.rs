@@ -39,6 +39,14 @@ impl GroupGates {
         true
     }
 
+    /// Returns the names of the gates that are on.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Self::NAMES
+            .into_iter()
+            .zip([self.gangs, self.workloads, self.topology, self.preemption])
+            .filter_map(|(name, is_on)| is_on.then_some(name))
+    }
+
     /// Returns the gates as they take effect in a version: each needs GenericWorkload, and 1.36 has its own rules of
     /// which gate includes which.
     pub(super) const fn of(self, version: EmulatedVersion) -> Self {
@@ -73,5 +81,8 @@ mod tests {
         assert_eq!(only.of(V1_37), gates(&["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"]));
         assert_eq!(gates(&["GenericWorkload", "WorkloadAwarePreemption"]).of(V1_36), only);
         assert!(!gates(&[]).set("DRAAdminAccess", true));
+        for name in GroupGates::NAMES {
+            assert_eq!(gates(&[name]).names().collect::<Vec<_>>(), [name]);
+        }
     }
 }

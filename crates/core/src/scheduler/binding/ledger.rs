@@ -325,7 +325,7 @@ mod tests {
             match world.scheduler.step(world.now, &mut NoProbe) {
                 Step::Idle { .. } => return,
                 Step::Effect(Effect::Bind { pod, .. }) => sent.push(pod.uid),
-                Step::Effect(_) | Step::Report(_) | Step::Notice(_) => {}
+                Step::Effect(_) | Step::Report(_) | Step::GroupReport(_) | Step::Notice(_) => {}
             }
         }
     }

@@ -5,6 +5,7 @@ use super::super::attempt::Choice;
 use super::super::departure::Departure;
 use super::super::failure::Failure;
 use super::snapshot_gaps::SnapshotGaps;
+use super::trial::in_order;
 use crate::cache::UndoLog;
 use crate::cycle::{Probe, Unschedulable};
 use crate::model::effect::Severity;
@@ -17,7 +18,6 @@ use crate::plugins::gang_scheduling::Permit;
 use crate::queue::QueuedPod;
 use crate::report::Outcome;
 use crate::report::group::{GroupOutcome, GroupReport, MemberReport, PlacementReport};
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// The text of a group that cannot start.
@@ -173,24 +173,22 @@ impl Scheduler {
     fn take_members(&mut self, now: Time, popped: QueuedPod, key: GroupKey) -> Vec<QueuedPod> {
         let others: Vec<Uid> =
             self.groups.members(key).filter(|uid| **uid != popped.pod.uid).cloned().collect();
+        let waits = self.groups.awaits_victims(key, &self.cache);
         let mut members = vec![popped];
         for uid in others {
             let Some(queued) = self.queue.get(&uid) else { continue };
             let gate = self.gate(&queued.pod);
             members.extend(self.queue.take_along(now, &uid, gate));
         }
-        members.sort_by(|a, b| {
-            let rank = |it: &QueuedPod| {
-                let created = it.pod.group.as_ref().map(|membership| membership.created);
-                (Reverse(it.pod.priority), it.initial_attempt, created)
-            };
-            rank(a).cmp(&rank(b)).then_with(|| a.pod.name.cmp(&b.pod.name))
-        });
-        members
+        if waits {
+            // Each victim that goes may be the last one that it needs.
+            members.iter_mut().for_each(QueuedPod::allow_early);
+        }
+        in_order(members)
     }
 
     /// Returns the error if the members have different scheduler names.
-    fn names_differ(&self, members: &[QueuedPod]) -> Option<String> {
+    pub(super) fn names_differ(&self, members: &[QueuedPod]) -> Option<String> {
         let first = members.first()?.pod.scheduler_name;
         let other = members.iter().map(|it| it.pod.scheduler_name).find(|name| *name != first)?;
         let [first, other] = [first, other].map(|name| self.tables.text(name));
@@ -221,7 +219,7 @@ impl Scheduler {
             preemption: None,
             victims: Vec::new(),
         };
-        self.groups.report(report);
+        self.groups.reports.push_back(report);
         for queued in members {
             self.fail(now, queued, now, Failure::Error(text.to_owned()));
         }

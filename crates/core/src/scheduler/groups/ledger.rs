@@ -12,9 +12,6 @@ use crate::report::group::GroupReport;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// The maximum number of reports that wait to be taken. A caller that takes them after each step never meets it.
-const REPORTS_MAX: usize = 256;
-
 /// The members of all groups, and the conditions that were sent.
 #[derive(Default)]
 pub(in crate::scheduler) struct Groups {
@@ -23,7 +20,9 @@ pub(in crate::scheduler) struct Groups {
     of_pod: FixedMap<Uid, GroupKey>,
     /// The condition that was sent last, by uid of the group, until the watch shows it.
     sent: FixedMap<Uid, GroupCondition>,
-    pub(super) reports: VecDeque<GroupReport>,
+    pub(in crate::scheduler) reports: VecDeque<GroupReport>,
+    /// The victims of the last cycle that chose some, until the group starts or its last member leaves.
+    victims: BTreeMap<GroupKey, Vec<Uid>>,
 }
 
 impl Groups {
@@ -50,6 +49,7 @@ impl Groups {
             members.remove(uid);
             if members.is_empty() {
                 self.members.remove(&key);
+                self.victims.remove(&key);
             }
         }
         Some(key)
@@ -70,6 +70,20 @@ impl Groups {
         self.members(key).filter(|uid| cache.placed(uid).is_some()).count()
     }
 
+    /// Replaces the victims that a group waits for.
+    pub(super) fn set_victims(&mut self, key: GroupKey, victims: &[Uid]) {
+        if victims.is_empty() {
+            self.victims.remove(&key);
+        } else {
+            self.victims.insert(key, victims.to_vec());
+        }
+    }
+
+    /// Whether victims of the group are not gone yet.
+    pub(super) fn awaits_victims(&self, key: GroupKey, cache: &Cache) -> bool {
+        self.victims.get(&key).is_some_and(|victims| victims.iter().any(|uid| cache.placed(uid).is_some()))
+    }
+
     /// Returns the condition that was sent last for a group, if the watch does not show it yet.
     pub(super) fn sent(&self, uid: &str) -> Option<&GroupCondition> {
         self.sent.get(uid)
@@ -86,19 +100,11 @@ impl Groups {
             self.sent.remove(uid);
         }
     }
-
-    /// Adds a report; the oldest is dropped if the caller does not take them.
-    pub(super) fn report(&mut self, report: GroupReport) {
-        if self.reports.len() == REPORTS_MAX {
-            self.reports.pop_front();
-        }
-        self.reports.push_back(report);
-    }
 }
 
 impl TraceIds for Groups {
     fn mark(&self, marks: &mut Marks) {
-        let Self { members, of_pod: _, sent: _, reports: _ } = self;
-        members.keys().for_each(|key| key.mark(marks));
+        let Self { members, of_pod: _, sent: _, reports: _, victims } = self;
+        members.keys().chain(victims.keys()).for_each(|key| key.mark(marks));
     }
 }

@@ -13,9 +13,11 @@ mod placements;
 mod preempt;
 mod snapshot_gaps;
 mod submit;
+mod trial;
 
 pub(super) use ledger::Groups;
 pub(super) use member::Scope;
+pub(super) use trial::{GroupTried, MemberTried};
 
 use super::Scheduler;
 use super::departure::Departure;
@@ -26,15 +28,9 @@ use crate::model::group::{GroupCondition, GroupKey, PodGroup};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::plugins::gang_scheduling;
-use crate::report::group::GroupReport;
 use std::sync::Arc;
 
 impl Scheduler {
-    /// Takes the oldest report of a group's cycle that was not taken yet.
-    pub fn take_group_report(&mut self) -> Option<GroupReport> {
-        self.groups.reports.pop_front()
-    }
-
     /// Lets decisions be compared with recorded ones of kube-scheduler: the first name wins among equal nodes,
     /// candidates and placements, nominations reach the queue as late as there, and a pod in backoff is not tried
     /// early.
@@ -65,6 +61,13 @@ impl Scheduler {
         let key = pod.group_key()?;
         let counts = pod.node_name.is_some() || self.is_ours(pod);
         (counts && self.groups.add(key, &pod.uid)).then_some(key)
+    }
+
+    /// Counts a pod that gets a node in a trial as a member of its group.
+    pub(super) fn member_placed(&mut self, pod: &PodInfo) {
+        if let Some(key) = pod.group_key() {
+            self.groups.add(key, &pod.uid);
+        }
     }
 
     /// Handles a pod that leaves: it is no member any more, unless it was bound.

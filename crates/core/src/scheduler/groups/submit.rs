@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What becomes of a member.
-enum Fate {
+pub(super) enum Fate {
     /// It goes on to its binding.
     Binds(Tried),
     /// It goes back to the queue.
@@ -56,7 +56,10 @@ impl Scheduler {
         let mut plan = self.plan(members, tried, &verdict);
         plan.victims.extend(preempted.victims().iter().cloned());
         let Plan { fates, reports, victims, in_vain } = plan;
-        self.groups.report(GroupReport {
+        if verdict == Verdict::Scheduled || !victims.is_empty() {
+            self.groups.set_victims(key, &victims);
+        }
+        self.groups.reports.push_back(GroupReport {
             namespace: self.tables.text(key.namespace).to_owned(),
             name: self.tables.text(key.name).to_owned(),
             profile,
@@ -228,7 +231,7 @@ impl Scheduler {
 }
 
 /// Returns what becomes of a member, given what was found for it and for the group.
-fn fate(tried: Option<Tried>, verdict: &Verdict) -> Fate {
+pub(super) fn fate(tried: Option<Tried>, verdict: &Verdict) -> Fate {
     let member = |message: String, nominate| Fate::Fails(Failure::Member { message, nominate });
     let group = || verdict.text().to_owned();
     match (verdict, tried) {

@@ -169,20 +169,22 @@ impl WhatIf {
         mut each: impl FnMut(&PodInfo, &Decided) -> io::Result<()>,
     ) -> io::Result<Round> {
         let mut nodes = vec![None; self.pods.len()];
-        let mut at_of: BTreeMap<Uid, usize> = BTreeMap::new();
+        let at_of: BTreeMap<Uid, usize> =
+            self.pods.iter().enumerate().map(|(at, pod)| (Arc::clone(&pod.uid), at)).collect();
         let mut evicted = 0;
-        for (at, pod) in self.pods.iter().enumerate() {
-            let decided = self.decider.decide(pod, false);
-            let node = decided.decision.node.as_deref();
-            nodes[at] = node.and_then(|node| self.decider.trial().tables().find(node));
-            at_of.insert(Arc::clone(&pod.uid), at);
-            for victim in &decided.evicted {
-                match at_of.get(victim) {
-                    Some(&at) => nodes[at] = None,
-                    None => evicted += 1,
+        let turns = self.decider.turns(self.pods.iter().map(|pod| (pod, false)));
+        for turn in &turns {
+            for (pod, decided) in self.decider.decide_turn(turn) {
+                let node = decided.decision.node.as_deref();
+                nodes[at_of[&pod.uid]] = node.and_then(|node| self.decider.trial().tables().find(node));
+                for victim in &decided.evicted {
+                    match at_of.get(victim) {
+                        Some(&at) => nodes[at] = None,
+                        None => evicted += 1,
+                    }
                 }
+                each(&pod, &decided)?;
             }
-            each(pod, &decided)?;
         }
         self.decider.forget_promises();
         self.decider.trial_mut().refreshed();
@@ -340,7 +342,7 @@ pub(crate) fn main(args: &SimulateArgs) -> ExitCode {
         cluster: args.cluster.clone(),
         live: args.connection.clone(),
         config: args.config.clone(),
-        emulation: args.emulation,
+        emulation: args.emulation.clone(),
         as_written: args.as_written,
     };
     // Table rows show no node details.

@@ -1,0 +1,148 @@
+//! Decides on a group without a queue and without effects, for trials.
+
+use super::super::attempt::Choice;
+use super::super::failure::Failure;
+use super::super::{Profile, Scheduler};
+use super::cycle::{Attempt, Mode, Run, Tried, Verdict};
+use super::preempt::Preempted;
+use super::submit::{Fate, fate};
+use crate::cycle::{Nominate, Probe, Unschedulable};
+use crate::framework::extension_point::ExtensionPoint;
+use crate::model::group::GroupKey;
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
+use crate::plugins::gang_scheduling;
+use crate::queue::QueuedPod;
+use crate::report::group::{GroupOutcome, PlacementReport};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What was decided about a group and its members.
+pub(in crate::scheduler) struct GroupTried {
+    pub(in crate::scheduler) outcome: GroupOutcome,
+    pub(in crate::scheduler) status: String,
+    /// The members in the order in which they were tried.
+    pub(in crate::scheduler) members: Vec<(Arc<PodInfo>, MemberTried)>,
+    pub(in crate::scheduler) placements: Vec<PlacementReport>,
+    pub(in crate::scheduler) chosen: Option<String>,
+    pub(in crate::scheduler) victims: Vec<Uid>,
+}
+
+/// What was decided about a member.
+pub(in crate::scheduler) enum MemberTried {
+    Fits(Choice),
+    Unschedulable(Unschedulable),
+    /// It waits for this reason, which is not its own.
+    HeldBack(String),
+    Failed(String),
+}
+
+impl Scheduler {
+    /// Decides on members that have no node. Other members count if they have one.
+    pub(in crate::scheduler) fn try_group(
+        &mut self,
+        now: Time,
+        key: GroupKey,
+        pods: &[Arc<PodInfo>],
+        preempts: bool,
+        probe: &mut dyn Probe,
+    ) -> GroupTried {
+        let members: Vec<QueuedPod> = pods.iter().map(|pod| QueuedPod::new(Arc::clone(pod), None)).collect();
+        let members = in_order(members);
+        let status = self.names_differ(&members).map(Verdict::Failed);
+        if let Some(verdict) = status.or_else(|| self.gate_of(key, &members).map(Verdict::Unschedulable)) {
+            let outcome = match &verdict {
+                Verdict::Failed(_) => GroupOutcome::Refused,
+                _ => verdict.outcome(),
+            };
+            return GroupTried {
+                outcome,
+                status: verdict.text().to_owned(),
+                members: pods.iter().map(|pod| (Arc::clone(pod), held_back(&verdict))).collect(),
+                placements: Vec::new(),
+                chosen: None,
+                victims: Vec::new(),
+            };
+        }
+        let group = self.cache.lookups().group(key).cloned();
+        let attempt = Attempt { key, group, members, began: now };
+        let mode = if preempts { Mode::WithPostFilters } else { Mode::WithoutPostFilters };
+        let mut run = self.run_group(now, &attempt, mode, probe);
+        let preempted = match preempts {
+            true => self.preempt_as_group(now, &attempt, &mut run, probe),
+            false => Preempted::NotTried,
+        };
+        tried(attempt, run, &preempted)
+    }
+
+    /// Returns why the group waits for members before it is tried.
+    fn gate_of(&self, key: GroupKey, members: &[QueuedPod]) -> Option<String> {
+        let runs =
+            |profile: &Profile| profile.framework.runs(ExtensionPoint::PreEnqueue, gang_scheduling::NAME);
+        let first = members.first()?;
+        if !self.profile_of(&first.pod).is_some_and(runs) {
+            return None;
+        }
+        let known = self.groups.scheduled(key, &self.cache) + members.len();
+        gang_scheduling::pre_enqueue(self.cache.lookups().group(key), self.tables.text(key.name), known)
+    }
+}
+
+/// Returns members in the order in which they are tried.
+pub(super) fn in_order(mut members: Vec<QueuedPod>) -> Vec<QueuedPod> {
+    members.sort_by(|a, b| {
+        let rank = |it: &QueuedPod| {
+            let created = it.pod.group.as_ref().map(|membership| membership.created);
+            (Reverse(it.pod.priority), it.initial_attempt, created)
+        };
+        rank(a).cmp(&rank(b)).then_with(|| a.pod.name.cmp(&b.pod.name))
+    });
+    members
+}
+
+fn held_back(verdict: &Verdict) -> MemberTried {
+    match verdict {
+        Verdict::Failed(text) => MemberTried::Failed(text.clone()),
+        other => MemberTried::HeldBack(other.text().to_owned()),
+    }
+}
+
+fn tried(attempt: Attempt, run: Run, preempted: &Preempted) -> GroupTried {
+    let Run { tried, verdict, placements, chosen } = run;
+    let mut seen: BTreeSet<Uid> = BTreeSet::new();
+    let mut victims: Vec<Uid> = Vec::new();
+    let of_members = tried.iter().filter_map(|tried| match tried {
+        Tried::Preempts { found: Unschedulable { nominate: Nominate::To { victims, .. }, .. }, .. } => {
+            Some(victims)
+        }
+        _ => None,
+    });
+    let of_members = of_members.filter(|_| matches!(verdict, Verdict::Waiting(_))).flatten();
+    for victim in of_members.chain(preempted.victims()) {
+        if seen.insert(Arc::clone(victim)) {
+            victims.push(Arc::clone(victim));
+        }
+    }
+    let mut tried = tried.into_iter();
+    let members = attempt.members.into_iter().map(|queued| {
+        let member = match fate(tried.next(), &verdict) {
+            Fate::Binds(tried) => match tried.choice() {
+                Some(choice) => MemberTried::Fits(choice),
+                None => held_back(&verdict),
+            },
+            Fate::Fails(Failure::Unschedulable(found)) => MemberTried::Unschedulable(found),
+            Fate::Fails(Failure::Error(text)) => MemberTried::Failed(text),
+            Fate::Fails(other) => MemberTried::HeldBack(other.message().to_owned()),
+        };
+        (queued.pod, member)
+    });
+    GroupTried {
+        members: members.collect(),
+        outcome: verdict.outcome(),
+        status: verdict.text().to_owned(),
+        placements,
+        chosen,
+        victims,
+    }
+}
