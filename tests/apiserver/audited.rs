@@ -34,6 +34,7 @@ impl Audited {
         std::fs::write(&policy, text.to_string())?;
         let mut builder = ControlPlane::builder()
             .with(components)
+            .with_groups()
             .arg(Component::ApiServer, format!("--audit-policy-file={}", policy.display()))
             .arg(Component::ApiServer, format!("--audit-log-path={}", log_of(&folder).display()));
         if let Some((component, flag)) = flag {

@@ -10,6 +10,7 @@ use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::harness::binaries::chosen_version;
+use crate::harness::groups::GroupApi;
 use crate::harness::objects::node_of;
 use crate::harness::supercargo::{self, Setup};
 use crate::harness::wait::PATIENCE;
@@ -21,43 +22,22 @@ const AT_A_TIME: usize = 20;
 /// CPUs of a node; each member asks for one.
 const NODE_CPUS: usize = 10;
 
-/// The API of groups in a version of Kubernetes: its version, and the gates that it needs.
-fn api_of(version: &str) -> Option<(&'static str, &'static str)> {
-    match version {
-        "1.36" => Some((
-            "v1alpha2",
-            "GenericWorkload=true,GangScheduling=true,TopologyAwareWorkloadScheduling=true,WorkloadAwarePreemption=true",
-        )),
-        "1.37" => Some(("v1beta1", "GenericWorkload=true,TopologyAwareWorkloadScheduling=true")),
-        _ => None,
-    }
-}
-
 /// Plays `story` with the gates on. In a version without such groups, checks that the program refuses the gates.
 async fn play_with_groups<F>(prefix: &str, story: F) -> Result<()>
 where
     F: AsyncFnOnce(&mut World<'_>, &'static str) -> Result<()>,
 {
-    let Some((api, gates)) = api_of(&chosen_version()) else {
+    let Some(api) = GroupApi::of(&chosen_version()) else {
         return play(prefix, async |world| refuses_gates(world).await).await;
     };
-    let gates = format!("--feature-gates={gates}");
-    let served = format!("--runtime-config=scheduling.k8s.io/{api}=true");
-    let plane = ControlPlane::builder()
-        .with([Component::ControllerManager, Component::Kwok])
-        .arg(Component::ApiServer, &gates)
-        .arg(Component::ApiServer, served)
-        .arg(Component::ControllerManager, &gates)
-        .start()
-        .await?;
+    let components = [Component::ControllerManager, Component::Kwok];
+    let plane = ControlPlane::builder().with(components).with_groups().start().await?;
     supercargo::install(&plane).await?;
     play_on(&plane, prefix, async |world| {
         world.supercargo.terminate()?;
-        let mut setup = Setup::called(&world.name);
-        setup.args.push(gates);
-        world.supercargo = setup.launch(&plane).await?;
+        world.supercargo = Setup::called(&world.name).with_groups().launch(&plane).await?;
         world.supercargo.wait_until_ready().await?;
-        story(world, api).await
+        story(world, api.version).await
     })
     .await
 }

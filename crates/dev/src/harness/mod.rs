@@ -9,6 +9,7 @@
 pub mod access;
 pub mod binaries;
 pub mod component;
+pub mod groups;
 pub mod guard;
 pub mod hostile;
 pub mod http;

@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 use super::access::{Access, Credential};
 use super::binaries::{binary_of, chosen_version};
 use super::component::{Component, Layout, TOKEN_FILE};
+use super::groups::GroupApi;
 use super::guard::Guard;
 use super::http;
 use super::objects::{TokenFile, wait_for_default_account};
@@ -58,6 +59,16 @@ impl Builder {
     pub fn version(mut self, version: &str) -> Self {
         self.version = version.to_owned();
         self
+    }
+
+    /// Switches pod groups on in all components, if the version has them.
+    pub fn with_groups(mut self) -> Self {
+        let Some(api) = GroupApi::of(&self.version) else { return self };
+        let served = format!("--runtime-config=scheduling.k8s.io/{}=true", api.version);
+        for component in [Component::ApiServer, Component::ControllerManager, Component::Scheduler] {
+            self = self.arg(component, api.gates_flag());
+        }
+        self.arg(Component::ApiServer, served)
     }
 
     /// Uses this folder instead of a temporary one. It is emptied first and removed at the end.

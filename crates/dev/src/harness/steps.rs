@@ -28,13 +28,15 @@ pub struct Example {
     pub folder: PathBuf,
     /// Its heading.
     pub title: String,
+    /// The only version of Kubernetes on which it runs, if not all.
+    pub only: Option<String>,
     /// Its steps, in order.
     pub steps: Vec<Step>,
     /// The arguments of its `finally` lines.
     pub finally: Vec<Vec<String>>,
 }
 
-/// A step: any line but `title` and `finally`.
+/// A step: any line but `title`, `only` and `finally`.
 #[derive(Debug)]
 pub enum Step {
     /// Text to print.
@@ -112,7 +114,8 @@ impl Example {
             name.split_once('-').is_some_and(|(number, rest)| !number.is_empty() && !rest.is_empty()),
             "an example's folder must be named NUMBER-NAME, not {name:?}"
         );
-        let mut example = Self { name, folder, title: String::new(), steps: Vec::new(), finally: Vec::new() };
+        let mut example =
+            Self { name, folder, title: String::new(), only: None, steps: Vec::new(), finally: Vec::new() };
         for (number, line) in text.lines().enumerate() {
             let line = line.trim_end();
             if !line.is_empty() && !line.starts_with('#') {
@@ -122,6 +125,11 @@ impl Example {
         }
         ensure!(!example.title.is_empty(), "examples/{}/steps.txt is empty", example.name);
         Ok(example)
+    }
+
+    /// Whether it runs on this version of Kubernetes.
+    pub fn runs_on(&self, version: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == version)
     }
 
     /// Returns its namespace: the folder's name without the number.
@@ -136,6 +144,7 @@ impl Example {
         ensure!(verb == "finally" || self.finally.is_empty(), "`finally` lines must come last");
         match verb {
             "title" => self.title = rest.to_owned(),
+            "only" => self.only = Some(rest.to_owned()),
             "say" => self.steps.push(Step::Say(rest.to_owned())),
             "kubectl" => self.steps.push(Step::Kubectl(words(rest)?)),
             "expect" => self.steps.push(Step::Expect(rest.parse()?)),

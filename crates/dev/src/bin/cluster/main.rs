@@ -143,7 +143,7 @@ async fn up(folder: &Path, up: &Up) -> Result<()> {
 async fn start(folder: &Path, up: &Up) -> Result<(ControlPlane, Vec<Process>)> {
     let names = Component::ALL.map(Component::name).join(", ");
     eprintln!("cluster: starting {names}");
-    let plane = ControlPlane::builder().with(Component::ALL).folder(folder).start().await?;
+    let plane = ControlPlane::builder().with(Component::ALL).with_groups().folder(folder).start().await?;
     eprintln!("cluster: creating nodes ({})", up.nodes);
     nodes::create_all(&plane.client().await?, &nodes::kind(up.nodes.into())).await?;
     let mut beside = Vec::new();
@@ -162,7 +162,7 @@ async fn start(folder: &Path, up: &Up) -> Result<(ControlPlane, Vec<Process>)> {
 async fn start_supercargo(plane: &ControlPlane, has_nodes: bool) -> Result<Process> {
     eprintln!("cluster: applying manifests/base and starting supercargo");
     supercargo::install(plane).await?;
-    let mut setup = Setup::installed(plane).await?;
+    let mut setup = Setup::installed(plane).await?.with_groups();
     setup.port = Some(HTTPS_PORT);
     setup.token_duration = Some(String::from("720h"));
     let mut supercargo = setup.launch(plane).await?;

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
+use harness::groups::GroupApi;
 use harness::ports::Port;
 use harness::steps::Example;
 use harness::steps::runner::Runner;
@@ -83,7 +84,7 @@ async fn run(args: &Args) -> Result<ExitCode> {
     let progress = |what: &str| eprintln!("demo: {:5.1} s  {what}", began.elapsed().as_secs_f64());
 
     progress("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok");
-    let plane = ControlPlane::builder().with(Component::ALL).start().await?;
+    let plane = ControlPlane::builder().with(Component::ALL).with_groups().start().await?;
     progress("creating four nodes");
     let runner = Runner::new(&plane).await?;
     let mut scheduler = start_scheduler(&plane, args.upstream, &progress).await?;
@@ -134,7 +135,7 @@ async fn start_scheduler(
     progress("applying manifests/base");
     supercargo::install(plane).await?;
     progress("starting supercargo with the ServiceAccount, permissions and configuration of the manifests");
-    let mut setup = Setup::installed(plane).await?;
+    let mut setup = Setup::installed(plane).await?.with_groups();
     setup.port = Some(HTTPS_PORT);
     let mut supercargo = setup.launch(plane).await?;
     supercargo::wait_for_the_deployment(plane).await?;
@@ -156,7 +157,8 @@ async fn upstream_scheduler(plane: &ControlPlane) -> Result<Scheduler> {
     let program = Program::new("kube-scheduler-as-supercargo", binaries::binary("kube-scheduler")?)
         .arg(format!("--config={}", file.display()))
         .arg("--bind-address=127.0.0.1")
-        .arg(format!("--secure-port={}", port.number()));
+        .arg(format!("--secure-port={}", port.number()))
+        .args(GroupApi::of(&binaries::chosen_version()).map(GroupApi::gates_flag));
     let mut process = plane.launch(&program)?;
     let url = format!("https://127.0.0.1:{}/readyz", port.number());
     wait_for("kube-scheduler to serve", harness::wait::PATIENCE, || async {
@@ -181,6 +183,7 @@ fn choose<'a>(all: &'a [Example], names: &[String]) -> Result<Vec<&'a Example>> 
             bail!("unknown example {name:?}; available: {}", known.join(", "));
         }
     }
+    let version = binaries::chosen_version();
     let wanted = |example: &&Example| names.is_empty() || names.iter().any(|name| is_called(example, name));
-    Ok(all.iter().filter(wanted).collect())
+    Ok(all.iter().filter(wanted).filter(|example| example.runs_on(&version)).collect())
 }
