@@ -392,7 +392,7 @@ fn every_example_follows_the_syntax_of_the_readme() {
 fn is_step(line: &str, folder: &str) -> bool {
     let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
     match verb {
-        "title" | "say" => !rest.trim().is_empty(),
+        "title" | "say" | "only" => !rest.trim().is_empty(),
         "kubectl" => {
             let words: Vec<&str> = rest.split(' ').collect();
             let files = words.windows(2).filter(|w| matches!(w[0], "-f" | "--patch-file")).map(|w| w[1]);

@@ -185,6 +185,11 @@ impl Filtered {
         self.prefilter.is_none() && self.restricted_to.is_none() && self.within.is_none()
     }
 
+    /// Whether each node is judged by the node object and the pods on that node alone.
+    pub(crate) fn judges_nodes_alone(&self) -> bool {
+        self.prefilter.is_none() && self.rules.iter().all(|(_, rule)| rule.depends_on() != DependsOn::Cluster)
+    }
+
     /// Returns the plugins that have a filter rule for this pod, in order.
     pub(crate) fn filter_plugins(&self) -> impl Iterator<Item = PluginName> + '_ {
         self.rules.iter().map(|(name, _)| *name)

@@ -68,8 +68,8 @@ impl BackoffOrder {
 pub(super) struct BackoffQueue {
     /// Pods that plugins rejected (upstream `podBackoffQ`). An idle scheduler takes them before their backoff ends.
     rejected: BTreeMap<BackoffOrder, QueuedPod>,
-    /// Pods that serve their full backoff: those that failed with an error (upstream `podErrorBackoffQ`), and members of
-    /// groups that were retried early already.
+    /// Pods that serve their full backoff: those that failed with an error (upstream `podErrorBackoffQ`), and members
+    /// of groups that were retried early already.
     failed: BTreeMap<BackoffOrder, QueuedPod>,
     /// The last pods that the current garbage collection marked. Pods inserted since its start are marked separately.
     marked: [Option<BackoffOrder>; 2],

@@ -120,6 +120,8 @@ pub struct DeviceRules {
     pub has_includes: bool,
     /// Row D43: which allocation of a claim that a pod names twice counts while it is in flight.
     pub repeated_claims: RepeatedClaims,
+    /// Row D44: whether slices with binding conditions come last in their pool, although such devices are not used.
+    pub conditions_come_last: bool,
 }
 
 /// Which allocation of a claim that a pod names twice counts while it is in flight.
@@ -212,6 +214,7 @@ impl DeviceRules {
                 V1_34 | V1_35 => RepeatedClaims::Last,
                 V1_36 | V1_37 => RepeatedClaims::First,
             },
+            conditions_come_last: is_oldest && knows_distinct(version, gates),
         }
     }
 }

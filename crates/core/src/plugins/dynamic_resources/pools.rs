@@ -106,8 +106,11 @@ impl<'a> Pools<'a> {
         // Sound pools of other nodes change nothing, except where pools of one name have common counters.
         let joins_counters = place.snapshot.copies_defects() && !rules.separates_counters;
         devices.foreign_counters(place.name, joins_counters).try_for_each(|slice| see(slice))?;
+        let is_last = |slice: &ResourceSlice| rules.conditions_come_last && has_conditions(slice);
         seen.sort_by(|a, b| {
-            (&a.pool, place.snapshot.text(a.name)).cmp(&(&b.pool, place.snapshot.text(b.name)))
+            let key =
+                |slice: &'a ResourceSlice| (&slice.pool, is_last(slice), place.snapshot.text(slice.name));
+            key(a).cmp(&key(b))
         });
         let mut pools: Vec<(bool, Pool<'a>, Vec<&'a ResourceSlice>)> = Vec::with_capacity(1);
         for slices in seen.chunk_by(|a, b| a.pool == b.pool) {
@@ -115,8 +118,7 @@ impl<'a> Pools<'a> {
             let latest = slices.iter().map(|slice| slice.generation).max().unwrap_or_default();
             let slices = slices.iter().copied().filter(|slice| slice.generation == latest).collect();
             let Some((pool, offered)) = Pool::of(devices, id, slices, rules) else { continue };
-            let waits = |device: &Device| device.binding_conditions.is_some();
-            pools.push((offered.iter().any(|slice| slice.devices.iter().any(waits)), pool, offered));
+            pools.push((offered.iter().any(|slice| has_conditions(slice)), pool, offered));
         }
         // Pools with binding conditions come last; both groups are ordered by driver and name.
         pools.sort_by_key(|(has_conditions, ..)| *has_conditions);
@@ -145,6 +147,11 @@ impl<'a> Pools<'a> {
     pub(super) fn has_invalid(&self) -> bool {
         self.pools.iter().any(|pool| pool.state == PoolState::Invalid)
     }
+}
+
+/// Whether a device of the slice has binding conditions.
+fn has_conditions(slice: &ResourceSlice) -> bool {
+    slice.devices.iter().any(|device| device.binding_conditions.is_some())
 }
 
 /// Whether a slice needs a feature gate that is off.

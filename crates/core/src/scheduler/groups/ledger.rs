@@ -84,6 +84,12 @@ impl Groups {
         self.victims.get(&key).is_some_and(|victims| victims.iter().any(|uid| cache.placed(uid).is_some()))
     }
 
+    /// Whether victims of the group are terminating.
+    pub(super) fn has_terminating_victims(&self, key: GroupKey, cache: &Cache) -> bool {
+        let is_terminating = |uid: &Uid| cache.placed(uid).is_some_and(|(pod, ..)| pod.deleting);
+        self.victims.get(&key).is_some_and(|victims| victims.iter().any(is_terminating))
+    }
+
     /// Returns the condition that was sent last for a group, if the watch does not show it yet.
     pub(super) fn sent(&self, uid: &str) -> Option<&GroupCondition> {
         self.sent.get(uid)

@@ -11,6 +11,7 @@ mod ledger;
 mod member;
 mod placements;
 mod preempt;
+mod reprieve;
 mod snapshot_gaps;
 mod submit;
 mod trial;

@@ -3,9 +3,9 @@
 //! Upstream: `pkg/scheduler/framework/preemption/podgrouppreemption.go`.
 
 use super::super::Scheduler;
-use super::cycle::{Attempt, Mode, Run, Verdict};
+use super::cycle::{Attempt, Mode, Run, Tried, Verdict};
 use crate::cache::UndoLog;
-use crate::cycle::Probe;
+use crate::cycle::{Nominate, Probe};
 use crate::framework::Code;
 use crate::model::group::{DisruptionMode, GroupKey};
 use crate::model::intern::Symbol;
@@ -29,6 +29,8 @@ pub(super) enum Preempted {
     NotTried,
     /// The group can start once these pods are gone, most important first.
     Victims(Vec<Uid>),
+    /// Victims of an earlier cycle are terminating.
+    Ongoing,
     /// No victims help, with a status code and its text.
     InVain(Code, String),
 }
@@ -39,6 +41,7 @@ impl Preempted {
         match self {
             Self::NotTried => None,
             Self::Victims(_) => Some("Success".to_owned()),
+            Self::Ongoing => Some("Success: ongoing preemption on nominated nodes".to_owned()),
             Self::InVain(code, text) => Some(format!("{}: {text}", code.as_str())),
         }
     }
@@ -47,15 +50,15 @@ impl Preempted {
     pub(super) fn victims(&self) -> &[Uid] {
         match self {
             Self::Victims(victims) => victims,
-            Self::NotTried | Self::InVain(..) => &[],
+            Self::NotTried | Self::Ongoing | Self::InVain(..) => &[],
         }
     }
 }
 
 /// Pods that are evicted together: a single pod, or all members of a group.
-struct Unit {
+pub(super) struct Unit {
     priority: i32,
-    pods: Vec<(Arc<PodInfo>, Symbol)>,
+    pub(super) pods: Vec<(Arc<PodInfo>, Symbol)>,
     is_of_group: bool,
     /// The start of the pod that was seen first.
     started: Time,
@@ -75,41 +78,67 @@ impl Scheduler {
             return Preempted::NotTried;
         }
         let text = text.clone();
-        let preempted = self.find_victims(now, attempt, probe);
+        let (preempted, tried) = self.find_victims(now, attempt, probe);
         match &preempted {
             Preempted::NotTried => {}
-            Preempted::Victims(_) => run.verdict = Verdict::Waiting(text),
+            Preempted::Victims(_) => {
+                run.verdict = Verdict::Waiting(text);
+                nominate(&mut run.tried, &tried);
+            }
+            Preempted::Ongoing => {
+                run.verdict = Verdict::Waiting(text);
+                keep_nominations(&mut run.tried);
+            }
             Preempted::InVain(_, why) => run.verdict = Verdict::Unschedulable(format!("{text}, {why}")),
         }
         preempted
     }
 
-    fn find_victims(&mut self, now: Time, attempt: &Attempt, probe: &mut dyn Probe) -> Preempted {
-        let in_vain = |text: &str| Preempted::InVain(Code::Unschedulable, text.to_owned());
+    /// Also returns what was found for the members without potential victims, if they are nominated to these nodes.
+    fn find_victims(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        probe: &mut dyn Probe,
+    ) -> (Preempted, Vec<Tried>) {
+        let in_vain = |text: &str| (Preempted::InVain(Code::Unschedulable, text.to_owned()), Vec::new());
         let has_plugin = |profile: &super::super::Profile| {
             profile.framework.post_filters.iter().any(|plugin| plugin.name() == preemption::NAME)
         };
         if !self.profile_of(&attempt.members[0].pod).is_some_and(has_plugin) {
             return in_vain(NOT_ENABLED);
         }
-        let Some(group) = &attempt.group else { return Preempted::NotTried };
+        let Some(group) = &attempt.group else { return (Preempted::NotTried, Vec::new()) };
         if group.topology.as_ref().is_some_and(|keys| !keys.is_empty()) {
             return in_vain(HAS_CONSTRAINTS);
         }
         if attempt.members.iter().any(|queued| queued.pod.never_preempts) {
             return in_vain(NEVER);
         }
+        let copies_defects = self.tables.copies_defects();
+        if !copies_defects && self.groups.has_terminating_victims(attempt.key, &self.cache) {
+            return (Preempted::Ongoing, Vec::new());
+        }
         let mut units = self.units(now);
         units.retain(|unit| unit.priority < group.priority);
         if units.is_empty() {
             let code = Code::UnschedulableAndUnresolvable;
-            return Preempted::InVain(code, NO_VICTIMS.to_owned());
+            return (Preempted::InVain(code, NO_VICTIMS.to_owned()), Vec::new());
         }
+        let is_local = !copies_defects && self.are_judged_by_nodes_alone(attempt);
         let mut log = UndoLog::default();
         units.iter().for_each(|unit| self.take_off(&mut log, unit));
         let run = self.run_group(now, attempt, Mode::WithoutPostFilters, probe);
         let preempted = match run.verdict {
-            Verdict::Scheduled => Preempted::Victims(self.reprieve(now, attempt, units, &mut log, probe)),
+            Verdict::Scheduled if copies_defects => {
+                (Preempted::Victims(self.reprieve(now, attempt, units, &mut log, probe)), Vec::new())
+            }
+            Verdict::Scheduled => {
+                let run_without = (attempt, &*run.tried);
+                let victims =
+                    self.reprieve_beside_members(now, run_without, units, (&mut log, is_local), probe);
+                (Preempted::Victims(victims), run.tried)
+            }
             Verdict::Unschedulable(text) | Verdict::Waiting(text) | Verdict::Failed(text) => in_vain(&text),
         };
         log.roll_back_to(&mut self.cache, 0);
@@ -126,15 +155,7 @@ impl Scheduler {
         log: &mut UndoLog,
         probe: &mut dyn Probe,
     ) -> Vec<Uid> {
-        units.sort_by(|a, b| a.rank().cmp(&b.rank()).then_with(|| self.name_of(a).cmp(&self.name_of(b))));
-        let mut charges = BudgetCharges::default();
-        let snapshot = self.snapshot();
-        let violates: Vec<bool> = units
-            .iter()
-            .map(|unit| unit.pods.iter().any(|(pod, _)| charges.violates(pod, snapshot)))
-            .collect();
-        let mut order: Vec<usize> = (0..units.len()).collect();
-        order.sort_by_key(|&at| !violates[at]);
+        let order = in_order_of_reprieve(self, &mut units);
         let mut is_victim = vec![false; units.len()];
         for at in order {
             let unit = &units[at];
@@ -147,15 +168,14 @@ impl Scheduler {
                 is_victim[at] = true;
             }
         }
-        let victims = units.iter().zip(is_victim).filter(|(_, is_victim)| *is_victim);
-        victims.flat_map(|(unit, _)| unit.pods.iter().map(|(pod, _)| Arc::clone(&pod.uid))).collect()
+        pods_of_victims(&units, &is_victim)
     }
 
     fn name_of(&self, unit: &Unit) -> Option<String> {
         unit.pods.first().map(|(pod, _)| self.snapshot().pod_key(pod))
     }
 
-    fn take_off(&mut self, log: &mut UndoLog, unit: &Unit) {
+    pub(super) fn take_off(&mut self, log: &mut UndoLog, unit: &Unit) {
         for (pod, _) in &unit.pods {
             log.remove(&mut self.cache, &pod.uid);
         }
@@ -200,6 +220,47 @@ impl Scheduler {
         if let Some(group) = self.cache.lookups().group(key) {
             let uid = Arc::clone(&group.uid);
             self.preemptor_left(now, &uid);
+        }
+    }
+}
+
+/// Sorts units, and returns the order in which they are put back: those first whose eviction violates a budget.
+pub(super) fn in_order_of_reprieve(scheduler: &Scheduler, units: &mut [Unit]) -> Vec<usize> {
+    units.sort_by(|a, b| {
+        a.rank().cmp(&b.rank()).then_with(|| scheduler.name_of(a).cmp(&scheduler.name_of(b)))
+    });
+    let mut charges = BudgetCharges::default();
+    let snapshot = scheduler.snapshot();
+    let violates: Vec<bool> =
+        units.iter().map(|unit| unit.pods.iter().any(|(pod, _)| charges.violates(pod, snapshot))).collect();
+    let mut order: Vec<usize> = (0..units.len()).collect();
+    order.sort_by_key(|&at| !violates[at]);
+    order
+}
+
+/// Returns the pods of the units that are victims.
+pub(super) fn pods_of_victims(units: &[Unit], is_victim: &[bool]) -> Vec<Uid> {
+    let victims = units.iter().zip(is_victim).filter(|(_, is_victim)| **is_victim);
+    victims.flat_map(|(unit, _)| unit.pods.iter().map(|(pod, _)| Arc::clone(&pod.uid))).collect()
+}
+
+/// Nominates the members to the nodes where they fit without the victims.
+fn nominate(members: &mut [Tried], without: &[Tried]) {
+    for (member, without) in members.iter_mut().zip(without) {
+        let Some(to) = without.node() else { continue };
+        match member {
+            Tried::Fits { node, .. } => *node = to,
+            Tried::Rejected(found) => found.nominate = Nominate::To { node: to, victims: Vec::new() },
+            Tried::Preempts { .. } | Tried::Failed(_) => {}
+        }
+    }
+}
+
+/// Leaves the nominations of members that do not fit yet as they are.
+fn keep_nominations(members: &mut [Tried]) {
+    for member in members {
+        if let Tried::Rejected(found) = member {
+            found.nominate = Nominate::Keep;
         }
     }
 }

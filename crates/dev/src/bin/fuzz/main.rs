@@ -46,6 +46,9 @@ struct Args {
     /// Continue after a mismatch, and show one of each kind
     #[arg(long)]
     all: bool,
+    /// Write scenarios with a mismatch as they are, without minimizing them
+    #[arg(long)]
+    as_found: bool,
     /// Compare while the engine makes this deliberate mistake, to see that the comparison finds it
     #[cfg(feature = "mutations")]
     #[arg(long, value_name = "NAME")]
@@ -224,7 +227,12 @@ impl Run {
         };
         self.shown.push(first.kind.clone());
         let name = answer["scenario"]["name"].as_str().unwrap_or("scenario");
-        eprintln!("\n{name}: {}\nminimizing ...", first.text);
+        eprintln!("\n{name}: {}", first.text);
+        if self.args.as_found {
+            self.write(name, answer);
+            return;
+        }
+        eprintln!("minimizing ...");
         let visits_by_chance = self.args.emulated_version < EmulatedVersion::V1_36;
         let [mut oracle, mut again] = [(); 2].map(|()| Oracle::start(&oracle(self.args.emulated_version)));
         let smallest = shrink::shrink(answer["scenario"].clone(), |scenario| {
@@ -238,10 +246,6 @@ impl Run {
             eprintln!("the scenario alone has no answer: {}", answer["error"]);
             return;
         }
-        let folder = target().join("fuzz");
-        let file = folder.join(format!("{name}.json"));
-        std::fs::create_dir_all(&folder).expect("the target folder can be written to");
-        std::fs::write(&file, format!("{answer}\n")).expect("the target folder can be written to");
         if !smallest["config"].is_null() {
             eprintln!("config: {}", smallest["config"]);
         }
@@ -255,6 +259,14 @@ impl Run {
         }
         eprintln!("upstream: {}", answer["decisions"]);
         eprintln!("ours:     {}", mismatch::ours(&smallest));
+        self.write(name, &answer);
+    }
+
+    fn write(&self, name: &str, answer: &Value) {
+        let folder = target().join("fuzz");
+        let file = folder.join(format!("{name}.json"));
+        std::fs::create_dir_all(&folder).expect("the target folder can be written to");
+        std::fs::write(&file, format!("{answer}\n")).expect("the target folder can be written to");
         eprintln!("written to {}", file.display());
     }
 

@@ -1,0 +1,98 @@
+//! Chooses the victims of a group by one run without them: each potential victim stays if the members still fit where
+//! that run placed them. By default; `--compat=upstream` runs the whole group again for each of them, as 1.36 does.
+//!
+//! Upstream: `pkg/scheduler/framework/preemption/podgrouppreemption.go` of 1.37.
+
+use super::super::{Scheduler, profile_named};
+use super::cycle::{Attempt, Mode, Tried, Trying};
+use super::preempt::{Unit, in_order_of_reprieve, pods_of_victims};
+use crate::cache::UndoLog;
+use crate::cycle::{NoProbe, Probe};
+use crate::model::intern::Symbol;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::Uid;
+use crate::model::time::Time;
+use crate::queue::QueuedPod;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The members with the nodes that the run without potential victims gave them.
+type Placed<'a> = Vec<(&'a QueuedPod, Symbol)>;
+
+impl Scheduler {
+    /// Whether each member is judged by each node alone, whatever other pods there are.
+    pub(super) fn are_judged_by_nodes_alone(&self, attempt: &Attempt) -> bool {
+        let snapshot = self.snapshot();
+        let is_alone = |queued: &QueuedPod| {
+            let profile = profile_named(&self.profiles, queued.pod.scheduler_name);
+            let prepared = profile
+                .and_then(|profile| profile.framework.prepare(&queued.pod, snapshot, &mut NoProbe).ok());
+            prepared.is_some_and(|filtered| filtered.judges_nodes_alone())
+        };
+        let are_alone = || attempt.members.iter().all(is_alone);
+        // What panics here does so in the decision, too, which reports it.
+        catch_unwind(AssertUnwindSafe(are_alone)).unwrap_or(false)
+    }
+
+    /// Puts back as many units as possible while the members keep their nodes. Returns the pods of the others. With
+    /// `is_local`, a unit concerns the members on its nodes only.
+    pub(super) fn reprieve_beside_members(
+        &mut self,
+        now: Time,
+        (attempt, tried): (&Attempt, &[Tried]),
+        mut units: Vec<Unit>,
+        (log, is_local): (&mut UndoLog, bool),
+        probe: &mut dyn Probe,
+    ) -> Vec<Uid> {
+        let order = in_order_of_reprieve(self, &mut units);
+        let pairs = attempt.members.iter().zip(tried);
+        let placed: Placed<'_> = pairs.filter_map(|(queued, tried)| Some((queued, tried.node()?))).collect();
+        for (queued, _) in &placed {
+            log.nominate(&mut self.cache, &queued.pod, None);
+        }
+        let mut is_victim = vec![false; units.len()];
+        for at in order {
+            let unit = &units[at];
+            for (pod, _) in &unit.pods {
+                log.put_back(&mut self.cache, &pod.uid);
+            }
+            let nodes: BTreeSet<Symbol> = unit.pods.iter().map(|(_, node)| *node).collect();
+            let concerned =
+                placed.iter().filter(|(_, node)| !is_local || nodes.contains(node)).copied().collect();
+            let fits = self.do_fit(now, attempt, concerned, probe);
+            debug_assert!(
+                !is_local || fits == self.do_fit(now, attempt, placed.clone(), &mut NoProbe),
+                "a unit concerns members on other nodes"
+            );
+            if !fits {
+                self.take_off(log, &units[at]);
+                is_victim[at] = true;
+            }
+        }
+        pods_of_victims(&units, &is_victim)
+    }
+
+    /// Whether the members fit on their nodes one after the other.
+    fn do_fit(&mut self, now: Time, attempt: &Attempt, placed: Placed<'_>, probe: &mut dyn Probe) -> bool {
+        let mut log = UndoLog::default();
+        let fit = placed.into_iter().all(|(queued, node)| {
+            let Some(slot) = self.cache.find_slot(node) else { return false };
+            let mut within = NodeSet::new();
+            within.insert(slot);
+            let mut trying = Trying {
+                key: attempt.key,
+                group: attempt.group.as_ref(),
+                within: Some(&within),
+                mode: Mode::WithoutPostFilters,
+                scheduled: 0,
+                log: std::mem::take(&mut log),
+                gaps: None,
+            };
+            let tried = self.try_member(now, &mut trying, queued, probe);
+            log = trying.log;
+            matches!(tried, Tried::Fits { .. })
+        });
+        log.roll_back_to(&mut self.cache, 0);
+        fit
+    }
+}
