@@ -175,6 +175,9 @@ impl Scheduler {
 
     fn pod_applied(&mut self, now: Time, pod: &Arc<PodInfo>) {
         let joined = self.member_seen(pod);
+        if let Some(key) = joined.filter(|_| pod.node_name.is_none()) {
+            self.join_preemption(key, &pod.uid);
+        }
         match pod.node_name {
             Some(node) => self.assigned_pod(now, pod, node),
             None if self.is_ours(pod) => self.pending_pod(now, pod),

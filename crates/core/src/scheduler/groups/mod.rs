@@ -29,6 +29,7 @@ use crate::model::group::{GroupCondition, GroupKey, PodGroup};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::plugins::gang_scheduling;
+use crate::preemption;
 use std::sync::Arc;
 
 impl Scheduler {
@@ -93,6 +94,15 @@ impl Scheduler {
             .filter(|uid| self.queue.get(uid).is_some_and(|queued| self.gate(&queued.pod).is_none()));
         let free: Vec<Uid> = free.collect();
         self.queue.release_gated(now, &free);
+    }
+
+    /// Lets a new member wait if its group waits for victims.
+    pub(super) fn join_preemption(&mut self, key: GroupKey, uid: &Uid) {
+        if let Some(group) = self.cache.lookups().group(key)
+            && self.preemptions.join(&group.uid, uid)
+        {
+            self.queue.block(uid, preemption::NAME);
+        }
     }
 
     /// Handles a new member: others may be tried now.

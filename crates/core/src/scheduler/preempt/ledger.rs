@@ -135,6 +135,17 @@ impl Preemptions {
         self.running.insert(preemptor, running);
     }
 
+    /// Lets a new member wait with the others for the victims of its group. Returns whether they wait.
+    pub(in crate::scheduler) fn join(&mut self, group: &str, member: &Uid) -> bool {
+        let running = self.running.get_mut(group).and_then(|running| running.group.as_mut());
+        let Some(preempting) = running.filter(|preempting| !preempting.blocked.is_empty()) else {
+            return false;
+        };
+        preempting.blocked.push(Arc::clone(member));
+        self.members.insert(Arc::clone(member), Arc::clone(&preempting.uid));
+        true
+    }
+
     /// Removes a preemption.
     fn finish(&mut self, preemptor: &str) -> Option<Running> {
         let running = self.running.remove(preemptor)?;
