@@ -50,6 +50,8 @@ impl Right {
     fn refusal(&self) -> Option<String> {
         let Self { group, resource, verb } = self;
         match (resource.as_str(), verb.as_str()) {
+            // PodGroups are watched with their feature gate only, which is off here.
+            ("podgroups", _) => None,
             ("leases", _) => Some(String::from("as in manifests/base/role-lead.yaml")),
             ("pods/binding", "create") => Some(String::from("cannot create resource \\\"pods/binding\\\"")),
             // Lists are streamed as watches. `list` is for API servers that abort streamed lists.
