@@ -5,7 +5,6 @@ use super::super::attempt::Choice;
 use super::super::departure::Departure;
 use super::super::failure::Failure;
 use super::snapshot_gaps::SnapshotGaps;
-use super::trial::in_order;
 use crate::cache::UndoLog;
 use crate::cycle::{Probe, Unschedulable};
 use crate::model::effect::Severity;
@@ -18,6 +17,7 @@ use crate::plugins::gang_scheduling::Permit;
 use crate::queue::QueuedPod;
 use crate::report::Outcome;
 use crate::report::group::{GroupOutcome, GroupReport, MemberReport, PlacementReport};
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// The text of a group that cannot start.
@@ -168,8 +168,7 @@ impl Scheduler {
         self.submit(now, attempt, run, &preempted);
     }
 
-    /// Takes all members that may be tried from the queue: first those of higher priority, then those that became
-    /// active first, then in the order of their creation.
+    /// Takes all members that may be tried from the queue, in the order in which they are tried.
     fn take_members(&mut self, now: Time, popped: QueuedPod, key: GroupKey) -> Vec<QueuedPod> {
         let others: Vec<Uid> =
             self.groups.members(key).filter(|uid| **uid != popped.pod.uid).cloned().collect();
@@ -308,4 +307,17 @@ impl Scheduler {
         trying.log.roll_back_to(&mut self.cache, 0);
         run
     }
+}
+
+/// Returns members in the order in which they are tried: those of higher priority first, then those that became active
+/// first, then in the order of their creation.
+pub(super) fn in_order(mut members: Vec<QueuedPod>) -> Vec<QueuedPod> {
+    members.sort_by(|a, b| {
+        let rank = |it: &QueuedPod| {
+            let created = it.pod.group.as_ref().map(|membership| membership.created);
+            (Reverse(it.pod.priority), it.initial_attempt, created)
+        };
+        rank(a).cmp(&rank(b)).then_with(|| a.pod.name.cmp(&b.pod.name))
+    });
+    members
 }

@@ -131,13 +131,18 @@ impl Scheduler {
         let run = self.run_group(now, attempt, Mode::WithoutPostFilters, probe);
         let preempted = match run.verdict {
             Verdict::Scheduled if copies_defects => {
-                (Preempted::Victims(self.reprieve(now, attempt, units, &mut log, probe)), Vec::new())
+                let starts = |scheduler: &mut Self, _: &Unit| {
+                    let run = scheduler.run_group(now, attempt, Mode::WithoutPostFilters, probe);
+                    run.verdict == Verdict::Scheduled
+                };
+                (Preempted::Victims(self.reprieve(units, &mut log, starts)), Vec::new())
             }
             Verdict::Scheduled => {
-                let run_without = (attempt, &*run.tried);
-                let victims =
-                    self.reprieve_beside_members(now, run_without, units, (&mut log, is_local), probe);
-                (Preempted::Victims(victims), run.tried)
+                let placed = self.placed(attempt, &run.tried, &mut log);
+                let stay = |scheduler: &mut Self, unit: &Unit| {
+                    scheduler.members_stay(now, attempt, (&placed, is_local), unit, probe)
+                };
+                (Preempted::Victims(self.reprieve(units, &mut log, stay)), run.tried)
             }
             Verdict::Unschedulable(text) | Verdict::Waiting(text) | Verdict::Failed(text) => in_vain(&text),
         };
@@ -145,37 +150,43 @@ impl Scheduler {
         preempted
     }
 
-    /// Puts back as many units as possible, those first whose eviction violates a budget. Returns the pods of the
-    /// others.
+    /// Puts back as many units as possible while the group `fits`, those first whose eviction violates a budget. Returns
+    /// the pods of the others.
     fn reprieve(
         &mut self,
-        now: Time,
-        attempt: &Attempt,
         mut units: Vec<Unit>,
         log: &mut UndoLog,
-        probe: &mut dyn Probe,
+        mut fits: impl FnMut(&mut Self, &Unit) -> bool,
     ) -> Vec<Uid> {
-        let order = in_order_of_reprieve(self, &mut units);
+        units.sort_by(|a, b| a.rank().cmp(&b.rank()).then_with(|| self.name_of(a).cmp(&self.name_of(b))));
+        let mut charges = BudgetCharges::default();
+        let snapshot = self.snapshot();
+        let violates: Vec<bool> = units
+            .iter()
+            .map(|unit| unit.pods.iter().any(|(pod, _)| charges.violates(pod, snapshot)))
+            .collect();
+        let mut order: Vec<usize> = (0..units.len()).collect();
+        order.sort_by_key(|&at| !violates[at]);
         let mut is_victim = vec![false; units.len()];
         for at in order {
             let unit = &units[at];
             for (pod, _) in &unit.pods {
                 log.put_back(&mut self.cache, &pod.uid);
             }
-            let run = self.run_group(now, attempt, Mode::WithoutPostFilters, probe);
-            if run.verdict != Verdict::Scheduled {
+            if !fits(self, unit) {
                 self.take_off(log, &units[at]);
                 is_victim[at] = true;
             }
         }
-        pods_of_victims(&units, &is_victim)
+        let victims = units.iter().zip(is_victim).filter(|(_, is_victim)| *is_victim);
+        victims.flat_map(|(unit, _)| unit.pods.iter().map(|(pod, _)| Arc::clone(&pod.uid))).collect()
     }
 
     fn name_of(&self, unit: &Unit) -> Option<String> {
         unit.pods.first().map(|(pod, _)| self.snapshot().pod_key(pod))
     }
 
-    pub(super) fn take_off(&mut self, log: &mut UndoLog, unit: &Unit) {
+    fn take_off(&mut self, log: &mut UndoLog, unit: &Unit) {
         for (pod, _) in &unit.pods {
             log.remove(&mut self.cache, &pod.uid);
         }
@@ -222,26 +233,6 @@ impl Scheduler {
             self.preemptor_left(now, &uid);
         }
     }
-}
-
-/// Sorts units, and returns the order in which they are put back: those first whose eviction violates a budget.
-pub(super) fn in_order_of_reprieve(scheduler: &Scheduler, units: &mut [Unit]) -> Vec<usize> {
-    units.sort_by(|a, b| {
-        a.rank().cmp(&b.rank()).then_with(|| scheduler.name_of(a).cmp(&scheduler.name_of(b)))
-    });
-    let mut charges = BudgetCharges::default();
-    let snapshot = scheduler.snapshot();
-    let violates: Vec<bool> =
-        units.iter().map(|unit| unit.pods.iter().any(|(pod, _)| charges.violates(pod, snapshot))).collect();
-    let mut order: Vec<usize> = (0..units.len()).collect();
-    order.sort_by_key(|&at| !violates[at]);
-    order
-}
-
-/// Returns the pods of the units that are victims.
-pub(super) fn pods_of_victims(units: &[Unit], is_victim: &[bool]) -> Vec<Uid> {
-    let victims = units.iter().zip(is_victim).filter(|(_, is_victim)| **is_victim);
-    victims.flat_map(|(unit, _)| unit.pods.iter().map(|(pod, _)| Arc::clone(&pod.uid))).collect()
 }
 
 /// Nominates the members to the nodes where they fit without the victims.

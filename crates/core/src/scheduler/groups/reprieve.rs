@@ -5,19 +5,18 @@
 
 use super::super::{Scheduler, profile_named};
 use super::cycle::{Attempt, Mode, Tried, Trying};
-use super::preempt::{Unit, in_order_of_reprieve, pods_of_victims};
+use super::preempt::Unit;
 use crate::cache::UndoLog;
 use crate::cycle::{NoProbe, Probe};
 use crate::model::intern::Symbol;
 use crate::model::node_set::NodeSet;
-use crate::model::pod::Uid;
 use crate::model::time::Time;
 use crate::queue::QueuedPod;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The members with the nodes that the run without potential victims gave them.
-type Placed<'a> = Vec<(&'a QueuedPod, Symbol)>;
+pub(super) type Placed<'a> = Vec<(&'a QueuedPod, Symbol)>;
 
 impl Scheduler {
     /// Whether each member is judged by each node alone, whatever other pods there are.
@@ -34,47 +33,46 @@ impl Scheduler {
         catch_unwind(AssertUnwindSafe(are_alone)).unwrap_or(false)
     }
 
-    /// Puts back as many units as possible while the members keep their nodes. Returns the pods of the others. With
-    /// `is_local`, a unit concerns the members on its nodes only.
-    pub(super) fn reprieve_beside_members(
+    /// Returns the members with their nodes, and hides their nominations until the log is rolled back.
+    pub(super) fn placed<'a>(
         &mut self,
-        now: Time,
-        (attempt, tried): (&Attempt, &[Tried]),
-        mut units: Vec<Unit>,
-        (log, is_local): (&mut UndoLog, bool),
-        probe: &mut dyn Probe,
-    ) -> Vec<Uid> {
-        let order = in_order_of_reprieve(self, &mut units);
+        attempt: &'a Attempt,
+        tried: &[Tried],
+        log: &mut UndoLog,
+    ) -> Placed<'a> {
         let pairs = attempt.members.iter().zip(tried);
         let placed: Placed<'_> = pairs.filter_map(|(queued, tried)| Some((queued, tried.node()?))).collect();
         for (queued, _) in &placed {
             log.nominate(&mut self.cache, &queued.pod, None);
         }
-        let mut is_victim = vec![false; units.len()];
-        for at in order {
-            let unit = &units[at];
-            for (pod, _) in &unit.pods {
-                log.put_back(&mut self.cache, &pod.uid);
-            }
-            let nodes: BTreeSet<Symbol> = unit.pods.iter().map(|(_, node)| *node).collect();
-            let concerned =
-                placed.iter().filter(|(_, node)| !is_local || nodes.contains(node)).copied().collect();
-            let fits = self.do_fit(now, attempt, concerned, probe);
-            debug_assert!(
-                !is_local || fits == self.do_fit(now, attempt, placed.clone(), &mut NoProbe),
-                "a unit concerns members on other nodes"
-            );
-            if !fits {
-                self.take_off(log, &units[at]);
-                is_victim[at] = true;
-            }
-        }
-        pods_of_victims(&units, &is_victim)
+        placed
     }
 
-    /// Whether the members fit on their nodes one after the other.
+    /// Whether the members still fit on their nodes beside a unit that was put back. With `is_local`, it concerns the
+    /// members on its nodes only.
+    pub(super) fn members_stay(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        (placed, is_local): (&Placed<'_>, bool),
+        unit: &Unit,
+        probe: &mut dyn Probe,
+    ) -> bool {
+        let nodes: BTreeSet<Symbol> = unit.pods.iter().map(|(_, node)| *node).collect();
+        let concerned =
+            placed.iter().filter(|(_, node)| !is_local || nodes.contains(node)).copied().collect();
+        let stay = self.do_fit(now, attempt, concerned, probe);
+        debug_assert!(
+            !is_local || stay == self.do_fit(now, attempt, placed.clone(), &mut NoProbe),
+            "a unit concerns members on other nodes"
+        );
+        stay
+    }
+
+    /// Whether the members fit on their nodes one after the other. As upstream, which only runs Filter here, this is no
+    /// search that moves the start of the next one.
     fn do_fit(&mut self, now: Time, attempt: &Attempt, placed: Placed<'_>, probe: &mut dyn Probe) -> bool {
-        let mut log = UndoLog::default();
+        let (mut log, start) = (UndoLog::default(), self.walk.start());
         let fit = placed.into_iter().all(|(queued, node)| {
             let Some(slot) = self.cache.find_slot(node) else { return false };
             let mut within = NodeSet::new();
@@ -93,6 +91,7 @@ impl Scheduler {
             matches!(tried, Tried::Fits { .. })
         });
         log.roll_back_to(&mut self.cache, 0);
+        self.walk.return_to(start);
         fit
     }
 }

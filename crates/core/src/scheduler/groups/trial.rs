@@ -3,7 +3,7 @@
 use super::super::attempt::Choice;
 use super::super::failure::Failure;
 use super::super::{Profile, Scheduler};
-use super::cycle::{Attempt, Mode, Run, Tried, Verdict};
+use super::cycle::{Attempt, Mode, Run, Tried, Verdict, in_order};
 use super::preempt::Preempted;
 use super::submit::{Fate, fate};
 use crate::cycle::{Nominate, Probe, Unschedulable};
@@ -14,7 +14,6 @@ use crate::model::time::Time;
 use crate::plugins::gang_scheduling;
 use crate::queue::QueuedPod;
 use crate::report::group::{GroupOutcome, PlacementReport};
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -87,18 +86,6 @@ impl Scheduler {
         let known = self.groups.scheduled(key, &self.cache) + members.len();
         gang_scheduling::pre_enqueue(self.cache.lookups().group(key), self.tables.text(key.name), known)
     }
-}
-
-/// Returns members in the order in which they are tried.
-pub(super) fn in_order(mut members: Vec<QueuedPod>) -> Vec<QueuedPod> {
-    members.sort_by(|a, b| {
-        let rank = |it: &QueuedPod| {
-            let created = it.pod.group.as_ref().map(|membership| membership.created);
-            (Reverse(it.pod.priority), it.initial_attempt, created)
-        };
-        rank(a).cmp(&rank(b)).then_with(|| a.pod.name.cmp(&b.pod.name))
-    });
-    members
 }
 
 fn held_back(verdict: &Verdict) -> MemberTried {
