@@ -105,12 +105,16 @@ fn victims_of_a_group_are_reported_or_evicted() {
     assert_eq!(ran.code, Some(3));
     assert_eq!(decisions[0]["group"]["result"], "waiting_on_preemption", "{decisions:#?}");
     assert_eq!(decisions[0]["group"]["victims"], json!(["default/v", "default/w"]));
+    // A more important pod would preempt one of them, and is not promised it, too.
+    let late = list(&[member("p", 10), member("q", 10), pod("late", 1, &json!({ "priority": 20 }))]);
+    let decisions = Files::with(&cluster, &late).simulate(&flags).decisions();
+    assert_eq!(decisions[2]["preemption"]["victims"], json!([]), "{decisions:#?}");
     let ran = Files::with(&cluster, &pods).simulate(&[&flags[..], &["--preemption", "apply"]].concat());
     assert_eq!(ran.code, Some(0), "{:#?}", ran.decisions());
 }
 
 #[test]
-fn gate_that_needs_another_is_refused() {
+fn gate_that_needs_another_or_is_unknown_is_refused() {
     let ran = Files::with(&list(&[]), &list(&[member("p", 0)])).simulate(&[
         "--emulated-version",
         "1.36",
@@ -119,4 +123,8 @@ fn gate_that_needs_another_is_refused() {
     assert_eq!(ran.code, Some(2));
     let expected = "GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    let folder = crate::offline::Folder::with("");
+    let ran = crate::offline::run_with_input(folder.path(), &["doctor", "--feature-gates=Typo=true"], "");
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("--feature-gates: unrecognized feature gate: Typo"), "{}", ran.stderr);
 }

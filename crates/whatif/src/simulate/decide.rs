@@ -230,6 +230,7 @@ impl Decider {
         } else {
             first
         };
+        let victims = found.victims;
         let members = found.members.into_iter().map(|(pod, member)| {
             let mut decided = Decided {
                 decision: Decision {
@@ -244,14 +245,16 @@ impl Decider {
             self.record(&pod, member, &mut decided);
             (pod, decided)
         });
-        members.collect()
+        let members = members.collect();
+        // They make room for this group; the report names them for no later pod.
+        if self.rules.tie_break == TieBreak::Seeded {
+            self.promised.extend(victims);
+        }
+        members
     }
 
     fn of_group(&self, key: GroupKey, found: &GroupDecision) -> OfGroup {
-        let (snapshot, tables) = (self.trial.snapshot(), self.trial.tables());
-        let victims = found.victims.iter().filter_map(|uid| self.trial.placement(uid));
-        let mut victims: Vec<String> = victims.map(|(pod, _)| snapshot.pod_key(pod)).collect();
-        victims.sort_unstable();
+        let tables = self.trial.tables();
         let placements = found.placements.iter().map(|it| OfPlacement {
             name: it.name.clone(),
             nodes: it.nodes,
@@ -265,7 +268,7 @@ impl Decider {
             status: found.status.clone(),
             placement: found.chosen.clone(),
             placements: placements.collect(),
-            victims,
+            victims: self.names_of(&found.victims),
         }
     }
 
@@ -328,15 +331,19 @@ impl Decider {
         }
     }
 
-    /// Reports the victims. Pods that are already being evicted are left out (upstream
-    /// `pkg/scheduler/framework/preemption/executor.go`).
     fn preemption(&self, room: &Room) -> Preemption {
-        let snapshot = self.trial.snapshot();
-        let pods = room.victims.iter().filter_map(|uid| self.trial.placement(uid));
+        let nominated_node = self.trial.tables().text(room.node).to_owned();
+        Preemption { nominated_node, victims: self.names_of(&room.victims) }
+    }
+
+    /// Returns `namespace/name` of the victims, sorted. Pods that are already being evicted are left out (upstream
+    /// `pkg/scheduler/framework/preemption/executor.go`).
+    fn names_of(&self, victims: &[Uid]) -> Vec<String> {
+        let pods = victims.iter().filter_map(|uid| self.trial.placement(uid));
         let pods = pods.filter(|(pod, _)| !pod.deleting && !self.promised.contains(&pod.uid));
-        let mut victims: Vec<String> = pods.map(|(pod, _)| snapshot.pod_key(pod)).collect();
-        victims.sort_unstable();
-        Preemption { nominated_node: snapshot.text(room.node).to_owned(), victims }
+        let mut names: Vec<String> = pods.map(|(pod, _)| self.trial.snapshot().pod_key(pod)).collect();
+        names.sort_unstable();
+        names
     }
 
     /// Nominates the pod to the node as the scheduler would, so that later pods do not get the space. The victims

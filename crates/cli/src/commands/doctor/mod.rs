@@ -25,6 +25,7 @@ use clap::Args;
 use serde::Serialize;
 use std::process::ExitCode;
 use supercargo_config::flags::gates;
+use supercargo_whatif::load::files::InputError;
 
 /// Exit code if a check found a problem.
 const NOT_WELL: u8 = 3;
@@ -170,6 +171,9 @@ impl DoctorReport {
 
 /// Runs the command: prints the report and returns the exit code.
 pub fn main(args: &DoctorArgs) -> ExitCode {
+    if let Err(wrong) = gates::judge(&args.feature_gates, None) {
+        return Refused::Input(InputError(format!("--feature-gates: {}", wrong.join("; ")))).report();
+    }
     match facts::gather(args) {
         Ok(facts) => {
             let report = DoctorReport::of(judge::checks(&facts, args));
