@@ -4,6 +4,8 @@
 
 #[path = "simulate/bad_input.rs"]
 mod bad_input;
+#[path = "simulate/devices.rs"]
+mod devices;
 #[path = "simulate/files.rs"]
 mod files;
 #[path = "simulate/golden.rs"]

@@ -131,3 +131,35 @@ impl AllocatedDevices {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::device::AllocatedDevice;
+
+    #[test]
+    fn device_of_two_allocations_is_free_when_both_are_gone() {
+        let device = DeviceId {
+            pool: PoolId { driver: "gpu.example.com".into(), name: "p".into() },
+            device: "d".into(),
+        };
+        let result = AllocatedDevice {
+            request: "r".into(),
+            device: device.clone(),
+            admin_access: false,
+            tolerations: [].into(),
+            share: None,
+            consumed: [].into(),
+            binding_conditions: [].into(),
+            binding_failure_conditions: [].into(),
+        };
+        let allocation = Allocation { results: vec![result], ..Allocation::default() };
+        let mut devices = AllocatedDevices::default();
+        devices.add(&allocation);
+        devices.add(&allocation);
+        devices.remove(&allocation);
+        assert!(devices.of(&device).is_some_and(DeviceUsage::is_dedicated));
+        devices.remove(&allocation);
+        assert!(!devices.holds(&device) && devices.is_empty());
+    }
+}

@@ -1,7 +1,24 @@
-//! Explains differences about devices that are intended. Each rule names its row in `FIDELITY.md`, section "Devices".
+//! Explains differences about devices that are intended. Each rule names its row in `FIDELITY.md`.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+
+// The beginnings of rows.
+pub(crate) const SEARCH_TIME: &str = "A search for devices ends after 10 seconds, with an error";
+pub(crate) const GATED_NOMINATION: &str =
+    "Up to 1.36, the nomination of a pod that is gated when it is added counts from the pod's next change";
+pub(crate) const SLICES_DISAGREE: &str =
+    "Slices of one generation that state different numbers of slices are read in random order";
+pub(crate) const DEVICE_TWICE: &str =
+    "A device that two claims have counts as free when one of them is freed";
+pub(crate) const CLAIM_TWICE: &str = "A claim that a pod names twice is allocated twice";
+pub(crate) const SHARED_ALTERNATIVES: &str =
+    "An alternative for all devices, unless it is the first, takes devices of the first alternative";
+pub(crate) const DISTINCT: &str =
+    "A `distinctAttribute` constraint forgets a device when a later one is given back";
+pub(crate) const EMPTY_CLAIM: &str =
+    "A pod with a claim and an extended resource that a device plugin serves gets an empty claim";
+pub(crate) const ORDER_OF_POOLS: &str = "Up to 1.35, pools of devices are visited in an order of chance";
 
 /// Whether the scenario has claims or classes, which repairs are about.
 pub(crate) fn has_devices(answer: &Value) -> bool {
@@ -17,20 +34,15 @@ pub(crate) fn of_upstream(answer: &Value) -> Option<&'static str> {
     });
     let mut timeouts = texts.filter(|text| text.contains("timed out trying to allocate devices"));
     if timeouts.next().is_some() {
-        return Some("A search for devices ends after 10 seconds, with an error");
+        return Some(SEARCH_TIME);
     }
     if has_gated_nomination(answer) {
-        return Some(
-            "Up to 1.36, the nomination of a pod that is gated when it is added counts from its next change",
-        );
+        return Some(GATED_NOMINATION);
     }
     if disagree_on_their_number(answer) {
-        return Some(
-            "Slices of one generation that state different numbers of slices are read in random order",
-        );
+        return Some(SLICES_DISAGREE);
     }
-    has_device_twice(answer)
-        .then_some("A device that two claims have counts as free when one of them is freed")
+    has_device_twice(answer).then_some(DEVICE_TWICE)
 }
 
 /// Whether PreEnqueue gates a pod that is nominated: its claims cannot be resolved, so its PreFilter rejects it, too.
@@ -75,19 +87,17 @@ fn has_device_twice(answer: &Value) -> bool {
 /// Explains a difference from upstream's decisions without upstream's defects.
 pub(crate) fn of_repaired(answer: &Value) -> Option<&'static str> {
     if pods(answer).any(names_a_claim_twice) {
-        return Some("A claim that a pod names twice is allocated twice");
+        return Some(CLAIM_TWICE);
     }
     if objects(answer).any(has_several_for_all) {
-        return Some(
-            "An alternative for all devices, unless it is the first, takes devices of the first alternative",
-        );
+        return Some(SHARED_ALTERNATIVES);
     }
     let distinct = |claim: &Value| {
         let constraints = claim.pointer("/spec/devices/constraints").and_then(Value::as_array);
         constraints.into_iter().flatten().any(|it| !it["distinctAttribute"].is_null())
     };
     if objects(answer).any(distinct) {
-        return Some("A `distinctAttribute` constraint forgets a device when a later one is given back");
+        return Some(DISTINCT);
     }
     let decisions = answer["decisions"].as_array().into_iter().flatten();
     let mut claims = decisions.flat_map(|it| it["claims"].as_array().into_iter().flatten());
@@ -95,9 +105,7 @@ pub(crate) fn of_repaired(answer: &Value) -> Option<&'static str> {
         let name = claim["claim"].as_str().unwrap_or_default();
         name.ends_with("<extended-resources>") && claim["requests"].is_null()
     };
-    claims.any(is_empty).then_some(
-        "A pod with a claim and an extended resource that a device plugin serves gets an empty claim",
-    )
+    claims.any(is_empty).then_some(EMPTY_CLAIM)
 }
 
 fn objects(answer: &Value) -> impl Iterator<Item = &Value> {
@@ -121,4 +129,28 @@ fn names_a_claim_twice(pod: &Value) -> bool {
     let claims = pod["spec"]["resourceClaims"].as_array().into_iter().flatten();
     let names: Vec<&str> = claims.filter_map(|claim| claim["resourceClaimName"].as_str()).collect();
     names.iter().collect::<BTreeSet<_>>().len() < names.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_explanation_is_the_beginning_of_a_row() {
+        let text = include_str!("../../../../../FIDELITY.md");
+        let rows = [
+            SEARCH_TIME,
+            GATED_NOMINATION,
+            SLICES_DISAGREE,
+            DEVICE_TWICE,
+            CLAIM_TWICE,
+            SHARED_ALTERNATIVES,
+            DISTINCT,
+            EMPTY_CLAIM,
+            ORDER_OF_POOLS,
+        ];
+        let is_row = |row: &&str| text.lines().any(|line| line.starts_with(&format!("| {row}")));
+        let absent: Vec<&str> = rows.into_iter().filter(|row| !is_row(row)).collect();
+        assert_eq!(absent, [""; 0], "not in FIDELITY.md");
+    }
 }

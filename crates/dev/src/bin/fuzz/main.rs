@@ -137,8 +137,6 @@ struct Run {
     again: Option<Oracle>,
 }
 
-/// Why upstream's answers to one scenario may differ.
-const OF_ORDER: &str = "Up to 1.35, pools of devices are visited in an order of chance";
 /// How often upstream is asked again about a scenario.
 const ORDERS: usize = 512;
 
@@ -198,12 +196,12 @@ impl Run {
         count.decisions += decisions;
         let mismatch::Compared { mismatches, mut explained } = mismatch::of(answer);
         if !mismatches.is_empty() && self.order_explains(answer) {
-            explained = Some(OF_ORDER);
+            explained = Some(explain::ORDER_OF_POOLS);
         }
         if let Some(row) = explained {
             *self.explained.entry(row).or_default() += 1;
         }
-        if !mismatches.is_empty() && explained != Some(OF_ORDER) {
+        if !mismatches.is_empty() && explained != Some(explain::ORDER_OF_POOLS) {
             self.counts.entry(kind.to_owned()).or_default().mismatches += 1;
             self.show(answer, &mismatches);
         }
