@@ -1,7 +1,5 @@
 //! Pod groups: a gang starts whole or not at all, whatever happens to the scheduler.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
@@ -201,6 +199,7 @@ async fn gang_waits_for_its_group_and_stays_within_a_rack() -> Result<()> {
             (0..count).map(|at| (format!("{gang}-{at}"), gang)).collect::<Vec<_>>()
         };
         create_members(world, members("late", 12)).await?;
+        world.counted("scheduler_pending_pods{queue=\"gated\"}", 12.0).await?;
         ensure!(bound(world, "late").await?.is_empty(), "the group does not exist yet");
         create_gang(world, api, "late", 12, Some("rack")).await?;
         let racks = wait_for("the gang to be bound", PATIENCE, || async {
@@ -223,9 +222,9 @@ async fn gang_waits_for_its_group_and_stays_within_a_rack() -> Result<()> {
         })
         .await?;
         ensure!(bound(world, "large").await?.is_empty(), "no rack has room for it");
-        let metrics = world.metrics().await?;
-        ensure!(metrics.contains("scheduler_podgroup_schedule_attempts_total"), "{metrics}");
-        Ok(())
+        let series = "scheduler_podgroup_schedule_attempts_total";
+        let scheduled = format!("{series}{{profile=\"{}\",result=\"scheduled\"}}", world.name);
+        world.counted(&scheduled, 1.0).await
     })
     .await
 }
@@ -257,7 +256,12 @@ async fn gang_is_completed_after_the_scheduler_was_killed() -> Result<()> {
                 Ok(())
             })
             .await?;
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            wait_for("the second gang to be tried", PATIENCE, || async {
+                let text = condition(world, api, &gangs[1]).await?;
+                ensure!(text.starts_with("False: "), "{text}");
+                Ok(())
+            })
+            .await?;
             ensure!(bound(world, &gangs[1]).await?.is_empty(), "the second gang took the room");
             if was_cut {
                 return Ok(());
