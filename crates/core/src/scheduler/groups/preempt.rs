@@ -150,8 +150,8 @@ impl Scheduler {
         preempted
     }
 
-    /// Puts back as many units as possible while the group `fits`, those first whose eviction violates a budget. Returns
-    /// the pods of the others.
+    /// Puts back as many units as possible while the group `fits`, those first whose eviction violates a budget.
+    /// Returns the pods of the others.
     fn reprieve(
         &mut self,
         mut units: Vec<Unit>,
