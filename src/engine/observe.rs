@@ -349,9 +349,11 @@ fn status_code(name: &str) -> StatusCode {
 #[cfg(test)]
 mod tests {
     use supercargo_core::model::effect::PodRef;
+    use supercargo_core::model::emulation::EmulatedVersion;
+    use supercargo_core::report::group::{MemberReport, PlacementReport};
 
     use super::*;
-    use crate::telemetry::metrics::Exposition;
+    use crate::telemetry::metrics::{Exposition, Kubernetes};
 
     fn report(outcome: Outcome) -> Report {
         Report {
@@ -382,6 +384,70 @@ mod tests {
 
     fn shows(text: &str, line: &str) {
         assert!(text.lines().any(|shown| shown == line), "{line} is missing from\n{text}");
+    }
+
+    /// Of a group with two members, 4 ms of decisions.
+    fn of_group(outcome: GroupOutcome) -> GroupReport {
+        let member = |uid: &str| MemberReport {
+            pod: PodRef { uid: uid.into(), ..report(Outcome::Skipped).pod },
+            node: None,
+            code: "Success",
+            message: None,
+            permit: None,
+            preempts: false,
+        };
+        let placement = |name: &str, status: &str| PlacementReport {
+            name: name.to_owned(),
+            nodes: 1,
+            code: "Success",
+            status: status.to_owned(),
+            members: Vec::new(),
+            scores: Vec::new(),
+        };
+        GroupReport {
+            namespace: "default".to_owned(),
+            name: "g".to_owned(),
+            profile: "supercargo".to_owned(),
+            began: Time::from_secs(12),
+            outcome,
+            status: String::new(),
+            members: vec![member("u1"), member("u2")],
+            placements: vec![placement("a", ""), placement("b", "no room"), placement("c", "no room")],
+            chosen: None,
+            preemption: None,
+            victims: Vec::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn group_is_counted_once_and_its_members_share_its_time() {
+        let metrics = Arc::new(Metrics::new());
+        metrics.schedules_groups(["supercargo"]);
+        let mut accounts = Accounts::new(Arc::clone(&metrics), ["supercargo"]);
+        let (now, took) = (Time::from_secs(15), Duration::from_millis(4));
+        accounts.probe().enter(Point::Filter);
+        accounts.probe().leave(Point::Filter, "Success");
+        accounts.group(now, &of_group(GroupOutcome::Scheduled), took);
+        let placed = Outcome::Placed { node: node(), nodes: 3, feasible: 2, score: None };
+        accounts.report(now, &report(placed), Duration::ZERO);
+        accounts.group(now, &of_group(GroupOutcome::Refused), took);
+        let newest =
+            || Kubernetes { version: EmulatedVersion::V1_37, git_version: String::new(), gates: Vec::new() };
+        let text = Exposition::new(metrics).with_kubernetes(newest).render().await;
+        let of = |result: &str| format!("{{profile=\"supercargo\",result=\"{result}\"}}");
+        shows(&text, &format!("scheduler_podgroup_schedule_attempts_total{} 1", of("scheduled")));
+        shows(&text, &format!("scheduler_podgroup_schedule_attempts_total{} 0", of("error")));
+        shows(
+            &text,
+            &format!("scheduler_podgroup_scheduling_attempt_duration_seconds_sum{} 3", of("scheduled")),
+        );
+        shows(&text, "scheduler_podgroup_scheduling_algorithm_duration_seconds_count 1");
+        shows(&text, "scheduler_scheduling_algorithm_duration_seconds_sum 0.002");
+        shows(&text, "scheduler_generated_placements_total{profile=\"supercargo\"} 3");
+        shows(&text, &format!("scheduler_placement_evaluations_total{} 2", of("infeasible")));
+        let filter = "extension_point=\"Filter\",profile=\"supercargo\",status=\"Success\"";
+        shows(&text, &format!("scheduler_framework_extension_point_duration_seconds_count{{{filter}}} 1"));
+        assert!(!text.contains("profile=\"\""), "{text}");
     }
 
     #[tokio::test]

@@ -78,14 +78,15 @@ impl Metrics {
     /// Records a cycle of a group: how long it took in total, and until all members were decided.
     pub fn group_attempted(&self, report: &GroupReport, total: Duration, algorithm: Duration) {
         let Some(metrics) = self.groups.get() else { return };
-        let profile = report.profile.as_str();
-        metrics.algorithm_duration.observe(algorithm.as_secs_f64());
-        // Upstream refuses such a group before its cycle.
-        if report.outcome != GroupOutcome::Refused {
-            let labels = [report.outcome.as_str(), profile];
-            metrics.attempts.with_label_values(&labels).inc();
-            metrics.attempt_durations.with_label_values(&labels).observe(total.as_secs_f64());
+        // Upstream refuses such a group before its cycle, and counts nothing.
+        if report.outcome == GroupOutcome::Refused {
+            return;
         }
+        let profile = report.profile.as_str();
+        let labels = [report.outcome.as_str(), profile];
+        metrics.attempts.with_label_values(&labels).inc();
+        metrics.attempt_durations.with_label_values(&labels).observe(total.as_secs_f64());
+        metrics.algorithm_duration.observe(algorithm.as_secs_f64());
         if !report.placements.is_empty() {
             let generated = report.placements.len() as u64;
             metrics.generated_placements.with_label_values(&[profile]).inc_by(generated);

@@ -130,13 +130,7 @@ fn judge_one(
 ) -> Result<bool, String> {
     let row = Row::of(name).ok_or_else(|| unknown(name))?;
     let versions = EmulatedVersion::ALL.into_iter().rev().filter(|one| version.is_none_or(|it| it == *one));
-    let verdicts = versions.filter_map(|version| {
-        let checked = check(row, row.state(version)?, on, version);
-        Some(checked.and_then(|is_elsewhere| match unmet_need(values, name, version).filter(|_| on) {
-            Some(unmet) => Err(unmet),
-            None => Ok(is_elsewhere),
-        }))
-    });
+    let verdicts = versions.filter_map(|version| Some(check(values, row, row.state(version)?, on, version)));
     let (accepted, refused): (Vec<_>, Vec<_>) = verdicts.partition(Result::is_ok);
     match accepted.into_iter().filter_map(Result::ok).max() {
         Some(is_elsewhere) => Ok(is_elsewhere),
@@ -152,10 +146,8 @@ pub fn misfits(values: &[String], version: EmulatedVersion) -> Vec<Misfit> {
         match row.state(version) {
             None => Some(Misfit { setting, is_unknown: true, why: unknown(name) }),
             Some(state) => {
-                let checked = check(row, state, on, version).map(|_| ());
-                let unmet =
-                    || if on { unmet_need(values, name, version).map_or(Ok(()), Err) } else { Ok(()) };
-                checked.and_then(|()| unmet()).err().map(|why| Misfit { setting, is_unknown: false, why })
+                let checked = check(values, row, state, on, version);
+                checked.err().map(|why| Misfit { setting, is_unknown: false, why })
             }
         }
     });
@@ -170,7 +162,7 @@ const NEEDS: [(&str, &str); 3] = [
     ("WorkloadAwarePreemption", "GangScheduling"),
 ];
 
-/// Returns the error if the gate is on and the one that it needs is off in a version that knows both.
+/// Returns the error about a gate that is on if the one that it needs is off, in a version that knows both.
 fn unmet_need(values: &[String], name: &str, version: EmulatedVersion) -> Option<String> {
     let (_, need) = NEEDS.into_iter().find(|(gate, _)| *gate == name)?;
     let is_known = |name: &str| Row::of(name).is_some_and(|row| row.state(version).is_some());
@@ -183,7 +175,13 @@ fn unknown(name: &str) -> String {
 }
 
 /// Checks the value of a gate that a version knows. Returns whether it is changed without effect here.
-fn check(row: Row, state: State, on: bool, version: EmulatedVersion) -> Result<bool, String> {
+fn check(
+    values: &[String],
+    row: Row,
+    state: State,
+    on: bool,
+    version: EmulatedVersion,
+) -> Result<bool, String> {
     let (name, default) = (row.name(), state.default);
     match row.effect() {
         _ if default == on && name != TURN_OTHERS => Ok(false),
@@ -197,7 +195,8 @@ fn check(row: Row, state: State, on: bool, version: EmulatedVersion) -> Result<b
         Effect::Groups if version < EmulatedVersion::V1_36 => Err(format!(
             "cannot set feature gate {name} to {on}: supercargo schedules pod groups from Kubernetes 1.36 on"
         )),
-        Effect::Here | Effect::Groups => Ok(false),
+        Effect::Groups => unmet_need(values, name, version).filter(|_| on).map_or(Ok(false), Err),
+        Effect::Here => Ok(false),
         Effect::Elsewhere => Ok(true),
     }
 }

@@ -208,7 +208,7 @@ impl Scheduler {
         let report = GroupReport {
             namespace: self.tables.text(key.namespace).to_owned(),
             name: self.tables.text(key.name).to_owned(),
-            profile: String::new(),
+            profile: self.profile_of(&members[0].pod).map(|it| it.name.clone()).unwrap_or_default(),
             began: now,
             outcome: GroupOutcome::Refused,
             status: text.to_owned(),
