@@ -89,8 +89,7 @@ fn failed(text: String) -> Refused {
 
 async fn record(args: &RecordArgs) -> Result<(), Refused> {
     let wrong = |error: &dyn std::fmt::Display| Refused::Input(InputError(error.to_string()));
-    let load = |emulated_version| {
-        let groups = args.emulation.groups(emulated_version)?;
+    let load = |emulated_version, groups| {
         let flags = Flags {
             allow_second_default_scheduler: true,
             emulated_version,
@@ -105,11 +104,12 @@ async fn record(args: &RecordArgs) -> Result<(), Refused> {
         loaded.map_err(|error: ConfigError| wrong(&error))
     };
     // A wrong file is reported before the API server is asked.
-    let before = load(args.emulation.of_files())?;
+    let emulation = &args.emulation;
+    let before = load(emulation.of_files(), emulation.groups(emulation.emulated_version)?)?;
     let (client, version) = live::client(&args.live).await.map_err(Refused::Live)?;
     let (settings, effective) = match args.emulation.emulated_version {
         Some(_) => before,
-        None => load(version)?,
+        None => load(version, emulation.groups(version)?)?,
     };
 
     let (metrics, clock) = (Arc::new(Metrics::new()), Clock::start());

@@ -33,9 +33,9 @@ impl EmulationArgs {
     /// Returns the feature gates of pod groups.
     ///
     /// # Errors
-    /// Fails if a value is malformed, or is none that the version accepts.
-    pub fn groups(&self, version: EmulatedVersion) -> Result<GroupGates, InputError> {
-        gates::judge(&self.feature_gates, Some(version))
+    /// Fails if a value is malformed, or is none that the version accepts; without a version, that any accepts.
+    pub fn groups(&self, version: impl Into<Option<EmulatedVersion>>) -> Result<GroupGates, InputError> {
+        gates::judge(&self.feature_gates, version.into())
             .map_err(|wrong| InputError(format!("--feature-gates: {}", wrong.join("; "))))?;
         Ok(gates::groups(&self.feature_gates))
     }

@@ -13,6 +13,7 @@ use supercargo_core::collections::hash::HashSeed;
 use supercargo_core::compare::Agreement;
 use supercargo_core::cycle::NoProbe;
 use supercargo_core::model::effect::Lane;
+use supercargo_core::model::emulation::{EmulatedVersion, GroupGates};
 use supercargo_core::model::event::BindOutcome;
 use supercargo_core::model::event::Event;
 use supercargo_core::model::event::Kind;
@@ -20,9 +21,10 @@ use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::report::Outcome;
 use supercargo_core::scheduler::{Scheduler, Step};
-use supercargo_objects::api::{Node, Pod};
+use supercargo_objects::api::Object;
 use supercargo_objects::convert::Watched as _;
 use supercargo_objects::input_text::{applied, configured, list_began, list_ended};
+use supercargo_objects::of_any_kind;
 use supercargo_whatif::recording::replay::*;
 use supercargo_whatif::recording::watched::{ObservedBinding, judge};
 use supercargo_whatif::recording::{Entries, Header, Mode};
@@ -71,14 +73,9 @@ impl Hand {
 
     fn object(&mut self, object: Value) {
         self.now = self.now + Duration::from_millis(1);
-        let is_pod = object["kind"] == "Pod";
-        let (text, event) = if is_pod {
-            let pod: Pod = serde_json::from_value(object).unwrap();
-            (applied(&pod), pod.applied(self.engine.tables()).unwrap())
-        } else {
-            let node: Node = serde_json::from_value(object).unwrap();
-            (applied(&node), node.applied(self.engine.tables()).unwrap())
-        };
+        let Ok(object) = Object::from_value(object) else { panic!("the engine reads this kind") };
+        let (text, event) =
+            of_any_kind!(&object, it => (applied(&**it), it.applied(self.engine.tables()).unwrap()));
         self.journal.received(self.now, Input::Written(Some(text)));
         self.engine.handle(self.now, event);
     }
@@ -87,7 +84,8 @@ impl Hand {
         for lane in Lane::ALL {
             self.event(Event::Credits { lane, count: 100 });
         }
-        for kind in Kind::ALL {
+        let has_groups = self.engine.tables().rules().groups.workloads;
+        for kind in Kind::watched(has_groups) {
             self.journal.received(self.now, Input::Written(Some(list_began(kind))));
             self.engine.handle(self.now, Event::ListBegan(kind));
             self.journal.received(self.now, Input::Written(Some(list_ended(kind))));
@@ -178,6 +176,37 @@ fn leadership_and_reconfiguration_are_replayed_in_place() {
     let without: Vec<&str> = recording.lines().filter(|line| !line.contains("\"leading\"")).collect();
     let divergence = Replay::open(without.join("\n").as_bytes()).unwrap().run(|_, _| {}).unwrap().divergence;
     assert_eq!(divergence.map(|it| it.now), Some(None));
+}
+
+#[test]
+fn groups_and_their_gates_are_replayed() {
+    let mut groups = GroupGates::OFF;
+    assert!(["GenericWorkload", "GangScheduling"].iter().all(|gate| groups.set(gate, true)));
+    let emulated_version = EmulatedVersion::V1_36;
+    let flags = Flags { groups, emulated_version, ..Flags::without_election() };
+    let rules = effective("profiles: [{schedulerName: a}]\n", &flags);
+    let mut hand = Hand::new(&rules, Mode::Scheduler);
+    hand.lists();
+    hand.object(node("n", "1"));
+    hand.object(json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "ns", "uid": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}));
+    for name in ["p1", "p2"] {
+        let mut member = pod(name, "a", "");
+        member["spec"]["schedulingGroup"] = json!({"podGroupName": "g"});
+        hand.object(member);
+    }
+    assert_eq!(hand.work(), [""; 0], "one member has no room");
+    hand.reconfigure(&rules);
+    hand.object(node("m", "1"));
+    assert_eq!(hand.work().len(), 2);
+    let recording = hand.recording();
+    let summary = Replay::open(recording.as_bytes()).unwrap().run(|_, _| {}).unwrap();
+    assert_eq!((summary.divergence, summary.placed), (None, 2), "{recording}");
+    // Without the gates in its head, the first member is placed alone.
+    let without = recording.replace("\"featureGates\":[\"GangScheduling\",\"GenericWorkload\"],", "");
+    assert_ne!(without, recording);
+    let divergence = Replay::open(without.as_bytes()).unwrap().run(|_, _| {}).unwrap().divergence;
+    assert!(divergence.is_some_and(|it| it.now.is_some_and(|now| now.contains("placed"))), "{without}");
 }
 
 /// The replacement of `--decision-log` in docs/record.md holds the same lines.
