@@ -23,12 +23,14 @@ run() {
 }
 
 if [ "${1:-}" != --page ]; then
+  # As `make build`: packages built apart would build their dependencies with other features.
+  cargo build --locked --quiet --bins -p supercargo -p supercargo-dev
   for version in "${versions[@]}"; do
     of=()
     [ "$version" = 1.36 ] || of=(--version "$version")
     tests/upstream/build.sh "${of[@]}" oracle kube-apiserver kube-controller-manager kube-scheduler
-    run "$version-fuzz" cargo run --locked --quiet -p supercargo-dev --bin fuzz -- --seed 1000 --decisions "${DECISIONS:-50000}" --all --emulated-version "$version"
-    run "$version-api" env SUPERCARGO_KUBERNETES="$version" cargo test --locked --quiet --test apiserver
+    run "$version-fuzz" "$target/debug/fuzz" --seed 1000 --decisions "${DECISIONS:-50000}" --all --emulated-version "$version"
+    run "$version-api" env SUPERCARGO_KUBERNETES="$version" cargo test --locked --quiet -p supercargo -p supercargo-dev --test apiserver
   done
 fi
 
