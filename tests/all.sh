@@ -15,9 +15,10 @@ part "control plane binaries" tests/upstream/build.sh
 part "helm" make --no-print-directory packaging
 part "format, lints, docs, licenses, module boundaries" make --no-print-directory lint
 part "engine" cargo test --locked --quiet -p supercargo-core
-part "expressions" cargo test --locked --quiet -p supercargo-cel
 part "simulator" cargo test --locked --quiet -p supercargo-sim
 part "deliberate mistakes are detected" make --no-print-directory mutations
+# With the whole workspace, since on its own the package would build its dependencies again with other features.
+part "expressions" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --test api --test recorded --test robustness --test traps
 part "packages around the engine" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --lib --bins
 part "golden vectors" cargo test --locked --quiet --test golden
 part "workloads, allocations" cargo test --locked --quiet --test workloads --test allocations
