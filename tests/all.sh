@@ -20,6 +20,7 @@ part "deliberate mistakes are detected" make --no-print-directory mutations
 # With the whole workspace, since on its own the package would build its dependencies again with other features.
 part "expressions" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --test api --test recorded --test robustness --test traps
 part "packages around the engine" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --lib --bins
+part "examples in the documentation" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --doc
 part "golden vectors" cargo test --locked --quiet --test golden
 part "workloads, allocations" cargo test --locked --quiet --test workloads --test allocations
 part "packaging, conventions, serving, commands" cargo test --locked --quiet --test config --test dashboards --test manifests --test packages --test tidy --test serve --test simulate --test explain --test replay --test placement --test report
