@@ -339,8 +339,6 @@ async fn binding_of_a_pod_bound_elsewhere_or_deleted_is_moot() {
 async fn refused_binding_keeps_the_api_servers_message() {
     let table = [
         (409, "Conflict", "Operation cannot be fulfilled on pods/binding \"plain0\": pod plain0 is being deleted, cannot be assigned to a host".to_owned()),
-        (404, "NotFound", "namespaces \"default\" not found".to_owned()),
-        (404, "NotFound", "the server could not find the requested resource".to_owned()),
         (403, "Forbidden", "pods \"plain0\" is forbidden: User \"x\" cannot create resource \"pods/binding\" in API group \"\" in the namespace \"default\"".to_owned()),
         (422, "Invalid", "Binding \"plain0\" is invalid".to_owned()),
         (400, "BadRequest", "bad".to_owned()),

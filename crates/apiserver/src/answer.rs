@@ -157,6 +157,9 @@ impl Subject {
         if self.is_another(&details) {
             return Err("it names another object");
         }
+        if code == StatusCode::NOT_FOUND && !self.is_named(&details) {
+            return Err("it does not name what was not found");
+        }
         let is_gone = code == StatusCode::NOT_FOUND && reason == "NotFound" && self.is_this(&details);
         Ok(Verdict::Failed(Failure { reason, message, is_gone }))
     }
@@ -173,6 +176,15 @@ impl Subject {
 
     fn is_this(&self, details: &Details) -> bool {
         (&*details.group, &*details.kind, &*details.name) == (self.group(), self.resource, &*self.name)
+    }
+
+    /// Whether a Status that does not name another object names this one or its namespace.
+    ///
+    /// The API server's 404 for a missing object does (`apimachinery/pkg/api/errors/errors.go#NewNotFound`). If an
+    /// admission webhook denies a request with status 404, the response does not, and is taken for foreign.
+    fn is_named(&self, details: &Details) -> bool {
+        let is_of_group = details.kind == "namespaces" || details.group == self.group();
+        is_of_group && !details.kind.is_empty() && !details.name.is_empty()
     }
 
     /// Whether a Status names neither this object nor its namespace, and so answers another request.

@@ -178,6 +178,55 @@ async fn proxy_404_does_not_mark_a_pod_as_deleted() {
     assert_eq!(fixture.query_binding().await, BindingState::NoAnswer);
 }
 
+/// Returns a failure with status 404 whose details name an object.
+fn absent(details: &Value, message: &str) -> Reply {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": "NotFound", "code": 404, "details": details,
+    });
+    Reply::Json(404, body)
+}
+
+/// Regression test: a gateway answers with a Status that names neither the object nor its namespace.
+#[tokio::test(start_paused = true)]
+async fn status_404_that_does_not_name_the_object_yields_no_definite_outcome() {
+    let all_details = [
+        Value::Null,
+        json!({}),
+        json!({ "name": "plain0" }),
+        json!({ "kind": "pods" }),
+        json!({ "name": "", "kind": "pods" }),
+        json!({ "name": "default" }),
+        json!({ "name": "elsewhere", "kind": "namespaces" }),
+        json!({ "name": "plain0", "group": "metrics.k8s.io", "kind": "pods" }),
+        json!({ "name": "plain0", "kind": "services" }),
+    ];
+    for verb in Verb::ALL {
+        for details in &all_details {
+            let reply = || absent(details, "the server could not find the requested resource");
+            let mut fixture = Fixture::new((0..12).map(|_| reply()));
+            fixture.dispatcher.submit(verb.effect());
+            let events = fixture.answer().await;
+            verb.is_open(&events, &fixture, &format!("404 with details {details}"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_404_that_names_the_object_or_its_namespace_is_definite() {
+    let message = "namespaces \"default\" not found";
+    let mut fixture = Fixture::new([absent(&json!({ "name": "default", "kind": "namespaces" }), message)]);
+    assert_eq!(fixture.bind().await, refused(message));
+    let mut fixture = Fixture::new([absent(&json!({ "name": "plain0", "kind": "pods" }), "gone")]);
+    assert_eq!(fixture.bind().await, BindOutcome::NotNeeded(BindingState::Gone));
+    let message = "persistentvolumes \"v\" not found";
+    let mut fixture = Fixture::new([absent(&json!({ "name": "v", "kind": "persistentvolumes" }), message)]);
+    fixture.dispatcher.submit(Verb::Volume.effect());
+    let events = fixture.answer().await;
+    let Event::VolumeWritten { outcome, .. } = &events[0] else { panic!("{events:?}") };
+    assert_eq!(*outcome, WriteOutcome::Refused { message: message.to_owned() });
+}
+
 #[tokio::test(start_paused = true)]
 async fn genuine_response_after_foreign_ones_counts() {
     let page = || Reply::Text(404, "<html>");

@@ -39,9 +39,7 @@ async fn condition_patch_is_tried_four_times_on_transient_errors_only() {
     fixture.patch("why").await;
     assert_eq!(fixture.asked().len(), 4);
     let another = "Operation cannot be fulfilled on pods \"plain0\": StorageError: invalid object, Code: 4, Key: /registry/pods/default/plain0, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: u1, UID in object meta: u2";
-    for reply in
-        [status(409, "Conflict", another), status(403, "Forbidden", "no"), status(404, "NotFound", "")]
-    {
+    for reply in [status(409, "Conflict", another), status(403, "Forbidden", "no"), Reply::Gone] {
         let mut fixture = Fixture::new([reply]);
         fixture.patch("why").await;
         assert_eq!(fixture.asked().len(), 1);

@@ -77,7 +77,6 @@ async fn refused_write_keeps_the_api_servers_message() {
     let conflict = "Operation cannot be fulfilled on persistentvolumes \"v\": the object has been modified; please apply your changes to the latest version and try again";
     let table = [
         (409, "Conflict", conflict),
-        (404, "NotFound", "persistentvolumes \"v\" not found"),
         (403, "Forbidden", "persistentvolumes \"v\" is forbidden"),
         (422, "Invalid", "PersistentVolume \"v\" is invalid"),
     ];
