@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::client::Body;
 use serde::Serialize;
 
-use supercargo_apiserver::answer::{Failure, Subject, Success, Verdict};
+use supercargo_apiserver::answer::{Classification, Failure, Subject, Success};
 use supercargo_apiserver::client::user_agent;
 use supercargo_apiserver::retry::retry_after;
 
@@ -42,7 +42,7 @@ pub struct Lock {
 
 /// Why a request about the lease failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum LockError {
     /// The API server refused it.
     #[error("{message}")]
     Refused { code: u16, is_gone: bool, message: String },
@@ -54,7 +54,7 @@ pub(super) enum Trouble {
     Lost(String),
 }
 
-impl Trouble {
+impl LockError {
     /// Whether RBAC denied the request.
     pub(super) fn is_forbidden(&self) -> bool {
         matches!(self, Self::Refused { code: 403, .. })
@@ -68,15 +68,15 @@ impl Lock {
     }
 
     /// Reads the lease; `None` if it does not exist.
-    pub(super) async fn get(&self) -> Result<Option<Lease>, Trouble> {
+    pub(super) async fn get(&self) -> Result<Option<Lease>, LockError> {
         match self.ask(Method::GET, Some(&self.name), None).await {
-            Err(Trouble::Refused { is_gone: true, .. }) => Ok(None),
+            Err(LockError::Refused { is_gone: true, .. }) => Ok(None),
             answer => answer.map(Some),
         }
     }
 
     /// Creates the lease.
-    pub(super) async fn create(&self, spec: LeaseSpec) -> Result<Lease, Trouble> {
+    pub(super) async fn create(&self, spec: LeaseSpec) -> Result<Lease, LockError> {
         let metadata = ObjectMeta {
             namespace: Some(self.namespace.clone()),
             name: Some(self.name.clone()),
@@ -86,7 +86,7 @@ impl Lock {
     }
 
     /// Updates the lease; the API server answers 409 if its version differs from `lease`'s.
-    pub(super) async fn update(&self, lease: &Lease) -> Result<Lease, Trouble> {
+    pub(super) async fn update(&self, lease: &Lease) -> Result<Lease, LockError> {
         self.write(Method::PUT, Some(&self.name), lease).await
     }
 
@@ -126,18 +126,23 @@ impl Lock {
     }
 
     /// Writes the lease, and checks that the returned holder is the one written.
-    async fn write(&self, method: Method, name: Option<&str>, lease: &Lease) -> Result<Lease, Trouble> {
+    async fn write(&self, method: Method, name: Option<&str>, lease: &Lease) -> Result<Lease, LockError> {
         let holder = |lease: &Lease| lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
         let written = self.ask(method, name, Some(lease)).await?;
         if holder(&written) != holder(lease) {
-            return Err(Trouble::Lost(
+            return Err(LockError::Lost(
                 "the response names a different holder than the one written".to_owned(),
             ));
         }
         Ok(written)
     }
 
-    async fn ask(&self, method: Method, name: Option<&str>, body: Option<&Lease>) -> Result<Lease, Trouble> {
+    async fn ask(
+        &self,
+        method: Method,
+        name: Option<&str>,
+        body: Option<&Lease>,
+    ) -> Result<Lease, LockError> {
         let name = name.map(|name| format!("/{name}")).unwrap_or_default();
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases{name}", self.namespace);
         let subject = self.subject(("coordination.k8s.io/v1", "Lease", "leases"), self.name.clone());
@@ -159,7 +164,7 @@ impl Lock {
         path: &str,
         body: Option<&(impl Serialize + Sync)>,
         subject: &Subject,
-    ) -> Result<K, Trouble> {
+    ) -> Result<K, LockError> {
         let body = body.map(|body| serde_json::to_vec(body).expect("an object is plain data"));
         // Ask the server to give up when we do.
         let uri = format!("{path}?timeout={}ms", self.timeout.as_millis().max(1));
@@ -175,17 +180,17 @@ impl Lock {
         };
         let (status, later, body) = tokio::time::timeout(self.timeout, exchange)
             .await
-            .map_err(|_| Trouble::Lost(format!("no response within {:?}", self.timeout)))??;
+            .map_err(|_| LockError::Lost(format!("no response within {:?}", self.timeout)))??;
         if let Some(after) = later {
-            return Err(Trouble::Later { code: status.as_u16(), after });
+            return Err(LockError::Later { code: status.as_u16(), after });
         }
         match subject.judge(status, &body) {
-            Verdict::Done => serde_json::from_slice(&body).map_err(lost),
-            Verdict::Failed(Failure { is_gone, message, reason }) => {
+            Classification::Done => serde_json::from_slice(&body).map_err(lost),
+            Classification::Failed(Failure { is_gone, message, reason }) => {
                 let message = if message.is_empty() { reason } else { message };
-                Err(Trouble::Refused { code: status.as_u16(), is_gone, message })
+                Err(LockError::Refused { code: status.as_u16(), is_gone, message })
             }
-            Verdict::Foreign(why) => Err(Trouble::Lost(format!(
+            Classification::Foreign(why) => Err(LockError::Lost(format!(
                 "response with status {} is not from the API server: {why}",
                 status.as_u16()
             ))),
@@ -193,6 +198,6 @@ impl Lock {
     }
 }
 
-fn lost(error: impl std::fmt::Display) -> Trouble {
-    Trouble::Lost(error.to_string())
+fn lost(error: impl std::fmt::Display) -> LockError {
+    LockError::Lost(error.to_string())
 }

@@ -29,7 +29,7 @@ pub use clock::BootClock;
 pub use fence::{Closed, Cover, Fence, Passage};
 pub use lock::Lock;
 
-use lock::Trouble;
+use lock::LockError;
 
 /// Fraction by which an honored `Retry-After` may be longer, so that clients rejected together do not return together.
 const RETRY_AFTER_JITTER: f64 = 0.1;
@@ -63,12 +63,12 @@ pub enum Ended {
 }
 
 /// Dependencies of the elector.
-pub struct Surroundings {
+pub struct Dependencies {
     /// Clock that includes suspend time; shared with the fence.
     pub clock: BootClock,
     /// Each renewal opens it.
     pub fence: Fence,
-    /// Channel on which the engine learns whether it leads.
+    /// Channel to the engine, which receives here whether it leads.
     pub answers: Arc<dyn Answers>,
     /// Whether every watched kind has been listed. A replica joins the election only then, as kube-scheduler
     /// syncs its informers first.
@@ -118,14 +118,14 @@ enum Attempt {
     Held,
     /// Another replica holds it, or took it over while we led. Carries the holder's identity.
     Taken(String),
-    Failed(Trouble),
+    Failed(LockError),
 }
 
 /// Acquires, renews and releases the lease.
 pub struct Elector {
     lock: Lock,
     terms: LeaseTerms,
-    around: Surroundings,
+    around: Dependencies,
     seen: Option<ObservedLease>,
     standing: Standing,
     refusals: Throttle,
@@ -142,7 +142,7 @@ enum End {
 
 impl Elector {
     /// Returns an idle elector; [`Elector::run`] starts it.
-    pub fn new(lock: Lock, terms: LeaseTerms, around: Surroundings) -> Self {
+    pub fn new(lock: Lock, terms: LeaseTerms, around: Dependencies) -> Self {
         let standing = Standing::new(around.clock.clone(), &lock.name, terms);
         Self { lock, terms, around, seen: None, standing, refusals: Throttle::new(LOG_INTERVAL) }
     }
@@ -235,9 +235,9 @@ impl Elector {
                         leader = Some(holder);
                     }
                 }
-                Attempt::Failed(trouble) => {
-                    pause = pause.max(self.asked_to_wait(&trouble));
-                    self.troubled(&trouble);
+                Attempt::Failed(error) => {
+                    pause = pause.max(self.asked_to_wait(&error));
+                    self.log_failure(&error);
                 }
             }
             tokio::time::sleep(pause).await;
@@ -312,9 +312,9 @@ impl Elector {
                         return "another replica held the lease in the meantime".to_owned();
                     }
                     Ok(Attempt::Taken(holder)) => return format!("{holder} holds the lease"),
-                    Ok(Attempt::Failed(trouble)) => {
-                        pause = pause.max(self.asked_to_wait(&trouble));
-                        self.troubled(&trouble);
+                    Ok(Attempt::Failed(error)) => {
+                        pause = pause.max(self.asked_to_wait(&error));
+                        self.log_failure(&error);
                     }
                     Err(_) => {}
                 }
@@ -339,9 +339,9 @@ impl Elector {
             match self.lock.update(&seen.with(spec.clone())).await {
                 Ok(lease) => return self.held(lease, now),
                 // Any other request would come too early as well.
-                Err(trouble @ Trouble::Later { .. }) => return Attempt::Failed(trouble),
-                Err(trouble) => {
-                    tracing::debug!(%trouble, "failed to update lease optimistically, falling back to slow path");
+                Err(error @ LockError::Later { .. }) => return Attempt::Failed(error),
+                Err(error) => {
+                    tracing::debug!(%error, "failed to update lease optimistically, falling back to slow path");
                 }
             }
         }
@@ -350,10 +350,10 @@ impl Elector {
             Ok(None) => {
                 return match self.lock.create(spec).await {
                     Ok(lease) => self.held(lease, now),
-                    Err(trouble) => Attempt::Failed(trouble),
+                    Err(error) => Attempt::Failed(error),
                 };
             }
-            Err(trouble) => return Attempt::Failed(trouble),
+            Err(error) => return Attempt::Failed(error),
         }
         let seen = self.seen.clone().expect("it was seen a moment ago");
         let (ours, old) = (self.is_ours(&seen), seen.spec());
@@ -369,14 +369,14 @@ impl Elector {
         }
         match self.lock.update(&seen.with(spec)).await {
             Ok(lease) => self.held(lease, now),
-            Err(trouble) => Attempt::Failed(trouble),
+            Err(error) => Attempt::Failed(error),
         }
     }
 
     /// Returns the pause the server asks for (`client-go/rest/with_retry.go`). It is at most the timeout of a request
     /// about the lease: a leader that waits longer has no time left for another attempt.
-    fn asked_to_wait(&self, trouble: &Trouble) -> Duration {
-        let Trouble::Later { after, .. } = trouble else { return Duration::ZERO };
+    fn asked_to_wait(&self, error: &LockError) -> Duration {
+        let LockError::Later { after, .. } = error else { return Duration::ZERO };
         jittered((*after).min(self.lock.timeout), RETRY_AFTER_JITTER).min(self.lock.timeout)
     }
 
@@ -428,7 +428,7 @@ impl Elector {
         }
     }
 
-    async fn write_release(&self) -> Result<(), Trouble> {
+    async fn write_release(&self) -> Result<(), LockError> {
         let Some(lease) = self.lock.get().await? else { return Ok(()) };
         let seen = ObservedLease { lease, at: Duration::ZERO };
         if !self.is_ours(&seen) {
@@ -451,21 +451,21 @@ impl Elector {
         tokio::spawn(async move { lock.record_event(lease, what).await })
     }
 
-    fn troubled(&self, trouble: &Trouble) {
+    fn log_failure(&self, error: &LockError) {
         let (lock, name, namespace) = (self.lock.describe(), &self.lock.name, &self.lock.namespace);
         let Some(withheld) = self.refusals.admit() else {
-            tracing::debug!(lock, %trouble, "cannot acquire or renew the lease; retrying");
+            tracing::debug!(lock, %error, "cannot acquire or renew the lease; retrying");
             return;
         };
-        if trouble.is_forbidden() {
+        if error.is_forbidden() {
             tracing::error!(
                 lock,
                 withheld,
-                "{trouble}: grant get and update on lease {name} (coordination.k8s.io) and create on leases in namespace \
+                "{error}: grant get and update on lease {name} (coordination.k8s.io) and create on leases in namespace \
                  {namespace}, as in manifests/base/role-lead.yaml; nothing is scheduled until then"
             );
         } else {
-            tracing::warn!(lock, %trouble, withheld, "cannot acquire or renew the lease; retrying");
+            tracing::warn!(lock, %error, withheld, "cannot acquire or renew the lease; retrying");
         }
     }
 }

@@ -27,12 +27,12 @@ const fn seconds_of(n: u64) -> Duration {
 
 /// How the fake server behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mood {
-    Well,
+enum Behavior {
+    Healthy,
     /// Every connection is refused.
-    Away,
+    Unreachable,
     /// Writes are carried out, but their responses are lost.
-    Forgetful,
+    LosesResponses,
     /// Requests are never answered.
     Silent,
     Forbidding,
@@ -44,7 +44,7 @@ enum Mood {
 
 /// An API server with one lease.
 struct Store {
-    mood: Mood,
+    behavior: Behavior,
     lease: Option<Value>,
     version: u64,
     asked: Vec<String>,
@@ -60,7 +60,8 @@ type Answer = Result<Response<Body>, tower::BoxError>;
 
 impl Server {
     fn new() -> Self {
-        let store = Store { mood: Mood::Well, lease: None, version: 0, asked: vec![], events: vec![] };
+        let store =
+            Store { behavior: Behavior::Healthy, lease: None, version: 0, asked: vec![], events: vec![] };
         Self { store: Arc::new(Mutex::new(store)) }
     }
 
@@ -74,33 +75,35 @@ impl Server {
         let body: Value = serde_json::from_slice(&body.collect().await?.to_bytes()).unwrap_or(Value::Null);
         let agent = head.headers.get("user-agent").and_then(|agent| agent.to_str().ok()).unwrap_or_default();
         assert!(agent.ends_with("/leader-election"), "{agent}");
-        let mood = self.store.lock().unwrap().mood;
-        match mood {
-            Mood::Silent => std::future::pending().await,
-            Mood::Away => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into()),
-            Mood::Foreign(code, body) => {
+        let behavior = self.store.lock().unwrap().behavior;
+        match behavior {
+            Behavior::Silent => std::future::pending().await,
+            Behavior::Unreachable => {
+                return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
+            }
+            Behavior::Foreign(code, body) => {
                 self.store.lock().unwrap().asked.push(head.method.to_string());
                 return Ok(Response::builder().status(code).body(body.as_bytes().to_vec().into())?);
             }
-            Mood::Later(seconds) => {
+            Behavior::Later(seconds) => {
                 self.store.lock().unwrap().asked.push(head.method.to_string());
                 return Ok(Response::builder()
                     .status(429)
                     .header("retry-after", seconds)
                     .body(Body::empty())?);
             }
-            Mood::Well | Mood::Forgetful | Mood::Forbidding => {}
+            Behavior::Healthy | Behavior::LosesResponses | Behavior::Forbidding => {}
         }
         let (code, answer) =
             self.store.lock().unwrap().carry_out(head.method.as_str(), head.uri.path(), body);
-        if mood == Mood::Forgetful && head.method != "GET" {
+        if behavior == Behavior::LosesResponses && head.method != "GET" {
             return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into());
         }
         Ok(Response::builder().status(code).body(answer.to_string().into_bytes().into())?)
     }
 
-    fn is(&self, mood: Mood) {
-        self.store.lock().unwrap().mood = mood;
+    fn is(&self, behavior: Behavior) {
+        self.store.lock().unwrap().behavior = behavior;
     }
 
     fn spec(&self) -> Value {
@@ -146,7 +149,7 @@ impl Store {
             });
             (StatusCode::from_u16(code).expect("a code"), status)
         };
-        if self.mood == Mood::Forbidding {
+        if self.behavior == Behavior::Forbidding {
             return failure(403, "Forbidden");
         }
         let leases = "/apis/coordination.k8s.io/v1/namespaces/there/leases";
@@ -221,7 +224,7 @@ impl Candidate {
         let metrics = Arc::new(Metrics::new());
         let known = Arc::new(AtomicU64::new(1));
         let (knows, listed) = (Arc::clone(&known), Arc::clone(&known));
-        let around = Surroundings {
+        let around = Dependencies {
             clock,
             fence: fence.clone(),
             answers: Arc::new(Engine(heard)),
@@ -384,12 +387,12 @@ async fn lease_is_released_only_after_the_last_write_in_flight() {
 
 #[tokio::test(start_paused = true)]
 async fn leader_that_cannot_renew_stops_writing_at_the_deadline_and_loses() {
-    for mood in [Mood::Away, Mood::Silent] {
+    for behavior in [Behavior::Unreachable, Behavior::Silent] {
         let server = Server::new();
         let leader = Candidate::leader(&server, "a").await;
         pass(SECOND).await;
         let (began, fence) = (Instant::now(), leader.fence.clone());
-        server.is(mood);
+        server.is(behavior);
         pass(8 * SECOND).await;
         assert!(fence.pass().is_ok(), "still within the renew deadline");
         pass(2 * SECOND).await;
@@ -397,7 +400,7 @@ async fn leader_that_cannot_renew_stops_writing_at_the_deadline_and_loses() {
         let why = leader.lost().await;
         assert!(why.contains("10s"), "{why}");
         let after = began.elapsed();
-        assert!((10 * SECOND..14 * SECOND).contains(&after), "{mood:?}: {after:?}");
+        assert!((10 * SECOND..14 * SECOND).contains(&after), "{behavior:?}: {after:?}");
     }
 }
 
@@ -420,9 +423,9 @@ async fn renewal_with_lost_response_does_not_count_and_falls_back_to_a_read() {
     let server = Server::new();
     let leader = Candidate::leader(&server, "a").await;
     pass(SECOND).await;
-    server.is(Mood::Forgetful);
+    server.is(Behavior::LosesResponses);
     pass(8 * SECOND).await;
-    server.is(Mood::Well);
+    server.is(Behavior::Healthy);
     server.asked();
     pass(2 * SECOND).await;
     assert_eq!(server.asked(), ["PUT", "GET", "PUT"], "the lost write changed the version");
@@ -548,7 +551,7 @@ async fn b19_leader_suspended_past_its_lease_writes_nothing_before_renewal() {
 #[tokio::test(start_paused = true)]
 async fn b22_candidate_without_lease_permissions_leads_only_once_granted() {
     let server = Server::new();
-    server.is(Mood::Forbidding);
+    server.is(Behavior::Forbidding);
     let mut candidate = Candidate::start(&server, "a");
     pass(TERMS.renew_deadline - SECOND).await;
     assert_eq!(candidate.standing.check_lease(), Ok(()), "the renew deadline has not passed");
@@ -556,7 +559,7 @@ async fn b22_candidate_without_lease_permissions_leads_only_once_granted() {
     assert!(candidate.leading.try_recv().is_err() && candidate.fence.pass().is_err());
     let unready = candidate.standing.check_lease().unwrap_err();
     assert!(unready.starts_with("lease lease could not be read or acquired for 12"), "{unready}");
-    server.is(Mood::Well);
+    server.is(Behavior::Healthy);
     assert_eq!(candidate.leading.recv().await, Some(true));
     assert_eq!(candidate.standing.check_lease(), Ok(()));
 }

@@ -1,9 +1,9 @@
-//! Wires leader election: the elector and its surroundings, or a placeholder without election.
+//! Wires leader election: the elector and its dependencies, or a placeholder without election.
 
 use super::server_version::Known;
 use super::{ShutdownBudget, Step, host_name, kernel_host_name};
 use crate::engine::{Heartbeat, Inbox};
-use crate::lease::{BootClock, Elector, Ended, Fence, Lock, Standing, Surroundings};
+use crate::lease::{BootClock, Dependencies, Elector, Ended, Fence, Lock, Standing};
 use crate::telemetry::metrics::Metrics;
 use anyhow::Context as _;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Candidacy {
     }
 }
 
-/// Leader election, which runs as a task of its own.
+/// Leader election, which runs in its own task.
 pub(super) struct Election {
     task: JoinHandle<Ended>,
     stop: oneshot::Sender<()>,
@@ -67,7 +67,7 @@ impl Election {
         };
         let Candidacy { clock, fence } = candidacy;
         let listed = readiness.clone();
-        let around = Surroundings {
+        let around = Dependencies {
             clock,
             fence,
             answers: Arc::new(inbox.clone()),

@@ -40,7 +40,7 @@ use crate::lease::Fence;
 use crate::telemetry::metrics::Metrics;
 use merged_patches::Waiting;
 use per_object_order::PerObjectOrder;
-use record::Recorder;
+use record::EventRecorder;
 use request::Transport;
 use supercargo_apiserver::Throttle;
 
@@ -138,7 +138,7 @@ struct Shared {
     /// Orders the writes about one pod.
     turns: PerObjectOrder,
     waiting: Waiting,
-    recorder: Arc<Recorder>,
+    recorder: Arc<EventRecorder>,
     refused_patches: Throttle,
     refused_evictions: Throttle,
     unanswered: Throttle,
@@ -167,7 +167,7 @@ impl Dispatcher {
         fence: Fence,
     ) -> Self {
         let transport = Transport::new(client, &identity.server, fence, Arc::clone(&metrics));
-        let recorder = Arc::new(Recorder::new(transport.clone(), limits.clone(), &identity.host));
+        let recorder = Arc::new(EventRecorder::new(transport.clone(), limits.clone(), &identity.host));
         let keeper = runtime.spawn(Arc::clone(&recorder).keep());
         let shared = Shared {
             transport,

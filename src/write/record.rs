@@ -26,7 +26,7 @@ const TRIES_MAX: u32 = 12;
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Writes events.
-pub(super) struct Recorder {
+pub(super) struct EventRecorder {
     transport: Transport,
     limits: Limits,
     book: Mutex<Book>,
@@ -41,7 +41,7 @@ pub(super) struct Queued {
     turn: Turn,
 }
 
-impl Recorder {
+impl EventRecorder {
     pub(super) fn new(transport: Transport, limits: Limits, host: &str) -> Self {
         Self {
             transport,

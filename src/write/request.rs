@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::lease::{Fence, Passage};
 use crate::telemetry::metrics::Metrics;
-use supercargo_apiserver::answer::{Failure, Subject, Verdict};
+use supercargo_apiserver::answer::{Classification, Failure, Subject};
 use supercargo_apiserver::retry::{jittered, retry_after};
 
 /// Maximum number of tries on `Retry-After`, as in upstream's client.
@@ -196,9 +196,9 @@ impl Transport {
             Err(error) => return (self.foreign(call, status, &[], &error.to_string()), retry_after),
         };
         let answer = match call.subject.judge(status, &body) {
-            Verdict::Done => Answer::Done(body),
-            Verdict::Foreign(why) => self.foreign(call, status, &body, &why),
-            Verdict::Failed(Failure { reason, mut message, is_gone }) => {
+            Classification::Done => Answer::Done(body),
+            Classification::Foreign(why) => self.foreign(call, status, &body, &why),
+            Classification::Failed(Failure { reason, mut message, is_gone }) => {
                 if message.is_empty() {
                     message = unexplained(status, call, "");
                 }

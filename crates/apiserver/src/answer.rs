@@ -51,7 +51,7 @@ pub enum Success {
 
 /// Classification of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Classification {
     /// The API server carried the request out.
     Done,
     /// The API server refused the request, or failed to carry it out.
@@ -98,12 +98,12 @@ impl Subject {
     }
 
     /// Classifies a response by its status code and body.
-    pub fn judge(&self, code: StatusCode, body: &[u8]) -> Verdict {
+    pub fn judge(&self, code: StatusCode, body: &[u8]) -> Classification {
         let judged = if code.is_success() { self.success(code, body) } else { self.failure(code, body) };
-        judged.unwrap_or_else(|why| Verdict::Foreign(why.to_owned()))
+        judged.unwrap_or_else(|why| Classification::Foreign(why.to_owned()))
     }
 
-    fn success(&self, code: StatusCode, body: &[u8]) -> Result<Verdict, &'static str> {
+    fn success(&self, code: StatusCode, body: &[u8]) -> Result<Classification, &'static str> {
         let Kind { api_version, kind } = read(body)?;
         let is_status = (&*api_version, &*kind) == ("v1", "Status");
         let may_be = match self.success {
@@ -125,7 +125,7 @@ impl Subject {
             if !is_named || self.is_another(&details) {
                 return Err("it names another object");
             }
-            return Ok(Verdict::Done);
+            return Ok(Classification::Done);
         }
         if (&*api_version, &*kind) != (self.api_version, self.kind) {
             return Err("its body has an unexpected kind");
@@ -135,15 +135,15 @@ impl Subject {
         if metadata.namespace != self.namespace || !self.is_name(&metadata.name) || !is_of_uid {
             return Err("it names another object");
         }
-        Ok(Verdict::Done)
+        Ok(Classification::Done)
     }
 
-    fn failure(&self, code: StatusCode, body: &[u8]) -> Result<Verdict, &'static str> {
+    fn failure(&self, code: StatusCode, body: &[u8]) -> Result<Classification, &'static str> {
         if code == StatusCode::TOO_MANY_REQUESTS
             && std::str::from_utf8(body).is_ok_and(|text| NOT_NOW.contains(&text.trim()))
         {
             let reason = "TooManyRequests".to_owned();
-            return Ok(Verdict::Failed(Failure { reason, ..Failure::default() }));
+            return Ok(Classification::Failed(Failure { reason, ..Failure::default() }));
         }
         let Kind { api_version, kind } = read(body)?;
         if (&*api_version, &*kind) != ("v1", "Status") {
@@ -161,7 +161,7 @@ impl Subject {
             return Err("it does not name what was not found");
         }
         let is_gone = code == StatusCode::NOT_FOUND && reason == "NotFound" && self.is_this(&details);
-        Ok(Verdict::Failed(Failure { reason, message, is_gone }))
+        Ok(Classification::Failed(Failure { reason, message, is_gone }))
     }
 
     /// Whether the object of the request can have this name.

@@ -125,8 +125,8 @@ pub(crate) struct Other {
     pub(crate) room: Preemption,
 }
 
-/// The verdict on one decision of the other scheduler, in one state of the cluster.
-pub(crate) struct Verdict {
+/// The result of comparing one decision of the other scheduler, in one state of the cluster.
+pub(crate) struct Assessment {
     pub(crate) agreement: Agreement,
     /// Our best total minus the total of their node, if both have one.
     pub(crate) regret: Option<i64>,
@@ -222,7 +222,7 @@ impl Judge<'_> {
         pod: &PodInfo,
         choice: &Choice,
         snapshot: Snapshot<'_>,
-    ) -> Result<Verdict, CycleError> {
+    ) -> Result<Assessment, CycleError> {
         // If the other scheduler found no node, it decided before the nomination existed.
         let ignore_own_nomination = matches!(choice, Choice::None { .. });
         let options = Options { always_score: true, ignore_own_nomination, walk: None, within: None };
@@ -233,7 +233,7 @@ impl Judge<'_> {
                     Choice::Node(name) => out_of_reach(pod, &filtered, snapshot, *name)?,
                 };
                 let comparison = Some(Comparison { ours: None, theirs, feasible: 0 });
-                Ok(Verdict { agreement: Agreement::TheyFitWeNot, regret: None, comparison })
+                Ok(Assessment { agreement: Agreement::TheyFitWeNot, regret: None, comparison })
             }
             Decision::Feasible(feasible) => self.beside(pod, choice, snapshot, &feasible),
         }
@@ -246,13 +246,13 @@ impl Judge<'_> {
         choice: &Choice,
         snapshot: Snapshot<'_>,
         feasible: &Feasible,
-    ) -> Result<Verdict, CycleError> {
+    ) -> Result<Assessment, CycleError> {
         let winners = feasible.winners();
         let ours = feasible.choose(self.seed, pod, self.attempt);
         let disagreed = |agreement, regret, theirs| {
             let ours = Some(self.scored(pod, snapshot, feasible, ours)?);
             let comparison = Some(Comparison { ours, theirs, feasible: feasible.filtered.feasible().len() });
-            Ok(Verdict { agreement, regret, comparison })
+            Ok(Assessment { agreement, regret, comparison })
         };
         let name = match choice {
             Choice::Node(name) => *name,
@@ -299,8 +299,8 @@ impl Judge<'_> {
     }
 }
 
-fn agreed(agreement: Agreement, regret: Option<i64>) -> Verdict {
-    Verdict { agreement, regret, comparison: None }
+fn agreed(agreement: Agreement, regret: Option<i64>) -> Assessment {
+    Assessment { agreement, regret, comparison: None }
 }
 
 /// Returns the position of the node among the feasible ones.

@@ -46,7 +46,7 @@ impl Judging {
         let framework = framework(self.shadow.tables());
         self.shadow.judge_by(framework);
         self.since = now;
-        self.book.begin_anew();
+        self.book.clear();
     }
 
     /// Returns the sizes of the engine's collections by name.

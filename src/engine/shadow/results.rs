@@ -50,7 +50,7 @@ impl Results {
     }
 
     /// Clears all results, because later ones use another profile.
-    pub fn begin_anew(&self) {
+    pub fn clear(&self) {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = State::begun();
     }
 

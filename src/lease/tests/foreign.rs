@@ -31,13 +31,13 @@ const FOREIGN: [(u16, &str); 12] = [
 async fn foreign_response_neither_elects_nor_creates_a_lease() {
     for (code, body) in FOREIGN {
         let server = Server::new();
-        server.is(Mood::Foreign(code, body));
+        server.is(Behavior::Foreign(code, body));
         let mut candidate = Candidate::start(&server, "a");
         pass(60 * SECOND).await;
         assert!(candidate.leading.try_recv().is_err() && candidate.fence.pass().is_err(), "{code} {body}");
         let asked = server.asked();
         assert!(asked.iter().all(|method| method == "GET"), "{code} {body}: {asked:?}");
-        server.is(Mood::Well);
+        server.is(Behavior::Healthy);
         assert_eq!(candidate.leading.recv().await, Some(true), "once the API server responds itself");
     }
 }
@@ -48,7 +48,7 @@ async fn foreign_response_does_not_renew_the_lease() {
         let server = Server::new();
         let leader = Candidate::leader(&server, "a").await;
         pass(SECOND).await;
-        server.is(Mood::Foreign(code, body));
+        server.is(Behavior::Foreign(code, body));
         pass(10 * SECOND).await;
         assert!(leader.fence.pass().is_err(), "{code} {body}");
         assert!(leader.lost().await.contains("10s"), "{code} {body}");
@@ -58,13 +58,13 @@ async fn foreign_response_does_not_renew_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn candidate_honors_retry_after() {
     let server = Server::new();
-    server.is(Mood::Later(4));
+    server.is(Behavior::Later(4));
     let mut candidate = Candidate::start(&server, "a");
     pass(60 * SECOND).await;
     // Each attempt is one question, and 4 s to 4.4 s lie between two, where the retry period is 2 s to 4.4 s.
     let asked = server.asked();
     assert!((13..=16).contains(&asked.len()), "{asked:?}");
-    server.is(Mood::Well);
+    server.is(Behavior::Healthy);
     assert_eq!(candidate.leading.recv().await, Some(true));
 }
 
@@ -75,7 +75,7 @@ async fn leader_honors_retry_after_up_to_half_the_renew_deadline() {
         let leader = Candidate::leader(&server, "a").await;
         pass(SECOND).await;
         server.asked();
-        server.is(Mood::Later(seconds));
+        server.is(Behavior::Later(seconds));
         assert!(leader.lost().await.contains("10s"));
         // Events about the lease are no attempts.
         let asked: Vec<_> = server.asked().into_iter().filter(|method| method != "POST").collect();

@@ -11,7 +11,7 @@
 mod orders;
 
 use crate::collections::hash::{FixedMap, FixedSet};
-use crate::compare::{Agreement, Choice, Comparison, Judge, Verdict};
+use crate::compare::{Agreement, Assessment, Choice, Comparison, Judge};
 use crate::cycle::Framework;
 use crate::model::effect::PodRef;
 use crate::model::event::{Event, Kind, ObjectKey};
@@ -105,7 +105,7 @@ struct Pending {
     number: u64,
     pod: Arc<PodInfo>,
     choice: Choice,
-    verdict: Verdict,
+    verdict: Assessment,
     /// The pod found a node later.
     placed: bool,
     /// The framework that judged it and will judge it again.
@@ -333,7 +333,7 @@ impl Shadow {
         (at, number): (Time, u64),
         pod: &Arc<PodInfo>,
         choice: &Choice,
-        verdict: &mut Verdict,
+        verdict: &mut Assessment,
     ) -> bool {
         let Self { watched, seed, changes, .. } = self;
         let judge = Judge { framework, seed: *seed, attempt: 1 };
@@ -359,8 +359,8 @@ impl Shadow {
         false
     }
 
-    fn judgement(&self, at: Time, pod: &PodInfo, verdict: Verdict) -> Judgement {
-        let Verdict { agreement, regret, comparison } = verdict;
+    fn judgement(&self, at: Time, pod: &PodInfo, verdict: Assessment) -> Judgement {
+        let Assessment { agreement, regret, comparison } = verdict;
         Judgement { pod: self.watched.named(pod), at, agreement, regret, comparison }
     }
 
