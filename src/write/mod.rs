@@ -299,7 +299,7 @@ impl Dispatcher {
                 query::query_binding(&shared.transport, &shared.limits, &pod, &shared.unanswered).await;
             queried(Uid::clone(&pod.uid), found)
         };
-        self.spawn(Lane::Bind, "settle", work, move |_| queried(uid, BindingState::NoAnswer));
+        self.spawn(Lane::Bind, "query", work, move |_| queried(uid, BindingState::NoAnswer));
     }
 
     fn write_volume(&self, write: VolumeWrite) {
@@ -353,7 +353,7 @@ impl Dispatcher {
             groups::write(transport, limits, &patch, turn, refused_patches).await;
             None
         };
-        self.spawn(Lane::Status, "group status", work, |_| None);
+        self.spawn(Lane::Status, "group_status", work, |_| None);
     }
 
     fn record(&self, record: &EventRecord) {

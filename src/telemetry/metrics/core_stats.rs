@@ -37,7 +37,7 @@ pub struct CoreStats {
     pub rechecks_failed: u64,
     /// Pod events dropped since the start.
     pub dropped_events: u64,
-    /// Writes queued for sending, by lane.
+    /// Requests queued for sending, by lane.
     pub effects_waiting: Vec<(&'static str, u64)>,
     /// Objects in the cache.
     pub cache: CacheSizes,

@@ -29,7 +29,7 @@ pub struct ChannelFill {
 
 type ChannelSource = Box<dyn Fn() -> ChannelFill + Send + Sync>;
 
-/// The kube-scheduler that the program stands for.
+/// The version of kube-scheduler that the program behaves as, and its feature gates.
 #[derive(Clone, Debug)]
 pub struct Kubernetes {
     /// The minor version.
@@ -102,7 +102,7 @@ impl Exposition {
         self
     }
 
-    /// Shows the version of kube-scheduler that the program stands for, and the feature gates.
+    /// Shows the version of kube-scheduler that the program behaves as, and its feature gates.
     #[must_use]
     pub fn with_kubernetes(mut self, source: impl Fn() -> Kubernetes + Send + Sync + 'static) -> Self {
         self.kubernetes = Some(Box::new(source));

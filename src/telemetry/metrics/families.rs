@@ -1,4 +1,4 @@
-//! The table of all metric families: name, HELP text, label keys and buckets.
+//! The declarations of metric families: name, HELP text, label keys and buckets. Those of pod groups are in `groups`.
 //!
 //! kube-scheduler's families keep the exact HELP text of 1.36 (`versions` has what differs), so its dashboards
 //! and recording rules work unchanged
@@ -350,7 +350,7 @@ pub(super) const WATCH_RECEIVED: Family = Family::new(
 );
 pub(super) const EFFECTS_IN_FLIGHT: Family = Family::new(
     "supercargo_effects_in_flight",
-    "[ALPHA] Number of writes to the API server that await an answer, by kind.",
+    "[ALPHA] Number of requests that await an answer, by kind: writes, queries about bindings, and extender calls.",
     &["kind"],
 );
 pub(super) const BINDS_UNKNOWN: Family = Family::new(
@@ -447,7 +447,7 @@ pub(super) const DROPPED_EVENTS: Family = Family::new(
 );
 pub(super) const EFFECTS_WAITING: Family = Family::new(
     "supercargo_effects_waiting",
-    "[ALPHA] Number of writes to the API server queued behind others of their lane, by lane.",
+    "[ALPHA] Number of requests queued behind others of their lane, by lane: writes, queries about bindings, and extender calls.",
     &["lane"],
 );
 pub(super) const PANICS: Family = Family::new(

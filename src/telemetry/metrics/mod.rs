@@ -1,7 +1,8 @@
 //! Metrics under kube-scheduler's names, recorded as things happen or collected on scrape.
 //!
-//! The shell records into [`Metrics`]. The engine's state is queried on each scrape ([`CoreStats`]), so its gauges
-//! cannot drift from the state they describe. [`Exposition`] renders both as text, and `crate::serve` serves it.
+//! The process around the engine records into [`Metrics`]. The engine's state is queried on each scrape
+//! ([`CoreStats`]), so its gauges cannot drift from the state they describe. [`Exposition`] renders both as text, and
+//! `crate::serve` serves it.
 
 mod certificate;
 mod component;
@@ -68,7 +69,7 @@ const KUBERNETES_VERSION: &str = "v1.36.3";
 const ATTEMPTS_LABELS: [&str; 15] =
     ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15+"];
 
-/// All series that the shell records. One per process, shared by reference.
+/// All series that the process records outside the engine. One per process, shared by reference.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
