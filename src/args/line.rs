@@ -224,7 +224,7 @@ fn last_of_each(flags: &[String]) -> impl Iterator<Item = String> {
     last.map(|(_, flag)| flag.clone())
 }
 
-/// Returns the version of kube-scheduler that the program stands for, with its own version as build metadata.
+/// Returns the version of kube-scheduler that the program behaves as, with its own version as build metadata.
 pub fn git_version(emulated: EmulatedVersion, reported: Option<&str>) -> String {
     reported.map_or_else(|| format!("v{emulated}.0+supercargo-{}", env!("CARGO_PKG_VERSION")), str::to_owned)
 }

@@ -61,7 +61,7 @@ impl Certificates {
             let is_wildcard = !has(&name);
             (!is_wildcard || has(&wildcard)).then_some(((is_wildcard, is_extracted), current))
         });
-        // Of equally good ones, the first flag's.
+        // Among equally good certificates, the one of the first flag wins.
         best.min_by_key(|(rank, _)| *rank).map_or_else(|| self.default.get(), |(_, current)| current)
     }
 }

@@ -37,7 +37,7 @@ fn call(limits: &Limits, pod: &PodRef, node: &str) -> Call {
         metadata: ObjectMeta {
             namespace: Some(pod.namespace.clone()),
             name: Some(pod.name.clone()),
-            // Not valid for a new pod created under the same name.
+            // The uid prevents the Binding from applying to a new pod of the same name.
             uid: Some(pod.uid.to_string()),
             ..ObjectMeta::default()
         },

@@ -193,7 +193,7 @@ impl Writer<'_> {
             ..self.patch(claim, "", JSON, String::new())
         };
         let read = self.send(&call, &format!("get updated claim {name} after conflict")).await;
-        // A read changes nothing, so no answer is no unknown outcome.
+        // A read changes nothing, so a lost answer leaves no unknown outcome.
         let read = read.map_err(|failed| match failed.outcome() {
             WriteOutcome::Unknown { message } => WriteOutcome::Refused { message },
             outcome => outcome,
@@ -234,7 +234,7 @@ impl Writer<'_> {
             return WriteOutcome::Refused { message };
         }
         let outcome = self.reserve(&made, false, Some(new.allocation), true).await;
-        // Of an unknown outcome, the watch decides; the pod may be bound with this claim.
+        // If the outcome is unknown, the watch will show it; the pod may be bound with this claim.
         if matches!(outcome, WriteOutcome::Refused { .. }) {
             self.withdraw(&made).await;
         }
@@ -328,7 +328,7 @@ impl Writer<'_> {
         self.carried_out(&delete, &format!("delete claim {name}")).await
     }
 
-    /// Deletes a claim that was made in vain. If this fails, the next decision finds the claim, and deletes it.
+    /// Deletes a claim that the pod does not use. If this fails, the next decision finds the claim, and deletes it.
     async fn withdraw(self, made: &ClaimName) {
         let outcome = self.delete(made).await;
         if let WriteOutcome::Refused { message } | WriteOutcome::Unknown { message } = outcome {
@@ -341,7 +341,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns a request about a claim; without a method of its own, a patch.
+    /// Returns a request about a claim. It is a patch, unless the caller replaces the method.
     fn patch(self, claim: &ClaimName, subresource: &str, content_type: &'static str, body: String) -> Call {
         let ClaimName { namespace, name, .. } = claim;
         Call {

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 const COMMENT_COLUMNS: usize = 120;
 
 /// Idioms and the field's terms that replace them. Names count as words: underscores separate.
-const BANNED: [(&str, &str); 21] = [
+const BANNED: [(&str, &str); 22] = [
     ("whoever", "the caller, the reader, a client"),
     ("somebody", "a pod, a user, another scheduler"),
     ("nobody", "no pod, no caller"),
@@ -30,6 +30,7 @@ const BANNED: [(&str, &str); 21] = [
     ("thinks nothing", "no-op"),
     ("what is remembered", "the cache"),
     ("made anew", "rebuilt"),
+    ("computed anew", "recomputed"),
 ];
 
 /// Returns the words of a text in lower case, one space between two, so that a line break does not hide an idiom.

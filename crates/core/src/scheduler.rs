@@ -189,7 +189,11 @@ pub struct Scheduler {
     leading: bool,
     /// Whether decisions are compared with recorded ones.
     is_comparable: bool,
-    /// The nominations that the queue of the recorded scheduler shows: each as it was before the pod failed last.
+    /// In a comparison with recorded decisions: the nominations in the recorded scheduler's queue, by pod.
+    ///
+    /// That queue does not receive updates, so it shows a pod as it was when its last failed attempt began. Example:
+    /// the first attempt nominates the pod to n1, and the second fails, too. After the first, the queue shows no
+    /// nomination; after the second, n1.
     shown_nominations: FixedMap<Uid, Symbol>,
     kubelet_rejections: KubeletRejections,
     alternatives: Option<Box<alternative::AlternativeProfiles>>,
@@ -449,8 +453,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether no decision has effects that wait or are unanswered. Without leadership, effects that wait do not
-    /// count.
+    /// Whether no effect waits in the outbox and no request about a pod lacks its answer. Without leadership, waiting
+    /// effects do not count, since they are not sent.
     pub fn is_settled(&self) -> bool {
         let unsent = self.outbox.waiting().iter().any(|&waiting| waiting > 0);
         let is_asking = !self.bindings.is_empty() || self.preemptions.is_any_in_flight();

@@ -367,7 +367,7 @@ impl Scenario {
             to.profiles.push(Profile { name: name.to_owned(), framework: Framework::new(&plan) });
         }
         if self.scheduler.reconfigure(self.now, to) {
-            self.output.push_str("there is a new profile: pods are to be listed anew\n");
+            self.output.push_str("there is a new profile: pods must be listed again\n");
         }
     }
 

@@ -230,7 +230,7 @@ fn unschedulable_pods_occupy_no_cache_space() {
     assert_eq!(
         (cache_run.decisions.bytes(), cache_run.decisions.computed()),
         (bytes, 1),
-        "it was found without looking anew"
+        "the result came from the cache"
     );
     cache_run.cluster.cache.remove_pod("q8");
     assert!(ask(&mut cache_run), "a node is feasible");

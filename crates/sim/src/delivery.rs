@@ -83,9 +83,9 @@ impl Sim {
     /// which it was taken.
     fn list(&mut self, kind: Kind) {
         let newest = self.server.version();
-        // Of claims, lists are consistent, as the API server promises. Without that, a scheduler that starts would not
-        // know the allocations of the one before it, which nothing else prevents from being given again. Device classes
-        // never change in a run, and the reference takes them as given.
+        // Lists of claims are never stale, as the API server promises. Otherwise a new scheduler would miss allocations
+        // of its predecessor, and allocate the same devices again. Device classes never change in a run, and the
+        // reference takes them as given.
         let may_be_stale = !matches!(kind, Kind::ResourceClaim | Kind::DeviceClass);
         let is_stale = self.draw.percent(self.fault_rates.stale_list) && may_be_stale;
         let version = if is_stale {

@@ -160,8 +160,8 @@ impl<K: Object> Watch<K> {
         tokio::time::sleep(pause).await;
     }
 
-    /// Runs until the scheduling thread ends, or the API server does not serve the kind and `stops`, given whether it
-    /// was served before, says so.
+    /// Runs until the scheduling thread ends, or until the API server does not serve the kind and `stops` returns true.
+    /// The argument of `stops` is whether this watch has listed the kind before.
     async fn run_until(&mut self, stops: fn(bool) -> bool) -> Stopped {
         let mut version = None;
         let mut was_served = false;

@@ -1,6 +1,6 @@
-//! The cost of calls, to the unit of upstream's accounting (cel-go's `runtimecost.go`, Kubernetes' `library/cost.go`,
-//! and the trackers of cel-go's
-//! extensions). The arithmetic is that of upstream, with its rounding.
+//! The cost of function calls at run time. It equals upstream's cost exactly, including rounding.
+//!
+//! Upstream: cel-go's `runtimecost.go` and the cost trackers of its extensions; Kubernetes' `library/cost.go`.
 
 use crate::Value;
 use crate::error::{Error, Result};
@@ -52,7 +52,7 @@ pub(super) enum Rule {
     Pairs {
         arg: usize,
     },
-    /// Each element of one list compared with each of the other, so many times.
+    /// Each element of one list compared with each element of the other. The number is how often that happens.
     Sets(u8),
     /// An authorization check. The environment declares it, although nothing can be checked.
     Check,

@@ -106,7 +106,7 @@ pub(crate) fn parse_ip(text: &str) -> Result<IpAddr, Error> {
     Ok(ip)
 }
 
-/// Parses an address, and says whether it has a zone. The errors are those of Go.
+/// Parses an address, and returns it with whether it has a zone. Error texts equal Go's.
 pub(crate) fn parse_address(text: &str) -> Result<(IpAddr, bool), String> {
     let fail = |message: &str| format!("ParseAddr({}): {message}", quote(text));
     match text.bytes().find(|byte| b".:%".contains(byte)) {

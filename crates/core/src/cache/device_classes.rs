@@ -34,13 +34,14 @@ impl DeviceClasses {
 
     /// Enters the resources of a new or changed class.
     ///
-    /// Of two classes that name one resource, the newer serves it, then the one with the smaller name. Upstream does
-    /// not enter the loser at all, not even by its implicit name, and an update that loses changes nothing.
+    /// If two classes name one resource, the newer class serves it; if both are equally old, the one with the smaller
+    /// name does. As upstream, nothing of the other class is entered, not even its implicit name. If it was updated,
+    /// its older entries remain.
     fn serve_by(&mut self, tables: &Tables, name: Symbol, class: &DeviceClass, old: Option<&DeviceClass>) {
         let rival = class.explicit.and_then(|resource| self.serving.get(&resource)).copied();
         if let Some(rival) = rival {
             let other = self.by_name.get(&rival).and_then(|rival| rival.created);
-            // Of an updated class, upstream compares the entry of the older state, which has the same age and name.
+            // If a class is updated, upstream compares it with its own older entry, which has the same age and name.
             let is_newer = if rival == name { false } else { class.created > other };
             let is_older = rival != name && class.created < other;
             if is_older || (!is_newer && tables.text(name) >= tables.text(rival)) {

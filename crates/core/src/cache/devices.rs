@@ -97,7 +97,7 @@ impl Devices {
         self.settled.keys()
     }
 
-    /// Returns the claims that were made for such a pod in vain.
+    /// Returns the claims that were made for such a pod and that it does not use.
     pub fn surplus_of(&self, pod: &str) -> impl Iterator<Item = &Arc<ResourceClaim>> {
         let used = self.settled(pod).map(|claim| &claim.uid);
         self.made_for(pod).filter(move |claim| used.is_some_and(|used| *used != claim.uid) && !claim.deleting)
@@ -497,7 +497,7 @@ impl TraceIds for Devices {
             by_node: _,
             shared: _,
             unsound: _,
-            // An id of a node that left is looked up in vain, or names a node that is judged again for nothing.
+            // An id of a deleted node finds no node; if the id was reused, another node is evaluated again.
             changes: _,
         } = self;
         claims.mark(marks);

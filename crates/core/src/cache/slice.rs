@@ -57,7 +57,7 @@ pub(crate) enum NodeRole {
 pub(crate) enum Concerned<'a> {
     All,
     These(&'a dyn Fn(&PodClass) -> bool),
-    /// Of the classes with pod affinity or anti-affinity, these.
+    /// The classes for which this holds, among those with pod affinity or anti-affinity.
     WithAffinity(&'a dyn Fn(&PodClass) -> bool),
 }
 

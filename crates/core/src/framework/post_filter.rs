@@ -135,7 +135,7 @@ pub enum PostFiltered<'a> {
         clear_nomination: bool,
         /// Plugins that reject the pod even without the victims; their events may make it schedulable.
         preemption_blockers: BTreeSet<PluginName>,
-        /// The claim to free or to delete, so that devices are allocated anew.
+        /// The claim to free or to delete, so that devices are allocated again.
         deallocated: Option<Deallocated>,
     },
     /// The plugin failed; no further plugin runs.

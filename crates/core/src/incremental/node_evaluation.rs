@@ -85,7 +85,7 @@ impl NodeEvaluation {
         size_of::<Self>() + self.table.bytes()
     }
 
-    /// Whether no node is feasible. Then it holds no scores, and is computed anew once a node is feasible.
+    /// Whether no node is feasible. Such an evaluation has no scores, and is recomputed once a node is feasible.
     pub(super) fn is_infeasible(&self) -> bool {
         self.table.base().is_empty()
     }
@@ -197,7 +197,7 @@ impl NodeEvaluation {
     ///
     /// # Errors
     ///
-    /// Returns [`Fallback`] if it has to be computed anew.
+    /// Returns [`Fallback`] if it must be recomputed.
     pub(super) fn catch_up(&mut self, snapshot: Snapshot<'_>) -> Result<(), Fallback> {
         if self.era != snapshot.era() {
             return Err(Fallback);

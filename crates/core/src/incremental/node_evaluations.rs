@@ -57,7 +57,7 @@ impl NodeEvaluations {
     ///
     /// # Errors
     ///
-    /// Returns [`Fallback`] if it has to be computed anew.
+    /// Returns [`Fallback`] if it must be recomputed.
     pub(super) fn update(
         &mut self,
         index: usize,

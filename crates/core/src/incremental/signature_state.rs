@@ -183,7 +183,7 @@ impl SignatureState {
     ///
     /// # Errors
     ///
-    /// Returns [`Fallback`] if it has to be computed anew.
+    /// Returns [`Fallback`] if it must be recomputed.
     pub(super) fn catch_up(
         &mut self,
         evaluation: &NodeEvaluation,

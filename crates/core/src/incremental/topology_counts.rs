@@ -202,7 +202,7 @@ impl TopologyCounts {
 
     /// Updates the counts from the change log.
     ///
-    /// `objects` has the nodes whose object changed; they are counted anew. Nodes with new views are inserted into
+    /// `objects` has the nodes whose object changed; they are counted again. Nodes with new views are inserted into
     /// `changed`, except perhaps those in `objects`.
     pub(super) fn recount(
         &mut self,

@@ -117,7 +117,7 @@ impl Framework {
     /// Returns the cached decision of a live signature, as [`Self::decide_cached`] would; `None` if the cache cannot
     /// answer.
     ///
-    /// A state that cannot be updated is removed; the next decision would compute it anew.
+    /// A state that cannot be updated is removed; the next decision would recompute it.
     pub(crate) fn redecide<'a>(
         &self,
         decisions: &'a mut DecisionCache,

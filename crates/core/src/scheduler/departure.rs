@@ -1,7 +1,7 @@
 //! What happens when a pod leaves: the one ordered list.
 //!
-//! A pod leaves when the scheduler stops to schedule it, for one of the reasons in [`Departure`]. A terminating pod
-//! has not left: it keeps its node and its record until it is deleted.
+//! A pod leaves when the scheduler no longer schedules it, for one of the reasons in [`Departure`]. A terminating pod
+//! has not left: it keeps its node and its state until it is deleted.
 
 use super::Scheduler;
 use crate::framework::{ClusterEvent, PodAction, pending_pod_label};
@@ -37,7 +37,7 @@ impl Scheduler {
             self.outbox.cancel_patch(uid);
             self.quarantine.pod_left(uid);
         }
-        // Its way to a node.
+        // Steps between the decision and the binding: extender calls, PreBind, and the binding itself.
         if !mutation::is_on(Mutation::DeletedPodStaysSuspended) {
             self.extender_calls.end(uid, &mut self.outbox);
         }
@@ -56,7 +56,7 @@ impl Scheduler {
         self.member_left(now, uid, why);
         self.cache.forget_failed_devices(uid);
         self.cache.forget_given_up(uid);
-        // What it holds of others: volumes, victims, a nomination, a node.
+        // What the pod reserves: volumes, the room that its victims make, a nomination, and its node.
         if let Departure::Deleted = why {
             self.give_back_volumes(now, uid);
         }

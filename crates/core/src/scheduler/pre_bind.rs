@@ -407,7 +407,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns a claim with the allocation that is in flight for it, before the watch shows it anew.
+    /// Returns a claim with the allocation that is being written to it, until the watch shows the change.
     pub(super) fn hidden_allocation(&self, key: StorageKey) -> Option<Arc<ResourceClaim>> {
         if key.kind != StorageKind::ResourceClaim {
             return None;

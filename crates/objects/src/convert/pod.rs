@@ -172,7 +172,8 @@ fn normalized_image(mut name: String) -> String {
     name
 }
 
-/// Converts a time of the API. Times before 1970 become the epoch, and those after 2554 the last one.
+/// Converts a time of the API. A time before 1970 becomes the start of 1970, and a time after 2554 the latest time
+/// that [`Time`] can hold.
 pub(super) fn time(time: &ApiTime) -> Time {
     let nanos = time.0.as_nanosecond().max(0);
     Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

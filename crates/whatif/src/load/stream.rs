@@ -236,7 +236,7 @@ mod tests {
         assert!(matches!(broken, Err(Bad::Text(3, 6, _))), "{broken:?}");
     }
 
-    /// The second item is read although the first is held: each is a piece of its own.
+    /// The second item is read while the first is still held, since each is a separate piece.
     #[test]
     fn indented_items_are_separate_pieces() {
         let mut yaml = Yaml::default();

@@ -33,7 +33,7 @@ pub struct Decision {
     /// `namespace/name` of the claims of which one would be freed, so that the pod gets other devices.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deallocates: Vec<String>,
-    /// `namespace/name` of the claim for extended resources that would be deleted and made anew.
+    /// `namespace/name` of the claim for extended resources that would be deleted and created again.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deletes: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! DynamicResources' PostFilter: frees a claim that no node can use, so that it is allocated anew.
+//! DynamicResources' PostFilter: frees a claim that no node can use, so that it is allocated again.
 
 use super::filter::{Filter, UNAVAILABLE};
 use super::{DynamicResourcesArgs, NAME, concerns, prepare};
@@ -55,7 +55,7 @@ impl Deallocation {
     }
 }
 
-/// Whether the claim was made for the pod's extended resources in an attempt that this one goes on with.
+/// Whether the claim was made for the pod's extended resources in an earlier attempt that this one continues.
 fn is_kept(unplaced: &Unplaced<'_>, claim: &ResourceClaim) -> bool {
     unplaced.snapshot.devices().settled(&unplaced.pod.uid).is_some_and(|kept| kept.uid == claim.uid)
 }

@@ -138,7 +138,7 @@ impl VolumeBindings {
             // An earlier copy may be the reason for the rejection. Then the watch will show it.
             WriteOutcome::Refused { message } if pre_bind.unknown.is_some() => self.lost(now, uid, message),
             WriteOutcome::Refused { message } => match pre_bind.tasks.get(pre_bind.at) {
-                // Of a claim, a version that is not current is no failure: the watch will show what changed.
+                // A claim whose version is out of date is no failure: the watch will show what changed.
                 Some(task) if task.is_of_devices() && is_conflict(&message) => self.lost(now, uid, message),
                 Some(task) => {
                     let failure = task.failure(message);

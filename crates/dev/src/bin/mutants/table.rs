@@ -131,7 +131,7 @@ impl Results {
             .is_some_and(|counts| counts.fingerprint == mutant.fingerprint && counts.total() == of_function)
     }
 
-    /// Writes the repository's files anew. Functions with mutants that have no result yet are left out.
+    /// Rewrites the repository's files. Functions with mutants that have no result yet are left out.
     pub(crate) fn write(&mut self, selected: &[Mutant]) -> Result<()> {
         let mut counts = BTreeMap::new();
         let mut survivors = BTreeMap::new();

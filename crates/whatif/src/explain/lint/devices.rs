@@ -21,7 +21,7 @@ struct Selected {
     most: usize,
 }
 
-/// The answers for selectors that were asked for already: a claim template is used by many pods.
+/// Cached results of selectors, since many pods use the same claim template.
 #[derive(Default)]
 pub(super) struct Selections(BTreeMap<(Symbol, Vec<String>), Selected>);
 
@@ -67,7 +67,7 @@ fn judge_claim(linted: &mut Linted<'_, '_>, field: &str, claim: &ResourceClaim) 
     for request in &claim.spec.requests {
         let (requests, is_only) = match &request.kind {
             RequestKind::Exactly(exactly) => (std::slice::from_ref(exactly), true),
-            // Of several alternatives, some may be for other clusters.
+            // If a request has several alternatives, some may be for other clusters.
             RequestKind::FirstAvailable(alternatives) => (&**alternatives, false),
             RequestKind::Unknown => (&[][..], true),
         };
