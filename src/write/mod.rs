@@ -299,7 +299,8 @@ impl Dispatcher {
                 query::query_binding(&shared.transport, &shared.limits, &pod, &shared.unanswered).await;
             queried(Uid::clone(&pod.uid), found)
         };
-        self.spawn(Lane::Bind, "query", work, move |_| queried(uid, BindingState::NoAnswer));
+        // The label value of version 0.1.0: dashboards may name it.
+        self.spawn(Lane::Bind, "settle", work, move |_| queried(uid, BindingState::NoAnswer));
     }
 
     fn write_volume(&self, write: VolumeWrite) {
