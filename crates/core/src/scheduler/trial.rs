@@ -12,7 +12,7 @@ use crate::cycle::{Framework, Nominate, Probe, Unschedulable};
 use crate::framework::CycleError;
 use crate::framework::post_filter::Deallocated;
 use crate::model::event::Event;
-use crate::model::group::GroupKey;
+use crate::model::group::{GroupKey, PodGroup};
 use crate::model::intern::{Symbol, Tables};
 use crate::model::node::NodeInfo;
 use crate::model::pod::{PodInfo, Uid};
@@ -105,6 +105,9 @@ pub struct GroupDecision {
     pub chosen: Option<String>,
     /// The pods whose eviction lets the group start. Some may be terminating already.
     pub victims: Vec<Uid>,
+    /// The members that have a node, each with its name, whether the group starts or not. If no placement fits, these
+    /// are the members that fit in the first one.
+    pub nodes: Vec<(Uid, Symbol)>,
 }
 
 /// A node that becomes feasible when victims are evicted.
@@ -240,6 +243,15 @@ impl Trial {
         self.log.set_storage(&mut self.scheduler.cache, object);
     }
 
+    /// Sets or removes a group, and returns its previous state. The caller restores it; no mark does.
+    pub fn replace_group(&mut self, key: GroupKey, group: Option<PodGroup>) -> Option<PodGroup> {
+        let lookups = self.scheduler.cache.lookups_mut();
+        match group {
+            Some(group) => lookups.set_group(group),
+            None => lookups.remove_group(key),
+        }
+    }
+
     /// Sets or removes the pod's nomination.
     pub fn nominate(&mut self, pod: &Arc<PodInfo>, node: Option<Symbol>) {
         self.log.nominate(&mut self.scheduler.cache, pod, node);
@@ -310,6 +322,7 @@ impl Trial {
                 placements: Vec::new(),
                 chosen: None,
                 victims: Vec::new(),
+                nodes: Vec::new(),
             };
         };
         let (at, name) = (self.profile_for(first), first.scheduler_name);
@@ -325,7 +338,7 @@ impl Trial {
         }
         scheduler.is_comparable = false;
         scheduler.profiles[at].0 = own_name;
-        let GroupTried { outcome, status, members, placements, chosen, victims } = tried;
+        let GroupTried { outcome, status, members, placements, chosen, victims, nodes } = tried;
         let members = members.into_iter().map(|(pod, tried)| {
             let decision = match tried {
                 MemberTried::Fits(choice) => self.assume(&pod, choice, options),
@@ -336,7 +349,7 @@ impl Trial {
             (pod, decision)
         });
         let members = members.collect();
-        GroupDecision { outcome, status, members, placements, chosen, victims }
+        GroupDecision { outcome, status, members, placements, chosen, victims, nodes }
     }
 
     fn decided(&mut self, pod: &Arc<PodInfo>, options: TrialOptions, probe: &mut dyn Probe) -> Decided {

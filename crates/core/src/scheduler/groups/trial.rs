@@ -9,6 +9,7 @@ use super::submit::{Fate, fate};
 use crate::cycle::{Nominate, Probe, Unschedulable};
 use crate::framework::extension_point::ExtensionPoint;
 use crate::model::group::GroupKey;
+use crate::model::intern::Symbol;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::plugins::gang_scheduling;
@@ -26,6 +27,8 @@ pub(in crate::scheduler) struct GroupTried {
     pub(in crate::scheduler) placements: Vec<PlacementReport>,
     pub(in crate::scheduler) chosen: Option<String>,
     pub(in crate::scheduler) victims: Vec<Uid>,
+    /// The members that have a node, each with its name, whether the group starts or not.
+    pub(in crate::scheduler) nodes: Vec<(Uid, Symbol)>,
 }
 
 /// What was decided about a member.
@@ -62,6 +65,7 @@ impl Scheduler {
                 placements: Vec::new(),
                 chosen: None,
                 victims: Vec::new(),
+                nodes: Vec::new(),
             };
         }
         let group = self.cache.lookups().group(key).cloned();
@@ -111,6 +115,9 @@ fn tried(attempt: Attempt, run: Run, preempted: &Preempted) -> GroupTried {
             victims.push(Arc::clone(victim));
         }
     }
+    let with_nodes = attempt.members.iter().zip(&tried);
+    let nodes = with_nodes.filter_map(|(queued, tried)| Some((Arc::clone(&queued.pod.uid), tried.node()?)));
+    let nodes = nodes.collect();
     let mut tried = tried.into_iter();
     let members = attempt.members.into_iter().map(|queued| {
         let member = match fate(tried.next(), &verdict) {
@@ -131,5 +138,6 @@ fn tried(attempt: Attempt, run: Run, preempted: &Preempted) -> GroupTried {
         placements,
         chosen,
         victims,
+        nodes,
     }
 }
