@@ -313,13 +313,14 @@ pub enum Command {
     /// Report how far a scheduler and its shadow (--shadow-of) agree.
     Shadow(ShadowArgs),
 
-    /// Explain why a pod is on its node or pending: each check on each node, and changes that would help.
+    /// Explain why a pod is on its node or pending, or why a pod group waits, and which changes would help.
     ///
     /// Reads the cluster of the kubeconfig, or files (`--cluster`). Each suggested change is verified by a
     /// hypothetical decision. Changes nothing.
     ///
-    /// Exit code: 0 the pod has a node, has ended or would fit now; 3 it is unschedulable; 2 invalid flags or
-    /// files, or no such pod; 1 any other failure, such as an API server that does not answer.
+    /// Exit code: 0 the pod has a node, has ended or would fit now, or the group starts; 3 it is unschedulable; 2
+    /// invalid flags or files, or no such pod or group; 1 any other failure, such as an API server that does not
+    /// answer.
     Explain(ExplainArgs),
 
     /// Report how many more pods like a given one fit, and what limits the number.

@@ -18,6 +18,8 @@ mod drain;
 mod expired;
 #[path = "explain/fit.rs"]
 mod fit;
+#[path = "explain/groups.rs"]
+mod groups;
 #[path = "explain/habits.rs"]
 mod habits;
 #[path = "explain/lint.rs"]

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use supercargo_config::yaml::nearest;
 use supercargo_config::{DEFAULT_NAME, OWN_NAME};
+use supercargo_core::model::group::GroupKey;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::scheduler::Trial;
 use supercargo_whatif::explain::format::count;
@@ -435,6 +436,27 @@ impl Cluster {
         self.requested_pod.clone().ok_or_else(|| {
             let (namespace, name) = self.wanted_pod();
             InputError(format!("pod {name} not found in namespace {namespace}{}", self.meant()))
+        })
+    }
+
+    /// Returns the key of a group that exists, or that a pod names.
+    ///
+    /// # Errors
+    /// Fails with the closest name if there is none.
+    pub fn group(&self, namespace: &str, name: &str) -> Result<GroupKey, InputError> {
+        let tables = self.trial.tables();
+        let mut known: BTreeSet<GroupKey> = self.trial.snapshot().lookups().group_keys().collect();
+        known.extend(self.pending.iter().filter_map(|pod| pod.group_key()));
+        known.extend(self.trial.placed_pods().filter_map(|(pod, _)| pod.group_key()));
+        let here: Vec<GroupKey> =
+            known.into_iter().filter(|key| tables.text(key.namespace) == namespace).collect();
+        here.iter().find(|key| tables.text(key.name) == name).copied().ok_or_else(|| {
+            let meant = nearest(name, here.iter().map(|key| tables.text(key.name)));
+            let meant = meant.map_or_else(
+                || format!("; the namespace has {}", count(here.len(), "pod group")),
+                |meant| format!("; did you mean {meant}?"),
+            );
+            InputError(format!("pod group {name} not found in namespace {namespace}{meant}"))
         })
     }
 

@@ -1,13 +1,19 @@
 //! Parses names of nodes and pods as kubectl prints them, with or without the kind: `node/worker-1`,
 //! `worker-1`.
 
-/// Names that kubectl accepts for the kinds Node and Pod.
+/// Names that kubectl accepts for the kinds Node, Pod and PodGroup.
 const NODES: [&str; 3] = ["node", "nodes", "no"];
 const PODS: [&str; 3] = ["pod", "pods", "po"];
+const POD_GROUPS: [&str; 2] = ["podgroup", "podgroups"];
 
 /// Returns whether a word is a name of the kind Pod.
 pub(crate) fn is_pod(kind: &str) -> bool {
     PODS.contains(&kind)
+}
+
+/// Returns whether a word is a name of the kind PodGroup.
+pub(crate) fn is_pod_group(kind: &str) -> bool {
+    POD_GROUPS.contains(&kind)
 }
 
 /// Parses the name of a node, written as `worker-1` or `node/worker-1`.

@@ -1,5 +1,6 @@
 //! The explanation of a pod, in its serialized form (docs/explain.md). Callers format it for people.
 
+use crate::explain::groups::GroupExplanation;
 use crate::explain::reason::ReasonCode;
 use serde::Serialize;
 
@@ -20,6 +21,8 @@ pub enum Verdict {
     Blocked,
     /// No node would be feasible even in an empty cluster.
     NeverFits,
+    /// The pod fits, but its group does not start.
+    WaitsForGroup,
     /// The pod has scheduling gates.
     Gated,
     /// Another scheduler is responsible.
@@ -73,6 +76,9 @@ pub struct Explanation {
     pub changes: Vec<Change>,
     /// The message of the FailedScheduling event; null if none.
     pub event: Option<String>,
+    /// The pod's group; only for members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupExplanation>,
     /// The pods it would preempt; null if none.
     pub preemption: Option<Preemption>,
     /// Results for each node, by name; only in the full report.

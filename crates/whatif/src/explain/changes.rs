@@ -34,7 +34,7 @@ const LEAST_SHARE: i64 = 4;
 /// Maximum number of node names per change.
 const EXAMPLES_MAX: usize = 3;
 /// The name of a hypothetical node.
-const NEW_NODE: &str = "supercargo-new-node";
+pub(super) const NEW_NODE: &str = "supercargo-new-node";
 
 /// An infeasible node.
 pub(super) struct Case {
@@ -74,22 +74,44 @@ pub(super) fn find(
     preemption: Option<Edit>,
     known: (&Vocabulary, &Vocabulary),
 ) -> Vec<Change> {
+    let guesses = guesses(place, pod, cases, preemption, known);
+    verified(place, guesses, TRIALS_MAX, |place, edits| place.try_out(pod, edits))
+}
+
+/// Returns combinations of changes that may help, those of least effort first.
+pub(super) fn guesses(
+    place: &Place<'_>,
+    pod: &PodInfo,
+    cases: &[Case],
+    preemption: Option<Edit>,
+    known: (&Vocabulary, &Vocabulary),
+) -> Vec<Vec<Edit>> {
     let mut guesses: Vec<Vec<Edit>> = preemption.into_iter().map(|edit| vec![edit]).collect();
     for case in typical(cases) {
         guesses.extend(guess(place, pod, case, known));
     }
     guesses
         .sort_by_key(|edits| (edits.len(), edits.iter().map(|edit| edit.rank(place.tables())).sum::<u32>()));
+    guesses
+}
+
+/// Returns the combinations that help: those for which `try_out` returns nodes. At most `trials` are tried.
+pub(super) fn verified(
+    place: &mut Place<'_>,
+    guesses: Vec<Vec<Edit>>,
+    trials: usize,
+    mut try_out: impl FnMut(&mut Place<'_>, &[Edit]) -> Vec<String>,
+) -> Vec<Change> {
     let mut tried = Tried::default();
     let mut changes = Vec::new();
     for edits in guesses {
-        if tried.trials == TRIALS_MAX || changes.len() == CHANGES_MAX {
+        if tried.trials == trials.min(TRIALS_MAX) || changes.len() == CHANGES_MAX {
             break;
         }
         if !tried.is_worth_it(&edits) {
             continue;
         }
-        let fits = place.try_out(pod, &edits);
+        let fits = try_out(place, &edits);
         if !fits.is_empty() {
             tried.helped(&edits);
             changes.push(change(place, &edits, fits));

@@ -73,7 +73,7 @@ pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize, first: usize) -> 
 }
 
 /// Returns copy `number` of the pod, with its own claims.
-fn copy(place: &mut Place<'_>, pod: &PodInfo, number: usize, first: usize) -> PodInfo {
+pub(super) fn copy(place: &mut Place<'_>, pod: &PodInfo, number: usize, first: usize) -> PodInfo {
     let set = ordinal(&pod.name).filter(|_| is_replica(pod));
     let name = match set {
         Some((set, _)) => format!("{set}-{}", first + number),

@@ -15,6 +15,7 @@ mod drain;
 mod edit;
 mod fit;
 pub mod format;
+mod groups;
 pub mod lint;
 mod place;
 mod reason;
@@ -31,10 +32,11 @@ pub use answer::{
 pub use cel::{CheckedDevice, Checker, ExpressionCheck};
 pub use counted::{Counted, Tally};
 pub use drain::{
-    Accepted, Budget, BudgetState, BudgetStates, DrainCheck, Leaving, Moved, Obstacle, ObstacleCode,
-    drain_check,
+    Accepted, Budget, BudgetState, BudgetStates, DrainCheck, Leaving, Moved, Obstacle,
+    ObstacleCode, drain_check,
 };
 pub use fit::{FitCheck, OnNode, fit};
+pub use groups::{Domain, ExplainedGroup, GroupExplanation, GroupVerdict, Short, explain_group};
 pub use place::Place;
 pub use reason::ReasonCode;
 pub use scores::SCORES_MAX;
@@ -70,7 +72,7 @@ const NOW: Time = Time::from_nanos(u64::MAX);
 const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// The codes of [`Change`]s, in the order of the documentation (docs/explain.md).
-pub const CHANGE_CODES: [&str; 28] = [
+pub const CHANGE_CODES: [&str; 33] = [
     "CorrectClaim",
     "CorrectDeviceClass",
     "CorrectNodeLabel",
@@ -99,6 +101,11 @@ pub const CHANGE_CODES: [&str; 28] = [
     "SoftenSpread",
     "RaiseMaxSkew",
     "HonorTaints",
+    "CreatePodGroup",
+    "AddMembers",
+    "RemoveSchedulingGates",
+    "DropTopologyConstraint",
+    "LowerMinCount",
 ];
 
 /// What to explain about a pod.
@@ -149,6 +156,7 @@ fn blank(place: &Place<'_>, pod: &PodInfo) -> Explanation {
         hints: Vec::new(),
         changes: Vec::new(),
         event: None,
+        group: None,
         preemption: None,
         by_node: None,
         scores: None,
@@ -331,6 +339,21 @@ pub fn why(place: &Place<'_>, pod: &PodInfo) -> Vec<(ReasonCode, String)> {
 
 /// Returns the grouped reasons of an unschedulable pod: those before node evaluation, else those of the nodes.
 fn short_reasons(place: &Place<'_>, pod: &PodInfo) -> Vec<Group> {
+    match rejections(place, pod) {
+        Rejections::BeforeNodes(reasons) => reasons,
+        Rejections::OfNodes(cases) => groups(place, &cases),
+    }
+}
+
+/// Why a pod is unschedulable.
+enum Rejections {
+    /// The reasons that apply before any node is evaluated.
+    BeforeNodes(Vec<Group>),
+    /// The infeasible nodes, by name.
+    OfNodes(Vec<Case>),
+}
+
+fn rejections(place: &Place<'_>, pod: &PodInfo) -> Rejections {
     let findings = place.framework(pod).explain(pod, place.snapshot());
     let nodes = findings.nodes.len();
     let before: Vec<Group> = before_nodes(place, pod, &findings)
@@ -346,13 +369,13 @@ fn short_reasons(place: &Place<'_>, pod: &PodInfo) -> Vec<Group> {
         })
         .collect();
     if !before.is_empty() {
-        return before;
+        return Rejections::BeforeNodes(before);
     }
     let holders = Holders::of(place, pod);
     let mut cases: Vec<Case> = findings.nodes.iter().map(|of| case(place, pod, of, &holders)).collect();
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     cases.retain(|case| case.checks > 0);
-    groups(place, &cases)
+    Rejections::OfNodes(cases)
 }
 
 /// Returns the rejections before node evaluation. Several plugins look up claims; only the first finding is kept.

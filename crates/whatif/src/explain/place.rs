@@ -82,7 +82,8 @@ impl Place<'_> {
         fits.unwrap_or_default()
     }
 
-    fn make(&mut self, pod: &PodInfo, edit: &Edit) {
+    /// Makes a change for a pod, except to the pod itself.
+    pub(super) fn make(&mut self, pod: &PodInfo, edit: &Edit) {
         match edit {
             // Anti-affinity works in both directions, so it is relaxed for all pods of the owner.
             Edit::AvoidSoftly { .. } => {

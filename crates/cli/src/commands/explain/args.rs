@@ -1,23 +1,23 @@
 //! The flags of `supercargo explain`. Scripts depend on them: flags may be added but not changed.
 
 use crate::cluster::SourceArgs;
-use crate::names::is_pod;
+use crate::names::{is_pod, is_pod_group};
 use crate::screen::Output;
 use clap::Args;
 use supercargo_whatif::load::files::InputError;
 
-/// Flags of `supercargo explain`: the pod, the cluster and the output format.
+/// Flags of `supercargo explain`: the pod or group, the cluster and the output format.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainArgs {
-    /// The pod to explain: `pod NAME` or `pod/NAME`.
+    /// What to explain: `pod NAME`, `pod/NAME`, `podgroup NAME` or `podgroup/NAME`.
     #[arg(value_name = "KIND[/NAME]", value_parser = Target::parse)]
     pub target: Target,
 
-    /// The pod's name, if not part of the first argument.
+    /// The name, if not part of the first argument.
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Namespace of the pod; the default is the namespace of the kubeconfig context, or `default`.
+    /// Namespace of the pod or group; the default is the namespace of the kubeconfig context, or `default`.
     #[arg(short = 'n', long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 
@@ -35,14 +35,17 @@ pub struct ExplainArgs {
 }
 
 impl ExplainArgs {
-    /// Returns the pod's name.
+    /// Returns the name of the pod or group.
     ///
     /// # Errors
     /// Fails if the name is missing or given twice.
-    pub fn pod_name(&self) -> Result<&str, InputError> {
+    pub fn name(&self) -> Result<&str, InputError> {
         match (&self.target.name, &self.name) {
             (Some(name), None) | (None, Some(name)) if !name.is_empty() => Ok(name),
-            _ => Err(InputError("expected the pod's name exactly once: pod NAME, or pod/NAME".to_owned())),
+            _ => Err(InputError(format!(
+                "expected the {0}'s name exactly once: {0} NAME, or {0}/NAME",
+                self.target.kind.as_str()
+            ))),
         }
     }
 }
@@ -50,8 +53,28 @@ impl ExplainArgs {
 /// The first argument: the kind, with or without a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The name behind `pod/`, if any.
+    /// The kind.
+    pub kind: TargetKind,
+    /// The name behind `pod/` or `podgroup/`, if any.
     name: Option<String>,
+}
+
+/// What can be explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetKind {
+    /// A pod.
+    Pod,
+    /// A PodGroup.
+    PodGroup,
+}
+
+impl TargetKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Pod => "pod",
+            Self::PodGroup => "podgroup",
+        }
+    }
 }
 
 impl Target {
@@ -60,9 +83,14 @@ impl Target {
             Some((kind, name)) => (kind, Some(name.to_owned())),
             None => (text, None),
         };
-        if !is_pod(kind) {
-            return Err("only pods can be explained; expected pod NAME, or pod/NAME".to_owned());
-        }
-        Ok(Self { name })
+        let kind = match kind {
+            _ if is_pod(kind) => TargetKind::Pod,
+            _ if is_pod_group(kind) => TargetKind::PodGroup,
+            _ => {
+                let text = "only pods and pod groups can be explained; expected pod NAME, pod/NAME, or podgroup/NAME";
+                return Err(text.to_owned());
+            }
+        };
+        Ok(Self { kind, name })
     }
 }

@@ -1,8 +1,9 @@
 //! Formats an explanation as text, for readers who are new to Kubernetes scheduling.
 
+use super::group;
 use crate::screen::Screen;
 use supercargo_whatif::explain::format::count;
-use supercargo_whatif::explain::{Change, Explanation, NodeScores, Scores, Verdict};
+use supercargo_whatif::explain::{Change, Explanation, Group, NodeScores, Scores, Verdict};
 
 /// Number of nodes with scores in the default table format.
 const SCORES_SHOWN: usize = 3;
@@ -14,11 +15,14 @@ pub(super) fn text(of: &Explanation, wide: bool) -> String {
     screen.line(&format!("  {}.", of.summary));
     before(&mut screen, of);
     reasons(&mut screen, of);
-    if of.verdict != Verdict::Bound && of.verdict != Verdict::FitsNow {
+    if ![Verdict::Bound, Verdict::FitsNow, Verdict::WaitsForGroup].contains(&of.verdict) {
         near_misses(&mut screen, of);
     }
     hints(&mut screen, of);
-    changes(&mut screen, &of.changes);
+    changes(&mut screen, &of.changes, "scheduling the pod again", "the pod then fits on");
+    if let Some(group) = &of.group {
+        group::describe(&mut screen, group);
+    }
     if wide {
         by_node(&mut screen, of);
     }
@@ -38,6 +42,7 @@ fn short(verdict: Verdict) -> &'static str {
         Verdict::WaitsForPreemption => "waiting for preemption",
         Verdict::Blocked => "blocked",
         Verdict::NeverFits => "can never be scheduled",
+        Verdict::WaitsForGroup => "waiting for its group",
         Verdict::Gated => "gated",
         Verdict::NotOurs => "handled by another scheduler",
         Verdict::Bound => "placed",
@@ -64,12 +69,17 @@ fn reasons(screen: &mut Screen, of: &Explanation) {
         Verdict::Bound => {
             format!("Why not elsewhere ({} of {} feasible)", of.fits_on, count(of.nodes, "node"))
         }
-        Verdict::FitsNow => "Why not on the other nodes".to_owned(),
+        Verdict::FitsNow | Verdict::WaitsForGroup => "Why not on the other nodes".to_owned(),
         _ => format!("Why not ({}, every filter evaluated on each)", count(of.nodes, "node")),
     };
     screen.heading(&heading);
+    reasons_table(screen, &of.reasons);
+}
+
+/// Adds a table of reasons.
+pub(super) fn reasons_table(screen: &mut Screen, reasons: &[Group]) {
     let mut rows = vec![["NODES", "ONLY REASON", "REASON", "DETAILS"].map(str::to_owned).to_vec()];
-    for group in &of.reasons {
+    for group in reasons {
         rows.push(vec![
             group.nodes.to_string(),
             group.alone_on.to_string(),
@@ -104,11 +114,12 @@ fn hints(screen: &mut Screen, of: &Explanation) {
     }
 }
 
-fn changes(screen: &mut Screen, changes: &[Change]) {
+/// Adds verified changes. `verified` says what was decided again, and `then` what holds for the nodes that are named.
+pub(super) fn changes(screen: &mut Screen, changes: &[Change], verified: &str, then: &str) {
     if changes.is_empty() {
         return;
     }
-    screen.heading("Possible fixes (each verified by scheduling the pod again with the change)");
+    screen.heading(&format!("Possible fixes (each verified by {verified} with the change)"));
     for (at, change) in changes.iter().enumerate() {
         screen.line(&format!("  {}. {}", at + 1, change.text));
         if let Some(how) = &change.how {
@@ -117,11 +128,11 @@ fn changes(screen: &mut Screen, changes: &[Change]) {
         let names = change.examples.join(", ");
         match change.fits_on {
             0 => {}
-            1 => screen.line(&format!("     the pod then fits on {names}")),
+            1 => screen.line(&format!("     {then} {names}")),
             many if many > change.examples.len() => {
-                screen.line(&format!("     the pod then fits on {many} nodes: {names}, ..."));
+                screen.line(&format!("     {then} {many} nodes: {names}, ..."));
             }
-            many => screen.line(&format!("     the pod then fits on {many} nodes: {names}")),
+            many => screen.line(&format!("     {then} {many} nodes: {names}")),
         }
     }
 }

@@ -98,6 +98,7 @@ fn verdict(of: Verdict) -> (&'static str, &'static str) {
         Verdict::WaitsForPreemption => ("soon", "waiting for preemption"),
         Verdict::Blocked => ("bad", "blocked"),
         Verdict::NeverFits => ("bad", "can never be scheduled"),
+        Verdict::WaitsForGroup => ("soon", "waiting for its group"),
         Verdict::Gated => ("soon", "gated"),
         Verdict::NotOurs => ("soon", "handled by another scheduler"),
         Verdict::Bound => ("good", "placed"),
