@@ -24,6 +24,8 @@ mod groups;
 mod habits;
 #[path = "explain/lint.rs"]
 mod lint;
+#[path = "explain/lint_groups.rs"]
+mod lint_groups;
 #[path = "explain/live.rs"]
 mod live;
 #[allow(dead_code, reason = "other tests use the rest of it")]

@@ -18,7 +18,8 @@ use std::process::ExitCode;
 use supercargo_config::yaml::nearest;
 use supercargo_config::{DEFAULT_NAME, OWN_NAME};
 use supercargo_core::cache::Snapshot;
-use supercargo_whatif::explain::lint::{Finding, LintReport, Rule, Severity, lint};
+use supercargo_whatif::explain::Place;
+use supercargo_whatif::explain::lint::{Finding, LintReport, Rule, Severity, lint, lint_groups};
 use supercargo_whatif::load::files::InputError;
 
 /// Exit code when a finding reaches the severity of `--fail-on`.
@@ -136,6 +137,10 @@ fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
     let schedulers: Vec<String> = schedulers.into_iter().collect();
     let mut subjects = subjects::of(&owners, snapshot);
     let mut report = lint(snapshot, &cluster.pending, &subjects, &schedulers);
+    let mut place = Place { trial: &mut cluster.trial, pending: &cluster.pending };
+    let of_groups = lint_groups(&mut place, &subjects, &report.findings);
+    report.findings.extend(of_groups);
+    let snapshot = cluster.trial.snapshot();
     for ((kind, namespace, name), version) in std::mem::take(&mut cluster.outdated) {
         let message = format!(
             "{version} is deprecated since Kubernetes 1.34 and is not read here; use resource.k8s.io/v1, in which a request has \

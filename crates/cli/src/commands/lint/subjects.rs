@@ -102,4 +102,6 @@ fn is_alike(a: &PodInfo, b: &PodInfo) -> bool {
         && a.volumes == b.volumes
         && a.claims.len() == b.claims.len()
         && a.scheduler_name == b.scheduler_name
+        && a.group_key() == b.group_key()
+        && (a.group.is_none() || a.priority == b.priority)
 }

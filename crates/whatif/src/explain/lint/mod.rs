@@ -4,12 +4,14 @@
 //! reports nothing.
 
 mod devices;
+mod groups;
 mod nodes;
 mod pods;
 mod rule;
 mod spread;
 mod volumes;
 
+pub use groups::lint_groups;
 pub use rule::{Rule, Severity};
 
 use crate::explain::answer::{API_VERSION, Hint};

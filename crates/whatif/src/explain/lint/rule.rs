@@ -35,6 +35,10 @@ pub enum Rule {
     DeviceSelectorTooExpensive,
     DeviceSelectorMatchesNothing,
     DeviceRequestTooLarge,
+    PodGroupMissing,
+    PodGroupTooFewMembers,
+    PodGroupNeverFits,
+    PodGroupSchedulersDiffer,
     AntiAffinityBlocksRollout,
     AntiAffinityMatchesNoPod,
     SpreadMatchesNoPod,
@@ -43,6 +47,8 @@ pub enum Rule {
     SchedulerNameMisspelt,
     DeviceClassSelectsNothing,
     DeprecatedVersion,
+    PodGroupPrioritiesDiffer,
+    PodGroupNamedByNoPod,
     NodeTermMatchesNothing,
     PreferenceMatchesNothing,
     TolerationMatchesNoTaint,
@@ -50,7 +56,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of the documentation.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 34] = [
         Self::NodeSelectorMatchesNothing,
         Self::TaintsKeepAllAway,
         Self::RequestTooLarge,
@@ -68,6 +74,10 @@ impl Rule {
         Self::DeviceSelectorTooExpensive,
         Self::DeviceSelectorMatchesNothing,
         Self::DeviceRequestTooLarge,
+        Self::PodGroupMissing,
+        Self::PodGroupTooFewMembers,
+        Self::PodGroupNeverFits,
+        Self::PodGroupSchedulersDiffer,
         Self::AntiAffinityBlocksRollout,
         Self::AntiAffinityMatchesNoPod,
         Self::SpreadMatchesNoPod,
@@ -76,6 +86,8 @@ impl Rule {
         Self::SchedulerNameMisspelt,
         Self::DeviceClassSelectsNothing,
         Self::DeprecatedVersion,
+        Self::PodGroupPrioritiesDiffer,
+        Self::PodGroupNamedByNoPod,
         Self::NodeTermMatchesNothing,
         Self::PreferenceMatchesNothing,
         Self::TolerationMatchesNoTaint,
@@ -100,7 +112,11 @@ impl Rule {
             | Self::DeviceSelectorInvalid
             | Self::DeviceSelectorTooExpensive
             | Self::DeviceSelectorMatchesNothing
-            | Self::DeviceRequestTooLarge => Severity::Error,
+            | Self::DeviceRequestTooLarge
+            | Self::PodGroupMissing
+            | Self::PodGroupTooFewMembers
+            | Self::PodGroupNeverFits
+            | Self::PodGroupSchedulersDiffer => Severity::Error,
             Self::AntiAffinityBlocksRollout
             | Self::AntiAffinityMatchesNoPod
             | Self::SpreadMatchesNoPod
@@ -108,7 +124,9 @@ impl Rule {
             | Self::BudgetSelectsNoPod
             | Self::SchedulerNameMisspelt
             | Self::DeviceClassSelectsNothing
-            | Self::DeprecatedVersion => Severity::Warning,
+            | Self::DeprecatedVersion
+            | Self::PodGroupPrioritiesDiffer
+            | Self::PodGroupNamedByNoPod => Severity::Warning,
             Self::NodeTermMatchesNothing
             | Self::PreferenceMatchesNothing
             | Self::TolerationMatchesNoTaint => Severity::Info,
