@@ -38,7 +38,7 @@ mod unknown_outcome;
 mod verify;
 
 pub use alternative::{Alternative, AlternativeOutcome};
-pub use pending::{ExplainedPart, Pending, PodLocation};
+pub use pending::{ExplainedPart, GroupStats, Pending, PendingGroup, PodLocation};
 pub use quarantine::panic_text;
 pub use reconfigure::Reconfiguration;
 pub use slices::Limits;
@@ -117,6 +117,8 @@ pub enum Step {
 pub struct Stats {
     /// Sizes and counters of the queue.
     pub queue: QueueStats,
+    /// Numbers of pod groups.
+    pub groups: GroupStats,
     /// Sizes of the cache.
     pub cache: CacheSize,
     /// Effects without a credit, by lane in the order of `Lane::ALL`.
@@ -431,6 +433,7 @@ impl Scheduler {
             lost_pods,
             lost_pods_repaired,
             queue: self.queue.stats(),
+            groups: self.group_stats(),
             cache: self.cache.size(),
             outgoing: self.outbox.waiting(),
             dropped_records: self.outbox.dropped_records(),

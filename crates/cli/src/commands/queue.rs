@@ -14,9 +14,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::InputError;
 use supercargo_whatif::load::input::decompressed;
-use supercargo_whatif::pending::{LabelQuery, PAGE, PendingPod, QueueReport};
+use supercargo_whatif::pending::{LabelQuery, PAGE, PendingGroup, PendingPod, QueueReport};
 
 /// Maximum size of a report read from a file, in bytes after decompression.
 const BYTES_MAX: u64 = 64 << 20;
@@ -114,6 +115,12 @@ fn narrowed(mut report: QueueReport, args: &QueueArgs, namespace: Option<&str>) 
     };
     let all = report.pods.len();
     report.pods.retain(is_wanted);
+    let is_named = |group: &PendingGroup| {
+        let names =
+            |pod: &PendingPod| pod.namespace == group.namespace && pod.group.as_ref() == Some(&group.name);
+        report.pods.iter().any(names)
+    };
+    report.groups.retain(is_named);
     // The server's counts include pods it left out of the list, so they stay valid if nothing is removed
     // here.
     if report.left_out == 0 || args.selector.is_some() || report.pods.len() < all {
@@ -167,8 +174,8 @@ fn answered(page: Page, by_proxy: bool) -> Result<String, Refused> {
 
 fn text(of: &QueueReport, wide: bool, all: bool) -> String {
     let mut screen = Screen::of_stdout();
-    let count = |place: &&str| Some(format!("{} {place}", of.counts.get(*place)?));
-    let counts: Vec<String> = PLACES.iter().filter_map(count).collect();
+    let number = |place: &&str| Some(format!("{} {place}", of.counts.get(*place)?));
+    let counts: Vec<String> = PLACES.iter().filter_map(number).collect();
     let counts = if counts.is_empty() { "no pending pods".to_owned() } else { counts.join(", ") };
     let part = if of.complete { "" } else { ", only in namespaces where you may read pods" };
     screen.heading(&format!("{counts}{part}"));
@@ -195,28 +202,88 @@ fn rows(of: &QueueReport, wide: bool, all: bool) -> Vec<Vec<String>> {
     }
     head.push("WAITS FOR");
     let mut rows = vec![head.into_iter().map(str::to_owned).collect()];
+    let mut members: BTreeMap<(&str, &str), Vec<&PendingPod>> = BTreeMap::new();
     for pod in &of.pods {
-        let mut row = Vec::new();
-        if all {
-            row.push(pod.namespace.clone());
+        if let Some(group) = &pod.group {
+            members.entry((&pod.namespace, group)).or_default().push(pod);
         }
-        row.extend([
-            pod.name.clone(),
-            pod.place.clone(),
-            between(&pod.since, &of.time),
-            pod.attempts.to_string(),
-        ]);
-        row.push(pod.next_try.as_deref().map_or_else(|| "-".to_owned(), |next| next_try(next, &of.time)));
-        if wide {
-            let node = pod.node.as_ref().or(pod.nominated_node.as_ref());
-            let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
-            row.extend([pod.priority.to_string(), pod.scheduler_name.clone()]);
-            row.extend([or_none(node.map_or("", String::as_str)), or_none(&pod.plugins.join(","))]);
-        }
-        row.push(pod.waits_for.clone());
-        rows.push(row);
+    }
+    for pod in &of.pods {
+        let Some(name) = &pod.group else {
+            rows.push(pod_row(of, pod, "", wide, all));
+            continue;
+        };
+        // A group is one entry, where its first member would be.
+        let Some(members) = members.remove(&(pod.namespace.as_str(), name.as_str())) else { continue };
+        let group = of.groups.iter().find(|group| group.namespace == pod.namespace && group.name == *name);
+        rows.push(group_row(of, name, group, &members, (wide, all)));
+        rows.extend(members.iter().map(|pod| pod_row(of, pod, "  ", wide, all)));
     }
     rows
+}
+
+fn pod_row(of: &QueueReport, pod: &PendingPod, indent: &str, wide: bool, all: bool) -> Vec<String> {
+    let mut row = Vec::new();
+    if all {
+        row.push(pod.namespace.clone());
+    }
+    row.extend([
+        format!("{indent}{}", pod.name),
+        pod.place.clone(),
+        between(&pod.since, &of.time),
+        pod.attempts.to_string(),
+    ]);
+    row.push(pod.next_try.as_deref().map_or_else(|| "-".to_owned(), |next| next_try(next, &of.time)));
+    if wide {
+        let node = pod.node.as_ref().or(pod.nominated_node.as_ref());
+        let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+        row.extend([pod.priority.to_string(), pod.scheduler_name.clone()]);
+        row.extend([or_none(node.map_or("", String::as_str)), or_none(&pod.plugins.join(","))]);
+    }
+    row.push(pod.waits_for.clone());
+    row
+}
+
+/// Returns the row of a group above its members: since when the first of them waits, most attempts, and the earliest
+/// next try.
+fn group_row(
+    of: &QueueReport,
+    name: &str,
+    group: Option<&PendingGroup>,
+    members: &[&PendingPod],
+    (wide, all): (bool, bool),
+) -> Vec<String> {
+    let none = || "-".to_owned();
+    let mut row = Vec::new();
+    if all {
+        row.extend(members.first().map(|pod| pod.namespace.clone()));
+    }
+    let since =
+        members.iter().map(|pod| &*pod.since).min().map_or_else(none, |since| between(since, &of.time));
+    let attempts = members.iter().map(|pod| pod.attempts).max().unwrap_or_default().to_string();
+    let next = members.iter().filter_map(|pod| pod.next_try.as_deref()).min();
+    let next = next.map_or_else(none, |next| next_try(next, &of.time));
+    row.extend([format!("podgroup/{name}"), "group".to_owned(), since, attempts, next]);
+    if wide {
+        let priority = members.iter().map(|pod| pod.priority).max().unwrap_or_default();
+        let scheduler = members.first().map_or_else(none, |pod| pod.scheduler_name.clone());
+        row.extend([priority.to_string(), scheduler, none(), none()]);
+    }
+    row.push(group.map_or_else(none, state_of));
+    row
+}
+
+fn state_of(group: &PendingGroup) -> String {
+    if !group.exists {
+        return format!("the PodGroup, which does not exist; {}", count(group.members, "member"));
+    }
+    let least = group.min_count.map_or_else(String::new, |min| format!(" of at least {min}"));
+    let known = format!("{}{least}, {} with a node", count(group.members, "member"), group.placed);
+    match group.message.as_str() {
+        _ if group.scheduled => format!("{known}; it was scheduled"),
+        "" => known,
+        message => format!("{known}: {message}"),
+    }
 }
 
 /// Formats the latest time of the next retry, relative to the report's time.

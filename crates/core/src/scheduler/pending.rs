@@ -5,6 +5,7 @@ use super::binding::Binding;
 use super::budget::Size;
 use super::extend::SuspendedDecision;
 use crate::explain::Findings;
+use crate::model::group::{GroupCondition, GroupKey, GroupPolicy, PodGroup};
 use crate::model::intern::Symbol;
 use crate::model::node::NodeIdx;
 use crate::model::pod::{PodInfo, Uid};
@@ -53,6 +54,28 @@ pub struct Pending<'a> {
     /// The latest time of the next attempt without any event; `None` if only an event or the pod's order in the queue
     /// decides.
     pub next_try: Option<Time>,
+}
+
+/// Numbers of groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupStats {
+    /// Groups with a member in the queue.
+    pub waiting: usize,
+    /// Groups that were scheduled once, and of which fewer members than `minCount` have a node.
+    pub below_min_count: usize,
+}
+
+/// The state of a group.
+#[derive(Clone, Copy, Debug)]
+pub struct PendingGroup<'a> {
+    /// The PodGroup, if it exists.
+    pub group: Option<&'a PodGroup>,
+    /// The number of members that the scheduler knows.
+    pub known: usize,
+    /// The number of members that are bound or assumed.
+    pub placed: usize,
+    /// The condition that says whether the group was scheduled, as it was sent last.
+    pub condition: Option<&'a GroupCondition>,
 }
 
 impl Pending<'_> {
@@ -113,6 +136,34 @@ impl Scheduler {
         }
         let (queued, node, since, is_outcome_unknown) = self.bindings.get(uid)?.pending()?;
         Some(away(queued, PodLocation::Binding { node, is_outcome_unknown }, since))
+    }
+
+    /// Returns the state of a group that pods name.
+    pub fn pending_group(&self, key: GroupKey) -> PendingGroup<'_> {
+        let group = self.cache.lookups().group(key);
+        let sent = group.and_then(|group| self.groups.sent(&group.uid));
+        PendingGroup {
+            group,
+            known: self.groups.known(key),
+            placed: self.groups.scheduled(key, &self.cache),
+            condition: sent.or(group.and_then(|group| group.scheduled.as_ref())),
+        }
+    }
+
+    /// Returns the numbers of groups. Costs one lookup per member at most.
+    pub(super) fn group_stats(&self) -> GroupStats {
+        let mut stats = GroupStats::default();
+        for key in self.groups.keys() {
+            stats.waiting += usize::from(self.groups.members(key).any(|uid| self.queue.contains(uid)));
+            let state = self.pending_group(key);
+            let min = match state.group.map(|group| group.policy) {
+                Some(GroupPolicy::Gang(min)) => min,
+                Some(GroupPolicy::Basic) | None => 0,
+            };
+            let was_scheduled = state.condition.is_some_and(|condition| condition.is_true);
+            stats.below_min_count += usize::from(was_scheduled && state.placed < min);
+        }
+        stats
     }
 
     /// Evaluates every filter for a pending pod on at most `at_most` nodes, starting at slot `from`.

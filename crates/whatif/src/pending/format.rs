@@ -1,6 +1,7 @@
 //! Describes a pending pod.
 
-use crate::pending::report::{PendingPod, moment};
+use crate::pending::report::{PendingGroup, PendingPod, moment};
+use supercargo_core::model::group::{GroupCondition, GroupKey, GroupPolicy};
 use supercargo_core::queue::SubQueue;
 use supercargo_core::scheduler::{Pending, PodLocation, Scheduler};
 
@@ -8,6 +9,8 @@ use supercargo_core::scheduler::{Pending, PodLocation, Scheduler};
 const SCHEDULING_GATES: &str = "SchedulingGates";
 /// Plugin that gates pods until their preemption victims are deleted.
 const PREEMPTION: &str = "DefaultPreemption";
+/// Plugin that gates pods until their PodGroup and enough members exist.
+const GANG_SCHEDULING: &str = "GangScheduling";
 
 /// Returns the name of a place. For places of the queue it equals the label `queue` of
 /// `scheduler_pending_pods`.
@@ -18,6 +21,27 @@ pub(super) fn place(at: PodLocation) -> &'static str {
         PodLocation::Evaluation => "evaluation",
         PodLocation::Volumes(_) => "volumes",
         PodLocation::Binding { .. } => "binding",
+    }
+}
+
+/// Returns the description of a group.
+pub(super) fn describe_group(engine: &Scheduler, key: GroupKey) -> PendingGroup {
+    let (snapshot, state) = (engine.snapshot(), engine.pending_group(key));
+    let min_count = match state.group.map(|group| group.policy) {
+        Some(GroupPolicy::Gang(min)) => Some(min),
+        Some(GroupPolicy::Basic) | None => None,
+    };
+    let of_condition = |text: fn(&GroupCondition) -> &str| state.condition.map_or("", text).to_owned();
+    PendingGroup {
+        namespace: snapshot.text(key.namespace).to_owned(),
+        name: snapshot.text(key.name).to_owned(),
+        exists: state.group.is_some(),
+        min_count,
+        members: state.known,
+        placed: state.placed,
+        scheduled: state.condition.is_some_and(|condition| condition.is_true),
+        reason: of_condition(|condition| &condition.reason),
+        message: of_condition(|condition| &condition.message),
     }
 }
 
@@ -36,6 +60,7 @@ pub(super) fn describe(engine: &Scheduler, pending: &Pending<'_>) -> PendingPod 
         labels: snapshot.labels(pod.labels).iter().map(|(key, value)| (text(key), text(value))).collect(),
         scheduler_name: text(pod.scheduler_name),
         priority: pod.priority,
+        group: pod.group_key().map(|key| text(key.name)),
         place: place(pending.at).to_owned(),
         waits_for: String::new(),
         plugins: queued.rejectors.iter().map(|&plugin| plugin.to_owned()).collect(),
@@ -97,6 +122,10 @@ fn gated(gate: Option<&str>, of: &PendingPod) -> String {
         Some(PREEMPTION) => match &of.nominated_node {
             Some(node) => format!("its preemption victims on node {node} to terminate"),
             None => "its preemption victims to terminate".to_owned(),
+        },
+        Some(GANG_SCHEDULING) => match &of.group {
+            Some(group) => format!("its pod group {group}: the PodGroup, or enough members"),
+            None => "its pod group".to_owned(),
         },
         Some(plugin) => format!("admission by {plugin}"),
         None => "admission by a plugin".to_owned(),

@@ -11,7 +11,7 @@ mod reporting;
 
 pub use explain::{Explaining, PendingExplanation};
 pub use query::{LabelQuery, parameters};
-pub use report::{PendingPod, QueueReport, moment};
+pub use report::{PendingGroup, PendingPod, QueueReport, moment};
 pub use reporting::Reporting;
 
 use std::collections::BTreeSet;

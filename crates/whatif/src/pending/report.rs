@@ -28,6 +28,9 @@ pub struct QueueReport {
     pub counts: BTreeMap<String, usize>,
     /// Number of selected pods beyond the listed ones.
     pub left_out: usize,
+    /// Groups of the listed pods, sorted by namespace and name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<PendingGroup>,
     /// Pods, sorted by namespace and name.
     pub pods: Vec<PendingPod>,
 }
@@ -43,6 +46,7 @@ impl QueueReport {
             complete,
             counts: BTreeMap::new(),
             left_out: 0,
+            groups: Vec::new(),
             pods: Vec::new(),
         }
     }
@@ -51,6 +55,33 @@ impl QueueReport {
     pub fn is_of_this_version(&self) -> bool {
         self.api_version == API_VERSION && self.kind == KIND
     }
+}
+
+/// A group with a listed pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingGroup {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// Whether the PodGroup exists.
+    pub exists: bool,
+    /// The number of members that must have a node together; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_count: Option<usize>,
+    /// Number of members that the scheduler knows.
+    pub members: usize,
+    /// Number of members that have a node.
+    pub placed: usize,
+    /// Whether its condition says that the group was scheduled.
+    pub scheduled: bool,
+    /// The reason of its condition; empty if it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// The message of its condition; empty if it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// A pod without a confirmed binding.
@@ -70,6 +101,9 @@ pub struct PendingPod {
     pub scheduler_name: String,
     /// `spec.priority`.
     pub priority: i32,
+    /// Name of its group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Place in the scheduler: `active`, `backoff`, `unschedulable`, `gated`, `extenders`, `volumes` or
     /// `binding`.
     pub place: String,

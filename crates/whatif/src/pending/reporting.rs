@@ -3,7 +3,7 @@
 
 use crate::pending::report::QueueReport;
 use crate::pending::{Question, format};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::pod::Uid;
 use supercargo_core::model::time::Time;
@@ -20,12 +20,14 @@ pub struct Reporting {
     report: Option<QueueReport>,
     /// Pods that are not described yet.
     left: std::vec::IntoIter<Uid>,
+    /// Namespaces and names of the groups that are described.
+    groups: BTreeSet<(String, String)>,
 }
 
 impl Reporting {
     /// Starts a report.
     pub fn new(question: Question) -> Self {
-        Self { question, report: None, left: Vec::new().into_iter() }
+        Self { question, report: None, left: Vec::new().into_iter(), groups: BTreeSet::new() }
     }
 
     /// Selects the pods, or describes some more of them. Pods that have left in the meantime are skipped.
@@ -37,7 +39,13 @@ impl Reporting {
         };
         for pending in self.left.by_ref().take(PART).filter_map(|uid| engine.pending_one(&uid)) {
             *report.counts.entry(format::place(pending.at).to_owned()).or_default() += 1;
-            report.pods.push(format::describe(engine, &pending));
+            let pod = format::describe(engine, &pending);
+            if let (Some(key), Some(name)) = (pending.pod().group_key(), &pod.group)
+                && self.groups.insert((pod.namespace.clone(), name.clone()))
+            {
+                report.groups.push(format::describe_group(engine, key));
+            }
+            report.pods.push(pod);
         }
     }
 
@@ -49,6 +57,7 @@ impl Reporting {
     /// Returns the report; `None` before the first step.
     pub fn done(self) -> Option<QueueReport> {
         let mut report = self.report?;
+        report.groups.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         report.pods.sort_by(|a, b| (&a.namespace, &a.name, &a.uid).cmp(&(&b.namespace, &b.name, &b.uid)));
         Some(report)
     }

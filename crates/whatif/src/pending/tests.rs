@@ -3,11 +3,13 @@
 use super::*;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::effect::Lane;
+use supercargo_core::model::emulation::GroupGates;
 use supercargo_core::model::event::{Event, Kind, ObjectKey};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
-use supercargo_core::scheduler::{Config, Profile, Step};
+use supercargo_core::registry::Plan;
+use supercargo_core::scheduler::{Config, GroupStats, Profile, Reconfiguration, Step};
 
 const NOW: Time = Time::from_secs(1_800_000_000);
 
@@ -221,4 +223,78 @@ fn pod_that_leaves_during_its_explanation_has_no_result() {
     engine.handle(NOW, Event::Gone(ObjectKey::Pod("u-large".into())));
     explaining.go_on(&engine, NOW);
     assert!(explaining.is_done() && explaining.done().is_none());
+}
+
+/// Returns an engine that schedules groups: `g` wants three members and has two.
+fn engine_with_group() -> Scheduler {
+    let mut engine = engine();
+    let mut gates = GroupGates::OFF;
+    assert!(["GenericWorkload", "GangScheduling"].iter().all(|gate| gates.set(gate, true)));
+    engine.tables().set_group_gates(gates);
+    let rules = engine.tables().rules();
+    let profile = Profile { name: "supercargo".to_owned(), framework: Framework::new(&Plan::of(rules)) };
+    let QueueConfig { initial_backoff, max_backoff, .. } = QueueConfig::default();
+    let (emulated_version, extenders) = (rules.version, Vec::new());
+    let profiles = vec![profile];
+    let to = Reconfiguration { emulated_version, profiles, initial_backoff, max_backoff, extenders };
+    engine.reconfigure(NOW, to);
+    for event in [Event::ListBegan(Kind::PodGroup), Event::ListEnded(Kind::PodGroup)] {
+        engine.handle(NOW, event);
+    }
+    group(&mut engine, "g", 3, "");
+    for name in ["m1", "m2"] {
+        pod(&mut engine, "team", name, "1", r#","schedulingGroup":{"podGroupName":"g"}"#);
+    }
+    decide(&mut engine);
+    engine
+}
+
+fn group(engine: &mut Scheduler, name: &str, min: usize, more: &str) {
+    applied::<supercargo_objects::api::PodGroupV1Alpha2>(
+        engine,
+        &format!(
+            r#"{{"metadata":{{"name":"{name}","namespace":"team","uid":"u-{name}"}},
+                "spec":{{"schedulingPolicy":{{"gang":{{"minCount":{min}}}}}}}{more}}}"#
+        ),
+    );
+}
+
+#[test]
+fn report_lists_groups_with_their_state() {
+    let mut engine = engine_with_group();
+    let first = report(&engine, NOW, &Question::default());
+    let g = PendingGroup {
+        namespace: "team".to_owned(),
+        name: "g".to_owned(),
+        exists: true,
+        min_count: Some(3),
+        members: 2,
+        ..PendingGroup::default()
+    };
+    assert_eq!(first.groups, std::slice::from_ref(&g));
+    let waiting = rows(&first);
+    let expected = "team/m1 gated: its pod group g: the PodGroup, or enough members; 0 -";
+    assert!(waiting.iter().any(|row| row == expected), "{waiting:#?}");
+    // Now it has enough members, but the third one is unschedulable.
+    pod(&mut engine, "team", "m3", "9", r#","schedulingGroup":{"podGroupName":"g"}"#);
+    decide(&mut engine);
+    let second = report(&engine, NOW, &Question::default());
+    let [group] = second.groups.as_slice() else { panic!("{:?}", second.groups) };
+    assert_eq!((group.members, group.placed, group.scheduled), (3, 0, false));
+    assert_eq!(group.message, "pod group is unschedulable");
+    let text = serde_json::to_string(&second).expect("it is JSON");
+    assert_eq!(serde_json::from_str::<QueueReport>(&text).expect("it is a report"), second);
+}
+
+#[test]
+fn waiting_groups_and_those_that_lost_members_are_counted() {
+    let mut engine = engine_with_group();
+    assert_eq!(engine.stats().groups, GroupStats { waiting: 1, below_min_count: 0 });
+    let was_scheduled = r#","status":{"conditions":[{"type":"PodGroupScheduled","status":"True"}]}"#;
+    group(&mut engine, "h", 2, was_scheduled);
+    let member = r#","nodeName":"n1","schedulingGroup":{"podGroupName":"h"}"#;
+    pod(&mut engine, "team", "h1", "1", member);
+    assert_eq!(engine.stats().groups, GroupStats { waiting: 1, below_min_count: 1 });
+    pod(&mut engine, "team", "h2", "1", member);
+    assert_eq!(engine.stats().groups, GroupStats { waiting: 1, below_min_count: 0 });
 }

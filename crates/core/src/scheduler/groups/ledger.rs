@@ -56,17 +56,22 @@ impl Groups {
     }
 
     /// Returns the members of a group, by uid.
-    pub(super) fn members(&self, key: GroupKey) -> impl Iterator<Item = &Uid> {
+    pub(in crate::scheduler) fn members(&self, key: GroupKey) -> impl Iterator<Item = &Uid> {
         self.members.get(&key).into_iter().flatten()
     }
 
+    /// Returns the groups that pods name.
+    pub(in crate::scheduler) fn keys(&self) -> impl Iterator<Item = GroupKey> {
+        self.members.keys().copied()
+    }
+
     /// Returns the number of all members of a group.
-    pub(super) fn known(&self, key: GroupKey) -> usize {
+    pub(in crate::scheduler) fn known(&self, key: GroupKey) -> usize {
         self.members.get(&key).map_or(0, BTreeSet::len)
     }
 
     /// Returns the number of members that are bound or assumed.
-    pub(super) fn scheduled(&self, key: GroupKey, cache: &Cache) -> usize {
+    pub(in crate::scheduler) fn scheduled(&self, key: GroupKey, cache: &Cache) -> usize {
         self.members(key).filter(|uid| cache.placed(uid).is_some()).count()
     }
 
@@ -91,7 +96,7 @@ impl Groups {
     }
 
     /// Returns the condition that was sent last for a group, if the watch does not show it yet.
-    pub(super) fn sent(&self, uid: &str) -> Option<&GroupCondition> {
+    pub(in crate::scheduler) fn sent(&self, uid: &str) -> Option<&GroupCondition> {
         self.sent.get(uid)
     }
 
