@@ -187,3 +187,36 @@ fn equal_clusters_make_equal_reports() {
     folder.write("new", &[cluster::checkout(10)]);
     assert_eq!(folder.page(&["-f", "new"]), folder.page(&["-f", "new"]));
 }
+
+#[test]
+fn groups_of_pending_members_are_explained_once() {
+    let member =
+        |name: &str, group: &str| pod(name, "3", &json!({ "schedulingGroup": { "podGroupName": group } }));
+    let group = |name: &str, min: usize| {
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup",
+            "metadata": { "name": name, "namespace": "default", "uid": name },
+            "spec": { "schedulingPolicy": { "gang": { "minCount": min } } },
+        })
+    };
+    let members = [member("a", "g"), member("b", "g"), member("c", "h")];
+    let objects = [&[node("n", "z"), group("g", 2), group("h", 1)], &members[..]].concat();
+    let folder = Folder::of(&objects);
+    let gates = ["--emulated-version", "1.36", "--feature-gates=GenericWorkload=true,GangScheduling=true"];
+    let model = folder.model(&gates);
+    let groups: Vec<(&Value, &Value)> =
+        list(&model["groups"]).iter().map(|group| (&group["group"], &group["verdict"])).collect();
+    assert_eq!(
+        groups,
+        [(&json!("default/g"), &json!("neverFits")), (&json!("default/h"), &json!("startsNow"))]
+    );
+    let verdicts: Vec<(&Value, usize)> = list(&model["pending"])
+        .iter()
+        .map(|waiting| (&waiting["explanation"]["verdict"], list(&waiting["pods"]).len()))
+        .collect();
+    assert_eq!(verdicts, [(&json!("waitsForGroup"), 2), (&json!("fitsNow"), 1)], "{model:#}");
+    let page = folder.page(&gates);
+    assert!(page.contains("pod group default/g"), "the page lists the group");
+    assert!(page.contains("even in an empty cluster, only 1 member of at least 2 fits"), "the page says why");
+    assert_eq!(folder.model(&[])["groups"], Value::Null);
+}

@@ -15,11 +15,15 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::collections::hash::FixedMap;
+use supercargo_core::model::group::GroupKey;
 use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::signature::Signature;
 use supercargo_core::scheduler::Trial;
-use supercargo_whatif::explain::{Explanation, NodeScores, Place, Question, Scores, explain};
+use supercargo_whatif::explain::{
+    ExplainedGroup, Explanation, GroupExplanation, NodeScores, Place, Question, Scores, explain,
+    explain_group,
+};
 use supercargo_whatif::simulate::decide::Detail;
 use supercargo_whatif::simulate::decide::TieBreak;
 use supercargo_whatif::simulate::decide::{Decider, Rules};
@@ -90,6 +94,8 @@ pub(super) struct ReportBuilder<'a> {
     decisions: Vec<(Uid, Explanation, Scores, bool)>,
     pending: Vec<(Vec<Arc<PodInfo>>, Explanation)>,
     unexplained: Vec<Arc<PodInfo>>,
+    /// Groups with a pending member.
+    groups: BTreeMap<GroupKey, ExplainedGroup>,
     simulated: Option<Simulated>,
 }
 
@@ -114,6 +120,7 @@ impl<'a> ReportBuilder<'a> {
             decisions: Vec::new(),
             pending: Vec::new(),
             unexplained: Vec::new(),
+            groups: BTreeMap::new(),
             simulated: None,
         }
     }
@@ -158,9 +165,9 @@ impl<'a> ReportBuilder<'a> {
 
     /// Explains pending pods, once per group of identical pods.
     pub(super) fn explain_waiting(&mut self) {
-        let mut groups: FixedMap<Signature, Vec<Arc<PodInfo>>> = FixedMap::default();
+        let mut groups: FixedMap<(Signature, Option<GroupKey>), Vec<Arc<PodInfo>>> = FixedMap::default();
         for pod in &self.waiting {
-            groups.entry(Signature::of(pod)).or_default().push(Arc::clone(pod));
+            groups.entry((Signature::of(pod), pod.group_key())).or_default().push(Arc::clone(pod));
         }
         let mut groups: Vec<Vec<Arc<PodInfo>>> = groups.into_values().collect();
         groups.iter_mut().for_each(|group| group.sort_by(|a, b| a.name.cmp(&b.name)));
@@ -174,6 +181,7 @@ impl<'a> ReportBuilder<'a> {
         let mut progress = Progress::new(groups.len());
         for group in groups {
             let mut explanation = self.ask(&group[0]);
+            self.ask_group(&group[0], &mut explanation);
             if let Some(scores) = explanation.scores.take() {
                 self.decisions.push((Arc::clone(&group[0].uid), explanation.clone(), scores, false));
             }
@@ -225,6 +233,14 @@ impl<'a> ReportBuilder<'a> {
         explain(&mut place, pod, question)
     }
 
+    /// Explains the group of a pending pod, once, and words the pod's state accordingly.
+    fn ask_group(&mut self, pod: &PodInfo, explanation: &mut Explanation) {
+        let Some(key) = pod.group_key() else { return };
+        let mut place = Place { trial: self.decider.trial_mut(), pending: &self.waiting };
+        let group = self.groups.entry(key).or_insert_with(|| explain_group(&mut place, key));
+        group.apply_to(pod, explanation);
+    }
+
     /// Adds the scores of a pod that is on this node.
     fn score(&mut self, pod: &Arc<PodInfo>, node: &str, is_made: bool) {
         let node_name = Some(self.decider.trial_mut().tables_mut().symbol(node));
@@ -248,6 +264,9 @@ impl<'a> ReportBuilder<'a> {
         let pending = self.pending.into_iter();
         let pending =
             pending.map(|(pods, explanation)| Waiting { pods: numbers(&pods), explanation }).collect();
+        let mut groups: Vec<GroupExplanation> =
+            self.groups.into_values().map(|group| group.explanation).collect();
+        groups.sort_by(|a, b| a.group.cmp(&b.group));
         let mut plugins = self.plugins;
         let mut decisions: Vec<Scored> = Vec::with_capacity(self.decisions.len());
         for (uid, explanation, scores, is_made) in self.decisions {
@@ -274,6 +293,7 @@ impl<'a> ReportBuilder<'a> {
             spread,
             spread_left_out,
             pending,
+            groups,
             simulated: self.simulated,
             plugins: plugins.into_list(),
             decisions,

@@ -4,7 +4,7 @@
 //! megabytes.
 
 use serde::Serialize;
-use supercargo_whatif::explain::Explanation;
+use supercargo_whatif::explain::{Explanation, GroupExplanation};
 
 /// `apiVersion` of the report.
 pub(super) const API_VERSION: &str = "supercargo.dev/v1alpha1";
@@ -54,6 +54,9 @@ pub(super) struct Report {
     pub pending: Vec<Waiting>,
     /// Pending pods without an explanation.
     pub unexplained: Vec<u32>,
+    /// Groups of the explained pending pods, by namespace and name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupExplanation>,
     /// Result of placing the pods of the files; null without files or changes.
     pub simulated: Option<Simulated>,
     /// Names of the scoring plugins.

@@ -4,6 +4,7 @@
 //! The content security policy allows only this script and style sheet, by their hashes. So markup from a
 //! name would have no effect even if it were not escaped.
 
+mod groups;
 mod markup;
 mod sections;
 mod waiting;

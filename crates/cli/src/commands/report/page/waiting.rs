@@ -1,9 +1,10 @@
 //! The pending pods and their explanations. This section needs no script.
 
 use crate::commands::report::model::{Report, Waiting};
+use crate::commands::report::page::groups;
 use crate::commands::report::page::markup::Markup;
 use supercargo_whatif::explain::format::count as counted;
-use supercargo_whatif::explain::{Explanation, Verdict};
+use supercargo_whatif::explain::{Change, Explanation, Group, Verdict};
 
 /// Maximum number of identical pods listed by name.
 const ALIKE_MAX: usize = 20;
@@ -22,6 +23,7 @@ pub(super) fn section(report: &Report) -> String {
         out.element("p", "No pending pods.");
         return out.into_text();
     }
+    groups::all(&mut out, &report.groups);
     for (at, waiting) in report.pending.iter().enumerate() {
         one(&mut out, report, waiting, at);
     }
@@ -63,7 +65,7 @@ fn one(out: &mut Markup, report: &Report, waiting: &Waiting, at: usize) {
     reasons(out, of);
     near_misses(out, of);
     hints(out, of);
-    changes(out, of);
+    changes(out, &of.changes, "scheduling the pod again");
     if let Some(event) = &of.event {
         out.raw("<h3>FailedScheduling event</h3>").element("p class=\"mono\"", event);
     }
@@ -127,10 +129,15 @@ fn reasons(out: &mut Markup, of: &Explanation) {
         counted(of.nodes, "node"),
         of.fits_on
     );
-    out.element("h3", &heading)
-        .raw("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Reasons\"><table><caption class=\"unseen\">Reasons</caption>");
+    out.element("h3", &heading);
+    reasons_table(out, &of.reasons);
+}
+
+/// Adds a table of reasons.
+pub(super) fn reasons_table(out: &mut Markup, reasons: &[Group]) {
+    out.raw("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Reasons\"><table><caption class=\"unseen\">Reasons</caption>");
     out.head(&[("Nodes", true), ("Only reason", true), ("Reason", false), ("Details", false)]).raw("<tbody>");
-    for group in &of.reasons {
+    for group in reasons {
         out.raw("<tr>").element("td class=\"n\"", &group.nodes.to_string());
         out.element("td class=\"n\"", &group.alone_on.to_string());
         out.raw("<th scope=\"row\" class=\"whole\">")
@@ -171,12 +178,15 @@ fn hints(out: &mut Markup, of: &Explanation) {
     out.raw("</ul>");
 }
 
-fn changes(out: &mut Markup, of: &Explanation) {
-    if of.changes.is_empty() {
+/// Adds verified changes; `verified` says what was decided again.
+pub(super) fn changes(out: &mut Markup, changes: &[Change], verified: &str) {
+    if changes.is_empty() {
         return;
     }
-    out.raw("<h3>Possible fixes <span class=\"dim\">each verified by scheduling the pod again with the change</span></h3><ol class=\"changes\">");
-    for change in &of.changes {
+    out.raw("<h3>Possible fixes ")
+        .element("span class=\"dim\"", &format!("each verified by {verified} with the change"));
+    out.raw("</h3><ol class=\"changes\">");
+    for change in changes {
         out.raw("<li>").text(&change.text);
         let names = change.examples.join(", ");
         let then = match change.fits_on {
