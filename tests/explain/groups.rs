@@ -228,3 +228,31 @@ fn groups_that_are_off_or_unknown_are_refused() {
     let unknown = ask(&objects, "podgroup/gg", &[]);
     assert_eq!(unknown.refused(), "pod group gg not found in namespace default; did you mean g?");
 }
+
+#[test]
+fn drain_names_groups_that_fall_below_min_count() {
+    let bound = |name: &str, node: &str| member(name, "2", &json!({ "nodeName": node }));
+    let drained = |min: usize, nodes: &[Value]| {
+        let members = vec![bound("p", "a"), bound("q", "a"), bound("r", "b")];
+        let cluster = Cluster::of(&with(nodes, group(min, None), members));
+        let flags =
+            ["drain-check", "a", "--cluster", "cluster", "--emulated-version", "1.36", GATES, "-o", "json"];
+        run(cluster.folder(), &flags).json("DrainCheck")
+    };
+    let two = [plain_node("a"), plain_node("b")];
+    let answer = drained(3, &two);
+    let expected = json!([{
+        "group": "default/g", "minCount": 3, "bound": 3, "evicted": 2, "placedAgain": 0, "recovers": false,
+    }]);
+    // One of the two would fit beside `r`, but together they are too few for the group to start again.
+    assert_eq!(answer["groups"], expected, "{answer:#}");
+    assert_eq!(answer["withoutPlace"], 2);
+    let three = [plain_node("a"), plain_node("b"), plain_node("c")];
+    let answer = drained(3, &three);
+    assert_eq!(
+        (&answer["groups"][0]["placedAgain"], &answer["groups"][0]["recovers"]),
+        (&json!(2), &json!(true))
+    );
+    // One member is left, and the group needs no more.
+    assert_eq!(drained(1, &two)["groups"], Value::Null);
+}

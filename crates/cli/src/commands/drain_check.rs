@@ -9,7 +9,9 @@ use clap::Args;
 use std::process::ExitCode;
 use std::sync::Arc;
 use supercargo_whatif::explain::format::count;
-use supercargo_whatif::explain::{Accepted, DrainCheck, Leaving, Moved, Obstacle, Place, drain_check};
+use supercargo_whatif::explain::{
+    Accepted, DrainCheck, GroupBelow, Leaving, Moved, Obstacle, Place, drain_check,
+};
 use supercargo_whatif::load::files::InputError;
 use supercargo_whatif::pending::LabelQuery;
 use supercargo_whatif::prepare::owners::{OwnedPod, Owners};
@@ -162,6 +164,10 @@ fn text(of: &DrainCheck, wide: bool) -> String {
             ));
         }
     }
+    if !of.groups.is_empty() {
+        screen.heading("Pod groups that fall below their minCount");
+        of.groups.iter().for_each(|group| screen.line(&group_below(group)));
+    }
     if !of.stay.is_empty() && wide {
         screen.heading("Pods that the drain leaves on the nodes");
         let rows: Vec<Vec<String>> =
@@ -169,6 +175,16 @@ fn text(of: &DrainCheck, wide: bool) -> String {
         screen.table(&[], &rows);
     }
     screen.into_text()
+}
+
+fn group_below(of: &GroupBelow) -> String {
+    let left = of.bound - of.evicted;
+    let then = match (of.recovers, of.placed_again) {
+        (true, again) => format!("{again} of the evicted members get a node again, which is enough"),
+        (false, again) => format!("{again} of the evicted members get a node again, which is not enough"),
+    };
+    let (group, evicted, min) = (&of.group, count(of.evicted, "member"), of.min_count);
+    format!("  {group}: {evicted} evicted, {left} left of at least {min}; {then}")
 }
 
 /// Returns the one-line result: whether all pods can be placed elsewhere, and whether a drain can evict them.

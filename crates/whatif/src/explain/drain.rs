@@ -7,16 +7,19 @@
 
 use crate::explain::answer::{API_VERSION, Group};
 use crate::explain::claims::with_new_ephemeral_claims;
-use crate::explain::device_claims::release;
+use crate::explain::device_claims::{publish, release};
 use crate::explain::edit::Edit;
+use crate::explain::groups::{Members, decide};
 use crate::explain::place::Place;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use supercargo_core::model::group::{GroupKey, GroupPolicy};
 use supercargo_core::model::intern::Symbol;
-use supercargo_core::model::node::NodeInfo;
-use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::node::{NodeIdx, NodeInfo};
+use supercargo_core::model::pod::{PodInfo, Uid};
+use supercargo_core::scheduler::TrialDecision;
 
 /// `kind` of the report.
 const KIND: &str = "DrainCheck";
@@ -50,6 +53,27 @@ pub struct DrainCheck {
     pub stay: BTreeMap<String, &'static str>,
     /// Budgets that allow fewer evictions now than the drain needs.
     pub budgets: Vec<Budget>,
+    /// Pod groups of which the drain leaves fewer members on nodes than their `minCount`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupBelow>,
+}
+
+/// A pod group that falls below its `minCount`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupBelow {
+    /// `namespace/name`.
+    pub group: String,
+    /// The number of members that must have a node together.
+    pub min_count: usize,
+    /// Number of members with a node now.
+    pub bound: usize,
+    /// Number of them that the drain evicts.
+    pub evicted: usize,
+    /// Number of the evicted members that get a node again.
+    pub placed_again: usize,
+    /// Whether enough members have a node again, once the evicted ones are recreated.
+    pub recovers: bool,
 }
 
 /// A pod to evict.
@@ -187,11 +211,20 @@ pub fn drain_check(
         obstacles,
         stay,
         budgets: if accepted.no_eviction { Vec::new() } else { protected.too_few() },
+        groups: groups_below(place, &going),
     };
     place.reverted(|place| {
         nodes.iter().for_each(|name| cordon(place, name));
         move_away(place, &going, &mut answer);
     });
+    for (of, _) in going.iter().zip(&answer.pods).filter(|(_, moved)| moved.to.is_some()) {
+        let Some(key) = of.pod.group_key() else { continue };
+        let name = name_of(place, key);
+        if let Some(group) = answer.groups.iter_mut().find(|group| group.group == name) {
+            group.placed_again += 1;
+            group.recovers = group.bound - group.evicted + group.placed_again >= group.min_count;
+        }
+    }
     answer
 }
 
@@ -202,21 +235,76 @@ fn move_away(place: &mut Place<'_>, going: &[&Leaving], answer: &mut DrainCheck)
         // Pods that share a claim leave together, so its devices are free.
         release(place.trial, &of.pod);
     }
-    for of in going {
+    let anew = going.iter().map(|of| {
         let anew =
             PodInfo { node_name: None, nominated_node: None, start_time: None, ..PodInfo::clone(&of.pod) };
-        let anew = Arc::new(with_new_ephemeral_claims(place.trial, anew));
-        let to = place.settle(&anew).map(|node| place.name(node));
+        Arc::new(with_new_ephemeral_claims(place.trial, anew))
+    });
+    let all: Vec<Arc<PodInfo>> = anew.collect();
+    let mut of_groups: BTreeMap<GroupKey, BTreeMap<Uid, NodeIdx>> = BTreeMap::new();
+    for (of, pod) in going.iter().zip(&all) {
+        let to = match pod.group_key() {
+            Some(key) => {
+                let nodes = of_groups.entry(key).or_insert_with(|| settle_group(place, key, &all));
+                nodes.get(&pod.uid).copied()
+            }
+            None => place.settle(pod),
+        };
+        let to = to.map(|node| place.name(node));
         answer.without_place += usize::from(to.is_none());
         let reasons = if to.is_none() && answer.without_place <= EXPLAINED_MAX {
-            crate::explain::short_reasons(place, &anew)
+            crate::explain::short_reasons(place, pod)
         } else {
             Vec::new()
         };
         let from = of.pod.node_name.map_or_else(String::new, |node| place.tables().text(node).to_owned());
-        let pod = key(place, &anew);
+        let pod = key(place, pod);
         answer.pods.push(Moved { pod, from, to, is_unmanaged: of.is_unmanaged, reasons });
     }
+}
+
+/// Decides on the evicted members of a group together, and assumes those that get a node.
+fn settle_group(place: &mut Place<'_>, key: GroupKey, pods: &[Arc<PodInfo>]) -> BTreeMap<Uid, NodeIdx> {
+    let members = pods.iter().filter(|pod| pod.group_key() == Some(key)).cloned();
+    let members: Vec<Arc<PodInfo>> = members.collect();
+    let decided = decide(place, key, &members, false);
+    let mut nodes = BTreeMap::new();
+    for (pod, decision) in decided.members {
+        if let TrialDecision::Placed { node, .. } = decision {
+            publish(place.trial, &pod);
+            nodes.extend(place.snapshot().find_node(node).map(|node| (Arc::clone(&pod.uid), node)));
+        }
+    }
+    nodes
+}
+
+fn name_of(place: &Place<'_>, key: GroupKey) -> String {
+    format!("{}/{}", place.tables().text(key.namespace), place.tables().text(key.name))
+}
+
+/// Returns the groups of which too few members stay on nodes.
+fn groups_below(place: &Place<'_>, going: &[&Leaving]) -> Vec<GroupBelow> {
+    let mut evicted: BTreeMap<GroupKey, usize> = BTreeMap::new();
+    for key in going.iter().filter_map(|of| of.pod.group_key()) {
+        *evicted.entry(key).or_default() += 1;
+    }
+    let below = evicted.into_iter().filter_map(|(key, evicted)| {
+        let GroupPolicy::Gang(min_count) = place.snapshot().lookups().group(key)?.policy else { return None };
+        let bound = Members::of(place, key).bound.len();
+        // A group that has not started has nothing to lose.
+        let falls = bound >= min_count && bound - evicted < min_count;
+        falls.then(|| GroupBelow {
+            group: name_of(place, key),
+            min_count,
+            bound,
+            evicted,
+            placed_again: 0,
+            recovers: false,
+        })
+    });
+    let mut below: Vec<GroupBelow> = below.collect();
+    below.sort_by(|a, b| a.group.cmp(&b.group));
+    below
 }
 
 /// Cordons the node like `kubectl cordon` and the node lifecycle controller.

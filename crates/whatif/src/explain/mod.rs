@@ -32,7 +32,7 @@ pub use answer::{
 pub use cel::{CheckedDevice, Checker, ExpressionCheck};
 pub use counted::{Counted, Tally};
 pub use drain::{
-    Accepted, Budget, BudgetState, BudgetStates, DrainCheck, Leaving, Moved, Obstacle,
+    Accepted, Budget, BudgetState, BudgetStates, DrainCheck, GroupBelow, Leaving, Moved, Obstacle,
     ObstacleCode, drain_check,
 };
 pub use fit::{FitCheck, OnNode, fit};
