@@ -2,7 +2,8 @@
 //! every alert has a runbook and a test.
 //!
 //! Reads only files. `tests/fixtures/metrics-ours.txt` lists what a scrape has, which a test on a real control plane
-//! verifies. promtool tests that rules fire (`make rules`).
+//! verifies, and `metrics-groups.txt` beside it what the feature gate of pod groups adds. promtool tests that rules
+//! fire (`make rules`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -42,7 +43,8 @@ fn labels<'a>(of: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
 /// Returns the series of a scrape.
 fn scraped() -> Known {
     let mut known = Known::new();
-    for line in read("tests/fixtures/metrics-ours.txt").lines().filter(|line| !line.starts_with('#')) {
+    let lists = [read("tests/fixtures/metrics-ours.txt"), read("tests/fixtures/metrics-groups.txt")];
+    for line in lists.iter().flat_map(|list| list.lines()).filter(|line| !line.starts_with('#')) {
         let mut words = line.split(' ');
         let mut word = || words.next().unwrap_or_default();
         let (name, kind, keys) = (word(), word(), labels(word().split(',')));
@@ -213,6 +215,7 @@ fn every_panel_has_a_description_and_a_unit() {
         "Why are pods pending?",
         "Where is time spent?",
         "Is it healthy?",
+        "Do pod groups start?",
         "Does shadow mode agree?",
     ];
     assert_eq!(rows, questions);

@@ -2,6 +2,8 @@
 //!
 //! A decision's profile is known only from its report, so the probe's measurements are kept until then.
 
+mod groups;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,9 +13,8 @@ use supercargo_core::cycle::{Framework, Point, Probe};
 use supercargo_core::framework::PluginName;
 use supercargo_core::framework::extension_point;
 use supercargo_core::model::event::{BindOutcome, Event};
-use supercargo_core::model::pod::Uid;
 use supercargo_core::model::time::Time;
-use supercargo_core::report::group::{GroupOutcome, GroupReport};
+use supercargo_core::report::group::GroupReport;
 use supercargo_core::report::{Notice, Outcome, Preemption, Report};
 use supercargo_core::scheduler::Scheduler;
 
@@ -21,6 +22,7 @@ use crate::engine::interface::Observer;
 use crate::telemetry::log::DECISIONS;
 use crate::telemetry::metrics::{AttemptResult, ExtensionPoint, Metrics, ProfileMetrics, StatusCode};
 use crate::telemetry::traces::{Phase, Tracer};
+use groups::LastGroup;
 
 /// Records the engine's reports in [`Metrics`].
 pub struct Accounts {
@@ -29,8 +31,7 @@ pub struct Accounts {
     stopwatch: Stopwatch,
     rescued_by_flush: Arc<AtomicU64>,
     tracer: Option<Tracer>,
-    /// The members of the last group, each with its share of the time that the group's decision took.
-    members: BTreeMap<Uid, Duration>,
+    last_group: LastGroup,
 }
 
 impl Accounts {
@@ -38,7 +39,14 @@ impl Accounts {
     pub fn new<'a>(metrics: Arc<Metrics>, profiles: impl IntoIterator<Item = &'a str>) -> Self {
         let profiles = profiles.into_iter().map(|name| (name.to_owned(), metrics.profile(name))).collect();
         let (stopwatch, rescued_by_flush) = (Stopwatch::default(), Arc::default());
-        Self { metrics, profiles, stopwatch, rescued_by_flush, tracer: None, members: BTreeMap::new() }
+        Self {
+            metrics,
+            profiles,
+            stopwatch,
+            rescued_by_flush,
+            tracer: None,
+            last_group: LastGroup::default(),
+        }
     }
 
     /// Creates trace spans from reports, if `tracer` is set.
@@ -115,7 +123,11 @@ impl Observer for Accounts {
             tracer.report(now, report, &laps.iter().map(stretch).collect::<Vec<_>>());
         }
         self.record_laps(&report.profile, laps);
-        let took = self.members.remove(&report.pod.uid).unwrap_or(took);
+        let (share, start) = self.last_group.take_member(now, report);
+        let took = share.unwrap_or(took);
+        if let Some(waited) = start {
+            self.metrics.group_started(waited);
+        }
         let metrics = Arc::clone(&self.metrics);
         let profile = self.profile(&report.profile);
         let attempt_took = now.since(report.began).max(took);
@@ -163,10 +175,9 @@ impl Observer for Accounts {
     fn group(&mut self, now: Time, report: &GroupReport, took: Duration) {
         let laps = std::mem::take(&mut self.stopwatch.laps);
         self.record_laps(&report.profile, laps);
-        let share = took / u32::try_from(report.members.len()).unwrap_or(u32::MAX).max(1);
-        self.members = report.members.iter().map(|member| (member.pod.uid.clone(), share)).collect();
+        self.last_group = LastGroup::of(now, report, took);
         self.metrics.group_attempted(report, now.since(report.began).max(took), took);
-        log_group(report, took);
+        groups::log(report, took);
     }
 
     fn notice(&mut self, notice: &Notice) {
@@ -181,35 +192,6 @@ impl Observer for Accounts {
         if let Event::BindFinished { outcome: BindOutcome::Unknown { .. }, .. } = event {
             self.metrics.bind_unknown();
         }
-    }
-}
-
-/// Logs one line per cycle of a group.
-fn log_group(report: &GroupReport, took: Duration) {
-    let group = format_args!("{}/{}", report.namespace, report.name);
-    let (members, victims) = (report.members.len(), report.victims.len());
-    let placement = report.chosen.as_deref();
-    match report.outcome {
-        GroupOutcome::Scheduled => tracing::info!(
-            target: DECISIONS,
-            podGroup = %group, members, placement, ?took,
-            "Successfully scheduled pod group"
-        ),
-        GroupOutcome::Unschedulable => tracing::info!(
-            target: DECISIONS,
-            podGroup = %group, members, err = %report.status, ?took,
-            "Unable to schedule pod group; waiting"
-        ),
-        GroupOutcome::WaitingForPreemption => tracing::info!(
-            target: DECISIONS,
-            podGroup = %group, members, victims, placement, err = %report.status, ?took,
-            "Unable to schedule pod group; waiting for preemption"
-        ),
-        GroupOutcome::Error | GroupOutcome::Refused => tracing::warn!(
-            target: DECISIONS,
-            podGroup = %group, members, err = %report.status,
-            "Error scheduling pod group; retrying"
-        ),
     }
 }
 
@@ -350,7 +332,7 @@ fn status_code(name: &str) -> StatusCode {
 mod tests {
     use supercargo_core::model::effect::PodRef;
     use supercargo_core::model::emulation::EmulatedVersion;
-    use supercargo_core::report::group::{MemberReport, PlacementReport};
+    use supercargo_core::report::group::{GroupOutcome, MemberReport, PlacementReport};
 
     use super::*;
     use crate::telemetry::metrics::{Exposition, Kubernetes};
@@ -420,6 +402,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn start_of_a_group_is_measured_from_its_first_member() {
+        let metrics = Arc::new(Metrics::new());
+        let mut accounts = Accounts::new(Arc::clone(&metrics), ["supercargo"]);
+        let placed = || Outcome::Placed { node: node(), nodes: 3, feasible: 2, score: None };
+        let member = |uid: &str, queued: u64, outcome: Outcome| {
+            let of = report(outcome);
+            let pod = PodRef { uid: uid.into(), ..of.pod.clone() };
+            Report { pod, first_queued: Time::from_secs(queued), ..of }
+        };
+        for outcome in [GroupOutcome::Unschedulable, GroupOutcome::Scheduled] {
+            accounts.group(Time::from_secs(15), &of_group(outcome), Duration::ZERO);
+            for (uid, queued) in [("u1", 9), ("u2", 5)] {
+                accounts.report(Time::from_secs(15), &member(uid, queued, placed()), Duration::ZERO);
+            }
+        }
+        let text = Exposition::new(metrics).render().await;
+        shows(&text, "supercargo_podgroup_start_duration_seconds_sum 10");
+        shows(&text, "supercargo_podgroup_start_duration_seconds_count 1");
+    }
+
+    #[tokio::test]
     async fn group_is_counted_once_and_its_members_share_its_time() {
         let metrics = Arc::new(Metrics::new());
         metrics.schedules_groups(["supercargo"]);
@@ -441,6 +444,8 @@ mod tests {
             &text,
             &format!("scheduler_podgroup_scheduling_attempt_duration_seconds_sum{} 3", of("scheduled")),
         );
+        // The only report came from one of two members, so the start is not complete.
+        shows(&text, "supercargo_podgroup_start_duration_seconds_count 0");
         shows(&text, "scheduler_podgroup_scheduling_algorithm_duration_seconds_count 1");
         shows(&text, "scheduler_scheduling_algorithm_duration_seconds_sum 0.002");
         shows(&text, "scheduler_generated_placements_total{profile=\"supercargo\"} 3");

@@ -81,6 +81,8 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
         evaluation_slices: stats.slices,
         prioritizing: stats.prioritizing as u64,
         unschedulable_groups: stats.queue.groups as u64,
+        podgroups_waiting: stats.groups.waiting as u64,
+        podgroups_below_min_count: stats.groups.below_min_count as u64,
         recalled_decisions: stats.recalled,
         verified_decisions: stats.verified,
         cache_unchecked: verification.unchecked_since.map_or(Duration::ZERO, |since| now.since(since)),

@@ -63,6 +63,10 @@ pub struct CoreStats {
     pub prioritizing: u64,
     /// Groups of identical unschedulable pods that wait for the same plugins.
     pub unschedulable_groups: u64,
+    /// Pod groups with a member in the queue.
+    pub podgroups_waiting: u64,
+    /// Pod groups that were scheduled, and have fewer members than `minCount` on nodes.
+    pub podgroups_below_min_count: u64,
     /// Pods found unschedulable because an equal pod was, and nothing changed since.
     pub recalled_decisions: u64,
     /// Cached decisions compared with a full evaluation: `[same, different]`.
@@ -192,6 +196,8 @@ impl CoreStats {
             number(&families::IN_EVALUATION, self.in_evaluation),
             total(&families::EVALUATION_SLICES, self.evaluation_slices),
             number(&families::UNSCHEDULABLE_GROUPS, self.unschedulable_groups),
+            number(&families::PODGROUPS_WAITING, self.podgroups_waiting),
+            number(&families::PODGROUPS_BELOW_MIN_COUNT, self.podgroups_below_min_count),
             total(&families::RECALLED_DECISIONS, self.recalled_decisions),
             plain_family(&families::VERIFIED_DECISIONS, Plain::Counter, verified),
             plain_family(

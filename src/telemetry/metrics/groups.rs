@@ -75,6 +75,11 @@ impl Metrics {
         }
     }
 
+    /// Records the start of a group, and how long its first member was in the queue.
+    pub fn group_started(&self, waited: Duration) {
+        self.group_start_duration.observe(waited.as_secs_f64());
+    }
+
     /// Records a cycle of a group: how long it took in total, and until all members were decided.
     pub fn group_attempted(&self, report: &GroupReport, total: Duration, algorithm: Duration) {
         let Some(metrics) = self.groups.get() else { return };
@@ -95,5 +100,29 @@ impl Metrics {
                 metrics.placement_evaluations.with_label_values(&[result, profile]).inc();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The families that dashboards may use with the gate.
+    const LISTED: &str = include_str!("../../../tests/fixtures/metrics-groups.txt");
+
+    #[test]
+    fn families_of_groups_are_those_of_the_list() {
+        let kind = |name: &str| if name.ends_with("_total") { "counter" } else { "histogram" };
+        let families = [
+            &ATTEMPTS,
+            &ATTEMPT_DURATION,
+            &ALGORITHM_DURATION,
+            &GENERATED_PLACEMENTS,
+            &PLACEMENT_EVALUATIONS,
+        ];
+        let lines = families.map(|of| format!("{} {} {}", of.name, kind(of.name), of.labels.join(",")));
+        let listed = LISTED.lines().filter(|line| !line.starts_with('#')).map(str::to_owned);
+        assert_eq!(BTreeSet::from(lines), listed.collect::<BTreeSet<String>>());
     }
 }
