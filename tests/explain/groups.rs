@@ -57,7 +57,10 @@ fn assert_verdict(objects: &[Value], verdict: &str, code: i32, summary: &str) ->
 }
 
 fn with(nodes: &[Value], group: Value, members: Vec<Value>) -> Vec<Value> {
-    [nodes, &[group], &members].concat()
+    let mut all = nodes.to_vec();
+    all.push(group);
+    all.extend(members);
+    all
 }
 
 #[test]
@@ -162,6 +165,31 @@ fn group_that_waits_for_a_claim_may_fit_later() {
     let summary = "1 member of at least 2 fits now; 1 more must fit";
     let answer = assert_verdict(&with(&[plain_node("a")], group(2, None), others), "blocked", 3, summary);
     assert_eq!(answer["short"][0]["reasons"][0]["code"], "ClaimNotReady", "{answer:#}");
+}
+
+#[test]
+fn min_count_is_changed_in_place_only_where_the_api_allows_it() {
+    let how = |api: &str| {
+        let mut group = group(3, None);
+        group["apiVersion"] = json!(format!("scheduling.k8s.io/{api}"));
+        let answer = of_group(&with(&[plain_node("a")], group, members(3, "2"))).0;
+        let changes = answer["changes"].as_array().expect("a list").clone();
+        let lower = changes.into_iter().find(|change| change["codes"] == json!(["LowerMinCount"]));
+        lower.unwrap_or_else(|| panic!("{answer:#}"))["how"].as_str().expect("a text").to_owned()
+    };
+    assert_eq!(how("v1alpha2"), "delete the PodGroup and create it again: v1alpha2 cannot change minCount");
+    let patch = r#"kubectl patch podgroup g --namespace default --type merge --patch '{"spec":{"schedulingPolicy":{"gang":{"minCount":2}}}}'"#;
+    assert_eq!(how("v1beta1"), patch);
+}
+
+#[test]
+fn members_of_different_schedulers_fail_together() {
+    let other = member("q", "1", &json!({ "schedulerName": "supercargo" }));
+    let objects = with(&[plain_node("a")], group(2, None), vec![member("p", "1", &json!({})), other]);
+    let (answer, code) = of_group(&objects);
+    assert_eq!((&answer["verdict"], code), (&json!("failed"), Some(3)), "{answer:#}");
+    let summary = answer["summary"].as_str().expect("a text");
+    assert!(summary.contains("should have the same .spec.schedulerName set"), "{summary}");
 }
 
 #[test]

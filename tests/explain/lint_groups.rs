@@ -77,6 +77,9 @@ fn different_schedulers_and_priorities_of_members_are_found() {
     let important = on(&objects(&json!({ "priority": 5 })));
     assert_eq!(important, [finding("PodGroup/g", "PodGroupPrioritiesDiffer", "warning")]);
     assert_eq!(on(&objects(&json!({}))), []);
+    let mut newer = objects(&json!({ "priority": 5 }));
+    newer[1]["apiVersion"] = json!("scheduling.k8s.io/v1beta1");
+    assert_eq!(on(&newer), [finding("PodGroup/g", "PodGroupPrioritiesDiffer", "error")]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use supercargo_core::scheduler::GroupDecision;
 
 /// Maximum number of decisions about members in all trials of a group. In a cluster of 5,000 nodes each takes about a
 /// millisecond.
-const MEMBER_DECISIONS_MAX: usize = 20_000;
+const MEMBER_DECISIONS_MAX: usize = 4_000;
 /// Minimum number of trials, however large the group is.
 const TRIALS_MIN: usize = 4;
 /// Maximum number of nodes that are added.
