@@ -224,7 +224,14 @@ async fn gang_waits_for_its_group_and_stays_within_a_rack() -> Result<()> {
         ensure!(bound(world, "large").await?.is_empty(), "no rack has room for it");
         let series = "scheduler_podgroup_schedule_attempts_total";
         let scheduled = format!("{series}{{profile=\"{}\",result=\"scheduled\"}}", world.name);
-        world.counted(&scheduled, 1.0).await
+        world.counted(&scheduled, 1.0).await?;
+        world.counted("supercargo_podgroup_start_duration_seconds_count", 1.0).await?;
+        world.counted("supercargo_podgroups_waiting", 1.0).await?;
+        // A started gang that loses a member is below its minCount, whatever its condition says.
+        world.counted("supercargo_podgroups_below_min_count", 0.0).await?;
+        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        world.pods().delete("late-0", &now).await?;
+        world.counted("supercargo_podgroups_below_min_count", 1.0).await
     })
     .await
 }
