@@ -284,3 +284,23 @@ fn drain_names_groups_that_fall_below_min_count() {
     // One member is left, and the group needs no more.
     assert_eq!(drained(1, &two)["groups"], Value::Null);
 }
+
+#[test]
+fn fit_counts_the_groups_that_can_start() {
+    let fit = |key: Option<&str>, more: &[&str]| {
+        let nodes = [in_rack("a", "x"), in_rack("b", "y"), in_rack("c", "y"), group(3, key)];
+        let cluster = Cluster::of(&nodes);
+        cluster.write("template", &member("p", "2", &json!({})).to_string());
+        let flags =
+            ["fit", "-f", "template", "--cluster", "cluster", "--emulated-version", "1.36", "-o", "json"];
+        run(cluster.folder(), &[&flags[..], more].concat()).json("FitCheck")
+    };
+    // Six pods fit; in the racks, there is room for two and for four.
+    let expected =
+        |starts: usize| json!({ "group": "default/g", "minCount": 3, "starts": starts, "atLimit": false });
+    let answer = fit(None, &[GATES]);
+    assert_eq!((&answer["fits"], &answer["groups"]), (&json!(6), &expected(2)), "{answer:#}");
+    let answer = fit(Some("rack"), &[GATES]);
+    assert_eq!((&answer["fits"], &answer["groups"]), (&json!(6), &expected(1)), "{answer:#}");
+    assert_eq!(fit(None, &[])["groups"], Value::Null);
+}

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_whatif::explain::claims::{is_replica, ordinal};
 use supercargo_whatif::explain::format::count;
-use supercargo_whatif::explain::{FitCheck, Place, fit};
+use supercargo_whatif::explain::{FitCheck, GroupFit, Place, fit};
 use supercargo_whatif::load::files::InputError;
 
 /// Exit code if no pod fits.
@@ -85,6 +85,11 @@ fn text(of: &FitCheck, wide: bool) -> String {
     }
     if of.nodes.len() > shown {
         screen.line(&format!("  and {}", count(of.nodes.len() - shown, "more node")));
+    }
+    if let Some(GroupFit { group, min_count, starts, at_limit }) = &of.groups {
+        let more = if *at_limit { " or more" } else { "" };
+        let groups = count(*starts, "group");
+        screen.line(&format!("  as {group}: {groups}{more} of {min_count} can start one after the other"));
     }
     if !of.limited_by.is_empty() {
         screen.heading("Why no more fit");

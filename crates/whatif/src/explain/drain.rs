@@ -7,9 +7,9 @@
 
 use crate::explain::answer::{API_VERSION, Group};
 use crate::explain::claims::with_new_ephemeral_claims;
-use crate::explain::device_claims::{publish, release};
+use crate::explain::device_claims::release;
 use crate::explain::edit::Edit;
-use crate::explain::groups::{Members, decide};
+use crate::explain::groups::{self, Members};
 use crate::explain::place::Place;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -19,7 +19,6 @@ use supercargo_core::model::group::{GroupKey, GroupPolicy};
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::node::{NodeIdx, NodeInfo};
 use supercargo_core::model::pod::{PodInfo, Uid};
-use supercargo_core::scheduler::TrialDecision;
 
 /// `kind` of the report.
 const KIND: &str = "DrainCheck";
@@ -266,16 +265,7 @@ fn move_away(place: &mut Place<'_>, going: &[&Leaving], answer: &mut DrainCheck)
 /// Decides on the evicted members of a group together, and assumes those that get a node.
 fn settle_group(place: &mut Place<'_>, key: GroupKey, pods: &[Arc<PodInfo>]) -> BTreeMap<Uid, NodeIdx> {
     let members = pods.iter().filter(|pod| pod.group_key() == Some(key)).cloned();
-    let members: Vec<Arc<PodInfo>> = members.collect();
-    let decided = decide(place, key, &members, false);
-    let mut nodes = BTreeMap::new();
-    for (pod, decision) in decided.members {
-        if let TrialDecision::Placed { node, .. } = decision {
-            publish(place.trial, &pod);
-            nodes.extend(place.snapshot().find_node(node).map(|node| (Arc::clone(&pod.uid), node)));
-        }
-    }
-    nodes
+    groups::settle(place, key, &members.collect::<Vec<_>>())
 }
 
 fn name_of(place: &Place<'_>, key: GroupKey) -> String {

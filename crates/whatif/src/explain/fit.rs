@@ -2,11 +2,13 @@
 
 use crate::explain::answer::{API_VERSION, Group};
 use crate::explain::claims::{is_replica, ordinal, with_own_claims};
+use crate::explain::groups;
 use crate::explain::place::Place;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use supercargo_core::model::group::{GroupKey, GroupPolicy, Membership, PodGroup};
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::PodInfo;
 
@@ -31,6 +33,23 @@ pub struct FitCheck {
     pub nodes: Vec<OnNode>,
     /// Why no further copy fits; empty at the limit.
     pub limited_by: Vec<Group>,
+    /// How many groups start; only if the pod is a member of a gang.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<GroupFit>,
+}
+
+/// The result of a capacity check for whole groups.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupFit {
+    /// `namespace/name` of the group that is copied.
+    pub group: String,
+    /// Number of members of each copy.
+    pub min_count: usize,
+    /// Number of groups that start one after the other.
+    pub starts: usize,
+    /// Whether the limit was reached, so that more may start.
+    pub at_limit: bool,
 }
 
 /// The copies on one node.
@@ -48,6 +67,7 @@ pub struct OnNode {
 /// Copies of a StatefulSet replica get the ordinals from `first` and their own claims. Pods with generic ephemeral
 /// volumes get their own claims, too.
 pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize, first: usize) -> FitCheck {
+    let groups = fit_groups(place, pod, limit, first);
     place.reverted(|place| {
         let mut fits = 0;
         let mut by_node: BTreeMap<NodeIdx, usize> = BTreeMap::new();
@@ -68,8 +88,44 @@ pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize, first: usize) -> 
         let mut nodes: Vec<OnNode> = nodes.collect();
         nodes.sort_by(|a, b| (Reverse(a.pods), &a.node).cmp(&(Reverse(b.pods), &b.node)));
         let pod = place.snapshot().pod_key(pod);
-        FitCheck { api_version: API_VERSION, kind: KIND, pod, fits, at_limit, nodes, limited_by }
+        FitCheck { api_version: API_VERSION, kind: KIND, pod, fits, at_limit, nodes, limited_by, groups }
     })
+}
+
+/// Starts copies of the pod's gang, each with `minCount` copies of the pod, until one does not start. At most `limit`
+/// pods are copied.
+fn fit_groups(place: &mut Place<'_>, pod: &PodInfo, limit: usize, first: usize) -> Option<GroupFit> {
+    let key = pod.group_key()?;
+    let group = place.snapshot().lookups().group(key)?.clone();
+    let GroupPolicy::Gang(min_count) = group.policy else { return None };
+    let (namespace, name) = (place.tables().text(key.namespace), place.tables().text(key.name));
+    let (group_name, name) = (format!("{namespace}/{name}"), name.to_owned());
+    let most = limit / min_count.max(1);
+    let mut keys = Vec::new();
+    let starts = place.reverted(|place| {
+        let mut starts = 0;
+        while starts < most {
+            let name = place.trial.tables_mut().symbol(&format!("{name}-{starts}"));
+            let new = GroupKey { name, ..key };
+            let old = place.trial.replace_group(new, Some(PodGroup { key: new, ..group.clone() }));
+            keys.push((new, old));
+            let member = |number: usize| {
+                let mut copy = copy(place, pod, starts * min_count + number, first);
+                copy.group = copy.group.map(|of| Box::new(Membership { group: name, ..*of }));
+                Arc::new(copy)
+            };
+            let members: Vec<Arc<PodInfo>> = (0..min_count).map(member).collect();
+            if groups::settle(place, new, &members).len() < min_count {
+                break;
+            }
+            starts += 1;
+        }
+        starts
+    });
+    for (key, old) in keys {
+        place.trial.replace_group(key, old);
+    }
+    Some(GroupFit { group: group_name, min_count, starts, at_limit: starts == most })
 }
 
 /// Returns copy `number` of the pod, with its own claims.

@@ -10,6 +10,7 @@ pub use answer::{Domain, GroupExplanation, GroupVerdict, Short};
 
 use crate::explain::answer::API_VERSION;
 use crate::explain::changes::Case;
+use crate::explain::device_claims::publish;
 use crate::explain::format::count;
 use crate::explain::place::Place;
 use crate::explain::{Explanation, Group, ReasonCode, Rejections, Verdict, groups, rejections};
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use supercargo_core::cycle::NoProbe;
 use supercargo_core::model::group::{GroupKey, GroupPolicy, PodGroup};
 use supercargo_core::model::intern::Symbol;
+use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::plugins::scheduling_gates;
 use supercargo_core::report::group::GroupOutcome;
@@ -113,6 +115,19 @@ pub(crate) fn decide(
 ) -> GroupDecision {
     let options = TrialOptions { uses_caches: true, preempts, is_comparable: false };
     place.trial.decide_group(key, waiting, options, &mut NoProbe)
+}
+
+/// Decides on members together, and assumes those of a group that starts on their nodes, which it returns.
+pub(crate) fn settle(place: &mut Place<'_>, key: GroupKey, pods: &[Arc<PodInfo>]) -> BTreeMap<Uid, NodeIdx> {
+    let decided = decide(place, key, pods, false);
+    let mut nodes = BTreeMap::new();
+    for (pod, decision) in decided.members {
+        if let TrialDecision::Placed { node, .. } = decision {
+            publish(place.trial, &pod);
+            nodes.extend(place.snapshot().find_node(node).map(|node| (Arc::clone(&pod.uid), node)));
+        }
+    }
+    nodes
 }
 
 /// Explains a group. The cache is the same afterwards.
