@@ -37,7 +37,7 @@ struct Args {
     /// Test only mutants of files below this path
     #[arg(long, value_name = "PATH", default_value = "")]
     below: String,
-    /// Test unexplained survivors again, for example after tests were added
+    /// Test only the unexplained survivors, again, for example after tests were added
     #[arg(long)]
     again: bool,
     /// Run the tests of this package, for example supercargo-sim; several are possible
@@ -89,7 +89,7 @@ fn todo(args: &Args, selected: &[Mutant], results: &Results) -> Vec<usize> {
         let of_function =
             functions.get(&(mutant.name.file.clone(), mutant.name.function.clone())).map_or(0, Vec::len);
         let is_known = results.own(mutant).is_some() || results.is_counted(mutant, of_function);
-        !is_known || args.again && results.is_open(mutant)
+        if args.again { results.is_open(mutant) } else { !is_known }
     };
     (0..selected.len())
         .filter(|&at| selected[at].name.file.starts_with(&args.below) && is_due(&selected[at]))
