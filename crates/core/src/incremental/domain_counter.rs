@@ -105,7 +105,7 @@ impl DomainCounter {
     /// Returns the heap size in bytes, including a domain map of its own, which it needs as soon as a node changes.
     pub(super) fn bytes(&self) -> usize {
         let numbers = (self.pods.capacity() + self.counts.capacity()) * size_of::<i32>();
-        numbers + self.domain_map.bytes() + self.added_domains.capacity() * 16
+        numbers + self.domain_map.bytes()
     }
 
     /// Loads the domains of the counter's topology key.
