@@ -454,33 +454,40 @@ fn all_signatures_are_cached_and_evicted_over_the_limit() {
 /// The comparison in production must notice a wrong cached decision: other nodes, other totals, an error.
 #[test]
 fn comparison_notices_other_nodes_totals_and_errors() {
-    let mut law = Law::new();
-    for node in ["a cpu=4 mem=8Gi", "b cpu=8 mem=8Gi", "c cpu=16 mem=8Gi"] {
-        let node = law.cluster.node_from(node);
-        law.cluster.add_node(&node);
+    // In all clusters, c is the best node.
+    let clusters = [
+        ["a cpu=4 mem=8Gi", "b cpu=4 mem=8Gi", "c cpu=16 mem=8Gi"],
+        // Other nodes are feasible, with equal totals.
+        ["a cpu=4 mem=8Gi unschedulable", "b cpu=4 mem=8Gi", "c cpu=16 mem=8Gi"],
+        ["a cpu=4 mem=8Gi", "b cpu=4 mem=8Gi unschedulable", "c cpu=16 mem=8Gi"],
+        // The same nodes are feasible. The total of a worse node differs, or that of the best.
+        ["a cpu=5 mem=8Gi", "b cpu=4 mem=8Gi", "c cpu=16 mem=8Gi"],
+        ["a cpu=4 mem=8Gi", "b cpu=4 mem=8Gi", "c cpu=32 mem=8Gi"],
+    ];
+    let mut decided: Vec<(Law, Arc<PodInfo>, _)> = Vec::new();
+    for nodes in clusters {
+        let mut law = Law::new();
+        for node in nodes {
+            let node = law.cluster.node_from(node);
+            law.cluster.add_node(&node);
+        }
+        let pod = law.cluster.pod_from("x cpu=1");
+        let full = law.framework.decide(&pod, law.cluster.snapshot(), Options::default(), &mut NoProbe);
+        decided.push((law, pod, full));
     }
-    let pod = law.cluster.pod_from("x cpu=1");
-    let full =
-        |law: &Law| law.framework.decide(&pod, law.cluster.snapshot(), Options::default(), &mut NoProbe);
-    let mut older = vec![full(&law)];
-    // The best node and the feasible nodes stay; only the total of another node changes.
-    let placed = law.cluster.pod_from("y on=a cpu=2");
-    law.cluster.place(&placed);
-    older.push(full(&law));
-    let node = law.cluster.node_from("b cpu=8 mem=8Gi unschedulable");
-    law.cluster.add_node(&node);
-    law.cluster.cache.refresh();
-    let current = full(&law);
-    let snapshot = law.cluster.snapshot();
-    let mut quick = law
-        .framework
-        .decide_cached(&mut law.decisions, &pod, snapshot, &mut NoProbe)
-        .expect("two nodes are feasible");
-    assert!(!quick.is_empty());
-    assert_eq!(format!("{quick:?}").matches("feasible").count(), 1, "{quick:?}");
-    assert!(quick.equals(&current, Seed(7), &pod));
-    assert!(older.iter().all(|older| !quick.equals(older, Seed(7), &pod)));
-    assert!(!quick.equals(&Err(CycleError("failed".to_owned())), Seed(7), &pod));
+    let failed = Err(CycleError("failed".to_owned()));
+    for cached in 0..clusters.len() {
+        let ((law, pod, _), mut decisions) = (&decided[cached], DecisionCache::default());
+        let quick = law.framework.decide_cached(&mut decisions, pod, law.cluster.snapshot(), &mut NoProbe);
+        let mut quick = quick.expect("nodes are feasible");
+        assert!(!quick.is_empty());
+        assert_eq!(format!("{quick:?}").matches("feasible").count(), 1, "{quick:?}");
+        assert_eq!(quick.choose(Seed(7), pod, 1), NodeIdx(2));
+        for (other, (_, _, full)) in decided.iter().enumerate() {
+            assert_eq!(quick.equals(full, Seed(7), pod), other == cached, "{cached} and {other}");
+        }
+        assert!(!quick.equals(&failed, Seed(7), pod));
+    }
 }
 
 /// Each pod of a DaemonSet selects its own node. Caching the nodes of each signature would be useless.

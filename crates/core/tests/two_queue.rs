@@ -133,6 +133,11 @@ fn one_time_signatures_get_a_quarter_of_the_entries() {
         decide(&mut cache_run, round * 2 * MOST..round * 2 * MOST + MOST);
         decide(&mut cache_run, 0..RECURRING);
     }
+    // Fewer suffice from then on, until three quarters of the entries are protected.
+    for round in 0..4 {
+        decide(&mut cache_run, (20 + round) * MOST..(20 + round) * MOST + 2 * LATEST);
+        decide(&mut cache_run, 0..RECURRING);
+    }
     assert_eq!(cache_run.decisions.signatures(), MOST);
     // More one-time signatures than the cache holds do not displace them, but get a quarter of the entries.
     let end = 11 * MOST;
@@ -172,6 +177,51 @@ fn alternating_signatures_stay_cached_if_they_fit() {
     );
 }
 
+/// Returns the bytes of two signatures with their shared node evaluation.
+fn bytes_of_two() -> usize {
+    let mut cache_run = CacheRun::with_limit(usize::MAX);
+    (0..2).for_each(|number| _ = cache_run.decides_from_cache(&spread(number)));
+    cache_run.decisions.bytes()
+}
+
+#[test]
+fn signatures_that_need_exactly_the_limit_stay_cached() {
+    let are_cached = |cache_run: &mut CacheRun, numbers: [usize; 3]| {
+        numbers.map(|number| cache_run.decides_from_cache(&spread(number)))
+    };
+    // Two new signatures exceed their share: the first is evicted, and protected when it returns.
+    let returned = |limit| {
+        let mut cache_run = CacheRun::with_limit(limit);
+        assert_eq!(are_cached(&mut cache_run, [0, 1, 0]), [false; 3]);
+        cache_run
+    };
+    let limit = returned(bytes_of_two()).decisions.bytes();
+    let mut cache_run = returned(limit);
+    assert_eq!(cache_run.decisions.bytes(), limit);
+    // A single new signature may exceed the share. The next one displaces it, and not the protected one.
+    assert_eq!(are_cached(&mut cache_run, [1, 2, 0]), [true, false, true]);
+}
+
+#[test]
+fn new_signatures_that_need_exactly_their_share_stay_cached() {
+    for (limit, stays) in [(4 * bytes_of_two(), true), (4 * bytes_of_two() - 1, false)] {
+        let mut cache_run = CacheRun::with_limit(limit);
+        (0..2).for_each(|number| _ = cache_run.decides_from_cache(&spread(number)));
+        assert_eq!(cache_run.decides_from_cache(&spread(0)), stays, "limit of {limit} bytes");
+    }
+}
+
+#[test]
+fn recurring_signatures_that_do_not_fit_together_stay_within_the_limit() {
+    let limit = bytes_of_two();
+    let mut cache_run = CacheRun::with_limit(limit);
+    for turn in 0..30 {
+        cache_run.decides_from_cache(&spread(turn % 3));
+        let bytes = cache_run.decisions.bytes();
+        assert!(bytes <= limit, "{bytes} of {limit} bytes in turn {turn}");
+    }
+}
+
 #[test]
 fn pods_of_one_deployment_are_fully_evaluated_once() {
     let mut cache_run = CacheRun::with_limit(LIMIT);
@@ -202,6 +252,14 @@ fn shared_state_is_freed_with_its_last_signature() {
     let first = others - cache_run.decisions.signatures();
     (first..others).for_each(|number| _ = others_alone.decides_from_cache(&spread(100 + number)));
     assert_eq!(cache_run.decisions.bytes(), others_alone.decisions.bytes());
+}
+
+/// A signature that counts pods by node has a count, and the size of a domain, for each of the 300 nodes.
+#[test]
+fn counts_by_node_need_more_memory_than_counts_by_zone() {
+    let [by_node, by_zone] = ["host", "zone"]
+        .map(|key| CacheRun::alone(&format!("x label:app=a spread={key}/1/DoNotSchedule/app=a")));
+    assert!(by_node > by_zone + 300 * size_of::<[i32; 2]>(), "{by_node} and {by_zone} bytes");
 }
 
 /// No data by node is cached for a signature until it has a feasible node.
