@@ -126,7 +126,7 @@ fn object_that_moves_during_collection_keeps_its_ids() {
 #[test]
 fn every_gc_root_keeps_its_ids() {
     let mut engine = engine();
-    for words in ["a cpu=4 zone=z1", "b cpu=4 zone=z2 taint=team:NoSchedule"] {
+    for words in ["a cpu=4 zone=z1", "b cpu=4 zone=z2 taint=team:NoSchedule taint=own:UnknownEffect"] {
         let node = node(&mut engine, words);
         engine.handle(NOW, Event::NodeApplied(Box::new(node)));
     }
@@ -134,7 +134,7 @@ fn every_gc_root_keeps_its_ids() {
     engine.handle(NOW, Event::PodApplied(Box::new(big)));
     assert_eq!(work(&mut engine), None);
     engine.collect_all_ids();
-    for text in ["z1", "z2", "team", "app", "big", "other", "default-scheduler"] {
+    for text in ["z1", "z2", "team", "UnknownEffect", "app", "big", "other", "default-scheduler"] {
         assert!(engine.tables().find(text).is_some(), "{text} is held");
     }
     // New texts would take the ids that are still held, if those were freed.
@@ -146,4 +146,29 @@ fn every_gc_root_keeps_its_ids() {
     let later = NOW + std::time::Duration::from_secs(60);
     let Step::Report(report) = engine.step(later, &mut NoProbe) else { panic!("the pod is tried again") };
     assert_eq!(report.pod.name, "big");
+}
+
+/// A signature used since the last garbage collection stays cached. If its ids were freed, another pod could get them.
+#[test]
+fn signature_in_use_keeps_its_ids_until_it_is_unused() {
+    let mut engine = engine();
+    let node = node(&mut engine, "a cpu=4 zone=z1");
+    engine.handle(NOW, Event::NodeApplied(Box::new(node)));
+    let collect = |engine: &mut Scheduler| {
+        engine.tables().symbol("garbage");
+        while engine.collect_ids_by(usize::MAX) == 0 {}
+    };
+    // The first pod has the same node evaluation, which holds the ids of the pod that it was made for.
+    let peers = ["q", "r"].map(|name| format!("{name} cpu=1 label:job=alone anti=zone/job=alone"));
+    for words in ["p cpu=1", &peers[0], &peers[1]] {
+        let pending = pod(&mut engine, words);
+        let uid = Arc::clone(&pending.uid);
+        engine.handle(NOW, Event::PodApplied(Box::new(pending)));
+        assert_eq!(work(&mut engine).as_deref(), Some("a"));
+        engine.handle(NOW, Event::Gone(ObjectKey::Pod(uid)));
+    }
+    collect(&mut engine);
+    assert!(engine.tables().find("alone").is_some(), "the signature was used");
+    collect(&mut engine);
+    assert!(engine.tables().find("alone").is_none(), "the signature was not used since");
 }
