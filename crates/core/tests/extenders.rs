@@ -241,3 +241,15 @@ fn filter_stage_of_a_pod_with_extenders_has_upstreams_status() {
     assert_eq!(status("p cpu=1"), ["Success"]);
     assert_eq!(status("p cpu=9"), ["Unschedulable"]);
 }
+
+#[test]
+fn decisions_of_pods_that_an_extender_only_binds_are_cached() {
+    let mut harness = Harness::new(&["g bind"]);
+    harness.node("a cpu=9");
+    for number in 0..3 {
+        harness.pod(&format!("p{number} cpu=1"));
+    }
+    harness.run();
+    assert_eq!((harness.placed.len(), harness.asked.len()), (3, 0));
+    assert_eq!(harness.scheduler.stats().quick, 3);
+}
