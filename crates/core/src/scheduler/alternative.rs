@@ -158,8 +158,9 @@ impl AlternativeProfiles {
 mod tests {
     use super::*;
     use crate::cycle::Framework;
+    use crate::model::event::Event;
     use crate::registry::Plan;
-    use crate::scheduler::quarantine::tests::World;
+    use crate::scheduler::quarantine::tests::{World, node};
 
     fn pod_ref(name: &str) -> PodRef {
         PodRef { namespace: "default".to_owned(), name: name.to_owned(), uid: name.into() }
@@ -168,6 +169,12 @@ mod tests {
     fn room(node: &str, victims: &[&str]) -> Preemption {
         let victims = victims.iter().map(|name| pod_ref(name)).collect();
         Preemption::Nominated { node: node.to_owned(), victims, evictions: 1 }
+    }
+
+    fn profile_without(name: &str) -> Profile {
+        let mut plan = Plan::default();
+        plan.points.values_mut().for_each(|plugins| plugins.retain(|plugin| *plugin != name));
+        Profile { name: "default-scheduler".to_owned(), framework: Framework::new(&plan) }
     }
 
     #[test]
@@ -187,10 +194,7 @@ mod tests {
     fn alternative_decision_of_each_attempt_is_taken_once_in_order() {
         let mut world = World::new();
         assert_eq!(world.scheduler.take_alternative(), None);
-        let mut plan = Plan::default();
-        plan.points.values_mut().for_each(|plugins| plugins.retain(|plugin| *plugin != "NodeResourcesFit"));
-        let framework = Framework::new(&plan);
-        world.scheduler.set_alternative(vec![Profile { name: "default-scheduler".to_owned(), framework }]);
+        world.scheduler.set_alternative(vec![profile_without("NodeResourcesFit")]);
         world.pod("small", 500, None);
         world.run();
         world.pod("large", 9_000, None);
@@ -205,5 +209,26 @@ mod tests {
         assert_eq!((&*differs.pod.name, differs.chosen), ("large", None));
         assert!(matches!(differs.otherwise, AlternativeOutcome::Differs(_)), "{:?}", differs.otherwise);
         assert_eq!(world.scheduler.take_alternative(), None);
+    }
+
+    #[test]
+    fn alternative_that_chooses_another_node_differs() {
+        let mut world = World::new();
+        let mut cordoned = node(world.scheduler.tables(), "a");
+        cordoned.unschedulable = true;
+        world.handle(Event::NodeApplied(cordoned));
+        let b = node(world.scheduler.tables(), "b");
+        world.handle(Event::NodeApplied(b));
+        world.pod("placed", 4_000, Some("b"));
+        world.scheduler.profiles[0].1 = profile_without("NodeResourcesFit");
+        world.scheduler.set_alternative(vec![profile_without("NodeUnschedulable")]);
+        world.pod("p", 500, None);
+        world.run();
+        let alternative = world.scheduler.take_alternative().expect("a decision was made");
+        assert_eq!(alternative.chosen.as_deref(), Some("b"));
+        let AlternativeOutcome::Differs(comparison) = alternative.otherwise else {
+            panic!("it differs: {:?}", alternative.otherwise)
+        };
+        assert_eq!(comparison.ours.map(|ours| ours.node).as_deref(), Some("a"));
     }
 }
