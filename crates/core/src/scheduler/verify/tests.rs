@@ -2,6 +2,7 @@
 
 #[cfg(debug_assertions)]
 mod declarations;
+mod evictions;
 mod panics;
 
 use super::*;
