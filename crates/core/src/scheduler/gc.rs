@@ -156,7 +156,10 @@ impl TraceIds for Scheduler {
 #[cfg(test)]
 mod tests {
     use crate::cycle::NoProbe;
+    use crate::incremental::DecisionCache;
+    use crate::model::effect::Lane;
     use crate::model::event::Event;
+    use crate::model::selector::{NodeSelectorTerm, RequiredNodeAffinity, TermDemands};
     use crate::queue::SubQueue;
     use crate::scheduler::Step;
     use crate::scheduler::quarantine::tests::{World, pod};
@@ -199,5 +202,41 @@ mod tests {
             catch_unwind(AssertUnwindSafe(keeps_its_label)).unwrap_or(false)
         });
         assert!(!keeps_it, "what moves has to be looked at again");
+    }
+
+    /// In a cache without room, every signature with a state exceeds the limit. Pods that name their node have none.
+    #[test]
+    fn signature_over_the_limit_is_evicted_for_the_next_one_even_after_a_collection() {
+        let mut world = World::new();
+        world.scheduler.decisions = DecisionCache::with_bytes_max(0);
+        world.handle(Event::Credits { lane: Lane::Bind, count: 99 });
+        let pinned = |world: &mut World, name: String, cpu_milli: i64| {
+            let tables = world.scheduler.tables();
+            let mut pinned = pod(tables, &name, cpu_milli, None);
+            let name = tables.symbol("a");
+            let demands = TermDemands { labels: [].into(), names: [(name, false)].into() };
+            let term = NodeSelectorTerm { demands: Some(demands), pinned_names: Some([name].into()) };
+            let affinity = RequiredNodeAffinity { node_selector: None, terms: Some([term].into()) };
+            pinned.node_affinity = affinity.into();
+            world.handle(Event::PodApplied(pinned));
+            world.run();
+        };
+        let free = |world: &mut World, name: &str, cpu_milli: i64| {
+            world.pod(name, cpu_milli, None);
+            world.run();
+            (world.scheduler.decisions.signatures(), world.scheduler.decisions.bytes())
+        };
+        (0..40).for_each(|number| pinned(&mut world, format!("old-{number}"), number));
+        // Each decision evicts the signature over the limit and at most eight others.
+        free(&mut world, "first", 100);
+        let (signatures, bytes) = free(&mut world, "second", 101);
+        assert_eq!(signatures, 40 - 8 - 8 + 1);
+        // The collection evicts half of the pinned pods' signatures.
+        (16..28).for_each(|number| pinned(&mut world, format!("new-{number}"), number));
+        free(&mut world, "second-again", 101);
+        world.scheduler.tables().symbol("unreferenced");
+        while world.scheduler.collect_ids_by(usize::MAX) == 0 {}
+        assert_eq!(world.scheduler.decisions.signatures(), 12 + 1);
+        assert_eq!(free(&mut world, "third", 102), (12 - 8 + 1, bytes));
     }
 }
