@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use supercargo_core::cache::Snapshot;
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
+use supercargo_core::framework::CycleError;
 use supercargo_core::incremental::DecisionCache;
 use supercargo_core::model::device::{
     Allocation, AllocationMode, Attribute, ClaimSpec, Constraint, ConstraintKind, CounterSet, Device,
@@ -48,9 +50,9 @@ thread_local! {
     static EVALUATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Selects devices of one model, or all.
+/// Selects devices of one model, or all. Which attributes it reads is listed, except for small devices.
 #[derive(Debug)]
-struct Is(&'static str);
+struct Is(&'static str, Option<Box<[Arc<str>]>>);
 
 impl Expression for Is {
     fn text(&self) -> &str {
@@ -67,10 +69,19 @@ impl Expression for Is {
             (_, model) => Ok(*model == Model::Small),
         }
     }
+
+    fn reads(&self) -> Option<&[Arc<str>]> {
+        self.1.as_deref()
+    }
 }
 
 fn selector(text: &'static str) -> Option<DeviceSelector> {
-    Some(DeviceSelector(Arc::new(Is(text))))
+    let reads: Option<Box<[Arc<str>]>> = match text {
+        "any" => Some([].into()),
+        "large" => Some(["gpu.example.com/model".into()].into()),
+        _ => None,
+    };
+    Some(DeviceSelector(Arc::new(Is(text, reads))))
 }
 
 fn amount(value: i64) -> Amount {
@@ -80,7 +91,11 @@ fn amount(value: i64) -> Amount {
 fn device(number: usize, model: Model, tainted: bool) -> Device {
     Device {
         name: format!("d{number}").into(),
-        attributes: [("slot".into(), Attribute::Int(number as i64 / 2))].into(),
+        attributes: [
+            ("model".into(), Attribute::Text(format!("{model:?}").into())),
+            ("slot".into(), Attribute::Int(number as i64 / 2)),
+        ]
+        .into(),
         capacity: [].into(),
         consumes: [].into(),
         reach: Reach::Nothing,
@@ -161,13 +176,30 @@ struct Law {
     placed: usize,
     /// How many decisions were cached.
     cached: usize,
+    /// How many full evaluations began with known results of searches.
+    known: usize,
+}
+
+/// Returns the feasible nodes, or why there are none.
+fn outcome(decision: &Result<Decision, CycleError>, snapshot: Snapshot<'_>) -> String {
+    match decision {
+        Ok(Decision::Feasible(found)) => {
+            format!(
+                "{:?} {:?}",
+                found.filtered.feasible(),
+                found.scores.as_ref().map(|scores| &scores.totals)
+            )
+        }
+        Ok(Decision::Infeasible(filtered)) => format!("{:?}", filtered.diagnose(snapshot)),
+        Err(error) => format!("{error:?}"),
+    }
 }
 
 impl Law {
     fn new() -> Self {
         let (cluster, framework) = (TestCluster::new(), Framework::default());
         let decisions = DecisionCache::default();
-        let mut law = Self { cluster, framework, decisions, placed: 0, cached: 0 };
+        let mut law = Self { cluster, framework, decisions, placed: 0, cached: 0, known: 0 };
         (0..NODES).for_each(|node| law.set_node(node, node % 2));
         (0..LOCAL).for_each(|node| law.set_local(node, 2));
         law.set_class("any", "any");
@@ -339,6 +371,11 @@ impl Law {
             let Ok(Decision::Feasible(plain)) = &plain else { unreachable!("they are the same") };
             let node = quick.choose(Seed(7), &pod, 1);
             assert_eq!(quick.reserve(snapshot, node), plain.filtered.reserve(snapshot, node).ok());
+        } else if let Some(known) = self.decisions.device_verdicts() {
+            self.known += 1;
+            let snapshot = snapshot.with_device_verdicts(&known);
+            let again = self.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+            assert_eq!(outcome(&again, snapshot), outcome(&plain, snapshot), "{:?}", WANTED[wanted]);
         }
         let Ok(Decision::Feasible(plain)) = plain else { return };
         let node = plain.choose(Seed(7), &pod, 1);
@@ -454,16 +491,67 @@ fn next_pod_of_a_template_judges_only_nodes_whose_devices_changed() {
         quick.expect("some nodes have devices");
         EVALUATIONS.get() - before
     };
-    assert_eq!(judged(&mut law), LOCAL, "one device of each node is looked at");
+    assert_eq!(
+        judged(&mut law),
+        1,
+        "one device of one node is looked at, since the nodes' devices are equal"
+    );
     assert_eq!(judged(&mut law), 0, "nothing changed");
     law.ask(0, true);
     assert_eq!((law.placed, law.cached), (1, 1));
     assert_eq!(judged(&mut law), 1, "one node has a device less");
-    law.set_local(3, 4);
+    law.set_local(3, 3);
     assert_eq!(judged(&mut law), 1, "one node has other devices");
+    law.set_local(4, 3);
+    assert_eq!(judged(&mut law), 0, "another has the same");
     law.set_node(LOCAL + 1, 0);
     assert_eq!(judged(&mut law), 0, "the changed node has no devices");
     law.set_shared(0, 1);
     assert_eq!(judged(&mut law), NODES, "every node can use the new device");
     assert_eq!(law.decisions.signatures(), 1);
+}
+
+/// Each pod has another claim: devices are searched once for all nodes whose devices the expressions cannot tell apart.
+#[test]
+fn new_requests_search_once_for_nodes_with_equal_devices() {
+    let mut law = Law::new();
+    let evaluated = |law: &mut Law, wanted: usize| {
+        let pod = law.pod(wanted, "p");
+        let before = EVALUATIONS.get();
+        let snapshot = law.cluster.snapshot();
+        law.framework.decide_cached(&mut law.decisions, &pod, snapshot, &mut NoProbe);
+        EVALUATIONS.get() - before
+    };
+    // Three devices of the first node, the first of them large; a small and a large one of the others. Each device looked
+    // at is evaluated by its class and by the request's selector, if it has one.
+    law.set_local(0, 3);
+    assert_eq!(evaluated(&mut law, 3), 2 + 4, "one device of the first node, two of one other node");
+    assert_eq!(evaluated(&mut law, 0), 1 + 1, "one device of the first node, and one of one other");
+    let each = 3 * (LOCAL - 1);
+    assert_eq!(
+        evaluated(&mut law, 4),
+        5 + each,
+        "each node, since it is not known what selects small devices"
+    );
+}
+
+/// If no node is feasible for a pod, its full evaluation searches no devices again.
+#[test]
+fn infeasible_pod_searches_each_node_once() {
+    let mut law = Law::new();
+    (0..LOCAL).for_each(|node| law.set_local(node, 1));
+    let pod = law.pod(2, "p");
+    let before = EVALUATIONS.get();
+    let snapshot = law.cluster.snapshot();
+    assert!(law.framework.decide_cached(&mut law.decisions, &pod, snapshot, &mut NoProbe).is_none());
+    assert_eq!(EVALUATIONS.get() - before, 1, "all nodes have one device");
+    let known = law.decisions.device_verdicts().expect("the cache has searched");
+    let snapshot = snapshot.with_device_verdicts(&known);
+    let decision = law.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+    assert!(
+        outcome(&decision, snapshot).contains("cannot allocate all claims"),
+        "{:?}",
+        outcome(&decision, snapshot)
+    );
+    assert_eq!(EVALUATIONS.get() - before, 1);
 }

@@ -7,6 +7,8 @@
 mod attachable;
 mod candidate_volumes;
 mod device_classes;
+mod device_clocks;
+mod device_verdicts;
 mod devices;
 mod fence;
 mod hypothetical;
@@ -26,6 +28,8 @@ mod volumes;
 
 pub use attachable::Attachable;
 pub use device_classes::DeviceClasses;
+pub(crate) use device_clocks::DeviceClocks;
+pub use device_verdicts::{DeviceVerdicts, Judgement};
 pub use devices::{AllocatedDevices, DeviceChange, DeviceUsage, Devices};
 pub(crate) use fence::Facts;
 pub use hypothetical::Hypothetical;

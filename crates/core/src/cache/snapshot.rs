@@ -2,7 +2,8 @@
 
 use super::fence::Facts;
 use super::{
-    Attachable, Cache, Columns, DeviceClasses, ImageState, NodeChange, NodeView, PodClass, PodClassId,
+    Attachable, Cache, Columns, DeviceClasses, DeviceVerdicts, ImageState, NodeChange, NodeView, PodClass,
+    PodClassId,
 };
 use crate::cache::slice::Slice;
 use crate::model::device::{DeviceClass, Reach};
@@ -21,6 +22,7 @@ pub struct Snapshot<'a> {
     cache: &'a Cache,
     tables: &'a Tables,
     slice: Option<&'a Slice>,
+    device_verdicts: Option<&'a DeviceVerdicts>,
     /// What plugins may read; see `fence`.
     #[cfg(debug_assertions)]
     pub(super) facts: Facts,
@@ -32,6 +34,7 @@ impl<'a> Snapshot<'a> {
             cache,
             tables,
             slice: None,
+            device_verdicts: None,
             #[cfg(debug_assertions)]
             facts: Facts::Cluster,
         }
@@ -45,6 +48,16 @@ impl<'a> Snapshot<'a> {
     /// Returns the current slice of an evaluation in slices.
     pub(crate) fn slice(self) -> Option<&'a Slice> {
         self.slice
+    }
+
+    /// Returns the same snapshot for the evaluation of a pod for whose requests these results are known.
+    pub fn with_device_verdicts(self, known: &'a DeviceVerdicts) -> Self {
+        Self { device_verdicts: Some(known), ..self }
+    }
+
+    /// Returns the known results of searches for the pod's devices.
+    pub(crate) fn device_verdicts(self) -> Option<&'a DeviceVerdicts> {
+        self.device_verdicts
     }
 
     /// Returns the tables of interned texts.

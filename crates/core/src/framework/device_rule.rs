@@ -1,7 +1,8 @@
 //! The part of a filter rule that allocates devices. Its results are cached.
 
+use super::node_devices::{NodeDevices, ReadAttributes};
 use super::status::CycleError;
-use crate::cache::NodeView;
+use crate::cache::{Judgement, NodeView, Snapshot};
 use crate::model::device::{ClaimSpec, ContainerRequest, DeviceSelector, RequestKind};
 use crate::model::intern::{Symbol, trace_ids};
 use std::hash::{Hash, Hasher};
@@ -56,13 +57,21 @@ pub trait DeviceRule {
     /// Returns what the pod requests.
     fn requests(&self) -> DeviceRequests;
 
-    /// Whether the node's devices satisfy the requests, and the raw score of what they would be; `None` if they do not.
+    /// Whether the node's devices satisfy the requests, and the raw score of what they would be.
     ///
     /// The result depends on the requests, the node's object, its devices and what of them is allocated.
     ///
     /// # Errors
     /// If the decision fails.
-    fn judge(&self, node: &NodeView<'_>) -> Result<Option<i64>, CycleError>;
+    fn judge(&self, node: &NodeView<'_>) -> Result<Judgement, CycleError>;
+
+    /// Returns the attributes of devices on which the result depends; `None` if they cannot be listed, or if it depends
+    /// on more than the devices of the node.
+    fn reads(&self, snapshot: Snapshot<'_>) -> Option<ReadAttributes>;
+
+    /// Returns the devices of a node, compared by these attributes. Nodes with equal devices have the same result.
+    /// Returns `None` for a node whose result depends on more.
+    fn devices(&self, node: &NodeView<'_>, reads: &ReadAttributes) -> Option<NodeDevices>;
 
     /// Whether the node can use the devices that the pod's other claims have.
     fn has_reachable_claims(&self, node: &NodeView<'_>) -> bool;

@@ -9,6 +9,7 @@ pub mod event_set;
 pub mod extension_point;
 pub mod fact;
 pub mod histogram;
+pub mod node_devices;
 pub mod node_plugin;
 pub mod placement;
 pub mod plugin;
@@ -21,6 +22,7 @@ pub use device_rule::{DeviceRequests, DeviceRule};
 pub use event::{ClusterEvent, Hint, NodeAction, PodAction, pending_pod_label};
 pub use event_set::EventSet;
 pub use fact::{Fact, Measure};
+pub use node_devices::{NodeDevices, PoolDevices, ReadAttributes};
 pub use node_plugin::{NodeFilterPlugin, NodeScorePlugin};
 pub use plugin::{
     DependsOn, FilterPlugin, FilterRule, Prepared, Reads, Scale, ScorePlugin, ScoreRule, Tallied,

@@ -4,14 +4,16 @@
 //! The search for devices is the most expensive part of a decision. Its result for a node is kept until the node's
 //! object, its devices or their allocation change.
 
+use super::equal_nodes::EqualNodes;
 use super::signature_state::Fallback;
-use crate::cache::{DeviceChange, NodeChange, Snapshot};
+use crate::cache::{DeviceClocks, DeviceVerdicts, Judgement, Snapshot};
 use crate::collections::hash::Hashed;
 use crate::framework::{DeviceRequests, DeviceRule};
 use crate::model::intern::{Marks, TraceIds};
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::switches::ablation::{self, Layer};
+use std::sync::Arc;
 
 /// Maximum number of different requests. The least recently used are evicted. With scores of 20,000 nodes, each takes
 /// 160 kB.
@@ -21,17 +23,18 @@ const REQUESTS_MAX: usize = 256;
 #[derive(Default)]
 pub(super) struct DeviceResults {
     entries: Vec<Entry>,
+    equal_nodes: EqualNodes,
     /// The number of uses so far.
     uses: u64,
+    /// The results that the latest decision used.
+    latest: Option<Arc<DeviceVerdicts>>,
 }
 
 struct Entry {
     requests: Hashed<DeviceRequests>,
     /// The number of its last use.
     used: u64,
-    era: u64,
-    /// The clocks of the nodes and of the devices at the last update.
-    clocks: (u64, u64),
+    clocks: DeviceClocks,
     results: Results,
 }
 
@@ -42,8 +45,12 @@ pub(super) struct Results {
     judged: NodeSet,
     /// Those of them whose devices satisfy the requests.
     fitting: NodeSet,
-    /// The raw score by slot; slots after the last score above 0 may be missing.
-    scores: Vec<i64>,
+    /// All results by node.
+    verdicts: Arc<DeviceVerdicts>,
+    /// Whether every raw score was 0.
+    has_scores: bool,
+    /// The results by the number of a node in a table of equal nodes, and the table's id.
+    by_number: (u64, Vec<Option<Judgement>>),
 }
 
 impl Results {
@@ -54,20 +61,18 @@ impl Results {
 
     /// Returns the raw score of a node that fits.
     pub(super) fn score(&self, node: NodeIdx) -> i64 {
-        self.scores.get(node.index()).copied().unwrap_or(0)
+        self.verdicts.of(node).and_then(Result::ok).unwrap_or(0)
     }
 
     /// Whether every raw score is 0.
     pub(super) fn are_all_zero(&self) -> bool {
-        self.scores.is_empty()
+        !self.has_scores
     }
 
     fn forget(&mut self, node: NodeIdx) {
         self.judged.remove(node);
         self.fitting.remove(node);
-        if let Some(score) = self.scores.get_mut(node.index()) {
-            *score = 0;
-        }
+        Arc::make_mut(&mut self.verdicts).set(node, None);
     }
 
     /// Judges those of `nodes` that were not judged yet.
@@ -76,64 +81,75 @@ impl Results {
         rule: &dyn DeviceRule,
         snapshot: Snapshot<'_>,
         nodes: &NodeSet,
+        equal_nodes: &mut EqualNodes,
     ) -> Result<(), Fallback> {
         let mut unknown = nodes.clone();
         unknown.subtract(&self.judged);
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let mut table = equal_nodes.of(rule, snapshot);
         for node in unknown.iter() {
-            let score = rule.judge(&snapshot.node(node)).map_err(|_| Fallback)?;
+            let number =
+                table.as_mut().and_then(|table| Some((table.id(), table.number(rule, snapshot, node)?)));
+            let judgement = self.judge_one(rule, snapshot, node, number)?;
             self.judged.insert(node);
-            let Some(score) = score else { continue };
+            Arc::make_mut(&mut self.verdicts).set(node, Some(judgement));
+            let Ok(score) = judgement else { continue };
             self.fitting.insert(node);
-            if score != 0 {
-                let slots = self.scores.len().max(node.index() + 1);
-                self.scores.resize(slots, 0);
-                self.scores[node.index()] = score;
-            }
+            self.has_scores |= score != 0;
         }
         Ok(())
+    }
+}
+
+impl Results {
+    /// Judges a node, or one with equal devices.
+    fn judge_one(
+        &mut self,
+        rule: &dyn DeviceRule,
+        snapshot: Snapshot<'_>,
+        node: NodeIdx,
+        number: Option<(u64, u32)>,
+    ) -> Result<Judgement, Fallback> {
+        let judge = || rule.judge(&snapshot.node(node)).map_err(|_| Fallback);
+        let Some((table, number)) = number else { return judge() };
+        let (of_table, known) = &mut self.by_number;
+        if *of_table != table {
+            (*of_table, *known) = (table, Vec::new());
+        }
+        let at = number as usize;
+        if let Some(&Some(judgement)) = known.get(at) {
+            return Ok(judgement);
+        }
+        let judgement = judge()?;
+        known.resize(known.len().max(at + 1), None);
+        known[at] = Some(judgement);
+        Ok(judgement)
     }
 }
 
 impl Entry {
     /// Forgets the results of nodes that changed since the last update.
     fn catch_up(&mut self, snapshot: Snapshot<'_>) {
-        let (nodes, devices) = self.clocks;
-        let clocks = (snapshot.clock(), snapshot.devices().clock());
-        if self.era == snapshot.era() && self.clocks == clocks {
-            return;
+        match self.clocks.catch_up(snapshot) {
+            None => self.results = Results::default(),
+            Some(changed) => changed.iter().for_each(|node| self.results.forget(node)),
         }
-        let is_updated = self.era == snapshot.era()
-            && self.forget_nodes(snapshot, nodes).is_some()
-            && self.forget_devices(snapshot, devices).is_some();
-        if !is_updated {
-            self.results = Results::default();
-        }
-        (self.era, self.clocks) = (snapshot.era(), clocks);
-    }
-
-    fn forget_nodes(&mut self, snapshot: Snapshot<'_>, since: u64) -> Option<()> {
-        let changes = snapshot.node_changes_since(since)?;
-        for (node, _) in changes.filter(|(_, change)| *change == NodeChange::Object) {
-            self.results.forget(node);
-        }
-        Some(())
-    }
-
-    /// Returns `None` if devices changed that any node may be able to use.
-    fn forget_devices(&mut self, snapshot: Snapshot<'_>, since: u64) -> Option<()> {
-        for change in snapshot.devices().changes_since(since)? {
-            match change {
-                DeviceChange::AllNodes => return None,
-                DeviceChange::Node(name) => {
-                    snapshot.find_node(name).into_iter().for_each(|node| self.results.forget(node));
-                }
-            }
-        }
-        Some(())
     }
 }
 
 impl DeviceResults {
+    /// Forgets which results the latest decision used.
+    pub(super) fn begin_decision(&mut self) {
+        self.latest = None;
+    }
+
+    /// Returns the results that the latest decision used.
+    pub(super) fn latest(&self) -> Option<&Arc<DeviceVerdicts>> {
+        self.latest.as_ref()
+    }
+
     /// Returns the results of at least these nodes.
     ///
     /// # Errors
@@ -153,15 +169,15 @@ impl DeviceResults {
         let entry = &mut self.entries[at];
         entry.used = self.uses;
         entry.catch_up(snapshot);
-        entry.results.judge(rule, snapshot, nodes)?;
+        entry.results.judge(rule, snapshot, nodes, &mut self.equal_nodes)?;
+        self.latest = Some(Arc::clone(&entry.results.verdicts));
         Ok(&entry.results)
     }
 
     /// Adds an entry, in the place of the least recently used one if there are too many. Returns its index.
     fn add(&mut self, requests: Hashed<DeviceRequests>, snapshot: Snapshot<'_>) -> usize {
-        let clocks = (snapshot.clock(), snapshot.devices().clock());
-        let results = Results::default();
-        let entry = Entry { requests, used: 0, era: snapshot.era(), clocks, results };
+        let (clocks, results) = (DeviceClocks::of(snapshot), Results::default());
+        let entry = Entry { requests, used: 0, clocks, results };
         let oldest = (0..self.entries.len()).min_by_key(|&at| self.entries[at].used);
         match oldest.filter(|_| self.entries.len() == REQUESTS_MAX) {
             Some(oldest) => {
@@ -178,6 +194,8 @@ impl DeviceResults {
     /// Removes everything.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
+        self.equal_nodes.clear();
+        self.latest = None;
     }
 
     /// Marks the ids of all requests. They are few.

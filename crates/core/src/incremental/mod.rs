@@ -12,6 +12,7 @@ mod block_max;
 mod device_results;
 mod domain_counter;
 mod domain_map;
+mod equal_nodes;
 mod exact_results;
 mod gc_roots;
 mod infeasible_cache;
@@ -26,7 +27,7 @@ mod topology_index;
 mod two_queue;
 mod verify;
 
-use crate::cache::Snapshot;
+use crate::cache::{DeviceVerdicts, Snapshot};
 use crate::collections::hash::{Hashed, Keyed};
 use crate::cycle::{Decision, Framework, Probe};
 use crate::framework::CycleError;
@@ -206,6 +207,12 @@ impl DecisionCache {
         Self { hashing: hashing.clone(), ..self }
     }
 
+    /// Returns the results of searches for devices that the latest call of [`Framework::decide_cached`] used, if any. If
+    /// it had no answer, they hold for the full evaluation of the same pod in the same snapshot.
+    pub fn device_verdicts(&self) -> Option<Arc<DeviceVerdicts>> {
+        self.device_results.latest().cloned()
+    }
+
     /// Returns the number of cached decisions so far.
     pub fn hits(&self) -> u64 {
         self.hits
@@ -359,6 +366,7 @@ impl Framework {
         snapshot: Snapshot<'_>,
         probe: &mut dyn Probe,
     ) -> Option<CachedDecision<'a>> {
+        decisions.device_results.begin_decision();
         // Sampling visits other nodes in each attempt, so its decisions are not cached.
         if self.sampling.is_some() || pod.nominated_node.is_some() || ablation::is_off(Layer::Cache) {
             return None;

@@ -38,6 +38,12 @@ pub trait Expression: Debug + Send + Sync {
     fn matches_unshared(&self, facts: &Facts) -> Result<bool, Arc<str>> {
         self.matches(facts)
     }
+
+    /// Returns the full names of all attributes that the expression can read; `None` if they cannot be listed. Besides
+    /// these it may read the driver, the capacities, and whether the device can be shared.
+    fn reads(&self) -> Option<&[Arc<str>]> {
+        None
+    }
 }
 
 /// A selector of a class or request. Two are equal if their texts are.
@@ -246,7 +252,7 @@ impl Device {
 }
 
 /// A value of a device's attribute.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Attribute {
     /// `string`.
     Text(Arc<str>),

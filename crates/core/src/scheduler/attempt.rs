@@ -258,6 +258,9 @@ impl Scheduler {
                     Err(difference) => differs = Some(difference),
                 }
             }
+            // After a difference, nothing of the cache is used.
+            let verdicts = decisions.device_verdicts().filter(|_| differs.is_none() && uses_caches);
+            let snapshot = verdicts.as_deref().map_or(snapshot, |known| snapshot.with_device_verdicts(known));
             let decisions = slice.is_none().then_some(decisions);
             decide_in_full((framework, decisions), &pod, snapshot, options, (draws, now), probe)
         }));

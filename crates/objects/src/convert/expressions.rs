@@ -139,6 +139,8 @@ type Outcome = Result<bool, Arc<str>>;
 struct Selector {
     text: Arc<str>,
     program: Result<Program, Arc<str>>,
+    /// The full names of all attributes that the program can read; `None` if they cannot be listed.
+    reads: Option<Box<[Arc<str>]>>,
     /// The results by what was read.
     results: Mutex<HashMap<Vec<Read>, Outcome>>,
 }
@@ -152,7 +154,24 @@ impl fmt::Debug for Selector {
 impl Selector {
     fn new(text: &str) -> Self {
         let program = compile(text).map_err(|error| format!("CEL compile error: {error}").into());
-        Self { text: text.into(), program, results: Mutex::default() }
+        let reads = program.as_ref().map_or(Some([].into()), attributes_read);
+        Self { text: text.into(), program, reads, results: Mutex::default() }
+    }
+}
+
+/// Returns the full names of all attributes that a program can read; `None` if they, or the capacities that it reads,
+/// cannot be listed.
+fn attributes_read(program: &Program) -> Option<Box<[Arc<str>]>> {
+    let reads = program.reads();
+    if reads.capacity == Parts::All {
+        return None;
+    }
+    match &reads.attributes {
+        Parts::None => Some([].into()),
+        Parts::Some(names) => {
+            Some(names.iter().map(|(domain, id)| format!("{domain}/{id}").into()).collect())
+        }
+        Parts::All => None,
     }
 }
 
@@ -180,6 +199,10 @@ impl Expression for Selector {
         }
         results.insert(read, outcome.clone());
         outcome
+    }
+
+    fn reads(&self) -> Option<&[Arc<str>]> {
+        self.reads.as_deref()
     }
 
     fn matches_unshared(&self, facts: &Facts) -> Outcome {

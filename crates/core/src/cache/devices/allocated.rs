@@ -19,7 +19,7 @@ pub struct PoolUsage {
 }
 
 /// What allocations hold of a device.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceUsage {
     /// The number of allocations without a share, which take the whole device.
     dedicated: u32,

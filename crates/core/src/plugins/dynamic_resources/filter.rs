@@ -4,9 +4,12 @@ use super::binding_conditions::{Readiness, readiness};
 use super::extended::{ExtendedClaim, OnNode};
 use super::pools::{Place, Pools};
 use super::search::{Obstacle, Wanted, search};
-use super::{DynamicResourcesArgs, claims, result, score};
-use crate::cache::{NodeView, Snapshot};
-use crate::framework::{CycleError, DependsOn, DeviceRequests, DeviceRule, FilterRule, Rejection, Verdict};
+use super::{DynamicResourcesArgs, claims, compared, result, score};
+use crate::cache::{Judgement, NodeView, Snapshot};
+use crate::framework::{
+    CycleError, DependsOn, DeviceRequests, DeviceRule, FilterRule, NodeDevices, ReadAttributes, Rejection,
+    Verdict,
+};
 use crate::model::device::{Allocation, ClaimSpec, ContainerMapping, RequestKind, ResourceClaim};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::volume::Reservation;
@@ -109,6 +112,23 @@ impl Filter {
         Ok(allocated)
     }
 
+    /// Whether [`Self::allocate`] succeeds.
+    fn fits(&self, node: &NodeView<'_>) -> Result<(), Refusal> {
+        // What of an extended resource is left to devices depends on the pods of the node, too.
+        let known = node.snapshot().device_verdicts().filter(|_| self.extended.is_none());
+        match known.and_then(|known| known.of(node.idx())) {
+            Some(judgement) => _ = judgement.map_err(Refusal::Rejected)?,
+            None => {
+                let extended = self.extended_on(node)?;
+                self.suffices(node, extended.as_ref())?;
+            }
+        }
+        if self.unavailable_on(node).next().is_some() {
+            return Err(Refusal::Rejected(UNAVAILABLE));
+        }
+        Ok(())
+    }
+
     /// Does the same whether the node can use the claims that have devices or not.
     fn allocate_new(&self, node: &NodeView<'_>) -> Result<Vec<Allocated>, Refusal> {
         let extended = self.extended_on(node)?;
@@ -207,8 +227,8 @@ impl FilterRule for Filter {
     }
 
     fn check(&self, node: &NodeView<'_>) -> Verdict {
-        match self.allocate(node) {
-            Ok(_) => Verdict::Fits,
+        match self.fits(node) {
+            Ok(()) => Verdict::Fits,
             Err(Refusal::Rejected(why)) => Verdict::Rejected(Rejection::unresolvable(why)),
             Err(Refusal::Failed(why)) => Verdict::Failed(CycleError(why)),
         }
@@ -265,7 +285,7 @@ impl DeviceRule for Filter {
         }
     }
 
-    fn judge(&self, node: &NodeView<'_>) -> Result<Option<i64>, CycleError> {
+    fn judge(&self, node: &NodeView<'_>) -> Result<Judgement, CycleError> {
         let score = match self.claims.iter().any(|claim| has_alternatives(&claim.spec)) {
             true => self.allocate_new(node).map(|allocated| score::of_alternatives(self, &allocated)),
             false => {
@@ -274,10 +294,22 @@ impl DeviceRule for Filter {
             }
         };
         match score {
-            Ok(score) => Ok(Some(score)),
-            Err(Refusal::Rejected(_)) => Ok(None),
+            Ok(score) => Ok(Ok(score)),
+            Err(Refusal::Rejected(why)) => Ok(Err(why)),
             Err(Refusal::Failed(why)) => Err(CycleError(why)),
         }
+    }
+
+    fn reads(&self, snapshot: Snapshot<'_>) -> Option<ReadAttributes> {
+        // What of an extended resource is left to devices depends on the pods of the node, too.
+        if self.extended.is_some() {
+            return None;
+        }
+        compared::reads(self.new_claims().map(|claim| &*claim.spec), snapshot)
+    }
+
+    fn devices(&self, node: &NodeView<'_>, reads: &ReadAttributes) -> Option<NodeDevices> {
+        compared::devices(Place::new(node.snapshot(), node.idx()), reads)
     }
 
     fn has_reachable_claims(&self, node: &NodeView<'_>) -> bool {

@@ -6,6 +6,7 @@
 mod binding_conditions;
 mod capacity;
 mod claims;
+mod compared;
 mod constraints;
 mod deallocation;
 pub mod diagnosis;

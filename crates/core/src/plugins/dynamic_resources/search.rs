@@ -17,6 +17,7 @@ use crate::cache::DeviceUsage;
 use crate::model::device::{ClaimSpec, Device, DeviceClass, DeviceId, DeviceRequest, RESULTS_MAX};
 use crate::model::emulation::{Alternatives, DeviceRules, PoolView};
 use crate::model::quantity::{Amount, Quantity};
+pub(super) use counters::available_counters;
 pub(super) use judge::Judge;
 use preparation::is_match;
 use std::collections::{BTreeMap, BTreeSet};

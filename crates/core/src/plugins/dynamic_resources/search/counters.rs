@@ -62,7 +62,7 @@ pub(super) fn consumed_counters(device: &Device) -> impl Iterator<Item = ((&str,
 }
 
 /// Returns the counters of a pool that allocated devices leave, on this node or others. They may be negative.
-pub(super) fn available_counters<'a>(
+pub(in crate::plugins::dynamic_resources) fn available_counters<'a>(
     place: Place<'a>,
     pool: &Pool<'a>,
 ) -> BTreeMap<(&'a str, &'a str), Quantity> {
