@@ -23,6 +23,44 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+/// The work of a step of a search for devices, in units of one comparison or lookup: it takes 50 ns on average.
+const SEARCH_STEP_WORK: u64 = 8;
+
+/// The number of steps that the searches for devices of one attempt may make before it is evaluated in slices.
+#[derive(Debug)]
+pub(crate) struct StepLimit {
+    left: Cell<u64>,
+    is_exceeded: Cell<bool>,
+}
+
+impl StepLimit {
+    /// Creates the limit of an attempt of this much work.
+    pub(crate) fn of(work: u64) -> Self {
+        Self { left: Cell::new(work / SEARCH_STEP_WORK), is_exceeded: Cell::new(false) }
+    }
+
+    /// Returns the number of steps that are left.
+    pub(crate) fn left(&self) -> u64 {
+        self.left.get()
+    }
+
+    /// Counts steps of a search.
+    pub(crate) fn spend(&self, steps: u64) {
+        self.left.set(self.left.get().saturating_sub(steps));
+    }
+
+    /// Records that a search needs more steps than are left.
+    pub(crate) fn exceed(&self) {
+        self.left.set(0);
+        self.is_exceeded.set(true);
+    }
+
+    /// Whether a search needed more steps than were left. The result of the attempt is void then.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.is_exceeded.get()
+    }
+}
+
 /// The payload of the unwinding that ends a slice.
 pub(crate) struct SliceEnded;
 
@@ -170,6 +208,8 @@ pub(crate) struct Partial {
     keys: NodeKeys,
     /// Terms that plugins prepared from the pod and the namespaces.
     prepared: [Option<Arc<dyn Any + Send + Sync>>; POD_CLASS_ROLES],
+    /// The progress of searches for devices, of a type that their plugin knows. The plugin drops what is outdated.
+    searches: Option<Box<dyn Any + Send + Sync>>,
     /// The namespaces for which results are valid.
     namespaces: BTreeMap<Symbol, LabelSetId>,
     seen: Option<StateVersion>,
@@ -297,8 +337,32 @@ impl Slice {
         }
     }
 
+    /// Returns the number of steps that a search for devices may make in this slice.
+    pub(crate) fn search_steps(&self) -> u64 {
+        (self.left.get() / SEARCH_STEP_WORK).max(1)
+    }
+
+    /// Counts steps of a search for devices.
+    pub(crate) fn spend_on_search(&self, steps: u64) {
+        self.spend(steps.saturating_mul(SEARCH_STEP_WORK));
+        self.partial.borrow_mut().results += steps;
+    }
+
+    /// Calls `change` with the progress of searches for devices.
+    pub(crate) fn with_searches<T: Any + Default + Send + Sync, R>(
+        &self,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        let mut partial = self.partial.borrow_mut();
+        let known = partial.searches.take().and_then(|searches| searches.downcast::<T>().ok());
+        let mut searches = known.unwrap_or_default();
+        let result = change(&mut searches);
+        partial.searches = Some(searches);
+        result
+    }
+
     /// Ends the slice if its work is used up. Where unwinding is not possible, a slice never ends.
-    fn go_on(&self) {
+    pub(crate) fn go_on(&self) {
         if self.left.get() == 0 && cfg!(panic = "unwind") {
             resume_unwind(Box::new(SliceEnded));
         }

@@ -5,7 +5,7 @@ use super::{
     Attachable, Cache, Columns, DeviceClasses, DeviceVerdicts, ImageState, NodeChange, NodeView, PodClass,
     PodClassId,
 };
-use crate::cache::slice::Slice;
+use crate::cache::slice::{Slice, StepLimit};
 use crate::model::device::{DeviceClass, Reach};
 use crate::model::emulation::VersionRules;
 use crate::model::intern::{LabelSetId, Labels, Symbol, Tables, TaintSetId};
@@ -22,6 +22,7 @@ pub struct Snapshot<'a> {
     cache: &'a Cache,
     tables: &'a Tables,
     slice: Option<&'a Slice>,
+    step_limit: Option<&'a StepLimit>,
     device_verdicts: Option<&'a DeviceVerdicts>,
     /// What plugins may read; see `fence`.
     #[cfg(debug_assertions)]
@@ -34,6 +35,7 @@ impl<'a> Snapshot<'a> {
             cache,
             tables,
             slice: None,
+            step_limit: None,
             device_verdicts: None,
             #[cfg(debug_assertions)]
             facts: Facts::Cluster,
@@ -48,6 +50,16 @@ impl<'a> Snapshot<'a> {
     /// Returns the current slice of an evaluation in slices.
     pub(crate) fn slice(self) -> Option<&'a Slice> {
         self.slice
+    }
+
+    /// Returns the same snapshot for an attempt whose searches for devices are limited.
+    pub(crate) fn with_step_limit(self, limit: &'a StepLimit) -> Self {
+        Self { step_limit: Some(limit), ..self }
+    }
+
+    /// Returns the limit of searches for devices in this attempt.
+    pub(crate) fn step_limit(self) -> Option<&'a StepLimit> {
+        self.step_limit
     }
 
     /// Returns the same snapshot for the evaluation of a pod for whose requests these results are known.

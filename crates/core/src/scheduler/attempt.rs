@@ -11,7 +11,7 @@ use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
 use super::verify::Compared;
 use super::{Scheduler, profile_named};
-use crate::cache::slice::{Slice, SliceEnded};
+use crate::cache::slice::{Slice, SliceEnded, StepLimit};
 use crate::cache::{PodState, Snapshot};
 use crate::cycle::{
     Decision, Evaluation, Feasible, Framework, InfeasibleDecision, NoProbe, Nominate, Nomination, Options,
@@ -45,8 +45,19 @@ pub(super) enum Decided {
     Failed(CycleError),
     /// A plugin panicked with this message.
     Panicked(String),
-    /// The time limit of the slice was reached. The decision continues in another slice.
+    /// The slice, or an attempt in one step, reached its limit of work. The decision continues in another slice.
     Unfinished,
+}
+
+/// How much of a decision is evaluated at once.
+#[derive(Clone, Copy)]
+enum Extent<'s> {
+    /// All of it.
+    Whole,
+    /// All of it, unless searches for devices need more work than one step for other pods may take.
+    Limited,
+    /// One slice.
+    Slice(&'s Slice),
 }
 
 impl Decided {
@@ -134,7 +145,12 @@ impl Scheduler {
             return true;
         }
         let start = self.walk.start();
-        let decided = self.decide(now, &queued, None, probe);
+        let decided = self.decide_to(now, &queued, Extent::Limited, probe);
+        if let Decided::Unfinished = decided {
+            probe.attempt_decided();
+            self.begin_slices(now, queued);
+            return true;
+        }
         self.evaluate_alternative(now, &queued, start, decided.chosen());
         let is_placed = matches!(decided, Decided::Node(_));
         if !is_placed {
@@ -167,7 +183,7 @@ impl Scheduler {
             Decided::Refused(found) => self.fail(now, queued, began, Failure::Unschedulable(found)),
             Decided::Failed(CycleError(text)) => self.fail(now, queued, began, Failure::Error(text)),
             Decided::Panicked(text) => self.panicked(now, queued, &text),
-            // Only slices return this, and `slices` handles it there. As a safe default, the pod is retried.
+            // Slices and limited attempts return this, and handle it there. As a safe default, the pod is retried.
             Decided::Unfinished => self.activate(now, queued),
         }
     }
@@ -203,10 +219,7 @@ impl Scheduler {
             && !dynamic_resources::concerns(pod, self.snapshot())
     }
 
-    /// Decides about a pod, without changing the cluster state.
-    ///
-    /// A panic in a plugin cannot corrupt the cluster state, since plugins see it through a shared borrow. It costs
-    /// the pod its attempt. A slice uses no cached decisions, and an unfinished search starts again at the same node.
+    /// Decides about a pod as [`Self::decide_to`] does, in whole or in a slice.
     pub(super) fn decide(
         &mut self,
         now: Time,
@@ -214,12 +227,31 @@ impl Scheduler {
         slice: Option<&Slice>,
         probe: &mut dyn Probe,
     ) -> Decided {
+        self.decide_to(now, queued, slice.map_or(Extent::Whole, Extent::Slice), probe)
+    }
+
+    /// Decides about a pod, without changing the cluster state.
+    ///
+    /// A panic in a plugin cannot corrupt the cluster state, since plugins see it through a shared borrow. It costs
+    /// the pod its attempt. A slice uses no cached decisions, and an unfinished search starts again at the same node.
+    fn decide_to(
+        &mut self,
+        now: Time,
+        queued: &QueuedPod,
+        extent: Extent<'_>,
+        probe: &mut dyn Probe,
+    ) -> Decided {
         if self.is_comparable {
             let scope = Scope { within: None, preempts: true, is_comparable: true };
             return self.decide_in(now, queued, scope, probe);
         }
         let whole = self.cache.snapshot(&self.tables);
-        let snapshot = slice.map_or(whole, |slice| whole.in_slice(slice));
+        let limit = StepLimit::of(self.slices.limits().large);
+        let (snapshot, slice) = match extent {
+            Extent::Whole => (whole, None),
+            Extent::Limited => (whole.with_step_limit(&limit), None),
+            Extent::Slice(slice) => (whole.in_slice(slice), Some(slice)),
+        };
         let start = self.walk.start();
         let pod = self.as_nominated(&queued.pod);
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
@@ -239,7 +271,7 @@ impl Scheduler {
                     let nodes = verify.nodes();
                     let compared =
                         Compared { framework, pod: &pod, quick: &mut quick, seed, evaluated, nodes };
-                    differs = verify.judged(compared.verdict(snapshot)).err();
+                    differs = verify.judged(compared.verdict(whole)).err();
                 }
                 let node = quick.choose(seed, &pod, queued.attempts);
                 if differs.is_none()
@@ -248,6 +280,9 @@ impl Scheduler {
                     let (feasible, score) = (quick.len(), quick.total(node));
                     return Decided::Node(Choice { node, evaluated, feasible, score, reservations });
                 }
+            }
+            if limit.is_exceeded() {
+                return Decided::Unfinished;
             }
             let draws = Draws { seed, attempt: queued.attempts };
             if differs.is_none() && uses_caches {
@@ -266,6 +301,10 @@ impl Scheduler {
         }));
         if let Some(difference) = differs {
             self.differed(&queued.pod, &difference);
+        }
+        if limit.is_exceeded() && decided.is_ok() {
+            self.walk.return_to(start);
+            return Decided::Unfinished;
         }
         decided.unwrap_or_else(|panic| {
             if panic.is::<SliceEnded>() {

@@ -14,9 +14,10 @@ pub(super) use ledger::{ExtenderCalls, SuspendedDecision};
 use super::attempt::Decided;
 use super::failure::Failure;
 use super::quarantine::panic_text;
+use super::slices::Progress;
 use super::{Scheduler, profile_named};
 use crate::cache::Snapshot;
-use crate::cache::slice::{Slice, SliceEnded};
+use crate::cache::slice::{Slice, SliceEnded, StepLimit};
 use crate::cycle::{
     ExtendedDecision, ExtenderRequest, Filtered, Framework, InfeasibleDecision, Nomination, Options, Probe,
     RequestKind,
@@ -85,6 +86,11 @@ impl Scheduler {
         let mut next = Some(waiting);
         while let Some(mut waiting) = next {
             let made = self.decide_extended(now, &mut waiting, None, probe);
+            if let Extended::Unfinished = made {
+                // Its searches for devices need more steps than other pods may wait for.
+                waiting.progress = Some(Progress::default());
+                return self.extender_calls.suspend(waiting);
+            }
             next = self.proceed(now, waiting, made);
         }
     }
@@ -140,7 +146,8 @@ impl Scheduler {
         probe: &mut dyn Probe,
     ) -> Extended {
         let whole = self.cache.snapshot(&self.tables);
-        let snapshot = slice.map_or(whole, |slice| whole.in_slice(slice));
+        let limit = StepLimit::of(self.slices.limits().large);
+        let snapshot = slice.map_or(whole.with_step_limit(&limit), |slice| whole.in_slice(slice));
         let pod = self.as_nominated(&waiting.queued.pod);
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
             let text = "no profile of the pod's schedulerName".to_owned();
@@ -172,10 +179,13 @@ impl Scheduler {
         if let Some((_, later)) = elsewhere {
             self.walk.return_to(later);
         }
-        made.unwrap_or_else(|panic| {
-            if !panic.is::<SliceEnded>() {
-                return Extended::Decided(Decided::Panicked(panic_text(panic.as_ref())));
-            }
+        let made = match made {
+            Ok(_) if limit.is_exceeded() => None,
+            Err(panic) if panic.is::<SliceEnded>() => None,
+            Ok(made) => Some(made),
+            Err(panic) => Some(Extended::Decided(Decided::Panicked(panic_text(panic.as_ref())))),
+        };
+        made.unwrap_or_else(|| {
             if elsewhere.is_none() {
                 self.walk.return_to(before);
                 waiting.transcript.start = None;

@@ -3,7 +3,7 @@
 //! Upstream: `allocator_incubating.go#matchAttributeConstraint` and `constraint.go#distinctAttributeConstraint`.
 
 use super::pools::Candidate;
-use crate::model::device::{Attribute, Constraint, ConstraintKind};
+use crate::model::device::{Attribute, Constraint, ConstraintKind, DeviceRequest};
 use crate::model::emulation::Distinct;
 use std::sync::Arc;
 
@@ -13,6 +13,13 @@ pub(super) struct RequestName<'a> {
     pub(super) request: &'a str,
     /// The alternative of `firstAvailable`.
     pub(super) alternative: Option<&'a str>,
+}
+
+impl<'a> RequestName<'a> {
+    /// Returns the name of a request, or of an alternative of the request `parent`.
+    pub(super) fn of(request: &'a DeviceRequest, parent: Option<&'a str>) -> Self {
+        Self { request: parent.unwrap_or(&request.name), alternative: parent.map(|_| &*request.name) }
+    }
 }
 
 /// A constraint and the attributes of the devices chosen so far.
@@ -41,9 +48,15 @@ enum Rule<'a> {
     /// the request.
     DistinctByRequest {
         attribute: &'a str,
-        values: Vec<(&'a str, &'a Attribute)>,
-        count: usize,
+        latest: Latest,
     },
+}
+
+/// The latest value of each request, and the number of chosen devices.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Latest {
+    values: Vec<(Box<str>, Attribute)>,
+    count: usize,
 }
 
 impl<'a> Tracked<'a> {
@@ -55,7 +68,7 @@ impl<'a> Tracked<'a> {
                 Distinct::Unknown => return None,
                 Distinct::Presence if copies_defects => Rule::Present { attribute, count: 0 },
                 Distinct::Latest if copies_defects => {
-                    Rule::DistinctByRequest { attribute, values: Vec::new(), count: 0 }
+                    Rule::DistinctByRequest { attribute, latest: Latest::default() }
                 }
                 Distinct::Presence | Distinct::Latest | Distinct::All => {
                     Rule::Distinct { attribute, values: Vec::new() }
@@ -69,6 +82,21 @@ impl<'a> Tracked<'a> {
     /// Whether what a device may join depends on devices that were tried before and given back.
     pub(super) fn depends_on_history(&self) -> bool {
         matches!(self.rule, Rule::DistinctByRequest { .. })
+    }
+
+    /// Returns what a constraint that depends on the history knows.
+    pub(super) fn history(&self) -> Option<Latest> {
+        match &self.rule {
+            Rule::DistinctByRequest { latest, .. } => Some(latest.clone()),
+            _ => None,
+        }
+    }
+
+    /// Returns to what [`Self::history`] returned.
+    pub(super) fn return_to(&mut self, history: &Latest) {
+        if let Rule::DistinctByRequest { latest, .. } = &mut self.rule {
+            latest.clone_from(history);
+        }
     }
 
     /// Returns the attribute that the constraint compares.
@@ -114,13 +142,13 @@ impl<'a> Tracked<'a> {
                 }
                 *count += 1;
             }
-            Rule::DistinctByRequest { values, count, .. } => {
+            Rule::DistinctByRequest { latest: Latest { values, count }, .. } => {
                 let is_other = *found == Attribute::Other && !values.is_empty();
-                if *count > 0 && (is_other || values.iter().any(|(_, value)| *value == found)) {
+                if *count > 0 && (is_other || values.iter().any(|(_, value)| value == found)) {
                     return false;
                 }
-                values.retain(|(request, _)| *request != name.request);
-                values.push((name.request, found));
+                values.retain(|(request, _)| **request != *name.request);
+                values.push((name.request.into(), found.clone()));
                 *count += 1;
             }
         }
@@ -135,8 +163,8 @@ impl<'a> Tracked<'a> {
         match &mut self.rule {
             Rule::Match { count, .. } | Rule::Present { count, .. } => *count -= 1,
             Rule::Distinct { values, .. } => drop(values.pop()),
-            Rule::DistinctByRequest { values, count, .. } => {
-                values.retain(|(request, _)| *request != name.request);
+            Rule::DistinctByRequest { latest: Latest { values, count }, .. } => {
+                values.retain(|(request, _)| **request != *name.request);
                 *count -= 1;
             }
         }

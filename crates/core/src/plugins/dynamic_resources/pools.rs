@@ -14,13 +14,14 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) snapshot: Snapshot<'a>,
+    pub(super) node: NodeIdx,
     pub(super) name: Symbol,
     labels: Labels<'a>,
 }
 
 impl<'a> Place<'a> {
     pub(super) fn new(snapshot: Snapshot<'a>, node: NodeIdx) -> Self {
-        Self { snapshot, name: snapshot.node_info(node).name, labels: snapshot.node_labels(node) }
+        Self { snapshot, node, name: snapshot.node_info(node).name, labels: snapshot.node_labels(node) }
     }
 
     /// Whether the node can use a slice or a device.

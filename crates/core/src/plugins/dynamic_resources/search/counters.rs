@@ -15,11 +15,8 @@ impl Search<'_> {
         if !self.available.contains_key(&key) {
             self.available.insert(key, available_counters(self.place, &self.pools.pools[pool]));
         }
+        self.add_counters(candidate);
         let taken = self.taken_counters.entry(key).or_default();
-        for (counter, amount) in consumed_counters(device) {
-            let sum = taken.entry(counter).or_default();
-            *sum = sum.plus(amount);
-        }
         let suffices = self.available[&key].iter().all(|(counter, available)| {
             let taken = taken.get(counter).copied().unwrap_or_default();
             available.compare(taken) != Ordering::Less
@@ -31,6 +28,16 @@ impl Search<'_> {
             }
         }
         suffices
+    }
+
+    /// Takes the counters of a device, whether they suffice or not.
+    pub(super) fn add_counters(&mut self, candidate: usize) {
+        let Candidate { pool, device, .. } = self.pools.candidates[candidate];
+        let taken = self.taken_counters.entry(self.counters_key(pool)).or_default();
+        for (counter, amount) in consumed_counters(device) {
+            let sum = taken.entry(counter).or_default();
+            *sum = sum.plus(amount);
+        }
     }
 
     pub(super) fn give_back_counters(&mut self, undo: &Undo) {

@@ -1,0 +1,205 @@
+//! Searches that pause: those of a pod that is evaluated in slices go on in the next slice, and those of other attempts
+//! end when the attempt has made too many steps for one decision.
+//!
+//! What a search has found out follows from the devices that it has chosen so far, which [`Checkpoint`] holds. To go on,
+//! a new search chooses them again. If the inputs changed in between, it starts from the beginning.
+
+use super::{At, Chosen, Found, Frame, Obstacle, Path, Search, Solution, Undo, Wanted};
+use crate::cache::slice::Slice;
+use crate::cache::{DeviceClocks, Snapshot};
+use crate::collections::hash::IdMap;
+use crate::model::device::{ClaimSpec, DeviceId};
+use crate::model::node::NodeIdx;
+use crate::plugins::dynamic_resources::constraints::{Latest, RequestName};
+use crate::plugins::dynamic_resources::pools::{Place, Pools};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Restarts after changes before a slice makes more steps. From then on, each restart doubles them, so that the searches
+/// end in a cluster whose devices change all the time.
+const RESTARTS: u32 = 3;
+/// With so many doublings, one slice of the default size can make all steps of 50 searches.
+const DOUBLINGS_MAX: u32 = 17;
+
+/// The progress of a pod's searches.
+#[derive(Debug, Default)]
+struct Searches {
+    clocks: DeviceClocks,
+    /// The number of garbage collections of ids, after which an id may have another meaning.
+    rounds: u64,
+    /// By node; with different requests if extended resources are left to devices.
+    by_node: IdMap<NodeIdx, Vec<Kept>>,
+    /// How often changes voided results, so that searches were restarted.
+    restarts: u32,
+}
+
+/// The progress of one search.
+#[derive(Debug)]
+struct Kept {
+    inputs: Inputs,
+    state: State,
+}
+
+/// The claims of a search.
+#[derive(Debug, PartialEq, Eq)]
+struct Inputs(Vec<(Arc<ClaimSpec>, Option<BTreeSet<DeviceId>>)>);
+
+#[derive(Clone, Debug)]
+enum State {
+    Paused(Checkpoint),
+    Solved(Checkpoint),
+    /// There is no solution; the reason.
+    Unsolvable(Obstacle),
+}
+
+/// The choices of a search so far.
+#[derive(Clone, Debug)]
+struct Checkpoint {
+    path: Path,
+    steps: u64,
+    /// By claim and constraint, what does not follow from the path.
+    histories: Vec<Vec<Option<Latest>>>,
+}
+
+/// Searches devices for the claims on a node.
+pub(in crate::plugins::dynamic_resources) fn search<'a>(
+    place: Place<'a>,
+    claims: &'a [Wanted<'a>],
+    pools: &'a Pools<'a>,
+    copies_defects: bool,
+) -> Result<Solution<'a>, Obstacle> {
+    let mut search = Search::new(place, claims, pools, copies_defects);
+    if let Some(slice) = place.snapshot.slice() {
+        return in_slice(search, slice);
+    }
+    search.prepare().map_err(Obstacle::Error)?;
+    let limit = place.snapshot.step_limit();
+    search.pause_at = limit.map_or(u64::MAX, |limit| limit.left());
+    let mut path = search.begin()?;
+    let has_ended = search.go_on(&mut path)?;
+    match limit {
+        Some(limit) if !has_ended => {
+            limit.exceed();
+            return Err(Obstacle::TooLong);
+        }
+        Some(limit) => limit.spend(search.steps),
+        None => {}
+    }
+    search.result(&path)
+}
+
+/// Goes on with the pod's search on the node, until it or the slice ends.
+fn in_slice<'a>(mut search: Search<'a>, slice: &Slice) -> Result<Solution<'a>, Obstacle> {
+    let (snapshot, node) = (search.place.snapshot, search.place.node);
+    let inputs = search.claims.iter().map(|it| (Arc::clone(it.spec), it.avoided.cloned()));
+    let inputs = Inputs(inputs.collect());
+    let known = slice.with_searches(|searches: &mut Searches| searches.of(snapshot, node, &inputs));
+    let known = match known {
+        Some(State::Unsolvable(obstacle)) => return Err(obstacle),
+        Some(State::Solved(checkpoint)) => {
+            search.prepare().map_err(Obstacle::Error)?;
+            let path = search.return_to(checkpoint);
+            return search.result(&path);
+        }
+        Some(State::Paused(checkpoint)) => Some(checkpoint),
+        None => None,
+    };
+    slice.go_on();
+    search.prepare().map_err(Obstacle::Error)?;
+    let mut counted = known.as_ref().map_or(0, |checkpoint| checkpoint.steps);
+    let mut path = match known {
+        Some(checkpoint) => search.return_to(checkpoint),
+        None => search.begin()?,
+    };
+    loop {
+        let restarts = slice.with_searches(|searches: &mut Searches| searches.restarts);
+        let doublings = restarts.saturating_sub(RESTARTS).min(DOUBLINGS_MAX);
+        search.pause_at = counted.saturating_add(slice.search_steps() << doublings);
+        let has_ended = search.go_on(&mut path)?;
+        slice.spend_on_search((search.steps - counted) >> doublings);
+        counted = search.steps;
+        let state = match (has_ended, &path.found) {
+            (false, _) => State::Paused(search.checkpoint(&path)),
+            (true, Found::Yes) => State::Solved(search.checkpoint(&path)),
+            (true, _) => State::Unsolvable(search.unsolvable()),
+        };
+        slice.with_searches(|searches: &mut Searches| searches.keep(node, &inputs, state));
+        if has_ended {
+            return search.result(&path);
+        }
+        slice.go_on();
+    }
+}
+
+impl Searches {
+    /// Returns the progress of the search on a node; `None` if it has not begun, or if its inputs changed.
+    fn of(&mut self, snapshot: Snapshot<'_>, node: NodeIdx, inputs: &Inputs) -> Option<State> {
+        self.catch_up(snapshot);
+        let kept = self.by_node.get(&node)?.iter().find(|kept| kept.inputs == *inputs)?;
+        Some(kept.state.clone())
+    }
+
+    fn keep(&mut self, node: NodeIdx, inputs: &Inputs, state: State) {
+        let of_node = self.by_node.entry(node).or_default();
+        match of_node.iter_mut().find(|kept| kept.inputs == *inputs) {
+            Some(kept) => kept.state = state,
+            None => of_node.push(Kept { inputs: Inputs(inputs.0.clone()), state }),
+        }
+    }
+
+    /// Drops the progress on nodes whose devices changed.
+    fn catch_up(&mut self, snapshot: Snapshot<'_>) {
+        let rounds = snapshot.tables().rounds();
+        let changed = self.clocks.catch_up(snapshot).filter(|_| self.rounds == rounds);
+        self.rounds = rounds;
+        let known = self.by_node.len();
+        match changed {
+            None => self.by_node.clear(),
+            Some(changed) => changed.iter().for_each(|node| _ = self.by_node.remove(&node)),
+        }
+        self.restarts += u32::from(self.by_node.len() < known);
+    }
+}
+
+impl<'a> Search<'a> {
+    fn checkpoint(&self, path: &Path) -> Checkpoint {
+        let histories =
+            self.constraints.iter().map(|of_claim| of_claim.iter().map(|it| it.history()).collect());
+        Checkpoint { path: path.clone(), steps: self.steps, histories: histories.collect() }
+    }
+
+    /// Chooses again what a search had chosen. This search has chosen nothing yet.
+    fn return_to(&mut self, checkpoint: Checkpoint) -> Path {
+        let Checkpoint { path, steps, histories } = checkpoint;
+        for frame in &path.stack {
+            match frame {
+                Frame::All { at, undo } | Frame::Exact { at, undo, .. } => self.choose_again(*at, undo),
+                Frame::Claim | Frame::Alternative { .. } => {}
+            }
+        }
+        for (constraint, history) in self.constraints.iter_mut().flatten().zip(histories.iter().flatten()) {
+            history.iter().for_each(|history| constraint.return_to(history));
+        }
+        self.steps = steps;
+        path
+    }
+
+    fn choose_again(&mut self, at: At, undo: &Undo) {
+        let prepared = &self.prepared[at.claim][at.request][at.alternative];
+        let (request, parent, candidate) = (prepared.request, prepared.parent, undo.candidate);
+        if undo.counters_taken {
+            self.add_counters(candidate);
+        }
+        let name = RequestName::of(request, parent);
+        for constraint in &mut self.constraints[at.claim] {
+            constraint.add(name, &self.pools.candidates[candidate]);
+        }
+        if let Some((consumed, _)) = &undo.consumed {
+            self.consume(candidate, consumed);
+        }
+        if undo.is_marked {
+            self.taken_by[candidate].push(at.claim);
+        }
+        self.solution.chosen[at.claim].push(Chosen { candidate, parent, request });
+    }
+}

@@ -1,0 +1,281 @@
+//! Searches for devices that need many steps: they go on in slices, other pods are decided in between, and the result
+//! equals that of a search in one step.
+
+mod support;
+
+use std::sync::Arc;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::model::device::{
+    AllocationMode, Attribute, ClaimSpec, Constraint, ConstraintKind, Device, DeviceCapacity, DeviceClass,
+    DeviceRequest, DeviceSelector, Expression, Facts, PodClaim, PodClaimSource, PoolId, Reach, Request,
+    RequestKind, ResourceClaim, ResourceSlice,
+};
+use supercargo_core::model::effect::{Effect, Question, VolumeChange, VolumeWrite};
+use supercargo_core::model::event::{BindOutcome, Event, ObjectKey};
+use supercargo_core::model::extender::{Answer, FilterAnswer};
+use supercargo_core::model::quantity::Amount;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
+use supercargo_core::model::volume::StorageObject;
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::report::Outcome;
+use supercargo_core::scheduler::{Config, Limits, PodLocation, Profile, Scheduler, Step};
+use support::{arrival, begin};
+
+/// Limits of a few steps. Of pods without devices, no evaluation is large.
+const SMALL: Limits = Limits { large: 400, slice: 400, most: 4_000_000_000 };
+/// A device that does not exist.
+const MISSING: usize = 99;
+
+/// Selects the device with this number.
+#[derive(Debug)]
+struct Numbered(usize, String);
+
+impl Expression for Numbered {
+    fn text(&self) -> &str {
+        &self.1
+    }
+
+    fn matches(&self, facts: &Facts) -> Result<bool, Arc<str>> {
+        Ok(facts.0.downcast_ref() == Some(&self.0))
+    }
+}
+
+struct Cluster {
+    scheduler: Scheduler,
+    now: Time,
+    /// The devices that claims got, as `claim: device ...`.
+    allocated: Vec<String>,
+    reports: Vec<(String, Outcome)>,
+}
+
+impl Cluster {
+    /// Creates a cluster of a node `a` with devices, no two of which are equal, and a node without.
+    fn new(limits: Limits) -> Self {
+        let now = Time::from_secs(1_000);
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+        let mut scheduler = Scheduler::new(config, now);
+        scheduler.limit_attempts(limits);
+        begin(&mut scheduler, now, 1_000_000);
+        let mut cluster = Self { scheduler, now, allocated: Vec::new(), reports: Vec::new() };
+        cluster.apply("node a cpu=64");
+        cluster.apply("node b cpu=64");
+        let name = cluster.scheduler.tables().symbol("any");
+        let implicit = cluster.scheduler.tables().symbol("deviceclass.resource.kubernetes.io/any");
+        let class =
+            DeviceClass { implicit, explicit: None, created: None, selectors: [].into(), config: [].into() };
+        cluster.handle(Event::DeviceClassApplied { name, class: class.into() });
+        cluster.set_devices(&[0, 1, 2, 3, 4, 5, 6, 7]);
+        cluster
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.scheduler.handle(self.now, event);
+    }
+
+    fn apply(&mut self, line: &str) {
+        let event = arrival(self.scheduler.tables(), line);
+        self.handle(event);
+    }
+
+    /// Publishes the devices of node `a`.
+    fn set_devices(&mut self, numbers: &[usize]) {
+        let device = |&at: &usize| Device {
+            name: format!("d{at}").into(),
+            attributes: [("parity".into(), Attribute::Int(at as i64 % 2))].into(),
+            capacity: [(
+                "size".into(),
+                DeviceCapacity { value: Amount::parse(&at.to_string()).unwrap(), policy: None },
+            )]
+            .into(),
+            consumes: [].into(),
+            reach: Reach::Nothing,
+            taints: [].into(),
+            binds_to_node: false,
+            binding_conditions: None,
+            binding_failure_conditions: [].into(),
+            is_shareable: false,
+            facts: Facts(Arc::new(at)),
+        };
+        let tables = self.scheduler.tables();
+        let slice = ResourceSlice {
+            name: tables.symbol("slice"),
+            pool: PoolId { driver: "gpu.example.com".into(), name: "a".into() },
+            generation: 1,
+            slices: 1,
+            reach: Reach::Node(tables.symbol("a")),
+            devices: numbers.iter().map(device).collect(),
+            counters: [].into(),
+        };
+        self.handle(Event::StorageApplied(StorageObject::ResourceSlice(slice.into())));
+    }
+
+    /// Adds a pod with a claim for any devices, and after them for one with a number. With `constraint`, all have one
+    /// value of the attribute `parity`.
+    fn add_pod(&mut self, name: &str, any: usize, last: usize, constraint: bool) {
+        let tables = self.scheduler.tables();
+        let class = tables.symbol("any");
+        let request = |at: usize| {
+            let selects = Arc::new(Numbered(last, last.to_string()));
+            let request = DeviceRequest {
+                name: format!("r{at}").into(),
+                class,
+                selectors: if at == any { [Some(DeviceSelector(selects))].into() } else { [].into() },
+                mode: AllocationMode::ExactCount(1),
+                admin_access: false,
+                tolerations: [].into(),
+                has_capacity: false,
+                capacity: [].into(),
+            };
+            Request { name: format!("r{at}").into(), kind: RequestKind::Exactly(request) }
+        };
+        let kind = ConstraintKind::Match("gpu.example.com/parity".into());
+        let constraint = constraint.then(|| Constraint { requests: [].into(), kind });
+        let spec = ClaimSpec {
+            requests: (0..=any).map(request).collect(),
+            constraints: constraint.into_iter().collect(),
+            config: [].into(),
+        };
+        let claim = ResourceClaim { spec: spec.into(), ..support::storage::devices_claim(tables, name) };
+        self.handle(Event::StorageApplied(StorageObject::ResourceClaim(claim.into())));
+        let tables = self.scheduler.tables();
+        let Event::PodApplied(mut pod) = arrival(tables, &format!("pod {name} cpu=1")) else {
+            panic!("a pod is applied as one")
+        };
+        let source = PodClaimSource::Named(tables.symbol(name));
+        pod.claims = [PodClaim { name: "c".into(), source }].into();
+        self.handle(Event::PodApplied(pod));
+    }
+
+    /// Does one step, and checks that every pending pod is in one place. Returns whether there was work.
+    fn step(&mut self) -> bool {
+        let step = self.scheduler.step(self.now, &mut NoProbe);
+        assert_eq!(self.scheduler.misplaced_pods().count(), 0);
+        match step {
+            Step::Idle { wake_at } => return wake_at.is_some_and(|at| at <= self.now),
+            Step::Report(report) => self.reports.push((report.pod.name, report.outcome)),
+            Step::Effect(Effect::Bind { pod, .. }) => {
+                self.handle(Event::BindFinished { uid: pod.uid, outcome: BindOutcome::Accepted });
+            }
+            Step::Effect(Effect::WriteVolume(VolumeWrite {
+                change: VolumeChange::Reserve { claim, allocation, .. },
+                ..
+            })) => {
+                let devices =
+                    allocation.iter().flat_map(|it| &it.results).map(|it| format!(" {}", it.device.device));
+                self.allocated.push(format!("{}:{}", claim.name, devices.collect::<String>()));
+            }
+            Step::Effect(Effect::Extend(call)) => {
+                let Question::Filter { nodes } = call.question else { panic!("the extender filters") };
+                let answer = FilterAnswer { passed: nodes, failed: Vec::new(), unresolvable: Vec::new() };
+                self.handle(Event::Extended { call: call.call, answer: Ok(Answer::Filtered(answer)) });
+            }
+            Step::Effect(_) | Step::GroupReport(_) | Step::Notice(_) => {}
+        }
+        true
+    }
+
+    fn run(&mut self) {
+        while self.step() {}
+    }
+
+    fn slices(&self) -> u64 {
+        self.scheduler.stats().slices
+    }
+
+    fn is_searching(&self, uid: &str) -> bool {
+        matches!(
+            self.scheduler.pending_one(&uid.into()).map(|pending| pending.at),
+            Some(PodLocation::Evaluation)
+        )
+    }
+}
+
+#[test]
+fn search_in_slices_gets_the_devices_it_gets_in_one_step() {
+    for (any, last, constraint, expected) in [
+        (4, 0, false, "hard: d1 d2 d3 d4 d0"),
+        (3, 5, true, "hard: d1 d3 d7 d5"),
+        (7, 0, false, "hard: d1 d2 d3 d4 d5 d6 d7 d0"),
+    ] {
+        let (mut one_step, mut sliced) = (Cluster::new(Limits::default()), Cluster::new(SMALL));
+        for cluster in [&mut one_step, &mut sliced] {
+            cluster.add_pod("hard", any, last, constraint);
+            cluster.run();
+            assert_eq!(cluster.allocated, [expected]);
+        }
+        assert_eq!(one_step.slices(), 0);
+        assert!(sliced.slices() > 1, "{} slices", sliced.slices());
+    }
+}
+
+#[test]
+fn failed_search_in_slices_has_the_message_of_one_in_one_step() {
+    let (mut one_step, mut sliced) = (Cluster::new(Limits::default()), Cluster::new(SMALL));
+    for cluster in [&mut one_step, &mut sliced] {
+        cluster.add_pod("hard", 4, MISSING, false);
+        cluster.run();
+    }
+    assert_eq!(format!("{:?}", sliced.reports), format!("{:?}", one_step.reports));
+    assert!(sliced.slices() > 100, "{} slices of 50 steps", sliced.slices());
+}
+
+#[test]
+fn other_pods_are_decided_while_devices_are_searched() {
+    let mut cluster = Cluster::new(SMALL);
+    cluster.add_pod("hard", 4, MISSING, false);
+    (0..20).for_each(|at| cluster.apply(&format!("pod small{at} cpu=10m")));
+    cluster.run();
+    let first = |name: &str| cluster.reports.iter().position(|(of, _)| of == name);
+    assert!((0..20).all(|at| first(&format!("small{at}")) < first("hard")), "{:?}", cluster.reports);
+}
+
+#[test]
+fn new_devices_restart_a_search() {
+    let mut cluster = Cluster::new(SMALL);
+    cluster.add_pod("hard", 4, 8, false);
+    (0..30).for_each(|_| _ = cluster.step());
+    assert!(cluster.is_searching("hard"));
+    cluster.set_devices(&[8, 0, 1, 2, 3]);
+    cluster.run();
+    assert_eq!(cluster.allocated, ["hard: d0 d1 d2 d3 d8"]);
+}
+
+#[test]
+fn search_ends_although_devices_change_all_the_time() {
+    let mut cluster = Cluster::new(SMALL);
+    cluster.add_pod("hard", 5, MISSING, false);
+    for at in 0.. {
+        assert!(at < 200, "the search is restarted for ever, after {} slices", cluster.slices());
+        cluster.set_devices(&[0, 1, 2, 3, 4, 5, 6, 7, 8 + at % 2]);
+        cluster.step();
+        if !cluster.reports.is_empty() {
+            break;
+        }
+    }
+    assert!(cluster.slices() > 5, "{} slices", cluster.slices());
+}
+
+#[test]
+fn pod_in_a_search_is_forgotten_once_it_is_deleted() {
+    let mut cluster = Cluster::new(SMALL);
+    cluster.add_pod("hard", 4, MISSING, false);
+    (0..5).for_each(|_| _ = cluster.step());
+    assert!(cluster.is_searching("hard"));
+    cluster.handle(Event::Gone(ObjectKey::Pod("hard".into())));
+    assert_eq!(cluster.scheduler.stats().sliced, 0);
+    cluster.run();
+    assert!(cluster.reports.is_empty(), "{:?}", cluster.reports);
+}
+
+#[test]
+fn search_of_a_pod_with_extenders_goes_on_in_slices() {
+    let mut cluster = Cluster::new(SMALL);
+    let extender = support::extenders::extender(cluster.scheduler.tables(), 0, &["http://one", "filter"]);
+    cluster.scheduler.set_extenders(vec![extender]);
+    cluster.add_pod("hard", 7, 0, false);
+    cluster.run();
+    assert_eq!(cluster.allocated, ["hard: d1 d2 d3 d4 d5 d6 d7 d0"]);
+    assert!(cluster.slices() > 1, "{} slices", cluster.slices());
+}
