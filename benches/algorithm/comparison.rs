@@ -17,6 +17,9 @@ use std::process::{Command, Stdio};
 /// The command shown in the results.
 const COMMAND: &str = "cargo bench --bench algorithm --";
 
+/// The largest cluster in which `partitions` is compared: a decision of kube-scheduler costs the square of its nodes.
+const PARTITIONED_NODES_MAX: usize = 1_000;
+
 /// Extent of the measurements.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
@@ -161,7 +164,11 @@ fn compared(workload: &Workload) -> String {
 }
 
 /// Returns the table of workloads that both sides run.
-fn compare(workloads: &[Workload], extent: &Extent, size_of: impl Fn(&Workload) -> Size) -> String {
+fn compare<'w>(
+    workloads: impl IntoIterator<Item = &'w Workload>,
+    extent: &Extent,
+    size_of: impl Fn(&Workload) -> Size,
+) -> String {
     let mut table = Table::new(&[
         "workload",
         "nodes, existing, pods",
@@ -257,10 +264,12 @@ impl Part {
                 let extent = Extent { whole_pods: extent.whole_pods.min(20), ..*extent };
                 // A single workload runs with the given number of nodes.
                 let given = [extent.nodes];
-                let nodes: &[usize] = if extent.is_quick || only.is_some() { &given } else { &[100, 1_000] };
-                let tables = nodes
-                    .iter()
-                    .map(|&nodes| compare(&workloads, &extent, |it| with_devices(it, nodes, &extent)));
+                let nodes: &[usize] =
+                    if extent.is_quick || only.is_some() { &given } else { &[100, 1_000, 5_000] };
+                let tables = nodes.iter().map(|&nodes| {
+                    let has_time = |it: &&Workload| it.id != "partitions" || nodes <= PARTITIONED_NODES_MAX;
+                    compare(workloads.iter().filter(has_time), &extent, |it| with_devices(it, nodes, &extent))
+                });
                 tables.collect::<Vec<_>>().join("\n")
             }
             Self::Alone => own::table(extent.is_quick, extent.pairs),

@@ -23,8 +23,10 @@ pub(super) fn all() -> Vec<Workload> {
     };
     vec![
         one("claims", "a claim for one device, from one template", 1, claims, claiming),
+        one("claims-10", "10 classes, each with its own expression, in turn", 10, claims, claiming),
         one("claims-100", "100 classes, each with its own expression, in turn", 100, claims, claiming),
         one("claims-unseen", "each claim has an expression of its own", 1_000, unseen, claiming),
+        one("claims-unmet", "a claim that no device satisfies, of one template", 1, unmet, claiming),
         one("first-available", "a claim with two alternatives", 1, alternatives, claiming),
         one("partitions", "devices that consume shared counters", 1, partitions, claiming),
         one("shares", "shares of a device's capacity", 1, shares, claiming),
@@ -115,6 +117,16 @@ fn unseen(size: &Size) -> Vec<Value> {
         let mut request = exactly("class-000");
         let expression =
             format!("device.attributes['{DRIVER}'].generation > -{}", 1 + number % size.signatures);
+        request["exactly"]["selectors"] = json!([{"cel": {"expression": expression}}]);
+        request
+    })
+}
+
+fn unmet(size: &Size) -> Vec<Value> {
+    let objects = [numbered_class(0)].into_iter().chain(slices(size)).collect();
+    with_claims(size, objects, |_| {
+        let mut request = exactly("class-000");
+        let expression = format!("device.attributes['{DRIVER}'].generation > 4");
         request["exactly"]["selectors"] = json!([{"cel": {"expression": expression}}]);
         request
     })
