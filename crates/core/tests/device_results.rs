@@ -522,8 +522,8 @@ fn new_requests_search_once_for_nodes_with_equal_devices() {
         law.framework.decide_cached(&mut law.decisions, &pod, snapshot, &mut NoProbe);
         EVALUATIONS.get() - before
     };
-    // Three devices of the first node, the first of them large; a small and a large one of the others. Each device looked
-    // at is evaluated by its class and by the request's selector, if it has one.
+    // Three devices of the first node, the first of them large; a small and a large one of the others. Each device
+    // looked at is evaluated by its class and by the request's selector, if it has one.
     law.set_local(0, 3);
     assert_eq!(evaluated(&mut law, 3), 2 + 4, "one device of the first node, two of one other node");
     assert_eq!(evaluated(&mut law, 0), 1 + 1, "one device of the first node, and one of one other");

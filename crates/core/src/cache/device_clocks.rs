@@ -35,7 +35,7 @@ impl DeviceClocks {
             match change {
                 DeviceChange::AllNodes => return None,
                 DeviceChange::Node(name) => {
-                    snapshot.find_node(name).into_iter().for_each(|it| _ = changed.insert(it))
+                    snapshot.find_node(name).into_iter().for_each(|it| _ = changed.insert(it));
                 }
             }
         }

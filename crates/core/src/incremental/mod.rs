@@ -207,8 +207,8 @@ impl DecisionCache {
         Self { hashing: hashing.clone(), ..self }
     }
 
-    /// Returns the results of searches for devices that the latest call of [`Framework::decide_cached`] used, if any. If
-    /// it had no answer, they hold for the full evaluation of the same pod in the same snapshot.
+    /// Returns the results of searches for devices that the latest call of [`Framework::decide_cached`] used, if any.
+    /// If it had no answer, they hold for the full evaluation of the same pod in the same snapshot.
     pub fn device_verdicts(&self) -> Option<Arc<DeviceVerdicts>> {
         self.device_results.latest().cloned()
     }

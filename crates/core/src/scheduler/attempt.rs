@@ -30,6 +30,7 @@ use crate::plugins::{dynamic_resources, node_affinity};
 use crate::preemption;
 use crate::queue::{QueuedPod, Search};
 use crate::report::{Outcome, Preemption, Report};
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -58,6 +59,21 @@ enum Extent<'s> {
     Limited,
     /// One slice.
     Slice(&'s Slice),
+}
+
+impl<'s> Extent<'s> {
+    /// Returns the snapshot for such a decision.
+    fn of(self, snapshot: Snapshot<'s>, limit: &'s StepLimit) -> Snapshot<'s> {
+        match self {
+            Self::Whole => snapshot,
+            Self::Limited => snapshot.with_step_limit(limit),
+            Self::Slice(slice) => snapshot.in_slice(slice),
+        }
+    }
+
+    fn is_slice(self) -> bool {
+        matches!(self, Self::Slice(_))
+    }
 }
 
 impl Decided {
@@ -146,12 +162,9 @@ impl Scheduler {
         }
         let start = self.walk.start();
         let decided = self.decide_to(now, &queued, Extent::Limited, probe);
-        if let Decided::Unfinished = decided {
-            probe.attempt_decided();
-            self.begin_slices(now, queued);
-            return true;
+        if !matches!(decided, Decided::Unfinished) {
+            self.evaluate_alternative(now, &queued, start, decided.chosen());
         }
-        self.evaluate_alternative(now, &queued, start, decided.chosen());
         let is_placed = matches!(decided, Decided::Node(_));
         if !is_placed {
             probe.attempt_decided();
@@ -183,8 +196,8 @@ impl Scheduler {
             Decided::Refused(found) => self.fail(now, queued, began, Failure::Unschedulable(found)),
             Decided::Failed(CycleError(text)) => self.fail(now, queued, began, Failure::Error(text)),
             Decided::Panicked(text) => self.panicked(now, queued, &text),
-            // Slices and limited attempts return this, and handle it there. As a safe default, the pod is retried.
-            Decided::Unfinished => self.activate(now, queued),
+            // A limited attempt. Slices that are unfinished are handled in `slices`.
+            Decided::Unfinished => self.begin_slices(now, queued),
         }
     }
 
@@ -247,11 +260,7 @@ impl Scheduler {
         }
         let whole = self.cache.snapshot(&self.tables);
         let limit = StepLimit::of(self.slices.limits().large);
-        let (snapshot, slice) = match extent {
-            Extent::Whole => (whole, None),
-            Extent::Limited => (whole.with_step_limit(&limit), None),
-            Extent::Slice(slice) => (whole.in_slice(slice), Some(slice)),
-        };
+        let snapshot = extent.of(whole, &limit);
         let start = self.walk.start();
         let pod = self.as_nominated(&queued.pod);
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
@@ -263,7 +272,7 @@ impl Scheduler {
         let decided = catch_unwind(AssertUnwindSafe(|| {
             #[cfg(test)]
             super::quarantine::tests::PanicPoint::Deciding.spring(self.panic_point, &queued.pod);
-            let uses_caches = slice.is_none() && verify.is_trusting();
+            let uses_caches = !extent.is_slice() && verify.is_trusting();
             if uses_caches && let Some(mut quick) = framework.decide_cached(decisions, &pod, snapshot, probe)
             {
                 let evaluated = candidates(framework, &pod, snapshot);
@@ -296,24 +305,35 @@ impl Scheduler {
             // After a difference, nothing of the cache is used.
             let verdicts = decisions.device_verdicts().filter(|_| differs.is_none() && uses_caches);
             let snapshot = verdicts.as_deref().map_or(snapshot, |known| snapshot.with_device_verdicts(known));
-            let decisions = slice.is_none().then_some(decisions);
+            let decisions = (!extent.is_slice()).then_some(decisions);
             decide_in_full((framework, decisions), &pod, snapshot, options, (draws, now), probe)
         }));
         if let Some(difference) = differs {
             self.differed(&queued.pod, &difference);
         }
-        if limit.is_exceeded() && decided.is_ok() {
-            self.walk.return_to(start);
-            return Decided::Unfinished;
-        }
-        decided.unwrap_or_else(|panic| {
-            if panic.is::<SliceEnded>() {
-                self.walk.return_to(start);
-                return Decided::Unfinished;
+        self.unless_ended(decided, limit.is_exceeded(), start)
+    }
+
+    /// Returns the result of a decision, which is void if it ended early. The search for nodes began at `start`.
+    fn unless_ended(
+        &mut self,
+        decided: Result<Decided, Box<dyn Any + Send>>,
+        is_limit_exceeded: bool,
+        start: usize,
+    ) -> Decided {
+        let decided = match decided {
+            Ok(_) if is_limit_exceeded => Decided::Unfinished,
+            Ok(decided) => decided,
+            Err(panic) if panic.is::<SliceEnded>() => Decided::Unfinished,
+            Err(panic) => {
+                self.decisions.clear();
+                Decided::Panicked(panic_text(panic.as_ref()))
             }
-            self.decisions.clear();
-            Decided::Panicked(panic_text(panic.as_ref()))
-        })
+        };
+        if let Decided::Unfinished = decided {
+            self.walk.return_to(start);
+        }
+        decided
     }
 
     /// Counts a panic and fails the attempt. After [`PANICS_MAX`] panics the pod is excluded until it changes.

@@ -1,8 +1,8 @@
 //! Searches that pause: those of a pod that is evaluated in slices go on in the next slice, and those of other attempts
 //! end when the attempt has made too many steps for one decision.
 //!
-//! What a search has found out follows from the devices that it has chosen so far, which [`Checkpoint`] holds. To go on,
-//! a new search chooses them again. If the inputs changed in between, it starts from the beginning.
+//! What a search has found out follows from the devices that it has chosen so far, which [`Checkpoint`] holds. To go
+//! on, a new search chooses them again. If the inputs changed in between, it starts from the beginning.
 
 use super::{At, Chosen, Found, Frame, Obstacle, Path, Search, Solution, Undo, Wanted};
 use crate::cache::slice::Slice;
@@ -15,8 +15,8 @@ use crate::plugins::dynamic_resources::pools::{Place, Pools};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Restarts after changes before a slice makes more steps. From then on, each restart doubles them, so that the searches
-/// end in a cluster whose devices change all the time.
+/// Restarts after changes before a slice makes more steps. From then on, each restart doubles them, so that the
+/// searches end in a cluster whose devices change all the time.
 const RESTARTS: u32 = 3;
 /// With so many doublings, one slice of the default size can make all steps of 50 searches.
 const DOUBLINGS_MAX: u32 = 17;
