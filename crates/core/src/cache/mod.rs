@@ -203,6 +203,13 @@ impl Cache {
         }
     }
 
+    /// Counts what a pod requests on a node, or with `sign` -1 not any more, and nothing else: the pod is not listed,
+    /// and the change is not logged. Callers undo it before anything else changes the node.
+    pub(crate) fn count_requests(&mut self, node: NodeIdx, pod: &PodInfo, sign: i8) {
+        self.version += 1;
+        self.nodes.count(node, pod, sign);
+    }
+
     /// Whether the pod already counts on this node, with no difference that other pods could notice. Then the
     /// node's state does not change.
     fn is_there_already(&self, known: &PodEntry, pod: &PodInfo, node: Symbol) -> bool {

@@ -19,6 +19,7 @@ mod infeasible_cache;
 mod node_classes;
 mod node_evaluation;
 mod node_evaluations;
+mod placement_results;
 mod pod_rules;
 mod score_table;
 mod signature_state;
@@ -45,6 +46,7 @@ pub(crate) use exact_results::State;
 use infeasible_cache::InfeasibleCache;
 use node_evaluation::NodeEvaluation;
 use node_evaluations::NodeEvaluations;
+pub(crate) use placement_results::PlacementResults;
 use pod_rules::Rules;
 use signature_state::SignatureState;
 use std::fmt;
@@ -136,6 +138,11 @@ impl CachedDecision<'_> {
     pub fn choose(&mut self, seed: Seed, pod: &PodInfo, attempt: u32) -> NodeIdx {
         self.state
             .best(self.evaluation, |ties| seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), ties))
+    }
+
+    /// Returns the number of nodes of `within` that a full evaluation filters.
+    pub(crate) fn candidates_in(&self, within: &NodeSet) -> usize {
+        self.evaluation.candidates_in(within)
     }
 
     /// Returns the total of a feasible node; `None` if only one node is feasible, which skips scoring.
@@ -366,7 +373,37 @@ impl Framework {
         snapshot: Snapshot<'_>,
         probe: &mut dyn Probe,
     ) -> Option<CachedDecision<'a>> {
+        self.decide_cached_within(decisions, pod, (snapshot, None), probe)
+    }
+
+    /// As [`Self::decide_cached`], restricted to the nodes of `within`: a placement of the pod's group. Filters still
+    /// see the whole cluster.
+    pub fn decide_cached_within<'a>(
+        &self,
+        decisions: &'a mut DecisionCache,
+        pod: &Arc<PodInfo>,
+        (snapshot, within): (Snapshot<'_>, Option<&NodeSet>),
+        probe: &mut dyn Probe,
+    ) -> Option<CachedDecision<'a>> {
         decisions.device_results.begin_decision();
+        let index = self.current_state(decisions, pod, snapshot)?;
+        let DecisionCache { signatures, evaluations, device_results, hits, .. } = decisions;
+        let Cached::State(state) = signatures.get_mut(index) else { return None };
+        let evaluation = evaluations.at_mut(state.evaluation());
+        let devices = (&*evaluation, device_results);
+        let rules = state.decide(self, devices, pod, (snapshot, within), probe).ok()?;
+        *hits += 1;
+        Some(CachedDecision { state, evaluation, rules })
+    }
+
+    /// Updates or computes the state of a pod's signature, and returns its index. Returns `None` if decisions about
+    /// the pod are not cached.
+    fn current_state(
+        &self,
+        decisions: &mut DecisionCache,
+        pod: &Arc<PodInfo>,
+        snapshot: Snapshot<'_>,
+    ) -> Option<usize> {
         // Sampling visits other nodes in each attempt, so its decisions are not cached.
         if self.sampling.is_some() || pod.nominated_node.is_some() || ablation::is_off(Layer::Cache) {
             return None;
@@ -379,11 +416,6 @@ impl Framework {
         if !decisions.refresh(index, snapshot) {
             decisions.compute(self, pod, snapshot, index);
         }
-        let DecisionCache { signatures, evaluations, device_results, hits, .. } = decisions;
-        let Cached::State(state) = signatures.get_mut(index) else { return None };
-        let evaluation = evaluations.at_mut(state.evaluation());
-        let rules = state.decide(self, (evaluation, device_results), pod, snapshot, probe).ok()?;
-        *hits += 1;
-        Some(CachedDecision { state, evaluation, rules })
+        Some(index)
     }
 }

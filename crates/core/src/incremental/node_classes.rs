@@ -5,6 +5,7 @@
 
 use crate::collections::hash::IdMap;
 use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -101,6 +102,14 @@ impl Classes {
     /// Returns the number of nodes of each class.
     pub(super) fn nodes(&self) -> &[u32] {
         &self.nodes
+    }
+
+    /// Returns the number of nodes of each class among `within`.
+    pub(super) fn nodes_in(&self, within: &NodeSet) -> Vec<u32> {
+        let mut nodes = vec![0; self.nodes.len()];
+        let classes = within.iter().filter_map(|node| self.by_slot.get(node.index()));
+        classes.filter(|&&class| class != NONE).for_each(|&class| nodes[usize::from(class)] += 1);
+        nodes
     }
 
     /// Returns the views of a class.

@@ -105,9 +105,53 @@ impl NodeEvaluation {
         &mut self.table
     }
 
-    /// Returns the rules whose scores are normalized over all feasible nodes, with their weights.
-    pub(super) fn relative(&self) -> &[(i64, Box<dyn ScoreRule>)] {
-        &self.relative
+    /// Normalizes the scores that depend on all feasible nodes, whose classes are `classes`. Calls `give` with the
+    /// position in `classes`, the weight and the normalized score.
+    ///
+    /// Normalization depends only on the set of scores, so one score for each class is enough.
+    pub(super) fn score_classes(
+        &self,
+        snapshot: Snapshot<'_>,
+        classes: &[usize],
+        mut give: impl FnMut(usize, i64, i64),
+    ) {
+        for (rule_at, (weight, rule)) in self.relative.iter().enumerate() {
+            let raw = |&class: &usize| self.table.classes().views(class)[rule_at];
+            let mut cells: Vec<i64> = classes.iter().map(raw).collect();
+            rule.normalize(snapshot, &NodeSet::new(), &mut cells);
+            cells.iter().enumerate().for_each(|(at, &score)| give(at, *weight, score));
+        }
+    }
+
+    /// Whether the scores that are normalized read only node objects.
+    pub(super) fn is_relative_to_objects(&self) -> bool {
+        self.is_relative_to_objects
+    }
+
+    /// Evaluates one node with the pods on it now: its base score, or `None` if it is infeasible. `one` is an empty set
+    /// to reuse.
+    pub(super) fn base_of(
+        &self,
+        snapshot: Snapshot<'_>,
+        node: NodeIdx,
+        one: &mut NodeSet,
+    ) -> Result<Option<i32>, Fallback> {
+        if !self.passing_objects.contains(node) {
+            return Ok(None);
+        }
+        one.insert(node);
+        let filtered = self.filter_usage(snapshot, one);
+        let base = filtered.and_then(|()| self.score_raw(snapshot, one));
+        one.remove(node);
+        Ok(base?.first().copied())
+    }
+
+    /// Returns the number of nodes of `within` that filters evaluate: those that PreFilter leaves.
+    pub(super) fn candidates_in(&self, within: &NodeSet) -> usize {
+        match &self.candidates {
+            None => within.len(),
+            Some(candidates) => within.iter().filter(|&node| candidates.contains(node)).count(),
+        }
     }
 
     /// Whether the node passes all filters as shown by `view`.
@@ -237,11 +281,14 @@ impl NodeEvaluation {
         self.filter_objects(snapshot, objects)?;
         let mut passing = nodes.clone();
         passing.intersect(&self.passing_objects);
-        for rule in &self.usage_filters {
-            rule.filter(snapshot.showing(DependsOn::NodeUsage.facts()), &mut passing)
-                .map_err(|_| Fallback)?;
-        }
+        self.filter_usage(snapshot, &mut passing)?;
         Ok(passing)
+    }
+
+    /// Removes the nodes that the filters reject which also read the node's pods.
+    fn filter_usage(&self, snapshot: Snapshot<'_>, nodes: &mut NodeSet) -> Result<(), Fallback> {
+        let shown = snapshot.showing(DependsOn::NodeUsage.facts());
+        self.usage_filters.iter().try_for_each(|rule| rule.filter(shown, nodes).map_err(|_| Fallback))
     }
 
     /// Scores the changed `nodes`, of which `passing` are feasible. `objects` is the subset whose node object

@@ -27,6 +27,8 @@ pub(super) struct ClassPoints {
     pub(super) points: Vec<i32>,
     /// Infeasible nodes of feasible classes.
     pub(super) excluded: NodeSet,
+    /// The nodes to which the decision is restricted; `None` for all.
+    pub(super) within: Option<NodeSet>,
     /// More points by slot; empty if there are none.
     pub(super) by_slot: Vec<i32>,
 }
@@ -35,6 +37,11 @@ impl ClassPoints {
     /// Returns the points of a node of a feasible class.
     fn of(&self, node: NodeIdx, class: u16) -> i32 {
         self.points[usize::from(class)] + self.by_slot.get(node.index()).copied().unwrap_or(0)
+    }
+
+    /// Whether a node is infeasible, although its class may be feasible.
+    fn excludes(&self, node: NodeIdx) -> bool {
+        self.excluded.contains(node) || self.within.as_ref().is_some_and(|within| !within.contains(node))
     }
 }
 
@@ -208,11 +215,7 @@ impl ScoreTable {
         let totals = (0..).map(NodeIdx).zip(slots).map(|(node, (base, class))| {
             (
                 node,
-                if class_points.excluded.contains(node) {
-                    INFEASIBLE
-                } else {
-                    base + class_points.of(node, *class)
-                },
+                if class_points.excludes(node) { INFEASIBLE } else { base + class_points.of(node, *class) },
             )
         });
         totals.filter(|&(_, total)| total > INFEASIBLE / 2).map(|(node, total)| (node, i64::from(total)))
@@ -226,11 +229,11 @@ impl ScoreTable {
 
     /// Returns a node with the highest total. `draw` gets the number of tied nodes and picks one of them in slot
     /// order.
-    pub(super) fn best(
-        &mut self,
-        ClassPoints { points, excluded, by_slot }: &ClassPoints,
-        draw: impl FnOnce(usize) -> usize,
-    ) -> NodeIdx {
+    pub(super) fn best(&mut self, class_points: &ClassPoints, draw: impl FnOnce(usize) -> usize) -> NodeIdx {
+        if let Some(within) = &class_points.within {
+            return self.best_within(class_points, within, draw);
+        }
+        let ClassPoints { points, excluded, by_slot, .. } = class_points;
         let Self { base, classes, block_maxima, totals } = self;
         if block_maxima.catch_up(base, classes.by_slot(), classes.nodes())
             && excluded.is_empty()
@@ -249,6 +252,30 @@ impl ScoreTable {
         let mut tied = (0..).zip(totals).filter(|&(_, &mut total)| total == best);
         NodeIdx(tied.nth(at).expect("the draw is less than the number of ties").0)
     }
+
+    /// As [`Self::best`], among the nodes of `within`, which are few.
+    fn best_within(
+        &self,
+        class_points: &ClassPoints,
+        within: &NodeSet,
+        draw: impl FnOnce(usize) -> usize,
+    ) -> NodeIdx {
+        let total = |node: NodeIdx| {
+            let (class, base) = self.class_and_base(node);
+            if class_points.excludes(node) { INFEASIBLE } else { base + class_points.of(node, class) }
+        };
+        let totals: Vec<(NodeIdx, i32)> = within.iter().map(|node| (node, total(node))).collect();
+        drawn_best(&totals, draw).0
+    }
+}
+
+/// Returns a node with the highest total, and that total. `draw` gets the number of tied nodes and picks one of them in
+/// order.
+pub(super) fn drawn_best(totals: &[(NodeIdx, i32)], draw: impl FnOnce(usize) -> usize) -> (NodeIdx, i32) {
+    let best = totals.iter().map(|&(_, total)| total).max().unwrap_or(INFEASIBLE);
+    let ties = || totals.iter().copied().filter(|&(_, total)| total == best);
+    let at = draw(ties().count());
+    ties().nth(at).expect("the draw is less than the number of ties")
 }
 
 /// Whether all numbers equal `one`.

@@ -179,6 +179,22 @@ impl SignatureState {
         Ok(())
     }
 
+    /// Whether the node evaluation alone decides about a pod of this signature: no other filter or score applies.
+    pub(super) fn is_neutral(
+        &self,
+        framework: &Framework,
+        evaluation: &NodeEvaluation,
+        pod: &PodInfo,
+        snapshot: Snapshot<'_>,
+    ) -> bool {
+        let uncached = (&*self.uncached_filters, &*self.uncached_scores);
+        !evaluation.is_infeasible()
+            && self.own_table.is_none()
+            && self.counts.are_neutral()
+            && Rules::prepare(framework, uncached, pod, snapshot)
+                .is_ok_and(|rules| rules.is_empty() && rules.scores().is_empty())
+    }
+
     /// Updates the state from the change log. The node evaluation must be up to date.
     ///
     /// # Errors
@@ -239,13 +255,14 @@ impl SignatureState {
         self.own_table.as_ref().unwrap_or(evaluation.table())
     }
 
-    /// Decides `pod`; afterwards [`Self::best`] and the other accessors return the result.
+    /// Decides `pod` on the nodes of `within`, or on all; afterwards [`Self::best`] and the other accessors return the
+    /// result.
     pub(super) fn decide(
         &mut self,
         framework: &Framework,
         (evaluation, device_results): (&NodeEvaluation, &mut DeviceResults),
         pod: &PodInfo,
-        snapshot: Snapshot<'_>,
+        (snapshot, within): (Snapshot<'_>, Option<&NodeSet>),
         probe: &mut dyn Probe,
     ) -> Result<Rules, Fallback> {
         probe.enter(Point::PreFilter);
@@ -254,7 +271,7 @@ impl SignatureState {
         probe.leave(Point::PreFilter, "Success");
         let rules = rules?;
         probe.enter(Point::Filter);
-        let filtered = self.filter((evaluation, device_results), pod, snapshot, &rules);
+        let filtered = self.filter((evaluation, device_results), pod, (snapshot, within), &rules);
         probe.leave(Point::Filter, "Success");
         let (nodes, devices) = filtered?;
         if self.feasible == 1 {
@@ -279,22 +296,26 @@ impl SignatureState {
         &mut self,
         (evaluation, device_results): (&NodeEvaluation, &'d mut DeviceResults),
         pod: &PodInfo,
-        snapshot: Snapshot<'_>,
+        (snapshot, within): (Snapshot<'_>, Option<&NodeSet>),
         rules: &Rules,
     ) -> Result<(Vec<u32>, Option<&'d Results>), Fallback> {
         if evaluation.is_infeasible() {
             return Err(Fallback);
         }
         let table = self.table(evaluation);
-        let (classes, mut nodes) = (table.classes(), table.classes().nodes().to_vec());
+        let classes = table.classes();
+        let mut nodes = within.map_or_else(|| classes.nodes().to_vec(), |within| classes.nodes_in(within));
         self.counts.filter(|class| self.counts_of(classes, class), &mut nodes);
         let (mut excluded, devices) = if rules.is_empty() {
             (NodeSet::new(), None)
         } else {
             let end = self.filters_end.max(evaluation.filters_end());
-            rules.excluded(device_results, snapshot, table.passing(&nodes), end)?
+            let mut passing = table.passing(&nodes);
+            within.into_iter().for_each(|within| passing.intersect(within));
+            rules.excluded(device_results, snapshot, passing, end)?
         };
-        for node in snapshot.nodes_with_nominations() {
+        let is_within = |node: &NodeIdx| within.is_none_or(|within| within.contains(*node));
+        for node in snapshot.nodes_with_nominations().into_iter().filter(is_within) {
             let class = usize::from(classes.by_slot()[node.index()]);
             if nodes[class] > 0 && !self.passes_with_nominated(evaluation, pod, snapshot, node, rules)? {
                 excluded.insert(node);
@@ -303,6 +324,7 @@ impl SignatureState {
         excluded.iter().for_each(|node| nodes[usize::from(classes.by_slot()[node.index()])] -= 1);
         let Self { class_points, feasible, .. } = self;
         class_points.excluded = excluded;
+        class_points.within = within.cloned();
         class_points.points.clear();
         class_points.by_slot.clear();
         class_points.points.extend(nodes.iter().map(|&nodes| if nodes > 0 { 0 } else { INFEASIBLE }));
@@ -356,21 +378,16 @@ impl SignatureState {
         let classes = self.table(evaluation).classes();
         self.counts.score(|class| self.counts_of(classes, class), nodes, &mut add_points);
         let passing: Vec<usize> = (0..nodes.len()).filter(|&class| nodes[class] > 0).collect();
-        for (at, (weight, rule)) in evaluation.relative().iter().enumerate() {
-            let evaluation_ref = |class: usize| match &self.own_table {
-                Some(own_table) => {
-                    usize::try_from(own_table.classes().views(class)[0]).expect("the first view is a class")
-                }
-                None => class,
-            };
-            let raw = |&class: &usize| evaluation.table().classes().views(evaluation_ref(class))[at];
-            let mut cells: Vec<i64> = passing.iter().map(raw).collect();
-            // Normalization depends only on the set of scores, so one score for each class is enough.
-            rule.normalize(snapshot, &NodeSet::new(), &mut cells);
-            for (&class, &score) in passing.iter().zip(&cells) {
-                add_points(class, *weight, score);
+        let evaluation_ref = |&class: &usize| match &self.own_table {
+            Some(own_table) => {
+                usize::try_from(own_table.classes().views(class)[0]).expect("the first view is a class")
             }
-        }
+            None => class,
+        };
+        let of_evaluation: Vec<usize> = passing.iter().map(evaluation_ref).collect();
+        evaluation.score_classes(snapshot, &of_evaluation, |at, weight, score| {
+            add_points(passing[at], weight, score);
+        });
         self.class_points.points = points;
         if are_scores { Ok(()) } else { Err(Fallback) }
     }
@@ -389,6 +406,7 @@ impl SignatureState {
         let table = self.table(evaluation);
         let mut feasible = table.passing(nodes);
         feasible.subtract(&self.class_points.excluded);
+        self.class_points.within.iter().for_each(|within| feasible.intersect(within));
         let mut raw: Vec<i64> = feasible.iter().map(|node| devices.score(node)).collect();
         raw.sort_unstable();
         raw.dedup();

@@ -132,7 +132,8 @@ impl Framework {
         let DecisionCache { signatures, evaluations, device_results, .. } = decisions;
         let Cached::State(state) = signatures.get_mut(index) else { return None };
         let evaluation = evaluations.at_mut(state.evaluation());
-        let rules = state.decide(self, (evaluation, device_results), pod, snapshot, &mut NoProbe).ok()?;
+        let rules =
+            state.decide(self, (evaluation, device_results), pod, (snapshot, None), &mut NoProbe).ok()?;
         Some(CachedDecision { state, evaluation, rules })
     }
 

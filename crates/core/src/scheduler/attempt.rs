@@ -91,10 +91,11 @@ impl Decided {
 }
 
 /// The node chosen for a pod.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) node: NodeIdx,
     /// The number of nodes with a verdict.
-    evaluated: usize,
+    pub(super) evaluated: usize,
     /// The number of feasible nodes.
     pub(super) feasible: usize,
     /// The total of the node; `None` if nodes were not scored.

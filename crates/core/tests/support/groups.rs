@@ -12,7 +12,7 @@ use supercargo_core::registry::Plan;
 use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
 
 /// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 whole`. Without `min`, it is basic.
-fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
+pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
     let (name, words) = words.split_first().expect("a group has a name");
     let mut group = PodGroup {
         key: GroupKey { namespace: tables.symbol("default"), name: tables.symbol(name) },

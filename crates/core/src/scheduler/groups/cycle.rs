@@ -4,12 +4,14 @@ use super::super::Scheduler;
 use super::super::attempt::Choice;
 use super::super::departure::Departure;
 use super::super::failure::Failure;
+use super::shared::{Rejections, SharedRun, SoleEvaluations};
 use super::snapshot_gaps::SnapshotGaps;
-use crate::cache::UndoLog;
+use crate::cache::{Cache, UndoLog};
 use crate::cycle::{Probe, Unschedulable};
 use crate::model::effect::Severity;
 use crate::model::group::{GroupKey, PodGroup};
 use crate::model::intern::Symbol;
+use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::Uid;
 use crate::model::time::Time;
@@ -129,6 +131,17 @@ pub(super) enum Mode {
     WithoutPostFilters,
 }
 
+/// The nodes of a run over the members.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RunScope<'a> {
+    /// The nodes to which the run is restricted; `None` for all.
+    pub(super) within: Option<&'a NodeSet>,
+    /// The node evaluations that the members share, if the nodes alone judge them.
+    pub(super) sole: Option<&'a SoleEvaluations>,
+    /// The node of the first member; `None` if it may choose.
+    pub(super) first: Option<NodeIdx>,
+}
+
 /// The state of a run over the members.
 pub(super) struct Trying<'a> {
     pub(super) key: GroupKey,
@@ -140,6 +153,53 @@ pub(super) struct Trying<'a> {
     pub(super) log: UndoLog,
     /// What upstream's snapshot does not show of assumed members; `None` if that is repaired.
     pub(super) gaps: Option<SnapshotGaps>,
+    /// Whether members may use cached and shared results.
+    pub(super) shares: bool,
+    /// The position of the member that is tried.
+    pub(super) at: usize,
+    /// What the members share if the nodes alone judge them.
+    pub(super) shared: Option<SharedRun<'a>>,
+    pub(super) rejections: Rejections,
+}
+
+/// The number of changes in the log, and the number of assumed members that share results.
+type Checkpoint = (usize, usize);
+
+impl<'a> Trying<'a> {
+    /// Starts a run without assumed members.
+    pub(super) fn new(attempt: &'a Attempt, within: Option<&'a NodeSet>, mode: Mode) -> Self {
+        Self {
+            key: attempt.key,
+            group: attempt.group.as_ref(),
+            within,
+            mode,
+            scheduled: 0,
+            log: UndoLog::default(),
+            gaps: None,
+            shares: false,
+            at: 0,
+            shared: None,
+            rejections: Rejections::default(),
+        }
+    }
+
+    /// Returns the state of the assumed members, for [`Self::roll_back_to`].
+    pub(super) fn checkpoint(&self) -> Checkpoint {
+        (self.log.checkpoint(), self.shared.as_ref().map_or(0, SharedRun::len))
+    }
+
+    /// Undoes what was assumed after the checkpoint.
+    pub(super) fn roll_back_to(&mut self, (changes, members): Checkpoint, cache: &mut Cache) {
+        if let Some(shared) = &mut self.shared {
+            shared.roll_back_to(members, cache);
+        }
+        self.log.roll_back_to(cache, changes);
+    }
+
+    /// Returns which node evaluation alone decides about the member, if one does.
+    pub(super) fn sole_evaluation(&self) -> Option<usize> {
+        self.shared.as_ref().and_then(|shared| shared.evaluation_of(self.at))
+    }
 }
 
 impl Scheduler {
@@ -253,33 +313,38 @@ impl Scheduler {
         attempt.members.iter().map(hide).collect()
     }
 
-    /// Decides on all members in order, restricted to `within`, and undoes what was assumed.
+    /// Decides on all members in order, restricted to the nodes of `scope`, and undoes what was assumed.
     ///
-    /// Greedy as upstream: one order, and no member gives its node back.
+    /// Greedy as upstream: no member gives its node back.
     pub(super) fn run_members(
         &mut self,
         now: Time,
         attempt: &Attempt,
-        within: Option<&NodeSet>,
+        scope: RunScope<'_>,
         mode: Mode,
         probe: &mut dyn Probe,
     ) -> Run {
         let copies_defects = self.tables.copies_defects();
+        let first: Option<NodeSet> = scope.first.map(|node| [node].into_iter().collect());
         let mut trying = Trying {
-            key: attempt.key,
-            group: attempt.group.as_ref(),
-            within,
-            mode,
             scheduled: self.groups.scheduled(attempt.key, &self.cache),
-            log: UndoLog::default(),
             gaps: copies_defects.then(|| SnapshotGaps::new(self.snapshot())),
+            shares: self.shares_results(),
+            shared: scope.sole.map(SharedRun::new),
+            ..Trying::new(attempt, scope.within, mode)
         };
         let nominated = self.hide_nominations(&mut trying, attempt);
         let mut run = Run::ended(Verdict::Unschedulable(UNSCHEDULABLE.to_owned()));
         let mut preempts = false;
-        for (queued, nominated) in attempt.members.iter().zip(nominated) {
+        for (at, (queued, nominated)) in attempt.members.iter().zip(nominated).enumerate() {
+            trying.at = at;
+            trying.within = if at == 0 && first.is_some() { first.as_ref() } else { scope.within };
             trying.log.nominate(&mut self.cache, &queued.pod, nominated);
             let tried = self.try_member(now, &mut trying, queued, probe);
+            if trying.at == 0 && first.is_some() {
+                // Rejections on one node say nothing about the others.
+                trying.rejections = Rejections::default();
+            }
             trying.log.nominate(&mut self.cache, &queued.pod, None);
             match &tried {
                 Tried::Failed(text) => {
@@ -304,7 +369,7 @@ impl Scheduler {
         if let Some(gaps) = &mut trying.gaps {
             gaps.end(&mut self.cache);
         }
-        trying.log.roll_back_to(&mut self.cache, 0);
+        trying.roll_back_to((0, 0), &mut self.cache);
         run
     }
 }

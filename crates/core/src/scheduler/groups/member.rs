@@ -46,7 +46,7 @@ impl Scheduler {
         queued: &QueuedPod,
         probe: &mut dyn Probe,
     ) -> Tried {
-        let mark = trying.log.checkpoint();
+        let mark = trying.checkpoint();
         let (tried, node, reservations) = match self.decide_member(now, trying, queued, probe) {
             Decided::Node(choice) => {
                 let node = self.snapshot().node_info(choice.node).name;
@@ -71,13 +71,18 @@ impl Scheduler {
                 tried.permitted(permit)
             }
             Err(text) => {
-                trying.log.roll_back_to(&mut self.cache, mark);
+                trying.roll_back_to(mark, &mut self.cache);
                 Tried::Failed(text)
             }
         }
     }
 
     fn assume_member(&mut self, trying: &mut Trying<'_>, queued: &QueuedPod, node: Symbol) {
+        if let Some(shared) = &mut trying.shared
+            && let Some(node) = self.cache.find_slot(node)
+        {
+            return shared.assume(&queued.pod, node, &mut self.cache);
+        }
         let pod = match &mut trying.gaps {
             Some(gaps) => gaps.assume(&queued.pod, node, &mut self.cache),
             None => Arc::clone(&queued.pod),
@@ -123,8 +128,13 @@ impl Scheduler {
         if uses_caches && !self.is_comparable {
             return self.decide(now, queued, None, probe);
         }
+        if let Some(decided) = self.decide_from_shared(now, trying, queued, probe) {
+            return decided;
+        }
         let scope = Scope { within: trying.within, preempts, is_comparable: self.is_comparable };
-        self.decide_in(now, queued, scope, probe)
+        let decided = self.decide_in(now, queued, scope, probe);
+        self.keep_rejection(trying, queued, &decided);
+        decided
     }
 
     /// Decides with a full evaluation in this scope, without changing the cluster state.

@@ -3,7 +3,7 @@
 //! Upstream: `pkg/scheduler/schedule_one_podgroup.go#podGroupSchedulingPlacementAlgorithm`.
 
 use super::super::{Scheduler, profile_named};
-use super::cycle::{Attempt, Mode, Run, Tried, Verdict};
+use super::cycle::{Attempt, Mode, Run, RunScope, Tried, Verdict};
 use crate::cycle::Probe;
 use crate::framework::extension_point::ExtensionPoint;
 use crate::framework::placement::{Placement, Proposal};
@@ -16,7 +16,7 @@ use crate::plugins::topology_placement;
 use crate::report::group::PlacementReport;
 
 impl Scheduler {
-    /// Decides on the members of a group, in each of its placements if it has any.
+    /// Decides on the members of a group in their order, in each of its placements if it has any.
     pub(super) fn run_group(
         &mut self,
         now: Time,
@@ -25,7 +25,7 @@ impl Scheduler {
         probe: &mut dyn Probe,
     ) -> Run {
         if !self.tables.rules().groups.topology {
-            return self.run_members(now, attempt, None, mode, probe);
+            return self.run_members(now, attempt, RunScope::default(), mode, probe);
         }
         let placements = match self.placements_of(attempt) {
             Ok(placements) => placements,
@@ -34,13 +34,15 @@ impl Scheduler {
         if placements.is_empty() {
             return Run::ended(Verdict::Unschedulable("no feasible placements found".to_owned()));
         }
+        let sole = if placements.len() > 1 { self.sole_evaluations(attempt) } else { None };
         let mut reports = Vec::with_capacity(placements.len());
         let mut fitting: Vec<(usize, Run)> = Vec::new();
         let mut first: Option<Run> = None;
         for (at, placement) in placements.iter().enumerate() {
             let is_all = placement.nodes.len() == self.snapshot().nodes().len();
             let within = (!is_all).then_some(&placement.nodes);
-            let run = self.run_members(now, attempt, within, mode, probe);
+            let scope = RunScope { within, sole: sole.as_ref().filter(|_| !is_all), first: None };
+            let run = self.run_members(now, attempt, scope, mode, probe);
             reports.push(self.placement_report(attempt, placement, &run));
             match &run.verdict {
                 Verdict::Failed(_) => return Run { placements: reported(attempt, reports), ..run },
@@ -74,7 +76,7 @@ impl Scheduler {
     }
 
     /// Returns the placements of a group: one with all nodes if it requires no topology domain.
-    fn placements_of(&self, attempt: &Attempt) -> Result<Vec<Placement>, CycleError> {
+    pub(super) fn placements_of(&self, attempt: &Attempt) -> Result<Vec<Placement>, CycleError> {
         let snapshot = self.snapshot();
         let all = || vec![Placement { name: String::new(), nodes: snapshot.nodes().clone() }];
         let runs = |profile: &super::super::Profile| {
@@ -156,7 +158,12 @@ impl Scheduler {
         Ok(all)
     }
 
-    fn placement_report(&self, attempt: &Attempt, placement: &Placement, run: &Run) -> PlacementReport {
+    pub(super) fn placement_report(
+        &self,
+        attempt: &Attempt,
+        placement: &Placement,
+        run: &Run,
+    ) -> PlacementReport {
         let member = |(pod, node): (&PodInfo, Symbol)| -> (PodRef, String) {
             (self.pod_ref(pod), self.tables.text(node).to_owned())
         };

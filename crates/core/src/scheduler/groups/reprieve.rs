@@ -78,13 +78,8 @@ impl Scheduler {
             let mut within = NodeSet::new();
             within.insert(slot);
             let mut trying = Trying {
-                key: attempt.key,
-                group: attempt.group.as_ref(),
-                within: Some(&within),
-                mode: Mode::WithoutPostFilters,
-                scheduled: 0,
                 log: std::mem::take(&mut log),
-                gaps: None,
+                ..Trying::new(attempt, Some(&within), Mode::WithoutPostFilters)
             };
             let tried = self.try_member(now, &mut trying, queued, probe);
             log = trying.log;

@@ -1,0 +1,209 @@
+//! Groups that require a topology domain: shared results equal those of the full evaluation, and save it.
+
+mod support;
+
+use std::sync::Arc;
+use supercargo_core::cycle::{Evaluation, Framework, Probe};
+use supercargo_core::model::emulation::GroupGates;
+use supercargo_core::model::event::Event;
+use supercargo_core::model::group::GroupKey;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::registry::Plan;
+use supercargo_core::report::group::GroupOutcome;
+use supercargo_core::scheduler::{GroupDecision, Profile, Trial, TrialOptions};
+use support::{arrival, groups, language};
+
+/// Clusters of the law. Both versions decide in them in a few seconds of a debug build.
+const CLUSTERS: u64 = 400;
+const SHARED: TrialOptions = TrialOptions { uses_caches: true, preempts: true, is_comparable: false };
+const FULL: TrialOptions = TrialOptions { uses_caches: false, ..SHARED };
+
+/// A deterministic sequence of random numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % bound
+    }
+
+    fn one_of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.below(choices.len())]
+    }
+}
+
+/// Counts full evaluations.
+#[derive(Default)]
+struct Evaluations(usize);
+
+impl Probe for Evaluations {
+    fn evaluated(&mut self, _: &Evaluation<'_>) {
+        self.0 += 1;
+    }
+}
+
+/// A cluster, a group and its pending members.
+struct World {
+    trial: Trial,
+    key: GroupKey,
+    members: Vec<Arc<PodInfo>>,
+}
+
+impl World {
+    fn new(seed: u64, lines: &[String], group: &str, members: &[String]) -> Self {
+        let mut tables = Tables::new();
+        let mut gates = GroupGates::OFF;
+        for gate in ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"] {
+            assert!(gates.set(gate, true), "no gate {gate}");
+        }
+        tables.set_group_gates(gates);
+        let framework = Framework::new(&Plan::of(tables.rules()));
+        let profiles = vec![Profile { name: "default-scheduler".to_owned(), framework }];
+        let mut trial = Trial::new(Seed(seed), profiles, tables);
+        for line in lines {
+            let event = arrival(trial.tables_mut(), line);
+            trial.handle(event);
+        }
+        let words: Vec<&str> = group.split_whitespace().collect();
+        let group = groups::group(trial.tables_mut(), &words);
+        let key = group.key;
+        trial.handle(Event::PodGroupApplied(Box::new(group)));
+        let member = |line: &String| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let pod = language::pod(trial.tables_mut(), &words);
+            trial.handle(Event::PodApplied(Box::new(PodInfo::clone(&pod))));
+            pod
+        };
+        let members = members.iter().map(member).collect();
+        Self { trial, key, members }
+    }
+
+    /// Decides on the group and undoes it. Returns the number of full evaluations, too.
+    fn decide(&mut self, options: TrialOptions) -> (GroupDecision, usize) {
+        let (mark, mut evaluations) = (self.trial.mark(), Evaluations::default());
+        let decided = self.trial.decide_group(self.key, &self.members, options, &mut evaluations);
+        self.trial.roll_back_to(mark);
+        (decided, evaluations.0)
+    }
+}
+
+/// What nodes of generated clusters have.
+const NODES: [&str; 6] = [
+    "cpu=4 mem=8Gi",
+    "cpu=8 mem=16Gi image=nginx:latest@900Mi",
+    "cpu=2 mem=8Gi label:disk=ssd",
+    "cpu=4 mem=4Gi taint=spot:PreferNoSchedule",
+    "cpu=8 mem=8Gi taint=gpu:NoSchedule",
+    "cpu=4 mem=8Gi pods=3",
+];
+/// What pods on nodes have.
+const PLACED: [&str; 5] = [
+    "cpu=1 label:app=web",
+    "cpu=2 mem=1Gi",
+    "label:app=db anti=host/app=db cpu=1",
+    "label:app=web prefer-anti=7/rack/app=web",
+    "port=80 cpu=1",
+];
+/// What members have that only the nodes judge.
+const PLAIN: [&str; 6] = [
+    "cpu=1 mem=1Gi",
+    "cpu=2 mem=1Gi tolerate=gpu",
+    "cpu=1 prefer=5/disk=ssd",
+    "cpu=1 select:disk=ssd",
+    "cpu=1 mem=2Gi image=nginx:latest",
+    "cpu=3 mem=3Gi",
+];
+/// What members have that other pods matter for.
+const BOUND_TO_OTHERS: [&str; 8] = [
+    "label:app=web spread=zone/1/DoNotSchedule/app=web cpu=1",
+    "label:app=web spread=host/1/ScheduleAnyway/app=web cpu=1",
+    "label:app=db anti=host/app=db cpu=1",
+    "label:app=db anti=rack/app=db cpu=1",
+    "label:app=web affinity=rack/app=web cpu=1",
+    "cpu=1 prefer-affinity=10/host/app=web",
+    "port=80 cpu=1",
+    "label:app=web spread=rack/1/DoNotSchedule/app=web cpu=1",
+];
+
+/// Generates racks of one, two, three and more nodes with pods on them, some of them members, and pending members.
+fn generated(number: u64) -> World {
+    let mut random = Random(number);
+    let (mut lines, mut node) = (Vec::new(), 0);
+    let racks = 1 + random.below(6);
+    let own_rack = random.below(3 * racks);
+    for rack in 0..racks {
+        let size = [1, 2, 3, 9][random.below(4)];
+        for at in 0..size {
+            let label = if random.below(20) == 0 { String::new() } else { format!("label:rack=r{rack}") };
+            lines.push(format!("node n{node} zone=z{} {label} {}", node % 3, random.one_of(&NODES)));
+            if random.below(3) == 0 {
+                lines.push(format!("pod e{node} on=n{node} {}", random.one_of(&PLACED)));
+            }
+            if rack == own_rack && at == 0 && !label.is_empty() {
+                lines.push(format!("pod m{node} on=n{node} group=g cpu=1 label:app=web"));
+            }
+            node += 1;
+        }
+    }
+    if random.below(6) == 0 {
+        lines.push(format!("pod other nominated=n{} cpu=1 priority=5", random.below(node)));
+    }
+    let templates: Vec<&str> = match random.below(3) {
+        0 => vec![random.one_of(&PLAIN)],
+        1 => vec![random.one_of(&PLAIN), random.one_of(&PLAIN)],
+        _ => vec![random.one_of(&PLAIN), random.one_of(&BOUND_TO_OTHERS), random.one_of(&BOUND_TO_OTHERS)],
+    };
+    let (count, is_indexed) = (1 + random.below(9), random.below(2) == 0);
+    let member = |at: usize| {
+        let template = templates[random.below(templates.len())];
+        let index = if is_indexed { format!("label:index={at}") } else { String::new() };
+        let nominated = if random.below(40) == 0 { "nominated=n0" } else { "" };
+        format!("p{at} group=g {template} {index} {nominated}")
+    };
+    let members: Vec<String> = (0..count).map(member).collect();
+    let min = 1 + random.below(count);
+    World::new(number, &lines, &format!("g min={min} key=rack"), &members)
+}
+
+#[test]
+fn shared_results_in_placements_equal_full_evaluations() {
+    let (mut shared_total, mut full_total, mut scheduled, mut several) = (0, 0, 0, 0);
+    for number in 0..CLUSTERS {
+        let mut world = generated(number);
+        let (full, of_full) = world.decide(FULL);
+        let (shared, of_shared) = world.decide(SHARED);
+        assert_eq!(shared, full, "cluster {number}");
+        assert_eq!(world.decide(SHARED).0, full, "cluster {number} again");
+        (shared_total, full_total) = (shared_total + of_shared, full_total + of_full);
+        scheduled += u64::from(full.outcome == GroupOutcome::Scheduled);
+        several += u64::from(full.placements.iter().filter(|it| it.code == "Success").count() > 1);
+    }
+    assert!(2 * shared_total < full_total, "{shared_total} of {full_total} full evaluations");
+    assert!(scheduled > CLUSTERS / 4 && scheduled < CLUSTERS * 9 / 10, "{scheduled} groups start");
+    assert!(several > CLUSTERS / 8, "{several} groups fit in several racks");
+}
+
+/// Racks of five equal nodes each.
+fn equal_racks(racks: usize, member: impl Fn(usize) -> String) -> World {
+    let node = |at: usize| format!("node n{at} cpu=4 mem=8Gi label:rack=r{}", at / 5);
+    let lines: Vec<String> = (0..5 * racks).map(node).collect();
+    let members: Vec<String> = (0..12).map(|at| format!("p{at} group=g {}", member(at))).collect();
+    World::new(7, &lines, "g min=12 key=rack", &members)
+}
+
+#[test]
+fn members_that_differ_in_unread_labels_need_no_full_evaluation() {
+    let mut world = equal_racks(8, |at| format!("cpu=1 label:index={at}"));
+    let (decided, evaluations) = world.decide(SHARED);
+    assert_eq!((decided.outcome, evaluations), (GroupOutcome::Scheduled, 0));
+    assert_eq!(world.decide(FULL).1, 8 * 12);
+}
+
+#[test]
+fn rejection_of_equal_members_is_found_once_in_a_placement() {
+    let mut world = equal_racks(8, |_| "cpu=2".to_owned());
+    let (decided, evaluations) = world.decide(SHARED);
+    assert_eq!((decided.outcome, evaluations), (GroupOutcome::Unschedulable, 8));
+}
