@@ -222,7 +222,7 @@ impl Scheduler {
         probe.attempt_begins();
         let group = self.cache.lookups().group(key).cloned();
         let attempt = Attempt { key, group, members, began: now };
-        let mut run = self.run_group(now, &attempt, Mode::WithPostFilters, probe);
+        let mut run = self.decide_group(now, &attempt, Mode::WithPostFilters, probe);
         let preempted = self.preempt_as_group(now, &attempt, &mut run, probe);
         probe.attempt_decided();
         self.submit(now, attempt, run, &preempted);

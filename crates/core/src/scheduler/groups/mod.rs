@@ -12,6 +12,7 @@ mod member;
 mod placements;
 mod preempt;
 mod reprieve;
+mod search;
 mod shared;
 mod snapshot_gaps;
 mod submit;

@@ -32,6 +32,13 @@ pub(super) struct SoleEvaluations {
     of_members: Vec<usize>,
 }
 
+impl SoleEvaluations {
+    /// Whether one evaluation judges all members.
+    pub(super) fn is_one(&self) -> bool {
+        self.evaluations.len() == 1
+    }
+}
+
 /// The members that were assumed in one placement, and the results of their evaluations there.
 pub(super) struct SharedRun<'a> {
     sole: &'a SoleEvaluations,

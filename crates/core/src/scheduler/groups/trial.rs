@@ -71,7 +71,7 @@ impl Scheduler {
         let group = self.cache.lookups().group(key).cloned();
         let attempt = Attempt { key, group, members, began: now };
         let mode = if preempts { Mode::WithPostFilters } else { Mode::WithoutPostFilters };
-        let mut run = self.run_group(now, &attempt, mode, probe);
+        let mut run = self.decide_group(now, &attempt, mode, probe);
         let preempted = match preempts {
             true => self.preempt_as_group(now, &attempt, &mut run, probe),
             false => Preempted::NotTried,

@@ -1,0 +1,220 @@
+//! The search for another way to start a group that the greedy order of members cannot start.
+//!
+//! Upstream tries the members in one order, and none gives its node back. This module tries other orders, and other
+//! nodes for the first member. It only replaces a result without a start by one with a start, so it is never worse.
+//! The limits count decisions, so the result does not depend on time. `--compat=upstream` does without it.
+
+use super::super::{Scheduler, profile_named};
+use super::cycle::{Attempt, Mode, Run, RunScope, Tried, Verdict};
+use crate::cycle::{Decision, NoProbe, Options, Probe};
+use crate::framework::placement::Placement;
+use crate::model::group::GroupPolicy;
+use crate::model::intern::Symbol;
+use crate::model::node::NodeIdx;
+use crate::model::node_set::NodeSet;
+use crate::model::pod::PodInfo;
+use crate::model::resources::Resources;
+use crate::model::time::Time;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Maximum number of decisions about members in one search. A decision takes about 10 us, so that a search takes at
+/// most about 0.1 s, as long as the cycle of a large group.
+const DECISIONS_MAX: usize = 8_192;
+/// Maximum number of orders that a search tries in one placement with the first member on any node.
+const ORDERS_MAX: usize = 6;
+/// Maximum number of nodes that a search tries for the first member in one placement.
+const FIRST_NODES_MAX: usize = 8;
+
+/// The number of runs over all members that a search may still do.
+struct RunsLeft(usize);
+
+impl RunsLeft {
+    /// Takes one run. Returns whether there was one.
+    fn take(&mut self) -> bool {
+        let is_left = self.0 > 0;
+        self.0 -= usize::from(is_left);
+        is_left
+    }
+}
+
+impl Scheduler {
+    /// Decides on a group: in the order of its members first, and by a search if it cannot start so.
+    pub(super) fn decide_group(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        mode: Mode,
+        probe: &mut dyn Probe,
+    ) -> Run {
+        let run = self.run_group(now, attempt, mode, probe);
+        if !self.may_find_more(attempt, &run) {
+            return run;
+        }
+        let start = self.walk.start();
+        match self.search(now, attempt, &run, probe) {
+            Some(found) => found,
+            None => {
+                self.walk.return_to(start);
+                run
+            }
+        }
+    }
+
+    /// Whether a search may start a group that could not start.
+    fn may_find_more(&mut self, attempt: &Attempt, run: &Run) -> bool {
+        let failed = matches!(run.verdict, Verdict::Unschedulable(_) | Verdict::Waiting(_));
+        if !failed || run.tried.is_empty() || self.is_comparable || self.tables.copies_defects() {
+            return false;
+        }
+        let min = match attempt.group.as_ref().map(|group| group.policy) {
+            Some(GroupPolicy::Gang(min)) => min,
+            _ => return false,
+        };
+        let known = self.groups.scheduled(attempt.key, &self.cache) + attempt.members.len();
+        // As many members of one kind as possible fit in any order if only the nodes judge them.
+        known >= min && !self.sole_evaluations(attempt).is_some_and(|sole| sole.is_one())
+    }
+
+    /// Tries the placements in which most members had a node first.
+    fn search(&mut self, now: Time, attempt: &Attempt, failed: &Run, probe: &mut dyn Probe) -> Option<Run> {
+        let placements = self.search_placements(attempt)?;
+        let members_in = |at: usize| failed.placements.get(at).map_or(0, |report| report.members.len());
+        let mut by_promise: Vec<usize> = (0..placements.len()).collect();
+        by_promise.sort_by_key(|&at| Reverse(members_in(at)));
+        let mut runs = RunsLeft(DECISIONS_MAX / attempt.members.len());
+        for at in by_promise {
+            let Some(mut found) = self.search_in(now, attempt, &placements[at].nodes, &mut runs, probe)
+            else {
+                continue;
+            };
+            if !failed.placements.is_empty() {
+                found.placements.clone_from(&failed.placements);
+                found.placements[at] = self.placement_report(attempt, &placements[at], &found);
+                found.chosen = Some(placements[at].name.clone());
+            }
+            return Some(found);
+        }
+        None
+    }
+
+    fn search_placements(&self, attempt: &Attempt) -> Option<Vec<Placement>> {
+        if self.tables.rules().groups.topology {
+            return self.placements_of(attempt).ok();
+        }
+        Some(vec![Placement { name: String::new(), nodes: self.snapshot().nodes().clone() }])
+    }
+
+    /// Searches in one placement. Returns a run that starts the group.
+    fn search_in(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        nodes: &NodeSet,
+        runs: &mut RunsLeft,
+        probe: &mut dyn Probe,
+    ) -> Option<Run> {
+        let as_given: Vec<usize> = (0..attempt.members.len()).collect();
+        let largest_first = self.largest_first(attempt, nodes);
+        let mut seen: BTreeSet<Vec<usize>> = BTreeSet::from([as_given.clone()]);
+        let mut order = largest_first.clone();
+        for _ in 0..ORDERS_MAX {
+            if !seen.insert(order.clone()) || !runs.take() {
+                break;
+            }
+            let run = self.run_in_order(now, attempt, &order, (nodes, None), probe);
+            if run.verdict == Verdict::Scheduled {
+                return Some(run);
+            }
+            // Those without a node choose first in the next order.
+            order.sort_by_key(|&member| run.tried.get(member).is_none_or(|tried| tried.node().is_some()));
+        }
+        let orders = if largest_first == as_given { vec![as_given] } else { vec![as_given, largest_first] };
+        for order in orders {
+            for node in self.first_nodes(&attempt.members[order[0]].pod, attempt, nodes) {
+                if !runs.take() {
+                    return None;
+                }
+                let run = self.run_in_order(now, attempt, &order, (nodes, Some(node)), probe);
+                if run.verdict == Verdict::Scheduled {
+                    return Some(run);
+                }
+            }
+        }
+        None
+    }
+
+    /// Decides on the members in an order of their positions. The result is in the order of the members.
+    fn run_in_order(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        order: &[usize],
+        (within, first): (&NodeSet, Option<NodeIdx>),
+        probe: &mut dyn Probe,
+    ) -> Run {
+        let ordered = Attempt {
+            key: attempt.key,
+            group: attempt.group.clone(),
+            members: order.iter().map(|&at| attempt.members[at].clone()).collect(),
+            began: attempt.began,
+        };
+        let scope = RunScope { within: Some(within), sole: None, first };
+        let mut run = self.run_members(now, &ordered, scope, Mode::WithoutPostFilters, probe);
+        let mut by_member: Vec<(usize, Tried)> = order.iter().copied().zip(run.tried).collect();
+        by_member.sort_by_key(|&(member, _)| member);
+        run.tried = by_member.into_iter().map(|(_, tried)| tried).collect();
+        run
+    }
+
+    /// Returns the positions of the members by descending share of the placement that they request.
+    fn largest_first(&self, attempt: &Attempt, nodes: &NodeSet) -> Vec<usize> {
+        let (snapshot, mut total) = (self.snapshot(), Resources::default());
+        nodes.iter().for_each(|node| total.add(&snapshot.node_info(node).allocatable));
+        let mut order: Vec<usize> = (0..attempt.members.len()).collect();
+        order.sort_by_cached_key(|&at| Reverse(share_of(&attempt.members[at].pod.resources.request, &total)));
+        order
+    }
+
+    /// Returns nodes to try for a member, best first. If members must be near each other, each node is in another
+    /// domain.
+    fn first_nodes(&self, pod: &PodInfo, attempt: &Attempt, nodes: &NodeSet) -> Vec<NodeIdx> {
+        let snapshot = self.snapshot();
+        let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else { return Vec::new() };
+        let options = Options { ignore_own_nomination: true, within: Some(nodes), ..Options::default() };
+        let decide = AssertUnwindSafe(|| profile.framework.decide(pod, snapshot, options, &mut NoProbe));
+        let Ok(Ok(Decision::Feasible(feasible))) = catch_unwind(decide) else { return Vec::new() };
+        let totals = feasible.scores.as_ref().map(|scores| &*scores.totals).unwrap_or_default();
+        let nodes = feasible.filtered.feasible().iter().enumerate();
+        let mut scored: Vec<(i64, NodeIdx)> =
+            nodes.map(|(at, node)| (totals.get(at).copied().unwrap_or(0), node)).collect();
+        scored.sort_by_key(|&(total, node)| (Reverse(total), node));
+        let keys = affinity_keys(attempt);
+        let mut seen = BTreeSet::new();
+        let domains = |node| -> Vec<Option<Symbol>> {
+            keys.iter().map(|&key| snapshot.node_labels(node).get(key)).collect()
+        };
+        let is_new = |node: &NodeIdx| keys.is_empty() || seen.insert(domains(*node));
+        scored.into_iter().map(|(_, node)| node).filter(is_new).take(FIRST_NODES_MAX).collect()
+    }
+}
+
+/// Returns the topology keys of the members' required affinity terms.
+fn affinity_keys(attempt: &Attempt) -> BTreeSet<Symbol> {
+    let affinities = attempt.members.iter().filter_map(|queued| queued.pod.pod_affinity.as_ref());
+    let terms = affinities.filter_map(|affinity| affinity.required_affinity.as_ref().ok());
+    terms.flat_map(|terms| terms.iter().map(|term| term.topology_key)).collect()
+}
+
+/// Returns the largest share of any resource that a request takes of `total`, in millionths.
+fn share_of(request: &Resources, total: &Resources) -> i128 {
+    let scalars = request.scalar.iter().map(|&(name, amount)| (amount, total.scalar(name).unwrap_or(0)));
+    let plain = [
+        (request.cpu_milli, total.cpu_milli),
+        (request.memory, total.memory),
+        (request.ephemeral_storage, total.ephemeral_storage),
+    ];
+    let share = |(part, all): (i64, i64)| i128::from(part) * 1_000_000 / i128::from(all.max(1));
+    plain.into_iter().chain(scalars).map(share).max().unwrap_or(0)
+}
