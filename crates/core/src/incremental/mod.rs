@@ -46,7 +46,7 @@ pub(crate) use exact_results::State;
 use infeasible_cache::InfeasibleCache;
 use node_evaluation::NodeEvaluation;
 use node_evaluations::NodeEvaluations;
-pub(crate) use placement_results::PlacementResults;
+pub(crate) use placement_results::{GroupEvaluations, PlacementResults};
 use pod_rules::Rules;
 use signature_state::SignatureState;
 use std::fmt;

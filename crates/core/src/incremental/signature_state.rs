@@ -179,22 +179,6 @@ impl SignatureState {
         Ok(())
     }
 
-    /// Whether the node evaluation alone decides about a pod of this signature: no other filter or score applies.
-    pub(super) fn is_neutral(
-        &self,
-        framework: &Framework,
-        evaluation: &NodeEvaluation,
-        pod: &PodInfo,
-        snapshot: Snapshot<'_>,
-    ) -> bool {
-        let uncached = (&*self.uncached_filters, &*self.uncached_scores);
-        !evaluation.is_infeasible()
-            && self.own_table.is_none()
-            && self.counts.are_neutral()
-            && Rules::prepare(framework, uncached, pod, snapshot)
-                .is_ok_and(|rules| rules.is_empty() && rules.scores().is_empty())
-    }
-
     /// Updates the state from the change log. The node evaluation must be up to date.
     ///
     /// # Errors

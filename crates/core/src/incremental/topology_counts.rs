@@ -65,17 +65,6 @@ impl TopologyCounts {
         self.filters.iter().any(|(_, range)| !range.is_empty())
     }
 
-    /// Whether there are no counters, and no tally rejects or scores a node.
-    pub(super) fn are_neutral(&self) -> bool {
-        if !self.counters.is_empty() {
-            return false;
-        }
-        let (mut nodes, mut is_zero) = ([1], true);
-        self.filter(|_| &[], &mut nodes);
-        self.score(|_| &[], &[1], |_, _, score| is_zero &= score == 0);
-        nodes == [1] && is_zero
-    }
-
     /// Returns the number of counters, which is also the number of views of a node.
     pub(super) fn len(&self) -> usize {
         self.counters.len()

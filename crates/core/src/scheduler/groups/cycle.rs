@@ -4,16 +4,18 @@ use super::super::Scheduler;
 use super::super::attempt::Choice;
 use super::super::departure::Departure;
 use super::super::failure::Failure;
-use super::shared::{Rejections, SharedRun, SoleEvaluations};
+use super::shared::{Rejections, SharedRun};
 use super::snapshot_gaps::SnapshotGaps;
 use crate::cache::{Cache, UndoLog};
 use crate::cycle::{Probe, Unschedulable};
+use crate::incremental::GroupEvaluations;
 use crate::model::effect::Severity;
 use crate::model::group::{GroupKey, PodGroup};
 use crate::model::intern::Symbol;
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::Uid;
+use crate::model::signature::VolumelessSignature;
 use crate::model::time::Time;
 use crate::plugins::gang_scheduling::Permit;
 use crate::queue::QueuedPod;
@@ -136,8 +138,8 @@ pub(super) enum Mode {
 pub(super) struct RunScope<'a> {
     /// The nodes to which the run is restricted; `None` for all.
     pub(super) within: Option<&'a NodeSet>,
-    /// The node evaluations that the members share, if the nodes alone judge them.
-    pub(super) sole: Option<&'a SoleEvaluations>,
+    /// The node evaluations of the members, if they are shared.
+    pub(super) evaluations: Option<&'a GroupEvaluations>,
     /// The node of the first member; `None` if it may choose.
     pub(super) first: Option<NodeIdx>,
 }
@@ -157,7 +159,9 @@ pub(super) struct Trying<'a> {
     pub(super) shares: bool,
     /// The position of the member that is tried.
     pub(super) at: usize,
-    /// What the members share if the nodes alone judge them.
+    /// Whether the member before it has the same signature.
+    pub(super) is_repeated: bool,
+    /// The results of nodes that the members share.
     pub(super) shared: Option<SharedRun<'a>>,
     pub(super) rejections: Rejections,
 }
@@ -178,6 +182,7 @@ impl<'a> Trying<'a> {
             gaps: None,
             shares: false,
             at: 0,
+            is_repeated: false,
             shared: None,
             rejections: Rejections::default(),
         }
@@ -198,7 +203,7 @@ impl<'a> Trying<'a> {
 
     /// Returns which node evaluation alone decides about the member, if one does.
     pub(super) fn sole_evaluation(&self) -> Option<usize> {
-        self.shared.as_ref().and_then(|shared| shared.evaluation_of(self.at))
+        self.shared.as_ref().and_then(|shared| shared.sole_evaluation(self.at))
     }
 }
 
@@ -330,13 +335,16 @@ impl Scheduler {
             scheduled: self.groups.scheduled(attempt.key, &self.cache),
             gaps: copies_defects.then(|| SnapshotGaps::new(self.snapshot())),
             shares: self.shares_results(),
-            shared: scope.sole.map(SharedRun::new),
+            shared: scope.evaluations.map(SharedRun::new),
             ..Trying::new(attempt, scope.within, mode)
         };
         let nominated = self.hide_nominations(&mut trying, attempt);
         let mut run = Run::ended(Verdict::Unschedulable(UNSCHEDULABLE.to_owned()));
         let mut preempts = false;
         for (at, (queued, nominated)) in attempt.members.iter().zip(nominated).enumerate() {
+            let before = at.checked_sub(1).map(|before| &attempt.members[before].pod);
+            let signature = VolumelessSignature::of;
+            trying.is_repeated = before.is_some_and(|it| signature(it) == signature(&queued.pod));
             trying.at = at;
             trying.within = if at == 0 && first.is_some() { first.as_ref() } else { scope.within };
             trying.log.nominate(&mut self.cache, &queued.pod, nominated);

@@ -79,9 +79,10 @@ impl Scheduler {
 
     fn assume_member(&mut self, trying: &mut Trying<'_>, queued: &QueuedPod, node: Symbol) {
         if let Some(shared) = &mut trying.shared
-            && let Some(node) = self.cache.find_slot(node)
+            && let Some(slot) = self.cache.find_slot(node)
+            && shared.assume(&queued.pod, slot, &mut self.cache)
         {
-            return shared.assume(&queued.pod, node, &mut self.cache);
+            return;
         }
         let pod = match &mut trying.gaps {
             Some(gaps) => gaps.assume(&queued.pod, node, &mut self.cache),

@@ -34,14 +34,15 @@ impl Scheduler {
         if placements.is_empty() {
             return Run::ended(Verdict::Unschedulable("no feasible placements found".to_owned()));
         }
-        let sole = if placements.len() > 1 { self.sole_evaluations(attempt) } else { None };
+        let evaluations = if placements.len() > 1 { self.group_evaluations(attempt) } else { None };
         let mut reports = Vec::with_capacity(placements.len());
         let mut fitting: Vec<(usize, Run)> = Vec::new();
         let mut first: Option<Run> = None;
         for (at, placement) in placements.iter().enumerate() {
             let is_all = placement.nodes.len() == self.snapshot().nodes().len();
             let within = (!is_all).then_some(&placement.nodes);
-            let scope = RunScope { within, sole: sole.as_ref().filter(|_| !is_all), first: None };
+            let scope =
+                RunScope { within, evaluations: evaluations.as_ref().filter(|_| !is_all), first: None };
             let run = self.run_members(now, attempt, scope, mode, probe);
             reports.push(self.placement_report(attempt, placement, &run));
             match &run.verdict {

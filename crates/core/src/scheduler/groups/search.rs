@@ -19,23 +19,30 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Maximum number of decisions about members in one search. A decision takes about 10 us, so that a search takes at
-/// most about 0.1 s, as long as the cycle of a large group.
-const DECISIONS_MAX: usize = 8_192;
+/// The work of a search, in visited nodes. The full evaluation of one takes about 40 ns, so that a search takes at most
+/// about 0.1 s, as long as the cycle of a large group.
+const VISITS_MAX: usize = 2_500_000;
+/// What a decision costs besides its nodes, in visited nodes: about 10 us.
+const VISITS_OF_DECISION: usize = 300;
 /// Maximum number of orders that a search tries in one placement with the first member on any node.
 const ORDERS_MAX: usize = 6;
 /// Maximum number of nodes that a search tries for the first member in one placement.
 const FIRST_NODES_MAX: usize = 8;
 
-/// The number of runs over all members that a search may still do.
-struct RunsLeft(usize);
+/// The work that a search may still do.
+struct WorkLeft {
+    visits: usize,
+    is_unused: bool,
+}
 
-impl RunsLeft {
-    /// Takes one run. Returns whether there was one.
-    fn take(&mut self) -> bool {
-        let is_left = self.0 > 0;
-        self.0 -= usize::from(is_left);
-        is_left
+impl WorkLeft {
+    /// Takes the work of a run over all members in a placement. Returns whether enough was left; the first run may
+    /// always go.
+    fn take(&mut self, members: usize, nodes: usize) -> bool {
+        let visits = members * (nodes + VISITS_OF_DECISION);
+        let is_enough = visits <= self.visits || self.is_unused;
+        (self.visits, self.is_unused) = (self.visits.saturating_sub(visits), false);
+        is_enough
     }
 }
 
@@ -74,7 +81,7 @@ impl Scheduler {
         };
         let known = self.groups.scheduled(attempt.key, &self.cache) + attempt.members.len();
         // As many members of one kind as possible fit in any order if only the nodes judge them.
-        known >= min && !self.sole_evaluations(attempt).is_some_and(|sole| sole.is_one())
+        known >= min && !self.group_evaluations(attempt).is_some_and(|it| it.are_sole() && it.is_one())
     }
 
     /// Tries the placements in which most members had a node first.
@@ -83,9 +90,9 @@ impl Scheduler {
         let members_in = |at: usize| failed.placements.get(at).map_or(0, |report| report.members.len());
         let mut by_promise: Vec<usize> = (0..placements.len()).collect();
         by_promise.sort_by_key(|&at| Reverse(members_in(at)));
-        let mut runs = RunsLeft(DECISIONS_MAX / attempt.members.len());
+        let mut left = WorkLeft { visits: VISITS_MAX, is_unused: true };
         for at in by_promise {
-            let Some(mut found) = self.search_in(now, attempt, &placements[at].nodes, &mut runs, probe)
+            let Some(mut found) = self.search_in(now, attempt, &placements[at].nodes, &mut left, probe)
             else {
                 continue;
             };
@@ -112,15 +119,16 @@ impl Scheduler {
         now: Time,
         attempt: &Attempt,
         nodes: &NodeSet,
-        runs: &mut RunsLeft,
+        left: &mut WorkLeft,
         probe: &mut dyn Probe,
     ) -> Option<Run> {
-        let as_given: Vec<usize> = (0..attempt.members.len()).collect();
+        let (members, size) = (attempt.members.len(), nodes.len());
+        let as_given: Vec<usize> = (0..members).collect();
         let largest_first = self.largest_first(attempt, nodes);
         let mut seen: BTreeSet<Vec<usize>> = BTreeSet::from([as_given.clone()]);
         let mut order = largest_first.clone();
         for _ in 0..ORDERS_MAX {
-            if !seen.insert(order.clone()) || !runs.take() {
+            if !seen.insert(order.clone()) || !left.take(members, size) {
                 break;
             }
             let run = self.run_in_order(now, attempt, &order, (nodes, None), probe);
@@ -133,7 +141,7 @@ impl Scheduler {
         let orders = if largest_first == as_given { vec![as_given] } else { vec![as_given, largest_first] };
         for order in orders {
             for node in self.first_nodes(&attempt.members[order[0]].pod, attempt, nodes) {
-                if !runs.take() {
+                if !left.take(members, size) {
                     return None;
                 }
                 let run = self.run_in_order(now, attempt, &order, (nodes, Some(node)), probe);
@@ -160,7 +168,7 @@ impl Scheduler {
             members: order.iter().map(|&at| attempt.members[at].clone()).collect(),
             began: attempt.began,
         };
-        let scope = RunScope { within: Some(within), sole: None, first };
+        let scope = RunScope { within: Some(within), evaluations: None, first };
         let mut run = self.run_members(now, &ordered, scope, Mode::WithoutPostFilters, probe);
         let mut by_member: Vec<(usize, Tried)> = order.iter().copied().zip(run.tried).collect();
         by_member.sort_by_key(|&(member, _)| member);

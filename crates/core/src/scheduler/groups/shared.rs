@@ -10,74 +10,66 @@ use super::cycle::{Attempt, Mode, Trying};
 use super::member::Scope;
 use crate::cache::Cache;
 use crate::cycle::{NoProbe, Probe, Unschedulable};
-use crate::incremental::{PlacementResults, State};
+use crate::incremental::{GroupEvaluations, PlacementResults, State};
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
 use crate::model::rng::Purpose;
 use crate::model::signature::Signature;
 use crate::model::time::Time;
+use crate::plugins::dynamic_resources;
 use crate::queue::QueuedPod;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// The node evaluations of a group whose members are judged by the nodes alone.
-///
-/// No member has affinity, spreading, volumes, claims or host ports, and no nominated pod reserves room. So a member
-/// that is assumed on a node matters only for what it requests there.
-pub(super) struct SoleEvaluations {
-    /// The indices of the evaluations, each once.
-    evaluations: Vec<usize>,
-    /// By member in order: a position in `evaluations`.
-    of_members: Vec<usize>,
-}
-
-impl SoleEvaluations {
-    /// Whether one evaluation judges all members.
-    pub(super) fn is_one(&self) -> bool {
-        self.evaluations.len() == 1
-    }
-}
-
 /// The members that were assumed in one placement, and the results of their evaluations there.
 pub(super) struct SharedRun<'a> {
-    sole: &'a SoleEvaluations,
+    evaluations: &'a GroupEvaluations,
     /// By evaluation; `None` until it is used.
     results: Vec<Option<PlacementResults>>,
-    assumed: Vec<(Arc<PodInfo>, NodeIdx)>,
-    /// The nodes of `assumed`.
+    /// The nodes of the assumed members.
     nodes: Vec<NodeIdx>,
+    /// The members that only count in the columns of their nodes.
+    counted: Vec<Arc<PodInfo>>,
 }
 
 impl<'a> SharedRun<'a> {
-    pub(super) fn new(sole: &'a SoleEvaluations) -> Self {
-        let results = sole.evaluations.iter().map(|_| None).collect();
-        Self { sole, results, assumed: Vec::new(), nodes: Vec::new() }
+    pub(super) fn new(evaluations: &'a GroupEvaluations) -> Self {
+        let results = (0..evaluations.len()).map(|_| None).collect();
+        Self { evaluations, results, nodes: Vec::new(), counted: Vec::new() }
     }
 
-    /// Counts what a member requests on its node.
-    pub(super) fn assume(&mut self, pod: &Arc<PodInfo>, node: NodeIdx, cache: &mut Cache) {
-        cache.count_requests(node, pod, 1);
-        self.assumed.push((Arc::clone(pod), node));
+    /// Notes a member that is assumed on a node. Returns whether it counts there: if nothing but the nodes judges any
+    /// member, it matters only for what it requests.
+    pub(super) fn assume(&mut self, pod: &Arc<PodInfo>, node: NodeIdx, cache: &mut Cache) -> bool {
         self.nodes.push(node);
+        let is_counted = self.evaluations.are_sole();
+        if is_counted {
+            cache.count_requests(node, pod, 1);
+            self.counted.push(Arc::clone(pod));
+        }
+        is_counted
     }
 
     /// Undoes what the members after the first `kept` count.
     pub(super) fn roll_back_to(&mut self, kept: usize, cache: &mut Cache) {
-        for (pod, node) in self.assumed.drain(kept..).rev() {
-            cache.count_requests(node, &pod, -1);
+        while self.nodes.len() > kept
+            && let Some(node) = self.nodes.pop()
+        {
+            if let Some(pod) = self.counted.pop() {
+                cache.count_requests(node, &pod, -1);
+            }
         }
-        self.nodes.truncate(kept);
     }
 
-    /// Returns the position of the node evaluation of the member at this position.
-    pub(super) fn evaluation_of(&self, at: usize) -> Option<usize> {
-        self.sole.of_members.get(at).copied()
+    /// Returns the position of the node evaluation of the member at this position, if nothing else judges it.
+    pub(super) fn sole_evaluation(&self, at: usize) -> Option<usize> {
+        self.evaluations.are_sole().then(|| self.evaluations.of_member(at))
     }
 
     /// Returns the number of assumed members.
     pub(super) fn len(&self) -> usize {
-        self.assumed.len()
+        self.nodes.len()
     }
 }
 
@@ -115,39 +107,26 @@ impl Scheduler {
         !self.is_comparable && !self.tables.copies_defects() && self.verify.is_trusting()
     }
 
-    /// Returns the node evaluations of the group's members, if the nodes alone judge every one of them.
-    pub(super) fn sole_evaluations(&mut self, attempt: &Attempt) -> Option<SoleEvaluations> {
+    /// Evaluates all nodes for each kind of member, if decisions in placements may use that.
+    pub(super) fn group_evaluations(&mut self, attempt: &Attempt) -> Option<GroupEvaluations> {
         self.cache.refresh();
         if !self.shares_results() || !self.snapshot().nodes_with_nominations().is_empty() {
             return None;
         }
-        let evictions = self.decisions.evictions();
-        let mut sole = SoleEvaluations { evaluations: Vec::new(), of_members: Vec::new() };
-        for queued in &attempt.members {
-            let is_usual = !matches!(self.size_of(&queued.pod), Size::TooLarge(_))
-                && !self.extender_calls.concerns(&queued.pod)
-                && self.cache.nomination(&queued.pod.uid).is_none()
-                && self.cache.placed(&queued.pod.uid).is_none();
-            if !is_usual {
-                return None;
-            }
-            let pod = self.as_nominated(&queued.pod);
-            let snapshot = self.cache.snapshot(&self.tables);
-            let framework = &profile_named(&self.profiles, pod.scheduler_name)?.framework;
-            let decisions = &mut self.decisions;
-            let evaluate = AssertUnwindSafe(|| framework.sole_evaluation(decisions, &pod, snapshot));
-            let Ok(evaluation) = catch_unwind(evaluate) else {
-                self.decisions.clear();
-                return None;
-            };
-            let evaluation = evaluation?;
-            let known = sole.evaluations.iter().position(|&other| other == evaluation);
-            sole.of_members.push(known.unwrap_or(sole.evaluations.len()));
-            if known.is_none() {
-                sole.evaluations.push(evaluation);
-            }
+        let is_usual = |pod: &PodInfo| {
+            !matches!(self.size_of(pod), Size::TooLarge(_))
+                && !self.extender_calls.concerns(pod)
+                && !dynamic_resources::concerns(pod, self.snapshot())
+                && self.cache.nomination(&pod.uid).is_none()
+                && self.cache.placed(&pod.uid).is_none()
+        };
+        if !attempt.members.iter().all(|queued| is_usual(&queued.pod)) {
+            return None;
         }
-        (self.decisions.evictions() == evictions).then_some(sole)
+        let pods: Vec<_> = attempt.members.iter().map(|queued| self.as_nominated(&queued.pod)).collect();
+        let framework = &profile_named(&self.profiles, pods.first()?.scheduler_name)?.framework;
+        let evaluate = AssertUnwindSafe(|| GroupEvaluations::new(framework, &pods, self.snapshot()));
+        catch_unwind(evaluate).unwrap_or(None)
     }
 
     /// Decides about a member in a placement from results that are known already. Returns `None` if the full evaluation
@@ -165,9 +144,13 @@ impl Scheduler {
             Some(found) if self.is_like_others(&queued.pod) => Decided::Nowhere(found.clone()),
             _ => {
                 let pod = self.as_nominated(&queued.pod);
+                let (at, is_repeated) = (trying.at, trying.is_repeated);
                 let decide = AssertUnwindSafe(|| match &mut trying.shared {
-                    Some(shared) => self.choose_from_shared(trying.at, shared, within, &pod, queued.attempts),
-                    None => self.choose_from_cached(within, &pod, queued.attempts, probe),
+                    Some(shared) if shared.evaluations.are_sole() || !is_repeated => {
+                        self.choose_from_shared(at, shared, within, &pod, queued.attempts)
+                    }
+                    _ if is_repeated => self.choose_from_cached(within, &pod, queued.attempts, probe),
+                    _ => None,
                 });
                 match catch_unwind(decide) {
                     Ok(choice) => Decided::Node(choice?),
@@ -204,12 +187,13 @@ impl Scheduler {
         pod: &PodInfo,
         attempt: u32,
     ) -> Option<Choice> {
-        let of = *shared.sole.of_members.get(at)?;
-        let evaluation = shared.sole.evaluations[of];
-        let results = shared.results[of].get_or_insert_with(|| self.decisions.results_in(evaluation, within));
+        let evaluations = shared.evaluations;
+        let of = evaluations.of_member(at);
+        let results = shared.results[of].get_or_insert_with(|| evaluations.results_in(of, within));
         let draw = |ties| self.seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), ties);
         let snapshot = self.cache.snapshot(&self.tables);
-        let chosen = self.decisions.choose_in(results, snapshot, &shared.nodes, draw)?;
+        let framework = &profile_named(&self.profiles, pod.scheduler_name)?.framework;
+        let chosen = evaluations.choose(at, results, (framework, pod, snapshot), &shared.nodes, draw)?;
         Some(Choice {
             node: chosen.node,
             evaluated: chosen.evaluated,
