@@ -23,8 +23,8 @@ const EVALUATIONS_MAX: usize = 64;
 
 /// The node evaluations of a group's members.
 pub(crate) struct GroupEvaluations {
-    /// Each with the signature of its members.
-    evaluations: Vec<(NodeSignature, NodeEvaluation)>,
+    /// One for each node signature.
+    evaluations: Vec<NodeEvaluation>,
     /// By member in order: a position in `evaluations`.
     of_members: Vec<usize>,
     /// Whether nothing but the nodes judges any member: no plugin that reads the cluster has a rule for it, and it has
@@ -39,28 +39,32 @@ impl GroupEvaluations {
         if framework.sampling.is_some() || ablation::is_off(Layer::Cache) || !framework.has_sound_plugins() {
             return None;
         }
-        let mut all = Self { evaluations: Vec::new(), of_members: Vec::new(), are_sole: true };
+        let (mut kinds, mut of_members): (Vec<NodeSignature>, Vec<usize>) = (Vec::new(), Vec::new());
+        let mut are_sole = true;
         for pod in pods {
             if !pod.volumes.is_empty() || !pod.claims.is_empty() || !pod.container_requests.is_empty() {
                 return None;
             }
             let signature = NodeSignature::of(pod);
-            let known = all.evaluations.iter().position(|(other, _)| *other == signature);
-            let at = known.unwrap_or(all.evaluations.len());
+            let known = kinds.iter().position(|other| *other == signature);
+            of_members.push(known.unwrap_or(kinds.len()));
             if known.is_none() {
-                let evaluation = NodeEvaluation::new(framework, pod, snapshot).ok()?;
-                if at == EVALUATIONS_MAX || !evaluation.is_relative_to_objects() {
-                    return None;
-                }
-                all.evaluations.push((signature, evaluation));
+                kinds.push(signature);
             }
-            all.of_members.push(at);
-            all.are_sole = all.are_sole
+            are_sole = are_sole
                 && pod.pod_affinity.is_none()
                 && pod.ports.is_empty()
                 && framework.skips_in_cluster(pod, snapshot);
         }
-        Some(all)
+        // Each kind evaluates the nodes of all members before it, which only pays if members share a kind, or if nothing
+        // else is left to do.
+        if kinds.len() > EVALUATIONS_MAX || !are_sole && kinds.len() * 2 > pods.len() {
+            return None;
+        }
+        let evaluations = kinds.iter().map(|kind| NodeEvaluation::new(framework, kind.pod(), snapshot));
+        let evaluations: Vec<NodeEvaluation> = evaluations.collect::<Result<_, Fallback>>().ok()?;
+        let are_usable = evaluations.iter().all(NodeEvaluation::is_relative_to_objects);
+        are_usable.then_some(Self { evaluations, of_members, are_sole })
     }
 
     /// Whether nothing but the nodes judges any member.
@@ -85,7 +89,7 @@ impl GroupEvaluations {
 
     /// Returns the results of an evaluation in a placement in which no member is assumed.
     pub(crate) fn results_in(&self, at: usize, within: &NodeSet) -> PlacementResults {
-        PlacementResults::new(&self.evaluations[at].1, within)
+        PlacementResults::new(&self.evaluations[at], within)
     }
 
     /// Chooses a node for a member in a placement from the results of the member's evaluation. `assumed` has the nodes of
@@ -100,7 +104,7 @@ impl GroupEvaluations {
         assumed: &[NodeIdx],
         draw: impl FnOnce(usize) -> usize,
     ) -> Option<PlacementChoice> {
-        let evaluation = &self.evaluations[self.of_members[member]].1;
+        let evaluation = &self.evaluations[self.of_members[member]];
         results.follow(evaluation, snapshot, assumed).ok()?;
         if results.feasible == 0 {
             return None;

@@ -14,7 +14,7 @@ use crate::model::group::{GroupKey, PodGroup};
 use crate::model::intern::Symbol;
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
-use crate::model::pod::Uid;
+use crate::model::pod::{PodInfo, Uid};
 use crate::model::signature::VolumelessSignature;
 use crate::model::time::Time;
 use crate::plugins::gang_scheduling::Permit;
@@ -159,8 +159,8 @@ pub(super) struct Trying<'a> {
     pub(super) shares: bool,
     /// The position of the member that is tried.
     pub(super) at: usize,
-    /// Whether the member before it has the same signature.
-    pub(super) is_repeated: bool,
+    /// The member that was tried before it.
+    pub(super) before: Option<&'a Arc<PodInfo>>,
     /// The results of nodes that the members share.
     pub(super) shared: Option<SharedRun<'a>>,
     pub(super) rejections: Rejections,
@@ -182,7 +182,7 @@ impl<'a> Trying<'a> {
             gaps: None,
             shares: false,
             at: 0,
-            is_repeated: false,
+            before: None,
             shared: None,
             rejections: Rejections::default(),
         }
@@ -199,6 +199,11 @@ impl<'a> Trying<'a> {
             shared.roll_back_to(members, cache);
         }
         self.log.roll_back_to(cache, changes);
+    }
+
+    /// Whether the member before `pod` has the same signature.
+    pub(super) fn is_repeated(&self, pod: &Arc<PodInfo>) -> bool {
+        self.before.is_some_and(|it| VolumelessSignature::of(it) == VolumelessSignature::of(pod))
     }
 
     /// Returns which node evaluation alone decides about the member, if one does.
@@ -342,9 +347,7 @@ impl Scheduler {
         let mut run = Run::ended(Verdict::Unschedulable(UNSCHEDULABLE.to_owned()));
         let mut preempts = false;
         for (at, (queued, nominated)) in attempt.members.iter().zip(nominated).enumerate() {
-            let before = at.checked_sub(1).map(|before| &attempt.members[before].pod);
-            let signature = VolumelessSignature::of;
-            trying.is_repeated = before.is_some_and(|it| signature(it) == signature(&queued.pod));
+            trying.before = at.checked_sub(1).map(|before| &attempt.members[before].pod);
             trying.at = at;
             trying.within = if at == 0 && first.is_some() { first.as_ref() } else { scope.within };
             trying.log.nominate(&mut self.cache, &queued.pod, nominated);

@@ -111,6 +111,12 @@ impl Scheduler {
         probe: &mut dyn Probe,
     ) -> Decided {
         let pod = &queued.pod;
+        // What holds for all members that only the nodes judge was checked before.
+        if trying.sole_evaluation().is_some()
+            && let Some(decided) = self.decide_from_shared(now, trying, queued, probe)
+        {
+            return decided;
+        }
         if self.snapshot().nodes().is_empty() {
             return Decided::Nowhere(no_nodes());
         }
@@ -129,7 +135,9 @@ impl Scheduler {
         if uses_caches && !self.is_comparable {
             return self.decide(now, queued, None, probe);
         }
-        if let Some(decided) = self.decide_from_shared(now, trying, queued, probe) {
+        if trying.sole_evaluation().is_none()
+            && let Some(decided) = self.decide_from_shared(now, trying, queued, probe)
+        {
             return decided;
         }
         let scope = Scope { within: trying.within, preempts, is_comparable: self.is_comparable };

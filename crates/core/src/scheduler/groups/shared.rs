@@ -144,9 +144,10 @@ impl Scheduler {
             Some(found) if self.is_like_others(&queued.pod) => Decided::Nowhere(found.clone()),
             _ => {
                 let pod = self.as_nominated(&queued.pod);
-                let (at, is_repeated) = (trying.at, trying.is_repeated);
+                let (at, is_sole) = (trying.at, sole.is_some());
+                let is_repeated = !is_sole && trying.is_repeated(&queued.pod);
                 let decide = AssertUnwindSafe(|| match &mut trying.shared {
-                    Some(shared) if shared.evaluations.are_sole() || !is_repeated => {
+                    Some(shared) if is_sole || !is_repeated => {
                         self.choose_from_shared(at, shared, within, &pod, queued.attempts)
                     }
                     _ if is_repeated => self.choose_from_cached(within, &pod, queued.attempts, probe),
