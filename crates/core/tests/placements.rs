@@ -331,7 +331,6 @@ fn search_starts_groups_that_the_greedy_order_does_not_and_never_wrongly() {
         "of {possible} groups that can start, the greedy order misses {greedy_failed}; the search finds {found} of \
          them and misses {missed}"
     );
-    println!("{counts}");
     assert!(greedy_failed > possible / 20, "{counts}");
     assert!(10 * missed <= greedy_failed, "{counts}");
 }

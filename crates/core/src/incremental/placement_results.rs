@@ -56,8 +56,8 @@ impl GroupEvaluations {
                 && pod.ports.is_empty()
                 && framework.skips_in_cluster(pod, snapshot);
         }
-        // Each kind evaluates the nodes of all members before it, which only pays if members share a kind, or if nothing
-        // else is left to do.
+        // Each kind evaluates the nodes of all members before it. That only pays if members share a kind, or if
+        // nothing else is left to do.
         if kinds.len() > EVALUATIONS_MAX || !are_sole && kinds.len() * 2 > pods.len() {
             return None;
         }
@@ -92,8 +92,8 @@ impl GroupEvaluations {
         PlacementResults::new(&self.evaluations[at], within)
     }
 
-    /// Chooses a node for a member in a placement from the results of the member's evaluation. `assumed` has the nodes of
-    /// the members assumed there so far. `draw` gets the number of tied nodes and picks one of them in slot order.
+    /// Chooses a node for a member in a placement from the results of the member's evaluation. `assumed` has the nodes
+    /// of the members assumed there so far. `draw` gets the number of tied nodes and picks one of them in slot order.
     ///
     /// Returns `None` if the full evaluation must decide: no node is feasible, or a plugin fails.
     pub(crate) fn choose(
