@@ -74,7 +74,7 @@ oracle_coverage() {
   sources=$(cat go.mod go.sum oracle/*.go build.sh | cksum)
   [ -x "$out" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$sources" ] && return 0
   echo "upstream: building the oracle with coverage (the first time takes some minutes)" >&2
-  CGO_ENABLED=0 go build -trimpath -ldflags "$k8s_flags" -cover -coverpkg="$(IFS=,; echo "${covered[*]}")" -o "$out.part" ./oracle
+  CGO_ENABLED=0 go build -tags "kube1.$minor" -trimpath -ldflags "$k8s_flags" -cover -coverpkg="$(IFS=,; echo "${covered[*]}")" -o "$out.part" ./oracle
   mv "$out.part" "$out"
   echo "$sources" > "$stamp"
 }

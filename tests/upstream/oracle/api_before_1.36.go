@@ -3,6 +3,8 @@
 package main
 
 import (
+	"errors"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -17,3 +19,6 @@ func (w *world) suggest(state *framework.CycleState, pod *v1.Pod) (string, error
 	result, err := w.sched.SchedulePod(w.ctx, w.fallback, state, pod)
 	return result.SuggestedHost, err
 }
+
+// groups plays scenarios of pod groups, which these versions do not have.
+func groups([]string) error { return errors.New("pod groups are played from 1.36 on") }

@@ -4,6 +4,7 @@
 //	oracle renew FILE...                   decides anew on the scenarios of files of vectors, one a line, and rewrites the files
 //	oracle record OUT FILE...              decides on the scenarios of files of vectors, and writes the decisions by name, without the scenarios
 //	oracle orders TRIES OUT FILE...        the same several times, with all answers, where they depend on the order of pools
+//	oracle groups FILE...                  plays the scenarios of pod groups in the files anew, and rewrites the files
 //	oracle time --workload W --nodes N ... times upstream's own decision loop, in process and without an API server
 //
 // A scenario is {"name", "kind", "config", "objects", "pods"}; a vector is {"scenario", "decisions"}. tests/golden/README.md
@@ -29,7 +30,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const usage = "usage: oracle answer | oracle renew FILE... | oracle record OUT FILE... | oracle orders TRIES OUT FILE... | oracle time [flags]"
+const usage = "usage: oracle answer | oracle renew FILE... | oracle record OUT FILE... | oracle orders TRIES OUT FILE... | oracle groups FILE... | oracle time [flags]"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -55,6 +56,8 @@ func run(args []string) error {
 			}
 		}
 		return nil
+	case "groups":
+		return groups(args[1:])
 	case "record":
 		if len(args) < 3 {
 			return fmt.Errorf("record takes a file to write and files of vectors; %s", usage)
