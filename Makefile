@@ -117,6 +117,13 @@ golden-versions: ## Record the answers of the other versions of kube-scheduler t
 	done
 	cargo test --locked --quiet --test golden versions -- --nocapture
 
+.PHONY: golden-groups
+golden-groups: oracle ## Play the scenarios of pod groups again with kube-scheduler 1.36 and 1.37, and compare. Builds a program per version.
+	tests/upstream/build.sh --version 1.37 oracle
+	$(TARGET)/upstream/bin/oracle groups tests/golden/groups/groups.jsonl.gz
+	$(TARGET)/upstream/1.37/bin/oracle groups tests/golden/groups/1.37.jsonl.gz
+	cargo test --locked --quiet --test golden groups -- --nocapture
+
 .PHONY: new-version
 new-version: ## Pin another version of kube-scheduler, build its oracle, and list the clusters on which it differs: make new-version VERSION=1.38.0
 	tests/upstream/new-version.sh $(VERSION)

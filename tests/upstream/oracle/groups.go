@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,7 +15,9 @@ import (
 
 // groupScenario is a cluster with pod groups, and what happens in it step by step.
 type groupScenario struct {
-	Name    string            `json:"name"`
+	Name string `json:"name"`
+	// Version is the minor version of upstream that plays it; 1.36 if it is left out.
+	Version string            `json:"version"`
 	Gates   []string          `json:"gates"`
 	Config  json.RawMessage   `json:"config"`
 	Objects []json.RawMessage `json:"objects"`
@@ -125,6 +128,9 @@ func playGroups(line []byte) (*groupVector, error) {
 	var scenario groupScenario
 	if err := json.Unmarshal(vector.Scenario, &scenario); err != nil {
 		return nil, fmt.Errorf("not a scenario: %w", err)
+	}
+	if of := cmp.Or(scenario.Version, "1.36"); !strings.HasPrefix(version(), "v"+of+".") {
+		return nil, fmt.Errorf("%s is for %s, not %s", scenario.Name, of, version())
 	}
 	gates := map[string]bool{"OpportunisticBatching": false, "SchedulerAsyncPreemption": false}
 	for _, gate := range groupGates {

@@ -195,6 +195,13 @@ func topologyKeys(object runtime.Object) int {
 	return len(constraints.Topology)
 }
 
+// keepStatus gives the new state of a group the status of the old one, as an update of the main resource does.
+func keepStatus(old, object runtime.Object) {
+	if group, ok := old.(*schedulingv1alpha2.PodGroup); ok {
+		object.(*schedulingv1alpha2.PodGroup).Status = group.Status
+	}
+}
+
 func groupCondition(object runtime.Object) *conditionAnswer {
 	conditions := object.(*schedulingv1alpha2.PodGroup).Status.Conditions
 	if len(conditions) == 0 {

@@ -172,6 +172,11 @@ func (g *groupCluster) apply(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
+	key, err := g.keyOf(object)
+	if err != nil {
+		return err
+	}
+	keepStatus(g.objects[key], object)
 	return g.put(object)
 }
 

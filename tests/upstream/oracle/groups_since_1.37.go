@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -32,6 +31,26 @@ type spiedQueue struct {
 func (q *spiedQueue) AddAttemptedPodGroupIfNeeded(logger klog.Logger, group *framework.QueuedPodGroupInfo, cycle int64, status *fwk.Status) error {
 	q.cluster.cycle.status = status
 	return q.SchedulingQueue.AddAttemptedPodGroupIfNeeded(logger, group, cycle, status)
+}
+
+// AddPodGroup adds the group until it has the time of its earliest member: upstream takes that of any member that waited.
+func (q *spiedQueue) AddPodGroup(logger klog.Logger, group *schedulingv1beta1.PodGroup) {
+	queue := q.SchedulingQueue
+	_, existed := queue.GetPodGroup(group.Name, group.Namespace, fwk.PodGroupKeyType)
+	for queue.AddPodGroup(logger, group); !existed; queue.AddPodGroup(logger, group) {
+		queued, ok := queue.GetPodGroup(group.Name, group.Namespace, fwk.PodGroupKeyType)
+		isLater := false
+		if ok {
+			queued.ForEachPodInfo(func(pod *framework.QueuedPodInfo) bool {
+				isLater = isLater || pod.Timestamp.Before(queued.Timestamp)
+				return true
+			})
+		}
+		if !isLater {
+			return
+		}
+		queue.DeletePodGroup(logger, group)
+	}
 }
 
 func (g *groupCluster) spyQueue() {
@@ -96,8 +115,11 @@ func (r *spiedRun) outcome() (code, status string) {
 	if r.verdict.IsSuccess() {
 		return fwk.Success.String(), ""
 	}
-	reasons := append([]string{"pod group is unschedulable"}, r.verdict.Reasons()...)
-	return fwk.Unschedulable.String(), strings.Join(reasons, ", ")
+	status = r.verdict.Message()
+	if r.verdict.IsWait() || len(r.order) == 0 {
+		status = "pod group is unschedulable, " + status
+	}
+	return fwk.Unschedulable.String(), status
 }
 
 func (g *groupCluster) queues() map[string][]*v1.Pod {
@@ -134,6 +156,13 @@ func topologyKeys(object runtime.Object) int {
 		return 0
 	}
 	return len(constraints.Topology)
+}
+
+// keepStatus gives the new state of a group the status of the old one, as an update of the main resource does.
+func keepStatus(old, object runtime.Object) {
+	if group, ok := old.(*schedulingv1beta1.PodGroup); ok {
+		object.(*schedulingv1beta1.PodGroup).Status = group.Status
+	}
 }
 
 func groupCondition(object runtime.Object) *conditionAnswer {

@@ -204,6 +204,12 @@ func (f *spiedFramework) RunPostBindPlugins(ctx context.Context, state fwk.Cycle
 
 func (f *spiedFramework) RunPlacementGeneratePlugins(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, nodes []fwk.NodeInfo) ([]*fwk.Placement, *fwk.Status) {
 	placements, status := f.Framework.RunPlacementGeneratePlugins(ctx, state, group, nodes)
+	for try := 0; try < triesOfTie && !status.IsSuccess(); try++ {
+		// A text may list names in any order.
+		if _, other := f.Framework.RunPlacementGeneratePlugins(ctx, state, group, nodes); other.Message() < status.Message() {
+			status = other
+		}
+	}
 	slices.SortFunc(placements, func(a, b *fwk.Placement) int { return strings.Compare(a.Name, b.Name) })
 	f.cluster.cycle.generated = true
 	if !f.cluster.cycle.searching {
