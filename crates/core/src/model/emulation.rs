@@ -7,7 +7,7 @@ mod devices;
 mod groups;
 
 pub use devices::{Alternatives, CapacityRule, DeviceGates, DeviceRules, Distinct, PoolView, RepeatedClaims};
-pub use groups::GroupGates;
+pub use groups::{GroupGates, GroupRules};
 
 use EmulatedVersion::{V1_34, V1_35, V1_36, V1_37};
 use std::fmt;
@@ -70,6 +70,7 @@ impl EmulatedVersion {
             scores_devices: false,
             devices: DeviceRules::of(V1_34, DeviceGates::of(V1_34)),
             groups: GroupGates::OFF,
+            group_rules: GroupRules::of(V1_34),
             finds_migrated_portworx: false,
             node_name_narrows: false,
             reports_no_claims: true,
@@ -105,6 +106,7 @@ impl EmulatedVersion {
         const OF_1_37: VersionRules = VersionRules {
             version: V1_37,
             devices: DeviceRules::of(V1_37, DeviceGates::of(V1_37)),
+            group_rules: GroupRules::of(V1_37),
             keeps_namespace_selector: false,
             image_volumes: ImageVolumes::InSumAndLimit,
             pod_requests: PodRequests::PerPod,
@@ -205,6 +207,8 @@ pub struct VersionRules {
     pub devices: DeviceRules,
     /// The feature gates of pod groups, which are off in every version unless they are set.
     pub groups: GroupGates,
+    /// Rows P1 to P4: how groups are decided under `--compat=upstream`.
+    pub group_rules: GroupRules,
     /// Row D28: whether NodeVolumeLimits takes Portworx as migrated on every node with a CSINode. Otherwise the CSINode
     /// must name it.
     pub finds_migrated_portworx: bool,

@@ -42,6 +42,33 @@ pub fn pre_enqueue(group: Option<&PodGroup>, name: &str, known: usize) -> Option
     }
 }
 
+/// The answer of PlacementFeasible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Feasible {
+    /// Enough members have a node.
+    Success,
+    /// More members may get a node.
+    Wait(String),
+    /// Too few members are left.
+    Never(String),
+}
+
+/// PlacementFeasible, from 1.37 on: `scheduled` members have a node, and `remaining` are not tried yet.
+pub fn placement_feasible(group: Option<&PodGroup>, scheduled: usize, remaining: usize) -> Feasible {
+    let min = match group.map(|group| group.policy) {
+        Some(GroupPolicy::Gang(min)) => min,
+        Some(GroupPolicy::Basic) | None => 1,
+    };
+    let counts = format!("{scheduled} scheduled, {remaining} remaining");
+    if scheduled + remaining < min {
+        Feasible::Never(format!("minCount ({min}) cannot be satisfied: {counts}"))
+    } else if scheduled < min {
+        Feasible::Wait(format!("minCount ({min}) is not yet satisfied: {counts}"))
+    } else {
+        Feasible::Success
+    }
+}
+
 /// Permit: `scheduled` members have a node, this one included.
 ///
 /// # Errors
@@ -57,5 +84,40 @@ pub fn permit(group: Option<&PodGroup>, key: (&str, &str), scheduled: usize) -> 
         }
         Some(GroupPolicy::Gang(min)) if scheduled < min => Ok(Permit::Wait),
         Some(GroupPolicy::Gang(_) | GroupPolicy::Basic) => Ok(Permit::Success),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::group::{DisruptionMode, GroupApi, GroupKey};
+    use crate::model::intern::Tables;
+
+    #[test]
+    fn placement_is_feasible_as_long_as_enough_members_are_left() {
+        let mut tables = Tables::new();
+        let name = tables.symbol("g");
+        let group = |policy| PodGroup {
+            key: GroupKey { namespace: name, name },
+            api: GroupApi::V1Beta1,
+            uid: "g".into(),
+            generation: 1,
+            policy,
+            topology: None,
+            disruption: DisruptionMode::Single,
+            priority: 0,
+            scheduled: None,
+        };
+        let gang = group(GroupPolicy::Gang(3));
+        let answer = |scheduled, remaining| placement_feasible(Some(&gang), scheduled, remaining);
+        assert_eq!(answer(3, 0), Feasible::Success);
+        let wait = "minCount (3) is not yet satisfied: 1 scheduled, 2 remaining";
+        assert_eq!(answer(1, 2), Feasible::Wait(wait.to_owned()));
+        let never = "minCount (3) cannot be satisfied: 1 scheduled, 1 remaining";
+        assert_eq!(answer(1, 1), Feasible::Never(never.to_owned()));
+        let basic = group(GroupPolicy::Basic);
+        assert_eq!(placement_feasible(Some(&basic), 1, 0), Feasible::Success);
+        let never = "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining";
+        assert_eq!(placement_feasible(Some(&basic), 0, 0), Feasible::Never(never.to_owned()));
     }
 }

@@ -64,6 +64,46 @@ impl SchedulingQueue {
         }
     }
 
+    /// Makes a pod that came back active at once, at the rank of its group, which started: its backoff begins anew.
+    pub(crate) fn retry_at_once(&mut self, now: Time, uid: &str, since: Time) {
+        if let Some(Slot::Backoff(_)) = self.slots.get(uid)
+            && let Some((_, mut pod)) = self.take(uid)
+        {
+            pod.timestamp = since;
+            pod.unschedulable_count = 0;
+            pod.consecutive_errors = 0;
+            self.counters.count_incoming(SubQueue::Active, label::FAILURE);
+            self.insert_active(now, pod);
+        }
+    }
+
+    /// Lets a new pod wait out the backoff of another member of its group.
+    pub(crate) fn follow(&mut self, now: Time, uid: &str, other: &str) {
+        if let Some(Slot::Active(_)) = self.slots.get(uid)
+            && let Some((SubQueue::Backoff, other)) = self.sub_queue_of(other)
+        {
+            let (timestamp, counts) =
+                (other.timestamp, (other.unschedulable_count, other.consecutive_errors));
+            let Some((_, mut pod)) = self.take(uid) else { return };
+            pod.timestamp = timestamp;
+            (pod.unschedulable_count, pod.consecutive_errors) = counts;
+            self.requeue(now, pod, label::FORCE_ACTIVATE);
+        }
+    }
+
+    /// Puts a pod behind a gate that was closed after it passed.
+    pub(crate) fn hold_back(&mut self, uid: &str, gate: PluginName) {
+        if let Some(Slot::Active(_) | Slot::Backoff(_)) = self.slots.get(uid)
+            && let Some((_, mut pod)) = self.take(uid)
+        {
+            self.counters.uncount_rejectors(&pod);
+            pod.gate = Some(gate);
+            pod.rejectors.insert(gate);
+            self.counters.count_rejectors(&pod);
+            self.hold(pod, label::FORCE_ACTIVATE);
+        }
+    }
+
     /// Puts back a pod that plugins rejected, to be retried after its backoff whatever happens. It is gated if there is
     /// a `gate`.
     pub(crate) fn return_after_backoff(

@@ -102,6 +102,13 @@ impl QueuedPod {
         self.preemption_blockers.clear();
     }
 
+    /// Returns the rank of a member in its group: by priority, attempts, and the time of its return.
+    ///
+    /// Upstream: `pkg/scheduler/framework/types.go#PodGroupMemberPodsOrderingFunc` of 1.37.
+    pub(crate) fn rank_in_group(&self) -> (Reverse<i32>, Reverse<u32>, Time, u64) {
+        (Reverse(self.pod.priority), Reverse(self.attempts), self.timestamp, self.sequence)
+    }
+
     pub(super) fn order(&self) -> ActiveOrder {
         ActiveOrder {
             priority: Reverse(self.pod.priority),

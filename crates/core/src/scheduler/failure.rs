@@ -168,7 +168,7 @@ impl Scheduler {
 
     /// In recordings, updates of pods do not reach the queue. A failure copies the pod as it was before.
     fn note_shown_nomination(&mut self, pod: &PodInfo) {
-        if self.is_comparable {
+        if self.shows_late() {
             match pod.nominated_node {
                 Some(node) => drop(self.shown_nominations.insert(Arc::clone(&pod.uid), node)),
                 None => drop(self.shown_nominations.remove(&pod.uid)),

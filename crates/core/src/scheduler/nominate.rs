@@ -60,8 +60,8 @@ impl Scheduler {
     /// If the shown nomination did not change, the cached one, which may not be written yet, stays. A terminating pod
     /// loses its nomination.
     pub(super) fn nomination_shown(&mut self, now: Time, old: Option<&PodInfo>, pod: &Arc<PodInfo>) {
-        // In recordings, updates of pods do not reach the queue.
-        if self.is_comparable && old.is_some() {
+        // In recordings of 1.36, updates of pods do not reach the queue.
+        if self.shows_late() && old.is_some() {
             return;
         }
         let node = match old {
@@ -104,6 +104,8 @@ impl Scheduler {
                 self.nominate(now, &shown, None);
                 self.preemptor_left(now, &shown.uid);
                 self.queue.requeue_now(now, &shown.uid);
+            } else if !self.shows_late() {
+                self.nominate(now, &shown, None);
             } else if !self.shown_nominations.contains_key(&shown.uid) {
                 continue;
             }

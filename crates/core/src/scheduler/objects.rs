@@ -185,7 +185,7 @@ impl Scheduler {
         }
         self.pod_shown(pod);
         if let Some(key) = joined {
-            self.member_joined(now, key);
+            self.member_joined(now, key, &pod.uid);
         }
         if pod.deleting {
             self.preemptor_left(now, &pod.uid);

@@ -41,6 +41,8 @@ pub struct GroupVector {
 pub struct GroupScenario {
     /// The name.
     pub name: String,
+    /// The version of kube-scheduler that was recorded; 1.36 if it is left out.
+    pub version: Option<String>,
     /// The feature gates that are on.
     pub gates: Vec<String>,
     /// A KubeSchedulerConfiguration.
@@ -83,6 +85,7 @@ struct World {
     version: u64,
     cycles: Vec<Value>,
     has_groups: bool,
+    emulated: EmulatedVersion,
 }
 
 /// Plays a scenario and returns what happened in each step.
@@ -127,9 +130,11 @@ impl World {
         }
         let mut tables = Tables::new();
         tables.set_group_gates(gates);
-        tables.emulate(EmulatedVersion::V1_36);
+        let emulated = scenario.version.as_deref().map_or(Ok(EmulatedVersion::V1_36), str::parse);
+        let emulated = emulated.expect("the version is known");
+        tables.emulate(emulated);
         tables.set_compat(compat);
-        let profiles = profiles(scenario.config.as_ref(), gates, &mut tables);
+        let profiles = profiles(scenario.config.as_ref(), (emulated, gates), &mut tables);
         let config = Config { seed: Seed(1), profiles, queue: QueueConfig::default() };
         let mut scheduler = Scheduler::with_tables(config, tables, START);
         scheduler.set_comparable();
@@ -140,6 +145,7 @@ impl World {
             version: 0,
             cycles: Vec::new(),
             has_groups: gates.workloads,
+            emulated,
         };
         for lane in Lane::ALL {
             world.handle(Event::Credits { lane, count: usize::MAX / 2 });
@@ -196,6 +202,11 @@ impl World {
             let name = || value.as_str().unwrap_or_default();
             match what.as_str() {
                 "create" => self.put(value.clone()),
+                "update" => {
+                    let mut value = value.clone();
+                    value["status"] = self.objects[&key(&value)]["status"].clone();
+                    self.put(value);
+                }
                 "delete" => {
                     let mut parts = name().split('/').map(str::to_owned);
                     let (kind, last) = (parts.next().unwrap_or_default(), parts.next_back());
@@ -226,7 +237,7 @@ impl World {
             match step {
                 Step::Idle { .. } => return,
                 Step::Effect(effect) => self.carry_out(effect),
-                Step::GroupReport(report) => self.cycles.push(group_cycle(&report)),
+                Step::GroupReport(report) => self.cycles.push(self.group_cycle(&report)),
                 Step::Report(report) => self.note(&report),
                 Step::Notice(notice) => panic!("{}: {}", notice.object, notice.text),
             }
@@ -361,6 +372,9 @@ impl World {
                         if condition["message"] != "" {
                             shown["message"] = condition["message"].clone();
                         }
+                        if self.queues_groups() {
+                            shown["type"] = condition["type"].clone();
+                        }
                         groups.insert(id, shown);
                     }
                 }
@@ -375,13 +389,40 @@ impl World {
         answer.into()
     }
 
+    /// Whether groups are entries of the recorded queue.
+    fn queues_groups(&self) -> bool {
+        self.emulated >= EmulatedVersion::V1_37
+    }
+
+    /// Whether the pod names a group that does not exist.
+    fn lacks_group(&self, pod: &Value) -> bool {
+        let name = pod["spec"]["schedulingGroup"]["podGroupName"].as_str();
+        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+        self.has_groups
+            && name.is_some_and(|name| {
+                !self.objects.contains_key(&("PodGroup".to_owned(), namespace.to_owned(), name.to_owned()))
+            })
+    }
+
+    fn group_cycle(&self, report: &GroupReport) -> Value {
+        let mut cycle = group_cycle(report);
+        if report.outcome == GroupOutcome::Refused && self.queues_groups() {
+            cycle["kind"] = "group".into();
+            cycle["group"] = format!("{}/{}", report.namespace, report.name).into();
+            cycle["status"] = report.status.as_str().into();
+        }
+        cycle
+    }
+
     fn pending(&mut self, pod: &Value) -> Value {
         let mut shown = json!({});
         let Object::Pod(of) = object(pod) else { panic!("a pod is one") };
         let ObjectKey::Pod(uid) = of.key(self.scheduler.tables()) else { panic!("a pod has a uid") };
         let place = self.scheduler.queue().sub_queue_of(&uid);
         shown["queue"] = place.map_or("none", |(place, _)| place.as_str()).into();
-        if let Some((SubQueue::Gated, queued)) = place {
+        if self.queues_groups() && place.is_some() && self.lacks_group(pod) {
+            shown["queue"] = "incomplete".into();
+        } else if let Some((SubQueue::Gated, queued)) = place {
             shown["plugin"] = queued.gate.into();
             let by_gates = || {
                 let tables = self.scheduler.snapshot().tables();
@@ -397,8 +438,11 @@ impl World {
     }
 }
 
-fn profiles(config: Option<&Value>, groups: GroupGates, tables: &mut Tables) -> Vec<Profile> {
-    let version = EmulatedVersion::V1_36;
+fn profiles(
+    config: Option<&Value>,
+    (version, groups): (EmulatedVersion, GroupGates),
+    tables: &mut Tables,
+) -> Vec<Profile> {
     let config = config.cloned().unwrap_or_else(|| {
         json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",

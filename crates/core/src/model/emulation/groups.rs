@@ -59,6 +59,38 @@ impl GroupGates {
     }
 }
 
+/// How a version decides groups. `--compat=upstream` follows it; by default groups are decided alike in every version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupRules {
+    /// Row P1: whether a group is one entry of the queue: its members share gate and backoff, and after a start those
+    /// that are left are tried again at once.
+    pub queues_groups: bool,
+    /// Row P2: whether the group is asked after each member if `minCount` can be reached, and how far it is. Otherwise
+    /// Permit is asked, and members may look for victims of their own.
+    pub asks_feasibility: bool,
+    /// Row P3: whether members must have the group's priority and one preemption policy.
+    pub requires_equal_members: bool,
+    /// Row P4: whether a group chooses its victims by one run, in topology domains too, and waits for those that are
+    /// terminating.
+    pub preempts_by_one_run: bool,
+}
+
+impl GroupRules {
+    /// The rules of 1.36.
+    pub(crate) const OF_1_36: Self = Self::of(EmulatedVersion::V1_36);
+
+    /// Returns the rules of a version.
+    pub(super) const fn of(version: EmulatedVersion) -> Self {
+        let is_new = matches!(version, V1_37);
+        Self {
+            queues_groups: is_new,
+            asks_feasibility: is_new,
+            requires_equal_members: is_new,
+            preempts_by_one_run: is_new,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@ use super::super::Scheduler;
 use super::super::attempt::Choice;
 use super::super::departure::Departure;
 use super::super::failure::Failure;
+use super::feasibility::Details;
 use super::shared::{Rejections, SharedRun};
 use super::snapshot_gaps::SnapshotGaps;
 use crate::cache::{Cache, UndoLog};
@@ -118,11 +119,13 @@ pub(super) struct Run {
     pub(super) placements: Vec<PlacementReport>,
     /// The name of the chosen placement.
     pub(super) chosen: Option<String>,
+    /// What only a run with [`asks_feasibility`](crate::model::emulation::GroupRules) knows.
+    pub(super) details: Option<Details>,
 }
 
 impl Run {
     pub(super) fn ended(verdict: Verdict) -> Self {
-        Self { tried: Vec::new(), verdict, placements: Vec::new(), chosen: None }
+        Self { tried: Vec::new(), verdict, placements: Vec::new(), chosen: None, details: None }
     }
 }
 
@@ -222,7 +225,7 @@ impl Scheduler {
         probe: &mut dyn Probe,
     ) {
         let members = self.take_members(now, popped, key);
-        if let Some(text) = self.names_differ(&members) {
+        if let Some(text) = self.mismatch(key, &members) {
             return self.refuse(now, key, members, &text);
         }
         let members = self.without_terminating(now, members);
@@ -253,7 +256,7 @@ impl Scheduler {
             // Each victim that goes may be the last one that it needs.
             members.iter_mut().for_each(QueuedPod::allow_early);
         }
-        in_order(members)
+        self.in_turn(members)
     }
 
     /// Returns the error if the members have different scheduler names.
@@ -292,6 +295,9 @@ impl Scheduler {
         for queued in members {
             self.fail(now, queued, now, Failure::Error(text.to_owned()));
         }
+        if self.group_rules().queues_groups {
+            self.note_failure(key, text);
+        }
     }
 
     /// Drops the members that need no node any more.
@@ -314,7 +320,11 @@ impl Scheduler {
     }
 
     /// Hides the nominations of all members, which do not keep each other from nodes. Returns them in order.
-    fn hide_nominations(&mut self, trying: &mut Trying<'_>, attempt: &Attempt) -> Vec<Option<Symbol>> {
+    pub(super) fn hide_nominations(
+        &mut self,
+        trying: &mut Trying<'_>,
+        attempt: &Attempt,
+    ) -> Vec<Option<Symbol>> {
         let hide = |queued: &QueuedPod| {
             let nominated = self.cache.nomination(&queued.pod.uid);
             trying.log.nominate(&mut self.cache, &queued.pod, None);
@@ -334,6 +344,9 @@ impl Scheduler {
         mode: Mode,
         probe: &mut dyn Probe,
     ) -> Run {
+        if self.group_rules().asks_feasibility {
+            return self.run_while_feasible(now, attempt, scope.within, probe);
+        }
         let copies_defects = self.tables.copies_defects();
         let first: Option<NodeSet> = scope.first.map(|node| [node].into_iter().collect());
         let mut trying = Trying {

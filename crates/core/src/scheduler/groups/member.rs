@@ -155,6 +155,7 @@ impl Scheduler {
         probe: &mut dyn Probe,
     ) -> Decided {
         let pod = &if scope.is_comparable { Arc::clone(&queued.pod) } else { self.as_nominated(&queued.pod) };
+        let shows_late = scope.is_comparable && self.shows_late();
         let snapshot = self.cache.snapshot(&self.tables);
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
             return Decided::Failed(CycleError("no profile of the pod's schedulerName".to_owned()));
@@ -167,7 +168,7 @@ impl Scheduler {
             within: scope.within,
         };
         let draws = Draws { seed: self.seed, attempt: queued.attempts };
-        let shown = scope.is_comparable.then(|| PodInfo {
+        let shown = shows_late.then(|| PodInfo {
             nominated_node: self.shown_nominations.get(&pod.uid).copied(),
             ..PodInfo::clone(pod)
         });

@@ -7,6 +7,8 @@
 //! Upstream: `pkg/scheduler/schedule_one_podgroup.go`, `pkg/scheduler/framework/plugins/gangscheduling`.
 
 mod cycle;
+mod entry;
+mod feasibility;
 mod ledger;
 mod member;
 mod placements;
@@ -57,7 +59,7 @@ impl Scheduler {
 
     /// As [`Self::gang_gate`], for the queue.
     pub(super) fn group_gate(&self, pod: &PodInfo) -> Option<PluginName> {
-        self.gang_gate(pod).map(|_| gang_scheduling::NAME)
+        self.gang_gate(pod).map(|_| gang_scheduling::NAME).or_else(|| self.gate_of_others(pod))
     }
 
     /// Counts a pod as a member of its group. Returns the group if the member is new.
@@ -88,8 +90,11 @@ impl Scheduler {
 
     /// Releases the members that GangScheduling gates and that may be tried now, in the order in which they came.
     pub(super) fn release_members(&mut self, now: Time, key: GroupKey) {
-        let is_gated =
-            |uid: &&Uid| self.queue.get(uid).is_some_and(|queued| queued.gate == Some(gang_scheduling::NAME));
+        let queues_groups = self.group_rules().queues_groups;
+        let is_gated = |uid: &&Uid| {
+            let gate = self.queue.get(uid).and_then(|queued| queued.gate);
+            gate == Some(gang_scheduling::NAME) || queues_groups && gate.is_some()
+        };
         let gated: Vec<Uid> = self.groups.members(key).filter(is_gated).cloned().collect();
         let free = gated
             .into_iter()
@@ -108,8 +113,11 @@ impl Scheduler {
     }
 
     /// Handles a new member: others may be tried now.
-    pub(super) fn member_joined(&mut self, now: Time, key: GroupKey) {
+    pub(super) fn member_joined(&mut self, now: Time, key: GroupKey, uid: &Uid) {
         self.release_members(now, key);
+        if self.group_rules().queues_groups {
+            self.join_entry(now, key, uid);
+        }
         if !self.tables.copies_defects() {
             self.requeue_members(now, key);
         }
@@ -136,7 +144,7 @@ impl Scheduler {
         let (key, policy) = (group.key, group.policy);
         self.groups.shown(&group.uid, group.scheduled.as_ref());
         let old = self.cache.lookups_mut().set_group(group);
-        let is_mutable = !self.tables.copies_defects();
+        let is_mutable = !self.tables.copies_defects() || self.group_rules().queues_groups;
         if old.is_none_or(|old| is_mutable && old.policy != policy) {
             self.release_members(now, key);
             self.requeue_members(now, key);
@@ -149,6 +157,9 @@ impl Scheduler {
             self.preemptor_left(now, &group.uid);
             self.groups.shown(&group.uid, None);
             self.outbox.cancel_group_patch(&group.uid);
+        }
+        if self.group_rules().queues_groups {
+            self.hold_back_members(key);
         }
     }
 

@@ -64,8 +64,7 @@ impl Scheduler {
             (Some(best), _) => fitting.swap_remove(best).1,
             (None, Some(mut first)) => {
                 let count = placements.len();
-                let text = first.verdict.text();
-                let text = format!("0/{count} placements are available, first placement status: {text}");
+                let text = self.no_placement_fits(count, first.verdict.text());
                 first.verdict = Verdict::Unschedulable(text);
                 first
             }

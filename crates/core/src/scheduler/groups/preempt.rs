@@ -31,6 +31,8 @@ pub(super) enum Preempted {
     Victims(Vec<Uid>),
     /// Victims of an earlier cycle are terminating.
     Ongoing,
+    /// The run without potential victims failed with this error.
+    Failed(String),
     /// No victims help, with a status code and its text.
     InVain(Code, String),
 }
@@ -42,6 +44,7 @@ impl Preempted {
             Self::NotTried => None,
             Self::Victims(_) => Some("Success".to_owned()),
             Self::Ongoing => Some("Success: ongoing preemption on nominated nodes".to_owned()),
+            Self::Failed(text) => Some(format!("Error: {text}")),
             Self::InVain(code, text) => Some(format!("{}: {text}", code.as_str())),
         }
     }
@@ -50,7 +53,7 @@ impl Preempted {
     pub(super) fn victims(&self) -> &[Uid] {
         match self {
             Self::Victims(victims) => victims,
-            Self::NotTried | Self::Ongoing | Self::InVain(..) => &[],
+            Self::NotTried | Self::Ongoing | Self::Failed(_) | Self::InVain(..) => &[],
         }
     }
 }
@@ -73,6 +76,9 @@ impl Scheduler {
         run: &mut Run,
         probe: &mut dyn Probe,
     ) -> Preempted {
+        if self.group_rules().asks_feasibility {
+            return self.post_filter_group(now, attempt, run, probe);
+        }
         let Verdict::Unschedulable(text) = &run.verdict else { return Preempted::NotTried };
         if !self.tables.rules().groups.preemption {
             return Preempted::NotTried;
@@ -80,7 +86,7 @@ impl Scheduler {
         let text = text.clone();
         let (preempted, tried) = self.find_victims(now, attempt, probe);
         match &preempted {
-            Preempted::NotTried => {}
+            Preempted::NotTried | Preempted::Failed(_) => {}
             Preempted::Victims(_) => {
                 run.verdict = Verdict::Waiting(text);
                 nominate(&mut run.tried, &tried);
@@ -95,7 +101,7 @@ impl Scheduler {
     }
 
     /// Also returns what was found for the members without potential victims, if they are nominated to these nodes.
-    fn find_victims(
+    pub(super) fn find_victims(
         &mut self,
         now: Time,
         attempt: &Attempt,
@@ -105,20 +111,26 @@ impl Scheduler {
         let has_plugin = |profile: &super::super::Profile| {
             profile.framework.post_filters.iter().any(|plugin| plugin.name() == preemption::NAME)
         };
+        let by_one_run = self.group_rules().preempts_by_one_run;
         if !self.profile_of(&attempt.members[0].pod).is_some_and(has_plugin) {
-            return in_vain(NOT_ENABLED);
+            return if by_one_run { (Preempted::NotTried, Vec::new()) } else { in_vain(NOT_ENABLED) };
         }
         let Some(group) = &attempt.group else { return (Preempted::NotTried, Vec::new()) };
-        if group.topology.as_ref().is_some_and(|keys| !keys.is_empty()) {
+        if !by_one_run && group.topology.as_ref().is_some_and(|keys| !keys.is_empty()) {
             return in_vain(HAS_CONSTRAINTS);
         }
         if attempt.members.iter().any(|queued| queued.pod.never_preempts) {
             return in_vain(NEVER);
         }
-        let copies_defects = self.tables.copies_defects();
-        if !copies_defects && self.groups.has_terminating_victims(attempt.key, &self.cache) {
+        let is_ongoing = match (by_one_run, self.tables.copies_defects()) {
+            (true, _) => self.awaits_nominated_nodes(attempt, group.priority),
+            (false, true) => false,
+            (false, false) => self.groups.has_terminating_victims(attempt.key, &self.cache),
+        };
+        if is_ongoing {
             return (Preempted::Ongoing, Vec::new());
         }
+        let copies_defects = self.tables.copies_defects() && !by_one_run;
         let mut units = self.units(now);
         units.retain(|unit| unit.priority < group.priority);
         if units.is_empty() {
@@ -128,7 +140,10 @@ impl Scheduler {
         let is_local = !copies_defects && self.are_judged_by_nodes_alone(attempt);
         let mut log = UndoLog::default();
         units.iter().for_each(|unit| self.take_off(&mut log, unit));
-        let run = self.run_group(now, attempt, Mode::WithoutPostFilters, probe);
+        let mut run = self.run_group(now, attempt, Mode::WithoutPostFilters, probe);
+        if by_one_run {
+            run.require_any();
+        }
         let preempted = match run.verdict {
             Verdict::Scheduled if copies_defects => {
                 let starts = |scheduler: &mut Self, _: &Unit| {
@@ -144,6 +159,7 @@ impl Scheduler {
                 };
                 (Preempted::Victims(self.reprieve(units, &mut log, stay)), run.tried)
             }
+            Verdict::Failed(text) if by_one_run => (Preempted::Failed(text), Vec::new()),
             Verdict::Unschedulable(text) | Verdict::Waiting(text) | Verdict::Failed(text) => in_vain(&text),
         };
         log.roll_back_to(&mut self.cache, 0);
@@ -194,6 +210,7 @@ impl Scheduler {
 
     /// Returns all pods on nodes as units of eviction.
     fn units(&self, now: Time) -> Vec<Unit> {
+        let by_one_run = self.group_rules().preempts_by_one_run;
         let snapshot = self.snapshot();
         let (mut units, mut of_group): (Vec<Unit>, BTreeMap<GroupKey, usize>) = Default::default();
         for node in self.walk.in_order(snapshot) {
@@ -210,13 +227,17 @@ impl Scheduler {
                     && let Some(&at) = of_group.get(&group.key)
                 {
                     units[at].pods.push((Arc::clone(pod), name));
+                    if by_one_run {
+                        units[at].started = units[at].started.min(starts(pod, now));
+                    }
                     continue;
                 }
                 if let Some(group) = together {
                     of_group.insert(group.key, units.len());
                 }
                 units.push(Unit {
-                    priority: together.map_or(pod.priority, |group| group.priority),
+                    priority: if by_one_run { group } else { together }
+                        .map_or(pod.priority, |group| group.priority),
                     pods: vec![(Arc::clone(pod), name)],
                     is_of_group: pod.group.is_some(),
                     started: starts(pod, now),

@@ -6,6 +6,7 @@
 use super::super::Scheduler;
 use super::super::failure::Failure;
 use super::cycle::{Attempt, Run, Tried, UNSCHEDULABLE, Verdict};
+use super::feasibility::Details;
 use super::preempt::Preempted;
 use crate::cycle::{Nominate, Unschedulable};
 use crate::framework::PluginName;
@@ -49,11 +50,14 @@ impl Scheduler {
     /// Carries out the result of a group's cycle.
     pub(super) fn submit(&mut self, now: Time, attempt: Attempt, run: Run, preempted: &Preempted) {
         let Attempt { key, group, members, began } = attempt;
-        let Run { tried, verdict, placements, chosen } = run;
+        let Run { tried, verdict, placements, chosen, details } = run;
+        let rules = self.group_rules();
+        let since = members.iter().map(|queued| queued.timestamp).min();
+        let retried_at = since.filter(|_| rules.queues_groups && verdict == Verdict::Scheduled);
         let waits_for_events = !self.tables.copies_defects() && !tried.is_empty();
         let wakers = waits_for_events.then(|| wakers(&tried));
         let profile = self.profile_of(&members[0].pod).map(|it| it.name.clone()).unwrap_or_default();
-        let mut plan = self.plan(members, tried, &verdict);
+        let mut plan = self.plan(members, tried, &verdict, details.as_ref());
         plan.victims.extend(preempted.victims().iter().cloned());
         let Plan { fates, reports, victims, in_vain } = plan;
         if verdict == Verdict::Scheduled || !victims.is_empty() {
@@ -69,11 +73,15 @@ impl Scheduler {
             members: reports,
             placements,
             chosen,
-            preemption: preempted.report(),
+            preemption: details.and_then(|it| it.preemption).or_else(|| preempted.report()),
             victims: self.evicted(victims),
         });
         let member = fates.first().map(|(queued, ..)| Arc::clone(&queued.pod));
+        let uids: Vec<Uid> = fates.iter().map(|(queued, ..)| Arc::clone(&queued.pod.uid)).collect();
         let is_any_bound = self.carry_out(now, key, began, fates, wakers.as_ref());
+        if let Some(since) = retried_at {
+            uids.iter().for_each(|uid| self.queue.retry_at_once(now, uid, since));
+        }
         for (pod, attempt, node, victims) in in_vain {
             self.preempt(now, &pod, attempt, node, &victims);
         }
@@ -89,11 +97,17 @@ impl Scheduler {
     }
 
     /// Decides what becomes of each member.
-    fn plan(&self, members: Vec<QueuedPod>, tried: Vec<Tried>, verdict: &Verdict) -> Plan {
+    fn plan(
+        &self,
+        members: Vec<QueuedPod>,
+        tried: Vec<Tried>,
+        verdict: &Verdict,
+        details: Option<&Details>,
+    ) -> Plan {
         let copies_defects = self.tables.copies_defects();
         let waits = matches!(verdict, Verdict::Waiting(_));
         let (mut plan, mut tried) = (Plan::default(), tried.into_iter());
-        for queued in members {
+        for (at, queued) in members.into_iter().enumerate() {
             let tried = tried.next();
             let mut report = self.member_report(&queued, tried.as_ref(), verdict);
             if let Some(Tried::Preempts { found: Unschedulable { nominate, .. }, .. }) = &tried
@@ -107,7 +121,10 @@ impl Scheduler {
                 }
             }
             let is_retried = *verdict == Verdict::Scheduled && matches!(tried, Some(Tried::Preempts { .. }));
-            let fate = fate(tried, verdict);
+            let fate = match details {
+                Some(details) => details.fate(tried, verdict, at),
+                None => fate(tried, verdict),
+            };
             report.message = match &fate {
                 Fate::Binds(_) => None,
                 Fate::Fails(failure) => Some(failure.message().to_owned()),
@@ -171,7 +188,7 @@ impl Scheduler {
         let permits =
             profile.is_some_and(|it| it.framework.runs(ExtensionPoint::Permit, gang_scheduling::NAME));
         self.assume(now, queued, began, choice);
-        if permits && self.tables.copies_defects() {
+        if permits && self.tables.copies_defects() && !self.group_rules().queues_groups {
             self.activate_waiting_members(now, key);
         }
         Some(uid)
@@ -224,7 +241,7 @@ impl Scheduler {
                 Some(Tried::Failed(_)) => "Error",
             },
             message: None,
-            permit: tried.and_then(permit),
+            permit: tried.and_then(permit).filter(|_| !self.group_rules().asks_feasibility),
             preempts: matches!(tried, Some(Tried::Preempts { .. })),
         }
     }
@@ -284,7 +301,7 @@ fn wakers(tried: &[Tried]) -> BTreeSet<PluginName> {
 }
 
 /// Returns the condition of the group.
-fn condition(verdict: &Verdict, observed_generation: i64) -> GroupCondition {
+pub(super) fn condition(verdict: &Verdict, observed_generation: i64) -> GroupCondition {
     let (is_true, reason) = match verdict {
         Verdict::Scheduled => (true, "Scheduled"),
         Verdict::Unschedulable(_) | Verdict::Waiting(_) => (false, "Unschedulable"),

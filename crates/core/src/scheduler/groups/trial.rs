@@ -100,7 +100,7 @@ fn held_back(verdict: &Verdict) -> MemberTried {
 }
 
 fn tried(attempt: Attempt, run: Run, preempted: &Preempted) -> GroupTried {
-    let Run { tried, verdict, placements, chosen } = run;
+    let Run { tried, verdict, placements, chosen, details } = run;
     let mut seen: BTreeSet<Uid> = BTreeSet::new();
     let mut victims: Vec<Uid> = Vec::new();
     let of_members = tried.iter().filter_map(|tried| match tried {
@@ -119,8 +119,12 @@ fn tried(attempt: Attempt, run: Run, preempted: &Preempted) -> GroupTried {
     let nodes = with_nodes.filter_map(|(queued, tried)| Some((Arc::clone(&queued.pod.uid), tried.node()?)));
     let nodes = nodes.collect();
     let mut tried = tried.into_iter();
-    let members = attempt.members.into_iter().map(|queued| {
-        let member = match fate(tried.next(), &verdict) {
+    let members = attempt.members.into_iter().enumerate().map(|(at, queued)| {
+        let fate = match &details {
+            Some(details) => details.fate(tried.next(), &verdict, at),
+            None => fate(tried.next(), &verdict),
+        };
+        let member = match fate {
             Fate::Binds(tried) => match tried.choice() {
                 Some(choice) => MemberTried::Fits(choice),
                 None => held_back(&verdict),
