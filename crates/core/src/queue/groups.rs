@@ -64,12 +64,13 @@ impl SchedulingQueue {
         }
     }
 
-    /// Makes a pod that came back active at once, at the rank of its group, which started: its backoff begins anew.
-    pub(crate) fn retry_at_once(&mut self, now: Time, uid: &str, since: Time) {
+    /// Makes a pod that came back active at once, as if it had arrived at this rank: that of its group, which started.
+    /// Its backoff begins anew.
+    pub(crate) fn retry_at_once(&mut self, now: Time, uid: &str, rank: (Time, u64)) {
         if let Some(Slot::Backoff(_)) = self.slots.get(uid)
             && let Some((_, mut pod)) = self.take(uid)
         {
-            pod.timestamp = since;
+            (pod.timestamp, pod.sequence) = rank;
             pod.unschedulable_count = 0;
             pod.consecutive_errors = 0;
             self.counters.count_incoming(SubQueue::Active, label::FAILURE);
@@ -91,17 +92,24 @@ impl SchedulingQueue {
         }
     }
 
-    /// Puts a pod behind a gate that was closed after it passed.
-    pub(crate) fn hold_back(&mut self, uid: &str, gate: PluginName) {
-        if let Some(Slot::Active(_) | Slot::Backoff(_)) = self.slots.get(uid)
-            && let Some((_, mut pod)) = self.take(uid)
-        {
-            self.counters.uncount_rejectors(&pod);
-            pod.gate = Some(gate);
-            pod.rejectors.insert(gate);
-            self.counters.count_rejectors(&pod);
-            self.hold(pod, label::FORCE_ACTIVATE);
+    /// Puts a pod behind a gate that was closed after it passed, or instead of an earlier gate. With `anew`, its
+    /// backoff begins anew.
+    pub(crate) fn hold_back(&mut self, uid: &str, gate: PluginName, anew: bool) {
+        if self.get(uid).is_none_or(|pod| pod.gate == Some(gate)) {
+            return;
         }
+        let Some((_, mut pod)) = self.take(uid) else { return };
+        self.counters.uncount_rejectors(&pod);
+        if let Some(earlier) = pod.gate.replace(gate) {
+            pod.rejectors.remove(earlier);
+        }
+        pod.rejectors.insert(gate);
+        if anew {
+            pod.unschedulable_count = 0;
+            pod.consecutive_errors = 0;
+        }
+        self.counters.count_rejectors(&pod);
+        self.hold(pod, label::FORCE_ACTIVATE);
     }
 
     /// Puts back a pod that plugins rejected, to be retried after its backoff whatever happens. It is gated if there is

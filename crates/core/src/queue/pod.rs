@@ -109,6 +109,11 @@ impl QueuedPod {
         (Reverse(self.pod.priority), Reverse(self.attempts), self.timestamp, self.sequence)
     }
 
+    /// Returns when the pod came, and its number in order of arrival.
+    pub(crate) fn arrival(&self) -> (Time, u64) {
+        (self.timestamp, self.sequence)
+    }
+
     pub(super) fn order(&self) -> ActiveOrder {
         ActiveOrder {
             priority: Reverse(self.pod.priority),

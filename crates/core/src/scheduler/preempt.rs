@@ -46,8 +46,9 @@ impl Scheduler {
             left: victims.to_vec(),
         };
         if !self.preemptions.start(running, &self.cache) {
-            // Recordings preempt synchronously, which clears nominations even if all victims are leaving already.
-            if self.is_comparable {
+            // Recordings preempt synchronously, which clears nominations even if all victims are leaving already. A
+            // group's own preemption clears none.
+            if self.is_comparable && (self.shows_late() || !victims.is_empty()) {
                 self.clear_lesser_nominations(now, pod, node);
             }
             return;

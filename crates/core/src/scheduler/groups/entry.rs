@@ -95,7 +95,7 @@ impl Scheduler {
 
     /// Brings the members of a group to one place after `uid` joined them: behind its gate, or into their backoff.
     pub(super) fn join_entry(&mut self, now: Time, key: GroupKey, uid: &Uid) {
-        self.hold_back_members(key);
+        self.hold_back_members(key, false);
         let others: Vec<Uid> = self.groups.members(key).filter(|other| *other != uid).cloned().collect();
         let waits = |other: &&Uid| matches!(self.queue.sub_queue_of(other), Some((SubQueue::Backoff, _)));
         if let Some(other) = others.iter().find(waits) {
@@ -103,13 +103,13 @@ impl Scheduler {
         }
     }
 
-    /// Puts all members back behind a gate that was closed.
-    pub(super) fn hold_back_members(&mut self, key: GroupKey) {
+    /// Puts all members back behind a gate that was closed. With `anew`, their backoff begins anew.
+    pub(super) fn hold_back_members(&mut self, key: GroupKey, anew: bool) {
         let members: Vec<Uid> = self.groups.members(key).cloned().collect();
         for uid in members {
             let gate = self.queue.get(&uid).and_then(|queued| self.gate(&queued.pod));
             if let Some(gate) = gate {
-                self.queue.hold_back(&uid, gate);
+                self.queue.hold_back(&uid, gate, anew);
             }
         }
     }

@@ -66,12 +66,14 @@ impl Run {
         let fits = |tried: &Tried| matches!(tried, Tried::Fits { .. });
         if self.verdict == Verdict::Scheduled && !self.tried.iter().any(fits) {
             self.verdict = Verdict::Unschedulable(UNSCHEDULABLE.to_owned());
+            self.chosen = None;
         }
     }
 }
 
 impl Scheduler {
-    /// Decides on the members in order, restricted to `within`, as long as the group can start. Undoes what was assumed.
+    /// Decides on the members in order, restricted to `within`, as long as the group can start. Undoes what was
+    /// assumed.
     pub(super) fn run_while_feasible(
         &mut self,
         now: Time,

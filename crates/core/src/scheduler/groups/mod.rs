@@ -159,7 +159,7 @@ impl Scheduler {
             self.outbox.cancel_group_patch(&group.uid);
         }
         if self.group_rules().queues_groups {
-            self.hold_back_members(key);
+            self.hold_back_members(key, true);
         }
     }
 

@@ -52,8 +52,9 @@ impl Scheduler {
         let Attempt { key, group, members, began } = attempt;
         let Run { tried, verdict, placements, chosen, details } = run;
         let rules = self.group_rules();
-        let since = members.iter().map(|queued| queued.timestamp).min();
-        let retried_at = since.filter(|_| rules.queues_groups && verdict == Verdict::Scheduled);
+        let is_retried = rules.queues_groups && verdict == Verdict::Scheduled;
+        let mut ranks: Vec<_> = members.iter().filter(|_| is_retried).map(QueuedPod::arrival).collect();
+        ranks.sort();
         let waits_for_events = !self.tables.copies_defects() && !tried.is_empty();
         let wakers = waits_for_events.then(|| wakers(&tried));
         let profile = self.profile_of(&members[0].pod).map(|it| it.name.clone()).unwrap_or_default();
@@ -79,8 +80,10 @@ impl Scheduler {
         let member = fates.first().map(|(queued, ..)| Arc::clone(&queued.pod));
         let uids: Vec<Uid> = fates.iter().map(|(queued, ..)| Arc::clone(&queued.pod.uid)).collect();
         let is_any_bound = self.carry_out(now, key, began, fates, wakers.as_ref());
-        if let Some(since) = retried_at {
-            uids.iter().for_each(|uid| self.queue.retry_at_once(now, uid, since));
+        let left = uids.iter().filter(|uid| self.queue.contains(uid));
+        let left: Vec<Uid> = left.cloned().collect();
+        for (uid, rank) in left.iter().zip(ranks) {
+            self.queue.retry_at_once(now, uid, rank);
         }
         for (pod, attempt, node, victims) in in_vain {
             self.preempt(now, &pod, attempt, node, &victims);
@@ -230,12 +233,14 @@ impl Scheduler {
             Tried::Fits { permit, .. } | Tried::Preempts { permit, .. } => Some(*permit),
             Tried::Rejected(_) | Tried::Failed(_) => None,
         };
+        let is_lost = self.group_rules().asks_feasibility && matches!(verdict, Verdict::Failed(_));
         MemberReport {
             pod: self.pod_ref(&queued.pod),
             node: tried.and_then(Tried::node).map(|node| self.tables.text(node).to_owned()),
             code: match tried {
                 None => verdict.code(),
                 Some(Tried::Fits { .. }) => "Success",
+                Some(_) if is_lost => verdict.code(),
                 Some(Tried::Rejected(found)) if found.rejectors.is_empty() => "UnschedulableAndUnresolvable",
                 Some(Tried::Rejected(_) | Tried::Preempts { .. }) => "Unschedulable",
                 Some(Tried::Failed(_)) => "Error",
