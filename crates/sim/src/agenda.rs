@@ -3,7 +3,7 @@
 
 use crate::server::Stamp;
 use std::collections::BTreeMap;
-use supercargo_core::model::effect::{Lane, StatusPatch, VolumeWrite};
+use supercargo_core::model::effect::{GroupPatch, Lane, StatusPatch, VolumeWrite};
 use supercargo_core::model::event::{BindOutcome, BindingState, EvictOutcome, Kind, WriteOutcome};
 use supercargo_core::model::extender;
 use supercargo_core::model::time::Time;
@@ -37,6 +37,8 @@ pub(crate) enum Due {
     DeviceControllers,
     /// A patch of a pod's status arrives at the API server.
     Patch { incarnation: u32, patch: StatusPatch },
+    /// A patch of a group's status arrives at the API server.
+    GroupPatch { incarnation: u32, patch: GroupPatch },
     /// The dispatcher accepts one more effect of a lane.
     Credit { incarnation: u32, lane: Lane },
     /// A terminating pod, or a pod of a deleted node, is removed.

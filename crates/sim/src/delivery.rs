@@ -140,7 +140,8 @@ fn describe(change: &Change) -> (String, String) {
         | Change::VolumeGone(name)
         | Change::CsiNodeGone(name)
         | Change::DeviceClaimGone(name)
-        | Change::SliceGone(name) => (name.clone(), "gone".to_owned()),
+        | Change::SliceGone(name)
+        | Change::GroupGone(name) => (name.clone(), "gone".to_owned()),
         Change::DeviceClass(kind) => (kind.name().to_owned(), "listed".to_owned()),
         Change::DeviceClaim(claim) => {
             let devices: Vec<String> =
@@ -148,6 +149,10 @@ fn describe(change: &Change) -> (String, String) {
             let (version, consumers, ready) = (claim.version, &claim.reserved_for, claim.ready);
             (claim.key(), format!("version {version}, {devices:?} for {consumers:?}, ready {ready:?}"))
         }
+        Change::Group(group) => (
+            group.key(),
+            format!("version {}, minCount {:?}, {:?}", group.version, group.min, group.condition),
+        ),
         Change::Slice(slice) => (slice.name.clone(), format!("generation {}", slice.generation)),
         Change::Class(class, zone) => (class.name().to_owned(), format!("for {zone:?}")),
         Change::CsiNode(name, limit) => (name.clone(), format!("takes {limit:?} volumes")),

@@ -4,12 +4,15 @@ use crate::agenda::{Answer, Due, Fate, Request};
 use crate::check::{Broken, broken};
 use crate::evictions::renominated;
 use crate::fault_rates::draw_delay;
+use crate::groups::has_groups;
 use crate::objects::Pod;
 use crate::process::Decided;
 use crate::server::{By, Stamp};
 use crate::sim::Sim;
 use std::time::Duration;
-use supercargo_core::model::effect::{Effect, EventRecord, Lane, Nomination, PodRef, StatusPatch};
+use supercargo_core::model::effect::{
+    Effect, EventRecord, GroupPatch, Lane, Nomination, PodRef, StatusPatch,
+};
 use supercargo_core::model::event::{BindOutcome, BindingState, Event, EvictOutcome, Kind};
 
 /// The time after which a sent binding can no longer be carried out: an API server's `--request-timeout`.
@@ -34,7 +37,7 @@ impl Sim {
             Effect::Patch(patch) => self.send_patch(patch),
             Effect::Record(record) => self.note_record(&record),
             Effect::Extend(call) => self.send_call(&call),
-            Effect::PatchGroup(patch) => Err(broken("no pod names a group", patch.name)),
+            Effect::PatchGroup(patch) => self.send_group_patch(patch),
             Effect::BindBy { pod, .. } => Err(broken("only the API server binds", pod.uid.to_string())),
         }
     }
@@ -273,6 +276,16 @@ impl Sim {
         // Patches arrive in the order in which they were sent.
         self.last_patch = self.last_patch.max(arrives);
         self.agenda.write(self.last_patch, Due::Patch { incarnation: self.process.incarnation, patch });
+        Ok(())
+    }
+
+    fn send_group_patch(&mut self, patch: GroupPatch) -> Result<(), Broken> {
+        if !has_groups(self.seed) {
+            return Err(broken("no pod names a group", patch.name));
+        }
+        let arrives = self.now + draw_delay(&mut self.draw, self.fault_rates.request_delay);
+        self.last_patch = self.last_patch.max(arrives);
+        self.agenda.write(self.last_patch, Due::GroupPatch { incarnation: self.process.incarnation, patch });
         Ok(())
     }
 

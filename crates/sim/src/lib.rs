@@ -20,6 +20,7 @@ mod effects;
 mod evictions;
 mod extenders;
 mod fault_rates;
+mod groups;
 mod log;
 mod objects;
 mod process;
@@ -76,6 +77,8 @@ pub struct Summary {
     pub steps: u64,
     /// The number of faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
+    /// The number of cycles of pod groups by result.
+    pub group_cycles: BTreeMap<&'static str, u64>,
     /// The number of created pods.
     pub created: u64,
     /// The number of decisions that placed a pod.
@@ -152,6 +155,7 @@ pub fn run(options: Options) -> Result<Summary, Box<Failure>> {
             log_lines: sim.log.lines(),
             steps: sim.happened,
             faults: sim.faults,
+            group_cycles: sim.group_cycles,
             created: sim.created,
             placed: sim.placed,
             bindings: sim.requests,

@@ -132,6 +132,8 @@ pub(crate) struct Pod {
     pub(crate) devices: Vec<PodDevices>,
     /// The number of devices that it requests as an extended resource, which a class serves.
     pub(crate) tpus: i64,
+    /// The name of its group, and its rank among all pods by creation.
+    pub(crate) group: Option<(String, u64)>,
     /// `status.nominatedNodeName`.
     pub(crate) nominated: Option<String>,
     /// Whether it has the condition DisruptionTarget with the reason PreemptionByScheduler.
@@ -216,6 +218,7 @@ impl Pod {
             claims: Vec::new(),
             devices: Vec::new(),
             tpus: 0,
+            group: None,
             nominated: None,
             preempted: false,
             condition: None,
@@ -267,7 +270,7 @@ impl Pod {
                     last_transition_time: "2026-01-01T00:00:00Z".into(),
                 })
             }),
-            group: None,
+            group: self.membership(tables).map(Box::new),
             template: PodTemplate {
                 priority: self.priority,
                 gates: if self.gated { [tables.symbol("example.com/gate")].into() } else { [].into() },
@@ -396,8 +399,15 @@ impl Term {
 }
 
 impl Affinity {
+    /// Whether it has no term.
+    pub(crate) fn is_none(&self) -> bool {
+        [&self.with, &self.without, &self.rather_with, &self.rather_without]
+            .iter()
+            .all(|terms| terms.is_empty())
+    }
+
     fn info(&self, tables: &mut Tables, own: Symbol) -> Option<Box<PodAffinity>> {
-        if [&self.with, &self.without, &self.rather_with, &self.rather_without].iter().all(|l| l.is_empty()) {
+        if self.is_none() {
             return None;
         }
         let mut required = |terms: &[Term]| Ok(terms.iter().map(|t| t.info(tables, own)).collect());

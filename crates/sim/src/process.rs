@@ -3,6 +3,7 @@
 use crate::devices::{DeviceClaim, Slice, device_claim_id, slice_id};
 use crate::draw::Draw;
 use crate::drivers::has_devices;
+use crate::groups::{Group, group_api, group_gates, group_key, has_groups};
 use crate::objects::{Node, OURS, Pod};
 use crate::server::{Change, Stamp};
 use crate::storage::{Claim, Volume, claim_id, csi_node, csi_node_id, volume_id};
@@ -14,6 +15,7 @@ use supercargo_core::model::device::DeviceId;
 use supercargo_core::model::effect::Lane;
 use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::{Event, Kind, ObjectKey};
+use supercargo_core::model::group::GroupApi;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::lookup_objects::Service;
 use supercargo_core::model::node::NodeInfo;
@@ -21,6 +23,7 @@ use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::model::volume::StorageObject;
+use supercargo_core::plugins::{dynamic_resources, gang_scheduling};
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::registry::Plan;
 use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler};
@@ -77,6 +80,9 @@ pub(crate) struct Process {
     pub(crate) device_claims: BTreeMap<String, Arc<DeviceClaim>>,
     /// ResourceSlices by name.
     pub(crate) slices: BTreeMap<String, Arc<Slice>>,
+    /// PodGroups by key.
+    pub(crate) groups: BTreeMap<String, Arc<Group>>,
+    group_api: GroupApi,
     /// Pods whose PreBind succeeded and whose bindings were not sent yet.
     pub(crate) pre_bound: BTreeSet<String>,
     pub(crate) decided: BTreeMap<String, Decided>,
@@ -132,12 +138,14 @@ pub(crate) fn has_large_pods(seed: u64) -> bool {
 /// the same for all versions.
 pub(crate) fn emulated_version(seed: u64) -> EmulatedVersion {
     let newer = [EmulatedVersion::V1_36, EmulatedVersion::V1_37];
-    Draw::new(!seed).pick(if has_devices(seed) { &newer[..] } else { &EmulatedVersion::ALL })
+    let is_newer = has_devices(seed) || has_groups(seed);
+    Draw::new(!seed).pick(if is_newer { &newer[..] } else { &EmulatedVersion::ALL })
 }
 
 impl Process {
     pub(crate) fn new(seed: u64, incarnation: u32, now: Time) -> Self {
         let mut tables = Tables::new();
+        tables.set_group_gates(group_gates(seed));
         tables.emulate(emulated_version(seed));
         let framework = Framework::new(&Plan::of(tables.rules()));
         let profile = Profile { name: OURS.to_owned(), framework };
@@ -159,6 +167,8 @@ impl Process {
             volumes: BTreeMap::new(),
             device_claims: BTreeMap::new(),
             slices: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            group_api: group_api(seed),
             pre_bound: BTreeSet::new(),
             decided: BTreeMap::new(),
             reported: BTreeMap::new(),
@@ -340,6 +350,16 @@ impl Process {
                 self.slices.remove(name);
                 Event::Gone(ObjectKey::Storage(slice_id(self.scheduler.tables(), name)))
             }
+            Change::Group(group) => {
+                self.name(Kind::PodGroup, &group.key());
+                self.groups.insert(group.key(), Arc::clone(group));
+                let group = group.info(self.group_api, self.scheduler.tables());
+                Event::PodGroupApplied(Box::new(group))
+            }
+            Change::GroupGone(key) => {
+                self.groups.remove(key);
+                Event::Gone(ObjectKey::PodGroup(group_key(self.scheduler.tables(), key)))
+            }
             Change::Service(app) => {
                 let tables = self.scheduler.tables();
                 let pair = (tables.symbol("app"), tables.symbol(app));
@@ -381,6 +401,7 @@ impl Process {
             Kind::PersistentVolumeClaim => self.claims.retain(|key, _| named.contains(key)),
             Kind::ResourceClaim => self.device_claims.retain(|key, _| named.contains(key)),
             Kind::ResourceSlice => self.slices.retain(|name, _| named.contains(name)),
+            Kind::PodGroup => self.groups.retain(|key, _| named.contains(key)),
             _ => {}
         }
     }
@@ -432,11 +453,12 @@ impl Process {
         }
     }
 
-    /// Whether a pod is not tried because of its claims: PreEnqueue reports nothing.
+    /// Whether a pod is not tried because of its claims or its group: PreEnqueue reports nothing.
     pub(crate) fn is_held(&self, uid: &str) -> bool {
         let mut waiting = self.scheduler.queue().waiting();
-        let name = supercargo_core::plugins::dynamic_resources::NAME;
-        waiting.any(|(_, queued)| *queued.pod.uid == *uid && queued.gate == Some(name))
+        let gates = [dynamic_resources::NAME, gang_scheduling::NAME];
+        let is_held = |gate| gates.iter().any(|name| gate == Some(*name));
+        waiting.any(|(_, queued)| *queued.pod.uid == *uid && is_held(queued.gate))
     }
 
     /// Whether a list omitted the pod and no later input reported its state.

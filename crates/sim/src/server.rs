@@ -4,6 +4,7 @@
 //! whether a change occurred that the scheduler could not know.
 
 use crate::devices::{DeviceClaim, DeviceKind, Slice};
+use crate::groups::Group;
 use crate::objects::{Node, Pod};
 use crate::storage::{Claim, Class, Volume};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use supercargo_core::model::event::Kind;
 
 mod devices;
+mod groups;
 mod storage;
 
 pub(crate) use devices::DeviceWork;
@@ -48,6 +50,9 @@ pub(crate) enum Change {
     DeviceClaimGone(String),
     Slice(Arc<Slice>),
     SliceGone(String),
+    Group(Arc<Group>),
+    /// A group by its key.
+    GroupGone(String),
 }
 
 impl Change {
@@ -66,12 +71,14 @@ impl Change {
             | Self::CsiNode(name, _)
             | Self::CsiNodeGone(name)
             | Self::DeviceClaimGone(name)
-            | Self::SliceGone(name) => Some(name.clone()),
+            | Self::SliceGone(name)
+            | Self::GroupGone(name) => Some(name.clone()),
             Self::Namespace(name, _) | Self::Service(name) => Some((*name).to_owned()),
             Self::Class(class, _) => Some(class.name().to_owned()),
             Self::DeviceClass(kind) => Some(kind.name().to_owned()),
             Self::DeviceClaim(claim) => Some(claim.key()),
             Self::Slice(slice) => Some(slice.name.clone()),
+            Self::Group(group) => Some(group.key()),
         }
     }
 
@@ -85,6 +92,7 @@ impl Change {
                 | Self::CsiNodeGone(_)
                 | Self::DeviceClaimGone(_)
                 | Self::SliceGone(_)
+                | Self::GroupGone(_)
         )
     }
 }
@@ -132,6 +140,8 @@ pub(crate) struct Server {
     pub(crate) device_claims: BTreeMap<String, Arc<DeviceClaim>>,
     /// ResourceSlices by name.
     pub(crate) slices: BTreeMap<String, Arc<Slice>>,
+    /// PodGroups by key.
+    pub(crate) groups: BTreeMap<String, Arc<Group>>,
     has_device_classes: bool,
     version: u64,
     whole: Stamp,
@@ -210,8 +220,8 @@ impl Server {
             | Kind::PodDisruptionBudget
             | Kind::CsiDriver
             | Kind::CsiStorageCapacity
-            | Kind::VolumeAttachment
-            | Kind::PodGroup => Vec::new(),
+            | Kind::VolumeAttachment => Vec::new(),
+            Kind::PodGroup => self.groups.values().cloned().map(Change::Group).collect(),
             Kind::DeviceClass if self.has_device_classes => {
                 DeviceKind::ALL.into_iter().map(Change::DeviceClass).collect()
             }

@@ -7,6 +7,7 @@ use crate::check::{Broken, CACHED_EQUALS_FULL, broken};
 use crate::draw::Draw;
 use crate::extenders;
 use crate::fault_rates::{CALM, FaultRates, draw_delay};
+use crate::groups::has_groups;
 use crate::log::Log;
 use crate::process::Process;
 use crate::server::Server;
@@ -90,6 +91,9 @@ pub(crate) struct Sim {
     pub(crate) created: u64,
     pub(crate) claims_made: u64,
     pub(crate) volumes_made: u64,
+    pub(crate) groups_made: u64,
+    /// Cycles of groups by result.
+    pub(crate) group_cycles: BTreeMap<&'static str, u64>,
     /// Whether an action of the volume controllers is due.
     pub(crate) controllers_called: bool,
     /// Whether an action of the driver of devices or the resource-claim controller is due.
@@ -160,6 +164,8 @@ impl Sim {
             created: 0,
             claims_made: 0,
             volumes_made: 0,
+            groups_made: 0,
+            group_cycles: BTreeMap::new(),
             controllers_called: false,
             device_controllers_called: false,
             fence: 0,
@@ -202,13 +208,14 @@ impl Sim {
         let is_current_or_shared = |due: &Due| match due {
             Due::Question { incarnation: l, .. } | Due::Answer { incarnation: l, .. } => *l == incarnation,
             Due::Patch { incarnation: l, .. }
+            | Due::GroupPatch { incarnation: l, .. }
             | Due::Credit { incarnation: l, .. }
             | Due::Lead { incarnation: l } => *l == incarnation,
             Due::Wake => false,
             _ => true,
         };
         self.agenda.retain(is_current_or_shared);
-        for kind in Kind::ALL {
+        for kind in Kind::watched(has_groups(self.seed)) {
             self.watches.of(kind).forget(self.server.version());
             let connection = self.watches.of(kind).connection;
             let delay = draw_delay(&mut self.draw, self.fault_rates.watch_delay);
@@ -327,6 +334,7 @@ impl Sim {
             Due::Controllers => self.controllers_work()?,
             Due::DeviceControllers => self.device_controllers_work(),
             Due::Patch { patch, .. } => self.patch_arrives(&patch),
+            Due::GroupPatch { incarnation, patch } => self.group_patch_arrives(incarnation, &patch),
             Due::Credit { lane, .. } => self.grant(lane, 1),
             Due::Gone(uid) => {
                 self.say("cluster", &uid, format_args!("gone"));
@@ -351,7 +359,12 @@ impl Sim {
             self.stopwatch.iter_mut().for_each(|watch| watch.end());
             match step {
                 Step::Effect(effect) => self.carry_out(effect)?,
-                Step::GroupReport(_) => {}
+                Step::GroupReport(report) => {
+                    let (key, what) = (format!("{}/{}", report.namespace, report.name), report.outcome);
+                    self.say("report", &key, format_args!("{what:?} {}", report.status));
+                    *self.group_cycles.entry(report.outcome.as_str()).or_default() += 1;
+                    self.check_group_report(&report)?;
+                }
                 Step::Notice(notice) => return Err(self.noticed(&notice)),
                 Step::Report(report) => {
                     let what = describe_outcome(&report.outcome);
@@ -461,6 +474,8 @@ impl Sim {
         let slices: Vec<_> = self.server.slices.keys().cloned().collect();
         device_claims.iter().for_each(|key| self.server.remove_device_claim(key));
         slices.iter().for_each(|name| self.server.remove_slice(name));
+        let groups: Vec<_> = self.server.groups.keys().cloned().collect();
+        groups.iter().for_each(|key| self.server.remove_group(key));
         self.say("cluster", "all", format_args!("gone"));
         self.publish_changes();
         let end = self.now + EMPTYING;

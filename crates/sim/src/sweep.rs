@@ -22,6 +22,8 @@ pub struct Totals {
     pub steps: u64,
     /// Faults by kind.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Cycles of pod groups by result.
+    pub group_cycles: BTreeMap<&'static str, u64>,
     /// Pods created.
     pub created: u64,
     /// Decisions that placed a pod.
@@ -45,8 +47,9 @@ impl Totals {
     fn add(&mut self, run: &Summary) {
         self.seeds += 1;
         self.steps += run.steps;
-        for (kind, count) in &run.faults {
-            *self.faults.entry(kind).or_default() += count;
+        let sums = [(&mut self.faults, &run.faults), (&mut self.group_cycles, &run.group_cycles)];
+        for (sum, counts) in sums {
+            counts.iter().for_each(|(kind, count)| *sum.entry(kind).or_default() += count);
         }
         self.created += run.created;
         self.placed += run.placed;
@@ -83,6 +86,8 @@ impl fmt::Display for Totals {
             "{local} bindings checked against the server by their node's rules, {whole} by all rules"
         )?;
         writeln!(f, "{} cached decisions compared, {} seeds with many racks", self.compared, self.wide)?;
+        let cycles = self.group_cycles.iter().map(|(result, count)| format!("{count} {result}"));
+        writeln!(f, "cycles of pod groups: {}", cycles.collect::<Vec<_>>().join(", "))?;
         write!(f, "placed by the flush: 0; faults:")?;
         self.faults.iter().try_for_each(|(kind, count)| write!(f, "\n  {count:>9}  {kind}"))
     }

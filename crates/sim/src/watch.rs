@@ -84,7 +84,7 @@ pub(crate) struct Watches(BTreeMap<Kind, Watch>);
 
 impl Default for Watches {
     fn default() -> Self {
-        Self(Kind::ALL.into_iter().map(|kind| (kind, Watch::default())).collect())
+        Self(Kind::EVERY.into_iter().map(|kind| (kind, Watch::default())).collect())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::agenda::Due;
 use crate::drivers::has_devices;
+use crate::groups::has_groups;
 use crate::objects::{Affinity, Node, NodeChoice, Pod, Reach, Spread, Term, Topology};
 use crate::server::By;
 use crate::sim::Sim;
@@ -120,7 +121,7 @@ impl Sim {
     /// Performs one action of the world, or a fault of a connection or the process.
     // long because: one arm for each act
     pub(crate) fn act(&mut self) {
-        if self.inject_fault() || self.act_on_devices() {
+        if self.inject_fault() || self.act_on_devices() || self.act_on_groups() {
             return;
         }
         match self.draw.weighted(&ACTS) {
@@ -200,7 +201,9 @@ impl Sim {
     fn inject_fault(&mut self) -> bool {
         if self.draw.percent(self.fault_rates.disconnect) {
             let is_of_devices = has_devices(self.seed) && self.draw.percent(30);
-            let kind = self.draw.pick(if is_of_devices { &WATCHED_DEVICES[..] } else { &WATCHED });
+            let is_of_groups = has_groups(self.seed) && self.draw.percent(30);
+            let kinds = if is_of_devices { &WATCHED_DEVICES[..] } else { &WATCHED };
+            let kind = if is_of_groups { Kind::PodGroup } else { self.draw.pick(kinds) };
             self.disconnect(kind);
         } else if self.draw.percent(self.fault_rates.restart) {
             self.restart();
@@ -245,7 +248,7 @@ impl Sim {
         self.server.put_pod(pod, By::Others);
     }
 
-    fn draw_pod(&mut self, ours: bool) -> Pod {
+    pub(crate) fn draw_pod(&mut self, ours: bool) -> Pod {
         self.created += 1;
         let namespace = self.draw.pick(&NAMESPACES);
         let claims = self.draw_claims(namespace);
@@ -276,6 +279,7 @@ impl Sim {
             claims,
             devices,
             tpus,
+            group: None,
             nominated: None,
             preempted: false,
             condition: None,
@@ -331,7 +335,7 @@ impl Sim {
     }
 
     /// Returns a random pod for which `fits` returns true.
-    fn some_pod(&mut self, fits: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
+    pub(crate) fn some_pod(&mut self, fits: impl Fn(&Pod) -> bool) -> Option<Arc<Pod>> {
         let found: Vec<_> = self.server.pods.values().filter(|pod| fits(pod)).cloned().collect();
         if found.is_empty() {
             return None;

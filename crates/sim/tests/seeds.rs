@@ -68,6 +68,9 @@ fn all_hold(first: u64, seeds: u64) -> Totals {
     assert!(totals.wide > 0, "no cluster had many racks: {totals}");
     assert!(totals.incarnations > totals.seeds, "the scheduler was never restarted");
     assert!(totals.repeated > 0, "no seed was run twice");
+    for result in ["scheduled", "unschedulable", "waiting_on_preemption"] {
+        assert!(totals.group_cycles.contains_key(result), "no group was {result}: {totals}");
+    }
     for fault in FAULTS {
         assert!(totals.faults.contains_key(fault), "fault did not occur: {fault}: {totals}");
     }

@@ -71,6 +71,12 @@ pub enum Mutation {
     PreemptionIgnoresMemory,
     /// Cached results of a pod survive changes of the cluster.
     UnschedulableResultsNeverStale,
+    /// A gang starts although fewer members than its minimum have a node.
+    GangStartsShort,
+    /// Gated members stay gated when the last one comes that their gang needs.
+    GatedMembersNotReleased,
+    /// A group that is disrupted only as a whole is evicted pod by pod.
+    WholeGroupEvictedInPart,
     /// Signature states are not updated with changes of nodes.
     SignatureStatesNotUpdated,
     /// A change of a node or its pods does not update the other nodes of its topology domains.
@@ -105,7 +111,7 @@ impl Mutation {
     /// [`Self::MovedObjectsNotMarked`] needs a rare order of events; a unit test covers it.
     /// [`Self::SliceResultsNotDropped`] needs larger pods than simulated clusters have; the law in
     /// `tests/domains.rs` covers it.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 46] = [
         Self::UnknownOutcomeCountsAsRejected,
         Self::LostBindingGivenUpAtOnce,
         Self::AssumedPodsExpire,
@@ -141,6 +147,9 @@ impl Mutation {
         Self::SignatureStatesNotUpdated,
         Self::DomainPeersNotUpdated,
         Self::DeviceChangesNotLogged,
+        Self::GangStartsShort,
+        Self::GatedMembersNotReleased,
+        Self::WholeGroupEvictedInPart,
         Self::NodeCountAssumedPositive,
         Self::ResourceAssumedToRemain,
         Self::NominatedPodsIgnored,

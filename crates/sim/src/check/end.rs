@@ -3,6 +3,7 @@
 use super::{Broken, broken};
 use crate::evictions;
 use crate::extenders;
+use crate::groups::has_groups;
 use crate::objects::Pod;
 use crate::process::{Decided, Process};
 use crate::reference;
@@ -24,7 +25,8 @@ impl Sim {
         self.check_cache()?;
         self.check_hints()?;
         self.check_devices_at_end()?;
-        self.check_no_feasible_pod_pending()
+        self.check_no_feasible_pod_pending()?;
+        self.check_no_feasible_group_pending()
     }
 
     fn check_drained(&self) -> Result<(), Broken> {
@@ -45,8 +47,8 @@ impl Sim {
             let detail = format!("{:?}; decided {:?}", process.scheduler.stats(), process.decided);
             return Err(broken("bindings and effects drain", detail));
         }
-        let late =
-            Kind::ALL.into_iter().find(|&kind| !self.watches.know(kind, self.server.last_change(kind)));
+        let late = Kind::watched(has_groups(self.seed))
+            .find(|&kind| !self.watches.know(kind, self.server.last_change(kind)));
         match late {
             Some(kind) => Err(broken("watches catch up", format!("{kind:?}"))),
             None => Ok(()),
@@ -103,7 +105,8 @@ impl Sim {
         };
         let waits =
             |pod: &&Arc<Pod>| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting && !fails(pod);
-        let waiting: Vec<_> = self.server.pods.values().filter(waits).cloned().collect();
+        let waiting = self.server.pods.values().filter(waits).filter(|pod| self.may_start_alone(&pod.uid));
+        let waiting: Vec<_> = waiting.cloned().collect();
         let infos: Vec<_> = waiting.iter().map(|pod| self.process.info(pod)).collect();
         let snapshot = self.process.scheduler.snapshot();
         let world = || view.world(snapshot.tables());
@@ -114,7 +117,7 @@ impl Sim {
             }
             // Pods with rules between pods are skipped, since removing lower-priority pods may also make nodes
             // infeasible for them.
-            if reference::may_be_helped_by_pods(pod) {
+            if reference::may_be_helped_by_pods(pod) || pod.group.is_some() {
                 continue;
             }
             let lesser = |other: &PodInfo| other.priority < pod.priority && !other.deleting;
@@ -143,11 +146,11 @@ impl Sim {
             // Claims that a list left out hold ids until their time limit.
             return Ok(());
         }
-        let mut fresh = Process::new(0, 0, self.now);
+        let mut fresh = Process::new(self.seed, 0, self.now);
         if self.extended {
             extenders::install(self.seed, &mut fresh.scheduler);
         }
-        for kind in Kind::ALL {
+        for kind in Kind::watched(has_groups(self.seed)) {
             self.server.list(kind).iter().for_each(|change| fresh.deliver(self.now, kind, change));
         }
         let [here, there] = [&mut self.process, &mut fresh].map(|process| {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::{HostPort, Uid};
 use supercargo_core::model::resources::Resources;
+use supercargo_core::preemption;
 use supercargo_core::queue::SubQueue;
 
 impl Sim {
@@ -24,9 +25,7 @@ impl Sim {
                 return Err(broken("only pending pods are queued", format!("{uid} in {}", place.as_str())));
             }
             // A preemptor that waits for its victims may be gated, too.
-            let gates =
-                [supercargo_core::preemption::NAME, supercargo_core::plugins::dynamic_resources::NAME];
-            let held = queued.gate.is_some_and(|gate| gates.contains(&gate));
+            let held = queued.gate == Some(preemption::NAME) || process.is_held(uid);
             if (place == SubQueue::Gated) != (held || !queued.pod.gates.is_empty()) {
                 return Err(broken(
                     "gated pods are in the gated queue",
@@ -214,7 +213,8 @@ impl Sim {
         let assumed = self.process.scheduler.stats().cache.assumed_pods;
         for (place, queued) in self.process.scheduler.queue().waiting() {
             let by_extender = self.is_managed(&queued.pod.uid);
-            if place != SubQueue::Unschedulable || queued.pod.deleting || by_extender {
+            let needs_others = !self.may_start_alone(&queued.pod.uid);
+            if place != SubQueue::Unschedulable || queued.pod.deleting || by_extender || needs_others {
                 continue;
             }
             // A pod that an assumed pod would help is requeued when the assumed pod is confirmed, as upstream

@@ -22,6 +22,7 @@ use crate::plugins::gang_scheduling::Permit;
 use crate::queue::QueuedPod;
 use crate::report::Outcome;
 use crate::report::group::{GroupOutcome, GroupReport, MemberReport, PlacementReport};
+use crate::switches::mutation::{self, Mutation};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -381,7 +382,8 @@ impl Scheduler {
                     // Upstream lets a surplus member that may preempt hold back a group that can start.
                     let is_settled = run.verdict == Verdict::Scheduled && !copies_defects;
                     preempts |= matches!(tried, Tried::Preempts { .. }) && !is_settled;
-                    if *permit == Permit::Success && !is_settled {
+                    let starts = *permit == Permit::Success || mutation::is_on(Mutation::GangStartsShort);
+                    if starts && !is_settled {
                         run.verdict =
                             if preempts { Verdict::Waiting(WAITING.to_owned()) } else { Verdict::Scheduled };
                     }

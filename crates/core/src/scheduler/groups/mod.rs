@@ -34,6 +34,7 @@ use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::plugins::gang_scheduling;
 use crate::preemption;
+use crate::switches::mutation::{self, Mutation};
 use std::sync::Arc;
 
 impl Scheduler {
@@ -90,6 +91,9 @@ impl Scheduler {
 
     /// Releases the members that GangScheduling gates and that may be tried now, in the order in which they came.
     pub(super) fn release_members(&mut self, now: Time, key: GroupKey) {
+        if mutation::is_on(Mutation::GatedMembersNotReleased) {
+            return;
+        }
         let queues_groups = self.group_rules().queues_groups;
         let is_gated = |uid: &&Uid| {
             let gate = self.queue.get(uid).and_then(|queued| queued.gate);

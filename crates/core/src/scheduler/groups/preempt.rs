@@ -7,11 +7,12 @@ use super::cycle::{Attempt, Mode, Run, Tried, Verdict};
 use crate::cache::UndoLog;
 use crate::cycle::{Nominate, Probe};
 use crate::framework::Code;
-use crate::model::group::{DisruptionMode, GroupKey};
+use crate::model::group::{DisruptionMode, GroupKey, PodGroup};
 use crate::model::intern::Symbol;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::preemption::{self, BudgetCharges, starts};
+use crate::switches::mutation::{self, Mutation};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -222,7 +223,11 @@ impl Scheduler {
                     continue;
                 }
                 let group = pod.group_key().and_then(|key| snapshot.lookups().group(key));
-                let together = group.filter(|group| group.disruption == DisruptionMode::All);
+                let is_whole = |group: &&PodGroup| {
+                    group.disruption == DisruptionMode::All
+                        && !mutation::is_on(Mutation::WholeGroupEvictedInPart)
+                };
+                let together = group.filter(is_whole);
                 if let Some(group) = together
                     && let Some(&at) = of_group.get(&group.key)
                 {

@@ -1,0 +1,298 @@
+//! The invariants of pod groups.
+
+use super::{Broken, broken};
+use crate::evictions;
+use crate::groups::{Group, has_groups};
+use crate::objects::Pod;
+use crate::reference::ReferenceCluster;
+use crate::sim::Sim;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use supercargo_core::model::effect::PodRef;
+use supercargo_core::model::intern::Symbol;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::report::group::{GroupOutcome, GroupReport, MemberReport};
+
+/// Pods with their nodes.
+type Placed = Vec<(Arc<PodInfo>, Symbol)>;
+
+impl Sim {
+    /// Checks what a group's cycle decided, before its members are reported.
+    pub(crate) fn check_group_report(&mut self, report: &GroupReport) -> Result<(), Broken> {
+        let key = key_of(report);
+        if !has_groups(self.seed) {
+            return Err(broken("no pod names a group", key));
+        }
+        let group = self.process.groups.get(&key).cloned();
+        match report.outcome {
+            GroupOutcome::Refused => Err(broken("no group is refused", format!("{key}: {}", report.status))),
+            GroupOutcome::Error if may_fail(group.as_deref()) => Ok(()),
+            GroupOutcome::Error => {
+                Err(broken("no attempt fails with an error", format!("{key}: {}", report.status)))
+            }
+            GroupOutcome::Unschedulable => self.check_rejected(report),
+            GroupOutcome::Scheduled => {
+                self.check_fits(report)?;
+                self.check_start(&key, group.as_deref(), report, starting(report).count())?;
+                self.check_rack(&key, group.as_deref(), report)
+            }
+            GroupOutcome::WaitingForPreemption => self.check_group_preemption(&key, group.as_deref(), report),
+        }
+    }
+
+    /// Checks that enough members have a node once the given number starts.
+    fn check_start(
+        &self,
+        key: &str,
+        group: Option<&Group>,
+        report: &GroupReport,
+        starting: usize,
+    ) -> Result<(), Broken> {
+        let Some(group) = group else {
+            return Err(broken("only a group that exists starts", key.to_owned()));
+        };
+        let own: BTreeSet<&str> = report.members.iter().map(|member| &*member.pod.uid).collect();
+        let there = self.scheduled_members(key).filter(|pod| !own.contains(&*pod.uid)).count();
+        match group.min {
+            Some(min) if there + starting < min => {
+                let detail = format!("{key}: {there} have a node, {starting} start, of {min}");
+                Err(broken("a group starts with enough members or not at all", detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the members that count on a node.
+    fn scheduled_members(&self, key: &str) -> impl Iterator<Item = &Arc<Pod>> {
+        let pods = self.process.pods.values();
+        pods.filter(move |pod| {
+            pod.group_key().is_some_and(|own| own == key) && self.process.counts_on(pod).is_some()
+        })
+    }
+
+    /// Checks that the members that have a node fit there, one after the other in some order.
+    fn check_fits(&mut self, report: &GroupReport) -> Result<(), Broken> {
+        let mut left: Vec<(&MemberReport, &String)> =
+            starting(report).filter_map(|member| Some((member, member.node.as_ref()?))).collect();
+        let mut placed: Placed = Vec::new();
+        while !left.is_empty() {
+            let mut why = None;
+            let mut fitting = None;
+            for (at, (member, node)) in left.iter().enumerate() {
+                match self.rejects_member(member, node, &placed)? {
+                    Some(reason) => why = why.or(Some(format!("{} on {node}: {reason}", member.pod.uid))),
+                    None => {
+                        fitting = Some(at);
+                        break;
+                    }
+                }
+            }
+            let Some(at) = fitting else {
+                return Err(broken("the members of a group fit beside each other", why.unwrap_or_default()));
+            };
+            let (member, node) = left.remove(at);
+            let pod = self.seen_info(&member.pod.uid)?;
+            placed.push((pod, self.process.scheduler.tables().symbol(node)));
+        }
+        Ok(())
+    }
+
+    /// Returns why a node is infeasible for a member beside others.
+    fn rejects_member(
+        &mut self,
+        member: &MemberReport,
+        node: &str,
+        placed: &Placed,
+    ) -> Result<Option<String>, Broken> {
+        let pod = self.seen_info(&member.pod.uid)?;
+        let view = self.process.scheduler_view(&member.pod.uid);
+        let tables = self.process.scheduler.tables();
+        let name = tables.symbol(node);
+        let world = beside(view.world(tables).without(&pod.uid), placed);
+        Ok(world.rejection_reason(&pod, name))
+    }
+
+    /// Checks that the members of a group that cannot start are infeasible beside the members before them that fit.
+    fn check_rejected(&mut self, report: &GroupReport) -> Result<(), Broken> {
+        let mut placed: Placed = Vec::new();
+        // Without a rack in which the group fits, the result is that of any one of them.
+        for member in report.members.iter().filter(|_| report.placements.is_empty()) {
+            if member.preempts {
+                return Ok(());
+            }
+            let pod = self.seen_info(&member.pod.uid)?;
+            if let Some(node) = &member.node {
+                placed.push((pod, self.process.scheduler.tables().symbol(node)));
+                continue;
+            }
+            let view = self.process.scheduler_view(&member.pod.uid);
+            let snapshot = self.process.scheduler.snapshot();
+            let world = || beside(view.world(snapshot.tables()), &placed);
+            let feasible = evictions::feasible(world, snapshot, &pod);
+            if let Some(&node) = feasible.first().filter(|_| member.code == "Unschedulable") {
+                let detail = format!("{} fits on {}", pod.uid, snapshot.text(node));
+                return Err(broken("a member reported as unschedulable is unschedulable", detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that all members of a group that requires it are in one rack.
+    fn check_rack(&self, key: &str, group: Option<&Group>, report: &GroupReport) -> Result<(), Broken> {
+        if !group.is_some_and(|group| group.in_rack) {
+            return Ok(());
+        }
+        let new = starting(report).filter_map(|member| member.node.as_deref());
+        let old = self.scheduled_members(key).filter_map(|pod| self.process.counts_on(pod));
+        let racks: BTreeSet<_> =
+            new.chain(old).map(|node| self.process.nodes.get(node).and_then(|node| node.rack)).collect();
+        match racks.len() {
+            1 if !racks.contains(&None) => Ok(()),
+            _ => Err(broken("all members are in one rack", format!("{key}: {racks:?}"))),
+        }
+    }
+
+    /// Checks that a group that evicts can start once its victims are gone, and that they are less important.
+    fn check_group_preemption(
+        &mut self,
+        key: &str,
+        group: Option<&Group>,
+        report: &GroupReport,
+    ) -> Result<(), Broken> {
+        let preempts_alone = report.members.iter().any(|member| member.preempts);
+        let (Some(group), false) = (group, report.victims.is_empty() || preempts_alone) else {
+            return Ok(());
+        };
+        for victim in &report.victims {
+            self.check_victim_of_group(group, victim, &report.victims)?;
+        }
+        let nominations: BTreeMap<String, String> =
+            self.process.nominations().into_iter().map(|(node, uid)| (uid, node)).collect();
+        let mut placed: Placed = Vec::new();
+        for member in &report.members {
+            let Some(node) = nominations.get(&*member.pod.uid) else { continue };
+            let pod = self.seen_info(&member.pod.uid)?;
+            let view = self.process.scheduler_view(&member.pod.uid);
+            let name = self.process.scheduler.tables().symbol(node);
+            let world = view.world(self.process.scheduler.tables()).without(&pod.uid);
+            let world = report.victims.iter().fold(world, |world, victim| world.without(&victim.uid));
+            let world = beside(world, &placed);
+            // Rules between pods are judged with the pods that are put back, one after the other.
+            if let Some(why) = world.local_rejection_reason(&pod, name) {
+                let detail = format!("{} on {node} without {:?}: {why}", pod.uid, report.victims);
+                return Err(broken("a group that evicts fits without its victims", detail));
+            }
+            placed.push((pod, name));
+        }
+        self.check_start(key, Some(group), report, placed.len())
+    }
+
+    fn check_victim_of_group(&self, group: &Group, victim: &PodRef, all: &[PodRef]) -> Result<(), Broken> {
+        let Some(pod) = self.process.pods.get(&*victim.uid) else {
+            return Err(broken("only known pods are victims", victim.uid.to_string()));
+        };
+        let of_group = pod.group_key().and_then(|key| self.process.groups.get(&key)).filter(|it| it.is_whole);
+        let priority = of_group.map_or(pod.priority, |it| it.priority);
+        if priority >= group.priority {
+            let detail = format!("{} over {}", group.key(), pod.uid);
+            return Err(broken("victims have lower priority", detail));
+        }
+        let Some(of_group) = of_group else { return Ok(()) };
+        let is_spared =
+            |other: &&Arc<Pod>| !other.deleting && !all.iter().any(|victim| *victim.uid == *other.uid);
+        match self.scheduled_members(&of_group.key()).find(is_spared) {
+            Some(other) => {
+                let detail = format!("{} without {}", pod.uid, other.uid);
+                Err(broken("a group that is disrupted as a whole is never evicted in part", detail))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the pod's group requires one rack.
+    pub(crate) fn is_in_rack(&self, uid: &str) -> bool {
+        let key = self.process.pods.get(uid).and_then(|pod| pod.group_key());
+        key.and_then(|key| self.process.groups.get(&key)).is_some_and(|group| group.in_rack)
+    }
+
+    /// Whether an attempt may fail because of the pod's group.
+    pub(crate) fn fails_with_its_group(&self, uid: &str) -> bool {
+        let key = self.process.pods.get(uid).and_then(|pod| pod.group_key());
+        key.is_some_and(|key| may_fail(self.process.groups.get(&key).map(|group| &**group)))
+    }
+
+    /// Whether a pod may start without any other pending pod, so that a feasible node is enough for it.
+    pub(crate) fn may_start_alone(&self, uid: &str) -> bool {
+        let Some(pod) = self.process.pods.get(uid) else { return true };
+        let Some(key) = pod.group_key() else { return true };
+        let Some(group) = self.process.groups.get(&key).filter(|group| !group.in_rack) else { return false };
+        let others = self.scheduled_members(&key).filter(|other| other.uid != uid).count();
+        group.min.is_none_or(|min| others + 1 >= min)
+    }
+
+    /// Checks that no group is pending for whose members there is room, if the members are equal and no rule between
+    /// pods concerns them. Then the order of the members makes no difference.
+    pub(crate) fn check_no_feasible_group_pending(&mut self) -> Result<(), Broken> {
+        let groups: Vec<Arc<Group>> = self.server.groups.values().cloned().collect();
+        for group in groups.iter().filter(|group| !group.in_rack) {
+            let Some(min) = group.min else { continue };
+            let key = group.key();
+            let scheduled = self.scheduled_members(&key).count();
+            let waits = |pod: &&Arc<Pod>| {
+                pod.ours
+                    && pod.node.is_none()
+                    && !pod.gated
+                    && !pod.deleting
+                    && pod.group_key().as_ref() == Some(&key)
+            };
+            let pending: Vec<Arc<Pod>> = self.server.pods.values().filter(waits).cloned().collect();
+            let needed = min.saturating_sub(scheduled);
+            if needed == 0 || pending.len() < needed || !are_alike(&pending) {
+                continue;
+            }
+            let view = self.server_view(|_, _| true);
+            let infos: Vec<Arc<PodInfo>> = pending.iter().map(|pod| self.process.info(pod)).collect();
+            let snapshot = self.process.scheduler.snapshot();
+            let mut placed: Placed = Vec::new();
+            for pod in &infos {
+                let world = || beside(view.world(snapshot.tables()), &placed);
+                let Some(&node) = evictions::feasible(world, snapshot, pod).first() else { break };
+                placed.push((Arc::clone(pod), node));
+            }
+            if placed.len() >= needed {
+                let detail = format!("{key}: {} fit, {needed} are needed", placed.len());
+                return Err(broken("no pending group fits", detail));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a cycle of the group may fail: the group was deleted, or its members are not in one rack since a node moved.
+fn may_fail(group: Option<&Group>) -> bool {
+    group.is_none_or(|group| group.in_rack)
+}
+
+/// Returns the members that go on to their bindings.
+fn starting(report: &GroupReport) -> impl Iterator<Item = &MemberReport> {
+    report.members.iter().filter(|member| member.message.is_none())
+}
+
+/// Adds pods to a view.
+fn beside<'a>(world: ReferenceCluster<'a>, placed: &'a Placed) -> ReferenceCluster<'a> {
+    placed.iter().fold(world, |world, (pod, node)| world.with(pod, *node))
+}
+
+fn key_of(report: &GroupReport) -> String {
+    format!("{}/{}", report.namespace, report.name)
+}
+
+/// Whether pods are equal in what decides on their nodes, and no rule between pods concerns them.
+fn are_alike(pods: &[Arc<Pod>]) -> bool {
+    let demands = |pod: &Pod| {
+        let choice = format!("{:?} {:?}", pod.node_choice, pod.tolerates);
+        (pod.cpu_milli, pod.memory, pod.gpus, pod.priority, choice)
+    };
+    let is_plain = |pod: &Pod| pod.port.is_none() && pod.spread.is_empty() && pod.affinity.is_none();
+    pods.iter().all(|pod| is_plain(pod) && demands(pod) == demands(&pods[0]))
+}
