@@ -7,7 +7,6 @@ use super::super::failure::Failure;
 use super::cycle::{Attempt, Mode, Run, Tried, Trying, UNSCHEDULABLE, Verdict};
 use super::preempt::Preempted;
 use super::submit::Fate;
-use crate::cache::UndoLog;
 use crate::cycle::{Nominate, Probe, Unschedulable};
 use crate::framework::Code;
 use crate::framework::extension_point::ExtensionPoint;
