@@ -37,16 +37,13 @@ pub(crate) fn feasible<'a>(
     nodes
 }
 
-/// Returns the pods nominated to a node that precede `pod`: those of equal or higher priority, without the members of its
-/// group, which are decided with it.
+/// Returns the pods nominated to a node that precede `pod`: those of equal or higher priority.
 fn preceding_nominations<'a>(
     snapshot: Snapshot<'a>,
     node: NodeIdx,
     pod: &PodInfo,
 ) -> impl Iterator<Item = &'a PodInfo> {
-    let is_of_group = |other: &PodInfo| pod.group.is_some() && other.group_key() == pod.group_key();
-    let before =
-        move |other: &&PodInfo| other.priority >= pod.priority && other.uid != pod.uid && !is_of_group(other);
+    let before = |other: &&PodInfo| other.priority >= pod.priority && other.uid != pod.uid;
     snapshot.nominated_on(node).iter().map(|other| &**other).filter(before)
 }
 

@@ -23,6 +23,13 @@ impl Sim {
         if !has_groups(self.seed) {
             return Err(broken("no pod names a group", key));
         }
+        // Earlier decisions whose bindings were never sent are repeated.
+        for member in &report.members {
+            let uid = &*member.pod.uid;
+            if self.process.decided.get(uid).is_some_and(|decided| decided.released.is_none()) {
+                self.process.decided.remove(uid);
+            }
+        }
         let group = self.process.groups.get(&key).cloned();
         match report.outcome {
             GroupOutcome::Refused => Err(broken("no group is refused", format!("{key}: {}", report.status))),
@@ -130,7 +137,8 @@ impl Sim {
             let world = || beside(view.world(snapshot.tables()), &placed);
             let feasible = evictions::feasible(world, snapshot, &pod);
             if let Some(&node) = feasible.first().filter(|_| member.code == "Unschedulable") {
-                let detail = format!("{} fits on {}", pod.uid, snapshot.text(node));
+                let message = member.message.as_deref().unwrap_or_default();
+                let detail = format!("{} fits on {}: {message}", pod.uid, snapshot.text(node));
                 return Err(broken("a member reported as unschedulable is unschedulable", detail));
             }
         }
@@ -207,12 +215,6 @@ impl Sim {
             }
             None => Ok(()),
         }
-    }
-
-    /// Whether the pod's group requires one rack.
-    pub(crate) fn is_in_rack(&self, uid: &str) -> bool {
-        let key = self.process.pods.get(uid).and_then(|pod| pod.group_key());
-        key.and_then(|key| self.process.groups.get(&key)).is_some_and(|group| group.in_rack)
     }
 
     /// Whether an attempt may fail because of the pod's group.

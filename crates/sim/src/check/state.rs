@@ -112,7 +112,7 @@ impl Sim {
         if bind as u64 > 2 * self.scale.pods
             || volume as u64 > 2 * self.scale.pods
             || evict > self.process.pods.len()
-            || status > self.process.pods.len()
+            || status > self.process.pods.len() + self.process.groups.len()
             || record > 16_384
             || questions > 64
         {

@@ -82,11 +82,19 @@ impl Scheduler {
         if self.groups.is_empty() || matches!(why, Departure::Bound(..)) {
             return;
         }
-        if let Some(key) = self.groups.remove(uid)
-            && self.groups.known(key) == 0
-        {
+        let Some(key) = self.groups.remove(uid) else { return };
+        if self.groups.known(key) == 0 {
             self.group_preemption_left(now, key);
+        } else if self.is_constrained(key) && !self.tables.copies_defects() {
+            // It may have kept the others in its topology domain.
+            self.requeue_members(now, key);
         }
+    }
+
+    /// Whether the group requires a topology domain.
+    fn is_constrained(&self, key: GroupKey) -> bool {
+        let keys = self.cache.lookups().group(key).and_then(|group| group.topology.as_ref());
+        self.tables.rules().groups.topology && keys.is_some_and(|keys| !keys.is_empty())
     }
 
     /// Releases the members that GangScheduling gates and that may be tried now, in the order in which they came.
@@ -129,15 +137,11 @@ impl Scheduler {
 
     /// Handles a new node or a new label: groups that require a topology domain may find another placement.
     pub(super) fn placements_changed(&mut self, now: Time) {
-        if !self.tables.rules().groups.topology || self.groups.is_empty() {
+        if self.groups.is_empty() {
             return;
         }
-        let lookups = self.cache.lookups();
-        let is_constrained = |key: &GroupKey| {
-            let keys = lookups.group(*key).and_then(|group| group.topology.as_ref());
-            keys.is_some_and(|keys| !keys.is_empty())
-        };
-        let constrained: Vec<GroupKey> = lookups.group_keys().filter(is_constrained).collect();
+        let keys = self.cache.lookups().group_keys();
+        let constrained: Vec<GroupKey> = keys.filter(|&key| self.is_constrained(key)).collect();
         for key in constrained {
             self.requeue_members(now, key);
         }
