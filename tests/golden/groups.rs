@@ -42,7 +42,6 @@ fn compare(vectors: &[GroupVector], differ: &BTreeSet<&str>) {
         }
         failed += usize::from(mismatches.len() > before);
     }
-    println!("{} vectors, {failed} of them differ unexpectedly, {} as listed", vectors.len(), differ.len());
     assert!(
         mismatches.is_empty(),
         "{failed} of {} vectors differ, {} mismatches:\n{}",
