@@ -86,7 +86,10 @@ impl Cluster {
             attributes: [("parity".into(), Attribute::Int(at as i64 % 2))].into(),
             capacity: [(
                 "size".into(),
-                DeviceCapacity { value: Amount::parse(&at.to_string()).unwrap(), policy: None },
+                DeviceCapacity {
+                    value: Amount::parse(&at.to_string()).expect("a number is an amount"),
+                    policy: None,
+                },
             )]
             .into(),
             consumes: [].into(),
