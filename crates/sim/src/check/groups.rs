@@ -184,9 +184,14 @@ impl Sim {
             let name = self.process.scheduler.tables().symbol(node);
             let world = view.world(self.process.scheduler.tables()).without(&pod.uid);
             let world = report.victims.iter().fold(world, |world, victim| world.without(&victim.uid));
-            let world = beside(world, &placed);
+            // Victims that are terminating already are not evicted again.
+            let world = beside(world.without_on(name, |other| other.deleting), &placed);
             // Rules between pods are judged with the pods that are put back, one after the other.
             if let Some(why) = world.local_rejection_reason(&pod, name) {
+                // A member that fits nowhere keeps the nomination that it had.
+                if self.process.held_places.contains(&(node.clone(), pod.uid.to_string())) {
+                    continue;
+                }
                 let detail = format!("{} on {node} without {:?}: {why}", pod.uid, report.victims);
                 return Err(broken("a group that evicts fits without its victims", detail));
             }
