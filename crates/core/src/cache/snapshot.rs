@@ -57,6 +57,11 @@ impl<'a> Snapshot<'a> {
         Self { step_limit: Some(limit), ..self }
     }
 
+    /// Returns the same snapshot without a limit of searches for devices.
+    pub(crate) fn without_step_limit(self) -> Self {
+        Self { step_limit: None, ..self }
+    }
+
     /// Returns the limit of searches for devices in this attempt.
     pub(crate) fn step_limit(self) -> Option<&'a StepLimit> {
         self.step_limit

@@ -458,6 +458,8 @@ impl Filtered {
         snapshot: Snapshot<'_>,
         mut each: impl FnMut(NodeIdx, PluginName, &Rejection),
     ) {
+        // The filters stayed within the limit of steps; `check` repeats no more than theirs.
+        let snapshot = snapshot.without_step_limit();
         for (&node, (name, rejection)) in &self.single_verdicts {
             each(node, name, rejection);
         }

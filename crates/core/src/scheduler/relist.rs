@@ -183,6 +183,7 @@ impl Scheduler {
             .chain(self.cache.nominated_uids())
             .chain(self.preemptions.uids())
             .chain(self.extender_calls.uids())
+            .chain(self.groups.uids())
     }
 }
 

@@ -36,6 +36,11 @@ impl Groups {
         self.of_pod.len()
     }
 
+    /// Returns the uids of the members of all groups, in arbitrary order.
+    pub(in crate::scheduler) fn uids(&self) -> impl Iterator<Item = &Uid> {
+        self.of_pod.keys()
+    }
+
     /// Adds a member, and returns whether it is new.
     pub(super) fn add(&mut self, key: GroupKey, uid: &Uid) -> bool {
         self.of_pod.insert(Arc::clone(uid), key);
