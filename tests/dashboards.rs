@@ -62,6 +62,38 @@ fn scraped() -> Known {
     known
 }
 
+/// Families of which the recorded scrapes show no series, with the reason.
+const NOT_SCRAPED: [(&str, &str); 10] = [
+    ("scheduler_queueing_hint_execution_duration_seconds", "listed so that a version can lack it"),
+    ("scheduler_resourceclaim_creates_total", "counts claims that the scheduler makes"),
+    ("dynamic_resource_allocation_resourceclaim_creates_total", "from 1.37 on"),
+    ("scheduler_dra_bindingconditions_allocations_total", "counts devices with binding conditions"),
+    ("scheduler_dra_bindingconditions_wait_duration_seconds", "counts devices with binding conditions"),
+    ("scheduler_volume_scheduling_stage_error_total", "counts errors"),
+    ("scheduler_queued_entities", "from 1.37 on"),
+    ("scheduler_queue_incoming_entities_total", "from 1.37 on"),
+    ("kubernetes_healthcheck", "on the page /metrics/slis"),
+    ("kubernetes_healthchecks_total", "on the page /metrics/slis"),
+];
+
+#[test]
+fn each_declared_family_is_in_a_recorded_scrape_or_has_a_reason() {
+    let sources = ["families.rs", "groups.rs"].map(|file| read(&format!("src/telemetry/metrics/{file}")));
+    let names = |source: &str| -> Vec<String> {
+        let after = source.split("Family::new(\n").skip(1);
+        let name = |text: &str| text.split('"').nth(1).expect("a family has a name").to_owned();
+        after.map(name).collect()
+    };
+    let declared: BTreeSet<String> = sources.iter().flat_map(|source| names(source)).collect();
+    let lists = [read("tests/fixtures/metrics-ours.txt"), read("tests/fixtures/metrics-groups.txt")];
+    let lines = lists.iter().flat_map(|list| list.lines());
+    let scraped: BTreeSet<String> = lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+    let missing: Vec<&String> = declared.difference(&scraped).collect();
+    let excepted: BTreeSet<String> = NOT_SCRAPED.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert!(declared.len() > 90, "only {} declared families were found", declared.len());
+    assert_eq!(missing, excepted.iter().collect::<Vec<_>>(), "a family without a series in the recorded scrapes");
+}
+
 /// A query's selectors, and the labels by which it groups.
 #[derive(Debug, Default)]
 struct Query {

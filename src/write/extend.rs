@@ -1,7 +1,7 @@
-//! Calls extenders: queries (filter, prioritize, preempt) and bindings they carry out.
+//! Calls extenders: the verbs filter, prioritize and preempt, and bindings that they carry out.
 //!
-//! A binding by an extender is a write, so the lease must cover it. Queries change nothing and need no lease.
-//! The engine builds the queries and interprets the answers.
+//! A binding by an extender is a write, so the lease must cover it. The other calls change nothing and need no lease.
+//! The engine builds the calls and interprets the answers.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -132,8 +132,7 @@ impl Transport {
         unreachable!("the loop counts to its limit")
     }
 
-    /// Sends one try. A write leaves only while the lease covers it, and its time limit is the remaining
-    /// lease.
+    /// Sends one try. A write is sent only while the lease covers it, for at most the rest of the lease.
     async fn send_once(&self, call: &Call, deadline: Duration) -> (Answer, Option<Duration>) {
         let passage =
             if call.method == Method::GET { Ok(Passage::of_a_question()) } else { self.fence.pass() };

@@ -147,8 +147,8 @@ pub struct Stats {
     pub kubelet_rejections: BTreeMap<String, u64>,
     /// Pods found unschedulable because an equal pod was, and nothing changed since. No node was evaluated.
     pub recalled: u64,
-    /// Cached decisions.
-    pub quick: u64,
+    /// Decisions that were taken from the cache.
+    pub cached_decisions: u64,
     /// Cached decisions that were compared with a full evaluation: equal ones, and different ones.
     pub verified: [u64; 2],
     /// The cost and the progress of these comparisons.
@@ -448,7 +448,7 @@ impl Scheduler {
             rechecks_failed: self.bindings.rechecks_failed + self.volume_bindings.rechecks_failed,
             kubelet_rejections: self.kubelet_rejections.by_reason().clone(),
             recalled: self.decisions.recalled(),
-            quick: self.decisions.hits(),
+            cached_decisions: self.decisions.hits(),
             verified: self.verify.compared(),
             verification: self.verification(),
             poisoned: self.quarantine.poisoned(),

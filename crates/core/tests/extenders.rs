@@ -251,5 +251,5 @@ fn decisions_of_pods_that_an_extender_only_binds_are_cached() {
     }
     harness.run();
     assert_eq!((harness.placed.len(), harness.asked.len()), (3, 0));
-    assert_eq!(harness.scheduler.stats().quick, 3);
+    assert_eq!(harness.scheduler.stats().cached_decisions, 3);
 }

@@ -60,8 +60,8 @@ impl Source {
         Self { path, stamp: None, changing: None, text: None, is_unread: false }
     }
 
-    /// Polls the file. Returns its text if that changed or the file became readable again, and an error only once in
-    /// a row.
+    /// Polls the file. Returns its text if that changed or the file became readable again. Of consecutive errors, it
+    /// returns only the first.
     fn look(&mut self) -> Option<io::Result<String>> {
         match self.read() {
             Ok(text) => {

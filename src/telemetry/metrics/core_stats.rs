@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use prometheus::proto::MetricFamily;
 use supercargo_core::model::emulation::EmulatedVersion;
 
-use crate::telemetry::metrics::families;
+use crate::telemetry::metrics::{families, groups};
 use crate::telemetry::metrics::text::{Plain, plain_family};
 
 /// A label value: a constant, or a name from the configuration.
@@ -196,8 +196,8 @@ impl CoreStats {
             number(&families::IN_EVALUATION, self.in_evaluation),
             total(&families::EVALUATION_SLICES, self.evaluation_slices),
             number(&families::UNSCHEDULABLE_GROUPS, self.unschedulable_groups),
-            number(&families::PODGROUPS_WAITING, self.podgroups_waiting),
-            number(&families::PODGROUPS_BELOW_MIN_COUNT, self.podgroups_below_min_count),
+            number(&groups::PODGROUPS_WAITING, self.podgroups_waiting),
+            number(&groups::PODGROUPS_BELOW_MIN_COUNT, self.podgroups_below_min_count),
             total(&families::RECALLED_DECISIONS, self.recalled_decisions),
             plain_family(&families::VERIFIED_DECISIONS, Plain::Counter, verified),
             plain_family(

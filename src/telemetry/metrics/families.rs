@@ -1,4 +1,4 @@
-//! The declarations of metric families: name, HELP text, label keys and buckets. Those of pod groups are in `groups`.
+//! The declarations of metric families: name, HELP text, label keys and buckets. All those of pod groups are in `groups`.
 //!
 //! kube-scheduler's families keep the exact HELP text of 1.36 (`versions` has what differs), so its dashboards
 //! and recording rules work unchanged
@@ -393,22 +393,6 @@ pub(super) const UNSCHEDULABLE_GROUPS: Family = Family::new(
     "[ALPHA] Number of groups of identical unschedulable pods that wait for the same plugins. An event is evaluated once per waiting group.",
     &[],
 );
-pub(super) const PODGROUPS_WAITING: Family = Family::new(
-    "supercargo_podgroups_waiting",
-    "[ALPHA] Number of pod groups with a member in the scheduling queue. 0 without the feature gate GenericWorkload.",
-    &[],
-);
-pub(super) const PODGROUPS_BELOW_MIN_COUNT: Family = Family::new(
-    "supercargo_podgroups_below_min_count",
-    "[ALPHA] Number of pod groups that were scheduled once, and of which fewer members than minCount have a node now.",
-    &[],
-);
-pub(super) const PODGROUP_START_DURATION: Family = Family::new(
-    "supercargo_podgroup_start_duration_seconds",
-    "[ALPHA] Time from the first queueing of a pod group's first member to the decision that starts the group. Members that are added to a running group count as another start.",
-    &[],
-)
-.exponential(0.01, 2.0, 20);
 pub(super) const WAITING_FOR_VOLUMES: Family = Family::new(
     "supercargo_pods_waiting_for_volumes",
     "[ALPHA] Number of pods that have a node and wait for their volumes before they are bound to it.",

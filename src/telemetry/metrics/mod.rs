@@ -184,7 +184,7 @@ impl Metrics {
             resource_claim_creates_by_owner: families::RESOURCE_CLAIM_CREATES_BY_OWNER.counter_vec(&registry),
             device_allocations: families::DEVICE_ALLOCATIONS.counter_vec(&registry),
             device_waits: families::DEVICE_WAITS.histogram_vec(&registry),
-            group_start_duration: families::PODGROUP_START_DURATION.histogram(&registry),
+            group_start_duration: groups::PODGROUP_START_DURATION.histogram(&registry),
             groups: OnceLock::new(),
             drivers: Mutex::default(),
             extender_calls,

@@ -26,7 +26,7 @@ const BATCH_MAX: usize = 512;
 /// How long a partial batch waits for more spans.
 const LINGER: Duration = Duration::from_secs(1);
 /// Timeout of one request to the collector.
-const TAKEN_WITHIN: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of a collector's response, in bytes.
 const ANSWER_MAX: usize = 64 << 10;
 /// Path of the traces service below the endpoint.
@@ -194,8 +194,8 @@ impl HttpClient for Carrier {
         Self: 'sent,
     {
         Box::pin(async move {
-            let sent = timeout(TAKEN_WITHIN, self.send(request)).await;
-            let sent = sent.unwrap_or_else(|_| Err(format!("no answer within {TAKEN_WITHIN:?}").into()));
+            let sent = timeout(REQUEST_TIMEOUT, self.send(request)).await;
+            let sent = sent.unwrap_or_else(|_| Err(format!("no answer within {REQUEST_TIMEOUT:?}").into()));
             sent.inspect_err(|error| {
                 let causes =
                     std::iter::successors(Some(&**error as &dyn std::error::Error), |&error| error.source());

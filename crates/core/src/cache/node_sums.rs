@@ -81,7 +81,7 @@ impl NodeSums {
         let mut dropped = 0;
         for (node, change) in changes.filter(|_| !mutation::is_on(Mutation::SliceResultsNotDropped)) {
             dropped += u64::from(self.current.remove(node));
-            if let NodeChange::Removed(id) = change
+            if let NodeChange::PodRemoved(id) = change
                 && snapshot.pod_class(id).is_none()
             {
                 found.remove(&id);

@@ -97,10 +97,10 @@ const IMAGES_OF_COST: usize = 8;
 pub enum NodeChange {
     /// The node's object was added, changed or deleted.
     Object,
-    /// A pod of this class was added.
-    Added(PodClassId),
+    /// A pod of this class was assumed on the node, or first seen bound to it.
+    PodAdded(PodClassId),
     /// A pod of this class was removed.
-    Removed(PodClassId),
+    PodRemoved(PodClassId),
 }
 
 /// A node's slot: the state that is not in the columns.
@@ -272,7 +272,7 @@ impl Nodes {
             self.slots[idx.index()] = slot;
         }
         self.by_name.insert(name, idx);
-        self.touch(idx, NodeChange::Object);
+        self.log_change(idx, NodeChange::Object);
         idx
     }
 
@@ -299,7 +299,7 @@ impl Nodes {
         }
         let came_or_went = if info.is_some() { self.present.insert(idx) } else { self.present.remove(idx) };
         self.arrivals += u64::from(came_or_went);
-        self.touch(idx, NodeChange::Object);
+        self.log_change(idx, NodeChange::Object);
         std::mem::replace(&mut self.slots[idx.index()].info, info)
     }
 
@@ -319,7 +319,7 @@ impl Nodes {
             }
         }
         let at = u32::try_from(slot.pods.len() - 1).expect("fewer than 2^32 pods");
-        self.touch(idx, NodeChange::Added(class));
+        self.log_change(idx, NodeChange::PodAdded(class));
         at
     }
 
@@ -347,7 +347,7 @@ impl Nodes {
                 }
             }
         }
-        self.touch(idx, NodeChange::Removed(class));
+        self.log_change(idx, NodeChange::PodRemoved(class));
         moved
     }
 
@@ -405,9 +405,9 @@ impl Nodes {
         self.log.since(since)
     }
 
-    fn touch(&mut self, idx: NodeIdx, touch: NodeChange) {
+    fn log_change(&mut self, idx: NodeIdx, change: NodeChange) {
         self.unmarked.put(idx.index());
-        self.log.push((idx, touch));
+        self.log.push((idx, change));
         let slot = &mut self.slots[idx.index()];
         if !slot.changed {
             slot.changed = true;

@@ -56,7 +56,7 @@ pub(super) struct SignatureState {
     pub(super) checked: Time,
 }
 
-/// The cache cannot answer; the full evaluation decides.
+/// A cached layer cannot be updated and must be recomputed; if that fails too, the full evaluation decides.
 pub(super) struct Fallback;
 
 impl From<Outdated> for Fallback {
@@ -199,17 +199,17 @@ impl SignatureState {
             self.clock = snapshot.clock();
             return Ok(());
         }
-        let touches = || snapshot.node_changes_since(self.clock).ok_or(Fallback);
+        let changes = || snapshot.node_changes_since(self.clock).ok_or(Fallback);
         let (mut touched, mut objects, mut changed) = (NodeSet::new(), NodeSet::new(), NodeSet::new());
-        for (node, touch) in touches()? {
+        for (node, change) in changes()? {
             touched.insert(node);
-            if touch == NodeChange::Object {
+            if change == NodeChange::Object {
                 objects.insert(node);
             }
         }
         touched.intersect(snapshot.nodes());
         objects.intersect(snapshot.nodes());
-        self.counts.recount(snapshot, touches()?, &objects, &mut changed)?;
+        self.counts.recount(snapshot, changes()?, &objects, &mut changed)?;
         self.clock = snapshot.clock();
         let Some(own_table) = &mut self.own_table else { return Ok(()) };
         own_table.resize(evaluation.table().base().len());

@@ -218,8 +218,8 @@ impl TopologyCounts {
         for (node, touch) in touches {
             let (class, sign) = match touch {
                 NodeChange::Object => continue,
-                NodeChange::Added(class) => (class, 1),
-                NodeChange::Removed(class) => (class, -1),
+                NodeChange::PodAdded(class) => (class, 1),
+                NodeChange::PodRemoved(class) => (class, -1),
             };
             let Some(increments) = self.increments.get(&class) else { continue };
             if !objects.contains(node) && snapshot.nodes().contains(node) {

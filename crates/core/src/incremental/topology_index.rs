@@ -79,7 +79,7 @@ impl TopologyIndex {
     pub(super) fn key_domains(&mut self, snapshot: Snapshot<'_>, key: Symbol) -> Arc<KeyDomains> {
         let is_known = snapshot
             .node_changes_since(self.clock)
-            .is_some_and(|mut touches| touches.all(|(_, touch)| touch != NodeChange::Object));
+            .is_some_and(|mut changes| changes.all(|(_, change)| change != NodeChange::Object));
         if !is_known || self.keys.len() >= KEYS_MAX || ablation::is_off(Layer::TopologyIndex) {
             self.keys.clear();
         }

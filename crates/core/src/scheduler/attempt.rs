@@ -274,20 +274,20 @@ impl Scheduler {
             #[cfg(test)]
             super::quarantine::tests::PanicPoint::Deciding.spring(self.panic_point, &queued.pod);
             let uses_caches = !extent.is_slice() && verify.is_trusting();
-            if uses_caches && let Some(mut quick) = framework.decide_cached(decisions, &pod, snapshot, probe)
+            if uses_caches && let Some(mut cached) = framework.decide_cached(decisions, &pod, snapshot, probe)
             {
                 let evaluated = candidates(framework, &pod, snapshot);
                 if verify.is_due(now) {
                     let nodes = verify.nodes();
                     let compared =
-                        Compared { framework, pod: &pod, quick: &mut quick, seed, evaluated, nodes };
+                        Compared { framework, pod: &pod, cached: &mut cached, seed, evaluated, nodes };
                     differs = verify.judged(compared.verdict(whole)).err();
                 }
-                let node = quick.choose(seed, &pod, queued.attempts);
+                let node = cached.choose(seed, &pod, queued.attempts);
                 if differs.is_none()
-                    && let Some(reservations) = quick.reserve(snapshot, node)
+                    && let Some(reservations) = cached.reserve(snapshot, node)
                 {
-                    let (feasible, score) = (quick.len(), quick.total(node));
+                    let (feasible, score) = (cached.len(), cached.total(node));
                     return Decided::Node(Choice { node, evaluated, feasible, score, reservations });
                 }
             }

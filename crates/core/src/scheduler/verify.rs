@@ -215,7 +215,7 @@ impl Scheduler {
 pub(super) struct Compared<'a, 'b> {
     pub(super) framework: &'a Framework,
     pub(super) pod: &'a PodInfo,
-    pub(super) quick: &'a mut CachedDecision<'b>,
+    pub(super) cached: &'a mut CachedDecision<'b>,
     pub(super) seed: Seed,
     /// The number of nodes with a verdict according to the cached decision.
     pub(super) evaluated: usize,
@@ -228,44 +228,44 @@ impl Compared<'_, '_> {
     /// # Errors
     /// Describes the difference.
     pub(super) fn verdict(self, snapshot: Snapshot<'_>) -> Result<(), String> {
-        let Self { framework, pod, quick, seed, evaluated, nodes } = self;
+        let Self { framework, pod, cached, seed, evaluated, nodes } = self;
         let full = framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
         let seen = match &full {
             Ok(Decision::Feasible(feasible)) => Some(feasible.filtered.evaluated(snapshot)),
             _ => None,
         };
-        if quick.equals(&full, seed, pod) && seen == Some(evaluated) {
+        if cached.equals(&full, seed, pod) && seen == Some(evaluated) {
             return stands_one_by_one(&full, snapshot, nodes);
         }
         let node = |slot| snapshot.text(snapshot.node_info(slot).name).to_owned();
-        let cached = format!(
+        let summary = format!(
             "cached: {} of {} nodes fit, {} is best",
-            quick.len(),
+            cached.len(),
             evaluated,
-            node(quick.choose(seed, pod, 1))
+            node(cached.choose(seed, pod, 1))
         );
         Err(match full {
             Ok(Decision::Feasible(feasible)) => format!(
-                "{cached}; full: {} of {} fit, {} is best{}",
+                "{summary}; full: {} of {} fit, {} is best{}",
                 feasible.filtered.feasible().len(),
                 seen.unwrap_or_default(),
                 node(feasible.choose(seed, pod, 1)),
-                odd_one(quick, &feasible).map_or(String::new(), |(at, [cached, full])| {
+                odd_one(cached, &feasible).map_or(String::new(), |(at, [cached, full])| {
                     format!("; {} has {cached} and {full}", node(at))
                 })
             ),
-            Ok(Decision::Infeasible(_)) => format!("{cached}; full: none fits"),
-            Err(CycleError(text)) => format!("{cached}; full: {text}"),
+            Ok(Decision::Infeasible(_)) => format!("{summary}; full: none fits"),
+            Err(CycleError(text)) => format!("{summary}; full: {text}"),
         })
     }
 }
 
 /// Returns the first node whose feasibility or score differs, with a description of both results.
-fn odd_one(quick: &CachedDecision<'_>, full: &Feasible) -> Option<(NodeIdx, [String; 2])> {
+fn odd_one(cached: &CachedDecision<'_>, full: &Feasible) -> Option<(NodeIdx, [String; 2])> {
     let by_node = |nodes: &NodeSet, totals: Option<&Vec<i64>>| -> BTreeMap<NodeIdx, Option<i64>> {
         nodes.iter().enumerate().map(|(at, node)| (node, totals.map(|totals| totals[at]))).collect()
     };
-    let cached = by_node(&quick.feasible(), quick.totals().as_ref());
+    let cached = by_node(&cached.feasible(), cached.totals().as_ref());
     let full = by_node(full.filtered.feasible(), full.scores.as_ref().map(|scores| &scores.totals));
     let describe = |score: Option<&Option<i64>>| match score {
         None => "no place".to_owned(),

@@ -268,7 +268,7 @@ impl<'a> Search<'a> {
         self.descend(stack, At { is_alternative: true, ..next }, 0)
     }
 
-    /// Searches from a position on, up to the first result. Pushes what waits for this result.
+    /// Searches from `at` until the first result, and pushes the frames that wait for it.
     fn descend(&mut self, stack: &mut Vec<Frame>, mut at: At, mut start: usize) -> Result<Found, Obstacle> {
         loop {
             self.step()?;

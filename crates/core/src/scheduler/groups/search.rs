@@ -80,7 +80,7 @@ impl Scheduler {
             _ => return false,
         };
         let known = self.groups.scheduled(attempt.key, &self.cache) + attempt.members.len();
-        // As many members of one kind as possible fit in any order if only the nodes judge them.
+        // If nothing but nodes judges identical members, their order does not matter, so a search cannot help.
         known >= min && !self.group_evaluations(attempt).is_some_and(|it| it.are_sole() && it.is_one())
     }
 

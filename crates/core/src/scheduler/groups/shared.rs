@@ -214,11 +214,11 @@ impl Scheduler {
         let snapshot = self.cache.snapshot(&self.tables);
         let framework = &profile_named(&self.profiles, pod.scheduler_name)?.framework;
         let scope = (snapshot, Some(within));
-        let mut quick = framework.decide_cached_within(&mut self.decisions, pod, scope, probe)?;
-        let node = quick.choose(self.seed, pod, attempt);
-        let reservations = quick.reserve(snapshot, node)?;
-        let (evaluated, feasible) = (quick.candidates_in(within), quick.len());
-        Some(Choice { node, evaluated, feasible, score: quick.total(node), reservations })
+        let mut cached = framework.decide_cached_within(&mut self.decisions, pod, scope, probe)?;
+        let node = cached.choose(self.seed, pod, attempt);
+        let reservations = cached.reserve(snapshot, node)?;
+        let (evaluated, feasible) = (cached.candidates_in(within), cached.len());
+        Some(Choice { node, evaluated, feasible, score: cached.total(node), reservations })
     }
 
     /// Compares a result with that of the full evaluation.

@@ -200,10 +200,10 @@ impl Scheduler {
         let framework = &profile_named(profiles, pod.scheduler_name)?.framework;
         match live {
             LiveSignature::Decision { index } => {
-                let mut quick = framework.redecide(decisions, index, pod, snapshot)?;
+                let mut cached = framework.redecide(decisions, index, pod, snapshot)?;
                 let evaluated = candidates(framework, pod, snapshot);
                 let nodes = Nodes::Turn(verify.same);
-                let compared = Compared { framework, pod, quick: &mut quick, seed, evaluated, nodes };
+                let compared = Compared { framework, pod, cached: &mut cached, seed, evaluated, nodes };
                 Some(compared.verdict(snapshot))
             }
             LiveSignature::Rejection { at } => {

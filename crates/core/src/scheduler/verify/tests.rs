@@ -37,10 +37,10 @@ fn wrong_cached_decision_is_discarded_and_evicts_its_signature() {
     );
     assert!(log.iter().any(|line| line.contains("Insufficient cpu")), "{log:?}");
     assert_eq!(world.scheduler.stats().verified, [1, 1]);
-    let before = world.scheduler.stats().quick;
+    let before = world.scheduler.stats().cached_decisions;
     world.pod("third", 500, None);
     assert!(world.run()[0].starts_with("third: Placed"));
-    assert_eq!(world.scheduler.stats().quick, before + 1, "the cache is used on");
+    assert_eq!(world.scheduler.stats().cached_decisions, before + 1, "the cache is used on");
 }
 
 /// Repeats the fault that a cached decision is outdated: each time a pod takes resources that another one needs.
@@ -76,7 +76,7 @@ fn third_difference_disables_the_cache_and_scheduling_continues() {
     // With the caches disabled, the planted fault has no effect.
     let log = wrong_again(&mut world, 9);
     assert!(log[0].starts_with("taker-9: Placed") && log.iter().any(|line| line.contains("Insufficient")));
-    assert_eq!(world.scheduler.stats().quick, stats.quick);
+    assert_eq!(world.scheduler.stats().cached_decisions, stats.cached_decisions);
 }
 
 const INTERVAL: Duration = Duration::from_secs(300);
@@ -208,7 +208,7 @@ fn every_nth_cached_decision_is_verified() {
         world.run();
     }
     assert_eq!(world.scheduler.stats().verified, [2, 0]);
-    assert_eq!(world.scheduler.stats().quick, 8);
+    assert_eq!(world.scheduler.stats().cached_decisions, 8);
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn deciding_afresh_uses_no_cache() {
             world.pod(&format!("p{number}"), 100, None);
             world.run();
         }
-        assert_eq!(world.scheduler.stats().quick == 0, afresh);
+        assert_eq!(world.scheduler.stats().cached_decisions == 0, afresh);
     }
 }
 
