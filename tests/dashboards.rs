@@ -87,11 +87,16 @@ fn each_declared_family_is_in_a_recorded_scrape_or_has_a_reason() {
     let declared: BTreeSet<String> = sources.iter().flat_map(|source| names(source)).collect();
     let lists = [read("tests/fixtures/metrics-ours.txt"), read("tests/fixtures/metrics-groups.txt")];
     let lines = lists.iter().flat_map(|list| list.lines());
-    let scraped: BTreeSet<String> = lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
+    let scraped: BTreeSet<String> =
+        lines.filter_map(|line| line.split(' ').next()).map(str::to_owned).collect();
     let missing: Vec<&String> = declared.difference(&scraped).collect();
     let excepted: BTreeSet<String> = NOT_SCRAPED.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert!(declared.len() > 90, "only {} declared families were found", declared.len());
-    assert_eq!(missing, excepted.iter().collect::<Vec<_>>(), "a family without a series in the recorded scrapes");
+    assert_eq!(
+        missing,
+        excepted.iter().collect::<Vec<_>>(),
+        "a family without a series in the recorded scrapes"
+    );
 }
 
 /// A query's selectors, and the labels by which it groups.

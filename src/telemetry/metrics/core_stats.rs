@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use prometheus::proto::MetricFamily;
 use supercargo_core::model::emulation::EmulatedVersion;
 
-use crate::telemetry::metrics::{families, groups};
 use crate::telemetry::metrics::text::{Plain, plain_family};
+use crate::telemetry::metrics::{families, groups};
 
 /// A label value: a constant, or a name from the configuration.
 pub type Label = Cow<'static, str>;

@@ -285,7 +285,8 @@ impl Partial {
                 self.keys.add(snapshot, snapshot.nodes().iter())
             }
             Some(touched) => {
-                let objects = touched.filter(|(_, change)| *change == NodeChange::Object).map(|(node, _)| node);
+                let objects =
+                    touched.filter(|(_, change)| *change == NodeChange::Object).map(|(node, _)| node);
                 let objects: NodeSet = objects.collect();
                 objects.iter().for_each(|node| _ = self.nodes.remove(&node));
                 self.keys.add(snapshot, objects.iter().filter(|&node| snapshot.nodes().contains(node)))

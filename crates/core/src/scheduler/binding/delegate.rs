@@ -59,10 +59,10 @@ impl Bindings {
         }
         let message =
             format!("extender {:?} says that it bound the pod, and the API server does not show it", by.url);
-        let last_lost = binding.released;
+        let last_lost_sent_at = binding.released;
         let unknown =
-            binding.unknown.get_or_insert_with(|| UnknownOutcome::new(now, last_lost, String::new()));
-        (unknown.last_lost, unknown.message) = (last_lost, message);
+            binding.unknown.get_or_insert_with(|| UnknownOutcome::new(now, last_lost_sent_at, String::new()));
+        (unknown.last_lost_sent_at, unknown.message) = (last_lost_sent_at, message);
         self.enter(uid, Phase::Unknown { query_at: now + DELEGATE_PAUSE });
         Next::Nothing
     }

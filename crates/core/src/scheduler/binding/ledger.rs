@@ -35,7 +35,7 @@ pub(super) struct UnknownOutcome {
     /// When the outcome first became unknown.
     pub(super) since: Time,
     /// When the last unanswered copy was sent. It may be carried out long after a later copy was rejected.
-    pub(super) last_lost: Time,
+    pub(super) last_lost_sent_at: Time,
     /// The latest failure.
     pub(super) message: String,
     /// The interval before the next query.
@@ -45,10 +45,10 @@ pub(super) struct UnknownOutcome {
 }
 
 impl UnknownOutcome {
-    pub(super) fn new(since: Time, last_lost: Time, message: String) -> Self {
+    pub(super) fn new(since: Time, last_lost_sent_at: Time, message: String) -> Self {
         Self {
             since,
-            last_lost,
+            last_lost_sent_at,
             message,
             interval: RetryInterval::starting_at(QUERY_INTERVAL_MIN),
             queried_at: since,

@@ -68,7 +68,7 @@ impl Bindings {
     /// Handles a lost answer.
     fn lost(&mut self, now: Time, uid: &str, message: String, cache: &Cache) -> Next {
         let binding = self.known(uid);
-        let last_lost = binding.released;
+        let last_lost_sent_at = binding.released;
         if let Some(node) = binding.confirmed_on {
             return self.bound_on(uid, node);
         }
@@ -77,10 +77,10 @@ impl Bindings {
             return Next::Nothing;
         }
         if let Some(unknown) = &mut binding.unknown {
-            unknown.last_lost = last_lost;
+            unknown.last_lost_sent_at = last_lost_sent_at;
             return self.query_later(now, uid);
         }
-        binding.unknown = Some(UnknownOutcome::new(now, last_lost, message));
+        binding.unknown = Some(UnknownOutcome::new(now, last_lost_sent_at, message));
         self.enter(uid, Phase::Unknown { query_at: now });
         Next::Nothing
     }
@@ -146,7 +146,7 @@ impl Bindings {
         let unknown = binding.unknown.as_ref().expect("only bindings of unknown outcome are queried");
         let patience =
             if mutation::is_on(Mutation::LostBindingGivenUpAtOnce) { Duration::ZERO } else { UNKNOWN_MAX };
-        if binding.abandoned || unknown.queried_at.since(unknown.last_lost) > patience {
+        if binding.abandoned || unknown.queried_at.since(unknown.last_lost_sent_at) > patience {
             let message = unknown.message.clone();
             Next::Failed(self.take(uid), message)
         } else if now.since(unknown.since) > UNKNOWN_MAX {
@@ -228,9 +228,9 @@ impl Bindings {
             return false;
         }
         binding.unlisted = true;
-        let last_lost = binding.released;
+        let last_lost_sent_at = binding.released;
         let message = || "a list does not name the pod".to_owned();
-        binding.unknown.get_or_insert_with(|| UnknownOutcome::new(now, last_lost, message()));
+        binding.unknown.get_or_insert_with(|| UnknownOutcome::new(now, last_lost_sent_at, message()));
         if binding.phase() == Phase::Waiting {
             self.enter(uid, Phase::Unknown { query_at: now });
             outbox.drop_bind(uid);
