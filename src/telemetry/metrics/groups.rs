@@ -1,4 +1,5 @@
-//! Metrics of pod groups. As in kube-scheduler, its families exist only if the feature gate GenericWorkload is on.
+//! Metrics of pod groups. Those of kube-scheduler exist only with the feature gate GenericWorkload, as there; our own
+//! always exist.
 
 use std::time::Duration;
 
