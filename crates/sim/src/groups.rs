@@ -1,7 +1,7 @@
 //! Pod groups: the objects, the users who create groups and members in any order, and the patches of their conditions.
 
 use crate::draw::Draw;
-use crate::objects::Pod;
+use crate::objects::{Affinity, NodeChoice, Pod};
 use crate::process::emulated_version;
 use crate::server::By;
 use crate::sim::{Sim, WIDE};
@@ -104,6 +104,10 @@ impl Sim {
         if !has_groups(self.seed) || !self.draw.percent(25) {
             return false;
         }
+        if group_gates(self.seed).preemption && self.draw.percent(40) {
+            self.create_rival();
+            return true;
+        }
         match self.draw.below(12) {
             0..=4 => self.create_groups(),
             5 | 6 => self.create_missing_group(),
@@ -141,6 +145,33 @@ impl Sim {
             }
             self.create_member(&template, name);
         }
+    }
+
+    /// Creates a group that fits almost anywhere and is evicted as a whole, or one that has to evict others.
+    fn create_rival(&mut self) {
+        let size = self.draw.between(2, MEMBERS_MAX);
+        let template = self.draw_member();
+        let mut group = self.draw_group(&template, size);
+        let (is_weak, cpus) = match self.draw.percent(50) {
+            true => (true, [200, 500, 1_000]),
+            false => (false, [1_000, 2_000, 3_000]),
+        };
+        let template = Pod {
+            priority: if is_weak { -5 } else { 10 },
+            cpu_milli: self.draw.pick(&cpus),
+            gpus: 0,
+            gated: false,
+            port: None,
+            affinity: Affinity::default(),
+            spread: Vec::new(),
+            node_choice: NodeChoice::Anything,
+            ..template
+        };
+        (group.priority, group.in_rack) = (template.priority, false);
+        (group.is_whole, group.min) = (is_weak, Some(if is_weak { 1 } else { size.div_ceil(2) as usize }));
+        let name = group.name.clone();
+        self.put_group(group);
+        (0..size).for_each(|_| self.create_member(&template, name.clone()));
     }
 
     /// Draws a pod that members are created from. Devices and volumes are left to single pods.
