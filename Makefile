@@ -85,8 +85,9 @@ lint: $(TOOLS)/bin/cargo-deny ## Check formatting, lints, rustdoc, licenses and 
 audit: $(TOOLS)/bin/cargo-deny ## Check dependencies against published advisories; needs the internet.
 	$(TOOLS)/bin/cargo-deny check advisories
 
+# Without optimization: its build takes longer than all its checks.
 $(TOOLS)/bin/cargo-deny:
-	cargo install --locked --quiet --root $(TOOLS) --version $(CARGO_DENY_VERSION) cargo-deny
+	CARGO_PROFILE_DEV_DEBUG=0 cargo install --debug --locked --quiet --root $(TOOLS) --version $(CARGO_DENY_VERSION) cargo-deny
 	touch $@
 
 .PHONY: packaging

@@ -112,12 +112,12 @@ impl NodeEvaluation {
     pub(super) fn score_classes(
         &self,
         snapshot: Snapshot<'_>,
-        classes: &[usize],
+        classes: impl Iterator<Item = usize> + Clone,
         mut give: impl FnMut(usize, i64, i64),
     ) {
         for (rule_at, (weight, rule)) in self.relative.iter().enumerate() {
-            let raw = |&class: &usize| self.table.classes().views(class)[rule_at];
-            let mut cells: Vec<i64> = classes.iter().map(raw).collect();
+            let raw = |class: usize| self.table.classes().views(class)[rule_at];
+            let mut cells: Vec<i64> = classes.clone().map(raw).collect();
             rule.normalize(snapshot, &NodeSet::new(), &mut cells);
             cells.iter().enumerate().for_each(|(at, &score)| give(at, *weight, score));
         }

@@ -218,7 +218,8 @@ impl PlacementResults {
 
     /// Computes the totals of all nodes.
     fn normalize(&mut self, evaluation: &NodeEvaluation, snapshot: Snapshot<'_>) -> Result<(), Fallback> {
-        let points = points_of(evaluation, snapshot, self.classes.iter().map(|(class, _)| *class).collect())?;
+        let classes: Vec<u16> = self.classes.iter().map(|(class, _)| *class).collect();
+        let points = points_of(evaluation, snapshot, &classes)?;
         for ((_, total), &(base, class)) in self.totals.iter_mut().zip(&self.cells) {
             let point = points.iter().find(|(number, _)| base != INFEASIBLE && *number == class);
             *total = point.map_or(INFEASIBLE, |(_, points)| base + points);
@@ -260,7 +261,7 @@ impl PlacementResults {
             let mut classes: Vec<u16> = left_cells.iter().map(|(.., class)| *class).collect();
             classes.sort_unstable();
             classes.dedup();
-            let points = points_of(evaluation, snapshot, classes)?;
+            let points = points_of(evaluation, snapshot, &classes)?;
             for ((_, total), (.., class)) in totals.iter_mut().zip(&left_cells) {
                 *total += points.iter().find(|(number, _)| number == class).map_or(0, |(_, points)| *points);
             }
@@ -274,12 +275,12 @@ impl PlacementResults {
 fn points_of(
     evaluation: &NodeEvaluation,
     snapshot: Snapshot<'_>,
-    classes: Vec<u16>,
+    classes: &[u16],
 ) -> Result<Vec<(u16, i32)>, Fallback> {
-    let numbers: Vec<usize> = classes.iter().map(|&class| usize::from(class)).collect();
-    let mut points: Vec<(u16, i32)> = classes.into_iter().map(|class| (class, 0)).collect();
+    let mut points: Vec<(u16, i32)> = classes.iter().map(|&class| (class, 0)).collect();
     let mut are_scores = true;
-    evaluation.score_classes(snapshot, &numbers, |at, weight, score| {
+    let numbers = classes.iter().map(|&class| usize::from(class));
+    evaluation.score_classes(snapshot, numbers, |at, weight, score| {
         are_scores &= is_score(score);
         // The sum of the weights was limited in the node evaluation.
         points[at].1 += (weight * score.clamp(0, MAX_NODE_SCORE)) as i32;

@@ -368,8 +368,7 @@ impl SignatureState {
             }
             None => class,
         };
-        let of_evaluation: Vec<usize> = passing.iter().map(evaluation_ref).collect();
-        evaluation.score_classes(snapshot, &of_evaluation, |at, weight, score| {
+        evaluation.score_classes(snapshot, passing.iter().map(evaluation_ref), |at, weight, score| {
             add_points(passing[at], weight, score);
         });
         self.class_points.points = points;
