@@ -1,4 +1,5 @@
-//! The declarations of metric families: name, HELP text, label keys and buckets. All those of pod groups are in `groups`.
+//! The declarations of metric families: name, HELP text, label keys and buckets. Those of pod groups are all in
+//! `groups`.
 //!
 //! kube-scheduler's families keep the exact HELP text of 1.36 (`versions` has what differs), so its dashboards
 //! and recording rules work unchanged

@@ -96,7 +96,8 @@ impl Default for DecisionCache {
 enum Cached {
     /// No state was computed yet.
     Unseen,
-    /// Pods of this signature use the full evaluation until a new era: a node is added or deleted, or a DeviceClass changes.
+    /// Pods of this signature use the full evaluation until a new era: a node is added or deleted, or a DeviceClass
+    /// changes.
     Uncacheable {
         era: u64,
     },

@@ -188,7 +188,7 @@ impl Sim {
             let world = beside(world.without_on(name, |other| other.deleting), &placed);
             // Rules between pods are judged with the pods that are put back, one after the other.
             if let Some(why) = world.local_rejection_reason(&pod, name) {
-                // A member that fits nowhere keeps the nomination that it had.
+                // A member that is unschedulable keeps its earlier nomination.
                 if self.process.held_places.contains(&(node.clone(), pod.uid.to_string())) {
                     continue;
                 }
