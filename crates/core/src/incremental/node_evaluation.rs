@@ -112,7 +112,7 @@ impl NodeEvaluation {
     pub(super) fn score_classes(
         &self,
         snapshot: Snapshot<'_>,
-        classes: impl Iterator<Item = usize> + Clone,
+        classes: &(impl Iterator<Item = usize> + Clone),
         mut give: impl FnMut(usize, i64, i64),
     ) {
         for (rule_at, (weight, rule)) in self.relative.iter().enumerate() {

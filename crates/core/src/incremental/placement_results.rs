@@ -280,7 +280,7 @@ fn points_of(
     let mut points: Vec<(u16, i32)> = classes.iter().map(|&class| (class, 0)).collect();
     let mut are_scores = true;
     let numbers = classes.iter().map(|&class| usize::from(class));
-    evaluation.score_classes(snapshot, numbers, |at, weight, score| {
+    evaluation.score_classes(snapshot, &numbers, |at, weight, score| {
         are_scores &= is_score(score);
         // The sum of the weights was limited in the node evaluation.
         points[at].1 += (weight * score.clamp(0, MAX_NODE_SCORE)) as i32;

@@ -368,7 +368,7 @@ impl SignatureState {
             }
             None => class,
         };
-        evaluation.score_classes(snapshot, passing.iter().map(evaluation_ref), |at, weight, score| {
+        evaluation.score_classes(snapshot, &passing.iter().map(evaluation_ref), |at, weight, score| {
             add_points(passing[at], weight, score);
         });
         self.class_points.points = points;
