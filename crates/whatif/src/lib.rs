@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod explain;
 pub mod load;
 pub mod pending;
+pub mod plan;
 pub mod prepare;
 pub mod recording;
 pub mod shadow_report;

@@ -289,7 +289,7 @@ impl Cluster {
         self.fork();
         let done = change(self);
         if done.is_ok() {
-            self.commit()?
+            self.commit()?;
         } else {
             self.undo()?;
         }
