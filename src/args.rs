@@ -18,6 +18,7 @@ use supercargo_cli::commands::fit::FitArgs;
 use supercargo_cli::commands::lint::LintArgs;
 use supercargo_cli::commands::man::ManArgs;
 use supercargo_cli::commands::placement::TestArgs;
+use supercargo_cli::commands::plan::PlanArgs;
 use supercargo_cli::commands::queue::QueueArgs;
 use supercargo_cli::commands::replay::ReplayArgs;
 use supercargo_cli::commands::report::ReportArgs;
@@ -337,6 +338,9 @@ pub enum Command {
     /// Exit code: 0 all pods can be placed elsewhere and evicted, 3 at least one cannot be placed, 4 all can be placed
     /// but not all can be evicted, 2 invalid flags or files, or no such node, 1 any other failure.
     DrainCheck(DrainCheckArgs),
+
+    /// Plan which pods to move: to empty nodes, to make room for pods, or to even out the load.
+    Plan(PlanArgs),
 
     /// Record the objects and changes a scheduler would see in the kubeconfig's cluster, for `supercargo
     /// replay`.

@@ -11,8 +11,8 @@ use supercargo::args::{Args, Command};
 use supercargo::telemetry::log;
 use supercargo::{record, run};
 use supercargo_cli::commands::{
-    cel, completion, config, doctor, drain_check, explain, fit, lint, man, placement, queue, replay, report,
-    shadow, simulate,
+    cel, completion, config, doctor, drain_check, explain, fit, lint, man, placement, plan, queue, replay,
+    report, shadow, simulate,
 };
 
 fn main() -> ExitCode {
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Some(Command::Explain(args)) => return explain::main(&args),
         Some(Command::Fit(args)) => return fit::main(&args),
         Some(Command::DrainCheck(args)) => return drain_check::main(&args),
+        Some(Command::Plan(args)) => return plan::main(&args),
         Some(Command::Record(args)) => return record::main(&args),
         Some(Command::Replay(args)) => return replay::main(&args),
         Some(Command::Lint(args)) => return lint::main(&args),

@@ -1,7 +1,7 @@
-//! Tests of `supercargo explain`, `fit`, `drain-check`, `lint` and `cel`, with files and with an API server, and their
-//! errors.
+//! Tests of `supercargo explain`, `fit`, `drain-check`, `plan`, `lint` and `cel`, with files and with an API server,
+//! and their errors.
 //!
-//! Whole outputs are compared with `explain/shown`, docs/explain.md, docs/lint.md and docs/what-if.md;
+//! Whole outputs are compared with `explain/shown`, docs/explain.md, docs/lint.md, docs/plan.md and docs/what-if.md;
 //! `UPDATE_EXPECT=1` rewrites them.
 
 #[path = "explain/bad_input.rs"]
@@ -30,6 +30,8 @@ mod lint_groups;
 mod live;
 #[allow(dead_code, reason = "other tests use the rest of it")]
 mod offline;
+#[path = "explain/plan.rs"]
+mod plan;
 #[path = "explain/queue.rs"]
 mod queue;
 #[path = "explain/scale.rs"]

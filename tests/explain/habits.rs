@@ -98,6 +98,9 @@ fn every_command_times_out_on_a_silent_cluster() {
             "explain" => &["pod", "p"][..],
             "fit" => &["-f", "pod"],
             "drain-check" => &["a"],
+            "plan free-nodes" => &["--all-possible"],
+            "plan make-room" => &["-f", "pod"],
+            "plan rebalance" => &["--max-requested", "80%"],
             "simulate" => &["--live", "--pods", "pod"],
             "record" => &["recording"],
             "report" => &["--to", "page.html"],
@@ -110,7 +113,7 @@ fn every_command_times_out_on_a_silent_cluster() {
         assert!(ran.stderr.contains("not answer") && ran.stderr.contains("300ms"), "{name}: {ran:?}");
         asked += 1;
     }
-    assert_eq!(asked, 9);
+    assert_eq!(asked, 12);
     for file in ["recording", "page.html"] {
         assert!(!cluster.folder().join(file).exists(), "{file} is of a cluster that said nothing");
     }
@@ -155,6 +158,10 @@ fn every_command_escapes_control_characters_in_names() {
         &["fit", "-f", "pods", "--cluster", "cluster"],
         &["drain-check", "a", "--cluster", "cluster"],
         &["drain-check", "a\u{1b}[2J", "--cluster", "cluster"],
+        &["plan", "free-nodes", "--all-possible", "--cluster", "cluster"],
+        &["plan", "free-nodes", "--nodes", "a\u{1b}[2J", "--cluster", "cluster"],
+        &["plan", "make-room", "-f", "pods", "--cluster", "cluster"],
+        &["plan", "rebalance", "--max-requested", "10%", "--cluster", "cluster"],
         &["simulate", "--cluster", "cluster", "--pods", "pods"],
         &["simulate", "--cluster", "no\u{1b}[2J", "--pods", "pods"],
         &["simulate", "--cluster", "cluster", "--add-nodes", "1:template=a", "--detail", "full"],
@@ -212,6 +219,9 @@ fn output_errors_are_reported_without_a_panic() {
         &["explain", "pod", EVIL, "--cluster", "cluster"][..],
         &["fit", "-f", "other", "--cluster", "cluster"],
         &["drain-check", "a", "--cluster", "cluster"],
+        &["plan", "free-nodes", "--all-possible", "--cluster", "cluster"],
+        &["plan", "make-room", "-f", "other", "--cluster", "cluster"],
+        &["plan", "rebalance", "--max-requested", "80%", "--cluster", "cluster"],
         &["simulate", "--cluster", "cluster", "--pods", "other"],
         &["simulate", "--cluster", "cluster", "--pods", "other", "-o", "json"],
         &["simulate", "--cluster", "cluster", "--add-nodes", "1:template=a"],

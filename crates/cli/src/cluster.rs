@@ -190,13 +190,14 @@ impl Cluster {
         Self { owners, has_workloads: true, ..empty }.fill(source, &templates)
     }
 
-    /// Reads a cluster with the owners of its pods.
+    /// Reads a cluster with the owners of its pods, and the pods of the template file, if any.
     ///
     /// # Errors
     /// Fails if the cluster cannot be read, or a file is invalid.
-    pub fn load_with_pods(source: &SourceArgs) -> Result<Self, Refused> {
+    pub fn load_with_pods(source: &SourceArgs, template: Option<&Path>) -> Result<Self, Refused> {
+        let templates: Vec<&Path> = template.into_iter().collect();
         let empty = Self::empty(source, source.cluster.is_empty())?;
-        Self { owners: Some(Owners::default()), ..empty }.fill(source, &[])
+        Self { owners: Some(Owners::default()), ..empty }.fill(source, &templates)
     }
 
     /// Reads the objects to lint, and the cluster they belong to: from files, from the kubeconfig, or none. A

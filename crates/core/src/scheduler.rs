@@ -42,7 +42,7 @@ pub use pending::{ExplainedPart, GroupStats, Pending, PendingGroup, PodLocation}
 pub use quarantine::panic_text;
 pub use reconfigure::Reconfiguration;
 pub use slices::Limits;
-pub use trial::{GroupDecision, Room, Trial, TrialDecision, TrialMark, TrialOptions};
+pub use trial::{BestNodes, GroupDecision, Room, Trial, TrialDecision, TrialMark, TrialOptions};
 pub use verify::{DIFFERENCES_MAX, Verification};
 
 use crate::cache::{Cache, CacheSize, Hypothetical, Snapshot};

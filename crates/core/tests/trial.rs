@@ -5,9 +5,11 @@ mod support;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use supercargo_core::cycle::{Evaluation, Framework, NoProbe, Probe, Sampling};
+use supercargo_core::cycle::{Decision, Evaluation, Framework, NoProbe, Probe, Sampling};
 use supercargo_core::model::event::Event;
 use supercargo_core::model::intern::Tables;
+use supercargo_core::model::node::NodeIdx;
+use supercargo_core::model::node_set::NodeSet;
 use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
@@ -172,12 +174,17 @@ fn seen(trial: &mut Trial) -> String {
     let snapshot = trial.refreshed();
     let mut nodes: Vec<String> = Vec::new();
     for node in snapshot.nodes().iter() {
-        let mut pods: Vec<&PodInfo> = snapshot.pods_on(node).collect();
-        pods.sort_by(|a, b| a.uid.cmp(&b.uid));
+        // In order: ties between victims depend on it.
+        let pods: Vec<&PodInfo> = snapshot.pods_on(node).collect();
         let mut nominated: Vec<_> = snapshot.nominated_on(node).iter().map(|pod| &pod.uid).collect();
         nominated.sort_unstable();
         let info = snapshot.node_info(node);
-        nodes.push(format!("{info:?} {:?} {nominated:?} {pods:?}", snapshot.requested(node)));
+        let images: Vec<_> = info.images.iter().map(|&(name, _)| snapshot.image(node, name)).collect();
+        let name = snapshot.text(info.name);
+        nodes.push(format!(
+            "{name} {info:?} {images:?} {:?} {nominated:?} {pods:?}",
+            snapshot.requested(node)
+        ));
     }
     nodes.sort_unstable();
     let mut text = nodes.join("\n");
@@ -242,10 +249,85 @@ fn roll_back_restores_cluster_and_decisions() {
                 _ => trial.nominate(pod, Some(other)),
             }
         }
+        let gone = trial.tables_mut().symbol("n0");
+        let here: Vec<_> =
+            trial.placed_pods().filter(|(_, on)| *on == gone).map(|(pod, _)| Arc::clone(pod)).collect();
+        here.iter().for_each(|pod| assert!(trial.remove_pod(&pod.uid)));
+        assert!(trial.remove_node(gone) && !trial.remove_node(gone));
         assert_ne!(seen(&mut trial), before);
         trial.roll_back_to(mark);
+        assert_eq!(trial.changes_since(mark), 0);
         assert_eq!(seen(&mut trial), before, "cluster {number}");
         assert_eq!(decisions(&mut trial, &pods, OPTIONS), first, "cluster {number}");
+    }
+}
+
+#[test]
+fn image_counts_of_unchanged_nodes_are_rolled_back() {
+    // As upstream, `a` keeps the count of before `b` joined, until it changes itself.
+    let image = "image=nginx:latest@900Mi";
+    let mut trial = trial(&[format!("node a cpu=4 mem=8Gi {image}")]);
+    trial.refreshed();
+    let event = arrival(trial.tables_mut(), &format!("node b cpu=4 mem=8Gi {image}"));
+    trial.handle(event);
+    let before = seen(&mut trial);
+    let (p, a) = (pod(&mut trial, "p cpu=1"), trial.tables_mut().symbol("a"));
+    let mark = trial.mark();
+    trial.place_pod(&p, a);
+    assert_ne!(seen(&mut trial), before);
+    trial.roll_back_to(mark);
+    assert_eq!(seen(&mut trial), before);
+}
+
+#[test]
+fn best_nodes_are_those_of_a_full_evaluation() {
+    let (mut tied, mut unplaced) = (0, 0);
+    for number in 0..CLUSTERS {
+        let (lines, pending) = cluster(number);
+        let mut trial = trial(&lines);
+        for words in pending.iter().filter(|words| !words.contains("nominated=")) {
+            let pod = pod(&mut trial, words);
+            let best = trial.best_nodes(&pod, None);
+            let (mut probe, mark) = (Winners::default(), trial.mark());
+            let options = TrialOptions { uses_caches: false, preempts: false, is_comparable: false };
+            let decided = trial.decide(&pod, options, &mut probe);
+            trial.roll_back_to(mark);
+            match (best, decided) {
+                (Ok(best), TrialDecision::Placed { feasible, score, .. }) => {
+                    assert_eq!(
+                        (&best.nodes, best.feasible, best.score),
+                        (&probe.0, feasible, score),
+                        "{number}: {words}"
+                    );
+                    let last = *best.nodes.last().expect("at least one");
+                    let alone: NodeSet = [last].into_iter().collect();
+                    let within = trial.best_nodes(&pod, Some(&alone)).expect("it is feasible");
+                    assert_eq!((within.nodes, within.feasible), (vec![last], 1), "{number}: {words}");
+                    assert!(trial.assume_on(&pod, last));
+                    let name = trial.snapshot().node_info(last).name;
+                    assert_eq!(trial.placement(&pod.uid).map(|(_, node)| node), Some(name));
+                    tied += usize::from(best.nodes.len() > 1);
+                }
+                (Err(why), TrialDecision::Unplaced { message, .. }) => {
+                    assert_eq!(why, message, "{number}: {words}");
+                    unplaced += 1;
+                }
+                (best, decided) => panic!("{number}: {words}: {best:?} and {decided:?}"),
+            }
+        }
+    }
+    assert!(tied > 20 && unplaced > 50, "{tied} and {unplaced}");
+}
+
+/// The best nodes of a full evaluation.
+#[derive(Default)]
+struct Winners(Vec<NodeIdx>);
+
+impl Probe for Winners {
+    fn evaluated(&mut self, evaluation: &Evaluation<'_>) {
+        if let Decision::Feasible(found) = evaluation.decision {
+            self.0 = found.winners();
+        }
     }
 }
 

@@ -76,7 +76,7 @@ pub fn main(args: &DrainCheckArgs) -> ExitCode {
 }
 
 fn answer(args: &DrainCheckArgs) -> Result<DrainCheck, Refused> {
-    let mut cluster = Cluster::load_with_pods(&args.source)?;
+    let mut cluster = Cluster::load_with_pods(&args.source, None)?;
     let nodes = nodes(args, &mut cluster)?;
     cluster.notices.iter().for_each(|notice| complain(notice));
     let Owners { pods, budgets, .. } = cluster.owners.take().unwrap_or_default();

@@ -10,6 +10,7 @@ pub mod fit;
 pub mod lint;
 pub mod man;
 pub mod placement;
+pub mod plan;
 pub mod queue;
 pub mod replay;
 pub mod report;

@@ -2,23 +2,47 @@
 //!
 //! They answer how a decision would differ if pods had arrived earlier or later, or if nodes or volumes were different.
 
-use super::{Cache, PodState, Snapshot};
-use crate::model::intern::{Symbol, Tables};
+use super::{Cache, ImageState, PodState, Snapshot};
+use crate::model::emulation::RepeatedClaims;
+use crate::model::group::{GroupKey, PodGroup};
+use crate::model::intern::{LabelSetId, Symbol, Tables};
 use crate::model::node::NodeInfo;
-use crate::model::pod::{PodInfo, Uid};
-use crate::model::volume::{StorageKey, StorageObject};
+use crate::model::pod::{ControllerKind, PodInfo, Uid};
+use crate::model::selector::Requirement;
+use crate::model::volume::{ClaimInfo, PersistentVolumeInfo, Reservation, StorageKey, StorageObject};
 use std::sync::Arc;
 
 /// What undoes a change.
 enum Change {
-    Removed(Arc<PodInfo>, Symbol, PodState),
+    /// A pod that was on a node, and its position there if undo is exact.
+    Removed(Arc<PodInfo>, Symbol, PodState, Option<u32>),
     Added(Uid),
+    /// The reservations of a pod that were released.
+    Released(Uid, Vec<Reservation>, RepeatedClaims),
     /// The previous nomination of a pod.
     Nominated(Uid, Option<(Arc<PodInfo>, Symbol)>),
     /// The previous object of a node.
     Node(Symbol, Option<Arc<NodeInfo>>),
-    /// The previous storage object.
-    Storage(StorageKey, Option<StorageObject>),
+    /// The image counts of a node before it changed.
+    Images(Symbol, Box<[(Symbol, ImageState)]>),
+    /// The previous storage object, and its assumed state.
+    Storage(StorageKey, Option<StorageObject>, Option<Assumption>),
+    /// The previous state of a group.
+    Group(GroupKey, Option<Box<PodGroup>>),
+    /// The previous labels of a namespace.
+    Namespace(Symbol, Option<LabelSetId>),
+    /// The previous selector of a controller.
+    Controller(ControllerName, Option<Box<[Requirement]>>),
+}
+
+/// The kind, namespace and name of a controller.
+type ControllerName = (ControllerKind, Symbol, Symbol);
+
+/// The assumed state of a claim or volume, and the pods that assume it.
+#[derive(Clone)]
+pub(super) enum Assumption {
+    Volume(Arc<PersistentVolumeInfo>, Vec<Uid>),
+    Claim(Arc<ClaimInfo>, Vec<Uid>),
 }
 
 /// The changes of a cache in order, to undo the latest ones.
@@ -30,16 +54,46 @@ pub(crate) struct UndoLog(Vec<Change>);
 impl UndoLog {
     /// Removes a pod from its node, if it is on one. Its assumed volumes are released for good.
     pub(crate) fn remove(&mut self, cache: &mut Cache, uid: &str) -> bool {
+        let at = self.before_leaving(cache, uid);
         let removed = cache.remove_pod(uid);
         let was_placed = removed.is_some();
-        self.0.extend(removed.map(|(pod, node, state)| Change::Removed(pod, node, state)));
+        self.0.extend(removed.map(|(pod, node, state)| Change::Removed(pod, node, state, at)));
         was_placed
+    }
+
+    /// Removes a pod from its node, if it is on one, with its assumed volumes.
+    pub(crate) fn remove_with_volumes(&mut self, cache: &mut Cache, tables: &Tables, uid: &str) -> bool {
+        let reservations = cache.forget_volumes(uid);
+        if !reservations.is_empty() {
+            let repeated = tables.rules().devices.repeated_claims;
+            self.0.push(Change::Released(uid.into(), reservations, repeated));
+        }
+        self.remove(cache, uid)
+    }
+
+    /// Records what exact undo restores on the pod's node; returns the pod's position there.
+    fn before_leaving(&mut self, cache: &Cache, uid: &str) -> Option<u32> {
+        if !cache.undoes_exactly {
+            return None;
+        }
+        let (_, node, _) = cache.placed(uid)?;
+        self.keep_images(cache, node);
+        cache.position(uid)
+    }
+
+    /// Records the image counts of a node that is about to change.
+    fn keep_images(&mut self, cache: &Cache, node: Symbol) {
+        if cache.undoes_exactly
+            && let Some(images) = cache.settled_images(node)
+        {
+            self.0.push(Change::Images(node, images.into()));
+        }
     }
 
     /// Puts back the pod of this uid that was removed last, as it was. It must have reserved no volumes.
     pub(crate) fn put_back(&mut self, cache: &mut Cache, uid: &str) {
         let is_it = |change: &&Change| matches!(change, Change::Removed(pod, ..) if *pod.uid == *uid);
-        if let Some(Change::Removed(pod, node, state)) = self.0.iter().rev().find(is_it) {
+        if let Some(Change::Removed(pod, node, state, _)) = self.0.iter().rev().find(is_it) {
             cache.place(pod, *node, *state);
             let added = Change::Added(Arc::clone(&pod.uid));
             self.0.push(added);
@@ -48,10 +102,12 @@ impl UndoLog {
 
     /// Counts a pod on a node. A pod that counts on a node already is moved or replaced.
     pub(crate) fn place(&mut self, cache: &mut Cache, pod: &Arc<PodInfo>, node: Symbol, state: PodState) {
+        let at = self.before_leaving(cache, &pod.uid);
+        self.keep_images(cache, node);
         let before = cache.placed(&pod.uid).map(|(old, on, state)| (Arc::clone(old), on, state));
         cache.place(pod, node, state);
         self.0.push(match before {
-            Some((old, on, state)) => Change::Removed(old, on, state),
+            Some((old, on, state)) => Change::Removed(old, on, state, at),
             None => Change::Added(Arc::clone(&pod.uid)),
         });
     }
@@ -70,15 +126,58 @@ impl UndoLog {
 
     /// Adds or replaces a node.
     pub(crate) fn set_node(&mut self, cache: &mut Cache, node: &Arc<NodeInfo>) {
+        self.keep_images(cache, node.name);
         let before = cache.apply_node(node);
         self.0.push(Change::Node(node.name, before));
+    }
+
+    /// Removes a node, and returns whether it existed. Its pods stay counted, invisible to decisions.
+    pub(crate) fn remove_node(&mut self, cache: &mut Cache, name: Symbol) -> bool {
+        self.keep_images(cache, name);
+        let before = cache.remove_node(name);
+        let existed = before.is_some();
+        if existed {
+            self.0.push(Change::Node(name, before));
+        }
+        existed
     }
 
     /// Adds or replaces a storage object.
     pub(crate) fn set_storage(&mut self, cache: &mut Cache, object: StorageObject) {
         let key = object.key();
+        let assumption = cache.volumes().assumption(key);
         let before = cache.volumes_mut().apply(object);
-        self.0.push(Change::Storage(key, before));
+        self.0.push(Change::Storage(key, before, assumption));
+    }
+
+    /// Sets or removes a group, and returns its previous state.
+    pub(crate) fn replace_group(
+        &mut self,
+        cache: &mut Cache,
+        key: GroupKey,
+        group: Option<PodGroup>,
+    ) -> Option<PodGroup> {
+        let before = set_group(cache, key, group);
+        self.0.push(Change::Group(key, before.clone().map(Box::new)));
+        before
+    }
+
+    /// Adds a namespace or replaces its labels.
+    pub(crate) fn set_namespace(&mut self, cache: &mut Cache, name: Symbol, labels: LabelSetId) {
+        let before = cache.lookups_mut().set_namespace(name, labels);
+        self.0.push(Change::Namespace(name, before));
+    }
+
+    /// Adds or replaces the selector of a controller.
+    pub(crate) fn set_controller(
+        &mut self,
+        cache: &mut Cache,
+        (kind, namespace, name): ControllerName,
+        demands: Box<[Requirement]>,
+    ) {
+        let before = cache.lookups().controller(kind, namespace, name).map(Box::from);
+        cache.lookups_mut().set_controller(kind, namespace, name, demands);
+        self.0.push(Change::Controller((kind, namespace, name), before));
     }
 
     /// Returns the number of changes so far, for [`Self::roll_back_to`].
@@ -88,18 +187,60 @@ impl UndoLog {
 
     /// Undoes the changes made after the checkpoint, newest first.
     pub(crate) fn roll_back_to(&mut self, cache: &mut Cache, checkpoint: usize) {
-        while self.0.len() > checkpoint {
-            match self.0.pop() {
-                Some(Change::Removed(pod, node, state)) => cache.place(&pod, node, state),
-                Some(Change::Added(uid)) => drop(cache.remove_pod(&uid)),
-                Some(Change::Nominated(_, Some((pod, node)))) => cache.nominate(&pod, Some(node)),
-                Some(Change::Nominated(uid, None)) => drop(cache.forget_nomination(&uid)),
-                Some(Change::Node(_, Some(node))) => drop(cache.apply_node(&node)),
-                Some(Change::Node(name, None)) => drop(cache.remove_node(name)),
-                Some(Change::Storage(_, Some(object))) => drop(cache.volumes_mut().apply(object)),
-                Some(Change::Storage(key, None)) => drop(cache.volumes_mut().remove(key)),
-                None => {}
+        let mut images = Vec::new();
+        for change in self.0.drain(checkpoint.min(self.0.len())..).rev() {
+            match change {
+                Change::Images(node, before) => images.push((node, before)),
+                other => undo(cache, other),
             }
+        }
+        if !images.is_empty() {
+            // The counts of changed nodes are computed now, and then replaced by the older ones.
+            cache.refresh();
+            images.into_iter().for_each(|(node, before)| cache.restore_images(node, before));
+        }
+    }
+}
+
+fn set_group(cache: &mut Cache, key: GroupKey, group: Option<PodGroup>) -> Option<PodGroup> {
+    match group {
+        Some(group) => cache.lookups_mut().set_group(group),
+        None => cache.lookups_mut().remove_group(key),
+    }
+}
+
+fn undo(cache: &mut Cache, change: Change) {
+    match change {
+        Change::Removed(pod, node, state, at) => {
+            cache.place(&pod, node, state);
+            if let Some(at) = at {
+                cache.restore_position(&pod.uid, at);
+            }
+        }
+        Change::Added(uid) => drop(cache.remove_pod(&uid)),
+        Change::Released(uid, reservations, repeated) => cache.assume_again(&uid, reservations, repeated),
+        Change::Nominated(_, Some((pod, node))) => cache.nominate(&pod, Some(node)),
+        Change::Nominated(uid, None) => drop(cache.forget_nomination(&uid)),
+        Change::Node(_, Some(node)) => drop(cache.apply_node(&node)),
+        Change::Node(name, None) => drop(cache.remove_node(name)),
+        Change::Images(node, before) => cache.restore_images(node, before),
+        Change::Storage(key, before, assumption) => {
+            match before {
+                Some(object) => drop(cache.volumes_mut().apply(object)),
+                None => drop(cache.volumes_mut().remove(key)),
+            }
+            if let Some(assumption) = assumption {
+                cache.volumes_mut().restore_assumption(key, assumption);
+            }
+        }
+        Change::Group(key, before) => drop(set_group(cache, key, before.map(|group| *group))),
+        Change::Namespace(name, Some(labels)) => drop(cache.lookups_mut().set_namespace(name, labels)),
+        Change::Namespace(name, None) => cache.lookups_mut().remove_namespace(name),
+        Change::Controller((kind, namespace, name), Some(demands)) => {
+            cache.lookups_mut().set_controller(kind, namespace, name, demands);
+        }
+        Change::Controller((kind, namespace, name), None) => {
+            cache.lookups_mut().remove_controller(kind, namespace, name);
         }
     }
 }

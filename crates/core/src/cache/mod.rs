@@ -47,6 +47,7 @@ pub use volumes::Volumes;
 
 use crate::collections::hash::Keyed;
 use crate::model::device::{DeviceClass, DeviceId, ResourceClaim, planned_uid};
+use crate::model::emulation::RepeatedClaims;
 use crate::model::intern::{Marks, Symbol, Tables, TraceIds, WorkBudget, holds_no_ids, trace_ids};
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::pod::{PodInfo, Uid};
@@ -104,6 +105,9 @@ pub struct Cache {
     /// Claims that count as unused: upstream's snapshot does not show that members of a group use them. Empty outside a
     /// group's cycle.
     hidden_claims: BTreeSet<(Symbol, Symbol)>,
+    /// Whether undoing also restores what ties depend on: the order of a node's pods, and the image counts of nodes
+    /// that did not change. The scheduler itself needs neither.
+    undoes_exactly: bool,
 }
 
 impl Cache {
@@ -144,6 +148,11 @@ impl Cache {
     /// shows it or the time has come.
     pub fn linger(&mut self, claim: &ResourceClaim, until: Time) {
         self.volumes.linger(claim, until);
+    }
+
+    /// Lets every undo restore the exact state.
+    pub(crate) fn undo_exactly(&mut self) {
+        self.undoes_exactly = true;
     }
 
     /// Borrows the whole state for a decision.
@@ -255,6 +264,37 @@ impl Cache {
     pub fn placed(&self, uid: &str) -> Option<(&Arc<PodInfo>, Symbol, PodState)> {
         let entry = self.pods.by_uid(uid)?;
         Some((&entry.info, self.nodes.name(entry.node), entry.state))
+    }
+
+    /// Returns the position of a pod in its node's list of pods.
+    fn position(&self, uid: &str) -> Option<u32> {
+        self.pods.by_uid(uid).map(|entry| entry.at)
+    }
+
+    /// Moves a pod to a position in its node's list; the pod there takes its place.
+    fn restore_position(&mut self, uid: &str, at: u32) {
+        let Some((node, now)) = self.pods.by_uid(uid).map(|entry| (entry.node, entry.at)) else { return };
+        if let Some((here, other)) = self.nodes.swap_pods(node, now, at) {
+            self.pods.set_position(here, at);
+            self.pods.set_position(other, now);
+        }
+    }
+
+    /// Returns the image counts of a node that has images and has not changed since the last refresh.
+    fn settled_images(&self, node: Symbol) -> Option<&[(Symbol, ImageState)]> {
+        self.nodes.settled_images(node)
+    }
+
+    /// Replaces the image counts of a node. The node must have changed since the last decision.
+    fn restore_images(&mut self, node: Symbol, images: Box<[(Symbol, ImageState)]>) {
+        self.version += 1;
+        self.nodes.restore_images(node, images);
+    }
+
+    /// Assumes what a pod had reserved before its reservations were released.
+    fn assume_again(&mut self, pod: &Uid, reservations: Vec<Reservation>, repeated: RepeatedClaims) {
+        self.version += u64::from(!reservations.is_empty());
+        self.volumes.assume(pod, reservations, repeated);
     }
 
     /// Returns the uids of all pods counted on nodes, in arbitrary order.
@@ -490,6 +530,7 @@ impl Cache {
             version: _,
             now: _,
             hidden_claims: _,
+            undoes_exactly: _,
         } = self;
         nodes.mark_rest(marks);
         pods.end_collection();
@@ -504,6 +545,8 @@ impl Cache {
     }
 }
 
-trace_ids!(Cache { nodes, pods, pod_classes, images, nominated, lookups, volumes } but not { preemption_log, version, now, hidden_claims });
+trace_ids!(Cache { nodes, pods, pod_classes, images, nominated, lookups, volumes } but not {
+    preemption_log, version, now, hidden_claims, undoes_exactly
+});
 
 holds_no_ids!(ImageState);

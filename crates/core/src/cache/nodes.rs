@@ -446,6 +446,32 @@ impl Nodes {
 }
 
 impl Nodes {
+    /// Exchanges two pods in a node's list. Returns them, the one that was at `a` first.
+    pub(super) fn swap_pods(&mut self, idx: NodeIdx, a: u32, b: u32) -> Option<(PodIdx, PodIdx)> {
+        let slot = &mut self.slots[idx.index()];
+        let (a, b) = (a as usize, b as usize);
+        let pods = (*slot.pods.get(a)?, *slot.pods.get(b)?);
+        slot.pods.swap(a, b);
+        slot.pod_classes.swap(a, b);
+        Some(pods)
+    }
+
+    /// Returns the image counts of a node that has images and needs no refresh.
+    pub(super) fn settled_images(&self, name: Symbol) -> Option<&[(Symbol, ImageState)]> {
+        let slot = &self.slots[self.find(name)?.index()];
+        (!slot.changed && !slot.images.is_empty()).then_some(&*slot.images)
+    }
+
+    /// Replaces the image counts of a node.
+    pub(super) fn restore_images(&mut self, name: Symbol, images: Box<[(Symbol, ImageState)]>) {
+        if let Some(idx) = self.find(name) {
+            self.unmarked.put(idx.index());
+            self.slots[idx.index()].images = images;
+        }
+    }
+}
+
+impl Nodes {
     /// Updates the volume limits of these nodes.
     pub(super) fn refresh_storage(&mut self, names: impl Iterator<Item = Symbol>, volumes: &Volumes) {
         for name in names {

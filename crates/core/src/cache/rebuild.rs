@@ -22,6 +22,7 @@ impl Cache {
             // Set before every decision.
             now: _,
             hidden_claims: _,
+            undoes_exactly,
         } = self;
         match *without {
             ObjectKey::Pod(_) | ObjectKey::Node(_) => {}
@@ -45,6 +46,7 @@ impl Cache {
             lookups,
             volumes,
             version,
+            undoes_exactly,
             ..Self::default()
         };
         let is_out = |uid: &str| matches!(without, ObjectKey::Pod(out) if **out == *uid);

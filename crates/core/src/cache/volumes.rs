@@ -6,6 +6,7 @@
 
 use super::candidate_volumes::CandidateVolumes;
 use super::devices::Devices;
+use super::hypothetical::Assumption;
 use crate::collections::hash::{FixedMap, IdMap};
 use crate::model::device::{DeviceId, ResourceClaim};
 use crate::model::emulation::RepeatedClaims;
@@ -414,6 +415,36 @@ impl Volumes {
             }
         }
         self.reservations.insert(Arc::clone(pod), reservations);
+    }
+
+    /// Returns the assumed state of a PersistentVolume or a claim.
+    pub(super) fn assumption(&self, key: StorageKey) -> Option<Assumption> {
+        match (key.kind, key.namespace) {
+            (StorageKind::PersistentVolume, _) => {
+                let (object, holders) = self.volumes.get(&key.name)?.assumed.as_ref()?;
+                Some(Assumption::Volume(Arc::clone(object), holders.clone()))
+            }
+            (StorageKind::PersistentVolumeClaim, Some(namespace)) => {
+                let (object, holders) = self.claims.get(&(namespace, key.name))?.assumed.as_ref()?;
+                Some(Assumption::Claim(Arc::clone(object), holders.clone()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Sets the assumed state of a PersistentVolume or a claim.
+    pub(super) fn restore_assumption(&mut self, key: StorageKey, assumption: Assumption) {
+        match assumption {
+            Assumption::Volume(object, holders) => {
+                self.change_volume(key.name, |entry| entry.assumed = Some((object, holders)));
+            }
+            Assumption::Claim(object, holders) => {
+                let namespace = key.namespace.unwrap_or(known::EMPTY);
+                if let Some(entry) = self.claims.get_mut(&(namespace, key.name)) {
+                    entry.assumed = Some((object, holders));
+                }
+            }
+        }
     }
 
     pub(super) fn linger(&mut self, claim: &ResourceClaim, until: Time) {

@@ -141,6 +141,21 @@ impl CachedDecision<'_> {
             .best(self.evaluation, |ties| seed.draw(Purpose::TieBreak, &pod.uid, u64::from(attempt), ties))
     }
 
+    /// Returns the nodes with the highest total, in slot order.
+    pub(crate) fn best_nodes(&mut self) -> Vec<NodeIdx> {
+        let mut ties = 0;
+        let first = self.state.best(self.evaluation, |tied| {
+            ties = tied;
+            0
+        });
+        if ties == 1 {
+            return vec![first];
+        }
+        let best = self.state.total(self.evaluation, first);
+        let scored = self.state.scored(self.evaluation);
+        scored.filter(|&(_, total)| total == best).map(|(node, _)| node).collect()
+    }
+
     /// Returns the number of nodes of `within` that a full evaluation filters.
     pub(crate) fn candidates_in(&self, within: &NodeSet) -> usize {
         self.evaluation.candidates_in(within)

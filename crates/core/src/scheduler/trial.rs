@@ -3,6 +3,10 @@
 //! The queue takes no part: the caller gives the pods in its own order, and each pod is decided once. A chosen pod
 //! counts on its node as an assumed pod. There are no bindings, patches, evictions and Events.
 
+mod ties;
+
+pub use ties::BestNodes;
+
 use super::attempt::{Choice, Decided, NO_NODES};
 use super::budget::Size;
 use super::groups::{GroupTried, MemberTried, Scope};
@@ -13,10 +17,11 @@ use crate::framework::CycleError;
 use crate::framework::post_filter::Deallocated;
 use crate::model::event::Event;
 use crate::model::group::{GroupKey, PodGroup};
-use crate::model::intern::{Symbol, Tables};
+use crate::model::intern::{LabelSetId, Symbol, Tables};
 use crate::model::node::NodeInfo;
-use crate::model::pod::{PodInfo, Uid};
+use crate::model::pod::{ControllerKind, PodInfo, Uid};
 use crate::model::rng::Seed;
+use crate::model::selector::Requirement;
 use crate::model::time::Time;
 use crate::model::volume::{Reservation, StorageObject};
 use crate::queue::{QueueConfig, QueuedPod};
@@ -38,6 +43,8 @@ const DEFAULT_PROFILE: &str = "default-scheduler";
 pub struct Trial {
     scheduler: Scheduler,
     log: UndoLog,
+    /// The pods that became members of their groups by a decision or a change, in order.
+    joined: Vec<Uid>,
 }
 
 /// A state of a [`Trial`] to return to.
@@ -45,6 +52,7 @@ pub struct Trial {
 pub struct TrialMark {
     changes: usize,
     walk: usize,
+    joined: usize,
 }
 
 /// How to decide about a pod.
@@ -128,7 +136,8 @@ impl Trial {
         let mut scheduler = Scheduler::with_tables(config, tables, NOW);
         // A comparison evaluates every node again, and a trial has no idle time for it. Tests compare the caches.
         scheduler.verify_decisions(None);
-        Self { scheduler, log: UndoLog::default() }
+        scheduler.cache.undo_exactly();
+        Self { scheduler, log: UndoLog::default(), joined: Vec::new() }
     }
 
     /// Sets the seed of all random choices.
@@ -138,12 +147,19 @@ impl Trial {
 
     /// Replaces the profiles; there is at least one.
     pub fn set_profiles(&mut self, profiles: Vec<Profile>) {
+        self.replace_profiles(profiles);
+    }
+
+    /// Replaces the profiles, of which there is at least one, and returns the previous ones. No mark restores them.
+    pub fn replace_profiles(&mut self, profiles: Vec<Profile>) -> Vec<Profile> {
         assert!(!profiles.is_empty(), "a configuration has a profile");
+        let before = std::mem::take(&mut self.scheduler.profiles);
         let QueueConfig { initial_backoff, max_backoff, .. } = QueueConfig::default();
         let extenders = Vec::new();
         let emulated_version = self.scheduler.tables.rules().version;
         let to = Reconfiguration { emulated_version, profiles, initial_backoff, max_backoff, extenders };
         self.scheduler.reconfigure(NOW, to);
+        before.into_iter().map(|(_, profile)| profile).collect()
     }
 
     /// Applies the event of an object, as a watch reports it. It cannot be undone.
@@ -212,24 +228,49 @@ impl Trial {
 
     /// Returns the current state, for [`Self::roll_back_to`].
     pub fn mark(&self) -> TrialMark {
-        TrialMark { changes: self.log.checkpoint(), walk: self.scheduler.walk.start() }
+        TrialMark {
+            changes: self.log.checkpoint(),
+            walk: self.scheduler.walk.start(),
+            joined: self.joined.len(),
+        }
     }
 
-    /// Undoes the decisions and changes since the mark. Events and profiles stay. The order of equally important pods
-    /// as victims may change.
+    /// Keeps all changes for good: no mark undoes them any more.
+    pub fn keep_changes(&mut self) {
+        self.log = UndoLog::default();
+        self.joined.clear();
+    }
+
+    /// Returns the number of changes since the mark, each of which costs one step to undo.
+    pub fn changes_since(&self, mark: TrialMark) -> usize {
+        self.log.checkpoint() - mark.changes + self.joined.len() - mark.joined
+    }
+
+    /// Undoes the decisions and changes since the mark. Events and profiles stay.
     pub fn roll_back_to(&mut self, mark: TrialMark) {
         self.log.roll_back_to(&mut self.scheduler.cache, mark.changes);
         self.scheduler.walk.return_to(mark.walk);
+        for uid in self.joined.drain(mark.joined..) {
+            self.scheduler.member_withdrawn(&uid);
+        }
     }
 
-    /// Removes a pod from its node. Returns whether it was on one.
+    /// Removes a pod from its node, with its assumed volumes. Returns whether it was on one.
     pub fn remove_pod(&mut self, uid: &str) -> bool {
-        self.log.remove(&mut self.scheduler.cache, uid)
+        let Scheduler { cache, tables, .. } = &mut self.scheduler;
+        self.log.remove_with_volumes(cache, tables, uid)
+    }
+
+    /// Counts a pod as a member of its group.
+    fn join(&mut self, pod: &PodInfo) {
+        if self.scheduler.member_placed(pod) {
+            self.joined.push(Arc::clone(&pod.uid));
+        }
     }
 
     /// Counts a pod on a node as bound. A pod that counts on a node already is moved or replaced.
     pub fn place_pod(&mut self, pod: &Arc<PodInfo>, node: Symbol) {
-        self.scheduler.member_placed(pod);
+        self.join(pod);
         self.log.place(&mut self.scheduler.cache, pod, node, PodState::Added);
     }
 
@@ -243,13 +284,31 @@ impl Trial {
         self.log.set_storage(&mut self.scheduler.cache, object);
     }
 
-    /// Sets or removes a group, and returns its previous state. The caller restores it; no mark does.
+    /// Removes a node, and returns whether it existed. Remove its pods first: they would stay counted, invisible to
+    /// decisions.
+    pub fn remove_node(&mut self, name: Symbol) -> bool {
+        self.log.remove_node(&mut self.scheduler.cache, name)
+    }
+
+    /// Sets or removes a group, and returns its previous state.
     pub fn replace_group(&mut self, key: GroupKey, group: Option<PodGroup>) -> Option<PodGroup> {
-        let lookups = self.scheduler.cache.lookups_mut();
-        match group {
-            Some(group) => lookups.set_group(group),
-            None => lookups.remove_group(key),
-        }
+        self.log.replace_group(&mut self.scheduler.cache, key, group)
+    }
+
+    /// Adds a namespace or replaces its labels.
+    pub fn set_namespace(&mut self, name: Symbol, labels: LabelSetId) {
+        self.log.set_namespace(&mut self.scheduler.cache, name, labels);
+    }
+
+    /// Adds or replaces the selector of a controller.
+    pub fn set_controller(
+        &mut self,
+        kind: ControllerKind,
+        namespace: Symbol,
+        name: Symbol,
+        demands: Box<[Requirement]>,
+    ) {
+        self.log.set_controller(&mut self.scheduler.cache, (kind, namespace, name), demands);
     }
 
     /// Sets or removes the pod's nomination.
@@ -376,7 +435,7 @@ impl Trial {
     fn assume(&mut self, pod: &Arc<PodInfo>, choice: Choice, options: TrialOptions) -> TrialDecision {
         let Choice { node, feasible, score, reservations, .. } = choice;
         let node = self.snapshot().node_info(node).name;
-        self.scheduler.member_placed(pod);
+        self.join(pod);
         if !options.is_comparable {
             self.nominate(pod, None);
         }

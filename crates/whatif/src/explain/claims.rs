@@ -17,6 +17,19 @@ use supercargo_core::scheduler::Trial;
 const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 
+/// Returns the pod as its controller would create it again: without a node and without status.
+pub fn afresh(pod: &PodInfo) -> PodInfo {
+    PodInfo {
+        node_name: None,
+        nominated_node: None,
+        start_time: None,
+        deleting: false,
+        preempted: false,
+        scheduled: None,
+        ..pod.clone()
+    }
+}
+
 /// Returns whether the pod is a replica of a StatefulSet, whose name ends in its ordinal.
 pub fn is_replica(pod: &PodInfo) -> bool {
     pod.owner.is_some_and(|owner| owner.kind == ControllerKind::StatefulSet)

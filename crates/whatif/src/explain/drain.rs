@@ -15,10 +15,12 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use supercargo_core::cache::Snapshot;
 use supercargo_core::model::group::{GroupKey, GroupPolicy};
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::node::{NodeIdx, NodeInfo};
 use supercargo_core::model::pod::{PodInfo, Uid};
+use supercargo_core::scheduler::Trial;
 
 /// `kind` of the report.
 const KIND: &str = "DrainCheck";
@@ -197,7 +199,7 @@ pub fn drain_check(
     let stay = pods.iter().filter_map(|of| Some((key(place, &of.pod), of.stays?))).collect();
     let mut going: Vec<&Leaving> = pods.iter().filter(|of| of.stays.is_none()).collect();
     going.sort_by_key(|of| (Reverse(of.pod.priority), key(place, &of.pod)));
-    let protected = Protected::of(place, &going, states);
+    let protected = Protected::of(place.snapshot(), &going, states);
     let obstacles = obstacles(place, &going, &protected, accepted);
     let mut answer = DrainCheck {
         api_version: API_VERSION,
@@ -213,7 +215,7 @@ pub fn drain_check(
         groups: groups_below(place, &going),
     };
     place.reverted(|place| {
-        nodes.iter().for_each(|name| cordon(place, name));
+        nodes.iter().for_each(|name| cordon(place.trial, name));
         move_away(place, &going, &mut answer);
     });
     for (of, _) in going.iter().zip(&answer.pods).filter(|(_, moved)| moved.to.is_some()) {
@@ -298,26 +300,26 @@ fn groups_below(place: &Place<'_>, going: &[&Leaving]) -> Vec<GroupBelow> {
 }
 
 /// Cordons the node like `kubectl cordon` and the node lifecycle controller.
-fn cordon(place: &mut Place<'_>, name: &str) {
-    let node = place.tables().find(name).and_then(|name| place.snapshot().find_node(name));
+pub(crate) fn cordon(trial: &mut Trial, name: &str) {
+    let node = trial.tables().find(name).and_then(|name| trial.snapshot().find_node(name));
     let Some(node) = node else { return };
-    let mut info = NodeInfo::clone(place.snapshot().node_info(node));
-    Edit::Cordon { node }.on_node(&mut info, place.trial.tables_mut());
-    place.trial.set_node(&Arc::new(info));
+    let mut info = NodeInfo::clone(trial.snapshot().node_info(node));
+    Edit::Cordon { node }.on_node(&mut info, trial.tables_mut());
+    trial.set_node(&Arc::new(info));
 }
 
 /// The disruption budgets that the eviction API asks about the pods, which are given by their indices.
-struct Protected {
+pub(crate) struct Protected {
     /// Each budget with its allowed evictions, and the pods whose eviction uses one up.
-    budgets: BTreeMap<String, (i32, Vec<usize>)>,
+    pub(crate) budgets: BTreeMap<String, (i32, Vec<usize>)>,
     /// The pods with several budgets, which the eviction API does not support.
-    several: BTreeMap<usize, Vec<String>>,
+    pub(crate) several: BTreeMap<usize, Vec<String>>,
 }
 
 impl Protected {
     /// Collects the budgets. An empty selector protects all pods of its namespace here, unlike in preemption.
-    fn of(place: &Place<'_>, going: &[&Leaving], states: &BudgetStates) -> Self {
-        let (tables, lookups) = (place.tables(), place.snapshot().lookups());
+    pub(crate) fn of(snapshot: Snapshot<'_>, going: &[&Leaving], states: &BudgetStates) -> Self {
+        let (tables, lookups) = (snapshot.tables(), snapshot.lookups());
         // A pod that has not started or is being deleted is evicted whatever its budgets say.
         let asks = |at: &usize| !going[*at].pod.deleting && !going[*at].is_pending;
         let mut namespaces: Vec<Symbol> = going.iter().map(|of| of.pod.namespace).collect();

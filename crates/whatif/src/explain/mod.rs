@@ -35,9 +35,11 @@ pub use drain::{
     Accepted, Budget, BudgetState, BudgetStates, DrainCheck, GroupBelow, Leaving, Moved, Obstacle,
     ObstacleCode, drain_check,
 };
+pub(crate) use drain::{Protected, cordon};
 pub use fit::{FitCheck, GroupFit, OnNode, fit};
 pub use groups::{Domain, ExplainedGroup, GroupExplanation, GroupVerdict, Short, explain_group};
 pub use place::Place;
+pub(crate) use place::node_like;
 pub use reason::ReasonCode;
 pub use scores::SCORES_MAX;
 

@@ -25,6 +25,16 @@ pub struct Place<'a> {
     pub pending: &'a [Arc<PodInfo>],
 }
 
+/// Returns a copy of a node with another name, and that name as its hostname label.
+pub(crate) fn node_like(trial: &mut Trial, like: NodeInfo, name: &str) -> NodeInfo {
+    let hostname = trial.tables_mut().symbol("kubernetes.io/hostname");
+    let name = trial.tables_mut().symbol(name);
+    let pairs = trial.tables().labels(like.labels).iter();
+    let pairs = pairs.map(|(key, value)| (key, if key == hostname { name } else { value })).collect();
+    let labels = trial.tables_mut().label_set(pairs);
+    NodeInfo { name, labels, ..like }
+}
+
 impl Place<'_> {
     /// Returns a snapshot of the cluster.
     pub fn snapshot(&self) -> Snapshot<'_> {
@@ -100,7 +110,7 @@ impl Place<'_> {
             }
             Edit::NodeLike { like, name } => {
                 let like = NodeInfo::clone(self.snapshot().node_info(*like));
-                let new = Arc::new(self.named(like, name));
+                let new = Arc::new(node_like(self.trial, like, name));
                 self.trial.set_node(&new);
             }
             Edit::Claims(edit) => {
@@ -133,16 +143,6 @@ impl Place<'_> {
             siblings.map(move |other| (Arc::new(other.clone()), name))
         };
         snapshot.nodes().iter().flat_map(of).collect()
-    }
-
-    /// Returns a copy of a node with another name and hostname label.
-    fn named(&mut self, like: NodeInfo, name: &str) -> NodeInfo {
-        let hostname = self.trial.tables_mut().symbol("kubernetes.io/hostname");
-        let name = self.trial.tables_mut().symbol(name);
-        let pairs = self.tables().labels(like.labels).iter();
-        let pairs = pairs.map(|(key, value)| (key, if key == hostname { name } else { value })).collect();
-        let labels = self.trial.tables_mut().label_set(pairs);
-        NodeInfo { name, labels, ..like }
     }
 
     /// Returns a volume that matches the claim and is reachable from every node.

@@ -52,6 +52,40 @@ pub struct OwnedPod {
     pub is_ready: bool,
     /// Creation timestamp as the API server writes it.
     pub created: Box<str>,
+    /// What programs that move pods read of it.
+    pub eviction: EvictionNotes,
+}
+
+/// What cluster-autoscaler reads of a pod before it evicts it (`cluster-autoscaler.kubernetes.io/safe-to-evict`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EvictionNotes {
+    /// Whether an annotation says that the pod may be evicted, or that it must not be.
+    pub is_safe: Option<bool>,
+    /// Whether the pod keeps data on its node: an emptyDir or hostPath volume that no annotation gives up.
+    pub has_local_data: bool,
+}
+
+impl EvictionNotes {
+    /// Reads the annotations and volumes of a pod.
+    fn of(pod: &Value) -> Self {
+        let annotation = |name: &str| {
+            let annotations = pod.pointer("/metadata/annotations")?;
+            annotations.get(format!("cluster-autoscaler.kubernetes.io/{name}"))?.as_str()
+        };
+        let is_safe = match annotation("safe-to-evict") {
+            Some("true") => Some(true),
+            Some("false") => Some(false),
+            _ => None,
+        };
+        let given_up: Vec<&str> =
+            annotation("safe-to-evict-local-volumes").unwrap_or_default().split(',').map(str::trim).collect();
+        let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
+        let is_local =
+            |volume: &Value| ["emptyDir", "hostPath"].iter().any(|kind| volume.get(kind).is_some());
+        let is_kept = |volume: &&Value| is_local(volume) && !given_up.contains(&text_at(volume, "/name"));
+        let has_local_data = is_safe != Some(true) && volumes.into_iter().flatten().any(|it| is_kept(&it));
+        Self { is_safe, has_local_data }
+    }
 }
 
 impl OwnedPod {
@@ -73,7 +107,8 @@ impl OwnedPod {
         let conditions = item.value.pointer("/status/conditions").and_then(Value::as_array);
         let ready = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
         let is_ready = ready.is_some_and(|ready| ready["status"] == "True");
-        move |pod| Self { pod, owner, is_mirror, has_empty_dir, is_pending, is_ready, created }
+        let eviction = EvictionNotes::of(&item.value);
+        move |pod| Self { pod, owner, is_mirror, has_empty_dir, is_pending, is_ready, created, eviction }
     }
 }
 

@@ -79,12 +79,16 @@ fn converted(trial: &mut Trial, item: Item) -> Result<(PodInfo, bool), Wrong> {
     Ok((info, pod.has_ended()))
 }
 
-fn event(object: &Object, tables: &mut Tables) -> Result<Event, Malformed> {
+/// Converts an object.
+///
+/// # Errors
+/// Fails if the object is malformed.
+pub(crate) fn event(object: &Object, tables: &mut Tables) -> Result<Event, Malformed> {
     of_any_kind!(object, it => it.applied(tables))
 }
 
 /// Converts the error; its reason begins with the path of the field.
-fn wrong(malformed: &Malformed) -> Wrong {
+pub(crate) fn wrong(malformed: &Malformed) -> Wrong {
     let path = malformed.reason.split_once(": ").map_or("", |(path, _)| path).to_owned();
     Wrong { path, message: malformed.to_string() }
 }

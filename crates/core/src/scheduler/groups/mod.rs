@@ -70,11 +70,14 @@ impl Scheduler {
         (counts && self.groups.add(key, &pod.uid)).then_some(key)
     }
 
-    /// Counts a pod that gets a node in a trial as a member of its group.
-    pub(super) fn member_placed(&mut self, pod: &PodInfo) {
-        if let Some(key) = pod.group_key() {
-            self.groups.add(key, &pod.uid);
-        }
+    /// Counts a pod that gets a node in a trial as a member of its group. Returns whether it is a new member.
+    pub(super) fn member_placed(&mut self, pod: &PodInfo) -> bool {
+        pod.group_key().is_some_and(|key| self.groups.add(key, &pod.uid))
+    }
+
+    /// Undoes [`Self::member_placed`] of a new member.
+    pub(super) fn member_withdrawn(&mut self, uid: &str) {
+        self.groups.remove(uid);
     }
 
     /// Handles a pod that leaves: it is no member any more, unless it was bound.

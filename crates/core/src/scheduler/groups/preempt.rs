@@ -205,7 +205,7 @@ impl Scheduler {
 
     fn take_off(&mut self, log: &mut UndoLog, unit: &Unit) {
         for (pod, _) in &unit.pods {
-            log.remove(&mut self.cache, &pod.uid);
+            log.remove_with_volumes(&mut self.cache, &self.tables, &pod.uid);
         }
     }
 

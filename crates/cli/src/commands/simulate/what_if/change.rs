@@ -10,9 +10,9 @@ use supercargo_core::model::event::{Event, ObjectKey};
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::node::NodeInfo;
 use supercargo_core::model::pod::{PodInfo, Uid};
-use supercargo_whatif::explain::claims::{with_new_ephemeral_claims, with_own_claims};
+use supercargo_whatif::explain::claims::{afresh, with_new_ephemeral_claims, with_own_claims};
 use supercargo_whatif::load::files::InputError;
-use supercargo_whatif::prepare::owners::OwnedPod;
+use supercargo_whatif::prepare::owners::{EvictionNotes, OwnedPod};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -106,19 +106,6 @@ fn renamed(pod: &PodInfo, suffix: &str) -> PodInfo {
     PodInfo { uid: format!("{}-{suffix}", pod.uid).into(), name: name.into(), ..afresh(pod) }
 }
 
-/// Returns the pod as its controller would create it again: without a node and without status.
-pub(super) fn afresh(pod: &PodInfo) -> PodInfo {
-    PodInfo {
-        node_name: None,
-        nominated_node: None,
-        start_time: None,
-        deleting: false,
-        preempted: false,
-        scheduled: None,
-        ..pod.clone()
-    }
-}
-
 fn remove_node(cluster: &mut Cluster, name: &str, changed: &mut Changed) -> Result<(), InputError> {
     cluster.has_node(name)?;
     cluster.forget_node_name(name);
@@ -184,6 +171,7 @@ fn resize(
             has_empty_dir: false,
             is_pending: true,
             is_ready: false,
+            eviction: EvictionNotes::default(),
         })
     });
     let Some(like) = like else {

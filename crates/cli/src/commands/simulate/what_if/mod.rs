@@ -36,6 +36,7 @@ use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::signature::Signature;
 use supercargo_core::scheduler::Profile;
+use supercargo_whatif::explain::claims::afresh;
 use supercargo_whatif::explain::{Place, why as reasons_why};
 use supercargo_whatif::load::files::InputError;
 use supercargo_whatif::prepare::owners::Owner;
@@ -331,7 +332,7 @@ fn take_off_all(cluster: &mut Cluster) -> (Vec<Arc<PodInfo>>, BTreeMap<Uid, Stri
             trial.remove_pod(&noted.pod.uid);
         }
     }
-    (all.iter().map(|noted| Arc::new(change::afresh(&noted.pod))).collect(), from)
+    (all.iter().map(|noted| Arc::new(afresh(&noted.pod))).collect(), from)
 }
 
 /// Runs the command on the process's own streams.

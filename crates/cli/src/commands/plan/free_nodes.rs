@@ -1,0 +1,122 @@
+//! `supercargo plan free-nodes`.
+
+use super::{table, to_plan_in};
+use crate::cluster::{Cluster, Refused, SourceArgs};
+use crate::screen::{Output, Screen, complain, in_form, say};
+use clap::Args;
+use std::process::ExitCode;
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::plan::{Accepted, FreeNodesPlan, Goal, KeptNode, free_nodes};
+
+/// Exit code if the plan frees fewer nodes than asked for.
+const TOO_FEW: u8 = 3;
+/// Number of kept nodes that the table shows without `-o wide`, unless they were named.
+const KEPT_SHOWN: usize = 5;
+
+/// Arguments of `supercargo plan free-nodes`.
+#[derive(Clone, Debug, Args)]
+#[group(id = "goal", required = true, multiple = false, args = ["count", "nodes", "all_possible"])]
+pub struct FreeNodesArgs {
+    /// Number of nodes to empty: those with the fewest evictions.
+    #[arg(long, value_name = "N")]
+    pub count: Option<usize>,
+
+    /// Nodes to empty, separated by commas.
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',', value_parser = crate::names::node)]
+    pub nodes: Vec<String>,
+
+    /// Empty as many nodes as possible.
+    #[arg(long)]
+    pub all_possible: bool,
+
+    /// Accept that data in emptyDir and hostPath volumes is lost.
+    #[arg(long)]
+    pub delete_emptydir_data: bool,
+
+    /// Source of the cluster.
+    #[command(flatten)]
+    pub source: SourceArgs,
+
+    /// Output format.
+    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
+    pub output: Output,
+}
+
+impl FreeNodesArgs {
+    fn goal(&self) -> Goal {
+        match self.count {
+            Some(count) => Goal::Count(count),
+            None if self.all_possible => Goal::All,
+            None => Goal::Nodes(self.nodes.clone()),
+        }
+    }
+}
+
+/// Runs the command: prints the plan and returns the exit code.
+pub(super) fn main(args: &FreeNodesArgs) -> ExitCode {
+    match answer(args) {
+        Ok(plan) => {
+            let text = in_form(args.output, &plan, |wide| text(args, &plan, wide));
+            say(&text, if is_enough(args, &plan) { 0 } else { TOO_FEW })
+        }
+        Err(refused) => refused.report(),
+    }
+}
+
+fn answer(args: &FreeNodesArgs) -> Result<FreeNodesPlan, Refused> {
+    let cluster = Cluster::load_with_pods(&args.source, None)?;
+    for name in &args.nodes {
+        cluster.has_node(name)?;
+    }
+    cluster.notices.iter().for_each(|notice| complain(notice));
+    let accepted = Accepted { local_data: args.delete_emptydir_data };
+    let plan = free_nodes(&mut to_plan_in(cluster), &args.goal(), accepted);
+    Ok(plan.map_err(|error| InputError(error.to_string()))?)
+}
+
+fn is_enough(args: &FreeNodesArgs, plan: &FreeNodesPlan) -> bool {
+    match args.goal() {
+        Goal::Count(asked) => plan.freed.len() >= asked,
+        Goal::Nodes(named) => named.iter().all(|name| plan.freed.contains(name)),
+        Goal::All => !plan.freed.is_empty(),
+    }
+}
+
+fn text(args: &FreeNodesArgs, plan: &FreeNodesPlan, wide: bool) -> String {
+    let mut screen = Screen::of_stdout();
+    let (nodes, evictions) = (count(plan.freed.len(), "node"), count(plan.moves.len(), "eviction"));
+    if plan.freed.is_empty() {
+        screen.heading("No node can be freed");
+    } else {
+        screen.heading(&format!("{nodes} can be freed with {evictions}: {}", plan.freed.join(", ")));
+    }
+    table(&mut screen, &plan.moves);
+    let is_all_shown = wide || !args.nodes.is_empty();
+    let shown = if is_all_shown { plan.kept.len() } else { plan.kept.len().min(KEPT_SHOWN) };
+    if shown > 0 {
+        screen.heading("Nodes that stay");
+        let rows: Vec<Vec<String>> = plan.kept[..shown].iter().flat_map(|kept| rows(kept, wide)).collect();
+        screen.table(&[], &rows);
+        if plan.kept.len() > shown {
+            screen.line(&format!("  and {}", count(plan.kept.len() - shown, "more node")));
+        }
+    }
+    if plan.pending > 0 {
+        screen.line(&format!("\n{} of the cluster not considered", count(plan.pending, "pending pod")));
+    }
+    screen.into_text()
+}
+
+/// Returns a row for each pod that keeps a node; without `wide`, only for the first.
+fn rows(kept: &KeptNode, wide: bool) -> Vec<Vec<String>> {
+    if kept.blockers.is_empty() {
+        return vec![vec![kept.node.clone(), "its room is needed for displaced pods".to_owned()]];
+    }
+    let shown = if wide { kept.blockers.len() } else { 1 };
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for blocker in &kept.blockers[..shown] {
+        rows.push(vec![kept.node.clone(), format!("{}: {}", blocker.pod, blocker.reason)]);
+    }
+    rows
+}

@@ -1,0 +1,93 @@
+//! `supercargo plan make-room`.
+
+use super::{table, to_plan_in};
+use crate::cluster::{Cluster, Refused, SourceArgs};
+use crate::screen::{Output, Screen, complain, in_form, say};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::load::files::InputError;
+use supercargo_whatif::plan::{Accepted, MakeRoomPlan, make_room};
+
+/// Exit code if a pod does not fit.
+const DOES_NOT_FIT: u8 = 3;
+
+/// Arguments of `supercargo plan make-room`.
+#[derive(Clone, Debug, Args)]
+pub struct MakeRoomArgs {
+    /// File with pods or workloads; `-` reads standard input. Its other objects are added to the cluster.
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub filename: PathBuf,
+
+    /// Accept that data in emptyDir and hostPath volumes is lost.
+    #[arg(long)]
+    pub delete_emptydir_data: bool,
+
+    /// Source of the cluster.
+    #[command(flatten)]
+    pub source: SourceArgs,
+
+    /// Output format.
+    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
+    pub output: Output,
+}
+
+/// Runs the command: prints the plan and returns the exit code.
+pub(super) fn main(args: &MakeRoomArgs) -> ExitCode {
+    match answer(args) {
+        Ok(plan) => {
+            let text = in_form(args.output, &plan, |_| text(&plan));
+            say(&text, if plan.fits { 0 } else { DOES_NOT_FIT })
+        }
+        Err(refused) => refused.report(),
+    }
+}
+
+fn answer(args: &MakeRoomArgs) -> Result<MakeRoomPlan, Refused> {
+    let mut cluster = Cluster::load_with_pods(&args.source, Some(&args.filename))?;
+    let file = args.filename.display();
+    let pods = std::mem::take(&mut cluster.templates);
+    if pods.is_empty() {
+        return Err(InputError(format!("{file}: expected a pod or a workload that is not placed yet")).into());
+    }
+    if let Some((namespace, name)) = cluster.leaving.first() {
+        let text = format!("{file}: it replaces the existing pod {namespace}/{name}; give only new pods");
+        return Err(InputError(text).into());
+    }
+    cluster.notices.iter().for_each(|notice| complain(notice));
+    // Pods to come are nominated to no node.
+    pods.iter().for_each(|pod| cluster.trial.nominate(pod, None));
+    let accepted = Accepted { local_data: args.delete_emptydir_data };
+    Ok(make_room(&mut to_plan_in(cluster), &pods, accepted))
+}
+
+fn text(plan: &MakeRoomPlan) -> String {
+    let mut screen = Screen::of_stdout();
+    let (pods, moves) = (count(plan.pods.len(), "pod"), count(plan.moves.len(), "eviction"));
+    let unplaced = plan.pods.iter().filter(|pod| pod.to.is_none()).count();
+    screen.heading(&match (unplaced, plan.moves.len()) {
+        (0, 0) => format!("{pods} to place: all fit without evictions"),
+        (0, _) => format!("{pods} to place: all fit after {moves}"),
+        (_, 0) => format!("{pods} to place: {unplaced} cannot be placed"),
+        (..) => format!("{pods} to place: {unplaced} cannot be placed, even after {moves}"),
+    });
+    if !plan.moves.is_empty() {
+        screen.line(&format!("  cordon during the moves: {}", plan.cordoned.join(", ")));
+    }
+    table(&mut screen, &plan.moves);
+    screen.heading("Then");
+    let rows: Vec<Vec<String>> = plan
+        .pods
+        .iter()
+        .map(|pod| match (&pod.to, &pod.reason) {
+            (Some(node), _) => vec![pod.pod.clone(), format!("is placed on {node}")],
+            (None, reason) => {
+                let why = reason.as_deref().unwrap_or_default();
+                vec![pod.pod.clone(), format!("stays pending: {why}")]
+            }
+        })
+        .collect();
+    screen.table(&[], &rows);
+    screen.into_text()
+}

@@ -1,0 +1,82 @@
+//! `supercargo plan`: which pods to move so that nodes can be emptied, pods fit, or the load is even. Changes
+//! nothing.
+
+mod free_nodes;
+mod make_room;
+mod rebalance;
+
+pub use free_nodes::FreeNodesArgs;
+pub use make_room::MakeRoomArgs;
+pub use rebalance::RebalanceArgs;
+
+use crate::cluster;
+use crate::screen::Screen;
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+use supercargo_whatif::cluster::Cluster;
+use supercargo_whatif::plan::Move;
+
+/// Arguments of `supercargo plan`.
+#[derive(Clone, Debug, Args)]
+pub struct PlanArgs {
+    /// What to plan.
+    #[command(subcommand)]
+    pub command: PlanCommand,
+}
+
+/// What to plan.
+#[derive(Clone, Debug, Subcommand)]
+pub enum PlanCommand {
+    /// Plan how to empty nodes with the fewest evictions.
+    ///
+    /// Decides the new node of every displaced pod beforehand, as the scheduler will. Reads the cluster of the
+    /// kubeconfig, or files (`--cluster`). Changes nothing.
+    ///
+    /// Exit code: 0 the plan frees what was asked for, or with --all-possible at least one node; 3 it frees less; 2
+    /// invalid flags or files, or no such node; 1 any other failure.
+    FreeNodes(FreeNodesArgs),
+
+    /// Plan which pods to move so that the pods of a file fit.
+    ///
+    /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
+    ///
+    /// Exit code: 0 all pods fit, at once or after the moves; 3 at least one does not; 2 invalid flags or files; 1 any
+    /// other failure.
+    MakeRoom(MakeRoomArgs),
+
+    /// Plan which pods to move so that no node has too many requests, and no workload too much skew.
+    ///
+    /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
+    ///
+    /// Exit code: 0 nothing exceeds a bound, at once or after the moves; 3 something still does; 2 invalid flags or
+    /// files; 1 any other failure.
+    Rebalance(RebalanceArgs),
+}
+
+/// Runs the command: prints the plan and returns the exit code.
+pub fn main(args: &PlanArgs) -> ExitCode {
+    match &args.command {
+        PlanCommand::FreeNodes(args) => free_nodes::main(args),
+        PlanCommand::MakeRoom(args) => make_room::main(args),
+        PlanCommand::Rebalance(args) => rebalance::main(args),
+    }
+}
+
+/// Returns the loaded cluster as one to plan in.
+fn to_plan_in(cluster: cluster::Cluster) -> Cluster {
+    let owners = cluster.owners.unwrap_or_default();
+    Cluster::of(cluster.trial, owners.pods, owners.budgets)
+}
+
+/// Adds the table of the steps.
+fn table(screen: &mut Screen, moves: &[Move]) {
+    if moves.is_empty() {
+        return;
+    }
+    let mut rows = vec![["STEP", "POD", "FROM", "TO", "WHY IT IS SAFE"].map(str::to_owned).to_vec()];
+    rows.extend(moves.iter().map(|it| {
+        let why = if it.is_swap { format!("makes room; {}", it.why) } else { it.why.clone() };
+        vec![it.step.to_string(), it.pod.clone(), it.from.clone(), it.to.clone(), why]
+    }));
+    screen.table(&[0], &rows);
+}

@@ -1,0 +1,101 @@
+//! `supercargo plan rebalance`.
+
+use super::{table, to_plan_in};
+use crate::cluster::{Cluster, Refused, SourceArgs};
+use crate::screen::{Output, Screen, complain, in_form, say};
+use clap::Args;
+use std::process::ExitCode;
+use supercargo_whatif::explain::format::count;
+use supercargo_whatif::plan::{Accepted, Bounds, Excess, RebalancePlan, rebalance};
+
+/// Exit code if something exceeds a bound after the moves.
+const NOT_BALANCED: u8 = 3;
+/// Number of nodes and workloads above a bound that the table shows without `-o wide`.
+const SHOWN: usize = 10;
+
+/// Arguments of `supercargo plan rebalance`.
+#[derive(Clone, Debug, Args)]
+#[group(id = "bounds", required = true, multiple = true, args = ["max_requested", "max_skew"])]
+pub struct RebalanceArgs {
+    /// Share of a node's allocatable CPU and memory that its pods may request, for example 80%.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub max_requested: Option<u32>,
+
+    /// How much the numbers of a workload's pods may differ between the domains of a topology key, for example
+    /// topology.kubernetes.io/zone=1.
+    #[arg(long, value_name = "KEY=N", value_parser = skew)]
+    pub max_skew: Option<(String, u32)>,
+
+    /// Accept that data in emptyDir and hostPath volumes is lost.
+    #[arg(long)]
+    pub delete_emptydir_data: bool,
+
+    /// Source of the cluster.
+    #[command(flatten)]
+    pub source: SourceArgs,
+
+    /// Output format.
+    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
+    pub output: Output,
+}
+
+fn percent(text: &str) -> Result<u32, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<u32>().ok();
+    number.filter(|number| (1..=100).contains(number)).ok_or_else(|| "expected 1% to 100%".to_owned())
+}
+
+fn skew(text: &str) -> Result<(String, u32), String> {
+    let parts = text.rsplit_once('=').filter(|(key, _)| !key.is_empty());
+    let parsed = parts.and_then(|(key, number)| Some((key.to_owned(), number.parse::<u32>().ok()?)));
+    let bound = parsed.filter(|(_, number)| *number > 0);
+    bound.ok_or_else(|| "expected a topology key and a number of at least 1, as in zone=1".to_owned())
+}
+
+/// Runs the command: prints the plan and returns the exit code.
+pub(super) fn main(args: &RebalanceArgs) -> ExitCode {
+    match answer(args) {
+        Ok(plan) => {
+            let text = in_form(args.output, &plan, |wide| text(&plan, wide));
+            say(&text, if plan.is_balanced { 0 } else { NOT_BALANCED })
+        }
+        Err(refused) => refused.report(),
+    }
+}
+
+fn answer(args: &RebalanceArgs) -> Result<RebalancePlan, Refused> {
+    let cluster = Cluster::load_with_pods(&args.source, None)?;
+    cluster.notices.iter().for_each(|notice| complain(notice));
+    let accepted = Accepted { local_data: args.delete_emptydir_data };
+    let bounds = Bounds { requested_percent: args.max_requested, skew: args.max_skew.clone() };
+    Ok(rebalance(&mut to_plan_in(cluster), &bounds, accepted))
+}
+
+fn text(plan: &RebalancePlan, wide: bool) -> String {
+    let mut screen = Screen::of_stdout();
+    let moves = count(plan.moves.len(), "eviction");
+    screen.heading(&match (plan.before.len(), plan.after.len()) {
+        (0, _) => "nothing exceeds a bound".to_owned(),
+        (before, 0) => format!("{before} above a bound now, none after {moves}"),
+        (before, after) => format!("{before} above a bound now, {after} after {moves}"),
+    });
+    table(&mut screen, &plan.moves);
+    for (heading, excesses) in
+        [("Above a bound now", &plan.before), ("Above a bound after the moves", &plan.after)]
+    {
+        if !excesses.is_empty() {
+            screen.heading(heading);
+            list(&mut screen, excesses, wide);
+        }
+    }
+    screen.into_text()
+}
+
+fn list(screen: &mut Screen, excesses: &[Excess], wide: bool) {
+    let shown = if wide { excesses.len() } else { excesses.len().min(SHOWN) };
+    let rows: Vec<Vec<String>> =
+        excesses[..shown].iter().map(|it| vec![it.subject.clone(), it.text.clone()]).collect();
+    screen.table(&[], &rows);
+    if excesses.len() > shown {
+        screen.line(&format!("  and {} more", excesses.len() - shown));
+    }
+}

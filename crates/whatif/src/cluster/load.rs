@@ -1,0 +1,96 @@
+//! Loads a cluster from objects and files.
+
+use super::{Cluster, ClusterError};
+use crate::load::files::{Files, Item, Origin};
+use crate::load::input::InputLimit;
+use crate::prepare::inventory::{self, Given, Inventory};
+use crate::prepare::owners::{OwnedPod, Owners};
+use crate::simulate::{objects, profiles};
+use serde_json::Value;
+use std::io;
+use std::path::{Path, PathBuf};
+use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
+
+/// The kinds that the admission of pods, or a controller that makes their claims, reads.
+const ADMISSION: [&str; 5] =
+    ["PriorityClass", "RuntimeClass", "LimitRange", "ResourceClaimTemplate", "StorageClass"];
+
+/// How the scheduler of a cluster behaves, and how its objects are read.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// A file with a KubeSchedulerConfiguration v1. Without it, the default plugins decide.
+    pub config: Option<PathBuf>,
+    /// The version of kube-scheduler to behave as; the newest by default.
+    pub version: EmulatedVersion,
+    /// Whether defects of kube-scheduler are repaired, which is the default.
+    pub compat: Compat,
+    /// The feature gates of pod groups; all are off by default.
+    pub groups: GroupGates,
+    /// Reads objects as written, without the defaults and admission of an API server.
+    pub as_written: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            config: None,
+            version: EmulatedVersion::NEWEST,
+            compat: Compat::default(),
+            groups: GroupGates::default(),
+            as_written: false,
+        }
+    }
+}
+
+impl Cluster {
+    /// Loads a cluster from API objects in their JSON form, such as the items of lists that an API server returns.
+    ///
+    /// # Errors
+    /// Fails if an object or the configuration is invalid.
+    pub fn from_objects(objects: Vec<Value>, setup: &Setup) -> Result<Self, ClusterError> {
+        let files = Files::within(InputLimit::default(), |_| ());
+        let items = objects.into_iter().map(|value| Item::new(value, Origin::default()));
+        Self::load(&files, items.collect(), setup)
+    }
+
+    /// Loads a cluster from files with objects in YAML or JSON, as `kubectl get -o yaml` writes them.
+    ///
+    /// # Errors
+    /// Fails if a file, an object or the configuration is invalid; the message names file and line.
+    pub fn from_files<P: AsRef<Path>>(paths: &[P], setup: &Setup) -> Result<Self, ClusterError> {
+        let mut files = Files::within(InputLimit::default(), |_| ());
+        let mut items = Vec::new();
+        for path in paths {
+            items.extend(files.read(path.as_ref(), &mut io::empty())?);
+        }
+        Self::load(&files, items, setup)
+    }
+
+    fn load(files: &Files, items: Vec<Item>, setup: &Setup) -> Result<Self, ClusterError> {
+        let mut trial = profiles::trial(setup.config.as_deref(), setup.version, setup.compat, setup.groups)?;
+        let admission: Vec<Item> = items
+            .iter()
+            .filter(|item| ADMISSION.contains(&item.kind()))
+            .map(|it| it.clone().unpacked())
+            .collect();
+        let gathered = inventory::gather(files, items, Given::default(), setup.as_written)?;
+        let Inventory { cluster: items, whole, .. } = gathered;
+        let (mut owners, mut pods) = (Owners::default(), Vec::new());
+        for item in items {
+            let origin = item.origin;
+            let item = whole.of(item).map_err(|wrong| files.error(origin, &wrong))?;
+            let taken = if item.kind() == "Pod" {
+                let note = OwnedPod::of(&item);
+                objects::pod(&mut trial, item).map(|(pod, has_ended)| {
+                    pods.extend((!has_ended).then(|| note(pod)));
+                })
+            } else {
+                owners.keep(&item);
+                objects::apply(&mut trial, item)
+            };
+            taken.map_err(|wrong| files.error(origin, &wrong))?;
+        }
+        let cluster = Self::of(trial, pods, owners.budgets);
+        Ok(Self { admission, as_written: setup.as_written, ..cluster })
+    }
+}
