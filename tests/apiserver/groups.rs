@@ -178,7 +178,11 @@ async fn one_of_two_gangs_starts_whole_and_the_other_not_at_all() -> Result<()> 
                 let [won, lost] =
                     [condition(world, api, &gangs[winner]).await?, condition(world, api, loser).await?];
                 ensure!(won == "True: Scheduled", "{won}");
-                ensure!(lost.starts_with("False: ") && lost.contains("pod group is unschedulable"), "{lost}");
+                let why = match api {
+                    "v1alpha2" => "pod group is unschedulable",
+                    _ => "minCount (100) cannot be satisfied",
+                };
+                ensure!(lost.starts_with("False: ") && lost.contains(why), "{lost}");
                 Ok(())
             })
             .await?;

@@ -236,6 +236,24 @@ fn started_group_that_lost_members_says_so() {
 }
 
 #[test]
+fn replacement_of_a_started_group_starts_now_and_terminating_members_do_not_count() {
+    let mut shown = group(3, None);
+    shown["status"] =
+        json!({ "conditions": [{ "type": "PodGroupScheduled", "status": "True", "reason": "Scheduled" }] });
+    let left = member("p", "1", &json!({ "nodeName": "a" }));
+    let mut leaving = member("q", "1", &json!({ "nodeName": "a" }));
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let new = member("r", "1", &json!({}));
+    let summary = "2 members of at least 3 fit now. If they stay pending, the scheduler has not processed them \
+                   yet; it was scheduled once, and 1 has a node now";
+    let answer = assert_verdict(&[plain_node("a"), shown, left, leaving, new], "startsNow", 0, summary);
+    assert_eq!(
+        (&answer["bound"], &answer["waiting"], &answer["deleting"]),
+        (&json!(1), &json!(1), &json!(1))
+    );
+}
+
+#[test]
 fn victims_of_a_group_are_named() {
     let victim = pod("victim", "4", &json!({ "nodeName": "a", "priority": 0 }));
     let members =

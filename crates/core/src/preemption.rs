@@ -10,6 +10,7 @@ mod choice;
 mod dry_run;
 mod importance;
 mod sort;
+mod units;
 
 use crate::framework::dry_runs::DryRuns;
 use crate::framework::histogram::Histogram;
@@ -24,6 +25,7 @@ pub(crate) use budgets::BudgetCharges;
 use dry_run::{DryRunOutcome, Ports};
 pub(crate) use importance::started as starts;
 use std::collections::BTreeSet;
+use units::GroupVictims;
 
 /// Upstream's name of the plugin.
 pub const NAME: PluginName = "DefaultPreemption";
@@ -79,13 +81,14 @@ impl DefaultPreemption {
         if nodes == 0 {
             return runs;
         }
-        if finds_nobody(unplaced) {
+        let groups = GroupVictims::of(unplaced.snapshot);
+        if finds_nobody(unplaced, &groups) {
             runs.reasons.add_times(dry_run::NO_VICTIMS.into(), nodes);
             runs.hopeless = nodes;
             return runs;
         }
         for node in unplaced.curable.iter_from_nth(first(unplaced, nodes)) {
-            runs.add(dry_run::try_node(unplaced, node, ports));
+            runs.add(dry_run::try_node(unplaced, &groups, node, ports));
             if runs.are_enough() {
                 break;
             }
@@ -151,8 +154,8 @@ impl PostFilterPlugin for DefaultPreemption {
 }
 
 /// Whether no pod has a priority low enough to be preempted, which is common: no dry run is needed.
-fn finds_nobody(unplaced: &Unplaced<'_>) -> bool {
-    unplaced.snapshot.lowest_priority().is_none_or(|lowest| unplaced.pod.priority <= lowest)
+fn finds_nobody(unplaced: &Unplaced<'_>, groups: &GroupVictims<'_>) -> bool {
+    groups.lowest_priority().is_none_or(|lowest| unplaced.pod.priority <= lowest)
 }
 
 /// Draws the node at which the search begins.
@@ -186,7 +189,10 @@ fn best_accepted<'a>(
     let candidate = |room: &ExtenderCandidate| {
         let node = snapshot.find_node(room.node)?;
         let on_node = |uid: &Uid| snapshot.pods_on(node).find(|pod| pod.uid == *uid);
-        let victims: Option<Vec<_>> = room.victims.iter().map(on_node).collect();
+        // Only a member of a group may be on another node.
+        let member = |uid: &Uid| snapshot.placed(uid).filter(|pod| pod.group.is_some());
+        let victim = |uid: &Uid| on_node(uid).or_else(|| member(uid));
+        let victims: Option<Vec<_>> = room.victims.iter().map(victim).collect();
         Some(Candidate { node, victims: victims?, violations: room.violations })
     };
     let mut candidates: Vec<Candidate<'a>> = rooms.iter().filter_map(candidate).collect();
@@ -216,9 +222,9 @@ fn ineligible(unplaced: &Unplaced<'_>) -> Option<&'static str> {
         return Some(NEVER);
     }
     let node = pod.nominated_node.and_then(|name| snapshot.find_node(name))?;
-    let mut pods = snapshot.pods_on(node);
+    let (mut pods, groups) = (snapshot.pods_on(node), GroupVictims::of(snapshot));
     let waits = unplaced.curable.contains(node)
-        && pods.any(|other| other.priority < pod.priority && other.deleting && other.preempted);
+        && pods.any(|other| other.deleting && other.preempted && groups.priority(other) < pod.priority);
     waits.then_some(VICTIM_TERMINATING)
 }
 

@@ -382,6 +382,9 @@ impl Scheduler {
                 }
                 return Step::Idle { wake_at: self.next_check() };
             }
+            if self.starts_go_on(now) {
+                continue;
+            }
             if let Some(effect) = self.release(now) {
                 return Step::Effect(effect);
             }

@@ -98,7 +98,9 @@ fn upstream_integration_tests() {
 
 #[test]
 fn pod_groups() {
-    check("groups.txt");
+    for file in ["groups", "groups_since_1.37", "group_victims", "group_members", "group_binding"] {
+        check(&format!("{file}.txt"));
+    }
 }
 
 #[test]

@@ -159,10 +159,7 @@ impl Sim {
     fn check_victims(&mut self, uid: &str, node: &str, victims: &[PodRef]) -> Result<(), Broken> {
         let pod = self.seen_info(uid)?;
         for victim in victims {
-            if self.seen_info(&victim.uid)?.priority >= pod.priority {
-                let detail = format!("{uid} over {}", victim.uid);
-                return Err(broken("victims have lower priority", detail));
-            }
+            self.check_victim((uid, pod.priority), &victim.uid, victims)?;
         }
         // If two pods use a host port, the dry run frees it with one of them, as upstream does.
         if !pod.ports.is_empty() {

@@ -212,7 +212,7 @@ impl Sim {
         self.server.put_group(group);
     }
 
-    /// Creates a member: an equal pod most of the time, or one with other requests, or of another scheduler.
+    /// Creates a member: an equal pod most of the time, or one with other requests, of another priority or scheduler.
     fn create_member(&mut self, template: &Pod, group: String) {
         if self.server.pods.len() as u64 >= self.scale.pods {
             return;
@@ -225,6 +225,7 @@ impl Sim {
             0 => pod.cpu_milli = self.draw.pick(&[100, 1_000, 3_000]),
             1 => pod.gated = true,
             2 if self.draw.percent(30) => (pod.ours, pod.gated) = (false, false),
+            3 if self.draw.percent(20) => pod.priority += 1,
             _ => {}
         }
         let (group, cpu) = (pod.group_key().unwrap_or_default(), pod.cpu_milli);

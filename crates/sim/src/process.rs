@@ -23,8 +23,8 @@ use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::model::volume::StorageObject;
-use supercargo_core::plugins::{dynamic_resources, gang_scheduling};
-use supercargo_core::queue::QueueConfig;
+use supercargo_core::plugins::{dynamic_resources, gang_scheduling, scheduling_gates};
+use supercargo_core::queue::{QueueConfig, QueuedPod};
 use supercargo_core::registry::Plan;
 use supercargo_core::scheduler::{Config, Limits, Profile, Scheduler};
 
@@ -83,6 +83,8 @@ pub(crate) struct Process {
     /// PodGroups by key.
     pub(crate) groups: BTreeMap<String, Arc<Group>>,
     group_api: GroupApi,
+    /// The uids of the groups that this process started.
+    pub(crate) started: BTreeSet<String>,
     /// Pods whose PreBind succeeded and whose bindings were not sent yet.
     pub(crate) pre_bound: BTreeSet<String>,
     pub(crate) decided: BTreeMap<String, Decided>,
@@ -129,6 +131,11 @@ pub(crate) struct Process {
     converted_nodes: BTreeMap<String, (u64, Arc<NodeInfo>)>,
 }
 
+/// Whether the scheduling gates of another member keep the pod out of the queue.
+pub(crate) fn is_held_by_others(queued: &QueuedPod) -> bool {
+    queued.gate == Some(scheduling_gates::NAME) && queued.pod.gates.is_empty()
+}
+
 /// Whether most pods are large, and thus evaluated in slices.
 pub(crate) fn has_large_pods(seed: u64) -> bool {
     seed % 5 == 2
@@ -169,6 +176,7 @@ impl Process {
             slices: BTreeMap::new(),
             groups: BTreeMap::new(),
             group_api: group_api(seed),
+            started: BTreeSet::new(),
             pre_bound: BTreeSet::new(),
             decided: BTreeMap::new(),
             reported: BTreeMap::new(),
@@ -457,8 +465,10 @@ impl Process {
     pub(crate) fn is_held(&self, uid: &str) -> bool {
         let mut waiting = self.scheduler.queue().waiting();
         let gates = [dynamic_resources::NAME, gang_scheduling::NAME];
-        let is_held = |gate| gates.iter().any(|name| gate == Some(*name));
-        waiting.any(|(_, queued)| *queued.pod.uid == *uid && is_held(queued.gate))
+        let is_held = |queued: &QueuedPod| {
+            gates.iter().any(|name| queued.gate == Some(*name)) || is_held_by_others(queued)
+        };
+        waiting.any(|(_, queued)| *queued.pod.uid == *uid && is_held(queued))
     }
 
     /// Whether a list omitted the pod and no later input reported its state.

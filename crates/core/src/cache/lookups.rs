@@ -25,6 +25,8 @@ pub struct Lookups {
     namespace_changes: u64,
     /// The number of changes of disruption budgets.
     budget_changes: u64,
+    /// The number of changes of groups that concern preemption by other pods.
+    group_changes: u64,
 }
 
 impl Lookups {
@@ -116,17 +118,28 @@ impl Lookups {
 
     /// Adds or replaces a PodGroup and returns its previous state.
     pub fn set_group(&mut self, group: PodGroup) -> Option<PodGroup> {
-        self.groups.insert(group.key, group)
+        let rank = (group.priority, group.disruption);
+        let old = self.groups.insert(group.key, group);
+        let is_same = old.as_ref().is_some_and(|old| (old.priority, old.disruption) == rank);
+        self.group_changes += u64::from(!is_same);
+        old
     }
 
     /// Removes a PodGroup.
     pub fn remove_group(&mut self, key: GroupKey) -> Option<PodGroup> {
-        self.groups.remove(&key)
+        let group = self.groups.remove(&key)?;
+        self.group_changes += 1;
+        Some(group)
     }
 
     /// Returns a PodGroup.
     pub fn group(&self, key: GroupKey) -> Option<&PodGroup> {
         self.groups.get(&key)
+    }
+
+    /// Returns all PodGroups.
+    pub fn groups(&self) -> impl Iterator<Item = &PodGroup> + '_ {
+        self.groups.values()
     }
 
     /// Returns the keys of all PodGroups.
@@ -142,6 +155,11 @@ impl Lookups {
     /// Returns the number of changes of namespaces.
     pub fn namespace_changes(&self) -> u64 {
         self.namespace_changes
+    }
+
+    /// Returns the number of changes of groups that concern preemption by other pods.
+    pub fn group_changes(&self) -> u64 {
+        self.group_changes
     }
 
     /// Returns the number of changes of disruption budgets.
@@ -199,4 +217,4 @@ impl Lookups {
     }
 }
 
-trace_ids!(Lookups { namespaces, services, controllers, budgets, device_classes, groups } but not { changes, namespace_changes, budget_changes });
+trace_ids!(Lookups { namespaces, services, controllers, budgets, device_classes, groups } but not { changes, namespace_changes, budget_changes, group_changes });

@@ -48,6 +48,7 @@ pub use volumes::Volumes;
 use crate::collections::hash::Keyed;
 use crate::model::device::{DeviceClass, DeviceId, ResourceClaim, planned_uid};
 use crate::model::emulation::RepeatedClaims;
+use crate::model::group::GroupKey;
 use crate::model::intern::{Marks, Symbol, Tables, TraceIds, WorkBudget, holds_no_ids, trace_ids};
 use crate::model::node::{NodeIdx, NodeInfo};
 use crate::model::pod::{PodInfo, Uid};
@@ -120,7 +121,8 @@ impl Cache {
     /// An event without an effect does not change it, so results of decisions stay valid as long as the version
     /// is equal.
     pub fn version(&self) -> u64 {
-        let looked_up = self.lookups.changes() + self.lookups.budget_changes();
+        let lookups = &self.lookups;
+        let looked_up = lookups.changes() + lookups.budget_changes() + lookups.group_changes();
         self.version + looked_up + self.lookups.device_classes().changes() + self.volumes.changes()
     }
 
@@ -217,6 +219,11 @@ impl Cache {
     pub(crate) fn count_requests(&mut self, node: NodeIdx, pod: &PodInfo, sign: i8) {
         self.version += 1;
         self.nodes.count(node, pod, sign);
+    }
+
+    /// Returns the number of pods of a group that count on nodes and are not terminating.
+    pub(crate) fn members_of(&self, key: GroupKey) -> usize {
+        self.pods.members(key)
     }
 
     /// Whether the pod already counts on this node, with no difference that other pods could notice. Then the

@@ -4,6 +4,7 @@ use super::PodIdx;
 use crate::collections::hash::fixed_hash;
 use crate::collections::index::Index;
 use crate::collections::list::push_tightly;
+use crate::model::group::GroupKey;
 use crate::model::intern::{MarkWorklist, Marks, TraceIds, WorkBudget, trace_ids};
 use crate::model::node::NodeIdx;
 use crate::model::pod::PodInfo;
@@ -37,6 +38,8 @@ pub(super) struct Pods {
     assumed: usize,
     /// The number of pods of each priority.
     priorities: BTreeMap<i32, usize>,
+    /// The number of pods of each group that are not terminating.
+    members: BTreeMap<GroupKey, usize>,
     unmarked: MarkWorklist,
 }
 
@@ -47,7 +50,7 @@ impl Pods {
             PodIdx(u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 pods"))
         });
         self.assumed += usize::from(state == PodState::Assumed);
-        *self.priorities.entry(info.priority).or_default() += 1;
+        self.count(&info);
         self.by_uid.insert(fixed_hash(&*info.uid), idx.0);
         self.slots[idx.0 as usize] = Some(PodEntry { info, node, state, at: 0 });
         self.unmarked.put(idx.0 as usize);
@@ -65,7 +68,7 @@ impl Pods {
         let idx = PodIdx(self.by_uid.remove(fixed_hash(uid), has_uid(&self.slots, uid))?);
         let entry = self.slots[idx.0 as usize].take().expect("a uid leads to a pod");
         self.assumed -= usize::from(entry.state == PodState::Assumed);
-        self.forget_priority(entry.info.priority);
+        self.uncount(&entry.info);
         self.free.push(idx);
         Some(entry)
     }
@@ -87,18 +90,28 @@ impl Pods {
         let entry = self.slots[idx.0 as usize].as_mut()?;
         let (before, node) = (std::mem::replace(&mut entry.info, Arc::clone(info)), entry.node);
         self.unmarked.put(idx.0 as usize);
-        self.forget_priority(before.priority);
-        *self.priorities.entry(info.priority).or_default() += 1;
+        self.uncount(&before);
+        self.count(info);
         (before.start_time != info.start_time).then_some(node)
     }
 
-    fn forget_priority(&mut self, priority: i32) {
-        if let Entry::Occupied(mut count) = self.priorities.entry(priority) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
+    fn count(&mut self, info: &PodInfo) {
+        *self.priorities.entry(info.priority).or_default() += 1;
+        if let Some(key) = info.group_key().filter(|_| !info.deleting) {
+            *self.members.entry(key).or_default() += 1;
         }
+    }
+
+    fn uncount(&mut self, info: &PodInfo) {
+        count_down(self.priorities.entry(info.priority));
+        if let Some(key) = info.group_key().filter(|_| !info.deleting) {
+            count_down(self.members.entry(key));
+        }
+    }
+
+    /// Returns the number of pods of a group that are not terminating.
+    pub(super) fn members(&self, key: GroupKey) -> usize {
+        self.members.get(&key).copied().unwrap_or_default()
     }
 
     pub(super) fn lowest_priority(&self) -> Option<i32> {
@@ -135,6 +148,15 @@ impl Pods {
     }
 }
 
+fn count_down<K: Ord>(entry: Entry<'_, K, usize>) {
+    if let Entry::Occupied(mut count) = entry {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
+        }
+    }
+}
+
 impl Pods {
     /// Starts a gc round: all pods are unmarked.
     pub(super) fn begin_collection(&mut self) {
@@ -168,7 +190,8 @@ trace_ids!(PodEntry { info } but not { node, state, at });
 
 impl TraceIds for Pods {
     fn mark(&self, marks: &mut Marks) {
-        let Self { slots, free: _, by_uid: _, assumed: _, priorities: _, unmarked: _ } = self;
+        // The groups are those of the pods in the slots.
+        let Self { slots, free: _, by_uid: _, assumed: _, priorities: _, members: _, unmarked: _ } = self;
         slots.mark(marks);
     }
 }

@@ -110,6 +110,11 @@ pub struct InfeasibleDecision<'a> {
     pub diagnosis: &'a Diagnosis,
 }
 
+/// Whether only the pod's group runs PostFilter, as from 1.37 on.
+fn is_left_to_group(failed: InfeasibleDecision<'_>) -> bool {
+    failed.pod.group.is_some() && failed.snapshot.rules().group_rules.asks_feasibility
+}
+
 impl Framework {
     /// Runs the PostFilter plugins in order, up to the first that finds candidates or fails.
     pub fn post_filter<'a>(
@@ -131,6 +136,9 @@ impl Framework {
         rooms: ExtenderCandidates<'a>,
         probe: &mut dyn Probe,
     ) -> PostFilter<'a> {
+        if is_left_to_group(failed) {
+            return PostFilter::not_run();
+        }
         probe.enter(Point::PostFilter);
         let unplaced = self.unplaced(failed, (draws, now), rooms);
         let (mut outcome, status) = self.run_post_filters(|plugin| plugin.post_filter(&unplaced));
@@ -182,6 +190,9 @@ impl Framework {
         known: &mut DryRuns,
         probe: &mut dyn Probe,
     ) -> PostFilter<'a> {
+        if is_left_to_group(failed) {
+            return PostFilter::not_run();
+        }
         probe.enter(Point::PostFilter);
         let unplaced = self.unplaced(failed, when, ExtenderCandidates::Free);
         let again = |plugin: &dyn PostFilterPlugin| plugin.post_filter_again(&unplaced, known);
@@ -279,6 +290,10 @@ impl Judge for Filtered {
         node: NodeIdx,
     ) -> Result<Option<(PluginName, Rejection)>, CycleError> {
         self.judge(pod, snapshot, node)
+    }
+
+    fn judges_nodes_alone(&self) -> bool {
+        Self::judges_nodes_alone(self)
     }
 
     fn still_passes(&self, node: &NodeView<'_>) -> bool {

@@ -107,6 +107,11 @@ pub trait Judge {
     /// Whether Filter evaluated the node: PreFilter did not exclude it.
     fn is_candidate(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> bool;
 
+    /// Whether each node is judged by the node object and the pods on that node alone.
+    fn judges_nodes_alone(&self) -> bool {
+        false
+    }
+
     /// Whether the node still passes all filters without error, given that it passed with other pods on it.
     fn still_passes(&self, node: &NodeView<'_>) -> bool {
         matches!(self.first_rejection(node), Ok(None))

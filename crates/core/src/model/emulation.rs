@@ -207,7 +207,7 @@ pub struct VersionRules {
     pub devices: DeviceRules,
     /// The feature gates of pod groups, which are off in every version unless they are set.
     pub groups: GroupGates,
-    /// Rows P1 to P4: how groups are decided under `--compat=upstream`.
+    /// Rows P1 to P4: how groups are decided.
     pub group_rules: GroupRules,
     /// Row D28: whether NodeVolumeLimits takes Portworx as migrated on every node with a CSINode. Otherwise the CSINode
     /// must name it.

@@ -6,6 +6,7 @@
 
 use super::choice::{self, Least};
 use super::dry_run::{self, DryRunOutcome, Ports};
+use super::units::GroupVictims;
 use super::{DefaultPreemption, finds_nobody, first, in_vain, ineligible};
 use crate::framework::dry_runs::{DryRun, DryRuns};
 use crate::framework::histogram::Histogram;
@@ -23,19 +24,20 @@ impl DefaultPreemption {
         if !matches!(unplaced.rooms, ExtenderCandidates::Free) || ineligible(unplaced).is_some() {
             return None;
         }
-        let curable = unplaced.curable.len();
-        if curable == 0 || finds_nobody(unplaced) {
+        let (curable, groups) = (unplaced.curable.len(), GroupVictims::of(unplaced.snapshot));
+        if curable == 0 || finds_nobody(unplaced, &groups) {
             return None;
         }
         known.as_of(unplaced.snapshot.lookups().budget_changes());
-        let tied = self.walk(unplaced, known, curable)?;
+        let tied = self.walk(unplaced, &groups, known, curable)?;
         if tied.is_empty() {
             return Some(nowhere(unplaced, known));
         }
         let draws = unplaced.draws;
         let attempt = u64::from(draws.attempt);
         let at = draws.seed.draw(Purpose::PreemptionTie, &unplaced.pod.uid, attempt, tied.len());
-        let DryRunOutcome::Candidate(chosen) = dry_run::try_node(unplaced, tied[at], Ports::AsUpstream)
+        let DryRunOutcome::Candidate(chosen) =
+            dry_run::try_node(unplaced, &groups, tied[at], Ports::AsUpstream)
         else {
             return None;
         };
@@ -43,14 +45,24 @@ impl DefaultPreemption {
     }
 
     /// Returns the best nodes among a sufficient number of candidates; empty if there is no candidate.
-    fn walk(&self, unplaced: &Unplaced<'_>, known: &mut DryRuns, curable: usize) -> Option<Vec<NodeIdx>> {
+    fn walk<'a>(
+        &self,
+        unplaced: &Unplaced<'a>,
+        groups: &GroupVictims<'a>,
+        known: &mut DryRuns,
+        curable: usize,
+    ) -> Option<Vec<NodeIdx>> {
         let enough = self.args.enough(curable);
         let (mut harmless, mut violating, mut least) = (0, 0, Least::new());
         for node in unplaced.curable.iter_from_nth(first(unplaced, curable)) {
+            if groups.concern(node) {
+                // It depends on groups and their members on other nodes.
+                known.forget(node);
+            }
             let harm = match known.on(node) {
                 DryRun::Hopeless(_) => continue,
                 DryRun::Candidate(harm) => harm,
-                DryRun::Unknown => match find_out(unplaced, known, node)? {
+                DryRun::Unknown => match find_out(unplaced, groups, known, node)? {
                     DryRun::Candidate(harm) => harm,
                     DryRun::Hopeless(_) | DryRun::Unknown => continue,
                 },
@@ -69,8 +81,13 @@ impl DefaultPreemption {
 }
 
 /// Runs the dry run on a node and caches the result if it does not depend on the time.
-fn find_out(unplaced: &Unplaced<'_>, known: &mut DryRuns, node: NodeIdx) -> Option<DryRun> {
-    match dry_run::try_node(unplaced, node, Ports::AsUpstream) {
+fn find_out<'a>(
+    unplaced: &Unplaced<'a>,
+    groups: &GroupVictims<'a>,
+    known: &mut DryRuns,
+    node: NodeIdx,
+) -> Option<DryRun> {
+    match dry_run::try_node(unplaced, groups, node, Ports::AsUpstream) {
         DryRunOutcome::Candidate(candidate) => {
             let harm = choice::harm(&candidate, unplaced.now);
             if is_timeless(&candidate, unplaced) {

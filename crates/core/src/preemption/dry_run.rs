@@ -3,6 +3,7 @@
 
 use super::budgets;
 use super::importance::Importance;
+use super::units::{self, GroupVictims, Unit};
 use crate::cache::Overlay;
 use crate::framework::post_filter::{Candidate, Unplaced};
 use crate::framework::{CycleError, PluginName, Reason, Rejection};
@@ -35,12 +36,22 @@ pub(super) enum Ports {
 
 /// Runs the dry run on one node. With [`Ports::Counted`], upstream's candidate must also hold with counted
 /// ports.
-pub(super) fn try_node<'a>(unplaced: &Unplaced<'a>, node: NodeIdx, ports: Ports) -> DryRunOutcome<'a> {
-    let candidate = match try_as_upstream(unplaced, node) {
+pub(super) fn try_node<'a>(
+    unplaced: &Unplaced<'a>,
+    groups: &GroupVictims<'a>,
+    node: NodeIdx,
+    ports: Ports,
+) -> DryRunOutcome<'a> {
+    let tried = if groups.concern(node) {
+        try_units(unplaced, groups, node)
+    } else {
+        try_as_upstream(unplaced, node)
+    };
+    let candidate = match tried {
         DryRunOutcome::Candidate(candidate) if ports == Ports::Counted => candidate,
         tried => return tried,
     };
-    match WithoutPods::all(unplaced, node, &candidate.victims, ports).rejection() {
+    match WithoutPods::victims(unplaced, &candidate, ports).rejection() {
         Ok(None) => DryRunOutcome::Candidate(candidate),
         Ok(Some((plugin, Rejection { reasons, .. }))) => DryRunOutcome::Hopeless(reasons, Some(plugin)),
         Err(error) => DryRunOutcome::Failed(error),
@@ -73,18 +84,66 @@ fn try_as_upstream<'a>(unplaced: &Unplaced<'a>, node: NodeIdx) -> DryRunOutcome<
     if !protected.is_empty() && !free.is_empty() {
         importance.sort(&mut victims);
     }
-    if victims.is_empty() {
-        let name = snapshot.text(snapshot.node_info(node).name);
+    candidate(unplaced, Candidate { node, victims, violations })
+}
+
+/// As [`try_as_upstream`], on a node with members of groups: a group whose mode is `all` is removed as a whole
+/// (upstream `SelectVictimsOnNode` of 1.37).
+///
+/// Its members on other nodes may decide about this node by their affinity or their number in a domain. The dry run
+/// does not follow that, so such a group is no victim if the pod is not judged by each node alone.
+fn try_units<'a>(unplaced: &Unplaced<'a>, groups: &GroupVictims<'a>, node: NodeIdx) -> DryRunOutcome<'a> {
+    let (pod, snapshot) = (unplaced.pod, unplaced.snapshot);
+    let is_alone = unplaced.judge.judges_nodes_alone();
+    let mut lesser = groups.units_on(node, unplaced.now);
+    lesser.retain(|unit| unit.priority < pod.priority && (is_alone || unit.is_local()));
+    if lesser.is_empty() {
+        return DryRunOutcome::Hopeless(vec![NO_VICTIMS.into()], None);
+    }
+    let here: Vec<&PodInfo> = lesser.iter().flat_map(|unit| unit.here.iter().copied()).collect();
+    let mut world = WithoutPods::all(unplaced, node, &here, Ports::AsUpstream);
+    match world.rejection() {
+        Ok(None) => {}
+        Ok(Some((plugin, Rejection { reasons, .. }))) => {
+            return DryRunOutcome::Hopeless(reasons, Some(plugin));
+        }
+        Err(error) => return DryRunOutcome::Failed(error),
+    }
+    units::sort(&mut lesser);
+    let mut charges = budgets::BudgetCharges::default();
+    let mut violated =
+        |unit: &Unit<'a>| unit.pods.iter().filter(|pod| charges.violates(pod, snapshot)).count();
+    let charged: Vec<(usize, Unit<'a>)> = lesser.into_iter().map(|unit| (violated(&unit), unit)).collect();
+    let (protected, free): (Vec<_>, Vec<_>) = charged.into_iter().partition(|(violated, _)| *violated > 0);
+    let is_mixed = !protected.is_empty() && !free.is_empty();
+    let (mut violations, mut victims) = (0, Vec::new());
+    for (violated, unit) in protected.into_iter().chain(free) {
+        if !world.spares_all(&unit.here) {
+            violations += violated;
+            victims.push(unit);
+        }
+    }
+    if is_mixed {
+        units::sort(&mut victims);
+    }
+    let victims = victims.into_iter().flat_map(|unit| unit.pods).collect();
+    candidate(unplaced, Candidate { node, victims, violations })
+}
+
+fn candidate<'a>(unplaced: &Unplaced<'a>, candidate: Candidate<'a>) -> DryRunOutcome<'a> {
+    if candidate.victims.is_empty() {
+        let snapshot = unplaced.snapshot;
+        let name = snapshot.text(snapshot.node_info(candidate.node).name);
         return DryRunOutcome::Failed(CycleError(format!(
             "expected at least one victim pod on node \"{name}\""
         )));
     }
-    DryRunOutcome::Candidate(Candidate { node, victims, violations })
+    DryRunOutcome::Candidate(candidate)
 }
 
 /// Whether the pod fits on the candidate's node without its victims.
 pub(super) fn still_helps<'a>(unplaced: &Unplaced<'a>, candidate: &Candidate<'a>, ports: Ports) -> bool {
-    matches!(WithoutPods::all(unplaced, candidate.node, &candidate.victims, ports).rejection(), Ok(None))
+    matches!(WithoutPods::victims(unplaced, candidate, ports).rejection(), Ok(None))
 }
 
 /// A node without some of its pods, with and without the pods nominated to it.
@@ -97,6 +156,16 @@ struct WithoutPods<'u, 'a> {
 }
 
 impl<'u, 'a> WithoutPods<'u, 'a> {
+    /// Removes the victims of a candidate that are on its node. Members of a group may be on others, too.
+    fn victims(unplaced: &'u Unplaced<'a>, candidate: &Candidate<'a>, ports: Ports) -> Self {
+        let (node, snapshot) = (candidate.node, unplaced.snapshot);
+        let is_here = |pod: &&PodInfo| {
+            pod.group.is_none() || snapshot.pods_on(node).any(|other| std::ptr::eq(other, *pod))
+        };
+        let here: Vec<&PodInfo> = candidate.victims.iter().copied().filter(is_here).collect();
+        Self::all(unplaced, node, &here, ports)
+    }
+
     fn all(unplaced: &'u Unplaced<'a>, node: NodeIdx, gone: &[&'a PodInfo], ports: Ports) -> Self {
         let remove: fn(&mut Overlay<'a>, &'a PodInfo) = match ports {
             Ports::AsUpstream => remove_hypothetically,
@@ -140,10 +209,15 @@ impl<'u, 'a> WithoutPods<'u, 'a> {
     /// Reprieves a pod: puts it back if the incoming pod still fits. Otherwise removes it again and returns
     /// false.
     fn spares(&mut self, pod: &'a PodInfo) -> bool {
-        self.each_overlay(|overlay| overlay.restore(pod));
+        self.spares_all(&[pod])
+    }
+
+    /// Reprieves pods together, as [`Self::spares`] does with one.
+    fn spares_all(&mut self, pods: &[&'a PodInfo]) -> bool {
+        self.each_overlay(|overlay| pods.iter().for_each(|&pod| overlay.restore(pod)));
         let spared = self.still_passes();
         if !spared {
-            self.each_overlay(|overlay| remove_hypothetically(overlay, pod));
+            self.each_overlay(|overlay| pods.iter().for_each(|&pod| remove_hypothetically(overlay, pod)));
         }
         spared
     }

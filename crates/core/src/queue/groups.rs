@@ -4,7 +4,8 @@ use super::pod::QueuedPod;
 use super::stats::SubQueue;
 use super::{SchedulingQueue, Slot, label};
 use crate::framework::PluginName;
-use crate::model::pod::Uid;
+use crate::model::group::GroupKey;
+use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use std::collections::BTreeSet;
 
@@ -17,6 +18,19 @@ impl SchedulingQueue {
     /// Lets pods serve their backoff even if the scheduler is idle.
     pub(crate) fn keep_backoffs(&mut self) {
         self.pops_early = false;
+    }
+
+    /// Sets the priority of a group that is one entry of the queue. Without it, members have their own.
+    pub(crate) fn set_group_priority(&mut self, key: GroupKey, priority: Option<i32>) {
+        match priority {
+            Some(priority) => self.group_priorities.insert(key, priority),
+            None => self.group_priorities.remove(&key),
+        };
+    }
+
+    /// Returns the priority of the group of a pod, if the group is one entry of the queue.
+    pub(super) fn group_priority(&self, pod: &PodInfo) -> Option<i32> {
+        self.group_priorities.get(&pod.group_key()?).copied()
     }
 
     /// Takes a pod out of the queue together with another member of its group, wherever it is. `gate` is the result of
@@ -83,10 +97,10 @@ impl SchedulingQueue {
         if let Some(Slot::Active(_)) = self.slots.get(uid)
             && let Some((SubQueue::Backoff, other)) = self.sub_queue_of(other)
         {
-            let (timestamp, counts) =
-                (other.timestamp, (other.unschedulable_count, other.consecutive_errors));
+            let (timestamp, was_early) = (other.timestamp, other.was_early);
+            let counts = (other.unschedulable_count, other.consecutive_errors);
             let Some((_, mut pod)) = self.take(uid) else { return };
-            pod.timestamp = timestamp;
+            (pod.timestamp, pod.was_early) = (timestamp, was_early);
             (pod.unschedulable_count, pod.consecutive_errors) = counts;
             self.requeue(now, pod, label::FORCE_ACTIVATE);
         }

@@ -27,13 +27,15 @@ impl WriteBarrier {
 
 impl SchedulingQueue {
     pub(super) fn insert_active(&mut self, now: Time, mut pod: QueuedPod) {
+        pod.group_priority = self.group_priority(&pod.pod);
         pod.initial_attempt.get_or_insert(now);
         self.barrier.record(&pod.pod);
         let uid = Arc::clone(&pod.pod.uid);
         self.slots.insert(uid, Slot::Active(self.active.insert(pod)));
     }
 
-    pub(super) fn insert_backoff(&mut self, expiry: Time, pod: QueuedPod) {
+    pub(super) fn insert_backoff(&mut self, expiry: Time, mut pod: QueuedPod) {
+        pod.group_priority = self.group_priority(&pod.pod);
         self.barrier.record(&pod.pod);
         let uid = Arc::clone(&pod.pod.uid);
         self.slots.insert(uid, Slot::Backoff(self.backoff.insert(expiry, pod)));
@@ -105,5 +107,6 @@ impl SchedulingQueue {
     pub(crate) fn mark_rest(&mut self, marks: &mut Marks) {
         self.barrier = WriteBarrier::default();
         self.counters.mark(marks);
+        self.group_priorities.keys().for_each(|key| key.mark(marks));
     }
 }

@@ -25,6 +25,7 @@ pub use stats::{QueueStats, SubQueue};
 use crate::collections::hash::{FixedMap, Keyed};
 use crate::framework::{ClusterEvent, Hint, PluginName, PodAction, pending_pod_label};
 use crate::model::emulation::VersionRules;
+use crate::model::group::GroupKey;
 use crate::model::intern::trace_ids;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -35,7 +36,7 @@ use gated::GatedPods;
 use insert::WriteBarrier;
 use pod::ActiveOrder;
 use stats::Counters;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use unschedulable::Unschedulable;
@@ -105,6 +106,8 @@ pub struct SchedulingQueue {
     pops_early: bool,
     /// Whether it takes the members of a group so at most once in a backoff.
     limits_groups: bool,
+    /// The priorities of groups that are entries of the queue.
+    group_priorities: BTreeMap<GroupKey, i32>,
 }
 
 impl SchedulingQueue {
@@ -126,6 +129,7 @@ impl SchedulingQueue {
             rules: VersionRules::default(),
             pops_early: true,
             limits_groups: true,
+            group_priorities: BTreeMap::new(),
         }
     }
 
@@ -584,7 +588,7 @@ fn release_label(events: &[ClusterEvent<'_>], rules: VersionRules) -> &'static s
     event.map_or(pending_pod_label(PodAction::Update, rules), |event| event.label(rules))
 }
 
-trace_ids!(SchedulingQueue { active, backoff, unschedulable, gated, counters } but not {
+trace_ids!(SchedulingQueue { active, backoff, unschedulable, gated, counters, group_priorities } but not {
     backoff_policy, max_in_unschedulable, slots, blocked, next_sequence, next_flush, barrier,
     rules, pops_early, limits_groups
 });

@@ -45,6 +45,8 @@ pub struct QueuedPod {
     /// Whether the last attempt was one before the end of the backoff, as a member of a group. Then the next one waits
     /// for the end.
     pub(super) was_early: bool,
+    /// The priority of the pod's group, if the group is one entry of the queue.
+    pub(super) group_priority: Option<i32>,
     /// A unique number in order of arrival, which breaks ties in the order. Renewed together with `timestamp`.
     pub(super) sequence: u64,
 }
@@ -77,6 +79,7 @@ impl QueuedPod {
             nominated: false,
             found: None,
             was_early: false,
+            group_priority: None,
             sequence: 0,
         }
     }
@@ -116,7 +119,7 @@ impl QueuedPod {
 
     pub(super) fn order(&self) -> ActiveOrder {
         ActiveOrder {
-            priority: Reverse(self.pod.priority),
+            priority: Reverse(self.group_priority.unwrap_or(self.pod.priority)),
             timestamp: self.timestamp,
             sequence: self.sequence,
         }
@@ -135,5 +138,5 @@ pub(super) struct ActiveOrder {
 
 trace_ids!(QueuedPod { pod } but not {
     attempts, timestamp, initial_attempt, unschedulable_count, consecutive_errors, panics, rejectors, preemption_blockers, gate,
-    was_flushed, nominated, found, was_early, sequence
+    was_flushed, nominated, found, was_early, group_priority, sequence
 });

@@ -7,7 +7,6 @@ use super::departure::Departure;
 use super::failure::Failure;
 use super::groups::Scope;
 use super::infeasible::Refusal;
-use super::outbox::Outgoing;
 use super::quarantine::{PANICS_MAX, panic_text};
 use super::verify::Compared;
 use super::{Scheduler, profile_named};
@@ -373,9 +372,9 @@ impl Scheduler {
             return self.pre_bind(now, queued, name);
         }
         let fingerprint = self.cache.fingerprint_for(&queued.pod);
-        self.bindings
-            .insert(Arc::clone(&uid), Binding::new(queued, name, nominated, Some(fingerprint), began));
-        self.outbox.push_bind(Outgoing::Bind(uid));
+        let pod = Arc::clone(&queued.pod);
+        self.bindings.insert(uid, Binding::new(queued, name, nominated, Some(fingerprint), began));
+        self.send_bind(&pod);
     }
 
     pub(super) fn report(&mut self, queued: &QueuedPod, began: Time, outcome: Outcome) {

@@ -60,6 +60,7 @@ impl Scheduler {
         self.drop_preemptions();
         self.end_all_pre_binds(now);
         self.end_all_suspended();
+        self.drop_starts();
         for uid in self.bindings.unsent() {
             self.bindings.remove(&uid);
             if matches!(self.cache.placed(&uid), Some((_, _, PodState::Assumed))) {
@@ -198,6 +199,11 @@ impl Scheduler {
             Next::Nothing => {}
             Next::Resend(uid) => self.outbox.push_bind(Outgoing::Bind(uid)),
             Next::Bound(binding) => self.bound(&binding),
+            Next::Failed(binding, _) if self.is_repeatable(&binding) => {
+                let uid = Arc::clone(&binding.queued.pod.uid);
+                self.bindings.insert(Arc::clone(&uid), binding.repeated());
+                self.outbox.push_bind(Outgoing::Bind(uid));
+            }
             Next::Failed(binding, message) => self.not_bound(now, binding, &message),
             Next::BoundElsewhere(binding, node) => {
                 let pod = &binding.queued.pod;
@@ -218,6 +224,15 @@ impl Scheduler {
             }
             Next::Reappeared(pod) => self.pending_pod(now, &pod),
         }
+    }
+
+    /// Whether a binding that was refused is sent once more, to the same node and at once: a group should not lose a
+    /// member for an error that passes.
+    fn is_repeatable(&self, binding: &Binding) -> bool {
+        let pod = &binding.queued.pod;
+        let is_assumed = matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed)));
+        let is_first = !binding.is_repeated && binding.unknown.is_none() && binding.by.is_none();
+        pod.group.is_some() && is_first && is_assumed && !binding.abandoned && !self.tables.copies_defects()
     }
 
     /// Handles an update of a pod with an open binding that has no node in the watch yet.

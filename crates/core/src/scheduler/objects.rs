@@ -174,7 +174,7 @@ impl Scheduler {
     }
 
     fn pod_applied(&mut self, now: Time, pod: &Arc<PodInfo>) {
-        let joined = self.member_seen(pod);
+        let joined = self.member_seen(now, pod);
         if let Some(key) = joined.filter(|_| pod.node_name.is_none()) {
             self.join_preemption(key, &pod.uid);
         }

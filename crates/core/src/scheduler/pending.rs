@@ -144,8 +144,8 @@ impl Scheduler {
         let sent = group.and_then(|group| self.groups.sent(&group.uid));
         PendingGroup {
             group,
-            known: self.groups.known(key),
-            placed: self.groups.scheduled(key, &self.cache),
+            known: self.known(key),
+            placed: self.scheduled(key),
             condition: sent.or(group.and_then(|group| group.scheduled.as_ref())),
         }
     }

@@ -16,7 +16,6 @@ pub(super) use ledger::VolumeBindings;
 use super::Scheduler;
 use super::binding::Binding;
 use super::failure::Failure;
-use super::outbox::Outgoing;
 use super::profile_named;
 use crate::cache::PodState;
 use crate::cycle::Timeouts;
@@ -314,9 +313,10 @@ impl Scheduler {
         } else if matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
             // PreBind took time, and other nodes and pods changed, so the recheck is mandatory.
             let began = queued.found.map_or(began, |search| search.began);
+            let pod = Arc::clone(&queued.pod);
             self.bindings.insert(Arc::clone(uid), Binding::new(queued, node, None, None, began));
             self.outbox.cancel_nomination(uid);
-            self.outbox.push_bind(Outgoing::Bind(Arc::clone(uid)));
+            self.send_bind(&pod);
         }
     }
 

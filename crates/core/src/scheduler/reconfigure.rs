@@ -42,6 +42,10 @@ impl Scheduler {
         let is_other_version = tables.rules().version != emulated_version;
         tables.emulate(emulated_version);
         self.queue.emulate(tables.rules());
+        if is_other_version {
+            self.rank_groups();
+        }
+        let tables = &mut self.tables;
         let profiles = profiles.into_iter().map(|profile| (tables.symbol(&profile.name), profile)).collect();
         let before = std::mem::replace(&mut self.profiles, profiles);
         let is_new = |&(name, _): &(_, Profile)| before.iter().all(|(other, _)| *other != name);

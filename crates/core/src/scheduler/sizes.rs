@@ -26,6 +26,7 @@ impl Scheduler {
             ("preemptions", self.preemptions.running()),
             ("evictions", self.preemptions.evictions()),
             ("members of groups", self.groups.len()),
+            ("starts of groups", self.groups.starts()),
             ("outgoing records", record),
             ("outgoing questions", extend),
             ("pods waiting for extenders", self.extender_calls.len()),

@@ -2,7 +2,7 @@
 
 use supercargo_core::cycle::Framework;
 use supercargo_core::model::effect::GroupPatch;
-use supercargo_core::model::emulation::{Compat, GroupGates};
+use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
 use supercargo_core::model::event::{Event, Kind};
 use supercargo_core::model::group::{DisruptionMode, GroupApi, GroupKey, GroupPolicy, PodGroup};
 use supercargo_core::model::intern::Tables;
@@ -14,9 +14,10 @@ use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
 /// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 whole`. Without `min`, it is basic.
 pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
     let (name, words) = words.split_first().expect("a group has a name");
+    let is_new = tables.rules().version >= EmulatedVersion::V1_37;
     let mut group = PodGroup {
         key: GroupKey { namespace: tables.symbol("default"), name: tables.symbol(name) },
-        api: GroupApi::V1Alpha2,
+        api: if is_new { GroupApi::V1Beta1 } else { GroupApi::V1Alpha2 },
         uid: (*name).into(),
         generation: 1,
         policy: GroupPolicy::Basic,

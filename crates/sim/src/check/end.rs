@@ -120,7 +120,12 @@ impl Sim {
             if reference::may_be_helped_by_pods(pod) || pod.group.is_some() {
                 continue;
             }
-            let lesser = |other: &PodInfo| other.priority < pod.priority && !other.deleting;
+            let is_lesser = |known: &Arc<Pod>| {
+                self.victim_priority(known) < pod.priority && !self.is_evicted_with_others(known)
+            };
+            let lesser = |other: &PodInfo| {
+                !other.deleting && self.process.pods.get(&*other.uid).is_some_and(is_lesser)
+            };
             let makes_room = |&&name: &&Symbol| {
                 evictions::rejection_reason(|| world().without_on(name, lesser), snapshot, pod, name)
                     .is_none()

@@ -2,13 +2,15 @@
 
 use super::{Broken, broken};
 use crate::evictions;
-use crate::groups::{Group, has_groups};
+use crate::groups::{Group, group_gates, has_groups};
 use crate::objects::Pod;
+use crate::process::{Decided, emulated_version};
 use crate::reference::ReferenceCluster;
 use crate::sim::Sim;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_core::model::effect::PodRef;
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::report::group::{GroupOutcome, GroupReport, MemberReport};
@@ -26,13 +28,20 @@ impl Sim {
         // Earlier decisions whose bindings were never sent are repeated.
         for member in &report.members {
             let uid = &*member.pod.uid;
-            if self.process.decided.get(uid).is_some_and(|decided| decided.released.is_none()) {
+            // So are those whose binding was refused, and whose node is infeasible by now.
+            let is_void =
+                |decided: &Decided| decided.released.is_none() || !decided.in_flight && !decided.settled;
+            if self.process.decided.get(uid).is_some_and(is_void) {
                 self.process.decided.remove(uid);
             }
         }
         let group = self.process.groups.get(&key).cloned();
         match report.outcome {
-            GroupOutcome::Refused => Err(broken("no group is refused", format!("{key}: {}", report.status))),
+            GroupOutcome::Refused if self.is_mismatched(&key) => Ok(()),
+            GroupOutcome::Refused => Err(broken(
+                "only a group with different priorities is refused",
+                format!("{key}: {}", report.status),
+            )),
             GroupOutcome::Error if may_fail(group.as_deref()) => Ok(()),
             GroupOutcome::Error => {
                 Err(broken("no attempt fails with an error", format!("{key}: {}", report.status)))
@@ -41,7 +50,9 @@ impl Sim {
             GroupOutcome::Scheduled => {
                 self.check_fits(report)?;
                 self.check_start(&key, group.as_deref(), report, starting(report).count())?;
-                self.check_rack(&key, group.as_deref(), report)
+                self.check_rack(&key, group.as_deref(), report)?;
+                self.process.started.extend(group.map(|group| group.uid.clone()));
+                Ok(())
             }
             GroupOutcome::WaitingForPreemption => self.check_group_preemption(&key, group.as_deref(), report),
         }
@@ -60,7 +71,11 @@ impl Sim {
         };
         let own: BTreeSet<&str> = report.members.iter().map(|member| &*member.pod.uid).collect();
         let there = self.scheduled_members(key).filter(|pod| !own.contains(&*pod.uid)).count();
+        let was_started = self.process.started.contains(&group.uid)
+            || group.condition.as_ref().is_some_and(|condition| condition.is_true);
         match group.min {
+            // A started group takes replacements one by one as long as it has a member.
+            Some(_) if was_started && there > 0 => Ok(()),
             Some(min) if there + starting < min => {
                 let detail = format!("{key}: {there} have a node, {starting} start, of {min}");
                 Err(broken("a group starts with enough members or not at all", detail))
@@ -69,12 +84,38 @@ impl Sim {
         }
     }
 
-    /// Returns the members that count on a node.
+    /// Returns the members that count on a node. Terminating ones count for nothing.
     fn scheduled_members(&self, key: &str) -> impl Iterator<Item = &Arc<Pod>> {
         let pods = self.process.pods.values();
         pods.filter(move |pod| {
-            pod.group_key().is_some_and(|own| own == key) && self.process.counts_on(pod).is_some()
+            !pod.deleting
+                && pod.group_key().is_some_and(|own| own == key)
+                && self.process.counts_on(pod).is_some()
         })
+    }
+
+    /// Whether 1.37 refuses a group, because a member has another priority.
+    pub(crate) fn is_mismatched(&self, key: &str) -> bool {
+        let Some(group) = self.process.groups.get(key) else { return false };
+        let differs =
+            |pod: &Arc<Pod>| pod.group_key().is_some_and(|own| own == key) && pod.priority != group.priority;
+        emulated_version(self.seed) >= EmulatedVersion::V1_37 && self.process.pods.values().any(differs)
+    }
+
+    /// Whether a pod is only evicted together with pods on other nodes. A pod that more than its node judges takes no
+    /// such pods.
+    pub(super) fn is_evicted_with_others(&self, pod: &Pod) -> bool {
+        let key = pod.group_key().filter(|key| self.process.groups.get(key).is_some_and(|it| it.is_whole));
+        let node = self.process.counts_on(pod);
+        key.is_some_and(|key| self.scheduled_members(&key).any(|other| self.process.counts_on(other) != node))
+    }
+
+    /// Returns the priority by which preemption judges a pod on a node.
+    pub(crate) fn victim_priority(&self, pod: &Pod) -> i32 {
+        let judges =
+            group_gates(self.seed).preemption || emulated_version(self.seed) >= EmulatedVersion::V1_37;
+        let group = pod.group_key().and_then(|key| self.process.groups.get(&key)).filter(|_| judges);
+        group.map_or(pod.priority, |group| group.priority)
     }
 
     /// Checks that the members that have a node fit there, one after the other in some order.
@@ -136,8 +177,10 @@ impl Sim {
             let snapshot = self.process.scheduler.snapshot();
             let world = || beside(view.world(snapshot.tables()), &placed);
             let feasible = evictions::feasible(world, snapshot, &pod);
-            if let Some(&node) = feasible.first().filter(|_| member.code == "Unschedulable") {
-                let message = member.message.as_deref().unwrap_or_default();
+            let message = member.message.as_deref().unwrap_or_default();
+            // From 1.37 on, members are not tried any more once the group cannot start.
+            let was_tried = member.code == "Unschedulable" && message.starts_with("0/");
+            if let Some(&node) = feasible.first().filter(|_| was_tried) {
                 let detail = format!("{} fits on {}: {message}", pod.uid, snapshot.text(node));
                 return Err(broken("a member reported as unschedulable is unschedulable", detail));
             }
@@ -147,14 +190,25 @@ impl Sim {
 
     /// Checks that all members of a group that requires it are in one rack.
     fn check_rack(&self, key: &str, group: Option<&Group>, report: &GroupReport) -> Result<(), Broken> {
+        let new = starting(report).filter_map(|member| member.node.as_deref());
+        self.check_in_rack(key, group, new)
+    }
+
+    /// Checks that the nodes of members and of those that have one are in one rack, if the group requires it.
+    fn check_in_rack<'a>(
+        &'a self,
+        key: &str,
+        group: Option<&Group>,
+        new: impl Iterator<Item = &'a str>,
+    ) -> Result<(), Broken> {
         if !group.is_some_and(|group| group.in_rack) {
             return Ok(());
         }
-        let new = starting(report).filter_map(|member| member.node.as_deref());
         let old = self.scheduled_members(key).filter_map(|pod| self.process.counts_on(pod));
         let racks: BTreeSet<_> =
             new.chain(old).map(|node| self.process.nodes.get(node).and_then(|node| node.rack)).collect();
         match racks.len() {
+            0 => Ok(()),
             1 if !racks.contains(&None) => Ok(()),
             _ => Err(broken("all members are in one rack", format!("{key}: {racks:?}"))),
         }
@@ -188,7 +242,7 @@ impl Sim {
             let world = beside(world.without_on(name, |other| other.deleting), &placed);
             // Rules between pods are judged with the pods that are put back, one after the other.
             if let Some(why) = world.local_rejection_reason(&pod, name) {
-                // A member that is unschedulable keeps its earlier nomination.
+                // An unschedulable member keeps the nomination that it had.
                 if self.process.held_places.contains(&(node.clone(), pod.uid.to_string())) {
                     continue;
                 }
@@ -197,22 +251,43 @@ impl Sim {
             }
             placed.push((pod, name));
         }
+        // A member may keep an earlier nomination.
+        let is_new = |&(uid, node): &(&String, &String)| {
+            report.members.iter().any(|member| *member.pod.uid == **uid)
+                && !self.process.held_places.contains(&(node.clone(), uid.clone()))
+        };
+        let new = nominations.iter().filter(is_new).map(|(_, node)| node.as_str());
+        self.check_in_rack(key, Some(group), new)?;
         self.check_start(key, Some(group), report, placed.len())
     }
 
     fn check_victim_of_group(&self, group: &Group, victim: &PodRef, all: &[PodRef]) -> Result<(), Broken> {
-        let Some(pod) = self.process.pods.get(&*victim.uid) else {
-            return Err(broken("only known pods are victims", victim.uid.to_string()));
+        self.check_victim((&group.key(), group.priority), &victim.uid, all)
+    }
+
+    /// Checks that a victim is less important than the preemptor, and that no group is evicted in part that is
+    /// disrupted as a whole.
+    pub(crate) fn check_victim(
+        &self,
+        (preemptor, own_priority): (&str, i32),
+        victim: &str,
+        all: &[PodRef],
+    ) -> Result<(), Broken> {
+        let Some(pod) = self.process.pods.get(victim) else {
+            return Err(broken("only known pods are victims", victim.to_owned()));
         };
-        let of_group = pod.group_key().and_then(|key| self.process.groups.get(&key)).filter(|it| it.is_whole);
-        let priority = of_group.map_or(pod.priority, |it| it.priority);
-        if priority >= group.priority {
-            let detail = format!("{} over {}", group.key(), pod.uid);
+        if self.victim_priority(pod) >= own_priority {
+            let detail = format!("{preemptor} over {}", pod.uid);
             return Err(broken("victims have lower priority", detail));
         }
+        let of_group = pod.group_key().and_then(|key| self.process.groups.get(&key)).filter(|it| it.is_whole);
         let Some(of_group) = of_group else { return Ok(()) };
+        // A pod whose node is gone is about to be deleted.
+        let is_there = |other: &Pod| {
+            self.process.counts_on(other).is_some_and(|node| self.process.nodes.contains_key(node))
+        };
         let is_spared =
-            |other: &&Arc<Pod>| !other.deleting && !all.iter().any(|victim| *victim.uid == *other.uid);
+            |other: &&Arc<Pod>| is_there(other) && !all.iter().any(|victim| *victim.uid == *other.uid);
         match self.scheduled_members(&of_group.key()).find(is_spared) {
             Some(other) => {
                 let detail = format!("{} without {}", pod.uid, other.uid);
@@ -225,7 +300,9 @@ impl Sim {
     /// Whether an attempt may fail because of the pod's group.
     pub(crate) fn fails_with_its_group(&self, uid: &str) -> bool {
         let key = self.process.pods.get(uid).and_then(|pod| pod.group_key());
-        key.is_some_and(|key| may_fail(self.process.groups.get(&key).map(|group| &**group)))
+        key.is_some_and(|key| {
+            may_fail(self.process.groups.get(&key).map(|group| &**group)) || self.is_mismatched(&key)
+        })
     }
 
     /// Whether a pod may start without any other pending pod, so that a feasible node is enough for it.
@@ -233,8 +310,19 @@ impl Sim {
         let Some(pod) = self.process.pods.get(uid) else { return true };
         let Some(key) = pod.group_key() else { return true };
         let Some(group) = self.process.groups.get(&key).filter(|group| !group.in_rack) else { return false };
+        if self.is_mismatched(&key) || self.is_held_by_gate(&key) {
+            return false;
+        }
         let others = self.scheduled_members(&key).filter(|other| other.uid != uid).count();
         group.min.is_none_or(|min| others + 1 >= min)
+    }
+
+    /// Whether a member with a scheduling gate keeps the whole group out of the queue, as from 1.37 on.
+    pub(super) fn is_held_by_gate(&self, key: &str) -> bool {
+        let holds = |pod: &Arc<Pod>| {
+            pod.ours && pod.gated && pod.node.is_none() && pod.group_key().is_some_and(|own| own == key)
+        };
+        emulated_version(self.seed) >= EmulatedVersion::V1_37 && self.process.pods.values().any(holds)
     }
 
     /// Checks that no group is pending for whose members there is room, if the members are equal and no rule between
@@ -244,6 +332,9 @@ impl Sim {
         for group in groups.iter().filter(|group| !group.in_rack) {
             let Some(min) = group.min else { continue };
             let key = group.key();
+            if self.is_mismatched(&key) || self.is_held_by_gate(&key) {
+                continue;
+            }
             let scheduled = self.scheduled_members(&key).count();
             let waits = |pod: &&Arc<Pod>| {
                 pod.ours

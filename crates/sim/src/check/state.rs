@@ -3,6 +3,7 @@
 use super::{Broken, CACHED_EQUALS_FULL, broken};
 use crate::evictions;
 use crate::objects::Pod;
+use crate::process::is_held_by_others;
 use crate::reference::{self, Devices, ReferenceCluster};
 use crate::sim::Sim;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +27,10 @@ impl Sim {
             }
             // A preemptor that waits for its victims may be gated, too.
             let held = queued.gate == Some(preemption::NAME) || process.is_held(uid);
+            let key = process.pods.get(uid).and_then(|pod| pod.group_key()).unwrap_or_default();
+            if is_held_by_others(queued) && !self.is_held_by_gate(&key) {
+                return Err(broken("only a member with a scheduling gate holds back others", uid.to_owned()));
+            }
             if (place == SubQueue::Gated) != (held || !queued.pod.gates.is_empty()) {
                 return Err(broken(
                     "gated pods are in the gated queue",

@@ -59,7 +59,7 @@ impl GroupGates {
     }
 }
 
-/// How a version decides groups. `--compat=upstream` follows it; by default groups are decided alike in every version.
+/// How a version decides groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupRules {
     /// Row P1: whether a group is one entry of the queue: its members share gate and backoff, and after a start those
@@ -76,9 +76,6 @@ pub struct GroupRules {
 }
 
 impl GroupRules {
-    /// The rules of 1.36.
-    pub(crate) const OF_1_36: Self = Self::of(EmulatedVersion::V1_36);
-
     /// Returns the rules of a version.
     pub(super) const fn of(version: EmulatedVersion) -> Self {
         let is_new = matches!(version, V1_37);

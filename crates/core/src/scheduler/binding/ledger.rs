@@ -88,6 +88,8 @@ pub(in crate::scheduler) struct Binding {
     pub(super) is_ours: bool,
     /// The pod was deleted or terminating, and reappeared because a list was older. It is queued after the answer.
     pub(super) came_again: bool,
+    /// It failed before, and is sent again to the same node.
+    pub(super) is_repeated: bool,
 }
 
 impl Binding {
@@ -113,7 +115,19 @@ impl Binding {
             by: None,
             is_ours: false,
             came_again: false,
+            is_repeated: false,
         }
+    }
+
+    /// Returns the pod, and when the attempt of this decision began.
+    pub(in crate::scheduler) fn into_attempt(self) -> (QueuedPod, Time) {
+        (self.queued, self.began)
+    }
+
+    /// Returns a new binding to the same node, which is rechecked before it is sent.
+    pub(super) fn repeated(self) -> Self {
+        let again = Self::new(self.queued, self.node, self.nominated, None, self.began);
+        Self { is_repeated: true, ..again }
     }
 
     /// Returns the phase.
@@ -223,6 +237,11 @@ impl Bindings {
         self.by_uid.contains_key(uid)
     }
 
+    /// Whether the pod has a binding that was not sent.
+    pub(in crate::scheduler) fn is_unsent(&self, uid: &str) -> bool {
+        self.get(uid).is_some_and(|binding| !binding.was_sent())
+    }
+
     /// Returns the number of bindings.
     pub(in crate::scheduler) fn len(&self) -> usize {
         self.by_uid.len()
@@ -274,7 +293,7 @@ impl TraceIds for Bindings {
 }
 
 trace_ids!(Binding { queued, node, confirmed_on, nominated } but not {
-    fingerprint, began, phase, released, unknown, abandoned, unlisted, by, is_ours, came_again
+    fingerprint, began, phase, released, unknown, abandoned, unlisted, by, is_ours, came_again, is_repeated
 });
 
 #[cfg(test)]

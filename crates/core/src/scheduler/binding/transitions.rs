@@ -259,7 +259,7 @@ impl Bindings {
     }
 
     /// Removes a binding that was not sent, and whose pod is still pending.
-    pub(super) fn cancel_unsent(&mut self, uid: &Uid, outbox: &mut Outbox) -> Option<Binding> {
+    pub(in crate::scheduler) fn cancel_unsent(&mut self, uid: &Uid, outbox: &mut Outbox) -> Option<Binding> {
         self.get(uid).filter(|binding| !binding.was_sent() && !binding.abandoned)?;
         outbox.drop_bind(uid);
         self.remove(uid)

@@ -109,6 +109,8 @@ pub(super) struct Attempt {
     /// In the order in which they are tried.
     pub(super) members: Vec<QueuedPod>,
     pub(super) began: Time,
+    /// Whether all members are tried, although the group cannot start any more.
+    pub(super) tries_all: bool,
 }
 
 /// The decisions about the members of a group.
@@ -146,6 +148,13 @@ pub(super) struct RunScope<'a> {
     pub(super) evaluations: Option<&'a GroupEvaluations>,
     /// The node of the first member; `None` if it may choose.
     pub(super) first: Option<NodeIdx>,
+}
+
+impl RunScope<'_> {
+    /// Returns the nodes of the first member, if it may not choose.
+    pub(super) fn first_nodes(&self) -> Option<NodeSet> {
+        self.first.map(|node| [node].into_iter().collect())
+    }
 }
 
 /// The state of a run over the members.
@@ -192,6 +201,22 @@ impl<'a> Trying<'a> {
         }
     }
 
+    /// Prepares for the member at this position. The first one is restricted to the nodes of `first`, if there are any.
+    pub(super) fn turn_to(
+        &mut self,
+        at: usize,
+        attempt: &'a Attempt,
+        (within, first): (Option<&'a NodeSet>, Option<&'a NodeSet>),
+    ) {
+        self.before = at.checked_sub(1).map(|before| &attempt.members[before].pod);
+        self.at = at;
+        self.within = first.filter(|_| at == 0).or(within);
+        if at == 1 && first.is_some() {
+            // Rejections on one node say nothing about the others.
+            self.rejections = Rejections::default();
+        }
+    }
+
     /// Returns the state of the assumed members, for [`Self::roll_back_to`].
     pub(super) fn checkpoint(&self) -> Checkpoint {
         (self.log.checkpoint(), self.shared.as_ref().map_or(0, SharedRun::len))
@@ -234,8 +259,8 @@ impl Scheduler {
             return;
         }
         probe.attempt_begins();
-        let group = self.cache.lookups().group(key).cloned();
-        let attempt = Attempt { key, group, members, began: now };
+        let group = self.current_group(key);
+        let attempt = Attempt { key, group, members, began: now, tries_all: false };
         let mut run = self.decide_group(now, &attempt, Mode::WithPostFilters, probe);
         let preempted = self.preempt_as_group(now, &attempt, &mut run, probe);
         probe.attempt_decided();
@@ -334,6 +359,32 @@ impl Scheduler {
         attempt.members.iter().map(hide).collect()
     }
 
+    /// Begins a run over the members.
+    pub(super) fn begin_run<'a>(&self, attempt: &'a Attempt, scope: RunScope<'a>, mode: Mode) -> Trying<'a> {
+        Trying {
+            scheduled: self.scheduled(attempt.key),
+            shares: self.shares_results(),
+            shared: scope.evaluations.map(SharedRun::new),
+            ..Trying::new(attempt, scope.within, mode)
+        }
+    }
+
+    /// Decides on the member whose turn it is. Only its own nomination is shown meanwhile.
+    pub(super) fn try_next_member(
+        &mut self,
+        now: Time,
+        trying: &mut Trying<'_>,
+        attempt: &Attempt,
+        nominated: Option<Symbol>,
+        probe: &mut dyn Probe,
+    ) -> Tried {
+        let queued = &attempt.members[trying.at];
+        trying.log.nominate(&mut self.cache, &queued.pod, nominated);
+        let tried = self.try_member(now, trying, queued, probe);
+        trying.log.nominate(&mut self.cache, &queued.pod, None);
+        tried
+    }
+
     /// Decides on all members in order, restricted to the nodes of `scope`, and undoes what was assumed.
     ///
     /// Greedy as upstream: no member gives its node back.
@@ -346,31 +397,18 @@ impl Scheduler {
         probe: &mut dyn Probe,
     ) -> Run {
         if self.group_rules().asks_feasibility {
-            return self.run_while_feasible(now, attempt, scope.within, probe);
+            return self.run_while_feasible(now, attempt, scope, mode, probe);
         }
         let copies_defects = self.tables.copies_defects();
-        let first: Option<NodeSet> = scope.first.map(|node| [node].into_iter().collect());
-        let mut trying = Trying {
-            scheduled: self.groups.scheduled(attempt.key, &self.cache),
-            gaps: copies_defects.then(|| SnapshotGaps::new(self.snapshot())),
-            shares: self.shares_results(),
-            shared: scope.evaluations.map(SharedRun::new),
-            ..Trying::new(attempt, scope.within, mode)
-        };
+        let first = scope.first_nodes();
+        let mut trying = self.begin_run(attempt, scope, mode);
+        trying.gaps = copies_defects.then(|| SnapshotGaps::new(self.snapshot()));
         let nominated = self.hide_nominations(&mut trying, attempt);
         let mut run = Run::ended(Verdict::Unschedulable(UNSCHEDULABLE.to_owned()));
         let mut preempts = false;
-        for (at, (queued, nominated)) in attempt.members.iter().zip(nominated).enumerate() {
-            trying.before = at.checked_sub(1).map(|before| &attempt.members[before].pod);
-            trying.at = at;
-            trying.within = if at == 0 && first.is_some() { first.as_ref() } else { scope.within };
-            trying.log.nominate(&mut self.cache, &queued.pod, nominated);
-            let tried = self.try_member(now, &mut trying, queued, probe);
-            if trying.at == 0 && first.is_some() {
-                // Rejections on one node say nothing about the others.
-                trying.rejections = Rejections::default();
-            }
-            trying.log.nominate(&mut self.cache, &queued.pod, None);
+        for (at, nominated) in nominated.into_iter().enumerate() {
+            trying.turn_to(at, attempt, (scope.within, first.as_ref()));
+            let tried = self.try_next_member(now, &mut trying, attempt, nominated, probe);
             match &tried {
                 Tried::Failed(text) => {
                     let text = format!("failed to schedule other pod from a pod group: {text}");

@@ -6,6 +6,7 @@
 
 use super::super::Scheduler;
 use super::cycle::{Verdict, in_order};
+use super::ledger::Standing;
 use super::submit::condition;
 use crate::framework::PluginName;
 use crate::model::emulation::GroupRules;
@@ -16,10 +17,9 @@ use crate::plugins::scheduling_gates;
 use crate::queue::{QueuedPod, SubQueue};
 
 impl Scheduler {
-    /// Returns the rules by which groups are decided: by default those of 1.36 in every version.
+    /// Returns the rules by which groups are decided.
     pub(super) fn group_rules(&self) -> GroupRules {
-        let rules = self.tables.rules();
-        if self.tables.copies_defects() { rules.group_rules } else { GroupRules::OF_1_36 }
+        self.tables.rules().group_rules
     }
 
     /// Whether decisions are compared with recordings in which updates of pods do not reach the queue.
@@ -27,9 +27,9 @@ impl Scheduler {
         self.is_comparable && !self.tables.rules().group_rules.queues_groups
     }
 
-    /// Returns the members in the order in which they are tried.
+    /// Returns the members in the order in which they are tried. By default, ranks keep their order in every version.
     pub(super) fn in_turn(&self, mut members: Vec<QueuedPod>) -> Vec<QueuedPod> {
-        if !self.group_rules().queues_groups {
+        if !self.group_rules().queues_groups || !self.tables.copies_defects() {
             return in_order(members);
         }
         members.sort_by_key(QueuedPod::rank_in_group);
@@ -86,11 +86,9 @@ impl Scheduler {
         if !self.group_rules().queues_groups {
             return None;
         }
-        let is_gated = |uid: &Uid| {
-            let queued = self.queue.get(uid).filter(|queued| queued.pod.uid != pod.uid);
-            queued.is_some_and(|it| scheduling_gates::pre_enqueue(&it.pod, &self.tables).is_some())
-        };
-        self.groups.members(pod.group_key()?).any(is_gated).then_some(scheduling_gates::NAME)
+        let gated = self.groups.number(pod.group_key()?, Standing::Gated);
+        let is_gated = pod.node_name.is_none() && !pod.gates.is_empty();
+        (gated > usize::from(is_gated)).then_some(scheduling_gates::NAME)
     }
 
     /// Brings the members of a group to one place after `uid` joined them: behind its gate, or into their backoff.

@@ -4,16 +4,16 @@
 
 use super::super::Scheduler;
 use super::super::failure::Failure;
-use super::cycle::{Attempt, Mode, Run, Tried, Trying, UNSCHEDULABLE, Verdict};
+use super::cycle::{Attempt, Mode, Run, RunScope, Tried, UNSCHEDULABLE, Verdict};
 use super::preempt::Preempted;
 use super::submit::Fate;
 use crate::cycle::{Nominate, Probe, Unschedulable};
 use crate::framework::Code;
 use crate::framework::extension_point::ExtensionPoint;
 use crate::model::intern::Symbol;
-use crate::model::node_set::NodeSet;
 use crate::model::time::Time;
 use crate::plugins::gang_scheduling::{self, Feasible};
+use crate::switches::mutation::{self, Mutation};
 
 /// The text of DynamicResources if it ran for a member.
 const CLAIMS_DONE: &str = "deallocation and deletion of ResourceClaims completed";
@@ -68,20 +68,33 @@ impl Run {
             self.chosen = None;
         }
     }
+
+    /// Whether the filters ran for any member.
+    fn was_filtered(&self) -> bool {
+        let was_filtered =
+            |tried: &Tried| !matches!(tried, Tried::Rejected(found) if found.rejectors.is_empty());
+        self.tried.iter().any(was_filtered)
+    }
+
+    fn fail_in_post_filter(&mut self, text: String) {
+        self.details.get_or_insert_default().preemption = Some(format!("Error: {text}"));
+        self.verdict = Verdict::Failed(text);
+    }
 }
 
 impl Scheduler {
-    /// Decides on the members in order, restricted to `within`, as long as the group can start. Undoes what was
-    /// assumed.
+    /// Decides on the members in order, restricted to the nodes of `scope`, as long as the group can start. Undoes what
+    /// was assumed.
     pub(super) fn run_while_feasible(
         &mut self,
         now: Time,
         attempt: &Attempt,
-        within: Option<&NodeSet>,
+        scope: RunScope<'_>,
+        mode: Mode,
         probe: &mut dyn Probe,
     ) -> Run {
-        let mut trying = Trying::new(attempt, within, Mode::WithoutPostFilters);
-        trying.scheduled = self.groups.scheduled(attempt.key, &self.cache);
+        let first = scope.first_nodes();
+        let mut trying = self.begin_run(attempt, scope, mode);
         let mut remaining = attempt.members.len();
         let mut run = Run::ended(Verdict::Scheduled);
         run.details = Some(Details::default());
@@ -91,10 +104,9 @@ impl Scheduler {
             return run;
         }
         let nominated = self.hide_nominations(&mut trying, attempt);
-        for (queued, nominated) in attempt.members.iter().zip(nominated) {
-            trying.log.nominate(&mut self.cache, &queued.pod, nominated);
-            let tried = self.try_member(now, &mut trying, queued, probe);
-            trying.log.nominate(&mut self.cache, &queued.pod, None);
+        for (at, nominated) in nominated.into_iter().enumerate() {
+            trying.turn_to(at, attempt, (scope.within, first.as_ref()));
+            let tried = self.try_next_member(now, &mut trying, attempt, nominated, probe);
             let error = match &tried {
                 Tried::Failed(text) => Some(format!("failed to schedule other pod from a pod group: {text}")),
                 _ => None,
@@ -106,8 +118,10 @@ impl Scheduler {
                 return run;
             }
             remaining -= 1;
-            feasible = self.feasible(attempt, trying.scheduled, remaining);
-            if matches!(feasible, Feasible::Never(_)) {
+            if !matches!(feasible, Feasible::Never(_)) {
+                feasible = self.feasible(attempt, trying.scheduled, remaining);
+            }
+            if matches!(feasible, Feasible::Never(_)) && !attempt.tries_all {
                 break;
             }
         }
@@ -125,7 +139,8 @@ impl Scheduler {
         let runs = |profile: &super::super::Profile| {
             profile.framework.runs(ExtensionPoint::Permit, gang_scheduling::NAME)
         };
-        if !self.profile_of(&attempt.members[0].pod).is_some_and(runs) {
+        let checks = self.profile_of(&attempt.members[0].pod).is_some_and(runs);
+        if !checks || mutation::is_on(Mutation::GangStartsShort) {
             return Feasible::Success;
         }
         gang_scheduling::placement_feasible(attempt.group.as_ref(), scheduled, remaining)
@@ -154,12 +169,14 @@ impl Scheduler {
         let text = text.clone();
         let is_constrained = attempt.group.as_ref().is_some_and(|group| group.topology.is_some());
         let frees_claims = !(is_constrained && self.tables.rules().groups.topology);
-        let was_filtered =
-            |tried: &Tried| !matches!(tried, Tried::Rejected(found) if found.rejectors.is_empty());
-        if frees_claims && !run.tried.iter().any(was_filtered) {
-            run.verdict = Verdict::Failed(NO_CLAIMS_STATE.to_owned());
-            let details = run.details.get_or_insert_default();
-            details.preemption = Some(format!("Error: {NO_CLAIMS_STATE}"));
+        let copies_defects = self.tables.copies_defects();
+        if !copies_defects && run.tried.is_empty() {
+            // Too few members are left, whatever else is evicted.
+            run.details = Some(Details { left_out: text, ..Details::default() });
+            return Preempted::NotTried;
+        }
+        if copies_defects && frees_claims && !run.was_filtered() {
+            run.fail_in_post_filter(NO_CLAIMS_STATE.to_owned());
             return Preempted::NotTried;
         }
         let (preempted, without) = self.find_victims(now, attempt, probe);
@@ -181,8 +198,7 @@ impl Scheduler {
             }
             Preempted::Failed(why) => {
                 let text = format!("error in \"DefaultPreemption\" PodGroupPostFilter plugins: {}", own(why));
-                run.details.get_or_insert_default().preemption = Some(format!("Error: {text}"));
-                run.verdict = Verdict::Failed(text);
+                run.fail_in_post_filter(text);
                 return preempted;
             }
             Preempted::InVain(..) | Preempted::NotTried => {

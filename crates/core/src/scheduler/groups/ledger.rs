@@ -3,26 +3,83 @@
 //! It decides nothing. Which pods have a node is the cache's knowledge. Upstream:
 //! `pkg/scheduler/backend/cache/podgroupstate.go`.
 
+use super::start::Start;
 use crate::cache::Cache;
 use crate::collections::hash::FixedMap;
 use crate::model::group::{GroupCondition, GroupKey};
 use crate::model::intern::{Marks, TraceIds};
 use crate::model::pod::Uid;
 use crate::report::group::GroupReport;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+
+/// What a member is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It has a node or can be tried, and counts for `minCount`.
+    Counts,
+    /// It has no node, and has scheduling gates.
+    Gated,
+    /// It is terminating.
+    Terminating,
+}
+
+/// The members of a group by uid, with the numbers of two standings.
+#[derive(Default)]
+struct Members {
+    all: BTreeMap<Uid, Standing>,
+    counting: usize,
+    gated: usize,
+}
+
+impl Members {
+    /// Sets the standing of a member, and returns the one before.
+    fn set(&mut self, uid: &Uid, standing: Standing) -> Option<Standing> {
+        let before = self.all.insert(Arc::clone(uid), standing);
+        self.counting += usize::from(standing == Standing::Counts);
+        self.gated += usize::from(standing == Standing::Gated);
+        self.uncount(before);
+        before
+    }
+
+    fn remove(&mut self, uid: &str) -> Option<Standing> {
+        let before = self.all.remove(uid);
+        self.uncount(before);
+        before
+    }
+
+    fn uncount(&mut self, before: Option<Standing>) {
+        self.counting -= usize::from(before == Some(Standing::Counts));
+        self.gated -= usize::from(before == Some(Standing::Gated));
+    }
+}
+
+/// What became of a member that was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It is new.
+    New,
+    /// It was known, and counts from now on.
+    Counts,
+    /// It does not count any more.
+    CountsNoMore,
+    /// Nothing changed.
+    Known,
+}
 
 /// The members of all groups, and the conditions that were sent.
 #[derive(Default)]
 pub(in crate::scheduler) struct Groups {
     /// The members that the scheduler knows: pending pods of its profiles, and bound pods of any scheduler.
-    members: BTreeMap<GroupKey, BTreeSet<Uid>>,
+    members: BTreeMap<GroupKey, Members>,
     of_pod: FixedMap<Uid, GroupKey>,
     /// The condition that was sent last, by uid of the group, until the watch shows it.
     sent: FixedMap<Uid, GroupCondition>,
     pub(in crate::scheduler) reports: VecDeque<GroupReport>,
     /// The victims of the last cycle that chose some, until the group starts or its last member leaves.
     victims: BTreeMap<GroupKey, Vec<Uid>>,
+    /// The groups of which chosen members are in PreBind.
+    pub(super) starts: BTreeMap<GroupKey, Start>,
 }
 
 impl Groups {
@@ -36,33 +93,56 @@ impl Groups {
         self.of_pod.len()
     }
 
+    /// Returns the number of groups that wait for PreBind of a member.
+    pub(in crate::scheduler) fn starts(&self) -> usize {
+        self.starts.len()
+    }
+
     /// Returns the uids of the members of all groups, in arbitrary order.
     pub(in crate::scheduler) fn uids(&self) -> impl Iterator<Item = &Uid> {
         self.of_pod.keys()
     }
 
-    /// Adds a member, and returns whether it is new.
-    pub(super) fn add(&mut self, key: GroupKey, uid: &Uid) -> bool {
+    /// Adds a member, or notes its standing.
+    pub(super) fn add(&mut self, key: GroupKey, uid: &Uid, standing: Standing) -> Seen {
         self.of_pod.insert(Arc::clone(uid), key);
-        self.members.entry(key).or_default().insert(Arc::clone(uid))
+        let before = self.members.entry(key).or_default().set(uid, standing);
+        match (before, standing) {
+            (None, _) => Seen::New,
+            (Some(Standing::Counts), Standing::Counts) => Seen::Known,
+            (Some(_), Standing::Counts) => Seen::Counts,
+            (Some(Standing::Counts), _) => Seen::CountsNoMore,
+            (Some(_), _) => Seen::Known,
+        }
     }
 
-    /// Removes a member and returns its group.
-    pub(super) fn remove(&mut self, uid: &str) -> Option<GroupKey> {
+    /// Removes a member. Returns its group and its standing.
+    pub(super) fn remove(&mut self, uid: &str) -> Option<(GroupKey, Option<Standing>)> {
         let key = self.of_pod.remove(uid)?;
+        let mut standing = None;
         if let Some(members) = self.members.get_mut(&key) {
-            members.remove(uid);
-            if members.is_empty() {
+            standing = members.remove(uid);
+            if members.all.is_empty() {
                 self.members.remove(&key);
                 self.victims.remove(&key);
             }
         }
-        Some(key)
+        Some((key, standing))
     }
 
     /// Returns the members of a group, by uid.
     pub(in crate::scheduler) fn members(&self, key: GroupKey) -> impl Iterator<Item = &Uid> {
-        self.members.get(&key).into_iter().flatten()
+        self.members.get(&key).into_iter().flat_map(|members| members.all.keys())
+    }
+
+    /// Returns the number of members with this standing.
+    pub(super) fn number(&self, key: GroupKey, standing: Standing) -> usize {
+        let members = self.members.get(&key);
+        members.map_or(0, |members| match standing {
+            Standing::Counts => members.counting,
+            Standing::Gated => members.gated,
+            Standing::Terminating => members.all.len() - members.counting - members.gated,
+        })
     }
 
     /// Returns the groups that pods name.
@@ -72,12 +152,7 @@ impl Groups {
 
     /// Returns the number of all members of a group.
     pub(in crate::scheduler) fn known(&self, key: GroupKey) -> usize {
-        self.members.get(&key).map_or(0, BTreeSet::len)
-    }
-
-    /// Returns the number of members that are bound or assumed.
-    pub(in crate::scheduler) fn scheduled(&self, key: GroupKey, cache: &Cache) -> usize {
-        self.members(key).filter(|uid| cache.placed(uid).is_some()).count()
+        self.members.get(&key).map_or(0, |members| members.all.len())
     }
 
     /// Replaces the victims that a group waits for.
@@ -120,7 +195,35 @@ impl Groups {
 
 impl TraceIds for Groups {
     fn mark(&self, marks: &mut Marks) {
-        let Self { members, of_pod: _, sent: _, reports: _, victims } = self;
-        members.keys().chain(victims.keys()).for_each(|key| key.mark(marks));
+        let Self { members, of_pod: _, sent: _, reports: _, victims, starts } = self;
+        members.keys().chain(victims.keys()).chain(starts.keys()).for_each(|key| key.mark(marks));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::intern::Tables;
+
+    #[test]
+    fn numbers_follow_the_standing_of_members() {
+        let mut tables = Tables::new();
+        let name = tables.symbol("g");
+        let key = GroupKey { namespace: name, name };
+        let mut groups = Groups::default();
+        let numbers = |groups: &Groups| {
+            [Standing::Counts, Standing::Gated, Standing::Terminating].map(|it| groups.number(key, it))
+        };
+        assert_eq!(groups.add(key, &"p".into(), Standing::Gated), Seen::New);
+        assert_eq!(groups.add(key, &"q".into(), Standing::Counts), Seen::New);
+        assert_eq!((numbers(&groups), groups.known(key)), ([1, 1, 0], 2));
+        assert_eq!(groups.add(key, &"p".into(), Standing::Counts), Seen::Counts);
+        assert_eq!(groups.add(key, &"p".into(), Standing::Counts), Seen::Known);
+        assert_eq!(groups.add(key, &"q".into(), Standing::Terminating), Seen::CountsNoMore);
+        assert_eq!((numbers(&groups), groups.known(key)), ([1, 0, 1], 2));
+        assert_eq!(groups.remove("q"), Some((key, Some(Standing::Terminating))));
+        assert_eq!((numbers(&groups), groups.known(key)), ([1, 0, 0], 1));
+        assert_eq!(groups.remove("p"), Some((key, Some(Standing::Counts))));
+        assert_eq!((numbers(&groups), groups.known(key)), ([0, 0, 0], 0));
     }
 }

@@ -17,8 +17,11 @@ mod reprieve;
 mod search;
 mod shared;
 mod snapshot_gaps;
+mod start;
 mod submit;
 mod trial;
+
+use ledger::{Seen, Standing};
 
 pub(super) use ledger::Groups;
 pub(super) use member::Scope;
@@ -29,7 +32,8 @@ use super::departure::Departure;
 use crate::framework::PluginName;
 use crate::framework::extension_point::ExtensionPoint;
 use crate::model::effect::GroupPatch;
-use crate::model::group::{GroupCondition, GroupKey, PodGroup};
+use crate::model::group::{GroupCondition, GroupKey, GroupPolicy, PodGroup};
+use crate::model::intern::Symbol;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::plugins::gang_scheduling;
@@ -54,8 +58,8 @@ impl Scheduler {
         if !framework.runs(ExtensionPoint::PreEnqueue, gang_scheduling::NAME) {
             return None;
         }
-        let group = self.cache.lookups().group(key);
-        gang_scheduling::pre_enqueue(group, self.tables.text(key.name), self.groups.known(key))
+        let group = self.current_group(key);
+        gang_scheduling::pre_enqueue(group.as_ref(), self.tables.text(key.name), self.known(key))
     }
 
     /// As [`Self::gang_gate`], for the queue.
@@ -63,16 +67,35 @@ impl Scheduler {
         self.gang_gate(pod).map(|_| gang_scheduling::NAME).or_else(|| self.gate_of_others(pod))
     }
 
-    /// Counts a pod as a member of its group. Returns the group if the member is new.
-    pub(super) fn member_seen(&mut self, pod: &Arc<PodInfo>) -> Option<GroupKey> {
+    /// Counts a pod as a member of its group. Returns the group if the member is new. By default also if it counts from
+    /// now on: a pod counts for `minCount` if it can be tried or has a node, and is not terminating.
+    pub(super) fn member_seen(&mut self, now: Time, pod: &Arc<PodInfo>) -> Option<GroupKey> {
         let key = pod.group_key()?;
-        let counts = pod.node_name.is_some() || self.is_ours(pod);
-        (counts && self.groups.add(key, &pod.uid)).then_some(key)
+        if pod.node_name.is_none() && !self.is_ours(pod) {
+            return None;
+        }
+        let standing = if pod.node_name.is_none() && !pod.gates.is_empty() {
+            Standing::Gated
+        } else if pod.deleting {
+            Standing::Terminating
+        } else {
+            Standing::Counts
+        };
+        match self.groups.add(key, &pod.uid, standing) {
+            Seen::New => Some(key),
+            Seen::Counts => Some(key).filter(|_| !self.tables.copies_defects()),
+            Seen::CountsNoMore => {
+                self.leaves_domain(now, key);
+                None
+            }
+            Seen::Known => None,
+        }
     }
 
     /// Counts a pod that gets a node in a trial as a member of its group. Returns whether it is a new member.
     pub(super) fn member_placed(&mut self, pod: &PodInfo) -> bool {
-        pod.group_key().is_some_and(|key| self.groups.add(key, &pod.uid))
+        let seen = pod.group_key().map(|key| self.groups.add(key, &pod.uid, Standing::Counts));
+        matches!(seen, Some(Seen::New))
     }
 
     /// Undoes [`Self::member_placed`] of a new member.
@@ -80,16 +103,67 @@ impl Scheduler {
         self.groups.remove(uid);
     }
 
+    /// Returns the number of members that count for `minCount` before they are tried.
+    pub(super) fn known(&self, key: GroupKey) -> usize {
+        if self.tables.copies_defects() {
+            self.groups.known(key)
+        } else {
+            self.groups.number(key, Standing::Counts)
+        }
+    }
+
+    /// Returns the members that have a node. By default, terminating ones count for nothing.
+    pub(super) fn scheduled_members(
+        &self,
+        key: GroupKey,
+    ) -> impl Iterator<Item = (&Arc<PodInfo>, Symbol)> + '_ {
+        let counts_all = self.tables.copies_defects();
+        let placed = self.groups.members(key).filter_map(|uid| self.cache.placed(uid));
+        placed.map(|(pod, node, _)| (pod, node)).filter(move |(pod, _)| counts_all || !pod.deleting)
+    }
+
+    /// Returns the number of [`Self::scheduled_members`].
+    pub(super) fn scheduled(&self, key: GroupKey) -> usize {
+        if self.tables.copies_defects() {
+            self.scheduled_members(key).count()
+        } else {
+            self.cache.members_of(key)
+        }
+    }
+
+    /// Returns a group as it is decided now. By default, a group that was scheduled once and still has a member with a
+    /// node takes replacements one by one.
+    fn current_group(&self, key: GroupKey) -> Option<PodGroup> {
+        let mut group = self.cache.lookups().group(key)?.clone();
+        let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
+        let was_scheduled = shown.is_some_and(|shown| shown.is_true);
+        if was_scheduled && !self.tables.copies_defects() && self.scheduled(key) > 0 {
+            group.policy = GroupPolicy::Basic;
+        }
+        Some(group)
+    }
+
     /// Handles a pod that leaves: it is no member any more, unless it was bound.
     pub(super) fn member_left(&mut self, now: Time, uid: &str, why: &Departure<'_>) {
         if self.groups.is_empty() || matches!(why, Departure::Bound(..)) {
             return;
         }
-        let Some(key) = self.groups.remove(uid) else { return };
+        let Some((key, standing)) = self.groups.remove(uid) else { return };
         if self.groups.known(key) == 0 {
             self.group_preemption_left(now, key);
-        } else if self.is_constrained(key) && !self.tables.copies_defects() {
-            // It may have kept the others in its topology domain.
+        } else {
+            self.leaves_domain(now, key);
+            if standing == Some(Standing::Gated) && self.group_rules().queues_groups {
+                // Its scheduling gates kept the others out of the queue.
+                self.release_members(now, key);
+                self.hold_back_members(key, false);
+            }
+        }
+    }
+
+    /// Handles a member that may have kept the others in its topology domain.
+    fn leaves_domain(&mut self, now: Time, key: GroupKey) {
+        if self.is_constrained(key) && !self.tables.copies_defects() {
             self.requeue_members(now, key);
         }
     }
@@ -111,6 +185,11 @@ impl Scheduler {
             gate == Some(gang_scheduling::NAME) || queues_groups && gate.is_some()
         };
         let gated: Vec<Uid> = self.groups.members(key).filter(is_gated).cloned().collect();
+        let first = gated.first().and_then(|uid| self.queue.get(uid));
+        if first.is_some_and(|first| self.gang_gate(&first.pod).is_some()) {
+            // It holds for all of them.
+            return;
+        }
         let free = gated
             .into_iter()
             .filter(|uid| self.queue.get(uid).is_some_and(|queued| self.gate(&queued.pod).is_none()));
@@ -130,11 +209,11 @@ impl Scheduler {
     /// Handles a new member: others may be tried now.
     pub(super) fn member_joined(&mut self, now: Time, key: GroupKey, uid: &Uid) {
         self.release_members(now, key);
-        if self.group_rules().queues_groups {
-            self.join_entry(now, key, uid);
-        }
         if !self.tables.copies_defects() {
             self.requeue_members(now, key);
+        }
+        if self.group_rules().queues_groups {
+            self.join_entry(now, key, uid);
         }
     }
 
@@ -152,7 +231,8 @@ impl Scheduler {
 
     /// Handles a PodGroup that was added or changed.
     pub(super) fn group_applied(&mut self, now: Time, group: PodGroup) {
-        let (key, policy) = (group.key, group.policy);
+        let (key, policy, priority) = (group.key, group.policy, group.priority);
+        self.queue.set_group_priority(key, self.group_rules().queues_groups.then_some(priority));
         self.groups.shown(&group.uid, group.scheduled.as_ref());
         let old = self.cache.lookups_mut().set_group(group);
         let is_mutable = !self.tables.copies_defects() || self.group_rules().queues_groups;
@@ -162,12 +242,21 @@ impl Scheduler {
         }
     }
 
+    /// Ranks groups in the queue by the rules of another version.
+    pub(super) fn rank_groups(&mut self) {
+        let is_ranked = self.group_rules().queues_groups;
+        for group in self.cache.lookups().groups() {
+            self.queue.set_group_priority(group.key, is_ranked.then_some(group.priority));
+        }
+    }
+
     /// Handles the deletion of a PodGroup. Members that are gated stay so, and others are tried in vain.
     pub(super) fn group_gone(&mut self, now: Time, key: GroupKey) {
         if let Some(group) = self.cache.lookups_mut().remove_group(key) {
             self.preemptor_left(now, &group.uid);
             self.groups.shown(&group.uid, None);
             self.outbox.cancel_group_patch(&group.uid);
+            self.queue.set_group_priority(key, None);
         }
         if self.group_rules().queues_groups {
             self.hold_back_members(key, true);

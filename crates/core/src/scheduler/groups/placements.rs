@@ -91,8 +91,8 @@ impl Scheduler {
             return Err(CycleError(format!("podgroup.scheduling.k8s.io \"{name}\" not found")));
         };
         let Some(&key) = group.topology.as_ref().and_then(|keys| keys.first()) else { return Ok(all()) };
-        let members = self.groups.members(attempt.key).filter_map(|uid| self.cache.placed(uid));
-        let mut scheduled: Vec<(&PodInfo, Symbol)> = members.map(|(pod, node, _)| (&**pod, node)).collect();
+        let members = self.scheduled_members(attempt.key);
+        let mut scheduled: Vec<(&PodInfo, Symbol)> = members.map(|(pod, node)| (&**pod, node)).collect();
         scheduled.sort_by_key(|(pod, _)| &pod.name);
         topology_placement::placements(key, scheduled.into_iter(), snapshot)
     }
@@ -131,7 +131,7 @@ impl Scheduler {
     ) -> Result<Vec<(PluginName, Vec<i64>)>, CycleError> {
         let name = attempt.members[0].pod.scheduler_name;
         let Some(profile) = profile_named(&self.profiles, name) else { return Ok(Vec::new()) };
-        let scheduled = self.groups.scheduled(attempt.key, &self.cache);
+        let scheduled = self.scheduled(attempt.key);
         let mut all = Vec::new();
         for enabled in &profile.framework.placement_scores {
             let plugin = enabled.plugin.name();

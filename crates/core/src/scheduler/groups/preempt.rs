@@ -117,28 +117,26 @@ impl Scheduler {
             return if by_one_run { (Preempted::NotTried, Vec::new()) } else { in_vain(NOT_ENABLED) };
         }
         let Some(group) = &attempt.group else { return (Preempted::NotTried, Vec::new()) };
-        if !by_one_run && group.topology.as_ref().is_some_and(|keys| !keys.is_empty()) {
+        let is_limited = self.tables.copies_defects() && !by_one_run;
+        if is_limited && group.topology.as_ref().is_some_and(|keys| !keys.is_empty()) {
             return in_vain(HAS_CONSTRAINTS);
         }
         if attempt.members.iter().any(|queued| queued.pod.never_preempts) {
             return in_vain(NEVER);
         }
-        let is_ongoing = match (by_one_run, self.tables.copies_defects()) {
-            (true, _) => self.awaits_nominated_nodes(attempt, group.priority),
-            (false, true) => false,
-            (false, false) => self.groups.has_terminating_victims(attempt.key, &self.cache),
-        };
-        if is_ongoing {
+        let waits = by_one_run && self.awaits_nominated_nodes(attempt, group.priority);
+        let is_known =
+            !self.tables.copies_defects() && self.groups.has_terminating_victims(attempt.key, &self.cache);
+        if waits || is_known {
             return (Preempted::Ongoing, Vec::new());
         }
-        let copies_defects = self.tables.copies_defects() && !by_one_run;
         let mut units = self.units(now);
         units.retain(|unit| unit.priority < group.priority);
         if units.is_empty() {
             let code = Code::UnschedulableAndUnresolvable;
             return (Preempted::InVain(code, NO_VICTIMS.to_owned()), Vec::new());
         }
-        let is_local = !copies_defects && self.are_judged_by_nodes_alone(attempt);
+        let is_local = !is_limited && self.are_judged_by_nodes_alone(attempt);
         let mut log = UndoLog::default();
         units.iter().for_each(|unit| self.take_off(&mut log, unit));
         let mut run = self.run_group(now, attempt, Mode::WithoutPostFilters, probe);
@@ -146,7 +144,7 @@ impl Scheduler {
             run.require_any();
         }
         let preempted = match run.verdict {
-            Verdict::Scheduled if copies_defects => {
+            Verdict::Scheduled if is_limited => {
                 let starts = |scheduler: &mut Self, _: &Unit| {
                     let run = scheduler.run_group(now, attempt, Mode::WithoutPostFilters, probe);
                     run.verdict == Verdict::Scheduled
@@ -211,7 +209,7 @@ impl Scheduler {
 
     /// Returns all pods on nodes as units of eviction.
     fn units(&self, now: Time) -> Vec<Unit> {
-        let by_one_run = self.group_rules().preempts_by_one_run;
+        let judges_by_group = self.group_rules().preempts_by_one_run || !self.tables.copies_defects();
         let snapshot = self.snapshot();
         let (mut units, mut of_group): (Vec<Unit>, BTreeMap<GroupKey, usize>) = Default::default();
         for node in self.walk.in_order(snapshot) {
@@ -232,7 +230,7 @@ impl Scheduler {
                     && let Some(&at) = of_group.get(&group.key)
                 {
                     units[at].pods.push((Arc::clone(pod), name));
-                    if by_one_run {
+                    if judges_by_group {
                         units[at].started = units[at].started.min(starts(pod, now));
                     }
                     continue;
@@ -241,7 +239,7 @@ impl Scheduler {
                     of_group.insert(group.key, units.len());
                 }
                 units.push(Unit {
-                    priority: if by_one_run { group } else { together }
+                    priority: if judges_by_group { group } else { together }
                         .map_or(pod.priority, |group| group.priority),
                     pods: vec![(Arc::clone(pod), name)],
                     is_of_group: pod.group.is_some(),

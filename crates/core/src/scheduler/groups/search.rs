@@ -79,7 +79,7 @@ impl Scheduler {
             Some(GroupPolicy::Gang(min)) => min,
             _ => return false,
         };
-        let known = self.groups.scheduled(attempt.key, &self.cache) + attempt.members.len();
+        let known = self.scheduled(attempt.key) + attempt.members.len();
         // If nothing but nodes judges identical members, their order does not matter, so a search cannot help.
         known >= min && !self.group_evaluations(attempt).is_some_and(|it| it.are_sole() && it.is_one())
     }
@@ -131,12 +131,12 @@ impl Scheduler {
             if !seen.insert(order.clone()) || !left.take(members, size) {
                 break;
             }
-            let run = self.run_in_order(now, attempt, &order, (nodes, None), probe);
-            if run.verdict == Verdict::Scheduled {
-                return Some(run);
+            let found = self.run_in_order(now, attempt, &order, (nodes, None), probe);
+            match found {
+                Ok(run) => return Some(run),
+                // Those without a node choose first in the next order.
+                Err(rejected) => order.sort_by_key(|member| !rejected.contains(member)),
             }
-            // Those without a node choose first in the next order.
-            order.sort_by_key(|&member| run.tried.get(member).is_none_or(|tried| tried.node().is_some()));
         }
         let orders = if largest_first == as_given { vec![as_given] } else { vec![as_given, largest_first] };
         for order in orders {
@@ -144,8 +144,7 @@ impl Scheduler {
                 if !left.take(members, size) {
                     return None;
                 }
-                let run = self.run_in_order(now, attempt, &order, (nodes, Some(node)), probe);
-                if run.verdict == Verdict::Scheduled {
+                if let Ok(run) = self.run_in_order(now, attempt, &order, (nodes, Some(node)), probe) {
                     return Some(run);
                 }
             }
@@ -153,7 +152,8 @@ impl Scheduler {
         None
     }
 
-    /// Decides on the members in an order of their positions. The result is in the order of the members.
+    /// Decides on the members in an order of their positions. Returns a run that starts the group, in the order of the
+    /// members. Otherwise returns the members that were tried and have no node.
     fn run_in_order(
         &mut self,
         now: Time,
@@ -161,19 +161,24 @@ impl Scheduler {
         order: &[usize],
         (within, first): (&NodeSet, Option<NodeIdx>),
         probe: &mut dyn Probe,
-    ) -> Run {
+    ) -> Result<Run, BTreeSet<usize>> {
         let ordered = Attempt {
             key: attempt.key,
             group: attempt.group.clone(),
             members: order.iter().map(|&at| attempt.members[at].clone()).collect(),
             began: attempt.began,
+            tries_all: false,
         };
         let scope = RunScope { within: Some(within), evaluations: None, first };
         let mut run = self.run_members(now, &ordered, scope, Mode::WithoutPostFilters, probe);
         let mut by_member: Vec<(usize, Tried)> = order.iter().copied().zip(run.tried).collect();
+        if run.verdict != Verdict::Scheduled {
+            let rejected = by_member.iter().filter(|(_, tried)| tried.node().is_none());
+            return Err(rejected.map(|&(member, _)| member).collect());
+        }
         by_member.sort_by_key(|&(member, _)| member);
         run.tried = by_member.into_iter().map(|(_, tried)| tried).collect();
-        run
+        Ok(run)
     }
 
     /// Returns the positions of the members by descending share of the placement that they request.

@@ -49,13 +49,15 @@ struct Plan {
 impl Scheduler {
     /// Carries out the result of a group's cycle.
     pub(super) fn submit(&mut self, now: Time, attempt: Attempt, run: Run, preempted: &Preempted) {
-        let Attempt { key, group, members, began } = attempt;
+        let Attempt { key, group, members, began, tries_all: _ } = attempt;
         let Run { tried, verdict, placements, chosen, details } = run;
         let rules = self.group_rules();
         let is_retried = rules.queues_groups && verdict == Verdict::Scheduled;
         let mut ranks: Vec<_> = members.iter().filter(|_| is_retried).map(QueuedPod::arrival).collect();
         ranks.sort();
-        let waits_for_events = !self.tables.copies_defects() && !tried.is_empty();
+        // Without members that were tried, a new member may help, but nothing that happens to nodes.
+        let has_reasons = !tried.is_empty() || details.is_some();
+        let waits_for_events = !self.tables.copies_defects() && has_reasons && !is_retried;
         let wakers = waits_for_events.then(|| wakers(&tried));
         let profile = self.profile_of(&members[0].pod).map(|it| it.name.clone()).unwrap_or_default();
         let mut plan = self.plan(members, tried, &verdict, details.as_ref());
@@ -79,6 +81,9 @@ impl Scheduler {
         });
         let member = fates.first().map(|(queued, ..)| Arc::clone(&queued.pod));
         let uids: Vec<Uid> = fates.iter().map(|(queued, ..)| Arc::clone(&queued.pod.uid)).collect();
+        if fates.iter().any(|(_, fate, _)| matches!(fate, Fate::Binds(_))) {
+            self.begin_start(key, group.as_ref());
+        }
         let is_any_bound = self.carry_out(now, key, began, fates, wakers.as_ref());
         let left = uids.iter().filter(|uid| self.queue.contains(uid));
         let left: Vec<Uid> = left.cloned().collect();
@@ -162,6 +167,7 @@ impl Scheduler {
                 self.bindings.checked(uid, self.cache.fingerprint_for(pod));
             }
         }
+        self.add_to_start(now, key, &bound);
         !bound.is_empty()
     }
 
@@ -203,7 +209,7 @@ impl Scheduler {
         let Some(GroupPolicy::Gang(min)) = self.cache.lookups().group(key).map(|group| group.policy) else {
             return;
         };
-        if self.groups.scheduled(key, &self.cache) >= min {
+        if self.scheduled(key) >= min {
             return;
         }
         let members: Vec<Uid> = self.groups.members(key).cloned().collect();

@@ -52,7 +52,7 @@ impl Scheduler {
     ) -> GroupTried {
         let members: Vec<QueuedPod> = pods.iter().map(|pod| QueuedPod::new(Arc::clone(pod), None)).collect();
         let members = in_order(members);
-        let status = self.names_differ(&members).map(Verdict::Failed);
+        let status = self.mismatch(key, &members).map(Verdict::Failed);
         if let Some(verdict) = status.or_else(|| self.gate_of(key, &members).map(Verdict::Unschedulable)) {
             let outcome = match &verdict {
                 Verdict::Failed(_) => GroupOutcome::Refused,
@@ -68,14 +68,17 @@ impl Scheduler {
                 nodes: Vec::new(),
             };
         }
-        let group = self.cache.lookups().group(key).cloned();
-        let attempt = Attempt { key, group, members, began: now };
+        let group = self.current_group(key);
+        let attempt = Attempt { key, group, members, began: now, tries_all: true };
         let mode = if preempts { Mode::WithPostFilters } else { Mode::WithoutPostFilters };
         let mut run = self.decide_group(now, &attempt, mode, probe);
         let preempted = match preempts {
             true => self.preempt_as_group(now, &attempt, &mut run, probe),
             false => Preempted::NotTried,
         };
+        if self.group_rules().asks_feasibility {
+            run.require_any();
+        }
         tried(attempt, run, &preempted)
     }
 
@@ -87,8 +90,8 @@ impl Scheduler {
         if !self.profile_of(&first.pod).is_some_and(runs) {
             return None;
         }
-        let known = self.groups.scheduled(key, &self.cache) + members.len();
-        gang_scheduling::pre_enqueue(self.cache.lookups().group(key), self.tables.text(key.name), known)
+        let known = self.scheduled(key) + members.len();
+        gang_scheduling::pre_enqueue(self.current_group(key).as_ref(), self.tables.text(key.name), known)
     }
 }
 

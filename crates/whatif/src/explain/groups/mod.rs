@@ -50,10 +50,13 @@ impl Members {
     pub(crate) fn of(place: &Place<'_>, key: GroupKey) -> Self {
         let is_member = |pod: &PodInfo| pod.group_key() == Some(key);
         let placed = place.trial.placed_pods().filter(|(pod, _)| is_member(pod));
+        let counts_all = place.snapshot().copies_defects();
+        let (placed, terminating): (Vec<_>, Vec<_>) =
+            placed.partition(|(pod, _)| counts_all || !pod.deleting);
         let mut bound: Vec<(Arc<PodInfo>, Symbol)> =
-            placed.map(|(pod, node)| (Arc::clone(pod), node)).collect();
+            placed.into_iter().map(|(pod, node)| (Arc::clone(pod), node)).collect();
         bound.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-        let mut members = Self { bound, ..Self::default() };
+        let mut members = Self { bound, deleting: terminating.len(), ..Self::default() };
         for pod in place.pending.iter().filter(|pod| is_member(pod)) {
             let gate = || place.framework(pod).gate(pod, place.snapshot());
             if pod.deleting {
@@ -142,7 +145,8 @@ pub fn explain_group(place: &mut Place<'_>, key: GroupKey) -> ExplainedGroup {
     answer.fits = answer.domains.first().map_or(decided.nodes.len(), |domain| domain.fits);
     answer.lacks = lacks(&answer, answer.fits);
     answer.victims = victims(place, &decided);
-    answer.verdict = verdict(&members, &decided, &answer);
+    let replaces = answer.was_scheduled && !place.snapshot().copies_defects();
+    answer.verdict = verdict(&members, &decided, &answer, replaces);
     let cases = match answer.verdict {
         GroupVerdict::NoGroup | GroupVerdict::TooFewMembers | GroupVerdict::Failed => Vec::new(),
         _ => short(place, &members, &decided, &mut answer),
@@ -236,8 +240,14 @@ fn victims(place: &Place<'_>, decided: &GroupDecision) -> Vec<String> {
     names
 }
 
-/// Returns the state of a group; `Blocked` also if it may never fit.
-fn verdict(members: &Members, decided: &GroupDecision, answer: &GroupExplanation) -> GroupVerdict {
+/// Returns the state of a group; `Blocked` also if it may never fit. A group that `replaces` members one by one needs
+/// no others for that.
+fn verdict(
+    members: &Members,
+    decided: &GroupDecision,
+    answer: &GroupExplanation,
+    replaces: bool,
+) -> GroupVerdict {
     if answer.policy.is_none() {
         return GroupVerdict::NoGroup;
     }
@@ -245,7 +255,8 @@ fn verdict(members: &Members, decided: &GroupDecision, answer: &GroupExplanation
     if members.bound.len() >= minimum {
         return GroupVerdict::Started;
     }
-    if members.len() < minimum {
+    let is_replacement = replaces && !members.bound.is_empty() && !members.waiting.is_empty();
+    if members.len() < minimum && !is_replacement {
         return GroupVerdict::TooFewMembers;
     }
     if members.waiting.is_empty() {
@@ -419,8 +430,8 @@ fn summarize(answer: &mut GroupExplanation, fits_at_most: usize) {
 
 fn blocked(answer: &GroupExplanation, least: usize) -> String {
     let may = answer.bound + answer.waiting;
-    if may < least {
-        let gated = answer.gated + answer.deleting;
+    let gated = answer.gated + answer.deleting;
+    if may < least && gated > 0 {
         let not = format!(
             "{} {} gated or being deleted",
             count(gated, "member"),

@@ -204,8 +204,8 @@ fn fits_at_most(place: &mut Place<'_>, group: &PodGroup, subjects: &[&Subject]) 
     })
 }
 
-/// Checks the priorities of the members. From 1.37 on, they must be that of the group; before, a member of another
-/// priority may even be a victim of its own group.
+/// Checks the priorities of the members. From 1.37 on, they must be that of the group; before, the group's priority
+/// counts as soon as preemption judges them.
 fn priorities(place: &Place<'_>, group: &PodGroup, subjects: &[&Subject], findings: &mut Vec<Finding>) {
     let mut all: BTreeSet<i32> = subjects.iter().map(|subject| subject.pod.priority).collect();
     // 0 may be the priority of a class that the API server has not looked up yet.

@@ -1,0 +1,105 @@
+//! The start of a group: its Bindings are sent once all members that were chosen together have passed PreBind.
+//!
+//! If so many of them failed that fewer than `minCount` are left, none is bound. Upstream binds each member on its own,
+//! as `--compat=upstream` does.
+
+use super::super::Scheduler;
+use super::super::failure::Failure;
+use super::super::outbox::Outgoing;
+use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
+use crate::model::pod::{PodInfo, Uid};
+use crate::model::time::Time;
+use std::sync::Arc;
+
+/// Members of a group that start together, until all have passed PreBind.
+#[derive(Default)]
+pub(super) struct Start {
+    /// All members that were chosen.
+    members: Vec<Uid>,
+    /// Those whose Bindings are held back.
+    ready: Vec<Uid>,
+    /// The number of members that must have a node.
+    min: usize,
+}
+
+impl Start {
+    /// Holds back a Binding.
+    pub(super) fn hold_back(&mut self, uid: &Uid) {
+        if !self.ready.contains(uid) {
+            self.ready.push(Arc::clone(uid));
+        }
+    }
+}
+
+impl Scheduler {
+    /// Holds back the Bindings of members that are assumed from now on.
+    pub(super) fn begin_start(&mut self, key: GroupKey, group: Option<&PodGroup>) {
+        if self.tables.copies_defects() {
+            return;
+        }
+        let min = match group.map(|group| group.policy) {
+            Some(GroupPolicy::Gang(min)) => min,
+            Some(GroupPolicy::Basic) | None => 0,
+        };
+        let start = self.groups.starts.entry(key).or_default();
+        start.min = start.min.max(min);
+    }
+
+    /// Adds the members that were chosen in this cycle, and sends the Bindings if none of them is in PreBind.
+    pub(super) fn add_to_start(&mut self, now: Time, key: GroupKey, members: &[Uid]) {
+        if let Some(start) = self.groups.starts.get_mut(&key) {
+            start.members.extend_from_slice(members);
+            self.starts_go_on(now);
+        }
+    }
+
+    /// Sends the Binding of a pod, unless it is held back until its group has passed PreBind.
+    pub(in crate::scheduler) fn send_bind(&mut self, pod: &PodInfo) {
+        let start = pod.group_key().and_then(|key| self.groups.starts.get_mut(&key));
+        match start {
+            Some(start) => start.hold_back(&pod.uid),
+            None => self.outbox.push_bind(Outgoing::Bind(Arc::clone(&pod.uid))),
+        }
+    }
+
+    /// Forgets all starts, because what was not sent is dropped.
+    pub(in crate::scheduler) fn drop_starts(&mut self) {
+        self.groups.starts.clear();
+    }
+
+    /// Completes the starts whose members have all left PreBind. Returns whether there were any.
+    pub(in crate::scheduler) fn starts_go_on(&mut self, now: Time) -> bool {
+        if self.groups.starts.is_empty() {
+            return false;
+        }
+        let is_complete = |start: &Start| !start.members.iter().any(|uid| self.volume_bindings.contains(uid));
+        let starts = self.groups.starts.iter();
+        let complete: Vec<GroupKey> =
+            starts.filter(|(_, start)| is_complete(start)).map(|(key, _)| *key).collect();
+        for key in &complete {
+            if let Some(start) = self.groups.starts.remove(key) {
+                self.complete_start(now, *key, &start);
+            }
+        }
+        !complete.is_empty()
+    }
+
+    fn complete_start(&mut self, now: Time, key: GroupKey, start: &Start) {
+        let is_lost = |uid: &Uid| self.cache.placed(uid).is_none();
+        let left = self.scheduled(key);
+        let starts = left >= start.min || !start.members.iter().any(is_lost);
+        for uid in &start.ready {
+            let taken_back = if starts { None } else { self.bindings.cancel_unsent(uid, &mut self.outbox) };
+            let Some(binding) = taken_back else {
+                if self.bindings.is_unsent(uid) {
+                    self.outbox.push_bind(Outgoing::Bind(Arc::clone(uid)));
+                }
+                continue;
+            };
+            let (queued, began) = binding.into_attempt();
+            self.free(now, uid);
+            let text = format!("{left} of at least {} members of the pod group passed PreBind", start.min);
+            self.fail(now, queued, began, Failure::Binding(text));
+        }
+    }
+}
