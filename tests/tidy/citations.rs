@@ -36,6 +36,50 @@ fn every_cited_test_exists() {
     assert!(seen > 100, "docs/integration-tests.md cites tests: {seen}");
 }
 
+/// Folders whose paths are cited without a package, each with a slash.
+const FOLDERS: [&str; 8] =
+    ["src/", "crates/", "tests/", "benches/", "manifests/", "dashboards/", "examples/", "docs/"];
+/// Pages about earlier versions, and files that cite paths of other projects.
+const OF_OTHER_TREES: [&str; 4] =
+    ["CHANGELOG.md", "docs/old-names.md", "pod_topology_spread/go_log.rs", "COVERAGE.md"];
+
+/// Returns the paths in a file: words in backticks that begin with a folder, without placeholders.
+fn paths(text: &str) -> impl Iterator<Item = &str> {
+    let quoted = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let is_path = |word: &&str| {
+        FOLDERS.iter().any(|folder| word.starts_with(folder))
+            && word.chars().all(|c| c.is_ascii_alphanumeric() || "_./-".contains(c))
+            && !["NAME", "VERSION"].iter().any(|placeholder| word.contains(placeholder))
+    };
+    quoted.filter(is_path)
+}
+
+#[test]
+fn every_cited_path_exists() {
+    let mut seen = 0;
+    let mut breaches = Vec::new();
+    let is_checked = |page: &str| {
+        (page.ends_with(".md") || page.ends_with(".rs"))
+            && !OF_OTHER_TREES.iter().any(|it| page.ends_with(it))
+    };
+    for (page, text) in files().iter().filter(|(page, _)| is_checked(page)) {
+        // A path is relative to the repository or to the file's package.
+        let package = page.split('/').take(2).collect::<Vec<_>>().join("/");
+        for path in paths(text) {
+            seen += 1;
+            let exists = |base: &str| {
+                let at = root().join(base).join(path);
+                at.exists() || at.with_extension("rs").exists()
+            };
+            if !exists("") && !exists(&package) {
+                breaches.push(format!("{page}: {path}"));
+            }
+        }
+    }
+    assert_none("cited paths that do not exist", &breaches);
+    assert!(seen > 300, "pages cite paths: {seen}");
+}
+
 /// Functions that the table "Where to start reading" names, as `function` or `Type::function`.
 #[test]
 fn every_function_that_a_reader_is_sent_to_exists() {

@@ -2,7 +2,7 @@
 //! (`pkg/scheduler/metrics/resources`).
 //!
 //! Rendered directly as text, because registry families would hold a second copy of every pod's labels.
-//! `src/census` supplies the amounts.
+//! `src/telemetry/resource_usage.rs` supplies the amounts.
 
 use crate::telemetry::metrics::text::{escape, go_float};
 use std::fmt::Write as _;

@@ -374,7 +374,7 @@ impl Scheduler {
         let fingerprint = self.cache.fingerprint_for(&queued.pod);
         let pod = Arc::clone(&queued.pod);
         self.bindings.insert(uid, Binding::new(queued, name, nominated, Some(fingerprint), began));
-        self.send_bind(&pod);
+        self.queue_bind(&pod);
     }
 
     pub(super) fn report(&mut self, queued: &QueuedPod, began: Time, outcome: Outcome) {

@@ -316,7 +316,7 @@ impl Scheduler {
             let pod = Arc::clone(&queued.pod);
             self.bindings.insert(Arc::clone(uid), Binding::new(queued, node, None, None, began));
             self.outbox.cancel_nomination(uid);
-            self.send_bind(&pod);
+            self.queue_bind(&pod);
         }
     }
 

@@ -54,7 +54,7 @@ impl Scheduler {
     }
 
     /// Sends the Binding of a pod, unless it is held back until its group has passed PreBind.
-    pub(in crate::scheduler) fn send_bind(&mut self, pod: &PodInfo) {
+    pub(in crate::scheduler) fn queue_bind(&mut self, pod: &PodInfo) {
         let start = pod.group_key().and_then(|key| self.groups.starts.get_mut(&key));
         match start {
             Some(start) => start.hold_back(&pod.uid),
