@@ -1,7 +1,7 @@
 //! Objects that are given with a question: pods and workloads to place, with their claims and groups.
 
 use super::{Cluster, ClusterError, Placement};
-use crate::load::files::{Files, Item, Origin, Wrong};
+use crate::load::files::{Files, InputError, Item, Origin, Wrong, text_at};
 use crate::load::input::InputLimit;
 use crate::prepare::inventory::{self, Given, Inventory};
 use crate::prepare::owners::OwnedPod;
@@ -36,9 +36,10 @@ impl Cluster {
     /// let mut cluster = Cluster::from_objects(vec![node], &Setup::default())?;
     /// let workers = |replicas: u32| json!({
     ///     "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "worker" },
-    ///     "spec": { "replicas": replicas, "template": { "spec": { "containers": [
-    ///         { "name": "c", "image": "i", "resources": { "requests": { "cpu": "1" } } },
-    ///     ] } } },
+    ///     "spec": { "replicas": replicas, "selector": { "matchLabels": { "app": "worker" } },
+    ///         "template": { "metadata": { "labels": { "app": "worker" } }, "spec": { "containers": [
+    ///             { "name": "c", "image": "i", "resources": { "requests": { "cpu": "1" } } },
+    ///         ] } } },
     /// });
     /// assert!(cluster.fits(&[workers(4)])?.fits);
     /// assert!(!cluster.fits(&[workers(5)])?.fits);
@@ -63,10 +64,7 @@ impl Cluster {
 
     /// Completes objects and adds what belongs to the pods among them. Returns the pods, which join nothing yet.
     pub(super) fn given(&mut self, objects: &[Value]) -> Result<Vec<OwnedPod>, ClusterError> {
-        let files = Files::within(InputLimit::default(), |_| ());
-        let items = objects.iter().map(|value| Item::new(value.clone(), Origin::default())).collect();
-        let given = Given { items, are_templates: true, existing: self.admission.clone() };
-        let gathered = inventory::gather(&files, Vec::new(), given, self.as_written)?;
+        let gathered = self.gathered(objects).map_err(|error| self.named(objects, &error))?;
         if let Some(skipped) = gathered.skipped.message() {
             return Err(ClusterError::Invalid(skipped));
         }
@@ -86,6 +84,26 @@ impl Cluster {
             owned.push(note(pod));
         }
         Ok(owned)
+    }
+
+    fn gathered(&self, objects: &[Value]) -> Result<Inventory, InputError> {
+        let files = Files::within(InputLimit::default(), |_| ());
+        let items = objects.iter().map(|value| Item::new(value.clone(), Origin::default())).collect();
+        let given = Given { items, are_templates: true, existing: self.admission.clone() };
+        inventory::gather(&files, Vec::new(), given, self.as_written)
+    }
+
+    /// Adds the kind and name of the invalid object to an error.
+    fn named(&self, objects: &[Value], error: &InputError) -> ClusterError {
+        let text = error.0.strip_prefix("the cluster: ").unwrap_or(&error.0);
+        let is_invalid = |object: &&Value| self.gathered(std::slice::from_ref(*object)).is_err();
+        ClusterError::Invalid(match objects.iter().find(is_invalid) {
+            Some(object) => {
+                let (kind, name) = (text_at(object, "/kind"), text_at(object, "/metadata/name"));
+                format!("{kind} {name}: {text}")
+            }
+            None => text.to_owned(),
+        })
     }
 
     /// Adds an object that pods need. Existing claims and namespaces stay as they are.

@@ -341,6 +341,10 @@ fn failed_change_leaves_the_cluster_as_it_was_and_says_why() {
         refused,
         "Service default/s: a Service is no part of what is placed; load it with the cluster"
     );
+    let worker =
+        json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "w" }, "spec": {} });
+    let refused = cluster.place(&[plain("q"), worker]).expect_err("it has no template").to_string();
+    assert_eq!(refused, "Deployment w: expected spec.template to be a pod template");
     let mut wrong = plain("q");
     wrong["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "much".into();
     let refused = cluster.place(&[wrong]).expect_err("the amount is invalid").to_string();

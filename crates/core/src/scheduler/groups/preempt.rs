@@ -203,7 +203,7 @@ impl Scheduler {
 
     fn take_off(&mut self, log: &mut UndoLog, unit: &Unit) {
         for (pod, _) in &unit.pods {
-            log.remove_with_volumes(&mut self.cache, &self.tables, &pod.uid);
+            log.remove(&mut self.cache, &pod.uid);
         }
     }
 
