@@ -14,6 +14,9 @@ use std::io::{Read as _, Write as _};
 use std::path::Path;
 use workloads::{Size, Workload};
 
+/// The workloads whose pods fit on no node.
+const UNSCHEDULABLE: [&str; 1] = ["claims-unmet"];
+
 #[test]
 fn every_workload_decides_the_same_in_two_runs() {
     for workload in Workload::all() {
@@ -24,7 +27,8 @@ fn every_workload_decides_the_same_in_two_runs() {
             workload.id, first.scheduled, size.pods, first.digest
         );
         assert_eq!(first.digest, second.digest, "{}", workload.id);
-        assert_eq!(first.scheduled, size.pods, "{}", workload.id);
+        let fits = !UNSCHEDULABLE.contains(&workload.id);
+        assert_eq!(first.scheduled, if fits { size.pods } else { 0 }, "{}", workload.id);
     }
 }
 
