@@ -30,7 +30,7 @@ impl Sim {
         self.process.credits[at] =
             left.ok_or_else(|| broken("every effect uses a credit", format!("{effect:?} has none")))?;
         match effect {
-            Effect::Bind { pod, node } => self.queue_bind(&pod, node),
+            Effect::Bind { pod, node } => self.send_bind(&pod, node),
             Effect::QueryBinding { pod } => self.send_question(&pod),
             Effect::WriteVolume(write) => self.send_write(write),
             Effect::Evict(eviction) => self.send_eviction(&eviction),
@@ -42,7 +42,7 @@ impl Sim {
         }
     }
 
-    fn queue_bind(&mut self, pod: &PodRef, node: String) -> Result<(), Broken> {
+    fn send_bind(&mut self, pod: &PodRef, node: String) -> Result<(), Broken> {
         self.check_bind(pod, &node)?;
         self.check_release(&pod.uid, &node)?;
         let on_node = self.stamp_if_known(Some((&node, &pod.uid)));
