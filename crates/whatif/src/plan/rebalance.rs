@@ -169,7 +169,10 @@ impl<'a> Search<'a> {
                 let counts = self.counts.get(&workload).cloned();
                 self.count(&step);
                 let skew_after = self.excess(&workload);
-                counts.into_iter().for_each(|before| drop(self.counts.insert(workload.clone(), before)));
+                match counts {
+                    Some(before) => self.counts.insert(workload.clone(), before),
+                    None => self.counts.remove(&workload),
+                };
                 self.planner.trial.roll_back_to(mark);
                 let hot_to = self.excess(&Part::Node(to));
                 let change = after - hot_from - hot_to + skew_after - skew;
