@@ -146,18 +146,18 @@ impl Cluster {
         let snapshot = self.trial().snapshot();
         let node = snapshot.find_node(symbol).expect("the node was found by this name");
         let keys: Vec<String> = snapshot.pods_on(node).map(|pod| snapshot.pod_key(pod)).collect();
-        let mut pending = Vec::new();
-        for key in keys {
-            if self.evict(&key)? {
-                pending.push(key);
+        self.atomically(|cluster| {
+            let mut pending = Vec::new();
+            for key in keys {
+                if cluster.evict(&key)? {
+                    pending.push(key);
+                }
             }
-        }
-        self.trial_mut().remove_node(symbol);
-        if !self.forks.is_empty() {
-            self.journal.push(Entry::Node(symbol));
-        }
-        self.finished();
-        Ok(pending)
+            cluster.trial_mut().remove_node(symbol);
+            cluster.journal.push(Entry::Node(symbol));
+            cluster.finished();
+            Ok(pending)
+        })
     }
 
     /// Adds `count` nodes and returns their names: the name of the template, `-new-` and a number. The label
