@@ -1,13 +1,13 @@
 //! `supercargo plan free-nodes`.
 
-use super::{table, to_plan_in};
-use crate::cluster::{Cluster, Refused, SourceArgs};
-use crate::screen::{Output, Screen, complain, in_form, say};
+use super::{CommonArgs, table, to_plan_in};
+use crate::cluster::{Cluster, Refused};
+use crate::screen::{Screen, complain, in_form, say};
 use clap::Args;
 use std::process::ExitCode;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::InputError;
-use supercargo_whatif::plan::{Accepted, FreeNodesPlan, Goal, KeptNode, free_nodes};
+use supercargo_whatif::plan::{FreeNodesPlan, Goal, KeptNode, free_nodes};
 
 /// Exit code if the plan frees fewer nodes than asked for.
 const TOO_FEW: u8 = 3;
@@ -30,17 +30,9 @@ pub struct FreeNodesArgs {
     #[arg(long)]
     pub all_possible: bool,
 
-    /// Accept that data in emptyDir and hostPath volumes is lost.
-    #[arg(long)]
-    pub delete_emptydir_data: bool,
-
-    /// Source of the cluster.
+    /// Flags of every plan.
     #[command(flatten)]
-    pub source: SourceArgs,
-
-    /// Output format.
-    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
-    pub output: Output,
+    pub common: CommonArgs,
 }
 
 impl FreeNodesArgs {
@@ -57,7 +49,7 @@ impl FreeNodesArgs {
 pub(super) fn main(args: &FreeNodesArgs) -> ExitCode {
     match answer(args) {
         Ok(plan) => {
-            let text = in_form(args.output, &plan, |wide| text(args, &plan, wide));
+            let text = in_form(args.common.output, &plan, |wide| text(args, &plan, wide));
             say(&text, if is_enough(args, &plan) { 0 } else { TOO_FEW })
         }
         Err(refused) => refused.report(),
@@ -65,13 +57,12 @@ pub(super) fn main(args: &FreeNodesArgs) -> ExitCode {
 }
 
 fn answer(args: &FreeNodesArgs) -> Result<FreeNodesPlan, Refused> {
-    let cluster = Cluster::load_with_pods(&args.source, None)?;
+    let cluster = Cluster::load_with_pods(&args.common.source, None)?;
     for name in &args.nodes {
         cluster.has_node(name)?;
     }
     cluster.notices.iter().for_each(|notice| complain(notice));
-    let accepted = Accepted { local_data: args.delete_emptydir_data };
-    let plan = free_nodes(&mut to_plan_in(cluster), &args.goal(), accepted);
+    let plan = free_nodes(&mut to_plan_in(cluster), &args.goal(), args.common.accepted());
     Ok(plan.map_err(|error| InputError(error.to_string()))?)
 }
 

@@ -1,14 +1,14 @@
 //! `supercargo plan make-room`.
 
-use super::{table, to_plan_in};
-use crate::cluster::{Cluster, Refused, SourceArgs};
-use crate::screen::{Output, Screen, complain, in_form, say};
+use super::{CommonArgs, table, to_plan_in};
+use crate::cluster::{Cluster, Refused};
+use crate::screen::{Screen, complain, in_form, say};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::InputError;
-use supercargo_whatif::plan::{Accepted, MakeRoomPlan, make_room};
+use supercargo_whatif::plan::{MakeRoomPlan, make_room};
 
 /// Exit code if a pod does not fit.
 const DOES_NOT_FIT: u8 = 3;
@@ -20,24 +20,16 @@ pub struct MakeRoomArgs {
     #[arg(short = 'f', long, value_name = "FILE")]
     pub filename: PathBuf,
 
-    /// Accept that data in emptyDir and hostPath volumes is lost.
-    #[arg(long)]
-    pub delete_emptydir_data: bool,
-
-    /// Source of the cluster.
+    /// Flags of every plan.
     #[command(flatten)]
-    pub source: SourceArgs,
-
-    /// Output format.
-    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
-    pub output: Output,
+    pub common: CommonArgs,
 }
 
 /// Runs the command: prints the plan and returns the exit code.
 pub(super) fn main(args: &MakeRoomArgs) -> ExitCode {
     match answer(args) {
         Ok(plan) => {
-            let text = in_form(args.output, &plan, |_| text(&plan));
+            let text = in_form(args.common.output, &plan, |_| text(&plan));
             say(&text, if plan.fits { 0 } else { DOES_NOT_FIT })
         }
         Err(refused) => refused.report(),
@@ -45,7 +37,7 @@ pub(super) fn main(args: &MakeRoomArgs) -> ExitCode {
 }
 
 fn answer(args: &MakeRoomArgs) -> Result<MakeRoomPlan, Refused> {
-    let mut cluster = Cluster::load_with_pods(&args.source, Some(&args.filename))?;
+    let mut cluster = Cluster::load_with_pods(&args.common.source, Some(&args.filename))?;
     let file = args.filename.display();
     let pods = std::mem::take(&mut cluster.templates);
     if pods.is_empty() {
@@ -58,8 +50,7 @@ fn answer(args: &MakeRoomArgs) -> Result<MakeRoomPlan, Refused> {
     cluster.notices.iter().for_each(|notice| complain(notice));
     // Pods to come are nominated to no node.
     pods.iter().for_each(|pod| cluster.trial.nominate(pod, None));
-    let accepted = Accepted { local_data: args.delete_emptydir_data };
-    Ok(make_room(&mut to_plan_in(cluster), &pods, accepted))
+    Ok(make_room(&mut to_plan_in(cluster), &pods, args.common.accepted()))
 }
 
 fn text(plan: &MakeRoomPlan) -> String {

@@ -9,12 +9,12 @@ pub use free_nodes::FreeNodesArgs;
 pub use make_room::MakeRoomArgs;
 pub use rebalance::RebalanceArgs;
 
-use crate::cluster;
-use crate::screen::Screen;
+use crate::cluster::{self, SourceArgs};
+use crate::screen::{Output, Screen};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 use supercargo_whatif::cluster::Cluster;
-use supercargo_whatif::plan::Move;
+use supercargo_whatif::plan::{Accepted, Move};
 
 /// Arguments of `supercargo plan`.
 #[derive(Clone, Debug, Args)]
@@ -51,6 +51,28 @@ pub enum PlanCommand {
     /// Exit code: 0 nothing exceeds a bound, at once or after the moves; 3 something still does; 2 invalid flags or
     /// files; 1 any other failure.
     Rebalance(RebalanceArgs),
+}
+
+/// Flags of every plan.
+#[derive(Clone, Debug, Args)]
+pub struct CommonArgs {
+    /// Accept that data in emptyDir and hostPath volumes is lost.
+    #[arg(long)]
+    pub delete_emptydir_data: bool,
+
+    /// Source of the cluster.
+    #[command(flatten)]
+    pub source: SourceArgs,
+
+    /// Output format.
+    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
+    pub output: Output,
+}
+
+impl CommonArgs {
+    fn accepted(&self) -> Accepted {
+        Accepted { local_data: self.delete_emptydir_data }
+    }
 }
 
 /// Runs the command: prints the plan and returns the exit code.

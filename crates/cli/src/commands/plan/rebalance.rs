@@ -1,12 +1,12 @@
 //! `supercargo plan rebalance`.
 
-use super::{table, to_plan_in};
-use crate::cluster::{Cluster, Refused, SourceArgs};
-use crate::screen::{Output, Screen, complain, in_form, say};
+use super::{CommonArgs, table, to_plan_in};
+use crate::cluster::{Cluster, Refused};
+use crate::screen::{Screen, complain, in_form, say};
 use clap::Args;
 use std::process::ExitCode;
 use supercargo_whatif::explain::format::count;
-use supercargo_whatif::plan::{Accepted, Bounds, Excess, RebalancePlan, rebalance};
+use supercargo_whatif::plan::{Bounds, Excess, RebalancePlan, rebalance};
 
 /// Exit code if something exceeds a bound after the moves.
 const NOT_BALANCED: u8 = 3;
@@ -26,17 +26,9 @@ pub struct RebalanceArgs {
     #[arg(long, value_name = "KEY=N", value_parser = skew)]
     pub max_skew: Option<(String, u32)>,
 
-    /// Accept that data in emptyDir and hostPath volumes is lost.
-    #[arg(long)]
-    pub delete_emptydir_data: bool,
-
-    /// Source of the cluster.
+    /// Flags of every plan.
     #[command(flatten)]
-    pub source: SourceArgs,
-
-    /// Output format.
-    #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
-    pub output: Output,
+    pub common: CommonArgs,
 }
 
 fn percent(text: &str) -> Result<u32, String> {
@@ -55,7 +47,7 @@ fn skew(text: &str) -> Result<(String, u32), String> {
 pub(super) fn main(args: &RebalanceArgs) -> ExitCode {
     match answer(args) {
         Ok(plan) => {
-            let text = in_form(args.output, &plan, |wide| text(&plan, wide));
+            let text = in_form(args.common.output, &plan, |wide| text(&plan, wide));
             say(&text, if plan.is_balanced { 0 } else { NOT_BALANCED })
         }
         Err(refused) => refused.report(),
@@ -63,11 +55,10 @@ pub(super) fn main(args: &RebalanceArgs) -> ExitCode {
 }
 
 fn answer(args: &RebalanceArgs) -> Result<RebalancePlan, Refused> {
-    let cluster = Cluster::load_with_pods(&args.source, None)?;
+    let cluster = Cluster::load_with_pods(&args.common.source, None)?;
     cluster.notices.iter().for_each(|notice| complain(notice));
-    let accepted = Accepted { local_data: args.delete_emptydir_data };
     let bounds = Bounds { requested_percent: args.max_requested, skew: args.max_skew.clone() };
-    Ok(rebalance(&mut to_plan_in(cluster), &bounds, accepted))
+    Ok(rebalance(&mut to_plan_in(cluster), &bounds, args.common.accepted()))
 }
 
 fn text(plan: &RebalancePlan, wide: bool) -> String {
