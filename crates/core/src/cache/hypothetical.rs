@@ -24,7 +24,7 @@ enum Change {
     /// The previous object of a node.
     Node(Symbol, Option<Arc<NodeInfo>>),
     /// The image counts of a node before it changed.
-    Images(Symbol, Box<[(Symbol, ImageState)]>),
+    Images(NodeImages),
     /// The previous storage object, and its assumed state.
     Storage(StorageKey, Option<StorageObject>, Option<Assumption>),
     /// The previous state of a group.
@@ -34,6 +34,9 @@ enum Change {
     /// The previous selector of a controller.
     Controller(ControllerName, Option<Box<[Requirement]>>),
 }
+
+/// A node, and its image counts.
+type NodeImages = (Symbol, Box<[(Symbol, ImageState)]>);
 
 /// The kind, namespace and name of a controller.
 type ControllerName = (ControllerKind, Symbol, Symbol);
@@ -86,7 +89,7 @@ impl UndoLog {
         if cache.undoes_exactly
             && let Some(images) = cache.settled_images(node)
         {
-            self.0.push(Change::Images(node, images.into()));
+            self.0.push(Change::Images((node, images.into())));
         }
     }
 
@@ -189,10 +192,7 @@ impl UndoLog {
     pub(crate) fn roll_back_to(&mut self, cache: &mut Cache, checkpoint: usize) {
         let mut images = Vec::new();
         for change in self.0.drain(checkpoint.min(self.0.len())..).rev() {
-            match change {
-                Change::Images(node, before) => images.push((node, before)),
-                other => undo(cache, other),
-            }
+            undo(cache, change, &mut images);
         }
         if !images.is_empty() {
             // The counts of changed nodes are computed now, and then replaced by the older ones.
@@ -209,7 +209,8 @@ fn set_group(cache: &mut Cache, key: GroupKey, group: Option<PodGroup>) -> Optio
     }
 }
 
-fn undo(cache: &mut Cache, change: Change) {
+/// Undoes a change. The image counts of nodes are restored last, so they are added to `images`.
+fn undo(cache: &mut Cache, change: Change, images: &mut Vec<NodeImages>) {
     match change {
         Change::Removed(pod, node, state, at) => {
             cache.place(&pod, node, state);
@@ -223,7 +224,7 @@ fn undo(cache: &mut Cache, change: Change) {
         Change::Nominated(uid, None) => drop(cache.forget_nomination(&uid)),
         Change::Node(_, Some(node)) => drop(cache.apply_node(&node)),
         Change::Node(name, None) => drop(cache.remove_node(name)),
-        Change::Images(node, before) => cache.restore_images(node, before),
+        Change::Images(before) => images.push(before),
         Change::Storage(key, before, assumption) => {
             match before {
                 Some(object) => drop(cache.volumes_mut().apply(object)),

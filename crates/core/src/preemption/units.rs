@@ -14,15 +14,12 @@ use crate::model::time::Time;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-/// Members with their nodes, by group.
-type Members<'a> = BTreeMap<GroupKey, Vec<(NodeIdx, &'a PodInfo)>>;
-
 /// How groups limit what preemption by a pod may evict.
 pub(super) struct GroupVictims<'a> {
     snapshot: Snapshot<'a>,
     is_on: bool,
-    /// The members of groups that are evicted as a whole; found when the first one is met.
-    members: OnceCell<Members<'a>>,
+    /// The pods on nodes by group; found when the first group that is evicted as a whole is met.
+    members: OnceCell<BTreeMap<GroupKey, Vec<&'a PodInfo>>>,
 }
 
 /// Pods that are evicted together.
@@ -101,17 +98,16 @@ impl<'a> GroupVictims<'a> {
 
     fn members_of(&self, key: GroupKey) -> Vec<&'a PodInfo> {
         let members = self.members.get_or_init(|| {
-            let mut members = Members::new();
-            for node in self.snapshot.nodes().iter() {
-                for pod in self.snapshot.pods_on(node) {
-                    if let Some(key) = pod.group_key() {
-                        members.entry(key).or_default().push((node, pod));
-                    }
+            let mut members: BTreeMap<GroupKey, Vec<&PodInfo>> = BTreeMap::new();
+            let pods = self.snapshot.nodes().iter().flat_map(|node| self.snapshot.pods_on(node));
+            for pod in pods {
+                if let Some(key) = pod.group_key() {
+                    members.entry(key).or_default().push(pod);
                 }
             }
             members
         });
-        members.get(&key).into_iter().flatten().map(|(_, pod)| *pod).collect()
+        members.get(&key).cloned().unwrap_or_default()
     }
 }
 
