@@ -32,8 +32,9 @@ impl Permit {
 }
 
 /// PreEnqueue: returns why a member is gated, if it is. `known` is the number of all members that the scheduler knows.
-pub fn pre_enqueue(group: Option<&PodGroup>, name: &str, known: usize) -> Option<String> {
-    match group.map(|group| group.policy) {
+/// `policy` is that of the group, if it exists.
+pub fn pre_enqueue(policy: Option<GroupPolicy>, name: &str, known: usize) -> Option<String> {
+    match policy {
         None => Some(format!("waiting for pods's pod group \"{name}\" to appear in scheduling queue")),
         Some(GroupPolicy::Gang(min)) if known < min => {
             Some("waiting for minCount pods from a gang to appear in scheduling queue".to_owned())

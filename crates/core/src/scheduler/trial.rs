@@ -9,7 +9,7 @@ pub use ties::BestNodes;
 
 use super::attempt::{Choice, Decided, NO_NODES};
 use super::budget::Size;
-use super::groups::{GroupTried, MemberTried, Scope};
+use super::groups::{GroupTried, MemberBefore, MemberTried, Scope};
 use super::{Config, Profile, Reconfiguration, Scheduler};
 use crate::cache::{PodState, Snapshot, UndoLog};
 use crate::cycle::{Framework, Nominate, Probe, Unschedulable};
@@ -43,8 +43,8 @@ const DEFAULT_PROFILE: &str = "default-scheduler";
 pub struct Trial {
     scheduler: Scheduler,
     log: UndoLog,
-    /// The pods that became members of their groups by a decision or a change, in order.
-    joined: Vec<Uid>,
+    /// What undoes that pods count as members of their groups, in the order of decisions and changes.
+    joined: Vec<MemberBefore>,
 }
 
 /// A state of a [`Trial`] to return to.
@@ -250,8 +250,8 @@ impl Trial {
     pub fn roll_back_to(&mut self, mark: TrialMark) {
         self.log.roll_back_to(&mut self.scheduler.cache, mark.changes);
         self.scheduler.walk.return_to(mark.walk);
-        for uid in self.joined.drain(mark.joined..) {
-            self.scheduler.member_withdrawn(&uid);
+        for before in self.joined.drain(mark.joined..).rev() {
+            self.scheduler.restore_member(before);
         }
     }
 
@@ -263,9 +263,7 @@ impl Trial {
 
     /// Counts a pod as a member of its group.
     fn join(&mut self, pod: &PodInfo) {
-        if self.scheduler.member_placed(pod) {
-            self.joined.push(Arc::clone(&pod.uid));
-        }
+        self.joined.extend(self.scheduler.member_placed(pod));
     }
 
     /// Counts a pod on a node as bound. A pod that counts on a node already is moved or replaced.

@@ -67,6 +67,14 @@ pub(super) enum Seen {
     Known,
 }
 
+/// A member's standing before a trial gave it a node.
+pub(in crate::scheduler) struct MemberBefore {
+    key: GroupKey,
+    uid: Uid,
+    /// `None` if it was unknown.
+    standing: Option<Standing>,
+}
+
 /// The members of all groups, and the conditions that were sent.
 #[derive(Default)]
 pub(in crate::scheduler) struct Groups {
@@ -80,6 +88,8 @@ pub(in crate::scheduler) struct Groups {
     victims: BTreeMap<GroupKey, Vec<Uid>>,
     /// The groups of which chosen members are in PreBind.
     pub(super) starts: BTreeMap<GroupKey, Start>,
+    /// The number of pods that had left PreBind when the starts were looked at last.
+    pub(super) starts_as_of: u64,
 }
 
 impl Groups {
@@ -113,6 +123,21 @@ impl Groups {
             (Some(_), Standing::Counts) => Seen::Counts,
             (Some(Standing::Counts), _) => Seen::CountsNoMore,
             (Some(_), _) => Seen::Known,
+        }
+    }
+
+    /// Adds a member that counts. Returns what [`Self::restore`] undoes it with, if it did not count before.
+    pub(super) fn count_in(&mut self, key: GroupKey, uid: &Uid) -> Option<MemberBefore> {
+        let standing = self.members.get(&key).and_then(|members| members.all.get(uid)).copied();
+        let seen = self.add(key, uid, Standing::Counts);
+        (seen != Seen::Known).then(|| MemberBefore { key, uid: Arc::clone(uid), standing })
+    }
+
+    /// Undoes [`Self::count_in`].
+    pub(super) fn restore(&mut self, MemberBefore { key, uid, standing }: MemberBefore) {
+        match standing {
+            Some(standing) => _ = self.add(key, &uid, standing),
+            None => _ = self.remove(&uid),
         }
     }
 
@@ -195,7 +220,7 @@ impl Groups {
 
 impl TraceIds for Groups {
     fn mark(&self, marks: &mut Marks) {
-        let Self { members, of_pod: _, sent: _, reports: _, victims, starts } = self;
+        let Self { members, of_pod: _, sent: _, reports: _, victims, starts, starts_as_of: _ } = self;
         members.keys().chain(victims.keys()).chain(starts.keys()).for_each(|key| key.mark(marks));
     }
 }
@@ -225,5 +250,21 @@ mod tests {
         assert_eq!((numbers(&groups), groups.known(key)), ([1, 0, 0], 1));
         assert_eq!(groups.remove("p"), Some((key, Some(Standing::Counts))));
         assert_eq!((numbers(&groups), groups.known(key)), ([0, 0, 0], 0));
+    }
+
+    #[test]
+    fn member_that_counts_in_a_trial_has_its_standing_back_afterwards() {
+        let mut tables = Tables::new();
+        let name = tables.symbol("g");
+        let key = GroupKey { namespace: name, name };
+        let mut groups = Groups::default();
+        groups.add(key, &"gated".into(), Standing::Gated);
+        groups.add(key, &"placed".into(), Standing::Counts);
+        let before: Vec<_> =
+            ["gated", "placed", "new"].iter().flat_map(|&uid| groups.count_in(key, &uid.into())).collect();
+        assert_eq!((before.len(), groups.number(key, Standing::Counts)), (2, 3));
+        before.into_iter().rev().for_each(|before| groups.restore(before));
+        let numbers = [Standing::Counts, Standing::Gated].map(|it| groups.number(key, it));
+        assert_eq!((numbers, groups.known(key)), ([1, 1], 2));
     }
 }

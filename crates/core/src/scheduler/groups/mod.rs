@@ -23,7 +23,7 @@ mod trial;
 
 use ledger::{Seen, Standing};
 
-pub(super) use ledger::Groups;
+pub(super) use ledger::{Groups, MemberBefore};
 pub(super) use member::Scope;
 pub(super) use trial::{GroupTried, MemberTried};
 
@@ -58,8 +58,7 @@ impl Scheduler {
         if !framework.runs(ExtensionPoint::PreEnqueue, gang_scheduling::NAME) {
             return None;
         }
-        let group = self.current_group(key);
-        gang_scheduling::pre_enqueue(group.as_ref(), self.tables.text(key.name), self.known(key))
+        gang_scheduling::pre_enqueue(self.current_policy(key), self.tables.text(key.name), self.known(key))
     }
 
     /// As [`Self::gang_gate`], for the queue.
@@ -92,15 +91,15 @@ impl Scheduler {
         }
     }
 
-    /// Counts a pod that gets a node in a trial as a member of its group. Returns whether it is a new member.
-    pub(super) fn member_placed(&mut self, pod: &PodInfo) -> bool {
-        let seen = pod.group_key().map(|key| self.groups.add(key, &pod.uid, Standing::Counts));
-        matches!(seen, Some(Seen::New))
+    /// Counts a pod that gets a node in a trial as a member of its group. Returns what undoes that, if it changed
+    /// anything.
+    pub(super) fn member_placed(&mut self, pod: &PodInfo) -> Option<MemberBefore> {
+        self.groups.count_in(pod.group_key()?, &pod.uid)
     }
 
-    /// Undoes [`Self::member_placed`] of a new member.
-    pub(super) fn member_withdrawn(&mut self, uid: &str) {
-        self.groups.remove(uid);
+    /// Undoes [`Self::member_placed`].
+    pub(super) fn restore_member(&mut self, before: MemberBefore) {
+        self.groups.restore(before);
     }
 
     /// Returns the number of members that count for `minCount` before they are tried.
@@ -131,16 +130,20 @@ impl Scheduler {
         }
     }
 
-    /// Returns a group as it is decided now. By default, a group that was scheduled once and still has a member with a
-    /// node takes replacements one by one.
+    /// Returns a group as it is decided now, by [`Self::current_policy`].
     fn current_group(&self, key: GroupKey) -> Option<PodGroup> {
-        let mut group = self.cache.lookups().group(key)?.clone();
+        let policy = self.current_policy(key)?;
+        Some(PodGroup { policy, ..self.cache.lookups().group(key)?.clone() })
+    }
+
+    /// Returns the policy by which a group is decided now. By default, a group that was scheduled once and still has a
+    /// member with a node takes replacements one by one.
+    fn current_policy(&self, key: GroupKey) -> Option<GroupPolicy> {
+        let group = self.cache.lookups().group(key)?;
         let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
         let was_scheduled = shown.is_some_and(|shown| shown.is_true);
-        if was_scheduled && !self.tables.copies_defects() && self.scheduled(key) > 0 {
-            group.policy = GroupPolicy::Basic;
-        }
-        Some(group)
+        let is_started = was_scheduled && !self.tables.copies_defects() && self.scheduled(key) > 0;
+        Some(if is_started { GroupPolicy::Basic } else { group.policy })
     }
 
     /// Handles a pod that leaves: it is no member any more, unless it was bound.

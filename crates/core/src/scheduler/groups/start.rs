@@ -5,6 +5,7 @@
 
 use super::super::Scheduler;
 use super::super::failure::Failure;
+use super::super::indexed_queue::IndexedQueue;
 use super::super::outbox::Outgoing;
 use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
 use crate::model::pod::{PodInfo, Uid};
@@ -16,19 +17,12 @@ use std::sync::Arc;
 pub(super) struct Start {
     /// All members that were chosen.
     members: Vec<Uid>,
+    /// Those that were in PreBind when they were looked at last.
+    pre_binding: Vec<Uid>,
     /// Those whose Bindings are held back.
-    ready: Vec<Uid>,
+    ready: IndexedQueue<Uid>,
     /// The number of members that must have a node.
     min: usize,
-}
-
-impl Start {
-    /// Holds back a Binding.
-    pub(super) fn hold_back(&mut self, uid: &Uid) {
-        if !self.ready.contains(uid) {
-            self.ready.push(Arc::clone(uid));
-        }
-    }
 }
 
 impl Scheduler {
@@ -49,7 +43,9 @@ impl Scheduler {
     pub(super) fn add_to_start(&mut self, now: Time, key: GroupKey, members: &[Uid]) {
         if let Some(start) = self.groups.starts.get_mut(&key) {
             start.members.extend_from_slice(members);
-            self.starts_go_on(now);
+            let pre_binding = members.iter().filter(|uid| self.volume_bindings.contains(uid));
+            start.pre_binding.extend(pre_binding.cloned());
+            self.complete_starts(now);
         }
     }
 
@@ -57,7 +53,7 @@ impl Scheduler {
     pub(in crate::scheduler) fn queue_bind(&mut self, pod: &PodInfo) {
         let start = pod.group_key().and_then(|key| self.groups.starts.get_mut(&key));
         match start {
-            Some(start) => start.hold_back(&pod.uid),
+            Some(start) => start.ready.push(Arc::clone(&pod.uid)),
             None => self.outbox.push_bind(Outgoing::Bind(Arc::clone(&pod.uid))),
         }
     }
@@ -68,36 +64,48 @@ impl Scheduler {
     }
 
     /// Completes the starts whose members have all left PreBind. Returns whether there were any.
+    ///
+    /// It is called at each step, and looks at the starts only if a pod left PreBind since.
     pub(in crate::scheduler) fn starts_go_on(&mut self, now: Time) -> bool {
-        if self.groups.starts.is_empty() {
+        let ended = self.volume_bindings.ended();
+        if self.groups.starts.is_empty() || self.groups.starts_as_of == ended {
             return false;
         }
-        let is_complete = |start: &Start| !start.members.iter().any(|uid| self.volume_bindings.contains(uid));
-        let starts = self.groups.starts.iter();
+        self.groups.starts_as_of = ended;
+        self.complete_starts(now)
+    }
+
+    fn complete_starts(&mut self, now: Time) -> bool {
+        let in_pre_bind = &self.volume_bindings;
+        let complete = |start: &mut Start| {
+            while start.pre_binding.pop_if(|uid| !in_pre_bind.contains(uid)).is_some() {}
+            start.pre_binding.is_empty()
+        };
+        let starts = self.groups.starts.iter_mut();
         let complete: Vec<GroupKey> =
-            starts.filter(|(_, start)| is_complete(start)).map(|(key, _)| *key).collect();
+            starts.filter_map(|(key, start)| complete(start).then_some(*key)).collect();
         for key in &complete {
             if let Some(start) = self.groups.starts.remove(key) {
-                self.complete_start(now, *key, &start);
+                self.complete_start(now, *key, start);
             }
         }
         !complete.is_empty()
     }
 
-    fn complete_start(&mut self, now: Time, key: GroupKey, start: &Start) {
+    fn complete_start(&mut self, now: Time, key: GroupKey, mut start: Start) {
         let is_lost = |uid: &Uid| self.cache.placed(uid).is_none();
         let left = self.scheduled(key);
         let starts = left >= start.min || !start.members.iter().any(is_lost);
-        for uid in &start.ready {
-            let taken_back = if starts { None } else { self.bindings.cancel_unsent(uid, &mut self.outbox) };
+        while let Some(uid) = start.ready.pop() {
+            let taken_back = if starts { None } else { self.bindings.cancel_unsent(&uid, &mut self.outbox) };
             let Some(binding) = taken_back else {
-                if self.bindings.is_unsent(uid) {
-                    self.outbox.push_bind(Outgoing::Bind(Arc::clone(uid)));
+                if self.bindings.is_unsent(&uid) {
+                    self.outbox.push_bind(Outgoing::Bind(uid));
                 }
                 continue;
             };
             let (queued, began) = binding.into_attempt();
-            self.free(now, uid);
+            self.free(now, &uid);
             let text = format!("{left} of at least {} members of the pod group passed PreBind", start.min);
             self.fail(now, queued, began, Failure::Binding(text));
         }

@@ -91,7 +91,7 @@ impl Scheduler {
             return None;
         }
         let known = self.scheduled(key) + members.len();
-        gang_scheduling::pre_enqueue(self.current_group(key).as_ref(), self.tables.text(key.name), known)
+        gang_scheduling::pre_enqueue(self.current_policy(key), self.tables.text(key.name), known)
     }
 }
 

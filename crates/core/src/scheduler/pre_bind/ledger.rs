@@ -197,6 +197,8 @@ pub(in crate::scheduler) struct VolumeBindings {
     /// The times at which pods are due.
     times: BTreeSet<(Time, Uid)>,
     writes: u64,
+    /// The number of pods that were removed so far.
+    ended: u64,
     /// Decisions that were reverted because a volume or claim had changed before it was written.
     pub(in crate::scheduler) rechecks_failed: u64,
 }
@@ -205,6 +207,11 @@ impl VolumeBindings {
     /// Returns the number of pods.
     pub(in crate::scheduler) fn len(&self) -> usize {
         self.pods.len()
+    }
+
+    /// Returns the number of pods that left PreBind so far.
+    pub(in crate::scheduler) fn ended(&self) -> u64 {
+        self.ended
     }
 
     /// Whether there are no pods.
@@ -276,6 +283,7 @@ impl VolumeBindings {
 
     fn remove(&mut self, uid: &Uid) -> Option<PreBind> {
         let pre_bind = self.pods.remove(uid)?;
+        self.ended += 1;
         if let Some(time) = pre_bind.time() {
             self.times.remove(&(time, Arc::clone(uid)));
         }
@@ -299,7 +307,8 @@ impl VolumeBindings {
     /// Removes and returns all pods, ordered by uid.
     pub(super) fn clear(&mut self) -> Vec<PreBind> {
         let (writes, rechecks_failed) = (self.writes, self.rechecks_failed);
-        let before = std::mem::replace(self, Self { writes, rechecks_failed, ..Self::default() });
+        let ended = self.ended + self.pods.len() as u64;
+        let before = std::mem::replace(self, Self { writes, ended, rechecks_failed, ..Self::default() });
         let by_uid: BTreeMap<Uid, PreBind> = before.pods.into_iter().collect();
         by_uid.into_values().collect()
     }
@@ -421,7 +430,7 @@ trace_ids!(PreBind { queued, node, tasks } but not { began, at, stage, unknown, 
 
 impl TraceIds for VolumeBindings {
     fn mark(&self, marks: &mut Marks) {
-        let Self { pods, by_object, by_node: _, times: _, writes: _, rechecks_failed: _ } = self;
+        let Self { pods, by_object, by_node: _, times: _, writes: _, ended: _, rechecks_failed: _ } = self;
         pods.values().for_each(|pod| pod.mark(marks));
         by_object.keys().for_each(|key| key.mark(marks));
     }
