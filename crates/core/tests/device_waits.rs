@@ -36,6 +36,7 @@ struct Cluster {
     wake_at: Option<Time>,
     waits: Vec<DeviceWait>,
     bound: Vec<String>,
+    evicted: Vec<String>,
 }
 
 impl Cluster {
@@ -45,8 +46,15 @@ impl Cluster {
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
         let scheduler = Scheduler::new(config, now);
-        let mut cluster =
-            Self { scheduler, now, versions: 0, wake_at: None, waits: Vec::new(), bound: Vec::new() };
+        let mut cluster = Self {
+            scheduler,
+            now,
+            versions: 0,
+            wake_at: None,
+            waits: Vec::new(),
+            bound: Vec::new(),
+            evicted: Vec::new(),
+        };
         cluster.scheduler.tables().set_compat(compat);
         begin(&mut cluster.scheduler, now, 1_000_000);
         let node = arrival(cluster.scheduler.tables(), "node a cpu=64");
@@ -160,6 +168,7 @@ impl Cluster {
                     }
                 }
                 Step::Effect(Effect::Bind { pod, .. }) => self.bound.push(pod.name.to_string()),
+                Step::Effect(Effect::Evict(eviction)) => self.evicted.push(eviction.pod.name.to_string()),
                 Step::Effect(_) => {}
                 Step::GroupReport(_) => {}
                 Step::Notice(notice) => panic!("{}: {}", notice.object, notice.text),
@@ -238,6 +247,21 @@ fn device_whose_conditions_failed_is_avoided_while_others_fit() {
     assert_eq!(devices, ["d0", "d1", "d2", "d0"], "when all have failed, the first is tried again");
     assert!(cluster.waits.iter().all(|wait| wait.status == "failure"), "{:?}", cluster.waits);
     assert_eq!(cluster.waits[0].devices, [("gpu.example.com".into(), true)]);
+}
+
+#[test]
+fn device_whose_conditions_failed_is_not_avoided_if_only_preemption_gives_a_node() {
+    let mut cluster = with_pod(1, Compat::Repaired);
+    assert_eq!(cluster.get_device_that_fails(), "d0");
+    let lesser = arrival(cluster.scheduler.tables(), "pod lesser cpu=64 priority=-1 on=a");
+    cluster.handle(lesser);
+    let end = cluster.now + Duration::from_secs(60);
+    while cluster.evicted.is_empty() {
+        assert!(cluster.run().is_empty());
+        let wake_at = cluster.wake_at.filter(|at| *at <= end);
+        cluster.now = wake_at.unwrap_or_else(|| panic!("no victim"));
+    }
+    assert_eq!(cluster.evicted, ["lesser"]);
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl SchedulingQueue {
         if let Some(Slot::Backoff(_)) = self.slots.get(uid)
             && let Some((_, mut pod)) = self.take(uid)
         {
-            (pod.timestamp, pod.sequence) = rank;
+            (pod.timestamp, pod.rank) = rank;
             pod.unschedulable_count = 0;
             pod.consecutive_errors = 0;
             self.counters.count_incoming(SubQueue::Active, label::FAILURE);

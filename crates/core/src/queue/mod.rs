@@ -534,6 +534,7 @@ impl SchedulingQueue {
     fn come_back(&mut self, now: Time, pod: &mut QueuedPod) {
         pod.timestamp = now;
         pod.sequence = self.next_sequence;
+        pod.rank = pod.sequence;
         pod.was_flushed = false;
         self.next_sequence += 1;
         self.counters.count_rejectors(pod);

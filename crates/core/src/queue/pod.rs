@@ -47,8 +47,10 @@ pub struct QueuedPod {
     pub(super) was_early: bool,
     /// The priority of the pod's group, if the group is one entry of the queue.
     pub(super) group_priority: Option<i32>,
-    /// A unique number in order of arrival, which breaks ties in the order. Renewed together with `timestamp`.
+    /// A unique number in order of arrival. Renewed together with `timestamp`.
     pub(super) sequence: u64,
+    /// Breaks ties of `timestamp` in the order: the pod's own number, or that of a member of its group which started.
+    pub(super) rank: u64,
 }
 
 /// The statistics of a search that found a node.
@@ -81,6 +83,7 @@ impl QueuedPod {
             was_early: false,
             group_priority: None,
             sequence: 0,
+            rank: 0,
         }
     }
 
@@ -112,31 +115,33 @@ impl QueuedPod {
         (Reverse(self.pod.priority), Reverse(self.attempts), self.timestamp, self.sequence)
     }
 
-    /// Returns when the pod came, and its number in order of arrival.
+    /// Returns what orders the pod among others of its priority.
     pub(crate) fn arrival(&self) -> (Time, u64) {
-        (self.timestamp, self.sequence)
+        (self.timestamp, self.rank)
     }
 
     pub(super) fn order(&self) -> ActiveOrder {
         ActiveOrder {
             priority: Reverse(self.group_priority.unwrap_or(self.pod.priority)),
             timestamp: self.timestamp,
+            rank: self.rank,
             sequence: self.sequence,
         }
     }
 }
 
-/// The order of PrioritySort, made total: priority (descending), timestamp, sequence number.
+/// The order of PrioritySort, made total: priority (descending), timestamp, rank, sequence number.
 ///
 /// Upstream: `pkg/scheduler/framework/plugins/queuesort/priority_sort.go`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ActiveOrder {
     priority: Reverse<i32>,
     timestamp: Time,
+    rank: u64,
     sequence: u64,
 }
 
 trace_ids!(QueuedPod { pod } but not {
     attempts, timestamp, initial_attempt, unschedulable_count, consecutive_errors, panics, rejectors, preemption_blockers, gate,
-    was_flushed, nominated, found, was_early, group_priority, sequence
+    was_flushed, nominated, found, was_early, group_priority, sequence, rank
 });

@@ -99,8 +99,9 @@ impl Scheduler {
                 match deallocated {
                     Some(deallocated) => self.deallocate(&pod, &deallocated),
                     None => {
-                        is_retried =
-                            rejectors.contains(&dynamic_resources::NAME) && self.forget_failed_devices(&pod);
+                        let devices_lack = rejectors.contains(&dynamic_resources::NAME)
+                            || preemption_blockers.contains(&dynamic_resources::NAME);
+                        is_retried = devices_lack && self.forget_failed_devices(&pod);
                     }
                 }
                 queued.preemption_blockers = preemption_blockers;

@@ -213,6 +213,7 @@ impl Scheduler {
                 }
             }
             None | Some((_, _, PodState::Assumed)) => {
+                let is_by_others = known.is_none();
                 // A list may show in one step that the pod was bound and has shrunk since.
                 let meanwhile = known.filter(|(_, on, _)| *on == node);
                 self.pod_left(now, &pod.uid, &Departure::Bound(pod, node));
@@ -224,6 +225,9 @@ impl Scheduler {
                         let event = ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) };
                         self.requeue_on(now, &event);
                     }
+                }
+                if is_by_others && let Some(key) = pod.group_key() {
+                    self.member_bound_by_others(now, key);
                 }
             }
         }

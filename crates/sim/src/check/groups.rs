@@ -317,6 +317,16 @@ impl Sim {
         group.min.is_none_or(|min| others + 1 >= min)
     }
 
+    /// Whether a pod is in a group of which a member preempts. Members that have a node wait for it.
+    pub(crate) fn waits_for_members_preemption(&self, uid: &str) -> bool {
+        let Some(key) = self.process.pods.get(uid).and_then(|pod| pod.group_key()) else { return false };
+        let queue = self.process.scheduler.queue();
+        let preempts = |pod: &Arc<Pod>| {
+            pod.group_key().is_some_and(|own| own == key) && queue.blocked_by(&pod.uid).is_some()
+        };
+        self.process.pods.values().any(preempts)
+    }
+
     /// Whether a member with a scheduling gate keeps the whole group out of the queue, as from 1.37 on.
     pub(super) fn is_held_by_gate(&self, key: &str) -> bool {
         let holds = |pod: &Arc<Pod>| {

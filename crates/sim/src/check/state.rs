@@ -222,6 +222,9 @@ impl Sim {
             if place != SubQueue::Unschedulable || queued.pod.deleting || by_extender || needs_others {
                 continue;
             }
+            if self.waits_for_members_preemption(&queued.pod.uid) {
+                continue;
+            }
             // A pod that an assumed pod would help is requeued when the assumed pod is confirmed, as upstream
             // does.
             let over_limit = || queued.rejectors.contains("NodeVolumeLimits");

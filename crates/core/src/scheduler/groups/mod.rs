@@ -220,6 +220,13 @@ impl Scheduler {
         }
     }
 
+    /// Handles a member that another scheduler bound: fewer of the others have to start together.
+    pub(super) fn member_bound_by_others(&mut self, now: Time, key: GroupKey) {
+        if !self.tables.copies_defects() {
+            self.requeue_members(now, key);
+        }
+    }
+
     /// Handles a new node or a new label: groups that require a topology domain may find another placement.
     pub(super) fn placements_changed(&mut self, now: Time) {
         if self.groups.is_empty() {
