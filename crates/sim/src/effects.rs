@@ -201,7 +201,8 @@ impl Sim {
         let (uid, event) = match answer {
             Answer::Bind { uid, outcome } => {
                 self.say("answer", &uid, format_args!("{outcome:?}"));
-                if matches!(outcome, BindOutcome::Refused { .. }) {
+                let is_refused = matches!(outcome, BindOutcome::Refused { .. });
+                if is_refused {
                     self.server.count_refusal();
                 }
                 if let BindOutcome::NotNeeded(found) = &outcome {
@@ -211,6 +212,10 @@ impl Sim {
                 let is_unlisted = self.process.is_unlisted(&uid);
                 if let Some(decided) = self.process.decided.get_mut(&uid) {
                     decided.in_flight = false;
+                    if is_refused {
+                        // It fails, or waits to be sent once more. Until then its node may become infeasible.
+                        decided.released = None;
+                    }
                     // A query follows for a pod that no list contains.
                     decided.settled |= outcome == BindOutcome::Accepted && !is_unlisted;
                 }

@@ -46,7 +46,7 @@ pub(crate) struct Decided {
     /// The server's stamp at the decision, if the scheduler's state was current.
     pub(crate) on: Option<Stamp>,
     /// The node's stamp when the binding was first sent, if the scheduler's state was current. The outer `None`
-    /// means not sent yet.
+    /// means not sent yet, or refused.
     pub(crate) released: Option<Option<Stamp>>,
     /// Whether the last sent binding has no answer yet.
     pub(crate) in_flight: bool,

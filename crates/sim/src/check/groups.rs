@@ -25,12 +25,10 @@ impl Sim {
         if !has_groups(self.seed) {
             return Err(broken("no pod names a group", key));
         }
-        // Earlier decisions whose bindings were never sent are repeated.
+        // Earlier decisions whose bindings were not sent, or were refused, are repeated.
         for member in &report.members {
             let uid = &*member.pod.uid;
-            // So are those whose binding was refused, and whose node is infeasible by now.
-            let is_void =
-                |decided: &Decided| decided.released.is_none() || !decided.in_flight && !decided.settled;
+            let is_void = |decided: &Decided| decided.released.is_none();
             if self.process.decided.get(uid).is_some_and(is_void) {
                 self.process.decided.remove(uid);
             }
