@@ -20,6 +20,7 @@ use crate::model::intern::{Marks, Symbol, TraceIds, known};
 use crate::model::pod::Uid;
 use crate::model::time::Time;
 use changes::Changes;
+use given_up::GivenUp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ pub struct Devices {
     settled: BTreeMap<Uid, (Symbol, Symbol)>,
     /// Reservations that pods gave up, while the API server still shows them: by pod and claim, when the request was
     /// sent.
-    given_up: BTreeMap<Uid, BTreeMap<Uid, Time>>,
+    given_up: BTreeMap<Uid, BTreeMap<Uid, GivenUp>>,
     /// Allocations that the API server does not show yet, by the uid of the claim.
     in_flight: FixedMap<Uid, Arc<Allocation>>,
     /// Those of them that the API server showed once, before it showed the claim without them again.

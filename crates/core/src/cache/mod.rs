@@ -396,9 +396,14 @@ impl Cache {
     }
 
     /// Records that a request was sent by which a pod gives up its reservation of a claim. Until the API server shows
-    /// that, the claim counts as not reserved for the pod.
-    pub fn give_up_reservation(&mut self, claim: &Uid, pod: &Uid, now: Time) {
-        self.volumes.devices_mut().give_up(claim, pod, now);
+    /// that, the claim counts as not reserved for the pod. A request that names a `version` takes effect on no other.
+    pub fn give_up_reservation(&mut self, claim: &Uid, pod: &Uid, version: Option<u64>, now: Time) {
+        self.volumes.devices_mut().give_up(claim, pod, version, now);
+    }
+
+    /// Records that such a request left later than expected.
+    pub fn reservation_given_up(&mut self, claim: &str, pod: &str, now: Time) {
+        self.volumes.devices_mut().given_up_at(claim, pod, now);
     }
 
     /// Records that a claim was reserved for a pod after it gave it up.

@@ -60,6 +60,10 @@ impl SchedulingQueue {
         if !was_checked && (gate.is_some() || self.blocked.contains_key(uid)) {
             return None;
         }
+        self.take_from_gate(uid)
+    }
+
+    fn take_from_gate(&mut self, uid: &str) -> Option<QueuedPod> {
         let (_, mut pod) = self.take(uid)?;
         if let Some(gate) = pod.gate.take() {
             self.counters.uncount_rejectors(&pod);
@@ -69,9 +73,16 @@ impl SchedulingQueue {
         Some(pod)
     }
 
-    /// Requeues gated pods whose gate is open now, in the order in which they came.
+    /// Requeues gated pods whose gate is open now, in the order in which they came. A blocked pod goes behind the gate
+    /// of the plugin that blocks it.
     pub(crate) fn release_gated(&mut self, now: Time, uids: &[Uid]) {
-        let mut pods: Vec<QueuedPod> = uids.iter().filter_map(|uid| self.take_ungated(uid, None)).collect();
+        let mut pods: Vec<QueuedPod> = Vec::new();
+        for uid in uids {
+            let gate = self.get(uid).and_then(|pod| pod.gate);
+            if gate.is_none() || gate != self.blocked_by(uid) {
+                pods.extend(self.take_from_gate(uid));
+            }
+        }
         pods.sort_by_key(|pod| pod.sequence);
         for pod in pods {
             self.requeue(now, pod, label::FORCE_ACTIVATE);

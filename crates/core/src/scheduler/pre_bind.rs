@@ -149,10 +149,7 @@ impl Scheduler {
     /// Returns the next volume write that has a credit.
     pub(super) fn release_volume(&mut self, now: Time) -> Option<Effect> {
         if let Some(((claim, pod), write)) = self.outbox.pop_claim() {
-            if self.cache.volumes().devices().given_up_until(&claim, &pod).is_some() {
-                // The time counts from here.
-                self.cache.give_up_reservation(&claim, &pod, now);
-            }
+            self.cache.reservation_given_up(&claim, &pod, now);
             return Some(Effect::WriteVolume(write));
         }
         while let Some(uid) = self.outbox.pop_volume() {
@@ -491,19 +488,20 @@ impl Scheduler {
         claim: &ResourceClaim,
         change: impl FnOnce(ClaimName) -> VolumeChange,
     ) {
-        let uid = Arc::clone(&claim.uid);
-        if claim.reserved_for.contains(&pod.uid) {
-            let now = self.snapshot().now();
-            self.cache.give_up_reservation(&claim.uid, &pod.uid, now);
-        }
-        let claim = ClaimName {
+        let change = change(ClaimName {
             namespace: self.tables.text(claim.namespace).to_owned(),
             name: self.tables.text(claim.name).to_owned(),
-            uid: Arc::clone(&uid),
+            uid: Arc::clone(&claim.uid),
             version: claim.resource_version.to_string(),
-        };
-        let write = VolumeWrite { write: UNAWAITED, pod: self.pod_ref(pod), change: change(claim) };
-        self.outbox.push_claim(uid, write);
+        });
+        if claim.reserved_for.contains(&pod.uid) {
+            let now = self.snapshot().now();
+            let names_version = matches!(change, VolumeChange::Deallocate { .. });
+            let version = claim.resource_version.parse().ok().filter(|_| names_version);
+            self.cache.give_up_reservation(&claim.uid, &pod.uid, version, now);
+        }
+        let write = VolumeWrite { write: UNAWAITED, pod: self.pod_ref(pod), change };
+        self.outbox.push_claim(Arc::clone(&claim.uid), write);
     }
 
     /// Reverts a decision for a reason that does not lie in the pod. The pod becomes active at its old rank. Returns

@@ -10,8 +10,24 @@ use crate::model::time::Time;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A request by which a pod gives up a reservation.
+#[derive(Clone, Debug)]
+pub(super) struct GivenUp {
+    sent: Time,
+    /// The version of the claim on which alone it takes effect; `None` for any.
+    version: Option<u64>,
+}
+
 /// After this time a request that was sent can no longer arrive.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(60);
+
+impl GivenUp {
+    /// Whether the API server refuses the request, since the claim has a later version.
+    fn is_late_for(&self, shown: &ResourceClaim) -> bool {
+        self.version
+            .is_some_and(|version| shown.resource_version.parse().is_ok_and(|shown: u64| shown > version))
+    }
+}
 
 impl Devices {
     /// Whether a claim is reserved for a pod that has not given up the reservation.
@@ -22,7 +38,7 @@ impl Devices {
     /// Returns until when the request can arrive by which a pod gives up its reservation of a claim; `None` if there is
     /// no such request, or if the API server has shown its effect.
     pub fn given_up_until(&self, claim: &str, pod: &str) -> Option<Time> {
-        self.given_up.get(pod)?.get(claim).map(|&sent| sent + ARRIVES_WITHIN)
+        self.given_up.get(pod)?.get(claim).map(|it| it.sent + ARRIVES_WITHIN)
     }
 
     /// Returns the pods that have given up such reservations.
@@ -30,8 +46,16 @@ impl Devices {
         self.given_up.keys()
     }
 
-    pub(in crate::cache) fn give_up(&mut self, claim: &Uid, pod: &Uid, now: Time) {
-        self.given_up.entry(Arc::clone(pod)).or_default().insert(Arc::clone(claim), now);
+    pub(in crate::cache) fn give_up(&mut self, claim: &Uid, pod: &Uid, version: Option<u64>, now: Time) {
+        let request = GivenUp { sent: now, version };
+        self.given_up.entry(Arc::clone(pod)).or_default().insert(Arc::clone(claim), request);
+    }
+
+    /// Counts the time of such a request from now on.
+    pub(in crate::cache) fn given_up_at(&mut self, claim: &str, pod: &str, now: Time) {
+        if let Some(request) = self.given_up.get_mut(pod).and_then(|claims| claims.get_mut(claim)) {
+            request.sent = now;
+        }
     }
 
     pub(in crate::cache) fn forget_given_up(&mut self, pod: &Uid) {
@@ -47,11 +71,18 @@ impl Devices {
         }
     }
 
-    /// Forgets which pods gave up the reservation of a claim, unless its next version is still reserved for them.
+    /// Forgets which pods gave up the reservation of a claim, unless its next version is still reserved for them and the
+    /// request can take effect on it.
     pub(super) fn reservations_ended(&mut self, old: &ResourceClaim, new: Option<&ResourceClaim>) {
         let new = new.filter(|new| new.uid == old.uid);
-        let is_reserved = |pod: &Uid| new.is_some_and(|new| new.reserved_for.contains(pod));
-        for pod in old.reserved_for.iter().filter(|pod| !is_reserved(pod)) {
+        let waits = |pod: &Uid| {
+            let request = self.given_up.get(pod).and_then(|claims| claims.get(&old.uid));
+            new.is_some_and(|new| {
+                new.reserved_for.contains(pod) && !request.is_some_and(|it| it.is_late_for(new))
+            })
+        };
+        let ended: Vec<Uid> = old.reserved_for.iter().filter(|pod| !waits(pod)).cloned().collect();
+        for pod in &ended {
             self.end_given_up(&old.uid, pod);
         }
     }

@@ -63,6 +63,8 @@ pub(super) enum Seen {
     Counts,
     /// It does not count any more.
     CountsNoMore,
+    /// It lost its scheduling gates when it was terminating already.
+    Ungated,
     /// Nothing changed.
     Known,
 }
@@ -122,6 +124,7 @@ impl Groups {
             (Some(Standing::Counts), Standing::Counts) => Seen::Known,
             (Some(_), Standing::Counts) => Seen::Counts,
             (Some(Standing::Counts), _) => Seen::CountsNoMore,
+            (Some(Standing::Gated), Standing::Terminating) => Seen::Ungated,
             (Some(_), _) => Seen::Known,
         }
     }

@@ -87,6 +87,10 @@ impl Scheduler {
                 self.leaves_domain(now, key);
                 None
             }
+            Seen::Ungated => {
+                self.gated_member_left(now, key);
+                None
+            }
             Seen::Known => None,
         }
     }
@@ -156,11 +160,17 @@ impl Scheduler {
             self.group_preemption_left(now, key);
         } else {
             self.leaves_domain(now, key);
-            if standing == Some(Standing::Gated) && self.group_rules().queues_groups {
-                // Its scheduling gates kept the others out of the queue.
-                self.release_members(now, key);
-                self.hold_back_members(key, false);
+            if standing == Some(Standing::Gated) {
+                self.gated_member_left(now, key);
             }
+        }
+    }
+
+    /// Handles a member whose scheduling gates kept the others out of the queue.
+    fn gated_member_left(&mut self, now: Time, key: GroupKey) {
+        if self.group_rules().queues_groups {
+            self.release_members(now, key);
+            self.hold_back_members(key, false);
         }
     }
 
