@@ -212,7 +212,8 @@ impl Sim {
                 let is_unlisted = self.process.is_unlisted(&uid);
                 if let Some(decided) = self.process.decided.get_mut(&uid) {
                     decided.in_flight = false;
-                    if is_refused {
+                    decided.may_arrive |= matches!(outcome, BindOutcome::Unknown { .. });
+                    if is_refused && !decided.may_arrive {
                         // It fails, or waits to be sent once more. Until then its node may become infeasible.
                         decided.released = None;
                     }
@@ -369,6 +370,7 @@ impl Sim {
             number: self.placed,
             released: None,
             in_flight: false,
+            may_arrive: false,
             settled: false,
         };
         self.process.numbers.insert(uid.to_owned(), decided.number);

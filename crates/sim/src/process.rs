@@ -50,6 +50,8 @@ pub(crate) struct Decided {
     pub(crate) released: Option<Option<Stamp>>,
     /// Whether the last sent binding has no answer yet.
     pub(crate) in_flight: bool,
+    /// Whether the outcome of an earlier request is unknown.
+    pub(crate) may_arrive: bool,
     /// Whether an answer reported the pod's state, and no watch has yet.
     pub(crate) settled: bool,
 }

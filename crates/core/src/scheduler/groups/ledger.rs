@@ -118,7 +118,12 @@ impl Groups {
     /// Adds a member, or notes its standing.
     pub(super) fn add(&mut self, key: GroupKey, uid: &Uid, standing: Standing) -> Seen {
         self.of_pod.insert(Arc::clone(uid), key);
-        let before = self.members.entry(key).or_default().set(uid, standing);
+        let members = self.members.entry(key).or_default();
+        if standing == Standing::Gated && members.all.get(uid) == Some(&Standing::Counts) {
+            // A pod cannot become gated again, so this is an older state.
+            return Seen::Known;
+        }
+        let before = members.set(uid, standing);
         match (before, standing) {
             (None, _) => Seen::New,
             (Some(Standing::Counts), Standing::Counts) => Seen::Known,
