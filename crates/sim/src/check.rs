@@ -94,6 +94,7 @@ impl Sim {
                 self.check_placed(uid, node, *nodes, *feasible)?;
                 self.check_passed(uid, node)?;
                 self.check_rescued(report)?;
+                self.check_storm(uid)?;
                 self.note_placed(uid, node);
             }
             Outcome::Unschedulable { message, preemption, .. } => {
@@ -191,6 +192,19 @@ impl Sim {
             return Err(broken("only known pods are decided", uid.to_owned()));
         };
         Ok(self.process.info(&pod))
+    }
+
+    /// Checks that no pod is decided again and again without a backoff.
+    fn check_storm(&mut self, uid: &str) -> Result<(), Broken> {
+        const MOST: u32 = 50;
+        let second = self.now.as_nanos() / 1_000_000_000;
+        let decided = self.process.decided_in.entry(uid.to_owned()).or_default();
+        *decided = if decided.0 == second { (second, decided.1 + 1) } else { (second, 1) };
+        if decided.1 > MOST {
+            let detail = format!("{uid}: more than {MOST} times");
+            return Err(broken("a pod is decided only a few times within a second", detail));
+        }
+        Ok(())
     }
 
     /// Checks that the chosen node is feasible by the reference in the scheduler's view of the cluster, and

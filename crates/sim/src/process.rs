@@ -122,6 +122,8 @@ pub(crate) struct Process {
     pub(crate) held_places: BTreeSet<(String, String)>,
     /// The devices that claims avoided before the last step, by the uids of the claims.
     pub(crate) avoided: BTreeMap<Uid, BTreeSet<DeviceId>>,
+    /// For each pod, the second of its last decision, and how often it was decided in it.
+    pub(crate) decided_in: BTreeMap<String, (u64, u32)>,
     /// The wake-up time that it requested.
     pub(crate) wake: Option<Time>,
     /// The number of consecutive wake-ups without work, and the time of the first.
@@ -197,6 +199,7 @@ impl Process {
             flushed: BTreeSet::new(),
             held_places: BTreeSet::new(),
             avoided: BTreeMap::new(),
+            decided_in: BTreeMap::new(),
             wake: None,
             idle_wakes: (0, now),
             listing: BTreeMap::new(),

@@ -90,15 +90,7 @@ impl Scheduler {
         }
         let fits = if binding.was_sent() { Some(true) } else { self.recheck(uid) };
         if fits != Some(true) {
-            // The pod becomes active at its old rank.
-            self.bindings.rechecks_failed += 1;
-            // The next attempt of a large pod keeps the claim made for it. Otherwise it would be made and deleted for
-            // ever, whenever the results of slices do not outlast PreBind.
-            let claim = self.cache.volumes().devices().settled(uid).filter(|_| fits.is_none()).cloned();
-            self.revert_unsent(now, uid);
-            if let Some(claim) = claim {
-                self.cache.settle_claim(&Uid::from(uid), &claim);
-            }
+            self.recheck_failed(now, uid, fits.is_none());
             return None;
         }
         let binding = self.bindings.get(uid)?;
@@ -107,6 +99,25 @@ impl Scheduler {
         let (by, effect) = delegate::request(binder, self.pod_ref(pod), node);
         self.bindings.sent(now, uid, by);
         Some(effect)
+    }
+
+    /// Reverts the decision. The pod becomes active at its old rank.
+    fn recheck_failed(&mut self, now: Time, uid: &str, is_large: bool) {
+        self.bindings.rechecks_failed += 1;
+        if let Some(error) = self.bindings.known(uid).error_before.clone() {
+            // It serves a backoff. Otherwise a pod whose bindings fail would be decided and sent without end.
+            if let Some(binding) = self.bindings.remove(uid) {
+                self.not_bound(now, binding, &error);
+            }
+            return;
+        }
+        // The next attempt of a large pod keeps the claim made for it. Otherwise it would be made and deleted for ever,
+        // whenever the results of slices do not outlast PreBind.
+        let claim = self.cache.volumes().devices().settled(uid).filter(|_| is_large).cloned();
+        self.revert_unsent(now, uid);
+        if let Some(claim) = claim {
+            self.cache.settle_claim(&Uid::from(uid), &claim);
+        }
     }
 
     /// Rechecks the chosen node: whether it still passes all filters, if relevant objects changed since the decision.
@@ -199,9 +210,9 @@ impl Scheduler {
             Next::Nothing => {}
             Next::Resend(uid) => self.outbox.push_bind(Outgoing::Bind(uid)),
             Next::Bound(binding) => self.bound(&binding),
-            Next::Failed(binding, _) if self.is_repeatable(&binding) => {
+            Next::Failed(binding, message) if self.is_repeatable(&binding) => {
                 let uid = Arc::clone(&binding.queued.pod.uid);
-                self.bindings.insert(Arc::clone(&uid), binding.repeated());
+                self.bindings.insert(Arc::clone(&uid), binding.repeated(message));
                 self.outbox.push_bind(Outgoing::Bind(uid));
             }
             Next::Failed(binding, message) => self.not_bound(now, binding, &message),
@@ -231,7 +242,7 @@ impl Scheduler {
     fn is_repeatable(&self, binding: &Binding) -> bool {
         let pod = &binding.queued.pod;
         let is_assumed = matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed)));
-        let is_first = !binding.is_repeated && binding.unknown.is_none() && binding.by.is_none();
+        let is_first = binding.error_before.is_none() && binding.unknown.is_none() && binding.by.is_none();
         pod.group.is_some() && is_first && is_assumed && !binding.abandoned && !self.tables.copies_defects()
     }
 

@@ -134,7 +134,10 @@ impl Sim {
                 }
             }
             let Some(at) = fitting else {
-                return Err(broken("the members of a group fit beside each other", why.unwrap_or_default()));
+                let nodes =
+                    report.members.iter().map(|it| format!("{} {:?} {}", it.pod.uid, it.node, it.code));
+                let detail = format!("{}; {}", why.unwrap_or_default(), nodes.collect::<Vec<_>>().join(", "));
+                return Err(broken("the members of a group fit beside each other", detail));
             };
             let (member, node) = left.remove(at);
             let pod = self.seen_info(&member.pod.uid)?;

@@ -88,8 +88,8 @@ pub(in crate::scheduler) struct Binding {
     pub(super) is_ours: bool,
     /// The pod was deleted or terminating, and reappeared because a list was older. It is queued after the answer.
     pub(super) came_again: bool,
-    /// It failed before, and is sent again to the same node.
-    pub(super) is_repeated: bool,
+    /// The error with which it failed before. It is sent again to the same node.
+    pub(super) error_before: Option<String>,
 }
 
 impl Binding {
@@ -115,7 +115,7 @@ impl Binding {
             by: None,
             is_ours: false,
             came_again: false,
-            is_repeated: false,
+            error_before: None,
         }
     }
 
@@ -125,9 +125,9 @@ impl Binding {
     }
 
     /// Returns a new binding to the same node, which is rechecked before it is sent.
-    pub(super) fn repeated(self) -> Self {
+    pub(super) fn repeated(self, error: String) -> Self {
         let again = Self::new(self.queued, self.node, self.nominated, None, self.began);
-        Self { is_repeated: true, ..again }
+        Self { error_before: Some(error), ..again }
     }
 
     /// Returns the phase.
@@ -293,7 +293,7 @@ impl TraceIds for Bindings {
 }
 
 trace_ids!(Binding { queued, node, confirmed_on, nominated } but not {
-    fingerprint, began, phase, released, unknown, abandoned, unlisted, by, is_ours, came_again, is_repeated
+    fingerprint, began, phase, released, unknown, abandoned, unlisted, by, is_ours, came_again, error_before
 });
 
 #[cfg(test)]

@@ -408,6 +408,7 @@ impl Scheduler {
         let mut preempts = false;
         for (at, nominated) in nominated.into_iter().enumerate() {
             trying.turn_to(at, attempt, (scope.within, first.as_ref()));
+            let before = trying.checkpoint();
             let tried = self.try_next_member(now, &mut trying, attempt, nominated, probe);
             match &tried {
                 Tried::Failed(text) => {
@@ -419,7 +420,12 @@ impl Scheduler {
                 Tried::Fits { permit, .. } | Tried::Preempts { permit, .. } => {
                     // Upstream lets a surplus member that may preempt hold back a group that can start.
                     let is_settled = run.verdict == Verdict::Scheduled && !copies_defects;
-                    preempts |= matches!(tried, Tried::Preempts { .. }) && !is_settled;
+                    let is_preempting = matches!(tried, Tried::Preempts { .. });
+                    if is_preempting && is_settled {
+                        // It stays behind, so those after it are decided without it.
+                        trying.roll_back_to(before, &mut self.cache);
+                    }
+                    preempts |= is_preempting && !is_settled;
                     let starts = *permit == Permit::Success || mutation::is_on(Mutation::GangStartsShort);
                     if starts && !is_settled {
                         run.verdict =
