@@ -283,6 +283,22 @@ fn pod_is_bound_as_soon_as_its_device_is_ready() {
 }
 
 #[test]
+fn reservation_is_given_up_again_if_another_pod_reserved_the_claim_before_it_was_freed() {
+    let allocation = Some(allocation_of(&with_pod(1, Compat::Repaired).write()));
+    let mut cluster = Cluster::new(1, Compat::Repaired);
+    let mut shown = Shown { allocation, reserved_for: vec!["p"], condition: Some("broken") };
+    cluster.show("c", &shown);
+    cluster.show_pod("p", "c");
+    let freed = cluster.write();
+    assert!(matches!(freed.change, VolumeChange::Deallocate { .. }), "{freed:?}");
+    shown.reserved_for.push("q");
+    cluster.show("c", &shown);
+    cluster.answer(&freed, WriteOutcome::Refused { message: "the object has been modified".to_owned() });
+    let given_up = cluster.next_write(Duration::from_secs(30));
+    assert!(matches!(given_up.change, VolumeChange::Unreserve { .. }), "{given_up:?}");
+}
+
+#[test]
 fn upstream_chooses_the_failed_device_again() {
     let mut cluster = with_pod(3, Compat::Upstream);
     let devices: Vec<String> = (0..3).map(|_| cluster.get_device_that_fails()).collect();

@@ -144,7 +144,7 @@ impl Groups {
     /// Undoes [`Self::count_in`].
     pub(super) fn restore(&mut self, MemberBefore { key, uid, standing }: MemberBefore) {
         match standing {
-            Some(standing) => _ = self.add(key, &uid, standing),
+            Some(standing) => _ = self.members.entry(key).or_default().set(&uid, standing),
             None => _ = self.remove(&uid),
         }
     }

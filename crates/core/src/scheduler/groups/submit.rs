@@ -320,3 +320,27 @@ pub(super) fn condition(verdict: &Verdict, observed_generation: i64) -> GroupCon
     };
     GroupCondition { is_true, reason: reason.into(), message: verdict.text().into(), observed_generation }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::intern::Tables;
+    use crate::queue::{QueueConfig, SchedulingQueue};
+    use crate::scheduler::quarantine::tests::pod;
+    use std::sync::Arc;
+
+    #[test]
+    fn member_at_the_rank_of_another_and_the_other_itself_are_both_kept() {
+        let (mut tables, now) = (Tables::new(), Time::from_secs(1));
+        let mut queue = SchedulingQueue::new(QueueConfig::default(), now);
+        for name in ["p", "q"] {
+            queue.add(now, Arc::new(*pod(&mut tables, name, 1, None)), None);
+        }
+        let [bound, other] = [queue.pop(now), queue.pop(now)].map(|pod| pod.expect("two pods are active"));
+        queue.return_error(now, other);
+        queue.retry_at_once(now, "q", bound.arrival());
+        queue.activate(now, bound, None);
+        let popped = [queue.pop(now), queue.pop(now)].map(|it| it.map(|it| it.pod.name.to_string()));
+        assert_eq!(popped, [Some("p".to_owned()), Some("q".to_owned())]);
+    }
+}
