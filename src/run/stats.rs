@@ -2,7 +2,7 @@
 
 use crate::engine::{Clock, Inbox};
 use crate::telemetry::metrics::{
-    CacheSizes, CoreSource, CoreStats, IncomingPods, PendingPods, UnschedulablePods,
+    CacheSizes, CoreSource, CoreStats, IncomingPods, PendingPods, QueuedGroups, UnschedulablePods,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use supercargo_core::model::effect::Lane;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::SubQueue;
-use supercargo_core::scheduler::Scheduler;
+use supercargo_core::scheduler::{GroupEntries, Scheduler};
 
 /// Returns a source that queries the engine between two decisions.
 pub(super) fn source(inbox: Inbox<Scheduler>, clock: Clock, rescued_by_flush: Arc<AtomicU64>) -> CoreSource {
@@ -29,12 +29,14 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
     let stats = engine.stats();
     let (snapshot, verification) = (engine.snapshot(), stats.verification);
     let pending = |place: SubQueue| stats.queue.pending.get(&place).map_or(0, |&n| n as u64);
+    let incomplete = stats.groups.entries.as_ref().map_or(0, |entries| entries.incomplete as u64);
     CoreStats {
         pending: PendingPods {
             active: pending(SubQueue::Active),
             backoff: pending(SubQueue::Backoff),
             unschedulable: pending(SubQueue::Unschedulable),
-            gated: pending(SubQueue::Gated),
+            gated: pending(SubQueue::Gated).saturating_sub(incomplete),
+            incomplete,
         },
         unschedulable: stats
             .queue
@@ -81,6 +83,7 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
         evaluation_slices: stats.slices,
         prioritizing: stats.prioritizing as u64,
         unschedulable_groups: stats.queue.groups as u64,
+        queued_groups: stats.groups.entries.as_ref().map(queued_groups),
         podgroups_waiting: stats.groups.waiting as u64,
         podgroups_below_min_count: stats.groups.below_min_count as u64,
         recalled_decisions: stats.recalled,
@@ -92,6 +95,14 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
         oldest_pending: oldest(engine, now),
         kubelet_rejections: rejections(stats.kubelet_rejections),
     }
+}
+
+fn queued_groups(entries: &GroupEntries) -> [QueuedGroups; 4] {
+    let number = |of: &BTreeMap<SubQueue, usize>, place| of.get(&place).map_or(0, |&n| n as u64);
+    SubQueue::ALL.map(|place| QueuedGroups {
+        groups: number(&entries.groups, place),
+        members: number(&entries.members, place),
+    })
 }
 
 /// Rejection reasons whose series exist from the start, so that a first rejection shows as an increase from 0.

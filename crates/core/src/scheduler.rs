@@ -38,7 +38,7 @@ mod unknown_outcome;
 mod verify;
 
 pub use alternative::{Alternative, AlternativeOutcome};
-pub use pending::{ExplainedPart, GroupStats, Pending, PendingGroup, PodLocation};
+pub use pending::{ExplainedPart, GroupEntries, GroupStats, Pending, PendingGroup, PodLocation};
 pub use quarantine::panic_text;
 pub use reconfigure::Reconfiguration;
 pub use slices::Limits;

@@ -63,6 +63,8 @@ pub struct CoreStats {
     pub prioritizing: u64,
     /// Groups of identical unschedulable pods that wait for the same plugins.
     pub unschedulable_groups: u64,
+    /// Pod groups that are entries of the queues active, backoff, unschedulable and gated; `None` without that.
+    pub queued_groups: Option<[QueuedGroups; 4]>,
     /// Pod groups with a member in the queue.
     pub podgroups_waiting: u64,
     /// Pod groups that were scheduled, and have fewer members than `minCount` on nodes.
@@ -96,6 +98,17 @@ pub struct PendingPods {
     pub unschedulable: u64,
     /// Never tried, blocked by a PreEnqueue plugin.
     pub gated: u64,
+    /// Never tried, because their PodGroup does not exist; counted from 1.37 on.
+    pub incomplete: u64,
+}
+
+/// Number of pod groups in a queue, and of pods that are their members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueuedGroups {
+    /// Pod groups.
+    pub groups: u64,
+    /// Their members.
+    pub members: u64,
 }
 
 /// Unschedulable pods that one plugin of one profile rejected.
@@ -132,6 +145,16 @@ pub struct CacheSizes {
 }
 
 impl CoreStats {
+    /// Returns the number of entries of each queue by type, given the pods in each queue.
+    fn entities(&self, pending: [(&'static str, u64); 4]) -> Vec<([&'static str; 2], f64)> {
+        let groups = self.queued_groups.unwrap_or_default();
+        let pods = pending.iter().zip(&groups);
+        let pods = pods.map(|(&(queue, n), of)| ([queue, "pod"], n.saturating_sub(of.members) as f64));
+        let shown = if self.queued_groups.is_some() { &groups[..] } else { &[] };
+        let groups = pending.iter().zip(shown);
+        pods.chain(groups.map(|(&(queue, _), of)| ([queue, "podgroup"], of.groups as f64))).collect()
+    }
+
     /// Returns the metric families of these numbers in a version of kube-scheduler, unsorted.
     // long because: one line per family
     pub(super) fn families(&self, version: EmulatedVersion) -> Vec<MetricFamily> {
@@ -141,10 +164,10 @@ impl CoreStats {
             ("unschedulable", self.pending.unschedulable),
             ("gated", self.pending.gated),
         ];
-        // The queues of pod groups, which are behind a feature gate.
-        let of_groups = [("incomplete", 0), ("pending", 0)];
+        // A group is decided in one step, so no member waits for the end of a cycle.
+        let of_groups = [("incomplete", self.pending.incomplete), ("pending", 0)];
         let of_groups = of_groups.into_iter().filter(|_| version >= EmulatedVersion::V1_37);
-        let entities = pending.map(|(queue, n)| ([queue, "pod"], n as f64));
+        let entities = self.entities(pending);
         let cache = [
             ("nodes", self.cache.nodes),
             ("pods", self.cache.pods),

@@ -41,7 +41,7 @@ use supercargo_objects::api::Encoding;
 pub use certificate::CertificateMetrics;
 pub use component::Selection;
 pub use core_stats::{
-    CacheSizes, CoreSource, CoreStats, IncomingPods, Label, PendingPods, UnschedulablePods,
+    CacheSizes, CoreSource, CoreStats, IncomingPods, Label, PendingPods, QueuedGroups, UnschedulablePods,
 };
 pub use exposition::{ChannelFill, Exposition, Kubernetes};
 pub use labels::{AttemptResult, ExtensionPoint, HintResult, StatusCode};

@@ -45,7 +45,7 @@ fn shape_of_series(line: &str) -> String {
 
 fn some_stats() -> CoreStats {
     CoreStats {
-        pending: PendingPods { active: 3, backoff: 1, unschedulable: 19, gated: 2 },
+        pending: PendingPods { active: 3, backoff: 1, unschedulable: 19, gated: 2, incomplete: 6 },
         unschedulable: vec![UnschedulablePods {
             plugin: "NodeResourcesFit".into(),
             profile: "supercargo".into(),
@@ -73,6 +73,7 @@ fn some_stats() -> CoreStats {
         evaluation_slices: 40,
         prioritizing: 10,
         unschedulable_groups: 5,
+        queued_groups: Some([0, 0, 2, 0].map(|groups| QueuedGroups { groups, members: 3 * groups })),
         podgroups_waiting: 4,
         podgroups_below_min_count: 2,
         recalled_decisions: 11,
@@ -191,7 +192,7 @@ async fn families_and_their_texts_are_those_of_the_version() {
     for version in EmulatedVersion::ALL {
         families.insert(version, text_of(version, &[]).await);
     }
-    let expected: [(&str, &[EmulatedVersion]); 17] = [
+    let expected: [(&str, &[EmulatedVersion]); 18] = [
         ("scheduler_resourceclaim_creates_total{status=\"success\"} 1", &[V1_36]),
         (
             "dynamic_resource_allocation_resourceclaim_creates_total{admin_access=\"false\",owner_api_group=\"\",\
@@ -209,8 +210,9 @@ async fn families_and_their_texts_are_those_of_the_version() {
         ),
         ("scheduler_pod_scheduled_after_flush_total 4", &[V1_36, V1_37]),
         ("flushed from unschedulableEntities due", &[V1_37]),
-        ("scheduler_pending_pods{queue=\"incomplete\"} 0", &[V1_37]),
-        ("scheduler_queued_entities{queue=\"unschedulable\",type=\"pod\"} 19", &[V1_37]),
+        ("scheduler_pending_pods{queue=\"incomplete\"} 6", &[V1_37]),
+        ("scheduler_queued_entities{queue=\"unschedulable\",type=\"pod\"} 13", &[V1_37]),
+        ("scheduler_queued_entities{queue=\"unschedulable\",type=\"podgroup\"} 2", &[V1_37]),
         (
             "scheduler_queue_incoming_entities_total{event=\"UnschedulablePodAdd\",queue=\"active\",type=\"pod\"} 55",
             &[V1_37],

@@ -57,12 +57,40 @@ pub struct Pending<'a> {
 }
 
 /// Numbers of groups.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupStats {
     /// Groups with a member in the queue.
     pub waiting: usize,
     /// Groups that were scheduled once, and of which fewer members than `minCount` have a node.
     pub below_min_count: usize,
+    /// Queued pods that are no entry of their own, as from 1.37 on with GenericWorkload.
+    pub entries: Option<GroupEntries>,
+}
+
+/// The groups that are entries of the queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupEntries {
+    /// Groups by place.
+    pub groups: BTreeMap<SubQueue, usize>,
+    /// The members of these groups by place.
+    pub members: BTreeMap<SubQueue, usize>,
+    /// Gated pods whose PodGroup does not exist.
+    pub incomplete: usize,
+}
+
+impl GroupEntries {
+    /// Counts a group with members in these places. A group is where its first member is.
+    fn count(&mut self, exists: bool, places: &[SubQueue]) {
+        let Some(first) = places.iter().min() else { return };
+        if !exists {
+            self.incomplete += places.iter().filter(|&&place| place == SubQueue::Gated).count();
+            return;
+        }
+        *self.groups.entry(*first).or_default() += 1;
+        for place in places {
+            *self.members.entry(*place).or_default() += 1;
+        }
+    }
 }
 
 /// The state of a group.
@@ -150,12 +178,21 @@ impl Scheduler {
         }
     }
 
-    /// Returns the numbers of groups. Costs one lookup per member at most.
+    /// Returns the numbers of groups. Costs one lookup per member.
     pub(super) fn group_stats(&self) -> GroupStats {
-        let mut stats = GroupStats::default();
+        let rules = self.tables.rules();
+        let are_entries = rules.groups.workloads && rules.group_rules.queues_groups;
+        let mut stats =
+            GroupStats { entries: are_entries.then(GroupEntries::default), ..GroupStats::default() };
         for key in self.groups.keys() {
-            stats.waiting += usize::from(self.groups.members(key).any(|uid| self.queue.contains(uid)));
+            let members = self.groups.members(key);
+            let places: Vec<SubQueue> =
+                members.filter_map(|uid| Some(self.queue.sub_queue_of(uid)?.0)).collect();
+            stats.waiting += usize::from(!places.is_empty());
             let state = self.pending_group(key);
+            if let Some(entries) = &mut stats.entries {
+                entries.count(state.group.is_some(), &places);
+            }
             let min = match state.group.map(|group| group.policy) {
                 Some(GroupPolicy::Gang(min)) => min,
                 Some(GroupPolicy::Basic) | None => 0,

@@ -3,11 +3,11 @@
 use super::*;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::effect::Lane;
-use supercargo_core::model::emulation::GroupGates;
+use supercargo_core::model::emulation::{EmulatedVersion, GroupGates};
 use supercargo_core::model::event::{Event, Kind, ObjectKey};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
-use supercargo_core::queue::QueueConfig;
+use supercargo_core::queue::{QueueConfig, SubQueue};
 use supercargo_core::registry::Plan;
 use supercargo_core::scheduler::{Config, GroupStats, Profile, Reconfiguration, Step};
 
@@ -227,7 +227,12 @@ fn pod_that_leaves_during_its_explanation_has_no_result() {
 
 /// Returns an engine that schedules groups: `g` wants three members and has two.
 fn engine_with_group() -> Scheduler {
+    engine_with_group_in(EmulatedVersion::V1_36)
+}
+
+fn engine_with_group_in(version: EmulatedVersion) -> Scheduler {
     let mut engine = engine();
+    engine.tables().emulate(version);
     let mut gates = GroupGates::OFF;
     assert!(["GenericWorkload", "GangScheduling"].iter().all(|gate| gates.set(gate, true)));
     engine.tables().set_group_gates(gates);
@@ -288,13 +293,29 @@ fn report_lists_groups_with_their_state() {
 
 #[test]
 fn waiting_groups_and_those_that_lost_members_are_counted() {
+    let numbers = |engine: &Scheduler| {
+        let GroupStats { waiting, below_min_count, .. } = engine.stats().groups;
+        (waiting, below_min_count)
+    };
     let mut engine = engine_with_group();
-    assert_eq!(engine.stats().groups, GroupStats { waiting: 1, below_min_count: 0 });
+    assert_eq!(numbers(&engine), (1, 0));
     let was_scheduled = r#","status":{"conditions":[{"type":"PodGroupScheduled","status":"True"}]}"#;
     group(&mut engine, "h", 2, was_scheduled);
     let member = r#","nodeName":"n1","schedulingGroup":{"podGroupName":"h"}"#;
     pod(&mut engine, "team", "h1", "1", member);
-    assert_eq!(engine.stats().groups, GroupStats { waiting: 1, below_min_count: 1 });
+    assert_eq!(numbers(&engine), (1, 1));
     pod(&mut engine, "team", "h2", "1", member);
-    assert_eq!(engine.stats().groups, GroupStats { waiting: 1, below_min_count: 0 });
+    assert_eq!(numbers(&engine), (1, 0));
+}
+
+#[test]
+fn groups_are_entries_of_the_queue_from_1_37_on() {
+    assert_eq!(engine_with_group().stats().groups.entries, None);
+    let mut engine = engine_with_group_in(EmulatedVersion::V1_37);
+    pod(&mut engine, "team", "x", "1", r#","schedulingGroup":{"podGroupName":"unknown"}"#);
+    pod(&mut engine, "team", "alone", "9000", "");
+    decide(&mut engine);
+    let entries = engine.stats().groups.entries.expect("groups are entries");
+    assert_eq!(entries.groups, [(SubQueue::Gated, 1)].into());
+    assert_eq!((entries.members, entries.incomplete), ([(SubQueue::Gated, 2)].into(), 1));
 }
