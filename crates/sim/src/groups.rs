@@ -10,7 +10,7 @@ use std::sync::Arc;
 use supercargo_core::model::effect::{GroupPatch, Lane};
 use supercargo_core::model::emulation::{EmulatedVersion, GroupGates};
 use supercargo_core::model::group::{
-    DisruptionMode, GroupApi, GroupCondition, GroupKey, GroupPolicy, Membership, PodGroup,
+    DisruptionMode, GroupApi, GroupCondition, GroupKey, GroupPolicy, Membership, PodGroup, Replacements,
 };
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::time::Time;
@@ -51,6 +51,7 @@ impl Group {
             topology: self.in_rack.then(|| [tables.symbol("rack")].into()),
             disruption: if self.is_whole { DisruptionMode::All } else { DisruptionMode::Single },
             priority: self.priority,
+            replacements: Ok(Replacements::default()),
             scheduled: self.condition.clone(),
         }
     }
@@ -174,10 +175,13 @@ impl Sim {
         (0..size).for_each(|_| self.create_member(&template, name.clone()));
     }
 
-    /// Draws a pod that members are created from. Devices and volumes are left to single pods.
+    /// Draws a pod that members are created from. Devices are left to single pods.
     fn draw_member(&mut self) -> Pod {
         let mut pod = self.draw_pod(true);
-        (pod.claims, pod.devices, pod.tpus) = (Vec::new(), Vec::new(), 0);
+        (pod.devices, pod.tpus) = (Vec::new(), 0);
+        if !self.draw.percent(30) {
+            pod.claims.clear();
+        }
         if self.extended {
             pod.gpus = 0;
         }

@@ -4,14 +4,16 @@ use supercargo_core::cycle::Framework;
 use supercargo_core::model::effect::GroupPatch;
 use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
 use supercargo_core::model::event::{Event, Kind};
-use supercargo_core::model::group::{DisruptionMode, GroupApi, GroupKey, GroupPolicy, PodGroup};
+use supercargo_core::model::group::{
+    DisruptionMode, GroupApi, GroupKey, GroupPolicy, PodGroup, Replacements,
+};
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::registry::Plan;
 use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
 
-/// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 whole`. Without `min`, it is basic.
+/// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 replacements=together whole`. Without `min`, it is basic.
 pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
     let (name, words) = words.split_first().expect("a group has a name");
     let is_new = tables.rules().version >= EmulatedVersion::V1_37;
@@ -24,6 +26,7 @@ pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
         topology: None,
         disruption: DisruptionMode::Single,
         priority: 0,
+        replacements: Ok(Replacements::default()),
         scheduled: None,
     };
     for word in words {
@@ -33,6 +36,7 @@ pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
             "min" => group.policy = GroupPolicy::Gang(value.parse().expect("a number of members")),
             "key" => group.topology = Some([tables.symbol(value)].into()),
             "priority" => group.priority = value.parse().expect("a priority"),
+            "replacements" => group.replacements = Replacements::parse(Some(value)),
             "whole" => group.disruption = DisruptionMode::All,
             _ => panic!("a group has no {word:?}"),
         }

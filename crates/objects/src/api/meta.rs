@@ -80,7 +80,7 @@ impl From<Metadata> for ObjectMeta {
     }
 }
 
-/// Annotations of claims, volumes, CSINodes and ResourceClaims that the scheduler reads.
+/// Annotations of claims, volumes, CSINodes, ResourceClaims and PodGroups that the scheduler reads.
 pub mod annotation {
     /// On claims and volumes: the storage class; overrides `spec.storageClassName`.
     pub const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
@@ -94,14 +94,17 @@ pub mod annotation {
     pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
     /// On ResourceClaims: the scheduler made the claim for a pod's extended resources.
     pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
+    /// Of a PodGroup: how replacements of its members start. One of ours.
+    pub const GROUP_REPLACEMENTS: &str = supercargo_core::model::group::REPLACEMENTS;
     /// All annotations that are decoded.
-    pub(in crate::api) const ALL: [&str; 6] = [
+    pub(in crate::api) const ALL: [&str; 7] = [
         CLASS,
         BIND_COMPLETED,
         BOUND_BY_CONTROLLER,
         SELECTED_NODE,
         MIGRATED_PLUGINS,
         EXTENDED_RESOURCE_CLAIM,
+        GROUP_REPLACEMENTS,
     ];
 }
 

@@ -1,13 +1,17 @@
 //! Converts PodGroups of each API version to the engine's one type.
 
+use super::volumes::annotated;
 use super::{Watched, uid};
+use crate::api::meta::annotation;
 use crate::api::scheduling::{
     GroupCondition, PodGroupStatus, PodGroupV1Alpha2, PodGroupV1Beta1, SchedulingConstraints,
     SchedulingPolicy,
 };
 use crate::api::{Kind as ApiKind, Malformed, Received};
 use supercargo_core::model::event::{Event, Kind, ObjectKey};
-use supercargo_core::model::group::{self, DisruptionMode, GroupApi, GroupKey, GroupPolicy, PodGroup};
+use supercargo_core::model::group::{
+    self, DisruptionMode, GroupApi, GroupKey, GroupPolicy, PodGroup, Replacements,
+};
 use supercargo_core::model::intern::{Symbol, Tables};
 
 impl Watched for PodGroupV1Alpha2 {
@@ -73,6 +77,7 @@ fn applied<K: ApiKind>(
         topology: topology(spec.constraints, tables),
         disruption: if spec.is_evicted_whole { DisruptionMode::All } else { DisruptionMode::Single },
         priority: spec.priority.unwrap_or(0),
+        replacements: Replacements::parse(annotated(group, annotation::GROUP_REPLACEMENTS)),
         scheduled: scheduled(status, api),
     }))
 }

@@ -271,7 +271,7 @@ pub fn volume_attachment(
     })
 }
 
-fn annotated<'a, K: ApiKind>(object: &'a Received<K>, key: &str) -> Option<&'a str> {
+pub(super) fn annotated<'a, K: ApiKind>(object: &'a Received<K>, key: &str) -> Option<&'a str> {
     object.metadata.annotations.as_ref().and_then(|notes| notes.get(key)).map(String::as_str)
 }
 

@@ -321,7 +321,7 @@ impl Scheduler {
         for queued in members {
             self.fail(now, queued, now, Failure::Error(text.to_owned()));
         }
-        if self.group_rules().queues_groups {
+        if self.group_rules().queues_groups || self.bad_annotation(key).is_some() {
             self.note_failure(key, text);
         }
     }

@@ -36,9 +36,18 @@ impl Scheduler {
         members
     }
 
-    /// Returns the error if members differ from each other, or from the group, in what must be equal. Members with a
-    /// node count, too.
+    /// Returns the error in an annotation of the group. Upstream knows none of them.
+    pub(super) fn bad_annotation(&self, key: GroupKey) -> Option<String> {
+        let group = self.cache.lookups().group(key).filter(|_| !self.tables.copies_defects())?;
+        group.replacements.as_ref().err().map(|text| text.clone().into())
+    }
+
+    /// Returns the error in the group's annotations, or if members differ from each other, or from the group, in what
+    /// must be equal. Members with a node count, too.
     pub(super) fn mismatch(&self, key: GroupKey, members: &[QueuedPod]) -> Option<String> {
+        if let Some(text) = self.bad_annotation(key) {
+            return Some(text);
+        }
         if !self.group_rules().requires_equal_members {
             return self.names_differ(members);
         }

@@ -32,7 +32,7 @@ use super::departure::Departure;
 use crate::framework::PluginName;
 use crate::framework::extension_point::ExtensionPoint;
 use crate::model::effect::GroupPatch;
-use crate::model::group::{GroupCondition, GroupKey, GroupPolicy, PodGroup};
+use crate::model::group::{GroupCondition, GroupKey, GroupPolicy, PodGroup, Replacements};
 use crate::model::intern::Symbol;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -146,7 +146,8 @@ impl Scheduler {
         let group = self.cache.lookups().group(key)?;
         let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
         let was_scheduled = shown.is_some_and(|shown| shown.is_true);
-        let is_started = was_scheduled && !self.tables.copies_defects() && self.scheduled(key) > 0;
+        let is_one_by_one = group.replacements == Ok(Replacements::OneByOne) && !self.tables.copies_defects();
+        let is_started = was_scheduled && is_one_by_one && self.scheduled(key) > 0;
         Some(if is_started { GroupPolicy::Basic } else { group.policy })
     }
 
@@ -251,12 +252,14 @@ impl Scheduler {
 
     /// Handles a PodGroup that was added or changed.
     pub(super) fn group_applied(&mut self, now: Time, group: PodGroup) {
-        let (key, policy, priority) = (group.key, group.policy, group.priority);
+        let (key, priority) = (group.key, group.priority);
+        let (policy, replacements) = (group.policy, group.replacements.clone());
         self.queue.set_group_priority(key, self.group_rules().queues_groups.then_some(priority));
         self.groups.shown(&group.uid, group.scheduled.as_ref());
         let old = self.cache.lookups_mut().set_group(group);
         let is_mutable = !self.tables.copies_defects() || self.group_rules().queues_groups;
-        if old.is_none_or(|old| is_mutable && old.policy != policy) {
+        let differs = |old: PodGroup| old.policy != policy || old.replacements != replacements;
+        if old.is_none_or(|old| is_mutable && differs(old)) {
             self.release_members(now, key);
             self.requeue_members(now, key);
         }

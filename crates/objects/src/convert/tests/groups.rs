@@ -7,7 +7,9 @@ use crate::convert::Watched;
 use serde_json::json;
 use supercargo_core::model::emulation::GroupGates;
 use supercargo_core::model::event::Event;
-use supercargo_core::model::group::{DisruptionMode, GroupApi, GroupCondition, GroupPolicy, PodGroup};
+use supercargo_core::model::group::{
+    DisruptionMode, GroupApi, GroupCondition, GroupPolicy, PodGroup, Replacements,
+};
 use supercargo_core::model::time::Time;
 
 fn converted(tables: &mut Tables, object: &impl Watched) -> PodGroup {
@@ -39,6 +41,7 @@ fn expected(api: GroupApi, tables: &mut Tables) -> PodGroup {
         topology: Some([tables.symbol("rack")].into()),
         disruption: DisruptionMode::All,
         priority: 7,
+        replacements: Ok(Replacements::Together),
         scheduled: Some(GroupCondition {
             is_true: false,
             reason: "Unschedulable".into(),
@@ -51,7 +54,8 @@ fn expected(api: GroupApi, tables: &mut Tables) -> PodGroup {
 #[test]
 fn groups_of_both_api_versions_become_the_same_group() {
     let mut tables = Tables::new();
-    let metadata = json!({"name": "g", "namespace": "ns", "uid": "u", "generation": 3});
+    let metadata = json!({"name": "g", "namespace": "ns", "uid": "u", "generation": 3,
+        "annotations": {"supercargo.dev/replacements": "together"}});
     let policy = json!({"gang": {"minCount": 4}});
     let constraints = json!({"topology": [{"key": "rack"}]});
     let old = json!({
