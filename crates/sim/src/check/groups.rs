@@ -335,14 +335,15 @@ impl Sim {
         group.min.is_none_or(|min| others + 1 >= min)
     }
 
-    /// Whether a pod is in a group of which a member preempts. Members that have a node wait for it.
+    /// Whether a pod is in a group that may wait for victims: those that members that have a node wait for, too.
     pub(crate) fn waits_for_members_preemption(&self, uid: &str) -> bool {
         let Some(key) = self.process.pods.get(uid).and_then(|pod| pod.group_key()) else { return false };
         let queue = self.process.scheduler.queue();
         let preempts = |pod: &Arc<Pod>| {
             pod.group_key().is_some_and(|own| own == key) && queue.blocked_by(&pod.uid).is_some()
         };
-        self.process.pods.values().any(preempts)
+        let are_victims_left = self.process.evicting.iter().any(|uid| self.process.pods.contains_key(uid));
+        are_victims_left || self.process.pods.values().any(preempts)
     }
 
     /// Whether a member with a scheduling gate keeps the whole group out of the queue, as from 1.37 on.
