@@ -334,6 +334,21 @@ fn devices_of_a_failed_pod_wake_waiting_pods() {
 }
 
 #[test]
+fn claim_that_has_other_devices_in_its_next_version_wakes_waiting_pods() {
+    let taken = allocation_of(&with_pod(1, Compat::Repaired).write());
+    let mut cluster = Cluster::new(1, Compat::Repaired);
+    cluster.show("other", &Shown { allocation: Some(Arc::clone(&taken)), ..Shown::default() });
+    cluster.show("d", &Shown::default());
+    cluster.show_pod("q", "d");
+    assert!(cluster.run().is_empty());
+    let mut elsewhere = Allocation::clone(&taken);
+    elsewhere.results[0].device.device = "d9".into();
+    cluster.show("other", &Shown { allocation: Some(elsewhere.into()), ..Shown::default() });
+    let write = cluster.next_write(Duration::from_secs(30));
+    assert_eq!(allocation_of(&write).results[0].device, taken.results[0].device);
+}
+
+#[test]
 fn claim_that_another_scheduler_allocated_is_decided_anew_without_backoff() {
     for message in [
         "claim default/c got allocated elsewhere in the meantime",

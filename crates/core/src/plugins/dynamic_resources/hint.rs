@@ -44,7 +44,9 @@ fn after_change(
         // The claim was deleted and made again. Upstream compares the status of the two.
         return old.allocation.is_some() || is_own();
     }
-    if old.allocation.is_some() && new.allocation.is_none() {
+    // The claim may have been freed and allocated again in between. Upstream compares only whether it is allocated.
+    let kept = |device| new.allocation.as_ref().is_some_and(|now| now.results.contains(device));
+    if old.allocation.as_ref().is_some_and(|had| new.allocation.is_none() || !had.results.iter().all(kept)) {
         return true;
     }
     let is_same_status = old.allocation == new.allocation
