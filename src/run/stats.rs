@@ -11,7 +11,7 @@ use std::time::Duration;
 use supercargo_core::model::effect::Lane;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::SubQueue;
-use supercargo_core::scheduler::{GroupEntries, Scheduler};
+use supercargo_core::scheduler::{GroupEntries, Scheduler, Stats};
 
 /// Returns a source that queries the engine between two decisions.
 pub(super) fn source(inbox: Inbox<Scheduler>, clock: Clock, rescued_by_flush: Arc<AtomicU64>) -> CoreSource {
@@ -28,16 +28,8 @@ pub(super) fn source(inbox: Inbox<Scheduler>, clock: Clock, rescued_by_flush: Ar
 fn read(engine: &Scheduler, now: Time) -> CoreStats {
     let stats = engine.stats();
     let (snapshot, verification) = (engine.snapshot(), stats.verification);
-    let pending = |place: SubQueue| stats.queue.pending.get(&place).map_or(0, |&n| n as u64);
-    let incomplete = stats.groups.entries.as_ref().map_or(0, |entries| entries.incomplete as u64);
     CoreStats {
-        pending: PendingPods {
-            active: pending(SubQueue::Active),
-            backoff: pending(SubQueue::Backoff),
-            unschedulable: pending(SubQueue::Unschedulable),
-            gated: pending(SubQueue::Gated).saturating_sub(incomplete),
-            incomplete,
-        },
+        pending: pending(&stats),
         unschedulable: stats
             .queue
             .unschedulable
@@ -94,6 +86,18 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
         is_cache_used: verification.is_trusting,
         oldest_pending: oldest(engine, now),
         kubelet_rejections: rejections(stats.kubelet_rejections),
+    }
+}
+
+fn pending(stats: &Stats) -> PendingPods {
+    let number = |place: SubQueue| stats.queue.pending.get(&place).map_or(0, |&n| n as u64);
+    let incomplete = stats.groups.entries.as_ref().map_or(0, |entries| entries.incomplete as u64);
+    PendingPods {
+        active: number(SubQueue::Active),
+        backoff: number(SubQueue::Backoff),
+        unschedulable: number(SubQueue::Unschedulable),
+        gated: number(SubQueue::Gated).saturating_sub(incomplete),
+        incomplete,
     }
 }
 

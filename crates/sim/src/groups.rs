@@ -105,7 +105,7 @@ impl Sim {
         if !has_groups(self.seed) || !self.draw.percent(25) {
             return false;
         }
-        if group_gates(self.seed).preemption && self.draw.percent(40) {
+        if group_gates(self.seed).preemption && self.draw.percent(70) {
             self.create_rival();
             return true;
         }
@@ -161,6 +161,7 @@ impl Sim {
             priority: if is_weak { -5 } else { 10 },
             cpu_milli: self.draw.pick(&cpus),
             gpus: 0,
+            claims: Vec::new(),
             gated: false,
             port: None,
             affinity: Affinity::default(),

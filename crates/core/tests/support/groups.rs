@@ -13,7 +13,8 @@ use supercargo_core::queue::QueueConfig;
 use supercargo_core::registry::Plan;
 use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
 
-/// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 replacements=together whole`. Without `min`, it is basic.
+/// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 replacements=together whole`. Without
+/// `min`, it is basic.
 pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
     let (name, words) = words.split_first().expect("a group has a name");
     let is_new = tables.rules().version >= EmulatedVersion::V1_37;

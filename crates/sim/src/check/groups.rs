@@ -118,8 +118,8 @@ impl Sim {
 
     /// Checks that the members that have a node fit there, one after the other in some order.
     ///
-    /// Members that share a claim are left out: as upstream, one may get a volume for it while another binds an existing
-    /// one. PreBind of one of them fails then.
+    /// Members that share a claim are left out: as upstream, one may get a volume for it while another binds an
+    /// existing one. PreBind of one of them fails then.
     fn check_fits(&mut self, report: &GroupReport) -> Result<(), Broken> {
         if self.share_claims(report) {
             return Ok(());

@@ -71,8 +71,8 @@ impl Devices {
         }
     }
 
-    /// Forgets which pods gave up the reservation of a claim, unless its next version is still reserved for them and the
-    /// request can take effect on it.
+    /// Forgets which pods gave up the reservation of a claim, unless its next version is still reserved for them and
+    /// the request can take effect on it.
     pub(super) fn reservations_ended(&mut self, old: &ResourceClaim, new: Option<&ResourceClaim>) {
         let new = new.filter(|new| new.uid == old.uid);
         let waits = |pod: &Uid| {

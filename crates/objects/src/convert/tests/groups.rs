@@ -109,7 +109,9 @@ fn number(number: u8, value: u8) -> Vec<u8> {
 /// priority.
 fn encoded(numbers: [u8; 4], mode: &[u8], condition: &str) -> Vec<u8> {
     let [policy, constraints, disruption, priority] = numbers;
-    let metadata = [field(1, b"g"), field(3, b"ns"), field(5, b"u"), number(7, 3)].concat();
+    let annotation = [field(1, b"supercargo.dev/replacements"), field(2, b"together")].concat();
+    let metadata = [field(1, b"g"), field(3, b"ns"), field(5, b"u"), number(7, 3), field(12, &annotation)];
+    let metadata = metadata.concat();
     let spec = [
         field(policy, &field(2, &number(1, 4))),
         field(constraints, &field(1, &field(1, b"rack"))),
