@@ -175,6 +175,7 @@ impl Scheduler {
 
     fn pod_applied(&mut self, now: Time, pod: &Arc<PodInfo>) {
         let joined = self.member_seen(now, pod);
+        let is_bound_by_others = pod.node_name.is_some() && self.cache.placed(&pod.uid).is_none();
         if let Some(key) = joined.filter(|_| pod.node_name.is_none()) {
             self.join_preemption(key, &pod.uid);
         }
@@ -186,6 +187,8 @@ impl Scheduler {
         self.pod_shown(pod);
         if let Some(key) = joined {
             self.member_joined(now, key, &pod.uid);
+        } else if is_bound_by_others && let Some(key) = pod.group_key() {
+            self.member_bound_by_others(now, key);
         }
         if pod.deleting {
             self.preemptor_left(now, &pod.uid);
@@ -213,7 +216,6 @@ impl Scheduler {
                 }
             }
             None | Some((_, _, PodState::Assumed)) => {
-                let is_by_others = known.is_none();
                 // A list may show in one step that the pod was bound and has shrunk since.
                 let meanwhile = known.filter(|(_, on, _)| *on == node);
                 self.pod_left(now, &pod.uid, &Departure::Bound(pod, node));
@@ -225,9 +227,6 @@ impl Scheduler {
                         let event = ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) };
                         self.requeue_on(now, &event);
                     }
-                }
-                if is_by_others && let Some(key) = pod.group_key() {
-                    self.member_bound_by_others(now, key);
                 }
             }
         }
