@@ -36,8 +36,7 @@ pub struct Devices {
     extended: BTreeMap<Uid, BTreeSet<(Symbol, Symbol)>>,
     /// Pods that are bound, or about to be, with this claim that was made for them.
     settled: BTreeMap<Uid, (Symbol, Symbol)>,
-    /// Reservations that pods gave up, while the API server still shows them: by pod and claim, when the request was
-    /// sent.
+    /// Reservations that pods gave up, while the API server still shows them: by pod and claim, the request.
     given_up: BTreeMap<Uid, BTreeMap<Uid, GivenUp>>,
     /// Allocations that the API server does not show yet, by the uid of the claim.
     in_flight: FixedMap<Uid, Arc<Allocation>>,

@@ -402,8 +402,8 @@ impl Cache {
     }
 
     /// Records that such a request left later than expected.
-    pub fn reservation_given_up(&mut self, claim: &str, pod: &str, now: Time) {
-        self.volumes.devices_mut().given_up_at(claim, pod, now);
+    pub fn give_up_sent(&mut self, claim: &str, pod: &str, now: Time) {
+        self.volumes.devices_mut().give_up_sent(claim, pod, now);
     }
 
     /// Records that a claim was reserved for a pod after it gave it up.

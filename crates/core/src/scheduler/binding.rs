@@ -101,11 +101,12 @@ impl Scheduler {
         Some(effect)
     }
 
-    /// Reverts the decision. The pod becomes active at its old rank.
+    /// Reverts the decision. The pod becomes active at its old rank, or serves a backoff if its Binding was refused
+    /// before.
     fn recheck_failed(&mut self, now: Time, uid: &str, is_large: bool) {
         self.bindings.rechecks_failed += 1;
         if let Some(error) = self.bindings.known(uid).error_before.clone() {
-            // It serves a backoff. Otherwise a pod whose bindings fail would be decided and sent without end.
+            // Otherwise a pod whose bindings fail would be decided and sent without end.
             if let Some(binding) = self.bindings.remove(uid) {
                 self.not_bound(now, binding, &error);
             }

@@ -99,9 +99,9 @@ impl Scheduler {
                 match deallocated {
                     Some(deallocated) => self.deallocate(&pod, &deallocated),
                     None => {
-                        let devices_lack = rejectors.contains(&dynamic_resources::NAME)
+                        let lacks_devices = rejectors.contains(&dynamic_resources::NAME)
                             || preemption_blockers.contains(&dynamic_resources::NAME);
-                        is_retried = devices_lack && self.forget_failed_devices(&pod);
+                        is_retried = lacks_devices && self.forget_failed_devices(&pod);
                     }
                 }
                 queued.preemption_blockers = preemption_blockers;

@@ -63,7 +63,7 @@ pub struct GroupStats {
     pub waiting: usize,
     /// Groups that were scheduled once, and of which fewer members than `minCount` have a node.
     pub below_min_count: usize,
-    /// Queued pods that are no entry of their own, as from 1.37 on with GenericWorkload.
+    /// The groups that are entries of the queue; `None` before 1.37 and without GenericWorkload.
     pub entries: Option<GroupEntries>,
 }
 

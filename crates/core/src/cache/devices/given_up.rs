@@ -52,7 +52,7 @@ impl Devices {
     }
 
     /// Counts the time of such a request from now on.
-    pub(in crate::cache) fn given_up_at(&mut self, claim: &str, pod: &str, now: Time) {
+    pub(in crate::cache) fn give_up_sent(&mut self, claim: &str, pod: &str, now: Time) {
         if let Some(request) = self.given_up.get_mut(pod).and_then(|claims| claims.get_mut(claim)) {
             request.sent = now;
         }

@@ -238,12 +238,14 @@ mod tests {
     use super::*;
     use crate::model::intern::Tables;
 
+    fn without_members() -> (Groups, GroupKey) {
+        let name = Tables::new().symbol("g");
+        (Groups::default(), GroupKey { namespace: name, name })
+    }
+
     #[test]
     fn numbers_follow_the_standing_of_members() {
-        let mut tables = Tables::new();
-        let name = tables.symbol("g");
-        let key = GroupKey { namespace: name, name };
-        let mut groups = Groups::default();
+        let (mut groups, key) = without_members();
         let numbers = |groups: &Groups| {
             [Standing::Counts, Standing::Gated, Standing::Terminating].map(|it| groups.number(key, it))
         };
@@ -261,11 +263,19 @@ mod tests {
     }
 
     #[test]
+    fn older_state_does_not_gate_a_member_again_and_a_terminating_one_may_lose_its_gates() {
+        let (mut groups, key) = without_members();
+        groups.add(key, &"p".into(), Standing::Counts);
+        assert_eq!(groups.add(key, &"p".into(), Standing::Gated), Seen::Known);
+        groups.add(key, &"q".into(), Standing::Gated);
+        assert_eq!([Standing::Counts, Standing::Gated].map(|it| groups.number(key, it)), [1, 1]);
+        assert_eq!(groups.add(key, &"q".into(), Standing::Terminating), Seen::Ungated);
+        assert_eq!(groups.number(key, Standing::Gated), 0);
+    }
+
+    #[test]
     fn member_that_counts_in_a_trial_has_its_standing_back_afterwards() {
-        let mut tables = Tables::new();
-        let name = tables.symbol("g");
-        let key = GroupKey { namespace: name, name };
-        let mut groups = Groups::default();
+        let (mut groups, key) = without_members();
         groups.add(key, &"gated".into(), Standing::Gated);
         groups.add(key, &"placed".into(), Standing::Counts);
         let before: Vec<_> =
