@@ -199,6 +199,11 @@ soak: oracle ## Run long tests: many simulated and random clusters, and repeated
 matrix: ## Compare with every version of Kubernetes: recorded clusters, random decisions, API server tests. Writes docs/support.md.
 	tests/release/matrix.sh
 
+.PHONY: screenshots
+screenshots: ## Take the pictures in docs/screenshots again, after the report changed. Needs Chromium, and installs it on Debian.
+	tests/release/chromium.sh
+	SCREENSHOTS=1 cargo test --locked --quiet --test page
+
 .PHONY: release-check
 release-check: release-binary sbom rules ## Check a release, in addition to `make test` and `make reproducible`: the static binary on a real API server, other versions of Kubernetes, upgrades, a real Prometheus, the report in a browser, arm64.
 	$(TARGET)/dist/supercargo --version

@@ -19,6 +19,8 @@ use std::path::PathBuf;
 
 /// Maximum size of a screenshot in bytes.
 const PICTURE_MAX: usize = 300_000;
+/// Number of lines of a page's text that are kept beside its picture.
+const TEXT_LINES: usize = 150;
 
 /// A folder with reports.
 struct Reports(Folder);
@@ -44,7 +46,8 @@ impl Reports {
     }
 }
 
-/// Takes a screenshot; stores it if `SCREENSHOTS` is set.
+/// Takes a screenshot, and compares the text of the page with the one below `docs/screenshots` that was on the page when
+/// its picture was taken. Stores both if `SCREENSHOTS` is set.
 fn picture(browser: &Browser<'_>, name: &str) {
     let base64 = browser.screenshot();
     let bytes: k8s_openapi::ByteString = serde_json::from_value(json!(base64)).expect("it is base64");
@@ -53,11 +56,17 @@ fn picture(browser: &Browser<'_>, name: &str) {
         "{name}: {} bytes",
         bytes.0.len()
     );
+    let lines = browser.text("`${document.querySelector('#panel').innerText}\n${document.body.innerText}`");
+    let text = lines.lines().take(TEXT_LINES).flat_map(|line| [line.trim_end(), "\n"]).collect::<String>();
+    let folder = offline::root().join("docs/screenshots");
+    let file = folder.join(name).with_extension("txt");
     if std::env::var_os("SCREENSHOTS").is_some() {
-        let folder = offline::root().join("docs/screenshots");
         std::fs::create_dir_all(&folder).expect("a folder can be made");
         std::fs::write(folder.join(name), bytes.0).expect("a picture can be written");
+        std::fs::write(&file, &text).expect("a text can be written");
     }
+    let stored = std::fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(text, stored, "{name} shows an older page: `make screenshots` takes it again");
 }
 
 /// Asserts that only the page was loaded, and that the console has no messages.
