@@ -46,8 +46,8 @@ impl Reports {
     }
 }
 
-/// Takes a screenshot, and compares the text of the page with the one below `docs/screenshots` that was on the page when
-/// its picture was taken. Stores both if `SCREENSHOTS` is set.
+/// Takes a screenshot, and compares the text of the page with the text that was kept when its picture was taken.
+/// Stores both if `SCREENSHOTS` is set.
 fn picture(browser: &Browser<'_>, name: &str) {
     let base64 = browser.screenshot();
     let bytes: k8s_openapi::ByteString = serde_json::from_value(json!(base64)).expect("it is base64");
