@@ -34,9 +34,13 @@ impl SchedulingQueue {
     }
 
     /// Takes a pod out of the queue together with another member of its group, wherever it is. `gate` is the result of
-    /// PreEnqueue now; a pod that is gated stays.
+    /// PreEnqueue now; a pod that is gated stays. So does one that was taken before the end of its backoff and failed
+    /// with an error again: otherwise a Binding that is always refused would be sent without end.
     pub(crate) fn take_along(&mut self, now: Time, uid: &str, gate: Option<PluginName>) -> Option<QueuedPod> {
         let is_early = matches!(self.slots.get(uid), Some(Slot::Backoff(_)));
+        if is_early && self.get(uid).is_some_and(|pod| pod.was_early && pod.consecutive_errors > 0) {
+            return None;
+        }
         let mut pod = self.take_ungated(uid, gate)?;
         pod.was_early = is_early && self.limits_groups;
         pod.initial_attempt.get_or_insert(now);

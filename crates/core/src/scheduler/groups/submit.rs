@@ -343,4 +343,18 @@ mod tests {
         let popped = [queue.pop(now), queue.pop(now)].map(|it| it.map(|it| it.pod.name.to_string()));
         assert_eq!(popped, [Some("p".to_owned()), Some("q".to_owned())]);
     }
+
+    #[test]
+    fn member_that_fails_again_after_an_early_attempt_serves_its_backoff() {
+        let (mut tables, now) = (Tables::new(), Time::from_secs(1));
+        let mut queue = SchedulingQueue::new(QueueConfig::default(), now);
+        queue.add(now, Arc::new(*pod(&mut tables, "p", 1, None)), None);
+        let refused = queue.pop(now).expect("the pod is active");
+        queue.return_error(now, refused);
+        let early = queue.take_along(now, "p", None).expect("the first attempt may be early");
+        queue.return_error(now, early);
+        assert!(queue.take_along(now, "p", None).is_none());
+        let later = Time::from_secs(10);
+        assert_eq!(queue.pop(later).map(|pod| pod.pod.name.to_string()), Some("p".to_owned()));
+    }
 }
