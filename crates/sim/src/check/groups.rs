@@ -249,8 +249,14 @@ impl Sim {
         let nominations: BTreeMap<String, String> =
             self.process.nominations().into_iter().map(|(node, uid)| (uid, node)).collect();
         let mut placed: Placed = Vec::new();
-        for member in &report.members {
-            let Some(node) = nominations.get(&*member.pod.uid) else { continue };
+        // An unschedulable member keeps the nomination that it had, and leaves room for new ones all the same.
+        let nominated =
+            report.members.iter().filter_map(|member| Some((member, nominations.get(&*member.pod.uid)?)));
+        let (old, new): (Vec<_>, Vec<_>) = nominated.partition(|(member, node)| {
+            self.process.held_places.contains(&((*node).clone(), member.pod.uid.to_string()))
+        });
+        let newest = new.len();
+        for (at, (member, node)) in new.into_iter().chain(old).enumerate() {
             let pod = self.seen_info(&member.pod.uid)?;
             let view = self.process.scheduler_view(&member.pod.uid);
             let name = self.process.scheduler.tables().symbol(node);
@@ -260,8 +266,7 @@ impl Sim {
             let world = beside(world.without_on(name, |other| other.deleting), &placed);
             // Rules between pods are judged with the pods that are put back, one after the other.
             if let Some(why) = world.local_rejection_reason(&pod, name) {
-                // An unschedulable member keeps the nomination that it had.
-                if self.process.held_places.contains(&(node.clone(), pod.uid.to_string())) {
+                if at >= newest {
                     continue;
                 }
                 let detail = format!("{} on {node} without {:?}: {why}", pod.uid, report.victims);
