@@ -7,12 +7,15 @@ use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::device::{
     Allocation, AllocationMode, ClaimSpec, Device, DeviceClass, DeviceCondition, DeviceRequest, DeviceStatus,
-    Facts, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
+    Facts, NodeSelector, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim,
+    ResourceSlice,
 };
 use supercargo_core::model::effect::{Effect, VolumeChange, VolumeWrite};
 use supercargo_core::model::emulation::Compat;
 use supercargo_core::model::event::{Event, ObjectKey, WriteOutcome};
+use supercargo_core::model::intern::Tables;
 use supercargo_core::model::rng::Seed;
+use supercargo_core::model::selector::{NodeSelectorTerm, TermDemands};
 use supercargo_core::model::time::Time;
 use supercargo_core::model::volume::StorageObject;
 use supercargo_core::queue::QueueConfig;
@@ -27,6 +30,8 @@ struct Shown {
     reserved_for: Vec<&'static str>,
     /// The condition that the driver reports of the devices.
     condition: Option<&'static str>,
+    /// The pod for whose extended resources it was made, and the node of its devices.
+    made_for: Option<(&'static str, &'static str)>,
 }
 
 struct Cluster {
@@ -139,13 +144,13 @@ impl Cluster {
             name: tables.symbol(name),
             uid: format!("uid-{name}").into(),
             resource_version: self.versions.to_string().into(),
-            controller: None,
+            controller: shown.made_for.map(|(pod, _)| (pod.into(), pod.into())),
             deleting: false,
-            is_for_extended_resources: false,
+            is_for_extended_resources: shown.made_for.is_some(),
             is_protected: true,
             spec: ClaimSpec { requests: [request].into(), ..ClaimSpec::default() }.into(),
             allocation: shown.allocation.clone(),
-            nodes: None,
+            nodes: shown.made_for.map(|(_, node)| only(tables, node)),
             reserved_for: shown.reserved_for.iter().map(|pod| (*pod).into()).collect(),
             devices: status.collect(),
         };
@@ -207,7 +212,7 @@ impl Cluster {
         let write = self.next_write(Duration::from_secs(30));
         let allocation = allocation_of(&write);
         let mut shown =
-            Shown { allocation: Some(Arc::clone(&allocation)), reserved_for: vec!["p"], condition: None };
+            Shown { allocation: Some(Arc::clone(&allocation)), reserved_for: vec!["p"], ..Shown::default() };
         self.show("c", &shown);
         self.answer(&write, WriteOutcome::Done);
         assert!(self.run().is_empty());
@@ -224,6 +229,13 @@ impl Cluster {
         self.answer(&freed, WriteOutcome::Done);
         allocation.results[0].device.device.to_string()
     }
+}
+
+/// Returns a selector of one node by its name.
+fn only(tables: &mut Tables, node: &str) -> NodeSelector {
+    let demands = TermDemands { labels: [].into(), names: [(tables.symbol(node), false)].into() };
+    let term = NodeSelectorTerm { demands: Some(demands), pinned_names: None };
+    NodeSelector { parsed: Ok([term].into()), terms: [].into() }
 }
 
 fn allocation_of(write: &VolumeWrite) -> Arc<Allocation> {
@@ -269,7 +281,7 @@ fn pod_is_bound_as_soon_as_its_device_is_ready() {
     let mut cluster = with_pod(1, Compat::Repaired);
     let write = cluster.write();
     let allocation = Some(allocation_of(&write));
-    let mut shown = Shown { allocation, reserved_for: vec!["p"], condition: None };
+    let mut shown = Shown { allocation, reserved_for: vec!["p"], ..Shown::default() };
     cluster.show("c", &shown);
     cluster.answer(&write, WriteOutcome::Done);
     assert!(cluster.run().is_empty() && cluster.bound.is_empty(), "{:?}", cluster.bound);
@@ -286,7 +298,8 @@ fn pod_is_bound_as_soon_as_its_device_is_ready() {
 fn reservation_is_given_up_again_if_another_pod_reserved_the_claim_before_it_was_freed() {
     let allocation = Some(allocation_of(&with_pod(1, Compat::Repaired).write()));
     let mut cluster = Cluster::new(1, Compat::Repaired);
-    let mut shown = Shown { allocation, reserved_for: vec!["p"], condition: Some("broken") };
+    let condition = Some("broken");
+    let mut shown = Shown { allocation, reserved_for: vec!["p"], condition, ..Shown::default() };
     cluster.show("c", &shown);
     cluster.show_pod("p", "c");
     let freed = cluster.write();
@@ -296,6 +309,33 @@ fn reservation_is_given_up_again_if_another_pod_reserved_the_claim_before_it_was
     cluster.answer(&freed, WriteOutcome::Refused { message: "the object has been modified".to_owned() });
     let given_up = cluster.next_write(Duration::from_secs(30));
     assert!(matches!(given_up.change, VolumeChange::Unreserve { .. }), "{given_up:?}");
+}
+
+#[test]
+fn claim_made_with_devices_of_another_node_is_deleted_once_another_scheduler_bound_its_pod() {
+    let allocation = Some(allocation_of(&with_pod(1, Compat::Repaired).write()));
+    for (made_on, bound_to, is_deleted) in [("a", "b", true), ("a", "a", false)] {
+        for claim_comes_first in [true, false] {
+            let mut cluster = Cluster::new(1, Compat::Repaired);
+            let other = arrival(cluster.scheduler.tables(), "node b cpu=64");
+            cluster.handle(other);
+            let (allocation, reserved_for) = (allocation.clone(), vec!["p"]);
+            let shown =
+                Shown { allocation, reserved_for, made_for: Some(("p", made_on)), ..Shown::default() };
+            let pod = arrival(cluster.scheduler.tables(), &format!("pod p cpu=1 on={bound_to}"));
+            if claim_comes_first {
+                cluster.show("made", &shown);
+                cluster.handle(pod);
+            } else {
+                cluster.handle(pod);
+                cluster.show("made", &shown);
+            }
+            let writes = cluster.run();
+            let deleted = writes.iter().filter(|it| matches!(it.change, VolumeChange::Delete { .. })).count();
+            let case = format!("made on {made_on}, bound to {bound_to}, {claim_comes_first}: {writes:?}");
+            assert_eq!((deleted, writes.len()), (usize::from(is_deleted), usize::from(is_deleted)), "{case}");
+        }
+    }
 }
 
 #[test]

@@ -245,6 +245,15 @@ impl DeviceClaim {
         })
     }
 
+    /// Whether the devices are those of other nodes, whatever their labels.
+    pub(crate) fn excludes_by_name(&self, node: &str) -> bool {
+        let terms = self.allocation.as_ref().and_then(|allocation| allocation.node_selector.as_deref());
+        let is_other = |term: &SelectorTerm| {
+            term.fields.iter().any(|it| !it.values.iter().any(|value| **value == *node))
+        };
+        terms.is_some_and(|terms| terms.iter().all(is_other))
+    }
+
     pub(crate) fn info(&self, tables: &mut Tables) -> ResourceClaim {
         let request = |(at, &(kind, amount)): (usize, &Wanted), tables: &mut Tables| {
             let name: Arc<str> = format!("r{at}").into();

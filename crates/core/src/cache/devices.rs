@@ -97,12 +97,6 @@ impl Devices {
         self.settled.keys()
     }
 
-    /// Returns the claims that were made for such a pod and that it does not use.
-    pub fn surplus_of(&self, pod: &str) -> impl Iterator<Item = &Arc<ResourceClaim>> {
-        let used = self.settled(pod).map(|claim| &claim.uid);
-        self.made_for(pod).filter(move |claim| used.is_some_and(|used| *used != claim.uid) && !claim.deleting)
-    }
-
     /// Returns the devices that a claim avoids while others fit.
     pub fn avoided_by(&self, claim: &str) -> Option<&BTreeSet<DeviceId>> {
         self.avoided.get(claim)

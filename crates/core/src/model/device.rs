@@ -160,6 +160,15 @@ impl NodeSelector {
         let terms = self.parsed.as_ref().map_err(Arc::clone)?;
         Ok(terms.iter().any(|term| term.matches(tables, name, labels)))
     }
+
+    /// Whether each term excludes a node by its name. Unlike labels, names never change.
+    pub fn excludes_by_name(&self, node: Symbol) -> bool {
+        let excludes = |term: &NodeSelectorTerm| {
+            let mut names = term.demands.iter().flat_map(|demands| demands.names.iter());
+            names.any(|&(wanted, differs)| (wanted == node) == differs)
+        };
+        self.parsed.as_ref().is_ok_and(|terms| terms.iter().all(excludes))
+    }
 }
 
 /// A term of a node selector, as written.

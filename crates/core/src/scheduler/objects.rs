@@ -219,6 +219,7 @@ impl Scheduler {
                 // A list may show in one step that the pod was bound and has shrunk since.
                 let meanwhile = known.filter(|(_, on, _)| *on == node);
                 self.pod_left(now, &pod.uid, &Departure::Bound(pod, node));
+                self.delete_surplus_claims(&pod.uid);
                 let event = ClusterEvent::AssignedPod { action: PodAction::Add, old: None, new: Some(pod) };
                 self.requeue_on(now, &event);
                 if let Some((old, _, _)) = meanwhile {

@@ -381,10 +381,19 @@ impl Scheduler {
         expected.filter_map(|expected| watched.made(uid, expected)).next().cloned()
     }
 
-    /// Deletes the claims that lost writes made for a pod beside the one with which it is bound. Upstream leaves them.
-    fn delete_surplus_claims(&mut self, uid: &Uid) {
-        let Some(pod) = self.cache.placed(uid).map(|(pod, ..)| Arc::clone(pod)) else { return };
-        let surplus: Vec<_> = self.cache.volumes().devices().surplus_of(uid).cloned().collect();
+    /// Deletes the claims that were made for a pod and that it cannot use: those of lost writes beside the one with
+    /// which it is bound, and those with devices of other nodes, if another scheduler bound it. Upstream leaves them.
+    pub(super) fn delete_surplus_claims(&mut self, uid: &Uid) {
+        let Some((pod, node, state)) = self.cache.placed(uid) else { return };
+        let pod = Arc::clone(pod);
+        let devices = self.cache.volumes().devices();
+        let used = devices.settled(uid).map(|claim| &claim.uid);
+        let is_surplus = |claim: &&Arc<ResourceClaim>| {
+            let nodes = claim.nodes.as_ref().filter(|_| state == PodState::Added);
+            let is_elsewhere = nodes.is_some_and(|nodes| nodes.excludes_by_name(node));
+            !claim.deleting && (is_elsewhere || used.is_some_and(|used| *used != claim.uid))
+        };
+        let surplus: Vec<_> = devices.made_for(uid).filter(is_surplus).cloned().collect();
         for claim in surplus {
             self.write_claim(&pod, &claim, |claim| VolumeChange::Delete { claim });
         }
@@ -397,9 +406,13 @@ impl Scheduler {
         for uid in claim.reserved_for.iter().filter(|uid| !was_reserved(uid)) {
             self.queue.requeue_after_backoff(now, uid);
         }
-        let made = claim.controller.as_ref().filter(|_| claim.is_for_extended_resources && old.is_none());
-        if let Some((_, pod)) = made {
+        let Some((_, pod)) = claim.controller.as_ref().filter(|_| claim.is_for_extended_resources) else {
+            return;
+        };
+        if old.is_none_or(|old| old.allocation.is_none()) {
             self.delete_surplus_claims(pod);
+        }
+        if old.is_none() {
             self.queue.requeue_after_backoff(now, pod);
         }
     }

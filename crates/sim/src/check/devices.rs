@@ -112,9 +112,17 @@ impl Sim {
             let uid = claim.owner.as_ref().map_or("", |(_, uid)| uid);
             let is_pending = self.server.pods.get(uid).is_some_and(|pod| pod.node.is_none());
             let is_first = owners.insert(uid);
-            if (is_pending || !is_first) && !self.lost_writes.contains(uid) {
+            if self.lost_writes.contains(uid) {
+                continue;
+            }
+            if is_pending || !is_first {
                 let detail = format!("{}: pending {is_pending}", claim.key());
                 return Err(broken("a pod has one claim for extended resources, once it is bound", detail));
+            }
+            let node = self.server.pods.get(uid).and_then(|pod| pod.node.as_deref());
+            if let Some(node) = node.filter(|node| claim.excludes_by_name(node)) {
+                let detail = format!("{} on {node}: {:?}", claim.key(), claim.allocation);
+                return Err(broken("a claim for extended resources has devices of its pod's node", detail));
             }
         }
         Ok(())

@@ -90,7 +90,7 @@ impl Scheduler {
             Preempted::NotTried | Preempted::Failed(_) => {}
             Preempted::Victims(_) => {
                 run.verdict = Verdict::Waiting(text);
-                nominate(&mut run.tried, &tried);
+                nominate(&mut run.tried, tried);
             }
             Preempted::Ongoing => {
                 run.verdict = Verdict::Waiting(text);
@@ -260,13 +260,16 @@ impl Scheduler {
 }
 
 /// Nominates the members to the nodes where they fit without the victims.
-fn nominate(members: &mut [Tried], without: &[Tried]) {
+fn nominate(members: &mut [Tried], without: Vec<Tried>) {
     for (member, without) in members.iter_mut().zip(without) {
-        let Some(to) = without.node() else { continue };
-        match member {
-            Tried::Fits { node, .. } => *node = to,
-            Tried::Rejected(found) => found.nominate = Nominate::To { node: to, victims: Vec::new() },
-            Tried::Preempts { .. } | Tried::Failed(_) => {}
+        match (&mut *member, without.node()) {
+            (Tried::Fits { node, .. }, Some(to)) => *node = to,
+            (Tried::Rejected(found), Some(to)) => {
+                found.nominate = Nominate::To { node: to, victims: Vec::new() };
+            }
+            // It fits now, but not beside the others that take the victims' places.
+            (Tried::Fits { .. }, None) => *member = without,
+            (Tried::Rejected(_), None) | (Tried::Preempts { .. } | Tried::Failed(_), _) => {}
         }
     }
 }
