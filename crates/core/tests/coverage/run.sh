@@ -12,7 +12,7 @@ if [ ! -x "$tools/llvm-cov" ]; then
   echo "llvm-cov is not installed: run 'rustup component add llvm-tools'" >&2
   exit 1
 fi
-laws=(domains incremental base_partition two_queue infeasible_cache ids)
+laws=(domains incremental base_partition two_queue infeasible_cache ids device_results device_slices many_devices verification placements trial slices)
 paths=(incremental cache/log.rs framework/dry_runs.rs plugins/inter_pod_affinity/tally.rs plugins/pod_topology_spread/tally.rs)
 
 rm -rf "$data"
