@@ -28,6 +28,7 @@ mod logging;
 mod packages;
 mod pages;
 mod path;
+mod plan;
 mod preemption;
 mod proxied;
 mod queue;

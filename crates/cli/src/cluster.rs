@@ -89,6 +89,14 @@ impl From<InputError> for Refused {
 }
 
 impl Refused {
+    /// Returns the message.
+    pub fn into_text(self) -> String {
+        match self {
+            Self::Input(InputError(text)) => text,
+            Self::Live(error) => error.into_text(),
+        }
+    }
+
     /// Prints the error to stderr and returns its exit code.
     pub fn report(self) -> ExitCode {
         let (text, code) = match self {

@@ -1,4 +1,4 @@
-//! Reads a running cluster from its API server: lists each resource once, watches and writes nothing.
+//! Reads a running cluster from its API server: lists each resource once, and watches nothing. Only [`writes`] writes.
 //!
 //! The only module of the commands with an API client. Each request has a timeout, and so have all of them
 //! together.
@@ -6,6 +6,7 @@
 pub mod ask;
 pub mod certificates;
 pub mod port;
+pub mod writes;
 
 use crate::live::port::encoded;
 use bytes::Bytes;

@@ -3,7 +3,7 @@
 use super::{At, Cluster, ClusterError, Entry, Record};
 use crate::explain::claims::{afresh, with_new_ephemeral_claims, with_own_claims};
 use crate::explain::device_claims::release;
-use crate::explain::node_like;
+use crate::explain::{node_like, uncordon};
 use crate::prepare::owners::OwnedPod;
 use crate::simulate::objects;
 use crate::simulate::profiles::profiles;
@@ -135,6 +135,15 @@ impl Cluster {
         self.note(pod.to_owned(), OwnedPod { pod: again, ..owned }, None);
         self.finished();
         Ok(true)
+    }
+
+    /// Makes a cordoned node schedulable. Returns whether it exists.
+    pub fn uncordon(&mut self, node: &str) -> bool {
+        let exists =
+            self.trial().tables().find(node).and_then(|it| self.trial().snapshot().find_node(it)).is_some();
+        uncordon(self.trial_mut(), node);
+        self.finished();
+        exists
     }
 
     /// Removes a node with its pods. Returns those that are pending now, as [`Self::evict`] leaves them.

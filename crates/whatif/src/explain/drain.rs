@@ -308,6 +308,15 @@ pub(crate) fn cordon(trial: &mut Trial, name: &str) {
     trial.set_node(&Arc::new(info));
 }
 
+/// Uncordons the node like `kubectl uncordon` and the node lifecycle controller.
+pub(crate) fn uncordon(trial: &mut Trial, name: &str) {
+    let node = trial.tables().find(name).and_then(|name| trial.snapshot().find_node(name));
+    let Some(node) = node else { return };
+    let mut info = NodeInfo::clone(trial.snapshot().node_info(node));
+    Edit::Uncordon { node }.on_node(&mut info, trial.tables_mut());
+    trial.set_node(&Arc::new(info));
+}
+
 /// The disruption budgets that the eviction API asks about the pods, which are given by their indices.
 pub(crate) struct Protected {
     /// Each budget with its allowed evictions, and the pods whose eviction uses one up.

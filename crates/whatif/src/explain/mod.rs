@@ -35,7 +35,7 @@ pub use drain::{
     Accepted, Budget, BudgetState, BudgetStates, DrainCheck, GroupBelow, Leaving, Moved, Obstacle,
     ObstacleCode, drain_check,
 };
-pub(crate) use drain::{Protected, cordon};
+pub(crate) use drain::{Protected, cordon, uncordon};
 pub use fit::{FitCheck, GroupFit, OnNode, fit};
 pub use groups::{Domain, ExplainedGroup, GroupExplanation, GroupVerdict, Short, explain_group};
 pub use place::Place;

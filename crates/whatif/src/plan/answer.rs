@@ -141,4 +141,7 @@ pub struct Blocker {
     pub pod: String,
     /// Why it cannot leave.
     pub reason: String,
+    /// Whether the reason usually passes by itself: the pod terminates, or a disruption budget allows no eviction now.
+    #[serde(skip)]
+    pub passes: bool,
 }

@@ -54,7 +54,9 @@ impl Nodes {
             }
             let here = on.remove(&info.name).unwrap_or_default();
             let blockers = here.iter().filter_map(|&at| match &pods[at].fate {
-                Fate::Blocks(reason) => Some(Blocker { pod: pods[at].key.clone(), reason: reason.clone() }),
+                Fate::Blocks { why, passes } => {
+                    Some(Blocker { pod: pods[at].key.clone(), reason: why.clone(), passes: *passes })
+                }
                 Fate::Stays | Fate::Moves(_) => None,
             });
             let blockers: Vec<Blocker> = blockers.collect();

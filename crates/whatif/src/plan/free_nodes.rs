@@ -92,7 +92,7 @@ pub(super) fn planned(
 }
 
 fn blocker(pods: &[Resident], pod: usize, reason: &str) -> Blocker {
-    Blocker { pod: pods[pod].key.clone(), reason: reason.to_owned() }
+    Blocker { pod: pods[pod].key.clone(), reason: reason.to_owned(), passes: false }
 }
 
 /// A set of candidates, by position.

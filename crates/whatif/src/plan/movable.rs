@@ -23,7 +23,12 @@ pub(super) enum Fate {
     /// It is evicted and created again. The text says why that is allowed.
     Moves(String),
     /// It keeps the node, for this reason.
-    Blocks(String),
+    Blocks {
+        /// The reason.
+        why: String,
+        /// Whether it usually passes by itself.
+        passes: bool,
+    },
 }
 
 /// A pod on a node.
@@ -100,9 +105,12 @@ fn fate(of: &OwnedPod, accepted: Accepted, several: Option<&[String]>, budget: O
     if of.is_of_its_node() {
         return Fate::Stays;
     }
-    let blocks = |text: &str| Fate::Blocks(text.to_owned());
+    let blocks = |text: &str| Fate::Blocks { why: text.to_owned(), passes: false };
     if of.pod.deleting {
-        return blocks("it is terminating; plan again once it is gone");
+        return Fate::Blocks {
+            why: "it is terminating; plan again once it is gone".to_owned(),
+            passes: true,
+        };
     }
     if of.eviction.is_safe == Some(false) {
         return blocks("its annotation cluster-autoscaler.kubernetes.io/safe-to-evict is \"false\"");
@@ -116,13 +124,12 @@ fn fate(of: &OwnedPod, accepted: Accepted, several: Option<&[String]>, budget: O
     }
     if let Some(several) = several {
         let names = several.join(", ");
-        return Fate::Blocks(format!(
-            "several disruption budgets protect it, so it cannot be evicted: {names}"
-        ));
+        return blocks(&format!("several disruption budgets protect it, so it cannot be evicted: {names}"));
     }
     match budget {
         Some((name, allowed)) if allowed < 1 => {
-            Fate::Blocks(format!("the disruption budget {name} allows no eviction now"))
+            let why = format!("the disruption budget {name} allows no eviction now");
+            Fate::Blocks { why, passes: true }
         }
         Some((name, allowed)) => {
             let again = format!("the {} {} creates it again", owner.kind, owner.name);

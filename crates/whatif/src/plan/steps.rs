@@ -40,7 +40,7 @@ impl Step {
         let pod = &pods[self.pod];
         let allowed = match &pod.fate {
             Fate::Moves(why) => why.as_str(),
-            Fate::Stays | Fate::Blocks(_) => unreachable!("only pods that may move are in steps"),
+            Fate::Stays | Fate::Blocks { .. } => unreachable!("only pods that may move are in steps"),
         };
         let best = match (self.feasible, ties.len()) {
             (1, _) => "the only feasible node".to_owned(),

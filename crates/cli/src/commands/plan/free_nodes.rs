@@ -1,13 +1,14 @@
 //! `supercargo plan free-nodes`.
 
+use super::apply::{Plan, carry_out};
 use super::{CommonArgs, table, to_plan_in};
 use crate::cluster::{Cluster, Refused};
-use crate::screen::{Screen, complain, in_form, say};
+use crate::screen::{Output, Screen, complain, in_form, say};
 use clap::Args;
 use std::process::ExitCode;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::InputError;
-use supercargo_whatif::plan::{FreeNodesPlan, Goal, KeptNode, free_nodes};
+use supercargo_whatif::plan::{Blocker, FreeNodesPlan, Goal, KeptNode, Move, free_nodes};
 
 /// Exit code if the plan frees fewer nodes than asked for.
 const TOO_FEW: u8 = 3;
@@ -45,24 +46,63 @@ impl FreeNodesArgs {
     }
 }
 
+impl Plan for FreeNodesPlan {
+    const KEEPS_CORDONS: bool = true;
+
+    fn cordoned(&self) -> &[String] {
+        &self.freed
+    }
+
+    fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
+    fn blockers_since(&self, first: &Self) -> Vec<Blocker> {
+        let lost = first.freed.iter().filter(|node| !self.freed.contains(node));
+        lost.flat_map(|node| {
+            let kept = self.kept.iter().find(|kept| kept.node == *node);
+            let blockers = kept.map(|kept| kept.blockers.clone()).unwrap_or_default();
+            if blockers.is_empty() {
+                let reason = "it can no longer be emptied".to_owned();
+                return vec![Blocker { pod: node.clone(), reason, passes: false }];
+            }
+            blockers
+        })
+        .collect()
+    }
+}
+
 /// Runs the command: prints the plan and returns the exit code.
 pub(super) fn main(args: &FreeNodesArgs) -> ExitCode {
-    match answer(args) {
-        Ok(plan) => {
-            let text = in_form(args.common.output, &plan, |wide| text(args, &plan, wide));
-            say(&text, if is_enough(args, &plan) { 0 } else { TOO_FEW })
-        }
+    let exit_code = |plan: &FreeNodesPlan| if is_enough(args, plan) { 0 } else { TOO_FEW };
+    let form = args.common.output;
+    if args.common.applied.apply {
+        let text = |plan: &FreeNodesPlan| text(args, plan, form == Output::Wide);
+        return carry_out(&args.common, (text, exit_code), |uncordoned, first| {
+            answer(args, uncordoned, first)
+        });
+    }
+    match answer(args, &[], None) {
+        Ok(plan) => say(&in_form(form, &plan, |wide| text(args, &plan, wide)), exit_code(&plan)),
         Err(refused) => refused.report(),
     }
 }
 
-fn answer(args: &FreeNodesArgs) -> Result<FreeNodesPlan, Refused> {
+/// Plans; after the `first` plan, for the nodes that it empties.
+fn answer(
+    args: &FreeNodesArgs,
+    uncordoned: &[String],
+    first: Option<&FreeNodesPlan>,
+) -> Result<FreeNodesPlan, Refused> {
     let cluster = Cluster::load_with_pods(&args.common.source, None)?;
     for name in &args.nodes {
         cluster.has_node(name)?;
     }
-    cluster.notices.iter().for_each(|notice| complain(notice));
-    let plan = free_nodes(&mut to_plan_in(cluster), &args.goal(), args.common.accepted());
+    if first.is_none() {
+        cluster.notices.iter().for_each(|notice| complain(notice));
+    }
+    let goal = first.map_or_else(|| args.goal(), |first| Goal::Nodes(first.freed.clone()));
+    let plan = free_nodes(&mut to_plan_in(cluster, uncordoned), &goal, args.common.accepted());
     Ok(plan.map_err(|error| InputError(error.to_string()))?)
 }
 

@@ -1,5 +1,6 @@
 //! `supercargo plan make-room`.
 
+use super::apply::{Plan, carry_out};
 use super::{CommonArgs, table, to_plan_in};
 use crate::cluster::{Cluster, Refused};
 use crate::screen::{Screen, complain, in_form, say};
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::InputError;
-use supercargo_whatif::plan::{MakeRoomPlan, make_room};
+use supercargo_whatif::plan::{Blocker, MakeRoomPlan, Move, PlannedPod, make_room};
 
 /// Exit code if a pod does not fit.
 const DOES_NOT_FIT: u8 = 3;
@@ -25,18 +26,46 @@ pub struct MakeRoomArgs {
     pub common: CommonArgs,
 }
 
+impl Plan for MakeRoomPlan {
+    const KEEPS_CORDONS: bool = false;
+
+    fn cordoned(&self) -> &[String] {
+        if self.moves.is_empty() { &[] } else { &self.cordoned }
+    }
+
+    fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
+    fn blockers_since(&self, _first: &Self) -> Vec<Blocker> {
+        let unplaced = self.pods.iter().filter(|pod| pod.to.is_none());
+        let blocker = |pod: &PlannedPod| {
+            let reason = format!("it does not fit any more: {}", pod.reason.as_deref().unwrap_or_default());
+            Blocker { pod: pod.pod.clone(), reason, passes: false }
+        };
+        unplaced.map(blocker).collect()
+    }
+}
+
 /// Runs the command: prints the plan and returns the exit code.
 pub(super) fn main(args: &MakeRoomArgs) -> ExitCode {
-    match answer(args) {
-        Ok(plan) => {
-            let text = in_form(args.common.output, &plan, |_| text(&plan));
-            say(&text, if plan.fits { 0 } else { DOES_NOT_FIT })
+    let exit_code = |plan: &MakeRoomPlan| if plan.fits { 0 } else { DOES_NOT_FIT };
+    if args.common.applied.apply {
+        if args.filename.as_os_str() == "-" {
+            let text = "with --apply the pods are read several times; give a file instead of standard input";
+            return Refused::from(InputError(text.to_owned())).report();
         }
+        return carry_out(&args.common, (text, exit_code), |uncordoned, first| {
+            answer(args, uncordoned, first.is_none())
+        });
+    }
+    match answer(args, &[], true) {
+        Ok(plan) => say(&in_form(args.common.output, &plan, |_| text(&plan)), exit_code(&plan)),
         Err(refused) => refused.report(),
     }
 }
 
-fn answer(args: &MakeRoomArgs) -> Result<MakeRoomPlan, Refused> {
+fn answer(args: &MakeRoomArgs, uncordoned: &[String], is_first: bool) -> Result<MakeRoomPlan, Refused> {
     let mut cluster = Cluster::load_with_pods(&args.common.source, Some(&args.filename))?;
     let file = args.filename.display();
     let pods = std::mem::take(&mut cluster.templates);
@@ -47,10 +76,12 @@ fn answer(args: &MakeRoomArgs) -> Result<MakeRoomPlan, Refused> {
         let text = format!("{file}: it replaces the existing pod {namespace}/{name}; give only new pods");
         return Err(InputError(text).into());
     }
-    cluster.notices.iter().for_each(|notice| complain(notice));
+    if is_first {
+        cluster.notices.iter().for_each(|notice| complain(notice));
+    }
     // Pods to come are nominated to no node.
     pods.iter().for_each(|pod| cluster.trial.nominate(pod, None));
-    Ok(make_room(&mut to_plan_in(cluster), &pods, args.common.accepted()))
+    Ok(make_room(&mut to_plan_in(cluster, uncordoned), &pods, args.common.accepted()))
 }
 
 fn text(plan: &MakeRoomPlan) -> String {

@@ -1,10 +1,12 @@
 //! `supercargo plan`: which pods to move so that nodes can be emptied, pods fit, or the load is even. Changes
-//! nothing.
+//! nothing without `--apply`.
 
+mod apply;
 mod free_nodes;
 mod make_room;
 mod rebalance;
 
+pub use apply::ApplyArgs;
 pub use free_nodes::FreeNodesArgs;
 pub use make_room::MakeRoomArgs;
 pub use rebalance::RebalanceArgs;
@@ -30,26 +32,27 @@ pub enum PlanCommand {
     /// Plan how to empty nodes with the fewest evictions.
     ///
     /// Decides the new node of every displaced pod beforehand, as the scheduler will. Reads the cluster of the
-    /// kubeconfig, or files (`--cluster`). Changes nothing.
+    /// kubeconfig, or files (`--cluster`). Changes nothing without --apply, which leaves the emptied nodes cordoned.
     ///
-    /// Exit code: 0 the plan frees what was asked for, or with --all-possible at least one node; 3 it frees less; 2
-    /// invalid flags or files, or no such node; 1 any other failure.
+    /// Exit code: 0 the plan frees what was asked for, or with --all-possible at least one node; 3 it frees less; 4
+    /// --apply stopped before the end; 2 invalid flags or files, or no such node; 1 any other failure.
     FreeNodes(FreeNodesArgs),
 
     /// Plan which pods to move so that the pods of a file fit.
     ///
-    /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
+    /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing without --apply, which does not
+    /// create the pods.
     ///
-    /// Exit code: 0 all pods fit, at once or after the moves; 3 at least one does not; 2 invalid flags or files; 1 any
-    /// other failure.
+    /// Exit code: 0 all pods fit, at once or after the moves; 3 at least one does not; 4 --apply stopped before the
+    /// end; 2 invalid flags or files; 1 any other failure.
     MakeRoom(MakeRoomArgs),
 
     /// Plan which pods to move so that no node has too many requests, and no workload too much skew.
     ///
-    /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
+    /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing without --apply.
     ///
-    /// Exit code: 0 nothing exceeds a bound, at once or after the moves; 3 something still does; 2 invalid flags or
-    /// files; 1 any other failure.
+    /// Exit code: 0 nothing exceeds a bound, at once or after the moves; 3 something still does; 4 --apply stopped
+    /// before the end; 2 invalid flags or files; 1 any other failure.
     Rebalance(RebalanceArgs),
 }
 
@@ -67,6 +70,10 @@ pub struct CommonArgs {
     /// Output format.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
     pub output: Output,
+
+    /// Whether and how the plan is carried out.
+    #[command(flatten)]
+    pub applied: ApplyArgs,
 }
 
 impl CommonArgs {
@@ -84,10 +91,14 @@ pub fn main(args: &PlanArgs) -> ExitCode {
     }
 }
 
-/// Returns the loaded cluster as one to plan in.
-fn to_plan_in(cluster: cluster::Cluster) -> Cluster {
+/// Returns the loaded cluster as one to plan in, with some of its cordoned nodes taken as schedulable.
+fn to_plan_in(cluster: cluster::Cluster, uncordoned: &[String]) -> Cluster {
     let owners = cluster.owners.unwrap_or_default();
-    Cluster::of(cluster.trial, owners.pods, owners.budgets)
+    let mut cluster = Cluster::of(cluster.trial, owners.pods, owners.budgets);
+    for node in uncordoned {
+        cluster.uncordon(node);
+    }
+    cluster
 }
 
 /// Adds the table of the steps.

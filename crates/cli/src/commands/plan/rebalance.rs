@@ -1,12 +1,13 @@
 //! `supercargo plan rebalance`.
 
+use super::apply::{Plan, carry_out};
 use super::{CommonArgs, table, to_plan_in};
 use crate::cluster::{Cluster, Refused};
-use crate::screen::{Screen, complain, in_form, say};
+use crate::screen::{Output, Screen, complain, in_form, say};
 use clap::Args;
 use std::process::ExitCode;
 use supercargo_whatif::explain::format::count;
-use supercargo_whatif::plan::{Bounds, Excess, RebalancePlan, rebalance};
+use supercargo_whatif::plan::{Blocker, Bounds, Excess, Move, RebalancePlan, rebalance};
 
 /// Exit code if something exceeds a bound after the moves.
 const NOT_BALANCED: u8 = 3;
@@ -43,22 +44,50 @@ fn skew(text: &str) -> Result<(String, u32), String> {
     bound.ok_or_else(|| "expected a topology key and a number of at least 1, as in zone=1".to_owned())
 }
 
+impl Plan for RebalancePlan {
+    const KEEPS_CORDONS: bool = false;
+
+    fn cordoned(&self) -> &[String] {
+        &[]
+    }
+
+    fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
+    fn blockers_since(&self, first: &Self) -> Vec<Blocker> {
+        let lost = self.after.iter().filter(|it| !first.after.iter().any(|old| old.subject == it.subject));
+        let blocker = |it: &Excess| {
+            let reason = format!("it stays above its bound: {}", it.text);
+            Blocker { pod: it.subject.clone(), reason, passes: true }
+        };
+        lost.map(blocker).collect()
+    }
+}
+
 /// Runs the command: prints the plan and returns the exit code.
 pub(super) fn main(args: &RebalanceArgs) -> ExitCode {
-    match answer(args) {
-        Ok(plan) => {
-            let text = in_form(args.common.output, &plan, |wide| text(&plan, wide));
-            say(&text, if plan.is_balanced { 0 } else { NOT_BALANCED })
-        }
+    let exit_code = |plan: &RebalancePlan| if plan.is_balanced { 0 } else { NOT_BALANCED };
+    let form = args.common.output;
+    if args.common.applied.apply {
+        // A plan that only comes closer to its bounds is worth its moves.
+        let refused = |plan: &RebalancePlan| if plan.moves.is_empty() { exit_code(plan) } else { 0 };
+        let text = |plan: &RebalancePlan| text(plan, form == Output::Wide);
+        return carry_out(&args.common, (text, refused), |_, first| answer(args, first.is_none()));
+    }
+    match answer(args, true) {
+        Ok(plan) => say(&in_form(form, &plan, |wide| text(&plan, wide)), exit_code(&plan)),
         Err(refused) => refused.report(),
     }
 }
 
-fn answer(args: &RebalanceArgs) -> Result<RebalancePlan, Refused> {
+fn answer(args: &RebalanceArgs, is_first: bool) -> Result<RebalancePlan, Refused> {
     let cluster = Cluster::load_with_pods(&args.common.source, None)?;
-    cluster.notices.iter().for_each(|notice| complain(notice));
+    if is_first {
+        cluster.notices.iter().for_each(|notice| complain(notice));
+    }
     let bounds = Bounds { requested_percent: args.max_requested, skew: args.max_skew.clone() };
-    Ok(rebalance(&mut to_plan_in(cluster), &bounds, args.common.accepted()))
+    Ok(rebalance(&mut to_plan_in(cluster, &[]), &bounds, args.common.accepted()))
 }
 
 fn text(plan: &RebalancePlan, wide: bool) -> String {

@@ -1,0 +1,203 @@
+//! What a plan holds while it is carried out: the connection, the Lease, and the nodes that it has cordoned.
+
+use super::super::CommonArgs;
+use super::Moved;
+use crate::cluster::Refused;
+use crate::live::LiveError;
+use crate::live::writes::{LEASE_SECONDS, Unwritten, Writer};
+use crate::screen::complain;
+use k8s_openapi::api::coordination::v1::Lease;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// How often the Lease is renewed.
+const RENEW_EVERY: Duration = Duration::from_secs(LEASE_SECONDS as u64 / 3);
+/// How often a pause looks for reasons to end.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A plan that is being carried out.
+pub(super) struct Session {
+    pub(super) runtime: Runtime,
+    pub(super) writer: Writer,
+    pub(super) step_timeout: Duration,
+    /// The nodes that this plan has cordoned.
+    pub(super) cordoned: BTreeSet<String>,
+    /// The steps that were carried out.
+    pub(super) moved: Vec<Moved>,
+    is_interrupted: Arc<AtomicBool>,
+    is_lease_lost: Arc<AtomicBool>,
+    /// Ends the renewal of the Lease.
+    ends: watch::Sender<bool>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Session {
+    /// Connects, takes the Lease, and uncordons what a plan that was killed left cordoned.
+    ///
+    /// # Errors
+    /// Fails if the cluster does not answer, or if another plan holds the Lease.
+    pub(super) fn open(common: &CommonArgs) -> Result<Self, Refused> {
+        let failed = |text: String| Refused::Live(LiveError::Cluster(text));
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(|error| failed(format!("cannot start the async runtime: {error}")))?;
+        let namespace = common.applied.plan_lease_namespace.clone();
+        let writer = runtime.block_on(Writer::new(&common.source.live, namespace)).map_err(Refused::Live)?;
+        let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "supercargo".to_owned());
+        let holder = format!("{host}_{}", std::process::id());
+        let lease = runtime.block_on(writer.take_lease(&holder));
+        let lease = lease.map_err(|error| failed(error.into_text()))?;
+        let [is_interrupted, is_lease_lost] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+        let (ends, end) = watch::channel(false);
+        let keeper = Keeper { writer: writer.clone(), holder, is_lost: Arc::clone(&is_lease_lost) };
+        let keeper = Some(runtime.spawn(keeper.keep(lease, end)));
+        runtime.spawn(note_signals(Arc::clone(&is_interrupted)));
+        let session = Self {
+            runtime,
+            writer,
+            step_timeout: common.applied.step_timeout,
+            cordoned: BTreeSet::new(),
+            moved: Vec::new(),
+            is_interrupted,
+            is_lease_lost,
+            ends,
+            keeper,
+        };
+        match session.uncordon_leftovers() {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                let mut session = session;
+                session.close();
+                Err(failed(error.into_text()))
+            }
+        }
+    }
+
+    fn uncordon_leftovers(&self) -> Result<(), Unwritten> {
+        for node in self.runtime.block_on(self.writer.marked_nodes())? {
+            self.runtime.block_on(self.writer.uncordon(&node))?;
+            complain(&format!("uncordoned {node}, which an interrupted plan left cordoned"));
+        }
+        Ok(())
+    }
+
+    /// Returns an error if the plan must not go on.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if self.is_interrupted.load(SeqCst) {
+            return Err("interrupted".to_owned());
+        }
+        if self.is_lease_lost.load(SeqCst) {
+            return Err("its Lease could not be renewed, so another plan may start".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Sleeps, unless the plan must not go on.
+    pub(super) fn pause(&self, duration: Duration) -> Result<(), String> {
+        let until = Instant::now() + duration;
+        while Instant::now() < until {
+            self.check()?;
+            std::thread::sleep(TICK);
+        }
+        self.check()
+    }
+
+    /// Cordons a node, and remembers it if it was not cordoned before. Returns whether it was not.
+    pub(super) fn cordon(&mut self, node: &str) -> Result<bool, String> {
+        if self.cordoned.contains(node) {
+            return Ok(false);
+        }
+        let is_new = self.runtime.block_on(self.writer.cordon(node)).map_err(Unwritten::into_text)?;
+        if is_new {
+            self.cordoned.insert(node.to_owned());
+        }
+        Ok(is_new)
+    }
+
+    /// Uncordons a node that this plan has cordoned.
+    pub(super) fn uncordon(&mut self, node: &str) -> Result<(), String> {
+        self.runtime.block_on(self.writer.uncordon(node)).map_err(Unwritten::into_text)?;
+        self.cordoned.remove(node);
+        Ok(())
+    }
+
+    /// Uncordons the nodes, or only removes their marks if they are `kept`. Returns those that are cordoned still.
+    pub(super) fn end(&mut self, kept: bool) -> Vec<String> {
+        let mut stay = Vec::new();
+        for node in std::mem::take(&mut self.cordoned) {
+            let written = if kept {
+                self.runtime.block_on(self.writer.unmark(&node))
+            } else {
+                self.runtime.block_on(self.writer.uncordon(&node))
+            };
+            let failed = written.err().map(Unwritten::into_text);
+            if let Some(error) = &failed {
+                complain(&format!("error: {error}; the next plan with --apply uncordons it"));
+            }
+            if kept || failed.is_some() {
+                stay.push(node);
+            }
+        }
+        stay
+    }
+
+    /// Gives the Lease back.
+    pub(super) fn close(&mut self) {
+        // The renewal has ended already if the Lease was lost.
+        let _ = self.ends.send(true);
+        if let Some(keeper) = self.keeper.take() {
+            let _ = self.runtime.block_on(keeper);
+        }
+    }
+}
+
+/// Renews the Lease.
+struct Keeper {
+    writer: Writer,
+    holder: String,
+    is_lost: Arc<AtomicBool>,
+}
+
+impl Keeper {
+    /// Renews the Lease until `end` is true, and gives it back then. Notes when another may take it.
+    async fn keep(self, mut lease: Lease, mut end: watch::Receiver<bool>) {
+        let mut valid_until = Instant::now() + Duration::from_secs(LEASE_SECONDS.into());
+        loop {
+            let is_end = tokio::select! {
+                () = tokio::time::sleep(RENEW_EVERY) => false,
+                _ = end.wait_for(|is_end| *is_end) => true,
+            };
+            let holder = (!is_end).then_some(self.holder.as_str());
+            let asked = Instant::now();
+            let renewed = self.writer.renew_lease(lease.clone(), holder).await;
+            match renewed {
+                _ if is_end => return,
+                Ok(renewed) => {
+                    lease = renewed;
+                    valid_until = asked + Duration::from_secs(LEASE_SECONDS.into());
+                }
+                Err(Unwritten::Changed(_)) => break,
+                Err(_) if Instant::now() + RENEW_EVERY >= valid_until => break,
+                Err(_) => {}
+            }
+        }
+        self.is_lost.store(true, SeqCst);
+    }
+}
+
+/// Notes an interrupt, so that the plan ends in good order.
+async fn note_signals(is_interrupted: Arc<AtomicBool>) {
+    let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+    let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    is_interrupted.store(true, SeqCst);
+    complain("stopping after the current request");
+}
