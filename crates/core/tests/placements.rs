@@ -109,7 +109,7 @@ const PLACED: [&str; 5] = [
 /// What members have that only the nodes judge.
 const PLAIN: [&str; 7] = [
     "cpu=1 mem=1Gi",
-    "cpu=1 require=@name:in:n0 require=@name:in:n2 require=@name:in:n3",
+    "cpu=1 named",
     "cpu=2 mem=1Gi tolerate=gpu",
     "cpu=1 prefer=5/disk=ssd",
     "cpu=1 select:disk=ssd",
@@ -157,8 +157,11 @@ fn generated(number: u64) -> World {
         _ => vec![random.one_of(&PLAIN), random.one_of(&BOUND_TO_OTHERS), random.one_of(&BOUND_TO_OTHERS)],
     };
     let (count, is_indexed) = (1 + random.below(9), random.below(2) == 0);
+    // Few names: such pods always get a full evaluation.
+    let named = if random.below(2) == 0 { 3 } else { 12 };
+    let names: String = (0..named).map(|at| format!(" require=@name:in:n{}", 2 * at)).collect();
     let member = |at: usize| {
-        let template = templates[random.below(templates.len())];
+        let template = templates[random.below(templates.len())].replace(" named", &names);
         let index = if is_indexed { format!("label:index={at}") } else { String::new() };
         let nominated = if random.below(40) == 0 { "nominated=n0" } else { "" };
         format!("p{at} group=g {template} {index} {nominated}")
