@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::io;
 use std::path::{Path, PathBuf};
 use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
+use supercargo_core::scheduler::Trial;
 
 /// The kinds that the admission of pods, or a controller that makes their claims, reads.
 const ADMISSION: [&str; 5] =
@@ -42,6 +43,13 @@ impl Default for Setup {
     }
 }
 
+impl Setup {
+    /// Returns a trial of an empty cluster.
+    fn trial(&self) -> Result<Trial, ClusterError> {
+        Ok(profiles::trial(self.config.as_deref(), self.version, self.compat, self.groups)?)
+    }
+}
+
 impl Cluster {
     /// Loads a cluster from API objects in their JSON form, such as the items of lists that an API server returns.
     ///
@@ -50,7 +58,7 @@ impl Cluster {
     pub fn from_objects(objects: Vec<Value>, setup: &Setup) -> Result<Self, ClusterError> {
         let files = Files::within(InputLimit::default(), |_| ());
         let items = objects.into_iter().map(|value| Item::new(value, Origin::default()));
-        Self::load(&files, items.collect(), setup)
+        Self::load(&files, items.collect(), setup.trial()?, setup.as_written)
     }
 
     /// Loads a cluster from files with objects in YAML or JSON, as `kubectl get -o yaml` writes them.
@@ -63,17 +71,22 @@ impl Cluster {
         for path in paths {
             items.extend(files.read(path.as_ref(), &mut io::empty())?);
         }
-        Self::load(&files, items, setup)
+        Self::load(&files, items, setup.trial()?, setup.as_written)
     }
 
-    fn load(files: &Files, items: Vec<Item>, setup: &Setup) -> Result<Self, ClusterError> {
-        let mut trial = profiles::trial(setup.config.as_deref(), setup.version, setup.compat, setup.groups)?;
+    /// Adds objects to a trial of an empty cluster.
+    pub(super) fn load(
+        files: &Files,
+        items: Vec<Item>,
+        mut trial: Trial,
+        as_written: bool,
+    ) -> Result<Self, ClusterError> {
         let admission: Vec<Item> = items
             .iter()
             .filter(|item| ADMISSION.contains(&item.kind()))
             .map(|it| it.clone().unpacked())
             .collect();
-        let gathered = inventory::gather(files, items, Given::default(), setup.as_written)?;
+        let gathered = inventory::gather(files, items, Given::default(), as_written)?;
         let Inventory { cluster: items, whole, .. } = gathered;
         let (mut owners, mut pods) = (Owners::default(), Vec::new());
         for item in items {
@@ -91,6 +104,6 @@ impl Cluster {
             taken.map_err(|wrong| files.error(origin, &wrong))?;
         }
         let cluster = Self::of(trial, pods, owners.budgets);
-        Ok(Self { admission, as_written: setup.as_written, ..cluster })
+        Ok(Self { admission, as_written, ..cluster })
     }
 }

@@ -40,6 +40,7 @@ mod dump;
 mod error;
 mod given;
 mod load;
+mod recorded;
 #[cfg(test)]
 mod tests;
 

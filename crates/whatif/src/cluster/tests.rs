@@ -352,3 +352,40 @@ fn failed_change_leaves_the_cluster_as_it_was_and_says_why() {
     assert_eq!(cluster.dump(), before);
     assert_eq!(cluster.commit(), Err(ClusterError::NoTransaction));
 }
+
+/// The recording of docs/record.md.
+const RECORDING: &str = include_str!("../../../../docs/record/recording.jsonl");
+
+#[test]
+fn recording_shows_its_cluster_at_any_time() {
+    let cluster = |until: Option<u64>| {
+        let until = until.map(std::time::Duration::from_nanos);
+        Cluster::from_recording(RECORDING.as_bytes(), until).expect("it is a recording")
+    };
+    // Its binding succeeded, the watch does not show it yet, and later the pod is gone.
+    let mut bound = cluster(Some(16_000_000));
+    assert_eq!(bound.node_of("default/p10"), Some("n2"));
+    let end = cluster(None);
+    assert_eq!((end.nodes().len(), end.node_of("default/p10")), (4, None));
+    let placed = bound.place_pending();
+    let p9 = placed.iter().find(|it| it.pod == "default/p9").expect("it is pending");
+    let message = p9.message.as_deref().unwrap_or_default();
+    assert!(
+        message.starts_with("0/4 nodes are available: 4 node(s) didn't match Pod's node affinity"),
+        "{message}"
+    );
+
+    assert_eq!(cluster(Some(0)).nodes(), Vec::<&str>::new());
+    let early = cluster(Some(14_800_000));
+    assert!(
+        early.pending().any(|pod| pod == "default/p8") && !early.pending().any(|pod| pod == "default/p9")
+    );
+}
+
+#[test]
+fn recording_with_a_malformed_line_is_refused_with_its_number() {
+    let broken = RECORDING.replacen("{\"decided\"", "{\"decide\"", 1);
+    let error = Cluster::from_recording(broken.as_bytes(), None).err().map(|error| error.to_string());
+    let line = 1 + broken.lines().position(|line| line.starts_with("{\"decide\"")).expect("it is there");
+    assert!(error.as_deref().is_some_and(|error| error.contains(&format!("line {line}: "))), "{error:?}");
+}

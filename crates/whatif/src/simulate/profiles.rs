@@ -30,6 +30,16 @@ pub fn trial(
     Ok(Trial::new(SEED, profiles, tables))
 }
 
+/// Returns a trial of an empty cluster with the profiles of recorded settings. The tables know how to behave.
+///
+/// # Errors
+/// Fails if the settings have extenders, which a simulation never calls.
+pub fn trial_with(settings: &Settings, mut tables: Tables) -> Result<Trial, InputError> {
+    without_extenders(settings)?;
+    let profiles = header::profiles(settings, &mut tables);
+    Ok(Trial::new(SEED, profiles, tables))
+}
+
 /// Returns the profiles of a configuration, or else one profile with the default plugins, of the version that the
 /// tables emulate.
 ///
@@ -45,9 +55,15 @@ pub fn profiles(config: Option<&Path>, tables: &mut Tables) -> Result<Vec<Profil
     };
     let settings = effective.and_then(|effective| Settings::of(&effective));
     let settings = settings.map_err(|error| InputError(error.to_string()))?;
-    if !settings.extenders.is_empty() {
-        let text = "extenders: a simulation does not call extenders; remove the field from the file for the simulation";
-        return Err(InputError(text.to_owned()));
-    }
+    without_extenders(&settings)?;
     Ok(header::profiles(&settings, tables))
+}
+
+fn without_extenders(settings: &Settings) -> Result<(), InputError> {
+    if settings.extenders.is_empty() {
+        return Ok(());
+    }
+    let text =
+        "extenders: a simulation does not call extenders; remove the field from the file for the simulation";
+    Err(InputError(text.to_owned()))
 }
