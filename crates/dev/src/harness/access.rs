@@ -11,6 +11,7 @@ use kube::{Client, Config};
 
 use super::binaries::binary;
 use super::pki::write_private;
+use super::supercargo;
 
 /// Credentials of an identity.
 pub enum Credential<'a> {
@@ -85,7 +86,14 @@ impl Access {
     pub async fn kubectl_in(&self, folder: &Path, args: &[&str]) -> Result<String> {
         let mut command = self.command(args)?;
         command.current_dir(folder);
-        start(command, args, "").await
+        start(command, ("kubectl", args), "").await
+    }
+
+    /// Runs a command of supercargo in `folder`, to which file arguments are relative.
+    pub async fn supercargo_in(&self, folder: &Path, args: &[&str]) -> Result<String> {
+        let mut command = Command::new(supercargo::binary()?);
+        command.args(args).env("KUBECONFIG", &self.kubeconfig).current_dir(folder);
+        start(command, ("supercargo", args), "").await
     }
 
     /// Runs `kubectl apply` with YAML documents.
@@ -100,7 +108,7 @@ impl Access {
 
     /// Runs kubectl with `input` on standard input.
     pub async fn kubectl_with_input(&self, args: &[&str], input: &str) -> Result<String> {
-        start(self.command(args)?, args, input).await
+        start(self.command(args)?, ("kubectl", args), input).await
     }
 
     fn command(&self, args: &[&str]) -> Result<Command> {
@@ -111,11 +119,9 @@ impl Access {
     }
 }
 
-async fn start(command: Command, args: &[&str], input: &str) -> Result<String> {
-    let (line, input) = (args.join(" "), input.to_owned());
-    tokio::task::spawn_blocking(move || run(command, &input))
-        .await?
-        .with_context(|| format!("kubectl {line}"))
+async fn start(command: Command, (program, args): (&str, &[&str]), input: &str) -> Result<String> {
+    let (line, input) = (format!("{program} {}", args.join(" ")), input.to_owned());
+    tokio::task::spawn_blocking(move || run(command, &input)).await?.with_context(|| line)
 }
 
 fn run(mut command: Command, input: &str) -> Result<String> {

@@ -43,6 +43,8 @@ pub enum Step {
     Say(String),
     /// Arguments of a kubectl command that must succeed.
     Kubectl(Vec<String>),
+    /// Arguments of a supercargo command that must succeed.
+    Supercargo(Vec<String>),
     /// An expectation to be met.
     Expect(Expectation),
 }
@@ -147,6 +149,7 @@ impl Example {
             "only" => self.only = Some(rest.to_owned()),
             "say" => self.steps.push(Step::Say(rest.to_owned())),
             "kubectl" => self.steps.push(Step::Kubectl(words(rest)?)),
+            "supercargo" => self.steps.push(Step::Supercargo(words(rest)?)),
             "expect" => self.steps.push(Step::Expect(rest.parse()?)),
             "finally" => {
                 let command = rest.strip_prefix("kubectl ").context("`finally` must run kubectl")?;
@@ -166,7 +169,7 @@ pub fn examples_dir() -> PathBuf {
 fn words(line: &str) -> Result<Vec<String>> {
     ensure!(!line.contains(['\'', '"', '$', '|']), "quoting, variables and pipes are not supported: {line}");
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    ensure!(!words.is_empty(), "kubectl without arguments");
+    ensure!(!words.is_empty(), "a command without arguments");
     Ok(words)
 }
 

@@ -129,6 +129,9 @@ fn print_step(page: &mut Page, example: &Example, step: &Step) -> Result<()> {
             }
             Ok(())
         }
+        Step::Supercargo(words) => {
+            page.item("   $", INDENT + 2, Ink::Plain, &format!("supercargo {}", words.join(" ")))
+        }
         Step::Expect(_) => Ok(()),
     }
 }

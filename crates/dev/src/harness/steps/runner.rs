@@ -65,6 +65,10 @@ impl Runner {
         match step {
             Step::Say(_) => Ok(()),
             Step::Kubectl(words) => self.kubectl(example, words).await.map(drop),
+            Step::Supercargo(words) => {
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                self.access.supercargo_in(&example.folder, &words).await.map(drop)
+            }
             Step::Expect(expectation) => self.expect(example, expectation).await,
         }
     }
