@@ -393,7 +393,7 @@ fn is_step(line: &str, folder: &str) -> bool {
     let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
     match verb {
         "title" | "say" | "only" => !rest.trim().is_empty(),
-        "kubectl" => {
+        "kubectl" | "supercargo" => {
             let words: Vec<&str> = rest.split(' ').collect();
             let files = words.windows(2).filter(|w| matches!(w[0], "-f" | "--patch-file")).map(|w| w[1]);
             words

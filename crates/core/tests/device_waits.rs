@@ -10,7 +10,7 @@ use supercargo_core::model::device::{
     Facts, NodeSelector, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim,
     ResourceSlice,
 };
-use supercargo_core::model::effect::{Effect, VolumeChange, VolumeWrite};
+use supercargo_core::model::effect::{Effect, Lane, VolumeChange, VolumeWrite};
 use supercargo_core::model::emulation::Compat;
 use supercargo_core::model::event::{Event, ObjectKey, WriteOutcome};
 use supercargo_core::model::intern::Tables;
@@ -47,6 +47,11 @@ struct Cluster {
 impl Cluster {
     /// Creates a cluster of one node with devices that have binding conditions.
     fn new(devices: usize, compat: Compat) -> Self {
+        Self::with_credits(devices, compat, 1_000_000)
+    }
+
+    /// As [`Self::new`], with at most so many writes at once.
+    fn with_credits(devices: usize, compat: Compat, credits: usize) -> Self {
         let now = Time::from_secs(1_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
@@ -61,7 +66,7 @@ impl Cluster {
             evicted: Vec::new(),
         };
         cluster.scheduler.tables().set_compat(compat);
-        begin(&mut cluster.scheduler, now, 1_000_000);
+        begin(&mut cluster.scheduler, now, credits);
         let node = arrival(cluster.scheduler.tables(), "node a cpu=64");
         cluster.handle(node);
         let tables = cluster.scheduler.tables();
@@ -336,6 +341,27 @@ fn claim_made_with_devices_of_another_node_is_deleted_once_another_scheduler_bou
             assert_eq!((deleted, writes.len()), (usize::from(is_deleted), usize::from(is_deleted)), "{case}");
         }
     }
+}
+
+#[test]
+fn devices_that_another_claim_got_before_the_write_was_sent_are_not_allocated_twice() {
+    let mut cluster = Cluster::with_credits(3, Compat::Repaired, 1);
+    for (pod, claim) in [("p", "c"), ("q", "d")] {
+        cluster.show(claim, &Shown::default());
+        cluster.show_pod(pod, claim);
+    }
+    // The write for q waits for the credit that the one for p has used.
+    let first = cluster.write();
+    let taken = allocation_of(&first);
+    assert_eq!(&*taken.results[0].device.device, "d0");
+    let mut other = Allocation::clone(&taken);
+    other.results[0].device.device = "d1".into();
+    cluster.show("other", &Shown { allocation: Some(other.into()), ..Shown::default() });
+    cluster.answer(&first, WriteOutcome::Done);
+    let credits = Event::Credits { lane: Lane::Volume, count: 1 };
+    cluster.handle(credits);
+    let second = cluster.write();
+    assert_eq!((&*second.pod.name, &*allocation_of(&second).results[0].device.device), ("q", "d2"));
 }
 
 #[test]

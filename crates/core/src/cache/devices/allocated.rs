@@ -35,6 +35,11 @@ impl DeviceUsage {
         self.dedicated > 0
     }
 
+    /// Whether another allocation takes some of the device beside one that takes all of it.
+    pub fn is_taken_twice(&self) -> bool {
+        self.dedicated > 1 || self.dedicated > 0 && self.shares > 0
+    }
+
     /// Whether an allocation takes a share of the device.
     pub fn is_shared(&self) -> bool {
         self.shares > 0
@@ -157,8 +162,9 @@ mod tests {
         let mut devices = AllocatedDevices::default();
         devices.add(&allocation);
         devices.add(&allocation);
+        assert!(devices.of(&device).is_some_and(DeviceUsage::is_taken_twice));
         devices.remove(&allocation);
-        assert!(devices.of(&device).is_some_and(DeviceUsage::is_dedicated));
+        assert!(devices.of(&device).is_some_and(|usage| usage.is_dedicated() && !usage.is_taken_twice()));
         devices.remove(&allocation);
         assert!(!devices.holds(&device) && devices.is_empty());
     }

@@ -5,7 +5,7 @@
 
 use super::PreBindFailure;
 use super::ledger::{PreBind, Task};
-use crate::cache::{NodeView, Snapshot};
+use crate::cache::{DeviceUsage, NodeView, Snapshot};
 use crate::cycle::Timeouts;
 use crate::framework::CycleError;
 use crate::model::device::{Allocation, AllocationMode, Request, RequestKind, ResourceClaim};
@@ -65,6 +65,19 @@ impl<'a> Watched<'a> {
         let Reservation::Bind { claim: decided, .. } = &task.reservation else { return Ok(true) };
         let claim = self.claim(decided.namespace, decided.name)?;
         Ok(decided.uid.as_ref().is_none_or(|uid| *uid == claim.uid))
+    }
+
+    /// Whether the devices that a task allocates have another claim by now: that of another scheduler, or one whose
+    /// write was taken for lost. The API server does not compare claims.
+    pub(super) fn are_devices_taken(&self, task: &Task) -> bool {
+        let (Reservation::Allocate { allocation, .. } | Reservation::Create { allocation, .. }) =
+            &task.reservation
+        else {
+            return false;
+        };
+        let allocated = self.0.devices().allocated();
+        let mut results = allocation.results.iter().filter(|result| !result.admin_access);
+        results.any(|result| allocated.of(&result.device).is_some_and(DeviceUsage::is_taken_twice))
     }
 
     /// Returns the write of a task.

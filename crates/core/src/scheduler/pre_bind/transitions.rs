@@ -109,6 +109,7 @@ impl VolumeBindings {
         }
         let Some(task) = pre_bind.tasks.get(pre_bind.at) else { return Next::Nothing };
         match watched.shown(task) {
+            Shown::AsDecided if watched.are_devices_taken(task) => Next::Outdated,
             Shown::AsDecided if self.is_written_by_another(uid, task) => Next::Nothing,
             Shown::AsDecided => match watched.is_claim_decided(task) {
                 Ok(true) => {
