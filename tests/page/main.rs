@@ -178,6 +178,24 @@ fn map_switches_resource_and_state_and_announces_it() {
 }
 
 #[test]
+fn plan_is_drawn_with_its_moves() {
+    let (driver, reports) = (Driver::start(), Reports::new());
+    let cluster = offline::root().join("docs/plan/cluster.yaml").display().to_string();
+    let args = ["plan", "free-nodes", "--all-possible", "--cluster", &cluster, "-o", "json"];
+    let plan = offline::run(&offline::root(), &args);
+    assert_eq!(plan.code, Some(0), "{}", plan.stderr);
+    std::fs::write(reports.0.path().join("plan.json"), &plan.stdout).expect("a file can be written");
+    std::fs::copy(&cluster, reports.0.path().join("cluster.yaml")).expect("a file can be copied");
+    let page = reports.make("plan.html", &["--cluster", "cluster.yaml", "--plan", "plan.json"]);
+    let browser = driver.open(1100, 560, false);
+    browser.go(&page);
+    assert_eq!(browser.eval("document.querySelectorAll('#moves path').length"), 2);
+    browser.eval("document.querySelector('#moves').scrollIntoView()");
+    picture(&browser, "report-moves.png");
+    is_quiet(&browser);
+}
+
+#[test]
 fn removed_and_added_nodes_are_absent_in_the_other_state() {
     let (driver, reports) = (Driver::start(), Reports::new());
     reports.write("cluster.json", &cluster::cluster(12, 60));

@@ -181,6 +181,46 @@ fn changed_cluster_is_shown_before_and_after() {
     assert!(folder.page(&flags).contains("<b>2 → 3</b>"), "the number of nodes");
 }
 
+/// Returns a plan that moves a pod of the default namespace.
+fn plan(pod: &str, from: &str, to: &str) -> String {
+    let step =
+        json!({ "step": 1, "pod": format!("default/{pod}"), "from": from, "to": to, "why": "it <fits>" });
+    json!({ "apiVersion": "supercargo.dev/v1alpha1", "kind": "FreeNodesPlan", "moves": [step] }).to_string()
+}
+
+#[test]
+fn plan_is_shown_with_its_moves_before_and_after() {
+    let on = |node: &str| json!({ "nodeName": node });
+    let folder =
+        Folder::of(&[node("n1", "z"), node("n2", "z"), pod("a", "3", &on("n1")), pod("b", "1", &on("n2"))]);
+    std::fs::write(folder.path().join("plan.json"), plan("a", "n1", "n2")).expect("it can be written");
+    let model = folder.model(&["--plan", "plan.json"]);
+    assert_eq!(model["source"], "cluster, with the moves of plan.json");
+    assert_eq!(model["pods"]["node"], json!([[0, 1], [1, 1]]));
+    assert_eq!(model["nodes"]["requested"][1][0], json!([0, 4_000]));
+    assert_eq!(model["moves"], json!([{ "step": 1, "pod": 0, "from": 0, "to": 1, "why": "it <fits>" }]));
+    let page = folder.page(&["--plan", "plan.json"]);
+    assert!(page.contains("<title>1 pod from n1 to n2</title>"), "the drawing");
+    assert!(page.contains("<td>it &lt;fits&gt;</td>") && page.contains("<a href=\"#moves\">"), "the table");
+    assert!(!folder.page(&[]).contains("id=\"moves\""));
+}
+
+#[test]
+fn plan_that_does_not_match_the_cluster_is_refused_with_its_step() {
+    let folder = Folder::of(&[node("n1", "z"), node("n2", "z"), pod("a", "3", &json!({ "nodeName": "n1" }))]);
+    for (text, why) in [
+        (plan("a", "n2", "n1"), "step 1: the pod default/a is on n1, and not on n2"),
+        (plan("b", "n1", "n2"), "step 1: there is no pod default/b"),
+        (plan("a", "n1", "n3"), "step 1: there is no node n3"),
+        ("{}".to_owned(), "plan.json: missing field `apiVersion`"),
+    ] {
+        std::fs::write(folder.path().join("plan.json"), text).expect("it can be written");
+        let ran = folder.run(&["--plan", "plan.json"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
+        assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    }
+}
+
 #[test]
 fn equal_clusters_make_equal_reports() {
     let folder = Folder::of(&cluster::cluster(30, 200));

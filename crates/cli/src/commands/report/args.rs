@@ -22,6 +22,10 @@ pub struct ReportArgs {
     #[command(flatten)]
     pub changes: ChangeArgs,
 
+    /// A plan, as `plan -o json` prints it. The report shows the cluster before and after its moves.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pods", "add_nodes", "remove_node", "scale"])]
+    pub plan: Option<PathBuf>,
+
     /// Seed of tie-breaks when pods are placed.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,

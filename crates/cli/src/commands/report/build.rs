@@ -7,8 +7,9 @@ use crate::commands::report::columns::{
     Counted, Makers, Numbers, Order, People, PodsByUid, Register, nodes, pods_by_uid,
 };
 use crate::commands::report::model::{
-    API_VERSION, KIND, Report, Rest, Row, Scored, Simulated, Skew, Waiting,
+    API_VERSION, KIND, Report, Rest, Row, Scored, Simulated, Skew, Step, Waiting,
 };
+use crate::commands::report::planned::PlannedMove;
 use crate::commands::report::skew::{self, Found};
 use crate::commands::simulate::progress::Progress;
 use std::cmp::Reverse;
@@ -24,6 +25,7 @@ use supercargo_whatif::explain::{
     ExplainedGroup, Explanation, GroupExplanation, NodeScores, Place, Question, Scores, explain,
     explain_group,
 };
+use supercargo_whatif::load::files::InputError;
 use supercargo_whatif::simulate::decide::Detail;
 use supercargo_whatif::simulate::decide::TieBreak;
 use supercargo_whatif::simulate::decide::{Decider, Rules};
@@ -97,6 +99,8 @@ pub(super) struct ReportBuilder<'a> {
     /// Groups with a pending member.
     groups: BTreeMap<GroupKey, ExplainedGroup>,
     simulated: Option<Simulated>,
+    /// The steps of the plan, with the uids of their pods.
+    moves: Vec<(Uid, PlannedMove)>,
 }
 
 impl<'a> ReportBuilder<'a> {
@@ -122,7 +126,38 @@ impl<'a> ReportBuilder<'a> {
             unexplained: Vec::new(),
             groups: BTreeMap::new(),
             simulated: None,
+            moves: Vec::new(),
         }
+    }
+
+    /// Moves pods as a plan says, and records the new state. A replacement takes the place of its pod.
+    ///
+    /// # Errors
+    /// Fails if the plan does not match the cluster.
+    pub(super) fn carry_out(&mut self, moves: Vec<PlannedMove>) -> Result<(), InputError> {
+        let trial = self.decider.trial_mut();
+        let mut pods: BTreeMap<String, Arc<PodInfo>> = BTreeMap::new();
+        for (pod, _) in self.states.last().values() {
+            pods.insert(trial.snapshot().pod_key(pod), Arc::clone(pod));
+        }
+        for step in moves {
+            let wrong = |why: String| {
+                InputError(format!("the plan does not match the cluster: step {}: {why}", step.step))
+            };
+            let pod = pods.get(&step.pod).ok_or_else(|| wrong(format!("there is no pod {}", step.pod)))?;
+            let on = trial.placement(&pod.uid).map(|(_, node)| trial.tables().text(node).to_owned());
+            if on.as_deref() != Some(&step.from) {
+                let on = on.unwrap_or_else(|| "no node".to_owned());
+                return Err(wrong(format!("the pod {} is on {on}, and not on {}", step.pod, step.from)));
+            }
+            let to = trial.tables().find(&step.to).filter(|&to| trial.snapshot().find_node(to).is_some());
+            let to = to.ok_or_else(|| wrong(format!("there is no node {}", step.to)))?;
+            trial.remove_pod(&pod.uid);
+            trial.place_pod(pod, to);
+            self.moves.push((Arc::clone(&pod.uid), step));
+        }
+        self.states.note(self.decider.trial_mut(), &self.waiting);
+        Ok(())
     }
 
     /// Places pods one after another and records the new state.
@@ -274,6 +309,11 @@ impl<'a> ReportBuilder<'a> {
             decisions.extend(pod.map(|pod| scored(pod, &explanation, scores, is_made, &order, &mut plugins)));
         }
         decisions.sort_by_key(|scored| scored.pod);
+        let step = |(uid, step): (Uid, PlannedMove)| {
+            let (from, to) = (order.number(&step.from)?, order.number(&step.to)?);
+            Some(Step { step: step.step, pod: people.number(&uid)?, from, to, why: step.why })
+        };
+        let moves = self.moves.into_iter().filter_map(step).collect();
         Report {
             api_version: API_VERSION,
             kind: KIND,
@@ -295,6 +335,7 @@ impl<'a> ReportBuilder<'a> {
             pending,
             groups,
             simulated: self.simulated,
+            moves,
             plugins: plugins.into_list(),
             decisions,
         }

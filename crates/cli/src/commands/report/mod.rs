@@ -8,6 +8,7 @@ mod build;
 mod columns;
 mod model;
 mod page;
+mod planned;
 mod skew;
 
 pub use args::{Form, ReportArgs};
@@ -55,12 +56,16 @@ fn make(args: &ReportArgs) -> Result<Report, Refused> {
         let files = named(&args.pods);
         return Err(InputError(format!("{files}: expected pods or workloads")).into());
     }
+    let moves = args.plan.as_deref().map(planned::read).transpose()?;
     let mut states = States::of(&mut cluster);
     let pods = change(&mut cluster, &args.changes)?.pods;
     states.note_owners(&cluster);
     let mut making = ReportBuilder::new(args, cluster, states);
     if args.is_what_if() {
         making.place(&pods);
+    }
+    if let Some(moves) = moves {
+        making.carry_out(moves)?;
     }
     making.explain_waiting();
     making.score_placed();
@@ -89,6 +94,7 @@ fn source(args: &ReportArgs) -> String {
     if !args.pods.is_empty() {
         parts.push(format!("with the pods of {}", named(&args.pods)));
     }
+    parts.extend(args.plan.iter().map(|plan| format!("with the moves of {}", plan.display())));
     parts.join(", ")
 }
 

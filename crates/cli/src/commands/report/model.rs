@@ -59,9 +59,26 @@ pub(super) struct Report {
     pub groups: Vec<GroupExplanation>,
     /// Result of placing the pods of the files; null without files or changes.
     pub simulated: Option<Simulated>,
+    /// The steps of a plan, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<Step>,
     /// Names of the scoring plugins.
     pub plugins: Vec<&'static str>,
     pub decisions: Vec<Scored>,
+}
+
+/// A step of a plan.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Step {
+    pub step: usize,
+    /// Index of the pod.
+    pub pod: u32,
+    /// Index of its node before the step.
+    pub from: u32,
+    /// Index of the node of its replacement.
+    pub to: u32,
+    /// Why the step is safe.
+    pub why: String,
 }
 
 /// A resource with a column.

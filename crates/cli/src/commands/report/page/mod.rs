@@ -6,6 +6,7 @@
 
 mod groups;
 mod markup;
+mod moves;
 mod sections;
 mod waiting;
 
@@ -49,6 +50,8 @@ pub(super) fn page(report: &Report) -> Result<String, InputError> {
         ("waiting-count", waiting::count(report).to_string()),
         ("summary", sections::summary(report)),
         ("waiting", waiting::section(report)),
+        ("moves-link", moves::link(report)),
+        ("moves", moves::section(report)),
         ("spread", sections::spread(report)),
         ("data", inert(&json)),
         ("script", SCRIPT.to_owned()),
