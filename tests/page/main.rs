@@ -182,7 +182,7 @@ fn plan_is_drawn_with_its_moves() {
     let (driver, reports) = (Driver::start(), Reports::new());
     let cluster = offline::root().join("docs/plan/cluster.yaml").display().to_string();
     let args = ["plan", "free-nodes", "--all-possible", "--cluster", &cluster, "-o", "json"];
-    let plan = offline::run(&offline::root(), &args);
+    let plan = offline::run(offline::root(), &args);
     assert_eq!(plan.code, Some(0), "{}", plan.stderr);
     std::fs::write(reports.0.path().join("plan.json"), &plan.stdout).expect("a file can be written");
     std::fs::copy(&cluster, reports.0.path().join("cluster.yaml")).expect("a file can be copied");
