@@ -1,17 +1,17 @@
-//! Times `plan free-nodes --all-possible`, and compares it with rules of other programs, as their documentation describes
-//! them and re-implemented here on the same engine.
+//! Times `plan free-nodes --all-possible`, and compares it with rules of other programs, as their documentation
+//! describes them and re-implemented here on the same engine.
 //!
 //! ```text
 //! cargo bench --bench plan -- [--nodes 5000] [--pods 50000]
 //! ```
 //!
-//! Each rule starts from the same cluster. Pods are placed by the scheduler, so differences are those of the rules:
+//! Each rule starts from the same cluster. The scheduler places the pods, so differences are those of the rules:
 //!
 //! - *drain in order*: nodes with the fewest pods first. A node is emptied if all of its pods get another place.
-//! - *multi-node consolidation* (Karpenter, "Disruption"): of at most 100 nodes with the lowest disruption cost, here the
-//!   number of pods, the largest first part whose pods all fit elsewhere, found by binary search; repeated until it
-//!   finds nothing, for at most a minute. Without its replacement by a cheaper node.
-//! - *HighNodeUtilization* (descheduler): evicts the pods of nodes below 20 % of CPU, memory and pods if some other node
+//! - *multi-node consolidation* (Karpenter, "Disruption"): of at most 100 nodes with the lowest disruption cost, here
+//!   the number of pods, the largest first part whose pods all fit elsewhere, found by binary search. It is repeated
+//!   until it finds nothing, for at most a minute. Its replacement by a cheaper node is left out.
+//! - *HighNodeUtilization* (descheduler): evicts the pods of nodes below 20 % of CPU, memory and pods if another node
 //!   has room for the pod, and deducts nothing for the pods evicted before.
 //!
 //! Prints a table without thresholds. Requires Linux for CPU time.
