@@ -121,7 +121,7 @@ impl Sim {
     /// Members that share a claim are left out: as upstream, one may get a volume for it while another binds an
     /// existing one. PreBind of one of them fails then.
     fn check_fits(&mut self, report: &GroupReport) -> Result<(), Broken> {
-        if self.share_claims(report) {
+        if share_claims(starting(report).filter_map(|member| self.process.pods.get(&*member.pod.uid))) {
             return Ok(());
         }
         let mut left: Vec<(&MemberReport, &String)> =
@@ -150,13 +150,6 @@ impl Sim {
             placed.push((pod, self.process.scheduler.tables().symbol(node)));
         }
         Ok(())
-    }
-
-    /// Whether members that start share a claim.
-    fn share_claims(&self, report: &GroupReport) -> bool {
-        let members = starting(report).filter_map(|member| self.process.pods.get(&*member.pod.uid));
-        let (mut seen, mut claims) = (BTreeSet::new(), members.flat_map(|pod| &pod.claims));
-        claims.any(|claim| !seen.insert(claim))
     }
 
     /// Returns why a node is infeasible for a member beside others.
@@ -382,6 +375,10 @@ impl Sim {
             if needed == 0 || pending.len() < needed || !are_alike(&pending) {
                 continue;
             }
+            // The first of them chooses the volume for all, and so their nodes.
+            if share_claims(pending.iter()) {
+                continue;
+            }
             let view = self.server_view(|_, _| true);
             let infos: Vec<Arc<PodInfo>> = pending.iter().map(|pod| self.process.info(pod)).collect();
             let snapshot = self.process.scheduler.snapshot();
@@ -417,6 +414,12 @@ fn beside<'a>(world: ReferenceCluster<'a>, placed: &'a Placed) -> ReferenceClust
 
 fn key_of(report: &GroupReport) -> String {
     format!("{}/{}", report.namespace, report.name)
+}
+
+/// Whether members share a claim.
+fn share_claims<'a>(members: impl Iterator<Item = &'a Arc<Pod>>) -> bool {
+    let (mut seen, mut claims) = (BTreeSet::new(), members.flat_map(|pod| &pod.claims));
+    claims.any(|claim| !seen.insert(claim))
 }
 
 /// Whether pods are equal in what decides on their nodes, and no rule between pods concerns them.
