@@ -10,13 +10,14 @@ use std::time::Duration;
 use supercargo_core::cycle::{Decision, Framework, InfeasibleDecision, NoProbe, Options, PostFilter};
 use supercargo_core::framework::post_filter::Draws;
 use supercargo_core::incremental::DecisionCache;
+use supercargo_core::model::emulation::GroupGates;
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::preemption::DefaultPreemptionArgs;
 use supercargo_core::registry::Plan;
-use support::{TestCluster, language};
+use support::{TestCluster, groups, language};
 
 const NODES: [&str; 6] = [
     "zone=z1 cpu=4 pods=5",
@@ -26,7 +27,9 @@ const NODES: [&str; 6] = [
     "zone=z1 cpu=8 pods=2",
     "cpu=4 pods=5 unschedulable",
 ];
-const PLACED: [&str; 10] = [
+const PLACED: [&str; 12] = [
+    "cpu=2 priority=1 group=g0",
+    "cpu=1 priority=7 group=g1",
     "cpu=1",
     "cpu=2 priority=1",
     "cpu=1 priority=2 label:app=web",
@@ -50,6 +53,7 @@ const WANTED: [&str; 8] = [
     "cpu=3 priority=5 label:app=web anti=host/app=db",
 ];
 const BUDGETS: [&str; 3] = ["allowed=0 app=web", "allowed=1 app=web", "allowed=0 app=db"];
+const GROUPS: [&str; 3] = ["priority=9", "priority=1", "priority=0 whole"];
 const NAMES: usize = 5;
 const PODS: usize = 14;
 
@@ -70,6 +74,7 @@ enum Change {
         what: usize,
     },
     Budget(usize, Option<usize>),
+    Group(usize, Option<usize>),
     Ask(usize),
     /// This many unschedulable pods arrive, each with another request.
     Unlike(usize),
@@ -85,6 +90,9 @@ fn change() -> impl Strategy<Value = Change> {
         2 => (0..3_usize, prop::option::of(0..NAMES), 0..PLACED.len())
             .prop_map(|(pod, node, what)| Change::Nominate { pod, node, what }),
         1 => (0..2_usize, prop::option::of(0..BUDGETS.len())).prop_map(|(at, what)| Change::Budget(at, what)),
+        // Now and then no group is left.
+        3 => (0..2_usize, prop::option::weighted(0.4, 0..GROUPS.len()))
+            .prop_map(|(at, what)| Change::Group(at, what)),
         12 => (0..WANTED.len()).prop_map(Change::Ask),
         // Close to the maximum number of cached signatures.
         1 => prop::sample::select(vec![1, 2, 63, 64, 65]).prop_map(Change::Unlike),
@@ -104,6 +112,12 @@ struct Law {
 impl Law {
     fn new(percentage: u32, absolute: u32) -> Self {
         let mut cluster = TestCluster::new();
+        cluster.tables.set_group_gates(GroupGates {
+            workloads: true,
+            gangs: true,
+            preemption: true,
+            ..GroupGates::OFF
+        });
         for at in 0..NAMES {
             let node = cluster.node_from(&format!("n{at} {}", NODES[0]));
             cluster.add_node(&node);
@@ -148,6 +162,16 @@ impl Law {
                 let (namespace, name) =
                     (cluster.tables.symbol("default"), cluster.tables.symbol(&format!("b{at}")));
                 cluster.cache.lookups_mut().remove_disruption_budget(namespace, name);
+            }
+            Change::Group(at, what) => {
+                // The cached results are asked for directly before and after the change.
+                (0..2 * WANTED.len()).for_each(|wanted| self.ask(wanted % WANTED.len()));
+                let cluster = &mut self.cluster;
+                let group = format!("g{at} {}", GROUPS[what.unwrap_or_default()]);
+                let group = groups::group(&mut cluster.tables, &group.split(' ').collect::<Vec<_>>());
+                let lookups = cluster.cache.lookups_mut();
+                drop(if what.is_some() { lookups.set_group(group) } else { lookups.remove_group(group.key) });
+                (0..WANTED.len()).for_each(|wanted| self.ask(wanted));
             }
             Change::Ask(wanted) => self.ask(wanted),
             Change::Unlike(count) => {
@@ -236,8 +260,8 @@ proptest! {
 fn crowded_cluster() -> Law {
     let mut law = Law::new(10, 100);
     for pod in 0..NAMES {
-        law.apply(&Change::Place { pod, node: pod, what: 1, start: 1 });
-        law.apply(&Change::Place { pod: pod + NAMES, node: pod, what: 1, start: 1 });
+        law.apply(&Change::Place { pod, node: pod, what: 3, start: 1 });
+        law.apply(&Change::Place { pod: pod + NAMES, node: pod, what: 3, start: 1 });
     }
     law
 }
@@ -252,17 +276,27 @@ fn second_identical_unschedulable_pod_is_answered_by_the_cache() {
 }
 
 #[test]
+fn last_group_that_goes_invalidates_cached_dry_runs_of_its_members() {
+    let mut law = crowded_cluster();
+    law.apply(&Change::Group(0, Some(0)));
+    law.apply(&Change::Place { pod: 0, node: 0, what: 0, start: 1 });
+    (0..3).for_each(|_| law.ask(1));
+    law.apply(&Change::Group(0, None));
+    (0..3).for_each(|_| law.ask(1));
+}
+
+#[test]
 fn start_times_nominations_and_budgets_invalidate_cached_dry_runs() {
     let mut law = crowded_cluster();
     law.ask(1);
     law.ask(1);
     let changes = [
-        Change::Place { pod: 0, node: 0, what: 1, start: 2 },
-        Change::Nominate { pod: 0, node: Some(1), what: 3 },
+        Change::Place { pod: 0, node: 0, what: 3, start: 2 },
+        Change::Nominate { pod: 0, node: Some(1), what: 5 },
         Change::Budget(0, Some(0)),
-        Change::Place { pod: 3, node: 3, what: 1, start: 0 },
-        Change::Place { pod: 4, node: 4, what: 1, start: 3 },
-        Change::Nominate { pod: 0, node: None, what: 3 },
+        Change::Place { pod: 3, node: 3, what: 3, start: 0 },
+        Change::Place { pod: 4, node: 4, what: 3, start: 3 },
+        Change::Nominate { pod: 0, node: None, what: 5 },
         Change::Budget(0, None),
     ];
     for change in &changes {

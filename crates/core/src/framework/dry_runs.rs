@@ -48,6 +48,8 @@ pub struct DryRuns {
     hindrances: Vec<Hindrance>,
     /// The revision of the disruption budgets.
     budgets: u64,
+    /// Whether members were judged by their groups.
+    has_groups: bool,
 }
 
 impl DryRuns {
@@ -58,10 +60,10 @@ impl DryRuns {
         }
     }
 
-    /// Drops all results if disruption budgets changed since.
-    pub fn as_of(&mut self, budgets: u64) {
-        if self.budgets != budgets {
-            *self = Self { budgets, ..Self::default() };
+    /// Drops all results if disruption budgets changed since, or if groups have begun or ceased to matter.
+    pub fn as_of(&mut self, budgets: u64, has_groups: bool) {
+        if (self.budgets, self.has_groups) != (budgets, has_groups) {
+            *self = Self { budgets, has_groups, ..Self::default() };
         }
     }
 

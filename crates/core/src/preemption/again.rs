@@ -28,7 +28,7 @@ impl DefaultPreemption {
         if curable == 0 || finds_nobody(unplaced, &groups) {
             return None;
         }
-        known.as_of(unplaced.snapshot.lookups().budget_changes());
+        known.as_of(unplaced.snapshot.lookups().budget_changes(), groups.are_judged());
         let tied = self.walk(unplaced, &groups, known, curable)?;
         if tied.is_empty() {
             return Some(nowhere(unplaced, known));

@@ -43,6 +43,11 @@ impl<'a> GroupVictims<'a> {
         Self { snapshot, is_on, members: OnceCell::new() }
     }
 
+    /// Whether members are judged by their groups at all.
+    pub(super) fn are_judged(&self) -> bool {
+        self.is_on
+    }
+
     /// Whether members of groups are on the node, so that its dry run depends on more than its pods.
     pub(super) fn concern(&self, node: NodeIdx) -> bool {
         self.is_on && self.snapshot.pods_on(node).any(|pod| pod.group.is_some())
