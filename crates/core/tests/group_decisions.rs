@@ -148,6 +148,22 @@ fn comparable_members_take_the_first_node_by_name_in_their_rack() {
     );
 }
 
+#[test]
+fn score_of_a_placement_counts_with_the_weight_of_its_plugin() {
+    let (tables, _) = rules(&GATES, Compat::Repaired);
+    let mut plan = Plan::of(tables.rules());
+    plan.weights.insert("NodeResourcesFit", 3);
+    let framework = Framework::new(&plan);
+    let profiles = vec![Profile { name: "default-scheduler".to_owned(), framework }];
+    let lines = ["node a cpu=4 label:rack=r0", "node b cpu=8 label:rack=r1"];
+    let members = ["p cpu=1 group=g", "q cpu=1 group=g"];
+    let mut case = Case::new((tables, profiles), &lines, "g min=2 key=rack", &members);
+    let decided = case.decide(OPTIONS);
+    let scores: Vec<_> = decided.placements.iter().map(|it| it.scores.clone()).collect();
+    let (half, quarter, all) = (3 * 50, 3 * 25, ("PodGroupPodsCount", 100));
+    assert_eq!(scores, [vec![("NodeResourcesFit", half), all], vec![("NodeResourcesFit", quarter), all]]);
+}
+
 /// A scheduler whose decisions are compared with recordings.
 struct Compared {
     scheduler: Scheduler,
@@ -261,4 +277,20 @@ fn upstream_group_that_starts_elsewhere_evicts_no_further_victims() {
     let deleted = Event::EvictFinished { uid: "low-b".into(), outcome: EvictOutcome::Deleted };
     compared.scheduler.handle(compared.now, deleted);
     assert!(compared.run().evicted.is_empty());
+}
+
+#[test]
+fn upstream_evicts_the_chosen_victims_even_if_the_group_fails_meanwhile() {
+    let gates = ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"];
+    let mut compared = Compared::new(&gates, Compat::Upstream);
+    compared.handle(&FULL_NODES);
+    let members =
+        ["pod p cpu=1 group=g priority=9", "pod q cpu=1 group=g priority=9", "group g min=2 priority=9"];
+    assert_eq!(compared.handle(&members).evicted, ["low-b"]);
+    compared.now = Time::from_secs(120);
+    let failed = compared.handle(&["node a cpu=1 unschedulable", "node b cpu=1 unschedulable"]);
+    assert_eq!(failed.reports.last().map(|report| report.outcome), Some(GroupOutcome::Unschedulable));
+    let deleted = Event::EvictFinished { uid: "low-b".into(), outcome: EvictOutcome::Deleted };
+    compared.scheduler.handle(compared.now, deleted);
+    assert_eq!(compared.run().evicted, ["low-c"]);
 }
