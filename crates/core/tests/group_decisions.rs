@@ -230,7 +230,7 @@ fn comparable_scheduler_gives_each_member_the_first_node_by_name() {
 }
 
 #[test]
-fn comparable_scheduler_does_not_see_a_nomination_that_the_recorded_queue_does_not_show() {
+fn comparable_scheduler_ignores_nominations_that_the_recorded_queue_lacks() {
     let mut compared = Compared::new(&GATES, Compat::Upstream);
     compared.handle(&[
         "node a cpu=4 mem=8Gi",
