@@ -175,7 +175,7 @@ struct Compared {
 struct Reaction {
     evicted: Vec<String>,
     bound: Vec<(String, String)>,
-    reports: Vec<Box<GroupReport>>,
+    reports: Vec<GroupReport>,
 }
 
 impl Compared {
@@ -211,7 +211,7 @@ impl Compared {
                 Step::Idle { .. } => return reaction,
                 Step::Effect(Effect::Evict(eviction)) => reaction.evicted.push(eviction.pod.name),
                 Step::Effect(Effect::Bind { pod, node }) => reaction.bound.push((pod.name, node)),
-                Step::GroupReport(report) => reaction.reports.push(report),
+                Step::GroupReport(report) => reaction.reports.push(*report),
                 Step::Effect(_) | Step::Report(_) | Step::Notice(_) => {}
             }
         }
