@@ -32,6 +32,7 @@ use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::registry::Plan;
+use supercargo_core::report::group::GroupReport;
 use supercargo_core::report::{Outcome, Preemption};
 use supercargo_core::scheduler::{Config, Pending, PodLocation, Profile, Reconfiguration, Scheduler, Step};
 use support::{begin, extenders, groups, language, storage};
@@ -98,8 +99,10 @@ fn upstream_integration_tests() {
 
 #[test]
 fn pod_groups() {
-    for file in ["groups", "groups_since_1.37", "group_victims", "group_members", "group_binding"] {
-        check(&format!("{file}.txt"));
+    for topic in
+        ["s", "s_since_1.37", "_victims", "_members", "_binding", "_changes", "_reports", "_placements"]
+    {
+        check(&format!("group{topic}.txt"));
     }
 }
 
@@ -117,6 +120,8 @@ struct Scenario {
     extenders: Vec<Extender>,
     /// The open calls: pod, extender, id.
     calls: Vec<(String, String, u64)>,
+    /// The report of the last cycle of a group.
+    group_report: Option<Box<GroupReport>>,
 }
 
 impl Scenario {
@@ -132,6 +137,7 @@ impl Scenario {
             writes: BTreeMap::new(),
             extenders: Vec::new(),
             calls: Vec::new(),
+            group_report: None,
         };
         if !bare {
             begin(&mut scenario.scheduler, now, 1_000);
@@ -148,7 +154,7 @@ impl Scenario {
             match self.scheduler.step(self.now, &mut NoProbe) {
                 Step::Idle { .. } => return,
                 Step::Effect(effect) => self.push_effect(&effect),
-                Step::GroupReport(_) => {}
+                Step::GroupReport(report) => self.group_report = Some(report),
                 Step::Notice(notice) => {
                     let _ = writeln!(self.output, "notice {}: {}", notice.object, notice.text);
                 }
@@ -364,7 +370,7 @@ impl Scenario {
                 continue;
             }
             let (name, without) = word.split_once(",without=").unwrap_or((word, ""));
-            let mut plan = Plan::default();
+            let mut plan = Plan::of(self.scheduler.tables().rules());
             plan.points.values_mut().for_each(|plugins| plugins.retain(|plugin| *plugin != without));
             to.profiles.push(Profile { name: name.to_owned(), framework: Framework::new(&plan) });
         }
@@ -392,6 +398,7 @@ impl Scenario {
         match kind {
             "pod" => ObjectKey::Pod(name.into()),
             "node" => ObjectKey::Node(self.scheduler.tables().symbol(name)),
+            "group" => ObjectKey::PodGroup(groups::group(self.scheduler.tables(), &[name]).key),
             "pv" | "pvc" => {
                 let object = storage::object(self.scheduler.tables(), &format!("{kind} {name}"));
                 ObjectKey::Storage(object.expect("an object of storage").key())
@@ -423,6 +430,7 @@ impl Scenario {
             "settled" => format!("settled {}", self.scheduler.is_settled()),
             "label" => format!("label {:?}", self.scheduler.event_label()),
             "pending" => self.describe_pending(),
+            "group" => groups::describe_report(self.group_report.as_ref().expect("a group was tried")),
             "incoming" => {
                 let incoming = stats.queue.incoming.iter();
                 let lines: Vec<String> = incoming

@@ -357,13 +357,17 @@ fn trial_without_preemption_keeps_nomination_and_names_no_victims() {
 }
 
 #[test]
-fn comparable_trial_takes_first_name_and_scores_single_node() {
+fn comparable_trial_takes_nominated_or_first_node_and_scores_single_node() {
     let mut trial = trial(&["node b cpu=4 mem=8Gi".to_owned(), "node a cpu=4 mem=8Gi".to_owned()]);
     let options = TrialOptions { is_comparable: true, ..OPTIONS };
-    let pods = [pod(&mut trial, "p cpu=1"), pod(&mut trial, "q cpu=1 require=@name:in:b")];
-    for pod in &pods {
-        let line = decisions(&mut trial, &[Arc::clone(pod)], options).remove(0);
-        let on = if &*pod.name == "p" { "p on a, 2" } else { "q on b, 1" };
+    let cases = [
+        ("p cpu=1", "p on a, 2"),
+        ("q cpu=1 require=@name:in:b", "q on b, 1"),
+        ("r cpu=1 nominated=b", "r on b, 1"),
+    ];
+    for (words, on) in cases {
+        let pod = pod(&mut trial, words);
+        let line = decisions(&mut trial, &[pod], options).remove(0);
         assert!(line.starts_with(on) && line.contains("Some("), "{line}");
     }
 }

@@ -5,16 +5,17 @@ use supercargo_core::model::effect::GroupPatch;
 use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
 use supercargo_core::model::event::{Event, Kind};
 use supercargo_core::model::group::{
-    DisruptionMode, GroupApi, GroupKey, GroupPolicy, PodGroup, Replacements,
+    DisruptionMode, GroupApi, GroupCondition, GroupKey, GroupPolicy, PodGroup, Replacements,
 };
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::registry::Plan;
+use supercargo_core::report::group::{GroupReport, MemberReport, PlacementReport};
 use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
 
-/// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 replacements=together whole`. Without
-/// `min`, it is basic.
+/// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 replacements=together whole scheduled`.
+/// Without `min`, it is basic. With `scheduled`, its condition says so.
 pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
     let (name, words) = words.split_first().expect("a group has a name");
     let is_new = tables.rules().version >= EmulatedVersion::V1_37;
@@ -39,6 +40,11 @@ pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
             "priority" => group.priority = value.parse().expect("a priority"),
             "replacements" => group.replacements = Replacements::parse(Some(value)),
             "whole" => group.disruption = DisruptionMode::All,
+            "scheduled" => {
+                let (reason, message) = ("Scheduled".into(), "".into());
+                let condition = GroupCondition { is_true: true, reason, message, observed_generation: 1 };
+                group.scheduled = Some(condition);
+            }
             _ => panic!("a group has no {word:?}"),
         }
     }
@@ -79,7 +85,33 @@ fn set_gates(scheduler: &mut Scheduler, now: Time, words: &[&str]) {
 
 /// Describes a patch of a group's condition.
 pub(crate) fn patch_line(patch: &GroupPatch) -> String {
-    let GroupPatch { api, namespace, name, condition, .. } = patch;
+    let GroupPatch { api, namespace, name, condition, is_transition, .. } = patch;
     let (kind, reason) = (api.condition_type(), &condition.reason);
-    format!("patch group {namespace}/{name} {kind}={} {reason}: {}", condition.is_true, condition.message)
+    let status = if *is_transition {
+        condition.is_true.to_string()
+    } else {
+        format!("{} as before", condition.is_true)
+    };
+    format!("patch group {namespace}/{name} {kind}={status} {reason}: {}", condition.message)
+}
+
+/// Describes the report of a group's cycle, with a line for each member and each placement.
+pub(crate) fn describe_report(report: &GroupReport) -> String {
+    let GroupReport { namespace, name, outcome, status, chosen, preemption, victims, .. } = report;
+    let victims: Vec<&str> = victims.iter().map(|victim| victim.name.as_str()).collect();
+    let mut lines = vec![
+        format!("report of {namespace}/{name}: {outcome:?} {status:?}"),
+        format!("  chosen {chosen:?}, preemption {preemption:?}, victims {victims:?}"),
+    ];
+    lines.extend(report.members.iter().map(|member| {
+        let MemberReport { pod, node, code, message, permit, preempts } = member;
+        format!("  {}: {code} {node:?}, permit {permit:?}, preempts {preempts}: {message:?}", pod.name)
+    }));
+    lines.extend(report.placements.iter().map(|placement| {
+        let PlacementReport { name, nodes, code, status, members, scores } = placement;
+        let members: Vec<String> =
+            members.iter().map(|(pod, node)| format!("{} on {node}", pod.name)).collect();
+        format!("  placement {name} of {nodes} nodes: {code} {status:?}, {members:?}, {scores:?}")
+    }));
+    lines.join("\n")
 }

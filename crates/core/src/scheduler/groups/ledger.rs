@@ -285,4 +285,32 @@ mod tests {
         let numbers = [Standing::Counts, Standing::Gated].map(|it| groups.number(key, it));
         assert_eq!((numbers, groups.known(key)), ([1, 1], 2));
     }
+
+    #[test]
+    fn sent_condition_is_kept_until_the_watch_shows_it_or_none() {
+        let (mut groups, _) = without_members();
+        let condition = |is_true| GroupCondition {
+            is_true,
+            reason: "Scheduled".into(),
+            message: "".into(),
+            observed_generation: 1,
+        };
+        groups.send(&"g".into(), condition(true));
+        groups.shown("g", Some(&condition(false)));
+        assert_eq!(groups.sent("g"), Some(&condition(true)));
+        groups.shown("g", Some(&condition(true)));
+        assert_eq!(groups.sent("g"), None);
+        groups.send(&"g".into(), condition(true));
+        groups.shown("g", None);
+        assert_eq!(groups.sent("g"), None);
+    }
+
+    #[test]
+    fn sizes_are_the_numbers_of_members_and_starts() {
+        let (mut groups, key) = without_members();
+        assert_eq!((groups.len(), groups.starts()), (0, 0));
+        ["p", "q", "r"].iter().for_each(|&uid| _ = groups.add(key, &uid.into(), Standing::Counts));
+        groups.starts.entry(key).or_default();
+        assert_eq!((groups.len(), groups.starts()), (3, 1));
+    }
 }

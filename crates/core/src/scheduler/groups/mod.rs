@@ -252,13 +252,15 @@ impl Scheduler {
 
     /// Handles a PodGroup that was added or changed.
     pub(super) fn group_applied(&mut self, now: Time, group: PodGroup) {
-        let (key, priority) = (group.key, group.priority);
-        let (policy, replacements) = (group.policy, group.replacements.clone());
+        let (key, priority, replacements) = (group.key, group.priority, group.replacements.clone());
         self.queue.set_group_priority(key, self.group_rules().queues_groups.then_some(priority));
+        let before = self.current_policy(key);
         self.groups.shown(&group.uid, group.scheduled.as_ref());
         let old = self.cache.lookups_mut().set_group(group);
         let is_mutable = !self.tables.copies_defects() || self.group_rules().queues_groups;
-        let differs = |old: PodGroup| old.policy != policy || old.replacements != replacements;
+        // The condition matters, too: a group that was scheduled once may take replacements one by one.
+        let is_changed = before != self.current_policy(key);
+        let differs = |old: PodGroup| is_changed || old.replacements != replacements;
         if old.is_none_or(|old| is_mutable && differs(old)) {
             self.release_members(now, key);
             self.requeue_members(now, key);

@@ -231,3 +231,17 @@ fn share_of(request: &Resources, total: &Resources) -> i128 {
     let share = |(part, all): (i64, i64)| i128::from(part) * 1_000_000 / i128::from(all.max(1));
     plain.into_iter().chain(scalars).map(share).max().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_of_a_run_is_taken_as_long_as_enough_is_left_and_once_in_any_case() {
+        let run = 10 * (50 + VISITS_OF_DECISION);
+        let mut left = WorkLeft { visits: 2 * run, is_unused: true };
+        assert!(left.take(10, 50) && left.take(10, 50) && !left.take(10, 50));
+        let mut left = WorkLeft { visits: run - 1, is_unused: true };
+        assert!(left.take(10, 50) && !left.take(1, 1));
+    }
+}

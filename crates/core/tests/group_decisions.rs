@@ -1,0 +1,296 @@
+//! Decisions about groups in trials, and those that are compared with recordings of kube-scheduler.
+
+mod support;
+
+use std::sync::Arc;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::model::effect::Effect;
+use supercargo_core::model::emulation::{Compat, GroupGates};
+use supercargo_core::model::event::{Event, EvictOutcome, Kind};
+use supercargo_core::model::group::GroupKey;
+use supercargo_core::model::intern::Tables;
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
+use supercargo_core::queue::QueueConfig;
+use supercargo_core::registry::Plan;
+use supercargo_core::report::group::{GroupOutcome, GroupReport};
+use supercargo_core::scheduler::{
+    Config, GroupDecision, Profile, Scheduler, Step, Trial, TrialDecision, TrialOptions,
+};
+use support::{arrival, begin, groups, language};
+
+const START: Time = Time::from_secs(100);
+const OPTIONS: TrialOptions = TrialOptions { uses_caches: true, preempts: true, is_comparable: false };
+const COMPARABLE: TrialOptions = TrialOptions { is_comparable: true, ..OPTIONS };
+const GATES: [&str; 3] = ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"];
+
+/// Returns tables with the gates, and the profiles that they lead to.
+fn rules(gates: &[&str], compat: Compat) -> (Tables, Vec<Profile>) {
+    let (mut tables, mut enabled) = (Tables::new(), GroupGates::OFF);
+    for gate in gates {
+        assert!(enabled.set(gate, true), "no gate {gate}");
+    }
+    tables.set_group_gates(enabled);
+    tables.set_compat(compat);
+    let framework = Framework::new(&Plan::of(tables.rules()));
+    (tables, vec![Profile { name: "default-scheduler".to_owned(), framework }])
+}
+
+/// A cluster, a group and its pending members.
+struct Case {
+    trial: Trial,
+    key: GroupKey,
+    members: Vec<Arc<PodInfo>>,
+}
+
+impl Case {
+    fn new(
+        (tables, profiles): (Tables, Vec<Profile>),
+        lines: &[&str],
+        group: &str,
+        members: &[&str],
+    ) -> Self {
+        let mut trial = Trial::new(Seed(7), profiles, tables);
+        for line in lines {
+            let event = arrival(trial.tables_mut(), line);
+            trial.handle(event);
+        }
+        let words: Vec<&str> = group.split_whitespace().collect();
+        let group = groups::group(trial.tables_mut(), &words);
+        let key = group.key;
+        trial.handle(Event::PodGroupApplied(Box::new(group)));
+        let member = |line: &&str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let pod = language::pod(trial.tables_mut(), &words);
+            trial.handle(Event::PodApplied(Box::new(PodInfo::clone(&pod))));
+            pod
+        };
+        let members = members.iter().map(member).collect();
+        Self { trial, key, members }
+    }
+
+    fn decide(&mut self, options: TrialOptions) -> GroupDecision {
+        self.trial.decide_group(self.key, &self.members, options, &mut NoProbe)
+    }
+
+    /// Returns the nodes of the members, in order.
+    fn nodes(&self, decided: &GroupDecision) -> Vec<String> {
+        let text = |node| self.trial.tables().text(node).to_owned();
+        decided.nodes.iter().map(|&(_, node)| text(node)).collect()
+    }
+}
+
+#[test]
+fn gang_with_too_few_members_is_not_tried_in_a_trial() {
+    let members = ["p cpu=1 group=g", "q cpu=1 group=g"];
+    let mut case = Case::new(rules(&GATES, Compat::Repaired), &["node a cpu=4"], "g min=3", &members);
+    let decided = case.decide(OPTIONS);
+    assert_eq!(decided.outcome, GroupOutcome::Unschedulable);
+    assert_eq!(decided.status, "waiting for minCount pods from a gang to appear in scheduling queue");
+    assert!(case.nodes(&decided).is_empty());
+}
+
+#[test]
+fn group_with_unknown_annotation_value_is_refused_in_a_trial() {
+    let group = "g min=1 replacements=never";
+    let mut case = Case::new(rules(&GATES, Compat::Repaired), &["node a cpu=4"], group, &["p group=g"]);
+    let decided = case.decide(OPTIONS);
+    assert_eq!(decided.outcome, GroupOutcome::Refused);
+    assert!(decided.status.contains("supercargo.dev/replacements"), "{}", decided.status);
+}
+
+#[test]
+fn trial_names_each_victim_of_members_once() {
+    let members = ["p cpu=1 group=g priority=9", "q cpu=1 group=g priority=9"];
+    let lines = ["node a cpu=2", "pod low cpu=2 on=a"];
+    let mut case = Case::new(rules(&GATES, Compat::Repaired), &lines, "g min=2", &members);
+    let decided = case.decide(OPTIONS);
+    assert_eq!(decided.outcome, GroupOutcome::WaitingForPreemption);
+    assert_eq!(decided.victims, ["low".into()]);
+}
+
+const FULL_NODES: [&str; 6] = [
+    "node a cpu=1",
+    "node b cpu=1",
+    "node c cpu=1",
+    "pod low-a cpu=1 on=a",
+    "pod low-b cpu=1 on=b",
+    "pod low-c cpu=1 on=c",
+];
+
+#[test]
+fn upstream_group_spares_the_first_victim_by_name_and_nominates_nobody() {
+    let gates = ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"];
+    let members = ["p cpu=1 group=g priority=9", "q cpu=1 group=g priority=9"];
+    let group = "g min=2 priority=9";
+    let mut case = Case::new(rules(&gates, Compat::Upstream), &FULL_NODES, group, &members);
+    let decided = case.decide(OPTIONS);
+    assert_eq!(decided.outcome, GroupOutcome::WaitingForPreemption);
+    assert_eq!(decided.victims, ["low-b".into(), "low-c".into()]);
+    let is_nominated = |(_, decision): &(Arc<PodInfo>, TrialDecision)| {
+        matches!(decision, TrialDecision::Unplaced { room: Some(_), .. })
+    };
+    assert!(!decided.members.iter().any(is_nominated), "{:?}", decided.members);
+}
+
+#[test]
+fn comparable_members_take_the_first_node_by_name_in_their_rack() {
+    let node = |at: usize| format!("node n{at} cpu=4 mem=8Gi label:rack=r{}", at / 4);
+    let lines: Vec<String> = (0..8).rev().map(node).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let members = ["p cpu=1 mem=2Gi group=g", "q cpu=1 mem=2Gi group=g"];
+    let mut case = Case::new(rules(&GATES, Compat::Repaired), &lines, "g min=2 key=rack", &members);
+    let decided = case.decide(COMPARABLE);
+    assert_eq!(
+        (decided.chosen.as_deref(), case.nodes(&decided)),
+        (Some("r0"), vec!["n0".into(), "n1".into()])
+    );
+}
+
+#[test]
+fn score_of_a_placement_counts_with_the_weight_of_its_plugin() {
+    let (tables, _) = rules(&GATES, Compat::Repaired);
+    let mut plan = Plan::of(tables.rules());
+    plan.weights.insert("NodeResourcesFit", 3);
+    let framework = Framework::new(&plan);
+    let profiles = vec![Profile { name: "default-scheduler".to_owned(), framework }];
+    let lines = ["node a cpu=4 label:rack=r0", "node b cpu=8 label:rack=r1"];
+    let members = ["p cpu=1 group=g", "q cpu=1 group=g"];
+    let mut case = Case::new((tables, profiles), &lines, "g min=2 key=rack", &members);
+    let decided = case.decide(OPTIONS);
+    let scores: Vec<_> = decided.placements.iter().map(|it| it.scores.clone()).collect();
+    let (half, quarter, all) = (3 * 50, 3 * 25, ("PodGroupPodsCount", 100));
+    assert_eq!(scores, [vec![("NodeResourcesFit", half), all], vec![("NodeResourcesFit", quarter), all]]);
+}
+
+/// A scheduler whose decisions are compared with recordings.
+struct Compared {
+    scheduler: Scheduler,
+    now: Time,
+}
+
+/// What a comparable scheduler did in reaction to an input.
+#[derive(Default)]
+struct Reaction {
+    evicted: Vec<String>,
+    bound: Vec<(String, String)>,
+    reports: Vec<GroupReport>,
+}
+
+impl Compared {
+    fn new(gates: &[&str], compat: Compat) -> Self {
+        let (tables, profiles) = rules(gates, compat);
+        let config = Config { seed: Seed(7), profiles, queue: QueueConfig::default() };
+        let mut scheduler = Scheduler::with_tables(config, tables, START);
+        scheduler.set_comparable();
+        begin(&mut scheduler, START, 1_000);
+        scheduler.handle(START, Event::ListBegan(Kind::PodGroup));
+        scheduler.handle(START, Event::ListEnded(Kind::PodGroup));
+        Self { scheduler, now: START }
+    }
+
+    fn handle(&mut self, lines: &[&str]) -> Reaction {
+        for line in lines {
+            let event = match line.strip_prefix("group ") {
+                Some(group) => {
+                    let words: Vec<&str> = group.split_whitespace().collect();
+                    Event::PodGroupApplied(Box::new(groups::group(self.scheduler.tables(), &words)))
+                }
+                None => arrival(self.scheduler.tables(), line),
+            };
+            self.scheduler.handle(self.now, event);
+        }
+        self.run()
+    }
+
+    fn run(&mut self) -> Reaction {
+        let mut reaction = Reaction::default();
+        loop {
+            match self.scheduler.step(self.now, &mut NoProbe) {
+                Step::Idle { .. } => return reaction,
+                Step::Effect(Effect::Evict(eviction)) => reaction.evicted.push(eviction.pod.name),
+                Step::Effect(Effect::Bind { pod, node }) => reaction.bound.push((pod.name, node)),
+                Step::GroupReport(report) => reaction.reports.push(*report),
+                Step::Effect(_) | Step::Report(_) | Step::Notice(_) => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn comparable_scheduler_gives_each_member_the_first_node_by_name() {
+    let mut compared = Compared::new(&GATES, Compat::Upstream);
+    let nodes: Vec<String> = (0..8).rev().map(|at| format!("node n{at} cpu=4 mem=8Gi")).collect();
+    compared.handle(&nodes.iter().map(String::as_str).collect::<Vec<_>>());
+    let reaction =
+        compared.handle(&["group g min=2", "pod p cpu=1 mem=2Gi group=g", "pod q cpu=1 mem=2Gi group=g"]);
+    let bound: Vec<(&str, &str)> = reaction.bound.iter().map(|(pod, node)| (&**pod, &**node)).collect();
+    assert_eq!(bound, [("p", "n0"), ("q", "n1")]);
+}
+
+#[test]
+fn comparable_scheduler_ignores_nominations_that_the_recorded_queue_lacks() {
+    let mut compared = Compared::new(&GATES, Compat::Upstream);
+    compared.handle(&[
+        "node a cpu=4 mem=8Gi",
+        "node b cpu=4 mem=8Gi",
+        "group g min=2",
+        "pod p cpu=1 group=g",
+    ]);
+    compared.handle(&["pod p cpu=1 group=g nominated=b"]);
+    let reaction = compared.handle(&["pod q cpu=1 group=g"]);
+    assert_eq!(reaction.bound.first(), Some(&("p".to_owned(), "a".to_owned())));
+}
+
+#[test]
+fn upstream_evicts_the_victims_of_members_whose_group_cannot_start() {
+    let mut compared = Compared::new(&GATES, Compat::Upstream);
+    compared.handle(&["node a cpu=1", "pod low cpu=1 on=a", "group g min=3"]);
+    let members = ["p", "q", "r"].map(|name| format!("pod {name} cpu=1 group=g priority=9"));
+    let reaction = compared.handle(&members.each_ref().map(String::as_str));
+    assert_eq!(reaction.evicted, ["low"]);
+    assert_eq!(reaction.reports[0].outcome, GroupOutcome::Unschedulable);
+}
+
+#[test]
+fn upstream_reports_a_victim_once_for_each_member_that_chose_it() {
+    let mut compared = Compared::new(&GATES, Compat::Upstream);
+    compared.handle(&["node a cpu=2", "pod low cpu=2 on=a", "group g min=2"]);
+    let members = ["p", "q"].map(|name| format!("pod {name} cpu=1 group=g priority=9"));
+    let reaction = compared.handle(&members.each_ref().map(String::as_str));
+    let victims: Vec<&str> = reaction.reports[0].victims.iter().map(|victim| &*victim.name).collect();
+    assert_eq!(victims, ["low", "low"]);
+}
+
+#[test]
+fn upstream_group_that_starts_elsewhere_evicts_no_further_victims() {
+    let gates = ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"];
+    let mut compared = Compared::new(&gates, Compat::Upstream);
+    compared.handle(&FULL_NODES);
+    let members =
+        ["pod p cpu=1 group=g priority=9", "pod q cpu=1 group=g priority=9", "group g min=2 priority=9"];
+    assert_eq!(compared.handle(&members).evicted, ["low-b"]);
+    compared.now = Time::from_secs(120);
+    let reaction = compared.handle(&["node d cpu=2"]);
+    assert_eq!((reaction.bound.len(), reaction.evicted.len()), (2, 0));
+    let deleted = Event::EvictFinished { uid: "low-b".into(), outcome: EvictOutcome::Deleted };
+    compared.scheduler.handle(compared.now, deleted);
+    assert!(compared.run().evicted.is_empty());
+}
+
+#[test]
+fn upstream_evicts_the_chosen_victims_even_if_the_group_fails_meanwhile() {
+    let gates = ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"];
+    let mut compared = Compared::new(&gates, Compat::Upstream);
+    compared.handle(&FULL_NODES);
+    let members =
+        ["pod p cpu=1 group=g priority=9", "pod q cpu=1 group=g priority=9", "group g min=2 priority=9"];
+    assert_eq!(compared.handle(&members).evicted, ["low-b"]);
+    compared.now = Time::from_secs(120);
+    let failed = compared.handle(&["node a cpu=1 unschedulable", "node b cpu=1 unschedulable"]);
+    assert_eq!(failed.reports.last().map(|report| report.outcome), Some(GroupOutcome::Unschedulable));
+    let deleted = Event::EvictFinished { uid: "low-b".into(), outcome: EvictOutcome::Deleted };
+    compared.scheduler.handle(compared.now, deleted);
+    assert_eq!(compared.run().evicted, ["low-c"]);
+}
