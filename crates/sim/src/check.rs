@@ -380,7 +380,8 @@ impl Sim {
         let tables = self.process.scheduler.tables();
         let node = tables.symbol(&request.node);
         let world = view.world(tables).without(&request.uid);
-        let rejection_reason = if unchanged {
+        // Members of a group are decided in any order, so rules between pods are judged when their group starts.
+        let rejection_reason = if unchanged && pod.group.is_none() {
             world.rejection_reason(&pod, node)
         } else {
             world.local_rejection_reason(&pod, node)
