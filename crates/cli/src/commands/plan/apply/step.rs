@@ -3,7 +3,6 @@
 use super::session::Session;
 use crate::live::writes::{Unwritten, controller_of};
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use supercargo_whatif::plan::Move;
@@ -125,7 +124,7 @@ enum Judged {
 fn judge(new: &[&Pod], step: &Move) -> Result<Judged, String> {
     let mut waits = "its controller has created no replacement".to_owned();
     for pod in new {
-        let name = pod.name_any();
+        let name = pod.metadata.name.clone().unwrap_or_default();
         match node_of(pod) {
             Some(node) if *node == step.to && is_ready(pod) => return Ok(Judged::Ready(name)),
             Some(node) if *node == step.to => waits = format!("its replacement {name} is not ready"),
@@ -142,7 +141,7 @@ fn judge(new: &[&Pod], step: &Move) -> Result<Judged, String> {
 }
 
 fn uid_of(pod: &Pod) -> String {
-    pod.uid().unwrap_or_default()
+    pod.metadata.uid.clone().unwrap_or_default()
 }
 
 fn node_of(pod: &Pod) -> Option<&String> {
