@@ -6,6 +6,7 @@
 pub mod ask;
 pub mod certificates;
 pub mod port;
+pub mod session;
 pub mod writes;
 
 use crate::live::port::encoded;

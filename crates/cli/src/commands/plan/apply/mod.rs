@@ -4,15 +4,14 @@
 //! keeps other plans away meanwhile. The nodes that it cordons have a mark: if it is killed, the next run uncordons
 //! them.
 
-mod session;
 mod step;
 
 use super::CommonArgs;
 use crate::cluster::Refused;
+use crate::live::session::Session;
 use crate::screen::{Output, complain, in_form, plain, say};
 use clap::Args;
 use serde::Serialize;
-use session::Session;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -91,9 +90,10 @@ pub(super) fn carry_out<P: Plan>(
     (text, exit_code): (impl FnOnce(&P) -> String, impl Fn(&P) -> u8),
     mut plan: impl FnMut(&[String], Option<&P>) -> Result<P, Refused>,
 ) -> ExitCode {
-    let mut session = match Session::open(common) {
+    let ApplyArgs { step_timeout, plan_lease_namespace: namespace, .. } = &common.applied;
+    let mut session = match Session::open(&common.source.live, namespace, *step_timeout) {
         Ok(session) => session,
-        Err(refused) => return refused.report(),
+        Err(error) => return Refused::Live(error).report(),
     };
     let first = match plan(&[], None) {
         Ok(first) => first,
@@ -115,7 +115,8 @@ pub(super) fn carry_out<P: Plan>(
             say(&in_form(common.output, &first, |_| String::new()), code)
         };
     }
-    let outcome = run(&mut session, is_text, &first, plan);
+    let mut moved = Vec::new();
+    let outcome = run((&mut session, &mut moved), is_text, &first, plan);
     let stays = session.end(P::KEEPS_CORDONS && outcome.is_ok());
     session.close();
     let stopped = outcome.err();
@@ -123,7 +124,7 @@ pub(super) fn carry_out<P: Plan>(
         api_version: API_VERSION,
         kind: "AppliedPlan",
         is_done: stopped.is_none(),
-        moves: &session.moved,
+        moves: &moved,
         cordoned: &stays,
         stopped: stopped.as_deref(),
     };
@@ -133,7 +134,7 @@ pub(super) fn carry_out<P: Plan>(
 
 /// Makes the steps. Returns the reason if it stops before the goal.
 fn run<P: Plan>(
-    session: &mut Session,
+    (session, moved): (&mut Session, &mut Vec<Moved>),
     is_text: bool,
     first: &P,
     mut plan: impl FnMut(&[String], Option<&P>) -> Result<P, Refused>,
@@ -162,12 +163,12 @@ fn run<P: Plan>(
             session.cordon(node)?;
         }
         let Some(step) = next.moves().first() else { return Ok(()) };
-        let number = session.moved.len() + 1;
+        let number = moved.len() + 1;
         progress(is_text, &format!("{number:4}  {}: evicted from {}", step.pod, step.from));
         match session.step(step)? {
             step::Outcome::Moved(replacement) => {
                 progress(is_text, &format!("      {replacement} is ready on {}", step.to));
-                session.moved.push(Moved { step: Move { step: number, ..step.clone() }, replacement });
+                moved.push(Moved { step: Move { step: number, ..step.clone() }, replacement });
                 until = Instant::now() + session.step_timeout;
                 announced = false;
             }

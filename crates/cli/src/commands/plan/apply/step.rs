@@ -1,6 +1,6 @@
 //! One step: evicts a pod, and waits until its replacement is ready on the planned node.
 
-use super::session::Session;
+use crate::live::session::Session;
 use crate::live::writes::{Unwritten, controller_of};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeSet;

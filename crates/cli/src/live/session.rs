@@ -1,10 +1,7 @@
 //! What a plan holds while it is carried out: the connection, the Lease, and the nodes that it has cordoned.
 
-use super::super::CommonArgs;
-use super::Moved;
-use crate::cluster::Refused;
-use crate::live::LiveError;
 use crate::live::writes::{LEASE_SECONDS, Unwritten, Writer};
+use crate::live::{LiveArgs, LiveError};
 use crate::screen::complain;
 use k8s_openapi::api::coordination::v1::Lease;
 use std::collections::BTreeSet;
@@ -22,14 +19,15 @@ const RENEW_EVERY: Duration = Duration::from_secs(LEASE_SECONDS as u64 / 3);
 const TICK: Duration = Duration::from_millis(100);
 
 /// A plan that is being carried out.
-pub(super) struct Session {
-    pub(super) runtime: Runtime,
-    pub(super) writer: Writer,
-    pub(super) step_timeout: Duration,
+pub struct Session {
+    /// Runs the requests.
+    pub runtime: Runtime,
+    /// The connection.
+    pub writer: Writer,
+    /// Maximum time from an eviction until the replacement is ready.
+    pub step_timeout: Duration,
     /// The nodes that this plan has cordoned.
-    pub(super) cordoned: BTreeSet<String>,
-    /// The steps that were carried out.
-    pub(super) moved: Vec<Moved>,
+    pub cordoned: BTreeSet<String>,
     is_interrupted: Arc<AtomicBool>,
     is_lease_lost: Arc<AtomicBool>,
     /// Ends the renewal of the Lease.
@@ -42,12 +40,11 @@ impl Session {
     ///
     /// # Errors
     /// Fails if the cluster does not answer, or if another plan holds the Lease.
-    pub(super) fn open(common: &CommonArgs) -> Result<Self, Refused> {
-        let failed = |text: String| Refused::Live(LiveError::Cluster(text));
+    pub fn open(args: &LiveArgs, namespace: &str, step_timeout: Duration) -> Result<Self, LiveError> {
+        let failed = LiveError::Cluster;
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| failed(format!("cannot start the async runtime: {error}")))?;
-        let namespace = common.applied.plan_lease_namespace.clone();
-        let writer = runtime.block_on(Writer::new(&common.source.live, namespace)).map_err(Refused::Live)?;
+        let writer = runtime.block_on(Writer::new(args, namespace.to_owned()))?;
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "supercargo".to_owned());
         let holder = format!("{host}_{}", std::process::id());
         let lease = runtime.block_on(writer.take_lease(&holder));
@@ -60,9 +57,8 @@ impl Session {
         let session = Self {
             runtime,
             writer,
-            step_timeout: common.applied.step_timeout,
+            step_timeout,
             cordoned: BTreeSet::new(),
-            moved: Vec::new(),
             is_interrupted,
             is_lease_lost,
             ends,
@@ -87,7 +83,7 @@ impl Session {
     }
 
     /// Returns an error if the plan must not go on.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         if self.is_interrupted.load(SeqCst) {
             return Err("interrupted".to_owned());
         }
@@ -98,7 +94,7 @@ impl Session {
     }
 
     /// Sleeps, unless the plan must not go on.
-    pub(super) fn pause(&self, duration: Duration) -> Result<(), String> {
+    pub fn pause(&self, duration: Duration) -> Result<(), String> {
         let until = Instant::now() + duration;
         while Instant::now() < until {
             self.check()?;
@@ -108,7 +104,7 @@ impl Session {
     }
 
     /// Cordons a node, and remembers it if it was not cordoned before. Returns whether it was not.
-    pub(super) fn cordon(&mut self, node: &str) -> Result<bool, String> {
+    pub fn cordon(&mut self, node: &str) -> Result<bool, String> {
         if self.cordoned.contains(node) {
             return Ok(false);
         }
@@ -120,14 +116,14 @@ impl Session {
     }
 
     /// Uncordons a node that this plan has cordoned.
-    pub(super) fn uncordon(&mut self, node: &str) -> Result<(), String> {
+    pub fn uncordon(&mut self, node: &str) -> Result<(), String> {
         self.runtime.block_on(self.writer.uncordon(node)).map_err(Unwritten::into_text)?;
         self.cordoned.remove(node);
         Ok(())
     }
 
     /// Uncordons the nodes, or only removes their marks if they are `kept`. Returns those that are cordoned still.
-    pub(super) fn end(&mut self, kept: bool) -> Vec<String> {
+    pub fn end(&mut self, kept: bool) -> Vec<String> {
         let mut stay = Vec::new();
         for node in std::mem::take(&mut self.cordoned) {
             let written = if kept {
@@ -147,7 +143,7 @@ impl Session {
     }
 
     /// Gives the Lease back.
-    pub(super) fn close(&mut self) {
+    pub fn close(&mut self) {
         // The renewal has ended already if the Lease was lost.
         let _ = self.ends.send(true);
         if let Some(keeper) = self.keeper.take() {
