@@ -155,6 +155,12 @@ async fn lease(world: &World<'_>) -> Result<Option<Lease>> {
     Ok(Api::<Lease>::namespaced(world.client.clone(), &world.name).get_opt("supercargo-plan").await?)
 }
 
+async fn change_lease(world: &World<'_>, change: &Value) -> Result<()> {
+    let leases = Api::<Lease>::namespaced(world.client.clone(), &world.name);
+    leases.patch("supercargo-plan", &PatchParams::default(), &Patch::Merge(change)).await?;
+    Ok(())
+}
+
 async fn nodes(world: &World<'_>, names: &[&str], cpu: &str) -> Result<Vec<KwokNode>> {
     let mut nodes = Vec::new();
     for name in names {
@@ -215,39 +221,47 @@ async fn plan_for_pods_of_kube_scheduler_is_carried_out_as_planned() -> Result<(
     play("plan-theirs", async |world| frees_a_node(world, "default-scheduler").await).await
 }
 
+/// Creates two nodes with pods of a workload whose later pods stay pending, so that a replacement never gets a node.
+/// Returns the nodes and a plan.
+async fn with_pending_replacements<'a>(
+    world: &'a World<'_>,
+    cpu: &str,
+    replicas: u32,
+) -> Result<(Vec<KwokNode>, Plan<'a>)> {
+    let nodes = nodes(world, &["a", "b"], cpu).await?;
+    for gates in [json!([]), json!([{"name": "example.com/wait"}])] {
+        apply(world, &workload(world, "web", &world.name, replicas, &gates)).await?;
+        placed(world, replicas.try_into()?).await?;
+    }
+    Ok((nodes, Plan::of(world, &world.name).await?))
+}
+
+/// Returns the Lease of a plan, held from now on.
+fn lease_of(holder: &str) -> Value {
+    let now = k8s_openapi::jiff::Timestamp::now();
+    json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "supercargo-plan"},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 60, "renewTime": format!("{now:.6}")},
+    })
+}
+
 #[tokio::test]
 async fn plan_that_meets_a_surprise_stops_and_uncordons_its_nodes() -> Result<()> {
     play("plan-stops", async |world| {
-        let nodes = nodes(world, &["a", "b"], "4").await?;
-        let scheduler = world.name.clone();
-        apply(world, &workload(world, "web", &scheduler, 2, &json!([]))).await?;
-        placed(world, 2).await?;
-        // Later pods stay pending, so a replacement never gets a node.
-        apply(world, &workload(world, "web", &scheduler, 2, &json!([{"name": "example.com/wait"}]))).await?;
-        let plan = Plan::of(world, &scheduler).await?;
+        let (nodes, plan) = with_pending_replacements(world, "4", 2).await?;
         let free = ["free-nodes", "--nodes", nodes[0].name()];
 
-        // Another plan holds the Lease.
-        let now = k8s_openapi::jiff::Timestamp::now();
-        let other = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "supercargo-plan"},
-            "spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 60, "renewTime": format!("{now:.6}")},
-        });
-        apply(world, &other).await?;
+        apply(world, &lease_of("another")).await?;
         let (code, _, heard) = plan.run(&free).await?;
         assert_eq!(code, Some(1), "{heard}");
-        ensure!(heard.contains("somebody carries out another plan"), "{heard}");
+        ensure!(heard.contains("another carries out another plan"), "{heard}");
         let gone = ["delete", "lease", "supercargo-plan", "-n", &world.name];
         world.plane.admin().kubectl(&gone).await?;
 
         // No budget allows an eviction: nothing is changed.
         apply(world, &budget("web", 0)).await?;
-        wait_for("the budget to be known", PATIENCE, || async {
-            let (code, _, heard) = plan.run(&free).await?;
-            ensure!(code == Some(3), "{code:?} {heard}");
-            Ok(())
-        })
-        .await?;
+        let (code, _, heard) = plan.run(&free).await?;
+        assert_eq!(code, Some(3), "{heard}");
         assert_eq!(cordon_of(world, &nodes[0]).await?, (false, false));
         world.plane.admin().kubectl(&["delete", "pdb", "web", "-n", &world.name]).await?;
 
@@ -263,12 +277,7 @@ async fn plan_that_meets_a_surprise_stops_and_uncordons_its_nodes() -> Result<()
 #[tokio::test]
 async fn interrupted_plan_uncordons_its_nodes_and_the_next_one_those_of_a_killed_one() -> Result<()> {
     play("plan-ends", async |world| {
-        let nodes = nodes(world, &["a", "b"], "8").await?;
-        let scheduler = world.name.clone();
-        apply(world, &workload(world, "web", &scheduler, 6, &json!([]))).await?;
-        placed(world, 6).await?;
-        apply(world, &workload(world, "web", &scheduler, 6, &json!([{"name": "example.com/wait"}]))).await?;
-        let plan = Plan::of(world, &scheduler).await?;
+        let (nodes, plan) = with_pending_replacements(world, "8", 6).await?;
         let free = ["free-nodes", "--nodes", nodes[0].name()];
 
         let child = plan.start_until_pending(&free).await?;
@@ -287,14 +296,42 @@ async fn interrupted_plan_uncordons_its_nodes_and_the_next_one_those_of_a_killed
         child.kill()?;
         child.wait()?;
         assert_eq!(cordon_of(world, &nodes[0]).await?, (true, true));
-        // The Lease of the killed one would expire after 30 seconds.
-        let leases = Api::<Lease>::namespaced(world.client.clone(), &world.name);
-        let expired = json!({"spec": {"renewTime": "2020-01-01T00:00:00.000000Z"}});
-        leases.patch("supercargo-plan", &PatchParams::default(), &Patch::Merge(&expired)).await?;
+        // The Lease of the killed one would expire after 30 seconds, and be taken 30 seconds later.
+        let expired = json!({"leaseDurationSeconds": 1, "renewTime": "2020-01-01T00:00:00.000000Z"});
+        change_lease(world, &json!({"spec": expired})).await?;
         let (_, _, heard) = plan.run(&[&free[..], &["--step-timeout", "1s"]].concat()).await?;
         let left = format!("uncordoned {}, which an interrupted plan left cordoned", nodes[0].name());
         ensure!(heard.contains(&left), "{heard}");
         assert_eq!(cordon_of(world, &nodes[0]).await?, (false, false));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn plan_that_loses_its_lease_stops_and_leaves_the_nodes_to_the_holder() -> Result<()> {
+    play("plan-lost", async |world| {
+        let (nodes, plan) = with_pending_replacements(world, "4", 2).await?;
+        let child = plan.start_until_pending(&["free-nodes", "--nodes", nodes[0].name()]).await?;
+        // Another version of the Lease is no reason to stop: the answer to a renewal may have been lost.
+        change_lease(world, &json!({"metadata": {"annotations": {"example.com/note": "changed"}}})).await?;
+        let renewed =
+            || async { Ok::<_, anyhow::Error>(lease(world).await?.and_then(|it| it.spec?.renew_time)) };
+        let before = renewed().await?;
+        wait_for("the Lease to be renewed", PATIENCE, || async {
+            ensure!(renewed().await? != before, "it is not");
+            Ok(())
+        })
+        .await?;
+
+        change_lease(world, &lease_of("another")).await?;
+        let (code, applied, heard) = ended(child).await?;
+        assert_eq!(code, Some(4), "{applied:#}{heard}");
+        ensure!(text(&applied["stopped"]).contains("Lease"), "{applied:#}");
+        assert_eq!(applied["cordoned"], json!([nodes[0].name()]), "{heard}");
+        assert_eq!(cordon_of(world, &nodes[0]).await?, (true, true));
+        let holder = lease(world).await?.and_then(|lease| lease.spec?.holder_identity);
+        assert_eq!(holder.as_deref(), Some("another"));
         Ok(())
     })
     .await

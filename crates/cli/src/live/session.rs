@@ -3,7 +3,6 @@
 use crate::live::writes::{LEASE_SECONDS, Unwritten, Writer};
 use crate::live::{LiveArgs, LiveError};
 use crate::screen::complain;
-use k8s_openapi::api::coordination::v1::Lease;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -24,6 +23,7 @@ pub struct Session {
     pub runtime: Runtime,
     /// The connection.
     pub writer: Writer,
+    holder: String,
     /// Maximum time from an eviction until the replacement is ready.
     pub step_timeout: Duration,
     /// The nodes that this plan has cordoned.
@@ -45,18 +45,19 @@ impl Session {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| failed(format!("cannot start the async runtime: {error}")))?;
         let writer = runtime.block_on(Writer::new(args, namespace.to_owned()))?;
-        let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "supercargo".to_owned());
-        let holder = format!("{host}_{}", std::process::id());
-        let lease = runtime.block_on(writer.take_lease(&holder));
-        let lease = lease.map_err(|error| failed(error.into_text()))?;
+        let holder =
+            identity().map_err(|error| failed(format!("cannot name the holder of the Lease: {error}")))?;
+        runtime.block_on(writer.take_lease(&holder)).map_err(|error| failed(error.into_text()))?;
         let [is_interrupted, is_lease_lost] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
         let (ends, end) = watch::channel(false);
-        let keeper = Keeper { writer: writer.clone(), holder, is_lost: Arc::clone(&is_lease_lost) };
-        let keeper = Some(runtime.spawn(keeper.keep(lease, end)));
+        let keeper =
+            Keeper { writer: writer.clone(), holder: holder.clone(), is_lost: Arc::clone(&is_lease_lost) };
+        let keeper = Some(runtime.spawn(keeper.keep(end)));
         runtime.spawn(note_signals(Arc::clone(&is_interrupted)));
-        let session = Self {
+        let mut session = Self {
             runtime,
             writer,
+            holder,
             step_timeout,
             cordoned: BTreeSet::new(),
             is_interrupted,
@@ -64,19 +65,16 @@ impl Session {
             ends,
             keeper,
         };
-        match session.uncordon_leftovers() {
-            Ok(()) => Ok(session),
-            Err(error) => {
-                let mut session = session;
-                session.close();
-                Err(failed(error.into_text()))
-            }
+        if let Err(error) = session.uncordon_leftovers() {
+            session.close();
+            return Err(failed(error));
         }
+        Ok(session)
     }
 
-    fn uncordon_leftovers(&self) -> Result<(), Unwritten> {
-        for node in self.runtime.block_on(self.writer.marked_nodes())? {
-            self.runtime.block_on(self.writer.uncordon(&node))?;
+    fn uncordon_leftovers(&mut self) -> Result<(), String> {
+        for node in self.runtime.block_on(self.writer.marked_nodes()).map_err(Unwritten::into_text)? {
+            self.uncordon(&node)?;
             complain(&format!("uncordoned {node}, which an interrupted plan left cordoned"));
         }
         Ok(())
@@ -108,24 +106,44 @@ impl Session {
         if self.cordoned.contains(node) {
             return Ok(false);
         }
-        let is_new = self.runtime.block_on(self.writer.cordon(node)).map_err(Unwritten::into_text)?;
-        if is_new {
+        let written = self.runtime.block_on(self.writer.cordon(node));
+        // Without an answer, the node may be cordoned.
+        if !matches!(written, Ok(false) | Err(Unwritten::Changed(_) | Unwritten::Later(_))) {
             self.cordoned.insert(node.to_owned());
         }
-        Ok(is_new)
+        written.map_err(Unwritten::into_text)
     }
 
-    /// Uncordons a node that this plan has cordoned.
+    /// Uncordons a node, and waits until it can get pods again: the next plan would take it as infeasible otherwise.
     pub fn uncordon(&mut self, node: &str) -> Result<(), String> {
         self.runtime.block_on(self.writer.uncordon(node)).map_err(Unwritten::into_text)?;
         self.cordoned.remove(node);
+        let until = Instant::now() + self.step_timeout;
+        while self.runtime.block_on(self.writer.is_cordoned(node)).map_err(Unwritten::into_text)? {
+            if Instant::now() >= until {
+                return Err(format!("node {node} is uncordoned, but keeps its taint"));
+            }
+            self.pause(TICK)?;
+        }
         Ok(())
     }
 
     /// Uncordons the nodes, or only removes their marks if they are `kept`. Returns those that are cordoned still.
+    ///
+    /// Without the Lease, another plan may have cordoned the same nodes. It uncordons what it does not need.
     pub fn end(&mut self, kept: bool) -> Vec<String> {
+        let nodes = std::mem::take(&mut self.cordoned);
+        if self.is_lease_lost.load(SeqCst)
+            && let Err(error) = self.runtime.block_on(self.writer.take_lease(&self.holder))
+        {
+            complain(&format!(
+                "error: {}; the next plan with --apply uncordons the nodes",
+                error.into_text()
+            ));
+            return nodes.into_iter().collect();
+        }
         let mut stay = Vec::new();
-        for node in std::mem::take(&mut self.cordoned) {
+        for node in nodes {
             let written = if kept {
                 self.runtime.block_on(self.writer.unmark(&node))
             } else {
@@ -144,12 +162,21 @@ impl Session {
 
     /// Gives the Lease back.
     pub fn close(&mut self) {
-        // The renewal has ended already if the Lease was lost.
         let _ = self.ends.send(true);
         if let Some(keeper) = self.keeper.take() {
             let _ = self.runtime.block_on(keeper);
         }
+        // After it was lost, the keeper has ended; it may have been taken again since.
+        if self.is_lease_lost.load(SeqCst) {
+            let _ = self.runtime.block_on(self.writer.renew_lease(&self.holder, true));
+        }
     }
+}
+
+/// Returns `<host>_<uuid>`, as the scheduler's own elections do: a restarted process is another holder.
+fn identity() -> std::io::Result<String> {
+    let [host, uuid] = ["hostname", "random/uuid"].map(|name| format!("/proc/sys/kernel/{name}"));
+    Ok(format!("{}_{}", std::fs::read_to_string(host)?.trim(), std::fs::read_to_string(uuid)?.trim()))
 }
 
 /// Renews the Lease.
@@ -161,22 +188,17 @@ struct Keeper {
 
 impl Keeper {
     /// Renews the Lease until `end` is true, and gives it back then. Notes when another may take it.
-    async fn keep(self, mut lease: Lease, mut end: watch::Receiver<bool>) {
+    async fn keep(self, mut end: watch::Receiver<bool>) {
         let mut valid_until = Instant::now() + Duration::from_secs(LEASE_SECONDS.into());
         loop {
             let is_end = tokio::select! {
                 () = tokio::time::sleep(RENEW_EVERY) => false,
                 _ = end.wait_for(|is_end| *is_end) => true,
             };
-            let holder = (!is_end).then_some(self.holder.as_str());
             let asked = Instant::now();
-            let renewed = self.writer.renew_lease(lease.clone(), holder).await;
-            match renewed {
+            match self.writer.renew_lease(&self.holder, is_end).await {
                 _ if is_end => return,
-                Ok(renewed) => {
-                    lease = renewed;
-                    valid_until = asked + Duration::from_secs(LEASE_SECONDS.into());
-                }
+                Ok(()) => valid_until = asked + Duration::from_secs(LEASE_SECONDS.into()),
                 Err(Unwritten::Changed(_)) => break,
                 Err(_) if Instant::now() + RENEW_EVERY >= valid_until => break,
                 Err(_) => {}

@@ -12,14 +12,18 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 use std::time::Duration;
 use supercargo_apiserver::client;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Annotation of the nodes that a plan has cordoned.
 pub const CORDONED_BY: &str = "supercargo.dev/cordoned-by";
+/// Taint of cordoned nodes. The node lifecycle controller sets and removes it.
+const CORDON_TAINT: &str = "node.kubernetes.io/unschedulable";
 /// Name of the Lease.
 pub const LEASE: &str = "supercargo-plan";
 /// How long the Lease stays valid without renewal, in seconds: three renewals may fail.
 pub const LEASE_SECONDS: u16 = 30;
+/// Maximum duration that is taken seriously in the Lease of another plan: ten times the own one.
+const LEASE_SECONDS_MAX: i32 = 300;
 
 /// Why a write was not carried out.
 #[derive(Debug)]
@@ -118,6 +122,17 @@ impl Writer {
         self.patch_node(&format!("uncordon node {name}"), name, &patch).await
     }
 
+    /// Whether a node keeps pods off as a cordoned one does. Its taint comes and goes later than `spec.unschedulable`.
+    ///
+    /// # Errors
+    /// Fails if the node cannot be read.
+    pub async fn is_cordoned(&self, name: &str) -> Result<bool, Unwritten> {
+        let nodes = Api::<Node>::all(self.client.clone());
+        let spec = self.ask(&format!("read node {name}"), nodes.get(name)).await?.spec.unwrap_or_default();
+        let is_tainted = spec.taints.iter().flatten().any(|taint| taint.key == CORDON_TAINT);
+        Ok(is_tainted || spec.unschedulable == Some(true))
+    }
+
     /// Removes the mark of a node that stays cordoned.
     ///
     /// # Errors
@@ -177,45 +192,63 @@ impl Writer {
         self.ask(&format!("evict pod {namespace}/{name}"), pods.evict(name, &params)).await.map(drop)
     }
 
-    /// Takes the Lease.
+    /// Takes the Lease. One whose holder seems to be gone is taken once it did not change for its duration: the clocks
+    /// of two machines may differ.
     ///
     /// # Errors
     /// Fails if another plan holds it.
-    pub async fn take_lease(&self, holder: &str) -> Result<Lease, Unwritten> {
-        let leases = Api::<Lease>::namespaced(self.client.clone(), &self.namespace);
+    pub async fn take_lease(&self, holder: &str) -> Result<(), Unwritten> {
         let what = format!("take the Lease {}", self.mark());
-        let now = Timestamp::now();
-        let Some(mut lease) = self.ask(&what, leases.get_opt(LEASE)).await? else {
+        let Some(mut lease) = self.ask(&what, self.leases().get_opt(LEASE)).await? else {
             let metadata = ObjectMeta { name: Some(LEASE.to_owned()), ..ObjectMeta::default() };
-            let lease = Lease { metadata, spec: Some(held(holder, now)) };
-            return self.ask(&what, leases.create(&PostParams::default(), &lease)).await;
+            let lease = Lease { metadata, spec: Some(held(holder, Timestamp::now())) };
+            return self.ask(&what, self.leases().create(&PostParams::default(), &lease)).await.map(drop);
         };
-        let spec = lease.spec.take().unwrap_or_default();
-        if let (Some(other), Some(MicroTime(renewed))) = (&spec.holder_identity, spec.renew_time)
-            && !other.is_empty()
-        {
-            let until = renewed + SignedDuration::from_secs(spec.lease_duration_seconds.unwrap_or(0).into());
-            if now < until {
+        let spec = lease.spec.clone().unwrap_or_default();
+        let other = spec.holder_identity.filter(|other| !other.is_empty() && other != holder);
+        if let (Some(other), Some(MicroTime(renewed))) = (other, spec.renew_time) {
+            let seconds = spec.lease_duration_seconds.unwrap_or(0).clamp(0, LEASE_SECONDS_MAX);
+            let duration = Duration::from_secs(seconds.unsigned_abs().into());
+            let is_live = Timestamp::now() < renewed + SignedDuration::from_secs(seconds.into());
+            if is_live || self.is_renewed(&lease, duration).await? {
                 return Err(Unwritten::Later(format!(
-                    "{other} carries out another plan; wait until it is done, or if it was killed, until {until:.0}"
+                    "{other} carries out another plan; wait until it is done, or if it was killed, {duration:?}"
                 )));
             }
         }
-        lease.spec = Some(held(holder, now));
-        self.ask(&what, leases.replace(LEASE, &PostParams::default(), &lease)).await
+        lease.spec = Some(held(holder, Timestamp::now()));
+        self.ask(&what, self.leases().replace(LEASE, &PostParams::default(), &lease)).await.map(drop)
     }
 
-    /// Renews the Lease, or gives it back without a `holder`.
+    /// Whether a Lease changes within this time.
+    async fn is_renewed(&self, lease: &Lease, within: Duration) -> Result<bool, Unwritten> {
+        sleep(within).await;
+        let now = self.ask(&format!("read the Lease {}", self.mark()), self.leases().get_opt(LEASE)).await?;
+        Ok(now.is_none_or(|now| now.metadata.resource_version != lease.metadata.resource_version))
+    }
+
+    /// Renews the Lease, or gives it back. An earlier renewal whose answer was lost makes no difference.
     ///
     /// # Errors
-    /// Fails if the Lease was changed by another.
-    pub async fn renew_lease(&self, mut lease: Lease, holder: Option<&str>) -> Result<Lease, Unwritten> {
-        let leases = Api::<Lease>::namespaced(self.client.clone(), &self.namespace);
-        let taken = lease.spec.as_ref().and_then(|spec| spec.acquire_time.clone());
-        let spec = held(holder.unwrap_or_default(), Timestamp::now());
-        lease.spec = Some(LeaseSpec { acquire_time: taken, ..spec });
+    /// Fails with [`Unwritten::Changed`] if another plan holds it.
+    pub async fn renew_lease(&self, holder: &str, gives_back: bool) -> Result<(), Unwritten> {
         let what = format!("renew the Lease {}", self.mark());
-        self.ask(&what, leases.replace(LEASE, &PostParams::default(), &lease)).await
+        let mut lease = self.ask(&what, self.leases().get(LEASE)).await?;
+        let before = lease.spec.take().unwrap_or_default();
+        if before.holder_identity.as_deref() != Some(holder) {
+            return Err(Unwritten::Changed(format!("cannot {what}: another plan holds it")));
+        }
+        let spec = held(if gives_back { "" } else { holder }, Timestamp::now());
+        lease.spec = Some(LeaseSpec { acquire_time: before.acquire_time, ..spec });
+        match self.ask(&what, self.leases().replace(LEASE, &PostParams::default(), &lease)).await {
+            // It changed in between; who holds it is seen the next time.
+            Err(Unwritten::Changed(text)) => Err(Unwritten::Later(text)),
+            written => written.map(drop),
+        }
+    }
+
+    fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.client.clone(), &self.namespace)
     }
 }
 

@@ -23,6 +23,8 @@ use supercargo_whatif::plan::{Blocker, Move};
 const STOPPED: u8 = 4;
 /// Pause between two plans while something that passes by itself is in the way.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// Pause after nodes were cordoned, until the scheduler has seen that.
+const CORDON_SEEN_AFTER: Duration = Duration::from_secs(1);
 /// Number of steps beyond twice those of the first plan. Further ones would mean that the plan does not end.
 const EXTRA_STEPS: usize = 10;
 
@@ -103,17 +105,13 @@ pub(super) fn carry_out<P: Plan>(
         }
     };
     let is_text = matches!(common.output, Output::Table | Output::Wide);
-    if is_text {
-        progress(is_text, text(&first).trim_end());
-    }
-    if exit_code(&first) != 0 {
-        session.close();
-        let code = exit_code(&first);
-        return if is_text {
-            ExitCode::from(code)
-        } else {
-            say(&in_form(common.output, &first, |_| String::new()), code)
-        };
+    let code = exit_code(&first);
+    if is_text || code != 0 {
+        let printed = say(&in_form(common.output, &first, |_| text(&first)), code);
+        if code != 0 {
+            session.close();
+            return printed;
+        }
     }
     let mut moved = Vec::new();
     let outcome = run((&mut session, &mut moved), is_text, &first, plan);
@@ -159,12 +157,16 @@ fn run<P: Plan>(
             }
             session.pause(AGAIN_AFTER)?;
         };
+        let mut is_any_new = false;
         for node in next.cordoned() {
-            session.cordon(node)?;
+            is_any_new |= session.cordon(node)?;
         }
         let Some(step) = next.moves().first() else { return Ok(()) };
+        if is_any_new {
+            session.pause(CORDON_SEEN_AFTER)?;
+        }
         let number = moved.len() + 1;
-        progress(is_text, &format!("{number:4}  {}: evicted from {}", step.pod, step.from));
+        progress(is_text, &format!("{number:4}  {}: leaves {}", step.pod, step.from));
         match session.step(step)? {
             step::Outcome::Moved(replacement) => {
                 progress(is_text, &format!("      {replacement} is ready on {}", step.to));
@@ -201,7 +203,7 @@ fn progress(is_text: bool, line: &str) {
     if is_text {
         let mut out = std::io::stdout().lock();
         // A closed pipe does not stop the plan.
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+        let _ = writeln!(out, "{}", plain(line)).and_then(|()| out.flush());
     } else {
         complain(line);
     }

@@ -1,5 +1,6 @@
 //! One step: evicts a pod, and waits until its replacement is ready on the planned node.
 
+use super::CORDON_SEEN_AFTER;
 use crate::live::session::Session;
 use crate::live::writes::{Unwritten, controller_of};
 use k8s_openapi::api::core::v1::Pod;
@@ -57,6 +58,9 @@ impl Session {
             if self.cordon(node)? {
                 kept_off.push(node);
             }
+        }
+        if !kept_off.is_empty() {
+            self.pause(CORDON_SEEN_AFTER)?;
         }
         let outcome = self.evict(&evicted, until).and_then(|changed| match changed {
             Some(why) => Ok(Outcome::Changed(why)),
