@@ -6,6 +6,7 @@
 use crate::agenda::Request;
 use crate::evictions;
 use crate::objects::Pod;
+use crate::process::Process;
 use crate::reference;
 use crate::sim::Sim;
 use std::sync::Arc;
@@ -368,20 +369,23 @@ impl Sim {
             // A list of an older state omitted the pod, and the scheduler dropped what it knew about it.
             return Ok(());
         };
-        // Later decisions account for this pod, not the other way round.
-        let view = self.server_view(|process, pod| {
+        // Later decisions account for this pod, not the other way round. Members of a group are decided in any order, so
+        // all that start count.
+        let group = self.server.pods.get(&request.uid).and_then(|pod| pod.group_key());
+        let is_of_group = |pod: &Pod| group.is_some() && pod.group_key() == group;
+        let counts = |process: &Process, pod: &Pod| {
             let of_this_life = pod.bound_by.is_none_or(|incarnation| incarnation == process.incarnation);
             let number = process.numbers.get(&pod.uid);
-            !(of_this_life && number.is_some_and(|&number| number > own))
-        });
+            is_of_group(pod) || !(of_this_life && number.is_some_and(|&number| number > own))
+        };
+        let view = self.server_view_with(counts, is_of_group);
         let Some(pod) = self.server.pods.get(&request.uid).map(|pod| self.process.info(pod)) else {
             return Err(broken("a bound pod exists", request.uid.clone()));
         };
         let tables = self.process.scheduler.tables();
         let node = tables.symbol(&request.node);
         let world = view.world(tables).without(&request.uid);
-        // Members of a group are decided in any order, so rules between pods are judged when their group starts.
-        let rejection_reason = if unchanged && pod.group.is_none() {
+        let rejection_reason = if unchanged {
             world.rejection_reason(&pod, node)
         } else {
             world.local_rejection_reason(&pod, node)

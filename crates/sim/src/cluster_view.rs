@@ -145,14 +145,24 @@ impl Sim {
     /// Returns the server's state plus the bindings on their way to it, limited to the pods for which `counts`
     /// returns true.
     pub(crate) fn server_view(&mut self, counts: impl Fn(&Process, &Pod) -> bool) -> ClusterView {
+        self.server_view_with(counts, |_| false)
+    }
+
+    /// As [`Self::server_view`], with the decided pods of which `starts` returns true: their bindings may be sent later.
+    pub(crate) fn server_view_with(
+        &mut self,
+        counts: impl Fn(&Process, &Pod) -> bool,
+        starts: impl Fn(&Pod) -> bool,
+    ) -> ClusterView {
         let process = &mut self.process;
         let mut placed = Vec::new();
         let pre_binds = process.scheduler.waiting_for_volumes();
         let pre_binds: BTreeSet<_> = pre_binds.map(|(queued, ..)| queued.pod.uid.to_string()).collect();
         for pod in self.server.pods.values().filter(|pod| counts(process, pod)) {
             // Other decisions counted the pods whose volumes are being written.
-            let is_on_its_way =
-                |decided: &&Decided| decided.released.is_some() || pre_binds.contains(&pod.uid);
+            let is_on_its_way = |decided: &&Decided| {
+                decided.released.is_some() || pre_binds.contains(&pod.uid) || starts(pod)
+            };
             let released = || process.decided.get(&pod.uid).filter(is_on_its_way);
             if let Some(node) = &pod.node {
                 placed.push((Arc::clone(pod), node.clone()));
