@@ -399,6 +399,7 @@ impl Scheduler {
                 return Step::Idle { wake_at: self.bindings.next_query() };
             }
             self.queue.tick(now);
+            self.end_time_limits(now);
             // While a binding waits for a credit, a further decision would only be outdated when its binding is sent.
             if self.outbox.has_room() {
                 let mut sliced = self.slice_in_turn(now);
@@ -424,6 +425,7 @@ impl Scheduler {
                 self.volume_bindings.next_time(),
                 self.cache.volumes().devices().next_expiry(),
                 self.next_check(),
+                self.next_time_limit(),
             ];
             return Step::Idle { wake_at: times.into_iter().flatten().min() };
         }

@@ -168,7 +168,13 @@ fn generated(number: u64) -> World {
     };
     let members: Vec<String> = (0..count).map(member).collect();
     let min = 1 + random.below(count);
-    World::new(number, &lines, &format!("g min={min} key=rack"), &members)
+    let topology = match number % 5 {
+        0 => "preferred-topology=rack",
+        1 => "key=rack preferred-topology=kubernetes.io/hostname",
+        2 => "preferred-topology=topology.kubernetes.io/zone,rack rank-label=index",
+        _ => "key=rack",
+    };
+    World::new(number, &lines, &format!("g min={min} {topology}"), &members)
 }
 
 #[test]
@@ -247,7 +253,7 @@ impl Small {
         Self { nodes, members, min, needs_rack: random.below(3) == 0 }
     }
 
-    fn world(&self, compat: Compat) -> World {
+    fn world(&self, compat: Compat, options: &str) -> World {
         let nodes = self.nodes.iter().enumerate();
         let lines: Vec<String> = nodes
             .map(|(at, (rack, cpu))| format!("node n{at} cpu={cpu} mem=64Gi label:rack=r{rack}"))
@@ -262,7 +268,7 @@ impl Small {
         });
         let members: Vec<String> = members.collect();
         let key = if self.needs_rack { "key=rack" } else { "" };
-        let mut world = World::new(7, &lines, &format!("g min={} {key}", self.min), &members);
+        let mut world = World::new(7, &lines, &format!("g min={} {key} {options}", self.min), &members);
         world.trial.tables_mut().set_compat(compat);
         world
     }
@@ -302,7 +308,12 @@ impl Small {
 
     /// Decides on the group. Returns the nodes of its members if it starts.
     fn started(&self, compat: Compat) -> Option<Vec<Option<usize>>> {
-        let mut world = self.world(compat);
+        self.started_with(compat, "")
+    }
+
+    /// As [`Self::started`], with annotations of the group.
+    fn started_with(&self, compat: Compat, options: &str) -> Option<Vec<Option<usize>>> {
+        let mut world = self.world(compat, options);
         let (decided, _) = world.decide(SHARED);
         let node = |decision: &TrialDecision| match decision {
             TrialDecision::Placed { node, .. } => world.trial.tables().text(*node)[1..].parse().ok(),
@@ -360,4 +371,31 @@ impl Probe for Filters {
     fn enter(&mut self, point: Point) {
         self.0 += usize::from(point == Point::Filter);
     }
+}
+
+#[test]
+fn preferred_domain_costs_no_member_its_node() {
+    let racks_of = |small: &Small, nodes: &[Option<usize>]| {
+        let racks: std::collections::BTreeSet<usize> =
+            nodes.iter().flatten().map(|&node| small.nodes[node].0).collect();
+        racks.len()
+    };
+    let placed = |nodes: &[Option<usize>]| nodes.iter().flatten().count();
+    let (mut nearer, mut several) = (0, 0);
+    for number in 0..1_500 {
+        let small = Small::generated(number);
+        let near = small.started_with(Compat::Repaired, "preferred-topology=rack");
+        let (Some(near), Some(anywhere)) = (&near, &small.started(Compat::Repaired)) else {
+            assert!(
+                near.is_some() || small.started(Compat::Repaired).is_none(),
+                "cluster {number} does not start"
+            );
+            continue;
+        };
+        assert!(small.allows(near), "cluster {number}: {near:?}");
+        assert!(placed(near) >= placed(anywhere), "cluster {number}: {near:?} instead of {anywhere:?}");
+        nearer += usize::from(racks_of(&small, near) < racks_of(&small, anywhere));
+        several += usize::from(racks_of(&small, near) > 1);
+    }
+    assert!(nearer > 100 && several > 100, "{nearer} groups are nearer, {several} in several racks");
 }

@@ -99,9 +99,17 @@ fn upstream_integration_tests() {
 
 #[test]
 fn pod_groups() {
-    for topic in
-        ["s", "s_since_1.37", "_victims", "_members", "_binding", "_changes", "_reports", "_placements"]
-    {
+    for topic in [
+        "s",
+        "s_since_1.37",
+        "_victims",
+        "_members",
+        "_binding",
+        "_changes",
+        "_reports",
+        "_placements",
+        "_preferences",
+    ] {
         check(&format!("group{topic}.txt"));
     }
 }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use supercargo_core::model::effect::{GroupPatch, Lane};
 use supercargo_core::model::emulation::{EmulatedVersion, GroupGates};
 use supercargo_core::model::group::{
-    DisruptionMode, GroupApi, GroupCondition, GroupKey, GroupPolicy, Membership, PodGroup, Replacements,
+    DisruptionMode, GroupApi, GroupCondition, GroupKey, GroupPolicy, Membership, PodGroup,
 };
+use supercargo_core::model::group_options::GroupOptions;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::time::Time;
 
@@ -51,7 +52,7 @@ impl Group {
             topology: self.in_rack.then(|| [tables.symbol("rack")].into()),
             disruption: if self.is_whole { DisruptionMode::All } else { DisruptionMode::Single },
             priority: self.priority,
-            replacements: Ok(Replacements::default()),
+            options: Ok(GroupOptions::default()),
             scheduled: self.condition.clone(),
         }
     }

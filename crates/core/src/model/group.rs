@@ -3,6 +3,7 @@
 //! Upstream: `scheduling.k8s.io` PodGroup, `v1alpha2` in 1.36 and `v1beta1` in 1.37 (KEP-4671). Conversion from the API
 //! is in `crates/objects`; nothing here knows a version.
 
+use crate::model::group_options::GroupOptions;
 use crate::model::intern::{Symbol, trace_ids};
 use crate::model::pod::Uid;
 use crate::model::time::Time;
@@ -27,8 +28,8 @@ pub struct PodGroup {
     pub disruption: DisruptionMode,
     /// `spec.priority`; 0 when absent.
     pub priority: i32,
-    /// The annotation [`REPLACEMENTS`], or the error in it.
-    pub replacements: Result<Replacements, Box<str>>,
+    /// What its annotations ask for, or the error in one of them.
+    pub options: Result<GroupOptions, Box<str>>,
     /// The condition that says whether the group was scheduled, as the watch shows it.
     pub scheduled: Option<GroupCondition>,
 }
@@ -78,36 +79,6 @@ pub enum GroupPolicy {
     Gang(usize),
 }
 
-/// The annotation of a PodGroup that says how replacements of its members start. It is one of ours.
-pub const REPLACEMENTS: &str = "supercargo.dev/replacements";
-
-/// How replacements of members start once the group was scheduled and still has a member with a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Replacements {
-    /// Each one on its own (`one-by-one`).
-    #[default]
-    OneByOne,
-    /// Only if at least `minCount` members have a node, as in kube-scheduler (`together`).
-    Together,
-}
-
-impl Replacements {
-    /// Reads the value of the annotation; `None` if there is none.
-    ///
-    /// # Errors
-    /// If the value is unknown, with a text that says what to write instead.
-    pub fn parse(value: Option<&str>) -> Result<Self, Box<str>> {
-        match value {
-            None | Some("one-by-one") => Ok(Self::OneByOne),
-            Some("together") => Ok(Self::Together),
-            Some(value) => Err(format!(
-                "annotation {REPLACEMENTS} of the pod group is {value:?}, it should be \"one-by-one\" or \"together\""
-            )
-            .into()),
-        }
-    }
-}
-
 /// What preemption may take from a group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DisruptionMode {
@@ -140,6 +111,6 @@ pub struct Membership {
     pub created: Time,
 }
 
-trace_ids!(PodGroup { key, topology } but not { api, uid, generation, policy, disruption, priority, replacements, scheduled });
+trace_ids!(PodGroup { key, topology, options } but not { api, uid, generation, policy, disruption, priority, scheduled });
 trace_ids!(GroupKey { namespace, name });
 trace_ids!(Membership { group } but not { created });

@@ -6,6 +6,7 @@ pub mod emulation;
 pub mod event;
 pub mod extender;
 pub mod group;
+pub mod group_options;
 pub mod intern;
 pub mod lookup_objects;
 pub mod node;

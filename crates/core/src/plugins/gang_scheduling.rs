@@ -91,7 +91,8 @@ pub fn permit(group: Option<&PodGroup>, key: (&str, &str), scheduled: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::group::{DisruptionMode, GroupApi, GroupKey, Replacements};
+    use crate::model::group::{DisruptionMode, GroupApi, GroupKey};
+    use crate::model::group_options::GroupOptions;
     use crate::model::intern::Tables;
 
     #[test]
@@ -107,7 +108,7 @@ mod tests {
             topology: None,
             disruption: DisruptionMode::Single,
             priority: 0,
-            replacements: Ok(Replacements::default()),
+            options: Ok(GroupOptions::default()),
             scheduled: None,
         };
         let gang = group(GroupPolicy::Gang(3));

@@ -26,15 +26,25 @@ pub fn placements<'a>(
 ) -> Result<Vec<Placement>, CycleError> {
     let domain = domain_of(key, scheduled, snapshot)
         .map_err(|text| CycleError(format!("cannot determine domain for already scheduled pods: {text}")))?;
+    let domains = domains(key, snapshot.nodes().iter(), snapshot).into_iter();
+    let in_domain = domains.filter(|(name, _)| domain.is_none_or(|domain| domain == *name));
+    let placement = |(name, nodes): (&str, NodeSet)| Placement { name: name.to_owned(), nodes };
+    Ok(in_domain.map(placement).collect())
+}
+
+/// Divides nodes by the values of a label. Those without it are in no domain.
+pub fn domains<'a>(
+    key: Symbol,
+    nodes: impl Iterator<Item = NodeIdx>,
+    snapshot: Snapshot<'a>,
+) -> BTreeMap<&'a str, NodeSet> {
     let mut domains: BTreeMap<&str, NodeSet> = BTreeMap::new();
-    for node in snapshot.nodes().iter() {
-        let Some(value) = value(key, node, snapshot) else { continue };
-        if domain.is_none_or(|domain| domain == value) {
+    for node in nodes {
+        if let Some(value) = value(key, node, snapshot) {
             domains.entry(value).or_default().insert(node);
         }
     }
-    let placement = |(name, nodes): (&str, NodeSet)| Placement { name: name.to_owned(), nodes };
-    Ok(domains.into_iter().map(placement).collect())
+    domains
 }
 
 fn value<'a>(key: Symbol, node: NodeIdx, snapshot: Snapshot<'a>) -> Option<&'a str> {

@@ -5,8 +5,9 @@ use supercargo_core::model::effect::GroupPatch;
 use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
 use supercargo_core::model::event::{Event, Kind};
 use supercargo_core::model::group::{
-    DisruptionMode, GroupApi, GroupCondition, GroupKey, GroupPolicy, PodGroup, Replacements,
+    DisruptionMode, GroupApi, GroupCondition, GroupKey, GroupPolicy, PodGroup,
 };
+use supercargo_core::model::group_options::{self, GroupOptions};
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
@@ -14,7 +15,8 @@ use supercargo_core::registry::Plan;
 use supercargo_core::report::group::{GroupReport, MemberReport, PlacementReport};
 use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
 
-/// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 replacements=together whole scheduled`.
+/// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 whole scheduled`. Other words are
+/// annotations of ours, without their prefix: `replacements=together`.
 /// Without `min`, it is basic. With `scheduled`, its condition says so.
 pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
     let (name, words) = words.split_first().expect("a group has a name");
@@ -28,9 +30,10 @@ pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
         topology: None,
         disruption: DisruptionMode::Single,
         priority: 0,
-        replacements: Ok(Replacements::default()),
+        options: Ok(GroupOptions::default()),
         scheduled: None,
     };
+    let mut annotations = Vec::new();
     for word in words {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         match key {
@@ -38,16 +41,23 @@ pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
             "min" => group.policy = GroupPolicy::Gang(value.parse().expect("a number of members")),
             "key" => group.topology = Some([tables.symbol(value)].into()),
             "priority" => group.priority = value.parse().expect("a priority"),
-            "replacements" => group.replacements = Replacements::parse(Some(value)),
             "whole" => group.disruption = DisruptionMode::All,
             "scheduled" => {
                 let (reason, message) = ("Scheduled".into(), "".into());
                 let condition = GroupCondition { is_true: true, reason, message, observed_generation: 1 };
                 group.scheduled = Some(condition);
             }
+            _ if group_options::ALL.iter().any(|it| it.ends_with(&format!("/{key}"))) => {
+                annotations.push((key, value))
+            }
             _ => panic!("a group has no {word:?}"),
         }
     }
+    let get = |name: &str| {
+        let of = |(key, _): &&(&str, &str)| name.ends_with(&format!("/{key}"));
+        annotations.iter().find(of).map(|&(_, value)| value)
+    };
+    group.options = GroupOptions::parse(get, group.policy, tables);
     group
 }
 

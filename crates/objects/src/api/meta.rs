@@ -82,6 +82,8 @@ impl From<Metadata> for ObjectMeta {
 
 /// Annotations of claims, volumes, CSINodes, ResourceClaims and PodGroups that the scheduler reads.
 pub mod annotation {
+    use supercargo_core::model::group_options;
+
     /// On claims and volumes: the storage class; overrides `spec.storageClassName`.
     pub const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
     /// On claims: both sides of the binding are written.
@@ -94,17 +96,20 @@ pub mod annotation {
     pub const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
     /// On ResourceClaims: the scheduler made the claim for a pod's extended resources.
     pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
-    /// Of a PodGroup: how replacements of its members start. One of ours.
-    pub const GROUP_REPLACEMENTS: &str = supercargo_core::model::group::REPLACEMENTS;
     /// All annotations that are decoded.
-    pub(in crate::api) const ALL: [&str; 7] = [
+    pub(in crate::api) const ALL: [&str; 12] = [
         CLASS,
         BIND_COMPLETED,
         BOUND_BY_CONTROLLER,
         SELECTED_NODE,
         MIGRATED_PLUGINS,
         EXTENDED_RESOURCE_CLAIM,
-        GROUP_REPLACEMENTS,
+        group_options::REPLACEMENTS,
+        group_options::PREFERRED_TOPOLOGY,
+        group_options::RANK_LABEL,
+        group_options::ROLE_LABEL,
+        group_options::MIN_PER_ROLE,
+        group_options::START_WITHIN,
     ];
 }
 

@@ -2,16 +2,14 @@
 
 use super::volumes::annotated;
 use super::{Watched, uid};
-use crate::api::meta::annotation;
 use crate::api::scheduling::{
     GroupCondition, PodGroupStatus, PodGroupV1Alpha2, PodGroupV1Beta1, SchedulingConstraints,
     SchedulingPolicy,
 };
 use crate::api::{Kind as ApiKind, Malformed, Received};
 use supercargo_core::model::event::{Event, Kind, ObjectKey};
-use supercargo_core::model::group::{
-    self, DisruptionMode, GroupApi, GroupKey, GroupPolicy, PodGroup, Replacements,
-};
+use supercargo_core::model::group::{self, DisruptionMode, GroupApi, GroupKey, GroupPolicy, PodGroup};
+use supercargo_core::model::group_options::GroupOptions;
 use supercargo_core::model::intern::{Symbol, Tables};
 
 impl Watched for PodGroupV1Alpha2 {
@@ -68,16 +66,17 @@ fn applied<K: ApiKind>(
     status: &PodGroupStatus,
     tables: &mut Tables,
 ) -> Event {
+    let policy = policy(spec.policy);
     Event::PodGroupApplied(Box::new(PodGroup {
         key: key(group, tables),
         api,
         uid: uid(group),
         generation: group.metadata.generation.unwrap_or(0),
-        policy: policy(spec.policy),
+        policy,
         topology: topology(spec.constraints, tables),
         disruption: if spec.is_evicted_whole { DisruptionMode::All } else { DisruptionMode::Single },
         priority: spec.priority.unwrap_or(0),
-        replacements: Replacements::parse(annotated(group, annotation::GROUP_REPLACEMENTS)),
+        options: GroupOptions::parse(|key| annotated(group, key), policy, tables),
         scheduled: scheduled(status, api),
     }))
 }

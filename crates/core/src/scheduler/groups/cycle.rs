@@ -5,6 +5,7 @@ use super::super::attempt::Choice;
 use super::super::departure::Departure;
 use super::super::failure::Failure;
 use super::feasibility::Details;
+use super::roles::RoleCounts;
 use super::shared::{Rejections, SharedRun};
 use super::snapshot_gaps::SnapshotGaps;
 use crate::cache::{Cache, UndoLog};
@@ -127,6 +128,11 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// Returns the number of members that have a node.
+    pub(super) fn placed(&self) -> usize {
+        self.tried.iter().filter(|tried| tried.node().is_some()).count()
+    }
+
     pub(super) fn ended(verdict: Verdict) -> Self {
         Self { tried: Vec::new(), verdict, placements: Vec::new(), chosen: None, details: None }
     }
@@ -148,6 +154,9 @@ pub(super) struct RunScope<'a> {
     pub(super) evaluations: Option<&'a GroupEvaluations>,
     /// The node of the first member; `None` if it may choose.
     pub(super) first: Option<NodeIdx>,
+    /// Domains that the members use one after the other: once a member does not fit, it and those after it go on to the
+    /// next one. Empty if all members use `within`.
+    pub(super) path: &'a [NodeSet],
 }
 
 impl RunScope<'_> {
@@ -177,6 +186,10 @@ pub(super) struct Trying<'a> {
     /// The results of nodes that the members share.
     pub(super) shared: Option<SharedRun<'a>>,
     pub(super) rejections: Rejections,
+    /// The domains of [`RunScope::path`] that are left, the current one first.
+    pub(super) path: &'a [NodeSet],
+    /// The roles that have a minimum.
+    pub(super) roles: RoleCounts,
 }
 
 /// The number of changes in the log, and the number of assumed members that share results.
@@ -198,6 +211,8 @@ impl<'a> Trying<'a> {
             before: None,
             shared: None,
             rejections: Rejections::default(),
+            path: &[],
+            roles: RoleCounts::default(),
         }
     }
 
@@ -210,11 +225,19 @@ impl<'a> Trying<'a> {
     ) {
         self.before = at.checked_sub(1).map(|before| &attempt.members[before].pod);
         self.at = at;
-        self.within = first.filter(|_| at == 0).or(within);
+        self.within = first.filter(|_| at == 0).or(self.path.first()).or(within);
         if at == 1 && first.is_some() {
             // Rejections on one node say nothing about the others.
             self.rejections = Rejections::default();
         }
+    }
+
+    /// Goes on to the next domain of the path, if there is one.
+    fn enter_next_domain(&mut self) -> bool {
+        let [_, left @ ..] = self.path else { return false };
+        let Some(next) = left.first() else { return false };
+        (self.path, self.within, self.rejections) = (left, Some(next), Rejections::default());
+        true
     }
 
     /// Returns the state of the assumed members, for [`Self::roll_back_to`].
@@ -282,7 +305,7 @@ impl Scheduler {
             // Each victim that goes may be the last one that it needs.
             members.iter_mut().for_each(QueuedPod::allow_early);
         }
-        self.in_turn(members)
+        self.in_turn(key, members)
     }
 
     /// Returns the error if the members have different scheduler names.
@@ -365,8 +388,34 @@ impl Scheduler {
             scheduled: self.scheduled(attempt.key),
             shares: self.shares_results(),
             shared: scope.evaluations.map(SharedRun::new),
+            path: scope.path,
+            roles: self.role_counts(attempt),
             ..Trying::new(attempt, scope.within, mode)
         }
+    }
+
+    /// Returns members in the order in which they are tried: those of higher priority first, then by the rank that the
+    /// group's annotation names, then those that became active first, then in the order of their creation.
+    pub(super) fn in_order(&self, key: GroupKey, mut members: Vec<QueuedPod>) -> Vec<QueuedPod> {
+        let group = self.cache.lookups().group(key);
+        let label = group.and_then(|group| self.options_of(group)?.rank);
+        let rank = |pod: &PodInfo| -> Option<u64> {
+            let value = self.tables.labels(pod.labels).get(label?)?;
+            self.tables.text(value).parse().ok()
+        };
+        members.sort_by_cached_key(|it| {
+            let created = it.pod.group.as_ref().map(|membership| membership.created);
+            // Members without a rank come after those that have one.
+            let rank = rank(&it.pod);
+            (
+                Reverse(it.pod.priority),
+                (rank.is_none(), rank),
+                it.initial_attempt,
+                created,
+                it.pod.name.clone(),
+            )
+        });
+        members
     }
 
     /// Decides on the member whose turn it is. Only its own nomination is shown meanwhile.
@@ -380,7 +429,10 @@ impl Scheduler {
     ) -> Tried {
         let queued = &attempt.members[trying.at];
         trying.log.nominate(&mut self.cache, &queued.pod, nominated);
-        let tried = self.try_member(now, trying, queued, probe);
+        let mut tried = self.try_member(now, trying, queued, probe);
+        while matches!(tried, Tried::Rejected(_)) && trying.enter_next_domain() {
+            tried = self.try_member(now, trying, queued, probe);
+        }
         trying.log.nominate(&mut self.cache, &queued.pod, None);
         tried
     }
@@ -440,19 +492,11 @@ impl Scheduler {
             gaps.end(&mut self.cache);
         }
         trying.roll_back_to((0, 0), &mut self.cache);
+        if matches!(run.verdict, Verdict::Unschedulable(_))
+            && let Some(short) = trying.roles.short(&self.tables)
+        {
+            run.verdict = Verdict::Unschedulable(format!("{UNSCHEDULABLE}, {short}"));
+        }
         run
     }
-}
-
-/// Returns members in the order in which they are tried: those of higher priority first, then those that became active
-/// first, then in the order of their creation.
-pub(super) fn in_order(mut members: Vec<QueuedPod>) -> Vec<QueuedPod> {
-    members.sort_by(|a, b| {
-        let rank = |it: &QueuedPod| {
-            let created = it.pod.group.as_ref().map(|membership| membership.created);
-            (Reverse(it.pod.priority), it.initial_attempt, created)
-        };
-        rank(a).cmp(&rank(b)).then_with(|| a.pod.name.cmp(&b.pod.name))
-    });
-    members
 }

@@ -5,7 +5,7 @@
 //! Upstream: `pkg/scheduler/backend/queue/scheduling_queue.go` of 1.37.
 
 use super::super::Scheduler;
-use super::cycle::{Verdict, in_order};
+use super::cycle::Verdict;
 use super::ledger::Standing;
 use super::submit::condition;
 use crate::framework::PluginName;
@@ -28,9 +28,9 @@ impl Scheduler {
     }
 
     /// Returns the members in the order in which they are tried. By default, ranks keep their order in every version.
-    pub(super) fn in_turn(&self, mut members: Vec<QueuedPod>) -> Vec<QueuedPod> {
+    pub(super) fn in_turn(&self, key: GroupKey, mut members: Vec<QueuedPod>) -> Vec<QueuedPod> {
         if !self.group_rules().queues_groups || !self.tables.copies_defects() {
-            return in_order(members);
+            return self.in_order(key, members);
         }
         members.sort_by_key(QueuedPod::rank_in_group);
         members
@@ -39,7 +39,7 @@ impl Scheduler {
     /// Returns the error in an annotation of the group. Upstream knows none of them.
     pub(super) fn bad_annotation(&self, key: GroupKey) -> Option<String> {
         let group = self.cache.lookups().group(key).filter(|_| !self.tables.copies_defects())?;
-        group.replacements.as_ref().err().map(|text| text.clone().into())
+        group.options.as_ref().err().map(|text| text.clone().into())
     }
 
     /// Returns the error in the group's annotations, or if members differ from each other, or from the group, in what

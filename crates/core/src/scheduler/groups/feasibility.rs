@@ -6,6 +6,7 @@ use super::super::Scheduler;
 use super::super::failure::Failure;
 use super::cycle::{Attempt, Mode, Run, RunScope, Tried, UNSCHEDULABLE, Verdict};
 use super::preempt::Preempted;
+use super::roles::RoleCounts;
 use super::submit::Fate;
 use crate::cycle::{Nominate, Probe, Unschedulable};
 use crate::framework::Code;
@@ -98,7 +99,7 @@ impl Scheduler {
         let mut remaining = attempt.members.len();
         let mut run = Run::ended(Verdict::Scheduled);
         run.details = Some(Details::default());
-        let mut feasible = self.feasible(attempt, trying.scheduled, remaining);
+        let mut feasible = self.feasible(attempt, (trying.scheduled, remaining), &trying.roles);
         if let Feasible::Never(text) = feasible {
             run.verdict = Verdict::Unschedulable(format!("{UNSCHEDULABLE}, {text}"));
             return run;
@@ -118,8 +119,9 @@ impl Scheduler {
                 return run;
             }
             remaining -= 1;
+            trying.roles.take(&attempt.members[at].pod, &self.tables);
             if !matches!(feasible, Feasible::Never(_)) {
-                feasible = self.feasible(attempt, trying.scheduled, remaining);
+                feasible = self.feasible(attempt, (trying.scheduled, remaining), &trying.roles);
             }
             if matches!(feasible, Feasible::Never(_)) && !attempt.tries_all {
                 break;
@@ -135,7 +137,12 @@ impl Scheduler {
     }
 
     /// Runs PlacementFeasible.
-    fn feasible(&self, attempt: &Attempt, scheduled: usize, remaining: usize) -> Feasible {
+    fn feasible(
+        &self,
+        attempt: &Attempt,
+        (scheduled, remaining): (usize, usize),
+        roles: &RoleCounts,
+    ) -> Feasible {
         let runs = |profile: &super::super::Profile| {
             profile.framework.runs(ExtensionPoint::Permit, gang_scheduling::NAME)
         };
@@ -143,7 +150,10 @@ impl Scheduler {
         if !checks || mutation::is_on(Mutation::GangStartsShort) {
             return Feasible::Success;
         }
-        gang_scheduling::placement_feasible(attempt.group.as_ref(), scheduled, remaining)
+        match gang_scheduling::placement_feasible(attempt.group.as_ref(), scheduled, remaining) {
+            Feasible::Never(text) => Feasible::Never(text),
+            feasible => roles.feasible(&self.tables).unwrap_or(feasible),
+        }
     }
 
     /// Returns the status of a group that fits in none of its placements; `first` is that of the first one.

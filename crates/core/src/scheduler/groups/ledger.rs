@@ -4,6 +4,7 @@
 //! `pkg/scheduler/backend/cache/podgroupstate.go`.
 
 use super::start::Start;
+use super::time_limit::TimeLimits;
 use crate::cache::Cache;
 use crate::collections::hash::FixedMap;
 use crate::model::group::{GroupCondition, GroupKey};
@@ -92,6 +93,8 @@ pub(in crate::scheduler) struct Groups {
     pub(super) starts: BTreeMap<GroupKey, Start>,
     /// The number of pods that had left PreBind when the starts were looked at last.
     pub(super) starts_as_of: u64,
+    /// The time limits of groups.
+    pub(super) limits: TimeLimits,
 }
 
 impl Groups {
@@ -228,7 +231,8 @@ impl Groups {
 
 impl TraceIds for Groups {
     fn mark(&self, marks: &mut Marks) {
-        let Self { members, of_pod: _, sent: _, reports: _, victims, starts, starts_as_of: _ } = self;
+        let Self { members, of_pod: _, sent: _, reports: _, victims, starts, starts_as_of: _, limits } = self;
+        limits.mark(marks);
         members.keys().chain(victims.keys()).chain(starts.keys()).for_each(|key| key.mark(marks));
     }
 }

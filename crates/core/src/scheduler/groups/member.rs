@@ -65,6 +65,7 @@ impl Scheduler {
         };
         self.assume_member(trying, queued, node);
         self.cache.assume_volumes(&self.tables, &queued.pod.uid, reservations);
+        trying.roles.place(&queued.pod, &self.tables);
         match self.permit(trying, queued) {
             Ok(permit) => {
                 trying.scheduled += 1;
@@ -100,7 +101,8 @@ impl Scheduler {
             return Ok(Permit::Success);
         }
         let key = (self.tables.text(trying.key.namespace), self.tables.text(trying.key.name));
-        gang_scheduling::permit(trying.group, key, trying.scheduled + 1)
+        let permit = gang_scheduling::permit(trying.group, key, trying.scheduled + 1)?;
+        Ok(if trying.roles.are_short() { Permit::Wait } else { permit })
     }
 
     fn decide_member(

@@ -13,12 +13,15 @@ mod ledger;
 mod member;
 mod placements;
 mod preempt;
+mod preferred;
 mod reprieve;
+mod roles;
 mod search;
 mod shared;
 mod snapshot_gaps;
 mod start;
 mod submit;
+mod time_limit;
 mod trial;
 
 use ledger::{Seen, Standing};
@@ -32,7 +35,8 @@ use super::departure::Departure;
 use crate::framework::PluginName;
 use crate::framework::extension_point::ExtensionPoint;
 use crate::model::effect::GroupPatch;
-use crate::model::group::{GroupCondition, GroupKey, GroupPolicy, PodGroup, Replacements};
+use crate::model::group::{GroupCondition, GroupKey, GroupPolicy, PodGroup};
+use crate::model::group_options::{GroupOptions, Replacements, START_WITHIN};
 use crate::model::intern::Symbol;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -58,6 +62,9 @@ impl Scheduler {
         if !framework.runs(ExtensionPoint::PreEnqueue, gang_scheduling::NAME) {
             return None;
         }
+        if self.groups.limits.is_given_up(key) {
+            return Some(format!("the pod group did not start in time; see annotation {START_WITHIN}"));
+        }
         gang_scheduling::pre_enqueue(self.current_policy(key), self.tables.text(key.name), self.known(key))
     }
 
@@ -81,7 +88,10 @@ impl Scheduler {
             Standing::Counts
         };
         match self.groups.add(key, &pod.uid, standing) {
-            Seen::New => Some(key),
+            Seen::New => {
+                self.note_created(key, pod);
+                Some(key)
+            }
             Seen::Counts => Some(key).filter(|_| !self.tables.copies_defects()),
             Seen::CountsNoMore => {
                 self.leaves_domain(now, key);
@@ -146,9 +156,15 @@ impl Scheduler {
         let group = self.cache.lookups().group(key)?;
         let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
         let was_scheduled = shown.is_some_and(|shown| shown.is_true);
-        let is_one_by_one = group.replacements == Ok(Replacements::OneByOne) && !self.tables.copies_defects();
+        let options = self.options_of(group);
+        let is_one_by_one = options.is_some_and(|it| it.replacements == Replacements::OneByOne);
         let is_started = was_scheduled && is_one_by_one && self.scheduled(key) > 0;
         Some(if is_started { GroupPolicy::Basic } else { group.policy })
+    }
+
+    /// Returns what the group's annotations ask for; `None` if one is invalid. Upstream knows none of them.
+    fn options_of<'a>(&self, group: &'a PodGroup) -> Option<&'a GroupOptions> {
+        group.options.as_ref().ok().filter(|_| !self.tables.copies_defects())
     }
 
     /// Handles a pod that leaves: it is no member any more, unless it was bound.
@@ -158,6 +174,7 @@ impl Scheduler {
         }
         let Some((key, standing)) = self.groups.remove(uid) else { return };
         if self.groups.known(key) == 0 {
+            self.forget_created(key);
             self.group_preemption_left(now, key);
         } else {
             self.leaves_domain(now, key);
@@ -252,7 +269,7 @@ impl Scheduler {
 
     /// Handles a PodGroup that was added or changed.
     pub(super) fn group_applied(&mut self, now: Time, group: PodGroup) {
-        let (key, priority, replacements) = (group.key, group.priority, group.replacements.clone());
+        let (key, priority, options) = (group.key, group.priority, group.options.clone());
         self.queue.set_group_priority(key, self.group_rules().queues_groups.then_some(priority));
         let before = self.current_policy(key);
         self.groups.shown(&group.uid, group.scheduled.as_ref());
@@ -260,7 +277,8 @@ impl Scheduler {
         let is_mutable = !self.tables.copies_defects() || self.group_rules().queues_groups;
         // The condition matters, too: a group that was scheduled once may take replacements one by one.
         let is_changed = before != self.current_policy(key);
-        let differs = |old: PodGroup| is_changed || old.replacements != replacements;
+        let differs = |old: PodGroup| is_changed || old.options != options;
+        self.take_up(key);
         if old.is_none_or(|old| is_mutable && differs(old)) {
             self.release_members(now, key);
             self.requeue_members(now, key);
@@ -281,6 +299,7 @@ impl Scheduler {
             self.preemptor_left(now, &group.uid);
             self.groups.shown(&group.uid, None);
             self.outbox.cancel_group_patch(&group.uid);
+            self.take_up(key);
             self.queue.set_group_priority(key, None);
         }
         if self.group_rules().queues_groups {

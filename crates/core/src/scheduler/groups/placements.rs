@@ -41,8 +41,11 @@ impl Scheduler {
         for (at, placement) in placements.iter().enumerate() {
             let is_all = placement.nodes.len() == self.snapshot().nodes().len();
             let within = (!is_all).then_some(&placement.nodes);
-            let scope =
-                RunScope { within, evaluations: evaluations.as_ref().filter(|_| !is_all), first: None };
+            let scope = RunScope {
+                within,
+                evaluations: evaluations.as_ref().filter(|_| !is_all),
+                ..RunScope::default()
+            };
             let run = self.run_members(now, attempt, scope, mode, probe);
             reports.push(self.placement_report(attempt, placement, &run));
             match &run.verdict {
@@ -98,7 +101,7 @@ impl Scheduler {
     }
 
     /// Returns the position of the best of the placements that fit; among equal ones the first by name.
-    fn best_placement(
+    pub(super) fn best_placement(
         &self,
         attempt: &Attempt,
         placements: &[Placement],

@@ -47,8 +47,9 @@ impl WorkLeft {
 }
 
 impl Scheduler {
-    /// Decides on a group: in the order of its members first, and by a search if it cannot start so.
-    pub(super) fn decide_group(
+    /// Decides on a group in all domains that it may use: in the order of its members first, and by a search if it cannot
+    /// start so.
+    pub(super) fn decide_anywhere(
         &mut self,
         now: Time,
         attempt: &Attempt,
@@ -81,7 +82,9 @@ impl Scheduler {
         };
         let known = self.scheduled(attempt.key) + attempt.members.len();
         // If nothing but nodes judges identical members, their order does not matter, so a search cannot help.
-        known >= min && !self.group_evaluations(attempt).is_some_and(|it| it.are_sole() && it.is_one())
+        known >= min
+            && (self.has_roles(attempt)
+                || !self.group_evaluations(attempt).is_some_and(|it| it.are_sole() && it.is_one()))
     }
 
     /// Tries the placements in which most members had a node first.
@@ -106,7 +109,7 @@ impl Scheduler {
         None
     }
 
-    fn search_placements(&self, attempt: &Attempt) -> Option<Vec<Placement>> {
+    pub(super) fn search_placements(&self, attempt: &Attempt) -> Option<Vec<Placement>> {
         if self.tables.rules().groups.topology {
             return self.placements_of(attempt).ok();
         }
@@ -169,7 +172,7 @@ impl Scheduler {
             began: attempt.began,
             tries_all: false,
         };
-        let scope = RunScope { within: Some(within), evaluations: None, first };
+        let scope = RunScope { within: Some(within), first, ..RunScope::default() };
         let mut run = self.run_members(now, &ordered, scope, Mode::WithoutPostFilters, probe);
         let mut by_member: Vec<(usize, Tried)> = order.iter().copied().zip(run.tried).collect();
         if run.verdict != Verdict::Scheduled {

@@ -95,7 +95,8 @@ impl Scheduler {
     fn complete_start(&mut self, now: Time, key: GroupKey, mut start: Start) {
         let is_lost = |uid: &Uid| self.cache.placed(uid).is_none();
         let left = self.scheduled(key);
-        let starts = left >= start.min || !start.members.iter().any(is_lost);
+        let is_enough = left >= start.min && !(start.min > 0 && self.lacks_role(key));
+        let starts = is_enough || !start.members.iter().any(is_lost);
         while let Some(uid) = start.ready.pop() {
             let taken_back = if starts { None } else { self.bindings.cancel_unsent(&uid, &mut self.outbox) };
             let Some(binding) = taken_back else {

@@ -3,7 +3,7 @@
 use super::super::attempt::Choice;
 use super::super::failure::Failure;
 use super::super::{Profile, Scheduler};
-use super::cycle::{Attempt, Mode, Run, Tried, Verdict, in_order};
+use super::cycle::{Attempt, Mode, Run, Tried, Verdict};
 use super::preempt::Preempted;
 use super::submit::{Fate, fate};
 use crate::cycle::{Nominate, Probe, Unschedulable};
@@ -51,7 +51,7 @@ impl Scheduler {
         probe: &mut dyn Probe,
     ) -> GroupTried {
         let members: Vec<QueuedPod> = pods.iter().map(|pod| QueuedPod::new(Arc::clone(pod), None)).collect();
-        let members = in_order(members);
+        let members = self.in_order(key, members);
         let status = self.mismatch(key, &members).map(Verdict::Failed);
         if let Some(verdict) = status.or_else(|| self.gate_of(key, &members).map(Verdict::Unschedulable)) {
             let outcome = match &verdict {

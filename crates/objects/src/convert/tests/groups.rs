@@ -7,9 +7,8 @@ use crate::convert::Watched;
 use serde_json::json;
 use supercargo_core::model::emulation::GroupGates;
 use supercargo_core::model::event::Event;
-use supercargo_core::model::group::{
-    DisruptionMode, GroupApi, GroupCondition, GroupPolicy, PodGroup, Replacements,
-};
+use supercargo_core::model::group::{DisruptionMode, GroupApi, GroupCondition, GroupPolicy, PodGroup};
+use supercargo_core::model::group_options::{GroupOptions, Replacements};
 use supercargo_core::model::time::Time;
 
 fn converted(tables: &mut Tables, object: &impl Watched) -> PodGroup {
@@ -41,7 +40,7 @@ fn expected(api: GroupApi, tables: &mut Tables) -> PodGroup {
         topology: Some([tables.symbol("rack")].into()),
         disruption: DisruptionMode::All,
         priority: 7,
-        replacements: Ok(Replacements::Together),
+        options: Ok(GroupOptions { replacements: Replacements::Together, ..GroupOptions::default() }),
         scheduled: Some(GroupCondition {
             is_true: false,
             reason: "Unschedulable".into(),

@@ -10,9 +10,8 @@ use crate::explain::place::Place;
 use crate::explain::suggest::Vocabulary;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use supercargo_core::model::group::{
-    DisruptionMode, GroupApi, GroupKey, GroupPolicy, PodGroup, Replacements,
-};
+use supercargo_core::model::group::{DisruptionMode, GroupApi, GroupKey, GroupPolicy, PodGroup};
+use supercargo_core::model::group_options::GroupOptions;
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::report::group::GroupOutcome;
@@ -96,7 +95,7 @@ impl Asked<'_> {
             topology: None,
             disruption: DisruptionMode::default(),
             priority: self.members.waiting.first()?.priority,
-            replacements: Ok(Replacements::default()),
+            options: Ok(GroupOptions::default()),
             scheduled: None,
         };
         let nodes = self.starts_as(place, group)?;

@@ -1,0 +1,140 @@
+//! Time limits: a group that does not start in time is given up, until the annotation changes or the group is new.
+//!
+//! The time begins with the creation of the oldest pod that was seen as a member, so a restart of the scheduler does
+//! not extend it. A group that was scheduled once has no limit any more. Upstream knows no limit.
+
+use super::super::Scheduler;
+use crate::model::effect::Severity;
+use crate::model::group::{GroupCondition, GroupKey};
+use crate::model::group_options::START_WITHIN;
+use crate::model::intern::{Marks, TraceIds};
+use crate::model::pod::PodInfo;
+use crate::model::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The reason of the condition of a group that was given up.
+const REASON: &str = "StartDeadlineExceeded";
+
+/// The time limits of the groups that have one.
+#[derive(Default)]
+pub(super) struct TimeLimits {
+    /// When the oldest member of each group was created.
+    since: BTreeMap<GroupKey, Time>,
+    ends: BTreeMap<GroupKey, Time>,
+    by_end: BTreeSet<(Time, GroupKey)>,
+    given_up: BTreeSet<GroupKey>,
+}
+
+impl TimeLimits {
+    /// Whether the group was given up.
+    pub(super) fn is_given_up(&self, key: GroupKey) -> bool {
+        self.given_up.contains(&key)
+    }
+
+    /// Returns when the next limit ends.
+    pub(super) fn next_end(&self) -> Option<Time> {
+        self.by_end.first().map(|&(end, _)| end)
+    }
+
+    fn set_end(&mut self, key: GroupKey, end: Option<Time>) {
+        let before = match end {
+            Some(end) => self.ends.insert(key, end),
+            None => self.ends.remove(&key),
+        };
+        before.map(|before| self.by_end.remove(&(before, key)));
+        self.by_end.extend(end.map(|end| (end, key)));
+    }
+
+    fn take_ended(&mut self, now: Time) -> Option<GroupKey> {
+        let &(_, key) = self.by_end.first().filter(|(end, _)| *end <= now)?;
+        self.set_end(key, None);
+        Some(key)
+    }
+}
+
+impl Scheduler {
+    /// Notes when a member was created.
+    pub(super) fn note_created(&mut self, key: GroupKey, pod: &PodInfo) {
+        let Some(created) = pod.group.as_ref().map(|membership| membership.created) else { return };
+        let since = &mut self.groups.limits.since;
+        if since.get(&key).is_none_or(|&since| created < since) {
+            since.insert(key, created);
+            self.set_time_limit(key);
+        }
+    }
+
+    /// Forgets the time of a group without members.
+    pub(super) fn forget_created(&mut self, key: GroupKey) {
+        self.groups.limits.since.remove(&key);
+        self.groups.limits.set_end(key, None);
+        self.groups.limits.given_up.remove(&key);
+    }
+
+    /// Sets the end of a group's time from its annotation. It has none if it was scheduled once.
+    pub(super) fn set_time_limit(&mut self, key: GroupKey) {
+        let end = || {
+            let group = self.cache.lookups().group(key)?;
+            let limit = self.options_of(group)?.start_within?;
+            let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
+            let since = self.groups.limits.since.get(&key)?;
+            (!shown.is_some_and(|shown| shown.is_true)).then(|| *since + limit)
+        };
+        let end = end().filter(|_| !self.groups.limits.is_given_up(key));
+        self.groups.limits.set_end(key, end);
+    }
+
+    /// Takes a group up again that was given up, because its annotations changed.
+    pub(super) fn take_up(&mut self, key: GroupKey) {
+        self.groups.limits.given_up.remove(&key);
+        self.set_time_limit(key);
+    }
+
+    /// Returns when the next time limit of a group ends.
+    pub(in crate::scheduler) fn next_time_limit(&self) -> Option<Time> {
+        self.groups.limits.next_end()
+    }
+
+    /// Gives up the groups whose time is over.
+    pub(in crate::scheduler) fn end_time_limits(&mut self, now: Time) {
+        while let Some(key) = self.groups.limits.take_ended(now) {
+            self.give_up(now, key);
+        }
+    }
+
+    fn give_up(&mut self, now: Time, key: GroupKey) {
+        let Some(group) = self.cache.lookups().group(key) else { return };
+        let Some(limit) = self.options_of(group).and_then(|options| options.start_within) else { return };
+        let (uid, generation) = (Arc::clone(&group.uid), group.generation);
+        let shown = self.groups.sent(&uid).or(group.scheduled.as_ref());
+        if shown.is_some_and(|shown| shown.is_true) {
+            return;
+        }
+        self.groups.limits.given_up.insert(key);
+        self.hold_back_members(key, false);
+        self.preemptor_left(now, &uid);
+        let seconds = limit.as_secs();
+        let message = format!(
+            "the pod group did not start within {seconds} s of the creation of its first pod; change annotation {}, or create \
+             the pod group again",
+            START_WITHIN
+        );
+        for uid in self.pending_members(key) {
+            if let Some(pod) = self.queue.get(&uid).map(|queued| Arc::clone(&queued.pod)) {
+                self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", message.clone());
+            }
+        }
+        let (reason, message) = (REASON.into(), message.into());
+        self.set_condition(
+            key,
+            GroupCondition { is_true: false, reason, message, observed_generation: generation },
+        );
+    }
+}
+
+impl TraceIds for TimeLimits {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { since, ends, by_end: _, given_up } = self;
+        since.keys().chain(ends.keys()).chain(given_up).for_each(|key| key.mark(marks));
+    }
+}
