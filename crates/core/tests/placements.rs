@@ -264,7 +264,8 @@ impl Small {
                 Constraint::Apart => "label:app=x anti=host/app=x",
                 Constraint::Together => "label:app=y affinity=rack/app=y",
             };
-            format!("p{at} group=g cpu={cpu} {constraint}")
+            let role = if at + 1 == self.members.len() { "leader" } else { "worker" };
+            format!("p{at} group=g cpu={cpu} {constraint} label:role={role}")
         });
         let members: Vec<String> = members.collect();
         let key = if self.needs_rack { "key=rack" } else { "" };
@@ -293,6 +294,11 @@ impl Small {
 
     /// Whether any assignment of members to nodes lets the group start.
     fn can_start(&self) -> bool {
+        self.can_start_with(|_| true)
+    }
+
+    /// Whether any assignment with this property lets the group start.
+    fn can_start_with(&self, is_allowed: impl Fn(&[Option<usize>]) -> bool) -> bool {
         let choices = self.nodes.len() + 1;
         let assignments = choices.pow(self.members.len() as u32);
         (0..assignments).any(|mut number| {
@@ -302,7 +308,7 @@ impl Small {
                 choice.checked_sub(1)
             };
             let nodes: Vec<Option<usize>> = self.members.iter().map(|_| next()).collect();
-            self.allows(&nodes)
+            is_allowed(&nodes) && self.allows(&nodes)
         })
     }
 
@@ -398,4 +404,20 @@ fn preferred_domain_costs_no_member_its_node() {
         several += usize::from(racks_of(&small, near) > 1);
     }
     assert!(nearer > 100 && several > 100, "{nearer} groups are nearer, {several} in several racks");
+}
+
+#[test]
+fn minimum_of_a_role_holds_and_the_search_knows_it() {
+    let (mut possible, mut found) = (0, 0);
+    for number in 0..1_500 {
+        let small = Small::generated(number);
+        let has_leader = |nodes: &[Option<usize>]| nodes.last().is_some_and(Option::is_some);
+        let started = small.started_with(Compat::Repaired, "role-label=role min-per-role=leader=1");
+        if let Some(nodes) = &started {
+            assert!(small.allows(nodes) && has_leader(nodes), "cluster {number}: {nodes:?}");
+        }
+        possible += usize::from(small.can_start_with(has_leader));
+        found += usize::from(started.is_some());
+    }
+    assert!(100 * found >= 98 * possible && possible > 500, "{found} of {possible} groups start");
 }

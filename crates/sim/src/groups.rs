@@ -13,7 +13,7 @@ use supercargo_core::model::group::{
     DisruptionMode, GroupApi, GroupCondition, GroupKey, GroupPolicy, Membership, PodGroup,
 };
 use supercargo_core::model::group_options::GroupOptions;
-use supercargo_core::model::intern::Tables;
+use supercargo_core::model::intern::{Symbol, Tables};
 use supercargo_core::model::time::Time;
 
 /// The maximum number of members created at once.
@@ -52,9 +52,21 @@ impl Group {
             topology: self.in_rack.then(|| [tables.symbol("rack")].into()),
             disruption: if self.is_whole { DisruptionMode::All } else { DisruptionMode::Single },
             priority: self.priority,
-            options: Ok(GroupOptions::default()),
+            options: Ok(GroupOptions { preferred: self.preferred(tables), ..GroupOptions::default() }),
             scheduled: self.condition.clone(),
         }
+    }
+}
+
+impl Group {
+    /// Returns the keys of the topology that some groups prefer. They follow from the name, so no draw depends on them.
+    fn preferred(&self, tables: &mut Tables) -> Box<[Symbol]> {
+        let keys: &[&str] = match self.name.bytes().map(usize::from).sum::<usize>() % 4 {
+            0 => &["rack"],
+            1 => &["topology.kubernetes.io/zone", "rack"],
+            _ => &[],
+        };
+        keys.iter().map(|key| tables.symbol(key)).collect()
     }
 }
 

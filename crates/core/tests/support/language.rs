@@ -129,6 +129,7 @@ pub(crate) fn pod(tables: &mut Tables, words: &[&str]) -> Arc<PodInfo> {
             "said" => pod.said(&value.replace('_', " ")),
             "gate" => pod.gate(value),
             "group" => pod.in_group(value),
+            "created" => pod.created(value.parse().expect("seconds")),
             "priority" => pod.priority(value.parse().expect("a priority")),
             "containers" => pod.containers(value.parse().expect("a number of containers")),
             "owner" => {

@@ -95,6 +95,13 @@ impl<'t> PodBuilder<'t> {
         self
     }
 
+    /// Sets the time of creation, of which only a group has knowledge.
+    pub(crate) fn created(mut self, seconds: u64) -> Self {
+        let group = self.pod.group.as_mut().expect("the group comes first");
+        group.created = supercargo_core::model::time::Time::from_secs(seconds);
+        self
+    }
+
     pub(crate) fn priority(mut self, priority: i32) -> Self {
         self.pod.priority = priority;
         self

@@ -278,7 +278,11 @@ impl Scheduler {
         // The condition matters, too: a group that was scheduled once may take replacements one by one.
         let is_changed = before != self.current_policy(key);
         let differs = |old: PodGroup| is_changed || old.options != options;
-        self.take_up(key);
+        if old.as_ref().is_none_or(|old| old.options != options) {
+            self.take_up(key);
+        } else {
+            self.set_time_limit(key);
+        }
         if old.is_none_or(|old| is_mutable && differs(old)) {
             self.release_members(now, key);
             self.requeue_members(now, key);

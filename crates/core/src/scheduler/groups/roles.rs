@@ -83,6 +83,11 @@ impl Scheduler {
         self.roles_of(attempt).is_some()
     }
 
+    /// Whether the member has a role with a minimum.
+    pub(super) fn has_role(&self, attempt: &Attempt, pod: &PodInfo) -> bool {
+        self.roles_of(attempt).is_some_and(|roles| roles.of(pod, &self.tables).is_some())
+    }
+
     fn roles_of<'a>(&self, attempt: &'a Attempt) -> Option<&'a Roles> {
         let group = attempt.group.as_ref().filter(|group| matches!(group.policy, GroupPolicy::Gang(_)))?;
         self.options_of(group)?.roles.as_ref()

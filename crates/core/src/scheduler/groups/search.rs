@@ -184,12 +184,16 @@ impl Scheduler {
         Ok(run)
     }
 
-    /// Returns the positions of the members by descending share of the placement that they request.
+    /// Returns the positions of the members by descending share of the placement that they request. Those of a role with
+    /// a minimum come first.
     fn largest_first(&self, attempt: &Attempt, nodes: &NodeSet) -> Vec<usize> {
         let (snapshot, mut total) = (self.snapshot(), Resources::default());
         nodes.iter().for_each(|node| total.add(&snapshot.node_info(node).allocatable));
         let mut order: Vec<usize> = (0..attempt.members.len()).collect();
-        order.sort_by_cached_key(|&at| Reverse(share_of(&attempt.members[at].pod.resources.request, &total)));
+        order.sort_by_cached_key(|&at| {
+            let pod = &attempt.members[at].pod;
+            (!self.has_role(attempt, pod), Reverse(share_of(&pod.resources.request, &total)))
+        });
         order
     }
 
