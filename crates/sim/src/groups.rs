@@ -52,16 +52,25 @@ impl Group {
             topology: self.in_rack.then(|| [tables.symbol("rack")].into()),
             disruption: if self.is_whole { DisruptionMode::All } else { DisruptionMode::Single },
             priority: self.priority,
-            options: Ok(GroupOptions { preferred: self.preferred(tables), ..GroupOptions::default() }),
+            options: Ok(GroupOptions {
+                preferred: self.preferred(tables),
+                reserves: self.name_number() % 5 == 0,
+                ..GroupOptions::default()
+            }),
             scheduled: self.condition.clone(),
         }
     }
 }
 
 impl Group {
-    /// Returns the keys of the topology that some groups prefer. They follow from the name, so no draw depends on them.
+    /// Returns a number that decides what annotations a group has, so that no draw depends on them.
+    fn name_number(&self) -> usize {
+        self.name.bytes().map(usize::from).sum()
+    }
+
+    /// Returns the keys of the topology that some groups prefer.
     fn preferred(&self, tables: &mut Tables) -> Box<[Symbol]> {
-        let keys: &[&str] = match self.name.bytes().map(usize::from).sum::<usize>() % 4 {
+        let keys: &[&str] = match self.name_number() % 4 {
             0 => &["rack"],
             1 => &["topology.kubernetes.io/zone", "rack"],
             _ => &[],

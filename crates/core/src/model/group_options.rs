@@ -21,9 +21,11 @@ pub const ROLE_LABEL: &str = "supercargo.dev/role-label";
 pub const MIN_PER_ROLE: &str = "supercargo.dev/min-per-role";
 /// How long the group may wait for its start, from the creation of its first pod on: `10m`.
 pub const START_WITHIN: &str = "supercargo.dev/start-within";
+/// Whether the group keeps the nodes that its members find, if it waits longest: `true` or `false`.
+pub const RESERVE: &str = "supercargo.dev/reserve";
 /// All annotations.
-pub const ALL: [&str; 6] =
-    [REPLACEMENTS, PREFERRED_TOPOLOGY, RANK_LABEL, ROLE_LABEL, MIN_PER_ROLE, START_WITHIN];
+pub const ALL: [&str; 7] =
+    [REPLACEMENTS, PREFERRED_TOPOLOGY, RANK_LABEL, ROLE_LABEL, MIN_PER_ROLE, START_WITHIN, RESERVE];
 
 /// Maximum number of preferred keys: block, rack and host, and one more. Each adds a run over all members in each of
 /// its domains.
@@ -44,6 +46,8 @@ pub struct GroupOptions {
     pub roles: Option<Roles>,
     /// [`START_WITHIN`].
     pub start_within: Option<Duration>,
+    /// [`RESERVE`].
+    pub reserves: bool,
 }
 
 /// How replacements of members start once the group was scheduled and still has a member with a node.
@@ -89,6 +93,7 @@ impl GroupOptions {
             rank: get(RANK_LABEL).map(|key| label_key(RANK_LABEL, key, tables)).transpose()?,
             roles: roles(get(ROLE_LABEL), get(MIN_PER_ROLE), policy, tables)?,
             start_within: get(START_WITHIN).map(duration).transpose()?,
+            reserves: reserves(get(RESERVE))?,
         })
     }
 }
@@ -102,6 +107,14 @@ fn replacements(value: Option<&str>) -> Result<Replacements, Box<str>> {
         None | Some("one-by-one") => Ok(Replacements::OneByOne),
         Some("together") => Ok(Replacements::Together),
         Some(value) => Err(wrong(REPLACEMENTS, value, "\"one-by-one\" or \"together\"")),
+    }
+}
+
+fn reserves(value: Option<&str>) -> Result<bool, Box<str>> {
+    match value {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(value) => Err(wrong(RESERVE, value, "\"true\" or \"false\"")),
     }
 }
 
@@ -181,7 +194,7 @@ fn alone(has: &str, lacks: &str) -> Box<str> {
     format!("annotation {has} of the pod group needs annotation {lacks}").into()
 }
 
-trace_ids!(GroupOptions { preferred, rank, roles } but not { replacements, start_within });
+trace_ids!(GroupOptions { preferred, rank, roles } but not { replacements, start_within, reserves });
 trace_ids!(Roles { label, minimums });
 
 #[cfg(test)]

@@ -109,14 +109,24 @@ impl Scheduler {
             } else if !self.shown_nominations.contains_key(&shown.uid) {
                 continue;
             }
-            // The recorded condition stays: this patch may overtake the patch with the condition, which is then sent
-            // again.
-            let sent = self.conditions.nominated(&shown.uid);
-            if shown.nominated_node.or(sent).is_none() {
-                continue;
-            }
+            self.write_nomination_end(&shown);
+        }
+    }
+
+    /// Ends the nomination of a pending pod, here and on the API server.
+    pub(super) fn end_nomination(&mut self, now: Time, pod: &Arc<PodInfo>) {
+        self.nominate(now, pod, None);
+        self.write_nomination_end(pod);
+    }
+
+    /// Clears the nomination that the API server shows, or will show.
+    ///
+    /// The recorded condition stays: this patch may overtake the patch with the condition, which is then sent again.
+    fn write_nomination_end(&mut self, pod: &PodInfo) {
+        let sent = self.conditions.nominated(&pod.uid);
+        if pod.nominated_node.or(sent).is_some() {
             self.outbox.push_patch(StatusPatch {
-                pod: self.pod_ref(&shown),
+                pod: self.pod_ref(pod),
                 condition: None,
                 nomination: Nomination::Clear,
             });

@@ -97,7 +97,7 @@ pub mod annotation {
     /// On ResourceClaims: the scheduler made the claim for a pod's extended resources.
     pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
     /// All annotations that are decoded.
-    pub(in crate::api) const ALL: [&str; 12] = [
+    pub(in crate::api) const ALL: [&str; 13] = [
         CLASS,
         BIND_COMPLETED,
         BOUND_BY_CONTROLLER,
@@ -110,6 +110,7 @@ pub mod annotation {
         group_options::ROLE_LABEL,
         group_options::MIN_PER_ROLE,
         group_options::START_WITHIN,
+        group_options::RESERVE,
     ];
 }
 

@@ -112,6 +112,8 @@ pub(super) struct Attempt {
     pub(super) began: Time,
     /// Whether all members are tried, although the group cannot start any more.
     pub(super) tries_all: bool,
+    /// Whether the group keeps the nodes of its members if it cannot start.
+    pub(super) reserves: bool,
 }
 
 /// The decisions about the members of a group.
@@ -283,7 +285,8 @@ impl Scheduler {
         }
         probe.attempt_begins();
         let group = self.current_group(key);
-        let attempt = Attempt { key, group, members, began: now, tries_all: false };
+        let reserves = self.reserves(key);
+        let attempt = Attempt { key, group, members, began: now, tries_all: reserves, reserves };
         let mut run = self.decide_group(now, &attempt, Mode::WithPostFilters, probe);
         let preempted = self.preempt_as_group(now, &attempt, &mut run, probe);
         probe.attempt_decided();

@@ -15,6 +15,7 @@ mod placements;
 mod preempt;
 mod preferred;
 mod reprieve;
+mod reserve;
 mod roles;
 mod search;
 mod shared;
@@ -176,6 +177,7 @@ impl Scheduler {
         if self.groups.known(key) == 0 {
             self.forget_created(key);
             self.group_preemption_left(now, key);
+            self.pass_on_reservation(now);
         } else {
             self.leaves_domain(now, key);
             if standing == Some(Standing::Gated) {
@@ -304,6 +306,7 @@ impl Scheduler {
             self.groups.shown(&group.uid, None);
             self.outbox.cancel_group_patch(&group.uid);
             self.take_up(key);
+            self.pass_on_reservation(now);
             self.queue.set_group_priority(key, None);
         }
         if self.group_rules().queues_groups {

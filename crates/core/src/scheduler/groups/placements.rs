@@ -37,7 +37,7 @@ impl Scheduler {
         let evaluations = if placements.len() > 1 { self.group_evaluations(attempt) } else { None };
         let mut reports = Vec::with_capacity(placements.len());
         let mut fitting: Vec<(usize, Run)> = Vec::new();
-        let mut first: Option<Run> = None;
+        let (mut first, mut text): (Option<Run>, Option<String>) = (None, None);
         for (at, placement) in placements.iter().enumerate() {
             let is_all = placement.nodes.len() == self.snapshot().nodes().len();
             let within = (!is_all).then_some(&placement.nodes);
@@ -51,8 +51,14 @@ impl Scheduler {
             match &run.verdict {
                 Verdict::Failed(_) => return Run { placements: reported(attempt, reports), ..run },
                 Verdict::Scheduled | Verdict::Waiting(_) => fitting.push((at, run)),
-                Verdict::Unschedulable(_) if first.is_none() => first = Some(run),
-                Verdict::Unschedulable(_) => {}
+                Verdict::Unschedulable(own) => {
+                    text.get_or_insert_with(|| own.clone());
+                    // A reservation keeps the nodes of the placement where most members fit.
+                    let is_better = |first: &Run| attempt.reserves && run.placed() > first.placed();
+                    if first.as_ref().is_none_or(is_better) {
+                        first = Some(run);
+                    }
+                }
             }
         }
         let best = match self.best_placement(attempt, &placements, &fitting, &mut reports) {
@@ -67,7 +73,7 @@ impl Scheduler {
             (Some(best), _) => fitting.swap_remove(best).1,
             (None, Some(mut first)) => {
                 let count = placements.len();
-                let text = self.no_placement_fits(count, first.verdict.text());
+                let text = self.no_placement_fits(count, text.as_deref().unwrap_or_default());
                 first.verdict = Verdict::Unschedulable(text);
                 first
             }

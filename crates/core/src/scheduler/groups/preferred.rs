@@ -169,6 +169,7 @@ impl Scheduler {
             members: attempt.members.clone(),
             began: attempt.began,
             tries_all: true,
+            reserves: false,
         };
         let evaluations = self.group_evaluations(attempt);
         let path = self.path_in(now, (&all, evaluations.as_ref()), (nodes, run.placed()), keys, probe);

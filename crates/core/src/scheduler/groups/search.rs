@@ -171,6 +171,7 @@ impl Scheduler {
             members: order.iter().map(|&at| attempt.members[at].clone()).collect(),
             began: attempt.began,
             tries_all: false,
+            reserves: false,
         };
         let scope = RunScope { within: Some(within), first, ..RunScope::default() };
         let mut run = self.run_members(now, &ordered, scope, Mode::WithoutPostFilters, probe);

@@ -8,6 +8,7 @@ use super::super::failure::Failure;
 use super::cycle::{Attempt, Run, Tried, UNSCHEDULABLE, Verdict};
 use super::feasibility::Details;
 use super::preempt::Preempted;
+use super::reserve::keep_node;
 use crate::cycle::{Nominate, Unschedulable};
 use crate::framework::PluginName;
 use crate::framework::extension_point::ExtensionPoint;
@@ -49,7 +50,7 @@ struct Plan {
 impl Scheduler {
     /// Carries out the result of a group's cycle.
     pub(super) fn submit(&mut self, now: Time, attempt: Attempt, run: Run, preempted: &Preempted) {
-        let Attempt { key, group, members, began, tries_all: _ } = attempt;
+        let Attempt { key, group, members, began, tries_all: _, reserves } = attempt;
         let Run { tried, verdict, placements, chosen, details } = run;
         let rules = self.group_rules();
         let is_retried = rules.queues_groups && verdict == Verdict::Scheduled;
@@ -60,7 +61,7 @@ impl Scheduler {
         let waits_for_events = !self.tables.copies_defects() && has_reasons && !is_retried;
         let wakers = waits_for_events.then(|| wakers(&tried));
         let profile = self.profile_of(&members[0].pod).map(|it| it.name.clone()).unwrap_or_default();
-        let mut plan = self.plan(members, tried, &verdict, details.as_ref());
+        let mut plan = self.plan((members, reserves), tried, &verdict, details.as_ref());
         plan.victims.extend(preempted.victims().iter().cloned());
         let Plan { fates, reports, victims, in_vain } = plan;
         if verdict == Verdict::Scheduled || !victims.is_empty() {
@@ -101,13 +102,16 @@ impl Scheduler {
             _ if is_any_bound => self.preemptor_left(now, &group.uid),
             _ => {}
         }
+        if reserves && is_any_bound {
+            self.pass_on_reservation(now);
+        }
         self.set_condition(key, condition(&verdict, group.generation));
     }
 
     /// Decides what becomes of each member.
     fn plan(
         &self,
-        members: Vec<QueuedPod>,
+        (members, reserves): (Vec<QueuedPod>, bool),
         tried: Vec<Tried>,
         verdict: &Verdict,
         details: Option<&Details>,
@@ -129,10 +133,14 @@ impl Scheduler {
                 }
             }
             let is_retried = *verdict == Verdict::Scheduled && matches!(tried, Some(Tried::Preempts { .. }));
-            let fate = match details {
+            let node = tried.as_ref().filter(|_| reserves).and_then(node_now);
+            let mut fate = match details {
                 Some(details) => details.fate(tried, verdict, at),
                 None => fate(tried, verdict),
             };
+            if let (Some(node), Verdict::Unschedulable(_)) = (node, verdict) {
+                keep_node(&mut fate, node);
+            }
             report.message = match &fate {
                 Fate::Binds(_) => None,
                 Fate::Fails(failure) => Some(failure.message().to_owned()),
@@ -255,6 +263,14 @@ impl Scheduler {
             permit: tried.and_then(permit).filter(|_| !self.group_rules().asks_feasibility),
             preempts: matches!(tried, Some(Tried::Preempts { .. })),
         }
+    }
+}
+
+/// Returns the node on which a member fits now.
+fn node_now(tried: &Tried) -> Option<Symbol> {
+    match tried {
+        Tried::Fits { node, .. } => Some(*node),
+        Tried::Preempts { .. } | Tried::Rejected(_) | Tried::Failed(_) => None,
     }
 }
 

@@ -32,6 +32,11 @@ impl TimeLimits {
         self.given_up.contains(&key)
     }
 
+    /// Returns the groups with members, and when the oldest of these was created.
+    pub(super) fn oldest_members(&self) -> impl Iterator<Item = (GroupKey, Time)> + '_ {
+        self.since.iter().map(|(key, since)| (*key, *since))
+    }
+
     /// Returns when the next limit ends.
     pub(super) fn next_end(&self) -> Option<Time> {
         self.by_end.first().map(|&(end, _)| end)
@@ -121,9 +126,11 @@ impl Scheduler {
         );
         for uid in self.pending_members(key) {
             if let Some(pod) = self.queue.get(&uid).map(|queued| Arc::clone(&queued.pod)) {
+                self.end_nomination(now, &pod);
                 self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", message.clone());
             }
         }
+        self.pass_on_reservation(now);
         let (reason, message) = (REASON.into(), message.into());
         self.set_condition(
             key,

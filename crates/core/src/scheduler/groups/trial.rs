@@ -69,7 +69,8 @@ impl Scheduler {
             };
         }
         let group = self.current_group(key);
-        let attempt = Attempt { key, group, members, began: now, tries_all: true };
+        let reserves = self.reserves(key);
+        let attempt = Attempt { key, group, members, began: now, tries_all: true, reserves };
         let mode = if preempts { Mode::WithPostFilters } else { Mode::WithoutPostFilters };
         let mut run = self.decide_group(now, &attempt, mode, probe);
         let preempted = match preempts {
