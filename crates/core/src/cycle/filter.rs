@@ -190,6 +190,11 @@ impl Filtered {
         self.prefilter.is_none() && self.rules.iter().all(|(_, rule)| rule.depends_on() != DependsOn::Cluster)
     }
 
+    /// Returns how many such pods fit on the node if it has no others, at most.
+    pub(crate) fn most_on_empty(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> usize {
+        self.rules.iter().map(|(_, rule)| rule.most_on_empty(snapshot, node)).min().unwrap_or(usize::MAX)
+    }
+
     /// Returns the plugins that have a filter rule for this pod, in order.
     pub(crate) fn filter_plugins(&self) -> impl Iterator<Item = PluginName> + '_ {
         self.rules.iter().map(|(name, _)| *name)

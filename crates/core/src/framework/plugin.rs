@@ -179,6 +179,11 @@ pub trait FilterRule: Send {
         failed
     }
 
+    /// Returns how many such pods fit on the node if it has no others, at most. An upper bound is enough.
+    fn most_on_empty(&self, _snapshot: Snapshot<'_>, _node: NodeIdx) -> usize {
+        usize::MAX
+    }
+
     /// Returns the rule as one that allocates devices, if its results for nodes can be shared with other pods.
     fn as_device_rule(&self, _snapshot: Snapshot<'_>) -> Option<&dyn DeviceRule> {
         None

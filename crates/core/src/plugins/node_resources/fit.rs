@@ -13,6 +13,7 @@ use crate::framework::{
     Verdict,
 };
 use crate::model::intern::{Symbol, Tables};
+use crate::model::node::NodeIdx;
 use crate::model::node_pod::NodePod;
 use crate::model::node_set::{NodeSet, bits};
 use crate::model::pod::PodInfo;
@@ -242,6 +243,22 @@ impl Demand {
 impl FilterRule for Demand {
     fn depends_on(&self) -> DependsOn {
         DependsOn::NodeUsage
+    }
+
+    fn most_on_empty(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> usize {
+        let info = snapshot.node_info(node);
+        let allocatable = &info.allocatable;
+        let scalars = self.scalar.iter().filter(|need| !need.is_delegated(allocatable));
+        let scalars = scalars.map(|need| (need.wanted, allocatable.scalar(need.name).unwrap_or(0)));
+        let plain = [
+            (1, info.allocatable_pods),
+            (self.cpu_milli, allocatable.cpu_milli),
+            (self.memory, allocatable.memory),
+            (self.ephemeral_storage, allocatable.ephemeral_storage),
+        ];
+        let needed = plain.into_iter().chain(scalars).filter(|(wanted, _)| *wanted > 0);
+        let most = needed.map(|(wanted, has)| usize::try_from(has / wanted).unwrap_or(0));
+        most.min().unwrap_or(usize::MAX)
     }
 
     fn filter(&self, snapshot: Snapshot<'_>, feasible: &mut NodeSet) -> Result<(), CycleError> {

@@ -286,9 +286,10 @@ impl Scheduler {
         probe.attempt_begins();
         let group = self.current_group(key);
         let reserves = self.reserves(key);
-        let attempt = Attempt { key, group, members, began: now, tries_all: reserves, reserves };
+        let mut attempt = Attempt { key, group, members, began: now, tries_all: reserves, reserves };
         let mut run = self.decide_group(now, &attempt, Mode::WithPostFilters, probe);
         let preempted = self.preempt_as_group(now, &attempt, &mut run, probe);
+        self.note_capacity(&mut attempt, &mut run);
         probe.attempt_decided();
         self.submit(now, attempt, run, &preempted);
     }

@@ -6,6 +6,7 @@
 //!
 //! Upstream: `pkg/scheduler/schedule_one_podgroup.go`, `pkg/scheduler/framework/plugins/gangscheduling`.
 
+mod capacity;
 mod cycle;
 mod entry;
 mod feasibility;

@@ -70,7 +70,7 @@ impl Scheduler {
         }
         let group = self.current_group(key);
         let reserves = self.reserves(key);
-        let attempt = Attempt { key, group, members, began: now, tries_all: true, reserves };
+        let mut attempt = Attempt { key, group, members, began: now, tries_all: true, reserves };
         let mode = if preempts { Mode::WithPostFilters } else { Mode::WithoutPostFilters };
         let mut run = self.decide_group(now, &attempt, mode, probe);
         let preempted = match preempts {
@@ -80,6 +80,7 @@ impl Scheduler {
         if self.group_rules().asks_feasibility {
             run.require_any();
         }
+        self.note_capacity(&mut attempt, &mut run);
         tried(attempt, run, &preempted)
     }
 
