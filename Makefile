@@ -8,6 +8,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 TOOLS := $(TARGET)/tools
 CARGO_DENY_VERSION := 0.20.2
 CARGO_MUTANTS_VERSION := 27.1.0
+CARGO_FUZZ_VERSION := 0.13.1
 # Cross-compilation: make release-binary TRIPLE=aarch64-unknown-linux-gnu, with that target and a linker installed.
 TRIPLE ?= $(shell rustc -vV | sed -n 's/^host: //p')
 # Static linking, and no path of the build machine in the binary: the same source gives the same bytes everywhere.
@@ -61,6 +62,15 @@ man: ## Write the manual pages to target/dist/man.
 release-binary: ## Build the static release binary, as the Dockerfile does.
 	RUSTFLAGS="$(RELEASE_FLAGS)" cargo build --locked --release --target $(TRIPLE) --bin supercargo
 	install -D -m 755 $(TARGET)/$(TRIPLE)/release/supercargo $(TARGET)/dist/supercargo
+
+.PHONY: workflows
+workflows: ## Check the workflows with actionlint, which is built first.
+	tests/packaging/build.sh actionlint
+	$(TARGET)/packaging/bin/actionlint
+
+.PHONY: release-dry-run
+release-dry-run: ## Make every artifact of a release in target/dist/release, and check each one. Publishes nothing.
+	tests/release/dry-run.sh
 
 .PHONY: reproducible
 reproducible: release-binary ## Build the release binary again from a copy in another directory, and compare the bytes.
@@ -187,6 +197,10 @@ conformance: upstream build ## Run Kubernetes' own e2e tests of the scheduler wi
 	  tests/upstream/build.sh $$([ $$version = 1.36 ] || echo --version $$version) kube-apiserver kube-controller-manager kube-scheduler e2e.test && \
 	  $(TARGET)/debug/conformance --version $$version || exit 1; \
 	done
+
+.PHONY: fuzz-targets
+fuzz-targets: ## Fuzz what reads input from outside, each target for SECONDS_EACH (60); needs a nightly toolchain. TARGETS="cel json" runs these.
+	tests/release/fuzz.sh $(or $(SECONDS_EACH),60) $(TARGETS)
 
 .PHONY: soak
 soak: oracle ## Run long tests: many simulated and random clusters, and repeated API server tests.
