@@ -6,6 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _};
 use std::ffi::{OsStr, OsString};
+use std::io::Write as _;
 use std::path::Path;
 use supercargo_config::flags::table::{Effect, FLAGS, Flag};
 use supercargo_config::flags::{self, CommandLine, Kind, OwnFlag, Request};
@@ -105,7 +106,11 @@ impl Refusal {
     fn exit(self, program: Option<&OsString>) -> ! {
         let answer = match self {
             Self::Answer(answer) => answer,
-            Self::Version(text) => Args::command_as(program).error(ErrorKind::DisplayVersion, text),
+            // Clap would print it as an error.
+            Self::Version(text) => {
+                let printed = std::io::stdout().write_all(text.as_bytes());
+                std::process::exit(i32::from(printed.is_err()))
+            }
             Self::Problems(problems) => {
                 let text = match problems.as_slice() {
                     [only] => only.clone(),

@@ -258,3 +258,22 @@ fn output_errors_are_reported_without_a_panic() {
         }
     }
 }
+
+#[test]
+fn version_is_one_line_on_standard_output() {
+    for args in [&["--version"][..], &["--version=true", "--v=2"]] {
+        let ran = run(root(), args);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
+        let version = ran.stdout.strip_suffix('\n').expect("a line");
+        assert!(version.starts_with("supercargo ") && !version.contains('\n'), "{args:?}: {version:?}");
+    }
+}
+
+#[test]
+fn help_of_the_program_is_printed_without_an_error() {
+    for args in [&["--help"][..], &["-h"], &["help"], &["simulate", "--help"]] {
+        let ran = run(root(), args);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
+        assert!(ran.stdout.contains("Usage: supercargo") && !ran.stdout.contains("error:"), "{args:?}");
+    }
+}

@@ -57,12 +57,12 @@ native=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
 mkdir -p "$work/installed"
 tar --extract --gzip --file "$out/supercargo-$version-linux-$native.tar.gz" --directory "$work/installed"
 reported=$("$work/installed/supercargo" --version)
-grep -qF "$version" <<< "$reported" || fail "the installed program reports $reported, not $version"
+[[ $reported == "supercargo $version "* && $reported != *$'\n'* ]] || fail "the installed program reports $reported, not $version"
 check "archive: installed, reports $reported"
 "$work/installed/kubectl-supercargo" queue --help | grep -q 'kubectl supercargo queue' || fail "the plugin does not know its name"
 check "kubectl plugin: help has kubectl's usage"
-"$work/installed/supercargo" simulate --cluster docs/plan/cluster.yaml --pods docs/plan/large.yaml -o json > "$work/simulated.json"
-check "archive: simulates a cluster from files"
+"$work/installed/supercargo" plan free-nodes --all-possible --cluster docs/plan/cluster.yaml -o json | grep -q '"worker-4"' || fail "the installed program plans nothing"
+check "archive: plans with a cluster from files"
 
 # The image.
 "$image" build --out "$out/image" --version "$version" --revision "$revision" --created "$SOURCE_DATE_EPOCH" \
