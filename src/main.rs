@@ -23,6 +23,7 @@ fn main() -> ExitCode {
     match args.command.take() {
         Some(Command::Simulate(args)) => return simulate::main(&args),
         Some(Command::Explain(args)) => return explain::main(&args),
+        Some(Command::Why(args)) => return explain::main(&args.explain()),
         Some(Command::Fit(args)) => return fit::main(&args),
         Some(Command::DrainCheck(args)) => return drain_check::main(&args),
         Some(Command::Plan(args)) => return plan::main(&args),

@@ -44,3 +44,5 @@ mod support;
 mod verdicts;
 #[path = "explain/volumes.rs"]
 mod volumes;
+#[path = "explain/workload.rs"]
+mod workload;

@@ -16,6 +16,19 @@ pub(crate) fn is_pod_group(kind: &str) -> bool {
     POD_GROUPS.contains(&kind)
 }
 
+/// Returns the kind of workload that a word names as in kubectl.
+pub(crate) fn workload_kind(word: &str) -> Option<&'static str> {
+    let kinds: [(&str, &[&str]); 6] = [
+        ("Deployment", &["deployment", "deployments", "deploy"]),
+        ("ReplicaSet", &["replicaset", "replicasets", "rs"]),
+        ("StatefulSet", &["statefulset", "statefulsets", "sts"]),
+        ("DaemonSet", &["daemonset", "daemonsets", "ds"]),
+        ("Job", &["job", "jobs"]),
+        ("ReplicationController", &["replicationcontroller", "replicationcontrollers", "rc"]),
+    ];
+    kinds.into_iter().find(|(_, words)| words.contains(&word)).map(|(kind, _)| kind)
+}
+
 /// Parses the name of a node, written as `worker-1` or `node/worker-1`.
 ///
 /// # Errors

@@ -286,7 +286,10 @@ fn report_lists_groups_with_their_state() {
     let second = report(&engine, NOW, &Question::default());
     let [group] = second.groups.as_slice() else { panic!("{:?}", second.groups) };
     assert_eq!((group.members, group.placed, group.scheduled), (3, 0, false));
-    assert_eq!(group.message, "pod group is unschedulable");
+    assert_eq!(
+        group.message,
+        "pod group is unschedulable; the nodes take at most 2 of the 3 members that must start, even without other pods"
+    );
     let text = serde_json::to_string(&second).expect("it is JSON");
     assert_eq!(serde_json::from_str::<QueueReport>(&text).expect("it is a report"), second);
 }

@@ -1,15 +1,16 @@
 //! The flags of `supercargo explain`. Scripts depend on them: flags may be added but not changed.
 
 use crate::cluster::SourceArgs;
-use crate::names::{is_pod, is_pod_group};
+use crate::names::{is_pod, is_pod_group, workload_kind};
 use crate::screen::Output;
 use clap::Args;
 use supercargo_whatif::load::files::InputError;
 
-/// Flags of `supercargo explain`: the pod or group, the cluster and the output format.
+/// Flags of `supercargo explain`: what to explain, the cluster and the output format.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainArgs {
-    /// What to explain: `pod NAME`, `pod/NAME`, `podgroup NAME` or `podgroup/NAME`.
+    /// What to explain: `pod NAME`, `pod/NAME`, `podgroup NAME`, or a workload such as `deploy/NAME`, of which a pending
+    /// pod is explained if there is one.
     #[arg(value_name = "KIND[/NAME]", value_parser = Target::parse)]
     pub target: Target,
 
@@ -17,7 +18,34 @@ pub struct ExplainArgs {
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Namespace of the pod or group; the default is the namespace of the kubeconfig context, or `default`.
+    /// The other flags.
+    #[command(flatten)]
+    pub flags: ExplainFlags,
+}
+
+/// Flags of `supercargo why`, the short form of `explain`.
+#[derive(Clone, Debug, Args)]
+pub struct WhyArgs {
+    /// The pod, or anything that `explain` takes as `KIND/NAME`.
+    #[arg(value_name = "POD|KIND/NAME", value_parser = Target::of_pod)]
+    target: Target,
+
+    /// The other flags.
+    #[command(flatten)]
+    flags: ExplainFlags,
+}
+
+impl WhyArgs {
+    /// Returns the same question as arguments of `explain`.
+    pub fn explain(self) -> ExplainArgs {
+        ExplainArgs { target: self.target, name: None, flags: self.flags }
+    }
+}
+
+/// What `explain` and `why` have in common.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainFlags {
+    /// Namespace of the pod, group or workload; the default is the namespace of the kubeconfig context, or `default`.
     #[arg(short = 'n', long, value_name = "NAMESPACE")]
     pub namespace: Option<String>,
 
@@ -35,7 +63,7 @@ pub struct ExplainArgs {
 }
 
 impl ExplainArgs {
-    /// Returns the name of the pod or group.
+    /// Returns the name of the pod, group or workload.
     ///
     /// # Errors
     /// Fails if the name is missing or given twice.
@@ -55,7 +83,7 @@ impl ExplainArgs {
 pub struct Target {
     /// The kind.
     pub kind: TargetKind,
-    /// The name behind `pod/` or `podgroup/`, if any.
+    /// The name behind the kind, if any.
     name: Option<String>,
 }
 
@@ -66,6 +94,8 @@ pub enum TargetKind {
     Pod,
     /// A PodGroup.
     PodGroup,
+    /// The pods of a workload of this kind.
+    Workload(&'static str),
 }
 
 impl TargetKind {
@@ -73,6 +103,7 @@ impl TargetKind {
         match self {
             Self::Pod => "pod",
             Self::PodGroup => "podgroup",
+            Self::Workload(kind) => kind,
         }
     }
 }
@@ -86,11 +117,23 @@ impl Target {
         let kind = match kind {
             _ if is_pod(kind) => TargetKind::Pod,
             _ if is_pod_group(kind) => TargetKind::PodGroup,
-            _ => {
-                let text = "only pods and pod groups can be explained; expected pod NAME, pod/NAME, or podgroup/NAME";
-                return Err(text.to_owned());
-            }
+            _ => match workload_kind(kind) {
+                Some(kind) => TargetKind::Workload(kind),
+                None => {
+                    let text = "only pods, pod groups and workloads can be explained; expected pod NAME, pod/NAME, \
+                                podgroup/NAME, or for example deploy/NAME";
+                    return Err(text.to_owned());
+                }
+            },
         };
         Ok(Self { kind, name })
+    }
+
+    /// Parses the name of a pod, or `KIND/NAME`.
+    fn of_pod(text: &str) -> Result<Self, String> {
+        match text.contains('/') {
+            true => Self::parse(text),
+            false => Ok(Self { kind: TargetKind::Pod, name: Some(text.to_owned()) }),
+        }
     }
 }
