@@ -96,6 +96,7 @@ fn every_command_times_out_on_a_silent_cluster() {
         let mut args: Vec<&str> = name.split(' ').collect();
         args.extend(match name.as_str() {
             "explain" => &["pod", "p"][..],
+            "why" => &["p"],
             "fit" => &["-f", "pod"],
             "drain-check" => &["a"],
             "plan free-nodes" => &["--all-possible"],
@@ -113,7 +114,7 @@ fn every_command_times_out_on_a_silent_cluster() {
         assert!(ran.stderr.contains("not answer") && ran.stderr.contains("300ms"), "{name}: {ran:?}");
         asked += 1;
     }
-    assert_eq!(asked, 12);
+    assert_eq!(asked, 13);
     for file in ["recording", "page.html"] {
         assert!(!cluster.folder().join(file).exists(), "{file} is of a cluster that said nothing");
     }
@@ -155,6 +156,7 @@ fn every_command_escapes_control_characters_in_names() {
         &["explain", "pod", EVIL, "--cluster", "cluster"][..],
         &["explain", "pod", "busy", "--scores", "--cluster", "cluster"],
         &["explain", "pod", "q\u{1b}[2J", "--cluster", "cluster"],
+        &["why", "deploy/q\u{1b}[2J", "--cluster", "cluster"],
         &["fit", "-f", "pods", "--cluster", "cluster"],
         &["drain-check", "a", "--cluster", "cluster"],
         &["drain-check", "a\u{1b}[2J", "--cluster", "cluster"],
@@ -276,4 +278,30 @@ fn help_of_the_program_is_printed_without_an_error() {
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{args:?}");
         assert!(ran.stdout.contains("Usage: supercargo") && !ran.stdout.contains("error:"), "{args:?}");
     }
+}
+
+/// The page with the exit codes of all commands.
+const EXIT_CODES: &str = "docs/exit-codes.md";
+
+#[test]
+fn table_of_exit_codes_is_that_of_the_help() {
+    let mut page = "# Exit codes\n\n0 is a yes, 3 a no, 2 a mistake in flags or files, and 1 any other failure. \
+                    `UPDATE_EXPECT=1 cargo test --test explain habits` writes this table from the help texts.\n\n\
+                    | Command | Exit codes |\n|---|---|\n"
+        .to_owned();
+    for (name, command) in commands() {
+        let about = command.get_long_about().map(ToString::to_string).unwrap_or_default();
+        let codes = about.rsplit("Exit code: ").next().unwrap_or_default();
+        if !about.contains("Exit code: ") {
+            continue;
+        }
+        let codes: Vec<&str> = codes.trim_end_matches('.').split_whitespace().collect();
+        page += &format!("| `supercargo {name}` | {} |\n", codes.join(" ").replace('|', "\\|"));
+    }
+    let path = root().join(EXIT_CODES);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, &page).expect("the page can be written");
+    }
+    let written = std::fs::read_to_string(&path).expect("the page exists");
+    assert_eq!(written, page, "{EXIT_CODES} differs from the help; UPDATE_EXPECT=1 rewrites it");
 }
