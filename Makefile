@@ -8,7 +8,9 @@ TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 TOOLS := $(TARGET)/tools
 CARGO_DENY_VERSION := 0.20.2
 CARGO_MUTANTS_VERSION := 27.1.0
-CARGO_FUZZ_VERSION := 0.13.1
+CARGO_FUZZ_VERSION := 0.13.2
+MDBOOK_VERSION := 0.5.4
+TYPOS_VERSION := 1.52.0
 # Cross-compilation: make release-binary TRIPLE=aarch64-unknown-linux-gnu, with that target and a linker installed.
 TRIPLE ?= $(shell rustc -vV | sed -n 's/^host: //p')
 # Static linking, and no path of the build machine in the binary: the same source gives the same bytes everywhere.
@@ -62,6 +64,10 @@ man: ## Write the manual pages to target/dist/man.
 release-binary: ## Build the static release binary, as the Dockerfile does.
 	RUSTFLAGS="$(RELEASE_FLAGS)" cargo build --locked --release --target $(TRIPLE) --bin supercargo
 	install -D -m 755 $(TARGET)/$(TRIPLE)/release/supercargo $(TARGET)/dist/supercargo
+
+.PHONY: docs
+docs: ## Build the documentation as a book in target/book, and check its links and its spelling. Builds mdBook first.
+	tests/release/docs.sh
 
 .PHONY: workflows
 workflows: ## Check the workflows with actionlint, which is built first.

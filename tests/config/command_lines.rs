@@ -11,6 +11,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use supercargo_config::flags::table::{Effect, FLAGS};
 use supercargo_core::model::emulation::EmulatedVersion;
 
@@ -96,6 +97,9 @@ fn rows() -> Vec<Row> {
     };
     text.lines().map(row).collect()
 }
+
+/// Held while command lines open the default port.
+static DEFAULT_PORT: Mutex<()> = Mutex::new(());
 
 /// The version whose verdicts a line of the table has itself.
 const PINNED: &str = "1.36";
@@ -202,7 +206,8 @@ fn command_lines_get_kube_schedulers_verdict() {
     let rows = rows();
     let names: BTreeSet<&str> = rows.iter().map(|row| row.name.as_str()).collect();
     assert_eq!((names.len(), rows.len() >= 350), (rows.len(), true), "names are unique");
-    // Lines that open the default port run one after the other.
+    // Lines that open the default port run one after the other, and no other test opens it meanwhile.
+    let _port = DEFAULT_PORT.lock().unwrap_or_else(PoisonError::into_inner);
     let (closed, open): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|row| row.args.iter().any(|word| word == "--secure-port=0"));
     let (one, two) = closed.split_at(closed.len() / 2);
@@ -304,6 +309,7 @@ fn gates_are_judged_again_once_the_version_is_known() {
 #[test]
 fn certificate_in_the_directory_of_cert_dir_is_used() {
     let folder = folder();
+    let _port = DEFAULT_PORT.lock().unwrap_or_else(PoisonError::into_inner);
     let line = ["--kubeconfig=kubeconfig", "--bind-address=127.0.0.1", "--cert-dir=."].map(str::to_owned);
     let (got, said) = verdict(&folder, &line);
     assert!(got == "accepted" && said.contains("--cert-dir has no kube-scheduler.crt"), "{said}");
