@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 use crate::harness::binaries::chosen_version;
 use crate::harness::groups::GroupApi;
@@ -86,6 +87,22 @@ async fn create_gang(
     create_raw(world, &groups_path(world, api), &object).await
 }
 
+/// Creates a gang with annotations of ours.
+async fn create_annotated(
+    world: &World<'_>,
+    api: &str,
+    name: &str,
+    min_count: usize,
+    annotations: Value,
+) -> Result<()> {
+    let object = json!({
+        "apiVersion": format!("scheduling.k8s.io/{api}"), "kind": "PodGroup",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+    });
+    create_raw(world, &groups_path(world, api), &object).await
+}
+
 /// Creates pods of these names, each a member of the group beside it.
 async fn create_members(world: &World<'_>, members: Vec<(String, &str)>) -> Result<()> {
     let path = format!("/api/v1/namespaces/{}/pods", world.name);
@@ -115,6 +132,13 @@ async fn create_nodes(world: &World<'_>, racks: usize, of_each: usize) -> Result
 async fn bound(world: &World<'_>, group: &str) -> Result<Vec<String>> {
     let members = world.pods().list(&ListParams::default().labels(&format!("group={group}"))).await?;
     Ok(members.iter().filter_map(|pod| node_of(pod).map(str::to_owned)).collect())
+}
+
+/// Returns the racks of nodes that [`create_nodes`] made with two in each.
+fn racks(nodes: &[String]) -> BTreeSet<Option<usize>> {
+    let rack =
+        |node: &String| node.rsplit('n').next().and_then(|at| at.parse::<usize>().ok()).map(|at| at / 2);
+    nodes.iter().map(rack).collect()
 }
 
 /// Returns the condition of a group, as `True: reason` or `False: message`.
@@ -206,16 +230,16 @@ async fn gang_waits_for_its_group_and_stays_within_a_rack() -> Result<()> {
         world.counted("scheduler_pending_pods{queue=\"gated\"}", 12.0).await?;
         ensure!(bound(world, "late").await?.is_empty(), "the group does not exist yet");
         create_gang(world, api, "late", 12, Some("rack")).await?;
-        let racks = wait_for("the gang to be bound", PATIENCE, || async {
-            let nodes = bound(world, "late").await?;
-            ensure!(nodes.len() == 12, "{} of 12", nodes.len());
-            let rack = |node: &String| {
-                node.rsplit('n').next().and_then(|at| at.parse::<usize>().ok()).map(|at| at / 2)
-            };
-            Ok(nodes.iter().map(rack).collect::<std::collections::BTreeSet<_>>())
-        })
-        .await?;
-        ensure!(racks.len() == 1, "{racks:?}");
+        let racks_of = async |gang: &'static str, count: usize| {
+            wait_for("the gang to be bound", PATIENCE, || async {
+                let nodes = bound(world, gang).await?;
+                ensure!(nodes.len() == count, "{} of {count}", nodes.len());
+                Ok(racks(&nodes))
+            })
+            .await
+        };
+        let of_late = racks_of("late", 12).await?;
+        ensure!(of_late.len() == 1, "{of_late:?}");
         // No rack has room for it.
         create_gang(world, api, "large", 21, Some("rack")).await?;
         create_members(world, members("large", 21)).await?;
@@ -235,7 +259,23 @@ async fn gang_waits_for_its_group_and_stays_within_a_rack() -> Result<()> {
         world.counted("supercargo_podgroups_below_min_count", 0.0).await?;
         let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
         world.pods().delete("late-0", &now).await?;
-        world.counted("supercargo_podgroups_below_min_count", 1.0).await
+        world.counted("supercargo_podgroups_below_min_count", 1.0).await?;
+        // An empty rack takes all members of a group that prefers one.
+        create_annotated(world, api, "near", 15, json!({"supercargo.dev/preferred-topology": "rack"}))
+            .await?;
+        create_members(world, members("near", 15)).await?;
+        let of_near = racks_of("near", 15).await?;
+        ensure!(of_near.len() == 1 && of_near.is_disjoint(&of_late), "{of_near:?}, {of_late:?}");
+        // Nothing has room for it, and it is given up.
+        create_annotated(world, api, "hasty", 50, json!({"supercargo.dev/start-within": "2s"})).await?;
+        create_members(world, members("hasty", 50)).await?;
+        wait_for("the group to be given up", PATIENCE, || async {
+            let text = condition(world, api, "hasty").await?;
+            ensure!(text.contains("did not start within 2 s"), "{text}");
+            Ok(())
+        })
+        .await?;
+        world.counted("scheduler_pending_pods{queue=\"gated\"}", 50.0).await
     })
     .await
 }
