@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
+use supercargo_dev::draw::Draw;
 use supercargo_whatif::cluster::{Cluster, Setup};
 use supercargo_whatif::plan::{Accepted, Goal, free_nodes};
 
@@ -52,16 +53,6 @@ struct Args {
     bench: bool,
 }
 
-/// A deterministic sequence of random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % bound
-    }
-}
-
 /// The same objects as a cluster, with what the rules read.
 struct World {
     objects: Vec<Value>,
@@ -72,7 +63,7 @@ struct World {
 impl World {
     /// Draws workloads of pods that differ in size and rules, on nodes that are filled to a varying degree.
     fn new(nodes: usize, pods: usize) -> Self {
-        let mut random = Random(7);
+        let mut random = Draw::new(7, 0);
         let name = |at: usize| format!("n{at:05}");
         let mut objects: Vec<Value> = (0..nodes).map(|at| node(&name(at), at % 3)).collect();
         let mut on: BTreeMap<String, Vec<(String, [i64; 3])>> =

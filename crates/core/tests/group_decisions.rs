@@ -263,8 +263,8 @@ fn upstream_reports_a_victim_once_for_each_member_that_chose_it() {
     assert_eq!(victims, ["low", "low"]);
 }
 
-#[test]
-fn upstream_group_that_starts_elsewhere_evicts_no_further_victims() {
+/// Returns a scheduler whose group has evicted the first of two victims.
+fn preempting() -> Compared {
     let gates = ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"];
     let mut compared = Compared::new(&gates, Compat::Upstream);
     compared.handle(&FULL_NODES);
@@ -272,25 +272,31 @@ fn upstream_group_that_starts_elsewhere_evicts_no_further_victims() {
         ["pod p cpu=1 group=g priority=9", "pod q cpu=1 group=g priority=9", "group g min=2 priority=9"];
     assert_eq!(compared.handle(&members).evicted, ["low-b"]);
     compared.now = Time::from_secs(120);
+    compared
+}
+
+impl Compared {
+    /// Tells the scheduler that the victim of [`preempting`] is deleted.
+    fn first_victim_is_deleted(&mut self) {
+        let deleted = Event::EvictFinished { uid: "low-b".into(), outcome: EvictOutcome::Deleted };
+        self.scheduler.handle(self.now, deleted);
+    }
+}
+
+#[test]
+fn upstream_group_that_starts_elsewhere_evicts_no_further_victims() {
+    let mut compared = preempting();
     let reaction = compared.handle(&["node d cpu=2"]);
     assert_eq!((reaction.bound.len(), reaction.evicted.len()), (2, 0));
-    let deleted = Event::EvictFinished { uid: "low-b".into(), outcome: EvictOutcome::Deleted };
-    compared.scheduler.handle(compared.now, deleted);
+    compared.first_victim_is_deleted();
     assert!(compared.run().evicted.is_empty());
 }
 
 #[test]
 fn upstream_evicts_the_chosen_victims_even_if_the_group_fails_meanwhile() {
-    let gates = ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"];
-    let mut compared = Compared::new(&gates, Compat::Upstream);
-    compared.handle(&FULL_NODES);
-    let members =
-        ["pod p cpu=1 group=g priority=9", "pod q cpu=1 group=g priority=9", "group g min=2 priority=9"];
-    assert_eq!(compared.handle(&members).evicted, ["low-b"]);
-    compared.now = Time::from_secs(120);
+    let mut compared = preempting();
     let failed = compared.handle(&["node a cpu=1 unschedulable", "node b cpu=1 unschedulable"]);
     assert_eq!(failed.reports.last().map(|report| report.outcome), Some(GroupOutcome::Unschedulable));
-    let deleted = Event::EvictFinished { uid: "low-b".into(), outcome: EvictOutcome::Deleted };
-    compared.scheduler.handle(compared.now, deleted);
+    compared.first_victim_is_deleted();
     assert_eq!(compared.run().evicted, ["low-c"]);
 }

@@ -120,9 +120,8 @@ impl Scheduler {
         self.preemptor_left(now, &uid);
         let seconds = limit.as_secs();
         let message = format!(
-            "the pod group did not start within {seconds} s of the creation of its first pod; change annotation {}, or create \
-             the pod group again",
-            START_WITHIN
+            "the pod group did not start within {seconds} s of the creation of its first pod; change annotation \
+             {START_WITHIN}, or create the pod group again"
         );
         for uid in self.pending_members(key) {
             if let Some(pod) = self.queue.get(&uid).map(|queued| Arc::clone(&queued.pod)) {
