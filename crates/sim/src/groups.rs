@@ -54,7 +54,7 @@ impl Group {
             priority: self.priority,
             options: Ok(GroupOptions {
                 preferred: self.preferred(tables),
-                reserves: self.name_number() % 5 == 0,
+                reserves: self.name_number().is_multiple_of(5),
                 ..GroupOptions::default()
             }),
             scheduled: self.condition.clone(),

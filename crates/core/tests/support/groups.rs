@@ -48,7 +48,7 @@ pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
                 group.scheduled = Some(condition);
             }
             _ if group_options::ALL.iter().any(|it| it.ends_with(&format!("/{key}"))) => {
-                annotations.push((key, value))
+                annotations.push((key, value));
             }
             _ => panic!("a group has no {word:?}"),
         }
