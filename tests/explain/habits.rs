@@ -219,6 +219,7 @@ fn output_errors_are_reported_without_a_panic() {
     cluster.write("two", &profile("two"));
     let asked = [
         &["explain", "pod", EVIL, "--cluster", "cluster"][..],
+        &["why", EVIL, "--cluster", "cluster"],
         &["fit", "-f", "other", "--cluster", "cluster"],
         &["drain-check", "a", "--cluster", "cluster"],
         &["plan", "free-nodes", "--all-possible", "--cluster", "cluster"],
