@@ -316,12 +316,13 @@ pub enum Command {
 
     /// Explain why a pod is on its node or pending, or why a pod group waits, and which changes would help.
     ///
-    /// Of a workload, such as `deploy/web`, a pending pod is explained if there is one, or else the first one. Reads the cluster of the kubeconfig, or files (`--cluster`). Each suggested change is verified by a
-    /// hypothetical decision. Changes nothing.
+    /// Of a workload, such as `deploy/web`, a pending pod is explained if there is one, or else the first one. Reads
+    /// the cluster of the kubeconfig, or files (`--cluster`). Each suggested change is verified by a hypothetical
+    /// decision. Changes nothing.
     ///
     /// Exit code: 0 the pod has a node, has ended or would fit now, or the group starts; 3 it is unschedulable; 2
-    /// invalid flags or files, or no such pod or group; 1 any other failure, such as an API server that does not
-    /// answer.
+    /// invalid flags or files, or no such pod, group or workload; 1 any other failure, such as an API server that does
+    /// not answer.
     Explain(ExplainArgs),
 
     /// Explain why a pod is pending or on its node: the short form of `explain pod POD`.

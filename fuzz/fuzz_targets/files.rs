@@ -1,4 +1,5 @@
-//! Files of `simulate` and the other commands: YAML, JSON, lists and compressed ones, and the cluster that they describe.
+//! Files of `simulate` and the other commands: YAML, JSON, lists and compressed ones, and the cluster that they
+//! describe.
 
 #![no_main]
 

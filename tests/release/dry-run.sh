@@ -73,10 +73,10 @@ diff -r "$out/image" "$work/image" > /dev/null || fail "a second image differs f
 check "image: built twice with equal bytes, $(cat "$out/image.digest")"
 "$image" check "$out/image"
 check "image: every digest, size and platform is right"
-"$image" unpack "$out/image" --platform "linux/$native" --to "$work/root"
-"$work/root/supercargo" --version > /dev/null
+"$image" unpack "$out/image" --platform "linux/$native" --to "$work/unpacked"
+"$work/unpacked/supercargo" --version > /dev/null
 # Under this name the program has kube-scheduler's defaults, and prints kube-scheduler's version.
-"$work/root/usr/local/bin/kube-scheduler" --version > /dev/null
+"$work/unpacked/usr/local/bin/kube-scheduler" --version > /dev/null
 check "image: unpacked, runs as supercargo and as kube-scheduler"
 tar --create --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" --directory "$out/image" . > "$out/supercargo-$version-image.tar"
 

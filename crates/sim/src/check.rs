@@ -369,8 +369,8 @@ impl Sim {
             // A list of an older state omitted the pod, and the scheduler dropped what it knew about it.
             return Ok(());
         };
-        // Later decisions account for this pod, not the other way round. Members of a group are decided in any order, so
-        // all that start count.
+        // Later decisions account for this pod, not the other way round. Members of a group are decided in any order,
+        // so all that start count.
         let group = self.server.pods.get(&request.uid).and_then(|pod| pod.group_key());
         let is_of_group = |pod: &Pod| group.is_some() && pod.group_key() == group;
         let counts = |process: &Process, pod: &Pod| {

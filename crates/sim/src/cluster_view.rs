@@ -148,7 +148,8 @@ impl Sim {
         self.server_view_with(counts, |_| false)
     }
 
-    /// As [`Self::server_view`], with the decided pods of which `starts` returns true: their bindings may be sent later.
+    /// As [`Self::server_view`], with the decided pods of which `starts` returns true: their bindings may be sent
+    /// later.
     pub(crate) fn server_view_with(
         &mut self,
         counts: impl Fn(&Process, &Pod) -> bool,

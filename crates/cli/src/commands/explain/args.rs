@@ -9,8 +9,8 @@ use supercargo_whatif::load::files::InputError;
 /// Flags of `supercargo explain`: what to explain, the cluster and the output format.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainArgs {
-    /// What to explain: `pod NAME`, `pod/NAME`, `podgroup NAME`, or a workload such as `deploy/NAME`, of which a pending
-    /// pod is explained if there is one.
+    /// What to explain: `pod NAME`, `pod/NAME`, `podgroup NAME`, or a workload such as `deploy/NAME`, of which a
+    /// pending pod is explained if there is one.
     #[arg(value_name = "KIND[/NAME]", value_parser = Target::parse)]
     pub target: Target,
 

@@ -1,7 +1,7 @@
 //! Groups that can never start on the present nodes: a count of what empty nodes could take shows it at once.
 //!
-//! The count is an upper bound from the nodes' allocatable resources. It decides nothing: the group's condition says
-//! what it found, so that nobody waits in vain. Upstream does not look.
+//! The count is an upper bound from the nodes' allocatable resources. It changes no choice of a node: the group's
+//! condition says what was found, and such a group reserves nothing. Upstream does not count.
 
 use super::super::{Scheduler, profile_named};
 use super::cycle::{Attempt, Run, Verdict};

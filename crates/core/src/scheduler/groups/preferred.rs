@@ -1,9 +1,9 @@
 //! Preferred topology: the members of a group are placed near each other where that costs no member its node.
 //!
-//! An annotation names keys of node labels, outermost first, for example a block and a rack. The domains of all keys are
-//! tried first, then those of fewer keys, and at last the nodes that the group may use at all. The way that gives most
-//! members a node is used; among equal ones the narrowest. In a wider domain, the members fill one domain of the next
-//! key after the other, so that neighbors in rank stay together.
+//! An annotation names keys of node labels, outermost first, for example a block and a rack. The domains of all keys
+//! are tried first, then those of fewer keys, and at last the nodes that the group may use at all. The way that gives
+//! most members a node is used; among equal ones the narrowest. In a wider domain, the members fill one domain of the
+//! next key after the other, so that neighbors in rank stay together.
 
 use super::super::Scheduler;
 use super::cycle::{Attempt, Mode, Run, RunScope, Verdict};
@@ -106,8 +106,8 @@ impl Scheduler {
         found
     }
 
-    /// Decides in each of the domains. Returns the best of those that give most members a node, if the group can start in
-    /// one, with its position.
+    /// Decides in each of the domains. Returns the best of those that give most members a node, if the group can start
+    /// in one, with its position.
     fn best_of(
         &mut self,
         now: Time,

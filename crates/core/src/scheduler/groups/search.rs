@@ -47,8 +47,8 @@ impl WorkLeft {
 }
 
 impl Scheduler {
-    /// Decides on a group in all domains that it may use: in the order of its members first, and by a search if it cannot
-    /// start so.
+    /// Decides on a group in all domains that it may use: in the order of its members first, and by a search if it
+    /// cannot start so.
     pub(super) fn decide_anywhere(
         &mut self,
         now: Time,
@@ -185,8 +185,8 @@ impl Scheduler {
         Ok(run)
     }
 
-    /// Returns the positions of the members by descending share of the placement that they request. Those of a role with
-    /// a minimum come first.
+    /// Returns the positions of the members by descending share of the placement that they request. Those of a role
+    /// with a minimum come first.
     fn largest_first(&self, attempt: &Attempt, nodes: &NodeSet) -> Vec<usize> {
         let (snapshot, mut total) = (self.snapshot(), Resources::default());
         nodes.iter().for_each(|node| total.add(&snapshot.node_info(node).allocatable));
