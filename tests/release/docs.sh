@@ -19,7 +19,13 @@ mkdir -p "$book/src/examples"
 cp docs/book/book.toml "$book"
 cp ./*.md "$book/src"
 # Its links are relative to its place in the repository; in the book, it is at the top.
-sed -E 's#\]\(\.\./\.\./#](#; s#\]\(\.\./#](docs/#' docs/book/SUMMARY.md > "$book/src/SUMMARY.md"
+sed -E 's#\]\(\.\./\.\./#](#; s#\]\(\.\./#](docs/#' docs/book/SUMMARY.md |
+  while IFS= read -r line; do
+    printf '%s\n' "$line"
+    case $line in *docs/troubleshooting.md*)
+      for page in docs/runbooks/*.md; do printf '  - [%s](%s)\n' "$(basename "$page" .md)" "$page"; done ;;
+    esac
+  done > "$book/src/SUMMARY.md"
 cp examples/README.md "$book/src/examples"
 cp -r docs "$book/src/docs"
 rm -rf "$book/src/docs/book"
@@ -30,7 +36,7 @@ import os, re, sys
 root, repository = sys.argv[1:]
 link = re.compile(r'\]\(([^)\s#]+)(#[^)\s]*)?\)')
 for folder, _, files in os.walk(root):
-    for name in (name for name in files if name.endswith('.md')):
+    for name in (name for name in files if name.endswith('.md') and name != 'SUMMARY.md'):
         path = os.path.join(folder, name)
         def resolved(match):
             target, anchor = match.group(1), match.group(2) or ''
@@ -38,7 +44,8 @@ for folder, _, files in os.walk(root):
                 return match.group(0)
             inside = os.path.normpath(os.path.join(folder, target))
             if os.path.isfile(inside):
-                return match.group(0)
+                # mdBook calls the page of a README index.
+                return f']({re.sub(r"README.md$", "index.md", target)}{anchor})'
             own = os.path.relpath(inside, root)
             if not os.path.exists(own):
                 sys.exit(f'docs: {os.path.relpath(path, root)} links to {target}, which does not exist')
