@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use supercargo_whatif::pending::query::{LabelQuery, parameters};
+use supercargo_whatif::pending::{LabelQuery, parameters};
 
 fuzz_target!(|text: &str| {
     if let Ok(found) = parameters(text, &["namespace", "labelSelector", "pod", "limit"]) {
