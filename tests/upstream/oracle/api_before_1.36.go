@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"io"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
@@ -22,3 +23,6 @@ func (w *world) suggest(state *framework.CycleState, pod *v1.Pod) (string, error
 
 // groups plays scenarios of pod groups, which these versions do not have.
 func groups([]string) error { return errors.New("pod groups are played from 1.36 on") }
+
+// timeGroups times scenarios of pod groups, which these versions do not have.
+func timeGroups(string, io.Writer) error { return groups(nil) }

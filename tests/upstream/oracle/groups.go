@@ -7,8 +7,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
+	"runtime"
 	"strings"
+	"time"
 
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 )
@@ -129,8 +132,17 @@ func playGroups(line []byte) (*groupVector, error) {
 	if err := json.Unmarshal(vector.Scenario, &scenario); err != nil {
 		return nil, fmt.Errorf("not a scenario: %w", err)
 	}
+	vector.Steps = []groupAnswer{}
+	err := playScenario(&scenario, false, func(answer groupAnswer, _ time.Duration) {
+		vector.Steps = append(vector.Steps, answer)
+	})
+	return &vector, err
+}
+
+// playScenario plays the steps of a scenario, and reports what happens in each and the CPU time of its cycles.
+func playScenario(scenario *groupScenario, timed bool, report func(groupAnswer, time.Duration)) error {
 	if of := cmp.Or(scenario.Version, "1.36"); !strings.HasPrefix(version(), "v"+of+".") {
-		return nil, fmt.Errorf("%s is for %s, not %s", scenario.Name, of, version())
+		return fmt.Errorf("%s is for %s, not %s", scenario.Name, of, version())
 	}
 	gates := map[string]bool{"OpportunisticBatching": false, "SchedulerAsyncPreemption": false}
 	for _, gate := range groupGates {
@@ -140,22 +152,43 @@ func playGroups(line []byte) (*groupVector, error) {
 		gates[gate] = true
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
-		return nil, err
+		return err
 	}
-	cluster, err := newGroupCluster(&scenario)
+	cluster, err := newGroupCluster(scenario, timed)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", scenario.Name, err)
+		return fmt.Errorf("%s: %w", scenario.Name, err)
 	}
 	defer cluster.close()
-	vector.Steps = []groupAnswer{}
 	for number, step := range scenario.Steps {
+		cluster.spent = 0
 		answer, err := cluster.step(step)
 		if err != nil {
-			return nil, fmt.Errorf("%s, step %d: %w", scenario.Name, number, err)
+			return fmt.Errorf("%s, step %d: %w", scenario.Name, number, err)
 		}
-		vector.Steps = append(vector.Steps, answer)
+		report(answer, cluster.spent)
 	}
-	return &vector, nil
+	return nil
+}
+
+// timeGroups plays the scenario in a file and prints, for each step, the CPU time of its cycles, their number, and how many
+// pods have a node afterwards.
+func timeGroups(file string, out io.Writer) error {
+	text, err := read(file)
+	if err != nil {
+		return err
+	}
+	var scenario groupScenario
+	if err := json.Unmarshal(text, &scenario); err != nil {
+		return fmt.Errorf("not a scenario: %w", err)
+	}
+	runtime.GC()
+	encoder := json.NewEncoder(out)
+	return playScenario(&scenario, true, func(answer groupAnswer, spent time.Duration) {
+		err = encoder.Encode(map[string]any{
+			"impl": "kube-scheduler " + version() + " (in process)", "cpu_us": spent.Microseconds(), "cycles": len(answer.Cycles),
+			"bound": len(answer.Bound),
+		})
+	})
 }
 
 // step makes the changes, lets time pass, and schedules until the active queue is empty.

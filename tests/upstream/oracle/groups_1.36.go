@@ -51,7 +51,7 @@ func (g *groupCluster) spyQueue() {
 
 // ordered adds the pod's rank by creation, in nanoseconds, to the time of its first attempt.
 func (g *groupCluster) ordered(info *framework.QueuedPodInfo) *framework.QueuedPodInfo {
-	if info == nil || info.InitialAttemptTimestamp == nil {
+	if info == nil || info.InitialAttemptTimestamp == nil || g.timed {
 		return info
 	}
 	var pods []*v1.Pod

@@ -64,6 +64,9 @@ type groupCluster struct {
 	// binding are the pods that are on their way to a node.
 	binding map[types.UID]bool
 	cycle   *spiedCycle
+	// timed says that only the CPU time of cycles is of interest: nothing is noted, repeated, or ordered by name.
+	timed bool
+	spent time.Duration
 }
 
 // groupWrite is a request to the API server: a patch, the node of a Binding, or a deletion.
@@ -80,8 +83,8 @@ func objectKey(kind, namespace, name string) string {
 	return kind + "/" + namespace + "/" + name
 }
 
-func newGroupCluster(scenario *groupScenario) (*groupCluster, error) {
-	g := &groupCluster{log: logr.Discard(), clock: testingclock.NewFakeClock(clockStart), objects: map[string]runtime.Object{}, binding: map[types.UID]bool{}}
+func newGroupCluster(scenario *groupScenario, timed bool) (*groupCluster, error) {
+	g := &groupCluster{timed: timed, log: logr.Discard(), clock: testingclock.NewFakeClock(clockStart), objects: map[string]runtime.Object{}, binding: map[types.UID]bool{}}
 	g.ctx, g.close = context.WithCancel(klog.NewContext(context.Background(), g.log))
 	client := g.client()
 	g.factory = newStillFactory(client)

@@ -108,6 +108,9 @@ func (c *spiedCycle) current(pod *v1.Pod) *memberAnswer {
 
 func (f *spiedFramework) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
 	scores, status := f.Framework.RunScorePlugins(ctx, state, pod, nodes)
+	if f.cluster.timed {
+		return scores, status
+	}
 	var names []string
 	for _, node := range scores {
 		names = append(names, node.Name)
@@ -130,7 +133,7 @@ func (f *spiedFramework) RunPostFilterPlugins(ctx context.Context, state fwk.Cyc
 	var best *fwk.PostFilterResult
 	var status *fwk.Status
 	var writes []groupWrite
-	for try := 0; try == 0 || try < triesOfTie && nominated(best) != ""; try++ {
+	for try := 0; try == 0 || !g.timed && try < triesOfTie && nominated(best) != ""; try++ {
 		result, told := f.Framework.RunPostFilterPlugins(ctx, state, pod, nodes)
 		wrote := g.takeWrites()
 		if try == 0 || nominated(result) < nominated(best) {
@@ -204,7 +207,7 @@ func (f *spiedFramework) RunPostBindPlugins(ctx context.Context, state fwk.Cycle
 
 func (f *spiedFramework) RunPlacementGeneratePlugins(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, nodes []fwk.NodeInfo) ([]*fwk.Placement, *fwk.Status) {
 	placements, status := f.Framework.RunPlacementGeneratePlugins(ctx, state, group, nodes)
-	for try := 0; try < triesOfTie && !status.IsSuccess(); try++ {
+	for try := 0; !f.cluster.timed && try < triesOfTie && !status.IsSuccess(); try++ {
 		// A text may list names in any order.
 		if _, other := f.Framework.RunPlacementGeneratePlugins(ctx, state, group, nodes); other.Message() < status.Message() {
 			status = other
@@ -239,7 +242,9 @@ func (c *spiedCycle) scored(scores []fwk.PlacementPluginScores) {
 func (g *groupCluster) schedule() *cycleAnswer {
 	g.clock.Step(tick)
 	g.cycle = &spiedCycle{}
+	began := cpuSeconds()
 	g.sched.ScheduleOne(g.ctx)
+	g.spent += time.Duration((cpuSeconds() - began) * float64(time.Second))
 	g.awaitBindings()
 	answer := g.answer()
 	g.deliver()

@@ -6,6 +6,7 @@
 //	oracle orders TRIES OUT FILE...        the same several times, with all answers, where they depend on the order of pools
 //	oracle groups FILE...                  plays the scenarios of pod groups in the files anew, and rewrites the files
 //	oracle time --workload W --nodes N ... times upstream's own decision loop, in process and without an API server
+//	oracle time-groups FILE                times the cycles of the scenario of pod groups in the file, step by step
 //
 // A scenario is {"name", "kind", "config", "objects", "pods"}; a vector is {"scenario", "decisions"}. tests/golden/README.md
 // says what a decision holds. A scenario that cannot be answered (an object that does not decode, a configuration that is
@@ -30,7 +31,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-const usage = "usage: oracle answer | oracle renew FILE... | oracle record OUT FILE... | oracle orders TRIES OUT FILE... | oracle groups FILE... | oracle time [flags]"
+const usage = "usage: oracle answer | oracle renew FILE... | oracle record OUT FILE... | oracle orders TRIES OUT FILE... | oracle groups FILE... | oracle time [flags] | oracle time-groups FILE"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -80,6 +81,11 @@ func run(args []string) error {
 			return err
 		}
 		return load.run(os.Stdout)
+	case "time-groups":
+		if len(args) != 2 {
+			return fmt.Errorf("time-groups takes one file; %s", usage)
+		}
+		return timeGroups(args[1], os.Stdout)
 	default:
 		return fmt.Errorf("no command %q; %s", args[0], usage)
 	}

@@ -86,12 +86,44 @@ struct World {
     cycles: Vec<Value>,
     has_groups: bool,
     emulated: EmulatedVersion,
+    stopwatch: Option<Stopwatch>,
+}
+
+/// The time that the scheduler takes.
+struct Stopwatch {
+    clock: fn() -> Duration,
+    spent: Duration,
+}
+
+/// What a step costs.
+#[derive(Clone, Copy, Debug)]
+pub struct StepCost {
+    /// The time of the scheduler's cycles, without events and writes.
+    pub spent: Duration,
+    /// The number of cycles.
+    pub cycles: usize,
+    /// The number of pods that have a node afterwards.
+    pub bound: usize,
 }
 
 /// Plays a scenario and returns what happened in each step.
 pub fn play(scenario: &GroupScenario, compat: Compat) -> Vec<Value> {
     let mut world = World::new(scenario, compat);
+    world.scheduler.set_comparable();
     scenario.steps.iter().map(|step| world.step(step)).collect()
+}
+
+/// Plays a scenario as a cluster's scheduler would, and returns the cost of each step by the clock.
+pub fn time(scenario: &GroupScenario, compat: Compat, clock: fn() -> Duration) -> Vec<StepCost> {
+    let mut world = World::new(scenario, compat);
+    let mut cost = |step| {
+        world.stopwatch = Some(Stopwatch { clock, spent: Duration::ZERO });
+        let answer = world.step(step);
+        let bound = answer["bound"].as_object().map_or(0, Map::len);
+        let spent = world.stopwatch.take().map_or(Duration::ZERO, |it| it.spent);
+        StepCost { spent, cycles: answer["cycles"].as_array().map_or(0, Vec::len), bound }
+    };
+    scenario.steps.iter().map(&mut cost).collect()
 }
 
 /// Returns how a step differs from the recorded one.
@@ -136,8 +168,7 @@ impl World {
         tables.set_compat(compat);
         let profiles = profiles(scenario.config.as_ref(), (emulated, gates), &mut tables);
         let config = Config { seed: Seed(1), profiles, queue: QueueConfig::default() };
-        let mut scheduler = Scheduler::with_tables(config, tables, START);
-        scheduler.set_comparable();
+        let scheduler = Scheduler::with_tables(config, tables, START);
         let mut world = Self {
             scheduler,
             objects: BTreeMap::new(),
@@ -146,6 +177,7 @@ impl World {
             cycles: Vec::new(),
             has_groups: gates.workloads,
             emulated,
+            stopwatch: None,
         };
         for lane in Lane::ALL {
             world.handle(Event::Credits { lane, count: usize::MAX / 2 });
@@ -233,7 +265,11 @@ impl World {
     /// Lets the scheduler work until it is idle, and carries out what it asks for.
     fn run(&mut self) {
         loop {
+            let began = self.stopwatch.as_ref().map(|it| (it.clock)());
             let step = self.scheduler.step(self.now, &mut NoProbe);
+            if let (Some(stopwatch), Some(began)) = (&mut self.stopwatch, began) {
+                stopwatch.spent += (stopwatch.clock)().saturating_sub(began);
+            }
             match step {
                 Step::Idle { .. } => return,
                 Step::Effect(effect) => self.carry_out(effect),
