@@ -91,7 +91,8 @@ fn workloads() -> Vec<Workload> {
         in_rack: true,
         is_full: false,
     };
-    let large = |id, about, members| Workload { id, about, groups: 5, size: 48, minimum: 48, members, ..usual };
+    let large =
+        |id, about, members| Workload { id, about, groups: 5, size: 48, minimum: 48, members, ..usual };
     vec![
         Workload { id: "racks-50", about: "4 members in one of 50 racks", racks: 50, ..usual },
         large("identical", "48 identical members in one of 200 racks", Members::Identical),
@@ -99,7 +100,11 @@ fn workloads() -> Vec<Workload> {
         Workload {
             // A rack has 25 nodes.
             minimum: 24,
-            ..large("apart", "48 members with different requests, each on a node of its own, in one of 200 racks", Members::Apart)
+            ..large(
+                "apart",
+                "48 members with different requests, each on a node of its own, in one of 200 racks",
+                Members::Apart,
+            )
         },
         Workload {
             id: "preempting",
@@ -249,7 +254,13 @@ fn main() -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let mut table = Table::new(&[
-        "workload", "groups", "supercargo, ms a group", "kube-scheduler, ms a group", "ratio", "pods with a node", "cycles",
+        "workload",
+        "groups",
+        "supercargo, ms a group",
+        "kube-scheduler, ms a group",
+        "ratio",
+        "pods with a node",
+        "cycles",
     ]);
     let mut version = "without kube-scheduler".to_owned();
     let file = target().join("group-scenario.json");

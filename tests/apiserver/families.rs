@@ -115,6 +115,7 @@ struct Scrape {
     series: BTreeMap<String, u64>,
     /// Values of every label except `le`.
     values: BTreeMap<String, BTreeSet<String>>,
+    helps: BTreeMap<String, String>,
 }
 
 impl Scrape {
@@ -126,6 +127,9 @@ impl Scrape {
                 name.clone_into(&mut family);
                 scrape.families.entry(family.clone()).or_default().kind = kind.to_owned();
                 continue;
+            }
+            if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
+                scrape.helps.insert(name.to_owned(), help.to_owned());
             }
             if line.starts_with('#') {
                 continue;
@@ -233,22 +237,33 @@ fn handled(text: &str) -> BTreeSet<&str> {
     counts.map(|(event, _)| event).collect()
 }
 
-/// The families that panels and rules may use, one per line. `UPDATE_EXPECT=1` rewrites it.
+/// The families that panels and rules may use, one per line. `UPDATE_EXPECT=1` rewrites it and the page.
 const OURS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/metrics-ours.txt");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/metrics.md");
+const HEAD: &str = "| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n";
 
 fn as_recorded(ours: &Scrape) -> Result<()> {
     let mut lines = String::from(
         "# Every family of a scrape of supercargo after mixed work: name, type, labels. Written by tests/apiserver/families.rs.\n",
     );
+    let page = std::fs::read_to_string(PAGE)?;
+    let (before, _) = page.split_once(HEAD).context("the page has the table, at its end")?;
+    let mut table = format!("{before}{HEAD}");
     for (family, Shape { kind, labels, .. }) in &ours.families {
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         writeln!(lines, "{family} {kind} {}", labels.join(","))?;
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let help =
+            ours.helps.get(family).with_context(|| format!("{family} has no help"))?.replace('|', "\\|");
+        writeln!(table, "| `{family}` | {kind} | {} | {help} |", labels.join(", "))?;
     }
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::write(OURS, &lines)?;
+    for (file, text) in [(OURS, lines), (PAGE, table)] {
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(file, &text)?;
+        }
+        let recorded = std::fs::read_to_string(file)?;
+        ensure!(text == recorded, "{file} is out of date; UPDATE_EXPECT=1 rewrites it. Actual:\n{text}");
     }
-    let recorded = std::fs::read_to_string(OURS)?;
-    ensure!(lines == recorded, "{OURS} is out of date; UPDATE_EXPECT=1 rewrites it. Actual:\n{lines}");
     Ok(())
 }
 

@@ -8,6 +8,7 @@ mod citations;
 mod modules;
 mod mutants;
 mod prose;
+mod reference;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -128,7 +128,8 @@ impl Scenario {
         let now = Time::from_nanos(100_200_000_000);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
-        let scheduler = Scheduler::new(config, now);
+        let mut scheduler = Scheduler::new(config, now);
+        scheduler.report_members_of_placements();
         let mut scenario = Self {
             scheduler,
             now,

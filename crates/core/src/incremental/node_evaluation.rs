@@ -141,7 +141,11 @@ impl NodeEvaluation {
         }
         one.insert(node);
         let filtered = self.filter_usage(snapshot, one);
-        let base = filtered.and_then(|()| self.score_raw(snapshot, one));
+        let base = filtered.and_then(|()| {
+            // A count would read the words of all nodes.
+            let len = usize::from(one.contains(node));
+            self.score_raw(snapshot, one, len)
+        });
         one.remove(node);
         Ok(base?.first().copied())
     }
@@ -301,7 +305,7 @@ impl NodeEvaluation {
         passing: &NodeSet,
     ) -> Result<(), Fallback> {
         self.table.resize(snapshot.slots());
-        let base = self.score_raw(snapshot, passing)?;
+        let base = self.score_raw(snapshot, passing, passing.len())?;
         let (unknown, relative) = self.score_relative(snapshot, passing, objects)?;
         self.table.set_bases(passing, &base);
         if !self.table.classify(&unknown, &relative) {
@@ -333,9 +337,9 @@ impl NodeEvaluation {
     }
 
     /// Returns the weighted sum of the scores that need no normalization, for each of `nodes`.
-    fn score_raw(&self, snapshot: Snapshot<'_>, nodes: &NodeSet) -> Result<Vec<i32>, Fallback> {
-        let mut base = vec![0_i32; nodes.len()];
-        let mut cells = vec![0_i64; nodes.len()];
+    fn score_raw(&self, snapshot: Snapshot<'_>, nodes: &NodeSet, len: usize) -> Result<Vec<i32>, Fallback> {
+        let mut base = vec![0_i32; len];
+        let mut cells = vec![0_i64; len];
         for (weight, rule) in &self.raw {
             rule.score(snapshot.showing(DependsOn::NodeUsage.facts()), nodes, &mut cells)
                 .map_err(|_| Fallback)?;

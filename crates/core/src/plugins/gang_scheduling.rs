@@ -5,6 +5,7 @@
 
 use crate::framework::PluginName;
 use crate::model::group::{GroupPolicy, PodGroup};
+use crate::model::intern::{Symbol, Tables};
 
 /// The plugin's name.
 pub const NAME: PluginName = "GangScheduling";
@@ -44,14 +45,44 @@ pub fn pre_enqueue(policy: Option<GroupPolicy>, name: &str, known: usize) -> Opt
 }
 
 /// The answer of PlacementFeasible.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feasible {
     /// Enough members have a node.
     Success,
     /// More members may get a node.
-    Wait(String),
+    Wait(Shortage),
     /// Too few members are left.
-    Never(String),
+    Never(Shortage),
+}
+
+/// A minimum that the members with a node do not reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The role that has the minimum; `None` if it is the group's.
+    pub role: Option<Symbol>,
+    /// The minimum number of members.
+    pub min: usize,
+    /// The number of members with a node.
+    pub scheduled: usize,
+    /// The number of members that are not tried yet.
+    pub remaining: usize,
+}
+
+impl Feasible {
+    /// Returns the text of the status; empty for success.
+    pub fn text(&self, tables: &Tables) -> String {
+        let (short, what) = match self {
+            Self::Success => return String::new(),
+            Self::Wait(short) => (short, "is not yet"),
+            Self::Never(short) => (short, "cannot be"),
+        };
+        let Shortage { role, min, scheduled, remaining } = short;
+        let of = match role {
+            Some(role) => format!("minimum of role \"{}\"", tables.text(*role)),
+            None => "minCount".to_owned(),
+        };
+        format!("{of} ({min}) {what} satisfied: {scheduled} scheduled, {remaining} remaining")
+    }
 }
 
 /// PlacementFeasible, from 1.37 on: `scheduled` members have a node, and `remaining` are not tried yet.
@@ -60,11 +91,11 @@ pub fn placement_feasible(group: Option<&PodGroup>, scheduled: usize, remaining:
         Some(GroupPolicy::Gang(min)) => min,
         Some(GroupPolicy::Basic) | None => 1,
     };
-    let counts = format!("{scheduled} scheduled, {remaining} remaining");
+    let short = Shortage { role: None, min, scheduled, remaining };
     if scheduled + remaining < min {
-        Feasible::Never(format!("minCount ({min}) cannot be satisfied: {counts}"))
+        Feasible::Never(short)
     } else if scheduled < min {
-        Feasible::Wait(format!("minCount ({min}) is not yet satisfied: {counts}"))
+        Feasible::Wait(short)
     } else {
         Feasible::Success
     }
@@ -93,7 +124,6 @@ mod tests {
     use super::*;
     use crate::model::group::{DisruptionMode, GroupApi, GroupKey};
     use crate::model::group_options::GroupOptions;
-    use crate::model::intern::Tables;
 
     #[test]
     fn placement_is_feasible_as_long_as_enough_members_are_left() {
@@ -114,13 +144,12 @@ mod tests {
         let gang = group(GroupPolicy::Gang(3));
         let answer = |scheduled, remaining| placement_feasible(Some(&gang), scheduled, remaining);
         assert_eq!(answer(3, 0), Feasible::Success);
-        let wait = "minCount (3) is not yet satisfied: 1 scheduled, 2 remaining";
-        assert_eq!(answer(1, 2), Feasible::Wait(wait.to_owned()));
-        let never = "minCount (3) cannot be satisfied: 1 scheduled, 1 remaining";
-        assert_eq!(answer(1, 1), Feasible::Never(never.to_owned()));
+        let text = |found: Feasible| found.text(&tables);
+        assert_eq!(text(answer(1, 2)), "minCount (3) is not yet satisfied: 1 scheduled, 2 remaining");
+        assert_eq!(text(answer(1, 1)), "minCount (3) cannot be satisfied: 1 scheduled, 1 remaining");
         let basic = group(GroupPolicy::Basic);
         assert_eq!(placement_feasible(Some(&basic), 1, 0), Feasible::Success);
         let never = "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining";
-        assert_eq!(placement_feasible(Some(&basic), 0, 0), Feasible::Never(never.to_owned()));
+        assert_eq!(text(placement_feasible(Some(&basic), 0, 0)), never);
     }
 }

@@ -3,6 +3,7 @@
 //! Upstream: `pkg/scheduler/framework/plugins/topologyaware/topology_placement.go`.
 
 use crate::cache::Snapshot;
+use crate::collections::hash::IdMap;
 use crate::framework::placement::Placement;
 use crate::framework::{CycleError, PluginName};
 use crate::model::intern::Symbol;
@@ -38,13 +39,13 @@ pub fn domains<'a>(
     nodes: impl Iterator<Item = NodeIdx>,
     snapshot: Snapshot<'a>,
 ) -> BTreeMap<&'a str, NodeSet> {
-    let mut domains: BTreeMap<&str, NodeSet> = BTreeMap::new();
+    let mut domains: IdMap<Symbol, NodeSet> = IdMap::default();
     for node in nodes {
-        if let Some(value) = value(key, node, snapshot) {
+        if let Some(value) = snapshot.node_labels(node).get(key) {
             domains.entry(value).or_default().insert(node);
         }
     }
-    domains
+    domains.into_iter().map(|(value, nodes)| (snapshot.text(value), nodes)).collect()
 }
 
 fn value<'a>(key: Symbol, node: NodeIdx, snapshot: Snapshot<'a>) -> Option<&'a str> {

@@ -137,6 +137,7 @@ impl Trial {
         // A comparison evaluates every node again, and a trial has no idle time for it. Tests compare the caches.
         scheduler.verify_decisions(None);
         scheduler.cache.undo_exactly();
+        scheduler.report_members_of_placements();
         Self { scheduler, log: UndoLog::default(), joined: Vec::new() }
     }
 

@@ -110,6 +110,7 @@ pub struct StepCost {
 pub fn play(scenario: &GroupScenario, compat: Compat) -> Vec<Value> {
     let mut world = World::new(scenario, compat);
     world.scheduler.set_comparable();
+    world.scheduler.report_members_of_placements();
     scenario.steps.iter().map(|step| world.step(step)).collect()
 }
 

@@ -10,6 +10,7 @@ use super::shared::{Rejections, SharedRun};
 use super::snapshot_gaps::SnapshotGaps;
 use crate::cache::{Cache, UndoLog};
 use crate::cycle::{Probe, Unschedulable};
+use crate::framework::extension_point::ExtensionPoint;
 use crate::incremental::GroupEvaluations;
 use crate::model::effect::Severity;
 use crate::model::group::{GroupKey, PodGroup};
@@ -19,7 +20,7 @@ use crate::model::node_set::NodeSet;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::signature::VolumelessSignature;
 use crate::model::time::Time;
-use crate::plugins::gang_scheduling::Permit;
+use crate::plugins::gang_scheduling::{self, Permit};
 use crate::queue::QueuedPod;
 use crate::report::Outcome;
 use crate::report::group::{GroupOutcome, GroupReport, MemberReport, PlacementReport};
@@ -192,6 +193,8 @@ pub(super) struct Trying<'a> {
     pub(super) path: &'a [NodeSet],
     /// The roles that have a minimum.
     pub(super) roles: RoleCounts,
+    /// Whether the members' profile has GangScheduling check `minCount`.
+    pub(super) checks_minimum: bool,
 }
 
 /// The number of changes in the log, and the number of assumed members that share results.
@@ -215,6 +218,7 @@ impl<'a> Trying<'a> {
             rejections: Rejections::default(),
             path: &[],
             roles: RoleCounts::default(),
+            checks_minimum: false,
         }
     }
 
@@ -386,6 +390,12 @@ impl Scheduler {
         attempt.members.iter().map(hide).collect()
     }
 
+    /// Whether the members' profile has GangScheduling check `minCount`.
+    pub(super) fn checks_minimum(&self, attempt: &Attempt) -> bool {
+        let profile = self.profile_of(&attempt.members[0].pod);
+        profile.is_some_and(|it| it.framework.runs(ExtensionPoint::Permit, gang_scheduling::NAME))
+    }
+
     /// Begins a run over the members.
     pub(super) fn begin_run<'a>(&self, attempt: &'a Attempt, scope: RunScope<'a>, mode: Mode) -> Trying<'a> {
         Trying {
@@ -394,6 +404,7 @@ impl Scheduler {
             shared: scope.evaluations.map(SharedRun::new),
             path: scope.path,
             roles: self.role_counts(attempt),
+            checks_minimum: self.checks_minimum(attempt),
             ..Trying::new(attempt, scope.within, mode)
         }
     }

@@ -4,13 +4,11 @@
 
 use super::super::Scheduler;
 use super::super::failure::Failure;
-use super::cycle::{Attempt, Mode, Run, RunScope, Tried, UNSCHEDULABLE, Verdict};
+use super::cycle::{Attempt, Mode, Run, RunScope, Tried, Trying, UNSCHEDULABLE, Verdict};
 use super::preempt::Preempted;
-use super::roles::RoleCounts;
 use super::submit::Fate;
 use crate::cycle::{Nominate, Probe, Unschedulable};
 use crate::framework::Code;
-use crate::framework::extension_point::ExtensionPoint;
 use crate::model::intern::Symbol;
 use crate::model::time::Time;
 use crate::plugins::gang_scheduling::{self, Feasible};
@@ -83,6 +81,19 @@ impl Run {
     }
 }
 
+impl Trying<'_> {
+    /// Runs PlacementFeasible; `remaining` members are not tried yet.
+    fn feasible(&self, remaining: usize) -> Feasible {
+        if !self.checks_minimum || mutation::is_on(Mutation::GangStartsShort) {
+            return Feasible::Success;
+        }
+        match gang_scheduling::placement_feasible(self.group, self.scheduled, remaining) {
+            never @ Feasible::Never(_) => never,
+            feasible => self.roles.feasible().unwrap_or(feasible),
+        }
+    }
+}
+
 impl Scheduler {
     /// Decides on the members in order, restricted to the nodes of `scope`, as long as the group can start. Undoes what
     /// was assumed.
@@ -99,8 +110,9 @@ impl Scheduler {
         let mut remaining = attempt.members.len();
         let mut run = Run::ended(Verdict::Scheduled);
         run.details = Some(Details::default());
-        let mut feasible = self.feasible(attempt, (trying.scheduled, remaining), &trying.roles);
-        if let Feasible::Never(text) = feasible {
+        let mut feasible = trying.feasible(remaining);
+        if matches!(feasible, Feasible::Never(_)) {
+            let text = feasible.text(&self.tables);
             run.verdict = Verdict::Unschedulable(format!("{UNSCHEDULABLE}, {text}"));
             return run;
         }
@@ -121,7 +133,7 @@ impl Scheduler {
             remaining -= 1;
             trying.roles.take(&attempt.members[at].pod, &self.tables);
             if !matches!(feasible, Feasible::Never(_)) {
-                feasible = self.feasible(attempt, (trying.scheduled, remaining), &trying.roles);
+                feasible = trying.feasible(remaining);
             }
             if matches!(feasible, Feasible::Never(_)) && !attempt.tries_all {
                 break;
@@ -130,30 +142,12 @@ impl Scheduler {
         trying.roll_back_to((0, 0), &mut self.cache);
         run.verdict = match feasible {
             Feasible::Success => Verdict::Scheduled,
-            Feasible::Wait(text) => Verdict::Unschedulable(format!("{UNSCHEDULABLE}, {text}")),
-            Feasible::Never(text) => Verdict::Unschedulable(text),
+            Feasible::Wait(_) => {
+                Verdict::Unschedulable(format!("{UNSCHEDULABLE}, {}", feasible.text(&self.tables)))
+            }
+            Feasible::Never(_) => Verdict::Unschedulable(feasible.text(&self.tables)),
         };
         run
-    }
-
-    /// Runs PlacementFeasible.
-    fn feasible(
-        &self,
-        attempt: &Attempt,
-        (scheduled, remaining): (usize, usize),
-        roles: &RoleCounts,
-    ) -> Feasible {
-        let runs = |profile: &super::super::Profile| {
-            profile.framework.runs(ExtensionPoint::Permit, gang_scheduling::NAME)
-        };
-        let checks = self.profile_of(&attempt.members[0].pod).is_some_and(runs);
-        if !checks || mutation::is_on(Mutation::GangStartsShort) {
-            return Feasible::Success;
-        }
-        match gang_scheduling::placement_feasible(attempt.group.as_ref(), scheduled, remaining) {
-            Feasible::Never(text) => Feasible::Never(text),
-            feasible => roles.feasible(&self.tables).unwrap_or(feasible),
-        }
     }
 
     /// Returns the status of a group that fits in none of its placements; `first` is that of the first one.

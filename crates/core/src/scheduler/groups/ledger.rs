@@ -87,6 +87,8 @@ pub(in crate::scheduler) struct Groups {
     /// The condition that was sent last, by uid of the group, until the watch shows it.
     sent: FixedMap<Uid, GroupCondition>,
     pub(in crate::scheduler) reports: VecDeque<GroupReport>,
+    /// Whether reports name the members that have a node in each placement.
+    pub(super) reports_members: bool,
     /// The victims of the last cycle that chose some, until the group starts or its last member leaves.
     victims: BTreeMap<GroupKey, Vec<Uid>>,
     /// The groups of which chosen members are in PreBind.
@@ -231,7 +233,17 @@ impl Groups {
 
 impl TraceIds for Groups {
     fn mark(&self, marks: &mut Marks) {
-        let Self { members, of_pod: _, sent: _, reports: _, victims, starts, starts_as_of: _, limits } = self;
+        let Self {
+            members,
+            of_pod: _,
+            sent: _,
+            reports: _,
+            reports_members: _,
+            victims,
+            starts,
+            starts_as_of: _,
+            limits,
+        } = self;
         limits.mark(marks);
         members.keys().chain(victims.keys()).chain(starts.keys()).for_each(|key| key.mark(marks));
     }

@@ -10,9 +10,9 @@ use crate::cycle::{
     Decision, Evaluation, InfeasibleDecision, Nominate, Nomination, Options, PostFilter, Probe, Unschedulable,
 };
 use crate::framework::CycleError;
-use crate::framework::extension_point::ExtensionPoint;
 use crate::framework::post_filter::{Draws, ExtenderCandidates};
 use crate::model::intern::Symbol;
+use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
 use crate::model::time::Time;
@@ -47,15 +47,17 @@ impl Scheduler {
         probe: &mut dyn Probe,
     ) -> Tried {
         let mark = trying.checkpoint();
-        let (tried, node, reservations) = match self.decide_member(now, trying, queued, probe) {
+        let (tried, reservations) = match self.decide_member(now, trying, queued, probe) {
             Decided::Node(choice) => {
                 let node = self.snapshot().node_info(choice.node).name;
+                self.assume_member(trying, queued, (node, Some(choice.node)));
                 let reservations = choice.reservations.clone();
-                (Tried::Fits { choice, node, permit: Permit::Success }, node, reservations)
+                (Tried::Fits { choice, node, permit: Permit::Success }, reservations)
             }
             Decided::Nowhere(found) => match found.nominate {
                 Nominate::To { node, .. } => {
-                    (Tried::Preempts { found, node, permit: Permit::Success }, node, Vec::new())
+                    self.assume_member(trying, queued, (node, self.cache.find_slot(node)));
+                    (Tried::Preempts { found, node, permit: Permit::Success }, Vec::new())
                 }
                 Nominate::Keep | Nominate::Clear => return Tried::Rejected(found),
             },
@@ -63,10 +65,11 @@ impl Scheduler {
             Decided::Failed(CycleError(text)) | Decided::Panicked(text) => return Tried::Failed(text),
             Decided::Unfinished => unreachable!("only slices are left unfinished"),
         };
-        self.assume_member(trying, queued, node);
-        self.cache.assume_volumes(&self.tables, &queued.pod.uid, reservations);
+        if !reservations.is_empty() {
+            self.cache.assume_volumes(&self.tables, &queued.pod.uid, reservations);
+        }
         trying.roles.place(&queued.pod, &self.tables);
-        match self.permit(trying, queued) {
+        match self.permit(trying) {
             Ok(permit) => {
                 trying.scheduled += 1;
                 tried.permitted(permit)
@@ -78,9 +81,15 @@ impl Scheduler {
         }
     }
 
-    fn assume_member(&mut self, trying: &mut Trying<'_>, queued: &QueuedPod, node: Symbol) {
+    /// Assumes a member on the node of this name and slot.
+    fn assume_member(
+        &mut self,
+        trying: &mut Trying<'_>,
+        queued: &QueuedPod,
+        (node, slot): (Symbol, Option<NodeIdx>),
+    ) {
         if let Some(shared) = &mut trying.shared
-            && let Some(slot) = self.cache.find_slot(node)
+            && let Some(slot) = slot
             && shared.assume(&queued.pod, slot, &mut self.cache)
         {
             return;
@@ -93,11 +102,8 @@ impl Scheduler {
     }
 
     /// Runs Permit for a member that is assumed.
-    fn permit(&self, trying: &Trying<'_>, queued: &QueuedPod) -> Result<Permit, String> {
-        let runs = |profile: &super::super::Profile| {
-            profile.framework.runs(ExtensionPoint::Permit, gang_scheduling::NAME)
-        };
-        if !self.profile_of(&queued.pod).is_some_and(runs) {
+    fn permit(&self, trying: &Trying<'_>) -> Result<Permit, String> {
+        if !trying.checks_minimum {
             return Ok(Permit::Success);
         }
         let key = (self.tables.text(trying.key.namespace), self.tables.text(trying.key.name));

@@ -57,6 +57,11 @@ impl Scheduler {
         self.verify.suspend();
     }
 
+    /// Lets reports name the members that have a node in each placement, which costs more than the decision itself.
+    pub fn report_members_of_placements(&mut self) {
+        self.groups.reports_members = true;
+    }
+
     /// Returns why GangScheduling gates the pod, if it does.
     pub fn gang_gate(&self, pod: &PodInfo) -> Option<String> {
         let key = pod.group_key()?;

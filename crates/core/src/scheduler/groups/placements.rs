@@ -181,7 +181,7 @@ impl Scheduler {
             nodes: placement.nodes.len(),
             code: run.verdict.code(),
             status: run.verdict.text().to_owned(),
-            members: with_nodes(attempt, run).map(member).collect(),
+            members: with_nodes(attempt, run).filter(|_| self.groups.reports_members).map(member).collect(),
             scores: Vec::new(),
         }
     }

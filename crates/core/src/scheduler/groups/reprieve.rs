@@ -79,6 +79,7 @@ impl Scheduler {
             within.insert(slot);
             let mut trying = Trying {
                 log: std::mem::take(&mut log),
+                checks_minimum: self.checks_minimum(attempt),
                 ..Trying::new(attempt, Some(&within), Mode::WithoutPostFilters)
             };
             let tried = self.try_member(now, &mut trying, queued, probe);

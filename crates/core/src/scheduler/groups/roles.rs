@@ -6,7 +6,7 @@ use crate::model::group::{GroupKey, GroupPolicy};
 use crate::model::group_options::Roles;
 use crate::model::intern::{Symbol, Tables};
 use crate::model::pod::PodInfo;
-use crate::plugins::gang_scheduling::Feasible;
+use crate::plugins::gang_scheduling::{Feasible, Shortage};
 
 /// The members of each role with a minimum in a run. Without roles it counts nothing.
 #[derive(Default)]
@@ -51,20 +51,15 @@ impl RoleCounts {
     }
 
     /// Returns the answer of PlacementFeasible, unless each role has enough members.
-    pub(super) fn feasible(&self, tables: &Tables) -> Option<Feasible> {
-        let text = |role: usize, name, min: usize, what| {
-            let (name, scheduled, remaining) =
-                (tables.text(name), self.scheduled[role], self.remaining[role]);
-            format!(
-                "minimum of role \"{name}\" ({min}) {what} satisfied: {scheduled} scheduled, {remaining} remaining"
-            )
-        };
-        let never = self.minimums().find(|&(role, _, min)| self.scheduled[role] + self.remaining[role] < min);
-        if let Some((role, name, min)) = never {
-            return Some(Feasible::Never(text(role, name, min, "cannot be")));
-        }
-        let (role, name, min) = self.minimums().find(|&(role, _, min)| self.scheduled[role] < min)?;
-        Some(Feasible::Wait(text(role, name, min, "is not yet")))
+    pub(super) fn feasible(&self) -> Option<Feasible> {
+        let mut short = self.minimums().filter_map(|(role, name, min)| {
+            let (scheduled, remaining) = (self.scheduled[role], self.remaining[role]);
+            (scheduled < min).then_some(Shortage { role: Some(name), min, scheduled, remaining })
+        });
+        let first = short.next()?;
+        let is_final = |it: &Shortage| it.scheduled + it.remaining < it.min;
+        let never = if is_final(&first) { Some(first) } else { short.find(is_final) };
+        Some(never.map_or(Feasible::Wait(first), Feasible::Never))
     }
 
     fn minimums(&self) -> impl Iterator<Item = (usize, Symbol, usize)> + '_ {
