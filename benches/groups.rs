@@ -4,9 +4,9 @@
 //! cargo bench --bench groups -- [--workload W] [--groups 5] [--oracle target/upstream/1.37/bin/oracle]
 //! ```
 //!
-//! A scenario creates one group after the other. Each side plays all of it, in the format of the recorded scenarios, with
-//! every node scored by one thread. A figure is the CPU time of the cycles that a group needs, from the creation of its
-//! pods until nothing is left to decide; events and writes are left out.
+//! A scenario creates one group after the other. Each side plays all of it, in the format of the recorded scenarios,
+//! with every node scored by one thread. A figure is the CPU time of the cycles that a group needs, from the creation
+//! of its pods until nothing is left to decide; events and writes are left out.
 //!
 //! Prints a table without thresholds. Requires Linux for CPU time.
 
