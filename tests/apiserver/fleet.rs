@@ -80,13 +80,19 @@ impl PodFleet {
         Ok(pods.iter().filter(|pod| node_of(pod).is_some()).map(ResourceExt::name_any).collect())
     }
 
+    /// Waits until this many pods are placed, as long as their number keeps growing.
     pub(crate) async fn placed_at_least(&self, world: &World<'_>, wanted: usize) -> Result<()> {
-        wait_for(&format!("{wanted} pods to be placed"), PATIENCE, || async {
-            let placed = self.placed(world).await?.len();
-            ensure!(placed >= wanted, "{placed} are");
-            Ok(())
-        })
-        .await
+        let mut placed = 0;
+        while placed < wanted {
+            let before = placed;
+            placed = wait_for(&format!("{wanted} pods to be placed"), PATIENCE, || async {
+                let placed = self.placed(world).await?.len();
+                ensure!(placed >= wanted || placed > before, "{placed} are");
+                Ok(placed)
+            })
+            .await?;
+        }
+        Ok(())
     }
 
     /// Checks that all pods are placed, none moved, and the nodes are exactly full.
