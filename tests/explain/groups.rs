@@ -322,3 +322,22 @@ fn fit_counts_the_groups_that_can_start() {
     assert_eq!((&answer["fits"], &answer["groups"]), (&json!(6), &expected(1)), "{answer:#}");
     assert_eq!(fit(None, &[])["groups"], Value::Null);
 }
+
+#[test]
+fn group_that_was_given_up_says_so_until_its_time_limit_changes() {
+    let message = "the pod group did not start within 90 s of the creation of its first pod; change annotation \
+                   supercargo.dev/start-within, or create the pod group again";
+    let with_limit = |limit: &str| {
+        let mut group = group(2, None);
+        group["metadata"]["annotations"] = json!({ "supercargo.dev/start-within": limit });
+        group["status"]["conditions"] = json!([{
+            "type": "PodGroupScheduled", "status": "False", "reason": "StartDeadlineExceeded", "message": message,
+        }]);
+        with(&[plain_node("a")], group, members(2, "1"))
+    };
+    let answer = assert_verdict(&with_limit("90s"), "givenUp", 3, message);
+    assert_eq!((&answer["changes"], &answer["status"]), (&json!([]), &json!(message)), "{answer:#}");
+    let fits =
+        "2 members of at least 2 fit now. If they stay pending, the scheduler has not processed them yet";
+    assert_verdict(&with_limit("10m"), "startsNow", 0, fits);
+}

@@ -21,6 +21,8 @@ pub const ROLE_LABEL: &str = "supercargo.dev/role-label";
 pub const MIN_PER_ROLE: &str = "supercargo.dev/min-per-role";
 /// How long the group may wait for its start, from the creation of its first pod on: `10m`.
 pub const START_WITHIN: &str = "supercargo.dev/start-within";
+/// The reason of the condition of a group that was given up, because it did not start within that time.
+pub const START_DEADLINE_EXCEEDED: &str = "StartDeadlineExceeded";
 /// Whether the group keeps the nodes that its members find, if it waits longest: `true` or `false`.
 pub const RESERVE: &str = "supercargo.dev/reserve";
 /// All annotations.

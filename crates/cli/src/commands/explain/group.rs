@@ -46,6 +46,7 @@ pub(crate) fn short_verdict(verdict: GroupVerdict) -> &'static str {
         GroupVerdict::WaitsForPreemption => "waiting for preemption",
         GroupVerdict::Blocked => "blocked",
         GroupVerdict::NeverFits => "can never start",
+        GroupVerdict::GivenUp => "given up",
         GroupVerdict::TooFewMembers => "waiting for members",
         GroupVerdict::NoGroup => "does not exist",
         GroupVerdict::Failed => "fails",

@@ -6,15 +6,12 @@
 use super::super::Scheduler;
 use crate::model::effect::Severity;
 use crate::model::group::{GroupCondition, GroupKey};
-use crate::model::group_options::START_WITHIN;
+use crate::model::group_options::{START_DEADLINE_EXCEEDED, START_WITHIN};
 use crate::model::intern::{Marks, TraceIds};
 use crate::model::pod::PodInfo;
 use crate::model::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// The reason of the condition of a group that was given up.
-const REASON: &str = "StartDeadlineExceeded";
 
 /// The time limits of the groups that have one.
 #[derive(Default)]
@@ -119,6 +116,7 @@ impl Scheduler {
         self.hold_back_members(key, false);
         self.preemptor_left(now, &uid);
         let seconds = limit.as_secs();
+        // `PodGroup::given_up` reads the time.
         let message = format!(
             "the pod group did not start within {seconds} s of the creation of its first pod; change annotation \
              {START_WITHIN}, or create the pod group again"
@@ -130,7 +128,7 @@ impl Scheduler {
             }
         }
         self.pass_on_reservation(now);
-        let (reason, message) = (REASON.into(), message.into());
+        let (reason, message) = (START_DEADLINE_EXCEEDED.into(), message.into());
         self.set_condition(
             key,
             GroupCondition { is_true: false, reason, message, observed_generation: generation },

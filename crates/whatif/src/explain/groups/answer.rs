@@ -17,6 +17,8 @@ pub enum GroupVerdict {
     Blocked,
     /// Too few members would fit even in an empty cluster.
     NeverFits,
+    /// The group did not start within the time limit of its annotation, and is not tried any more.
+    GivenUp,
     /// There are fewer members than `minCount`.
     TooFewMembers,
     /// The PodGroup does not exist.

@@ -45,7 +45,9 @@ pub(super) fn find(
             let found = [asked.add_members(place), asked.lower_min_count(place)];
             return found.into_iter().flatten().collect();
         }
-        GroupVerdict::Failed | GroupVerdict::Started | GroupVerdict::StartsNow => return Vec::new(),
+        GroupVerdict::Failed | GroupVerdict::GivenUp | GroupVerdict::Started | GroupVerdict::StartsNow => {
+            return Vec::new();
+        }
         GroupVerdict::WaitsForPreemption | GroupVerdict::Blocked | GroupVerdict::NeverFits => {}
     }
     let mut found: Vec<Change> = asked.ungate(place).into_iter().collect();

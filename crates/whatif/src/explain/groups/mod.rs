@@ -147,8 +147,15 @@ pub fn explain_group(place: &mut Place<'_>, key: GroupKey) -> ExplainedGroup {
     answer.victims = victims(place, &decided);
     let replaces = answer.was_scheduled && !place.snapshot().copies_defects();
     answer.verdict = verdict(&members, &decided, &answer, replaces);
+    let given_up = group.as_ref().filter(|_| !place.snapshot().copies_defects()).and_then(|it| it.given_up());
+    if let Some(message) = given_up.filter(|_| answer.verdict != GroupVerdict::Started) {
+        (answer.verdict, answer.status) = (GroupVerdict::GivenUp, message.to_owned());
+    }
     let cases = match answer.verdict {
-        GroupVerdict::NoGroup | GroupVerdict::TooFewMembers | GroupVerdict::Failed => Vec::new(),
+        GroupVerdict::NoGroup
+        | GroupVerdict::TooFewMembers
+        | GroupVerdict::Failed
+        | GroupVerdict::GivenUp => Vec::new(),
         _ => short(place, &members, &decided, &mut answer),
     };
     let least = minimum(&answer);
@@ -419,7 +426,7 @@ fn summarize(answer: &mut GroupExplanation, fits_at_most: usize) {
             let members = count(fits_at_most, "member");
             format!("even in an empty cluster, only {members} of at least {least} {}{one}", fit(fits_at_most))
         }
-        GroupVerdict::Failed => answer.status.clone(),
+        GroupVerdict::Failed | GroupVerdict::GivenUp => answer.status.clone(),
         GroupVerdict::Blocked => blocked(answer, least),
     };
     if answer.was_scheduled && answer.bound < least {

@@ -12,7 +12,10 @@ pub(super) fn all(out: &mut Markup, groups: &[GroupExplanation]) {
         let class = match of.verdict {
             GroupVerdict::Started | GroupVerdict::StartsNow => "good",
             GroupVerdict::WaitsForPreemption | GroupVerdict::TooFewMembers | GroupVerdict::NoGroup => "soon",
-            GroupVerdict::Blocked | GroupVerdict::NeverFits | GroupVerdict::Failed => "bad",
+            GroupVerdict::Blocked
+            | GroupVerdict::NeverFits
+            | GroupVerdict::GivenUp
+            | GroupVerdict::Failed => "bad",
         };
         out.raw(&format!("<details class=\"wait\" id=\"group-{at}\"><summary>"));
         out.element(&format!("span class=\"chip {class}\""), short_verdict(of.verdict)).raw(" ");
