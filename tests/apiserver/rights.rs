@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::PostParams;
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
-use serde_json::{Value, json};
+use serde_json::{Value, from_value, json};
 
 use crate::harness::nodes::KwokNode;
 use crate::harness::objects::{create_namespace, node_of, pod, wait_until_bound};
@@ -108,18 +110,20 @@ impl Lacking {
         rights: &[Right],
         missing: Option<Right>,
     ) -> Result<Self> {
-        let (admin, namespace) = (plane.admin(), create_namespace(client, "lacking").await?);
-        admin.kubectl(&["create", "serviceaccount", "lacking", "-n", &namespace]).await?;
+        let namespace = create_namespace(client, "lacking").await?;
+        let account: ServiceAccount = from_value(json!({"metadata": {"name": "lacking"}}))?;
+        Api::namespaced(client.clone(), &namespace).create(&PostParams::default(), &account).await?;
         let rules: Vec<Value> =
             rights.iter().filter(|right| Some(*right) != missing.as_ref()).map(Right::rule).collect();
         let subject = json!({"kind": "ServiceAccount", "name": "lacking", "namespace": namespace});
-        let group = "rbac.authorization.k8s.io";
-        let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
-            {"apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": namespace}, "rules": rules},
-            {"apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": namespace},
-             "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": namespace}, "subjects": [subject]},
-        ]});
-        admin.apply(&objects.to_string()).await?;
+        let name = json!({"name": namespace});
+        let role: ClusterRole = from_value(json!({"metadata": name, "rules": rules}))?;
+        let binding: ClusterRoleBinding = from_value(json!({
+            "metadata": name, "subjects": [subject],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": namespace},
+        }))?;
+        Api::all(client.clone()).create(&PostParams::default(), &role).await?;
+        Api::all(client.clone()).create(&PostParams::default(), &binding).await?;
         let only = json!({"nodeSelector": {"kept-for": "rights"}, "tolerations": [{"key": "kept-for", "operator": "Exists"}]});
         let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
         pods.create(&PostParams::default(), &pod("web", &namespace, &only)?).await?;
@@ -158,13 +162,12 @@ impl Lacking {
         Ok(())
     }
 
-    async fn clear(self, plane: &ControlPlane) -> Result<()> {
+    async fn clear(self, client: &Client) -> Result<()> {
         drop(self.supercargo);
-        let admin = plane.admin();
-        for kind in ["clusterrolebinding", "clusterrole"] {
-            admin.kubectl(&["delete", kind, &self.namespace]).await?;
-        }
-        admin.kubectl(&["delete", "namespace", &self.namespace, "--wait=false"]).await?;
+        let (name, with) = (&*self.namespace, DeleteParams::default());
+        Api::<ClusterRoleBinding>::all(client.clone()).delete(name, &with).await?;
+        Api::<ClusterRole>::all(client.clone()).delete(name, &with).await?;
+        Api::<Namespace>::all(client.clone()).delete(name, &with).await?;
         Ok(())
     }
 }
@@ -183,11 +186,10 @@ async fn b22_missing_permission_prevents_blind_placement_and_is_logged() -> Resu
     let refusing = rights.iter().filter(|right| right.refusal().is_some()).count();
     ensure!(refusing >= 20, "only {refusing} permissions prevent placement");
     for some in rights.chunks(AT_ONCE) {
-        let mut lacking = Vec::new();
         // The last one lacks nothing. It shows that there was time to place the others' pods.
-        for missing in some.iter().cloned().map(Some).chain([None]) {
-            lacking.push(Lacking::start(plane, &client, &rights, missing).await?);
-        }
+        let missing = some.iter().cloned().map(Some).chain([None]);
+        let started = missing.map(|missing| Lacking::start(plane, &client, &rights, missing));
+        let lacking = try_join_all(started).await?;
         for one in &lacking {
             let what = || {
                 format!("without {:?}: {}", one.missing.as_ref().map(Right::text), one.supercargo.log_tail())
@@ -198,7 +200,7 @@ async fn b22_missing_permission_prevents_blind_placement_and_is_logged() -> Resu
             one.check(&client)
                 .await
                 .with_context(|| format!("without {:?}", one.missing.as_ref().map(Right::text)))?;
-            one.clear(plane).await?;
+            one.clear(&client).await?;
         }
     }
     eprintln!("permissions: {} removed; without {refusing} of them, no pod is placed", rights.len());
