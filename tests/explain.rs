@@ -40,6 +40,8 @@ mod scale;
 mod shown;
 #[path = "explain/support.rs"]
 mod support;
+#[path = "explain/top.rs"]
+mod top;
 #[path = "explain/verdicts.rs"]
 mod verdicts;
 #[path = "explain/volumes.rs"]

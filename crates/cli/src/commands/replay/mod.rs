@@ -4,6 +4,7 @@
 mod report;
 mod table;
 
+use crate::progress::Working;
 use crate::screen::Output;
 use crate::screen::{complain, in_form, say};
 use clap::Args;
@@ -81,6 +82,7 @@ fn answer(args: &ReplayArgs) -> Result<ReplayReport, String> {
         Box::new(BufReader::new(file))
     };
     let (beginning, entries) = Entries::open(from).map_err(|bad| with_name(&bad))?;
+    let _working = Working::on("replaying the recording");
     match &beginning.mode {
         Mode::Scheduler => {
             let (summary, compared) =
