@@ -138,7 +138,7 @@ mod tests {
     use crate::commands::queue::QueueArgs;
 
     fn program() -> Command {
-        let queue = QueueArgs::augment_args(Command::new("queue").about("List pods.\n\nMore."));
+        let queue = QueueArgs::augment_args(Command::new("queue")).about("List pods.\n\nMore.");
         Command::new("supercargo").subcommand(queue).arg(clap::Arg::new("flag").long("flag"))
     }
 

@@ -250,11 +250,11 @@ f.yaml: 2 problems
     #[test]
     fn json_has_all_files_with_their_problems() {
         let good = judge(Path::new("good"), HEAD);
-        let bad = judge(Path::new("bad"), &format!("{HEAD}parallelism: 0\nfoo: 1\n"));
+        let bad = judge(Path::new("bad"), &format!("{HEAD}fooo: 0\nfoo: 1\n"));
         let answer = shown(vec![good, bad], Output::Json);
         let report: serde_json::Value = serde_json::from_str(&answer.out).expect("JSON");
         assert_eq!((answer.code, &report["valid"], answer.err.as_str()), (2, &false.into(), ""));
-        assert_eq!(report["files"][0]["profiles"], serde_json::json!(["supercargo"]));
+        assert_eq!(report["files"][0]["profiles"], serde_json::json!(["default-scheduler"]));
         let problems = report["files"][1]["problems"].as_array().expect("a list");
         assert_eq!(problems.len(), 2);
         let unknown = problems.iter().find(|it| it["field"] == "foo").expect("it is unknown");

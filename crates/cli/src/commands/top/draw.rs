@@ -279,7 +279,9 @@ mod tests {
             load = history.add(Duration::from_secs(at), Sample::of(&read(name)));
         }
         let source = "leader of kube-system/supercargo".to_owned();
-        State { report: Some(report), load, ..State::new(source, false) }
+        let mut state = State::new(source, false);
+        (state.report, state.load) = (Some(report), load);
+        state
     }
 
     /// Returns the screen as text, without blanks at the ends of lines.
@@ -345,7 +347,8 @@ mod tests {
     #[test]
     fn severities_have_colors_only_if_colors_are_allowed() {
         for is_colored in [true, false] {
-            let of = State { is_colored, ..state() };
+            let mut of = state();
+            of.is_colored = is_colored;
             let mut terminal = Terminal::new(TestBackend::new(110, 24)).expect("a screen in memory");
             terminal.draw(|frame| draw(frame, &of)).expect("a screen in memory");
             let cells = terminal.backend().buffer().content();

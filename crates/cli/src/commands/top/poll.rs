@@ -1,8 +1,8 @@
 //! Asks the scheduler for `top` on a thread of its own, so that keys are answered meanwhile.
 
+use super::TopArgs;
 use super::load::{History, Load, Sample};
 use super::state::{Named, State};
-use super::TopArgs;
 use crate::cluster::{Refused, SourceArgs};
 use crate::commands::{explain, queue};
 use crate::live::port::{Connection, encoded};
