@@ -339,7 +339,8 @@ pub enum Command {
     ///
     /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
     ///
-    /// Exit code: 0 at least one fits, with --preempt by preemption too, 3 none fits, 2 invalid flags or files, 1 any other failure.
+    /// Exit code: 0 at least one fits, with --preempt by preemption too, 3 none fits, 2 invalid flags or files, 1 any
+    /// other failure.
     Fit(FitArgs),
 
     /// Report which pods of a node could not be placed elsewhere if the node were drained.
@@ -411,11 +412,11 @@ pub enum Command {
 
     /// List pending pods: where each is in the scheduler, why, since when, and when it is retried.
     ///
-    /// With POD, shows that pod with the reasons that the scheduler has. Asks the leader through the API server's proxy, or a scheduler at a URL (--server). Shows only
-    /// namespaces in which the user may read pods.
+    /// With POD, shows that pod with the reasons that the scheduler has. Asks the leader through the API server's
+    /// proxy, or a scheduler at a URL (--server). Shows only namespaces in which the user may read pods.
     ///
-    /// Exit code: 0 the list is printed, 2 invalid flags or file, or no such pending pod, 1 any other failure, such as a
-    /// scheduler that does not answer, or --watch was ended.
+    /// Exit code: 0 the list is printed, 2 invalid flags or file, or no such pending pod, 1 any other failure, such as
+    /// a scheduler that does not answer, or --watch was ended.
     Queue(QueueArgs),
 
     /// Watch a scheduler on a terminal: queues, rates, latencies, and pending pods by reason.

@@ -14,6 +14,8 @@ mod changes;
 mod devices;
 #[path = "explain/drain.rs"]
 mod drain;
+#[path = "explain/errors.rs"]
+mod errors;
 #[path = "explain/expired.rs"]
 mod expired;
 #[path = "explain/fit.rs"]

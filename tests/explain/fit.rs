@@ -150,7 +150,10 @@ fn fit_of_no_pod_prints_reasons_and_exits_with_3() {
 fn fit_rejects_a_file_without_a_pod() {
     let ran = ask(&Cluster::of(&[plain_node("a")]), &plain_node("b"), &[]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
-    assert_eq!(ran.stderr, "error: template: expected a pod or a workload\n");
+    assert_eq!(
+        ran.stderr,
+        "error: template: expected a pod or a workload, as in `kubectl get deploy NAME -o yaml`\n"
+    );
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn preemption_adds_the_copies_that_take_the_place_of_victims() {
     let (with, code) = answer(&objects, &template, &flags);
     assert_eq!((&with["fits"], code), (&json!(1), Some(0)), "{with:#}");
     let expected = json!({ "fits": 2, "victims": 2, "atLimit": false, "steps": [
-        { "node": "a", "victims": ["default/x"] }, { "node": "b", "victims": ["default/y"] }] });
+        { "node": "a", "victims": ["/x"] }, { "node": "b", "victims": ["/y"] }] });
     assert_eq!(with["preemption"], expected);
     let (limited, _) = answer(&objects, &template, &["--as-written", "--preempt", "--limit", "2"]);
     assert_eq!(

@@ -5,8 +5,8 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Calls `then` when the first SIGHUP, SIGINT, SIGQUIT or SIGTERM arrives, on a thread of its own. From then on, none of
-/// them ends the process by itself.
+/// Calls `then` when the first SIGHUP, SIGINT, SIGQUIT or SIGTERM arrives, on a thread of its own. From then on, none
+/// of them ends the process by itself.
 ///
 /// # Errors
 /// Fails if the signals cannot be received.

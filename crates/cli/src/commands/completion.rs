@@ -1,6 +1,6 @@
 //! `supercargo completion`: shell completion scripts, and the answers that they ask the program for. Changes nothing.
 //!
-//! Flags and commands come from the command line definition, and names of objects from the cluster (`live::candidates`).
+//! Flags and commands come from the command line definition, and names from the cluster (`live::candidates`).
 
 use crate::live::candidates;
 use crate::screen::{plain, say};

@@ -38,6 +38,8 @@ const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Advice for missing permissions.
 pub const GRANT: &str = "the ClusterRole supercargo-read of manifests/base has the required permissions: kubectl create clusterrolebinding NAME \
                      --clusterrole=supercargo-read --user=USER";
+/// Advice for a kubeconfig that gives no connection.
+const CHECK_KUBECONFIG: &str = "check --kubeconfig, --context and KUBECONFIG";
 /// Advice for a server that does not answer.
 pub const REACH: &str = "check its address and the network, or allow more time with --request-timeout";
 /// Page size of lists, the same as kubectl's.
@@ -230,7 +232,7 @@ pub async fn client(args: &LiveArgs) -> Result<(kube::Client, EmulatedVersion), 
 /// Loads the connection settings.
 async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
     let wrong = |what: &str, error: &dyn std::error::Error| {
-        LiveError::Settings(format!("{what}: {}", with_causes(error)))
+        LiveError::Settings(format!("{what}: {}; {CHECK_KUBECONFIG}", with_causes(error)))
     };
     let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
     let file = match &args.kubeconfig {

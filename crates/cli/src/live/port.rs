@@ -146,7 +146,9 @@ impl Connection {
         let client = {
             // The client's queue is a task of the runtime.
             let _entered = runtime.enter();
-            client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?.build()
+            client::builder(&config)
+                .map_err(|error| LiveError::Settings(format!("{error:#}; check the flags of the port")))?
+                .build()
         };
         let what = format!("cannot ask {server}");
         let (proxy, token, namespace) = (String::new(), None, None);

@@ -173,7 +173,11 @@ impl DoctorReport {
 /// Runs the command: prints the report and returns the exit code.
 pub fn main(args: &DoctorArgs) -> ExitCode {
     if let Err(wrong) = gates::judge(&args.feature_gates, None) {
-        return Refused::Input(InputError(format!("--feature-gates: {}", wrong.join("; ")))).report();
+        return Refused::Input(InputError(format!(
+            "--feature-gates: {}; give the gates of your scheduler",
+            wrong.join("; ")
+        )))
+        .report();
     }
     let working = Working::on("checking the installation");
     let gathered = facts::gather(args);

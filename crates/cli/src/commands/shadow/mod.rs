@@ -6,7 +6,7 @@ use crate::live::port::{PORT_FLAGS, PortArgs, get};
 use crate::live::request_timeout;
 use crate::screen::Output;
 use crate::screen::{complain, in_form, say};
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use std::fs::File;
 use std::io::{self, Read};
@@ -103,15 +103,19 @@ fn read(file: &Path) -> Result<String> {
     let reader: Box<dyn Read> = if file == Path::new("-") {
         Box::new(io::stdin())
     } else {
-        Box::new(File::open(file).with_context(|| format!("cannot read {}", file.display()))?)
+        Box::new(File::open(file).map_err(|error| unread(file, &error))?)
     };
     let mut text = String::new();
     let read = decompressed(reader).and_then(|reader| reader.take(BYTES_MAX + 1).read_to_string(&mut text));
-    read.with_context(|| format!("cannot read {}", file.display()))?;
+    read.map_err(|error| unread(file, &error))?;
     if text.len() as u64 > BYTES_MAX {
         bail!("{} is larger than a report can be (16 MiB); give an answer of /debug/shadow", file.display());
     }
     Ok(text)
+}
+
+fn unread(file: &Path, error: &io::Error) -> anyhow::Error {
+    anyhow!("cannot read {}: {error}; give a file with an answer of /debug/shadow", file.display())
 }
 
 fn fetched(server: &http::Uri, args: &ReportArgs) -> Result<String> {
