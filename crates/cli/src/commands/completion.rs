@@ -87,7 +87,8 @@ pub fn answered(words: &[OsString], program: impl FnOnce() -> Command) -> Option
     let index: usize = index.unwrap_or(line.len() - 1);
     let mut program = prepared(program(), &line, index);
     let mut answer = Vec::new();
-    if completer.write_complete(&mut program, line, None, &mut answer).is_err() {
+    let folder = std::env::current_dir().ok();
+    if completer.write_complete(&mut program, line, folder.as_deref(), &mut answer).is_err() {
         return Some(ExitCode::FAILURE);
     }
     // Bash and zsh separate candidates by a control character.
@@ -112,7 +113,8 @@ fn without_flags(command: Command) -> Command {
 pub fn for_kubectl(program: Command, line: Vec<OsString>) -> String {
     let index = line.len() - 1;
     let mut program = prepared(program, &line, index);
-    let candidates = complete(&mut program, line, index, None).unwrap_or_default();
+    let folder = std::env::current_dir().ok();
+    let candidates = complete(&mut program, line, index, folder.as_deref()).unwrap_or_default();
     let mut out = String::new();
     for candidate in &candidates {
         out.push_str(&plain(&candidate.get_value().to_string_lossy()));
@@ -154,6 +156,8 @@ mod tests {
         let flags = completed(&["queue", "--all"]);
         assert!(flags.starts_with("--all-namespaces\tList pods of all namespaces"), "{flags}");
         assert_eq!(completed(&["queue", "-o", "ya"]), "yaml\tThe same object in YAML\n:4\n");
+        // Tests run in the folder of the package.
+        assert_eq!(completed(&["queue", "-f", "Carg"]), "Cargo.toml\n:4\n");
     }
 
     #[test]
