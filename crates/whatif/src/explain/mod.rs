@@ -321,12 +321,12 @@ fn named_victims(place: &Place<'_>, victims: &[Arc<PodInfo>]) -> Vec<String> {
     names
 }
 
+/// A node, and the pods there that the scheduler would preempt.
+type Room = (NodeIdx, Vec<Arc<PodInfo>>);
+
 /// Returns the message of the FailedScheduling event of a pod that fits on no node, and the node and victims that the
 /// scheduler would preempt for it, if any.
-fn find_room(
-    place: &mut Place<'_>,
-    pod: &Arc<PodInfo>,
-) -> (Option<String>, Option<(NodeIdx, Vec<Arc<PodInfo>>)>) {
+fn find_room(place: &mut Place<'_>, pod: &Arc<PodInfo>) -> (Option<String>, Option<Room>) {
     let decided = match place.decide(pod) {
         Ok(decided) => decided,
         Err(error) => return (Some(error.0), None),
