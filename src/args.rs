@@ -24,6 +24,7 @@ use supercargo_cli::commands::replay::ReplayArgs;
 use supercargo_cli::commands::report::ReportArgs;
 use supercargo_cli::commands::shadow::ShadowArgs;
 use supercargo_cli::commands::simulate::SimulateArgs;
+use supercargo_cli::commands::top::TopArgs;
 use supercargo_config::flags::{Values, gates, parse_emulated_version};
 use supercargo_config::{DeprecatedFlags, Flags, GoDuration, parse_duration};
 use supercargo_core::model::emulation::{Compat, EmulatedVersion};
@@ -322,7 +323,7 @@ pub enum Command {
     ///
     /// Exit code: 0 the pod has a node, has ended or would fit now, or the group starts; 3 it is unschedulable; 2
     /// invalid flags or files, or no such pod, group or workload; 1 any other failure, such as an API server that does
-    /// not answer.
+    /// not answer, or --watch was ended.
     Explain(ExplainArgs),
 
     /// Explain why a pod is pending or on its node: the short form of `explain pod POD`.
@@ -331,14 +332,15 @@ pub enum Command {
     ///
     /// Exit code: 0 the pod has a node, has ended or would fit now, or the group starts; 3 it is unschedulable; 2
     /// invalid flags or files, or no such pod, group or workload; 1 any other failure, such as an API server that does
-    /// not answer.
+    /// not answer, or --watch was ended.
     Why(WhyArgs),
 
     /// Report how many more pods like a given one fit, and what limits the number.
     ///
     /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing.
     ///
-    /// Exit code: 0 at least one fits, 3 none fits, 2 invalid flags or files, 1 any other failure.
+    /// Exit code: 0 at least one fits, with --preempt by preemption too, 3 none fits, 2 invalid flags or files, 1 any
+    /// other failure.
     Fit(FitArgs),
 
     /// Report which pods of a node could not be placed elsewhere if the node were drained.
@@ -410,12 +412,21 @@ pub enum Command {
 
     /// List pending pods: where each is in the scheduler, why, since when, and when it is retried.
     ///
-    /// Asks the leader through the API server's proxy, or a scheduler at a URL (--server). Shows only
-    /// namespaces in which the user may read pods.
+    /// With POD, shows that pod with the reasons that the scheduler has. Asks the leader through the API server's
+    /// proxy, or a scheduler at a URL (--server). Shows only namespaces in which the user may read pods.
     ///
-    /// Exit code: 0 the list is printed, 2 invalid flags or file, 1 any other failure, such as a scheduler
-    /// that does not answer.
+    /// Exit code: 0 the list is printed, 2 invalid flags or file, or no such pending pod, 1 any other failure, such as
+    /// a scheduler that does not answer, or --watch was ended.
     Queue(QueueArgs),
+
+    /// Watch a scheduler on a terminal: queues, rates, latencies, and pending pods by reason.
+    ///
+    /// Asks the leader through the API server's proxy, or a scheduler at a URL (--server). Enter explains the selected
+    /// pod, as `explain` does with the cluster of the kubeconfig. Changes nothing.
+    ///
+    /// Exit code: 0 ended with q or Ctrl-C, 2 invalid flags, or standard input or output is no terminal, 1 ended by a
+    /// signal or a failure of the terminal.
+    Top(TopArgs),
 
     /// Check an installation: permissions, leader election, versions, other schedulers, cache drift.
     ///
@@ -429,7 +440,12 @@ pub enum Command {
     /// Validate and compare configuration files, as the scheduler reads them. Contacts no API server.
     Config(ConfigArgs),
 
-    /// Print a completion script for a shell.
+    /// Print a completion script for a shell, or the program that completes `kubectl supercargo`.
+    ///
+    /// Completes commands and flags, and names of pods, nodes, namespaces and workloads from the cluster of the
+    /// kubeconfig.
+    ///
+    /// Exit code: 0 the script is printed, 2 invalid flags, 1 any other failure.
     Completion(CompletionArgs),
 
     /// Write manual pages of the program and its commands.

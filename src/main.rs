@@ -5,21 +5,28 @@
 //! Each command documents its own codes; 0, 1 and 2 mean the same everywhere unless it says otherwise.
 
 use clap::CommandFactory as _;
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
-use supercargo::args::{Args, Command};
+use supercargo::args::{Args, Command, Program};
 use supercargo::telemetry::log;
 use supercargo::{record, run};
 use supercargo_cli::commands::{
     cel, completion, config, doctor, drain_check, explain, fit, lint, man, placement, plan, queue, replay,
-    report, shadow, simulate,
+    report, shadow, simulate, top,
 };
 
 fn main() -> ExitCode {
     if let Some(commit) = supercargo::COMMIT {
         supercargo_apiserver::client::set_commit(commit);
     }
-    let mut args = Args::read(std::env::args_os());
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if Program::of(words.first()) == Program::Supercargo
+        && let Some(code) = completion::answered(&words, Args::command)
+    {
+        return code;
+    }
+    let mut args = Args::read(words);
     match args.command.take() {
         Some(Command::Simulate(args)) => return simulate::main(&args),
         Some(Command::Explain(args)) => return explain::main(&args),
@@ -34,10 +41,11 @@ fn main() -> ExitCode {
         Some(Command::Test(args)) => return placement::main(&args),
         Some(Command::Report(args)) => return report::main(&args),
         Some(Command::Queue(args)) => return queue::main(&args),
+        Some(Command::Top(args)) => return top::main(&args),
         Some(Command::Doctor(args)) => return doctor::main(&args),
         Some(Command::Config(args)) => return config::main(&args),
         Some(Command::Shadow(args)) => return shadow::main(&args),
-        Some(Command::Completion(args)) => return completion::main(args, &mut Args::command()),
+        Some(Command::Completion(args)) => return completion::main(args),
         Some(Command::Man(args)) => return man::main(&args, Args::command()),
         None => {}
     }

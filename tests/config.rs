@@ -357,5 +357,5 @@ fn plugins_run_in_upstream_order() {
 
 #[test]
 fn config_page_shows_the_output_of_its_examples() {
-    offline::assert_page_shows_output("docs/config.md", 2);
+    offline::assert_page_shows_output("docs/config.md", 3);
 }

@@ -14,6 +14,8 @@ mod changes;
 mod devices;
 #[path = "explain/drain.rs"]
 mod drain;
+#[path = "explain/errors.rs"]
+mod errors;
 #[path = "explain/expired.rs"]
 mod expired;
 #[path = "explain/fit.rs"]
@@ -40,6 +42,8 @@ mod scale;
 mod shown;
 #[path = "explain/support.rs"]
 mod support;
+#[path = "explain/top.rs"]
+mod top;
 #[path = "explain/verdicts.rs"]
 mod verdicts;
 #[path = "explain/volumes.rs"]

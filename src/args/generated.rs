@@ -1,8 +1,8 @@
-//! Tests that need the complete command line: its manual pages and completion scripts.
+//! Tests that need the complete command line: its manual pages and completion.
 
 use super::Args;
-use clap::{CommandFactory as _, ValueEnum as _};
-use supercargo_cli::commands::completion::{KnownShell, script};
+use clap::CommandFactory as _;
+use supercargo_cli::commands::completion::for_kubectl;
 use supercargo_cli::commands::man::{page, pages, write};
 
 #[test]
@@ -41,15 +41,20 @@ fn manual_pages_are_written_to_a_new_folder() {
 }
 
 #[test]
-fn completion_scripts_contain_all_flags_and_commands() {
-    let mut command = Args::command();
-    let flags = command.get_arguments().filter_map(|flag| flag.get_long());
-    let commands = command.get_subcommands().map(clap::Command::get_name);
-    let words: Vec<String> = flags.chain(commands).map(str::to_owned).collect();
-    assert!(words.len() > 30 && words.contains(&"completion".to_owned()), "{words:?}");
-    for shell in KnownShell::value_variants() {
-        let script = script(*shell, &mut command);
-        let missing: Vec<_> = words.iter().filter(|word| !script.contains(*word)).collect();
-        assert!(missing.is_empty(), "{shell:?}: {missing:?}");
-    }
+fn completion_offers_all_commands_and_after_a_dash_all_flags() {
+    let command = Args::command();
+    let shown = |command: &clap::Command| !command.is_hide_set();
+    let commands = command.get_subcommands().filter(|it| shown(it)).map(|it| it.get_name().to_owned());
+    let commands: Vec<String> = commands.collect();
+    let flags: Vec<String> =
+        command.get_arguments().filter_map(clap::Arg::get_long).map(str::to_owned).collect();
+    let completed = |word: &str| for_kubectl(Args::command(), vec!["supercargo".into(), word.into()]);
+    let has = |text: &str, name: &str| text.lines().any(|line| line.split('\t').next() == Some(name));
+    let text = completed("");
+    assert!(commands.len() > 15, "{commands:?}");
+    let missing: Vec<&String> = commands.iter().filter(|name| !has(&text, name)).collect();
+    assert!(missing.is_empty() && !text.contains("\n--") && text.ends_with(":4\n"), "{missing:?}: {text}");
+    let text = completed("--");
+    let missing: Vec<&String> = flags.iter().filter(|name| !has(&text, &format!("--{name}"))).collect();
+    assert!(missing.is_empty() && flags.len() > 30, "{missing:?}: {text}");
 }

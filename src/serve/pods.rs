@@ -8,11 +8,9 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, try_join_all};
 use std::collections::BTreeSet;
 use std::future::Future;
-use supercargo_whatif::pending::{LabelQuery, PAGE, Question, parameters};
+use supercargo_whatif::pending::{EXPLAIN, LabelQuery, PAGE, Question, parameters};
 use tokio::time::Instant;
 
-/// Path of the explanation of a pending pod.
-pub(crate) const EXPLAIN: &str = "/debug/explain";
 /// Maximum number of namespaces reviewed for one request.
 const NAMESPACES_MAX: usize = 256;
 

@@ -1,16 +1,20 @@
 //! `supercargo queue` and the pending-pods pages for users with different permissions: each sees only the pods it may
 //! read.
 
+use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::harness::access::Access;
 use crate::harness::objects::{create_namespace, pod, service_account_token};
@@ -110,7 +114,7 @@ async fn queue_shows_only_pods_the_user_may_read() -> Result<()> {
             assert_eq!((code, output.as_str()), (Some(1), ""), "{error}");
             let refusal = format!(
                 "403: pods is forbidden: User \"system:serviceaccount:{namespace}:local\" cannot get resource \"pods\" in API group \"\" in \
-                 the namespace \"{hidden}\"\n"
+                 the namespace \"{hidden}\"; ask an administrator for this right\n"
             );
             ensure!(error.ends_with(&refusal), "{error}");
         }
@@ -157,6 +161,76 @@ async fn pending_pod_is_explained_to_users_who_may_read_it() -> Result<()> {
                 "{body}"
             );
         }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn queue_of_one_pod_has_its_reasons_and_a_watch_prints_changes() -> Result<()> {
+    play("queue-one", async |world| {
+        waiting(world).await?;
+        let own = ["-n", world.name.as_str()];
+        let (code, output, error) = queue(world, ADMIN_TOKEN, &[&["large"][..], &own].concat()).await?;
+        ensure!(code == Some(0), "{code:?}: {error}");
+        for part in ["/large: unschedulable\n", "InsufficientCpu", "or earlier if the cluster changes"] {
+            ensure!(output.contains(part), "{part}: {output}");
+        }
+        let (code, _, error) = queue(world, ADMIN_TOKEN, &[&["absent"][..], &own].concat()).await?;
+        ensure!(code == Some(2) && error.contains("see `supercargo why absent"), "{code:?}: {error}");
+
+        let server = format!("https://127.0.0.1:{}", world.supercargo.port());
+        let token = world.plane.folder().join(format!("{}.asks", world.name));
+        let mut watch = Command::new(binary()?)
+            .args(["queue", "--watch", "--interval", "1s", "-o", "name", "--server", &server])
+            .args(["--insecure-skip-tls-verify", "--token-file", &token.display().to_string()])
+            .args(own)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let lines = BufReader::new(watch.stdout.take().context("a pipe")?).lines();
+        let (sender, mut printed) = tokio::sync::mpsc::unbounded_channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut next = async || timeout(PATIENCE, printed.recv()).await?.context("the watch has ended");
+        assert_eq!([next().await?, next().await?], ["pod/gated", "pod/large"]);
+        world.pods().delete("large", &DeleteParams::default()).await?;
+        assert_eq!(next().await?, "pod/gated");
+        signal::kill(Pid::from_raw(i32::try_from(watch.id())?), Signal::SIGINT)?;
+        let ended = tokio::task::spawn_blocking(move || watch.wait()).await??;
+        assert_eq!(ended.code(), Some(1), "as `kubectl get --watch`");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn completion_offers_names_of_the_cluster() -> Result<()> {
+    play("completion", async |world| {
+        let node = world.node("a");
+        node.create(&world.client).await?;
+        for name in ["api-0", "api-1", "web-0"] {
+            world.create(name, &json!({"schedulingGates": [{"name": "example.com/budget"}]})).await?;
+        }
+        let admin = world.plane.admin();
+        let deployment =
+            ["create", "deployment", "apish", "--image=example.com/a", "--replicas=0", "-n", &world.name];
+        admin.kubectl(&deployment).await?;
+        let kubeconfig = admin.kubeconfig().display().to_string();
+        let completed = async |words: &[&str]| -> Result<String> {
+            let mut args = vec!["__complete", words[0], "--kubeconfig", &kubeconfig, "-n", &world.name];
+            args.extend(&words[1..]);
+            let (code, output, error) = ran(args.into_iter().map(str::to_owned).collect()).await?;
+            ensure!((code, error.as_str()) == (Some(0), ""), "{code:?}: {error}");
+            Ok(output)
+        };
+        assert_eq!(completed(&["why", "api"]).await?, "api-0\napi-1\n:4\n");
+        assert_eq!(completed(&["queue", "w"]).await?, "web-0\n:4\n");
+        assert_eq!(completed(&["explain", "pod", "api-1"]).await?, "api-1\n:4\n");
+        assert_eq!(completed(&["explain", "deploy/a"]).await?, "deploy/apish\n:4\n");
+        assert_eq!(completed(&["why", "dep"]).await?, "deploy/\n:6\n");
+        let args = ["__complete", "drain-check", "--kubeconfig", &kubeconfig, node.name()];
+        assert_eq!(ran(args.map(str::to_owned).to_vec()).await?.1, format!("{}\n:4\n", node.name()));
+        let args = ["__complete", "why", "--kubeconfig", &kubeconfig, "-n", &world.name];
+        assert_eq!(ran(args.map(str::to_owned).to_vec()).await?.1, format!("{}\n:4\n", world.name));
         Ok(())
     })
     .await

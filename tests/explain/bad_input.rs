@@ -12,13 +12,16 @@ fn unknown_pod_is_reported_with_similar_names() {
     assert_eq!(text("db-1", &[]), "pod db-1 not found in namespace default; did you mean db-0?");
     assert_eq!(
         text("other", &[]),
-        "pod other not found in namespace default; the namespace has 2 other pods"
+        "pod other not found in namespace default; the namespace has 2 other pods: check the name and -n"
     );
     assert_eq!(
         text("db-0", &["-n", "prod"]),
         "pod db-0 not found in namespace prod; it exists with -n default"
     );
-    assert_eq!(text("x", &["-n", "prod"]), "pod x not found in namespace prod; the namespace has no pods");
+    assert_eq!(
+        text("x", &["-n", "prod"]),
+        "pod x not found in namespace prod; the namespace has no pods: give another one with -n"
+    );
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn driver_flag_leaves_out_other_drivers() {
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert_eq!(results(&ran), [("gpu-0".to_owned(), Some(false))]);
     let none = folder.run(&["cel", A100, "--slice", "list", "--driver", "x"]);
-    assert_eq!(none.refused(), "none of 2 slices is of the driver x");
+    assert_eq!(none.refused(), "none of 2 slices is of the driver x; check --driver");
 }
 
 #[test]

@@ -257,7 +257,7 @@ fn nodes_drained_together_take_no_pods_of_each_other() {
         assert_eq!(answer["budgets"], json!([{ "budget": "default/all", "allowed": 1, "pods": 2 }]));
     }
     let none = run(cluster.folder(), &["drain-check", "--cluster", "cluster", "-l", "pool=gone"]);
-    assert_eq!(none.refused(), "--selector: matches none of 3 nodes");
+    assert_eq!(none.refused(), "--selector: matches none of 3 nodes; check it with `kubectl get nodes -l`");
 }
 
 #[test]
@@ -267,6 +267,6 @@ fn unknown_node_is_reported_with_the_closest_name() {
     assert_eq!(ran.stderr, "error: node worker-2 not found; did you mean worker-1?\n");
     assert_eq!(
         drain(&[plain_node("a")], "zzzz", &[]).stderr,
-        "error: node zzzz not found; the cluster has 1 node\n"
+        "error: node zzzz not found; the cluster has 1 node: check the name and the cluster\n"
     );
 }

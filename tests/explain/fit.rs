@@ -150,5 +150,37 @@ fn fit_of_no_pod_prints_reasons_and_exits_with_3() {
 fn fit_rejects_a_file_without_a_pod() {
     let ran = ask(&Cluster::of(&[plain_node("a")]), &plain_node("b"), &[]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(2), ""));
-    assert_eq!(ran.stderr, "error: template: expected a pod or a workload\n");
+    assert_eq!(
+        ran.stderr,
+        "error: template: expected a pod or a workload, as in `kubectl get deploy NAME -o yaml`\n"
+    );
+}
+
+#[test]
+fn preemption_adds_the_copies_that_take_the_place_of_victims() {
+    let low = |name: &str, node: &str, priority: i32| {
+        pod(name, "2", &json!({ "nodeName": node, "priority": priority }))
+    };
+    let objects = [plain_node("a"), plain_node("b"), low("x", "a", 0), low("y", "b", 0), low("z", "b", 100)];
+    let template = pod("p", "2", &json!({ "priority": 50 }));
+    let flags = ["--as-written", "--preempt"];
+    let (with, code) = answer(&objects, &template, &flags);
+    assert_eq!((&with["fits"], code), (&json!(1), Some(0)), "{with:#}");
+    let expected = json!({ "fits": 2, "victims": 2, "atLimit": false, "steps": [
+        { "node": "a", "victims": ["/x"] }, { "node": "b", "victims": ["/y"] }] });
+    assert_eq!(with["preemption"], expected);
+    let (limited, _) = answer(&objects, &template, &["--as-written", "--preempt", "--limit", "2"]);
+    assert_eq!(
+        (&limited["preemption"]["fits"], &limited["preemption"]["atLimit"]),
+        (&json!(1), &json!(true))
+    );
+    let (without, _) = answer(&objects, &template, &["--as-written"]);
+    assert_eq!(without["preemption"], Value::Null);
+    // No copy fits without preemption.
+    let full = [plain_node("a"), pod("x", "4", &json!({ "nodeName": "a" }))];
+    let (by_preemption, code) = answer(&full, &template, &flags);
+    assert_eq!(
+        (&by_preemption["fits"], &by_preemption["preemption"]["fits"], code),
+        (&json!(0), &json!(2), Some(0))
+    );
 }

@@ -94,3 +94,55 @@ fn queue_rejects_invalid_flags_and_files() {
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.starts_with("error: cannot ask http://127.0.0.1:1/: "), "{ran:?}");
 }
+
+#[test]
+fn names_are_printed_as_kubectl_does() {
+    let ran = queue(&["-n", "shop", "-o", "name"]);
+    assert_eq!(ran.stdout, "pod/cart-5b8d-9wq2m\npod/db-0\npod/web-7d4f-x1\n");
+}
+
+#[test]
+fn pods_of_one_reason_are_one_row_except_in_the_wide_table() {
+    let rows = |form: &str| {
+        let ran = run(root(), &["queue", "-n", "shop", "-f", "docs/top/report.json", "-o", form]);
+        ran.stdout.lines().filter(|line| line.contains("cart-5b8d")).count()
+    };
+    assert_eq!((rows("table"), rows("wide"), rows("name")), (1, 8, 8));
+    let three = run(root(), &["queue", "-n", "batch", "-f", "docs/top/report.json"]);
+    assert_eq!(three.stdout.matches("import-").count(), 4, "{}", three.stdout);
+}
+
+#[test]
+fn one_pod_is_read_from_an_explanation() {
+    let one =
+        |args: &[&str]| run(root(), &[&["queue", "-f", "docs/queue/explanation.json"][..], args].concat());
+    let ran = one(&["pod/cart-5b8d-9wq2m", "-o", "json"]);
+    let written: Value = serde_json::from_str(&page("docs/queue/explanation.json")).expect("JSON");
+    assert_eq!(ran.json("PendingExplanation"), written);
+    assert_eq!(one(&["cart-5b8d-9wq2m", "-o", "name"]).stdout, "pod/cart-5b8d-9wq2m\n");
+    for (args, expected) in [
+        (&["web"][..], "about pod cart-5b8d-9wq2m; ask for it with: queue cart-5b8d-9wq2m -n shop"),
+        (&["cart-5b8d-9wq2m", "-n", "prod"], "ask for it with"),
+        (&["cart-5b8d-9wq2m", "-A"], "cannot be used with"),
+        (&["cart-5b8d-9wq2m", "--watch"], "cannot be used with"),
+    ] {
+        let ran = one(args);
+        assert!(ran.code == Some(2) && ran.stderr.contains(expected), "{args:?}: {ran:?}");
+    }
+    let report = run(root(), &["queue", "web-7d4f-x1", "-f", "docs/queue/report.json"]);
+    assert!(report.refused().contains("not a PendingExplanation"), "{report:?}");
+}
+
+#[test]
+fn watch_has_a_bounded_interval_and_reads_no_file() {
+    for (args, expected) in [
+        (&["queue", "--watch", "--interval", "10ms"][..], "from 1s to 1h"),
+        (&["queue", "--interval", "5s"], "--watch"),
+        (&["explain", "pod", "p", "--watch", "--cluster", "-"], "give a file with --cluster"),
+    ] {
+        let ran = run(root(), args);
+        assert!(ran.code == Some(2) && ran.stderr.contains(expected), "{args:?}: {ran:?}");
+    }
+    let unreachable = run(root(), &["queue", "--watch", "--server", "http://127.0.0.1:1"]);
+    assert_eq!(unreachable.code, Some(1), "the first question must be answered: {unreachable:?}");
+}

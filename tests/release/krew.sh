@@ -18,6 +18,11 @@ spec:
     Explains why a pod is pending and what would help, simulates pods, drains
     and node pools, plans which nodes can be freed, and replays recordings.
     Decisions are those of kube-scheduler with the cluster's configuration.
+  caveats: |
+    To complete the words after \`kubectl supercargo\`, install the program that kubectl asks beside the plugin:
+      dir=\$(dirname "\$(command -v kubectl-supercargo)")
+      kubectl supercargo completion kubectl > "\$dir/kubectl_complete-supercargo"
+      chmod +x "\$dir/kubectl_complete-supercargo"
   platforms:
 YAML
 for argument in "$@"; do

@@ -462,7 +462,7 @@ impl Cluster {
         here.iter().find(|key| tables.text(key.name) == name).copied().ok_or_else(|| {
             let meant = nearest(name, here.iter().map(|key| tables.text(key.name)));
             let meant = meant.map_or_else(
-                || format!("; the namespace has {}", count(here.len(), "pod group")),
+                || format!("; the namespace has {}: check the name and -n", count(here.len(), "pod group")),
                 |meant| format!("; did you mean {meant}?"),
             );
             InputError(format!("pod group {name} not found in namespace {namespace}{meant}"))
@@ -479,7 +479,12 @@ impl Cluster {
         }
         let meant = nearest(name, self.nodes.iter().map(String::as_str));
         let meant = meant.map_or_else(
-            || format!("; the cluster has {}", count(self.nodes.len(), "node")),
+            || {
+                format!(
+                    "; the cluster has {}: check the name and the cluster",
+                    count(self.nodes.len(), "node")
+                )
+            },
             |meant| format!("; did you mean {meant}?"),
         );
         Err(InputError(format!("node {name} not found{meant}")))
@@ -540,8 +545,10 @@ impl Cluster {
         }
         match (near.is_empty(), here.count()) {
             (false, _) => format!("; did you mean {}?", near.join(" or ")),
-            (true, 0) => "; the namespace has no pods".to_owned(),
-            (true, pods) => format!("; the namespace has {}", count(pods, "other pod")),
+            (true, 0) => "; the namespace has no pods: give another one with -n".to_owned(),
+            (true, pods) => {
+                format!("; the namespace has {}: check the name and -n", count(pods, "other pod"))
+            }
         }
     }
 }

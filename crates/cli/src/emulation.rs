@@ -35,8 +35,9 @@ impl EmulationArgs {
     /// # Errors
     /// Fails if a value is malformed, or is none that the version accepts; without a version, that any accepts.
     pub fn groups(&self, version: impl Into<Option<EmulatedVersion>>) -> Result<GroupGates, InputError> {
-        gates::judge(&self.feature_gates, version.into())
-            .map_err(|wrong| InputError(format!("--feature-gates: {}", wrong.join("; "))))?;
+        gates::judge(&self.feature_gates, version.into()).map_err(|wrong| {
+            InputError(format!("--feature-gates: {}; --help lists those of pod groups", wrong.join("; ")))
+        })?;
         Ok(gates::groups(&self.feature_gates))
     }
 }

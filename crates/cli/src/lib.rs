@@ -7,4 +7,7 @@ pub mod commands;
 pub mod emulation;
 pub mod live;
 mod names;
+mod progress;
 pub mod screen;
+mod signals;
+pub mod watching;

@@ -104,10 +104,10 @@ fn answer(args: &CelArgs, mut checker: Checker) -> Result<ExpressionCheck, Input
     }
     match &args.driver {
         Some(driver) if is_empty && slices > 0 => {
-            Err(InputError(format!("none of {} is of the driver {driver}", count(slices, "slice"))))
+            Err(InputError(format!("none of {} is of the driver {driver}; check --driver", count(slices, "slice"))))
         }
         _ if is_empty => {
-            Err(InputError("the files contain no ResourceSlice (resource.k8s.io/v1)".to_owned()))
+            Err(InputError("the files contain no ResourceSlice (resource.k8s.io/v1); `kubectl get resourceslices -o yaml` writes some".to_owned()))
         }
         _ => Ok(checker.finish()),
     }

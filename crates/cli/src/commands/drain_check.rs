@@ -2,10 +2,11 @@
 //! nothing.
 
 use crate::cluster::{Cluster, Refused, SourceArgs};
-use crate::screen::Output;
-use crate::screen::Screen;
-use crate::screen::{complain, in_form, say};
+use crate::live::candidates;
+use crate::progress::Working;
+use crate::screen::{ListOutput, Screen, complain, in_list_form, say};
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use std::process::ExitCode;
 use std::sync::Arc;
 use supercargo_whatif::explain::format::count;
@@ -27,7 +28,7 @@ const NAMED: usize = 3;
 #[derive(Clone, Debug, Args)]
 pub struct DrainCheckArgs {
     /// Nodes to drain, all at once.
-    #[arg(value_name = "NODE", required_unless_present = "selector", conflicts_with = "selector", value_parser = crate::names::node)]
+    #[arg(value_name = "NODE", required_unless_present = "selector", conflicts_with = "selector", value_parser = crate::names::node, add = ArgValueCompleter::new(candidates::nodes))]
     pub nodes: Vec<String>,
 
     /// Label selector of the nodes to drain, for example pool=old.
@@ -54,16 +55,18 @@ pub struct DrainCheckArgs {
     #[command(flatten)]
     pub source: SourceArgs,
 
-    /// Output format.
+    /// Output format. `name` prints the pods that cannot be placed elsewhere.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
-    pub output: Output,
+    pub output: ListOutput,
 }
 
 /// Runs the command: prints the result and returns the exit code.
 pub fn main(args: &DrainCheckArgs) -> ExitCode {
     match answer(args) {
         Ok(answer) => {
-            let text = in_form(args.output, &answer, |wide| text(&answer, wide));
+            let out = answer.pods.iter().filter(|pod| pod.to.is_none());
+            let names = || out.map(|pod| format!("pod/{}", name_of(&pod.pod))).collect();
+            let text = in_list_form(args.output, &answer, |wide| text(&answer, wide), names);
             let code = match (answer.without_place, answer.will_drain) {
                 (0, true) => 0,
                 (0, false) => WILL_NOT_DRAIN,
@@ -73,6 +76,11 @@ pub fn main(args: &DrainCheckArgs) -> ExitCode {
         }
         Err(refused) => refused.report(),
     }
+}
+
+/// Returns the name in `namespace/name`.
+fn name_of(pod: &str) -> &str {
+    pod.split_once('/').map_or(pod, |(_, name)| name)
 }
 
 fn answer(args: &DrainCheckArgs) -> Result<DrainCheck, Refused> {
@@ -86,6 +94,7 @@ fn answer(args: &DrainCheckArgs) -> Result<DrainCheck, Refused> {
         node.is_some_and(|node| nodes.iter().any(|name| name == node))
     };
     let leaving: Vec<Leaving> = pods.iter().filter(is_here).map(leaving).collect();
+    let _working = Working::on("placing the pods elsewhere");
     let mut place = Place { trial: &mut cluster.trial, pending: &cluster.pending };
     let accepted = Accepted {
         force: args.force,
@@ -119,7 +128,10 @@ fn nodes(args: &DrainCheckArgs, cluster: &mut Cluster) -> Result<Vec<String>, In
         meant.map(|node| snapshot.text(snapshot.node_info(node).name).to_owned()).collect();
     nodes.sort_unstable();
     if nodes.is_empty() {
-        let text = format!("--selector: matches none of {}", count(snapshot.nodes().len(), "node"));
+        let text = format!(
+            "--selector: matches none of {}; check it with `kubectl get nodes -l`",
+            count(snapshot.nodes().len(), "node")
+        );
         return Err(InputError(text));
     }
     Ok(nodes)

@@ -1,16 +1,15 @@
 //! `supercargo fit`: how many more pods like a given one fit, and what limits the number. Changes nothing.
 
 use crate::cluster::{Cluster, Refused, SourceArgs, Wanted};
-use crate::screen::Output;
-use crate::screen::Screen;
-use crate::screen::{complain, in_form, say};
+use crate::progress::Working;
+use crate::screen::{ListOutput, Screen, complain, in_list_form, say};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_whatif::explain::claims::{is_replica, ordinal};
 use supercargo_whatif::explain::format::count;
-use supercargo_whatif::explain::{FitCheck, GroupFit, Place, fit};
+use supercargo_whatif::explain::{FitCheck, GroupFit, Place, PreemptingFit, fit};
 use supercargo_whatif::load::files::InputError;
 
 /// Exit code if no pod fits.
@@ -33,17 +32,23 @@ pub struct FitArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub limit: usize,
 
-    /// Output format.
+    /// Also report how many more fit if the scheduler preempts pods of lower priority, and which.
+    #[arg(long)]
+    pub preempt: bool,
+
+    /// Output format. `name` prints the nodes with copies.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
-    pub output: Output,
+    pub output: ListOutput,
 }
 
 /// Runs the command: prints the result and returns the exit code.
 pub fn main(args: &FitArgs) -> ExitCode {
     match answer(args) {
         Ok(answer) => {
-            let text = in_form(args.output, &answer, |wide| text(&answer, wide));
-            say(&text, if answer.fits > 0 { 0 } else { NONE_FITS })
+            let names = || answer.nodes.iter().map(|on| format!("node/{}", on.node)).collect();
+            let text = in_list_form(args.output, &answer, |wide| text(&answer, wide), names);
+            let more = answer.preemption.as_ref().map_or(0, |preemption| preemption.fits);
+            say(&text, if answer.fits + more > 0 { 0 } else { NONE_FITS })
         }
         Err(refused) => refused.report(),
     }
@@ -53,7 +58,7 @@ fn answer(args: &FitArgs) -> Result<FitCheck, Refused> {
     let mut cluster = Cluster::load(&args.source, Wanted::Nothing, Some(&args.filename))?;
     let pod = cluster.templates.first().cloned().ok_or_else(|| {
         let file = args.filename.display();
-        InputError(format!("{file}: expected a pod or a workload"))
+        InputError(format!("{file}: expected a pod or a workload, as in `kubectl get deploy NAME -o yaml`"))
     })?;
     cluster.notices.iter().for_each(|notice| complain(notice));
     // The template pods are hypothetical, so they are nominated to no node.
@@ -61,8 +66,9 @@ fn answer(args: &FitArgs) -> Result<FitCheck, Refused> {
         cluster.trial.nominate(template, None);
     }
     let first = first_ordinal(&cluster, &pod);
+    let _working = Working::on("placing copies");
     let mut place = Place { trial: &mut cluster.trial, pending: &cluster.pending };
-    Ok(fit(&mut place, &pod, args.limit, first))
+    Ok(fit(&mut place, &pod, args.limit, first, args.preempt))
 }
 
 /// Returns the ordinal after those of the StatefulSet's existing replicas; 0 for other pods.
@@ -102,5 +108,30 @@ fn text(of: &FitCheck, wide: bool) -> String {
         }
         screen.table(&[0, 1], &rows);
     }
+    if let Some(preemption) = &of.preemption {
+        preempting(&mut screen, preemption, wide);
+    }
     screen.into_text()
+}
+
+fn preempting(screen: &mut Screen, of: &PreemptingFit, wide: bool) {
+    let more = if of.at_limit { " or more" } else { "" };
+    if of.fits == 0 && !of.at_limit {
+        screen.heading("No more fit by preemption");
+        return;
+    }
+    let victims = count(of.victims, "victim");
+    screen.heading(&format!("By preemption: {}{more} more fit, with {victims}", of.fits));
+    let shown = if wide { of.steps.len() } else { NODES_SHOWN.min(of.steps.len()) };
+    let mut rows = vec![["NODE", "VICTIMS"].map(str::to_owned).to_vec()];
+    rows.extend(of.steps[..shown].iter().map(|step| {
+        let victims = if step.victims.is_empty() { "-".to_owned() } else { step.victims.join(", ") };
+        vec![step.node.clone(), victims]
+    }));
+    if shown > 0 {
+        screen.table(&[], &rows);
+    }
+    if of.steps.len() > shown {
+        screen.line(&format!("  and {} with -o wide", count(of.steps.len() - shown, "more pod")));
+    }
 }

@@ -77,7 +77,10 @@ pub fn main(args: &ManArgs, program: Command) -> ExitCode {
             0,
         ),
         Err(error) => {
-            complain(&format!("error: cannot write to {}: {error}", dir.display()));
+            complain(&format!(
+                "error: cannot write to {}: {error}; give another folder with --dir",
+                dir.display()
+            ));
             ExitCode::from(BAD_INPUT)
         }
     }

@@ -16,3 +16,4 @@ pub mod replay;
 pub mod report;
 pub mod shadow;
 pub mod simulate;
+pub mod top;

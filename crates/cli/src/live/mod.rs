@@ -4,14 +4,18 @@
 //! together.
 
 pub mod ask;
+pub mod candidates;
 pub mod certificates;
+pub mod listed;
 pub mod port;
 pub mod session;
 pub mod writes;
 
 use crate::live::port::encoded;
+use crate::progress::Working;
 use bytes::Bytes;
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use http::Request;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
@@ -34,6 +38,10 @@ const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Advice for missing permissions.
 pub const GRANT: &str = "the ClusterRole supercargo-read of manifests/base has the required permissions: kubectl create clusterrolebinding NAME \
                      --clusterrole=supercargo-read --user=USER";
+/// Advice for a kubeconfig that gives no connection.
+const CHECK_KUBECONFIG: &str = "check --kubeconfig, --context and KUBECONFIG";
+/// Advice for a server that does not answer.
+pub const REACH: &str = "check its address and the network, or allow more time with --request-timeout";
 /// Page size of lists, the same as kubectl's.
 const PAGE: usize = 500;
 
@@ -99,7 +107,7 @@ pub struct LiveArgs {
     pub kubeconfig: Option<PathBuf>,
 
     /// Context of the kubeconfig.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(candidates::contexts))]
     pub context: Option<String>,
 
     /// Timeout of one request; 0 for none. All requests together always end after two minutes.
@@ -166,7 +174,7 @@ pub fn emulated_version(args: &LiveArgs) -> Result<EmulatedVersion, LiveError> {
     let runtime =
         runtime.map_err(|error| LiveError::Cluster(format!("cannot start the async runtime: {error}")))?;
     let read = runtime.block_on(async {
-        let lister = Lister::new(args).await.map_err(or_files)?;
+        let lister = Lister::new(args, None).await.map_err(or_files)?;
         lister.emulated_version().await
     });
     // Do not wait for a blocked DNS lookup.
@@ -185,7 +193,8 @@ fn or_files(error: LiveError) -> LiveError {
 }
 
 async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError> {
-    let lister = Lister::new(args).await.map_err(or_files)?;
+    let working = Working::on("reading the cluster");
+    let lister = Lister::new(args, Some(working)).await.map_err(or_files)?;
     let namespace = lister.client.default_namespace().to_owned();
     let mut listed = Listed { namespace, objects: Vec::new(), admission: Vec::new(), notices: Vec::new() };
     for (path, is_needed) in KINDS {
@@ -209,7 +218,7 @@ async fn list_all(args: &LiveArgs, wanted: Listing) -> Result<Listed, LiveError>
 /// Returns a client for watches, after checking that nodes and pods may be listed, and the version of kube-scheduler
 /// that suits the API server.
 pub async fn client(args: &LiveArgs) -> Result<(kube::Client, EmulatedVersion), LiveError> {
-    let lister = Lister::new(args).await?;
+    let lister = Lister::new(args, None).await?;
     let version = lister.emulated_version().await?;
     for (path, _) in KINDS.iter().filter(|(_, is_needed)| *is_needed) {
         lister
@@ -223,7 +232,7 @@ pub async fn client(args: &LiveArgs) -> Result<(kube::Client, EmulatedVersion), 
 /// Loads the connection settings.
 async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
     let wrong = |what: &str, error: &dyn std::error::Error| {
-        LiveError::Settings(format!("{what}: {}", with_causes(error)))
+        LiveError::Settings(format!("{what}: {}; {CHECK_KUBECONFIG}", with_causes(error)))
     };
     let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
     let file = match &args.kubeconfig {
@@ -267,15 +276,17 @@ struct Lister {
     server: String,
     deadline: Instant,
     one: Duration,
+    /// Says on a terminal what is being listed.
+    working: Option<Working>,
 }
 
 impl Lister {
-    async fn new(args: &LiveArgs) -> Result<Self, LiveError> {
+    async fn new(args: &LiveArgs, working: Option<Working>) -> Result<Self, LiveError> {
         let config = connection(args).await?;
         let server = config.cluster_url.to_string();
         let builder = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
         let deadline = Instant::now() + ALL_TIMEOUT;
-        Ok(Self { client: builder.build(), server, deadline, one: args.request_timeout })
+        Ok(Self { client: builder.build(), server, deadline, one: args.request_timeout, working })
     }
 
     /// Returns the version of kube-scheduler that suits the API server.
@@ -314,6 +325,10 @@ impl Lister {
             let mut page = items(page.take());
             page.iter_mut().for_each(remove_unread_fields);
             objects.append(&mut page);
+            if let Some(working) = &self.working {
+                let kind = path.rsplit('/').next().unwrap_or_default();
+                working.step(|| format!("{kind}: {}", objects.len()));
+            }
             if next.is_empty() {
                 return Ok(objects);
             }
@@ -355,8 +370,10 @@ impl Refusal {
                  certificate"
             ),
             Self::Status(403, text) => format!("{server} rejects {path} with 403: {text}; {GRANT}"),
-            Self::Status(code, text) => format!("{server} rejects {path} with {code}: {text}"),
-            Self::Silence(text) => format!("{server} does not answer: {text}"),
+            Self::Status(code, text) => {
+                format!("{server} rejects {path} with {code}: {text}; try again later")
+            }
+            Self::Silence(text) => format!("{server} does not answer: {text}; {REACH}"),
         })
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! The response size is limited; callers evaluate the content.
 
-use crate::live::{LiveArgs, LiveError, connection, with_causes};
+use crate::live::{LiveArgs, LiveError, REACH, candidates, connection, with_causes};
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use http::header::{ACCEPT, CONTENT_TYPE, DATE};
 use http::{HeaderValue, Request};
 use http_body_util::{BodyExt as _, Limited};
@@ -13,57 +14,71 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use supercargo_apiserver::client;
 use supercargo_apiserver::client::HANDED_ON;
+use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
+/// Advice for files of credentials.
+const READABLE: &str = "give a file that you may read";
 /// Timeout of a whole command.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Maximum size of a response in bytes; no page is as large.
 const BYTES_MAX: usize = 64 << 20;
 
-/// URL of the port, and credentials.
+/// The flags of [`PortArgs`], for commands that read a file instead.
+pub const PORT_FLAGS: [&str; 4] =
+    ["server", "token_file", "certificate_authority", "insecure_skip_tls_verify"];
+/// The flags of [`LeaderArgs`], for commands that read a file instead.
+pub const LEADER_FLAGS: [&str; 6] = ["kubeconfig", "context", "lease", "lease_namespace", "pod", "port"];
+
+/// URL of the port, and credentials. Commands that also read a file declare conflicts with these flags.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PortArgs {
     /// URL of the scheduler's port, for example https://127.0.0.1:10259 with `kubectl port-forward`.
-    #[arg(long, value_name = "URL", conflicts_with = "file")]
+    #[arg(long, value_name = "URL")]
     pub server: Option<http::Uri>,
 
     /// File with a bearer token for the scheduler.
-    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 
     /// Certificate authority (PEM) that signed the port's certificate.
-    #[arg(long, value_name = "FILE", requires = "server", conflicts_with_all = ["file", "insecure_skip_tls_verify"])]
+    #[arg(long, value_name = "FILE", requires = "server", conflicts_with = "insecure_skip_tls_verify")]
     pub certificate_authority: Option<PathBuf>,
 
     /// Do not verify the port's certificate. The token is sent even to an unknown server.
-    #[arg(long, requires = "server", conflicts_with = "file")]
+    #[arg(long, requires = "server")]
     pub insecure_skip_tls_verify: bool,
 }
 
-/// How to find the leader if no URL is given.
+/// How to find the leader if no URL is given. Commands that need the cluster for nothing else declare that its flags
+/// conflict with the URL.
 #[derive(Clone, Debug, Args)]
-#[command(mut_arg("kubeconfig", |arg| arg.conflicts_with_all(["server", "file"])))]
-#[command(mut_arg("context", |arg| arg.conflicts_with_all(["server", "file"])))]
 pub struct LeaderArgs {
     /// Connection to the cluster.
     #[command(flatten)]
     pub live: LiveArgs,
 
     /// Name of the scheduler's Lease.
-    #[arg(long, value_name = "NAME", default_value = "supercargo", conflicts_with_all = ["server", "file"])]
+    #[arg(long, value_name = "NAME", default_value = "supercargo", conflicts_with = "server")]
     pub lease: String,
 
     /// Namespace of the Lease and of the scheduler's pods.
-    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", conflicts_with_all = ["server", "file"])]
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        default_value = "kube-system",
+        conflicts_with = "server",
+        add = ArgValueCompleter::new(candidates::namespaces)
+    )]
     pub lease_namespace: String,
 
     /// Name of the scheduler's pod, if the Lease does not lead to it: without leader election, or outside the
     /// cluster.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["server", "file"])]
+    #[arg(long, value_name = "NAME", conflicts_with = "server")]
     pub pod: Option<String>,
 
     /// HTTPS port of that pod.
-    #[arg(long, value_name = "PORT", default_value_t = 10259, conflicts_with_all = ["server", "file"])]
+    #[arg(long, value_name = "PORT", default_value_t = 10259, conflicts_with = "server")]
     pub port: u16,
 }
 
@@ -88,7 +103,38 @@ impl Page {
 
 /// Gets a page from the URL.
 pub fn get(server: &http::Uri, args: &PortArgs, within: Duration, path: &str) -> Result<Page, LiveError> {
-    let asked = async {
+    Connection::to_url(server, args, within)?.get(path)
+}
+
+/// A connection to the scheduler's port, for one request or several.
+pub struct Connection {
+    /// Runs the requests; `None` only while it is dropped.
+    runtime: Option<Runtime>,
+    client: kube::Client,
+    /// Path of the API server's proxy to the port; empty for a URL.
+    proxy: String,
+    token: Option<HeaderValue>,
+    /// Timeout of one request.
+    within: Duration,
+    /// What a failed request could not do.
+    what: String,
+    /// Namespace of the kubeconfig's context; `None` if there is no kubeconfig.
+    pub namespace: Option<String>,
+}
+
+impl Connection {
+    /// Connects to the URL of the port if there is one, or else to the leader through the API server's proxy.
+    ///
+    /// # Errors
+    /// Fails if the settings are invalid, or the leader cannot be found.
+    pub fn open(port: &PortArgs, leader: &LeaderArgs) -> Result<Self, LiveError> {
+        match &port.server {
+            Some(server) => Self::to_url(server, port, leader.live.request_timeout),
+            None => Self::to_leader(leader, port.token_file.as_deref()),
+        }
+    }
+
+    fn to_url(server: &http::Uri, args: &PortArgs, within: Duration) -> Result<Self, LiveError> {
         let mut config = kube::Config::new(server.clone());
         config.default_retry = false;
         config.accept_invalid_certs = args.insecure_skip_tls_verify;
@@ -96,46 +142,85 @@ pub fn get(server: &http::Uri, args: &PortArgs, within: Duration, path: &str) ->
         if let Some(file) = &args.certificate_authority {
             config.root_cert = Some(certificates(file)?);
         }
-        let client = client::builder(&config).map_err(|error| LiveError::Settings(format!("{error:#}")))?;
-        let late = |_| LiveError::Cluster(format!("no response within {within:?}"));
-        timeout(within, page(&client.build(), Request::get(path), Body::empty())).await.map_err(late)?
-    };
-    run(asked, &format!("cannot ask {server}"))
-}
-
-/// Gets a page from the leader through the API server's proxy. Also returns the namespace of the kubeconfig's
-/// context.
-pub fn get_of_leader(
-    args: &LeaderArgs,
-    token_file: Option<&Path>,
-    path: impl FnOnce(&str) -> String,
-) -> Result<(Page, String), LiveError> {
-    let token = token_file.map(token_of).transpose()?;
-    let asked = async {
-        let config = connection(&args.live).await;
-        let config = config.map_err(|error| match error {
-            LiveError::Settings(text) => {
-                LiveError::Settings(format!("{text}; or give the URL of the scheduler's port with --server"))
-            }
-            other => other,
-        })?;
-        let builder = client::builder_that_hands_on(&config);
-        let client = builder.map_err(|error| LiveError::Settings(format!("{error:#}")))?.build();
-        let (namespace, port) = (&args.lease_namespace, args.port);
-        let pod = match &args.pod {
-            Some(pod) => pod.clone(),
-            None => leader(&client, args).await?,
+        let runtime = runtime()?;
+        let client = {
+            // The client's queue is a task of the runtime.
+            let _entered = runtime.enter();
+            client::builder(&config)
+                .map_err(|error| LiveError::Settings(format!("{error:#}; check the flags of the port")))?
+                .build()
         };
-        let path = path(&config.default_namespace);
-        let path = format!("/api/v1/namespaces/{namespace}/pods/https:{pod}:{port}/proxy{path}");
-        let mut request = Request::get(&path);
-        if let Some(token) = token {
+        let what = format!("cannot ask {server}");
+        let (proxy, token, namespace) = (String::new(), None, None);
+        Ok(Self { runtime: Some(runtime), client, proxy, token, within, what, namespace })
+    }
+
+    fn to_leader(args: &LeaderArgs, token_file: Option<&Path>) -> Result<Self, LiveError> {
+        let token = token_file.map(token_of).transpose()?;
+        let what = "cannot ask the leader".to_owned();
+        let runtime = runtime()?;
+        let asked = async {
+            let config = connection(&args.live).await;
+            let config = config.map_err(|error| match error {
+                LiveError::Settings(text) => {
+                    let text = format!("{text}; or give the URL of the scheduler's port with --server");
+                    LiveError::Settings(text)
+                }
+                other => other,
+            })?;
+            let builder = client::builder_that_hands_on(&config);
+            let client = builder.map_err(|error| LiveError::Settings(format!("{error:#}")))?.build();
+            let pod = match &args.pod {
+                Some(pod) => pod.clone(),
+                None => leader(&client, args).await?,
+            };
+            Ok((client, pod, config.default_namespace))
+        };
+        let (client, pod, context) = match run(&runtime, asked, &what) {
+            Ok(found) => found,
+            Err(error) => {
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
+        let proxy =
+            format!("/api/v1/namespaces/{}/pods/https:{pod}:{}/proxy", args.lease_namespace, args.port);
+        let (within, namespace) = (args.live.request_timeout, Some(context));
+        Ok(Self { runtime: Some(runtime), client, proxy, token, within, what, namespace })
+    }
+
+    /// Whether the API server passes the requests on.
+    pub fn is_by_proxy(&self) -> bool {
+        !self.proxy.is_empty()
+    }
+
+    /// Gets a page of the port.
+    ///
+    /// # Errors
+    /// Fails if nothing answers in time; an answer with an error status is a page.
+    pub fn get(&self, path: &str) -> Result<Page, LiveError> {
+        let mut request = Request::get(format!("{}{path}", self.proxy));
+        if let Some(token) = &self.token {
             request = request.header(HANDED_ON, token);
         }
-        let page = in_time(args, page(&client, request, Body::empty())).await?;
-        Ok((page, config.default_namespace.clone()))
-    };
-    run(asked, "cannot ask the leader")
+        let who = if self.is_by_proxy() { "the API server did not answer in" } else { "no response within" };
+        let asked = async {
+            let asked = page(&self.client, request, Body::empty());
+            let late = |_| LiveError::Cluster(format!("{who} {:?}; {REACH}", self.within));
+            let answer = timeout(self.within, asked).await.map_err(late)?;
+            answer.map_err(|error| LiveError::Cluster(format!("{}; {REACH}", error.into_text())))
+        };
+        run(self.runtime.as_ref().expect("it is there until the end"), asked, &self.what)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // Do not wait for a blocked DNS lookup.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// Limits a request to `--request-timeout`.
@@ -143,8 +228,12 @@ async fn in_time(
     args: &LeaderArgs,
     asked: impl Future<Output = Result<Page, LiveError>>,
 ) -> Result<Page, LiveError> {
-    let late =
-        || LiveError::Cluster(format!("the API server did not answer in {:?}", args.live.request_timeout));
+    let late = || {
+        LiveError::Cluster(format!(
+            "the API server did not answer in {:?}; {REACH}",
+            args.live.request_timeout
+        ))
+    };
     timeout(args.live.request_timeout, asked).await.map_err(|_| late()).flatten()
 }
 
@@ -158,8 +247,9 @@ async fn leader(client: &kube::Client, args: &LeaderArgs) -> Result<String, Live
         let message = lease.message();
         return Err(LiveError::Cluster(format!("cannot read the lease {namespace}/{name}: {message}{help}")));
     }
-    let lease: Value = serde_json::from_str(&lease.body)
-        .map_err(|error| LiveError::Cluster(format!("the lease {namespace}/{name} is not JSON: {error}")))?;
+    let lease: Value = serde_json::from_str(&lease.body).map_err(|error| {
+        LiveError::Cluster(format!("the lease {namespace}/{name} is not JSON: {error}{help}"))
+    })?;
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
     let no_holder = || LiveError::Cluster(format!("the lease {namespace}/{name} has no holder{help}"));
     let host = host_of(holder).ok_or_else(no_holder)?;
@@ -240,14 +330,20 @@ pub async fn page(
     Ok(Page { status, body: String::from_utf8_lossy(&body.to_bytes()).into_owned(), date })
 }
 
-fn run<T>(asked: impl Future<Output = Result<T, LiveError>>, what: &str) -> Result<T, LiveError> {
+fn runtime() -> Result<Runtime, LiveError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| LiveError::Cluster(format!("cannot start the async runtime: {error}")))?;
+    runtime.map_err(|error| LiveError::Cluster(format!("cannot start the async runtime: {error}")))
+}
+
+fn run<T>(
+    runtime: &Runtime,
+    asked: impl Future<Output = Result<T, LiveError>>,
+    what: &str,
+) -> Result<T, LiveError> {
     let answer = runtime.block_on(async { timeout(ANSWER_WITHIN, asked).await });
-    // Do not wait for a blocked DNS lookup.
-    runtime.shutdown_background();
-    let late = || LiveError::Cluster(format!("no response within {ANSWER_WITHIN:?}"));
+    let late = || {
+        LiveError::Cluster(format!("no response within {ANSWER_WITHIN:?}; check the address and the network"))
+    };
     answer.map_err(|_| late()).flatten().map_err(|error| match error {
         LiveError::Cluster(text) => LiveError::Cluster(format!("{what}: {text}")),
         settings @ LiveError::Settings(_) => settings,
@@ -257,9 +353,11 @@ fn run<T>(asked: impl Future<Output = Result<T, LiveError>>, what: &str) -> Resu
 /// Returns the header that passes a token to the scheduler.
 fn token_of(file: &Path) -> Result<HeaderValue, LiveError> {
     let wrong = |text: String| LiveError::Settings(format!("{}: {text}", file.display()));
-    let token = std::fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let token = std::fs::read_to_string(file)
+        .map_err(|error| wrong(format!("cannot be read: {error}; {READABLE}")))?;
     let header = HeaderValue::try_from(format!("Bearer {}", token.trim()));
-    let mut header = header.map_err(|_| wrong("holds no valid token".to_owned()))?;
+    let mut header = header
+        .map_err(|_| wrong("holds no valid token; create one with `kubectl create token`".to_owned()))?;
     header.set_sensitive(true);
     Ok(header)
 }
@@ -268,8 +366,8 @@ fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, LiveError> {
     use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject as _;
     let wrong = |text: String| LiveError::Settings(format!("{}: {text}", file.display()));
-    let found =
-        CertificateDer::pem_file_iter(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let found = CertificateDer::pem_file_iter(file)
+        .map_err(|error| wrong(format!("cannot be read: {error}; {READABLE}")))?;
     let found = found.map(|it| it.map(|it| it.to_vec())).collect::<Result<Vec<_>, _>>();
-    found.map_err(|error| wrong(format!("holds no valid certificates: {error}")))
+    found.map_err(|error| wrong(format!("holds no valid certificates: {error}; give a file in PEM")))
 }

@@ -1,9 +1,9 @@
 //! Counts how many copies of a pod fit in the cluster, and which reasons limit their number.
 
-use crate::explain::answer::{API_VERSION, Group};
+use crate::explain::answer::{API_VERSION, Group, Preemption};
 use crate::explain::claims::{is_replica, ordinal, with_own_claims};
-use crate::explain::groups;
 use crate::explain::place::Place;
+use crate::explain::{find_room, groups, named_victims};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -36,6 +36,23 @@ pub struct FitCheck {
     /// How many groups start; only if the pod is a member of a gang.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<GroupFit>,
+    /// How many more copies fit by preemption; only if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<PreemptingFit>,
+}
+
+/// The copies beyond [`FitCheck::fits`] for which the scheduler would preempt pods.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreemptingFit {
+    /// Number of these copies.
+    pub fits: usize,
+    /// Number of pods that it would preempt for all of them.
+    pub victims: usize,
+    /// Whether the limit was reached, so that more may fit.
+    pub at_limit: bool,
+    /// Node and victims of each copy, in the order of the decisions; no victims if those before it left enough room.
+    pub steps: Vec<Preemption>,
 }
 
 /// The result of a capacity check for whole groups.
@@ -65,8 +82,8 @@ pub struct OnNode {
 /// Places copies of a pod until one does not fit or `limit` is reached. Restores the cache afterwards.
 ///
 /// Copies of a StatefulSet replica get the ordinals from `first` and their own claims. Pods with generic ephemeral
-/// volumes get their own claims, too.
-pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize, first: usize) -> FitCheck {
+/// volumes get their own claims, too. If it `preempts`, further copies take the place of the scheduler's victims.
+pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize, first: usize, preempts: bool) -> FitCheck {
     let groups = fit_groups(place, pod, limit, first);
     place.reverted(|place| {
         let mut fits = 0;
@@ -87,9 +104,51 @@ pub fn fit(place: &mut Place<'_>, pod: &PodInfo, limit: usize, first: usize) -> 
         let nodes = by_node.into_iter().map(|(node, pods)| OnNode { node: place.name(node), pods });
         let mut nodes: Vec<OnNode> = nodes.collect();
         nodes.sort_by(|a, b| (Reverse(a.pods), &a.node).cmp(&(Reverse(b.pods), &b.node)));
+        let preemption = preempts.then(|| fit_by_preemption(place, pod, (fits, limit), first));
         let pod = place.snapshot().pod_key(pod);
-        FitCheck { api_version: API_VERSION, kind: KIND, pod, fits, at_limit, nodes, limited_by, groups }
+        FitCheck {
+            api_version: API_VERSION,
+            kind: KIND,
+            pod,
+            fits,
+            at_limit,
+            nodes,
+            limited_by,
+            groups,
+            preemption,
+        }
     })
+}
+
+/// Places copies beyond those that fit, and removes the victims that the scheduler would preempt for each.
+fn fit_by_preemption(
+    place: &mut Place<'_>,
+    pod: &PodInfo,
+    (before, limit): (usize, usize),
+    first: usize,
+) -> PreemptingFit {
+    let mut fit = PreemptingFit { fits: 0, victims: 0, at_limit: false, steps: Vec::new() };
+    while before + fit.fits < limit {
+        let copy = Arc::new(copy(place, pod, before + fit.fits, first));
+        let mut victims = Vec::new();
+        let mut node = place.settle(&copy);
+        if node.is_none() {
+            let Some((_, found)) = find_room(place, &copy).1 else { return fit };
+            let step = named_victims(place, &found);
+            for victim in &found {
+                place.trial.remove_pod(&victim.uid);
+            }
+            victims = step;
+            node = place.settle(&copy);
+        }
+        // The engine found the node feasible without the victims.
+        let Some(node) = node else { return fit };
+        fit.fits += 1;
+        fit.victims += victims.len();
+        fit.steps.push(Preemption { node: place.name(node), victims });
+    }
+    fit.at_limit = true;
+    fit
 }
 
 /// Starts copies of the pod's gang, each with `minCount` copies of the pod, until one does not start. At most `limit`

@@ -36,7 +36,7 @@ pub use drain::{
     ObstacleCode, drain_check,
 };
 pub(crate) use drain::{Protected, cordon, uncordon};
-pub use fit::{FitCheck, GroupFit, OnNode, fit};
+pub use fit::{FitCheck, GroupFit, OnNode, PreemptingFit, fit};
 pub use groups::{Domain, ExplainedGroup, GroupExplanation, GroupVerdict, Short, explain_group};
 pub use place::Place;
 pub(crate) use place::node_like;
@@ -55,6 +55,7 @@ use supercargo_core::explain::{Findings, NodeFindings, Objection};
 use supercargo_core::framework::Fact;
 use supercargo_core::framework::post_filter::{Draws, ExtenderCandidates};
 use supercargo_core::model::intern::{Symbol, Tables, known};
+use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
@@ -305,14 +306,32 @@ fn never_fits(place: &mut Place<'_>, pod: &PodInfo, findings: &Findings) -> bool
 }
 
 fn ask_preemption(place: &mut Place<'_>, pod: &Arc<PodInfo>, answer: &mut Explanation) -> Option<Edit> {
+    let (event, room) = find_room(place, pod);
+    answer.event = event;
+    let (node, victims) = room?;
+    answer.preemption = Some(Preemption { node: place.name(node), victims: named_victims(place, &victims) });
+    Some(Edit::Remove { pods: victims, from: node, by_preemption: true })
+}
+
+/// Returns `namespace/name` of victims, sorted.
+fn named_victims(place: &Place<'_>, victims: &[Arc<PodInfo>]) -> Vec<String> {
+    let snapshot = place.snapshot();
+    let mut names: Vec<String> = victims.iter().map(|victim| snapshot.pod_key(victim)).collect();
+    names.sort_unstable();
+    names
+}
+
+/// A node, and the pods there that the scheduler would preempt.
+type Room = (NodeIdx, Vec<Arc<PodInfo>>);
+
+/// Returns the message of the FailedScheduling event of a pod that fits on no node, and the node and victims that the
+/// scheduler would preempt for it, if any.
+fn find_room(place: &mut Place<'_>, pod: &Arc<PodInfo>) -> (Option<String>, Option<Room>) {
     let decided = match place.decide(pod) {
         Ok(decided) => decided,
-        Err(error) => {
-            answer.event = Some(error.0);
-            return None;
-        }
+        Err(error) => return (Some(error.0), None),
     };
-    let Decision::Infeasible(filtered) = decided else { return None };
+    let Decision::Infeasible(filtered) = decided else { return (None, None) };
     let snapshot = place.snapshot();
     let diagnosis = filtered.diagnose(snapshot);
     let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
@@ -323,15 +342,15 @@ fn ask_preemption(place: &mut Place<'_>, pod: &Arc<PodInfo>, answer: &mut Explan
         ExtenderCandidates::Free,
         &mut supercargo_core::cycle::NoProbe,
     );
-    answer.event = Some(outcome.complete(&diagnosis.message));
-    let Nomination::To(candidates) = &outcome.nomination else { return None };
+    let event = Some(outcome.complete(&diagnosis.message));
+    let Nomination::To(candidates) = &outcome.nomination else { return (event, None) };
     let name = |node| snapshot.text(snapshot.node_info(node).name);
-    let best = candidates.iter().min_by_key(|candidate| name(candidate.node))?;
-    let mut victims: Vec<String> = best.victims.iter().map(|victim| snapshot.pod_key(victim)).collect();
-    victims.sort_unstable();
-    answer.preemption = Some(Preemption { node: name(best.node).to_owned(), victims });
-    let pods = best.victims.iter().map(|&victim| Arc::new(victim.clone())).collect();
-    Some(Edit::Remove { pods, from: best.node, by_preemption: true })
+    let best = candidates.iter().min_by_key(|candidate| name(candidate.node));
+    let room = best.map(|best| {
+        let victims = best.victims.iter().map(|&victim| Arc::new(victim.clone()));
+        (best.node, victims.collect())
+    });
+    (event, room)
 }
 
 /// Returns why a pod is pending: reason codes with their texts.

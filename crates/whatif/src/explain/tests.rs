@@ -118,7 +118,7 @@ fn trials_leave_the_cluster_unchanged() {
     let drained = world.asked(|place| {
         drain_check(place, &nodes, (&leaving, &crate::explain::BudgetStates::new()), Accepted::default())
     });
-    let fitted = world.asked(|place| fit(place, &asked, 100, 0));
+    let fitted = world.asked(|place| fit(place, &asked, 100, 0, false));
     assert_eq!((drained.without_place, fitted.fits), (1, 0));
     assert_eq!(world.seen(), before);
     assert_eq!((explanation(&mut world, &asked), explanation(&mut world, &placed)), (waits, runs));

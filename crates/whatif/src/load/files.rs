@@ -191,7 +191,7 @@ impl Files {
             Bad::Text(line, column, what) => {
                 InputError(format!("{name}:{line}:{column}: expected YAML or JSON: {what}"))
             }
-            Bad::Io(error) => InputError(format!("{name}: cannot be read: {error}")),
+            Bad::Io(error) => InputError(format!("{name}: cannot be read: {error}; check the path")),
         })?;
         self.keep(name, text, values)
     }

@@ -61,7 +61,7 @@ pub fn listed(path: &Path) -> Result<Vec<PathBuf>, String> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let unread = |error: io::Error| format!("cannot be read: {error}");
+    let unread = |error: io::Error| format!("cannot be read: {error}; check the path");
     let entries: io::Result<Vec<_>> = std::fs::read_dir(path).map_err(unread)?.collect();
     let is_read = |file: &PathBuf| {
         let name = file.file_name().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
@@ -102,7 +102,7 @@ pub enum Opened {
 impl Opened {
     /// Reads a file, or `stdin` for `-`.
     pub fn of(path: &Path, stdin: &mut dyn Read, limit: InputLimit) -> Result<Self, String> {
-        let unread = |error: io::Error| format!("cannot be read: {error}");
+        let unread = |error: io::Error| format!("cannot be read: {error}; check the path");
         if path.as_os_str() == "-" {
             return Self::of_reader(stdin, limit);
         }
@@ -123,7 +123,7 @@ impl Opened {
     }
 
     fn of_reader(reader: &mut dyn Read, limit: InputLimit) -> Result<Self, String> {
-        let unread = |error: io::Error| format!("cannot be read: {error}");
+        let unread = |error: io::Error| format!("cannot be read: {error}; check the path");
         let mut begin = Vec::new();
         let reader = &mut decompressed(reader).map_err(unread)?;
         let small = SMALL.min(limit.0);
@@ -152,7 +152,7 @@ fn whole(path: &Path) -> Option<String> {
 
 fn told(bad: Bad) -> String {
     match bad {
-        Bad::Io(error) => format!("cannot be read: {error}"),
+        Bad::Io(error) => format!("cannot be read: {error}; check the path"),
         Bad::Text(line, column, what) => {
             format!("line {line}, column {column}: expected YAML or JSON: {what}")
         }

@@ -6,12 +6,14 @@
 
 use crate::explain::{Counted, Rejection, Tally};
 use crate::pending::format;
-use crate::pending::report::{PendingPod, moment};
-use serde::Serialize;
+use crate::pending::report::{API_VERSION, PendingPod, moment};
+use serde::{Deserialize, Serialize};
 use supercargo_core::model::pod::Uid;
 use supercargo_core::model::time::Time;
 use supercargo_core::scheduler::{Pending, Scheduler};
 
+/// `kind` of the explanation.
+const KIND: &str = "PendingExplanation";
 /// Minimum number of nodes evaluated in one step, and maximum number of steps. Each step has a fixed cost.
 const PART: usize = 512;
 const PARTS_MAX: usize = 16;
@@ -36,6 +38,53 @@ pub struct PendingExplanation {
     pub before_nodes: Vec<Rejection>,
     /// Reasons of nodes, with counts.
     pub reasons: Vec<Counted>,
+}
+
+/// A [`PendingExplanation`] as its reader decodes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingAnswer {
+    /// API version of this kind.
+    pub api_version: String,
+    /// Kind of this object.
+    pub kind: String,
+    /// Time of the evaluation, RFC 3339.
+    pub time: String,
+    /// The pod, and its place in the scheduler.
+    pub pod: PendingPod,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// Number of feasible nodes.
+    pub fits_on: usize,
+    /// Reasons that apply before node evaluation.
+    pub before_nodes: Vec<PendingReason>,
+    /// Reasons of nodes, with counts.
+    pub reasons: Vec<PendingReason>,
+}
+
+impl PendingAnswer {
+    /// Returns whether kind and API version are those of this program.
+    pub fn is_of_this_version(&self) -> bool {
+        self.api_version == API_VERSION && self.kind == KIND
+    }
+}
+
+/// A reason in a [`PendingAnswer`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingReason {
+    /// The reason code.
+    pub code: String,
+    /// The plugin that rejects.
+    pub plugin: String,
+    /// Number of nodes with this reason; absent if it applies before node evaluation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
+    /// Number of nodes with only this reason; absent if it applies before node evaluation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone_on: Option<usize>,
+    /// The plugin's message, as in upstream.
+    pub text: String,
 }
 
 /// An explanation under construction. It is computed in steps, so that scheduling is never blocked for long.
@@ -89,8 +138,8 @@ impl Explaining {
         let (now, pod) = self.latest?;
         let (before_nodes, reasons) = self.tally.counted();
         Some(PendingExplanation {
-            api_version: crate::pending::report::API_VERSION,
-            kind: "PendingExplanation",
+            api_version: API_VERSION,
+            kind: KIND,
             time: moment(now),
             pod,
             nodes: self.nodes,

@@ -6,11 +6,13 @@
 mod explain;
 mod format;
 mod query;
+mod reasons;
 mod report;
 mod reporting;
 
-pub use explain::{Explaining, PendingExplanation};
+pub use explain::{Explaining, PendingAnswer, PendingExplanation, PendingReason};
 pub use query::{LabelQuery, parameters};
+pub use reasons::{ReasonGroup, Severity, by_reason, reason};
 pub use report::{PendingGroup, PendingPod, QueueReport, moment};
 pub use reporting::Reporting;
 
@@ -19,6 +21,9 @@ use supercargo_core::scheduler::Scheduler;
 
 /// Path of the report.
 pub const PAGE: &str = "/debug/pending";
+
+/// Path of the explanation of one pending pod.
+pub const EXPLAIN: &str = "/debug/explain";
 
 /// Selection of pods.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 use crate::load::files::InputError;
 use crate::recording::header;
 use std::path::Path;
-use supercargo_config::{Effective, Flags, Settings};
+use supercargo_config::{ConfigError, Effective, Flags, Settings};
 use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::rng::Seed;
@@ -54,9 +54,17 @@ pub fn profiles(config: Option<&Path>, tables: &mut Tables) -> Result<Vec<Profil
         None => Effective::without_file(&flags),
     };
     let settings = effective.and_then(|effective| Settings::of(&effective));
-    let settings = settings.map_err(|error| InputError(error.to_string()))?;
+    let settings = settings.map_err(|error| InputError(advised(&error)))?;
     without_extenders(&settings)?;
     Ok(header::profiles(&settings, tables))
+}
+
+/// Returns an error with advice; that of an invalid file says what is expected.
+fn advised(error: &ConfigError) -> String {
+    match error {
+        ConfigError::Read { .. } => format!("{error}; check the path"),
+        ConfigError::Invalid { .. } => error.to_string(),
+    }
 }
 
 fn without_extenders(settings: &Settings) -> Result<(), InputError> {

@@ -1,44 +1,135 @@
-//! `config check`: prints the problems of a file, each with its line and a caret.
+//! `config check`: prints the problems of files, each with its line and a caret.
 
-use crate::commands::config::Answer;
+use crate::commands::config::{Answer, BAD_INPUT};
+use crate::screen::{Output, in_form};
+use serde::Serialize;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use supercargo_config::{ConfigError, Effective, Flags, Problem, Settings};
 use supercargo_whatif::explain::format::count;
 
 /// Maximum number of columns shown of a line.
 const WIDTH: usize = 120;
 
-pub(super) fn answer(file: &Path) -> Answer {
-    let text = match supercargo_config::yaml::file::read(file) {
-        Ok(text) => text,
-        Err(source) => {
-            let error = ConfigError::Read { path: file.to_owned(), source };
-            return Answer::bad_input(format!("{error}\n"));
-        }
-    };
-    judge(file, &text)
+/// `apiVersion` and `kind` of the report.
+const API_VERSION: &str = "supercargo.dev/v1alpha1";
+const KIND: &str = "ConfigCheck";
+
+/// The results of several files.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ConfigCheck {
+    api_version: &'static str,
+    kind: &'static str,
+    /// Whether all files are valid.
+    valid: bool,
+    /// The files, in the order of the command line.
+    files: Vec<Checked>,
+}
+
+/// The result of a file.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Checked {
+    file: String,
+    valid: bool,
+    /// Names of the profiles; empty if the file is invalid.
+    profiles: Vec<String>,
+    /// Why the file is invalid.
+    problems: Vec<Told>,
+    /// The same as text.
+    #[serde(skip)]
+    text: String,
+}
+
+/// A problem.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Told {
+    /// Line and column from 1, in characters; absent for fields that are not in the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<usize>,
+    /// Path of the field; empty for the whole file.
+    field: String,
+    message: String,
+    /// The closest known name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    did_you_mean: Option<String>,
+}
+
+pub(super) fn answer(files: &[PathBuf], output: Output) -> Answer {
+    shown(files.iter().map(|file| check(file)).collect(), output)
+}
+
+fn shown(files: Vec<Checked>, output: Output) -> Answer {
+    let valid = files.iter().all(|file| file.valid);
+    let code = if valid { 0 } else { BAD_INPUT };
+    if matches!(output, Output::Json | Output::Yaml) {
+        let report = ConfigCheck { api_version: API_VERSION, kind: KIND, valid, files };
+        return Answer { out: in_form(output, &report, |_| String::new()), err: String::new(), code };
+    }
+    let mut answer = Answer { out: String::new(), err: String::new(), code };
+    for file in &files {
+        (if file.valid { &mut answer.out } else { &mut answer.err }).push_str(&file.text);
+    }
+    answer
+}
+
+fn check(file: &Path) -> Checked {
+    match supercargo_config::yaml::file::read(file) {
+        Ok(text) => judge(file, &text),
+        Err(source) => unread(file, &ConfigError::Read { path: file.to_owned(), source }),
+    }
+}
+
+fn unread(file: &Path, error: &ConfigError) -> Checked {
+    let message = format!("{error}; name a file with a KubeSchedulerConfiguration");
+    let text = format!("{message}\n");
+    let told = Told { line: None, column: None, field: String::new(), message, did_you_mean: None };
+    Checked {
+        file: file.display().to_string(),
+        valid: false,
+        profiles: Vec::new(),
+        problems: vec![told],
+        text,
+    }
 }
 
 /// Checks a text; `file` is used only in messages.
-pub(super) fn judge(file: &Path, text: &str) -> Answer {
+fn judge(file: &Path, text: &str) -> Checked {
+    let name = file.display().to_string();
     let settings = Effective::parse(file, text, &Flags::default()).and_then(|it| Settings::of(&it));
     match settings {
         Ok(settings) => {
-            let names: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_str()).collect();
-            let noun = if names.len() == 1 { "profile" } else { "profiles" };
-            let out = format!("{}: valid, with {noun} {}\n", file.display(), names.join(", "));
-            Answer { out, err: String::new(), code: 0 }
+            let profiles: Vec<String> =
+                settings.profiles.iter().map(|profile| profile.name.clone()).collect();
+            let noun = if profiles.len() == 1 { "profile" } else { "profiles" };
+            let text = format!("{name}: valid, with {noun} {}\n", profiles.join(", "));
+            Checked { file: name, valid: true, profiles, problems: Vec::new(), text }
         }
         Err(ConfigError::Invalid { problems, .. }) => {
-            let mut output = String::new();
+            let mut shown = String::new();
             for problem in &problems {
-                show(file, text, problem, &mut output);
+                show(file, text, problem, &mut shown);
             }
-            let _ = writeln!(output, "{}: {}", file.display(), count(problems.len(), "problem"));
-            Answer::bad_input(output)
+            let _ = writeln!(shown, "{name}: {}", count(problems.len(), "problem"));
+            let problems = problems.iter().map(told).collect();
+            Checked { file: name, valid: false, profiles: Vec::new(), problems, text: shown }
         }
-        Err(error @ ConfigError::Read { .. }) => Answer::bad_input(format!("{error}\n")),
+        Err(error @ ConfigError::Read { .. }) => unread(file, &error),
+    }
+}
+
+fn told(problem: &Problem) -> Told {
+    let place = problem.place;
+    Told {
+        line: place.map(|place| place.line),
+        column: place.map(|place| place.column),
+        field: problem.path.clone(),
+        message: problem.text.clone(),
+        did_you_mean: problem.meant.clone(),
     }
 }
 
@@ -89,7 +180,8 @@ mod tests {
 
     fn answer_of(rest: &str) -> Answer {
         let election = "leaderElection: {leaderElect: false}\n";
-        judge(Path::new("f.yaml"), &format!("{HEAD}{election}{rest}"))
+        let checked = judge(Path::new("f.yaml"), &format!("{HEAD}{election}{rest}"));
+        shown(vec![checked], Output::Table)
     }
 
     #[test]
@@ -153,5 +245,19 @@ f.yaml: 2 problems
         let answer = answer_of("profiles: [{schedulerName: a}, {schedulerName: b}]\n");
         assert_eq!((answer.out.as_str(), answer.code), ("f.yaml: valid, with profiles a, b\n", 0));
         assert_eq!(answer.err, "");
+    }
+
+    #[test]
+    fn json_has_all_files_with_their_problems() {
+        let good = judge(Path::new("good"), HEAD);
+        let bad = judge(Path::new("bad"), &format!("{HEAD}fooo: 0\nfoo: 1\n"));
+        let answer = shown(vec![good, bad], Output::Json);
+        let report: serde_json::Value = serde_json::from_str(&answer.out).expect("JSON");
+        assert_eq!((answer.code, &report["valid"], answer.err.as_str()), (2, &false.into(), ""));
+        assert_eq!(report["files"][0]["profiles"], serde_json::json!(["default-scheduler"]));
+        let problems = report["files"][1]["problems"].as_array().expect("a list");
+        assert_eq!(problems.len(), 2);
+        let unknown = problems.iter().find(|it| it["field"] == "foo").expect("it is unknown");
+        assert_eq!((&unknown["line"], &unknown["column"]), (&4.into(), &1.into()));
     }
 }

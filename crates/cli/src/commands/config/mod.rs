@@ -1,11 +1,10 @@
-//! `supercargo config`: validates a configuration file, or compares two. Reads only files and changes
+//! `supercargo config`: validates configuration files, or compares two. Reads only files and changes
 //! nothing.
 
 pub(crate) mod check;
 mod diff;
 
-use crate::screen::plain;
-use crate::screen::say;
+use crate::screen::{Output, plain, say};
 use clap::{Args, Subcommand};
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -25,13 +24,17 @@ pub struct ConfigArgs {
 /// Subcommands of `supercargo config`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Question {
-    /// Check whether the scheduler accepts a configuration file, and show each problem with its line.
+    /// Check whether the scheduler accepts configuration files, and show each problem with its line.
     ///
-    /// Exit code: 0 valid, 2 invalid.
+    /// Exit code: 0 all are valid, 2 at least one is invalid.
     Check {
-        /// File with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1).
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
+        /// Files with a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1).
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+
+        /// Output format. JSON and YAML go to standard output even if a file is invalid.
+        #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
+        output: Output,
     },
     /// Compare the effective settings of two configuration files, defaults included.
     ///
@@ -70,7 +73,7 @@ fn plain_lines(text: &str) -> String {
 /// Runs the command and returns the exit code.
 pub fn main(args: &ConfigArgs) -> ExitCode {
     let answer = match &args.question {
-        Question::Check { file } => check::answer(file),
+        Question::Check { files, output } => check::answer(files, *output),
         Question::Diff { before, after } => diff::answer(before, after),
     };
     // If stderr is closed, there is nowhere to report to.

@@ -18,6 +18,7 @@ pub use judge::CHECK_IDS;
 use crate::cluster::Refused;
 use crate::commands::doctor::identity::Identity;
 use crate::live::LiveArgs;
+use crate::progress::Working;
 use crate::screen::Output;
 use crate::screen::Screen;
 use crate::screen::{in_form, say};
@@ -172,9 +173,16 @@ impl DoctorReport {
 /// Runs the command: prints the report and returns the exit code.
 pub fn main(args: &DoctorArgs) -> ExitCode {
     if let Err(wrong) = gates::judge(&args.feature_gates, None) {
-        return Refused::Input(InputError(format!("--feature-gates: {}", wrong.join("; ")))).report();
+        return Refused::Input(InputError(format!(
+            "--feature-gates: {}; give the gates of your scheduler",
+            wrong.join("; ")
+        )))
+        .report();
     }
-    match facts::gather(args) {
+    let working = Working::on("checking the installation");
+    let gathered = facts::gather(args);
+    drop(working);
+    match gathered {
         Ok(facts) => {
             let report = DoctorReport::of(judge::checks(&facts, args));
             say(&in_form(args.output, &report, |wide| text(&report, wide)), report.code())

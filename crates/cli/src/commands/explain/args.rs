@@ -1,9 +1,12 @@
 //! The flags of `supercargo explain`. Scripts depend on them: flags may be added but not changed.
 
 use crate::cluster::SourceArgs;
+use crate::live::candidates;
 use crate::names::{is_pod, is_pod_group, workload_kind};
 use crate::screen::Output;
+use crate::watching::WatchArgs;
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use supercargo_whatif::load::files::InputError;
 
 /// Flags of `supercargo explain`: what to explain, the cluster and the output format.
@@ -11,11 +14,11 @@ use supercargo_whatif::load::files::InputError;
 pub struct ExplainArgs {
     /// What to explain: `pod NAME`, `pod/NAME`, `podgroup NAME`, or a workload such as `deploy/NAME`, of which a
     /// pending pod is explained if there is one.
-    #[arg(value_name = "KIND[/NAME]", value_parser = Target::parse)]
+    #[arg(value_name = "KIND[/NAME]", value_parser = Target::parse, add = ArgValueCompleter::new(candidates::targets))]
     pub target: Target,
 
     /// The name, if not part of the first argument.
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(candidates::names_of_kind))]
     pub name: Option<String>,
 
     /// The other flags.
@@ -27,7 +30,7 @@ pub struct ExplainArgs {
 #[derive(Clone, Debug, Args)]
 pub struct WhyArgs {
     /// The pod, or anything that `explain` takes as `KIND/NAME`.
-    #[arg(value_name = "POD|KIND/NAME", value_parser = Target::of_pod)]
+    #[arg(value_name = "POD|KIND/NAME", value_parser = Target::of_pod, add = ArgValueCompleter::new(candidates::pods_and_targets))]
     target: Target,
 
     /// The other flags.
@@ -46,7 +49,7 @@ impl WhyArgs {
 #[derive(Clone, Debug, Args)]
 pub struct ExplainFlags {
     /// Namespace of the pod, group or workload; the default is the namespace of the kubeconfig context, or `default`.
-    #[arg(short = 'n', long, value_name = "NAMESPACE")]
+    #[arg(short = 'n', long, value_name = "NAMESPACE", add = ArgValueCompleter::new(candidates::namespaces))]
     pub namespace: Option<String>,
 
     /// Where to read the cluster from.
@@ -56,6 +59,10 @@ pub struct ExplainFlags {
     /// Show the score of each plugin for each node, and what decided the choice.
     #[arg(long)]
     pub scores: bool,
+
+    /// Whether to go on.
+    #[command(flatten)]
+    pub watch: WatchArgs,
 
     /// Output format.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]

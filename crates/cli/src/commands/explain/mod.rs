@@ -10,10 +10,12 @@ mod render;
 pub use args::{ExplainArgs, Target, TargetKind, WhyArgs};
 pub(crate) use group::short_verdict;
 
-use crate::cluster::{Cluster, Refused, Wanted, is_ours};
-use crate::screen::Output;
-use crate::screen::{complain, in_form, say};
+use crate::cluster::{Cluster, Refused, SourceArgs, Wanted, is_ours};
+use crate::progress::Working;
+use crate::screen::{Output, Screen, complain, in_form, plain, say};
+use crate::watching::{Between, Shown, watch};
 use args::ExplainFlags;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use supercargo_config::yaml::nearest;
@@ -26,28 +28,93 @@ use supercargo_whatif::prepare::owners::Owner;
 /// The error without feature gates.
 const GROUPS_ARE_OFF: &str = "pod groups are off; pass --feature-gates with the gates of your scheduler, for example \
     --feature-gates=GenericWorkload=true,GangScheduling=true, and --emulated-version 1.36 or later";
+/// The error of a watch without a file to read again.
+const READ_ONCE: &str = "--watch reads the cluster again and again, and standard input only once; give a file with \
+    --cluster";
 /// Exit code when the pod or group cannot be scheduled now.
 const NOT_WELL: u8 = 3;
 
 /// Runs the command on the process's own streams.
 pub fn main(args: &ExplainArgs) -> ExitCode {
-    let shown = match args.target.kind {
-        TargetKind::Pod | TargetKind::Workload(_) => answer(args).map(|answer| {
-            let text = in_form(args.flags.output, &answer, |wide| render::text(&answer, wide));
-            (text, answer.verdict.is_well())
-        }),
-        TargetKind::PodGroup => group_answer(args).map(|answer| {
-            let text = in_form(args.flags.output, &answer, |_| group::text(&answer));
-            (text, answer.verdict.is_well())
-        }),
+    let flags = &args.flags;
+    let mut said = Vec::new();
+    let mut ask = || -> Result<Answered, Refused> {
+        let asked = shown(args)?;
+        if said != asked.notices {
+            asked.notices.iter().for_each(|notice| complain(notice));
+            said.clone_from(&asked.notices);
+        }
+        Ok(asked)
     };
-    match shown {
-        Ok((text, is_well)) => say(&text, if is_well { 0 } else { NOT_WELL }),
+    if flags.watch.watch {
+        if flags.source.cluster.iter().any(|file| file == Path::new("-")) {
+            return Refused::from(InputError(READ_ONCE.to_owned())).report();
+        }
+        let is_table = matches!(flags.output, Output::Table | Output::Wide);
+        let between = Between::of_stdout(is_table, flags.output == Output::Yaml);
+        return watch(flags.watch, between, || {
+            let Answered { text, .. } = ask()?;
+            Ok(Shown { state: text.clone(), text })
+        });
+    }
+    match ask() {
+        Ok(asked) => say(&asked.text, if asked.is_well { 0 } else { NOT_WELL }),
         Err(refused) => refused.report(),
     }
 }
 
-fn group_answer(args: &ExplainArgs) -> Result<GroupExplanation, Refused> {
+/// An answer as text.
+struct Answered {
+    text: String,
+    /// Whether the pod can run, runs or ran, or the group starts.
+    is_well: bool,
+    /// Messages about the input for the user.
+    notices: Vec<String>,
+}
+
+fn shown(args: &ExplainArgs) -> Result<Answered, Refused> {
+    let output = args.flags.output;
+    if args.target.kind == TargetKind::PodGroup {
+        let (answer, notices) = group_answer(args)?;
+        let text = in_form(output, &answer, |_| group::text(&answer));
+        return Ok(Answered { text, is_well: answer.verdict.is_well(), notices });
+    }
+    let found = found(args)?;
+    let asked = Asked { scores: args.flags.scores, by_node: output != Output::Table };
+    let (answer, notices) = answer(&args.flags.source, found, asked);
+    let text = in_form(output, &answer, |wide| render::text(&answer, wide, Screen::of_stdout()));
+    Ok(Answered { text, is_well: answer.verdict.is_well(), notices })
+}
+
+/// Explains a pod as `explain pod` does, as plain text with the notices at the end.
+///
+/// # Errors
+/// Fails as `explain` does, and if the pod of this name is not the one with the UID.
+pub(crate) fn pod_text(
+    source: &SourceArgs,
+    (namespace, name): (&str, &str),
+    uid: &str,
+) -> Result<String, Refused> {
+    let wanted = Wanted::Pod(Some(namespace.to_owned()), name.to_owned());
+    let cluster = Cluster::load(source, wanted, None)?;
+    let (pod, has_ended) = cluster.requested_pod()?;
+    if *pod.uid != *uid {
+        let text = format!(
+            "pod {name} in namespace {namespace} is not the one in the queue: it was replaced, or the kubeconfig is \
+             of another cluster; give that of the scheduler's with --kubeconfig or --context"
+        );
+        return Err(InputError(text).into());
+    }
+    let (answer, notices) =
+        answer(source, Found { cluster, pod, has_ended }, Asked { scores: false, by_node: false });
+    let mut text = render::text(&answer, false, Screen::plain());
+    for notice in notices {
+        text.push_str(&format!("\n{}\n", plain(&notice)));
+    }
+    Ok(text)
+}
+
+fn group_answer(args: &ExplainArgs) -> Result<(GroupExplanation, Vec<String>), Refused> {
     let name = args.name()?;
     let mut cluster = Cluster::load(&args.flags.source, Wanted::Nothing, None)?;
     if !cluster.trial.tables().rules().groups.workloads {
@@ -55,33 +122,46 @@ fn group_answer(args: &ExplainArgs) -> Result<GroupExplanation, Refused> {
     }
     let namespace = args.flags.namespace.clone().unwrap_or_else(|| cluster.namespace().to_owned());
     let key = cluster.group(&namespace, name)?;
-    cluster.notices.iter().for_each(|notice| complain(notice));
     let mut place = Place { trial: &mut cluster.trial, pending: &cluster.pending };
-    Ok(explain_group(&mut place, key).explanation)
+    Ok((explain_group(&mut place, key).explanation, cluster.notices))
 }
 
-fn answer(args: &ExplainArgs) -> Result<Explanation, Refused> {
+/// A pod to explain, and its cluster.
+struct Found {
+    cluster: Cluster,
+    pod: Arc<PodInfo>,
+    has_ended: bool,
+}
+
+fn found(args: &ExplainArgs) -> Result<Found, Refused> {
     let flags = &args.flags;
-    let (mut cluster, pod, has_ended) = match args.target.kind {
-        TargetKind::Workload(kind) => {
-            let (cluster, pod) = of_workload(flags, kind, args.name()?)?;
-            (cluster, pod, false)
-        }
-        _ => {
-            let wanted = Wanted::Pod(flags.namespace.clone(), args.name()?.to_owned());
-            let cluster = Cluster::load(&flags.source, wanted, None)?;
-            let (pod, has_ended) = cluster.requested_pod()?;
-            (cluster, pod, has_ended)
-        }
-    };
-    cluster.notices.iter().for_each(|notice| complain(notice));
+    if let TargetKind::Workload(kind) = args.target.kind {
+        let (cluster, pod) = of_workload(flags, kind, args.name()?)?;
+        return Ok(Found { cluster, pod, has_ended: false });
+    }
+    let wanted = Wanted::Pod(flags.namespace.clone(), args.name()?.to_owned());
+    let cluster = Cluster::load(&flags.source, wanted, None)?;
+    let (pod, has_ended) = cluster.requested_pod()?;
+    Ok(Found { cluster, pod, has_ended })
+}
+
+/// What to add to an explanation.
+#[derive(Clone, Copy)]
+struct Asked {
+    scores: bool,
+    by_node: bool,
+}
+
+fn answer(source: &SourceArgs, found: Found, asked: Asked) -> (Explanation, Vec<String>) {
+    let Found { mut cluster, pod, has_ended } = found;
     let scheduler = cluster.trial.tables().text(pod.scheduler_name);
     let question = Question {
         has_ended,
-        is_ours: is_ours(&flags.source, &cluster.trial, scheduler),
-        scores: flags.scores,
-        by_node: flags.output != Output::Table,
+        is_ours: is_ours(source, &cluster.trial, scheduler),
+        scores: asked.scores,
+        by_node: asked.by_node,
     };
+    let _working = Working::on("deciding and looking for fixes");
     let mut place = Place { trial: &mut cluster.trial, pending: &cluster.pending };
     let mut answer = explain(&mut place, &pod, question);
     if let Some(key) = pod.group_key().filter(|_| !has_ended) {
@@ -89,7 +169,7 @@ fn answer(args: &ExplainArgs) -> Result<Explanation, Refused> {
         group.apply_to(&pod, &mut answer);
         answer.group = Some(group.explanation);
     }
-    Ok(answer)
+    (answer, cluster.notices)
 }
 
 /// Reads a cluster, and returns the pod of a workload to explain: the first pending one by name, or else the first one.
@@ -112,7 +192,7 @@ fn of_workload(
             nearest(name, owners.map(|owner| &*owner.name)).map(|meant| format!("; did you mean {meant}?"));
         let text = format!(
             "no unfinished pod of {kind} {name} in namespace {namespace}{}",
-            meant.unwrap_or_default()
+            meant.unwrap_or_else(|| "; check the name and -n, and whether it has replicas".to_owned())
         );
         return Err(InputError(text).into());
     };

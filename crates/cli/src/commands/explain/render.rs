@@ -8,9 +8,8 @@ use supercargo_whatif::explain::{Change, Explanation, Group, NodeScores, Scores,
 /// Number of nodes with scores in the default table format.
 const SCORES_SHOWN: usize = 3;
 
-/// Formats the explanation; `wide` adds the results of every node and all scores.
-pub(super) fn text(of: &Explanation, wide: bool) -> String {
-    let mut screen = Screen::of_stdout();
+/// Formats the explanation on an empty screen; `wide` adds the results of every node and all scores.
+pub(super) fn text(of: &Explanation, wide: bool, mut screen: Screen) -> String {
     screen.heading(&format!("{}: {}", of.pod, short(of.verdict)));
     screen.line(&format!("  {}.", of.summary));
     before(&mut screen, of);

@@ -8,10 +8,12 @@ mod render;
 mod subjects;
 
 use crate::cluster::{Cluster, Refused, SourceArgs};
-use crate::screen::Output;
-use crate::screen::{complain, in_form, say};
+use crate::live::candidates;
+use crate::progress::Working;
+use crate::screen::{ListOutput, complain, in_list_form, say};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
+use clap_complete::ArgValueCompleter;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,7 +45,7 @@ pub struct LintArgs {
     pub source: SourceArgs,
 
     /// Check only objects in this namespace; the default is all namespaces.
-    #[arg(short = 'n', long, value_name = "NAMESPACE")]
+    #[arg(short = 'n', long, value_name = "NAMESPACE", add = ArgValueCompleter::new(candidates::namespaces))]
     pub namespace: Option<String>,
 
     /// Lowest severity that makes the exit code 3.
@@ -54,9 +56,9 @@ pub struct LintArgs {
     #[arg(long, value_name = "RULE", value_delimiter = ',', value_parser = rule_names())]
     pub ignore: Vec<Rule>,
 
-    /// Output format.
+    /// Output format. `name` prints the objects with a finding.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
-    pub output: Output,
+    pub output: ListOutput,
 }
 
 /// The lowest severity that makes the exit code 3.
@@ -95,7 +97,8 @@ fn rule_names() -> impl clap::builder::TypedValueParser<Value = Rule> {
 pub fn main(args: &LintArgs) -> ExitCode {
     match answer(args) {
         Ok(answer) => {
-            let text = in_form(args.output, &answer, |wide| render::text(&answer, wide));
+            let text = |wide| render::text(&answer, wide);
+            let text = in_list_form(args.output, &answer, text, || render::names(&answer));
             let is_reached = answer.findings.iter().any(|it| args.fail_on.is_reached(it.severity));
             say(&text, if is_reached { FOUND } else { 0 })
         }
@@ -112,7 +115,7 @@ fn is_there(namespace: &str, snapshot: Snapshot<'_>) -> Result<(), InputError> {
         return Ok(());
     }
     let meant = nearest(namespace, known.iter().copied());
-    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+    let meant = meant.map_or_else(|| "; check -n".to_owned(), |meant| format!("; did you mean {meant}?"));
     Err(InputError(format!("namespace {namespace} not found{meant}")))
 }
 
@@ -135,6 +138,7 @@ fn answer(args: &LintArgs) -> Result<LintReport, Refused> {
     let placed = owners.pods.iter().filter(|noted| noted.pod.node_name.is_some());
     schedulers.extend(placed.map(|noted| snapshot.text(noted.pod.scheduler_name).to_owned()));
     let schedulers: Vec<String> = schedulers.into_iter().collect();
+    let _working = Working::on("checking workloads");
     let mut subjects = subjects::of(&owners, snapshot);
     let mut report = lint(snapshot, &cluster.pending, &subjects, &schedulers);
     let mut place = Place { trial: &mut cluster.trial, pending: &cluster.pending };

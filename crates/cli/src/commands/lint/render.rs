@@ -1,6 +1,7 @@
 //! Formats lint findings as text.
 
-use crate::screen::Screen;
+use crate::screen::{Screen, Tone};
+use std::collections::BTreeSet;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::explain::lint::{Finding, LintReport, Severity};
 
@@ -16,9 +17,25 @@ pub(super) fn text(report: &LintReport, wide: bool) -> String {
         rows.push(row(head, wide.then(|| finding.field.clone()), what(finding)));
     }
     if rows.len() > 1 {
-        screen.table(&[], &rows);
+        // The first row is the head.
+        let severity = |row: usize| row.checked_sub(1).map(|at| report.findings[at].severity);
+        screen.toned_table(&[], &rows, |row, column| severity(row).filter(|_| column == 0).map(tone));
     }
     screen.into_text()
+}
+
+/// Returns the objects with a finding as KIND/NAME, each once.
+pub(super) fn names(report: &LintReport) -> Vec<String> {
+    let name = |it: &Finding| format!("{}/{}", it.kind.to_lowercase(), it.name);
+    report.findings.iter().map(name).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn tone(of: Severity) -> Tone {
+    match of {
+        Severity::Error => Tone::Red,
+        Severity::Warning => Tone::Yellow,
+        Severity::Info => Tone::Cyan,
+    }
 }
 
 fn row(head: [String; 3], field: Option<String>, what: String) -> Vec<String> {

@@ -113,8 +113,9 @@ fn eprint(text: &str) {
 }
 
 fn run(file: &Path, args: &TestArgs) -> Result<OfFile, NoResult> {
-    let text =
-        text_of(file).map_err(|error| NoResult::Wrong(format!("error: {}: {error}", file.display())))?;
+    let text = text_of(file).map_err(|error| {
+        NoResult::Wrong(format!("error: {}: {error}; give a file with a PlacementTest", file.display()))
+    })?;
     let wrong = |problems: Vec<Problem>| {
         let mut message = String::new();
         problems.iter().for_each(|problem| show(file, &text, problem, &mut message));

@@ -1,10 +1,13 @@
 //! `supercargo plan free-nodes`.
 
 use super::apply::{Plan, carry_out};
-use super::{CommonArgs, table, to_plan_in};
+use super::{CommonArgs, evicted, table, to_plan_in};
 use crate::cluster::{Cluster, Refused};
-use crate::screen::{Output, Screen, complain, in_form, say};
+use crate::live::candidates;
+use crate::progress::Working;
+use crate::screen::{ListOutput, Screen, complain, in_list_form, say};
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 use std::process::ExitCode;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::InputError;
@@ -24,7 +27,7 @@ pub struct FreeNodesArgs {
     pub count: Option<usize>,
 
     /// Nodes to empty, separated by commas.
-    #[arg(long, value_name = "NODE,...", value_delimiter = ',', value_parser = crate::names::node)]
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',', value_parser = crate::names::node, add = ArgValueCompleter::new(candidates::nodes))]
     pub nodes: Vec<String>,
 
     /// Empty as many nodes as possible.
@@ -77,13 +80,16 @@ pub(super) fn main(args: &FreeNodesArgs) -> ExitCode {
     let exit_code = |plan: &FreeNodesPlan| if is_enough(args, plan) { 0 } else { TOO_FEW };
     let form = args.common.output;
     if args.common.applied.apply {
-        let text = |plan: &FreeNodesPlan| text(args, plan, form == Output::Wide);
+        let text = |plan: &FreeNodesPlan| text(args, plan, form == ListOutput::Wide);
         return carry_out(&args.common, (text, exit_code), |uncordoned, first| {
             answer(args, uncordoned, first)
         });
     }
     match answer(args, &[], None) {
-        Ok(plan) => say(&in_form(form, &plan, |wide| text(args, &plan, wide)), exit_code(&plan)),
+        Ok(plan) => {
+            let text = in_list_form(form, &plan, |wide| text(args, &plan, wide), || evicted(&plan.moves));
+            say(&text, exit_code(&plan))
+        }
         Err(refused) => refused.report(),
     }
 }
@@ -102,6 +108,7 @@ fn answer(
         cluster.notices.iter().for_each(|notice| complain(notice));
     }
     let goal = first.map_or_else(|| args.goal(), |first| Goal::Nodes(first.freed.clone()));
+    let _working = Working::on("planning");
     let plan = free_nodes(&mut to_plan_in(cluster, uncordoned), &goal, args.common.accepted());
     Ok(plan.map_err(|error| InputError(error.to_string()))?)
 }

@@ -1,9 +1,10 @@
 //! `supercargo plan make-room`.
 
 use super::apply::{Plan, carry_out};
-use super::{CommonArgs, table, to_plan_in};
+use super::{CommonArgs, evicted, table, to_plan_in};
 use crate::cluster::{Cluster, Refused};
-use crate::screen::{Screen, complain, in_form, say};
+use crate::progress::Working;
+use crate::screen::{Screen, complain, in_list_form, say};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,7 +61,10 @@ pub(super) fn main(args: &MakeRoomArgs) -> ExitCode {
         });
     }
     match answer(args, &[], true) {
-        Ok(plan) => say(&in_form(args.common.output, &plan, |_| text(&plan)), exit_code(&plan)),
+        Ok(plan) => {
+            let text = in_list_form(args.common.output, &plan, |_| text(&plan), || evicted(&plan.moves));
+            say(&text, exit_code(&plan))
+        }
         Err(refused) => refused.report(),
     }
 }
@@ -81,6 +85,7 @@ fn answer(args: &MakeRoomArgs, uncordoned: &[String], is_first: bool) -> Result<
     }
     // Pods to come are nominated to no node.
     pods.iter().for_each(|pod| cluster.trial.nominate(pod, None));
+    let _working = Working::on("planning");
     Ok(make_room(&mut to_plan_in(cluster, uncordoned), &pods, args.common.accepted()))
 }
 

@@ -12,7 +12,7 @@ pub use make_room::MakeRoomArgs;
 pub use rebalance::RebalanceArgs;
 
 use crate::cluster::{self, SourceArgs};
-use crate::screen::{Output, Screen};
+use crate::screen::{ListOutput, Screen};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 use supercargo_whatif::cluster::Cluster;
@@ -67,9 +67,9 @@ pub struct CommonArgs {
     #[command(flatten)]
     pub source: SourceArgs,
 
-    /// Output format.
+    /// Output format. `name` prints the pods to evict.
     #[arg(short = 'o', long, value_name = "FORM", default_value = "table")]
-    pub output: Output,
+    pub output: ListOutput,
 
     /// Whether and how the plan is carried out.
     #[command(flatten)]
@@ -99,6 +99,12 @@ fn to_plan_in(cluster: cluster::Cluster, uncordoned: &[String]) -> Cluster {
         cluster.uncordon(node);
     }
     cluster
+}
+
+/// Returns the pods to evict as KIND/NAME.
+fn evicted(moves: &[Move]) -> Vec<String> {
+    // A pod of a move is `namespace/name`.
+    moves.iter().map(|it| format!("pod/{}", it.pod.rsplit('/').next().unwrap_or_default())).collect()
 }
 
 /// Adds the table of the steps.

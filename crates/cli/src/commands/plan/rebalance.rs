@@ -1,9 +1,10 @@
 //! `supercargo plan rebalance`.
 
 use super::apply::{Plan, carry_out};
-use super::{CommonArgs, table, to_plan_in};
+use super::{CommonArgs, evicted, table, to_plan_in};
 use crate::cluster::{Cluster, Refused};
-use crate::screen::{Output, Screen, complain, in_form, say};
+use crate::progress::Working;
+use crate::screen::{ListOutput, Screen, complain, in_list_form, say};
 use clap::Args;
 use std::process::ExitCode;
 use supercargo_whatif::explain::format::count;
@@ -72,11 +73,14 @@ pub(super) fn main(args: &RebalanceArgs) -> ExitCode {
     if args.common.applied.apply {
         // A plan that only comes closer to its bounds is worth its moves.
         let refused = |plan: &RebalancePlan| if plan.moves.is_empty() { exit_code(plan) } else { 0 };
-        let text = |plan: &RebalancePlan| text(plan, form == Output::Wide);
+        let text = |plan: &RebalancePlan| text(plan, form == ListOutput::Wide);
         return carry_out(&args.common, (text, refused), |_, first| answer(args, first.is_none()));
     }
     match answer(args, true) {
-        Ok(plan) => say(&in_form(form, &plan, |wide| text(&plan, wide)), exit_code(&plan)),
+        Ok(plan) => {
+            let text = in_list_form(form, &plan, |wide| text(&plan, wide), || evicted(&plan.moves));
+            say(&text, exit_code(&plan))
+        }
         Err(refused) => refused.report(),
     }
 }
@@ -87,6 +91,7 @@ fn answer(args: &RebalanceArgs, is_first: bool) -> Result<RebalancePlan, Refused
         cluster.notices.iter().for_each(|notice| complain(notice));
     }
     let bounds = Bounds { requested_percent: args.max_requested, skew: args.max_skew.clone() };
+    let _working = Working::on("planning");
     Ok(rebalance(&mut to_plan_in(cluster, &[]), &bounds, args.common.accepted()))
 }
 

@@ -4,6 +4,7 @@
 mod report;
 mod table;
 
+use crate::progress::Working;
 use crate::screen::Output;
 use crate::screen::{complain, in_form, say};
 use clap::Args;
@@ -21,6 +22,8 @@ use supercargo_whatif::recording::header::Mode;
 use supercargo_whatif::recording::replay::{Replay, Summary};
 use supercargo_whatif::recording::watched::judge;
 
+/// Advice for a file that is no recording.
+const RECORDING: &str = "give a file of --record-to or `supercargo record`";
 /// Exit code if a decision differs.
 const DIFFERS: u8 = 3;
 /// Exit code for invalid flags and files.
@@ -77,10 +80,13 @@ fn answer(args: &ReplayArgs) -> Result<ReplayReport, String> {
     let from: Box<dyn BufRead> = if args.file == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
-        let file = File::open(&args.file).and_then(decompressed).map_err(|error| with_name(&error))?;
+        let file = File::open(&args.file).and_then(decompressed);
+        let file = file.map_err(|error| with_name(&format!("{error}; {RECORDING}")))?;
         Box::new(BufReader::new(file))
     };
-    let (beginning, entries) = Entries::open(from).map_err(|bad| with_name(&bad))?;
+    let (beginning, entries) =
+        Entries::open(from).map_err(|bad| with_name(&format!("{bad}; {RECORDING}")))?;
+    let _working = Working::on("replaying the recording");
     match &beginning.mode {
         Mode::Scheduler => {
             let (summary, compared) =

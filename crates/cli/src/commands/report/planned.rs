@@ -37,7 +37,8 @@ pub(super) struct PlannedMove {
 pub(super) fn read(path: &Path) -> Result<Vec<PlannedMove>, InputError> {
     let file = path.display();
     let wrong = |why: String| InputError(format!("{file}: {why}"));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| wrong(format!("cannot be read: {error}; check the path")))?;
     moves(&text).map_err(wrong)
 }
 

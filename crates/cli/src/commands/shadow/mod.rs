@@ -2,11 +2,11 @@
 
 mod table;
 
-use crate::live::port::{PortArgs, get};
+use crate::live::port::{PORT_FLAGS, PortArgs, get};
 use crate::live::request_timeout;
 use crate::screen::Output;
 use crate::screen::{complain, in_form, say};
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use std::fs::File;
 use std::io::{self, Read};
@@ -50,7 +50,7 @@ pub struct ReportArgs {
     pub request_timeout: Duration,
 
     /// File with the answer of /debug/shadow; `-` reads standard input.
-    #[arg(short, long, value_name = "FILE", required_unless_present = "server")]
+    #[arg(short, long, value_name = "FILE", required_unless_present = "server", conflicts_with_all = PORT_FLAGS)]
     pub file: Option<PathBuf>,
 
     /// Output format.
@@ -87,10 +87,11 @@ fn report_text(args: &ReportArgs) -> Result<String, Failed> {
 }
 
 fn parsed(text: &str) -> Result<ShadowReport> {
-    let report: ShadowReport = serde_json::from_str(text).context("this is not a ShadowReport")?;
+    let report: ShadowReport = serde_json::from_str(text)
+        .map_err(|error| anyhow!("not a ShadowReport: {error}; give an answer of /debug/shadow"))?;
     if !report.is_of_this_version() {
         bail!(
-            "this is a {} of {}, which this version of supercargo does not support",
+            "this is a {} of {}, which this version of supercargo does not support; use the supercargo of the shadow's version",
             report.kind,
             report.api_version
         );
@@ -102,15 +103,19 @@ fn read(file: &Path) -> Result<String> {
     let reader: Box<dyn Read> = if file == Path::new("-") {
         Box::new(io::stdin())
     } else {
-        Box::new(File::open(file).with_context(|| format!("cannot read {}", file.display()))?)
+        Box::new(File::open(file).map_err(|error| unread(file, &error))?)
     };
     let mut text = String::new();
     let read = decompressed(reader).and_then(|reader| reader.take(BYTES_MAX + 1).read_to_string(&mut text));
-    read.with_context(|| format!("cannot read {}", file.display()))?;
+    read.map_err(|error| unread(file, &error))?;
     if text.len() as u64 > BYTES_MAX {
-        bail!("{} is larger than a report can be (16 MiB)", file.display());
+        bail!("{} is larger than a report can be (16 MiB); give an answer of /debug/shadow", file.display());
     }
     Ok(text)
+}
+
+fn unread(file: &Path, error: &io::Error) -> anyhow::Error {
+    anyhow!("cannot read {}: {error}; give a file with an answer of /debug/shadow", file.display())
 }
 
 fn fetched(server: &http::Uri, args: &ReportArgs) -> Result<String> {
@@ -118,14 +123,14 @@ fn fetched(server: &http::Uri, args: &ReportArgs) -> Result<String> {
         get(server, &args.port, args.request_timeout, PAGE).map_err(|error| anyhow!(error.into_text()))?;
     let why = match page.status {
         200 => return Ok(page.body),
-        401 => "401: the shadow does not recognize the token".to_owned(),
+        401 => "401: the shadow does not recognize the token; give a valid one with --token-file (kubectl create token)".to_owned(),
         403 => {
             format!(
                 "403: the token's user may not get {PAGE}; allow it in a ClusterRole with this nonResourceURL"
             )
         }
-        404 => "404: the server is not a shadow, or enableProfiling is false".to_owned(),
-        code => format!("{code}: {}", page.message()),
+        404 => "404: the server is not a shadow, or enableProfiling is false; check --server and the configuration".to_owned(),
+        code => format!("{code}: {}; the shadow's log may have the reason", page.message()),
     };
     Err(anyhow!("cannot get the report from {server}: {why}"))
 }

@@ -101,14 +101,17 @@ fn report_survives_a_json_round_trip() {
 #[test]
 fn other_kinds_and_versions_are_rejected() {
     let error = parsed("{}").expect_err("the object is empty").to_string();
-    assert_eq!(error, "this is not a ShadowReport");
+    assert!(
+        error.starts_with("not a ShadowReport: ") && error.ends_with("; give an answer of /debug/shadow")
+    );
     let text =
         serde_json::to_string(&ShadowReport { api_version: "supercargo.dev/v9".to_owned(), ..report() });
     let error =
         parsed(&text.expect("the report serializes")).expect_err("the version is not supported").to_string();
     assert_eq!(
         error,
-        "this is a ShadowReport of supercargo.dev/v9, which this version of supercargo does not support"
+        "this is a ShadowReport of supercargo.dev/v9, which this version of supercargo does not support; \
+         use the supercargo of the shadow's version"
     );
 }
 

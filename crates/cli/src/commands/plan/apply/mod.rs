@@ -6,10 +6,10 @@
 
 mod step;
 
-use super::CommonArgs;
+use super::{CommonArgs, evicted};
 use crate::cluster::Refused;
 use crate::live::session::Session;
-use crate::screen::{Output, complain, in_form, plain, say};
+use crate::screen::{ListOutput, complain, in_list_form, plain, say};
 use clap::Args;
 use serde::Serialize;
 use std::io::Write as _;
@@ -104,10 +104,11 @@ pub(super) fn carry_out<P: Plan>(
             return refused.report();
         }
     };
-    let is_text = matches!(common.output, Output::Table | Output::Wide);
+    let is_text = matches!(common.output, ListOutput::Table | ListOutput::Wide);
     let code = exit_code(&first);
     if is_text || code != 0 {
-        let printed = say(&in_form(common.output, &first, |_| text(&first)), code);
+        let printed =
+            say(&in_list_form(common.output, &first, |_| text(&first), || evicted(first.moves())), code);
         if code != 0 {
             session.close();
             return printed;
@@ -126,7 +127,8 @@ pub(super) fn carry_out<P: Plan>(
         cordoned: &stays,
         stopped: stopped.as_deref(),
     };
-    let text = in_form(common.output, &applied, |_| summary(&applied, first.moves().len()));
+    let names = || moved.iter().flat_map(|it| evicted(std::slice::from_ref(&it.step))).collect();
+    let text = in_list_form(common.output, &applied, |_| summary(&applied, first.moves().len()), names);
     say(&text, if stopped.is_none() { 0 } else { STOPPED })
 }
 

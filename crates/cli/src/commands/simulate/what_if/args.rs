@@ -1,6 +1,8 @@
 //! The flags of `supercargo simulate` that apply hypothetical changes or compare configurations.
 
+use crate::live::candidates;
 use clap::Args;
+use clap_complete::ArgValueCompleter;
 
 /// The most nodes or pods that one flag may add.
 pub(super) const MOST: usize = 100_000;
@@ -13,7 +15,12 @@ pub struct ChangeArgs {
     pub add_nodes: Vec<AddNodes>,
 
     /// Remove a node. Its pods are rescheduled, except DaemonSet pods and static pods, which disappear with the node.
-    #[arg(long, value_name = "NODE", value_parser = crate::names::node)]
+    #[arg(
+        long,
+        value_name = "NODE",
+        value_parser = crate::names::node,
+        add = ArgValueCompleter::new(candidates::nodes)
+    )]
     pub remove_node: Vec<String>,
 
     /// Set the number of pods of a workload, for example `web=5` or `deployment/web=5`.
@@ -21,7 +28,7 @@ pub struct ChangeArgs {
     pub scale: Vec<Scale>,
 
     /// Namespace of the workloads in --scale; the default is the namespace of the kubeconfig context, or `default`.
-    #[arg(short = 'n', long, value_name = "NAMESPACE")]
+    #[arg(short = 'n', long, value_name = "NAMESPACE", add = ArgValueCompleter::new(candidates::namespaces))]
     pub namespace: Option<String>,
 }
 

@@ -245,7 +245,8 @@ fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, 
         || nearest(&scale.name, all.iter().filter(|it| it.0 == namespace && is_kind(it.1)).map(|it| it.2));
     let meant = match elsewhere {
         Some(elsewhere) => format!("; it exists with {elsewhere}"),
-        None => near().map_or_else(String::new, |name| format!("; did you mean {name}?")),
+        None => near()
+            .map_or_else(|| "; check the name and -n".to_owned(), |name| format!("; did you mean {name}?")),
     };
     let what = scale.kind.as_deref().unwrap_or("workload");
     Err(InputError(format!("{what} {} not found in namespace {namespace}{meant}", scale.name)))
