@@ -146,3 +146,12 @@ fn watch_has_a_bounded_interval_and_reads_no_file() {
     let unreachable = run(root(), &["queue", "--watch", "--server", "http://127.0.0.1:1"]);
     assert_eq!(unreachable.code, Some(1), "the first question must be answered: {unreachable:?}");
 }
+
+#[test]
+fn address_of_the_scheduler_excludes_the_search_for_it() {
+    for other in [["--kubeconfig", "x"], ["--context", "x"], ["--lease", "x"], ["--port", "1"]] {
+        let ran = run(root(), &[&["queue", "--server", "https://127.0.0.1:1"], &other[..]].concat());
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.stderr.contains("cannot be used with"), "{ran:?}");
+    }
+}

@@ -31,6 +31,8 @@ const SAME_VERSION: &str = "use the supercargo of the scheduler's version";
 
 /// Arguments of `supercargo queue`.
 #[derive(Clone, Debug, Args)]
+// The cluster is asked for nothing else.
+#[command(mut_arg("server", |arg| arg.conflicts_with_all(LEADER_FLAGS)))]
 pub struct QueueArgs {
     /// Show only this pod, with the reasons that the scheduler has for each group of nodes.
     #[arg(value_name = "POD", conflicts_with_all = ["all_namespaces", "selector"], add = ArgValueCompleter::new(candidates::pending_pods))]
