@@ -3,6 +3,7 @@
 
 use crate::record::RecordArgs;
 use crate::telemetry::log::LoggingFormat;
+use crate::whatif_serve::WhatifArgs;
 use clap::{ArgAction, ArgMatches, CommandFactory as _, Parser, Subcommand};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -353,6 +354,9 @@ pub enum Command {
 
     /// Plan which pods to move: to empty nodes, to make room for pods, or to even out the load.
     Plan(PlanArgs),
+
+    /// Ask about hypothetical clusters: `whatif serve` answers other programs.
+    Whatif(WhatifArgs),
 
     /// Record the objects and changes a scheduler would see in the kubeconfig's cluster, for `supercargo
     /// replay`.

@@ -13,4 +13,5 @@ pub mod run;
 pub mod serve;
 pub mod signals;
 pub mod telemetry;
+pub mod whatif_serve;
 pub mod write;

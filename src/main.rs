@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use supercargo::args::{Args, Command, Program};
 use supercargo::telemetry::log;
-use supercargo::{record, run};
+use supercargo::{record, run, whatif_serve};
 use supercargo_cli::commands::{
     cel, completion, config, doctor, drain_check, explain, fit, lint, man, placement, plan, queue, replay,
     report, shadow, simulate, top,
@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Some(Command::Fit(args)) => return fit::main(&args),
         Some(Command::DrainCheck(args)) => return drain_check::main(&args),
         Some(Command::Plan(args)) => return plan::main(&args),
+        Some(Command::Whatif(args)) => return whatif_serve::main(&args),
         Some(Command::Record(args)) => return record::main(&args),
         Some(Command::Replay(args)) => return replay::main(&args),
         Some(Command::Lint(args)) => return lint::main(&args),

@@ -34,7 +34,6 @@ use recording::Recordings;
 use server_version::Follower;
 use serving::Serving;
 use shutdown::{ShutdownBudget, Step};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use supercargo_apiserver::client::Source;
@@ -438,11 +437,6 @@ fn engine(beginning: &Header, settings: &Settings, extenders: &Prepared) -> Sche
         );
     }
     beginning.engine(settings, |tables| extenders.for_engine(tables))
-}
-
-/// Returns our pod's IP address from `POD_IP`, which the Deployment sets.
-fn pod_ip() -> Option<IpAddr> {
-    std::env::var("POD_IP").ok().and_then(|ip| ip.parse().ok())
 }
 
 /// Returns the host name as used in events.

@@ -418,3 +418,35 @@ fn examples_start_from_four_nodes() {
         assert_eq!(node["spec"]["taints"], expected);
     }
 }
+
+#[test]
+fn whatif_server_reads_what_the_scheduler_reads_and_writes_nothing() {
+    let objects = documents("manifests/whatif-server.yaml");
+    let find = |kind: &str, called: &str| {
+        objects.iter().find(|it| it["kind"] == kind && name(it) == called).cloned().unwrap_or_default()
+    };
+    let rights = |role: &Value, verb: &str| {
+        let mut rights = BTreeSet::new();
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            for group in rule["apiGroups"].as_array().into_iter().flatten() {
+                for resource in strings(&rule["resources"]) {
+                    if strings(&rule["verbs"]).contains(&verb) {
+                        rights.insert((group.to_string(), resource.to_owned()));
+                    }
+                }
+            }
+        }
+        rights
+    };
+    let server = find("ClusterRole", "supercargo-whatif");
+    let read = documents("manifests/base/cluster-role-read.yaml");
+    assert_eq!(rights(&server, "watch"), rights(&read[0], "watch"));
+    for verb in ["update", "patch", "delete"] {
+        assert_eq!(rights(&server, verb), BTreeSet::new(), "{verb}");
+    }
+    let created: Vec<String> = rights(&server, "create").into_iter().map(|(_, resource)| resource).collect();
+    assert_eq!(created, ["tokenreviews", "subjectaccessreviews"]);
+    let pod = &find("Deployment", "supercargo-whatif")["spec"]["template"]["spec"];
+    let args = strings(&pod["containers"][0]["args"]);
+    Args::try_parse_from(["supercargo"].into_iter().chain(args)).expect("the program accepts them");
+}

@@ -1,11 +1,12 @@
 //! Prepares the HTTPS server from the flags, before anything is scheduled: port, certificates, and how clients are
 //! authenticated and authorized.
 
-use super::{Failure, pod_ip};
+use super::Failure;
 use crate::args::{Args, git_version};
 use crate::engine::reload::InForce;
 use crate::serve::{
     Certificate, Gate, KubeReviewer, Lifetimes, Lookup, Port, Routes, ServeError, ServeOptions, Server,
+    pod_ip,
 };
 use crate::telemetry::metrics::rest::RestLayer;
 use crate::telemetry::metrics::{Exposition, Kubernetes, Metrics, Selection};

@@ -25,6 +25,11 @@ use tokio::time::Instant;
 const VALID_FOR: Duration = Duration::from_secs(365 * 24 * 3600);
 const VALID_BEFORE_NOW: Duration = Duration::from_secs(3600);
 
+/// Returns our pod's IP address from `POD_IP`, which the Deployment sets.
+pub fn pod_ip() -> Option<IpAddr> {
+    std::env::var("POD_IP").ok().and_then(|ip| ip.parse().ok())
+}
+
 /// Source of the serving certificate.
 #[derive(Clone, Debug)]
 pub enum Certificate {

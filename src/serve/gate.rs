@@ -9,7 +9,6 @@
 //! - Rejected tokens are cached as well, so a client that retries costs the API server one review.
 //! - A failed review is an error (500), not an invalid token (401).
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +23,8 @@ use super::review_cache::ReviewCache;
 use rustls::pki_types::UnixTime;
 use supercargo_apiserver::Throttle;
 use supercargo_apiserver::client::HANDED_ON;
+
+pub use super::access::{Access, Decision, Resource, ResourceAccess, User};
 
 /// Lifetimes of cached results.
 #[derive(Clone, Copy, Debug)]
@@ -115,51 +116,6 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The user of a request, as a TokenReview reports it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct User {
-    /// User name.
-    pub name: String,
-    /// Unique id; may be empty.
-    pub uid: String,
-    /// Groups.
-    pub groups: Vec<String>,
-    /// Further attributes from the authenticator.
-    pub extra: BTreeMap<String, Vec<String>>,
-}
-
-/// A request to a path, for a SubjectAccessReview.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Access {
-    /// The user.
-    pub user: User,
-    /// The HTTP method in lower case, such as `get`.
-    pub verb: String,
-    /// The path without the query.
-    pub path: String,
-}
-
-/// A request to read the pods of a namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PodAccess {
-    /// The user.
-    pub user: User,
-    /// The namespace; empty for all.
-    pub namespace: String,
-}
-
-/// Result of a SubjectAccessReview.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// The request is allowed.
-    Allowed,
-    /// The request is denied.
-    Denied {
-        /// The authorizer's reason; often empty.
-        reason: String,
-    },
-}
-
 /// Why a review failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReviewError {
@@ -195,8 +151,9 @@ pub trait Reviewer: Send + Sync + 'static {
     /// Returns whether the user may access the path.
     fn authorize(&self, access: Access) -> BoxFuture<'static, Result<Decision, ReviewError>>;
 
-    /// Returns whether the user may get the pods of the namespace.
-    fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>>;
+    /// Returns whether the user may read the objects.
+    fn authorize_resource(&self, access: ResourceAccess)
+    -> BoxFuture<'static, Result<Decision, ReviewError>>;
 }
 
 /// Why a request is rejected.
@@ -215,7 +172,7 @@ pub struct Gate {
     reviewer: Arc<dyn Reviewer>,
     users: Arc<ReviewCache<Token, Option<User>>>,
     decisions: Arc<ReviewCache<Access, Decision>>,
-    pods: Arc<ReviewCache<PodAccess, Decision>>,
+    resources: Arc<ReviewCache<ResourceAccess, Decision>>,
     clients: Arc<Clients>,
     always_allowed: Vec<String>,
     failures: Throttle,
@@ -233,7 +190,7 @@ impl Gate {
             reviewer: Arc::new(reviewer),
             users: ReviewCache::new(move |_| lifetimes.tokens, ANSWERS),
             decisions: ReviewCache::new(move |decision| lifetimes.of(decision), ANSWERS),
-            pods: ReviewCache::new(move |decision| lifetimes.of(decision), ANSWERS),
+            resources: ReviewCache::new(move |decision| lifetimes.of(decision), ANSWERS),
             clients: Arc::default(),
             always_allowed: ALWAYS_ALLOWED.map(String::from).to_vec(),
             failures: Throttle::new(LOG_EVERY),
@@ -313,12 +270,30 @@ impl Gate {
         user: &User,
         namespace: &str,
     ) -> Result<(), Refusal> {
+        let resource = Resource { group: "", name: "pods" };
+        let namespace = namespace.to_owned();
+        self.may_read(now, ResourceAccess { user: user.clone(), verb: "get", resource, namespace }).await
+    }
+
+    /// Checks whether the user may list all objects of a kind.
+    pub(super) async fn may_list(
+        &self,
+        now: Instant,
+        user: &User,
+        resource: Resource,
+    ) -> Result<(), Refusal> {
+        let namespace = String::new();
+        self.may_read(now, ResourceAccess { user: user.clone(), verb: "list", resource, namespace }).await
+    }
+
+    async fn may_read(&self, now: Instant, access: ResourceAccess) -> Result<(), Refusal> {
+        let ResourceAccess { user, verb, resource: Resource { group, name: resource }, namespace } =
+            access.clone();
         if user.groups.iter().any(|group| group == MASTERS) {
             return Ok(());
         }
-        let access = PodAccess { user: user.clone(), namespace: namespace.to_owned() };
-        let ask = |access| self.reviewer.authorize_pods(access);
-        match self.pods.get(now, access, ask).await.map_err(|error| self.unknown(error))? {
+        let ask = |access| self.reviewer.authorize_resource(access);
+        match self.resources.get(now, access, ask).await.map_err(|error| self.unknown(error))? {
             Decision::Allowed => Ok(()),
             Decision::Denied { .. } => {
                 let scope = if namespace.is_empty() {
@@ -326,9 +301,10 @@ impl Gate {
                 } else {
                     format!("in the namespace {namespace:?}")
                 };
-                let name = &user.name;
+                let (name, dot) = (&user.name, if group.is_empty() { "" } else { "." });
                 Err(Refusal::Forbidden(format!(
-                    "pods is forbidden: User {name:?} cannot get resource \"pods\" in API group \"\" {scope}"
+                    "{resource}{dot}{group} is forbidden: User {name:?} cannot {verb} resource {resource:?} in \
+                     API group {group:?} {scope}"
                 )))
             }
         }
@@ -418,8 +394,12 @@ mod tests {
             std::future::ready(Ok(decision)).boxed()
         }
 
-        fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>> {
-            self.note(format!("may {} get pods of {:?}", access.user.name, access.namespace));
+        fn authorize_resource(
+            &self,
+            access: ResourceAccess,
+        ) -> BoxFuture<'static, Result<Decision, ReviewError>> {
+            let ResourceAccess { user, verb, resource, namespace } = &access;
+            self.note(format!("may {} {verb} {} of {namespace:?}", user.name, resource.name));
             let allowed = access.user.name == "prometheus" && access.namespace == "monitoring";
             let decision =
                 if allowed { Decision::Allowed } else { Decision::Denied { reason: String::new() } };

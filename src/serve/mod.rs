@@ -4,10 +4,12 @@
 //! authorizes clients, [`Checks`] reports health. There is no plain HTTP port. The server holds no scheduler
 //! state: each page asks for its content when it is requested.
 
+mod access;
 mod certificate;
 mod clients;
 mod connection;
 mod connections;
+mod extension;
 mod gate;
 mod health;
 mod listen;
@@ -38,9 +40,12 @@ use tokio::sync::watch;
 use certificate::Refresher;
 use connections::Connections;
 
-pub use certificate::{Certificate, NamedCertificate};
+pub use certificate::{Certificate, NamedCertificate, pod_ip};
 pub use clients::Clients;
-pub use gate::{Access, Decision, Gate, Lifetimes, PodAccess, Refusal, ReviewError, Reviewer, Token, User};
+pub use extension::{Asked, Extension, ExtensionAnswer, Reserved};
+pub use gate::{
+    Access, Decision, Gate, Lifetimes, Refusal, Resource, ResourceAccess, ReviewError, Reviewer, Token, User,
+};
 pub use health::{Check, Checks};
 pub use lookup::Lookup;
 pub use pages::Pages;

@@ -15,7 +15,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::api::{Api, PostParams};
 use tokio::sync::Semaphore;
 
-use super::gate::{Access, Decision, PodAccess, ReviewError, Reviewer, Token, User};
+use super::gate::{Access, Decision, ResourceAccess, ReviewError, Reviewer, Token, User};
 
 /// Upstream's time limit of delegated reviews.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -121,13 +121,17 @@ impl Reviewer for KubeReviewer {
         self.clone().subject_access_review(spec).boxed()
     }
 
-    fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>> {
-        let PodAccess { user, namespace } = access;
+    fn authorize_resource(
+        &self,
+        access: ResourceAccess,
+    ) -> BoxFuture<'static, Result<Decision, ReviewError>> {
+        let ResourceAccess { user, verb, resource, namespace } = access;
         let attributes = ResourceAttributes {
             // No namespace means all namespaces.
             namespace: (!namespace.is_empty()).then_some(namespace),
-            resource: Some("pods".to_owned()),
-            verb: Some("get".to_owned()),
+            group: (!resource.group.is_empty()).then(|| resource.group.to_owned()),
+            resource: Some(resource.name.to_owned()),
+            verb: Some(verb.to_owned()),
             version: Some("v1".to_owned()),
             ..ResourceAttributes::default()
         };
@@ -183,6 +187,7 @@ mod tests {
     use serde_json::{Value, json};
     use tokio::net::TcpListener;
 
+    use super::super::gate::Resource;
     use super::*;
 
     type Script = Arc<dyn Fn(&Value) -> Option<(u16, Value)> + Send + Sync>;
@@ -306,13 +311,15 @@ mod tests {
             Some(with_status(question, json!({"allowed": one})))
         })
         .await;
-        let access = |namespace: &str| PodAccess {
+        let access = |namespace: &str| ResourceAccess {
             user: User { name: "u".to_owned(), groups: vec!["g".to_owned()], ..User::default() },
+            verb: "get",
+            resource: Resource { group: "", name: "pods" },
             namespace: namespace.to_owned(),
         };
-        assert_eq!(reviewer.authorize_pods(access("team")).await, Ok(Decision::Allowed));
+        assert_eq!(reviewer.authorize_resource(access("team")).await, Ok(Decision::Allowed));
         let denied = Decision::Denied { reason: String::new() };
-        assert_eq!(reviewer.authorize_pods(access("")).await, Ok(denied));
+        assert_eq!(reviewer.authorize_resource(access("")).await, Ok(denied));
         let attributes = |mut more: Value| {
             more["resource"] = json!("pods");
             more["verb"] = json!("get");

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT, WARNING,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT,
+    WARNING, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::extension::{self, Asked, Extension, ExtensionAnswer};
 use super::gate::{Caller, Gate, Refusal};
 use super::health::Checks;
 use super::negotiate::is_refused_as_yaml;
@@ -38,18 +39,26 @@ pub struct Routes {
     exposition: Exposition,
     gate: Gate,
     pages: Pages,
+    extension: Option<Box<dyn Extension>>,
 }
 
 impl Routes {
     /// Returns routes for health and metrics, with access controlled by `gate`.
     pub fn new(checks: Arc<Checks>, exposition: Exposition, gate: Gate) -> Self {
-        Self { checks, exposition, gate, pages: Pages::default() }
+        Self { checks, exposition, gate, pages: Pages::default(), extension: None }
     }
 
     /// Adds further pages.
     #[must_use]
     pub fn with_pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
+        self
+    }
+
+    /// Adds pages that take request bodies.
+    #[must_use]
+    pub fn with_extension(mut self, extension: impl Extension) -> Self {
+        self.extension = Some(Box::new(extension));
         self
     }
 
@@ -66,6 +75,11 @@ impl Routes {
             let mut response = plain(StatusCode::BAD_REQUEST, format!("400 Bad Request: {why}"));
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             return response;
+        }
+        if let Some(extension) = &self.extension
+            && request.uri().path().starts_with(extension.prefix())
+        {
+            return self.extended(extension.as_ref(), request).await;
         }
         let (is_head, path) = (request.method() == Method::HEAD, request.uri().path());
         let writes = request.method() == Method::PUT && path == VERBOSITY && self.pages.sets_verbosity();
@@ -133,6 +147,57 @@ impl Routes {
         }
     }
 
+    /// Answers a request for a page of the extension, after the user was authenticated and may access the path.
+    async fn extended<B>(&self, extension: &dyn Extension, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: hyper::body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
+    {
+        let (now, caller) = (Instant::now(), Caller::from(&request));
+        let verb = request.method().as_str().to_ascii_lowercase();
+        let admitted = async {
+            let user = self.gate.known_user(now, caller).await?;
+            self.gate.admit(now, caller, &verb, request.uri().path()).await?;
+            Ok::<_, Refusal>(user)
+        };
+        let user = match admitted.await {
+            Ok(user) => user,
+            Err(refusal) => return refused(&request, &refusal),
+        };
+        let length =
+            request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let mut asked = Asked {
+            user,
+            method: request.method().clone(),
+            path: request.uri().path()[extension.prefix().len()..].to_owned(),
+            body: Bytes::new(),
+        };
+        let is_post = request.method() == Method::POST;
+        let (parts, body) = request.into_parts();
+        let reserved = if is_post {
+            let Some(length) = length else {
+                let text = "a POST request needs a Content-Length";
+                return status(StatusCode::LENGTH_REQUIRED, "LengthRequired", text, false);
+            };
+            let reserved = match extension.reserve(&asked, length) {
+                Ok(reserved) => reserved,
+                Err(answer) => return extended(answer),
+            };
+            match extension::read(body, length).await {
+                Ok(body) => asked.body = body,
+                Err(text) => return status(StatusCode::BAD_REQUEST, "BadRequest", &text, false),
+            }
+            Some(reserved)
+        } else {
+            None
+        };
+        for &resource in extension.needs(&asked) {
+            if let Err(refusal) = self.gate.may_list(now, &asked.user, resource).await {
+                return refused(&Request::from_parts(parts, ()), &refusal);
+            }
+        }
+        extended(extension.answer(asked, reserved).await)
+    }
+
     async fn set_verbosity<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: hyper::body::Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send,
@@ -176,6 +241,16 @@ fn given(content_type: &'static str, body: Option<String>) -> Response<Full<Byte
         Some(body) => text(StatusCode::OK, content_type, body),
         None => plain(StatusCode::SERVICE_UNAVAILABLE, "temporarily unavailable; retry\n"),
     }
+}
+
+/// Responds with the answer of an extension.
+fn extended(answer: ExtensionAnswer) -> Response<Full<Bytes>> {
+    let code = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = text(code, "application/json", answer.body);
+    if let Some(seconds) = answer.retry_after {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
 }
 
 /// Responds with the page in its negotiated format.

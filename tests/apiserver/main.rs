@@ -44,4 +44,5 @@ mod takeover;
 mod two_schedulers;
 mod versions;
 mod volumes;
+mod whatif;
 mod world;

@@ -58,7 +58,7 @@ fn flags_have_the_same_meaning_in_every_command() {
 fn answers_have_four_formats_and_help_lists_exit_codes() {
     // These print a file for another program (a recording, a page, a JUnit report), or a text with carets.
     // top draws a screen.
-    let texts = ["config diff", "completion", "man", "record", "report", "test", "top"];
+    let texts = ["config diff", "completion", "man", "record", "report", "test", "top", "whatif serve"];
     for (name, command) in commands() {
         let output = command.get_arguments().find(|flag| flag.get_long() == Some("output"));
         if texts.contains(&name.as_str()) {
@@ -107,6 +107,7 @@ fn every_command_times_out_on_a_silent_cluster() {
             "plan rebalance" => &["--max-requested", "80%"],
             "simulate" => &["--live", "--pods", "pod"],
             "record" => &["recording"],
+            "whatif serve" => &["--bind-address", "127.0.0.1", "--secure-port", "0"],
             "report" => &["--to", "page.html"],
             "queue" | "doctor" | "lint" => &[],
             name => panic!("{name} reads a cluster, but this test has no arguments for it"),
@@ -117,7 +118,7 @@ fn every_command_times_out_on_a_silent_cluster() {
         assert!(ran.stderr.contains("not answer") && ran.stderr.contains("300ms"), "{name}: {ran:?}");
         asked += 1;
     }
-    assert_eq!(asked, 13);
+    assert_eq!(asked, 14);
     for file in ["recording", "page.html"] {
         assert!(!cluster.folder().join(file).exists(), "{file} is of a cluster that said nothing");
     }
@@ -245,7 +246,7 @@ fn output_errors_are_reported_without_a_panic() {
         &["--version"],
     ];
     // These write to a file, print nothing, or need a cluster or a terminal.
-    let elsewhere = ["record", "replay", "doctor", "top"];
+    let elsewhere = ["record", "replay", "doctor", "top", "whatif serve"];
     for (name, _) in commands() {
         let is_asked = asked.iter().any(|args| args.join(" ").starts_with(&name));
         assert!(is_asked || elsewhere.contains(&name.as_str()), "{name} is not tried");

@@ -14,8 +14,8 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use supercargo::serve::{
-    Access, Certificate, Check, Checks, Decision, Gate, Limits, PodAccess, ReviewError, Reviewer, Routes,
-    ServeOptions, Server, Token, User,
+    Access, Certificate, Check, Checks, Decision, Gate, Limits, ResourceAccess, ReviewError, Reviewer,
+    Routes, ServeOptions, Server, Token, User,
 };
 use supercargo::telemetry::metrics::{Exposition, Metrics};
 use supercargo_config::flags::CommandLine;
@@ -71,7 +71,10 @@ impl Reviewer for Fake {
         std::future::ready(Ok(decision)).boxed()
     }
 
-    fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>> {
+    fn authorize_resource(
+        &self,
+        access: ResourceAccess,
+    ) -> BoxFuture<'static, Result<Decision, ReviewError>> {
         self.asked.lock().unwrap().push(format!("may {} get pods of {}", access.user.name, access.namespace));
         std::future::ready(Ok(Decision::Denied { reason: String::new() })).boxed()
     }

@@ -328,13 +328,14 @@ fn every_fidelity_row_names_an_existing_test() {
     assert!(rows > 0, "FIDELITY.md has a table whose last column is headed Test");
 }
 
-/// Returns the folders of examples/ in order.
+/// Returns the numbered folders of examples/ in order. The others are programs.
 fn examples() -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(root().join("examples"))
         .expect("there are examples")
         .map(|entry| entry.expect("an entry can be read"))
         .filter(|entry| entry.path().is_dir())
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with(|c: char| c.is_ascii_digit()))
         .collect();
     names.sort();
     names

@@ -8,5 +8,6 @@ pub mod pending;
 pub mod plan;
 pub mod prepare;
 pub mod recording;
+pub mod server;
 pub mod shadow_report;
 pub mod simulate;

@@ -1,6 +1,6 @@
 //! Access to the pages about pods.
 
-use super::super::gate::{Access, Decision, PodAccess, ReviewError, Reviewer, Token};
+use super::super::gate::{Access, Decision, ResourceAccess, ReviewError, Reviewer, Token};
 use super::*;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -24,7 +24,10 @@ impl Reviewer for Fake {
         panic!("unexpected path review: {access:?}")
     }
 
-    fn authorize_pods(&self, access: PodAccess) -> BoxFuture<'static, Result<Decision, ReviewError>> {
+    fn authorize_resource(
+        &self,
+        access: ResourceAccess,
+    ) -> BoxFuture<'static, Result<Decision, ReviewError>> {
         let (name, namespace) = (access.user.name.as_str(), access.namespace.as_str());
         self.0.lock().unwrap().push(format!("{name} {namespace}"));
         let decision = match (name, namespace) {

@@ -21,7 +21,7 @@ use super::lines::{self, Events, Trouble, WatchEvent, page, watch};
 use super::object::{self, Flaws, Object};
 use super::state::KindState;
 use super::trouble::Troubles;
-use super::{Convert, Intake, RawObjects, WatchObserver, Written};
+use super::{Convert, Intake, RawObject, RawSink, WatchObserver, Written};
 use super::{Onlooker, Relist};
 use crate::retry::jittered;
 use supercargo_objects::api::{Encoding, proto};
@@ -75,8 +75,8 @@ pub(super) struct Watch<K> {
     pub(super) relist: Relist,
     /// Observer of the objects.
     pub(super) onlooker: Option<Arc<dyn Onlooker<K>>>,
-    /// Raw JSON of objects that extenders need.
-    pub(super) objects: RawObjects,
+    /// Receives the objects as JSON, if it wants them.
+    pub(super) objects: Arc<dyn RawSink>,
     pub(super) object: std::marker::PhantomData<fn() -> K>,
 }
 
@@ -358,7 +358,7 @@ impl<K: Object> Watch<K> {
         let List { api_version, kind, metadata, items } = serde_json::from_slice(body).map_err(garbled)?;
         lines::is_of::<K>(api_version.as_bytes(), kind.as_bytes(), "List")?;
         if self.objects.wants(K::KIND) {
-            items.iter().flatten().for_each(|item| self.objects.note(K::KIND, item.get(), false));
+            items.iter().flatten().for_each(|item| self.note(item.get(), false));
         }
         for item in items.into_iter().flatten() {
             self.applied(serde_json::from_str(item.get()).map_err(garbled)?).await?;
@@ -414,7 +414,7 @@ impl<K: Object> Watch<K> {
         self.state.attempted();
         let decoded = event.read()?;
         if event.encoding == Encoding::Json && self.objects.wants(K::KIND) {
-            lines::each_object(&event.bytes, |object, is_gone| self.objects.note(K::KIND, object, is_gone));
+            lines::each_object(&event.bytes, |object, is_gone| self.note(object, is_gone));
         }
         Ok(Some(decoded))
     }
@@ -446,7 +446,13 @@ impl<K: Object> Watch<K> {
         }
     }
 
-    /// Kinds whose raw objects extenders need must come as JSON.
+    /// Passes on an object as JSON.
+    fn note(&self, text: &str, is_gone: bool) {
+        let api_version = K::api_version(&());
+        self.objects.note(RawObject { kind: K::KIND, api_version: &api_version, text }, is_gone);
+    }
+
+    /// Kinds that are wanted as JSON are requested as JSON.
     fn encoding(&self) -> Encoding {
         if self.objects.wants(K::KIND) { Encoding::Json } else { self.encoding }
     }

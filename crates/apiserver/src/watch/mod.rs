@@ -36,7 +36,7 @@ use trouble::Troubles;
 
 pub use intake::{Convert, Ended, Intake, Written};
 pub use observer::WatchObserver;
-pub use raw_objects::{Pods, RawObjects, Wanted};
+pub use raw_objects::{Pods, RawObject, RawObjects, RawSink, Wanted};
 pub use state::{KindHealth, Readiness};
 
 /// Time within which a healthy watch sends a request or receives data, backoff excluded. A watch beyond it is
@@ -98,14 +98,14 @@ impl Watches {
     /// Starts the watches on the current runtime. `observer` returns the observer of a kind's watch, and `pods`
     /// observes the pods.
     ///
-    /// `objects` keeps the raw JSON that extenders need; kinds it keeps are requested as JSON.
+    /// `objects` receives the raw JSON of the kinds it wants.
     pub fn start(
         client: &kube::Client,
         intake: Arc<dyn Intake>,
         observer: &dyn Fn(Kind) -> Arc<dyn WatchObserver>,
         Watching { encoding, groups }: Watching,
         pods: Option<Arc<dyn Onlooker<Pod>>>,
-        objects: &RawObjects,
+        objects: &(impl RawSink + Clone + 'static),
     ) -> Self {
         let states: Arc<[_]> = Kind::watched(groups).map(|kind| Arc::new(KindState::new(kind))).collect();
         let mut start = Start {
@@ -120,7 +120,7 @@ impl Watches {
             tasks: JoinSet::new(),
             relist_pods: Relist::default(),
             relist_nodes: Relist::default(),
-            objects,
+            objects: Arc::new(objects.clone()),
         };
         start.kind_seen_by::<Pod>(pods);
         start.kind::<Node>();
@@ -175,7 +175,7 @@ struct Start<'a> {
     tasks: JoinSet<()>,
     relist_pods: Relist,
     relist_nodes: Relist,
-    objects: &'a RawObjects,
+    objects: Arc<dyn RawSink>,
 }
 
 impl Start<'_> {
@@ -213,7 +213,7 @@ impl Start<'_> {
                 _ => Relist::default(),
             },
             onlooker,
-            objects: self.objects.clone(),
+            objects: Arc::clone(&self.objects),
             object: PhantomData::<fn() -> K>,
         }
     }

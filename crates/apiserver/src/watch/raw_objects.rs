@@ -17,6 +17,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use supercargo_core::model::event::Kind;
 use tokio::sync::Notify;
 
+/// A watched object as JSON. The items of a typed list do not name their kind, so it comes beside the text.
+#[derive(Clone, Copy, Debug)]
+pub struct RawObject<'a> {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its `apiVersion`.
+    pub api_version: &'a str,
+    /// The object.
+    pub text: &'a str,
+}
+
+/// Receives the JSON of watched objects. The watch calls it before it passes the decoded object on, so calls must be
+/// short.
+pub trait RawSink: Send + Sync {
+    /// Whether objects of the kind are received. They are requested as JSON then.
+    fn wants(&self, kind: Kind) -> bool;
+    /// A list of the kind begins. An interrupted list is not ended; a new one begins.
+    fn list_began(&self, kind: Kind);
+    /// An object was added, changed or, with `is_gone`, deleted.
+    fn note(&self, object: RawObject<'_>, is_gone: bool);
+    /// The list is complete: other objects of the kind are gone.
+    fn list_ended(&self, kind: Kind);
+}
+
 /// Which pods are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pods {
@@ -204,6 +228,24 @@ impl RawObjects {
     /// Whether no object is kept.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl RawSink for RawObjects {
+    fn wants(&self, kind: Kind) -> bool {
+        Self::wants(self, kind)
+    }
+
+    fn list_began(&self, kind: Kind) {
+        Self::list_began(self, kind);
+    }
+
+    fn note(&self, object: RawObject<'_>, is_gone: bool) {
+        Self::note(self, object.kind, object.text, is_gone);
+    }
+
+    fn list_ended(&self, kind: Kind) {
+        Self::list_ended(self, kind);
     }
 }
 

@@ -69,7 +69,7 @@ impl Fixture {
             tasks: JoinSet::new(),
             relist_pods: Relist::default(),
             relist_nodes: Relist::default(),
-            objects: &RawObjects::default(),
+            objects: Arc::new(RawObjects::default()),
         };
         begin(&mut start);
         let (tasks, relist_pods) = (start.tasks, start.relist_pods);

@@ -93,7 +93,10 @@ impl Example {
         let mut folders = Vec::new();
         for entry in std::fs::read_dir(&folder).with_context(|| format!("no {}", folder.display()))? {
             let path = entry?.path();
-            if path.is_dir() {
+            // The other folders are programs.
+            let is_numbered =
+                path.file_name().is_some_and(|name| name.as_encoded_bytes()[0].is_ascii_digit());
+            if path.is_dir() && is_numbered {
                 folders.push(path);
             }
         }

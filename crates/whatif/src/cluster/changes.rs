@@ -84,26 +84,32 @@ impl Cluster {
     /// As [`Self::place`].
     pub fn place_copies(&mut self, template: &Value, count: usize) -> Result<Vec<Placement>, ClusterError> {
         self.atomically(|cluster| {
-            let pods = cluster.given(std::slice::from_ref(template))?;
-            let like = pods.into_iter().next();
-            let like = like.ok_or_else(|| ClusterError::Invalid("the template makes no pod".to_owned()))?;
-            let mut copies = Vec::with_capacity(count);
-            let namespace = cluster.trial().tables().text(like.pod.namespace).to_owned();
-            let mut number = 0;
-            while copies.len() < count {
-                number += 1;
-                let name = format!("{}-{number}", like.pod.name);
-                if cluster.pod_info(&format!("{namespace}/{name}")).is_some() {
-                    continue;
-                }
-                let uid = format!("{}/{name}", like.pod.uid).into();
-                let pod = PodInfo { uid, name: name.into(), ..afresh(&like.pod) };
-                let pod = Arc::new(with_own_claims(cluster.trial_mut(), &like.pod, pod));
-                copies.push(OwnedPod { pod, ..like.clone() });
-            }
+            let copies = cluster.copies(template, count)?;
             let keys = cluster.enqueue(copies)?;
             Ok(cluster.decide(&keys))
         })
+    }
+
+    /// Returns copies of a pod, which join nothing yet, each with a name of its own.
+    pub(super) fn copies(&mut self, template: &Value, count: usize) -> Result<Vec<OwnedPod>, ClusterError> {
+        let pods = self.given(std::slice::from_ref(template))?;
+        let like = pods.into_iter().next();
+        let like = like.ok_or_else(|| ClusterError::Invalid("the template makes no pod".to_owned()))?;
+        let mut copies = Vec::with_capacity(count);
+        let namespace = self.trial().tables().text(like.pod.namespace).to_owned();
+        let mut number = 0;
+        while copies.len() < count {
+            number += 1;
+            let name = format!("{}-{number}", like.pod.name);
+            if self.pod_info(&format!("{namespace}/{name}")).is_some() {
+                continue;
+            }
+            let uid = format!("{}/{name}", like.pod.uid).into();
+            let pod = PodInfo { uid, name: name.into(), ..afresh(&like.pod) };
+            let pod = Arc::new(with_own_claims(self.trial_mut(), &like.pod, pod));
+            copies.push(OwnedPod { pod, ..like.clone() });
+        }
+        Ok(copies)
     }
 
     /// Decides about all pending pods, in the order of their arrival.
@@ -176,6 +182,11 @@ impl Cluster {
     /// Fails if the template is invalid or no node has its name.
     pub fn add_nodes(&mut self, like: NodeTemplate<'_>, count: usize) -> Result<Vec<String>, ClusterError> {
         let (info, daemons) = self.template(like)?;
+        Ok(self.add_copies(&info, &daemons, count))
+    }
+
+    /// Adds `count` copies of a node with copies of these pods, and returns their names.
+    pub(super) fn add_copies(&mut self, info: &NodeInfo, daemons: &[OwnedPod], count: usize) -> Vec<String> {
         let prefix = self.trial().tables().text(info.name).to_owned();
         let mut names = Vec::with_capacity(count);
         let mut number = 0;
@@ -183,12 +194,12 @@ impl Cluster {
             number += 1;
             let name = format!("{prefix}-new-{number}");
             if self.node(&name).is_err() {
-                self.add_node(&info, &name, &daemons);
+                self.add_node(info, &name, daemons);
                 names.push(name);
             }
         }
         self.finished();
-        Ok(names)
+        names
     }
 
     /// Replaces the KubeSchedulerConfiguration by that of a file, or by the defaults. Placed pods stay where they are.
@@ -204,14 +215,17 @@ impl Cluster {
         Ok(())
     }
 
-    fn node(&self, name: &str) -> Result<Symbol, ClusterError> {
+    pub(super) fn node(&self, name: &str) -> Result<Symbol, ClusterError> {
         let symbol = self.trial().tables().find(name);
         let symbol = symbol.filter(|&symbol| self.trial().snapshot().find_node(symbol).is_some());
         symbol.ok_or_else(|| ClusterError::NoNode(name.to_owned()))
     }
 
     /// Returns the object of a template, and the pods that each new node gets a copy of.
-    fn template(&mut self, like: NodeTemplate<'_>) -> Result<(NodeInfo, Vec<OwnedPod>), ClusterError> {
+    pub(super) fn template(
+        &mut self,
+        like: NodeTemplate<'_>,
+    ) -> Result<(NodeInfo, Vec<OwnedPod>), ClusterError> {
         let name = match like {
             NodeTemplate::Object(value) => return Ok((self.node_object(value)?, Vec::new())),
             NodeTemplate::Like(name) => self.node(name)?,
@@ -260,12 +274,14 @@ impl Cluster {
     }
 
     /// Decides about pods of the queue, and records where they are.
-    fn decide(&mut self, keys: &[String]) -> Vec<Placement> {
+    pub(super) fn decide(&mut self, keys: &[String]) -> Vec<Placement> {
         let pods: Vec<Arc<PodInfo>> = keys.iter().filter_map(|key| self.pod_info(key)).cloned().collect();
         self.trial_mut().refreshed();
         let turns = self.decider.turns(pods.iter().map(|pod| (pod, false)));
         let mut placements = Vec::with_capacity(pods.len());
-        for (pod, decided) in turns.iter().flat_map(|turn| self.decider.decide_turn(turn)) {
+        let interrupt = self.interrupt.clone();
+        let turns = turns.iter().take_while(|_| !interrupt.is_over());
+        for (pod, decided) in turns.flat_map(|turn| self.decider.decide_turn(turn)) {
             let decision = decided.decision;
             let (nominated_node, victims) = match decision.preemption {
                 Some(room) => (Some(room.nominated_node), room.victims),

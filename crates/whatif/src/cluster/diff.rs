@@ -40,8 +40,17 @@ pub enum Place {
 impl Cluster {
     /// Returns what the innermost transaction changed so far; nothing if none is open. The cost is that of its changes.
     pub fn diff(&self) -> Diff {
+        self.diff_since(self.forks.last())
+    }
+
+    /// Returns what all open transactions together changed so far.
+    pub fn diff_of_all(&self) -> Diff {
+        self.diff_since(self.forks.first())
+    }
+
+    fn diff_since(&self, fork: Option<&Fork>) -> Diff {
         let mut diff = Diff::default();
-        let Some(Fork { journal, .. }) = self.forks.last() else { return diff };
+        let Some(Fork { journal, .. }) = fork else { return diff };
         let (mut firsts, mut nodes): (BTreeMap<&str, Option<&Record>>, BTreeMap<_, usize>) =
             Default::default();
         for entry in &self.journal[*journal..] {

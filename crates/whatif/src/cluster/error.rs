@@ -23,6 +23,9 @@ pub enum ClusterError {
     /// No transaction is open.
     #[error("no transaction is open; call fork first")]
     NoTransaction,
+    /// A transaction is open.
+    #[error("a transaction is open; commit or undo it first")]
+    InTransaction,
 }
 
 impl From<InputError> for ClusterError {

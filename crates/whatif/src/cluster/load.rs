@@ -74,6 +74,21 @@ impl Cluster {
         Self::load(&files, items, setup.trial()?, setup.as_written)
     }
 
+    /// Loads a cluster from a text with objects in YAML or JSON, such as the output of `kubectl get -o json`. It may be
+    /// compressed with gzip, and has at most `limit` bytes without that.
+    ///
+    /// # Errors
+    /// Fails if the text, an object or the configuration is invalid; the message names line or object.
+    pub fn from_text(
+        mut text: impl io::Read,
+        limit: InputLimit,
+        setup: &Setup,
+    ) -> Result<Self, ClusterError> {
+        let mut files = Files::within(limit, |_| ());
+        let items = files.read(Path::new("-"), &mut text)?;
+        Self::load(&files, items, setup.trial()?, setup.as_written)
+    }
+
     /// Adds objects to a trial of an empty cluster.
     pub(super) fn load(
         files: &Files,

@@ -39,17 +39,24 @@ mod diff;
 mod dump;
 mod error;
 mod given;
+mod interrupt;
 mod load;
+mod questions;
 mod recorded;
+mod scale_up;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+mod watched;
 
 pub use changes::{NodeTemplate, Placement};
 pub use diff::{Diff, Moved, Place};
 pub use dump::{Dump, NodeDump};
 pub use error::ClusterError;
 pub use given::Fit;
+pub use interrupt::Interrupt;
 pub use load::Setup;
+pub use questions::{FeasibleNodes, RejectedNode};
+pub use scale_up::{ScaleUp, ScaleUpNodes, ScaleUpOption, ScaleUpPods, ScaleUpTemplate};
 
 use crate::explain::BudgetStates;
 use crate::load::files::Item;
@@ -79,6 +86,7 @@ pub struct Cluster {
     /// Whether objects are taken as written, without defaults and admission.
     as_written: bool,
     budgets: BudgetStates,
+    interrupt: Interrupt,
     forks: Vec<Fork>,
     /// What undoes the changes of this type's own fields since the first open transaction.
     journal: Vec<Entry>,
@@ -132,6 +140,7 @@ impl Cluster {
             admission: Vec::new(),
             as_written: false,
             budgets,
+            interrupt: Interrupt::default(),
             forks: Vec::new(),
             journal: Vec::new(),
         };
@@ -206,9 +215,42 @@ impl Cluster {
         }
     }
 
+    /// Returns the number of ids: distinct texts, label sets and templates that the cluster or any question had. They
+    /// are kept when their objects are gone, about 150 bytes each.
+    pub fn ids(&self) -> usize {
+        let sizes = self.trial().tables().sizes();
+        sizes.symbols + sizes.label_sets + sizes.taint_sets + sizes.shared
+    }
+
+    /// Returns all unfinished pods as `namespace/name`.
+    pub fn pods(&self) -> impl Iterator<Item = &str> {
+        self.pods.keys().map(String::as_str)
+    }
+
+    /// Returns the pods on a node as `namespace/name`.
+    ///
+    /// # Errors
+    /// Fails if there is no such node.
+    pub fn pods_on(&self, node: &str) -> Result<Vec<String>, ClusterError> {
+        let snapshot = self.trial().snapshot();
+        let node = snapshot.find_node(self.node(node)?).expect("the node was found by this name");
+        Ok(snapshot.pods_on(node).map(|pod| snapshot.pod_key(pod)).collect())
+    }
+
     /// Returns the pending pods as `namespace/name`, in the order of their arrival.
     pub fn pending(&self) -> impl Iterator<Item = &str> {
         self.queue.values().map(String::as_str)
+    }
+
+    /// Sets what ends the following questions early. A question that ended early has no valid answer, and a change that
+    /// did is incomplete: undo it if [`Interrupt::was_over`].
+    pub fn set_interrupt(&mut self, interrupt: Interrupt) {
+        self.interrupt = interrupt;
+    }
+
+    /// Returns what ends questions early.
+    pub(crate) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
     }
 
     /// Returns the disruption budgets' state that only the eviction API reads.

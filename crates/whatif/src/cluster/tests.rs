@@ -1,5 +1,7 @@
 //! Whatever happens within a transaction, undoing it restores the cluster and every later decision.
 
+mod followed;
+
 use super::{Cluster, ClusterError, Diff, Dump, Moved, NodeTemplate, Place, Placement, Setup};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -15,10 +17,10 @@ const GATES: [&str; 4] = [
 ];
 
 /// A deterministic sequence of random numbers.
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound
     }
@@ -28,7 +30,7 @@ impl Random {
     }
 }
 
-fn node(name: &str, random: &mut Random) -> Value {
+pub(crate) fn node(name: &str, random: &mut Random) -> Value {
     let zone = ["z1", "z2"][random.below(2)];
     let cpu = ["2", "4", "8"][random.below(3)];
     let mut node = json!({
@@ -45,7 +47,7 @@ fn node(name: &str, random: &mut Random) -> Value {
     node
 }
 
-fn pod(name: &str, random: &mut Random) -> Value {
+pub(crate) fn pod(name: &str, random: &mut Random) -> Value {
     let app = ["web", "db"][random.below(2)];
     let cpu = ["250m", "1", "2", "3"][random.below(4)];
     let requests = json!({ "cpu": cpu, "memory": "1Gi" });
@@ -88,7 +90,7 @@ fn pod(name: &str, random: &mut Random) -> Value {
 }
 
 /// Returns a group of two members, and its pods.
-fn group(name: &str, random: &mut Random) -> Vec<Value> {
+pub(crate) fn group(name: &str, random: &mut Random) -> Vec<Value> {
     let mut objects = vec![json!({
         "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": { "name": name },
         "spec": { "schedulingPolicy": { "gang": { "minCount": 2 } }, "priority": 2 * random.below(2) },
@@ -110,7 +112,7 @@ fn workload(name: &str, random: &mut Random) -> Value {
 }
 
 /// Returns claims for volumes and devices, and what they can get.
-fn storage() -> Vec<Value> {
+pub(crate) fn storage() -> Vec<Value> {
     let mut objects = vec![
         json!({ "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "late" },
             "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer" }),
@@ -136,7 +138,7 @@ fn storage() -> Vec<Value> {
     objects
 }
 
-fn setup() -> Setup {
+pub(crate) fn setup() -> Setup {
     let gates = GATES.map(str::to_owned).to_vec();
     Setup { groups: gates::groups(&gates), ..Setup::default() }
 }
@@ -162,7 +164,7 @@ fn seen(cluster: &mut Cluster) -> (Dump, Vec<Placement>, Vec<Placement>) {
     (dump, probes, pending)
 }
 
-fn any_of(names: &[String], random: &mut Random) -> Option<String> {
+pub(crate) fn any_of(names: &[String], random: &mut Random) -> Option<String> {
     (!names.is_empty()).then(|| names[random.below(names.len())].clone())
 }
 
@@ -264,7 +266,7 @@ fn steps_of_undo(nodes: usize) -> usize {
     cluster.undo().expect("a transaction is open")
 }
 
-fn plain(name: &str) -> Value {
+pub(crate) fn plain(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name }, "spec": { "containers":
         [{ "name": "c", "image": "small:1", "resources": { "requests": { "cpu": "250m" } } }] } })
 }

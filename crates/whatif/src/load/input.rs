@@ -36,6 +36,11 @@ impl Default for InputLimit {
 }
 
 impl InputLimit {
+    /// Returns a limit of so many bytes.
+    pub fn of_bytes(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
     /// Parses a size such as `512Mi`, `2Gi`, `64Ki` or a number of bytes.
     ///
     /// # Errors

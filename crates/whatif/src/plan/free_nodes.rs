@@ -70,7 +70,7 @@ pub(super) fn planned(
         Goal::Count(_) | Goal::All => None,
     };
     let nodes = Nodes::of(cluster.trial().snapshot(), &pods, named);
-    let planner = Planner::new(cluster.trial_mut(), &pods, &nodes);
+    let planner = Planner::new(cluster, &pods, &nodes);
     let mut search = Search { planner, candidates: &nodes.candidates, exhaustive_max, why: BTreeMap::new() };
     let (freed, steps) = search.run(goal);
     let why = search.why;

@@ -37,7 +37,7 @@ pub fn make_room(cluster: &mut Cluster, pods: &[Arc<PodInfo>], accepted: Accepte
     let nodes = Nodes::of(cluster.trial().snapshot(), &residents, None);
     let mut order: Vec<Arc<PodInfo>> = pods.to_vec();
     order.sort_by_key(|pod| (Reverse(pod.priority), Reverse(share(pod, nodes.largest))));
-    let mut planner = Planner::new(cluster.trial_mut(), &residents, &nodes);
+    let mut planner = Planner::new(cluster, &residents, &nodes);
     let start = planner.trial.mark();
     let found = planner.found(&order);
     planner.trial.roll_back_to(start);
@@ -123,7 +123,7 @@ impl Planner<'_> {
             here.sort_by_key(|&at| Reverse(self.pods[at].pod.resources.placed.cpu_milli));
             here.truncate(PODS_MAX);
             for set in self.sets(pod, target, &here, evictions) {
-                if *sets_left == 0 {
+                if *sets_left == 0 || self.interrupt.is_over() {
                     return None;
                 }
                 *sets_left -= 1;

@@ -3,6 +3,7 @@
 use super::candidates::{Candidate, Nodes};
 use super::movable::Resident;
 use super::steps::{Care, Step, displace, settle};
+use crate::cluster::{Cluster, Interrupt};
 use crate::explain::cordon;
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::model::intern::Symbol;
@@ -21,6 +22,8 @@ pub(super) struct Planner<'a> {
     pub(super) decisions: usize,
     /// Number of swaps that may still be tried. Each takes a few decisions.
     pub(super) swaps_left: usize,
+    /// Ends the search early; its result is not used then.
+    pub(super) interrupt: Interrupt,
 }
 
 /// The result of a pass.
@@ -47,14 +50,16 @@ pub(super) struct Manner<'a> {
 const SWAPS_MAX: usize = 4_000;
 
 impl<'a> Planner<'a> {
-    pub(super) fn new(trial: &'a mut Trial, pods: &'a [Resident], nodes: &Nodes) -> Self {
+    pub(super) fn new(cluster: &'a mut Cluster, pods: &'a [Resident], nodes: &Nodes) -> Self {
+        let interrupt = cluster.interrupt().clone();
+        let trial = cluster.trial_mut();
         let mut order: Vec<usize> = (0..pods.len()).filter(|&at| pods[at].moves()).collect();
         order.sort_by(|&a, &b| pods[a].rank(nodes.largest).cmp(&pods[b].rank(nodes.largest)));
         let mut on: BTreeMap<Symbol, Vec<usize>> = BTreeMap::new();
         for &at in order.iter().rev() {
             on.entry(pods[at].node).or_default().push(at);
         }
-        Self { trial, pods, order, on, decisions: 0, swaps_left: SWAPS_MAX }
+        Self { trial, pods, order, on, decisions: 0, swaps_left: SWAPS_MAX, interrupt }
     }
 
     /// Returns the pods of these nodes in the order of decisions.
@@ -134,6 +139,9 @@ impl<'a> Planner<'a> {
         care: Care,
         is_swap: bool,
     ) -> Result<Step, String> {
+        if self.interrupt.is_over() {
+            return Err("the time for the plan is over".to_owned());
+        }
         self.decisions += 1;
         let before = self.trial.mark();
         let Resident { pod, node: from, .. } = &self.pods[at];

@@ -36,7 +36,7 @@ enum Part {
 pub fn rebalance(cluster: &mut Cluster, bounds: &Bounds, accepted: Accepted) -> RebalancePlan {
     let pods = residents(cluster, accepted);
     let nodes = Nodes::of(cluster.trial().snapshot(), &pods, None);
-    let planner = Planner::new(cluster.trial_mut(), &pods, &nodes);
+    let planner = Planner::new(cluster, &pods, &nodes);
     let start = planner.trial.mark();
     let mut search = Search::new(planner, bounds);
     let before = search.excesses();
@@ -89,7 +89,8 @@ impl<'a> Search<'a> {
         while let Some(part) = self.worst(&stuck) {
             match self.best_move(&part, &moved) {
                 Some(at) => {
-                    let step = self.step(at).expect("the same step was possible before");
+                    // The same step was possible before, unless the time is over now.
+                    let Some(step) = self.step(at) else { break };
                     self.count(&step);
                     moved.insert(at);
                     steps.push(step);

@@ -250,7 +250,8 @@ impl Owners {
     }
 }
 
-fn budget_state(budget: &Value) -> BudgetState {
+/// Returns the state of a disruption budget that only the eviction API reads.
+pub(crate) fn budget_state(budget: &Value) -> BudgetState {
     let number = |at: &str| budget.pointer(at).and_then(Value::as_i64).unwrap_or(0);
     let policy = budget.pointer("/spec/unhealthyPodEvictionPolicy");
     BudgetState {

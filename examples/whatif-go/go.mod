@@ -1,0 +1,3 @@
+module supercargo.dev/examples/whatif-go
+
+go 1.23
