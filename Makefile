@@ -23,6 +23,8 @@ ifeq ($(shell printf '2.36\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)"
 RELEASE_FLAGS += -C link-arg=-Wl,-z,pack-relative-relocs
 endif
 endif
+# With the whole workspace, since on its own a package would build its dependencies again with other features.
+AROUND := --workspace --exclude supercargo-core --exclude supercargo-sim
 SEED ?= 1
 STEPS ?= 1000
 SEEDS ?= 1
@@ -219,10 +221,23 @@ soak: oracle ## Run long tests: many simulated and random clusters, and repeated
 matrix: ## Compare with every version of Kubernetes: recorded clusters, random decisions, API server tests. Writes docs/support.md.
 	tests/release/matrix.sh
 
+.PHONY: page
+page: ## Build the page with the engine, one file: target/page/index.html. Installs Rust's target wasm32-unknown-unknown if it is missing.
+	cargo build --locked --quiet $(AROUND) --example build-page
+	$(TARGET)/debug/examples/build-page "$$(crates/web/wasm.sh)" $(TARGET)/page
+
+.PHONY: page-check
+page-check: page ## Test the page in a browser, and its WebAssembly module on all golden vectors. Needs Chromium, and installs it on Debian.
+	SUPERCARGO_WASM=$(TARGET)/wasm32-unknown-unknown/page/supercargo_web.wasm cargo test --locked --quiet $(AROUND) --test wasm -- --nocapture
+	tests/release/chromium.sh
+	cargo test --locked --quiet $(AROUND) --test browser -- --nocapture --test-threads 1
+
 .PHONY: screenshots
-screenshots: ## Take the pictures in docs/screenshots again, after the report changed. Needs Chromium, and installs it on Debian.
+screenshots: page ## Take the pictures in docs/screenshots again, after the report or the page changed. Needs Chromium, and installs it on Debian.
 	tests/release/chromium.sh
 	SCREENSHOTS=1 cargo test --locked --quiet --test page
+	SCREENSHOTS=1 cargo test --locked --quiet $(AROUND) --test browser narrow_and_dark
+	SCREENSHOTS=1 cargo test --locked --quiet $(AROUND) --test browser screen_reader
 
 .PHONY: release-check
 release-check: release-binary sbom rules ## Check a release, in addition to `make test` and `make reproducible`: the static binary on a real API server, other versions of Kubernetes, upgrades, a real Prometheus, the report in a browser, arm64.
@@ -235,4 +250,5 @@ release-check: release-binary sbom rules ## Check a release, in addition to `mak
 	cargo test --locked --quiet --test live -- --nocapture
 	tests/release/chromium.sh
 	cargo test --locked --quiet --test page
+	$(MAKE) --no-print-directory page-check
 	tests/release/arm64.sh

@@ -22,6 +22,8 @@ part "expressions" cargo test --locked --quiet --workspace --exclude supercargo-
 part "packages around the engine" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --lib --bins
 part "examples in the documentation" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --doc
 part "golden vectors" cargo test --locked --quiet --test golden
+part "WebAssembly module" crates/web/wasm.sh --test
+part "golden vectors in the WebAssembly module" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --test wasm
 part "workloads, allocations" cargo test --locked --quiet --test workloads --test allocations
 part "packaging, conventions, serving, commands" cargo test --locked --quiet --test config --test dashboards --test manifests --test packages --test tidy --test serve --test simulate --test explain --test replay --test placement --test report
 part "spans" cargo test --locked --quiet --features otlp --test otlp

@@ -63,17 +63,18 @@ without() { # <package> <crates>
   done
 }
 without supercargo-core kube-core k8s-openapi prometheus serde tracing
-for package in core objects config whatif sim; do
+for package in core objects config whatif web sim; do
   without supercargo-$package kube-client tokio hyper rustls prometheus
 done
 # The direction of the arrows: a package is built from the ones below it only.
-for package in core objects config whatif apiserver cli; do
+for package in core objects config whatif apiserver web cli; do
   case $package in
-    core) above='objects|config|whatif|apiserver|cli|sim' ;;
-    objects) above='config|whatif|apiserver|cli|sim' ;;
-    config) above='whatif|apiserver|cli|sim' ;;
-    whatif) above='apiserver|cli|sim' ;;
-    apiserver) above='whatif|cli|sim' ;;
+    core) above='objects|config|whatif|apiserver|web|cli|sim' ;;
+    objects) above='config|whatif|apiserver|web|cli|sim' ;;
+    config) above='whatif|apiserver|web|cli|sim' ;;
+    whatif) above='apiserver|web|cli|sim' ;;
+    apiserver) above='whatif|web|cli|sim' ;;
+    web) above='apiserver|cli|sim' ;;
     cli) above='sim' ;;
   esac
   checked=$((checked + 1))

@@ -20,6 +20,7 @@ pub(crate) mod keys {
     pub(crate) const RIGHT: &str = "\u{e014}";
     pub(crate) const DOWN: &str = "\u{e015}";
     pub(crate) const UP: &str = "\u{e013}";
+    pub(crate) const CONTROL: &str = "\u{e009}";
     pub(crate) const TAB: &str = "\u{e004}";
     pub(crate) const END: &str = "\u{e010}";
 }
@@ -52,6 +53,27 @@ impl Driver {
         // Keep reading its output, so that it never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, port }
+    }
+
+    /// Returns the largest resident size, in bytes, of a process that shows a page.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let pids = std::fs::read_dir("/proc").expect("a Linux system").flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let read =
+            |pid: u32, file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        let field = |pid: u32, name: &str| {
+            let status = read(pid, "status");
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            line.split_whitespace().find_map(|word| word.parse::<u64>().ok()).unwrap_or_default()
+        };
+        let is_ours = |pid: u32| {
+            let parents = std::iter::successors(Some(u64::from(pid)), |&pid| {
+                Some(field(u32::try_from(pid).ok()?, "PPid:")).filter(|&parent| parent > 1)
+            });
+            parents.take(20).any(|pid| pid == u64::from(self.process.id()))
+        };
+        let pages = pids.filter(|&pid| read(pid, "cmdline").contains("--type=renderer") && is_ours(pid));
+        pages.map(|pid| field(pid, "VmHWM:") * 1024).max().unwrap_or_default()
     }
 
     fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
@@ -152,7 +174,12 @@ impl Browser<'_> {
 
     /// Opens a file.
     pub(crate) fn go(&self, file: &Path) {
-        self.post("/url", &json!({ "url": format!("file://{}", file.display()) }));
+        self.visit(&format!("file://{}", file.display()));
+    }
+
+    /// Opens an address.
+    pub(crate) fn visit(&self, url: &str) {
+        self.post("/url", &json!({ "url": url }));
     }
 
     /// Evaluates an expression in the page.
@@ -185,6 +212,12 @@ impl Browser<'_> {
         self.post(&format!("/element/{element}/click"), &json!({}));
     }
 
+    /// Empties a text field.
+    pub(crate) fn clear(&self, css: &str) {
+        let element = self.element(css);
+        self.post(&format!("/element/{element}/clear"), &json!({}));
+    }
+
     /// Types into an element.
     pub(crate) fn write(&self, css: &str, text: &str) {
         let element = self.element(css);
@@ -199,6 +232,17 @@ impl Browser<'_> {
                 [json!({ "type": "keyDown", "value": key }), json!({ "type": "keyUp", "value": key })]
             })
             .collect();
+        self.post(
+            "/actions",
+            &json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": actions }] }),
+        );
+    }
+
+    /// Presses a key while another one is held.
+    pub(crate) fn press_with(&self, held: &str, key: &str) {
+        let action = |kind: &str, value: &str| json!({ "type": kind, "value": value });
+        let actions =
+            [action("keyDown", held), action("keyDown", key), action("keyUp", key), action("keyUp", held)];
         self.post(
             "/actions",
             &json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": actions }] }),

@@ -4,8 +4,10 @@
 //! Part of `make release-check`. Needs chromium and chromedriver, which `tests/release/chromium.sh` installs
 //! if possible.
 
+mod accessibility;
 #[path = "../report/cluster.rs"]
 mod cluster;
+#[allow(dead_code, reason = "the tests of the other page use the rest of it")]
 mod driver;
 #[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../offline/mod.rs"]

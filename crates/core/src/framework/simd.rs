@@ -3,10 +3,10 @@
 //! Such loops are compiled a second time for registers that not every processor of the platform has. The
 //! results are equal: floating-point operations are rounded one by one in either form.
 
-use crate::switches::ablation::{self, Layer};
-use fearless_simd::Level;
 #[cfg(target_arch = "x86_64")]
-use fearless_simd::Simd as _;
+use crate::switches::ablation::{self, Layer};
+#[cfg(target_arch = "x86_64")]
+use fearless_simd::{Level, Simd as _};
 
 /// Runs `work` compiled for the widest registers of this processor.
 ///

@@ -5,6 +5,7 @@ use crate::load::files::{Files, Item, Origin};
 use crate::load::input::InputLimit;
 use crate::prepare::inventory::{self, Given, Inventory};
 use crate::prepare::owners::{OwnedPod, Owners};
+use crate::prepare::update::Concern;
 use crate::simulate::{objects, profiles};
 use serde_json::Value;
 use std::io;
@@ -93,16 +94,33 @@ impl Cluster {
     pub(super) fn load(
         files: &Files,
         items: Vec<Item>,
-        mut trial: Trial,
+        trial: Trial,
         as_written: bool,
     ) -> Result<Self, ClusterError> {
+        Ok(Self::with_manifests(files, items, Vec::new(), trial, as_written)?.0)
+    }
+
+    /// Loads a cluster from the objects of `files`, and adds the pods of manifests as pending pods after those of the
+    /// cluster. Workloads among the manifests are expanded. Returns notes about the objects, too.
+    ///
+    /// # Errors
+    /// Fails if an object is invalid; the message names file and line.
+    pub fn with_manifests(
+        files: &Files,
+        items: Vec<Item>,
+        manifests: Vec<Item>,
+        mut trial: Trial,
+        as_written: bool,
+    ) -> Result<(Self, Vec<String>), ClusterError> {
         let admission: Vec<Item> = items
             .iter()
             .filter(|item| ADMISSION.contains(&item.kind()))
             .map(|it| it.clone().unpacked())
             .collect();
-        let gathered = inventory::gather(files, items, Given::default(), as_written)?;
-        let Inventory { cluster: items, whole, .. } = gathered;
+        let existing = Concern::among(&manifests, items.iter());
+        let given = Given { items: manifests, are_templates: false, existing };
+        let gathered = inventory::gather(files, items, given, as_written)?;
+        let Inventory { cluster: items, pods: to_come, whole, changes: mut notes, skipped, .. } = gathered;
         let (mut owners, mut pods) = (Owners::default(), Vec::new());
         for item in items {
             let origin = item.origin;
@@ -118,7 +136,13 @@ impl Cluster {
             };
             taken.map_err(|wrong| files.error(origin, &wrong))?;
         }
+        for item in to_come {
+            let (origin, note) = (item.origin, OwnedPod::of(&item));
+            let pod = objects::pod(&mut trial, item).map_err(|wrong| files.error(origin, &wrong))?;
+            pods.extend((!pod.1).then(|| note(pod.0)));
+        }
+        notes.extend(skipped.message());
         let cluster = Self::of(trial, pods, owners.budgets);
-        Ok(Self { admission, as_written, ..cluster })
+        Ok((Self { admission, as_written, ..cluster }, notes))
     }
 }

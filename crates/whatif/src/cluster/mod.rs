@@ -34,9 +34,11 @@
 //! # Ok::<(), supercargo_whatif::cluster::ClusterError>(())
 //! ```
 
+mod ask;
 mod changes;
 mod diff;
 mod dump;
+mod edits;
 mod error;
 mod given;
 mod interrupt;
@@ -48,6 +50,7 @@ mod scale_up;
 pub(crate) mod tests;
 mod watched;
 
+pub use ask::{NodeState, PodState, WorkloadState};
 pub use changes::{NodeTemplate, Placement};
 pub use diff::{Diff, Moved, Place};
 pub use dump::{Dump, NodeDump};

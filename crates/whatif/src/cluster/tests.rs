@@ -16,6 +16,8 @@ const GATES: [&str; 4] = [
     "WorkloadAwarePreemption=true",
 ];
 
+const PACKING: &str = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}\n";
+
 /// A deterministic sequence of random numbers.
 pub(crate) struct Random(pub(crate) u64);
 
@@ -174,7 +176,7 @@ fn change(cluster: &mut Cluster, number: usize, configs: &[PathBuf], random: &mu
     let placed: Vec<String> =
         cluster.pods.keys().filter(|key| cluster.node_of(key).is_some()).cloned().collect();
     let name = format!("p{number}");
-    let done = match random.below(10) {
+    let done = match random.below(13) {
         0 | 1 => cluster.place(&[pod(&name, random), pod(&format!("{name}-b"), random)]).map(drop),
         2 => cluster.place(&[workload(&name, random)]).map(drop),
         3 => cluster.place(&group(&name, random)).map(drop),
@@ -195,6 +197,17 @@ fn change(cluster: &mut Cluster, number: usize, configs: &[PathBuf], random: &mu
             let config: Option<&Path> = configs.get(random.below(configs.len() + 1)).map(PathBuf::as_path);
             cluster.set_config(config)
         }
+        9 => match any_of(&nodes, random) {
+            Some(node) => cluster.taint(&node, "team=a:NoSchedule").and_then(|()| {
+                if random.percent(50) { cluster.untaint(&node, "team=a:NoSchedule") } else { Ok(()) }
+            }),
+            None => Ok(()),
+        },
+        10 => match cluster.workloads().first().cloned() {
+            Some(of) => cluster.scale(&of.kind, &of.namespace, &of.name, random.below(6)),
+            None => Ok(()),
+        },
+        11 => cluster.set_config_text("packing", if random.percent(50) { PACKING } else { "" }),
         _ => {
             cluster.place_pending();
             cluster.fits(&group(&format!("f{number}"), random)).map(drop)
@@ -204,9 +217,8 @@ fn change(cluster: &mut Cluster, number: usize, configs: &[PathBuf], random: &mu
 }
 
 fn configurations(folder: &Path) -> Vec<PathBuf> {
-    let packing = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}\n";
     let path = folder.join("packing.yaml");
-    std::fs::write(&path, packing).expect("the folder can be written");
+    std::fs::write(&path, PACKING).expect("the folder can be written");
     vec![path]
 }
 

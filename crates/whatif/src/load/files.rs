@@ -5,6 +5,7 @@
 
 use crate::explain::format::count;
 use crate::load::input::{InputLimit, Opened, listed};
+use crate::load::owner::Owner;
 use crate::load::packed::{Held, Packed, name_kind};
 use crate::load::schema::{UnknownField, unknown_fields};
 use crate::load::stream::Bad;
@@ -114,6 +115,11 @@ impl Item {
         if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
     }
 
+    /// Returns the controller that owns the object.
+    pub fn owner(&self) -> Option<Owner> {
+        self.packed.as_ref().map_or_else(|| Owner::of(&self.value), |packed| packed.owner.clone())
+    }
+
     /// Returns `kind`.
     pub fn kind(&self) -> &str {
         self.text("/kind")
@@ -175,9 +181,21 @@ impl Files {
         if is_stdin && self.files.iter().any(|(other, _)| *other == name) {
             return Err(InputError("-: standard input can be read only once; pass it only once".to_owned()));
         }
-        let opened =
-            Opened::of(path, stdin, self.limit).map_err(|why| InputError(format!("{name}: {why}")))?;
-        let bytes = match opened {
+        let opened = Opened::of(path, stdin, self.limit);
+        self.take(name, opened)
+    }
+
+    /// Reads the objects of a stream, which messages call `name`. A large stream is read in pieces.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_from(&mut self, name: &str, from: &mut dyn Read) -> Result<Vec<Item>, InputError> {
+        let opened = Opened::of_reader(from, self.limit);
+        self.take(name.to_owned(), opened)
+    }
+
+    fn take(&mut self, name: String, opened: Result<Opened, String>) -> Result<Vec<Item>, InputError> {
+        let bytes = match opened.map_err(|why| InputError(format!("{name}: {why}")))? {
             Opened::Small(bytes) => bytes,
             Opened::Large(values) => return self.keep(name, String::new(), values),
         };

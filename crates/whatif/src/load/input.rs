@@ -127,7 +127,8 @@ impl Opened {
         }
     }
 
-    fn of_reader(reader: &mut dyn Read, limit: InputLimit) -> Result<Self, String> {
+    /// Reads a stream.
+    pub fn of_reader(reader: &mut dyn Read, limit: InputLimit) -> Result<Self, String> {
         let unread = |error: io::Error| format!("cannot be read: {error}; check the path");
         let mut begin = Vec::new();
         let reader = &mut decompressed(reader).map_err(unread)?;

@@ -3,6 +3,7 @@
 pub mod files;
 pub mod input;
 mod json_stream;
+pub mod owner;
 mod packed;
 mod position;
 mod schema;

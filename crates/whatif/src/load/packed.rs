@@ -3,6 +3,7 @@
 //! Only objects with an explicit name, uid and namespace are packed. Defaults are set later, in the tree.
 
 use crate::load::files::{remove_unread_fields, text_at};
+use crate::load::owner::Owner;
 use crate::load::schema::{UnknownField, unknown_fields};
 use serde_json::{Map, Value};
 
@@ -22,6 +23,8 @@ pub struct Packed {
     namespace: Box<str>,
     name: Box<str>,
     text: Box<str>,
+    /// The controller that owns it.
+    pub owner: Option<Owner>,
     /// The fields that its kind does not have.
     pub unknown: Box<[UnknownField]>,
 }
@@ -90,6 +93,7 @@ impl Packed {
             namespace: namespace.into(),
             name: name.into(),
             text: value.to_string().into(),
+            owner: Owner::of(value),
             unknown: Box::default(),
         })
     }

@@ -7,4 +7,5 @@ pub mod expand;
 pub mod identity;
 pub mod inventory;
 pub mod owners;
+pub mod scale;
 pub mod update;

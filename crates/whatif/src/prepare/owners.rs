@@ -1,8 +1,11 @@
 //! Owners of pods, and workloads with the pods their templates would make. Built only for commands that need
 //! it; no decision reads owners.
 
+pub use crate::load::owner::Owner;
+
 use crate::explain::BudgetState;
 use crate::load::files::{Item, Wrong, text_at};
+use crate::load::owner::TEMPLATE_HASH;
 use crate::prepare::expand::{self, is_workload};
 use crate::prepare::identity::{key, set};
 use serde_json::{Value, json};
@@ -10,8 +13,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use supercargo_core::model::pod::PodInfo;
 
-/// Label that a Deployment puts on each ReplicaSet and its pods. The ReplicaSet's name ends in its value.
-const TEMPLATE_HASH: &str = "pod-template-hash";
 /// Path from a workload to the fields of its pods.
 const TEMPLATE: &str = "spec.template.";
 const JOB_TEMPLATE: &str = "spec.jobTemplate.spec.template.";
@@ -109,33 +110,6 @@ impl OwnedPod {
         let is_ready = ready.is_some_and(|ready| ready["status"] == "True");
         let eviction = EvictionNotes::of(&item.value);
         move |pod| Self { pod, owner, is_mirror, has_empty_dir, is_pending, is_ready, created, eviction }
-    }
-}
-
-/// A controller that owns pods.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner {
-    /// `kind`; a Deployment for the pods of its ReplicaSets.
-    pub kind: Box<str>,
-    /// `metadata.name`.
-    pub name: Box<str>,
-}
-
-impl Owner {
-    /// Returns the controller of an object. The Deployment replaces a ReplicaSet it made.
-    pub fn of(object: &Value) -> Option<Self> {
-        let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-        let owner = owners.into_iter().flatten().find(|owner| owner["controller"] == true)?;
-        let text = |field: &str| owner[field].as_str().unwrap_or_default();
-        let (kind, name) = (text("kind"), text("name"));
-        let hash = object.pointer("/metadata/labels").map(|labels| &labels[TEMPLATE_HASH]);
-        let hash = hash.and_then(Value::as_str).filter(|hash| kind == "ReplicaSet" && !hash.is_empty());
-        let deployment = hash.and_then(|hash| name.strip_suffix(hash)?.strip_suffix('-'));
-        let deployment = deployment.filter(|name| !name.is_empty());
-        Some(match deployment {
-            Some(name) => Self { kind: "Deployment".into(), name: name.into() },
-            None => Self { kind: kind.into(), name: name.into() },
-        })
     }
 }
 

@@ -4,3 +4,4 @@ pub mod decide;
 pub mod decision;
 pub mod objects;
 pub mod profiles;
+pub mod run;

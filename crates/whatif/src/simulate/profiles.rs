@@ -46,13 +46,39 @@ pub fn trial_with(settings: &Settings, mut tables: Tables) -> Result<Trial, Inpu
 /// # Errors
 /// Fails if the configuration is invalid or lists extenders, which a simulation never calls.
 pub fn profiles(config: Option<&Path>, tables: &mut Tables) -> Result<Vec<Profile>, InputError> {
-    // A simulation has no leader election.
+    let flags = flags(tables);
+    of_effective(
+        match config {
+            Some(path) => Effective::load(path, &flags),
+            None => Effective::without_file(&flags),
+        },
+        tables,
+    )
+}
+
+/// Returns the profiles of a configuration that is given as text, which messages call `name`; of a blank text, as
+/// [`profiles`] without a file.
+///
+/// # Errors
+/// As [`profiles`].
+pub fn profiles_of_text(name: &str, text: &str, tables: &mut Tables) -> Result<Vec<Profile>, InputError> {
+    if text.trim().is_empty() {
+        return profiles(None, tables);
+    }
+    let effective = Effective::parse(Path::new(name), text, &flags(tables));
+    of_effective(effective, tables)
+}
+
+/// Returns the flags of a simulation, which has no leader election.
+fn flags(tables: &Tables) -> Flags {
     let rules = tables.rules();
-    let flags = Flags { emulated_version: rules.version, groups: rules.groups, ..Flags::without_election() };
-    let effective = match config {
-        Some(path) => Effective::load(path, &flags),
-        None => Effective::without_file(&flags),
-    };
+    Flags { emulated_version: rules.version, groups: rules.groups, ..Flags::without_election() }
+}
+
+fn of_effective(
+    effective: Result<Effective, ConfigError>,
+    tables: &mut Tables,
+) -> Result<Vec<Profile>, InputError> {
     let settings = effective.and_then(|effective| Settings::of(&effective));
     let settings = settings.map_err(|error| InputError(advised(&error)))?;
     without_extenders(&settings)?;

@@ -27,11 +27,9 @@ use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::rng::Seed;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::load::files::{Files, InputError, Item};
-use supercargo_whatif::prepare::inventory::{Given, Inventory};
-use supercargo_whatif::prepare::update::Concern;
 use supercargo_whatif::simulate::decide::{Decider, Rules};
 use supercargo_whatif::simulate::decision::Decision;
-use supercargo_whatif::simulate::{objects, profiles};
+use supercargo_whatif::simulate::{profiles, run};
 
 /// Exit code when at least one pod was not placed.
 const NOT_PLACED: u8 = 3;
@@ -101,53 +99,26 @@ impl Simulation {
     pub fn load(args: &SimulateArgs, stdin: &mut dyn Read) -> Result<Self, InputError> {
         let version = args.emulation.of_files();
         let groups = args.emulation.groups(version)?;
-        let mut trial = profiles::trial(args.config.as_deref(), version, args.emulation.compat, groups)?;
+        let trial = profiles::trial(args.config.as_deref(), version, args.emulation.compat, groups)?;
         let mut files = Files::within(args.input_limit, complain).strictly(args.strict);
         let mut read = |paths: &[PathBuf]| -> Result<Vec<Item>, InputError> {
             let read: Result<Vec<_>, _> = paths.iter().map(|path| files.read(path, stdin)).collect();
             Ok(read?.into_iter().flatten().collect())
         };
-        let (of_cluster, of_pods) = (read(&args.cluster)?, read(&args.pods)?);
-        let existing = Concern::among(&of_pods, of_cluster.iter());
-        let given = Given { items: of_pods, are_templates: false, existing };
-        let gathered =
-            supercargo_whatif::prepare::inventory::gather(&files, of_cluster, given, args.as_written)?;
-        let Inventory { mut cluster, pods, leaving, mut changes, skipped, whole } = gathered;
-        cluster.retain(|item| {
-            let is_leaving = || leaving.contains(&(item.namespace().to_owned(), item.name().to_owned()));
-            item.kind() != "Pod" || !is_leaving()
-        });
-        let is_node = |item: &&Item| item.kind() == "Node";
-        let longest_node = cluster.iter().filter(is_node).map(|node| node.name().len()).max();
-        let longest_pod =
-            pods.iter().map(|pod| supercargo_whatif::prepare::identity::key(&pod.value).len()).max();
-        for item in cluster {
-            let origin = item.origin;
-            let taken = whole.of(item).and_then(|item| objects::apply(&mut trial, item));
-            taken.map_err(|wrong| files.error(origin, &wrong))?;
-        }
-        let mut decoded = Vec::with_capacity(pods.len());
-        for item in pods {
-            let origin = item.origin;
-            let pod = objects::to_schedule(&mut trial, item);
-            decoded.push(pod.map_err(|wrong| files.error(origin, &wrong))?);
-        }
+        let objects = (read(&args.cluster)?, read(&args.pods)?);
         let rules = Rules {
             tie_break: args.tie_break,
             seed: Seed(args.seed),
             preemption: args.preemption,
             detail: args.detail,
         };
-        Ok(Self {
-            decider: Decider::new(trial, rules),
-            pods: decoded,
-            widths: (longest_pod.unwrap_or(0), longest_node.unwrap_or(0)),
-            output: args.output,
-            notices: {
-                changes.extend(skipped.message());
-                changes
-            },
-        })
+        let run::Simulation { decider, pods, notices } =
+            run::Simulation::of(&files, objects, trial, rules, args.as_written)?;
+        let snapshot = decider.trial().snapshot();
+        let names = snapshot.nodes().iter().map(|node| snapshot.text(snapshot.node_info(node).name).len());
+        let longest_pod = pods.iter().map(|(pod, _)| snapshot.pod_key(pod).len()).max();
+        let widths = (longest_pod.unwrap_or(0), names.max().unwrap_or(0));
+        Ok(Self { decider, pods, widths, output: args.output, notices })
     }
 
     /// Schedules every pod and writes each decision as soon as it is made.
@@ -179,10 +150,7 @@ impl Simulation {
     }
 
     /// Schedules every pod in order and returns the decisions.
-    pub fn decisions(mut self) -> Vec<Decision> {
-        let pods = std::mem::take(&mut self.pods);
-        let turns = self.decider.turns(pods.iter().map(|(pod, has_ended)| (pod, *has_ended)));
-        let decided = turns.iter().flat_map(|turn| self.decider.decide_turn(turn));
-        decided.map(|(_, decided)| decided.decision).collect()
+    pub fn decisions(self) -> Vec<Decision> {
+        run::Simulation { decider: self.decider, pods: self.pods, notices: self.notices }.decisions()
     }
 }

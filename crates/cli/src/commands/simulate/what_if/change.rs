@@ -2,7 +2,6 @@
 
 use crate::cluster::Cluster;
 use crate::commands::simulate::what_if::args::{AddNodes, ChangeArgs, Scale, WORKLOADS, means_kind};
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use supercargo_config::yaml::nearest;
@@ -13,6 +12,7 @@ use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_whatif::explain::claims::{afresh, with_new_ephemeral_claims, with_own_claims};
 use supercargo_whatif::load::files::InputError;
 use supercargo_whatif::prepare::owners::{EvictionNotes, OwnedPod};
+use supercargo_whatif::prepare::scale::{in_deletion_order, new_names};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -146,7 +146,7 @@ fn resize(
     };
     let mut pods: Vec<OwnedPod> = notes(cluster).iter().filter(is_meant).cloned().collect();
     if pods.len() > scale.replicas {
-        rank(&mut pods, &kind);
+        in_deletion_order(&mut pods, &kind);
         pods.truncate(pods.len() - scale.replicas);
         forget(cluster, &pods, changed);
         return Ok(());
@@ -180,7 +180,7 @@ fn resize(
         return Err(InputError(format!("--scale {}: {text}", scale.name)));
     };
     let first = template.map_or(0, |template| template.first);
-    for name in new_names(&pods, &kind, scale, first) {
+    for name in new_names(&pods, (&kind, &scale.name), scale.replicas, first) {
         let uid = format!("{kind}/{namespace}/{name}").into();
         let pod = PodInfo { uid, name: name.into(), ..afresh(&like.pod) };
         let pod = Arc::new(with_own_claims(&mut cluster.trial, &like.pod, pod));
@@ -188,18 +188,6 @@ fn resize(
         notes(cluster).push(OwnedPod { pod, created: "~".into(), ..like.clone() });
     }
     Ok(())
-}
-
-/// Returns the names of the pods that the workload lacks. A StatefulSet gets its free ordinals, lowest first.
-fn new_names(pods: &[OwnedPod], kind: &str, scale: &Scale, first: usize) -> Vec<String> {
-    let missing = scale.replicas.saturating_sub(pods.len());
-    if kind != "StatefulSet" {
-        let numbers = pods.len() + 1..=scale.replicas;
-        return numbers.map(|number| format!("{}-new-{number}", scale.name)).collect();
-    }
-    let taken: BTreeSet<&str> = pods.iter().map(|noted| &*noted.pod.name).collect();
-    let names = (first..).map(|ordinal| format!("{}-{ordinal}", scale.name));
-    names.filter(|name| !taken.contains(name.as_str())).take(missing).collect()
 }
 
 /// Returns the kind of the workload with this name.
@@ -250,31 +238,6 @@ fn kind_of(cluster: &Cluster, namespace: &str, scale: &Scale) -> Result<String, 
     };
     let what = scale.kind.as_deref().unwrap_or("workload");
     Err(InputError(format!("{what} {} not found in namespace {namespace}{meant}", scale.name)))
-}
-
-/// Sorts the pods in the order in which the controller would delete them.
-///
-/// A StatefulSet deletes the highest ordinal first. Other controllers delete pods without a node first, then those
-/// that share a node with most pods of the workload, then the newest. Upstream
-/// `pkg/controller/controller_utils.go#ActivePodsWithRanks` also uses readiness and restarts, which the scheduler
-/// does not know.
-fn rank(pods: &mut [OwnedPod], kind: &str) {
-    if kind == "StatefulSet" {
-        let number = |noted: &OwnedPod| {
-            noted.pod.name.rsplit('-').next().and_then(|number| number.parse::<u64>().ok())
-        };
-        pods.sort_by_key(|noted| Reverse(number(noted)));
-        return;
-    }
-    let mut on: BTreeMap<Option<Symbol>, usize> = BTreeMap::new();
-    for noted in pods.iter() {
-        *on.entry(noted.pod.node_name).or_default() += 1;
-    }
-    let key = |noted: &OwnedPod| {
-        let node = noted.pod.node_name;
-        (node.is_some(), Reverse(on[&node]), Reverse(noted.created.clone()), Reverse(noted.pod.name.clone()))
-    };
-    pods.sort_by_cached_key(key);
 }
 
 fn forget(cluster: &mut Cluster, pods: &[OwnedPod], changed: &mut Changed) {
