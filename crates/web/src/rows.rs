@@ -40,7 +40,7 @@ impl Asked {
         // The decided pods are few, even if the cluster has many.
         let decided =
             self.placements.iter().map(|(key, it)| (key.as_str(), self.cluster.node_of(key), Some(it)));
-        let all = || self.cluster.pods().map(|pod| (pod.key, pod.node, self.placements.get(pod.key)));
+        let all = || self.cluster.pod_states().map(|pod| (pod.key, pod.node, self.placements.get(pod.key)));
         let pods: Box<dyn Iterator<Item = _>> = match window.only {
             Only::All => Box::new(all()),
             Only::Pending => Box::new(all().filter(|(_, node, _)| node.is_none())),

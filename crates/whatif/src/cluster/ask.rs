@@ -1,14 +1,11 @@
-//! Questions about a cluster: its nodes, pods and workloads, and explanations of pods. They change nothing.
+//! Questions about a cluster: its nodes, pods and workloads. They change nothing.
 
-use super::{At, Cluster, ClusterError};
-use crate::explain::{Explanation, Place, Question, explain, explain_group, format};
+use super::{At, Cluster};
+use crate::explain::format;
 use crate::prepare::owners::Owner;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use supercargo_config::{DEFAULT_NAME, OWN_NAME};
 use supercargo_core::model::intern::Symbol;
-use supercargo_core::model::pod::PodInfo;
 
 /// A node and what its pods request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -75,8 +72,8 @@ impl Cluster {
         })
     }
 
-    /// Returns the unfinished pods, by namespace and name.
-    pub fn pods(&self) -> impl Iterator<Item = PodState<'_>> {
+    /// Returns the unfinished pods with their nodes and controllers, by namespace and name.
+    pub fn pod_states(&self) -> impl Iterator<Item = PodState<'_>> {
         self.pods.iter().map(|(key, record)| PodState {
             key,
             node: match record.at {
@@ -120,30 +117,5 @@ impl Cluster {
             .collect();
         all.sort_by(|a, b| (&a.namespace, &a.kind, &a.name).cmp(&(&b.namespace, &b.kind, &b.name)));
         all
-    }
-
-    /// Explains why a pod, given as `namespace/name`, is on its node or pending. With `scores`, the answer has the
-    /// score table.
-    ///
-    /// # Errors
-    /// Fails if there is no such pod.
-    pub fn explain(&mut self, pod: &str, scores: bool) -> Result<Explanation, ClusterError> {
-        let record = self.pods.get(pod).ok_or_else(|| ClusterError::NoPod(pod.to_owned()))?;
-        let pod = self.where_it_is(&record.owned).pod;
-        let pending: Vec<Arc<PodInfo>> =
-            self.queue.values().filter_map(|key| self.pod_info(key)).cloned().collect();
-        let scheduler = self.trial().tables().text(pod.scheduler_name).to_owned();
-        let profiles: Vec<&str> = self.trial().profile_names().collect();
-        let is_default = profiles == [OWN_NAME] && [DEFAULT_NAME, ""].contains(&scheduler.as_str());
-        let is_ours = is_default || profiles.contains(&scheduler.as_str());
-        let question = Question { has_ended: false, is_ours, scores, by_node: false };
-        let mut place = Place { trial: self.trial_mut(), pending: &pending };
-        let mut answer = explain(&mut place, &pod, question);
-        if let Some(key) = pod.group_key() {
-            let group = explain_group(&mut place, key);
-            group.apply_to(&pod, &mut answer);
-            answer.group = Some(group.explanation);
-        }
-        Ok(answer)
     }
 }

@@ -32,16 +32,16 @@ pub struct RejectedNode {
 }
 
 impl Cluster {
-    /// Explains why a pod, given as `namespace/name`, is on its node or pending, with changes that would help. The
-    /// cluster stays as it is.
+    /// Explains why a pod, given as `namespace/name`, is on its node or pending, with changes that would help.
+    /// With `scores`, the answer has the score table. The cluster stays as it is.
     ///
     /// # Errors
     /// Fails if there is no such pod.
-    pub fn explain(&mut self, pod: &str) -> Result<Explanation, ClusterError> {
+    pub fn explain(&mut self, pod: &str, scores: bool) -> Result<Explanation, ClusterError> {
         let pod = self.pod_info(pod).cloned().ok_or_else(|| ClusterError::NoPod(pod.to_owned()))?;
         // A pod that was placed here is assumed on its node, which its object does not name.
         let node = self.trial().placement(&pod.uid).map(|(_, node)| node).or(pod.node_name);
-        Ok(self.explained(&Arc::new(PodInfo { node_name: node, ..PodInfo::clone(&pod) })))
+        Ok(self.explained(&Arc::new(PodInfo { node_name: node, ..PodInfo::clone(&pod) }), scores))
     }
 
     /// Explains where a pod would go, or why nowhere. The pod is the first that [`Self::place`] would place.
@@ -49,15 +49,15 @@ impl Cluster {
     /// # Errors
     /// As [`Self::place`], and if the objects make no pod.
     pub fn explain_given(&mut self, objects: &[Value]) -> Result<Explanation, ClusterError> {
-        self.with_given(objects, |cluster, pod| Ok(cluster.explained(pod)))
+        self.with_given(objects, |cluster, pod| Ok(cluster.explained(pod, false)))
     }
 
-    fn explained(&mut self, pod: &Arc<PodInfo>) -> Explanation {
+    fn explained(&mut self, pod: &Arc<PodInfo>, scores: bool) -> Explanation {
         let pending: Vec<Arc<PodInfo>> =
             self.queue.values().filter_map(|key| self.pod_info(key)).cloned().collect();
         let is_ours = self.is_ours(pod);
         let mut place = Place { trial: self.trial_mut(), pending: &pending };
-        let mut answer = explain(&mut place, pod, Question { is_ours, ..Question::default() });
+        let mut answer = explain(&mut place, pod, Question { is_ours, scores, ..Question::default() });
         if let Some(key) = pod.group_key() {
             let group = explain_group(&mut place, key);
             group.apply_to(pod, &mut answer);

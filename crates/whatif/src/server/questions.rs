@@ -44,7 +44,7 @@ fn ask(question: &[&str], body: &[u8], added_max: usize) -> Result<Option<Ask>, 
         }
         ["explain"] => match read(body)? {
             ExplainRequest { pod: Some(pod), objects: None } => {
-                Box::new(move |base| Ok(Answer::of(200, &base.cluster.explain(&pod)?)))
+                Box::new(move |base| Ok(Answer::of(200, &base.cluster.explain(&pod, false)?)))
             }
             ExplainRequest { pod: None, objects: Some(objects) } => {
                 bounded(objects, added_max, |base, objects| {
