@@ -41,7 +41,7 @@ fn loaded(text: &str) -> Session {
     session
 }
 
-fn ask(session: &mut Session, changes: Value) -> Value {
+fn ask(session: &mut Session, changes: &Value) -> Value {
     answer(session, &json!({ "do": "ask", "changes": changes }), "")
 }
 
@@ -57,7 +57,7 @@ fn error(answered: &Value) -> &str {
 #[test]
 fn manifest_without_pods_is_expanded_and_decided() {
     let mut session = loaded(OBJECTS);
-    let outcome = ask(&mut session, json!([]));
+    let outcome = ask(&mut session, &json!([]));
     assert_eq!(
         (&outcome["placed"], &outcome["pending"], &outcome["nodes"]),
         (&json!(3), &json!(0), &json!(2))
@@ -71,9 +71,9 @@ fn manifest_without_pods_is_expanded_and_decided() {
 fn workload_of_a_dump_keeps_its_pods() {
     let pod = "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: web-1-a\n  namespace: shop\n  labels: {pod-template-hash: '1'}\n  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-1, uid: u, controller: true}]\nspec: {nodeName: small, containers: [{name: c, image: i}]}\n";
     let mut session = loaded(&(OBJECTS.to_owned() + pod));
-    assert_eq!(ask(&mut session, json!([]))["decided"], 0, "its pods are in the input");
+    assert_eq!(ask(&mut session, &json!([]))["decided"], 0, "its pods are in the input");
     let listed = OBJECTS.replace("{name: web, namespace: shop}", "{name: web, namespace: shop, uid: u}");
-    assert_eq!(ask(&mut loaded(&listed), json!([]))["decided"], 0, "an API server wrote it");
+    assert_eq!(ask(&mut loaded(&listed), &json!([]))["decided"], 0, "an API server wrote it");
 }
 
 #[test]
@@ -81,24 +81,24 @@ fn changes_are_decided_and_the_next_question_starts_from_the_loaded_cluster() {
     let mut session = loaded(OBJECTS);
     let five =
         json!({ "change": "scale", "kind": "Deployment", "namespace": "shop", "name": "web", "replicas": 5 });
-    let outcome = ask(&mut session, json!([five]));
+    let outcome = ask(&mut session, &json!([five]));
     assert_eq!(
         (&outcome["placed"], &outcome["pending"], &outcome["placedBefore"]),
         (&json!(3), &json!(2), &json!(3))
     );
     let more = json!({ "change": "addNodes", "like": "large", "count": 1 });
-    let outcome = ask(&mut session, json!([five, more]));
+    let outcome = ask(&mut session, &json!([five, more]));
     assert_eq!((&outcome["placed"], &outcome["nodes"]), (&json!(5), &json!(3)));
     let one =
         json!({ "change": "scale", "kind": "Deployment", "namespace": "shop", "name": "web", "replicas": 1 });
-    assert_eq!(ask(&mut session, json!([one]))["decided"], 1);
+    assert_eq!(ask(&mut session, &json!([one]))["decided"], 1);
     let gone = json!({ "change": "removeNode", "node": "large" });
-    let outcome = ask(&mut session, json!([gone]));
+    let outcome = ask(&mut session, &json!([gone]));
     assert_eq!(
         (&outcome["placed"], &outcome["pending"], &outcome["moved"]),
         (&json!(1), &json!(2), &json!(2))
     );
-    let before = ask(&mut session, json!([]));
+    let before = ask(&mut session, &json!([]));
     assert_eq!((&before["placed"], &before["moved"], &before["nodes"]), (&json!(3), &json!(0), &json!(2)));
 }
 
@@ -106,13 +106,13 @@ fn changes_are_decided_and_the_next_question_starts_from_the_loaded_cluster() {
 fn taint_keeps_pods_off_a_node_until_it_is_removed() {
     let mut session = loaded(OBJECTS);
     let taint = json!({ "change": "taint", "node": "large", "taint": "team=b:NoSchedule" });
-    assert_eq!(ask(&mut session, json!([taint]))["placed"], 1);
+    assert_eq!(ask(&mut session, &json!([taint]))["placed"], 1);
     let nodes = rows(&mut session, "nodes");
     assert_eq!(nodes[0]["taints"], json!(["team=a:PreferNoSchedule", "team=b:NoSchedule"]));
     let untaint = json!({ "change": "untaint", "node": "large", "taint": "team=b:NoSchedule" });
-    assert_eq!(ask(&mut session, json!([taint, untaint]))["placed"], 3);
+    assert_eq!(ask(&mut session, &json!([taint, untaint]))["placed"], 3);
     let replaced = json!({ "change": "taint", "node": "large", "taint": "team=c:PreferNoSchedule" });
-    ask(&mut session, json!([replaced]));
+    ask(&mut session, &json!([replaced]));
     assert_eq!(rows(&mut session, "nodes")[0]["taints"], json!(["team=c:PreferNoSchedule"]));
 }
 
@@ -120,7 +120,7 @@ fn taint_keeps_pods_off_a_node_until_it_is_removed() {
 fn rejected_question_names_the_mistake_and_keeps_the_answer() {
     let mut session = loaded(OBJECTS);
     let more = json!({ "change": "addNodes", "like": "large", "count": 2 });
-    assert_eq!(ask(&mut session, json!([more]))["nodes"], 4);
+    assert_eq!(ask(&mut session, &json!([more]))["nodes"], 4);
     let mistakes = [
         (json!({ "change": "taint", "node": "large", "taint": "a:Never" }), "KEY[=VALUE]:EFFECT"),
         (json!({ "change": "untaint", "node": "large", "taint": "a:NoSchedule" }), "does not have the taint"),
@@ -141,7 +141,7 @@ fn rejected_question_names_the_mistake_and_keeps_the_answer() {
         ),
     ];
     for (mistake, part) in mistakes {
-        let answered = ask(&mut session, json!([more, mistake]));
+        let answered = ask(&mut session, &json!([more, mistake]));
         assert!(error(&answered).contains(part), "{part}: {answered}");
         assert_eq!(rows(&mut session, "nodes").len(), 4, "the answer before stays");
     }
@@ -165,7 +165,7 @@ fn explanation_has_reasons_and_scores() {
     let mut session = loaded(OBJECTS);
     ask(
         &mut session,
-        json!([{ "change": "scale", "kind": "Deployment", "namespace": "shop", "name": "web", "replicas": 4 }]),
+        &json!([{ "change": "scale", "kind": "Deployment", "namespace": "shop", "name": "web", "replicas": 4 }]),
     );
     let pods = rows(&mut session, "pods");
     let of = |is_pending: bool| {
@@ -206,7 +206,7 @@ fn invalid_objects_name_line_and_field_and_the_old_cluster_stays() {
 #[test]
 fn window_returns_only_its_rows_and_the_total() {
     let mut session = loaded(OBJECTS);
-    ask(&mut session, json!([]));
+    ask(&mut session, &json!([]));
     let window = |session: &mut Session, request: Value| answer(session, &request, "");
     let part = window(&mut session, json!({ "do": "pods", "offset": 1, "limit": 1 }));
     assert_eq!((&part["total"], part["rows"].as_array().map(Vec::len)), (&json!(3), Some(1)));
