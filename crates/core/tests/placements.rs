@@ -400,6 +400,15 @@ fn preferred_domain_costs_no_member_its_node() {
         };
         assert!(small.allows(near), "cluster {number}: {near:?}");
         assert!(placed(near) >= placed(anywhere), "cluster {number}: {near:?} instead of {anywhere:?}");
+        for left in (0..near.len()).filter(|&member| near[member].is_none()) {
+            let fits_on = |node: &usize| {
+                let mut more = near.clone();
+                more[left] = Some(*node);
+                small.allows(&more)
+            };
+            let fits = (0..small.nodes.len()).find(fits_on);
+            assert!(fits.is_none(), "cluster {number}: {near:?}, and member {left} fits on {fits:?}");
+        }
         nearer += usize::from(racks_of(&small, near) < racks_of(&small, anywhere));
         several += usize::from(racks_of(&small, near) > 1);
     }

@@ -53,7 +53,8 @@ impl Scheduler {
         options.map(|options| options.preferred.to_vec()).unwrap_or_default()
     }
 
-    /// Decides in the preferred domains. Returns the run that gives most members a node, if one starts the group.
+    /// Decides in the preferred domains. Returns the run that gives most members a node, if one starts the group. The
+    /// members that get none there may use the other nodes.
     fn decide_near(
         &mut self,
         now: Time,
@@ -63,22 +64,30 @@ impl Scheduler {
     ) -> Option<Run> {
         let allowed = self.search_placements(attempt)?;
         let evaluations = self.group_evaluations(attempt);
-        let mut best: Option<Run> = None;
+        let mut best: Option<(Run, Vec<NodeSet>)> = None;
         for depth in (1..=keys.len()).rev() {
             let (outer, inner) = keys.split_at(depth);
             let domains = self.preferred_domains(attempt, &allowed, outer);
             let Some((at, run)) = self.best_of(now, attempt, &domains, evaluations.as_ref(), probe) else {
                 continue;
             };
-            let run = self.arrange(now, attempt, (run, &domains[at].nodes), inner, probe);
-            if best.as_ref().is_none_or(|best| run.placed() > best.placed()) {
-                best = Some(run);
+            let found = self.arrange(now, attempt, (run, &domains[at].nodes), inner, probe);
+            if best.as_ref().is_none_or(|(best, _)| found.0.placed() > best.placed()) {
+                best = Some(found);
             }
-            if best.as_ref().is_some_and(|best| best.placed() == attempt.members.len()) {
+            if best.as_ref().is_some_and(|(best, _)| best.placed() == attempt.members.len()) {
                 break;
             }
         }
-        best
+        let (run, mut path) = best?;
+        let node = path.last()?.iter().next()?;
+        if run.placed() < attempt.members.len()
+            && let Some(allowed) = allowed.iter().find(|placement| placement.nodes.contains(node))
+        {
+            path.push(allowed.nodes.clone());
+            return Some(self.along(now, attempt, run, &path, probe));
+        }
+        Some(run)
     }
 
     /// Returns the domains of these keys within the domains that the group may use: that of the members that have a
@@ -145,12 +154,13 @@ impl Scheduler {
         let allowed = self.search_placements(attempt).unwrap_or_default();
         let is_chosen = |placement: &&Placement| run.chosen.as_ref().is_none_or(|it| *it == placement.name);
         match allowed.iter().find(is_chosen) {
-            Some(placement) => self.arrange(now, attempt, (run, &placement.nodes), keys, probe),
+            Some(placement) => self.arrange(now, attempt, (run, &placement.nodes), keys, probe).0,
             None => run,
         }
     }
 
     /// Lets the members of a run fill the domains of the next key one after the other, unless fewer get a node then.
+    /// Returns these domains as well; the last one has all nodes.
     fn arrange(
         &mut self,
         now: Time,
@@ -158,11 +168,10 @@ impl Scheduler {
         (run, nodes): (Run, &NodeSet),
         keys: &[Symbol],
         probe: &mut dyn Probe,
-    ) -> Run {
+    ) -> (Run, Vec<NodeSet>) {
         if keys.is_empty() {
-            return run;
+            return (run, vec![nodes.clone()]);
         }
-        let start = self.walk.start();
         let all = Attempt {
             key: attempt.key,
             group: attempt.group.clone(),
@@ -173,7 +182,20 @@ impl Scheduler {
         };
         let evaluations = self.group_evaluations(attempt);
         let path = self.path_in(now, (&all, evaluations.as_ref()), (nodes, run.placed()), keys, probe);
-        let scope = RunScope { path: &path, ..RunScope::default() };
+        (self.along(now, attempt, run, &path, probe), path)
+    }
+
+    /// Lets the members use these domains one after the other, unless fewer get a node than in `run`.
+    fn along(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        run: Run,
+        path: &[NodeSet],
+        probe: &mut dyn Probe,
+    ) -> Run {
+        let start = self.walk.start();
+        let scope = RunScope { path, ..RunScope::default() };
         let arranged = self.run_members(now, attempt, scope, Mode::WithoutPostFilters, probe);
         if arranged.verdict != Verdict::Scheduled || arranged.placed() < run.placed() {
             self.walk.return_to(start);
