@@ -231,7 +231,7 @@ fn undo_restores_cluster_queue_and_later_decisions() {
         let mut random = Random(run);
         let mut cluster = cluster(&mut random);
         let mut states = Vec::new();
-        for number in 0..14 {
+        for number in 0..18 {
             match random.below(6) {
                 0 => {
                     states.push(seen(&mut cluster));
