@@ -1,7 +1,7 @@
 //! Times cycles of pod groups in process, beside the real kube-scheduler's on the same scenario.
 //!
 //! ```text
-//! cargo bench --bench groups -- [--workload W] [--groups 5] [--oracle target/upstream/1.37/bin/oracle]
+//! cargo bench -p supercargo-dev --bench groups -- [--workload W] [--groups 5] [--oracle target/upstream/1.37/bin/oracle]
 //! ```
 //!
 //! A scenario creates one group after the other. Each side plays all of it, in the format of the recorded scenarios,
@@ -10,12 +10,12 @@
 //!
 //! Prints a table without thresholds. Requires Linux for CPU time.
 
-#[path = "report/mod.rs"]
+#[path = "../../../benches/report/mod.rs"]
 mod report;
 
 use clap::Parser;
 use nix::time::{ClockId, clock_gettime};
-use report::{Numbers, Table, circumstances, target};
+use report::{Numbers, Table, circumstances};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, Write as _};
@@ -263,7 +263,8 @@ fn main() -> io::Result<()> {
         "cycles",
     ]);
     let mut version = "without kube-scheduler".to_owned();
-    let file = target().join("group-scenario.json");
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("scenario.json");
     for workload in all.iter().filter(|it| args.workload.as_deref().is_none_or(|id| it.id == id)) {
         let groups = args.groups.unwrap_or(workload.groups);
         let scenario = workload.scenario(groups);
@@ -293,6 +294,5 @@ fn main() -> io::Result<()> {
             cycles,
         ]);
     }
-    fs::remove_file(&file)?;
     writeln!(io::stdout(), "{}\n\n{}", circumstances(&version), table.text())
 }
