@@ -27,7 +27,8 @@ part "golden vectors in the WebAssembly module" cargo test --locked --quiet --wo
 part "workloads, allocations" cargo test --locked --quiet --test workloads --test allocations
 part "packaging, conventions, serving, commands" cargo test --locked --quiet --test config --test dashboards --test manifests --test packages --test tidy --test serve --test simulate --test explain --test replay --test placement --test report
 part "spans" cargo test --locked --quiet --features otlp --test otlp
-part "API server" cargo test --locked --quiet --test apiserver
+# Its tests wait for most of their time.
+part "API server" cargo test --locked --quiet --test apiserver -- --test-threads $(($(nproc) + 1))
 
 printf '\n'
 for at in "${!names[@]}"; do printf '%5d s  %s\n' "${seconds[$at]}" "${names[$at]}"; done
