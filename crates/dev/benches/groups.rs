@@ -1,7 +1,7 @@
 //! Times cycles of pod groups in process, beside the real kube-scheduler's on the same scenario.
 //!
 //! ```text
-//! cargo bench -p supercargo-dev --bench groups -- [--workload W] [--groups 5] [--oracle target/upstream/1.37/bin/oracle]
+//! cargo bench -p supercargo-dev --bench groups -- [--workload W] [--oracle target/upstream/1.37/bin/oracle]
 //! ```
 //!
 //! A scenario creates one group after the other. Each side plays all of it, in the format of the recorded scenarios,
