@@ -228,7 +228,7 @@ page: ## Build the page with the engine, one file: target/page/index.html. Insta
 
 .PHONY: page-check
 page-check: page ## Test the page in a browser, and its WebAssembly module on all golden vectors. Needs Chromium, and installs it on Debian.
-	SUPERCARGO_WASM=$(TARGET)/wasm32-unknown-unknown/page/supercargo_web.wasm cargo test --locked --quiet $(AROUND) --test wasm -- --nocapture
+	SUPERCARGO_WASM=$(TARGET)/wasm32-unknown-unknown/wasm/supercargo_web.wasm cargo test --locked --quiet $(AROUND) --test wasm -- --nocapture
 	tests/release/chromium.sh
 	cargo test --locked --quiet $(AROUND) --test browser -- --nocapture --test-threads 1
 

@@ -6,8 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 triple=wasm32-unknown-unknown
-profile=page
-[ "${1:-}" = --test ] && profile=page-test
+profile=wasm
+[ "${1:-}" = --test ] && profile=wasm-test
 
 # A toolchain that rustup does not manage must have the target itself.
 if ! ls "$(rustc --print sysroot)/lib/rustlib/$triple/lib" >/dev/null 2>&1; then

@@ -39,9 +39,7 @@ const imports = { page: {
 } };
 
 async function start(base64) {
-  const packed = new Blob([bytesOf(base64)]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const bytes = await new Response(packed).arrayBuffer();
-  wasm = (await WebAssembly.instantiate(bytes, imports)).instance.exports;
+  wasm = (await WebAssembly.instantiate(bytesOf(base64), imports)).instance.exports;
 }
 
 function ask(request) {

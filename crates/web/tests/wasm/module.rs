@@ -23,7 +23,7 @@ pub(crate) struct Module {
 fn path() -> PathBuf {
     let built = || {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the folder is below target");
-        target.join("wasm32-unknown-unknown/page-test/supercargo_web.wasm")
+        target.join("wasm32-unknown-unknown/wasm-test/supercargo_web.wasm")
     };
     std::env::var_os("SUPERCARGO_WASM").map_or_else(built, PathBuf::from)
 }
