@@ -12,7 +12,7 @@ use supercargo_whatif::server::Limits;
 /// Arguments of `supercargo whatif`.
 #[derive(Clone, Debug, Args)]
 pub struct WhatifArgs {
-    /// What to do.
+    /// The action.
     #[command(subcommand)]
     pub command: WhatifCommand,
 }

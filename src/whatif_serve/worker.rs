@@ -24,7 +24,7 @@ struct Job {
     _reserved: Option<Reserved>,
 }
 
-/// Where requests wait.
+/// The queues of waiting requests.
 pub(super) struct Desk {
     state: Mutex<State>,
     arrived: Condvar,

@@ -233,7 +233,7 @@ async fn whatif_follows_the_cluster_and_its_answers_come_true() -> Result<()> {
         }
         assert_eq!(expected, bound, "the scheduler binds the pods where the answer said");
 
-        // What the fork placed exists now, so that its change does not apply any more.
+        // The objects that the fork placed exist now, so its change no longer applies.
         let diff = format!("{fork}/diff");
         wait_for("the server to see the pods", PATIENCE, || async {
             let answer = server.ask(Some(&server.token), Method::GET, &diff, &Value::Null).await?;

@@ -38,7 +38,7 @@ fn draw(text: &str) {
     *is_drawn = !text.is_empty();
 }
 
-/// What is being done. The line disappears when this is dropped.
+/// The running action. The line disappears when this is dropped.
 pub(crate) struct Working {
     /// Takes the text of the current step, and ends the thread when it is dropped.
     steps: Option<Sender<String>>,

@@ -47,11 +47,11 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 pub(crate) struct Shown {
     /// The answer in the requested format.
     pub(crate) text: String,
-    /// What must differ for the answer to be a new one.
+    /// The part of the answer that makes it a new one if it differs.
     pub(crate) state: String,
 }
 
-/// What separates an answer from the one before.
+/// The separator between two answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Between {
     /// It replaces it on the screen.
@@ -80,7 +80,7 @@ struct Watcher {
     error: Option<String>,
 }
 
-/// What to print.
+/// The text to print.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Print {
     out: String,

@@ -10,7 +10,7 @@ use supercargo_whatif::cluster::{NodeState, Placement, WorkloadState};
 pub enum Request {
     /// Replaces the cluster by the objects of inputs, which are read one after the other.
     Load {
-        /// What messages call the inputs, in their order.
+        /// The names of the inputs in messages, in their order.
         inputs: Vec<String>,
         /// The version of kube-scheduler to behave as, for example `1.36`; the newest by default.
         #[serde(default)]
@@ -36,7 +36,7 @@ pub enum Request {
     Simulate(Simulate),
 }
 
-/// What to decide. The question replaces the one before.
+/// The question, which replaces the one before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Question {
@@ -56,7 +56,7 @@ pub enum Change {
     AddNodes {
         /// The name of the node to copy.
         like: String,
-        /// How many to add, at most 10,000.
+        /// The number of copies, at most 10,000.
         count: usize,
     },
     /// Removes a node; the pods that its controllers create again are pending.
@@ -116,11 +116,11 @@ pub enum Only {
     /// All.
     #[default]
     All,
-    /// Those that were decided, which were pending before.
+    /// The pods that were decided; they were pending before.
     Decided,
-    /// Those that are pending still.
+    /// The pods that are still pending.
     Pending,
-    /// Those that the changes or the configuration moved.
+    /// The pods that the changes or the configuration moved.
     Moved,
 }
 
@@ -149,7 +149,7 @@ pub struct Simulate {
 /// The answer to a request that failed. The session is as it was before.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Failure {
-    /// What failed, where, why, and what to do.
+    /// The message: the failed action, the place, the reason, and the next step.
     pub(crate) error: String,
 }
 

@@ -19,7 +19,7 @@ use supercargo_whatif::simulate::profiles;
 const INPUT_MAX: &str = "4Gi";
 /// The most nodes of one change. More than twice the largest clusters that Kubernetes supports.
 const NODES_MAX: usize = 10_000;
-/// What messages call the configuration.
+/// The name of the configuration in messages.
 const CONFIG: &str = "configuration";
 
 /// Opens the input with this index.
@@ -36,7 +36,7 @@ pub(crate) struct Asked {
     /// The cluster, in a transaction with the changes and decisions of the question, once one is answered.
     pub(crate) cluster: Cluster,
     question: Question,
-    /// What was decided, by pod.
+    /// The decisions, by pod.
     pub(crate) placements: BTreeMap<String, Placement>,
     /// The decisions without changes and with the default plugins: the node of each pod that was pending.
     pub(crate) before: Option<BTreeMap<String, Option<String>>>,

@@ -116,7 +116,7 @@ pub struct Connection {
     token: Option<HeaderValue>,
     /// Timeout of one request.
     within: Duration,
-    /// What a failed request could not do.
+    /// The action that failed.
     what: String,
     /// Namespace of the kubeconfig's context; `None` if there is no kubeconfig.
     pub namespace: Option<String>,

@@ -95,7 +95,7 @@ struct Stopwatch {
     spent: Duration,
 }
 
-/// What a step costs.
+/// The cost of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepCost {
     /// The time of the scheduler's cycles, without events and writes.

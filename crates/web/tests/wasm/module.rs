@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use wasmi::{Caller, Engine, Extern, Instance, Linker, Memory, Store};
 
-/// What the module reads, and what it said.
+/// The inputs of the module, and its messages.
 #[derive(Default)]
 struct Host {
     input: Vec<u8>,

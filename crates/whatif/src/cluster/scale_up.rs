@@ -19,7 +19,7 @@ use supercargo_core::model::resources::Resources;
 pub struct ScaleUpTemplate<'a> {
     /// The name by which the answer refers to it.
     pub name: &'a str,
-    /// What its nodes look like.
+    /// The template of its nodes.
     pub node: NodeTemplate<'a>,
 }
 
@@ -40,7 +40,7 @@ pub enum ScaleUpPods<'a> {
 pub struct ScaleUp {
     /// The nodes to add, in this order; empty if no node helps or none is needed.
     pub nodes: Vec<ScaleUpNodes>,
-    /// What is decided about each pod once these nodes exist.
+    /// The decision about each pod once these nodes exist.
     pub placements: Vec<Placement>,
     /// Number of pods that stay pending.
     pub pending: usize,
@@ -62,7 +62,7 @@ pub struct ScaleUpNodes {
     pub names: Vec<String>,
 }
 
-/// What one template alone achieves.
+/// The result with one template alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleUpOption {
@@ -290,7 +290,7 @@ impl<'a> Search<'a> {
             sum.add(&pod.resources.placed);
             pods += 1;
         }
-        // What the nodes do not have at all does not tell how many there must be.
+        // A resource that the nodes lack does not tell how many there must be.
         let of = |amount: i64, each: i64| match each {
             ..=0 => 0,
             each => u64::try_from(amount).unwrap_or(0).div_ceil(each.unsigned_abs()),

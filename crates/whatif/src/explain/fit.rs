@@ -36,7 +36,7 @@ pub struct FitCheck {
     /// How many groups start; only if the pod is a member of a gang.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<GroupFit>,
-    /// How many more copies fit by preemption; only if it was asked for.
+    /// The number of further copies that fit by preemption; only if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption: Option<PreemptingFit>,
 }

@@ -4,7 +4,7 @@ use crate::pending::report::PendingPod;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// How urgently a person should look at a pending pod.
+/// The urgency of a pending pod for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Its latest attempts ended with an error.
@@ -36,7 +36,7 @@ pub struct ReasonGroup<'r> {
     pub severity: Severity,
     /// Their place in the scheduler.
     pub place: &'r str,
-    /// What they wait for, without the names of nodes.
+    /// The reason why they wait, without the names of nodes.
     pub reason: String,
     /// The pods, in the order of the report.
     pub pods: Vec<&'r PendingPod>,

@@ -1,4 +1,4 @@
-//! What users may take: sizes, numbers and times. Each bounds memory or waiting.
+//! Limits of users: sizes, numbers and times. Each bounds memory or waiting.
 
 use super::User;
 use super::answer::Problem;

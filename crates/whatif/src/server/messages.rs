@@ -165,7 +165,7 @@ pub(super) struct RemoveNodesRequest {
     pub(super) nodes: Vec<String>,
 }
 
-/// What new nodes look like: exactly one of both.
+/// The template of new nodes: exactly one of both.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AddNodesRequest {

@@ -145,7 +145,7 @@ fn found(args: &ExplainArgs) -> Result<Found, Refused> {
     Ok(Found { cluster, pod, has_ended })
 }
 
-/// What to add to an explanation.
+/// The parts that an explanation may have in addition.
 #[derive(Clone, Copy)]
 struct Asked {
     scores: bool,

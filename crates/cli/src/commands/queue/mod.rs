@@ -118,7 +118,7 @@ fn shown(source: &mut Source<'_>) -> Result<Shown, Refused> {
     Ok(Shown { text, state: in_list_form(ListOutput::Json, &report, |_| String::new(), Vec::new) })
 }
 
-/// Where the answers come from. Keeps the connection between two questions.
+/// The source of the answers. It keeps the connection between two questions.
 pub(crate) struct Source<'a> {
     args: &'a QueueArgs,
     connection: Option<Connection>,
@@ -146,7 +146,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// How a page was asked for.
+/// The way in which a page was requested.
 struct Asked {
     namespace: String,
     is_by_proxy: bool,

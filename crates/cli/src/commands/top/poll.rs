@@ -17,7 +17,7 @@ const METRICS: &str = "/metrics";
 /// Advice for a client that may not read the metrics.
 const GRANT: &str = "no rates: /metrics needs the ClusterRole supercargo-metrics-reader";
 
-/// What a thread has found out.
+/// A result of the thread.
 pub(super) enum News {
     /// An answer to the regular question.
     Answer(Result<Answer, String>),

@@ -1,4 +1,4 @@
-//! What `top` shows, and how keys change it. Knows no terminal, clock or connection.
+//! The state of `top`, and how keys change it. It knows no terminal, clock or connection.
 
 use super::load::Load;
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ pub(super) enum Key {
     Char(char),
 }
 
-/// What the program must do after a key press.
+/// The program's next action after a key press.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Draw.
@@ -45,7 +45,7 @@ pub(super) struct Named {
     pub(super) uid: String,
 }
 
-/// What the lower part of the screen shows.
+/// The content of the lower part of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum View {
     /// Pending pods by reason.
@@ -61,7 +61,7 @@ pub(super) enum View {
 /// Everything that is on the screen.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    /// What is asked, for the first line.
+    /// The scheduler or file that answers, for the first line.
     pub(super) source: String,
     /// The latest report.
     pub(super) report: Option<QueueReport>,
