@@ -12,6 +12,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Key of an element reference in WebDriver's JSON.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
+/// Maximum size of a screenshot in bytes.
+const PICTURE_MAX: usize = 300_000;
+/// Number of lines of a page's text that are kept beside its picture.
+const TEXT_LINES: usize = 150;
+
 /// WebDriver's code points of keys.
 pub(crate) mod keys {
     pub(crate) const ENTER: &str = "\u{e007}";
@@ -265,11 +270,28 @@ impl Browser<'_> {
         (said, asked.collect())
     }
 
-    /// Takes a screenshot, as PNG in base64.
-    pub(crate) fn screenshot(&self) -> String {
+    /// Takes a screenshot as PNG, and compares the text of the page with the text that was kept when its picture was
+    /// taken. Stores both if `SCREENSHOTS` is set.
+    pub(crate) fn picture(&self, folder: &Path, name: &str) {
         let path = format!("/session/{}/screenshot", self.id);
         let shot = self.driver.ask("GET", &path, &Value::Null).unwrap_or_else(|error| panic!("{error}"));
-        shot.as_str().expect("a picture is a text").to_owned()
+        let bytes: k8s_openapi::ByteString = serde_json::from_value(shot).expect("a picture is base64");
+        assert!(
+            bytes.0.starts_with(b"\x89PNG") && bytes.0.len() < PICTURE_MAX,
+            "{name}: {} bytes",
+            bytes.0.len()
+        );
+        let lines = self.text("`${document.querySelector('#panel').innerText}\n${document.body.innerText}`");
+        let text =
+            lines.lines().take(TEXT_LINES).flat_map(|line| [line.trim_end(), "\n"]).collect::<String>();
+        let file = folder.join(name).with_extension("txt");
+        if std::env::var_os("SCREENSHOTS").is_some() {
+            std::fs::create_dir_all(folder).expect("a folder can be made");
+            std::fs::write(folder.join(name), bytes.0).expect("a picture can be written");
+            std::fs::write(&file, &text).expect("a text can be written");
+        }
+        let stored = std::fs::read_to_string(&file).unwrap_or_default();
+        assert_eq!(text, stored, "{name} shows an older page: `make screenshots` takes it again");
     }
 }
 

@@ -19,11 +19,6 @@ use offline::{Folder, Ran};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Maximum size of a screenshot in bytes.
-const PICTURE_MAX: usize = 300_000;
-/// Number of lines of a page's text that are kept beside its picture.
-const TEXT_LINES: usize = 150;
-
 /// A folder with reports.
 struct Reports(Folder);
 
@@ -48,27 +43,9 @@ impl Reports {
     }
 }
 
-/// Takes a screenshot, and compares the text of the page with the text that was kept when its picture was taken.
-/// Stores both if `SCREENSHOTS` is set.
+/// Takes a screenshot, and compares the page with the one that is kept.
 fn picture(browser: &Browser<'_>, name: &str) {
-    let base64 = browser.screenshot();
-    let bytes: k8s_openapi::ByteString = serde_json::from_value(json!(base64)).expect("it is base64");
-    assert!(
-        bytes.0.starts_with(b"\x89PNG") && bytes.0.len() < PICTURE_MAX,
-        "{name}: {} bytes",
-        bytes.0.len()
-    );
-    let lines = browser.text("`${document.querySelector('#panel').innerText}\n${document.body.innerText}`");
-    let text = lines.lines().take(TEXT_LINES).flat_map(|line| [line.trim_end(), "\n"]).collect::<String>();
-    let folder = offline::root().join("docs/screenshots");
-    let file = folder.join(name).with_extension("txt");
-    if std::env::var_os("SCREENSHOTS").is_some() {
-        std::fs::create_dir_all(&folder).expect("a folder can be made");
-        std::fs::write(folder.join(name), bytes.0).expect("a picture can be written");
-        std::fs::write(&file, &text).expect("a text can be written");
-    }
-    let stored = std::fs::read_to_string(&file).unwrap_or_default();
-    assert_eq!(text, stored, "{name} shows an older page: `make screenshots` takes it again");
+    browser.picture(&offline::root().join("docs/screenshots"), name);
 }
 
 /// Asserts that only the page was loaded, and that the console has no messages.

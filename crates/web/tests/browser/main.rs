@@ -19,9 +19,6 @@ use driver::{Browser, Driver, keys};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Maximum size of a screenshot in bytes.
-const PICTURE_MAX: usize = 300_000;
-
 const OBJECTS: &str = "\
 apiVersion: v1
 kind: Node
@@ -298,18 +295,7 @@ fn page_and_worker_cannot_connect_anywhere() {
     assert!(said.iter().filter(|line| line.contains("Content Security Policy")).count() >= 2, "{said:?}");
 }
 
-/// Takes a screenshot, and stores it if `SCREENSHOTS` is set.
+/// Takes a screenshot, and compares the page with the one that is kept.
 fn picture(browser: &Browser<'_>, name: &str) {
-    let base64 = browser.screenshot();
-    let bytes: k8s_openapi::ByteString = serde_json::from_value(json!(base64)).expect("it is base64");
-    assert!(
-        bytes.0.starts_with(b"\x89PNG") && bytes.0.len() < PICTURE_MAX,
-        "{name}: {} bytes",
-        bytes.0.len()
-    );
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/screenshots").join(name);
-    if std::env::var_os("SCREENSHOTS").is_some() {
-        std::fs::write(&file, bytes.0).expect("a picture can be written");
-    }
-    assert!(file.is_file(), "{name} is missing: `make screenshots` takes it");
+    browser.picture(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/screenshots"), name);
 }
