@@ -3,7 +3,7 @@
 //! Upstream: `scheduling.k8s.io` PodGroup, `v1alpha2` in 1.36 and `v1beta1` in 1.37 (KEP-4671). Conversion from the API
 //! is in `crates/objects`; nothing here knows a version.
 
-use crate::model::group_options::{GroupOptions, START_DEADLINE_EXCEEDED};
+use crate::model::group_options::{GroupOptions, START_DEADLINE_EXCEEDED, start_deadline_message};
 use crate::model::intern::{Symbol, trace_ids};
 use crate::model::pod::Uid;
 use crate::model::time::Time;
@@ -95,9 +95,9 @@ impl PodGroup {
     pub fn given_up(&self) -> Option<&str> {
         let limit = self.options.as_ref().ok()?.start_within?;
         let shown = self.scheduled.as_ref().filter(|shown| !shown.is_true)?;
-        let within = format!(" within {} s ", limit.as_secs());
-        (&*shown.reason == START_DEADLINE_EXCEEDED && shown.message.contains(&within))
-            .then_some(&*shown.message)
+        let says_so =
+            &*shown.reason == START_DEADLINE_EXCEEDED && *shown.message == *start_deadline_message(limit);
+        says_so.then_some(&*shown.message)
     }
 }
 

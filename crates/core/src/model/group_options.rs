@@ -23,6 +23,16 @@ pub const MIN_PER_ROLE: &str = "supercargo.dev/min-per-role";
 pub const START_WITHIN: &str = "supercargo.dev/start-within";
 /// The reason of the condition of a group that was given up, because it did not start within that time.
 pub const START_DEADLINE_EXCEEDED: &str = "StartDeadlineExceeded";
+
+/// Returns the message of that condition.
+pub(crate) fn start_deadline_message(limit: Duration) -> String {
+    format!(
+        "the pod group did not start within {} s of the creation of its first pod; change annotation {START_WITHIN}, \
+         or create the pod group again",
+        limit.as_secs()
+    )
+}
+
 /// Whether the group keeps the nodes that its members find, if it waits longest: `true` or `false`.
 pub const RESERVE: &str = "supercargo.dev/reserve";
 /// All annotations.

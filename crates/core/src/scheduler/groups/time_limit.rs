@@ -6,7 +6,7 @@
 use super::super::Scheduler;
 use crate::model::effect::Severity;
 use crate::model::group::{GroupCondition, GroupKey};
-use crate::model::group_options::{START_DEADLINE_EXCEEDED, START_WITHIN};
+use crate::model::group_options::{START_DEADLINE_EXCEEDED, start_deadline_message};
 use crate::model::intern::{Marks, TraceIds};
 use crate::model::pod::PodInfo;
 use crate::model::time::Time;
@@ -115,12 +115,7 @@ impl Scheduler {
         self.groups.limits.given_up.insert(key);
         self.hold_back_members(key, false);
         self.preemptor_left(now, &uid);
-        let seconds = limit.as_secs();
-        // `PodGroup::given_up` reads the time.
-        let message = format!(
-            "the pod group did not start within {seconds} s of the creation of its first pod; change annotation \
-             {START_WITHIN}, or create the pod group again"
-        );
+        let message = start_deadline_message(limit);
         for uid in self.pending_members(key) {
             if let Some(pod) = self.queue.get(&uid).map(|queued| Arc::clone(&queued.pod)) {
                 self.end_nomination(now, &pod);
