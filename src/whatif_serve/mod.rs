@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_apiserver::watch::{Readiness, Watches, Watching};
+use supercargo_apiserver::watch::{FAILING_MAX, Readiness, Watches, Watching};
 use supercargo_cli::cluster::Refused;
 use supercargo_cli::live::{self, LiveError};
 use supercargo_cli::screen::complain;
@@ -95,14 +95,14 @@ async fn serve(args: &ServeArgs) -> Result<(), Refused> {
     let readiness = followed.as_ref().map(|(watches, _)| watches.readiness());
     let live = readiness
         .clone()
-        .map(|readiness| Live { store: Arc::clone(&store), ready: Box::new(move || is_listed(&readiness)) });
+        .map(|readiness| Live { store: Arc::clone(&store), ready: Box::new(move || is_current(&readiness)) });
     let service = Service::new(setup, args.limits(), live).map_err(|error| invalid(&error))?;
     let worker = Worker::start(service, args.limits());
     let (desk, ended) = worker.map_err(|error| failed(format!("cannot start a thread: {error}")))?;
 
     let mut checks = Checks::new();
     if let Some(readiness) = readiness {
-        checks = checks.with_ready(Check::new("watch-sync", move || readiness.check()));
+        checks = checks.with_ready(Check::new("live", move || is_current(&readiness)));
     }
     let gate = Gate::new(KubeReviewer::new(client.clone()));
     let routes = Routes::new(Arc::new(checks), Exposition::new(metrics), gate);
@@ -122,14 +122,10 @@ async fn serve(args: &ServeArgs) -> Result<(), Refused> {
     outcome
 }
 
-/// Whether all watched objects are listed.
-fn is_listed(readiness: &Readiness) -> Result<(), String> {
-    let missing: Vec<&str> =
-        readiness.kinds().iter().filter(|health| !health.synced).map(|health| health.kind.as_str()).collect();
-    match missing.is_empty() {
-        true => Ok(()),
-        false => Err(format!("the live cluster is not known yet; not listed: {}; retry", missing.join(", "))),
-    }
+/// Checks that the live cluster is known and current: all kinds are listed, and no watch has failed for long.
+fn is_current(readiness: &Readiness) -> Result<(), String> {
+    let checked = readiness.check().and_then(|()| readiness.check_failing(FAILING_MAX));
+    checked.map_err(|why| format!("the live cluster is not current: {why}; retry, or upload a snapshot"))
 }
 
 /// Starts what fills the store: the watches, and the lists of what admission reads.

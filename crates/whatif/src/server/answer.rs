@@ -55,7 +55,7 @@ pub enum Problem {
     /// Too many requests wait. A retry may succeed.
     #[error("{0}")]
     Busy(String),
-    /// The live cluster is not known yet.
+    /// The live cluster is not known or not current.
     #[error("{0}")]
     Later(String),
     /// The answer took too long.
