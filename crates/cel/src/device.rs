@@ -1,4 +1,4 @@
-//! Devices, as expressions see them.
+//! Devices, as CEL expressions see them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::value::{Map, Quantity, Value, Version};
 
-/// A device: what the variable `device` stands for. Built once, evaluated many times; cheap to clone.
+/// A device: the value of the variable `device`. Build it once and evaluate it many times. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Device(Arc<Fields>);
 
@@ -14,34 +14,33 @@ pub struct Device(Arc<Fields>);
 struct Fields {
     /// The map of all fields.
     value: Value,
-    /// Why no expression can be evaluated for this device.
+    /// The error of every evaluation for this device, if an attribute or capacity is invalid.
     broken: Option<Error>,
 }
 
-/// The value of an attribute, in the variants of the API type `DeviceAttribute`.
+/// The value of an attribute, with the variants of the API type `DeviceAttribute`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attribute {
     /// An integer.
     Int(i64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// A text.
+    /// A string.
     String(Arc<str>),
-    /// A semantic version, as text. One that does not parse fails all evaluations for the device.
+    /// A semantic version, as a string. If it does not parse, every evaluation for the device fails.
     Version(Arc<str>),
-    /// A list of integers. Lists of any kind fail all evaluations for the device, as they do in Kubernetes 1.36
-    /// without the feature gate
-    /// `DRAListTypeAttributes`.
+    /// A list of integers. With a list of any type, every evaluation for the device fails, as in Kubernetes
+    /// 1.36 without the feature gate `DRAListTypeAttributes`.
     Ints(Vec<i64>),
-    /// A list of truth values.
+    /// A list of booleans.
     Bools(Vec<bool>),
-    /// A list of texts.
+    /// A list of strings.
     Strings(Vec<Arc<str>>),
     /// A list of semantic versions.
     Versions(Vec<Arc<str>>),
 }
 
-/// Collects what a device has.
+/// Builds a [`Device`].
 #[derive(Clone, Debug, Default)]
 pub struct DeviceBuilder {
     driver: Arc<str>,
@@ -51,7 +50,7 @@ pub struct DeviceBuilder {
 }
 
 impl Device {
-    /// Starts a device of a driver, for example `gpu.example.com`.
+    /// Returns a builder for a device of a driver, for example `gpu.example.com`.
     pub fn builder(driver: &str) -> DeviceBuilder {
         DeviceBuilder { driver: driver.into(), ..DeviceBuilder::default() }
     }
@@ -73,24 +72,23 @@ impl DeviceBuilder {
         self
     }
 
-    /// Adds an attribute. `name` is qualified, `domain/id`, or a bare id, which belongs to the domain of the driver.
-    /// If a device has both, the
-    /// qualified one counts; upstream picks either.
+    /// Adds an attribute. `name` is qualified (`domain/id`) or a bare id, whose domain is the name of the
+    /// driver. If a device has both, the qualified one takes precedence; upstream's choice is random.
     #[must_use]
     pub fn attribute(mut self, name: &str, value: Attribute) -> Self {
         self.attributes.insert(name.to_owned(), value);
         self
     }
 
-    /// Adds a capacity, as the text of a quantity. One that does not parse fails all evaluations for the device.
-    /// Names are as for attributes.
+    /// Adds a capacity, as a quantity string. If it does not parse, every evaluation for the device fails.
+    /// `name` has the same form as in [`attribute`](Self::attribute).
     #[must_use]
     pub fn capacity(mut self, name: &str, quantity: &str) -> Self {
         self.capacity.insert(name.to_owned(), quantity.to_owned());
         self
     }
 
-    /// The device.
+    /// Builds the device.
     pub fn build(self) -> Device {
         let mut broken = None;
         let mut domains = Domains { driver: &self.driver, maps: BTreeMap::new() };
@@ -119,14 +117,14 @@ impl DeviceBuilder {
     }
 }
 
-/// Bare names first, so that qualified ones replace them.
+/// Iterates over bare names first, so that qualified ones replace them.
 fn by_precedence<T>(entries: &BTreeMap<String, T>) -> impl Iterator<Item = (&String, &T)> {
     let qualified = |name: &str| name.contains('/');
     let bare = entries.iter().filter(move |(name, _)| !qualified(name));
     bare.chain(entries.iter().filter(move |(name, _)| qualified(name)))
 }
 
-/// Maps of ids by domain.
+/// Values by domain and id.
 struct Domains<'d> {
     driver: &'d str,
     maps: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Value>>,

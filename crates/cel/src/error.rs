@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why an expression does not compile.
+/// An error of compilation.
 ///
-/// `Display` gives the text of the Kubernetes compiler: `compilation failed: ERROR: <input>:1:8: …`, then the line of
-/// the source and a line with
-/// a caret; several errors follow each other. The sentences after the position may differ from upstream's.
+/// `Display` prints the text of the Kubernetes compiler: `compilation failed: ERROR: <input>:1:8: …`, then
+/// the source line and a line with a caret. Several errors follow each other. The message after the position
+/// may differ from upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{prefix}{text}")]
 pub struct CompileError {
@@ -20,32 +20,33 @@ pub struct CompileError {
 }
 
 impl CompileError {
-    /// The line of the first error, counted from 1; 0 if the error has no position.
+    /// Returns the line of the first error, counted from 1, or 0 if the error has no position.
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// The column of the first error in characters, counted from 1; 0 if the error has no position.
+    /// Returns the column of the first error in characters, counted from 1, or 0 if the error has no
+    /// position.
     pub fn column(&self) -> usize {
         self.column
     }
 
-    /// The first error without its position.
+    /// Returns the message of the first error, without its position.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// An error about the whole expression, such as a result of the wrong type.
+    /// Creates an error about the whole expression, such as a result of the wrong type.
     pub(crate) fn general(message: String) -> Self {
         Self { prefix: "", text: message.clone(), line: 0, column: 0, message }
     }
 
-    /// An error of preparing the program, for example a regular expression that does not compile.
+    /// Creates an error in the preparation of the program, such as an invalid regular expression.
     pub(crate) fn instantiation(message: String) -> Self {
         Self { prefix: "program instantiation failed: ", text: message.clone(), line: 0, column: 0, message }
     }
 
-    /// Errors with positions, in the order they are reported.
+    /// Creates an error from issues, in the order in which they were reported.
     pub(crate) fn issues(source: &str, issues: &[Issue]) -> Self {
         let mut text = String::new();
         let mut first = (0, 0, String::new());
@@ -66,7 +67,7 @@ impl CompileError {
     }
 }
 
-/// An error at a place of the source.
+/// An error and its position in the source.
 #[derive(Clone, Debug)]
 pub(crate) struct Issue {
     pub(crate) place: Place,
@@ -75,9 +76,9 @@ pub(crate) struct Issue {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// Bytes from the start of the source.
+    /// Offset in bytes from the start of the source.
     Byte(usize),
-    /// Both from 1.
+    /// Line and column, both counted from 1.
     LineColumn(usize, usize),
     None,
 }
@@ -92,7 +93,7 @@ impl Issue {
     }
 }
 
-/// The line and column (in characters), both from 1, of a byte of the source.
+/// Returns the line and the column in characters of a byte of the source, both counted from 1.
 fn position(source: &str, offset: usize) -> (usize, usize) {
     let mut offset = offset.min(source.len());
     while !source.is_char_boundary(offset) {
@@ -114,9 +115,9 @@ fn describe(source: &str, (line, column): (usize, usize), message: &str, text: &
     let _ = write!(text, "ERROR: <input>:{line}:{column}: {message}\n | {snippet}\n | {dots}^");
 }
 
-/// Why an evaluation has no result. Cheap to clone.
+/// An error of evaluation. Cheap to clone.
 ///
-/// `Display` gives upstream's text, without a prefix: `no such key: model`, `division by zero`.
+/// `Display` prints upstream's text, without a prefix: `no such key: model`, `division by zero`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error {
     text: Text,
@@ -143,11 +144,11 @@ impl Error {
     }
 
     pub(crate) const NO_OVERLOAD: Self = Self::fixed("no such overload");
-    /// The cost limit, or the limit of work that has no cost. Nothing absorbs it.
+    /// The error for exceeding the cost limit, or the limit of work that has no cost. No operator absorbs it.
     pub(crate) const LIMIT: Self =
         Self { text: Text::Static("operation cancelled: actual cost limit exceeded"), fatal: true };
 
-    /// An error that ends the whole evaluation: neither `||` nor a macro absorbs it.
+    /// Creates an error that ends the whole evaluation: neither `||` nor a macro absorbs it.
     pub(crate) fn fatal(text: impl Into<Cow<'static, str>>) -> Self {
         Self { fatal: true, ..Self::new(text) }
     }
@@ -156,7 +157,7 @@ impl Error {
         self.fatal
     }
 
-    /// The text of the error.
+    /// Returns the text of the error.
     pub fn text(&self) -> &str {
         match &self.text {
             Text::Static(text) => text,
@@ -179,5 +180,5 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// What a step of an evaluation gives.
+/// The result of an evaluation step.
 pub(crate) type Result<T = crate::Value> = std::result::Result<T, Error>;

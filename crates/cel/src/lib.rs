@@ -1,4 +1,5 @@
-//! The Common Expression Language with the libraries of Kubernetes; its documentation is the README.
+//! The Common Expression Language (CEL) with the Kubernetes libraries, for device selectors. The README is
+//! its documentation.
 
 #![doc = include_str!("../README.md")]
 
@@ -21,8 +22,8 @@ pub use program::{COST_MAX, Evaluation, Parts, Program, Reads, compile};
 pub use types::Type;
 pub use value::{Cidr, List, Map, Quantity, Timestamp, Url, Value, Version};
 
-/// Runs a recursive step, with more stack if little is left: expressions and values may be nested some thousand
-/// levels deep.
+/// Runs a recursive step. Allocates 2 MiB more stack if less than 128 KiB remain: expressions and values may
+/// be nested several thousand levels deep.
 pub(crate) fn deep<T>(step: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(128 << 10, 2 << 20, step)
 }

@@ -1,33 +1,33 @@
-//! Types, as the checker knows them.
+//! CEL types, as the checker uses them.
 
 use std::fmt;
 use std::sync::Arc;
 
 /// The type of an expression.
 ///
-/// `Display` writes it as CEL does: `bool`, `list(int)`, `map(string, dyn)`, `optional_type(string)`.
+/// `Display` prints it as CEL does: `bool`, `list(int)`, `map(string, dyn)`, `optional_type(string)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Type(pub(crate) Kind);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Checked at run time.
+    /// A dynamic type, checked at run time.
     Dyn,
-    /// The type of an attribute: like [`Kind::Dyn`], but not the range of a macro.
+    /// The type of a device attribute: like [`Kind::Dyn`], but a macro cannot iterate over it.
     Any,
     Bool,
     Bytes,
     Double,
     Duration,
-    /// The type of a part with an error, which has been reported.
+    /// The type of an expression with an error that was reported.
     Error,
     Int,
     List(Arc<Type>),
     Map(Arc<(Type, Type)>),
     Null,
-    /// A type without fields, such as `net.IP` or `optional_type`.
+    /// An opaque type, such as `net.IP` or `optional_type`, with its parameter if it has one.
     Opaque(&'static str, Option<Arc<Type>>),
-    /// A type with fields.
+    /// An object type, such as `kubernetes.Quantity`.
     Object(&'static str),
     String,
     Timestamp,
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     Type(Option<Arc<Type>>),
     /// A type parameter of a declaration.
     Parameter(&'static str),
-    /// A type the checker has still to find.
+    /// A type variable, which the checker resolves.
     Variable(u32),
     Uint,
 }
@@ -69,7 +69,7 @@ impl Type {
     }
 
     pub(crate) fn is_dyn(&self) -> bool {
-        // The checker treats the type of attributes as dynamic wherever it asks this question.
+        // In these checks, cel-go treats `Any` like `Dyn`.
         matches!(self.0, Kind::Dyn | Kind::Any)
     }
 
@@ -81,7 +81,7 @@ impl Type {
         matches!(self.0, Kind::Variable(_) | Kind::Parameter(_))
     }
 
-    /// The value type of an optional.
+    /// Returns the value type of an optional.
     pub(crate) fn optional_value(&self) -> Option<&Self> {
         match &self.0 {
             Kind::Opaque(OPTIONAL, Some(value)) => Some(value),
@@ -89,7 +89,7 @@ impl Type {
         }
     }
 
-    /// The name of the type at run time.
+    /// Returns the name of the type at run time.
     pub(crate) fn name(&self) -> &'static str {
         match &self.0 {
             Kind::Dyn => "dyn",
@@ -121,7 +121,7 @@ impl Type {
         }
     }
 
-    /// The type as error messages of the checker write it.
+    /// Returns the type as the checker's error messages print it.
     pub(crate) fn in_message(&self) -> String {
         let mut text = String::new();
         let name = |ty: &Self| match &ty.0 {
@@ -155,7 +155,8 @@ impl Type {
     }
 }
 
-/// Names that the text of a type has at most: types can grow exponentially with the length of the expression.
+/// Maximum number of names in the text of a type: types can grow exponentially with the length of the
+/// expression.
 const NAMES_LIMIT: usize = 1_000;
 
 impl fmt::Display for Type {

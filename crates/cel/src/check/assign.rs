@@ -1,17 +1,17 @@
-//! Which types fit where: assignability with type variables, as in cel-go's checker.
+//! Assignability of types with type variables, by the rules of cel-go's checker.
 
 use crate::types::{Kind, Type};
 
-/// Steps of a check, counted over all comparisons and substitutions of types. Types of nested maps can grow
-/// exponentially with the length of the
-/// expression; ordinary expressions of 10 KiB need some 100,000 steps.
+/// Maximum number of steps of a check, over all comparisons and substitutions of types. Types of nested maps
+/// can grow exponentially with the length of the expression. Ordinary expressions of 10 KiB need about
+/// 100,000 steps.
 const STEP_LIMIT: u64 = 3_000_000;
 
-/// What is known of the type variables.
+/// Type variables, with the types found for them.
 #[derive(Default)]
 pub(super) struct Variables {
     found: Vec<Option<Type>>,
-    /// Variables with their former values, to undo an attempt that failed.
+    /// Changed variables with their former values, to undo a failed attempt.
     trail: Vec<(u32, Option<Type>)>,
     steps: u64,
 }
@@ -22,7 +22,7 @@ impl Variables {
         Type(Kind::Variable(u32::try_from(self.found.len() - 1).unwrap_or(u32::MAX)))
     }
 
-    /// Whether the check has taken too many steps to go on.
+    /// Returns whether the check exceeded its step limit.
     pub(super) fn exhausted(&self) -> bool {
         self.steps > STEP_LIMIT
     }
@@ -61,12 +61,13 @@ impl Variables {
         false
     }
 
-    /// Whether a value of type `from` fits where `to` is expected; if so, the variables take the types this needs.
+    /// Returns whether `from` is assignable to `to`. If so, variables keep the types that this requires;
+    /// otherwise they are restored.
     pub(super) fn assignable(&mut self, to: &Type, from: &Type) -> bool {
         self.attempt(|variables| variables.fits(to, from))
     }
 
-    /// The same for several pairs at once.
+    /// Like [`assignable`](Self::assignable), for several pairs at once.
     pub(super) fn all_assignable(&mut self, to: &[Type], from: &[Type]) -> bool {
         to.len() == from.len()
             && self.attempt(|variables| to.iter().zip(from).all(|(to, from)| variables.fits(to, from)))
@@ -109,7 +110,8 @@ impl Variables {
         }
     }
 
-    /// Whether the variable `variable` can stand for `ty`, and whether it already stood for something.
+    /// Binds `variable` to `ty` if that is consistent. Returns whether it is, and whether `variable` was
+    /// bound before or is `ty` itself.
     fn substitutes(&mut self, ty: &Type, variable: &Type) -> (bool, bool) {
         if ty == variable {
             return (true, true);
@@ -134,7 +136,7 @@ impl Variables {
         (false, false)
     }
 
-    /// Whether two types are written the same.
+    /// Returns whether two types are structurally equal, without resolving variables.
     pub(super) fn same(&mut self, first: &Type, second: &Type) -> bool {
         if !self.step() {
             return false;
@@ -148,7 +150,7 @@ impl Variables {
         }
     }
 
-    /// Whether `variable` does not occur in `ty`.
+    /// Returns whether `variable` does not occur in `ty`.
     fn not_within(&mut self, variable: &Type, ty: &Type) -> bool {
         if !self.step() || variable == ty {
             return false;
@@ -162,7 +164,7 @@ impl Variables {
         ty.parameters().into_iter().all(|parameter| self.not_within(variable, parameter))
     }
 
-    /// The more general of two types that fit each other.
+    /// Returns the more general of two compatible types.
     pub(super) fn most_general(&mut self, first: &Type, second: &Type) -> Type {
         if self.equal_or_less_specific(first, second) { first.clone() } else { second.clone() }
     }
@@ -190,7 +192,7 @@ impl Variables {
         }
     }
 
-    /// The type with all that is known of its variables. With `finish`, the unknown ones become dynamic.
+    /// Returns the type with known variables substituted. With `finish`, unknown ones become dynamic.
     pub(super) fn substitute(&mut self, ty: &Type, finish: bool) -> Type {
         if !self.step() {
             return Type::DYN;
@@ -217,7 +219,7 @@ impl Variables {
         }
     }
 
-    /// The types of an overload with fresh variables for its parameters.
+    /// Returns the argument and result types of an overload, with fresh variables for its type parameters.
     pub(super) fn instantiate(&mut self, args: &[Type], result: &Type) -> (Vec<Type>, Type) {
         let mut names: Vec<(&'static str, Type)> = Vec::new();
         let args = args.iter().map(|ty| self.replace(ty, &mut names)).collect();
@@ -249,7 +251,7 @@ impl Variables {
     }
 }
 
-/// Whether null fits a type.
+/// Returns whether null is assignable to a type.
 fn nullable(ty: &Type) -> bool {
     matches!(
         ty.0,

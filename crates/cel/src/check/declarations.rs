@@ -1,6 +1,5 @@
-//! The functions of the environment. Their names, signatures and the order of their overloads are the table
-//! `declarations.txt`, which the
-//! recorder `tests/upstream/cel` prints from the real environment.
+//! The functions of the CEL environment. Names, signatures and the order of overloads come from the table
+//! `declarations.txt`, which `tests/upstream/cel` generates from the real environment.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -20,15 +19,14 @@ pub(crate) struct Function {
 /// How a function is implemented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Binding {
-    /// Each overload has an implementation, guarded by the types of its arguments.
+    /// Each overload has its own implementation, guarded by its argument types.
     Own,
-    /// One implementation for all. It asks for traits of its first argument.
+    /// All overloads share one implementation, which requires traits of its first argument.
     Shared { arity: Arity, traits: u32 },
 }
 
-/// How an implementation takes its arguments. One for any number stops at the first argument that is an error, the
-/// others evaluate all first;
-/// this shows in the cost.
+/// Number of arguments of an implementation. A variadic one (`Any`) stops at the first argument that is an
+/// error. The others evaluate all arguments first. The cost depends on this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arity {
     One,
@@ -36,16 +34,16 @@ pub(crate) enum Arity {
     Any,
 }
 
-/// A signature.
+/// A signature of a function.
 #[derive(Debug)]
 pub(crate) struct Overload {
     pub(crate) id: &'static str,
     pub(crate) method: bool,
     pub(crate) args: Vec<Type>,
     pub(crate) result: Type,
-    /// None if the function's shared implementation is used.
+    /// `None` if the overload uses the function's shared implementation.
     pub(crate) arity: Option<Arity>,
-    /// Whether it has type parameters.
+    /// Whether the signature has type parameters.
     pub(crate) generic: bool,
 }
 
@@ -76,7 +74,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(|| {
     functions
 });
 
-/// Looks a function up by its name.
+/// Returns a function by its name.
 pub(crate) fn function(name: &str) -> Option<&'static Function> {
     FUNCTIONS.get(name)
 }

@@ -1,4 +1,4 @@
-//! What is checked of literals once all types are known.
+//! Checks of literals that require the types of all nodes. Upstream: cel-go's `cel/validator.go`.
 
 use crate::Value;
 use crate::error::Issue;
@@ -6,7 +6,8 @@ use crate::library::{regex, strings::format, time};
 use crate::parse::{Expr, ExprKind};
 use crate::types::Type;
 
-/// Reports elements of other types than their neighbours, and literals that no call can take.
+/// Reports lists and maps with elements of different types, and literal arguments that a function never
+/// accepts.
 pub(super) fn check(expr: &Expr, issues: &mut Vec<Issue>) {
     visit(expr, false, issues);
 }

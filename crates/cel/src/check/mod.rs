@@ -12,10 +12,10 @@ use crate::error::Issue;
 use crate::parse::{Entry, Expr, ExprKind, Fold};
 use crate::types::{DEVICE, Kind, OPTIONAL, QUANTITY, Type};
 
-/// Errors that are kept at most. One mistake can cause many.
+/// Maximum number of reported errors, as in cel-go's `common/errors.go`. One mistake can cause many.
 const ISSUE_LIMIT: usize = 100;
 
-/// Checks an expression: fills in the types and overloads of all its nodes.
+/// Checks an expression: sets the types and overloads of all its nodes.
 pub(crate) fn check(expr: &mut Expr) -> Result<(), Vec<Issue>> {
     let mut checker = Checker { variables: Variables::default(), scopes: Vec::new(), issues: Vec::new() };
     checker.expr(expr);
@@ -33,7 +33,7 @@ pub(crate) fn check(expr: &mut Expr) -> Result<(), Vec<Issue>> {
 
 struct Checker {
     variables: Variables,
-    /// Variables of macros, the innermost last.
+    /// Variables of comprehensions, innermost last.
     scopes: Vec<(String, Type)>,
     issues: Vec<Issue>,
 }
@@ -86,7 +86,7 @@ impl Checker {
         };
     }
 
-    /// A type name or constant that an expression like `google.protobuf.Duration` spells.
+    /// Returns the type or constant that a name such as `google.protobuf.Duration` denotes, with its type.
     fn package_name(&self, expr: &Expr) -> Option<(Value, Type)> {
         let name = match &expr.kind {
             ExprKind::Ident(name) => name.clone(),
@@ -110,7 +110,7 @@ impl Checker {
         (name == "device").then_some(Type(Kind::Object(DEVICE)))
     }
 
-    /// The type of `operand.field`, or of `operand.?field` if `optional`.
+    /// Returns the type of `operand.field`, or of `operand.?field` if `optional`.
     fn field(&mut self, offset: usize, operand: &mut Expr, field: &str, optional: bool) -> Type {
         self.expr(operand);
         let operand_type = self.variables.substitute(&operand.ty, false);
@@ -219,7 +219,7 @@ impl Checker {
         result
     }
 
-    /// The type of a call and the overloads that fit.
+    /// Returns the type of a call and its matching overloads, or `None` if no overload matches.
     fn resolve(
         &mut self,
         declared: &'static Function,
@@ -270,7 +270,7 @@ impl Checker {
         Type::list(joined.unwrap_or_else(|| self.variables.fresh()))
     }
 
-    /// The type of the value of an optional element or entry.
+    /// Returns the value type of an optional element or entry. Reports an error if its type is not optional.
     fn unwrap(&mut self, expr: &Expr) -> Type {
         match expr.ty.optional_value() {
             Some(value) => value.clone(),
@@ -301,8 +301,8 @@ impl Checker {
         Type::map(key, value)
     }
 
-    /// The type of an element and of those before. Elements of different types are reported later, once all types are
-    /// known.
+    /// Merges the type of an element with that of the previous ones. If they differ, the result is dynamic,
+    /// and `literals` reports it once all types are known.
     fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         match previous {
             None => current,
@@ -411,7 +411,7 @@ fn literal_type(value: &Value) -> Type {
     })
 }
 
-/// The fields of `device`.
+/// Returns the type of a field of `device`.
 fn device_field(name: &str) -> Option<Type> {
     let domains = |value| Type::map(Type::STRING, Type::map(Type::STRING, value));
     match name {
@@ -423,7 +423,7 @@ fn device_field(name: &str) -> Option<Type> {
     }
 }
 
-/// The type a name stands for.
+/// Returns the type that a type name denotes.
 fn type_named(name: &str) -> Option<Type> {
     Some(Type(match name {
         "bool" => Kind::Bool,

@@ -1,7 +1,8 @@
-//! The estimated cost of calls, without their targets.
+//! The estimated cost of calls, without the cost of their targets.
 //!
-//! Upstream: `checker/cost.go#functionCost`, `apiserver/pkg/cel/library/cost.go#EstimateCallCost`, cel-go's
-//! `ext/lists.go` and `ext/sets.go`, and `draCostEstimator`.
+//! Upstream: cel-go's `checker/cost.go#functionCost`, `ext/lists.go` and `ext/sets.go`; Kubernetes'
+//! `apiserver/pkg/cel/library/cost.go#EstimateCallCost`, and `draCostEstimator` in
+//! `dynamic-resource-allocation/cel/compile.go`.
 
 use super::size::{Size, scaled};
 use super::{Argument, Call, Estimator};
@@ -9,22 +10,26 @@ use crate::Value;
 use crate::parse::{Expr, ExprKind};
 use crate::types::{Kind, Type};
 
-/// Units for each character or byte of a text that is traversed.
+/// Cost units for each traversed character or byte of a string (`StringTraversalCostFactor` in cel-go's
+/// `common/cost.go`).
 const TRAVERSAL: f64 = 0.1;
-/// Units for each character of a pattern.
+/// Cost units for each character of a pattern (`RegexStringLengthCostFactor`).
 const PATTERN: f64 = 0.25;
-/// A call that allocates a list: the call and the list.
+/// Cost units of a call that allocates a list: 1 for the call and 10 for the list (`ListCreateBaseCost`).
 const NEW_LIST: u64 = 11;
-/// Elements of a list that `includes` looks into (`ResourceSliceMaxAttributeValuesPerDevice`).
+/// Maximum number of list elements that `includes` reads (`ResourceSliceMaxAttributeValuesPerDevice` in
+/// `k8s.io/api/resource/v1/types.go`).
 const INCLUDES: u64 = 48;
-/// An authorization check.
+/// Cost units of an authorization check. Upstream chose the figure so that an expression can make at most
+/// two.
 const CHECK: u64 = 350_000;
-/// The longest pattern of a named format, and the longest format.
+/// The longest pattern (`MaxNameFormatRegexSize`) and the longest name (`MaxFormatSize`) of a named format,
+/// in `apiserver/pkg/cel/limits.go`.
 const FORMAT_PATTERN: f64 = 128.0;
 const FORMAT: u64 = 64;
 
 impl<'a> Estimator<'a> {
-    /// Estimates a call by one of its overloads.
+    /// Estimates a call of one overload.
     pub(super) fn function(
         &mut self,
         expr: &'a Expr,
@@ -47,7 +52,8 @@ impl<'a> Estimator<'a> {
         Call { cost: cost.saturating_add(sum), size }
     }
 
-    /// Conditions and additions, which combine what is known of their arguments.
+    /// Estimates logical operators, conditionals and additions, which combine the costs and sizes of their
+    /// operands.
     fn of_language(
         &mut self,
         expr: &'a Expr,
@@ -66,7 +72,7 @@ impl<'a> Estimator<'a> {
             ("add_string" | "add_bytes" | "add_list", [left, right], [first, second]) => {
                 let size = known(left).plus(known(right));
                 self.unite_entries(expr, left, right);
-                // Lists are joined without copies.
+                // Concatenation does not copy lists.
                 let own = if overload == "add_list" { 1 } else { size.cost(TRAVERSAL) };
                 let cost = own.saturating_add(first.saturating_add(*second));
                 Some(Call { cost, size: Some(size) })
@@ -82,18 +88,18 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// The size that follows from the expression.
+/// Returns the size that follows from the expression.
 fn known(argument: &Argument<'_>) -> Size {
     argument.size.unwrap_or(Size::UNKNOWN)
 }
 
-/// The same, or that of what is read of the device.
+/// Like [`known`], but falls back to the maximum size that the device declares.
 fn size(argument: &Argument<'_>) -> Size {
     let declared = || argument.path.size_in_device().map(|max| Size { min: 0, max });
     argument.size.or_else(declared).unwrap_or(Size::UNKNOWN)
 }
 
-/// The functions of cel-go's extensions for lists and sets.
+/// Estimates the functions of cel-go's extensions for lists and sets.
 fn of_extension(overload: &str, target: Option<&Argument<'_>>, args: &[Argument<'_>]) -> Option<Call> {
     let new_list =
         |size: Size, factor: f64| Call { cost: size.cost(factor).saturating_add(NEW_LIST), size: Some(size) };
@@ -131,7 +137,7 @@ fn of_extension(overload: &str, target: Option<&Argument<'_>>, args: &[Argument<
     })
 }
 
-/// The value of a literal integer; 0 if it is negative.
+/// Returns the value of an integer literal, 0 if it is negative, or `otherwise` for other expressions.
 fn literal(argument: &Argument<'_>, otherwise: u64) -> u64 {
     match argument.expr.kind {
         ExprKind::Literal(Value::Int(value)) => u64::try_from(value).unwrap_or(0),
@@ -139,7 +145,7 @@ fn literal(argument: &Argument<'_>, otherwise: u64) -> u64 {
     }
 }
 
-/// The functions of Kubernetes' libraries.
+/// Estimates the functions of the Kubernetes libraries.
 // long because: one arm per group of functions, in upstream's order
 fn of_library(
     function: &str,
@@ -198,7 +204,8 @@ fn of_library(
         ) => traversal(text, 1.0),
         ("ip.isCanonical", _, [text, ..]) => traversal(text, 2.0),
         ("containsIP" | "containsCIDR", _, [other, ..]) => {
-            // Addresses have up to 16 bytes, and up to two of them are compared. A network is masked before.
+            // Two addresses of up to 16 bytes are compared: 32 · 0.1, rounded up. For a network, add masking
+            // (16 · 0.1, rounded up) and comparing the prefix lengths (1).
             let own = if function == "containsIP" { 4 } else { 4 + 2 + 1 };
             let is_text = overload.ends_with("_string");
             fixed(if is_text { size(other).cost(TRAVERSAL).saturating_add(own) } else { own })
@@ -241,7 +248,7 @@ fn of_library(
     }
 }
 
-/// The comparison of each element of a list, or the traversal of a text.
+/// Estimates comparing each element of a list, or traversing a string.
 fn comparison_of_elements(target: &Argument<'_>) -> u64 {
     let Some(element) = element_type(target) else { return size(target).cost(TRAVERSAL) };
     let mut each = 1_u64;
@@ -251,12 +258,12 @@ fn comparison_of_elements(target: &Argument<'_>) -> u64 {
     size(target).max.saturating_mul(each)
 }
 
-/// The first type parameter: the type of a list's elements, or of a map's keys.
+/// Returns the first type parameter: the type of a list's elements, or of a map's keys.
 fn element_type<'t>(argument: &Argument<'t>) -> Option<&'t Type> {
     argument.expr.ty.parameters().first().copied()
 }
 
-/// The size of each element of a list.
+/// Returns the size of each element of a list.
 fn size_of_elements(list: &Argument<'_>) -> Size {
     let declared = list.path.then("@items").size_in_device();
     declared.map_or(Size::UNKNOWN, |max| Size { min: 0, max })
@@ -275,12 +282,12 @@ fn joined(list: &Argument<'_>, separator: Option<&Argument<'_>>) -> Size {
     joined
 }
 
-/// The size of a text in which one text was replaced by another.
+/// Returns the size of a string in which `old` was replaced by `new`.
 fn replaced(text: Size, old: Size, new: Size) -> Size {
     let (mut count, mut kept) = (Size::fixed(0), Size::fixed(0));
     let quotient = |one: u64, other: u64| (one as f64 / other as f64).ceil() as u64;
     if old.min == 0 {
-        // Nothing is found before and after each character.
+        // The empty string matches before and after each character.
         count.max = text.max.saturating_add(1);
         kept.max = text.max;
     } else if new.max <= old.min {
@@ -299,12 +306,12 @@ fn replaced(text: Size, old: Size, new: Size) -> Size {
     count.times(new).plus(kept)
 }
 
-/// The search for a pattern in a text.
+/// Returns the cost of searching a string for a pattern.
 fn matching(text: Size, pattern: Size) -> u64 {
     text.plus(Size::fixed(1)).cost(TRAVERSAL).saturating_mul(pattern.cost(PATTERN))
 }
 
-/// The comparison of two values of one type of Kubernetes' libraries. These types have no parameters.
+/// Estimates comparing two values of the same Kubernetes type. These types have no parameters.
 fn equality(ty: &Type, right: &Argument<'_>) -> Option<Call> {
     let cost = match ty.0 {
         Kind::Opaque("net.IP" | "net.CIDR", _)
@@ -316,14 +323,14 @@ fn equality(ty: &Type, right: &Argument<'_>) -> Option<Call> {
     Some(Call { cost, size: None })
 }
 
-/// The standard functions whose cost depends on sizes.
+/// Estimates the standard functions whose cost depends on sizes.
 fn standard(overload: &str, target: Option<&Argument<'_>>, args: &[Argument<'_>]) -> Option<Call> {
     let call = |cost, size| Some(Call { cost, size });
     match (overload, target, args) {
         ("string_format", Some(text), _) => call(known(text).cost(TRAVERSAL), None),
         ("string_to_bytes" | "bytes_to_string" | "strings_quote", _, [value]) => {
             let Size { min, max } = known(value);
-            // A character has up to 4 bytes. Quoting escapes each character at most, and adds two quotes.
+            // A character has up to 4 bytes. Quoting escapes at most every character, and adds two quotes.
             let size = match overload {
                 "string_to_bytes" => Size { min, max: max.wrapping_mul(4) },
                 "bytes_to_string" => Size { min: min / 4, max },

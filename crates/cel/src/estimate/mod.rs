@@ -1,8 +1,8 @@
-//! The static estimate of the cost: the most that an evaluation can cost for any valid device.
+//! Static estimate of the maximum cost of an evaluation, for any valid device.
 //!
-//! The API server refuses selectors by this estimate; evaluations are charged their actual cost. Upstream: cel-go's
-//! `checker/cost.go`, with the estimators of Kubernetes and of cel-go's extensions. Only the upper bound is
-//! computed: lower bounds of costs have no influence on it, those of sizes do.
+//! The API server rejects selectors by this estimate; evaluations are charged their actual cost. Upstream:
+//! cel-go's `checker/cost.go`, with the estimators of Kubernetes and of cel-go's extensions. Lower bounds of
+//! costs are not computed: they do not affect the maximum. Lower bounds of sizes do.
 
 mod functions;
 mod path;
@@ -17,7 +17,7 @@ use crate::types::{Kind, OPTIONAL, Type};
 use path::Path;
 use size::{ByKind, Container, Entries, Size};
 
-/// Units of a list literal, a map literal, a message.
+/// Cost units of a list literal, a map literal and a message (cel-go's `common/cost.go`).
 const LIST: u64 = 10;
 const MAP: u64 = 30;
 const MESSAGE: u64 = 40;
@@ -27,21 +27,21 @@ pub(crate) fn estimate(expr: &Expr) -> u64 {
     Estimator::default().cost(expr)
 }
 
-/// The identity of a node of the tree, which does not move during an estimate.
+/// The identity of a node: its address, which does not change during an estimate.
 type Id = *const Expr;
 
-/// A variable of a macro.
+/// A variable of a comprehension.
 struct Local<'a> {
     path: Path<'a>,
     size: Option<Size>,
     entries: Option<Entries>,
 }
 
-/// A node, as the estimate of a call sees it.
+/// An argument or the target of a call.
 struct Argument<'a> {
     expr: &'a Expr,
     path: Path<'a>,
-    /// The size that follows from the expression.
+    /// The size of the value, if known.
     size: Option<Size>,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Estimator<'a> {
         cost
     }
 
-    /// A variable for a value: its cost is charged once.
+    /// Estimates a comprehension that only binds a variable: the cost of the value is charged once.
     fn bind(&mut self, expr: &'a Expr, fold: &'a Fold) -> u64 {
         let cost = self.cost(&fold.range).saturating_add(self.cost(&fold.start));
         self.push_value(&fold.accumulator, &fold.start);
@@ -245,7 +245,7 @@ impl<'a> Estimator<'a> {
         self.push(name, Local { path, size, entries: None });
     }
 
-    /// The path from a variable to what an expression reads.
+    /// Returns the path from a variable to the value that an expression reads.
     fn path(&self, expr: &'a Expr) -> Path<'a> {
         if let ExprKind::Ident(name) = &expr.kind
             && let Some(local) = self.local(name)
@@ -259,7 +259,7 @@ impl<'a> Estimator<'a> {
         self.size(expr).unwrap_or(Size::UNKNOWN)
     }
 
-    /// The size of the value of an expression, if anything is known about it.
+    /// Returns the size of an expression's value, if anything is known about it.
     fn size(&mut self, expr: &'a Expr) -> Option<Size> {
         if let Some(size) = self.sizes.get(&std::ptr::from_ref(expr)) {
             return Some(*size);
@@ -310,7 +310,7 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// Whether a fold only gives a value a name: it runs over an empty list, and never.
+/// Returns whether a comprehension only binds a variable: its range is empty and its condition is false.
 fn is_bind(fold: &Fold) -> bool {
     matches!(&fold.range.kind, ExprKind::List { elements, .. } if elements.is_empty())
         && matches!(fold.condition.kind, ExprKind::Literal(Value::Bool(false)))

@@ -1,19 +1,22 @@
-//! Paths from a variable to what an expression reads of it, and the sizes that the API sets for devices.
+//! Paths from a variable to the value that an expression reads, and the maximum sizes that the API sets for
+//! devices.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Attributes and capacities of a device, together (`ResourceSliceMaxAttributesAndCapacitiesPerDevice`).
+/// Maximum number of attributes and capacities of a device, together
+/// (`ResourceSliceMaxAttributesAndCapacitiesPerDevice` in `k8s.io/api/resource/v1/types.go`).
 const ENTRIES: u64 = 32;
-/// Length of a domain (`DeviceMaxDomainLength`), an id (`DeviceMaxIDLength`), the value of an attribute
-/// (`DeviceAttributeMaxValueLength`), the name of a driver (`DriverNameMaxLength`).
+/// Maximum lengths of a domain (`DeviceMaxDomainLength`), an id (`DeviceMaxIDLength`), the value of an
+/// attribute (`DeviceAttributeMaxValueLength`) and the name of a driver (`DriverNameMaxLength`), in the same
+/// file.
 const DOMAIN: u64 = 63;
 const ID: u64 = 32;
 const VALUE: u64 = 64;
 const DRIVER: u64 = 63;
 
-/// A path. Two paths that continue the same one may share its storage, as slices do in Go: the step added last is then
-/// a step of both. Upstream's estimates depend on it.
+/// A path. Two paths that extend the same path may share its storage, as slices do in Go. The step added last
+/// then replaces that of the other. Upstream's estimates depend on this.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path<'a> {
     steps: Rc<RefCell<Vec<&'a str>>>,
@@ -22,12 +25,12 @@ pub(super) struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// The path to a variable.
+    /// Creates the path to a variable.
     pub(super) fn root(name: &'a str) -> Self {
         Self { steps: Rc::new(RefCell::new(vec![name])), length: 1, capacity: 1 }
     }
 
-    /// This path and one more step.
+    /// Returns this path, extended by one step.
     pub(super) fn then(&self, step: &'a str) -> Self {
         let length = self.length + 1;
         if length <= self.capacity {
@@ -43,12 +46,12 @@ impl<'a> Path<'a> {
         Self { steps: Rc::new(RefCell::new(steps)), length, capacity: (2 * self.capacity).max(1) }
     }
 
-    /// Whether it starts at the hidden variable of a macro.
+    /// Returns whether the path starts at the accumulator of a comprehension.
     pub(super) fn is_below_accumulator(&self) -> bool {
         self.length > 0 && matches!(self.steps.borrow()[0], "__result__" | "@result")
     }
 
-    /// The largest size of what the path leads to, if it starts at the device.
+    /// Returns the maximum size of the value at this path, if the path starts at the device.
     pub(super) fn size_in_device(&self) -> Option<u64> {
         let steps = self.steps.borrow();
         let (root, steps) = steps[..self.length].split_first()?;
@@ -103,7 +106,7 @@ impl Place {
             Self::Domain => DOMAIN,
             Self::Id => ID,
             Self::Attribute => VALUE,
-            // Their declarations set no size.
+            // The declarations of these parts set no size.
             Self::Device | Self::Quantity => 0,
         }
     }

@@ -1,13 +1,13 @@
-//! Sizes of texts, lists and maps: what is known of them before an evaluation.
+//! Sizes of strings, lists and maps, as far as they are known before an evaluation.
 
-/// Bounds of a size: characters of a text, elements of a list, entries of a map.
+/// Bounds of a size, in characters of a string, elements of a list or entries of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) min: u64,
     pub(super) max: u64,
 }
 
-/// Whether entries are those of a list or of a map.
+/// Whether entries belong to a list or a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Container {
     List,
@@ -22,7 +22,7 @@ pub(super) struct Entries {
     pub(super) value: Size,
 }
 
-/// What a variable of a macro stands for.
+/// The part of an entry that a comprehension variable stands for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ByKind {
     Key,
@@ -38,7 +38,7 @@ impl Size {
         Self { min: size, max: size }
     }
 
-    /// The start of a union over so many sizes.
+    /// Returns the start value for a union of `count` sizes.
     pub(super) fn none_of(count: usize) -> Self {
         Self { min: if count == 0 { 0 } else { u64::MAX }, max: 0 }
     }
@@ -55,7 +55,7 @@ impl Size {
         Self { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
     }
 
-    /// The cost of a traversal at so many units for each element.
+    /// Returns the cost of a traversal with `factor` units for each element.
     pub(super) fn cost(self, factor: f64) -> u64 {
         scaled(self.max, factor)
     }
@@ -71,7 +71,7 @@ impl Entries {
     }
 }
 
-/// Multiplies and rounds up, with upstream's rounding of large numbers. The conversion saturates.
+/// Multiplies as floating-point numbers and rounds up, as upstream does. The conversion saturates.
 pub(super) fn scaled(amount: u64, factor: f64) -> u64 {
     (amount as f64 * factor).ceil() as u64
 }

@@ -1,4 +1,6 @@
-//! Named formats of texts: `format.dns1123Label().validate(x)`.
+//! CEL's `format` library: named string formats, as in `format.dns1123Label().validate(x)`.
+//!
+//! Upstream: `apiserver/pkg/cel/library/format.go`.
 
 use std::sync::Arc;
 
@@ -7,14 +9,14 @@ use crate::Value;
 use crate::error::{Error, Result};
 use crate::value::{List, Url, Work};
 
-/// A format.
+/// A named format: its validator, and the size from which the cost is computed.
 #[derive(Debug)]
 pub struct Format {
-    /// Its name, such as `DNS1123Label`.
+    /// The name, such as `DNS1123Label`.
     pub(crate) name: &'static str,
-    /// Its name in expressions, such as `dns1123Label`.
+    /// The name in expressions, such as `dns1123Label`.
     function: &'static str,
-    /// The length of the regular expression that the cost is computed of.
+    /// Regex length from which the cost is computed (`MaxRegexSize` upstream).
     pub(crate) size: u64,
     problems: fn(&str) -> Vec<String>,
 }
@@ -22,7 +24,7 @@ pub struct Format {
 macro_rules! formats {
     ($($function:literal $name:literal $size:literal $problems:expr;)*) => {
         static FORMATS: &[Format] = &[$(Format { name: $name, function: $function, size: $size, problems: $problems }),*];
-        /// The functions without arguments that give the formats.
+        /// Returns the implementation of a function such as `format.dns1123Label()`.
         fn constant(name: &str) -> Option<Implementation> {
             match name {
                 $(concat!("format.", $function) => Some(|_, _| named($function).ok_or(Error::NO_OVERLOAD)),)*
@@ -49,7 +51,7 @@ formats! {
 }
 
 impl Format {
-    /// The name of the format, such as `DNS1123Label`.
+    /// Returns the name of the format, such as `DNS1123Label`.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -85,11 +87,12 @@ fn one(valid: bool, problem: &str) -> Vec<String> {
     if valid { Vec::new() } else { vec![problem.to_owned()] }
 }
 
-/// A prefix may end with a dash: upstream puts a letter in its place.
+/// Replaces a trailing dash and the byte before it by `a`, as upstream's `maskTrailingDash` does
+/// (`apimachinery/pkg/api/validation/generic.go`), so that a prefix may end with a dash.
 fn masked(text: &str) -> String {
-    match text.strip_suffix('-') {
-        Some(rest) if text.len() > 1 => format!("{rest}a"),
-        _ => text.to_owned(),
+    match text.strip_suffix('-').and_then(|rest| rest.as_bytes().split_last()) {
+        Some((_, rest)) => String::from_utf8_lossy(rest).into_owned() + "a",
+        None => text.to_owned(),
     }
 }
 
@@ -97,7 +100,7 @@ fn too_long(limit: usize) -> String {
     format!("must be no more than {limit} characters")
 }
 
-/// The same limit, as newer checks of upstream word it.
+/// Like [`too_long`], in the wording of upstream's newer checks.
 fn too_many_bytes(limit: usize) -> String {
     format!("must be no more than {limit} bytes")
 }
@@ -157,7 +160,7 @@ fn dns1035_label(text: &str) -> Vec<String> {
     problems
 }
 
-/// A part of a label: alphanumeric at both ends.
+/// Returns whether the text has only characters of a label name, and is alphanumeric at both ends.
 fn is_name(text: &str) -> bool {
     let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
     ends(text.bytes().next())
@@ -219,7 +222,8 @@ fn label_value(text: &str) -> Vec<String> {
     problems
 }
 
-/// Groups of 8, 4, 4, 4 and 12 hexadecimal digits; the dashes between them may be missing.
+/// Returns whether the text is a UUID: 8, 4, 4, 4 and 12 hexadecimal digits, with optional dashes between the
+/// groups.
 fn uuid(text: &str) -> bool {
     let mut rest = text;
     for (group, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
@@ -254,7 +258,7 @@ fn datetime(text: &str) -> bool {
 }
 
 trait Outcome {
-    /// Whether the text is a time, even one that CEL refuses.
+    /// Returns whether the text parses as a time, even if it is out of CEL's range.
     fn is_ok_or_out_of_range(&self) -> bool;
 }
 

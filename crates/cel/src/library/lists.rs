@@ -1,4 +1,6 @@
-//! Lists and sets.
+//! CEL functions on lists and sets.
+//!
+//! Upstream: cel-go's `ext/lists.go` and `ext/sets.go`, and `apiserver/pkg/cel/library/lists.go`.
 
 use std::cmp::Ordering;
 
@@ -52,7 +54,7 @@ pub(super) fn implementation(name: &str) -> Option<Implementation> {
     })
 }
 
-/// A type with its parameters.
+/// Returns the type name as printed in `no such overload` errors.
 fn runtime_type(value: &Value) -> &'static str {
     match value {
         Value::List(_) => "list(dyn)",
@@ -103,7 +105,7 @@ fn flatten_into(work: &mut Work, list: &List, depth: i64, values: &mut Vec<Value
     Ok(())
 }
 
-/// Whether two elements are the same; errors of the comparison say no.
+/// Returns whether two elements are equal. A non-fatal comparison error counts as unequal.
 fn same(work: &mut Work, first: &Value, second: &Value) -> Result<bool> {
     work.add(1)?;
     match equal_to(first, second, work) {
@@ -115,12 +117,10 @@ fn same(work: &mut Work, first: &Value, second: &Value) -> Result<bool> {
 fn distinct(work: &mut Work, args: &[Value]) -> Result {
     let [Value::List(list)] = args else { return Err(Error::NO_OVERLOAD) };
     let mut unique: Vec<Value> = Vec::new();
-    'elements: for (index, element) in list.iter().enumerate() {
+    'elements: for element in list.iter() {
         work.add(1)?;
-        for (position, other) in unique.iter().enumerate() {
-            // Upstream skips the element of the result at the element's own position, which is there only if all
-            // before were unique.
-            if position != index && same(work, element, other)? {
+        for other in &unique {
+            if same(work, element, other)? {
                 continue 'elements;
             }
         }
@@ -156,14 +156,15 @@ fn sort(work: &mut Work, list: &List, keys: &List) -> Result {
     made(pairs.into_iter().map(|(_, value)| value.clone()).collect())
 }
 
-/// The trait of values that have an order.
+/// CEL trait bit: values can be ordered (`ComparerType` in cel-go's `common/types/traits/traits.go`).
 const COMPARABLE: u32 = 2;
-/// The trait of values that can be added.
+/// CEL trait bit: values can be added (`AdderType`).
 const ADDABLE: u32 = 1;
 
 fn range(work: &mut Work, args: &[Value]) -> Result {
     let [Value::Int(count)] = args else { return Err(Error::NO_OVERLOAD) };
-    // The range costs as much as it is long, so the limit of work is beyond that of cost.
+    // The call costs more than one unit for each element. A range above the work limit thus exceeds the cost
+    // limit, too.
     work.add(u64::try_from(*count).unwrap_or_default())?;
     made((0..*count).map(Value::Int).collect())
 }

@@ -1,4 +1,4 @@
-//! The functions of the environment, by library.
+//! The functions of the CEL environment, with one module for each library.
 
 pub(crate) mod formats;
 mod lists;
@@ -17,11 +17,11 @@ use crate::Value;
 use crate::error::Result;
 use crate::value::Work;
 
-/// A function: its arguments, the target of a method first, have the types of an overload, or else it reports that
-/// there is none.
+/// The implementation of a function. The target of a method is the first argument. Returns `no such overload`
+/// if the types of the arguments match no overload.
 pub(crate) type Implementation = fn(&mut Work, &[Value]) -> Result;
 
-/// The implementation of a function, by its name.
+/// Returns the implementation of a function by its name.
 pub(crate) fn implementation(name: &str) -> Option<Implementation> {
     standard::implementation(name)
         .or_else(|| strings::implementation(name))
@@ -37,7 +37,7 @@ pub(crate) fn implementation(name: &str) -> Option<Implementation> {
         .or_else(|| shared(name))
 }
 
-/// Functions that several libraries have.
+/// Returns the implementation of a function that several libraries have.
 fn shared(name: &str) -> Option<Implementation> {
     Some(match name {
         "indexOf" => |work, args| match args {

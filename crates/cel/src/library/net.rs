@@ -1,4 +1,6 @@
-//! IP addresses and networks.
+//! CEL functions on IP addresses and networks, such as `ip`, `isIP`, `cidr` and `containsIP`.
+//!
+//! Upstream: `apiserver/pkg/cel/library/ip.go` and `apiserver/pkg/cel/library/cidr.go`.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -31,7 +33,7 @@ pub(super) fn implementation(name: &str) -> Option<Implementation> {
         "masked" => |_, args| cidr(args).map(|cidr| Value::Cidr(cidr.masked())),
         "containsIP" => |_, args| match args {
             [Value::Cidr(cidr), Value::Ip(ip)] => Ok(Value::Bool(cidr.contains(*ip))),
-            // Upstream drops the reason why the text is no address.
+            // Upstream does not report why the string is not an address.
             [Value::Cidr(cidr), Value::String(text)] => {
                 parse_ip(text).map(|ip| Value::Bool(cidr.contains(ip))).map_err(|_| Error::NO_OVERLOAD)
             }
@@ -69,7 +71,7 @@ fn cidr(args: &[Value]) -> Result<Cidr> {
     }
 }
 
-/// Upstream says twice what failed.
+/// Parses a network. The error repeats its prefix, as upstream's does.
 fn network(text: &str) -> Result<Cidr> {
     Cidr::parse(text).map_err(|error| {
         Error::new(format!("network address parse error during conversion from string: {error}"))

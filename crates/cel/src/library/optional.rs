@@ -1,4 +1,7 @@
-//! Optional values.
+//! CEL functions on optional values, such as `optional.of`, `hasValue` and `first`. Upstream: cel-go's
+//! `cel/library.go`.
+//!
+//! The planner handles `or` and `orValue`, since they evaluate the second operand only if needed.
 
 use std::sync::Arc;
 

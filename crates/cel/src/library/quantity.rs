@@ -1,4 +1,8 @@
-//! Quantities.
+//! CEL functions on quantities, such as `quantity`, `isInteger` and `add`, except for comparisons (in the
+//! parent module).
+//!
+//! Upstream: `apiserver/pkg/cel/library/quantity.go`. `add` and `sub` return a `ComputedQuantity`, because
+//! `==` treats upstream's results of these functions differently.
 
 use std::sync::Arc;
 

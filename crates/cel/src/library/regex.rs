@@ -1,4 +1,6 @@
-//! Regular expressions.
+//! The CEL functions `matches`, `find` and `findAll`.
+//!
+//! Upstream: cel-go's `common/stdlib/standard.go`, and `apiserver/pkg/cel/library/regex.go`.
 
 use ::regex::{Regex, RegexBuilder};
 
@@ -7,7 +9,8 @@ use crate::Value;
 use crate::error::{Error, Result};
 use crate::value::{List, Work};
 
-/// Bytes a compiled pattern may use. Go's limit is similar in effect: it refuses patterns with too many repetitions.
+/// Maximum size of a compiled pattern, and of the cache of its lazy DFA, in bytes. Go allows 128 MiB
+/// (`maxSize` in `regexp/syntax/parse.go`), and may accept patterns that are rejected here.
 const SIZE_LIMIT: usize = 4 << 20;
 
 pub(super) fn implementation(name: &str) -> Option<Implementation> {
@@ -44,12 +47,13 @@ fn illegal(error: Error) -> Error {
 }
 
 fn compile_now(work: &mut Work, pattern: &str) -> Result<Regex> {
-    // Compiling takes far longer than matching.
+    // Compiling takes far longer than matching. The work limit allows at most 6,000 compilations in an
+    // evaluation.
     work.add_len(2000 + 200 * pattern.len())?;
     compile(pattern)
 }
 
-/// Compiles a pattern of RE2's syntax.
+/// Compiles a pattern in RE2 syntax.
 pub(crate) fn compile(pattern: &str) -> Result<Regex> {
     let translated = super::regex_syntax::translate(pattern)?;
     RegexBuilder::new(&translated)
@@ -60,7 +64,7 @@ pub(crate) fn compile(pattern: &str) -> Result<Regex> {
         .map_err(|_| Error::new(format!("error parsing regexp: invalid regular expression: `{pattern}`")))
 }
 
-/// Calls a function whose pattern is known, with the other arguments.
+/// Runs a function with its compiled pattern. Ignores the pattern in `args`.
 pub(crate) fn call(work: &mut Work, function: &str, regex: &Regex, args: &[Value]) -> Result {
     match (function, args) {
         ("matches", [Value::String(text), _]) => matches(work, text, regex),
@@ -86,7 +90,7 @@ fn find_all(work: &mut Work, text: &str, regex: &Regex, limit: i64) -> Result {
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut found = Vec::new();
     for part in regex.find_iter(text).take(most) {
-        // Each search may look at all the rest of the text.
+        // Each search may scan the rest of the text. 16 bytes count as one unit of work.
         work.add_len(1 + (text.len() - part.start()) / 16)?;
         found.push(Value::text(part.as_str()));
     }

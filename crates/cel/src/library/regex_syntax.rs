@@ -1,16 +1,22 @@
-//! Translates patterns of RE2, as Go reads them, to those of the crate `regex`, and reports what Go refuses with Go's
-//! words.
+//! Translates Go (RE2) patterns to the syntax of the `regex` crate, and rejects invalid patterns with Go's
+//! error texts.
 
 use crate::error::{Error, Result};
 
-/// Most repetitions of `{n,m}`.
+/// The highest count in `{n,m}`, and the highest product of nested counts, as in Go's `regexp/syntax/parse.go`.
 const REPEAT_LIMIT: u32 = 1000;
-/// Deepest nesting of groups.
+/// Maximum group nesting. In Go, `maxHeight` in `regexp/syntax/parse.go` limits the height of the whole
+/// syntax tree.
 const DEPTH_LIMIT: usize = 1000;
 
 pub(super) fn translate(pattern: &str) -> Result<String> {
-    let mut translation =
-        Translation { pattern, rest: pattern, out: String::with_capacity(pattern.len() * 2), groups: 0 };
+    let mut translation = Translation {
+        pattern,
+        rest: pattern,
+        out: String::with_capacity(pattern.len() * 2),
+        groups: 0,
+        products: vec![1],
+    };
     translation.run()?;
     Ok(translation.out)
 }
@@ -20,6 +26,8 @@ struct Translation<'p> {
     rest: &'p str,
     out: String,
     groups: usize,
+    /// The highest product of nested counts in all items but the last one, for the pattern and each open group.
+    products: Vec<u32>,
 }
 
 fn fail<T>(code: &str, part: &str) -> Result<T> {
@@ -28,15 +36,27 @@ fn fail<T>(code: &str, part: &str) -> Result<T> {
 
 impl<'p> Translation<'p> {
     fn run(&mut self) -> Result<()> {
-        // Whether something precedes that can be repeated, and the last repetition if it directly precedes.
+        // `repeatable`: the previous item can be repeated. `repetition`: the pattern from the previous item
+        // on, if that item is itself a repetition.
         let mut repeatable = false;
         let mut repetition: Option<&'p str> = None;
+        // The highest product of nested counts in the previous item.
+        let mut product = 1;
         while let Some(character) = self.rest.chars().next() {
             let start = self.rest;
-            let mut repeats = false;
+            let counted = if character == '{' { counts(start) } else { None };
+            let repeats = matches!(character, '*' | '+' | '?') || counted.is_some();
+            if !repeats && let Some(all) = self.products.last_mut() {
+                *all = product.max(*all);
+                product = 1;
+            }
             match character {
                 '(' => {
+                    let outside = self.groups;
                     self.open_group()?;
+                    if self.groups > outside {
+                        self.products.push(1);
+                    }
                     repeatable = false;
                 }
                 ')' => {
@@ -46,6 +66,7 @@ impl<'p> Translation<'p> {
                     self.groups -= 1;
                     self.copy(1);
                     repeatable = true;
+                    product = self.products.pop().unwrap_or(1);
                 }
                 '|' => {
                     self.copy(1);
@@ -61,9 +82,8 @@ impl<'p> Translation<'p> {
                 }
                 '*' | '+' | '?' => {
                     self.repeat(1, repeatable, repetition)?;
-                    repeats = true;
                 }
-                '{' => match counts(self.rest) {
+                '{' => match counted {
                     Some((length, least, most)) => {
                         if least > REPEAT_LIMIT
                             || most.is_some_and(|most| most > REPEAT_LIMIT || most < least)
@@ -71,7 +91,15 @@ impl<'p> Translation<'p> {
                             return fail("invalid repeat count", &self.rest[..length]);
                         }
                         self.repeat(length, repeatable, repetition)?;
-                        repeats = true;
+                        // Without a maximum, the minimum counts; `{0}` ends the nesting, and `{0,}` counts as one.
+                        product = match most.unwrap_or(least.max(1)) {
+                            0 => 1,
+                            count => count * product,
+                        };
+                        if product > REPEAT_LIMIT {
+                            let whole = start.len() - self.rest.len();
+                            return fail("invalid repeat count", &start[..whole]);
+                        }
                     }
                     None => {
                         self.literal('{');
@@ -98,7 +126,7 @@ impl<'p> Translation<'p> {
         self.rest = rest;
     }
 
-    /// Takes a character as it is.
+    /// Copies a literal character, escaped unless it is alphanumeric.
     fn literal(&mut self, character: char) {
         self.write(character);
         self.rest = &self.rest[character.len_utf8()..];
@@ -165,7 +193,7 @@ impl<'p> Translation<'p> {
         if name.is_empty() || !name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric()) {
             return fail("invalid named capture", &self.rest[..=end]);
         }
-        // The name has no use here, and a plain group may not repeat one.
+        // Nothing reads the name. The `regex` crate rejects duplicate names, which Go accepts.
         self.out.push('(');
         self.rest = &self.rest[end + 1..];
         Ok(())
@@ -202,7 +230,7 @@ impl<'p> Translation<'p> {
         Ok(())
     }
 
-    /// `\pL`, `\p{Greek}`, `\p{^Greek}`.
+    /// Parses `\pL`, `\p{Greek}` or `\p{^Greek}`, and appends the class to the output.
     fn unicode_class(&mut self) -> Result<()> {
         let mut negated = self.rest.starts_with("\\P");
         let after = &self.rest[2..];
@@ -232,7 +260,7 @@ impl<'p> Translation<'p> {
         Ok(())
     }
 
-    /// A character behind a backslash.
+    /// Parses the escape at the start of `rest`, and returns its character.
     fn escaped_character(&mut self) -> Result<char> {
         let start = self.rest;
         let mut chars = self.rest[1..].chars();
@@ -336,7 +364,7 @@ impl<'p> Translation<'p> {
         Ok(())
     }
 
-    /// `[:alpha:]`; false if it is something else.
+    /// Copies a class such as `[:alpha:]`; returns false if there is none.
     fn posix_class(&mut self) -> Result<bool> {
         let Some(end) = self.rest[2..].find(":]") else { return Ok(false) };
         let whole = &self.rest[..end + 4];
@@ -378,7 +406,7 @@ fn hexadecimal(chars: &mut std::str::Chars<'_>) -> Option<char> {
     char::from_u32(value)
 }
 
-/// The length of `{n}`, `{n,}` or `{n,m}`, and its numbers; none if it is not one of these.
+/// Returns the length of `{n}`, `{n,}` or `{n,m}` and its counts, or `None` for other text.
 fn counts(text: &str) -> Option<(usize, u32, Option<u32>)> {
     let end = text.find('}')?;
     let inner = &text[1..end];
@@ -386,7 +414,7 @@ fn counts(text: &str) -> Option<(usize, u32, Option<u32>)> {
         let plain = !text.is_empty()
             && text.bytes().all(|byte| byte.is_ascii_digit())
             && (text.len() == 1 || !text.starts_with('0'));
-        // A number too large for this type is beyond the limit anyway.
+        // A number that overflows is above the limit anyway.
         plain.then(|| text.parse().unwrap_or(u32::MAX))
     };
     match inner.split_once(',') {
@@ -421,6 +449,11 @@ mod tests {
             ("\\p{^L}", "é", false),
             ("[]a]", "]", true),
             ("a#b", "a#b", true),
+            ("^(a{2}){500}$", "a", false),
+            ("^((a{1000}){0}b){1000}$", "b", false),
+            ("^(a{0,}){1000}$", "a", true),
+            ("^a{600}b{600}$", "ab", false),
+            ("^(?:a{600})|(?:b{600})$", "ab", false),
         ];
         for (pattern, text, expected) in cases {
             assert_eq!(compile(pattern).map(|regex| regex.is_match(text)), Ok(expected), "{pattern}");
@@ -436,6 +469,9 @@ mod tests {
             ("**", "missing argument to repetition operator: `*`"),
             ("a**", "invalid nested repetition operator: `**`"),
             ("a{1001}", "invalid repeat count: `{1001}`"),
+            ("(a{100}){11}", "invalid repeat count: `{11}`"),
+            ("((b|a{10}c)*d){3}(e(a{100}){3}?){4}?", "invalid repeat count: `{4}?`"),
+            ("(?i:a{100,}){11,}", "invalid repeat count: `{11,}`"),
             ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
             ("\\8", "invalid escape sequence: `\\8`"),
             ("\\1", "invalid escape sequence: `\\1`"),

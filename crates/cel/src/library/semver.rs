@@ -1,4 +1,7 @@
-//! Semantic versions.
+//! The CEL functions `semver`, `isSemver`, `major`, `minor` and `patch`. Comparisons are in the parent
+//! module.
+//!
+//! Upstream: `apiserver/pkg/cel/library/semverlib.go`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,8 @@
-//! Operators and conversions.
+//! CEL operators and type conversions, `size`, `includes` and `cel.@mapInsert`. The evaluator handles `==`,
+//! `!=`, `&&` and `||`.
+//!
+//! Upstream: cel-go's `common/stdlib/standard.go` and `ext/comprehensions.go`; for `includes`,
+//! `dynamic-resource-allocation/cel/compile.go`.
 
 use std::cmp::Ordering;
 
@@ -154,7 +158,7 @@ fn contains(work: &mut Work, args: &[Value]) -> Result {
     }
 }
 
-/// Adds an entry or a map of entries to a map.
+/// Inserts an entry, or all entries of another map, into a map.
 fn insert(work: &mut Work, args: &[Value]) -> Result {
     let exists =
         |key: &Value| Error::new(format!("insert failed: key {} already exists", format_go::plain(key)));
@@ -183,7 +187,8 @@ fn insert(work: &mut Work, args: &[Value]) -> Result {
     }
 }
 
-/// Most elements of a list that `includes` looks at: `ResourceSliceMaxAttributeValuesPerDevice` of the API.
+/// Maximum number of list elements that `includes` reads (`ResourceSliceMaxAttributeValuesPerDevice` in
+/// `k8s.io/api/resource/v1/types.go`).
 const INCLUDES_LIMIT: u64 = 48;
 
 fn includes(work: &mut Work, args: &[Value]) -> Result {
@@ -206,7 +211,7 @@ fn includes(work: &mut Work, args: &[Value]) -> Result {
     Ok(Value::Bool(false))
 }
 
-/// `int(x)` and the like.
+/// Converts a value to a type, as in `int(x)`.
 fn convert(args: &[Value], to: &'static str) -> Result {
     let [value] = args else { return Err(Error::NO_OVERLOAD) };
     if value.type_name() == to {
@@ -241,7 +246,7 @@ fn convert(args: &[Value], to: &'static str) -> Result {
     }
 }
 
-/// The text a value converts to, if it does.
+/// Returns the string that a value converts to, or `None` if there is no conversion.
 pub(super) fn text_of(value: &Value) -> Option<Result<String>> {
     Some(Ok(match value {
         Value::String(text) => text.to_string(),
@@ -290,7 +295,7 @@ fn to_uint(value: &Value) -> Option<Result> {
     .map(|result| result.map(Value::Uint))
 }
 
-/// Parses a double as Go does, except for hexadecimal ones.
+/// Parses a double as Go does, but rejects hexadecimal notation.
 fn parse_double(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     if unsigned.starts_with("0x") || unsigned.starts_with("0X") {

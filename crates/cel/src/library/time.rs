@@ -1,4 +1,6 @@
-//! Durations and timestamps.
+//! CEL functions on durations and timestamps, such as `getFullYear` and `getHours`.
+//!
+//! Upstream: cel-go's `common/types/timestamp.go` and `common/types/duration.go`.
 
 use super::Implementation;
 use crate::Value;
@@ -47,7 +49,8 @@ fn part_or_unit(args: &[Value], get: fn(Civil) -> i64, unit: Unit) -> Result {
     }
 }
 
-/// Seconds east of UTC of a zone: UTC if none is given, `-03:30`, or a name such as `Europe/Paris`.
+/// Returns the UTC offset of a zone in seconds, positive to the east. The zone is UTC if absent, an offset
+/// such as `-03:30`, or a name such as `Europe/Paris`.
 fn offset(timestamp: &Timestamp, zone: &[Value]) -> Result<i64> {
     let zone = match zone {
         [] => return Ok(0),
@@ -58,7 +61,7 @@ fn offset(timestamp: &Timestamp, zone: &[Value]) -> Result<i64> {
     let (hours, minutes) = (integer(hours)?, integer(minutes)?);
     let total = hours.wrapping_mul(60);
     let total = if zone.starts_with('-') { total.wrapping_sub(minutes) } else { total.wrapping_add(minutes) };
-    // Offsets of more than a lifetime have no meaning; upstream's result for them is that of an overflow.
+    // Offsets are clamped to about 3,000 years. Larger ones have no meaning, and overflow upstream.
     Ok(total.wrapping_mul(60).clamp(-100_000_000_000, 100_000_000_000))
 }
 
@@ -89,7 +92,7 @@ fn named(timestamp: &Timestamp, name: &str) -> Result<i64> {
     Ok(zone.to_offset(instant).seconds().into())
 }
 
-/// Parses RFC 3339. The error is absent if the text is not a time at all.
+/// Parses an RFC 3339 timestamp. The error is `None` if the text is not a timestamp at all.
 pub(crate) fn parse_timestamp(text: &str) -> std::result::Result<Timestamp, Option<Error>> {
     crate::value::time::parse_timestamp(text).map_err(Some)?.ok_or(None)
 }
@@ -98,7 +101,7 @@ pub(crate) fn timestamp_of_seconds(seconds: i64) -> Result<Timestamp> {
     Timestamp::new(seconds, 0, 0)
 }
 
-/// A duration in seconds: `1.5s`.
+/// Formats a duration in seconds, such as `1.5s`.
 pub(crate) fn duration_text(nanoseconds: i64) -> String {
     format!("{}s", in_units(nanoseconds, Unit::Second))
 }

@@ -1,4 +1,5 @@
-//! URLs.
+//! The CEL functions `url`, `isURL` and `get…`, such as `getHost`. Upstream:
+//! `apiserver/pkg/cel/library/urls.go`.
 
 use std::sync::Arc;
 

@@ -1,21 +1,21 @@
-//! Macros: calls that stand for longer expressions. The expansions are cel-go's, since they decide the cost.
+//! Expands macros to comprehensions and calls. The expansions are cel-go's, since the cost depends on them.
 
 use super::{Entry, Expr, ExprKind, Fold};
 use crate::Value;
 use crate::error::Issue;
 
-/// What became of a call.
+/// The result of expanding a call.
 pub(super) enum Expansion {
-    /// The expression the macro stands for; `copied` nodes are in it twice.
+    /// The expansion of a macro. It contains `copied` nodes twice.
     Macro { expr: Expr, copied: usize },
-    /// No macro: the parts, unchanged.
+    /// The unchanged parts of a call that is not a macro.
     Call { target: Option<Expr>, args: Vec<Expr> },
 }
 
-/// The name of the hidden variable of a macro.
+/// Name of the accumulator of a comprehension.
 const ACCUMULATOR: &str = "@result";
 const OLD_ACCUMULATOR: &str = "__result__";
-/// The variable of a macro that runs over nothing.
+/// Name of the iteration variable of a comprehension over an empty list.
 const UNUSED: &str = "#unused";
 const SORT_INPUT: &str = "@__sortBy_input__";
 
@@ -50,7 +50,7 @@ pub(super) fn expand(
     Ok(Expansion::Macro { expr, copied: 0 })
 }
 
-/// Makes nodes at the place of the macro.
+/// Builds nodes at the position of the macro.
 struct Build {
     offset: usize,
 }
@@ -89,7 +89,7 @@ impl Build {
         self.expr(ExprKind::Map(Vec::<Entry>::new()))
     }
 
-    /// A fold with the usual hidden variable.
+    /// Builds a comprehension with the usual accumulator.
     fn fold(
         &self,
         range: Expr,
@@ -113,7 +113,7 @@ impl Build {
         })))
     }
 
-    /// `name` stands for `value` in `body`.
+    /// Binds `name` to `value` in `body`.
     fn let_in(&self, name: &str, value: Expr, step: Expr, body: Expr) -> Expr {
         self.expr(ExprKind::Fold(Box::new(Fold {
             range: self.list(Vec::new()),
@@ -172,7 +172,7 @@ impl Build {
         Ok(self.collect(range, variables, self.list(Vec::new()), step, filter))
     }
 
-    /// A fold that adds to a list or map each round in which `filter` is true.
+    /// Builds a comprehension that adds to a list or map in each iteration in which `filter` is true.
     fn collect(
         &self,
         range: Expr,
@@ -271,7 +271,7 @@ impl Build {
     }
 }
 
-/// The names of one or two variables.
+/// Returns the names of one or two iteration variables.
 fn variables(args: &[Expr], message: &str) -> Result<(String, Option<String>), Issue> {
     let mut names = Vec::with_capacity(2);
     for arg in args {

@@ -1,5 +1,5 @@
-//! The syntax tree, and the one function that makes it of text. The parser behind it can be replaced without touching
-//! anything else.
+//! The syntax tree, and the function that parses text into it. Only this module depends on the underlying
+//! parser.
 
 mod macros;
 mod syntax;
@@ -14,14 +14,14 @@ pub(crate) fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
     syntax::parse(source)
 }
 
-/// A node of the syntax tree. The checker fills in `ty` and `overloads`.
+/// A node of the syntax tree. The checker sets `ty` and `overloads`.
 #[derive(Clone, Debug)]
 pub(crate) struct Expr {
-    /// Where it is: bytes from the start of the source.
+    /// Offset in bytes from the start of the source.
     pub(crate) offset: usize,
     pub(crate) kind: ExprKind,
     pub(crate) ty: Type,
-    /// The overloads a call may mean.
+    /// The overloads that a call may resolve to.
     pub(crate) overloads: Vec<&'static Overload>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum ExprKind {
         fields: Vec<(String, Expr)>,
     },
     Fold(Box<Fold>),
-    /// The value of a type name, or of a constant of a package: the checker puts it in place of the name.
+    /// The value of a type name or a constant of a package, with which the checker replaces the name.
     Resolved(Value),
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Entry {
     pub(crate) optional: bool,
 }
 
-/// A macro over a range, expanded.
+/// A comprehension: the expansion of a macro over a range.
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
     pub(crate) range: Expr,
@@ -78,7 +78,7 @@ impl Expr {
         Self { offset, kind, ty: Type::ERROR, overloads: Vec::new() }
     }
 
-    /// The name an expression like `a.b.c` spells.
+    /// Returns the name that an expression such as `a.b.c` denotes.
     pub(crate) fn qualified_name(&self) -> Option<String> {
         let mut parts = Vec::new();
         let mut expr = self;
@@ -98,7 +98,7 @@ impl Expr {
         }
     }
 
-    /// Calls `visit` with this node and all below, from the top, until it returns false.
+    /// Calls `visit` with this node and then all descendants, until it returns false.
     pub(crate) fn walk(&self, visit: &mut dyn FnMut(&Self) -> bool) -> bool {
         crate::deep(|| visit(self) && self.children().into_iter().all(|child| child.walk(visit)))
     }

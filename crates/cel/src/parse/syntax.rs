@@ -1,4 +1,4 @@
-//! Text to syntax tree, by the parser of the crate `cel`.
+//! Parses text into the syntax tree, with the parser of the crate `cel`.
 
 use cel::common::ast::{EntryExpr, IdedEntryExpr, IdedExpr, LiteralValue, SourceInfo, operators};
 use cel::{ParseErrors, common::ast};
@@ -8,14 +8,14 @@ use super::{Entry, Expr, ExprKind};
 use crate::Value;
 use crate::error::{Issue, Place};
 
-/// How deep an expression may be, as in cel-go: nested expressions, and likewise operators and selections within each
-/// other.
+/// Maximum depth of nested expressions, and of nested operators and selections (`maxRecursionDepth` in
+/// cel-go's `parser/parser.go`).
 const DEPTH_LIMIT: u16 = 250;
-/// Nodes after the expansion of macros: `optMap` copies its target, so a chain of them grows exponentially. An
-/// expression of 10 KiB without
-/// such chains has fewer than 50,000.
+/// Maximum number of nodes after the expansion of macros. `optMap` copies its target, so a chain of calls
+/// grows exponentially. An expression of 10 KiB without such chains has fewer than 50,000 nodes.
 const NODE_LIMIT: usize = 200_000;
-/// Longest text that is parsed, in bytes. The API server accepts 10 KiB; cel-go parses 100,000 code points.
+/// Maximum length of an expression in characters (`expressionSizeCodePointLimit` in cel-go's
+/// `parser/parser.go`). The API server accepts 10 KiB (`CELSelectorExpressionMaxLength`).
 const SIZE_LIMIT: usize = 100_000;
 
 const RESERVED: [&str; 17] = [
@@ -48,16 +48,17 @@ pub(super) fn parse(source: &str) -> Result<Expr, Vec<Issue>> {
     if nesting(source) > usize::from(DEPTH_LIMIT) {
         return Err(vec![Issue::general(format!("expression recursion limit exceeded: {DEPTH_LIMIT}"))]);
     }
-    // The parser and the release of its tree recurse for each operator of a chain, of which there can be one every
-    // other byte.
+    // The parser recurses for each operator of a chain, and so does dropping its tree. Every other byte can
+    // be an operator.
     stacker::grow((8 << 20) + STACK_PER_BYTE * source.len(), || parse_and_convert(source))
 }
 
-/// Stack for each byte of the source: twice what the generated parser was seen to need in an unoptimized build.
+/// Stack in bytes for each byte of the source: twice the need of the generated parser, measured in an
+/// unoptimized build.
 const STACK_PER_BYTE: usize = 3 << 10;
 
 fn parse_and_convert(source: &str) -> Result<Expr, Vec<Issue>> {
-    // The parser takes one level more than it is told.
+    // The parser allows one level more than this setting.
     let parser =
         cel::Env::default().parser().enable_optional_syntax(true).max_recursion_depth(DEPTH_LIMIT - 1);
     let (tree, positions) = parser.parse_with_source_info(source).map_err(|errors| issues(&errors))?;
@@ -65,8 +66,7 @@ fn parse_and_convert(source: &str) -> Result<Expr, Vec<Issue>> {
     conversion.expr(tree).map_err(|issue| vec![issue])
 }
 
-/// The most brackets that are open at once. Brackets in strings count too, which matters only for texts that are
-/// absurd anyway.
+/// Returns the maximum number of brackets that are open at once.
 fn nesting(source: &str) -> usize {
     let (mut open, mut most) = (0_usize, 0);
     for byte in source.bytes() {
@@ -83,7 +83,8 @@ fn nesting(source: &str) -> usize {
     most
 }
 
-/// The same for a text with strings: skips simple strings, and stops counting at the first line end within one.
+/// Like [`nesting`], but skips strings, each up to its closing quote or the end of its line. Brackets in
+/// later lines of a string count.
 fn nesting_outside_strings(source: &str) -> usize {
     let (mut open, mut most) = (0_usize, 0);
     let mut bytes = source.bytes();
@@ -244,8 +245,8 @@ impl Conversion<'_> {
     }
 }
 
-/// Whether cel-go counts a node for its limit of the depth: selections, indexing, methods, and the operators of
-/// arithmetic and comparison.
+/// Returns whether a node counts toward cel-go's depth limit: selections, indexing, methods, conditionals,
+/// and arithmetic and comparison operators.
 fn counts_as_level(expr: &ast::Expr) -> bool {
     match expr {
         ast::Expr::Select(_) => true,

@@ -1,4 +1,4 @@
-//! Attributes: a variable or operand, and the path that is selected from it.
+//! Attributes: a variable or operand with the path that is selected from it.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) struct Attribute {
 pub(super) enum Root {
     /// The variable `device`.
     Device,
-    /// A variable of a macro.
+    /// A variable of a comprehension.
     Slot(Slot),
     Operand(Node),
     /// `c ? x : y`. Qualifiers belong to the branches.
@@ -28,7 +28,7 @@ pub(super) enum Root {
     },
 }
 
-/// A variable of the macro at a level; 0 is the outermost.
+/// A variable of the comprehension at a nesting level; 0 is the outermost.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Slot {
     Accumulator(usize),
@@ -41,7 +41,7 @@ pub(super) enum Slot {
 pub(super) struct Qualifier {
     pub(super) key: Key,
     pub(super) optional: bool,
-    /// Whether only the presence is asked, by `has`.
+    /// Whether `has` tests only for presence.
     pub(super) test: bool,
 }
 
@@ -71,15 +71,16 @@ impl Attribute {
     }
 }
 
-/// What following a path gives.
+/// The result of following a path.
 enum Found {
     Value(Value),
-    /// The answer to `has`.
+    /// The result of `has`.
     Test(bool),
 }
 
 impl<'p> Evaluator<'p> {
-    /// The value of an attribute. Each step of the path costs 1; the caller charges for the attribute itself.
+    /// Returns the value of an attribute. Each step of the path costs 1; the caller charges for the attribute
+    /// itself.
     pub(super) fn resolve(&mut self, attribute: &'p Attribute) -> Result {
         match self.follow(attribute)? {
             Found::Value(value) => Ok(value),
@@ -90,7 +91,7 @@ impl<'p> Evaluator<'p> {
     fn follow(&mut self, attribute: &'p Attribute) -> Result<Found> {
         let path = &attribute.qualifiers[..];
         match &attribute.root {
-            // The usual case: nothing is cloned on the way.
+            // The usual case: no intermediate value is cloned.
             Root::Device => self.path(self.device.value(), path),
             Root::Slot(slot) => {
                 let value = self.slot(*slot)?;
@@ -108,7 +109,7 @@ impl<'p> Evaluator<'p> {
         }
     }
 
-    /// The path from a value that may be optional: then all of the path is.
+    /// Follows the path from a value. If the value is optional, the whole path is.
     fn path_of_variable(&mut self, value: Value, path: &'p [Arc<Qualifier>]) -> Result<Found> {
         match value {
             Value::Optional(None) => Ok(if path.last().is_some_and(|last| last.test) {
@@ -153,7 +154,8 @@ impl<'p> Evaluator<'p> {
         Ok(Found::Value(current.clone()))
     }
 
-    /// The rest of a path behind `?`: what is missing gives none instead of an error, and costs nothing.
+    /// Follows the rest of a path after `?`. A missing step yields `optional.none()` instead of an error, and
+    /// costs nothing.
     fn optional_path(&mut self, start: &Value, path: &'p [Arc<Qualifier>]) -> Result<Found> {
         let mut current = start;
         let mut test = false;
@@ -195,7 +197,7 @@ impl<'p> Evaluator<'p> {
     }
 }
 
-/// The field or element of a value, if there is one.
+/// Returns the field or element of a value, or `None` if it is missing.
 fn select<'v>(value: &'v Value, key: &Value) -> Result<Option<&'v Value>> {
     match value {
         Value::Map(map) => Ok(map.select(key)),
@@ -220,12 +222,12 @@ fn missing(value: &Value, key: &Value) -> Error {
     Error::new(format!("{kind}: {}", format_go::plain(key)))
 }
 
-/// Longest concatenated list that is converted. Longer ones stay as they are, which differs from upstream only for
-/// elements it would break.
+/// Maximum length of a concatenated list that [`native`] converts. Longer ones stay unchanged, which differs
+/// from upstream only if the conversion would change an element.
 const CONVERTED: u64 = 10_000;
 
-/// The value within an optional variable. Upstream converts it to a value of Go and back, which some types do not
-/// survive.
+/// Returns the value in an optional variable. Upstream converts it to a Go value and back, which fails for
+/// some types and changes others.
 fn native(value: &Value) -> Value {
     let kind = match value {
         Value::Quantity(_) | Value::ComputedQuantity(_) => "*resource.Quantity",

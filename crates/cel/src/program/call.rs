@@ -1,4 +1,4 @@
-//! Calls of functions.
+//! Plans and evaluates function calls.
 
 use regex::Regex;
 
@@ -20,10 +20,10 @@ pub(super) struct Call {
     pub(super) args: Vec<Node>,
     arity: Arity,
     implementation: Implementation,
-    /// The constant pattern of a function of regular expressions.
+    /// The compiled pattern of `matches`, `find` or `findAll`, if it is constant.
     regex: Option<Regex>,
     rule: Rule,
-    /// The level of the macro whose hidden variable the call adds to.
+    /// The level of the comprehension to whose accumulator the call adds.
     adds_to: Option<usize>,
 }
 
@@ -58,7 +58,7 @@ impl Call {
         Ok(Self { function, overload, args, arity, implementation, regex, rule, adds_to })
     }
 
-    /// Whether arguments that are errors reach the implementation.
+    /// Returns whether the implementation receives arguments that are errors.
     fn takes_errors(&self) -> bool {
         self.function.name == "@not_strictly_false"
     }
@@ -74,7 +74,7 @@ impl<'p> Evaluator<'p> {
             let value = match self.eval(arg) {
                 Ok(value) => value,
                 Err(error) if error.is_fatal() => return Err(error),
-                // The cost is charged only if all arguments have been evaluated.
+                // A variadic call has a cost only if all arguments were evaluated.
                 Err(error) if call.arity == Arity::Any && index + 1 < call.args.len() => return Err(error),
                 Err(error) => {
                     failed = failed.or_else(|| Some(error.clone()));
@@ -93,7 +93,7 @@ impl<'p> Evaluator<'p> {
 
     fn apply(&mut self, call: &'p Call, args: &mut [Value], failed: Option<Error>) -> Result {
         if failed.is_some() && call.arity == Arity::Any && !call.takes_errors() {
-            // The last argument failed: all are there to be charged.
+            // The last argument failed: all were evaluated, so the call has a cost.
             let result = Err(failed.unwrap_or(Error::NO_OVERLOAD));
             self.charge(call.rule.cost(args, &result)?)?;
             return result;
@@ -137,7 +137,7 @@ impl<'p> Evaluator<'p> {
         (call.implementation)(&mut self.work, args)
     }
 
-    /// Adds to the hidden variable of a macro that started empty: upstream changes its value in place.
+    /// Adds to an accumulator that started empty, in place as upstream does.
     fn add_in_place(&mut self, level: usize, args: &mut [Value]) -> Option<Result> {
         let frame = self.frames.get_mut(level).filter(|frame| frame.grows)?;
         match args {
@@ -175,9 +175,10 @@ impl<'p> Evaluator<'p> {
     }
 }
 
-/// Whether the types of the arguments fit the overload, or one of the function's if the checker left it open.
+/// Returns whether the types of the arguments match the overload, or any overload if the checker did not
+/// choose one.
 fn accepts(call: &Call, args: &[Value]) -> bool {
-    // These check their arguments themselves.
+    // These functions check their arguments themselves.
     if matches!(call.function.name, "flatten" | "contains" | "startsWith" | "endsWith") {
         return true;
     }
@@ -195,7 +196,7 @@ fn accepts(call: &Call, args: &[Value]) -> bool {
     }
 }
 
-/// Whether a value can be an argument of a type. Of lists and maps, only the first element counts.
+/// Returns whether a value matches an argument type. Of a list or map, only the first element is checked.
 fn fits(ty: &Type, value: &Value) -> bool {
     match (&ty.0, value) {
         (Kind::Dyn | Kind::Any | Kind::Parameter(_) | Kind::Variable(_), _) => true,

@@ -1,25 +1,27 @@
 //! The cost of function calls at run time. It equals upstream's cost exactly, including rounding.
 //!
-//! Upstream: cel-go's `runtimecost.go` and the cost trackers of its extensions; Kubernetes' `library/cost.go`.
+//! Upstream: cel-go's `interpreter/runtimecost.go` and the cost trackers of its extensions; Kubernetes'
+//! `apiserver/pkg/cel/library/cost.go`.
 
 use crate::Value;
 use crate::error::{Error, Result};
 
-/// Units for each character or byte of a text that is traversed.
+/// Cost units for each traversed character or byte of a string (`StringTraversalCostFactor` in cel-go's
+/// `common/cost.go`).
 const TRAVERSAL: f64 = 0.1;
-/// Units for each character of a pattern.
+/// Cost units for each character of a pattern (`RegexStringLengthCostFactor`).
 const PATTERN: f64 = 0.25;
-/// Units of a list literal, a map literal.
+/// Cost units of a list literal (`ListCreateBaseCost`) and of a map literal (`MapCreateBaseCost`).
 pub(super) const LIST: u64 = 10;
 pub(super) const MAP: u64 = 30;
 
-/// How the cost of a call is computed.
+/// The formula for the cost of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rule {
     One,
-    /// The traversal of the first argument.
+    /// A traversal of the first argument.
     First,
-    /// The same, without looking into optionals.
+    /// A traversal of the first argument, where an optional has size 1.
     FirstPlain,
     /// Two traversals of the first argument.
     FirstTwice,
@@ -31,12 +33,13 @@ pub(super) enum Rule {
     Both,
     /// The length of the list, the second argument.
     InList,
-    /// Text times pattern; the flag looks into optionals.
+    /// The traversal of the string times the length of the pattern. With `optionals`, the size of an optional
+    /// is that of its value.
     Pattern {
         optionals: bool,
     },
     Contains,
-    /// A traversal of all that is in the list.
+    /// A traversal of the first argument with all nested values.
     Deep,
     ContainsIp {
         text: bool,
@@ -45,18 +48,18 @@ pub(super) enum Rule {
         text: bool,
     },
     Validate,
-    /// A new list as long as the result.
+    /// A new list with the length of the result.
     NewList,
     Flatten,
-    /// Each element of an argument compared with each other.
+    /// Comparisons of each element of an argument with each other element.
     Pairs {
         arg: usize,
     },
-    /// Each element of one list compared with each element of the other. The number is how often that happens.
+    /// Comparisons of each element of one list with each element of the other, this many times.
     Sets(u8),
-    /// An authorization check. The environment declares it, although nothing can be checked.
+    /// An authorization check. The environment declares it, but device selectors have no authorizer.
     Check,
-    /// The parsing of a selector of fields or labels, the second argument.
+    /// Parsing a field or label selector, which is the second argument.
     Selector,
 }
 
@@ -120,7 +123,7 @@ impl Rule {
         }
     }
 
-    /// The cost of a call with these arguments; errors among them count as a size of 1.
+    /// Returns the cost of a call. An argument that is an error has size 1.
     pub(super) fn cost(self, args: &[Value], result: &Result) -> Result<u64> {
         let arg = |index: usize| args.get(index).unwrap_or(&Value::Null);
         Ok(match self {
@@ -128,7 +131,8 @@ impl Rule {
             Self::Check => 350_000,
             Self::Selector => {
                 let size = plain_size(arg(1));
-                // A list of requirements, each of a structure and a list.
+                // Upstream assumes a requirement for every two characters. Each allocates a struct (40) and a
+                // list.
                 let requirements = ceil(size as f64 * 0.5).saturating_mul(LIST + 40);
                 LIST.saturating_add(traversal(size)).saturating_add(requirements)
             }
@@ -171,7 +175,7 @@ impl Rule {
     }
 }
 
-/// The cost of `==` and `!=`.
+/// Returns the cost of `==` or `!=`.
 pub(super) fn equality(first: &Value, second: &Value, negated: bool) -> u64 {
     let constant = matches!(
         first,
@@ -209,7 +213,7 @@ fn traversal(size: u64) -> u64 {
     ceil(size as f64 * TRAVERSAL)
 }
 
-/// Go's conversion of a double to an unsigned integer: negative ones wrap.
+/// Converts a double to an unsigned integer as Go does: negative numbers wrap.
 fn whole(value: f64) -> u64 {
     if value < 0.0 { (value as i64).cast_unsigned() } else { value as u64 }
 }
@@ -227,7 +231,8 @@ fn flatten(args: &[Value]) -> Result<u64> {
     Ok(new_list(depth, args.first().map_or(1, plain_size)))
 }
 
-/// Upstream's accounting takes an argument for granted and ends the evaluation if it is something else.
+/// Returns the error for an argument of an unexpected type: upstream's cost function panics, which ends the
+/// evaluation.
 fn not_a(value: &Value, what: &str) -> Error {
     let kind = crate::value::format_go::type_name(value);
     if what == "list" {
@@ -247,10 +252,11 @@ fn pairs(value: &Value) -> Result<u64> {
     Ok(new_list(factor, list.len().wrapping_mul(list.len())))
 }
 
-/// Elements that a traversal looks at, at most: beyond, the cost limit is exceeded in any case.
+/// Maximum number of values that a traversal visits. More values that cost 1 each exceed the cost limit
+/// anyway. Strings of fewer than 10 bytes cost nothing, and upstream has no limit for them.
 const DEEP_LIMIT: u64 = 10_000_000;
 
-/// The cost of visiting all that is within a value.
+/// Returns the cost of visiting a value with all nested values.
 fn deep(value: &Value, visited: &mut u64) -> Result<u64> {
     *visited += 1;
     if *visited > DEEP_LIMIT {

@@ -1,4 +1,4 @@
-//! Evaluates a plan.
+//! Evaluates a planned expression, and counts its cost.
 
 use super::Evaluation;
 use super::attribute::Slot;
@@ -8,23 +8,23 @@ use crate::error::{Error, Result};
 use crate::value::{List, Map, Work, equal, format_go};
 use crate::{Device, Value};
 
-/// Units an evaluation may cost.
+/// Maximum cost of an evaluation.
 const COST_LIMIT: u64 = super::COST_MAX;
 
 pub(super) struct Evaluator<'p> {
     pub(super) device: &'p Device,
-    /// The macros that are being evaluated, the innermost last.
+    /// The comprehensions that are being evaluated, innermost last.
     pub(super) frames: Vec<Frame<'p>>,
     pub(super) work: Work,
     cost: u64,
 }
 
-/// A macro that is being evaluated.
+/// A comprehension that is being evaluated.
 pub(super) struct Frame<'p> {
     fold: &'p PlannedFold,
-    /// The hidden variable; its first value is computed when it is first needed.
+    /// The accumulator. Its first value is computed when it is first needed.
     pub(super) accumulator: Option<Result>,
-    /// Whether the hidden variable started as an empty list or map. Then adding to it changes it in place.
+    /// Whether the accumulator started as an empty list or map. Adding to it then changes it in place.
     pub(super) grows: bool,
     first: Value,
     second: Value,
@@ -36,7 +36,7 @@ pub(super) fn evaluate(root: &Node, device: &Device) -> Evaluation {
     Evaluation { result, cost: evaluator.cost }
 }
 
-/// Evaluates a node without variables.
+/// Evaluates a node that uses no variables.
 pub(super) fn constant(node: &Node) -> Result {
     evaluate(node, &Device::builder("").build()).result
 }
@@ -70,7 +70,7 @@ impl<'p> Evaluator<'p> {
                 let result = self.resolve(attribute);
                 self.unless_fatal(&result)?;
                 if attribute.is_conditional() {
-                    // Upstream takes back a unit that it has not charged.
+                    // Upstream subtracts a unit that it did not charge; the addition wraps.
                     self.charge(u64::MAX)?;
                 }
                 result
@@ -99,7 +99,7 @@ impl<'p> Evaluator<'p> {
         }
     }
 
-    /// Passes an error on that ends the evaluation before anything more is charged.
+    /// Returns a fatal error, which ends the evaluation before anything more is charged.
     fn unless_fatal(&self, result: &Result) -> Result<()> {
         match result {
             Err(error) if error.is_fatal() => Err(error.clone()),
@@ -107,7 +107,7 @@ impl<'p> Evaluator<'p> {
         }
     }
 
-    /// `&&` and `||`: a side that decides absorbs an error of the other.
+    /// Evaluates `&&` or `||`. An operand that decides the result absorbs an error of the other.
     fn logical(&mut self, sides: &'p [Node; 2], deciding: bool) -> Result {
         let mut error = None;
         for side in sides {
@@ -131,7 +131,7 @@ impl<'p> Evaluator<'p> {
         let (result, cost) = match (first, second) {
             (Ok(first), Ok(second)) => {
                 let same = equal(&first, &second, &mut self.work);
-                // An error of the comparison makes values unequal.
+                // A non-fatal comparison error fails `==`, and makes `!=` true.
                 let result = match same {
                     Err(error) if !negated || error.is_fatal() => Err(error),
                     same => Ok(Value::Bool((same == Ok(true)) != negated)),
@@ -197,7 +197,7 @@ impl<'p> Evaluator<'p> {
         Ok(Value::Map(map))
     }
 
-    /// The value of a variable of a macro.
+    /// Returns the value of a comprehension variable.
     pub(super) fn slot(&mut self, slot: Slot) -> Result {
         let frame = |level: usize| self.frames.get(level).ok_or(Error::fixed("no such variable"));
         match slot {
@@ -210,7 +210,7 @@ impl<'p> Evaluator<'p> {
         }
     }
 
-    /// The first value of a hidden variable. It is evaluated outside of its macro.
+    /// Evaluates the first value of an accumulator, outside of its comprehension.
     fn start(&mut self, level: usize) -> Result {
         let inner = self.frames.split_off(level);
         let Some(fold) = inner.first().map(|frame| frame.fold) else {
@@ -279,7 +279,7 @@ impl<'p> Evaluator<'p> {
         }
     }
 
-    /// One round of a macro; false if it is the last one.
+    /// Evaluates one iteration. Returns false if the condition ends the loop.
     fn round(&mut self, fold: &'p PlannedFold, level: usize, first: Value, second: Value) -> Result<bool> {
         self.work.add(1)?;
         if let Some(frame) = self.frames.get_mut(level) {

@@ -1,4 +1,4 @@
-//! Programs: expressions that can be evaluated.
+//! Programs: compiled expressions, ready for evaluation.
 
 mod attribute;
 mod call;
@@ -17,7 +17,8 @@ use crate::parse;
 use crate::types::{Kind, Type};
 use crate::{Device, Value};
 
-/// The limit of the cost, estimated and actual (`CELSelectorExpressionMaxCost` of `resource.k8s.io/v1`).
+/// Maximum cost of an expression, estimated and actual (`CELSelectorExpressionMaxCost` in
+/// `k8s.io/api/resource/v1/types.go`).
 pub const COST_MAX: u64 = 1_000_000;
 
 /// A compiled expression. Cheap to clone, and safe to share between threads.
@@ -35,18 +36,19 @@ struct Compiled {
 /// The outcome of an evaluation.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
-    /// The value, or why there is none.
+    /// The value or the error.
     pub result: Result<Value, Error>,
-    /// What the evaluation cost, in CEL's units. At most 1,000,000, unless the result is the error of that limit.
+    /// The cost of the evaluation in CEL's cost units. It is at most [`COST_MAX`], unless the result is the
+    /// error for that limit.
     pub cost: u64,
 }
 
-/// Compiles the selector of a device: an expression over the variable `device`.
+/// Compiles a device selector: an expression over the variable `device`.
 ///
 /// # Errors
 ///
-/// If the expression does not parse, has an error of types, contains a literal that no call can take, or gives
-/// something else than a truth value.
+/// Returns an error if the expression does not parse, has a type error, contains a literal that its function
+/// never accepts, or has a result that cannot be a boolean.
 pub fn compile(expression: &str) -> Result<Program, CompileError> {
     let program = compile_any(expression)?;
     match &program.0.ty.0 {
@@ -62,7 +64,7 @@ pub fn compile(expression: &str) -> Result<Program, CompileError> {
 ///
 /// # Errors
 ///
-/// Those of [`compile`], except for the last one.
+/// Returns the errors of [`compile`], except for that about the result.
 #[doc(hidden)]
 pub fn compile_any(expression: &str) -> Result<Program, CompileError> {
     let issues = |issues: Vec<Issue>| CompileError::issues(expression, &issues);
@@ -75,25 +77,26 @@ pub fn compile_any(expression: &str) -> Result<Program, CompileError> {
 }
 
 impl Program {
-    /// The expression.
+    /// Returns the source of the expression.
     pub fn source(&self) -> &str {
         &self.0.source
     }
 
-    /// The type of the result: `bool`, or `google.protobuf.Any` if it is known only at run time.
+    /// Returns the type of the result: `bool`, or `google.protobuf.Any` if it is known only at run time.
     pub fn result_type(&self) -> &Type {
         &self.0.ty
     }
 
-    /// Which parts of the device the expression can read. Devices that agree in these give the same result.
+    /// Returns the parts of the device that the expression can read. Devices that agree in these give the
+    /// same result.
     pub fn reads(&self) -> &Reads {
         &self.0.reads
     }
 
-    /// The most that an evaluation can cost for any valid device, estimated from the expression alone; `u64::MAX` if
-    /// there is no bound. The API server refuses selectors for which it exceeds [`COST_MAX`].
+    /// Returns the estimated maximum cost of an evaluation for any valid device, or `u64::MAX` if there is no
+    /// bound. The API server rejects selectors whose estimate exceeds [`COST_MAX`].
     ///
-    /// Parses the expression again, so it takes as long as [`compile`].
+    /// Parses the expression again, so it takes about as long as [`compile`].
     pub fn estimated_cost(&self) -> u64 {
         let Ok(mut expr) = parse::parse(&self.0.source) else { return u64::MAX };
         if check::check(&mut expr).is_err() {
@@ -110,21 +113,23 @@ impl Program {
         evaluate::evaluate(&self.0.root, device)
     }
 
-    /// Whether the expression selects a device.
+    /// Returns whether the expression selects a device.
     ///
     /// # Errors
     ///
-    /// Why the evaluation failed, or that its result is not a truth value. The texts are upstream's, without a prefix.
+    /// Returns the error of the evaluation, or an error if the result is not a boolean. The texts are
+    /// upstream's, without a prefix.
     pub fn matches(&self, device: &Device) -> Result<bool, Error> {
         self.evaluate(device).matches()
     }
 }
 
 impl Evaluation {
-    /// Whether the expression selects the device.
+    /// Returns whether the expression selects the device.
     ///
     /// # Errors
-    /// Why the evaluation failed, or that its result is not a truth value.
+    ///
+    /// Returns the error of the evaluation, or an error if the result is not a boolean.
     pub fn matches(self) -> Result<bool, Error> {
         match self.result? {
             Value::Bool(value) => Ok(value),
@@ -133,7 +138,7 @@ impl Evaluation {
     }
 }
 
-/// The error for a result that is not a truth value.
+/// Returns the error for a result that is not a boolean.
 fn conversion(value: &Value) -> Error {
     let name = value.type_name();
     let reason = match value {

@@ -1,6 +1,5 @@
-//! Plans the evaluation of a checked expression: resolves names, folds constants, and chooses implementations, as
-//! cel-go's planner does. What is
-//! folded has no cost.
+//! Plans the evaluation of a checked expression as cel-go's planner does: resolves names, folds constants,
+//! and chooses implementations. Folded constants have no cost.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::parse::{Entry, Expr, ExprKind, Fold};
 use crate::value::{Map, format_go};
 
-/// A step of an evaluation.
+/// A node of the plan.
 #[derive(Debug)]
 pub(super) enum Node {
     Const(Value),
@@ -58,7 +57,7 @@ pub(super) struct PlannedFold {
     pub(super) condition: Node,
     pub(super) step: Node,
     pub(super) result: Node,
-    /// Whether there are two variables.
+    /// Whether the comprehension has two iteration variables.
     pub(super) two: bool,
 }
 
@@ -67,9 +66,9 @@ pub(super) fn plan(expr: Expr) -> Result<Node> {
 }
 
 struct Planner {
-    /// Variables of macros, the innermost last.
+    /// Variables of comprehensions, innermost last.
     scopes: Vec<(String, Slot)>,
-    /// The number of macros around.
+    /// The number of enclosing comprehensions.
     levels: usize,
 }
 
@@ -112,7 +111,7 @@ impl Planner {
         }
     }
 
-    /// The node as an attribute that qualifiers can be added to.
+    /// Plans a node as an attribute to which qualifiers can be added.
     fn attribute(&mut self, expr: Expr) -> Result<Box<Attribute>> {
         Ok(match self.node(expr)? {
             Node::Attribute(attribute) => attribute,
@@ -210,7 +209,7 @@ impl Node {
     }
 }
 
-/// Evaluates a node now if it is constant.
+/// Evaluates the node at once if it is constant.
 fn fold_constant(node: Node, constant: bool) -> Result<Node> {
     if constant { evaluate::constant(&node).map(Node::Const) } else { Ok(node) }
 }
@@ -238,13 +237,13 @@ fn index_into(operand: Node, index: Node, optional: bool) -> Result<Node> {
     Ok(Node::Attribute(Box::new(attribute)))
 }
 
-/// Whether a value can be an index at all.
+/// Returns whether a value can be an index.
 pub(super) fn is_key(value: &Value) -> bool {
     matches!(value, Value::Bool(_) | Value::Int(_) | Value::Uint(_) | Value::Double(_) | Value::String(_))
 }
 
-/// The elements of a constant list, if all are simple: cel-go looks them up in a table. Numbers are found by equal
-/// numbers of other types.
+/// Returns the elements of a constant list as a lookup table, as in cel-go, or `None` if an element is not a
+/// boolean, number or string. Numbers match equal numbers of other types.
 fn members(list: &crate::List) -> Result<Option<Map>> {
     let mut members = Map::default();
     for element in list.iter() {

@@ -1,4 +1,4 @@
-//! Which parts of the device an expression can read.
+//! Collects the parts of the device that an expression can read.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::attribute::{Attribute, Key, Root};
 use super::plan::Node;
 use crate::Value;
 
-/// The parts of the device that an expression can read. What is not named here cannot change its result.
+/// The parts of the device that an expression can read. Other parts cannot change its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reads {
     /// `device.driver`.
@@ -19,14 +19,14 @@ pub struct Reads {
     pub capacity: Parts,
 }
 
-/// Some of the attributes, or capacities, of a device.
+/// None, some or all of the attributes, or capacities, of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parts {
     /// None of them.
     None,
-    /// Those with these domains and ids, in order and each once.
+    /// The attributes or capacities with these domains and ids, sorted and without duplicates.
     Some(Vec<(String, String)>),
-    /// Any of them: the expression uses a computed name, or a whole map.
+    /// Any of them: the expression uses a computed name or a whole map.
     All,
 }
 
@@ -121,7 +121,7 @@ impl Collected {
         }
     }
 
-    /// A path from the device. A step is none if its name is computed.
+    /// Adds a path from the device. A step with a computed name is `None`.
     fn device(&mut self, attribute: &Attribute) {
         let step = |key: &Key| match key {
             Key::Const(Value::String(name)) => Some(name.to_string()),

@@ -1,11 +1,11 @@
-//! Equality and order.
+//! Equality and order of values.
 
 use std::cmp::Ordering;
 
 use super::{List, Map, Value, Work};
 use crate::error::{Error, Result};
 
-/// `first == second`, where null equals only null.
+/// Evaluates `first == second`. Null equals only null.
 pub(crate) fn equal(first: &Value, second: &Value, work: &mut Work) -> Result<bool> {
     match (first, second) {
         (Value::Null, Value::Null) => Ok(true),
@@ -14,7 +14,8 @@ pub(crate) fn equal(first: &Value, second: &Value, work: &mut Work) -> Result<bo
     }
 }
 
-/// The equality a value itself defines. Kubernetes' types refuse values of other types.
+/// Compares two values with the equality of the first one's type. Kubernetes types return an error for values
+/// of other types.
 pub(crate) fn equal_to(first: &Value, second: &Value, work: &mut Work) -> Result<bool> {
     Ok(match (first, second) {
         (Value::Null, Value::Null) => true,
@@ -63,7 +64,8 @@ pub(crate) fn equal_to(first: &Value, second: &Value, work: &mut Work) -> Result
     })
 }
 
-/// Errors of elements do not make lists differ, as in cel-go; those of a concatenation come out if no element differs.
+/// Compares two lists. As in cel-go, an element whose comparison fails does not make them unequal. If no
+/// element differs, the error is returned only if the first list is a concatenation.
 fn lists(first: &List, second: &List, work: &mut Work) -> Result<bool> {
     if first.len() != second.len() {
         return Ok(false);
@@ -101,7 +103,7 @@ fn maps(first: &Map, second: &Map, work: &mut Work) -> Result<bool> {
     Ok(true)
 }
 
-/// The order of two numbers of any types; none if one is not a number.
+/// Returns the order of two numbers of any types, or `None` if one is NaN.
 fn numbers(first: &Value, second: &Value) -> Option<Ordering> {
     match (first, second) {
         (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
@@ -137,7 +139,7 @@ fn double_and_uint(double: f64, uint: u64) -> Option<Ordering> {
     double.partial_cmp(&(uint as f64))
 }
 
-/// The order of two values of a type that has one.
+/// Returns the order of two values, or an error if they have none.
 pub(crate) fn compare(first: &Value, second: &Value) -> Result<Ordering> {
     Ok(match (first, second) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),

@@ -1,10 +1,10 @@
-//! Texts as Go's `fmt` and `strconv` write them, since they show up in results and errors.
+//! Formats values as Go's `fmt` and `strconv` do, since such texts appear in results and errors.
 
 use std::fmt::Write as _;
 
 use super::Value;
 
-/// `%q`: a quoted text.
+/// Formats a string as `%q`, with quotes.
 pub(crate) fn quote(text: &str) -> String {
     quote_with(text, |quoted, character| {
         if printable(character) {
@@ -19,7 +19,7 @@ pub(crate) fn quote(text: &str) -> String {
     })
 }
 
-/// Quotes a text. `write_other` writes each character that has no escape of one letter.
+/// Quotes a string. `write_other` writes each character that has no single-letter escape.
 pub(crate) fn quote_with(text: &str, write_other: impl Fn(&mut String, char)) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -48,13 +48,13 @@ fn printable(character: char) -> bool {
     if character.is_whitespace() || character.is_control() {
         return false;
     }
-    // Behind a letter, combining characters are written as they are.
+    // After a letter, Rust does not escape combining characters.
     let mut text = String::from("a");
     text.push(character);
     !format!("{text:?}").contains('\\') || character == '\''
 }
 
-/// `%g` with the shortest digits: `1.5`, `1e+06`.
+/// Formats a double as `%g` with the shortest digits: `1.5`, `1e+06`.
 pub(crate) fn double(value: f64) -> String {
     if value.is_nan() {
         return "NaN".into();
@@ -68,20 +68,20 @@ pub(crate) fn double(value: f64) -> String {
     if (-4..6).contains(&exponent) { format!("{value}") } else { with_exponent(digits, exponent) }
 }
 
-/// `1.5e+07`: Go writes a sign and at least two digits of the exponent.
+/// Formats a number with Go's exponent, which has a sign and at least two digits: `1.5e+07`.
 pub(crate) fn with_exponent(digits: &str, exponent: i32) -> String {
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// `%v`: a value within a message.
+/// Formats a value as `%v`, for a message.
 pub(crate) fn plain(value: &Value) -> String {
     let mut text = String::new();
     write_plain(value, &mut text);
     text
 }
 
-/// Longest text of a value in a message, in bytes. Upstream has no limit.
+/// Length of a message in bytes after which no further value is written. Upstream has no limit.
 const MESSAGE_LIMIT: usize = 4096;
 
 fn write_plain(value: &Value, text: &mut String) {
@@ -136,7 +136,7 @@ fn write_plain(value: &Value, text: &mut String) {
     };
 }
 
-/// `%T`: the type of a value in upstream's program.
+/// Returns the Go type of a value in upstream's program, as `%T` prints it.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "types.Null",

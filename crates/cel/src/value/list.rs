@@ -19,7 +19,7 @@ impl List {
         Self(Arc::new(Parts::Flat(values)))
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> u64 {
         match &*self.0 {
             Parts::Flat(values) => values.len() as u64,
@@ -27,12 +27,12 @@ impl List {
         }
     }
 
-    /// Whether there are no elements.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The element at a position, counted from 0.
+    /// Returns the element at a position, counted from 0.
     pub fn get(&self, index: u64) -> Option<&Value> {
         let (mut list, mut index) = (self, index);
         loop {
@@ -50,7 +50,7 @@ impl List {
         }
     }
 
-    /// All elements, in order.
+    /// Iterates over the elements in order.
     pub fn iter(&self) -> impl Iterator<Item = &Value> {
         Iter { pending: vec![self], current: [].iter() }
     }
@@ -66,12 +66,12 @@ impl List {
         Self(Arc::new(Parts::Joined { left: self, right: other, len }))
     }
 
-    /// Whether the list is a concatenation.
+    /// Returns whether the list is a concatenation.
     pub(crate) fn is_joined(&self) -> bool {
         matches!(*self.0, Parts::Joined { .. })
     }
 
-    /// Adds elements in place if nothing else holds the list.
+    /// Appends elements to a flat list, in place if it has no other owner. Does nothing to a concatenation.
     pub(crate) fn extend(&mut self, values: &Self) {
         if let Parts::Flat(own) = Arc::make_mut(&mut self.0) {
             own.extend(values.iter().cloned());

@@ -1,4 +1,4 @@
-//! Maps. Keys are texts in all but a few expressions, so those have a table of their own.
+//! Maps. Nearly all keys are strings, so string keys have a table of their own.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,18 +8,18 @@ use super::Value;
 use super::format_go;
 use crate::error::{Error, Result};
 
-/// A map. Iteration goes through the keys in order, where upstream's order is random.
+/// A map. Iteration is in the order of the keys, where upstream's order is random.
 #[derive(Clone, Debug, Default)]
 pub struct Map(Arc<Tables>);
 
 #[derive(Clone, Debug, Default)]
 struct Tables {
     texts: BTreeMap<Arc<str>, Value>,
-    /// Other entries: the key as a value, and the value.
+    /// Entries with other keys: the key as a value, and the value.
     others: BTreeMap<Key, (Value, Value)>,
-    /// Whether a missing text key finds an empty map, as a missing domain does.
+    /// Whether a missing key yields an empty map, as a missing domain does.
     open: bool,
-    /// Whether only texts can be keys at all, as in the maps of a device.
+    /// Whether keys can only be strings, as in the maps of a device.
     texts_only: bool,
 }
 
@@ -36,7 +36,7 @@ enum Key {
     Type(&'static str),
     Ip(IpAddr),
     Network(IpAddr, u8),
-    /// A key that is equal to no other, not even to itself: upstream compares its address.
+    /// A key that equals no other, not even itself: upstream compares its address.
     Unique(usize),
 }
 
@@ -58,7 +58,7 @@ impl Key {
     }
 }
 
-/// The error for a key of a type that upstream's maps cannot hold.
+/// Returns the error for a key of a type that upstream's maps cannot hold.
 fn unhashable(key: &Value) -> Option<Error> {
     let refused = matches!(key, Value::Bytes(_) | Value::Version(_) | Value::Format(_));
     refused.then(|| {
@@ -70,27 +70,27 @@ fn unhashable(key: &Value) -> Option<Error> {
 }
 
 impl Map {
-    /// A map of texts.
+    /// Creates a map with string keys.
     pub(crate) fn of_texts(texts: BTreeMap<Arc<str>, Value>) -> Self {
         Self(Arc::new(Tables { texts, texts_only: true, ..Tables::default() }))
     }
 
-    /// A map in which every missing text key finds an empty map.
+    /// Creates a map with string keys in which every missing key yields an empty map.
     pub(crate) fn open(texts: BTreeMap<Arc<str>, Value>) -> Self {
         Self(Arc::new(Tables { texts, open: true, texts_only: true, ..Tables::default() }))
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.0.texts.len() + self.0.others.len()
     }
 
-    /// Whether there are no entries.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of an entry, by its key. Numbers find keys of other numeric types.
+    /// Returns the value of a key. Numbers match equal keys of other numeric types.
     pub fn get(&self, key: &Value) -> Option<&Value> {
         match key {
             Value::String(text) => self.get_text(text),
@@ -116,7 +116,8 @@ impl Map {
         self.0.texts.get(key)
     }
 
-    /// The value a selection or index finds: like `get`, but also the empty map of a missing domain.
+    /// Returns the value that a selection or an index yields: like [`get`](Self::get), or the empty map of a
+    /// missing domain.
     pub(crate) fn select(&self, key: &Value) -> Option<&Value> {
         match self.get(key) {
             None if self.0.open => Some(empty()),
@@ -132,13 +133,13 @@ impl Map {
         self.number(Key::of(&Value::Double(value))?)
     }
 
-    /// All entries.
+    /// Iterates over all entries.
     pub fn iter(&self) -> impl Iterator<Item = (Value, &Value)> {
         let texts = self.0.texts.iter().map(|(key, value)| (Value::String(key.clone()), value));
         texts.chain(self.0.others.values().map(|(key, value)| (key.clone(), value)))
     }
 
-    /// Whether an entry has the key.
+    /// Returns whether the map has the key, or an error for a key that upstream's maps cannot hold.
     pub(crate) fn contains(&self, key: &Value) -> Result<bool> {
         match unhashable(key) {
             Some(error) if !self.0.texts_only => Err(error),
@@ -146,7 +147,7 @@ impl Map {
         }
     }
 
-    /// Adds or replaces an entry.
+    /// Inserts or replaces an entry.
     pub(crate) fn set(&mut self, key: &Value, value: Value) -> Result<()> {
         let tables = Arc::make_mut(&mut self.0);
         match key {

@@ -1,4 +1,4 @@
-//! Values, and what every value can do: be compared, measured, written.
+//! CEL values, with their type names, sizes and supported operations.
 
 mod equality;
 pub(crate) mod format_go;
@@ -26,7 +26,7 @@ pub use url::Url;
 use crate::error::{Error, Result};
 use crate::library::formats::Format;
 
-/// What an expression evaluates to. Cheap to clone.
+/// A CEL value. Cheap to clone.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Value {
@@ -40,13 +40,13 @@ pub enum Value {
     Uint(u64),
     /// A floating-point number.
     Double(f64),
-    /// Text.
+    /// A string.
     String(Arc<str>),
     /// Bytes, such as `b'abc'`.
     Bytes(Arc<[u8]>),
     /// A duration in nanoseconds.
     Duration(i64),
-    /// A point in time.
+    /// A timestamp.
     Timestamp(Timestamp),
     /// A list.
     List(List),
@@ -58,23 +58,24 @@ pub enum Value {
     Type(&'static str),
     /// A quantity, such as `10Gi`.
     Quantity(Arc<Quantity>),
-    /// The result of adding or subtracting quantities. Upstream's comparison refuses it on the right-hand side of `==`.
+    /// The result of adding or subtracting quantities. Upstream returns a pointer (`*Quantity`) there, which
+    /// its `Equal` rejects on the right-hand side of `==` (`apiserver/pkg/cel/quantity.go`).
     ComputedQuantity(Arc<Quantity>),
     /// A semantic version.
     Version(Arc<Version>),
     /// An IP address.
     Ip(IpAddr),
-    /// A network.
+    /// An IP network (CIDR).
     Cidr(Cidr),
     /// A URL.
     Url(Arc<Url>),
-    /// A named format of texts, such as `format.dns1123Label()`.
+    /// A named string format, such as `format.dns1123Label()`.
     Format(&'static Format),
-    /// An error within an optional: it comes out when the value is taken.
+    /// An error in place of a value, such as in an optional. Reading the value returns the error.
     Broken(Error),
 }
 
-/// Operations a kind of value supports, as upstream numbers them.
+/// Operations that a value supports, with the bits of cel-go's `common/types/traits/traits.go`.
 mod traits {
     pub(super) const ADD: u32 = 1;
     pub(super) const COMPARE: u32 = 2;
@@ -92,7 +93,7 @@ mod traits {
     pub(super) const SUBTRACT: u32 = 16384;
 }
 
-/// The trait of values that take part in dispatch by name.
+/// The trait bit of values that support dynamic dispatch to methods (`ReceiverType`).
 pub(crate) const RECEIVER: u32 = traits::RECEIVE;
 
 impl Value {
@@ -100,7 +101,7 @@ impl Value {
         Self::String(text.into())
     }
 
-    /// The name of the value's type at run time.
+    /// Returns the name of the value's type at run time.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
@@ -126,7 +127,7 @@ impl Value {
         }
     }
 
-    /// Whether the value supports all of the given operations.
+    /// Returns whether the value supports all of the given operations.
     pub(crate) fn supports(&self, wanted: u32) -> bool {
         use traits::{
             ADD, COMPARE, CONTAIN, DIVIDE, INDEX, ITERATE, MATCH, MODULO, MULTIPLY, NEGATE, RECEIVE, SIZE,
@@ -153,7 +154,7 @@ impl Value {
         supported & wanted == wanted
     }
 
-    /// The size of values that have one: characters, bytes, elements, entries.
+    /// Returns the size of a value that has one, in characters, bytes, elements or entries.
     pub(crate) fn size(&self) -> Option<u64> {
         match self {
             Self::String(text) => {
@@ -168,7 +169,7 @@ impl Value {
         }
     }
 
-    /// Whether `optional.ofNonZeroValue` leaves the value out.
+    /// Returns whether `optional.ofNonZeroValue` yields none for the value.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -185,7 +186,7 @@ impl Value {
         }
     }
 
-    /// The value, or the error it stands for.
+    /// Returns the value, or the error in its place.
     pub(crate) fn unbroken(self) -> Result {
         match self {
             Self::Broken(error) => Err(error),
@@ -200,9 +201,9 @@ pub(crate) struct Work {
     done: u64,
 }
 
-/// Elements visited or bytes made by functions during one evaluation. Within the cost limit of 1,000,000, expressions
-/// that are charged for what
-/// they do stay far below.
+/// Maximum number of elements visited and bytes created by functions during an evaluation. At 0.1 cost units
+/// for each character, the cost limit of 1,000,000 allows 10,000,000 traversed characters; this limit is
+/// slightly higher.
 const WORK_LIMIT: u64 = 12_000_000;
 
 impl Work {

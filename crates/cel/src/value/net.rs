@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::format_go::quote;
 use crate::error::Error;
 
-/// A network: an address and the length of its prefix.
+/// A network: an address and a prefix length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     address: IpAddr,
@@ -14,17 +14,17 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// The address as written, with all its bits.
+    /// Returns the address as written, including its host bits.
     pub fn address(self) -> IpAddr {
         self.address
     }
 
-    /// The length of the prefix.
+    /// Returns the prefix length in bits.
     pub fn bits(self) -> u8 {
         self.bits
     }
 
-    /// The network without the bits behind the prefix.
+    /// Returns the network with its host bits cleared.
     pub(crate) fn masked(self) -> Self {
         Self { address: mask(self.address, self.bits), bits: self.bits }
     }
@@ -92,7 +92,7 @@ fn mapped(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some())
 }
 
-/// Parses an address; zones and IPv4 addresses mapped to IPv6 are refused.
+/// Parses an address. Rejects zones and IPv4-mapped IPv6 addresses.
 pub(crate) fn parse_ip(text: &str) -> Result<IpAddr, Error> {
     let (ip, zone) = parse_address(text).map_err(|message| {
         Error::new(format!("IP Address {} parse error during conversion from string: {message}", quote(text)))
@@ -106,7 +106,7 @@ pub(crate) fn parse_ip(text: &str) -> Result<IpAddr, Error> {
     Ok(ip)
 }
 
-/// Parses an address, and returns it with whether it has a zone. Error texts equal Go's.
+/// Parses an address. Returns it, and whether it has a zone. The error texts are Go's.
 pub(crate) fn parse_address(text: &str) -> Result<(IpAddr, bool), String> {
     let fail = |message: &str| format!("ParseAddr({}): {message}", quote(text));
     match text.bytes().find(|byte| b".:%".contains(byte)) {
@@ -117,7 +117,7 @@ pub(crate) fn parse_address(text: &str) -> Result<(IpAddr, bool), String> {
     }
 }
 
-/// Parses the IPv4 address `text`, which is a part of `whole`.
+/// Parses the IPv4 address `text`. Errors quote `whole`, of which it is a part.
 fn parse_v4(whole: &str, text: &str) -> Result<[u8; 4], String> {
     let fail = |message: &str| format!("ParseAddr({}): {message}", quote(whole));
     let fail_at =

@@ -1,17 +1,19 @@
-//! Quantities of Kubernetes, such as `10Gi` or `1500m`, as exact decimal numbers.
+//! Kubernetes quantities, such as `10Gi` or `1500m`, as exact decimal numbers.
+//!
+//! Upstream: `apimachinery/pkg/api/resource/quantity.go`.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use crate::error::Error;
 
-/// A quantity. Numbers with more than 38 digits are refused, where upstream has no limit.
+/// A quantity. Numbers that overflow an `i128` (38 digits always fit) are rejected; upstream has no limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quantity {
     /// The value is `digits · 10^exponent`.
     digits: i128,
     exponent: i32,
-    /// Whether upstream keeps the number in its slow form, which is never an integer to `isInteger`.
+    /// Whether upstream stores the number as `inf.Dec`, which `isInteger` never accepts.
     slow: bool,
 }
 
@@ -22,22 +24,22 @@ const NUMERIC: Error = Error::fixed("unable to parse numeric part of quantity");
 const SUFFIX: Error = Error::fixed("unable to parse quantity's suffix");
 const TOO_LARGE: Error = Error::fixed("quantity has more than 38 digits");
 
-/// Digits that certainly fit an i64.
+/// Number of digits that always fit an `i64` (`maxInt64Factors` in `apimachinery/pkg/api/resource/math.go`).
 const SAFE_DIGITS: usize = 18;
-/// The smallest unit that is kept: 10^-9.
+/// Exponent of the smallest unit that is kept.
 const NANO: i32 = -9;
 
-/// The parts of the text of a quantity.
+/// The parts of a quantity string.
 struct Parts<'t> {
     positive: bool,
     whole: &'t str,
     fraction: &'t str,
     suffix: &'t str,
-    /// The number as written, with its sign.
+    /// The number as written, with its sign and without its suffix.
     number: &'t str,
 }
 
-/// How a suffix scales the number.
+/// The factor that a suffix stands for.
 enum Scale {
     Decimal(i32),
     Binary(u32),
@@ -48,7 +50,8 @@ impl Quantity {
     ///
     /// # Errors
     ///
-    /// Kubernetes' texts if the text is no quantity.
+    /// Returns Kubernetes' error text if the text is not a quantity, or an error if it has more than 38
+    /// digits.
     pub fn parse(text: &str) -> Result<Self, Error> {
         if text.is_empty() {
             return Err(FORMAT);
@@ -74,7 +77,7 @@ impl Quantity {
                 10_u128.checked_pow(shift).and_then(|factor| digits.unsigned_abs().checked_mul(factor))
             };
             let (a, b) = (self.digits.unsigned_abs(), other.digits.unsigned_abs());
-            // A product that does not fit is larger than any number that does.
+            // A product that overflows is larger than any number that does not.
             match self.exponent.cmp(&other.exponent) {
                 Ordering::Equal => a.cmp(&b),
                 Ordering::Greater => widen(self.digits).map_or(Ordering::Greater, |a| a.cmp(&b)),
@@ -84,12 +87,12 @@ impl Quantity {
         if mine < 0 { order.reverse() } else { order }
     }
 
-    /// -1, 0 or 1.
+    /// Returns -1, 0 or 1.
     pub(crate) fn sign(&self) -> i64 {
         self.digits.signum() as i64
     }
 
-    /// The value, if it is an integer that fits and upstream keeps it as one.
+    /// Returns the value if it is an integer that fits an `i64`, and upstream stores it as one.
     pub(crate) fn as_integer(&self) -> Option<i64> {
         if self.slow || self.exponent < 0 {
             return None;
@@ -101,12 +104,12 @@ impl Quantity {
         10_i64.checked_pow(u32::try_from(self.exponent).ok()?)?.checked_mul(digits)
     }
 
-    /// The nearest double, computed as upstream does.
+    /// Returns the value as a double, computed as upstream does.
     pub(crate) fn as_double(&self) -> f64 {
         let mut exponent = self.exponent;
         let mut digits = Some(self.digits);
         if self.slow && exponent > NANO {
-            // Upstream keeps these as multiples of 10^-9.
+            // Upstream stores these as multiples of 10^-9.
             digits = 10_i128
                 .checked_pow(exponent.abs_diff(NANO))
                 .and_then(|factor| self.digits.checked_mul(factor));
@@ -124,7 +127,7 @@ impl Quantity {
         Self { digits: -self.digits, ..self.clone() }
     }
 
-    /// The sum of two quantities.
+    /// Returns the sum of two quantities.
     pub(crate) fn plus(&self, other: &Self) -> Result<Self, Error> {
         if !self.slow && !other.slow {
             if other.digits == 0 {
@@ -216,7 +219,7 @@ fn scale_of(suffix: &str) -> Result<Scale, Error> {
     })
 }
 
-/// Numbers that fit upstream's fast form.
+/// Parses a number that fits upstream's fast form (`int64Amount`). Returns `None` for others.
 fn quick(parts: &Parts<'_>, scale: &Scale) -> Result<Option<Quantity>, Error> {
     let (room, exponent, factor) = match scale {
         Scale::Decimal(exponent) => {
@@ -242,7 +245,7 @@ fn quick(parts: &Parts<'_>, scale: &Scale) -> Result<Option<Quantity>, Error> {
     Ok(Some(Quantity { digits, exponent, slow: false }))
 }
 
-/// All others: rounded up to 10^-9, and binary ones cut off at 2^63 - 1.
+/// Parses any other number: rounds it up to 10^-9, and caps it at 2^63 - 1 if its suffix is binary.
 fn slow(parts: &Parts<'_>, scale: &Scale) -> Result<Quantity, Error> {
     if !parts.number.bytes().any(|byte| byte.is_ascii_digit()) {
         return Err(NUMERIC);
@@ -256,19 +259,44 @@ fn slow(parts: &Parts<'_>, scale: &Scale) -> Result<Quantity, Error> {
     let (digits, exponent) = match scale {
         Scale::Decimal(exponent) => round_up(written, exponent.wrapping_add(shift)),
         Scale::Binary(bits) => {
-            match written.checked_mul(1_i128 << bits).map(|digits| round_up(digits, shift)) {
+            let rounded = match shift < NANO {
+                true => nanos(written, *bits, shift.abs_diff(NANO)).map(|digits| (digits, NANO)),
+                false => written.checked_mul(1_i128 << bits).map(|digits| (digits, shift)),
+            };
+            // Without more than nine fraction digits, a product that overflows is above the cap.
+            match rounded {
                 Some((digits, exponent))
                     if (Quantity { digits, exponent, slow: true }).compare(&limit).is_le() =>
                 {
                     (digits, exponent)
                 }
-                // The product of a small number with many digits overflows, too: such precision is beyond what is
-                // kept anyway.
                 _ => (limit.digits, 0),
             }
         }
     };
     Ok(Quantity { digits: if parts.positive { digits } else { -digits }, exponent, slow: true })
+}
+
+/// Returns `digits · 2^bits / 10^places`, rounded up; `None` if it overflows.
+///
+/// The product alone may overflow, so twos are cancelled first, and the others are multiplied one by one.
+fn nanos(digits: i128, bits: u32, places: u32) -> Option<i128> {
+    // 5^54 is the largest power of five of which twice a remainder fits.
+    const FIVES_MAX: u32 = 54;
+    let divisor = 5_i128.pow(places.min(FIVES_MAX));
+    let (mut quotient, mut rest) = (digits / divisor, digits % divisor);
+    for _ in places..bits {
+        let carry = 2 * rest >= divisor;
+        quotient = quotient.checked_mul(2)?.checked_add(i128::from(carry))?;
+        rest = 2 * rest - if carry { divisor } else { 0 };
+    }
+    let up = |number: i128, divisor: Option<i128>| match divisor {
+        Some(divisor) => number / divisor + i128::from(number % divisor != 0),
+        None => i128::from(number > 0),
+    };
+    let quotient = quotient + i128::from(rest > 0);
+    let quotient = up(quotient, 5_i128.checked_pow(places.saturating_sub(FIVES_MAX)));
+    Some(up(quotient, 2_i128.checked_pow(places.saturating_sub(bits))))
 }
 
 fn round_up(digits: i128, exponent: i32) -> (i128, i32) {
@@ -281,7 +309,7 @@ fn round_up(digits: i128, exponent: i32) -> (i128, i32) {
     (rounded, NANO)
 }
 
-/// Go's `math.Pow10`, whose results are products of rounded powers.
+/// Returns a power of ten as Go's `math.Pow10` does: a product of rounded powers.
 fn power_of_ten(exponent: i32) -> f64 {
     const POSITIVE: [f64; 10] = [1e0, 1e32, 1e64, 1e96, 1e128, 1e160, 1e192, 1e224, 1e256, 1e288];
     const NEGATIVE: [f64; 11] =
@@ -316,6 +344,13 @@ mod tests {
             ("1e3", "1k"),
             ("0.5n", "1n"),
             ("1Ei", "1152921504606846976"),
+            ("1.0000000000000000000000000000000000001Gi", "1073741824000000001n"),
+            ("1.1234567890123456789012345678901234567Ki", "1150419751949n"),
+            ("0.0000000000000000000000000000000000000000000000000000000000000000000001Ei", "1n"),
+            ("0.00000000000000000000000000000000000000000000000000009999999999Ki", "1n"),
+            ("0.1234567890123456789012345678901234567Ei", "142335986942043633765524428n"),
+            ("7.9999999999999999999999999999999999999Ei", "9223372036854775807"),
+            ("100.5Ei", "9223372036854775807"),
         ] {
             assert_eq!(quantity(a).compare(&quantity(b)), Ordering::Equal, "{a} {b}");
         }

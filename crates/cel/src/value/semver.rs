@@ -1,4 +1,4 @@
-//! Semantic versions.
+//! Semantic versions, parsed as `github.com/blang/semver/v4` does.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use super::format_go::quote;
 use crate::error::Error;
 
-/// A semantic version. Comparisons ignore its build metadata.
+/// A semantic version. Comparisons in CEL ignore its build metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     pub(crate) major: u64,
@@ -18,17 +18,17 @@ pub struct Version {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Identifier {
-    // The order of the variants is the precedence of semantic versioning.
+    // The order of the variants is that of semantic versioning: numbers precede texts.
     Number(u64),
     Text(String),
 }
 
 impl Version {
-    /// Parses a version, strictly: three numbers without leading zeros.
+    /// Parses a version strictly: three numbers without leading zeros.
     ///
     /// # Errors
     ///
-    /// The texts of upstream's library if the text is no version.
+    /// Returns the error text of upstream's library if the text is not a version.
     pub fn parse(text: &str) -> Result<Self, Error> {
         if text.is_empty() {
             return Err(Error::fixed("Version string empty"));
@@ -53,7 +53,7 @@ impl Version {
         Ok(Self { major, minor, patch, pre, build })
     }
 
-    /// Parses a version leniently: with a leading `v`, leading zeros, or missing numbers.
+    /// Parses a version leniently: with a leading `v`, leading zeros or missing numbers.
     pub(crate) fn parse_normalized(text: &str) -> Result<Self, Error> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(without_leading_zeros).collect();
@@ -66,7 +66,7 @@ impl Version {
         Self::parse(&parts.join("."))
     }
 
-    /// The order of versions.
+    /// Returns the order of two versions by their precedence.
     pub(crate) fn precedence(&self, other: &Self) -> Ordering {
         let numbers = |v: &Self| (v.major, v.minor, v.patch);
         numbers(self).cmp(&numbers(other)).then_with(|| match (self.pre.is_empty(), other.pre.is_empty()) {

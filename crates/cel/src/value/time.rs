@@ -1,40 +1,40 @@
-//! Points in time and durations.
+//! Timestamps and durations, parsed and formatted as in Go.
 
 use crate::error::{Error, Result};
 
 const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
-/// 0001-01-01T00:00:00Z in seconds since 1970.
+/// 0001-01-01T00:00:00Z in seconds since 1970 (`minUnixTime` in cel-go's `common/types/timestamp.go`).
 const MIN_SECONDS: i64 = -62_135_596_800;
-/// 9999-12-31T23:59:59Z in seconds since 1970.
+/// 9999-12-31T23:59:59Z in seconds since 1970 (`maxUnixTime`).
 const MAX_SECONDS: i64 = 253_402_300_799;
 
 const OVERFLOW: Error = Error::fixed("timestamp overflow");
 const INT_OVERFLOW: Error = Error::fixed("integer overflow");
 
-/// A point in time between the years 1 and 9999, with the offset from UTC it was written with.
+/// A timestamp between the years 1 and 9999, with the UTC offset of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp {
     seconds: i64,
     nanoseconds: u32,
-    /// Seconds east of UTC.
+    /// UTC offset in seconds, positive to the east.
     offset: i32,
 }
 
-/// The parts of a date and time.
+/// A date and a time of day.
 pub(crate) struct Civil {
     pub(crate) year: i64,
-    /// From 1.
+    /// Counted from 1.
     pub(crate) month: u8,
-    /// From 1.
+    /// Counted from 1.
     pub(crate) day: u8,
     pub(crate) hour: u8,
     pub(crate) minute: u8,
     pub(crate) second: u8,
-    /// From 0.
+    /// Counted from 0.
     pub(crate) day_of_year: i64,
-    /// From 0, which is Sunday.
+    /// Counted from 0, which is Sunday.
     pub(crate) weekday: i64,
 }
 
@@ -46,12 +46,12 @@ impl Timestamp {
         Ok(Self { seconds, nanoseconds, offset })
     }
 
-    /// Seconds since 1970.
+    /// Returns the seconds since 1970.
     pub fn seconds(&self) -> i64 {
         self.seconds
     }
 
-    /// Nanoseconds behind the second.
+    /// Returns the nanoseconds within the second.
     pub fn nanoseconds(&self) -> u32 {
         self.nanoseconds
     }
@@ -68,7 +68,7 @@ impl Timestamp {
         self.instant() == (MIN_SECONDS, 0)
     }
 
-    /// The parts of the time in a zone that is so many seconds east of UTC.
+    /// Returns the date and time of day at a UTC offset in seconds.
     pub(crate) fn civil(&self, offset: i64) -> Civil {
         let local = self.seconds + offset;
         let (days, second) = (local.div_euclid(86_400), local.rem_euclid(86_400));
@@ -98,7 +98,7 @@ impl Timestamp {
         seconds.and_then(|seconds| seconds.checked_add(nanoseconds)).ok_or(INT_OVERFLOW)
     }
 
-    /// The time as RFC 3339 writes it, with as many digits of the second as it needs.
+    /// Formats the time as RFC 3339, with as many fractional digits as it needs.
     pub(crate) fn rfc3339(&self) -> String {
         let civil = self.civil(self.offset.into());
         let mut text = format!(
@@ -121,7 +121,7 @@ impl Timestamp {
     }
 }
 
-/// Days since 1970 of a date.
+/// Returns the day number of a date, counted from 1970-01-01.
 fn days_of(year: i64, month: u8, day: u8) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -131,7 +131,7 @@ fn days_of(year: i64, month: u8, day: u8) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// The date of a day since 1970.
+/// Returns the year, month and day of a day number.
 fn date_of(days: i64) -> (i64, u8, u8) {
     let days = days + 719_468;
     let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -144,7 +144,8 @@ fn date_of(days: i64) -> (i64, u8, u8) {
     (year, u8::try_from(month).unwrap_or_default(), u8::try_from(day).unwrap_or_default())
 }
 
-/// Parses RFC 3339, as Go does.
+/// Parses an RFC 3339 timestamp as Go does. Returns `None` if it does not parse, and an error if it is out of
+/// range.
 pub(crate) fn parse_timestamp(text: &str) -> Result<Option<Timestamp>> {
     let Some((seconds, nanoseconds, offset)) = parse_rfc3339(text.as_bytes()) else { return Ok(None) };
     Timestamp::new(seconds, nanoseconds, offset).map(Some)
@@ -206,7 +207,7 @@ fn days_in(year: i64, month: u8) -> u8 {
     }
 }
 
-/// Parses a duration, as Go does: `1h30m`, `-1.5s`, `0`.
+/// Parses a duration as Go does: `1h30m`, `-1.5s`, `0`.
 pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -231,7 +232,7 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     i64::try_from(total).ok()
 }
 
-/// The first number with its unit, in nanoseconds, and what follows.
+/// Parses the first number with its unit. Returns it in nanoseconds, and the rest of the text.
 fn take_unit(text: &str) -> Option<(u64, &str)> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let (whole, mut rest) = text.split_at(digits(text));
@@ -275,7 +276,7 @@ fn take_unit(text: &str) -> Option<(u64, &str)> {
     (value <= 1 << 63).then_some((value, rest))
 }
 
-/// Seconds with a fraction, as `Duration.Seconds` of Go computes them; likewise with minutes and hours.
+/// Returns a duration in a unit, with a fraction, as Go's `Duration.Seconds`, `Minutes` and `Hours` do.
 pub(crate) fn in_units(nanoseconds: i64, unit: Unit) -> f64 {
     let size = match unit {
         Unit::Second => SECOND,
@@ -292,7 +293,7 @@ pub(crate) enum Unit {
     Hour,
 }
 
-/// A duration as Go prints it: `1h0m1.5s`.
+/// Formats a duration as Go does: `1h0m1.5s`.
 pub(crate) fn go_duration(nanoseconds: i64) -> String {
     let size = nanoseconds.unsigned_abs();
     let sign = if nanoseconds < 0 { "-" } else { "" };

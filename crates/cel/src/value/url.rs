@@ -29,7 +29,7 @@ enum Part {
 }
 
 impl Url {
-    /// Parses an absolute URL, or a path that starts with `/`. The error is Go's text.
+    /// Parses an absolute URL, or a path that starts with `/`. The error has Go's text.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         Self::check(text)?;
         let (main, fragment) = match text.split_once('#') {
@@ -44,7 +44,7 @@ impl Url {
         Ok(url)
     }
 
-    /// Whether a text can be the target of a request. The error is Go's text.
+    /// Checks whether Go's `url.ParseRequestURI` accepts a string. The error has Go's text.
     pub(crate) fn check(text: &str) -> Result<(), String> {
         parse(text, true).map(drop).map_err(|reason| in_parse(text, &reason))
     }
@@ -69,8 +69,8 @@ impl Url {
         if self.path == b"*" { "*".into() } else { escape(&self.path, Part::Path) }
     }
 
-    /// The parameters of the query in order of their names, each with its values. Parts with a `;` or bad escapes are
-    /// left out.
+    /// Returns the query parameters by name, each with its values. Skips parts with a `;` or an invalid
+    /// escape.
     pub(crate) fn parameters(&self) -> std::collections::BTreeMap<String, Vec<String>> {
         let mut parameters = std::collections::BTreeMap::<String, Vec<String>>::new();
         for part in self.query.split('&') {
@@ -86,7 +86,7 @@ impl Url {
         parameters
     }
 
-    /// The URL as text.
+    /// Returns the URL as a string.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         if !self.scheme.is_empty() {
@@ -150,7 +150,7 @@ fn in_parse(text: &str, reason: &str) -> String {
     format!("parse {}: {reason}", quote(text))
 }
 
-/// Host and port, if there is a port.
+/// Splits host and port. The port is empty if there is none.
 fn split_port(host: &str) -> (&str, &str) {
     match host.rfind(':') {
         Some(colon) if valid_port(&host[colon..]) => (&host[..colon], &host[colon + 1..]),
@@ -290,7 +290,7 @@ fn read_host(scheme: &str, host: &str) -> Result<String, String> {
     unescape(host, Part::Host).map(text)
 }
 
-/// Whether a byte is written as an escape in a part of a URL.
+/// Returns whether a byte is escaped in a part of a URL.
 fn escapes(byte: u8, part: Part) -> bool {
     if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
         return false;

@@ -1,4 +1,5 @@
-//! `format`: texts with clauses such as `%d`.
+//! The CEL function `format`, which formats strings with clauses such as `%d`. Upstream: cel-go's
+//! `ext/formatting.go`.
 
 use crate::Value;
 use crate::error::{Error, Result};
@@ -7,12 +8,12 @@ use crate::parse::{Expr, ExprKind};
 use crate::types::{Kind, Type};
 use crate::value::{List, Work, format_go};
 
-/// Digits behind the point where a clause does not say how many.
+/// Number of decimal places if the clause does not set it, as upstream.
 const DEFAULT_PRECISION: usize = 6;
-/// Most digits behind the point. Upstream has no limit.
+/// Maximum number of decimal places. Upstream has no limit.
 const PRECISION_LIMIT: usize = 100_000;
 
-/// What a clause wants.
+/// A formatting clause, such as `%d`.
 #[derive(Clone, Copy)]
 enum Clause {
     Text,
@@ -24,13 +25,14 @@ enum Clause {
     Octal,
 }
 
-/// A piece of the text.
+/// A part of the format string.
 enum Piece<'t> {
     Plain(&'t str),
     Clause(Clause),
 }
 
-/// Takes the text apart; `next` is told before each clause, as upstream fetches the argument first.
+/// Calls `each` with every part of a format string, and `next` before parsing each clause: upstream fetches
+/// the argument first.
 fn pieces<'t>(
     text: &'t str,
     mut each: impl FnMut(Piece<'t>) -> Result<()>,
@@ -86,7 +88,7 @@ fn clause(text: &str) -> std::result::Result<(Clause, &str), String> {
         'X' => Clause::Hexadecimal { upper: true },
         'o' => Clause::Octal,
         _ => {
-            // Upstream looks at one byte.
+            // Upstream reports only the first byte.
             let byte = char::from(rest.as_bytes()[0]);
             return Err(format!("unrecognized formatting clause \"{byte}\""));
         }
@@ -94,7 +96,7 @@ fn clause(text: &str) -> std::result::Result<(Clause, &str), String> {
     Ok((clause, &rest[letter.len_utf8()..]))
 }
 
-/// `text.format(args)`.
+/// Evaluates `text.format(args)`.
 pub(super) fn format(work: &mut Work, text: &str, args: &List) -> Result<String> {
     let mut formatted = String::new();
     let index = std::cell::Cell::new(0_u64);
@@ -157,7 +159,7 @@ fn hexadecimal(arg: &Value, upper: bool) -> Result<String> {
     Ok(if upper { text.to_uppercase() } else { text })
 }
 
-/// Doubles, and the texts that name special ones.
+/// Formats a double, or a string such as `NaN` that names a special one.
 fn special(arg: &Value, digits: usize, clause: &str, write: fn(f64, usize) -> String) -> Result<String> {
     let value = match arg {
         Value::Double(value) => *value,
@@ -177,7 +179,7 @@ fn special(arg: &Value, digits: usize, clause: &str, write: fn(f64, usize) -> St
     })
 }
 
-/// `1,234.500000`: with commas, as the English locale writes numbers.
+/// Formats a double with fixed precision and commas, as in the English locale: `1,234.500000`.
 fn fixed(value: f64, digits: usize) -> String {
     let plain = format!("{value:.digits$}");
     let (sign, plain) = plain.strip_prefix('-').map_or(("", plain.as_str()), |rest| ("-", rest));
@@ -196,7 +198,7 @@ fn fixed(value: f64, digits: usize) -> String {
     text
 }
 
-/// `1.234500×10⁰³`, as the English locale writes numbers.
+/// Formats a double in scientific notation, as in the English locale: `1.234500×10⁰³`.
 fn scientific(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -215,7 +217,7 @@ fn scientific(value: f64, digits: usize) -> String {
     out
 }
 
-/// Where a value is written.
+/// Whether a value is an argument itself, or nested in a list or map.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Top,
@@ -280,7 +282,7 @@ fn write_text(work: &mut Work, arg: &Value, out: &mut String, place: Place) -> R
     Ok(())
 }
 
-/// The text of an element of a list or map.
+/// Returns the text of an element of a list or map.
 fn as_literal(value: &Value, text: String) -> String {
     match value {
         Value::String(_) => format_go::quote(&text),
@@ -315,7 +317,7 @@ fn refused(clause: Clause, kind: &str) -> Error {
     Error::new(format!("{rule}, was given {kind}"))
 }
 
-/// Checks a literal text against literal arguments, as the compiler does.
+/// Checks a literal format string against literal arguments, as the compiler does.
 pub(crate) fn check(text: &str, args: &[Expr]) -> std::result::Result<(), String> {
     let index = std::cell::Cell::new(0_usize);
     let fetch = || {
@@ -345,7 +347,7 @@ pub(crate) fn check(text: &str, args: &[Expr]) -> std::result::Result<(), String
     Ok(())
 }
 
-/// The name of the type that a clause refuses.
+/// Returns the name of the argument's type if the clause rejects it.
 fn unfit(clause: Clause, arg: &Expr) -> Option<&'static str> {
     let fits = |ty: &Type| match clause {
         Clause::Text => !matches!(ty.0, Kind::Opaque(..) | Kind::Object(_) | Kind::Any),

@@ -1,4 +1,6 @@
-//! Texts.
+//! CEL functions on strings, such as `contains`, `split` and `format`.
+//!
+//! Upstream: cel-go's `common/stdlib/standard.go` and `ext/strings.go`.
 
 pub(crate) mod format;
 
@@ -31,7 +33,7 @@ pub(super) fn implementation(name: &str) -> Option<Implementation> {
     })
 }
 
-/// White space to Go: as to Rust.
+/// Returns whether Go treats a character as white space. Rust uses the same Unicode property.
 fn is_go_space(character: char) -> bool {
     character.is_whitespace()
 }
@@ -75,7 +77,7 @@ fn char_at(work: &mut Work, args: &[Value]) -> Result {
     Ok(Value::text(text.chars().nth(position).map(String::from).unwrap_or_default()))
 }
 
-/// The arguments of `indexOf` and `lastIndexOf`, as characters.
+/// Returns the arguments of `indexOf` and `lastIndexOf`: both strings as characters, and the offset.
 fn search(work: &mut Work, args: &[Value]) -> Result<(Vec<char>, Vec<char>, Option<i64>)> {
     let (text, part, offset) = match args {
         [Value::String(text), Value::String(part)] => (text, part, None),
@@ -160,7 +162,7 @@ fn split(work: &mut Work, args: &[Value]) -> Result {
     Ok(Value::List(List::new(parts)))
 }
 
-/// The characters of a text; the last part holds what is beyond the limit.
+/// Splits a string into characters. At the limit, the last part contains the rest of the string.
 fn split_characters(text: &str, most: usize) -> Vec<Value> {
     let mut parts = Vec::new();
     let mut rest = text;
