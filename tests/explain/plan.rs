@@ -120,7 +120,15 @@ fn rebalanced_cluster_is_below_the_bounds() {
     let ran = rebalance(&["--max-requested", "10%"]);
     assert_eq!(ran.code, Some(3));
     assert!(ran.stdout.contains("Above a bound after the moves\n"), "{ran:?}");
-    for wrong in [&["--max-requested", "0%"][..], &["--max-skew", "zone"], &[]] {
+    let wrong_flags = [
+        &["--max-requested", "0%"][..],
+        &["--max-skew", "zone"],
+        &["--max-skew", "no-such-label=1"],
+        &["--max-fragmented", "cpu=10%"],
+        &["--max-fragmented", "example.com/gpu=10%"],
+        &[],
+    ];
+    for wrong in wrong_flags {
         assert_eq!(rebalance(wrong).code, Some(2), "{wrong:?}");
     }
 }

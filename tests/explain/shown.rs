@@ -73,7 +73,7 @@ fn documented_examples_match_the_output_of_explain_and_lint() {
     assert_page_shows_output("docs/devices.md", 2);
     assert_page_shows_output("docs/explain.md", 4);
     assert_page_shows_output("docs/what-if.md", 3);
-    assert_page_shows_output("docs/plan.md", 4);
+    assert_page_shows_output("docs/plan.md", 5);
     assert_page_shows_output("docs/record.md", 2);
     assert_page_shows_output("docs/lint.md", 1);
     assert_page_shows_output("docs/queue.md", 5);

@@ -62,6 +62,8 @@ pub struct RebalancePlan {
     pub kind: &'static str,
     /// Whether nothing exceeds a bound after the moves.
     pub is_balanced: bool,
+    /// The nodes that must be cordoned from the first step to the last.
+    pub cordoned: Vec<String>,
     /// The steps in order.
     pub moves: Vec<Move>,
     /// What exceeds a bound before the moves.
@@ -71,17 +73,22 @@ pub struct RebalancePlan {
 }
 
 impl RebalancePlan {
-    pub(super) fn new(moves: Vec<Move>, before: Vec<Excess>, after: Vec<Excess>) -> Self {
+    pub(super) fn new(
+        cordoned: Vec<String>,
+        moves: Vec<Move>,
+        before: Vec<Excess>,
+        after: Vec<Excess>,
+    ) -> Self {
         let is_balanced = after.is_empty();
-        Self { api_version: API_VERSION, kind: "RebalancePlan", is_balanced, moves, before, after }
+        Self { api_version: API_VERSION, kind: "RebalancePlan", is_balanced, cordoned, moves, before, after }
     }
 }
 
-/// A node or workload that exceeds a bound.
+/// A node, workload or resource that exceeds a bound.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Excess {
-    /// The node, or the workload with its namespace.
+    /// The node, the resource, or the workload with its namespace.
     pub subject: String,
     /// How much it has.
     pub text: String,

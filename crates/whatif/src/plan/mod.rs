@@ -7,6 +7,7 @@
 
 mod answer;
 mod candidates;
+mod defragment;
 mod free_nodes;
 mod make_room;
 mod movable;

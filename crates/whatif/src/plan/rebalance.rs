@@ -1,14 +1,16 @@
-//! Moves pods until no node has more requests, and no workload more skew, than a bound allows.
+//! Moves pods until no node has more requests, no workload more skew, and no resource more fragments than a bound
+//! allows.
 //!
-//! Each step takes the move that lowers the excess most. A pod goes where the scheduler decides; if that is its own
-//! node, it is not moved.
+//! Fragments come first, node by node. Then each step takes the move that lowers the excess most. A pod goes where the
+//! scheduler decides; if that is its own node, it is not moved.
 
 use super::answer::{Excess, RebalancePlan};
 use super::candidates::Nodes;
+use super::defragment::Fragments;
 use super::movable::{Accepted, Fate, Resident, residents};
 use super::passes::Planner;
 use super::steps::{Care, Step};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ClusterError};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::cache::Snapshot;
 use supercargo_core::model::intern::Symbol;
@@ -22,6 +24,8 @@ pub struct Bounds {
     pub requested_percent: Option<u32>,
     /// A topology key, and by how much the numbers of a workload's pods may differ between its domains.
     pub skew: Option<(String, u32)>,
+    /// An extended resource, and the share of its free amount, in percent, that may be on nodes with pods that use it.
+    pub fragmented: Option<(String, u32)>,
 }
 
 /// A part of the cluster that may exceed a bound.
@@ -30,24 +34,37 @@ enum Part {
     Node(NodeIdx),
     /// The pods of an owner, by namespace, kind and name.
     Workload(Symbol, String),
+    /// The extended resource whose fragments are bounded.
+    Resource,
 }
 
 /// Plans how to bring a cluster below bounds. The cluster stays as it is.
-pub fn rebalance(cluster: &mut Cluster, bounds: &Bounds, accepted: Accepted) -> RebalancePlan {
+///
+/// # Errors
+/// Fails if no node has the topology key or the resource of a bound.
+pub fn rebalance(
+    cluster: &mut Cluster,
+    bounds: &Bounds,
+    accepted: Accepted,
+) -> Result<RebalancePlan, ClusterError> {
     let pods = residents(cluster, accepted);
     let nodes = Nodes::of(cluster.trial().snapshot(), &pods, None);
     let planner = Planner::new(cluster, &pods, &nodes);
     let start = planner.trial.mark();
-    let mut search = Search::new(planner, bounds);
+    let mut search = Search::new(planner, bounds)?;
     let before = search.excesses();
-    let steps = search.run();
+    let (mut steps, cordoned) = search.defragment();
+    steps.extend(search.run(&steps));
     let after = search.excesses();
     let trial = cluster.trial_mut();
     trial.roll_back_to(start);
     trial.refreshed();
     let moves =
         steps.iter().zip(1..).map(|(step, number)| step.shown(cluster.trial(), &pods, number)).collect();
-    RebalancePlan::new(moves, before, after)
+    let name = |node: &Symbol| cluster.trial().tables().text(*node).to_owned();
+    let mut cordoned: Vec<String> = cordoned.iter().map(name).collect();
+    cordoned.sort_unstable();
+    Ok(RebalancePlan::new(cordoned, moves, before, after))
 }
 
 struct Search<'a> {
@@ -58,21 +75,35 @@ struct Search<'a> {
     /// The domains of nodes that accept pods.
     domains: BTreeSet<Symbol>,
     key: Option<Symbol>,
+    fragments: Option<Fragments>,
 }
 
 impl<'a> Search<'a> {
-    fn new(planner: Planner<'a>, bounds: &'a Bounds) -> Self {
+    fn new(planner: Planner<'a>, bounds: &'a Bounds) -> Result<Self, ClusterError> {
         let snapshot = planner.trial.snapshot();
-        let key = bounds.skew.as_ref().and_then(|(key, _)| snapshot.tables().find(key));
+        let key = bounds.skew.as_ref().map(|(key, _)| key_of(snapshot, key)).transpose()?;
+        let fragments = bounds.fragmented.as_ref().map(|(name, percent)| {
+            let none = || ClusterError::Invalid(format!("no node has the extended resource {name}"));
+            Fragments::new(snapshot, name, *percent).ok_or_else(none)
+        });
+        let fragments = fragments.transpose()?;
         let open = snapshot.nodes().iter().filter(|node| !snapshot.cordoned_nodes().contains(*node));
         let domains = key.map(|key| open.filter_map(|node| snapshot.node_labels(node).get(key)).collect());
         let domains = domains.unwrap_or_default();
-        let mut search = Self { planner, bounds, counts: BTreeMap::new(), domains, key };
+        let mut search = Self { planner, bounds, counts: BTreeMap::new(), domains, key, fragments };
         for pod in search.planner.pods.iter().filter(|pod| pod.fate != Fate::Stays) {
             let Some(domain) = search.domain(pod.node) else { continue };
             *search.counts.entry(workload(pod)).or_default().entry(domain).or_default() += 1;
         }
-        search
+        Ok(search)
+    }
+
+    /// Moves pods off nodes with fragments. Returns the steps, and the nodes that are cordoned from the first step on.
+    fn defragment(&mut self) -> (Vec<Step>, BTreeSet<Symbol>) {
+        let Some(fragments) = &self.fragments else { return Default::default() };
+        let (steps, cordoned) = fragments.lower(&mut self.planner);
+        steps.iter().for_each(|step| self.count(step));
+        (steps, cordoned)
     }
 
     fn domain(&self, node: Symbol) -> Option<Symbol> {
@@ -81,11 +112,12 @@ impl<'a> Search<'a> {
         snapshot.node_labels(node).get(self.key?)
     }
 
-    /// Moves pods until nothing exceeds a bound or no move helps. Returns the steps.
-    fn run(&mut self) -> Vec<Step> {
+    /// Moves pods, after those of `earlier` steps, until nothing exceeds a bound or no move helps. Returns the steps.
+    fn run(&mut self, earlier: &[Step]) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
-        let mut moved: BTreeSet<usize> = BTreeSet::new();
-        let mut stuck: BTreeSet<Part> = BTreeSet::new();
+        let mut moved: BTreeSet<usize> = earlier.iter().map(|step| step.pod).collect();
+        // What is left in fragments cannot be helped.
+        let mut stuck: BTreeSet<Part> = [Part::Resource].into();
         while let Some(part) = self.worst(&stuck) {
             match self.best_move(&part, &moved) {
                 Some(at) => {
@@ -95,7 +127,7 @@ impl<'a> Search<'a> {
                     moved.insert(at);
                     steps.push(step);
                     // A move elsewhere may let others move.
-                    stuck.clear();
+                    stuck.retain(|part| *part == Part::Resource);
                 }
                 None => drop(stuck.insert(part)),
             }
@@ -129,7 +161,7 @@ impl<'a> Search<'a> {
 
     fn parts(&self) -> impl Iterator<Item = Part> {
         let nodes = self.planner.trial.snapshot().nodes().iter().map(Part::Node);
-        nodes.chain(self.counts.keys().cloned())
+        nodes.chain(self.counts.keys().cloned()).chain(self.fragments.as_ref().map(|_| Part::Resource))
     }
 
     /// Returns by how much a part exceeds its bound: in millionths of a node, or in pods times a million.
@@ -144,6 +176,10 @@ impl<'a> Search<'a> {
             Part::Workload(..) => {
                 let Some((_, bound)) = self.bounds.skew else { return 0 };
                 (self.skew(part) - i64::from(bound)).max(0) * 1_000_000
+            }
+            Part::Resource => {
+                let excess = |it: &Fragments| it.excess(self.planner.trial.snapshot());
+                self.fragments.as_ref().map_or(0, excess)
             }
         }
     }
@@ -200,6 +236,7 @@ impl<'a> Search<'a> {
                     self.planner.on.iter().filter(|(node, _)| is_full(**node)).flat_map(|(_, pods)| pods);
                 all.copied().filter(|&at| workload(&self.planner.pods[at]) == *part).collect()
             }
+            Part::Resource => Vec::new(),
         }
     }
 
@@ -221,11 +258,30 @@ impl<'a> Search<'a> {
                     let subject = format!("{owner} in {}", snapshot.text(*namespace));
                     Excess { subject, text: format!("skew {}", self.skew(&part)) }
                 }
+                Part::Resource => {
+                    let fragments = self.fragments.as_ref().expect("it is a part only with a bound");
+                    let (free, name) = (fragments.free(snapshot), snapshot.text(fragments.resource));
+                    let text = format!(
+                        "{} % of the free amount, {} of {}, on nodes with pods that use it",
+                        free.share() / 10_000,
+                        free.fragmented,
+                        free.all
+                    );
+                    Excess { subject: format!("resource {name}"), text }
+                }
             })
             .collect();
         all.sort();
         all
     }
+}
+
+/// Returns a topology key that some node has.
+fn key_of(snapshot: Snapshot<'_>, key: &str) -> Result<Symbol, ClusterError> {
+    let has =
+        |found: &Symbol| snapshot.nodes().iter().any(|it| snapshot.node_labels(it).get(*found).is_some());
+    let none = || ClusterError::Invalid(format!("no node has the label {key}"));
+    snapshot.tables().find(key).filter(has).ok_or_else(none)
 }
 
 fn workload(pod: &Resident) -> Part {

@@ -1,5 +1,7 @@
 //! Plans hold when they are replayed, and empty as many nodes as an exhaustive search finds on small clusters.
 
+mod fragments;
+
 use super::free_nodes::planned;
 use super::{Accepted, Bounds, FreeNodesPlan, Goal, free_nodes, make_room_for, rebalance};
 use crate::cluster::{Cluster, ClusterError, Setup};
@@ -466,15 +468,15 @@ fn hot_node_is_relieved_by_the_move_that_helps_most() {
     ];
     let mut cluster = cluster(objects);
     let before = cluster.dump();
-    let bounds = |percent| Bounds { requested_percent: Some(percent), skew: None };
-    let plan = rebalance(&mut cluster, &bounds(80), Accepted::default());
+    let bounds = |percent| Bounds { requested_percent: Some(percent), ..Bounds::default() };
+    let plan = rebalance(&mut cluster, &bounds(80), Accepted::default()).expect("the bounds are known");
     assert_eq!(cluster.dump(), before);
     // 3.5 of 4 CPUs are 87 %; without a3 they are 62 %, and b has 50 %.
     assert_eq!(plan.before[0].text, "87 % of its cpu and 37 % of its memory requested", "{plan:#?}");
     assert!(plan.is_balanced && plan.moves.len() == 1 && plan.moves[0].to == "b", "{plan:#?}");
-    let idle = rebalance(&mut cluster, &bounds(90), Accepted::default());
+    let idle = rebalance(&mut cluster, &bounds(90), Accepted::default()).expect("the bounds are known");
     assert!(idle.is_balanced && idle.moves.is_empty() && idle.before.is_empty(), "{idle:#?}");
-    let stuck = rebalance(&mut cluster, &bounds(30), Accepted::default());
+    let stuck = rebalance(&mut cluster, &bounds(30), Accepted::default()).expect("the bounds are known");
     assert!(!stuck.is_balanced && !stuck.after.is_empty(), "{stuck:#?}");
 }
 
@@ -483,8 +485,8 @@ fn skew_of_a_workload_is_lowered_to_the_bound() {
     let mut objects = vec![node("a", "z1"), node("b", "z2")];
     objects.extend((0..4).map(|at| pod(&format!("a{at}"), "web", "500m", "a")));
     let mut cluster = cluster(objects);
-    let bounds = Bounds { requested_percent: None, skew: Some(("zone".to_owned(), 1)) };
-    let plan = rebalance(&mut cluster, &bounds, Accepted::default());
+    let bounds = Bounds { skew: Some(("zone".to_owned(), 1)), ..Bounds::default() };
+    let plan = rebalance(&mut cluster, &bounds, Accepted::default()).expect("the bounds are known");
     assert_eq!(plan.before[0].text, "skew 4", "{plan:#?}");
     assert!(plan.is_balanced, "{plan:#?}");
     // Three and one differ by two; two and two by nothing.

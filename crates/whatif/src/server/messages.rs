@@ -305,6 +305,7 @@ pub(super) struct MakeRoomRequest {
 pub(super) struct RebalanceRequest {
     max_requested_percent: Option<u32>,
     max_skew: Option<SkewRequest>,
+    max_fragmented: Option<FragmentedRequest>,
     #[serde(default)]
     delete_emptydir_data: bool,
 }
@@ -316,12 +317,21 @@ struct SkewRequest {
     max: u32,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct FragmentedRequest {
+    resource: String,
+    percent: u32,
+}
+
 impl RebalanceRequest {
     pub(super) fn bounds(self) -> Result<(Bounds, Accepted), Problem> {
         let skew = self.max_skew.map(|skew| (skew.topology_key, skew.max));
-        let bounds = Bounds { requested_percent: self.max_requested_percent, skew };
+        let fragmented = self.max_fragmented.map(|it| (it.resource, it.percent));
+        let bounds = Bounds { requested_percent: self.max_requested_percent, skew, fragmented };
         if bounds == Bounds::default() {
-            return Err(Problem::Invalid("expected maxRequestedPercent, maxSkew or both".to_owned()));
+            let text = "expected at least one of maxRequestedPercent, maxSkew and maxFragmented";
+            return Err(Problem::Invalid(text.to_owned()));
         }
         Ok((bounds, Accepted { local_data: self.delete_emptydir_data }))
     }

@@ -78,7 +78,7 @@ fn ask(question: &[&str], body: &[u8], added_max: usize) -> Result<Option<Ask>, 
         }
         ["plan", "rebalance"] => {
             let (bounds, accepted) = read::<RebalanceRequest>(body)?.bounds()?;
-            Box::new(move |base| Ok(Answer::of(200, &rebalance(&mut base.cluster, &bounds, accepted))))
+            Box::new(move |base| Ok(Answer::of(200, &rebalance(&mut base.cluster, &bounds, accepted)?)))
         }
         _ => return Ok(None),
     }))

@@ -47,7 +47,8 @@ pub enum PlanCommand {
     /// end; 2 invalid flags or files; 1 any other failure.
     MakeRoom(MakeRoomArgs),
 
-    /// Plan which pods to move so that no node has too many requests, and no workload too much skew.
+    /// Plan which pods to move so that no node has too many requests, no workload too much skew, and no extended
+    /// resource too many fragments.
     ///
     /// Reads the cluster of the kubeconfig, or files (`--cluster`). Changes nothing without --apply.
     ///

@@ -8,16 +8,17 @@ use crate::screen::{ListOutput, Screen, complain, in_list_form, say};
 use clap::Args;
 use std::process::ExitCode;
 use supercargo_whatif::explain::format::count;
+use supercargo_whatif::load::files::InputError;
 use supercargo_whatif::plan::{Blocker, Bounds, Excess, Move, RebalancePlan, rebalance};
 
 /// Exit code if something exceeds a bound after the moves.
 const NOT_BALANCED: u8 = 3;
-/// Number of nodes and workloads above a bound that the table shows without `-o wide`.
+/// Number of nodes, workloads and resources above a bound that the table shows without `-o wide`.
 const SHOWN: usize = 10;
 
 /// Arguments of `supercargo plan rebalance`.
 #[derive(Clone, Debug, Args)]
-#[group(id = "bounds", required = true, multiple = true, args = ["max_requested", "max_skew"])]
+#[group(id = "bounds", required = true, multiple = true, args = ["max_requested", "max_skew", "max_fragmented"])]
 pub struct RebalanceArgs {
     /// Share of a node's allocatable CPU and memory that its pods may request, for example 80%.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
@@ -27,6 +28,11 @@ pub struct RebalanceArgs {
     /// topology.kubernetes.io/zone=1.
     #[arg(long, value_name = "KEY=N", value_parser = skew)]
     pub max_skew: Option<(String, u32)>,
+
+    /// How much of the free amount of an extended resource may be on nodes with pods that use it, for example
+    /// nvidia.com/gpu=20%.
+    #[arg(long, value_name = "RESOURCE=PERCENT", value_parser = fragmented)]
+    pub max_fragmented: Option<(String, u32)>,
 
     /// Flags of every plan.
     #[command(flatten)]
@@ -45,11 +51,18 @@ fn skew(text: &str) -> Result<(String, u32), String> {
     bound.ok_or_else(|| "expected a topology key and a number of at least 1, as in zone=1".to_owned())
 }
 
+fn fragmented(text: &str) -> Result<(String, u32), String> {
+    let (resource, share) = text.rsplit_once('=').unwrap_or_default();
+    let share = share.strip_suffix('%').unwrap_or(share).parse::<u32>().ok().filter(|share| *share < 100);
+    let parsed = share.filter(|_| resource.contains('/')).map(|share| (resource.to_owned(), share));
+    parsed.ok_or_else(|| "expected an extended resource and 0% to 99%, as in nvidia.com/gpu=20%".to_owned())
+}
+
 impl Plan for RebalancePlan {
     const KEEPS_CORDONS: bool = false;
 
     fn cordoned(&self) -> &[String] {
-        &[]
+        &self.cordoned
     }
 
     fn moves(&self) -> &[Move] {
@@ -74,9 +87,11 @@ pub(super) fn main(args: &RebalanceArgs) -> ExitCode {
         // A plan that only comes closer to its bounds is worth its moves.
         let refused = |plan: &RebalancePlan| if plan.moves.is_empty() { exit_code(plan) } else { 0 };
         let text = |plan: &RebalancePlan| text(plan, form == ListOutput::Wide);
-        return carry_out(&args.common, (text, refused), |_, first| answer(args, first.is_none()));
+        return carry_out(&args.common, (text, refused), |uncordoned, first| {
+            answer(args, uncordoned, first.is_none())
+        });
     }
-    match answer(args, true) {
+    match answer(args, &[], true) {
         Ok(plan) => {
             let text = in_list_form(form, &plan, |wide| text(&plan, wide), || evicted(&plan.moves));
             say(&text, exit_code(&plan))
@@ -85,24 +100,36 @@ pub(super) fn main(args: &RebalanceArgs) -> ExitCode {
     }
 }
 
-fn answer(args: &RebalanceArgs, is_first: bool) -> Result<RebalancePlan, Refused> {
+fn answer(args: &RebalanceArgs, uncordoned: &[String], is_first: bool) -> Result<RebalancePlan, Refused> {
     let cluster = Cluster::load_with_pods(&args.common.source, None)?;
     if is_first {
         cluster.notices.iter().for_each(|notice| complain(notice));
     }
-    let bounds = Bounds { requested_percent: args.max_requested, skew: args.max_skew.clone() };
+    let bounds = Bounds {
+        requested_percent: args.max_requested,
+        skew: args.max_skew.clone(),
+        fragmented: args.max_fragmented.clone(),
+    };
     let _working = Working::on("planning");
-    Ok(rebalance(&mut to_plan_in(cluster, &[]), &bounds, args.common.accepted()))
+    let plan = rebalance(&mut to_plan_in(cluster, uncordoned), &bounds, args.common.accepted());
+    Ok(plan.map_err(|error| InputError(error.to_string()))?)
 }
 
 fn text(plan: &RebalancePlan, wide: bool) -> String {
     let mut screen = Screen::of_stdout();
     let moves = count(plan.moves.len(), "eviction");
+    let before = match plan.before.len() {
+        1 => "1 node, workload or resource exceeds".to_owned(),
+        before => format!("{before} nodes, workloads or resources exceed"),
+    };
     screen.heading(&match (plan.before.len(), plan.after.len()) {
         (0, _) => "nothing exceeds a bound".to_owned(),
-        (before, 0) => format!("{before} above a bound now, none after {moves}"),
-        (before, after) => format!("{before} above a bound now, {after} after {moves}"),
+        (_, 0) => format!("{before} a bound now, none after {moves}"),
+        (_, after) => format!("{before} a bound now, {after} after {moves}"),
     });
+    if !plan.cordoned.is_empty() {
+        screen.line(&format!("  cordon during the moves: {}", plan.cordoned.join(", ")));
+    }
     table(&mut screen, &plan.moves);
     for (heading, excesses) in
         [("Above a bound now", &plan.before), ("Above a bound after the moves", &plan.after)]
