@@ -73,6 +73,11 @@ impl Taint {
     pub fn is_tolerated_by(&self, tolerations: &[Toleration]) -> bool {
         tolerations.iter().any(|t| t.tolerates(self))
     }
+
+    /// Whether the taint keeps a pod with these tolerations off the node. A PreferNoSchedule taint does not.
+    pub fn keeps_out(&self, tolerations: &[Toleration]) -> bool {
+        self.repels() && !self.is_tolerated_by(tolerations)
+    }
 }
 
 trace_ids!(NodeInfo { name, labels, taints, allocatable, images, declared_features } but not {

@@ -52,8 +52,9 @@ impl NodeFilterPlugin for TaintToleration {
     }
 }
 
+/// Whether no taint of the list keeps a pod with these tolerations off.
 fn all_tolerated(taints: &[Taint], tolerations: &[Toleration]) -> bool {
-    taints.iter().all(|taint| !taint.repels() || taint.is_tolerated_by(tolerations))
+    !taints.iter().any(|taint| taint.keeps_out(tolerations))
 }
 
 /// Results by list of taints, computed once for each list. Most nodes share a list, often with the previous
@@ -140,7 +141,7 @@ impl FilterRule for Filter {
     }
 
     fn facts(&self, node: &NodeView<'_>) -> Vec<Fact> {
-        let keeps_out = |taint: &&Taint| taint.repels() && !taint.is_tolerated_by(&self.tolerations);
+        let keeps_out = |taint: &&Taint| taint.keeps_out(&self.tolerations);
         node.taints().iter().filter(keeps_out).map(|&taint| Fact::Taint(taint)).collect()
     }
 }

@@ -231,8 +231,7 @@ pub(super) fn of_tolerations(pod: &PodInfo, snapshot: Snapshot<'_>) -> Vec<Hint>
         else {
             continue;
         };
-        let kept_out =
-            taints.iter().filter(|taint| taint.repels() && !taint.is_tolerated_by(&pod.tolerations));
+        let kept_out = taints.iter().filter(|taint| taint.keeps_out(&pod.tolerations));
         let near = kept_out.filter(|taint| {
             taint.key == key || nearest(tables.text(key), [tables.text(taint.key)]).is_some()
         });

@@ -123,9 +123,6 @@ fn counts(found: &Found, idx: NodeIdx, snapshot: Snapshot<'_>) -> bool {
     let same = |other: &&SpreadConstraint| other.when_unsatisfiable == constraint.when_unsatisfiable;
     let has_all = pod.spread.iter().filter(same).all(|other| labels.get(other.topology_key).is_some());
     let is_let_in = !constraint.honor_node_affinity || pod.node_affinity.matches(tables, node.name, labels);
-    let is_tolerated = || {
-        let mut taints = tables.taints(node.taints).iter();
-        taints.all(|taint| !taint.repels() || taint.is_tolerated_by(&pod.tolerations))
-    };
+    let is_tolerated = || !tables.taints(node.taints).iter().any(|taint| taint.keeps_out(&pod.tolerations));
     has_all && is_let_in && (!constraint.honor_node_taints || is_tolerated())
 }

@@ -15,7 +15,9 @@ use super::capacity;
 use super::constraints::{RequestName, Tracked};
 use super::pools::{Candidate, Place, Pools};
 use crate::cache::DeviceUsage;
-use crate::model::device::{ClaimSpec, Device, DeviceClass, DeviceId, DeviceRequest, RESULTS_MAX};
+use crate::model::device::{
+    ClaimSpec, Device, DeviceClass, DeviceId, DeviceRequest, DeviceTaint, RESULTS_MAX,
+};
 use crate::model::emulation::{Alternatives, DeviceRules, PoolView};
 use crate::model::quantity::{Amount, Quantity};
 pub(super) use counters::available_counters;
@@ -463,7 +465,7 @@ impl<'a> Search<'a> {
             }
             undo.counters_taken = true;
         }
-        if self.rules.gates.taints && is_repelled(device, request) {
+        if self.rules.gates.taints && untolerated(device, request).is_some() {
             self.give_back_counters(&undo);
             return Ok(None);
         }
@@ -549,8 +551,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether a taint of the device keeps the request from it.
-fn is_repelled(device: &Device, request: &DeviceRequest) -> bool {
+/// Returns the first taint that keeps the request from the device.
+fn untolerated<'a>(device: &'a Device, request: &DeviceRequest) -> Option<&'a DeviceTaint> {
     let is_tolerated = |taint| request.tolerations.iter().any(|toleration| toleration.tolerates(taint));
-    device.taints.iter().any(|taint| taint.repels() && !is_tolerated(taint))
+    device.taints.iter().find(|taint| taint.repels() && !is_tolerated(taint))
 }

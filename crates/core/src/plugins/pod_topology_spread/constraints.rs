@@ -210,9 +210,7 @@ impl Inclusion {
     }
 
     fn tolerates(&self, tables: &Tables, info: &NodeInfo) -> bool {
-        let repels =
-            |taint: &&crate::model::node::Taint| taint.repels() && !taint.is_tolerated_by(&self.tolerations);
-        !tables.taints(info.taints).iter().any(|taint| repels(&taint))
+        !tables.taints(info.taints).iter().any(|taint| taint.keeps_out(&self.tolerations))
     }
 }
 

@@ -1,7 +1,7 @@
-//! Hard constraints: no domain may exceed the minimum of matching pods by more than `maxSkew`.
+//! Hard constraints: a domain may have at most `maxSkew` matching pods more than the domain with the fewest.
 //!
-//! Upstream: `podtopologyspread/filtering.go`. Its two "critical paths" equal the minimum over the domains as
-//! long as pods change on one node only, which is all that an overlay can express.
+//! Upstream (`podtopologyspread/filtering.go`) tracks two `criticalPaths` instead of all domains. They give the same
+//! minimum, because an overlay changes pods on one node only.
 
 use super::constraints::{Constraint, Inclusion, counted, has_all_keys};
 use super::counts::{DomainCounts, DomainView};
@@ -23,7 +23,7 @@ pub(super) struct SpreadFilter {
     inclusion: Inclusion,
     /// One entry per constraint.
     counts: Vec<DomainCounts>,
-    /// For each constraint, 1 if the pod matches its own selector.
+    /// For each constraint, 1 if the pod matches the constraint's selector, otherwise 0.
     itself: Vec<i64>,
 }
 
@@ -68,8 +68,8 @@ impl SpreadFilter {
     /// Returns by how much the overlay's pods change the count of the node's domain, for each constraint;
     /// `None` if unchanged.
     ///
-    /// Like upstream's AddPod and RemovePod, and unlike the initial count, this includes terminating pods and
-    /// applies an empty selector.
+    /// Like upstream's AddPod and RemovePod, and unlike the initial count, this includes terminating pods, and
+    /// an empty selector matches every pod.
     fn overlaid(&self, node: &NodeView<'_>, labels: Labels<'_>) -> Option<Vec<i64>> {
         if node.added().is_empty() && node.removed().is_empty() || !has_all_keys(&self.constraints, labels) {
             return None;

@@ -310,9 +310,7 @@ impl<'s> ClusterIndex<'s> {
         let tables = self.snapshot.tables();
         let taints = tables.taints(self.snapshot.node_info(node).taints);
         taints.iter().find(|taint| {
-            taint.repels()
-                && !tables.text(taint.key).starts_with(PASSING_TAINTS)
-                && !taint.is_tolerated_by(&pod.tolerations)
+            taint.keeps_out(&pod.tolerations) && !tables.text(taint.key).starts_with(PASSING_TAINTS)
         })
     }
 

@@ -126,7 +126,7 @@ fn domains(linted: &Linted<'_, '_>, of: &SpreadConstraint, selector: &Selector) 
     let allowed: BTreeSet<NodeIdx> = linted.index.allowed(&pod.node_affinity).iter().copied().collect();
     let tolerated = |node: NodeIdx| {
         let taints = tables.taints(snapshot.node_info(node).taints);
-        taints.iter().all(|taint| !taint.repels() || taint.is_tolerated_by(&pod.tolerations))
+        !taints.iter().any(|taint| taint.keeps_out(&pod.tolerations))
     };
     let counts = |&node: &NodeIdx| {
         has_keys(node)

@@ -95,8 +95,7 @@ fn read_node(tables: &mut Tables, node: &Value) -> Option<NodeInfo> {
 /// because the scheduler checks them.
 fn may_run(tables: &mut Tables, pod: &PodInfo, node: &Value) -> bool {
     let Some(node) = read_node(tables, node) else { return false };
-    let mut repelling = tables.taints(node.taints).iter().filter(|taint| taint.repels());
-    let tolerates = repelling.all(|taint| taint.is_tolerated_by(&pod.tolerations));
+    let tolerates = !tables.taints(node.taints).iter().any(|taint| taint.keeps_out(&pod.tolerations));
     pod.node_name.is_none_or(|name| name == node.name)
         && pod.node_affinity.matches(tables, node.name, tables.labels(node.labels))
         && tolerates

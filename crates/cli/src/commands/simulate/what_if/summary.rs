@@ -233,8 +233,7 @@ impl Constraint {
         let counts = |&node: &NodeIdx| {
             let info = snapshot.node_info(node);
             let taints = tables.taints(info.taints);
-            let is_tolerated =
-                || taints.iter().all(|it| !it.repels() || it.is_tolerated_by(&pod.tolerations));
+            let is_tolerated = || !taints.iter().any(|taint| taint.keeps_out(&pod.tolerations));
             let is_allowed = || pod.node_affinity.matches(tables, info.name, snapshot.node_labels(node));
             (!of.honor_node_affinity || is_allowed()) && (!of.honor_node_taints || is_tolerated())
         };

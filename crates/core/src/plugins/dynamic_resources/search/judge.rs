@@ -1,7 +1,7 @@
 //! Asks the checks of the search about single devices, for explanations. Decisions do not use it.
 
 use super::counters::{available_counters, consumed_counters};
-use super::{At, Candidate, Place, Pools, Search, Wanted, capacity, is_repelled};
+use super::{At, Candidate, Place, Pools, Search, Wanted, capacity, untolerated};
 use crate::model::device::{DeviceId, DeviceRequest, DeviceSelector, Reach};
 use crate::model::quantity::Quantity;
 use crate::plugins::dynamic_resources::diagnosis::Hindrance;
@@ -101,11 +101,10 @@ impl<'a> Judge<'a> {
             // Each device is judged alone.
             search.taken_counters.clear();
         }
-        if search.rules.gates.taints && is_repelled(device, request) {
-            let is_tolerated =
-                |taint| request.tolerations.iter().any(|toleration| toleration.tolerates(taint));
-            let taint = device.taints.iter().find(|taint| taint.repels() && !is_tolerated(taint));
-            return taint.cloned().map(Hindrance::Taint);
+        if search.rules.gates.taints
+            && let Some(taint) = untolerated(device, request)
+        {
+            return Some(Hindrance::Taint(taint.clone()));
         }
         let parent = search.prepared[at.claim][at.request][at.alternative].parent;
         let name = super::RequestName {
