@@ -1,5 +1,5 @@
-//! Sends one request to the API server and classifies the outcome: refused, never sent, or possibly carried
-//! out.
+//! Sends one request to the API server and classifies the outcome: carried out, refused, never sent, or possibly
+//! carried out.
 //!
 //! Only a response of the API server about the requested object counts (see [`supercargo_apiserver::answer`]). The
 //! transport obeys `Retry-After` as upstream's client does (`client-go/rest/with_retry.go`). All other retries belong
@@ -121,7 +121,7 @@ impl Transport {
             };
             let again = Instant::now() + pause;
             if tried == TRIES_MAX || again > give_up {
-                // The server would reject the lane's next request as well, so hold this slot as long as
+                // The server would reject the lane's next request as well, so hold this credit as long as
                 // allowed.
                 tokio::time::sleep_until(again.min(give_up)).await;
                 return Outcome { answer, earlier_unknown };

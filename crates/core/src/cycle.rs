@@ -350,7 +350,7 @@ impl Framework {
     }
 }
 
-/// A deliberate defect for mutation tests: ignores events that may help a pod.
+/// A deliberate mistake for mutation tests: ignores events that may help a pod.
 fn mutation_ignores(plugin: PluginName, event: &ClusterEvent<'_>) -> bool {
     let goes = matches!(event, ClusterEvent::AssignedPod { action: PodAction::Delete, .. });
     match plugin {

@@ -39,7 +39,7 @@ impl State {
 }
 
 impl Results {
-    /// Creates an empty book about the scheduler with this name, starting now.
+    /// Creates empty results about the scheduler with this name; counting starts now.
     pub fn new(shadow_of: &str) -> Self {
         Self::bounded(shadow_of, ENTRIES_MAX, BYTES_MAX)
     }

@@ -1,7 +1,7 @@
-//! The watch of PodGroups, in the version of their API that the server serves.
+//! The watch of PodGroups, in whichever version of their API the server serves.
 //!
 //! `scheduling.k8s.io/v1alpha2`, of Kubernetes 1.36, is gone in 1.37, which serves `v1beta1`; objects are not
-//! converted. Both versions are lists of one kind to the engine, so a change of the version is a relist.
+//! converted. The engine sees one kind, so a change of the version looks like a relist.
 
 use super::backoff::Backoff;
 use super::kind::{ABSENT_FOR, Stopped, Watch};
@@ -14,7 +14,7 @@ pub(super) async fn run(mut newer: Watch<PodGroupV1Beta1>, mut older: Watch<PodG
         let Stopped::NotServed { was_served: was_newer } = newer.run_while_served().await else { return };
         let Stopped::NotServed { was_served: was_older } = older.run_while_served().await else { return };
         if was_newer || was_older {
-            // An upgrade may have replaced one version by the other.
+            // An upgrade may have replaced one version with the other.
             known = Known::Groups;
             tokio::time::sleep(Backoff::after_short_watch()).await;
             continue;
@@ -26,7 +26,7 @@ pub(super) async fn run(mut newer: Watch<PodGroupV1Beta1>, mut older: Watch<PodG
                 }
                 known = Known::Empty;
             }
-            // They stay known: behind a load balancer, other servers may serve their version still.
+            // Keep them: behind a load balancer, other servers may still serve that version.
             Known::Groups => {
                 tracing::warn!("the API server does not serve PodGroups any more; the known ones are kept");
                 known = Known::Kept;
@@ -37,13 +37,14 @@ pub(super) async fn run(mut newer: Watch<PodGroupV1Beta1>, mut older: Watch<PodG
     }
 }
 
-/// What the engine knows of PodGroups while no version is served.
+/// The engine's state of knowledge about PodGroups while no version is served.
 enum Known {
+    /// Nothing was reported yet.
     Nothing,
-    /// That there are none.
+    /// An empty list was reported.
     Empty,
-    /// Those of a version that was served until now.
+    /// Groups of a version that was served until now.
     Groups,
-    /// The same; that was logged.
+    /// As `Groups`, and the warning was logged.
     Kept,
 }

@@ -1,14 +1,14 @@
-//! The preemption log: results of dry runs by node, shared by identical pods and kept until the node changes.
+//! Cached dry runs of preemption: one result per node, shared by identical pods and kept until the node changes.
 //!
-//! The plugin makes the dry runs; `crate::cycle` reports changed nodes. Upstream repeats all dry runs for
-//! each pod.
+//! The plugin DefaultPreemption makes the dry runs; `crate::cycle` reports changed nodes. Upstream repeats all dry
+//! runs for each pod.
 
 use super::{PluginName, Reason};
 use crate::model::node::NodeIdx;
 use crate::model::time::Time;
 
-/// The cost of a candidate; lower is better, and the first difference decides (upstream
-/// `pickOneNodeForPreemption`).
+/// The cost of a candidate. The fields are compared in this order; less is better, except for `earliest_start`
+/// (upstream `pickOneNodeForPreemption`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Harm {
     /// Number of victims whose eviction violates a disruption budget.
@@ -29,7 +29,7 @@ pub enum DryRun {
     /// No result is cached.
     #[default]
     Unknown,
-    /// The node cannot take the pod; the index of the reasons.
+    /// No evictions make room for the pod; the index of the reasons.
     Hopeless(u16),
     /// The node is a candidate of this cost.
     Candidate(Harm),
@@ -48,7 +48,7 @@ pub struct DryRuns {
     hindrances: Vec<Hindrance>,
     /// The revision of the disruption budgets.
     budgets: u64,
-    /// Whether members were judged by their groups.
+    /// Whether the cluster had PodGroups: victims are then chosen by group.
     has_groups: bool,
 }
 
@@ -60,7 +60,7 @@ impl DryRuns {
         }
     }
 
-    /// Drops all results if disruption budgets changed since, or if groups have begun or ceased to matter.
+    /// Drops all results if disruption budgets changed since, or if the first PodGroup came or the last one left.
     pub fn as_of(&mut self, budgets: u64, has_groups: bool) {
         if (self.budgets, self.has_groups) != (budgets, has_groups) {
             *self = Self { budgets, has_groups, ..Self::default() };
@@ -88,7 +88,7 @@ impl DryRuns {
         if known.is_none() {
             self.hindrances.push(hindrance);
         }
-        let at = u16::try_from(at).expect("there are few");
+        let at = u16::try_from(at).expect("at most HINDRANCES_MAX");
         *self.slot(node) = DryRun::Hopeless(at);
         Some(at)
     }

@@ -1,6 +1,6 @@
 //! The scheduling framework: plugin traits for the extension points and the types of their results.
 //!
-//! Only `registry` names concrete plugins. Upstream: `kube-scheduler/framework/interface.go`.
+//! It names no concrete plugin; `registry` lists them. Upstream: `kube-scheduler/framework/interface.go`.
 
 pub mod device_rule;
 pub mod dry_runs;

@@ -1,5 +1,4 @@
-//! Preemption for a pod identical to earlier ones: reuses dry-run results of unchanged nodes from the
-//! preemption log.
+//! Preemption for a pod identical to earlier ones: reuses the cached dry runs of unchanged nodes.
 //!
 //! Only the chosen node's dry run is repeated, for its victims. Unusual cases return `None` and take the full
 //! path.

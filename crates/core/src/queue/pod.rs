@@ -38,18 +38,17 @@ pub struct QueuedPod {
     /// Whether the flush, not an event, requeued the pod last. If such a pod is then scheduled, a queueing hint
     /// missed an event (`scheduler_pod_scheduled_after_flush_total`).
     pub was_flushed: bool,
-    /// Whether the API server was asked to set the nomination before binding, and not to clear it since.
+    /// Whether the API server was asked to set a nomination before binding, and was not asked to clear it since.
     pub nominated: bool,
     /// The last search that found a node, for the report of the binding.
     pub found: Option<Search>,
-    /// Whether the last attempt was one before the end of the backoff, as a member of a group. Then the next one waits
-    /// for the end.
+    /// Whether the last attempt of this member of a group began before its backoff ended. The next one waits for the end.
     pub(super) was_early: bool,
     /// The priority of the pod's group, if the group is one entry of the queue.
     pub(super) group_priority: Option<i32>,
     /// A unique number in order of arrival. Renewed together with `timestamp`.
     pub(super) sequence: u64,
-    /// Breaks ties of `timestamp` in the order: the pod's own number, or that of a member of its group which started.
+    /// Breaks ties of `timestamp`: the pod's own number, or that of a member of its group which started.
     pub(super) rank: u64,
 }
 
@@ -92,7 +91,7 @@ impl QueuedPod {
         self.was_early = false;
     }
 
-    /// Notes that it is taken after its backoff.
+    /// Marks the attempt as one after the end of the backoff.
     pub(super) fn on_time(self) -> Self {
         Self { was_early: false, ..self }
     }
@@ -108,7 +107,7 @@ impl QueuedPod {
         self.preemption_blockers.clear();
     }
 
-    /// Returns the rank of a member in its group: by priority, attempts, and the time of its return.
+    /// Returns the order of a member in its group: by priority, attempts, and the time of its return.
     ///
     /// Upstream: `pkg/scheduler/framework/types.go#PodGroupMemberPodsOrderingFunc` of 1.37.
     pub(crate) fn rank_in_group(&self) -> (Reverse<i32>, Reverse<u32>, Time, u64) {

@@ -12,7 +12,7 @@ use supercargo_core::report::Outcome;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use supercargo_core::switches::mutation::Mutation;
 
-/// Checks that the scenario passes, and that it fails with the planted fault.
+/// Checks that the scenario passes and, with the feature `mutations`, that it fails with the deliberate mistake.
 pub(crate) fn check_scenario(mutation: Option<Mutation>, scenario: fn(&mut Harness)) {
     scenario(&mut Harness::new());
     #[cfg(feature = "mutations")]
@@ -43,7 +43,7 @@ impl Harness {
         harness
     }
 
-    /// Creates an engine without credits for bindings.
+    /// Creates an empty cluster with complete lists and no credits in any lane.
     pub(crate) fn without_credit_for_bindings() -> Self {
         let mut harness = Self::new();
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
@@ -61,7 +61,7 @@ impl Harness {
         self.scheduler.handle(self.now, event);
     }
 
-    /// Handles lines of the cluster language, and `gone KIND NAME`, `accepted POD`, `refused POD`, `unknown POD`,
+    /// Handles lines of the cluster language that describe nodes, pods and budgets, and `gone KIND NAME`, `accepted POD`, `refused POD`, `unknown POD`,
     /// `found POD unbound|gone|no-answer|NODE`, `list KIND`, `listed KIND`, `credit LANE COUNT`. The engine runs
     /// after each line.
     pub(crate) fn act(&mut self, lines: &str) -> Vec<String> {
@@ -152,13 +152,13 @@ impl Harness {
         panic!("the engine does not become idle");
     }
 
-    /// Returns the place of a pod in the queue.
+    /// Returns the part of the queue that holds the pod.
     pub(crate) fn place(&self, pod: &str) -> Option<SubQueue> {
         let mut waiting = self.scheduler.queue().waiting();
         waiting.find(|(_, queued)| *queued.pod.uid == *pod).map(|(place, _)| place)
     }
 
-    /// Returns the requested cpu of the pods on a node in millicores, and their number.
+    /// Returns the CPU in millicores that a node's pods request, and the number of pods.
     pub(crate) fn taken(&self, node: &str) -> (i64, i64) {
         let snapshot = self.scheduler.snapshot();
         let name = snapshot.tables().find(node).expect("the node was named");

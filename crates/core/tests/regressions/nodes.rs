@@ -43,7 +43,7 @@ fn b09_pods_of_a_deleted_node_count_when_it_is_recreated() {
 }
 
 /// The bug: after all nodes of a zone were deleted, the loop over zones did not end; with zones of different sizes,
-/// nodes were skipped. This engine has no loop over zones, so no fault is planted.
+/// nodes were skipped. This engine has no loop over zones, so there is no deliberate mistake.
 #[test]
 fn b10_every_node_is_evaluated_once_while_zones_change() {
     check_scenario(None, |harness| {

@@ -56,7 +56,7 @@ struct Existing {
     created: String,
 }
 
-/// Selects the objects of a cluster that matter to manifests.
+/// Selects the objects of a cluster that manifests change or depend on.
 pub struct Concern {
     keys: BTreeSet<Key>,
     workloads: Vec<(String, String)>,
@@ -107,8 +107,8 @@ fn namespace(item: &Item) -> &str {
 }
 
 impl Updates {
-    /// Compares manifests with existing objects. Removes manifests of pods that stay unchanged, and completes the
-    /// others with the fields of the existing object.
+    /// Compares manifests with existing objects. Removes manifests of pods that have a node, since these stay, and
+    /// completes the others with the fields of the existing object.
     pub fn plan(all: &[Item], given: &mut Vec<Item>) -> Self {
         let by_key: BTreeMap<Key, &Item> = all.iter().map(|item| (key_of(item), item)).collect();
         let mut updates = Self::default();
@@ -169,7 +169,7 @@ impl Updates {
             set(&mut item.value, &["spec", "replicas"], replicas);
         }
         let made = |set: &Item| pods.iter().filter(|pod| is_made_by(pod, set)).count();
-        // ReplicaSets of earlier revisions have no pods.
+        // During a rollout, several ReplicaSets have pods. The one with the most pods counts as the current one.
         let current = sets.iter().filter(|set| made(set) > 0).max_by_key(|set| made(set));
         let changes = changes(item, live, current.copied(), pods.first().copied());
         let mut existing: Vec<Existing> = pods.iter().map(|pod| Existing::of(pod)).collect();
@@ -206,7 +206,8 @@ impl Updates {
         self.notices.push(format!("{kind} {key} already exists; {}", parts.join("; ")));
     }
 
-    /// Removes the pods of a workload that already exist from the expanded ones.
+    /// Removes the pods that the cluster has already from the expanded pods of a workload. If a Deployment keeps its
+    /// template, its new pods join the current ReplicaSet.
     pub fn settle(&self, workload: &Item, expanded: &mut Expanded) {
         let Some(update) = self.workloads.get(&key_of(workload)) else { return };
         let kept = &update.kept;
@@ -288,7 +289,7 @@ fn changes(item: &Item, live: Option<&Item>, set: Option<&Item>, pod: Option<&It
     }
 }
 
-/// Returns whether a pod stays until someone deletes it (`OnDelete`) or the partition is lowered.
+/// Returns whether a change of the template leaves the pod alone: with `OnDelete`, or below the partition.
 fn is_updated_by_hand(item: &Item, pod: &Existing) -> bool {
     let partition = item.value.pointer("/spec/updateStrategy/rollingUpdate/partition");
     let partition = partition.and_then(Value::as_u64).and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
@@ -313,7 +314,7 @@ fn surplus(item: &Item, kept: &mut Vec<Existing>) -> Vec<Existing> {
         *kept = wanted;
         return gone;
     }
-    // Deletion order: pods without a node, then those that share a node with most others, then the newest.
+    // Deletion order: pods without a node, then those on the node with the most pods of the workload, then the newest.
     let mut on: BTreeMap<String, usize> = BTreeMap::new();
     for it in kept.iter() {
         *on.entry(it.node.clone()).or_default() += 1;

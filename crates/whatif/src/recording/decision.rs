@@ -1,4 +1,4 @@
-//! A decision in its versioned JSON form. Equal decisions have equal texts.
+//! A decision in its versioned JSON form. Equal decisions serialize to equal texts.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -9,12 +9,12 @@ use supercargo_core::report::{Outcome, Preemption, Report};
 /// `apiVersion` of recordings, of their lines and of lists of decisions.
 pub const API_VERSION: &str = "supercargo.dev/v1alpha1";
 
-/// The result of an attempt or a binding, and the number of inputs before it.
+/// A report about an attempt, a binding or a preemption, and the number of inputs before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The engine's report.
     pub report: Box<Report>,
-    /// Number of inputs the engine received before.
+    /// Number of inputs that the engine received before this report.
     pub input: u64,
 }
 
@@ -107,8 +107,8 @@ impl Decision {
         serde_json::to_string(&shown).expect("texts and numbers are JSON")
     }
 
-    /// Returns whether the report ends an attempt or fails a binding. Others are only consequences of an
-    /// earlier decision.
+    /// Returns whether the report is a decision itself: it ends an attempt or fails a binding. Other reports follow
+    /// from an earlier decision.
     pub fn is_of_its_own(&self) -> bool {
         match self.report.outcome {
             Outcome::Placed { .. }

@@ -1,4 +1,4 @@
-//! PodGroups: the version of their API is the one that the server serves.
+//! Tests of the watch of PodGroups: it follows the version of the API that the server serves.
 
 use super::*;
 
@@ -61,14 +61,14 @@ async fn groups_are_empty_until_a_version_is_served() {
     assert_eq!(lists(&fixture), ["v1beta1", "v1alpha2", "v1beta1", "v1alpha2", "v1beta1"]);
 }
 
-/// Behind a load balancer, another server may serve the version still.
+/// Behind a load balancer, another server may still serve the version.
 #[tokio::test(start_paused = true)]
 async fn known_groups_are_kept_while_no_version_is_served() {
     let gone = Reply::Json(410, failure(410, "too old resource version"));
     let served = || Reply::Lines(vec![group("v1beta1", "b"), list_end("v1beta1")]);
     let mut fixture = started(vec![served(), gone, absent(), absent(), absent(), absent(), served()]);
     assert_eq!(fixture.events::<3>().await[2], "PodGroup list ends");
-    // The next list is that of the version that is served again: none that is empty comes between.
+    // The next list is that of the version that is served again: no empty list is reported in between.
     assert_eq!(fixture.events::<3>().await[1], "group b of V1Beta1");
     let asked = lists(&fixture);
     assert_eq!(asked[..6], ["v1beta1", "v1beta1", "v1alpha2", "v1beta1", "v1alpha2", "v1beta1"]);

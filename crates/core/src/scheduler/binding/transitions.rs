@@ -139,8 +139,8 @@ impl Bindings {
     /// Handles a lost binding that has not been carried out so far. For [`UNKNOWN_MAX`] it is resent unchanged;
     /// should the lost copy arrive later, both name the same node.
     ///
-    /// It fails once a query that was sent more than [`UNKNOWN_MAX`] after the last lost copy shows the pod unbound. A
-    /// query's answer is valid only for the time after which it was sent, however late it arrives.
+    /// It fails once a query that was sent more than [`UNKNOWN_MAX`] after the last lost copy shows the pod unbound. An
+    /// answer shows the pod at some moment after its query was sent, however late it arrives.
     fn still_unbound(&mut self, now: Time, uid: &str) -> Next {
         let binding = self.known(uid);
         let unknown = binding.unknown.as_ref().expect("only bindings of unknown outcome are queried");

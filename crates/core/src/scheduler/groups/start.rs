@@ -39,7 +39,7 @@ impl Scheduler {
         start.min = start.min.max(min);
     }
 
-    /// Adds the members that were chosen in this cycle, and sends the Bindings if none of them is in PreBind.
+    /// Adds the members that were chosen in this cycle, and queues their Bindings if none of them is in PreBind.
     pub(super) fn add_to_start(&mut self, now: Time, key: GroupKey, members: &[Uid]) {
         if let Some(start) = self.groups.starts.get_mut(&key) {
             start.members.extend_from_slice(members);
@@ -49,7 +49,7 @@ impl Scheduler {
         }
     }
 
-    /// Sends the Binding of a pod, unless it is held back until its group has passed PreBind.
+    /// Puts the Binding of a pod into the outbox, or holds it back until the pod's group has passed PreBind.
     pub(in crate::scheduler) fn queue_bind(&mut self, pod: &PodInfo) {
         let start = pod.group_key().and_then(|key| self.groups.starts.get_mut(&key));
         match start {

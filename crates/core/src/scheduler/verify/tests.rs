@@ -1,4 +1,4 @@
-//! Tests that planted faults of the caches are found, and evict one signature.
+//! Tests that deliberate mistakes of the caches are found, and evict one signature.
 
 #[cfg(debug_assertions)]
 mod declarations;
@@ -73,7 +73,7 @@ fn third_difference_disables_the_cache_and_scheduling_continues() {
     }
     let stats = world.scheduler.stats();
     assert_eq!((stats.verified[1], stats.verification.is_trusting), (DIFFERENCES_MAX, false));
-    // With the caches disabled, the planted fault has no effect.
+    // With the caches disabled, the deliberate mistake has no effect.
     let log = wrong_again(&mut world, 9);
     assert!(log[0].starts_with("taker-9: Placed") && log.iter().any(|line| line.contains("Insufficient")));
     assert_eq!(world.scheduler.stats().cached_decisions, stats.cached_decisions);

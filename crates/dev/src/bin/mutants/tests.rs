@@ -151,7 +151,7 @@ fn at(mutants: &[Mutant], function: &str, change: &str) -> usize {
 }
 
 #[test]
-fn planted_mutants_are_caught_missed_unreached_and_unviable() {
+fn mutants_are_caught_missed_unreached_and_unviable() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let root = folder.path().join("source");
     let files = package(&root);
