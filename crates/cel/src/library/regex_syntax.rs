@@ -84,23 +84,7 @@ impl<'p> Translation<'p> {
                     self.repeat(1, repeatable, repetition)?;
                 }
                 '{' => match counted {
-                    Some((length, least, most)) => {
-                        if least > REPEAT_LIMIT
-                            || most.is_some_and(|most| most > REPEAT_LIMIT || most < least)
-                        {
-                            return fail("invalid repeat count", &self.rest[..length]);
-                        }
-                        self.repeat(length, repeatable, repetition)?;
-                        // Without a maximum, the minimum counts; `{0}` ends the nesting, and `{0,}` counts as one.
-                        product = match most.unwrap_or(least.max(1)) {
-                            0 => 1,
-                            count => count * product,
-                        };
-                        if product > REPEAT_LIMIT {
-                            let whole = start.len() - self.rest.len();
-                            return fail("invalid repeat count", &start[..whole]);
-                        }
-                    }
+                    Some(count) => product = self.repeat_counted(count, repeatable, repetition, product)?,
                     None => {
                         self.literal('{');
                         repeatable = true;
@@ -153,6 +137,31 @@ impl<'p> Translation<'p> {
         }
         self.copy(whole);
         Ok(())
+    }
+
+    /// Copies `{n,m}`. Returns the product of the counts with those inside of the previous item.
+    fn repeat_counted(
+        &mut self,
+        (length, least, most): (usize, u32, Option<u32>),
+        repeatable: bool,
+        previous: Option<&'p str>,
+        inside: u32,
+    ) -> Result<u32> {
+        let start = self.rest;
+        if least > REPEAT_LIMIT || most.is_some_and(|most| most > REPEAT_LIMIT || most < least) {
+            return fail("invalid repeat count", &start[..length]);
+        }
+        self.repeat(length, repeatable, previous)?;
+        // Without a maximum, the minimum counts; `{0}` ends the nesting, and `{0,}` counts as one.
+        let product = match most.unwrap_or(least.max(1)) {
+            0 => 1,
+            count => count * inside,
+        };
+        if product > REPEAT_LIMIT {
+            let whole = start.len() - self.rest.len();
+            return fail("invalid repeat count", &start[..whole]);
+        }
+        Ok(product)
     }
 
     fn open_group(&mut self) -> Result<()> {

@@ -42,7 +42,8 @@ pub struct QueuedPod {
     pub nominated: bool,
     /// The last search that found a node, for the report of the binding.
     pub found: Option<Search>,
-    /// Whether the last attempt of this member of a group began before its backoff ended. The next one waits for the end.
+    /// Whether the last attempt of this member of a group began before its backoff ended. The next one waits for the
+    /// end.
     pub(super) was_early: bool,
     /// The priority of the pod's group, if the group is one entry of the queue.
     pub(super) group_priority: Option<i32>,

@@ -61,9 +61,9 @@ impl Harness {
         self.scheduler.handle(self.now, event);
     }
 
-    /// Handles lines of the cluster language that describe nodes, pods and budgets, and `gone KIND NAME`, `accepted POD`, `refused POD`, `unknown POD`,
-    /// `found POD unbound|gone|no-answer|NODE`, `list KIND`, `listed KIND`, `credit LANE COUNT`. The engine runs
-    /// after each line.
+    /// Handles lines of the cluster language that describe nodes, pods and budgets, and `gone KIND NAME`,
+    /// `accepted POD`, `refused POD`, `unknown POD`, `found POD unbound|gone|no-answer|NODE`, `list KIND`,
+    /// `listed KIND`, `credit LANE COUNT`. The engine runs after each line.
     pub(crate) fn act(&mut self, lines: &str) -> Vec<String> {
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let event = self.event(line);

@@ -1,6 +1,7 @@
 //! Regression tests for bugs of other schedulers, one each.
 //!
-//! Each scenario passes here. With the feature `mutations`, it must fail with the deliberate mistake it was written for.
+//! Each scenario passes here. With the feature `mutations`, it must fail with the deliberate mistake that it was
+//! written for.
 //!
 //! Elsewhere: B16 and B26 (memory and stalls over long churn) are in `make soak`. B23 (sidecars counted as a maximum)
 //! is `sidecars_add_to_later_init_containers_and_main_sum` in `crates/objects/src/convert`, which has the objects.
