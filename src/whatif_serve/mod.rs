@@ -16,7 +16,7 @@ use crate::serve::{
 };
 use crate::signals::signalled_to_stop;
 use crate::telemetry::log::{self, LoggingFormat};
-use crate::telemetry::metrics::{Exposition, Metrics};
+use crate::telemetry::metrics::{Exposition, Metrics, WhatifMetrics};
 use admission::Admission;
 use pages::WhatifPages;
 use sink::{Discard, Sink};
@@ -97,7 +97,7 @@ async fn serve(args: &ServeArgs) -> Result<(), Refused> {
         .clone()
         .map(|readiness| Live { store: Arc::clone(&store), ready: Box::new(move || is_current(&readiness)) });
     let service = Service::new(setup, args.limits(), live).map_err(|error| invalid(&error))?;
-    let worker = Worker::start(service, args.limits());
+    let worker = Worker::start(service, args.limits(), WhatifMetrics::register(&metrics));
     let (desk, ended) = worker.map_err(|error| failed(format!("cannot start a thread: {error}")))?;
 
     let mut checks = Checks::new();

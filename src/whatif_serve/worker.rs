@@ -2,6 +2,7 @@
 //! between.
 
 use crate::serve::Reserved;
+use crate::telemetry::metrics::WhatifMetrics;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,7 @@ struct Job {
 pub(super) struct Desk {
     state: Mutex<State>,
     arrived: Condvar,
+    metrics: WhatifMetrics,
 }
 
 struct State {
@@ -51,6 +53,13 @@ impl Desk {
 
     /// Lets a request wait for its turn, and returns its answer. If the future is dropped, the request is given up.
     pub(super) async fn ask(&self, request: Request, reserved: Option<Reserved>) -> Answer {
+        let (path, began, _waiting) = (request.path.clone(), Instant::now(), self.metrics.waits());
+        let answer = self.in_turn(request, reserved).await;
+        self.metrics.answered(&path, answer.status, began.elapsed());
+        answer
+    }
+
+    async fn in_turn(&self, request: Request, reserved: Option<Reserved>) -> Answer {
         let (answer, answered) = oneshot::channel();
         let is_abandoned = Arc::new(AtomicBool::new(false));
         let _abandon = Abandon(Arc::clone(&is_abandoned));
@@ -99,10 +108,11 @@ impl Worker {
     pub(super) fn start(
         service: Service,
         limits: Limits,
+        metrics: WhatifMetrics,
     ) -> io::Result<(Arc<Desk>, impl Future<Output = ()>)> {
         let turns = Turns::new(limits.waiting_per_user, limits.waiting);
         let state = Mutex::new(State { turns, is_stopping: false });
-        let desk = Arc::new(Desk { state, arrived: Condvar::new() });
+        let desk = Arc::new(Desk { state, arrived: Condvar::new(), metrics });
         let worker =
             Self { service, desk: Arc::clone(&desk), deadline: limits.deadline, started: Instant::now() };
         let (end, ended) = oneshot::channel::<()>();
@@ -124,6 +134,8 @@ impl Worker {
                     is_current = self.service.follow();
                 }
             }
+            let (uploads, forks) = self.service.held();
+            self.desk.metrics.holds(uploads, forks);
         }
     }
 

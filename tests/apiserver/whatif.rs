@@ -252,6 +252,18 @@ async fn whatif_follows_the_cluster_and_its_answers_come_true() -> Result<()> {
             Ok(())
         })
         .await?;
+        let scraper = user(world, "scraper", "system:monitoring").await?;
+        let (status, text) = get(&format!("{}/metrics", server.url()), Some(&scraper)).await?;
+        ensure!(status == 200, "{status}: {text}");
+        for line in [
+            r#"supercargo_whatif_request_duration_seconds_count{code="200",question="place"} 1"#,
+            r#"supercargo_whatif_held{kind="fork"} 1"#,
+            "supercargo_whatif_requests_waiting 0",
+        ] {
+            ensure!(text.lines().any(|it| it == line), "{line} is missing:\n{text}");
+        }
+        let binding = format!("{}-scraper", world.name);
+        world.plane.admin().kubectl(&["delete", "clusterrolebinding", &binding]).await?;
         server.process.check()?;
         let ended = server.process.stop(START)?;
         ensure!(ended.success(), "{ended}: {}", server.process.log_tail(20));

@@ -25,6 +25,7 @@ mod text;
 mod traces;
 mod versions;
 mod watch;
+mod whatif;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -55,6 +56,7 @@ pub use serving::ServingMetrics;
 pub use text::CONTENT_TYPE;
 pub use traces::TraceSpans;
 pub use watch::WatchMetrics;
+pub use whatif::{Waiting, WhatifMetrics};
 
 use groups::GroupMetrics;
 use record::RecordMetrics;

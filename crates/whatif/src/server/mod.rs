@@ -141,6 +141,11 @@ impl Service {
         self.sessions.advance(now);
     }
 
+    /// Returns the number of uploaded snapshots, and of forks.
+    pub fn held(&self) -> (usize, usize) {
+        self.sessions.held()
+    }
+
     /// Brings the live cluster up to date while there is no request, so that the next one need not wait for it.
     /// Returns whether that is done.
     pub fn follow(&mut self) -> bool {

@@ -75,6 +75,11 @@ impl Sessions {
         self.forks.retain(|_, fork| fork.of == LIVE || uploads.contains_key(&fork.of));
     }
 
+    /// Returns the number of uploaded snapshots, and of forks.
+    pub(super) fn held(&self) -> (usize, usize) {
+        (self.uploads.len(), self.forks.len())
+    }
+
     pub(super) fn expires_in(&self, used: Duration) -> u64 {
         (self.limits.idle.saturating_sub(self.now.saturating_sub(used))).as_secs()
     }
