@@ -214,12 +214,16 @@ impl Law {
     }
 
     fn set_class(&mut self, name: &str, selects: &'static str) {
+        self.set_class_of(name, selector(selects));
+    }
+
+    fn set_class_of(&mut self, name: &str, selector: Option<DeviceSelector>) {
         let tables = &mut self.cluster.tables;
         let class = DeviceClass {
             implicit: tables.symbol(&format!("deviceclass.resource.kubernetes.io/{name}")),
             explicit: (name == "any").then(|| tables.symbol("example.com/gpu")),
             created: None,
-            selectors: [selector(selects)].into(),
+            selectors: [selector].into(),
             config: [].into(),
         };
         let name = tables.symbol(name);
@@ -526,6 +530,7 @@ fn new_requests_search_once_for_nodes_with_equal_devices() {
     // looked at is evaluated by its class and by the request's selector, if it has one.
     law.set_local(0, 3);
     assert_eq!(evaluated(&mut law, 3), 2 + 4, "one device of the first node, two of one other node");
+    assert_eq!(evaluated(&mut law, 3), 0, "the requests of another claim with the same expression are equal");
     assert_eq!(evaluated(&mut law, 0), 1 + 1, "one device of the first node, and one of one other");
     let each = 3 * (LOCAL - 1);
     assert_eq!(
@@ -533,6 +538,22 @@ fn new_requests_search_once_for_nodes_with_equal_devices() {
         5 + each,
         "each node, since it is not known what selects small devices"
     );
+}
+
+/// The numbers of equal nodes hold in their table alone, which is made anew if too many others were used since.
+#[test]
+fn results_of_an_evicted_table_of_equal_nodes_are_not_used_again() {
+    let mut law = Law::new();
+    law.ask(3, false);
+    for at in 0..16 {
+        let reads: Box<[Arc<str>]> = [format!("gpu.example.com/{at}").into()].into();
+        let text = format!("small {at}").leak();
+        law.set_class_of("sized", Some(DeviceSelector(Arc::new(Is(text, Some(reads))))));
+        law.ask(4, false);
+    }
+    // The first node whose devices are compared again gets the number of other devices in the old table.
+    law.set_local(0, 1);
+    law.ask(3, false);
 }
 
 /// If no node is feasible for a pod, its full evaluation searches no devices again.

@@ -3,6 +3,7 @@
 mod support;
 
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
+use supercargo_core::framework::CycleError;
 use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_core::model::device::{PodClaim, PodClaimSource};
 use supercargo_core::model::effect::{Effect, VolumeChange};
@@ -27,6 +28,22 @@ fn gate_blocks_pod_only_if_scheduling_gates_is_enabled_at_pre_enqueue() {
     let before_queue = plan.points.get_mut(&ExtensionPoint::PreEnqueue).expect("the default plugins have it");
     before_queue.retain(|name| *name != "SchedulingGates");
     assert_eq!(Framework::new(&plan).gate(&gated, snapshot), None);
+}
+
+/// Filter reads what PreFilter computed, and fails without it.
+#[test]
+fn filter_without_its_pre_filter_fails_the_decision() {
+    let mut cluster = TestCluster::new();
+    support::language::apply(&mut cluster, "node a declares=Feature");
+    let mut plan = Plan::default();
+    let pre_filter = plan.points.get_mut(&ExtensionPoint::PreFilter).expect("the default plugins have it");
+    pre_filter.retain(|name| *name != "NodeDeclaredFeatures");
+    let pod = cluster.pod_from("x feature=Feature");
+    let [whole, part] = [Framework::default(), Framework::new(&plan)]
+        .map(|framework| framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe).err());
+    let read = "error reading \"PreFilterNodeDeclaredFeatures\" from cycle-state: not found";
+    let error = format!("running \"NodeDeclaredFeatures\" filter plugin: {read}");
+    assert_eq!((whole, part), (None, Some(CycleError(error))));
 }
 
 /// Without Reserve, upstream assumes nothing, so that the next pod gets the same volume.

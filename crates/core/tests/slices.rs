@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe, Sampling};
 use supercargo_core::model::effect::{Effect, ExtenderCall, Question};
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, ObjectKey};
 use supercargo_core::model::extender::{Answer, CandidateAnswer, FilterAnswer};
 use supercargo_core::model::lookup_objects::Service;
@@ -16,7 +17,7 @@ use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::{Outcome, Preemption};
-use supercargo_core::scheduler::{Config, Limits, PodLocation, Profile, Scheduler, Step};
+use supercargo_core::scheduler::{Config, Limits, PodLocation, Profile, Reconfiguration, Scheduler, Step};
 use support::TestCluster;
 
 /// Limits that make each evaluation large, and slices as small as possible.
@@ -336,17 +337,42 @@ fn sums_of_matching_terms_are_computed_in_slices() {
     }
 }
 
-/// Pods with the same signature reuse the results of the first one.
+/// Lets a large pod be decided, and returns the number of slices that it takes.
+fn slices_of(harness: &mut Harness, name: &str, words: &str) -> u64 {
+    let before = harness.scheduler.stats().slices;
+    harness.apply(&format!("pod {} {words}", LARGE_POD.replacen("large", name, 1)));
+    assert!(placed(&harness.run(), name).is_some(), "{name}");
+    harness.scheduler.stats().slices - before
+}
+
+/// Pods with the same signature reuse the results of the first one. Those of four signatures are kept.
 #[test]
 fn results_serve_the_next_pod_alike() {
     let mut harness = Harness::with_cluster(SMALL);
-    harness.apply(&format!("pod {LARGE_POD}"));
-    harness.run();
-    let first = harness.scheduler.stats().slices;
-    harness.apply(&format!("pod {}", LARGE_POD.replacen("large", "next", 1)));
-    assert!(placed(&harness.run(), "next").is_some());
-    let next = harness.scheduler.stats().slices - first;
-    assert!(next * 5 < first, "{next} after {first}");
+    let signatures: Vec<String> = (0..5).map(|kind| format!("label:kind=k{kind}")).collect();
+    let kinds = || signatures[..4].iter().enumerate();
+    let first: Vec<u64> =
+        kinds().map(|(at, words)| slices_of(&mut harness, &format!("first{at}"), words)).collect();
+    let next: Vec<u64> =
+        kinds().map(|(at, words)| slices_of(&mut harness, &format!("next{at}"), words)).collect();
+    assert!(first.iter().zip(&next).all(|(first, next)| next * 3 < *first), "{next:?} after {first:?}");
+    for words in [&signatures[4], &signatures[0]] {
+        assert!(slices_of(&mut harness, "fifth", words) > 30, "{words}");
+        harness.scheduler.handle(harness.now, Event::Gone(ObjectKey::Pod("fifth".into())));
+    }
+}
+
+#[test]
+fn results_of_another_configuration_are_not_used() {
+    let mut harness = Harness::with_cluster(SMALL);
+    let first = slices_of(&mut harness, "first", "");
+    let QueueConfig { initial_backoff, max_backoff, .. } = QueueConfig::default();
+    let profiles = vec![Profile { name: "default-scheduler".to_owned(), framework: Framework::default() }];
+    let (emulated_version, extenders) = (EmulatedVersion::V1_37, Vec::new());
+    let to = Reconfiguration { emulated_version, profiles, initial_backoff, max_backoff, extenders };
+    harness.scheduler.reconfigure(harness.now, to);
+    let next = slices_of(&mut harness, "next", "");
+    assert!(next > first / 2, "{next} after {first}");
 }
 
 #[test]

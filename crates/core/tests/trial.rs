@@ -10,7 +10,7 @@ use supercargo_core::model::event::Event;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::node_set::NodeSet;
-use supercargo_core::model::pod::{PodInfo, Uid};
+use supercargo_core::model::pod::{ControllerKind, PodInfo, Uid};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::model::volume::StorageObject;
@@ -19,7 +19,7 @@ use supercargo_core::report::{Outcome, Preemption};
 use supercargo_core::scheduler::{
     Config, Profile, Room, Scheduler, Step, Trial, TrialDecision, TrialOptions,
 };
-use support::{arrival, begin, language};
+use support::{arrival, begin, groups, language};
 
 const START: Time = Time::from_secs(100);
 const SEED: Seed = Seed(7);
@@ -461,6 +461,97 @@ fn changes_of_a_trial_take_effect() {
     trial.set_storage(claim);
     let names = ["default", "claim"].map(|name| trial.tables_mut().symbol(name));
     assert!(trial.snapshot().volumes().claim(names[0], names[1]).is_some());
+}
+
+#[test]
+fn changes_are_counted_and_undone_until_they_are_kept() {
+    let mut trial = trial(&["node a cpu=4 mem=8Gi".to_owned()]);
+    let a = trial.tables_mut().symbol("a");
+    let [single, member] = ["p cpu=1", "m cpu=1 group=g"].map(|words| pod(&mut trial, words));
+    let start = trial.mark();
+    trial.place_pod(&single, a);
+    let (middle, first) = (trial.mark(), trial.changes_since(start));
+    trial.place_pod(&member, a);
+    let second = trial.changes_since(middle);
+    assert!(0 < first && first < second, "a member counts in its group, too: {first} and {second} changes");
+    assert_eq!(trial.changes_since(start), first + second);
+    trial.roll_back_to(middle);
+    assert_eq!((trial.changes_since(start), trial.changes_since(middle)), (first, 0));
+    trial.place_pod(&member, a);
+    trial.keep_changes();
+    let kept = seen(&mut trial);
+    assert_eq!(trial.changes_since(trial.mark()), 0);
+    trial.roll_back_to(start);
+    assert_eq!(seen(&mut trial), kept);
+}
+
+#[test]
+fn pod_assumed_on_a_best_node_reserves_what_a_decision_reserves() {
+    let lines = [
+        "node a cpu=4 mem=8Gi",
+        "node b cpu=4 mem=8Gi",
+        "class fast of=provisioner",
+        "pv v1 class=fast size=10Gi at=host=b",
+        "pvc claim class=fast size=1Gi",
+    ];
+    let mut trial = trial(&lines.map(str::to_owned));
+    let pod = pod(&mut trial, "p cpu=1 claim=claim");
+    let start = trial.mark();
+    let decided = trial.decide(&pod, OPTIONS, &mut NoProbe);
+    let TrialDecision::Placed { node, .. } = decided else { panic!("{decided:?}") };
+    let reserved = trial.reservations_of("p").to_vec();
+    assert_eq!(reserved.len(), 1);
+    trial.roll_back_to(start);
+    assert_eq!(trial.reservations_of("p"), []);
+
+    let node = trial.refreshed().find_node(node).expect("it was chosen");
+    let best = trial.best_nodes(&pod, None).expect("a node is feasible");
+    assert!(best.nodes.contains(&node) && trial.assume_on(&pod, node));
+    assert_eq!(trial.reservations_of("p"), reserved);
+    let assumed = trial.mark();
+    assert!(trial.remove_pod("p"));
+    assert_eq!(trial.reservations_of("p"), []);
+    trial.roll_back_to(assumed);
+    assert_eq!(trial.reservations_of("p"), reserved);
+}
+
+#[test]
+fn namespaces_controllers_and_groups_are_replaced_and_rolled_back() {
+    let lines = [
+        "node a cpu=64 mem=64Gi zone=z1",
+        "node b cpu=4 mem=8Gi zone=z2",
+        "pod w0 on=a ns=team label:app=web",
+        "pod w1 on=a label:app=api",
+        "pod w2 on=a label:app=api",
+    ];
+    let mut trial = trial(&lines.map(str::to_owned));
+    let start = trial.mark();
+    let apart = pod(&mut trial, "p anti=host/app=web/nssel=env=prod");
+    let spread = pod(&mut trial, "q owner=ReplicaSet/rs label:app=api");
+    let chosen = |trial: &mut Trial| {
+        [&apart, &spread].map(|pod| {
+            let best = trial.best_nodes(pod, None).expect("a node is feasible");
+            trial.tables().text(trial.snapshot().node_info(best.nodes[0]).name).to_owned()
+        })
+    };
+    assert_eq!(chosen(&mut trial), ["a", "a"]);
+    let tables = trial.tables_mut();
+    let [team, default, rs, env, prod] =
+        ["team", "default", "rs", "env", "prod"].map(|text| tables.symbol(text));
+    let labels = tables.label_set(vec![(env, prod)]);
+    let demands = [language::requirement(tables, "app=api")].into();
+    trial.set_namespace(team, labels);
+    assert_eq!(chosen(&mut trial), ["b", "a"]);
+    trial.set_controller(ControllerKind::ReplicaSet, default, rs, demands);
+    assert_eq!(chosen(&mut trial), ["b", "b"]);
+
+    let group = groups::group(trial.tables_mut(), &["g", "min=2"]);
+    assert_eq!(trial.replace_group(group.key, Some(group.clone())), None);
+    assert_eq!(trial.replace_group(group.key, None), Some(group.clone()));
+    trial.replace_group(group.key, Some(group.clone()));
+    trial.roll_back_to(start);
+    assert_eq!(trial.replace_group(group.key, None), None);
+    assert_eq!(chosen(&mut trial), ["a", "a"]);
 }
 
 #[test]

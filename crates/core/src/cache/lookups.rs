@@ -218,3 +218,41 @@ impl Lookups {
 }
 
 trace_ids!(Lookups { namespaces, services, controllers, budgets, device_classes, groups } but not { changes, namespace_changes, budget_changes, group_changes });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::group::{DisruptionMode, GroupApi, GroupPolicy};
+    use crate::model::group_options::GroupOptions;
+    use crate::model::intern::Tables;
+
+    #[test]
+    fn only_priority_disruption_and_existence_of_a_group_concern_preemption() {
+        let name = Tables::new().symbol("g");
+        let group = |priority, disruption, generation| PodGroup {
+            key: GroupKey { namespace: name, name },
+            api: GroupApi::V1Beta1,
+            uid: "g".into(),
+            generation,
+            policy: GroupPolicy::Basic,
+            topology: None,
+            disruption,
+            priority,
+            options: Ok(GroupOptions::default()),
+            scheduled: None,
+        };
+        let mut lookups = Lookups::default();
+        let mut changes_by = |change: &dyn Fn(&mut Lookups)| {
+            let before = lookups.group_changes();
+            change(&mut lookups);
+            lookups.group_changes() - before
+        };
+        let (single, all) = (DisruptionMode::Single, DisruptionMode::All);
+        assert_eq!(changes_by(&|it| drop(it.set_group(group(1, single, 1)))), 1);
+        assert_eq!(changes_by(&|it| drop(it.set_group(group(1, single, 2)))), 0);
+        assert_eq!(changes_by(&|it| drop(it.set_group(group(2, single, 2)))), 1);
+        assert_eq!(changes_by(&|it| drop(it.set_group(group(2, all, 2)))), 1);
+        assert_eq!(changes_by(&|it| drop(it.remove_group(group(2, all, 2).key))), 1);
+        assert_eq!(changes_by(&|it| drop(it.remove_group(group(2, all, 2).key))), 0);
+    }
+}

@@ -77,13 +77,6 @@ pub struct DeviceClass {
     pub config: Box<[Arc<str>]>,
 }
 
-impl DeviceClass {
-    /// Whether the class names the resource, implicitly or explicitly.
-    pub fn names(&self, resource: Symbol) -> bool {
-        self.implicit == resource || self.explicit == Some(resource)
-    }
-}
-
 /// A ResourceSlice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceSlice {

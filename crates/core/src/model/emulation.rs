@@ -298,6 +298,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn compat_is_read_by_its_name() {
+        assert_eq!("repaired".parse(), Ok(Compat::Repaired));
+        assert_eq!("upstream".parse(), Ok(Compat::Upstream));
+        assert!("".parse::<Compat>().is_err());
+    }
+
+    #[test]
     fn version_is_read_as_it_is_written() {
         for version in EmulatedVersion::ALL {
             assert_eq!(version.to_string().parse(), Ok(version));

@@ -127,8 +127,16 @@ mod tests {
     fn deleted_pods_leave_no_state_in_any_owner() {
         let mut world = world();
         let names: Vec<_> = known(&world).into_iter().map(|(name, _)| name).collect();
-        for owner in ["queue", "bindings", "sent conditions", "preemptions", "evictions", "outgoing patches"]
-        {
+        for owner in [
+            "queue",
+            "pending pods shown",
+            "bindings",
+            "sent conditions",
+            "preemptions",
+            "evictions",
+            "outgoing patches",
+            "assumed pods",
+        ] {
             assert!(names.contains(&owner), "{owner} is empty: {names:?}");
         }
         for uid in PODS {

@@ -229,6 +229,7 @@ impl Scheduler {
 
 #[cfg(test)]
 mod tests {
+    use super::{GroupEntries, SubQueue};
     use crate::model::event::Event;
     use crate::scheduler::quarantine::tests::{World, node};
 
@@ -269,5 +270,23 @@ mod tests {
         assert!(world.scheduler.is_leading());
         world.handle(Event::Leading(false));
         assert!(!world.scheduler.is_leading());
+    }
+    #[test]
+    fn group_counts_where_its_first_member_is_and_without_a_podgroup_as_incomplete() {
+        use SubQueue::{Active, Gated, Unschedulable};
+        let mut entries = GroupEntries::default();
+        entries.count(true, &[]);
+        assert_eq!(entries, GroupEntries::default());
+        entries.count(true, &[Unschedulable, Active, Unschedulable]);
+        entries.count(true, &[Active, Gated]);
+        entries.count(true, &[Gated]);
+        entries.count(false, &[Gated, Unschedulable, Gated]);
+        entries.count(false, &[Gated]);
+        let expected = GroupEntries {
+            groups: [(Active, 2), (Gated, 1)].into(),
+            members: [(Active, 2), (Unschedulable, 2), (Gated, 2)].into(),
+            incomplete: 3,
+        };
+        assert_eq!(entries, expected);
     }
 }

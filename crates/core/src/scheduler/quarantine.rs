@@ -311,6 +311,47 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn only_a_pending_pod_of_ours_gets_an_event_about_its_quarantine() {
+        let mut world = World::new();
+        world.handle(Event::Credits { lane: Lane::Record, count: 9 });
+        world.scheduler.panic_point = Some(PanicPoint::TakingIn);
+        let events = |log: Vec<String>| log.iter().filter(|line| line.contains("FailedScheduling")).count();
+        world.pod("poison", 500, None);
+        assert_eq!(events(world.run()), 1);
+        for (scheduler_name, on) in [("other-scheduler", None), ("default-scheduler", Some("a"))] {
+            let tables = world.scheduler.tables();
+            let mut poison = pod(tables, "poison", 500, on);
+            poison.template.scheduler_name = tables.symbol(scheduler_name);
+            let why = "a trap";
+            world.scheduler.keep_out(world.now, ObjectKey::Pod("poison".into()), Some(poison.into()), why);
+            let log = world.run();
+            assert_eq!((log.len(), events(log)), (1, 0), "{scheduler_name} on {on:?}: only the notice");
+        }
+    }
+
+    #[test]
+    fn quarantine_of_a_preemptor_or_of_its_node_ends_the_preemption() {
+        let running = |world: &World| {
+            let held = world.scheduler.held();
+            held.into_iter().find(|(name, _)| *name == "preemptions").map(|(_, count)| count)
+        };
+        for is_node in [false, true] {
+            let mut world = World::new();
+            world.pod("victim", 3_500, Some("a"));
+            let mut preemptor = pod(world.scheduler.tables(), "preemptor", 3_000, None);
+            preemptor.template.priority = 8;
+            world.handle(Event::PodApplied(preemptor));
+            world.run();
+            assert_eq!(running(&world), Some(1));
+            let node = world.name("a");
+            let key = if is_node { ObjectKey::Node(node) } else { ObjectKey::Pod("preemptor".into()) };
+            world.scheduler.keep_out(world.now, key, None, "a trap");
+            assert_eq!(running(&world), Some(0), "the node: {is_node}");
+            assert_eq!(world.scheduler.queue().contains("preemptor"), is_node);
+        }
+    }
+
+    #[test]
     fn quarantine_ends_on_a_change_after_five_minutes_or_on_recreation() {
         let mut world = World::new();
         world.scheduler.panic_point = Some(PanicPoint::TakingIn);
@@ -343,6 +384,7 @@ pub(super) mod tests {
         let attempts = log.iter().filter(|line| line.contains("the decision panicked")).count();
         assert_eq!(attempts, 3, "{log:?}");
         assert!(log[2].contains("waits until it changes"), "{log:?}");
+        assert!(world.scheduler.held().contains(&("pods held back", 1)));
         world.scheduler.panic_point = None;
         let mut same = pod(world.scheduler.tables(), "poison", 500, None);
         same.resource_version = "2".into();

@@ -149,3 +149,48 @@ fn scaled_down(old: &PodInfo, new: &PodInfo) -> bool {
             now.is_none_or(|now| now < amount)
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::emulation::EmulatedVersion;
+    use crate::model::intern::Tables;
+    use crate::scheduler::quarantine::tests;
+
+    /// Creates a pod that requests so much CPU, memory, ephemeral storage and of an extended resource.
+    fn pod(tables: &mut Tables, [cpu, memory, ephemeral_storage, gpus]: [i64; 4]) -> Box<PodInfo> {
+        let mut pod = tests::pod(tables, "p", cpu, None);
+        let placed = &mut pod.template.resources.placed;
+        (placed.memory, placed.ephemeral_storage) = (memory, ephemeral_storage);
+        if gpus > 0 {
+            placed.set_scalar(tables.symbol("example.com/gpu"), gpus);
+        }
+        pod
+    }
+
+    #[test]
+    fn request_that_grows_or_shrinks_is_an_action_of_its_own() {
+        use PodAction::{Update, UpdateScaleDown as Down, UpdateScaleUp as Up};
+        let mut tables = Tables::new();
+        let [rules, older] = [EmulatedVersion::V1_37, EmulatedVersion::V1_36].map(EmulatedVersion::rules);
+        let mut check = |from, to, actions: &[PodAction], of_older: &[PodAction]| {
+            let [old, new] = [from, to].map(|amounts| pod(&mut tables, amounts));
+            assert_eq!(pod_actions(&old, &new, rules), actions, "{from:?} to {to:?}");
+            assert_eq!(pod_actions(&old, &new, older), of_older, "{from:?} to {to:?}");
+        };
+        let before = [2; 4];
+        for at in 0..before.len() {
+            let with = |amount| {
+                let mut after = before;
+                after[at] = amount;
+                after
+            };
+            check(before, with(2), &[Update], &[Update]);
+            for less in [0, 1] {
+                check(before, with(less), &[Down], &[Down]);
+                check(with(less), before, &[Up], &[Update]);
+            }
+        }
+        check([2, 2, 2, 2], [1, 3, 2, 2], &[Down, Up], &[Down]);
+    }
+}

@@ -233,3 +233,17 @@ impl Scheduler {
         fits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_without_a_new_result_are_counted_so_that_they_grow() {
+        let mut progress = Progress::default();
+        for vain in 1..4 {
+            progress = progress.after(Partial::default(), 0);
+            assert_eq!(progress.vain, vain);
+        }
+    }
+}

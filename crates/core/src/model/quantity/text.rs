@@ -211,6 +211,24 @@ mod tests {
     }
 
     #[test]
+    fn binary_suffix_of_a_fraction_below_one_is_shown_as_decimal() {
+        let cases = [
+            ("0.0001Ki", Format::DecimalSi),
+            ("-0.0001Ki", Format::DecimalSi),
+            ("1.5Ki", Format::BinarySi),
+            ("-1.5Ki", Format::BinarySi),
+            ("0Ki", Format::BinarySi),
+            ("0.0Ki", Format::BinarySi),
+            ("1Ki", Format::BinarySi),
+            ("0.5", Format::DecimalSi),
+            ("5e2", Format::DecimalExponent),
+        ];
+        for (text, format) in cases {
+            assert_eq!(Amount::parse(text).unwrap().format(), format, "{text}");
+        }
+    }
+
+    #[test]
     fn same_struct_needs_number_notation_and_kept_text() {
         let amount = |text| Amount::parse(text).unwrap();
         assert!(amount("1Gi").is_same_struct(&amount("1Gi")));

@@ -133,3 +133,69 @@ pub(super) fn violates(amount: &Amount, policy: Option<&RequestPolicy>) -> bool 
         (None, _) => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::intern::known;
+
+    fn amount(text: &str) -> Amount {
+        Amount::parse(text).expect("a quantity")
+    }
+
+    /// Creates a request for so much memory.
+    fn request(memory: &str) -> DeviceRequest {
+        DeviceRequest {
+            name: "r".into(),
+            class: known::EMPTY,
+            selectors: [].into(),
+            mode: crate::model::device::AllocationMode::ExactCount(1),
+            admin_access: false,
+            tolerations: [].into(),
+            has_capacity: true,
+            capacity: [("memory".into(), amount(memory))].into(),
+        }
+    }
+
+    /// Creates a capacity that is requested in steps.
+    fn in_steps(value: &str, min: &str, step: &str) -> DeviceCapacity {
+        let range = ValidRange { min: Some(amount(min)), max: None, step: Some(amount(step)) };
+        let policy = RequestPolicy { range: Some(range), ..RequestPolicy::default() };
+        DeviceCapacity { value: amount(value), policy: Some(policy) }
+    }
+
+    #[test]
+    fn request_is_rounded_up_to_the_minimum_or_the_next_step() {
+        let capacity = in_steps("100", "10", "5");
+        let cases = [
+            ("1", 10),
+            ("10", 10),
+            ("11", 15),
+            ("14", 15),
+            ("15", 15),
+            ("16", 20),
+            ("9500m", 10),
+            ("21", 25),
+        ];
+        for (requested, expected) in cases {
+            for rule in [CapacityRule::Wrapping, CapacityRule::Checked] {
+                let consumed = consumed(&request(requested), "memory", &capacity, rule);
+                assert_eq!(consumed.quantity.value(), expected, "{requested}, {rule:?}");
+                assert!(!violates(&consumed, capacity.policy.as_ref()), "{requested}, {rule:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn rounding_beyond_the_range_is_an_error() {
+        let step = "4611686018427387904";
+        let check = |requested, min, step| check(&request(requested), "memory", &in_steps("1", min, step));
+        assert_eq!(check(step, "0", step), Ok(()));
+        assert!(
+            check("4611686018427387905", "0", step)
+                .is_err_and(|why| why.contains("next step passes MaxInt64"))
+        );
+        assert!(check("1e19", "0", "1").is_err_and(|why| why.contains("exceeds MaxInt64")));
+        assert_eq!(check("9223372036854775807", "0", "1"), Ok(()));
+    }
+}
