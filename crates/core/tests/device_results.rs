@@ -16,6 +16,7 @@ use supercargo_core::model::device::{
     DeviceClass, DeviceId, DeviceRequest, DeviceSelector, DeviceTaint, Expression, Facts, NodeSelector,
     PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
 };
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::pod::{PodInfo, Uid};
 use supercargo_core::model::quantity::Amount;
@@ -214,16 +215,12 @@ impl Law {
     }
 
     fn set_class(&mut self, name: &str, selects: &'static str) {
-        self.set_class_of(name, selector(selects));
-    }
-
-    fn set_class_of(&mut self, name: &str, selector: Option<DeviceSelector>) {
         let tables = &mut self.cluster.tables;
         let class = DeviceClass {
             implicit: tables.symbol(&format!("deviceclass.resource.kubernetes.io/{name}")),
             explicit: (name == "any").then(|| tables.symbol("example.com/gpu")),
             created: None,
-            selectors: [selector].into(),
+            selectors: [selector(selects)].into(),
             config: [].into(),
         };
         let name = tables.symbol(name);
@@ -545,15 +542,36 @@ fn new_requests_search_once_for_nodes_with_equal_devices() {
 fn results_of_an_evicted_table_of_equal_nodes_are_not_used_again() {
     let mut law = Law::new();
     law.ask(3, false);
+    let (pod, mut spec) = (law.pod(0, "p"), law.spec("one"));
     for at in 0..16 {
+        // Each request reads other attributes.
         let reads: Box<[Arc<str>]> = [format!("gpu.example.com/{at}").into()].into();
-        let text = format!("small {at}").leak();
-        law.set_class_of("sized", Some(DeviceSelector(Arc::new(Is(text, Some(reads))))));
-        law.ask(4, false);
+        let RequestKind::Exactly(request) = &mut spec.requests[0].kind else { panic!("one exact request") };
+        request.selectors =
+            [Some(DeviceSelector(Arc::new(Is(format!("small {at}").leak(), Some(reads)))))].into();
+        let claim = support::storage::devices_claim(&mut law.cluster.tables, "p-0");
+        let claim = ResourceClaim { spec: spec.clone().into(), ..claim };
+        law.apply(StorageObject::ResourceClaim(claim.into()));
+        let snapshot = law.cluster.snapshot();
+        let decided = law.framework.decide_cached(&mut law.decisions, &pod, snapshot, &mut NoProbe);
+        assert!(decided.is_some());
     }
     // The first node whose devices are compared again gets the number of other devices in the old table.
     law.set_local(0, 1);
     law.ask(3, false);
+}
+
+/// Versions before 1.35 give no scores for devices.
+#[test]
+fn cleared_cache_keeps_no_results_of_another_version() {
+    let mut law = Law::new();
+    for version in [EmulatedVersion::V1_34, EmulatedVersion::V1_36, EmulatedVersion::V1_34] {
+        law.cluster.tables.emulate(version);
+        law.decisions.clear();
+        let before = law.cached;
+        law.ask(6, false);
+        assert_eq!(law.cached, before + 1, "{version}");
+    }
 }
 
 /// If no node is feasible for a pod, its full evaluation searches no devices again.

@@ -414,6 +414,49 @@ fn pods_count_for_all_nodes_of_the_only_shared_domain() {
     }
 }
 
+/// More racks than are listed by name, and pods in most of them: more nodes change than a base partition is worth.
+#[test]
+fn pods_count_for_all_nodes_if_most_domains_have_some() {
+    let mut cluster = TestCluster::new();
+    for number in 0..140 {
+        let node = cluster.node_from(&format!("n{number} cpu=8 mem=8Gi label:rack=r{}", number / 2));
+        cluster.add_node(&node);
+    }
+    for number in (0..100).step_by(2) {
+        let placed = cluster.pod_from(&format!("placed{number} on=n{number} label:app=a"));
+        cluster.place(&placed);
+    }
+    let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
+    for (words, first_feasible) in [("x", 0), ("x anti=rack/app=a", 100)] {
+        let pod = cluster.pod_from(words);
+        let quick = framework.decide_cached(&mut decisions, &pod, cluster.snapshot(), &mut NoProbe);
+        let feasible = quick.expect("other racks are free").feasible();
+        let feasible: Vec<_> = feasible.iter().map(|node| node.index()).collect();
+        assert_eq!(feasible, (first_feasible..140).collect::<Vec<_>>(), "{words}");
+    }
+}
+
+/// A domain whose nodes the pod cannot use anyway has no pods that count, and is not the minimum.
+#[test]
+fn domain_without_a_counting_node_is_not_the_minimum() {
+    let mut cluster = TestCluster::new();
+    for words in ["a label:rack=r1 label:disk=ssd", "b label:rack=r2 label:disk=ssd", "c label:rack=r3"] {
+        let node = cluster.node_from(&format!("{words} cpu=8 mem=8Gi"));
+        cluster.add_node(&node);
+    }
+    for words in ["p on=a", "q on=a", "r on=b"] {
+        let placed = cluster.pod_from(&format!("{words} label:app=a"));
+        cluster.place(&placed);
+    }
+    let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
+    let pod = cluster.pod_from("x label:app=a select:disk=ssd spread=rack/2/DoNotSchedule/app=a");
+    let plain = framework.decide(&pod, cluster.snapshot(), Options::default(), &mut NoProbe);
+    let quick = framework.decide_cached(&mut decisions, &pod, cluster.snapshot(), &mut NoProbe);
+    let mut quick = quick.expect("two nodes are feasible");
+    assert_eq!(quick.feasible().iter().map(|node| node.index()).collect::<Vec<_>>(), [0, 1]);
+    assert!(quick.equals(&plain, Seed(7), &pod), "{quick:?}");
+}
+
 /// Returns the clusters and changes of the property test, the same in every run.
 fn draws() -> impl Iterator<Item = (Racks, Vec<Change>)> {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

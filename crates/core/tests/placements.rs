@@ -4,6 +4,7 @@ mod support;
 
 use std::sync::Arc;
 use supercargo_core::cycle::{Evaluation, Framework, Point, Probe};
+use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_core::model::emulation::{Compat, GroupGates};
 use supercargo_core::model::event::Event;
 use supercargo_core::model::group::GroupKey;
@@ -53,13 +54,26 @@ struct World {
 
 impl World {
     fn new(seed: u64, lines: &[String], group: &str, members: &[String]) -> Self {
+        Self::with_plan(seed, lines, group, members, |_| {})
+    }
+
+    /// As [`Self::new`], with another choice of plugins.
+    fn with_plan(
+        seed: u64,
+        lines: &[String],
+        group: &str,
+        members: &[String],
+        change: impl Fn(&mut Plan),
+    ) -> Self {
         let mut tables = Tables::new();
         let mut gates = GroupGates::OFF;
         for gate in ["GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"] {
             assert!(gates.set(gate, true), "no gate {gate}");
         }
         tables.set_group_gates(gates);
-        let framework = Framework::new(&Plan::of(tables.rules()));
+        let mut plan = Plan::of(tables.rules());
+        change(&mut plan);
+        let framework = Framework::new(&plan);
         let profiles = vec![Profile { name: "default-scheduler".to_owned(), framework }];
         let mut trial = Trial::new(Seed(seed), profiles, tables);
         for line in lines {
@@ -193,6 +207,68 @@ fn shared_results_in_placements_equal_full_evaluations() {
     assert!(5 * shared_total < 3 * full_total, "{shared_total} of {full_total} full evaluations");
     assert!(scheduled > CLUSTERS / 4 && scheduled < CLUSTERS * 9 / 10, "{scheduled} groups start");
     assert!(several > CLUSTERS / 8, "{several} groups fit in several racks");
+}
+
+/// Filter and Score fail without what PreFilter and PreScore compute.
+#[test]
+fn group_is_decided_in_full_if_a_plugin_lacks_its_preparation() {
+    use ExtensionPoint::{PreFilter, PreScore};
+    let node = |at: usize| format!("node n{at} cpu=4 mem=8Gi label:rack=r{}", at / 2);
+    let lines: Vec<String> = (0..4).map(node).collect();
+    for (point, plugin) in [(PreFilter, "InterPodAffinity"), (PreScore, "PodTopologySpread")] {
+        let spread = "label:app=web spread=host/1/ScheduleAnyway/app=web affinity=rack/app=web cpu=1";
+        let members: Vec<String> = (0..3).map(|at| format!("p{at} group=g {spread}")).collect();
+        let mut world = World::with_plan(7, &lines, "g min=3 key=rack", &members, |plan| {
+            plan.points.get_mut(&point).expect("a default point").retain(|name| *name != plugin);
+        });
+        let (full, _) = world.decide(FULL);
+        assert_ne!(full.outcome, GroupOutcome::Scheduled, "{plugin}: {full:?}");
+        assert_eq!(world.decide(SHARED).0, full, "{plugin}");
+    }
+}
+
+#[test]
+fn group_stays_in_the_domain_of_its_members() {
+    let racks = |second: usize| {
+        let node = |at: usize| format!("node n{at} cpu=8 mem=8Gi label:rack=r{}", at / 2);
+        let mut lines: Vec<String> = (0..6).map(node).collect();
+        lines.push("pod m0 on=n2 group=g cpu=1".to_owned());
+        lines.push(format!("pod m1 on=n{second} group=g cpu=1"));
+        World::new(7, &lines, "g min=3 key=rack", &["p group=g cpu=1".to_owned()]).decide(SHARED).0
+    };
+    let decided = racks(3);
+    assert_eq!((decided.outcome, decided.chosen.as_deref()), (GroupOutcome::Scheduled, Some("r1")));
+    let decided = racks(4);
+    assert_ne!(decided.outcome, GroupOutcome::Scheduled);
+    assert!(decided.status.contains("more than 1 domain found for pod group: r1, r2"), "{}", decided.status);
+}
+
+/// Scores are normalized over the feasible nodes: without the best one, the second best has its points.
+#[test]
+fn node_that_becomes_full_leaves_its_points_to_others() {
+    let rack = |rack: usize| {
+        let nodes = ["cpu=1 label:tier=a", "cpu=4 label:tier=b", "cpu=8", "cpu=8"];
+        nodes
+            .into_iter()
+            .enumerate()
+            .map(move |(at, words)| format!("node n{rack}{at} label:rack=r{rack} mem=8Gi {words}"))
+    };
+    let lines: Vec<String> = (0..2).flat_map(rack).collect();
+    let member = |at: usize| format!("p{at} group=g cpu=1 prefer=10/tier=a prefer=5/tier=b");
+    let members: Vec<String> = (0..4).map(member).collect();
+    let mut world = World::new(7, &lines, "g min=4 key=rack", &members);
+    let (full, _) = world.decide(FULL);
+    let (shared, evaluations) = world.decide(SHARED);
+    assert_eq!((shared, evaluations), (full.clone(), 0));
+    let scores: Vec<_> = full
+        .members
+        .iter()
+        .map(|(_, decision)| match decision {
+            TrialDecision::Placed { score, .. } => *score,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(scores[1] >= scores[0], "the second node has the points of the best: {scores:?}");
 }
 
 /// Racks of five equal nodes each.

@@ -355,6 +355,11 @@ fn results_serve_the_next_pod_alike() {
         kinds().map(|(at, words)| slices_of(&mut harness, &format!("first{at}"), words)).collect();
     let next: Vec<u64> =
         kinds().map(|(at, words)| slices_of(&mut harness, &format!("next{at}"), words)).collect();
+    let nominated = slices_of(&mut harness, "nominated", &format!("{} nominated=n3", signatures[3]));
+    assert!(
+        nominated * 3 < first[3],
+        "a nomination does not change the results: {nominated} after {first:?}"
+    );
     assert!(first.iter().zip(&next).all(|(first, next)| next * 3 < *first), "{next:?} after {first:?}");
     for words in [&signatures[4], &signatures[0]] {
         assert!(slices_of(&mut harness, "fifth", words) > 30, "{words}");
@@ -480,6 +485,23 @@ fn large_pod_with_extenders_preempts_what_it_preempts_in_one_step() {
     assert_eq!(sliced, expected);
 }
 
+/// While a large pod is evaluated, it delays no others, even if it will need an extender.
+#[test]
+fn others_are_decided_between_slices_of_a_large_pod_with_extenders() {
+    let mut harness = Harness::with_cluster(SMALL);
+    extend(&mut harness, &["filter", "managed=example.com/fpga"]);
+    (0..10).for_each(|at| {
+        harness.apply(&format!("node n{at} zone=z{} cpu=8 mem=8Gi res:example.com/fpga=1", at % 2));
+    });
+    harness.apply(&format!("pod {LARGE_POD} res:example.com/fpga=1 priority=1000"));
+    (0..20).for_each(|at| harness.apply(&format!("pod small{at} cpu=10m")));
+    let reports = harness.run().into_iter();
+    let names: Vec<String> =
+        reports.filter(|(_, it)| matches!(it, Outcome::Placed { .. })).map(|(name, _)| name).collect();
+    let before_large = names.iter().position(|name| name == "large").expect("it is placed");
+    assert!(names.len() == 21 && before_large > 10, "{names:?}");
+}
+
 /// While the pod waits for an extender, others are decided, and what changes counts.
 #[test]
 fn large_pod_that_waits_for_an_extender_keeps_its_results() {
@@ -494,6 +516,7 @@ fn large_pod_that_waits_for_an_extender_keeps_its_results() {
     let before = harness.scheduler.stats();
     assert_eq!((before.sliced, before.extender_calls), (0, 1));
     assert!(matches!(harness.sub_queue_of("large"), Some(PodLocation::Extenders)));
+    assert!(harness.scheduler.held().contains(&("questions to extenders", 1)));
     harness.apply("pod small cpu=1");
     assert!(placed(&harness.run(), "small").is_some());
     (1..10).for_each(|at| harness.apply(&format!("pod other{at} on=n{at} label:app=other")));

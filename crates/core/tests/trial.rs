@@ -475,6 +475,7 @@ fn changes_are_counted_and_undone_until_they_are_kept() {
     let second = trial.changes_since(middle);
     assert!(0 < first && first < second, "a member counts in its group, too: {first} and {second} changes");
     assert_eq!(trial.changes_since(start), first + second);
+    assert_eq!(trial.changes_since(trial.mark()), 0);
     trial.roll_back_to(middle);
     assert_eq!((trial.changes_since(start), trial.changes_since(middle)), (first, 0));
     trial.place_pod(&member, a);
