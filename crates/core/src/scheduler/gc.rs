@@ -31,19 +31,17 @@ impl Scheduler {
     }
 
     /// Clears all caches of decisions and frees all unused ids at once.
-    pub fn collect_all_ids(&mut self) -> usize {
+    pub fn collect_all_ids(&mut self) {
         self.decisions.clear();
         self.slices.clear();
         self.tables.forget_marks();
         let was_on = self.tables.is_collecting();
-        let mut freed = 0;
         for _ in 0..=usize::from(was_on) {
-            freed += self.piece(usize::MAX, |_| {});
+            self.piece(usize::MAX, |_| {});
             while self.tables.is_collecting() {
-                freed += self.piece(usize::MAX, |_| {});
+                self.piece(usize::MAX, |_| {});
             }
         }
-        freed
     }
 
     fn piece(&mut self, work: usize, others: impl FnOnce(&mut Marks)) -> usize {

@@ -164,6 +164,7 @@ pub(super) mod tests {
     use crate::cycle::{Framework, NoProbe};
     use crate::model::effect::Lane;
     use crate::model::event::Kind;
+    use crate::model::extender::{Extender, ExtenderId};
     use crate::model::intern::{Symbol, Tables};
     use crate::model::node::NodeInfo;
     use crate::model::pod::PodTemplate;
@@ -369,6 +370,29 @@ pub(super) mod tests {
         world.handle(Event::Gone(ObjectKey::Pod("poison".into())));
         world.pod("poison", 500, None);
         assert!(world.scheduler.queue().contains("poison"));
+    }
+
+    #[test]
+    fn decision_with_extenders_that_panics_fails_its_attempt() {
+        let mut world = World::new();
+        let extender = Extender {
+            id: ExtenderId(0),
+            url: "http://one".into(),
+            filters: true,
+            prioritizes: false,
+            preempts: false,
+            binds: false,
+            weight: 1,
+            ignorable: false,
+            managed: [].into(),
+        };
+        world.scheduler.set_extenders(vec![extender]);
+        world.scheduler.panic_point = Some(PanicPoint::Deciding);
+        world.pod("poison", 500, None);
+        let mut steps = (0..9).map(|_| world.scheduler.step(world.now, &mut NoProbe));
+        let report = steps.find_map(|step| if let Step::Report(report) = step { Some(report) } else { None });
+        let outcome = format!("{:?}", report.expect("the attempt ends").outcome);
+        assert!(outcome.contains("the decision panicked"), "{outcome}");
     }
 
     #[test]

@@ -73,6 +73,19 @@ pub(super) enum Nodes {
     Turn(u64),
 }
 
+impl Nodes {
+    /// Returns those of the feasible nodes that are evaluated individually.
+    fn among(self, feasible: &[NodeIdx]) -> &[NodeIdx] {
+        match self {
+            Self::All => feasible,
+            Self::Turn(turn) => {
+                let turns = feasible.len().div_ceil(NODES_ONE_BY_ONE).max(1);
+                feasible.chunks(NODES_ONE_BY_ONE).nth((turn % turns as u64) as usize).unwrap_or_default()
+            }
+        }
+    }
+}
+
 impl Default for Verify {
     fn default() -> Self {
         let mode = if cfg!(debug_assertions) { Mode::Strict } else { Mode::Off };
@@ -284,14 +297,7 @@ fn stands_one_by_one(
 ) -> Result<(), String> {
     let Ok(Decision::Feasible(feasible)) = full else { return Ok(()) };
     let passing: Vec<NodeIdx> = feasible.filtered.feasible().iter().collect();
-    let judged = match nodes {
-        Nodes::All => &passing[..],
-        Nodes::Turn(turn) => {
-            let turns = passing.len().div_ceil(NODES_ONE_BY_ONE).max(1);
-            let first = (turn % turns as u64) as usize * NODES_ONE_BY_ONE;
-            &passing[first..(first + NODES_ONE_BY_ONE).min(passing.len())]
-        }
-    };
+    let judged = nodes.among(&passing);
     let refuted = judged.iter().find_map(|&node| {
         let verdict = feasible.filtered.first_rejector(&snapshot.node(node));
         let reason = match verdict {

@@ -143,6 +143,24 @@ mod tests {
     use crate::model::device::AllocatedDevice;
 
     #[test]
+    fn shares_hold_the_capacity_that_they_consume() {
+        let gigabytes = |text| -> Box<[(Arc<str>, Amount)]> {
+            [("memory".into(), Amount::parse(text).expect("a quantity"))].into()
+        };
+        let mut usage = DeviceUsage::default();
+        usage.add_share(&[]);
+        assert!(!usage.has_consumed_capacity());
+        usage.add_share(&gigabytes("1G"));
+        usage.add_share(&gigabytes("2G"));
+        assert!(usage.has_consumed_capacity());
+        assert_eq!(usage.consumed("memory").map(Quantity::value), Some(3_000_000_000));
+        usage.remove_share(&gigabytes("1G"));
+        assert!(usage.has_consumed_capacity());
+        usage.remove_share(&gigabytes("2G"));
+        assert!(!usage.has_consumed_capacity() && usage.is_shared());
+    }
+
+    #[test]
     fn device_of_two_allocations_is_free_when_both_are_gone() {
         let device = DeviceId {
             pool: PoolId { driver: "gpu.example.com".into(), name: "p".into() },

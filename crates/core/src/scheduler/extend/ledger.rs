@@ -130,7 +130,7 @@ impl ExtenderCalls {
     /// Puts back a pod that is evaluated in slices at the front of the order.
     pub(in crate::scheduler) fn suspend_first(&mut self, waiting: SuspendedDecision) {
         self.sliced.push_front(Arc::clone(&waiting.queued.pod.uid));
-        self.put(SuspendedDecision { is_in_slices: true, ..waiting });
+        self.put(waiting);
     }
 
     /// Takes the first pod that is evaluated in slices.

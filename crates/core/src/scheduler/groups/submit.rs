@@ -360,17 +360,25 @@ mod tests {
         assert_eq!(popped, [Some("p".to_owned()), Some("q".to_owned())]);
     }
 
-    #[test]
-    fn member_that_fails_again_after_an_early_attempt_serves_its_backoff() {
+    /// Takes a member before the end of its backoff, lets it fail again, and returns whether it is taken again.
+    fn is_taken_again(change: impl Fn(&mut SchedulingQueue)) -> (bool, SchedulingQueue) {
         let (mut tables, now) = (Tables::new(), Time::from_secs(1));
         let mut queue = SchedulingQueue::new(QueueConfig::default(), now);
+        change(&mut queue);
         queue.add(now, Arc::new(*pod(&mut tables, "p", 1, None)), None);
         let refused = queue.pop(now).expect("the pod is active");
         queue.return_error(now, refused);
         let early = queue.take_along(now, "p", None).expect("the first attempt may be early");
         queue.return_error(now, early);
-        assert!(queue.take_along(now, "p", None).is_none());
+        (queue.take_along(now, "p", None).is_some(), queue)
+    }
+
+    #[test]
+    fn member_that_fails_again_after_an_early_attempt_serves_its_backoff() {
+        let (is_taken, mut queue) = is_taken_again(|_| {});
+        assert!(!is_taken);
         let later = Time::from_secs(10);
         assert_eq!(queue.pop(later).map(|pod| pod.pod.name.to_string()), Some("p".to_owned()));
+        assert!(is_taken_again(SchedulingQueue::retry_groups_always).0, "as kube-scheduler does");
     }
 }

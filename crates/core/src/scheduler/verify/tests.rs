@@ -12,6 +12,18 @@ use crate::scheduler::quarantine::tests::{World, node};
 use crate::switches::mutation::{Mutation, with};
 use std::time::Duration;
 
+#[test]
+fn each_feasible_node_has_its_turn_to_be_evaluated_individually() {
+    for (count, turns) in [(0, 1), (1, 1), (64, 1), (65, 2), (200, 4)] {
+        let feasible: Vec<NodeIdx> = (0..count).map(NodeIdx).collect();
+        assert_eq!(Nodes::All.among(&feasible), feasible);
+        let all: Vec<NodeIdx> =
+            (turns..2 * turns).flat_map(|turn| Nodes::Turn(turn).among(&feasible).to_vec()).collect();
+        assert_eq!(all, feasible, "in {turns} turns");
+        assert!((0..turns).all(|turn| Nodes::Turn(turn).among(&feasible).len() <= NODES_ONE_BY_ONE));
+    }
+}
+
 /// A pod that takes 3 of 4 CPUs, and an identical one, which does not fit. Only the full evaluation detects this.
 fn one_too_many(every: Option<u32>) -> (World, Vec<String>) {
     let mut world = World::new();
