@@ -127,7 +127,7 @@ impl Quantity {
     }
 
     /// Like [`Self::value`], but saturates where upstream's value wraps around or becomes 0. A request too large to
-    /// represent must not count as zero or negative.
+    /// represent must not count as zero or negative. Negative requests, which the API server refuses, may wrap.
     pub fn clamped_value(self) -> i64 {
         self.clamped(Self::whole, Self::value)
     }
