@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use supercargo_core::model::effect::{EventRecord, Severity};
+use supercargo_core::model::effect::{EventRecord, PodRef, Related, Severity};
 
 /// A series ends after this long without an occurrence. Upstream checks at the same interval.
 pub(super) const FINISH: Duration = Duration::from_secs(6 * 60);
@@ -45,6 +45,7 @@ struct Key {
     name: String,
     uid: String,
     resource_version: String,
+    related: Option<Box<Related>>,
 }
 
 struct Remembered {
@@ -145,19 +146,27 @@ impl Book {
             reporting_instance: Some(instance),
             action: Some(record.action.to_owned()),
             reason: Some(record.reason.to_owned()),
-            regarding: Some(ObjectReference {
-                kind: Some("Pod".to_owned()),
-                api_version: Some("v1".to_owned()),
-                namespace: Some(record.pod.namespace.clone()),
-                name: Some(record.pod.name.clone()),
-                uid: Some(record.pod.uid.to_string()),
-                resource_version: Some(record.resource_version.clone()).filter(|version| !version.is_empty()),
-                ..ObjectReference::default()
-            }),
+            regarding: Some(reference("v1", "Pod", &record.pod, &record.resource_version)),
+            related: record
+                .related
+                .as_ref()
+                .map(|it| reference(it.api_version, it.kind, &it.object, &it.resource_version)),
             note: Some(shortened(&record.note)),
             type_: Some(record.severity.as_str().to_owned()),
             ..Event::default()
         }
+    }
+}
+
+fn reference(api_version: &str, kind: &str, object: &PodRef, resource_version: &str) -> ObjectReference {
+    ObjectReference {
+        kind: Some(kind.to_owned()),
+        api_version: Some(api_version.to_owned()),
+        namespace: Some(object.namespace.clone()),
+        name: Some(object.name.clone()),
+        uid: Some(object.uid.to_string()),
+        resource_version: Some(resource_version.to_owned()).filter(|version| !version.is_empty()),
+        ..ObjectReference::default()
     }
 }
 
@@ -171,6 +180,7 @@ fn key(record: &EventRecord) -> Key {
         name: record.pod.name.clone(),
         uid: record.pod.uid.to_string(),
         resource_version: record.resource_version.clone(),
+        related: record.related.clone(),
     }
 }
 
@@ -242,6 +252,7 @@ mod tests {
             reason: "FailedScheduling",
             action: "Scheduling",
             note: "0/1 nodes are available: 1 Insufficient cpu.".to_owned(),
+            related: None,
         }
     }
 

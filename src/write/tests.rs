@@ -264,6 +264,7 @@ fn failed(note: &str) -> EventRecord {
         reason: "FailedScheduling",
         action: "Scheduling",
         note: note.to_owned(),
+        related: None,
     }
 }
 

@@ -230,8 +230,11 @@ impl Scenario {
                 } else {
                     String::new()
                 };
+                let related = record.related.as_ref().map_or_else(String::new, |it| {
+                    format!(" (related: {} {}/{})", it.kind, it.object.namespace, it.object.name)
+                });
                 format!(
-                    "record {} {} {}{of}: {}",
+                    "record {} {} {}{of}: {}{related}",
                     record.severity.as_str(),
                     record.reason,
                     record.action,

@@ -10,7 +10,7 @@ use crate::model::pod::{PodInfo, Uid};
 use std::sync::Arc;
 
 /// The identity of a pod in a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PodRef {
     /// `metadata.namespace`.
     pub namespace: String,
@@ -355,6 +355,21 @@ pub struct EventRecord {
     pub action: &'static str,
     /// The text, before truncation to the API's limit.
     pub note: String,
+    /// `related`.
+    pub related: Option<Box<Related>>,
+}
+
+/// Another object that an Event names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Related {
+    /// `apiVersion`.
+    pub api_version: &'static str,
+    /// `kind`.
+    pub kind: &'static str,
+    /// Its namespace, name and uid.
+    pub object: PodRef,
+    /// `metadata.resourceVersion`; empty if it is not known.
+    pub resource_version: String,
 }
 
 /// The type of a Kubernetes Event.

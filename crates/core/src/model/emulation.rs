@@ -81,6 +81,7 @@ impl EmulatedVersion {
             nominates_before_pre_bind: false,
             frees_terminating_pods: false,
             preempts_in_memory: false,
+            names_preemptors: true,
         };
         const OF_1_35: VersionRules = VersionRules {
             version: V1_35,
@@ -101,6 +102,7 @@ impl EmulatedVersion {
             checks_declared_features: true,
             requires_scoring_strategy: true,
             preempts_in_memory: true,
+            names_preemptors: false,
             ..OF_1_35
         };
         const OF_1_37: VersionRules = VersionRules {
@@ -233,6 +235,8 @@ pub struct VersionRules {
     pub nominates_before_pre_bind: bool,
     /// Row W2: whether a victim whose Binding was not sent is preempted without a write.
     pub preempts_in_memory: bool,
+    /// Row W3: whether the Event about a victim names the preempting pod as `related`.
+    pub names_preemptors: bool,
 }
 
 impl VersionRules {

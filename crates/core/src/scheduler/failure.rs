@@ -7,7 +7,6 @@ use super::conditions::Condition;
 use crate::cycle::{Nominate, Unschedulable};
 use crate::framework::PluginName;
 use crate::model::effect::{EventRecord, Severity};
-use crate::model::intern::Symbol;
 use crate::model::pod::PodInfo;
 use crate::model::time::Time;
 use crate::plugins::dynamic_resources;
@@ -186,27 +185,15 @@ impl Scheduler {
         action: &'static str,
         note: String,
     ) {
-        self.record_as(pod.scheduler_name, pod, severity, reason, action, note);
-    }
-
-    /// Sends an Event about the pod, reported by the profile `scheduler_name`.
-    pub(super) fn record_as(
-        &mut self,
-        scheduler_name: Symbol,
-        pod: &PodInfo,
-        severity: Severity,
-        reason: &'static str,
-        action: &'static str,
-        note: String,
-    ) {
         let record = EventRecord {
             pod: self.pod_ref(pod),
             resource_version: pod.resource_version.to_string(),
-            scheduler_name: self.tables.text(scheduler_name).to_owned(),
+            scheduler_name: self.tables.text(pod.scheduler_name).to_owned(),
             severity,
             reason,
             action,
             note,
+            related: None,
         };
         self.outbox.push_record(record);
     }

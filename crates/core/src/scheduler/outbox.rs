@@ -272,6 +272,7 @@ mod tests {
             reason: "Scheduled",
             action: "Binding",
             note: String::new(),
+            related: None,
         }
     }
 

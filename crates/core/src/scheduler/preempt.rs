@@ -14,7 +14,7 @@ pub(super) use ledger::Preemptions;
 
 use super::Scheduler;
 use crate::framework::extension_point::ExtensionPoint;
-use crate::model::effect::{Disruption, Eviction, Severity};
+use crate::model::effect::{Disruption, EventRecord, Eviction, PodRef, Related, Severity};
 use crate::model::event::EvictOutcome;
 use crate::model::group::PodGroup;
 use crate::model::intern::Symbol;
@@ -161,7 +161,41 @@ impl Scheduler {
             Some(group) => format!("Preempted by podgroup {group} on node cluster{suffix}"),
             None => format!("Preempted by pod {} on node {}{suffix}", preemptor.uid, self.tables.text(*node)),
         };
-        self.record_as(preemptor.scheduler_name, pod, Severity::Normal, "Preempted", "Preempting", note);
+        let record = EventRecord {
+            pod: self.pod_ref(pod),
+            resource_version: pod.resource_version.to_string(),
+            // The scheduler of the preemptor reports it.
+            scheduler_name: self.tables.text(preemptor.scheduler_name).to_owned(),
+            severity: Severity::Normal,
+            reason: "Preempted",
+            action: "Preempting",
+            note,
+            related: self.preemptor_of(evicted).map(Box::new),
+        };
+        self.outbox.push_record(record);
+    }
+
+    /// Returns the preemptor as the Event about its victim names it.
+    ///
+    /// Pods are named up to 1.35 only: from 1.36 on, upstream passes a type to the recorder of which it cannot make a
+    /// reference (`framework/preemption/executor.go`). Groups are named, without their resource version, which the
+    /// cache does not have.
+    fn preemptor_of(&self, evicted: &EvictedPod) -> Option<Related> {
+        let preemptor = &evicted.preemptor;
+        if evicted.group.is_some() {
+            let group = self.cache.lookups().group(preemptor.group_key()?)?;
+            let text = |symbol| self.tables.text(symbol).to_owned();
+            let (namespace, name) = (text(group.key.namespace), text(group.key.name));
+            let object = PodRef { namespace, name, uid: Uid::clone(&group.uid) };
+            let (api_version, kind) = (group.api.api_version(), "PodGroup");
+            return Some(Related { api_version, kind, object, resource_version: String::new() });
+        }
+        self.tables.rules().names_preemptors.then(|| Related {
+            api_version: "v1",
+            kind: "Pod",
+            object: self.pod_ref(preemptor),
+            resource_version: preemptor.resource_version.to_string(),
+        })
     }
 
     /// Handles a victim that the watch shows as terminating or deleted.
