@@ -23,7 +23,12 @@ async fn every_component_serves() -> Result<()> {
     }
     plane.check()?;
     let version = plane.client().await?.apiserver_version().await?;
-    assert_eq!(version.git_version, "v1.36.3");
+    let modules = std::fs::read_to_string(match binaries::chosen_version() {
+        pinned if pinned == binaries::PINNED => "tests/upstream/go.mod".to_owned(),
+        other => format!("tests/upstream/versions/{other}.mod"),
+    })?;
+    let pin = modules.lines().find_map(|line| line.trim().strip_prefix("k8s.io/kubernetes "));
+    assert_eq!(Some(version.git_version.as_str()), pin);
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
+use crate::harness::binaries::chosen_version;
 use crate::harness::hostile::Hostile;
 use crate::harness::objects::service_account_token;
 use crate::harness::supercargo::{NAME, Setup, configuration};
@@ -48,7 +49,7 @@ async fn message_has(world: &World<'_>, pod: &str, is_to_1_36: bool) -> Result<(
 async fn version_is_that_of_the_api_server_and_rises_with_it() -> Result<()> {
     play("versions", async |world| {
         world.node("a").allocatable("cpu", "4").create(&world.client).await?;
-        world.counted(&emulates("1.36"), 1.0).await?;
+        world.counted(&emulates(&chosen_version()), 1.0).await?;
         let proxy = behind_a_proxy(world, 35).await?;
         world.counted(&emulates("1.35"), 1.0).await?;
         message_has(world, "of-35", true).await?;

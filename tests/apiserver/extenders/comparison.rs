@@ -98,18 +98,12 @@ fn conduct(call: &Call) -> Reply {
 fn comparable(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let own = [
-                "uid",
-                "UID",
-                "PodUID",
-                "resourceVersion",
-                "creationTimestamp",
-                "schedulerName",
-                "managedFields",
-            ];
+            let own = ["uid", "UID", "PodUID", "resourceVersion", "creationTimestamp", "schedulerName"];
             let timed = ["time", "lastHeartbeatTime", "lastTransitionTime"];
             let is_own = |key: &str| own.contains(&key) || timed.contains(&key);
-            let each = fields.iter().map(|(key, value)| {
+            // Up to 1.35, kube-scheduler keeps them; here they are dropped when an object is decoded.
+            let fields = fields.iter().filter(|(key, _)| *key != "managedFields");
+            let each = fields.map(|(key, value)| {
                 (key.clone(), if is_own(key) { json!("own") } else { comparable(value) })
             });
             Value::Object(each.collect())

@@ -134,7 +134,8 @@ fn run(mut command: Command, input: &str) -> Result<String> {
     drop(pipe);
     let output = child.wait_with_output()?;
     if !output.status.success() {
-        bail!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        bail!("{}: {}\n{}", output.status, text(&output.stderr), text(&output.stdout));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

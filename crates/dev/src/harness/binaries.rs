@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 /// Returns cargo's target folder.
 pub fn target_dir() -> PathBuf {
@@ -20,6 +20,17 @@ pub const PINNED: &str = "1.36";
 /// variable `SUPERCARGO_KUBERNETES`, or the pinned one.
 pub fn chosen_version() -> String {
     std::env::var("SUPERCARGO_KUBERNETES").unwrap_or_else(|_| PINNED.to_owned())
+}
+
+/// Returns the number of the chosen minor version, for example 36.
+pub fn chosen_minor() -> u32 {
+    minor_of(&chosen_version()).expect("SUPERCARGO_KUBERNETES has the form 1.36")
+}
+
+/// Returns the minor number of a version such as `1.36`.
+pub fn minor_of(version: &str) -> Result<u32> {
+    let minor = version.strip_prefix("1.").and_then(|minor| minor.parse().ok());
+    minor.with_context(|| format!("expected a version as in 1.36, not {version}"))
 }
 
 /// Returns the path of a control plane binary of the chosen version.

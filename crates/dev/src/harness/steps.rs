@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 
+use super::binaries;
 use super::objects::node_of;
 
 /// Reporting controller of expected events.
@@ -30,6 +31,8 @@ pub struct Example {
     pub title: String,
     /// The only version of Kubernetes on which it runs, if not all.
     pub only: Option<String>,
+    /// Whether the lines after `since` are for a later version than the chosen one.
+    is_left_out: bool,
     /// Its steps, in order.
     pub steps: Vec<Step>,
     /// The arguments of its `finally` lines.
@@ -119,8 +122,15 @@ impl Example {
             name.split_once('-').is_some_and(|(number, rest)| !number.is_empty() && !rest.is_empty()),
             "an example's folder must be named NUMBER-NAME, not {name:?}"
         );
-        let mut example =
-            Self { name, folder, title: String::new(), only: None, steps: Vec::new(), finally: Vec::new() };
+        let mut example = Self {
+            name,
+            folder,
+            title: String::new(),
+            only: None,
+            is_left_out: false,
+            steps: Vec::new(),
+            finally: Vec::new(),
+        };
         for (number, line) in text.lines().enumerate() {
             let line = line.trim_end();
             if !line.is_empty() && !line.starts_with('#') {
@@ -147,7 +157,9 @@ impl Example {
         let first = self.title.is_empty();
         ensure!((verb == "title") == first, "`title` must be the first line and occur once");
         ensure!(verb == "finally" || self.finally.is_empty(), "`finally` lines must come last");
+        let known = self.steps.len();
         match verb {
+            "since" => self.is_left_out = binaries::chosen_minor() < binaries::minor_of(rest)?,
             "title" => self.title = rest.to_owned(),
             "only" => self.only = Some(rest.to_owned()),
             "say" => self.steps.push(Step::Say(rest.to_owned())),
@@ -159,6 +171,9 @@ impl Example {
                 self.finally.push(words(command)?);
             }
             _ => bail!("unknown step {verb:?}; examples/README.md lists all steps"),
+        }
+        if self.is_left_out {
+            self.steps.truncate(known);
         }
         Ok(())
     }
