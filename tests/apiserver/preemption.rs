@@ -115,7 +115,9 @@ async fn higher_priority_pod_replaces_lower_priority_pod() -> Result<()> {
         let condition = scheduled_condition(&waiting).context("the nomination comes with the condition")?;
         let message = condition.message.clone().unwrap_or_default();
         // The message of the first attempt, or of a later one if that came before the poll.
-        let is_first = !message.contains("preemption:");
+        // From 1.37 on, it says whom the pod preempts.
+        let reports_victims = chosen_minor() >= 37 && message.contains("preempting 1 victims");
+        let is_first = reports_victims || !message.contains("preemption:");
         let is_later = message.contains("not eligible due to a terminating pod on the nominated node");
         ensure!(message.contains("1 Insufficient cpu") && (is_first || is_later), "{message}");
 

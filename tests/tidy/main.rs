@@ -403,6 +403,7 @@ fn is_step(line: &str, folder: &str) -> bool {
                 .all(|word| !word.is_empty() && !word.contains(['\'', '"', '$', '|', '>', '<', ';', '*']))
                 && files.into_iter().all(|file| root().join(folder).join(file).is_file())
         }
+        "since" => rest.strip_prefix("1.").is_some_and(|minor| minor.parse::<u32>().is_ok()),
         "finally" => rest.starts_with("kubectl ") && is_step(rest, folder),
         "expect" => rest.split_once(' ').is_some_and(|(pods, what)| !pods.is_empty() && is_expectation(what)),
         _ => false,

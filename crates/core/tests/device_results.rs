@@ -537,7 +537,7 @@ fn new_requests_search_once_for_nodes_with_equal_devices() {
     );
 }
 
-/// The numbers of equal nodes hold in their table alone, which is made anew if too many others were used since.
+/// The numbers of equal nodes hold in their table alone, which is rebuilt if too many others were used since.
 #[test]
 fn results_of_an_evicted_table_of_equal_nodes_are_not_used_again() {
     let mut law = Law::new();

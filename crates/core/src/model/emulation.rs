@@ -53,6 +53,7 @@ impl EmulatedVersion {
     }
 
     /// Returns the rules of this version.
+    // long because: one line for each rule
     pub const fn rules(self) -> VersionRules {
         const OF_1_34: VersionRules = VersionRules {
             version: V1_34,

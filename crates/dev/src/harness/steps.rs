@@ -179,6 +179,14 @@ impl Example {
     }
 }
 
+/// Returns a message, which is written as up to 1.36, as the chosen version has it.
+fn of_chosen(message: &str) -> String {
+    match binaries::chosen_minor() {
+        ..37 => message.to_owned(),
+        _ => message.replace(" no new claims to deallocate,", ""),
+    }
+}
+
 /// Returns the path of `examples/`.
 pub fn examples_dir() -> PathBuf {
     crate::root().join("examples")
@@ -278,14 +286,14 @@ impl Expectation {
                 let waiting: Vec<_> = pods.iter().filter(|pod| node_of(pod).is_none()).collect();
                 let [pod] = waiting[..] else { bail!("{} of {} wait", waiting.len(), pods.len()) };
                 let (seen, message) = waiting_for(pod).with_context(|| why_waiting(pod))?;
-                ensure!(seen == *reason && message.starts_with(text), "{}", why_waiting(pod));
+                ensure!(seen == *reason && message.starts_with(&of_chosen(text)), "{}", why_waiting(pod));
             }
             Claim::Event { reason, text } => {
-                let seen = view.events_about(&pods);
+                let (seen, text) = (view.events_about(&pods), of_chosen(text));
                 let wanted = |event: &&&Event| {
                     event.reason.as_ref() == Some(reason)
                         && event.reporting_controller.as_deref() == Some(REPORTER)
-                        && note(event).starts_with(text)
+                        && note(event).starts_with(&text)
                 };
                 ensure!(seen.iter().find(wanted).is_some(), "the events are {}", list(&seen));
             }

@@ -13,7 +13,7 @@ use crate::switches::mutation::{Mutation, with};
 use std::time::Duration;
 
 #[test]
-fn each_feasible_node_has_its_turn_to_be_evaluated_individually() {
+fn each_feasible_node_is_evaluated_individually_in_turn() {
     for (count, turns) in [(0, 1), (1, 1), (64, 1), (65, 2), (200, 4)] {
         let feasible: Vec<NodeIdx> = (0..count).map(NodeIdx).collect();
         assert_eq!(Nodes::All.among(&feasible), feasible);
