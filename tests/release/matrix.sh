@@ -25,6 +25,9 @@ run() {
 if [ "${1:-}" != --page ]; then
   # As `make build`: packages built apart would build their dependencies with other features.
   cargo build --locked --quiet --bins -p supercargo -p supercargo-dev
+  # etcd, kubectl and kwok of all versions, and helm.
+  tests/upstream/build.sh
+  tests/packaging/build.sh helm
   for version in "${versions[@]}"; do
     of=()
     [ "$version" = 1.36 ] || of=(--version "$version")

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maps up to this number of entries are searched for a repeated key one by one, which is faster than a set.
 const SEARCHED_MAX: usize = 16;
+/// Number of entries that the merge keys of a text may copy: a limit against texts that expand quadratically.
+const COPIED_MAX: usize = 100_000;
 
 /// How repeated keys are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,8 @@ struct Reader<'t> {
     anchors: BTreeMap<usize, NodeId>,
     path: String,
     problems: Vec<Problem>,
+    /// Number of entries that merge keys have copied.
+    copied: usize,
     /// The end of the text, once it is reached.
     end: Place,
 }
@@ -65,6 +69,7 @@ impl<'t> Reader<'t> {
             anchors: BTreeMap::new(),
             path: String::new(),
             problems: Vec::new(),
+            copied: 0,
             end: Place { line: 1, column: 1 },
         }
     }
@@ -176,10 +181,16 @@ impl<'t> Reader<'t> {
             let value = self.node(value)?;
             match (merges, self.rules) {
                 (false, _) => self.enter(&mut entries, Entry { key, place: at, value })?,
-                (true, Rules::Objects) => merged.extend(self.merged(value)?),
+                (true, Rules::Objects) => {
+                    for map in self.merged_maps(value)? {
+                        merged.extend(self.copied(map)?);
+                    }
+                }
                 (true, Rules::Configuration) => {
-                    for entry in self.merged(value)? {
-                        self.enter(&mut entries, entry)?;
+                    for map in self.merged_maps(value)? {
+                        for entry in self.copied(map)? {
+                            self.enter(&mut entries, entry)?;
+                        }
                     }
                 }
             }
@@ -198,17 +209,34 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Returns the entries that a merge key `<<` copies from one or several maps.
-    fn merged(&self, id: NodeId) -> Result<Vec<Entry>, Problem> {
-        let node = self.read(id);
-        match &node.value {
-            Value::Map(entries) => Ok(entries.clone()),
-            Value::List(maps) => {
-                let maps: Result<Vec<_>, _> = maps.iter().map(|&map| self.merged(map)).collect();
-                Ok(maps?.concat())
+    /// Returns the maps whose entries a merge key `<<` copies: the value, or the items of a list. As in Go's decoder,
+    /// the list is no alias, and its items are no lists.
+    fn merged_maps(&self, id: NodeId) -> Result<Vec<NodeId>, Problem> {
+        let is_map = |id: NodeId| matches!(self.read(id).value, Value::Map(_));
+        match &self.slots[id] {
+            Slot::Node(Node { value: Value::List(maps), .. }) if maps.iter().all(|&id| is_map(id)) => {
+                Ok(maps.clone())
             }
-            _ => Err(self.problem(node.place, "map merge requires map or sequence of maps as the value")),
+            _ if is_map(id) => Ok(vec![id]),
+            _ => {
+                let at = self.read(id).place;
+                Err(self.problem(at, "map merge requires map or sequence of maps as the value"))
+            }
         }
+    }
+
+    /// Returns copies of the entries of a map for a merge key.
+    fn copied(&mut self, id: NodeId) -> Result<Vec<Entry>, Problem> {
+        let node = self.read(id);
+        let Value::Map(entries) = &node.value else { return Ok(Vec::new()) };
+        let copied = self.copied + entries.len();
+        if copied > COPIED_MAX {
+            let text = format!("the merge keys copy more than {COPIED_MAX} entries; write them out");
+            return Err(self.problem(node.place, &text));
+        }
+        let entries = entries.clone();
+        self.copied = copied;
+        Ok(entries)
     }
 
     fn key(&self, at: Place, id: NodeId) -> Result<String, Problem> {
