@@ -172,7 +172,7 @@ fn in_vain<'a>(
     hopeless: usize,
     preemption_blockers: BTreeSet<PluginName>,
 ) -> PostFiltered<'a> {
-    let all = unplaced.snapshot.nodes().len();
+    let all = unplaced.snapshot.node_count();
     reasons.add_times(NOT_HELPFUL.into(), all - hopeless);
     nothing(&reasons.message(all), true, preemption_blockers)
 }

@@ -387,13 +387,19 @@ mod tests {
         ] {
             let problem = values(text).expect_err("it is no map").to_string();
             assert!(problem.ends_with(wrong), "{text}: {problem}");
-            assert!(Document::read(text).expect_err("it is no map")[0].to_string().ends_with(wrong), "{text}");
+            assert!(
+                Document::read(text).expect_err("it is no map")[0].to_string().ends_with(wrong),
+                "{text}"
+            );
         }
         let keys: String = (0..1_000).map(|at| format!("  k{at}: 1\n")).collect();
         let merging = |times: usize| format!("a: &a\n{keys}b: {{<<: [{}]}}\n", vec!["*a"; times].join(", "));
         assert_eq!(values(&merging(100)).expect("it is at the limit")[0]["b"]["k7"], 1);
         let problem = values(&merging(101)).expect_err("it is above the limit").to_string();
-        assert!(problem.ends_with("the merge keys copy more than 100000 entries; write them out"), "{problem}");
+        assert!(
+            problem.ends_with("the merge keys copy more than 100000 entries; write them out"),
+            "{problem}"
+        );
         let own = |at: usize| format!("m{at}: {{<<: *a}}\n");
         let maps: String = (0..101).map(own).collect();
         values(&format!("a: &a\n{keys}{maps}")).expect_err("the limit is that of the text");

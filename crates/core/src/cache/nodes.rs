@@ -175,6 +175,8 @@ pub(super) struct Nodes {
     free: Vec<NodeIdx>,
     columns: Columns,
     present: NodeSet,
+    /// The number of nodes in `present`.
+    present_count: usize,
     /// The cordoned ones of `present`.
     cordoned: NodeSet,
     /// For each claim in use, the nodes of its pods with the number of uses.
@@ -217,6 +219,11 @@ impl Nodes {
 
     pub(super) fn present(&self) -> &NodeSet {
         &self.present
+    }
+
+    /// Returns the number of nodes that exist.
+    pub(super) fn present_count(&self) -> usize {
+        self.present_count
     }
 
     /// Returns the slots with pods that use the claim.
@@ -298,6 +305,9 @@ impl Nodes {
             self.cordoned.remove(idx);
         }
         let came_or_went = if info.is_some() { self.present.insert(idx) } else { self.present.remove(idx) };
+        if came_or_went {
+            self.present_count = if info.is_some() { self.present_count + 1 } else { self.present_count - 1 };
+        }
         self.arrivals += u64::from(came_or_went);
         self.log_change(idx, NodeChange::Object);
         std::mem::replace(&mut self.slots[idx.index()].info, info)
@@ -526,6 +536,7 @@ impl TraceIds for Nodes {
             free: _,
             columns,
             present: _,
+            present_count: _,
             cordoned: _,
             changed: _,
             previewed: _,

@@ -136,6 +136,11 @@ impl<'a> Snapshot<'a> {
         self.cache.nodes.present()
     }
 
+    /// Returns the number of nodes that exist, in constant time.
+    pub fn node_count(self) -> usize {
+        self.cache.nodes.present_count()
+    }
+
     /// Returns the cordoned nodes.
     pub fn cordoned_nodes(self) -> &'a NodeSet {
         self.shows(Facts::NodeObjects);

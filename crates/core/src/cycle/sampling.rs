@@ -174,7 +174,7 @@ impl Framework {
             Err(_) => filtered.walk(pod, snapshot, &order, enough),
         };
         filtered.add_walked(rejected);
-        walk.advance(filtered.walked(), snapshot.nodes().len());
+        walk.advance(filtered.walked(), snapshot.node_count());
         outcome
     }
 }

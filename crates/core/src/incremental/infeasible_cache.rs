@@ -268,7 +268,7 @@ impl InfeasibleEntry {
         }
         Diagnosis {
             rejectors: groups().map(|group| group.plugin).collect(),
-            message: reasons.message(snapshot.nodes().len()),
+            message: reasons.message(snapshot.node_count()),
             curable: self.curable.clone(),
         }
     }

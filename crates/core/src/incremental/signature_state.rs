@@ -110,7 +110,7 @@ impl SignatureState {
         Counted { groupings, nonzero_nodes }: Counted,
     ) -> Result<ScoreTable, Fallback> {
         let evaluation = evaluation_ref.evaluation.table();
-        if nonzero_nodes.len() <= snapshot.nodes().len() / NONZERO_SHARE
+        if nonzero_nodes.len() <= snapshot.node_count() / NONZERO_SHARE
             && let Some(partition) =
                 groupings.and_then(|groupings| base_partitions.table(evaluation_ref, snapshot, groupings))
         {

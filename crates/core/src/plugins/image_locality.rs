@@ -74,7 +74,7 @@ impl ScoreRule for Rule {
             raw.fill(0);
             return Ok(());
         }
-        let nodes = snapshot.nodes().len();
+        let nodes = snapshot.node_count();
         for (cell, node) in raw.iter_mut().zip(feasible.iter()) {
             *cell = self.score_of(snapshot, node, nodes);
         }

@@ -151,7 +151,7 @@ impl Scheduler {
             && self.holds_true(now, &queued, &found)
         {
             self.evaluate_alternative(now, &queued, self.walk.start(), Chosen::of(&found));
-            self.walk.advance(found.walked, self.snapshot().nodes().len());
+            self.walk.advance(found.walked, self.snapshot().node_count());
             probe.attempt_decided();
             self.fail(now, queued, now, Failure::Unschedulable(found));
             return true;
@@ -357,7 +357,7 @@ impl Scheduler {
         let uid = Arc::clone(&queued.pod.uid);
         let outcome = Outcome::Placed {
             node: self.tables.text(name).to_owned(),
-            nodes: self.snapshot().nodes().len(),
+            nodes: self.snapshot().node_count(),
             feasible,
             score,
         };
@@ -478,7 +478,7 @@ pub(super) fn reserve(found: &Feasible, snapshot: Snapshot<'_>, node: NodeIdx) -
         }
         Err((plugin, rejection)) => {
             let message =
-                format!("0/{} nodes are available: 1 {}.", snapshot.nodes().len(), rejection.message());
+                format!("0/{} nodes are available: 1 {}.", snapshot.node_count(), rejection.message());
             Decided::Refused(Unschedulable {
                 rejectors: [plugin].into(),
                 preemption_blockers: Default::default(),
@@ -498,5 +498,5 @@ pub(super) fn reserve(found: &Feasible, snapshot: Snapshot<'_>, node: NodeIdx) -
 pub(super) fn candidates(framework: &Framework, pod: &PodInfo, snapshot: Snapshot<'_>) -> usize {
     let pinned = node_affinity::pinned(&pod.node_affinity, snapshot);
     let pinned = pinned.filter(|_| framework.runs(ExtensionPoint::PreFilter, node_affinity::NAME));
-    pinned.unwrap_or_else(|| snapshot.nodes().len())
+    pinned.unwrap_or_else(|| snapshot.node_count())
 }

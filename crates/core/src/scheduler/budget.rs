@@ -94,7 +94,7 @@ fn in_slices<'a>(
     snapshot: Snapshot<'a>,
     most: u64,
 ) -> impl Iterator<Item = (Product, u64)> + 'a {
-    let nodes = snapshot.nodes().len();
+    let nodes = snapshot.node_count();
     // Taints are few in most clusters, so they are counted only for a pod with many tolerations.
     let taints = || snapshot.nodes().iter().map(|node| snapshot.node(node).taints().len().max(1)).sum();
     let taints = if pod.tolerations.len() > FEW { taints() } else { nodes };
@@ -123,7 +123,7 @@ fn in_slices<'a>(
 
 /// Returns the products that are always evaluated in one step.
 fn in_one_step<'a>(pod: &'a PodInfo, snapshot: Snapshot<'a>) -> impl Iterator<Item = Product> + 'a {
-    let nodes = move || snapshot.nodes().len();
+    let nodes = move || snapshot.node_count();
     let namespaces = move || snapshot.lookups().namespaces().count();
     let volumes = move || snapshot.volumes().count();
     let kinds = move || snapshot.pod_class_count();

@@ -384,9 +384,12 @@ impl Scheduler {
     /// Deletes the claims that were made for a pod and that it cannot use: those of lost writes beside the one with
     /// which it is bound, and those with devices of other nodes, if another scheduler bound it. Upstream leaves them.
     pub(super) fn delete_surplus_claims(&mut self, uid: &Uid) {
+        let devices = self.cache.volumes().devices();
+        if devices.made_for(uid).next().is_none() {
+            return;
+        }
         let Some((pod, node, state)) = self.cache.placed(uid) else { return };
         let pod = Arc::clone(pod);
-        let devices = self.cache.volumes().devices();
         let used = devices.settled(uid).map(|claim| &claim.uid);
         let is_surplus = |claim: &&Arc<ResourceClaim>| {
             let nodes = claim.nodes.as_ref().filter(|_| state == PodState::Added);

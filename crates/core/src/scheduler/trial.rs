@@ -451,7 +451,7 @@ impl Scheduler {
         // The results of an attempt without preemption are not those of the profile.
         let uses_results = options.uses_caches && options.preempts;
         if uses_results && let Some(found) = self.recall(pod) {
-            self.walk.advance(found.walked, self.snapshot().nodes().len());
+            self.walk.advance(found.walked, self.snapshot().node_count());
             return Decided::Nowhere(found);
         }
         let mut queued = QueuedPod::new(Arc::clone(pod), None);

@@ -39,7 +39,7 @@ impl Scheduler {
         let mut fitting: Vec<(usize, Run)> = Vec::new();
         let (mut first, mut text): (Option<Run>, Option<String>) = (None, None);
         for (at, placement) in placements.iter().enumerate() {
-            let is_all = placement.nodes.len() == self.snapshot().nodes().len();
+            let is_all = placement.nodes.len() == self.snapshot().node_count();
             let within = (!is_all).then_some(&placement.nodes);
             let scope = RunScope {
                 within,
