@@ -25,6 +25,8 @@ endif
 endif
 # With the whole workspace, since on its own a package would build its dependencies again with other features.
 AROUND := --workspace --exclude supercargo-core --exclude supercargo-sim
+# Sets CHROMIUM and CHROMEDRIVER for the rest of a line, or ends it with what is missing.
+WITH_BROWSER := found="$$(tests/release/chromium.sh)"; eval "$$found";
 SEED ?= 1
 STEPS ?= 1000
 SEEDS ?= 1
@@ -224,20 +226,20 @@ matrix: ## Compare with every version of Kubernetes: recorded clusters, random d
 .PHONY: page
 page: ## Build the page with the engine, one file: target/page/index.html. Installs Rust's target wasm32-unknown-unknown if it is missing.
 	cargo build --locked --quiet $(AROUND) --example build-page
-	$(TARGET)/debug/examples/build-page "$$(crates/web/wasm.sh)" $(TARGET)/page
+	module="$$(crates/web/wasm.sh)"; $(TARGET)/debug/examples/build-page "$$module" $(TARGET)/page
 
+# The browser comes first: without it, the minutes of building would be wasted.
 .PHONY: page-check
-page-check: page ## Test the page in a browser, and its WebAssembly module on all golden vectors. Needs Chromium, and installs it on Debian.
+page-check: ## Build the page, and test it in a headless Chromium and its WebAssembly module on all golden vectors. Installs Chromium on Debian.
+	tests/release/chromium.sh >/dev/null
+	$(MAKE) --no-print-directory page
+	$(WITH_BROWSER) cargo test --locked --quiet $(AROUND) --test browser -- --nocapture --test-threads 1
 	SUPERCARGO_WASM=$(TARGET)/wasm32-unknown-unknown/wasm/supercargo_web.wasm cargo test --locked --quiet $(AROUND) --test wasm -- --nocapture
-	tests/release/chromium.sh
-	cargo test --locked --quiet $(AROUND) --test browser -- --nocapture --test-threads 1
 
 .PHONY: screenshots
 screenshots: page ## Take the pictures in docs/screenshots again, after the report or the page changed. Needs Chromium, and installs it on Debian.
-	tests/release/chromium.sh
-	SCREENSHOTS=1 cargo test --locked --quiet --test page
-	SCREENSHOTS=1 cargo test --locked --quiet $(AROUND) --test browser narrow_and_dark
-	SCREENSHOTS=1 cargo test --locked --quiet $(AROUND) --test browser screen_reader
+	$(WITH_BROWSER) SCREENSHOTS=1 cargo test --locked --quiet --test page
+	$(WITH_BROWSER) SCREENSHOTS=1 cargo test --locked --quiet $(AROUND) --test browser -- narrow_and_dark screen_reader group_waits
 
 .PHONY: release-check
 release-check: release-binary sbom rules ## Check a release, in addition to `make test` and `make reproducible`: the static binary on a real API server, other versions of Kubernetes, upgrades, a real Prometheus, the report in a browser, arm64.
@@ -248,7 +250,6 @@ release-check: release-binary sbom rules ## Check a release, in addition to `mak
 	cargo test --locked --quiet --test upgrade -- --nocapture
 	tests/packaging/build.sh prometheus
 	cargo test --locked --quiet --test live -- --nocapture
-	tests/release/chromium.sh
-	cargo test --locked --quiet --test page
+	$(WITH_BROWSER) cargo test --locked --quiet --test page
 	$(MAKE) --no-print-directory page-check
 	tests/release/arm64.sh

@@ -18,7 +18,7 @@ part "engine" cargo test --locked --quiet -p supercargo-core
 part "simulator" cargo test --locked --quiet -p supercargo-sim
 part "deliberate mistakes are detected" make --no-print-directory mutations
 # With the whole workspace, since on its own the package would build its dependencies again with other features.
-part "expressions" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --test api --test recorded --test robustness --test traps
+part "expressions, the example of the library" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --test api --test recorded --test robustness --test traps --test library
 part "packages around the engine" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --lib --bins
 part "examples in the documentation" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --doc
 part "golden vectors" cargo test --locked --quiet --test golden

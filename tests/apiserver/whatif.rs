@@ -274,6 +274,38 @@ async fn whatif_follows_the_cluster_and_its_answers_come_true() -> Result<()> {
 }
 
 #[tokio::test]
+async fn whatif_fork_of_the_live_cluster_has_its_own_configuration() -> Result<()> {
+    play("whatif-config", async |world| {
+        let server = Server::start(world, &[]).await?;
+        let names = two_nodes(world, &server).await?;
+        let fork = server.post("forks", &json!({ "of": "live" })).await?["id"].clone();
+        let fork = format!("forks/{}", fork.as_str().unwrap_or_default());
+        let pod = json!({ "objects": [a_world_pod(world, "p")?] });
+        let chosen = async |path: &str| -> Result<Value> {
+            let fit = server.post(&format!("{path}/fits"), &pod).await?;
+            Ok(fit["placements"][0]["node"].clone())
+        };
+        let text = std::fs::read_to_string("docs/whatif-server/config.json")?;
+        let mut config: Value = serde_json::from_str(&text)?;
+        let set = server.post(&format!("{fork}/setConfig"), &config).await?;
+        assert_eq!(set["profiles"], json!(["default-scheduler"]));
+        for _ in 0..2 {
+            assert_eq!(chosen(&fork).await?, json!(names[0]), "the pod fills most of node a");
+            assert_eq!(chosen("snapshots/live").await?, json!(names[1]), "node b stays emptier");
+        }
+        config["config"]["profiles"][0]["pluginConfig"][0]["args"]["scoringStrategy"]["type"] = "Most".into();
+        let path = format!("{fork}/setConfig");
+        let refused = server.ask(Some(&server.token), Method::POST, &path, &config).await?;
+        ensure!(refused.status == 400 && refused.body.contains("scoringStrategy.type"), "{refused:?}");
+        let undone = server.post(&format!("{fork}/undo"), &json!({})).await?;
+        assert_eq!(undone["changes"], 0);
+        assert_eq!(chosen(&fork).await?, json!(names[1]));
+        server.forget(world).await
+    })
+    .await
+}
+
+#[tokio::test]
 async fn go_clients_ask_about_the_live_cluster() -> Result<()> {
     play("whatif-go-live", async |world| {
         let server = Server::start(world, &[]).await?;

@@ -4,7 +4,7 @@ const LINK_MAX = 64 << 10;
 const LINK_TEXT_MAX = 16 << 20;
 const EDIT_PAUSE = 250;
 const lessons = JSON.parse($("lesson-data").textContent);
-const state = { files: null, changes: [], pod: "", isLoaded: false, lesson: null, workloads: new Map() };
+const state = { files: null, changes: [], pod: "", group: "", isLoaded: false, lesson: null, workloads: new Map() };
 let asking = null, again = false, loading = 0, pause = 0;
 
 function fail(text) {
@@ -34,7 +34,7 @@ async function load() {
     $("outcome").textContent = "Enter objects, or choose a lesson.";
     return;
   }
-  const answer = await request({ do: "load", inputs: sources.map((it) => it.name), version: $("version").value }, sources);
+  const answer = await request({ do: "load", inputs: sources.map((it) => it.name), version: $("version").value, featureGates: $("gates").value }, sources);
   if (turn !== loading || answer.error === "cancelled") return;
   if (answer.error) {
     fail(answer.error);
@@ -90,9 +90,11 @@ async function askOnce() {
 
 async function show(answer) {
   const isChanged = state.changes.length > 0 || $("config").value.trim() !== "";
-  const text = answer.decided === 0 ? "No pod is pending." :
+  const ofGroups = answer.groups === 0 ? "" : " " + number(answer.groupsWaiting) + " of " + count(answer.groups, "pod group") + " waiting" +
+    (isChanged ? "; without changes " + number(answer.groupsWaitingBefore) : "") + ".";
+  const text = (answer.decided === 0 ? "No pod is pending." :
     number(answer.placed) + " of " + count(answer.decided, "pending pod") + " placed" +
-    (isChanged ? "; without changes " + number(answer.placedBefore) + " of " + number(answer.placedBefore + answer.pendingBefore) : "") + ".";
+    (isChanged ? "; without changes " + number(answer.placedBefore) + " of " + number(answer.placedBefore + answer.pendingBefore) : "") + ".") + ofGroups;
   $("outcome").textContent = text;
   $("outcome").classList.toggle("short", answer.pending > 0);
   announce(text);
@@ -100,8 +102,10 @@ async function show(answer) {
   $("figures").replaceChildren(...[["Nodes", answer.nodes], ["Pods", answer.pods], ["Placed", answer.placed], ["Pending", answer.pending], ["Changed results", answer.moved]]
     .map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, el("b", null, number(value))))));
   showChanges();
-  await Promise.all([podTable.draw(), nodeTable.draw(), workloadTable.draw()]);
+  $("groups").hidden = $("groups-link").hidden = answer.groups === 0;
+  await Promise.all([podTable.draw(), nodeTable.draw(), workloadTable.draw(), answer.groups === 0 ? groupTable.clear() : groupTable.draw()]);
   if (state.pod) await explain(state.pod);
+  if (state.group) await explainGroup(state.group);
 }
 
 // --- tables ---------------------------------------------------------------------------------------------------------
@@ -113,11 +117,37 @@ const podTable = table({
   name: "pods", caption: "Pods and their nodes", heads: [{ name: "Pod" }, { name: "Node" }, { name: "Reason" }],
   controls: [el("label", { for: "pod-choice" }, "Pods"), podChoice], only: () => podChoice.value,
   row: (it) => el("tr", null,
-    el("th", { scope: "row" }, el("button", { type: "button", class: "link", click: (event) => explain(it.pod, event.currentTarget) }, it.pod)),
+    el("th", { scope: "row" }, podButton(it.pod), it.group ? [" of group ", groupButton(it.group)] : ""),
     el("td", null, it.node || el("span", { class: "chip bad" }, "pending"), it.isMoved ? el("span", { class: "dim" }, it.before ? ", before " + it.before : ", before pending") : ""),
     el("td", null, it.message || (it.isDecided ? "placed here" : it.node ? "was on this node" : ""),
-      it.nominatedNode ? " Preemption on " + it.nominatedNode + " would evict " + it.victims.join(", ") + "." : "")),
+      it.nominatedNode && it.victims ? " Preemption on " + it.nominatedNode + " would evict " + it.victims.join(", ") + "." : "")),
 });
+
+const groupChoice = el("select", { id: "group-choice", change: () => groupTable.first() },
+  [["all", "all"], ["pending", "waiting"]].map(([value, name]) => el("option", { value }, name)));
+const groupTable = table({
+  name: "groups", caption: "Pod groups and their members", page: 10,
+  heads: [{ name: "Pod group" }, { name: "With a node", isNumber: true }, { name: "Needed together", isNumber: true }, { name: "State" }, { name: "Reason" }],
+  controls: [el("label", { for: "group-choice" }, "Groups"), groupChoice], only: () => groupChoice.value,
+  row: (it) => el("tr", null, el("th", { scope: "row" }, groupButton(it.group)),
+    el("td", { class: "n" }, number(it.bound) + " of " + number(it.members)), el("td", { class: "n" }, it.minCount === null ? "none" : number(it.minCount)),
+    el("td", null, it.progress === "waits" ? el("span", { class: "chip bad" }, "waiting") : it.progress === "starts" ? "started here" : "was started",
+      it.isMoved ? el("span", { class: "dim" }, it.progress === "waits" ? ", before not waiting" : ", before waiting") : ""),
+    el("td", null, groupReason(it).join(" "))),
+});
+
+// Returns sentences about why a group, or one of its members, waits.
+function groupReason(it) {
+  const lacking = it.minCount === null ? 0 : it.minCount - it.members;
+  return [
+    it.exists ? "" : "The PodGroup does not exist.",
+    it.exists && lacking > 0 ? number(lacking) + " more " + (lacking === 1 ? "member" : "members") + " must be created." : "",
+    it.closest ? "Closest domain: " + it.topologyKey + "=" + it.closest.name + ", where " + count(it.closest.members, "member") + (it.closest.members === 1 ? " fits." : " fit.") : "",
+    it.short ? it.short.pod + ": " + it.short.message : "",
+    it.message || "",
+    it.victims ? "Preemption would evict " + it.victims.join(", ") + "." : "",
+  ].filter((part) => part !== "");
+}
 
 function share([requested, all]) {
   return all > 0 ? Math.round(100 * requested / all) + "%" : "none";
@@ -235,7 +265,7 @@ async function open(lesson, button) {
   reset();
   state.lesson = lesson.id;
   useText(lesson.objects);
-  $("config").value = "";
+  $("config").value = $("gates").value = "";
   $("version").selectedIndex = 0;
   const done = el("p", { class: "dim", role: "status" });
   $("lesson").replaceChildren(el("h3", null, lesson.title), el("p", null, lesson.text), el("ul", null, lesson.steps.map((step) =>
@@ -250,7 +280,7 @@ async function open(lesson, button) {
     } }, step.name)))), done);
   $("lesson").hidden = false;
   await load();
-  if (button) await explain(lesson.pod, button);
+  if (button) await (lesson.group ? explainGroup(lesson.group, button) : explain(lesson.pod, button));
 }
 
 $("lessons").append(...lessons.map((lesson) => el("button", { type: "button", click: (event) => open(lesson, event.currentTarget) }, lesson.title)));
@@ -258,7 +288,7 @@ $("lessons").append(...lessons.map((lesson) => el("button", { type: "button", cl
 // --- links and files ------------------------------------------------------------------------------------------------
 
 function scenario() {
-  return { version: 1, kubeScheduler: $("version").value, objects: state.files ? "" : $("objects").value, config: $("config").value, changes: state.changes, pod: state.pod };
+  return { version: 1, kubeScheduler: $("version").value, objects: state.files ? "" : $("objects").value, config: $("config").value, featureGates: $("gates").value, changes: state.changes, pod: state.pod, group: state.group };
 }
 
 async function packed(text) {
@@ -314,19 +344,21 @@ function download() {
 async function restore(text) {
   const saved = JSON.parse(text);
   const isText = (value) => value === undefined || typeof value === "string";
-  if (saved.version !== 1 || ![saved.objects, saved.config, saved.pod, saved.kubeScheduler].every(isText) || !Array.isArray(saved.changes || [])) {
+  if (saved.version !== 1 || ![saved.objects, saved.config, saved.featureGates, saved.pod, saved.group, saved.kubeScheduler].every(isText) || !Array.isArray(saved.changes || [])) {
     throw new Error("it is no scenario of this page");
   }
   reset();
   $("lesson").hidden = true;
   $("config").value = saved.config || "";
-  $("config-details").open = Boolean(saved.config);
+  $("gates").value = saved.featureGates || "";
+  $("config-details").open = Boolean(saved.config || saved.featureGates);
   if ([...$("version").options].some((it) => it.value === saved.kubeScheduler)) $("version").value = saved.kubeScheduler;
   state.changes = saved.changes || [];
   if (saved.objects || !state.files) useText(saved.objects || "");
   await load();
   syncSliders();
   if (saved.pod) await explain(saved.pod);
+  if (saved.group) await explainGroup(saved.group);
 }
 
 async function fromLink() {
@@ -372,6 +404,7 @@ async function useFiles(list) {
 // --- start ----------------------------------------------------------------------------------------------------------
 
 $("pod-list").append(podTable.root);
+$("group-list").append(groupTable.root);
 $("node-list").append(nodeTable.root);
 $("workloads").append(workloadTable.root);
 const edited = () => {
@@ -384,6 +417,7 @@ $("config").addEventListener("input", () => {
   pause = setTimeout(ask, EDIT_PAUSE);
 });
 $("version").addEventListener("change", load);
+$("gates").addEventListener("change", load);
 $("decide").addEventListener("click", load);
 $("link").addEventListener("click", link);
 $("download").addEventListener("click", download);

@@ -1,4 +1,4 @@
-// The panel with the explanation of a pod.
+// The panel with the explanation of a pod or of a pod group.
 
 let opener = null;
 
@@ -6,7 +6,7 @@ function close() {
   if ($("panel").hidden) return;
   $("panel").hidden = true;
   $("panel").replaceChildren();
-  state.pod = "";
+  state.pod = state.group = "";
   if (opener && opener.isConnected) opener.focus();
   else $("pods-search").focus();
 }
@@ -16,28 +16,88 @@ const VERDICTS = {
   waitsForGroup: "waits for its group", gated: "gated", notOurs: "of another scheduler", bound: "placed", ended: "finished", deleting: "being deleted",
 };
 
+const GROUP_VERDICTS = {
+  started: "started", startsNow: "starts now", waitsForPreemption: "waits for preemption", blocked: "blocked", neverFits: "can never start",
+  givenUp: "given up", tooFewMembers: "has too few members", noGroup: "does not exist", failed: "failed",
+};
+
 async function explain(pod, from) {
   const answer = await request({ do: "explain", pod });
-  if (answer.error) {
-    // A change can remove the pod whose explanation is open.
-    if (from) fail(answer.error);
-    else close();
-    return;
-  }
-  state.pod = pod;
-  if (from) opener = from;
-  const heading = el("h2", { id: "panel-heading" }, pod);
-  $("panel").replaceChildren(
-    el("header", null, heading, el("button", { type: "button", click: close }, "Close")),
+  if (!isExplained(answer, from)) return;
+  [state.pod, state.group] = [pod, ""];
+  showPanel(pod, from, [
     el("p", null, el("b", null, VERDICTS[answer.verdict] || answer.verdict), ": " + answer.summary + "."),
-    ...whyNot(answer), ...hints(answer), ...fixes(answer), ...scores(answer),
-    ...(answer.event ? [el("h3", null, "FailedScheduling event"), el("p", { class: "mono" }, answer.event)] : []));
+    ...(answer.group ? [el("h3", null, "Pod group"), groupState(answer.group, groupButton(answer.group.group))] : []),
+    ...whyNot(answer), ...hints(answer), ...fixes(answer, "pod"), ...scores(answer),
+    ...(answer.event ? [el("h3", null, "FailedScheduling event"), el("p", { class: "mono" }, answer.event)] : [])]);
+}
+
+async function explainGroup(group, from) {
+  const answer = await request({ do: "explainGroup", group });
+  if (!isExplained(answer, from)) return;
+  [state.pod, state.group] = ["", group];
+  const it = answer.explanation;
+  showPanel("Pod group " + group, from, [
+    groupState(it, ""),
+    el("p", null, count(it.members, "member") + ": " + number(it.bound) + " with a node, " + number(it.waiting) + " pending",
+      it.gated > 0 ? ", " + number(it.gated) + " with scheduling gates" : "", it.deleting > 0 ? ", " + number(it.deleting) + " being deleted" : "",
+      it.minCount === null ? "." : "; at least " + number(it.minCount) + " must start together."),
+    ...domains(it), ...shortMembers(it),
+    ...(it.victims.length > 0 ? [el("p", null, "Preemption would evict " + it.victims.join(", ") + ".")] : []),
+    ...fixes(it, "group"), ...members(answer.members),
+    ...(it.status ? [el("h3", null, "Message of the group's condition"), el("p", { class: "mono" }, it.status)] : [])]);
+}
+
+// Returns whether there is an explanation. A change can remove the pod or group whose explanation is open.
+function isExplained(answer, from) {
+  if (!answer.error) return true;
+  if (from) fail(answer.error);
+  else close();
+  return false;
+}
+
+function showPanel(name, from, parts) {
+  // A link within the panel is gone with the next explanation: the focus then returns to what opened the panel.
+  if (from && !$("panel").contains(from)) opener = from;
+  $("panel").replaceChildren(
+    el("header", null, el("h2", { id: "panel-heading" }, name), el("button", { type: "button", click: close }, "Close")), ...parts);
   $("panel").hidden = false;
   $("panel").scrollTop = 0;
   if (from) {
     $("panel").focus();
-    announce(pod);
+    announce(name);
   }
+}
+
+function podButton(pod) {
+  return el("button", { type: "button", class: "link", click: (event) => explain(pod, event.currentTarget) }, pod);
+}
+
+function groupButton(group) {
+  return el("button", { type: "button", class: "link", click: (event) => explainGroup(group, event.currentTarget) }, group);
+}
+
+function groupState(it, link) {
+  return el("p", null, link, link ? " " : "", el("b", null, GROUP_VERDICTS[it.verdict] || it.verdict), ": " + it.summary + ".");
+}
+
+function domains(it) {
+  if (!it.topologyKey || it.domains.length === 0) return [];
+  return [grid("Domains of " + it.topologyKey + ", closest first" + (it.domainCount > it.domains.length ? ", " + it.domains.length + " of " + number(it.domainCount) : ""),
+    [["Domain"], ["Nodes", true], ["Members that fit", true], ["More that must fit", true]],
+    it.domains.map((of) => [of.name, number(of.nodes), number(of.fits), number(of.lacks)]))];
+}
+
+function shortMembers(it) {
+  return it.short.flatMap((of) => [
+    el("h3", null, count(of.members, "member") + " without a node once the others are placed: " + of.examples.join(", ") + (of.members > of.examples.length ? " and others" : "")),
+    reasons("Why " + of.examples[0] + " fits on no node" + (it.closest ? " of " + it.topologyKey + "=" + it.closest : ""), of.reasons)]);
+}
+
+function members({ total, rows }) {
+  if (total === 0) return [];
+  return [el("h3", null, "Members"), grid("Members and their nodes" + (total > rows.length ? ", " + rows.length + " of " + number(total) : ""),
+    [["Pod"], ["Node"], ["Reason"]], rows.map((it) => [podButton(it.pod), it.node || el("span", { class: "chip bad" }, "pending"), it.message || ""]))];
 }
 
 function grid(caption, heads, rows) {
@@ -48,12 +108,15 @@ function grid(caption, heads, rows) {
         at === 0 ? el("th", { scope: "row" }, cell) : el("td", { class: heads[at][1] ? "n" : null }, cell)))))));
 }
 
+function reasons(caption, all) {
+  return grid(caption, [["Reason"], ["Nodes", true], ["Only reason", true], ["Details"]],
+    all.map((it) => [it.code, number(it.nodes), number(it.aloneOn), it.text]));
+}
+
 function whyNot(answer) {
   const parts = answer.beforeNodes.map((it) => el("p", null, it.plugin + ": " + it.text));
   if (answer.reasons.length > 0) {
-    parts.push(grid("Every filter evaluated on each of " + count(answer.nodes, "node") + "; " + number(answer.fitsOn) + " feasible",
-      [["Reason"], ["Nodes", true], ["Only reason", true], ["Details"]],
-      answer.reasons.map((it) => [it.code, number(it.nodes), number(it.aloneOn), it.text])));
+    parts.push(reasons("Every filter evaluated on each of " + count(answer.nodes, "node") + "; " + number(answer.fitsOn) + " feasible", answer.reasons));
   }
   if (answer.nearMisses.length > 0) {
     parts.push(grid("Nodes rejected for a single reason" + (answer.nearMissCount > answer.nearMisses.length ? ", " + answer.nearMisses.length + " of " + number(answer.nearMissCount) : ""),
@@ -69,11 +132,11 @@ function hints(answer) {
     el("li", null, it.field + ": " + it.text + (it.didYouMean ? ". Did you mean " + it.didYouMean + "?" : ""))))];
 }
 
-function fixes(answer) {
+function fixes(answer, what) {
   if (answer.changes.length === 0) return [];
-  return [el("h3", null, "Possible fixes, each verified by scheduling the pod again"), el("ol", null, answer.changes.map((it) =>
+  return [el("h3", null, "Possible fixes, each verified by scheduling the " + what + " again"), el("ol", null, answer.changes.map((it) =>
     el("li", null, it.text, it.how ? el("pre", null, it.how) : "",
-      el("span", { class: "then" }, it.fitsOn > 0 ? "The pod then fits on " + count(it.fitsOn, "node") + ": " + it.examples.join(", ") : ""))))];
+      el("span", { class: "then" }, it.fitsOn > 0 ? "The " + what + " then " + (what === "pod" ? "fits on " : "uses ") + count(it.fitsOn, "node") + ": " + it.examples.join(", ") : ""))))];
 }
 
 function scores(answer) {

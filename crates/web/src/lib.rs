@@ -26,6 +26,7 @@
 
 #[cfg(target_arch = "wasm32")]
 mod exports;
+mod groups;
 mod protocol;
 mod rows;
 mod session;

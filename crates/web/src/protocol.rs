@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use supercargo_whatif::cluster::{NodeState, Placement, WorkloadState};
+use supercargo_whatif::cluster::{GroupState, NodeState, Placement, PodState, WorkloadState};
+use supercargo_whatif::explain::GroupExplanation;
+use supercargo_whatif::simulate::decision::OfPlacement;
 
 /// A request; the field `do` says which.
 #[derive(Clone, Debug, Deserialize)]
@@ -18,6 +20,10 @@ pub enum Request {
         /// Reads objects as written, without the defaults and admission of an API server.
         #[serde(default)]
         as_written: bool,
+        /// The value of `--feature-gates`. If it is blank, all gates of pod groups are on if the objects have a
+        /// PodGroup, and off otherwise.
+        #[serde(default)]
+        feature_gates: String,
     },
     /// Decides about all pending pods, with a configuration and changes.
     Ask(Question),
@@ -27,10 +33,17 @@ pub enum Request {
     Nodes(Window),
     /// Returns rows of the table of workloads.
     Workloads(Window),
+    /// Returns rows of the table of pod groups.
+    Groups(Window),
     /// Explains a pod, given as `namespace/name`.
     Explain {
         /// The pod.
         pod: String,
+    },
+    /// Explains a pod group, given as `namespace/name`, and returns its members.
+    ExplainGroup {
+        /// The group.
+        group: String,
     },
     /// Simulates as `supercargo simulate --tie-break name --detail full`, without the loaded cluster.
     Simulate(Simulate),
@@ -144,6 +157,9 @@ pub struct Simulate {
     /// Reads objects as written.
     #[serde(default)]
     pub as_written: bool,
+    /// The value of `--feature-gates`; blank for the defaults, in which pod groups are off.
+    #[serde(default)]
+    pub feature_gates: String,
 }
 
 /// The answer to a request that failed. The session is as it was before.
@@ -163,6 +179,8 @@ pub(crate) struct Loaded {
     pub(crate) pods: usize,
     /// The number of pending pods among them.
     pub(crate) pending: usize,
+    /// The feature gates that are on, as a value of `--feature-gates`.
+    pub(crate) feature_gates: String,
     /// Probable mistakes in the objects, and what was left out.
     pub(crate) notes: Vec<String>,
 }
@@ -187,6 +205,12 @@ pub(crate) struct Outcome {
     pub(crate) placed_before: usize,
     /// The number of pods without one.
     pub(crate) pending_before: usize,
+    /// The number of pod groups.
+    pub(crate) groups: usize,
+    /// The number of pod groups that do not start.
+    pub(crate) groups_waiting: usize,
+    /// The number of pod groups that do not start without changes and with the default plugins.
+    pub(crate) groups_waiting_before: usize,
 }
 
 /// A part of a table.
@@ -206,6 +230,9 @@ pub(crate) struct PodRow {
     pub(crate) pod: String,
     /// Its node; null if it is pending.
     pub(crate) node: Option<String>,
+    /// Its pod group, as `namespace/name`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) group: Option<String>,
     /// Whether the question decided about it.
     pub(crate) is_decided: bool,
     /// Why it is pending, in the scheduler's words.
@@ -226,10 +253,11 @@ pub(crate) struct PodRow {
 
 impl PodRow {
     /// Returns the row of a pod with what was decided about it.
-    pub(crate) fn of(pod: &str, node: Option<&str>, decided: Option<&Placement>) -> Self {
+    pub(crate) fn of(state: &PodState<'_>, decided: Option<&Placement>) -> Self {
         Self {
-            pod: pod.to_owned(),
-            node: node.map(str::to_owned),
+            pod: state.key.to_owned(),
+            node: state.node.map(str::to_owned),
+            group: group_of(state),
             is_decided: decided.is_some(),
             message: decided.and_then(|it| it.message.clone()),
             nominated_node: decided.and_then(|it| it.nominated_node.clone()),
@@ -238,6 +266,68 @@ impl PodRow {
             before: None,
         }
     }
+}
+
+/// Returns the group of a pod as `namespace/name`.
+pub(crate) fn group_of(state: &PodState<'_>) -> Option<String> {
+    let (namespace, _) = state.key.split_once('/')?;
+    Some(format!("{namespace}/{}", state.group?))
+}
+
+/// What a pod group does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum GroupProgress {
+    /// It ran before the question.
+    Runs,
+    /// The question starts it, or more of its members.
+    Starts,
+    /// It does not start.
+    Waits,
+}
+
+/// A row of the table of pod groups.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GroupRow {
+    /// The group and its members.
+    #[serde(flatten)]
+    pub(crate) state: GroupState,
+    /// What it does.
+    pub(crate) progress: GroupProgress,
+    /// Why it waits, in the scheduler's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) message: Option<String>,
+    /// A member that has no node for a reason of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) short: Option<ShortMember>,
+    /// The topology domain where most members fit, if the group requires one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) closest: Option<OfPlacement>,
+    /// The pods whose eviction lets the group start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) victims: Vec<String>,
+    /// Whether it waits now and did not without changes and with the default plugins, or the other way round.
+    pub(crate) is_moved: bool,
+}
+
+/// A member of a group that has no node for a reason of its own.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ShortMember {
+    /// `namespace/name`.
+    pub(crate) pod: String,
+    /// The reason, in the scheduler's words.
+    pub(crate) message: String,
+}
+
+/// The answer to `explainGroup`.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExplainedGroup {
+    /// The explanation.
+    pub(crate) explanation: GroupExplanation,
+    /// The members.
+    pub(crate) members: Rows<PodRow>,
 }
 
 /// Rows of nodes.

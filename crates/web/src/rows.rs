@@ -1,15 +1,21 @@
 //! Parts of tables: the page asks only for the rows that it shows.
 
-use crate::protocol::{NodeRows, Only, PodRow, Rows, Window, WorkloadRows};
+use crate::protocol::{NodeRows, Only, PodRow, Rows, Window, WorkloadRows, group_of};
 use crate::session::Asked;
+use supercargo_whatif::cluster::PodState;
 
 /// The most rows of one answer: more than a screen shows.
 const ROWS_MAX: usize = 500;
 
 impl Window {
+    /// Returns the window of the first rows, without a filter.
+    pub(crate) fn first() -> Self {
+        Self { limit: ROWS_MAX, ..Self::default() }
+    }
+
     /// Returns the rows of this window, and the number of all rows that pass the filter. `make` builds a row that is
     /// shown.
-    fn of<T, R>(
+    pub(crate) fn of<T, R>(
         &self,
         all: impl Iterator<Item = T>,
         text: impl Fn(&T) -> String,
@@ -38,25 +44,28 @@ impl Asked {
     /// Returns rows of the table of pods, by namespace and name.
     pub(crate) fn pod_rows(&self, window: &Window) -> Rows<PodRow> {
         // The decided pods are few, even if the cluster has many.
-        let decided =
-            self.placements.iter().map(|(key, it)| (key.as_str(), self.cluster.node_of(key), Some(it)));
-        let all = || self.cluster.pod_states().map(|pod| (pod.key, pod.node, self.placements.get(pod.key)));
-        let pods: Box<dyn Iterator<Item = _>> = match window.only {
-            Only::All => Box::new(all()),
-            Only::Pending => Box::new(all().filter(|(_, node, _)| node.is_none())),
-            Only::Decided => Box::new(decided),
-            Only::Moved => Box::new(decided.filter(|(_, _, it)| it.is_some_and(|it| self.is_moved(it)))),
+        let decided = || {
+            let decided = self.placements.iter();
+            decided.filter_map(|(key, it)| Some((self.cluster.pod_state(key)?, it)))
         };
-        window.of(
-            pods,
-            |(pod, node, _)| format!("{pod} {}", node.unwrap_or("pending")),
-            |(pod, node, decided)| {
-                let is_moved = decided.is_some_and(|decided| self.is_moved(decided));
-                let before = self.before.as_ref().and_then(|before| before.get(pod)).cloned().flatten();
-                let before = before.filter(|_| is_moved);
-                Some(PodRow { is_moved, before, ..PodRow::of(pod, node, decided) })
-            },
-        )
+        let all = || self.cluster.pod_states();
+        let pods: Box<dyn Iterator<Item = PodState<'_>>> = match window.only {
+            Only::All => Box::new(all()),
+            Only::Pending => Box::new(all().filter(|pod| pod.node.is_none())),
+            Only::Decided => Box::new(decided().map(|(pod, _)| pod)),
+            Only::Moved => Box::new(decided().filter(|(_, it)| self.is_moved(it)).map(|(pod, _)| pod)),
+        };
+        let text = |pod: &PodState<'_>| {
+            format!("{} {} {}", pod.key, pod.node.unwrap_or("pending"), group_of(pod).unwrap_or_default())
+        };
+        window.of(pods, text, |pod| Some(self.pod_row(&pod)))
+    }
+
+    pub(crate) fn pod_row(&self, pod: &PodState<'_>) -> PodRow {
+        let decided = self.placements.get(pod.key);
+        let is_moved = decided.is_some_and(|decided| self.is_moved(decided));
+        let before = self.before.as_ref().and_then(|before| before.get(pod.key)).cloned().flatten();
+        PodRow { is_moved, before: before.filter(|_| is_moved), ..PodRow::of(pod, decided) }
     }
 
     /// Returns rows of the table of nodes, by name.

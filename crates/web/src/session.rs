@@ -1,5 +1,6 @@
 //! One cluster, the question that was asked last, and its answer.
 
+use crate::groups::gates_of;
 use crate::protocol::{Change, Failure, Loaded, Outcome, Question, Request};
 use crate::simulation::simulate;
 use serde::Serialize;
@@ -7,7 +8,7 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use supercargo_core::model::emulation::{Compat, EmulatedVersion, GroupGates};
+use supercargo_core::model::emulation::{Compat, EmulatedVersion};
 use supercargo_whatif::cluster::{Cluster, ClusterError, NodeTemplate, Placement};
 use supercargo_whatif::load::files::{Files, InputError, Item};
 use supercargo_whatif::load::input::InputLimit;
@@ -40,6 +41,8 @@ pub(crate) struct Asked {
     pub(crate) placements: BTreeMap<String, Placement>,
     /// The decisions without changes and with the default plugins: the node of each pod that was pending.
     pub(crate) before: Option<BTreeMap<String, Option<String>>>,
+    /// The groups that wait without changes and with the default plugins.
+    pub(crate) waiting_before: BTreeSet<String>,
 }
 
 thread_local! {
@@ -73,8 +76,9 @@ impl Session {
 
     fn carry_out(&mut self, request: Request, inputs: &mut Inputs<'_>) -> Result<Value, String> {
         match request {
-            Request::Load { inputs: names, version, as_written } => {
-                let loaded = self.load(&names, version.as_deref(), as_written, inputs);
+            Request::Load { inputs: names, version, as_written, feature_gates } => {
+                let reading = Reading { version, as_written, feature_gates };
+                let loaded = self.load(&names, &reading, inputs);
                 loaded.map(|it| json(&it)).map_err(|error| error.to_string())
             }
             Request::Ask(question) => {
@@ -84,6 +88,11 @@ impl Session {
             Request::Pods(window) => Ok(json(&self.loaded()?.pod_rows(&window))),
             Request::Nodes(window) => Ok(json(&self.loaded()?.node_rows(&window))),
             Request::Workloads(window) => Ok(json(&self.loaded()?.workload_rows(&window))),
+            Request::Groups(window) => Ok(json(&self.loaded()?.group_rows(&window))),
+            Request::ExplainGroup { group } => {
+                let explained = self.loaded()?.explain_group(&group);
+                explained.map(|it| json(&it)).map_err(|error| error.to_string())
+            }
             Request::Explain { pod } => {
                 let explained = self.loaded()?.cluster.explain(&pod, true);
                 explained.map(|it| json(&it)).map_err(|error| error.to_string())
@@ -100,34 +109,47 @@ impl Session {
     fn load(
         &mut self,
         names: &[String],
-        version: Option<&str>,
-        as_written: bool,
+        reading: &Reading,
         inputs: &mut Inputs<'_>,
     ) -> Result<Loaded, InputError> {
         WARNINGS.with_borrow_mut(Vec::clear);
-        let version = known_version(version)?;
+        let version = known_version(reading.version.as_deref())?;
         let limit = InputLimit::parse(INPUT_MAX).map_err(InputError)?;
         let mut files = Files::within(limit, warn);
         let mut items = Vec::new();
         for (at, name) in names.iter().enumerate() {
             items.extend(files.read_from(name, &mut inputs(at))?);
         }
+        let gates = gates_of(&reading.feature_gates, version, &items)?;
         let (manifests, items) = manifests_and_rest(items);
-        let trial = profiles::trial(None, version, Compat::default(), GroupGates::default())?;
-        let loaded = Cluster::with_manifests(&files, items, manifests, trial, as_written);
+        let trial = profiles::trial(None, version, Compat::default(), gates.groups)?;
+        let loaded = Cluster::with_manifests(&files, items, manifests, trial, reading.as_written);
         let (cluster, more) = loaded.map_err(|error| InputError(error.to_string()))?;
         let mut notes = WARNINGS.with_borrow_mut(std::mem::take);
-        notes.extend(more);
+        notes.extend(more.into_iter().chain(gates.note));
         let loaded = Loaded {
             nodes: cluster.nodes().len(),
             pods: cluster.pods().count(),
             pending: cluster.pending().count(),
+            feature_gates: gates.text,
             notes,
         };
-        self.asked =
-            Some(Asked { cluster, question: Question::default(), placements: BTreeMap::new(), before: None });
+        self.asked = Some(Asked {
+            cluster,
+            question: Question::default(),
+            placements: BTreeMap::new(),
+            before: None,
+            waiting_before: BTreeSet::new(),
+        });
         Ok(loaded)
     }
+}
+
+/// How objects are read.
+struct Reading {
+    version: Option<String>,
+    as_written: bool,
+    feature_gates: String,
 }
 
 /// Splits off the manifests of workloads: those without a uid whose pods are not among the items. Objects that an API
@@ -156,6 +178,7 @@ impl Asked {
         if self.before.is_none() {
             let placed = self.decide(&Question::default())?;
             self.before = Some(placed.into_iter().map(|it| (it.pod, it.node)).collect());
+            self.waiting_before = self.waiting_groups().1;
             if question == Question::default() {
                 return Ok(self.outcome());
             }
@@ -212,6 +235,7 @@ impl Asked {
         let placed = self.placements.values().filter(|it| it.node.is_some()).count();
         let before = self.before.iter().flatten();
         let placed_before = before.clone().filter(|(_, node)| node.is_some()).count();
+        let (groups, groups_waiting) = self.waiting_groups();
         Outcome {
             nodes: self.cluster.nodes().len(),
             pods: self.cluster.pods().count(),
@@ -221,6 +245,9 @@ impl Asked {
             moved: self.placements.values().filter(|it| self.is_moved(it)).count(),
             placed_before,
             pending_before: before.count() - placed_before,
+            groups,
+            groups_waiting: groups_waiting.len(),
+            groups_waiting_before: self.waiting_before.len(),
         }
     }
 }

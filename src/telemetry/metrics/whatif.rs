@@ -25,13 +25,14 @@ const HELD: Family = Family::new(
 );
 
 /// The values of the label `question`; others count as `other`, since clients choose the path.
-const QUESTIONS: [&str; 13] = [
+const QUESTIONS: [&str; 14] = [
     "snapshots",
     "forks",
     "place",
     "evict",
     "removeNodes",
     "addNodes",
+    "setConfig",
     "undo",
     "diff",
     "fits",

@@ -143,7 +143,7 @@ fn every_step_of_every_lesson_changes_the_answer() {
     let browser = opened(&driver, (1400, 1000), false);
     let lessons = browser.eval("lessons.map((lesson) => lesson.steps.length)");
     let lessons: Vec<u64> = lessons.as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
-    assert_eq!(lessons.len(), 3);
+    assert_eq!(lessons.len(), 4);
     for (lesson, steps) in lessons.iter().enumerate() {
         for step in 0..*steps {
             answered(&browser, || {
@@ -178,6 +178,65 @@ fn pasted_objects_are_decided_and_a_mistake_names_line_and_field() {
     assert_eq!(rows(&browser, "pods").len(), 3, "the last valid answer stays");
     answered(&browser, || paste(&browser, OBJECTS));
     assert_eq!(problem(&browser), "");
+    is_quiet(&browser);
+}
+
+#[test]
+fn group_waits_as_a_whole_with_its_reason_until_a_node_is_added() {
+    let driver = Driver::start();
+    let browser = opened(&driver, (1400, 1000), false);
+    assert_eq!(browser.eval("document.querySelector('#groups').hidden"), true, "the lesson has no groups");
+    answered(&browser, || paste(&browser, include_str!("../../../../docs/groups/racks.yaml")));
+    assert_eq!(outcome(&browser), "0 of 4 pending pods placed. 1 of 1 pod group waiting.");
+    let notes = browser.text("document.querySelector('#notes').textContent");
+    assert!(notes.contains("pod groups are on, since the objects have a PodGroup"), "{notes}");
+    let groups = rows(&browser, "groups");
+    for part in [
+        "ml/training | 0 of 4 | 4 | waiting",
+        "topology.kubernetes.io/rack=b, where 3 members fit",
+        "Insufficient cpu",
+    ] {
+        assert!(groups[0].contains(part), "{part}: {groups:?}");
+    }
+    assert_eq!(rows(&browser, "pods").iter().filter(|row| row.contains("of group ml/training")).count(), 4);
+    browser.eval("document.querySelector('#groups-table button').focus()");
+    browser.press(&[keys::ENTER]);
+    browser.wait_for("document.activeElement.id === 'panel'");
+    let text = panel(&browser);
+    for part in [
+        "Pod group ml/training",
+        "1 more must fit",
+        "without a node once the others are placed: ml/worker-3",
+        "requests 4 cpu",
+        "add a node like b1",
+        "Members",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    picture(&browser, "page-group.png");
+    checked_tree(&browser);
+    answered(&browser, || {
+        browser.eval("document.querySelector('#like').value = 'b1'");
+        slide(&browser, "#more", 1);
+    });
+    assert_eq!(
+        outcome(&browser),
+        "4 of 4 pending pods placed; without changes 0 of 4. 0 of 1 pod group waiting; without changes 1."
+    );
+    assert!(
+        rows(&browser, "groups")[0].contains("4 of 4 | 4 | started here, before waiting"),
+        "{:?}",
+        rows(&browser, "groups")
+    );
+    assert!(panel(&browser).contains("started: all 4 members have a node"), "{}", panel(&browser));
+    browser.press(&[keys::ESCAPE]);
+    browser.eval(
+        "(document.querySelector('#config-details').open = true, document.querySelector('#clear').click())",
+    );
+    browser.write("#gates", "GenericWorkload=false");
+    answered(&browser, || browser.press(&[keys::ENTER]));
+    assert_eq!(outcome(&browser), "4 of 4 pending pods placed.", "members are ordinary pods");
+    assert_eq!(browser.eval("document.querySelector('#groups').hidden"), true);
     is_quiet(&browser);
 }
 

@@ -3,6 +3,7 @@
 //!
 //! `crates/web/wasm.sh --test` builds the module. `SUPERCARGO_WASM` names another one, such as that of the page.
 
+mod groups;
 mod module;
 #[allow(dead_code, reason = "other tests use the rest of it")]
 #[path = "../../../../tests/golden/recorded.rs"]
@@ -18,6 +19,9 @@ use supercargo_web::Session;
 
 /// The number of threads that interpret vectors: the cores of CI.
 const THREADS: usize = 2;
+/// For every fourth vector of pod groups, all cycles and what the page asks are compared with the native program; for
+/// the others, the cycles that are also compared with kube-scheduler. So the test takes 15 s on two cores, not 25 s.
+const SAMPLE: usize = 4;
 
 /// Returns the native answers to requests, the inputs of which are one text.
 fn native(session: &mut Session, request: &Value, input: &[u8]) -> Value {
@@ -47,7 +51,7 @@ fn requests(vector: &Value) -> (Vec<Value>, Vec<u8>) {
 }
 
 /// Compares the answers about a vector, and returns the number of decisions and the differences.
-fn compare(module: &mut Module, vector: &Value) -> (usize, Vec<String>) {
+fn compare(module: &mut Module, _number: usize, vector: &Value) -> (usize, Vec<String>) {
     let name = vector["scenario"]["name"].as_str().unwrap_or("?");
     let (requests, input) = requests(vector);
     let mut session = Session::default();
@@ -72,35 +76,83 @@ fn compare(module: &mut Module, vector: &Value) -> (usize, Vec<String>) {
     (decisions, differences)
 }
 
-#[test]
-fn module_decides_as_the_native_program_on_all_golden_vectors() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+/// Calls a function with the number of each vector of a folder, on several threads. Returns the number of vectors, and the results.
+fn of_each_vector<R: Send>(folder: &str, compare: fn(&mut Module, usize, &Value) -> R) -> (usize, Vec<R>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
     let text = recorded::of_folder(&folder).concat();
     let lines: Vec<&str> = text.lines().collect();
-    let results: Vec<(usize, Vec<String>)> = std::thread::scope(|scope| {
+    let results: Vec<R> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|first| {
                 let lines = &lines;
                 scope.spawn(move || {
                     let mut module = Module::start();
-                    let own = lines.iter().skip(first).step_by(THREADS);
-                    let vectors = own.map(|line| serde_json::from_str(line).expect("a line is a vector"));
-                    vectors.map(|vector| compare(&mut module, &vector)).collect::<Vec<_>>()
+                    let own = lines.iter().enumerate().skip(first).step_by(THREADS);
+                    let vectors =
+                        own.map(|(at, line)| (at, serde_json::from_str(line).expect("a line is a vector")));
+                    vectors.map(|(at, vector)| compare(&mut module, at, &vector)).collect::<Vec<_>>()
                 })
             })
             .collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("no comparison panics")).collect()
     });
-    let differences: Vec<&str> = results.iter().flat_map(|(_, all)| all).map(String::as_str).collect();
-    assert!(
-        differences.is_empty(),
-        "{} differences, the first:\n{}",
-        differences.len(),
-        differences[..differences.len().min(5)].join("\n")
-    );
+    (lines.len(), results)
+}
+
+/// Asserts that there are no differences.
+fn none<'a>(differences: impl Iterator<Item = &'a String>) {
+    let all: Vec<&str> = differences.map(String::as_str).collect();
+    let first = &all[..all.len().min(5)];
+    assert!(all.is_empty(), "{} differences, the first:\n{}", all.len(), first.join("\n"));
+}
+
+#[test]
+fn module_decides_as_the_native_program_on_all_golden_vectors() {
+    let (vectors, results) = of_each_vector("tests/golden", compare);
+    none(results.iter().flat_map(|(_, all)| all));
     let decisions: usize = results.iter().map(|(decisions, _)| decisions).sum();
-    println!("{} vectors, {decisions} decisions", lines.len());
-    assert!(lines.len() > 1_300 && decisions > 2_000, "{} vectors, {decisions} decisions", lines.len());
+    println!("{vectors} vectors, {decisions} decisions");
+    assert!(vectors > 1_300 && decisions > 2_000, "{vectors} vectors, {decisions} decisions");
+}
+
+/// Compares the answers about the cycles of a vector of pod groups, and about what the page asks. Returns the number of
+/// cycles, those that are also compared with kube-scheduler's, and the differences.
+fn compare_groups(module: &mut Module, number: usize, vector: &Value) -> (usize, usize, Vec<String>) {
+    let name = &vector["scenario"]["name"];
+    let is_whole = number.is_multiple_of(SAMPLE);
+    let (mut decided, mut comparable, mut differences) = (0, 0, Vec::new());
+    for cycle in groups::cycles(vector).iter().filter(|cycle| is_whole || cycle.is_comparable) {
+        decided += 1;
+        let expected = native(&mut Session::default(), &cycle.request, &[]);
+        let got = module.ask(&cycle.request, &[]);
+        if got != expected {
+            differences.push(format!("{name}: expected {expected}, got {got}"));
+        }
+        if cycle.is_comparable {
+            comparable += 1;
+            differences.extend(cycle.differences(&got));
+        }
+    }
+    let (requests, input) = groups::page_requests(vector);
+    let mut session = Session::default();
+    for request in requests.iter().filter(|_| is_whole) {
+        let expected = native(&mut session, request, &input);
+        let got = module.ask(request, &input);
+        if got != expected || !got["error"].is_null() {
+            differences.push(format!("{name}: {}: expected {expected}, got {got}", request["do"]));
+        }
+    }
+    (decided, comparable, differences)
+}
+
+#[test]
+fn module_decides_groups_as_the_native_program_and_kube_scheduler() {
+    let (vectors, results) = of_each_vector("tests/golden/groups", compare_groups);
+    none(results.iter().flat_map(|(.., all)| all));
+    let cycles: usize = results.iter().map(|(cycles, ..)| cycles).sum();
+    let comparable: usize = results.iter().map(|(_, comparable, _)| comparable).sum();
+    println!("{vectors} vectors of groups, {cycles} cycles, {comparable} of them also as kube-scheduler");
+    assert!(vectors >= 325 && cycles > 880 && comparable > 800, "{vectors}, {cycles}, {comparable}");
 }
 
 const NODE: &str = "apiVersion: v1\nkind: Node\nmetadata: {name: a}\nstatus: {allocatable: {cpu: '4', memory: 8Gi, pods: '110'}}\n";

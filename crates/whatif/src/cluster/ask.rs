@@ -1,6 +1,6 @@
 //! Questions about a cluster: its nodes, pods and workloads. They change nothing.
 
-use super::{At, Cluster};
+use super::{At, Cluster, Record};
 use crate::explain::format;
 use crate::prepare::owners::Owner;
 use serde::Serialize;
@@ -36,6 +36,8 @@ pub struct PodState<'a> {
     pub node: Option<&'a str>,
     /// Its controller.
     pub owner: Option<&'a Owner>,
+    /// The name of its pod group, in the pod's namespace.
+    pub group: Option<&'a str>,
 }
 
 /// A workload with its unfinished pods.
@@ -72,16 +74,27 @@ impl Cluster {
         })
     }
 
-    /// Returns the unfinished pods with their nodes and controllers, by namespace and name.
+    /// Returns the unfinished pods with their nodes, controllers and groups, by namespace and name.
     pub fn pod_states(&self) -> impl Iterator<Item = PodState<'_>> {
-        self.pods.iter().map(|(key, record)| PodState {
+        self.pods.iter().map(|(key, record)| self.state(key, record))
+    }
+
+    /// Returns an unfinished pod, given as `namespace/name`.
+    pub fn pod_state(&self, pod: &str) -> Option<PodState<'_>> {
+        self.pods.get_key_value(pod).map(|(key, record)| self.state(key, record))
+    }
+
+    fn state<'a>(&'a self, key: &'a str, record: &'a Record) -> PodState<'a> {
+        let tables = self.trial().tables();
+        PodState {
             key,
             node: match record.at {
                 At::Queue(_) => None,
-                At::Node(node) => Some(self.trial().tables().text(node)),
+                At::Node(node) => Some(tables.text(node)),
             },
             owner: record.owned.owner.as_ref(),
-        })
+            group: record.owned.pod.group_key().map(|group| tables.text(group.name)),
+        }
     }
 
     /// Returns the workloads that own pods, by namespace, kind and name.

@@ -5,6 +5,7 @@ use crate::explain::claims::{afresh, with_new_ephemeral_claims, with_own_claims}
 use crate::explain::device_claims::release;
 use crate::explain::{node_like, uncordon};
 use crate::prepare::owners::OwnedPod;
+use crate::simulate::decision::OfGroup;
 use crate::simulate::objects;
 use crate::simulate::profiles::profiles;
 use serde::Serialize;
@@ -33,6 +34,9 @@ pub struct Placement {
     pub nominated_node: Option<String>,
     /// The pods, as `namespace/name`, that preemption would evict there.
     pub victims: Vec<String>,
+    /// What was decided about the pod's group with all its members; `None` for other pods.
+    #[serde(skip)]
+    pub group: Option<Arc<OfGroup>>,
 }
 
 /// What new nodes look like.
@@ -279,6 +283,8 @@ impl Cluster {
         self.trial_mut().refreshed();
         let turns = self.decider.turns(pods.iter().map(|pod| (pod, false)));
         let mut placements = Vec::with_capacity(pods.len());
+        // The members of a group follow each other, and share what was decided about it.
+        let mut last: Option<Arc<OfGroup>> = None;
         let interrupt = self.interrupt.clone();
         let turns = turns.iter().take_while(|_| !interrupt.is_over());
         for (pod, decided) in turns.flat_map(|turn| self.decider.decide_turn(turn)) {
@@ -288,8 +294,13 @@ impl Cluster {
                 None => (None, Vec::new()),
             };
             let message = decision.message.filter(|_| decision.node.is_none());
+            let group = decision.group.map(|of| match last.take().filter(|last| last.name == of.name) {
+                Some(same) => same,
+                None => Arc::new(of),
+            });
+            last.clone_from(&group);
             let (key, node) = (decision.pod, decision.node);
-            placements.push((pod, Placement { pod: key, node, message, nominated_node, victims }));
+            placements.push((pod, Placement { pod: key, node, message, nominated_node, victims, group }));
         }
         self.decider.forget_promises();
         for (pod, placement) in &placements {

@@ -4,7 +4,8 @@
 //! and then makes those that are missing, so that consecutive questions about one fork make no change twice.
 
 use super::answer::Problem;
-use super::messages::{AddNodesRequest, Added, Displaced, Placements, Pods};
+use super::configuration;
+use super::messages::{AddNodesRequest, Added, Configured, Displaced, Placements, Pods};
 use crate::cluster::{Cluster, ClusterError, Interrupt};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub(super) enum Action {
     Evict(Vec<String>),
     RemoveNodes(Vec<String>),
     AddNodes(AddNodesRequest),
+    /// The text of a KubeSchedulerConfiguration.
+    SetConfig(String),
 }
 
 impl Action {
@@ -37,6 +40,7 @@ impl Action {
             Self::Evict(_) => "evict",
             Self::RemoveNodes(_) => "removeNodes",
             Self::AddNodes(_) => "addNodes",
+            Self::SetConfig(_) => "setConfig",
         }
     }
 
@@ -74,6 +78,11 @@ impl Action {
                 let nodes = cluster.add_nodes(request.template()?, request.count)?;
                 let added = nodes.len();
                 Ok((json!(Added { nodes }), added))
+            }
+            Self::SetConfig(text) => {
+                cluster.set_config_text(configuration::FIELD, text)?;
+                let profiles = cluster.trial().profile_names().map(str::to_owned).collect();
+                Ok((json!(Configured { profiles }), 0))
             }
         }
     }
@@ -131,6 +140,9 @@ impl Base {
 
     /// Makes a change in a transaction of its own.
     fn make(&mut self, action: &Action, interrupt: &Interrupt) -> Result<(Value, usize), Problem> {
+        if interrupt.is_over() {
+            return Err(late());
+        }
         self.cluster.set_interrupt(interrupt.clone());
         self.cluster.fork();
         let made = action.make(&mut self.cluster).map_err(Problem::from);

@@ -27,6 +27,12 @@ pub struct Limits {
     pub fork_bytes: usize,
     /// Number of pods and nodes that the changes of a fork, or one question, may add.
     pub added: usize,
+    /// Size of a fork's KubeSchedulerConfiguration in bytes, with its aliases expanded: 32 profiles as kube-scheduler
+    /// writes them, with all their defaults. The engine takes about 20 bytes for each.
+    pub config_bytes: usize,
+    /// Number of profiles of a fork's configuration. A profile of a few bytes takes about 7 KiB in the engine, so that
+    /// [`Self::changes`] configurations of so many profiles take less than 64 MiB.
+    pub profiles: usize,
     /// Number of new ids, about 150 bytes each, that questions may leave in a cluster. Then the live one is built
     /// again, and an uploaded one is removed.
     pub ids: usize,
@@ -52,6 +58,8 @@ impl Default for Limits {
             changes: 256,
             fork_bytes: 16 << 20,
             added: 50_000,
+            config_bytes: 256 << 10,
+            profiles: 32,
             ids: 1_000_000,
             idle: Duration::from_secs(900),
             deadline: Duration::from_secs(30),

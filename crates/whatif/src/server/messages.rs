@@ -7,6 +7,7 @@ use crate::plan::{Accepted, Bounds, Goal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Reads the body of a request.
 ///
@@ -62,6 +63,13 @@ pub(super) struct Displaced {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Added {
     pub(super) nodes: Vec<String>,
+}
+
+/// The configuration in effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Configured {
+    /// The names of its profiles.
+    pub(super) profiles: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -189,6 +197,13 @@ fn node_template<'a>(
         (None, Some(object)) => Ok(NodeTemplate::Object(object)),
         _ => Err(ClusterError::Invalid("expected exactly one of like and template".to_owned())),
     }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SetConfigRequest {
+    /// An object, or a string with YAML or JSON.
+    pub(super) config: Box<RawValue>,
 }
 
 #[derive(Debug, Deserialize)]

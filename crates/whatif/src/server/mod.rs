@@ -9,6 +9,7 @@
 
 mod answer;
 mod base;
+mod configuration;
 mod limits;
 mod messages;
 mod openapi;
@@ -29,8 +30,8 @@ use crate::cluster::{Cluster, ClusterError, Interrupt, Setup};
 use crate::load::input::InputLimit;
 use base::{Action, Base, Change, late};
 use messages::{
-    AddNodesRequest, EvictRequest, ForkRequest, Items, PodsRequest, RemoveNodesRequest, SnapshotAnswer,
-    UndoRequest, read,
+    AddNodesRequest, EvictRequest, ForkRequest, Items, PodsRequest, RemoveNodesRequest, SetConfigRequest,
+    SnapshotAnswer, UndoRequest, read,
 };
 use serde_json::Value;
 use sessions::{Fork, LIVE, Sessions, is_live};
@@ -232,9 +233,10 @@ impl Service {
                 fork.changes.truncate(left);
                 Ok(Answer::of(200, &self.sessions.describe(id)?))
             }
-            (Method::Post, ["forks", id, change @ ("place" | "evict" | "removeNodes" | "addNodes")]) => {
-                self.change((user, id), action(change, body)?, body.len(), interrupt)
-            }
+            (
+                Method::Post,
+                ["forks", id, change @ ("place" | "evict" | "removeNodes" | "addNodes" | "setConfig")],
+            ) => self.change((user, id), action(change, body, self.limits)?, body.len(), interrupt),
             (Method::Post, [kind @ ("snapshots" | "forks"), id, question @ ..]) if !question.is_empty() => {
                 questions::answer(self, (user, kind, id), (question, body), interrupt)
             }
@@ -353,7 +355,7 @@ impl Service {
         let expected = |nodes: usize| match &action {
             Action::Place(pods) => pods.expected(nodes),
             Action::AddNodes(request) => request.count,
-            Action::Evict(_) | Action::RemoveNodes(_) => 0,
+            Action::Evict(_) | Action::RemoveNodes(_) | Action::SetConfig(_) => 0,
         };
         self.changes += 1;
         let serial = self.changes;
@@ -372,11 +374,14 @@ impl Service {
 }
 
 /// Reads a change.
-fn action(name: &str, body: &[u8]) -> Result<Action, Problem> {
+fn action(name: &str, body: &[u8], limits: Limits) -> Result<Action, Problem> {
     Ok(match name {
         "place" => Action::Place(read::<PodsRequest>(body)?.pods()?),
         "evict" => Action::Evict(read::<EvictRequest>(body)?.pods),
         "removeNodes" => Action::RemoveNodes(read::<RemoveNodesRequest>(body)?.nodes),
+        "setConfig" => {
+            Action::SetConfig(configuration::text(&read::<SetConfigRequest>(body)?.config, limits)?)
+        }
         _ => {
             let request: AddNodesRequest = read(body)?;
             request.template()?;

@@ -2,6 +2,7 @@
 
 pub mod decide;
 pub mod decision;
+pub mod gates;
 pub mod objects;
 pub mod profiles;
 pub mod run;
