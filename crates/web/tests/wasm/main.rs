@@ -76,7 +76,8 @@ fn compare(module: &mut Module, _number: usize, vector: &Value) -> (usize, Vec<S
     (decisions, differences)
 }
 
-/// Calls a function with the number of each vector of a folder, on several threads. Returns the number of vectors, and the results.
+/// Calls a function with the number of each vector of a folder, on several threads. Returns the number of vectors, and
+/// the results.
 fn of_each_vector<R: Send>(folder: &str, compare: fn(&mut Module, usize, &Value) -> R) -> (usize, Vec<R>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
     let text = recorded::of_folder(&folder).concat();
