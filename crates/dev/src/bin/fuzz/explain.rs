@@ -18,6 +18,8 @@ pub(crate) const DISTINCT: &str =
     "A `distinctAttribute` constraint forgets a device when a later one is given back";
 pub(crate) const EMPTY_CLAIM: &str =
     "A pod with a claim and an extended resource that a device plugin serves gets an empty claim";
+pub(crate) const MIXED_SCORE: &str =
+    "A pod with claims that were allocated earlier and claims that are allocated now fails with an error";
 pub(crate) const ORDER_OF_POOLS: &str = "Up to 1.35, pools of devices are visited in an order of chance";
 
 /// Whether the scenario has claims or classes, which repairs are about.
@@ -99,8 +101,14 @@ pub(crate) fn of_repaired(answer: &Value) -> Option<&'static str> {
     if objects(answer).any(distinct) {
         return Some(DISTINCT);
     }
-    let decisions = answer["decisions"].as_array().into_iter().flatten();
-    let mut claims = decisions.flat_map(|it| it["claims"].as_array().into_iter().flatten());
+    let decisions = || answer["decisions"].as_array().into_iter().flatten();
+    let is_mixed = |decision: &Value| {
+        decision["message"].as_str().is_some_and(|text| text.ends_with("is smaller than number of claims"))
+    };
+    if decisions().any(is_mixed) {
+        return Some(MIXED_SCORE);
+    }
+    let mut claims = decisions().flat_map(|it| it["claims"].as_array().into_iter().flatten());
     let is_empty = |claim: &Value| {
         let name = claim["claim"].as_str().unwrap_or_default();
         name.ends_with("<extended-resources>") && claim["requests"].is_null()
@@ -147,6 +155,7 @@ mod tests {
             SHARED_ALTERNATIVES,
             DISTINCT,
             EMPTY_CLAIM,
+            MIXED_SCORE,
             ORDER_OF_POOLS,
         ];
         let is_row = |row: &&str| text.lines().any(|line| line.starts_with(&format!("| {row}")));
