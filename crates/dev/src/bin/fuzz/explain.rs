@@ -91,7 +91,7 @@ pub(crate) fn of_repaired(answer: &Value) -> Option<&'static str> {
     if pods(answer).any(names_a_claim_twice) {
         return Some(CLAIM_TWICE);
     }
-    if objects(answer).any(has_several_for_all) {
+    if objects(answer).any(has_later_for_all) {
         return Some(SHARED_ALTERNATIVES);
     }
     let distinct = |claim: &Value| {
@@ -124,12 +124,12 @@ fn pods(answer: &Value) -> impl Iterator<Item = &Value> {
     answer["scenario"]["pods"].as_array().into_iter().flatten()
 }
 
-/// Whether the first two alternatives of a request are for all devices, which up to 1.35 share what the first finds.
-fn has_several_for_all(claim: &Value) -> bool {
+/// Whether an alternative but the first is for all devices, which up to 1.35 gets what the first one finds.
+fn has_later_for_all(claim: &Value) -> bool {
     let requests = claim.pointer("/spec/devices/requests").and_then(Value::as_array);
     requests.into_iter().flatten().any(|request| {
-        let modes = [0, 1].map(|at| &request["firstAvailable"][at]["allocationMode"]);
-        modes.iter().all(|mode| *mode == "All")
+        let alternatives = request["firstAvailable"].as_array().into_iter().flatten();
+        alternatives.skip(1).any(|alternative| alternative["allocationMode"] == "All")
     })
 }
 
