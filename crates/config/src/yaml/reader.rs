@@ -181,16 +181,10 @@ impl<'t> Reader<'t> {
             let value = self.node(value)?;
             match (merges, self.rules) {
                 (false, _) => self.enter(&mut entries, Entry { key, place: at, value })?,
-                (true, Rules::Objects) => {
-                    for map in self.merged_maps(value)? {
-                        merged.extend(self.copied(map)?);
-                    }
-                }
+                (true, Rules::Objects) => merged.extend(self.merged(value)?),
                 (true, Rules::Configuration) => {
-                    for map in self.merged_maps(value)? {
-                        for entry in self.copied(map)? {
-                            self.enter(&mut entries, entry)?;
-                        }
+                    for entry in self.merged(value)? {
+                        self.enter(&mut entries, entry)?;
                     }
                 }
             }
@@ -209,34 +203,28 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Returns the maps whose entries a merge key `<<` copies: the value, or the items of a list. As in Go's decoder,
-    /// the list is no alias, and its items are no lists.
-    fn merged_maps(&self, id: NodeId) -> Result<Vec<NodeId>, Problem> {
-        let is_map = |id: NodeId| matches!(self.read(id).value, Value::Map(_));
-        match &self.slots[id] {
-            Slot::Node(Node { value: Value::List(maps), .. }) if maps.iter().all(|&id| is_map(id)) => {
-                Ok(maps.clone())
+    /// Returns the entries that a merge key `<<` copies from a map or from a list of maps. As in Go's decoder, the list is
+    /// no alias, and its items are no lists.
+    fn merged(&mut self, id: NodeId) -> Result<Vec<Entry>, Problem> {
+        let maps = match &self.slots[id] {
+            Slot::Node(Node { value: Value::List(maps), .. }) => maps.clone(),
+            _ => vec![id],
+        };
+        let mut copies = Vec::new();
+        for map in maps {
+            let Node { place, value } = self.read(map);
+            let Value::Map(entries) = value else {
+                let text = "map merge requires map or sequence of maps as the value";
+                return Err(self.problem(*place, text));
+            };
+            if self.copied + copies.len() + entries.len() > COPIED_MAX {
+                let text = format!("the merge keys copy more than {COPIED_MAX} entries; write them out");
+                return Err(self.problem(*place, &text));
             }
-            _ if is_map(id) => Ok(vec![id]),
-            _ => {
-                let at = self.read(id).place;
-                Err(self.problem(at, "map merge requires map or sequence of maps as the value"))
-            }
+            copies.extend_from_slice(entries);
         }
-    }
-
-    /// Returns copies of the entries of a map for a merge key.
-    fn copied(&mut self, id: NodeId) -> Result<Vec<Entry>, Problem> {
-        let node = self.read(id);
-        let Value::Map(entries) = &node.value else { return Ok(Vec::new()) };
-        let copied = self.copied + entries.len();
-        if copied > COPIED_MAX {
-            let text = format!("the merge keys copy more than {COPIED_MAX} entries; write them out");
-            return Err(self.problem(node.place, &text));
-        }
-        let entries = entries.clone();
-        self.copied = copied;
-        Ok(entries)
+        self.copied += copies.len();
+        Ok(copies)
     }
 
     fn key(&self, at: Place, id: NodeId) -> Result<String, Problem> {
