@@ -100,22 +100,15 @@ fn events() -> BTreeSet<[String; 3]> {
         if !name.starts_with("crates/core/src/scheduler/") {
             continue;
         }
-        for call in ["self.record(", "EventRecord {"] {
+        for call in ["self.record(", "self.event_of("] {
             for (at, _) in text.match_indices(call) {
                 let arguments = arguments(&text[at + call.len()..]);
-                // Arguments of a call, or fields of a literal.
-                let arguments: Vec<&str> = arguments
-                    .iter()
-                    .map(|it| it.split_once(": ").map_or(it.as_str(), |(_, value)| value))
-                    .collect();
                 let severity = arguments.iter().position(|it| it.starts_with("Severity::"));
                 let Some([severity, reason, action, ..]) = severity.map(|at| &arguments[at..]) else {
                     continue;
                 };
-                let (Some(reason), Some(action)) = (literal(reason), literal(action)) else {
-                    assert_eq!(call, "EventRecord {", "{name}: reason and action are literals");
-                    continue;
-                };
+                let reason = literal(reason).unwrap_or_else(|| panic!("{name}: the reason is a literal"));
+                let action = literal(action).unwrap_or_else(|| panic!("{name}: the action is a literal"));
                 found.insert([severity.replace("Severity::", ""), reason, action]);
             }
         }

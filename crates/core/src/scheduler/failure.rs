@@ -185,7 +185,20 @@ impl Scheduler {
         action: &'static str,
         note: String,
     ) {
-        let record = EventRecord {
+        let record = self.event_of(pod, severity, reason, action, note);
+        self.outbox.push_record(record);
+    }
+
+    /// Returns an Event about the pod, reported by its profile.
+    pub(super) fn event_of(
+        &self,
+        pod: &PodInfo,
+        severity: Severity,
+        reason: &'static str,
+        action: &'static str,
+        note: String,
+    ) -> EventRecord {
+        EventRecord {
             pod: self.pod_ref(pod),
             resource_version: pod.resource_version.to_string(),
             scheduler_name: self.tables.text(pod.scheduler_name).to_owned(),
@@ -194,8 +207,7 @@ impl Scheduler {
             action,
             note,
             related: None,
-        };
-        self.outbox.push_record(record);
+        }
     }
 }
 

@@ -162,15 +162,10 @@ impl Scheduler {
             None => format!("Preempted by pod {} on node {}{suffix}", preemptor.uid, self.tables.text(*node)),
         };
         let record = EventRecord {
-            pod: self.pod_ref(pod),
-            resource_version: pod.resource_version.to_string(),
             // The scheduler of the preemptor reports it.
             scheduler_name: self.tables.text(preemptor.scheduler_name).to_owned(),
-            severity: Severity::Normal,
-            reason: "Preempted",
-            action: "Preempting",
-            note,
             related: self.preemptor_of(evicted).map(Box::new),
+            ..self.event_of(pod, Severity::Normal, "Preempted", "Preempting", note)
         };
         self.outbox.push_record(record);
     }
