@@ -223,6 +223,7 @@ impl Nodes {
 
     /// Returns the number of nodes that exist.
     pub(super) fn present_count(&self) -> usize {
+        debug_assert_eq!(self.present_count, self.present.len(), "each node is counted once");
         self.present_count
     }
 

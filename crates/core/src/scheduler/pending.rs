@@ -271,6 +271,7 @@ mod tests {
         world.handle(Event::Leading(false));
         assert!(!world.scheduler.is_leading());
     }
+
     #[test]
     fn group_counts_where_its_first_member_is_and_without_a_podgroup_as_incomplete() {
         use SubQueue::{Active, Gated, Unschedulable};
