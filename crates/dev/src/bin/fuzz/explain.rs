@@ -91,7 +91,7 @@ pub(crate) fn of_repaired(answer: &Value) -> Option<&'static str> {
     if pods(answer).any(names_a_claim_twice) {
         return Some(CLAIM_TWICE);
     }
-    if objects(answer).any(has_later_for_all) {
+    if is_up_to_1_35(answer) && objects(answer).any(has_later_for_all) {
         return Some(SHARED_ALTERNATIVES);
     }
     let distinct = |claim: &Value| {
@@ -122,6 +122,10 @@ fn objects(answer: &Value) -> impl Iterator<Item = &Value> {
 
 fn pods(answer: &Value) -> impl Iterator<Item = &Value> {
     answer["scenario"]["pods"].as_array().into_iter().flatten()
+}
+
+fn is_up_to_1_35(answer: &Value) -> bool {
+    matches!(answer["scenario"]["emulatedVersion"].as_str(), Some("1.34" | "1.35"))
 }
 
 /// Whether an alternative but the first is for all devices, which up to 1.35 gets what the first one finds.
