@@ -344,7 +344,7 @@ async fn visible(world: &World<'_>, scheduler: &str) -> Result<Value> {
         value["lastTransitionTime"] = Value::Null;
         value
     };
-    let state = json!({
+    let mut state = json!({
         "nominated": nominated(&waiting), "waiting": plain(scheduled_condition(&waiting)),
         "victim": plain(disruption(&low)), "bound": bound,
         "event": {
@@ -357,11 +357,12 @@ async fn visible(world: &World<'_>, scheduler: &str) -> Result<Value> {
             "count": event.series.as_ref().map_or(1, |series| series.count), "events": events.len(),
         },
     });
-    let version = high.resource_version().unwrap_or_default();
-    let mut state = state;
     if let Some(related) = state["event"]["related"].as_object_mut() {
         // It is that of the pod at the decision, or one of a status that was written before.
-        ensure!(related["resourceVersion"].as_str().is_some_and(|it| it >= version.as_str()), "{related:?}");
+        let number = |version: Option<&str>| version.and_then(|it| it.parse::<u64>().ok());
+        let created = number(high.resource_version().as_deref()).context("a created pod has a version")?;
+        let named = number(related["resourceVersion"].as_str());
+        ensure!(named.is_some_and(|named| named >= created), "{related:?}");
         related.insert("resourceVersion".to_owned(), json!("VERSION"));
         ensure!(related["namespace"] == *world.name, "{related:?}");
         related.insert("namespace".to_owned(), json!("NAMESPACE"));
