@@ -110,6 +110,17 @@ mod tests {
     use crate::telemetry::metrics::Exposition;
     use std::sync::Arc;
 
+    #[test]
+    fn each_path_of_the_document_has_a_label_of_its_own() {
+        let document: serde_json::Value =
+            serde_json::from_str(supercargo_whatif::server::DOCUMENT).expect("it is JSON");
+        let paths = document["paths"].as_object().expect("it has paths");
+        assert!(paths.len() > 20, "{}", paths.len());
+        for path in paths.keys() {
+            assert_ne!(question(path), "other", "{path}");
+        }
+    }
+
     #[tokio::test]
     async fn requests_and_what_is_held_are_shown() {
         let metrics = Arc::new(Metrics::new());

@@ -36,10 +36,6 @@ pub(super) fn text(given: &RawValue, limits: Limits) -> Result<String, Problem> 
     if text.len() > config_bytes {
         return Err(too_large());
     }
-    // Merge keys of merge keys multiply entries while the text is read, before anything can be counted.
-    if text.contains("<<") {
-        return Err(invalid("merge keys (<<) are not accepted here; write the fields out".to_owned()));
-    }
     // The library refuses a text that is not YAML, with the position.
     let Ok(document) = Document::read(&text) else { return Ok(text) };
     if !has_at_most(&document, config_bytes) {

@@ -289,7 +289,7 @@ fn invalid_configuration_is_400_with_field_and_position_and_changes_nothing() {
         (json!({}), &["missing field `config`"]),
         (json!({ "config": packing(), "name": "x" }), &["unknown field `name`"]),
         (config("extenders: [{urlPrefix: http://x}]\n"), &["extenders: ", "remove the field"]),
-        (config("a: &a {x: 1}\nb: {<<: *a}\n"), &["config: merge keys", "write the fields"]),
+        (config("a: &a {x: 1}\nb: {<<: [[*a]]}\n"), &["config:", "map merge requires map"]),
     ] {
         let (status, answer) = desk.post("ann", &path, &body);
         let message = answer["message"].as_str().unwrap_or_default();
