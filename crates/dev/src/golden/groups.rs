@@ -3,6 +3,7 @@
 //!
 //! The engine's effects are carried out at once on the scenario's objects: a fake API server without delays.
 
+use super::group_changes::{DELETED_AT, Edit, Key, bind, edits, key};
 use super::world::object;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -70,12 +71,6 @@ const START: Time = Time::from_secs(4_000_000_000);
 /// The time between two changes: far less than any backoff.
 const TICK: Duration = Duration::from_micros(1);
 const RETRY: Duration = Duration::from_secs(15);
-const DELETED_AT: &str = "2023-11-14T22:21:40Z";
-/// How long after its creation a pod starts.
-const STARTS_AFTER: i64 = 1_000;
-
-/// Kind, namespace and name.
-type Key = (String, String, String);
 
 /// The engine and the objects of a scenario.
 struct World {
@@ -232,33 +227,11 @@ impl World {
 
     fn change(&mut self, change: &Map<String, Value>) {
         for (what, value) in change {
-            let name = || value.as_str().unwrap_or_default();
-            match what.as_str() {
-                "create" => self.put(value.clone()),
-                "update" => {
-                    let mut value = value.clone();
-                    value["status"] = self.objects[&key(&value)]["status"].clone();
-                    self.put(value);
+            for edit in edits(what, value, &self.objects) {
+                match edit {
+                    Edit::Put(value) => self.put(value),
+                    Edit::Remove(key) => self.remove(&key),
                 }
-                "delete" => {
-                    let mut parts = name().split('/').map(str::to_owned);
-                    let (kind, last) = (parts.next().unwrap_or_default(), parts.next_back());
-                    let namespace = parts.next().unwrap_or_default();
-                    self.remove(&(kind, namespace, last.unwrap_or_default()));
-                }
-                "finish" => self.remove(&pod_key(name())),
-                "reap" => {
-                    let pods = self.objects.iter().filter(|((kind, ..), _)| kind == "Pod");
-                    let gone = pods.filter(|(_, pod)| !pod["metadata"]["deletionTimestamp"].is_null());
-                    let gone: Vec<Key> = gone.map(|(key, _)| key.clone()).collect();
-                    gone.iter().for_each(|key| self.remove(key));
-                }
-                "ungate" => {
-                    let mut pod = self.objects[&pod_key(name())].clone();
-                    pod["spec"].as_object_mut().expect("a pod has a spec").remove("schedulingGates");
-                    self.put(pod);
-                }
-                other => panic!("the change {other} is not known"),
             }
         }
     }
@@ -319,9 +292,7 @@ impl World {
             Effect::Bind { pod, node } => {
                 self.handle(Event::BindFinished { uid: pod.uid.clone(), outcome: BindOutcome::Accepted });
                 let mut bound = self.pod(&pod.namespace, &pod.name);
-                bound["spec"]["nodeName"] = node.into();
-                bound["status"]["startTime"] = started(&bound).into();
-                bound["status"].as_object_mut().expect("a pod has a status").remove("nominatedNodeName");
+                bind(&mut bound, node.into());
                 self.put(bound);
             }
             Effect::Evict(eviction) => {
@@ -498,24 +469,6 @@ fn profiles(
     let settings = settings.unwrap_or_else(|error| panic!("{error}"));
     let profiles = settings.profiles.iter();
     profiles.map(|it| Profile { name: it.name.clone(), framework: it.framework(tables) }).collect()
-}
-
-fn key(object: &Value) -> Key {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let metadata = &object["metadata"];
-    (text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]))
-}
-
-fn pod_key(id: &str) -> Key {
-    let (namespace, name) = id.split_once('/').unwrap_or_default();
-    ("Pod".to_owned(), namespace.to_owned(), name.to_owned())
-}
-
-/// Returns when a pod that is bound in the scenario starts.
-fn started(pod: &Value) -> String {
-    let created = pod["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
-    let created: jiff::Timestamp = created.parse().expect("a pod has a time of creation");
-    (created + jiff::SignedDuration::from_secs(STARTS_AFTER)).to_string()
 }
 
 fn group_cycle(report: &GroupReport) -> Value {

@@ -2,5 +2,6 @@
 
 pub mod changes;
 pub mod compare;
+mod group_changes;
 pub mod groups;
 pub mod world;

@@ -4,6 +4,7 @@
 //! A simulation has no queue. So the recording says which pods are tried when, and what is compared is the decision of
 //! each cycle. `tests/golden/groups.rs` compares the queue, too, natively.
 
+use crate::group_changes::{DELETED_AT, Edit, Key, bind, edits, key, pod_key};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,9 +26,6 @@ pub(crate) struct Cycle {
     pub(crate) is_comparable: bool,
 }
 
-/// Kind, namespace and name.
-type Key = (String, String, String);
-
 /// The objects of a scenario.
 struct World<'a> {
     scenario: &'a Value,
@@ -42,15 +40,6 @@ fn text(value: &Value) -> String {
 
 fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-fn key(object: &Value) -> Key {
-    (text(&object["kind"]), text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
-}
-
-fn pod_key(pod: &str) -> Key {
-    let (namespace, name) = pod.split_once('/').expect("namespace/name");
-    ("Pod".to_owned(), namespace.to_owned(), name.to_owned())
 }
 
 /// Returns the recorded cycles of a vector.
@@ -135,32 +124,11 @@ impl World<'_> {
 
     fn change(&mut self, change: &Value) {
         for (what, value) in change.as_object().into_iter().flatten() {
-            match what.as_str() {
-                "create" => self.put(value.clone()),
-                "update" => {
-                    let mut value = value.clone();
-                    value["status"] = self.objects[&key(&value)]["status"].clone();
-                    self.put(value);
+            for edit in edits(what, value, &self.objects) {
+                match edit {
+                    Edit::Put(value) => self.put(value),
+                    Edit::Remove(key) => self.remove(&key),
                 }
-                "delete" => {
-                    let name = text(value);
-                    let (kind, rest) = name.split_once('/').expect("the kind comes first");
-                    let (namespace, name) = rest.split_once('/').unwrap_or(("", rest));
-                    self.remove(&(kind.to_owned(), namespace.to_owned(), name.to_owned()));
-                }
-                "finish" => self.remove(&pod_key(&text(value))),
-                "reap" => {
-                    let is_leaving = |it: &Value| !it["metadata"]["deletionTimestamp"].is_null();
-                    let leaving =
-                        self.objects.iter().filter(|((kind, ..), it)| kind == "Pod" && is_leaving(it));
-                    let leaving: Vec<Key> = leaving.map(|(key, _)| key.clone()).collect();
-                    leaving.iter().for_each(|key| self.remove(key));
-                }
-                "ungate" => {
-                    let pod = self.pod(value);
-                    pod["spec"].as_object_mut().expect("a pod has a spec").remove("schedulingGates");
-                }
-                other => panic!("the change {other} is not known"),
             }
         }
     }
@@ -200,17 +168,14 @@ impl World<'_> {
     fn carry_out(&mut self, cycle: &Value) {
         for member in list(&cycle["members"]) {
             if cycle["result"] == "scheduled" && member["code"] == "Success" {
-                let pod = self.pod(&member["pod"]);
-                pod["spec"]["nodeName"] = member["node"].clone();
-                pod["status"]["startTime"] = started(pod).into();
-                pod["status"].as_object_mut().expect("a pod has a status").remove("nominatedNodeName");
+                bind(self.pod(&member["pod"]), member["node"].clone());
             } else if member["preempt"] == true {
                 self.pod(&member["pod"])["status"]["nominatedNodeName"] = member["node"].clone();
             }
         }
         for victim in list(&cycle["victims"]) {
             let pod = self.pod(victim);
-            pod["metadata"]["deletionTimestamp"] = "2023-11-14T22:21:40Z".into();
+            pod["metadata"]["deletionTimestamp"] = DELETED_AT.into();
             pod["status"]["conditions"] = json!([
                 { "type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler" },
             ]);
@@ -236,13 +201,6 @@ impl World<'_> {
             assert_eq!(text(node).split(' ').next(), own.as_str(), "{pod} of {}", self.scenario["name"]);
         }
     }
-}
-
-/// Returns when a pod that is bound in the scenario starts: 1,000 s after its creation.
-fn started(pod: &Value) -> String {
-    let created = text(&pod["metadata"]["creationTimestamp"]);
-    let created: k8s_openapi::jiff::Timestamp = created.parse().expect("a pod has a time of creation");
-    (created + k8s_openapi::jiff::SignedDuration::from_secs(1_000)).to_string()
 }
 
 impl Cycle {

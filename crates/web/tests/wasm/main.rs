@@ -3,6 +3,8 @@
 //!
 //! `crates/web/wasm.sh --test` builds the module. `SUPERCARGO_WASM` names another one, such as that of the page.
 
+#[path = "../../../dev/src/golden/group_changes.rs"]
+mod group_changes;
 mod groups;
 mod module;
 #[allow(dead_code, reason = "other tests use the rest of it")]
