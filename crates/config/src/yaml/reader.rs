@@ -203,8 +203,8 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Returns the entries that a merge key `<<` copies from a map or from a list of maps. As in Go's decoder, the list is
-    /// no alias, and its items are no lists.
+    /// Returns the entries that a merge key `<<` copies from a map or from a list of maps. As in Go's decoder, the list
+    /// is no alias, and its items are no lists.
     fn merged(&mut self, id: NodeId) -> Result<Vec<Entry>, Problem> {
         let maps = match &self.slots[id] {
             Slot::Node(Node { value: Value::List(maps), .. }) => maps.clone(),
