@@ -592,8 +592,8 @@ fn cache_size_is_measured_again_when_nodes_are_added() {
     let (mut grown, mut large) = (Law::new(), Law::new());
     with(0..10, &mut grown);
     let small = grown.decisions.bytes();
-    with(10..400, &mut grown);
-    with(0..400, &mut large);
+    with(10..600, &mut grown);
+    with(0..600, &mut large);
     assert_eq!(grown.decisions.bytes(), large.decisions.bytes());
     assert!(large.decisions.bytes() > 5 * small, "{small} bytes before");
     assert_eq!((grown.decisions.signatures(), grown.decisions.node_signatures()), (3, 1));

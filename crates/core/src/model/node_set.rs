@@ -7,8 +7,13 @@ const BITS: usize = u64::BITS as usize;
 pub const BLOCK: usize = BITS;
 
 /// A set of nodes. Iteration is in ascending order of slots.
+///
+/// Operations take as long as there are words between the first and the last node, so that sets of one node are cheap
+/// in large clusters.
 #[derive(Clone, Debug, Default)]
 pub struct NodeSet {
+    /// The number of words without nodes before those in `words`.
+    skipped: usize,
     words: Vec<u64>,
 }
 
@@ -20,30 +25,58 @@ impl NodeSet {
 
     /// Creates a set from consecutive blocks of 64 slots, one bit for each node.
     pub fn of_blocks(blocks: impl Iterator<Item = u64>) -> Self {
-        Self { words: blocks.collect() }
+        Self { skipped: 0, words: blocks.collect() }
+    }
+
+    /// Returns the position in `words` of a word; a position beyond the last one if it is not there.
+    #[inline]
+    fn position(&self, word: usize) -> usize {
+        word.wrapping_sub(self.skipped)
+    }
+
+    /// Returns a word of all slots.
+    #[inline]
+    fn word(&self, word: usize) -> u64 {
+        self.words.get(self.position(word)).copied().unwrap_or(0)
+    }
+
+    /// Makes room for the words from `first` up to but without `end`.
+    fn cover(&mut self, first: usize, end: usize) {
+        if self.words.is_empty() {
+            self.skipped = first;
+        } else if first < self.skipped {
+            let more = self.skipped - first;
+            self.words.splice(..0, std::iter::repeat_n(0, more));
+            self.skipped = first;
+        }
+        if end > self.skipped + self.words.len() {
+            self.words.resize(end - self.skipped, 0);
+        }
     }
 
     /// Adds a node. Returns whether it was absent.
     #[inline]
     pub fn insert(&mut self, node: NodeIdx) -> bool {
         let (word, bit) = (node.index() / BITS, 1u64 << (node.index() % BITS));
-        if word >= self.words.len() {
-            self.words.resize(word + 1, 0);
+        if self.position(word) >= self.words.len() {
+            self.cover(word, word + 1);
         }
-        let absent = self.words[word] & bit == 0;
-        self.words[word] |= bit;
+        let at = self.position(word);
+        let absent = self.words[at] & bit == 0;
+        self.words[at] |= bit;
         absent
     }
 
     /// Removes all nodes and keeps the allocation.
     pub fn clear(&mut self) {
-        self.words.fill(0);
+        self.words.clear();
     }
 
     /// Removes a node. Returns whether it was present.
     pub fn remove(&mut self, node: NodeIdx) -> bool {
         let (word, bit) = (node.index() / BITS, 1u64 << (node.index() % BITS));
-        let Some(word) = self.words.get_mut(word) else { return false };
+        let at = self.position(word);
+        let Some(word) = self.words.get_mut(at) else { return false };
         let present = *word & bit != 0;
         *word &= !bit;
         present
@@ -51,7 +84,7 @@ impl NodeSet {
 
     /// Whether a node is in the set.
     pub fn contains(&self, node: NodeIdx) -> bool {
-        self.words.get(node.index() / BITS).is_some_and(|w| w & (1u64 << (node.index() % BITS)) != 0)
+        self.word(node.index() / BITS) & (1u64 << (node.index() % BITS)) != 0
     }
 
     /// Returns the number of nodes in the set.
@@ -66,7 +99,7 @@ impl NodeSet {
 
     /// Iterates over the nodes in order of slots.
     pub fn iter(&self) -> Iter<'_> {
-        Iter { words: self.words.iter(), first: 0, rest: 0, next_first: 0 }
+        Iter { words: self.words.iter(), first: 0, rest: 0, next_first: (self.skipped * BITS) as u32 }
     }
 
     /// Iterates over the nodes in order of slots, starting at the `nth` and wrapping around.
@@ -83,8 +116,10 @@ impl NodeSet {
         let middle =
             bits(self.words.get(word).copied().unwrap_or(0)).nth(before).map_or(0, |bit| u64::MAX << bit);
         let mask = move |at: usize| if at == word { middle } else { late(at) };
-        let nodes =
-            |at: usize, bits_here: u64| bits(bits_here).map(move |bit| NodeIdx((at * BITS + bit) as u32));
+        let skipped = self.skipped;
+        let nodes = move |at: usize, bits_here: u64| {
+            bits(bits_here).map(move |bit| NodeIdx(((skipped + at) * BITS + bit) as u32))
+        };
         let from =
             self.words.iter().enumerate().skip(word).flat_map(move |(at, &here)| nodes(at, here & mask(at)));
         let until = self
@@ -106,45 +141,55 @@ impl NodeSet {
 
     /// Returns the non-empty blocks of 64 slots: the first slot, and one bit for each node.
     pub fn blocks(&self) -> impl Iterator<Item = (usize, u64)> {
-        let blocks = self.words.iter().enumerate().filter(|&(_, &word)| word != 0);
+        let blocks = (self.skipped..).zip(&self.words).filter(|&(_, &word)| word != 0);
         blocks.map(|(at, &word)| (at * BITS, word))
     }
 
     /// Returns the bits of the block that starts at this slot, as in [`Self::blocks`].
     pub fn block(&self, first: usize) -> u64 {
-        self.words.get(first / BITS).copied().unwrap_or(0)
+        self.word(first / BITS)
     }
 
     /// Replaces the bits of each non-empty block with the result of `keep`, which must only clear bits.
     #[inline(always)]
     pub fn retain_blocks(&mut self, mut keep: impl FnMut(usize, u64) -> u64) {
-        for (at, word) in self.words.iter_mut().enumerate().filter(|(_, word)| **word != 0) {
+        for (at, word) in (self.skipped..).zip(&mut self.words).filter(|(_, word)| **word != 0) {
             *word &= keep(at * BITS, *word);
         }
     }
 
     /// Removes the nodes that are not in `other`.
     pub fn intersect(&mut self, other: &Self) {
-        for (at, word) in self.words.iter_mut().enumerate() {
-            *word &= other.words.get(at).copied().unwrap_or(0);
-        }
+        let (before, common) = self.beside(other);
+        self.words.truncate(before + common.len());
+        self.words[..before].fill(0);
+        self.words[before..].iter_mut().zip(common).for_each(|(word, kept)| *word &= kept);
     }
 
     /// Adds the nodes of `other`.
     pub fn unite(&mut self, other: &Self) {
-        if self.words.len() < other.words.len() {
-            self.words.resize(other.words.len(), 0);
+        if other.words.is_empty() {
+            return;
         }
-        for (word, more) in self.words.iter_mut().zip(&other.words) {
+        self.cover(other.skipped, other.skipped + other.words.len());
+        let first = other.skipped - self.skipped;
+        for (word, more) in self.words[first..].iter_mut().zip(&other.words) {
             *word |= more;
         }
     }
 
     /// Removes the nodes of `other`.
     pub fn subtract(&mut self, other: &Self) {
-        for (word, gone) in self.words.iter_mut().zip(&other.words) {
-            *word &= !gone;
-        }
+        let (before, common) = self.beside(other);
+        self.words[before..].iter_mut().zip(common).for_each(|(word, gone)| *word &= !gone);
+    }
+
+    /// Returns the words of `other` that have a position here, after the number of words before them.
+    fn beside<'o>(&self, other: &'o Self) -> (usize, &'o [u64]) {
+        let before = other.skipped.saturating_sub(self.skipped).min(self.words.len());
+        let from = self.skipped.saturating_sub(other.skipped).min(other.words.len());
+        let common = &other.words[from..];
+        (before, &common[..common.len().min(self.words.len() - before)])
     }
 }
 
@@ -185,9 +230,7 @@ impl Iterator for Iter<'_> {
 
 impl PartialEq for NodeSet {
     fn eq(&self, other: &Self) -> bool {
-        let (short, long) = if self.words.len() < other.words.len() { (self, other) } else { (other, self) };
-        let (head, tail) = long.words.split_at(short.words.len());
-        head == short.words && tail.iter().all(|&word| word == 0)
+        self.blocks().eq(other.blocks())
     }
 }
 
@@ -206,6 +249,7 @@ impl FromIterator<NodeIdx> for NodeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn node_set_iterates_in_slot_order() {
@@ -224,6 +268,65 @@ mod tests {
         let mut all = other.clone();
         all.unite(&set);
         assert_eq!(all.iter().map(|n| n.0).collect::<Vec<_>>(), [63, 130]);
+    }
+
+    #[test]
+    fn node_sets_equal_sets_of_slots() {
+        let mut random = 7_u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        for _ in 0..300 {
+            let (mut sets, mut plain) =
+                ([NodeSet::new(), NodeSet::new()], [BTreeSet::new(), BTreeSet::new()]);
+            for _ in 0..60 {
+                let (at, slot) = (next(2) as usize, next(4) as u32 * 150 + next(70) as u32);
+                let ([set, other], [slots, others]) = match at {
+                    0 => (sets.each_mut(), plain.each_mut()),
+                    _ => {
+                        let ([b, a], [d, c]) = (sets.each_mut(), plain.each_mut());
+                        ([a, b], [c, d])
+                    }
+                };
+                match next(12) {
+                    0 => {
+                        set.intersect(other);
+                        slots.retain(|slot| others.contains(slot));
+                    }
+                    1 => {
+                        set.unite(other);
+                        slots.extend(others.iter().copied());
+                    }
+                    2 => {
+                        set.subtract(other);
+                        slots.retain(|slot| !others.contains(slot));
+                    }
+                    3 => {
+                        set.retain(|node| node.0 % 3 != 0);
+                        slots.retain(|slot| slot % 3 != 0);
+                    }
+                    4 if next(4) == 0 => {
+                        set.clear();
+                        slots.clear();
+                    }
+                    5 | 6 => assert_eq!(set.remove(NodeIdx(slot)), slots.remove(&slot)),
+                    _ => assert_eq!(set.insert(NodeIdx(slot)), slots.insert(slot)),
+                }
+                let all: Vec<u32> = set.iter().map(|node| node.0).collect();
+                assert_eq!(all, slots.iter().copied().collect::<Vec<_>>());
+                assert_eq!((set.len(), set.is_empty()), (slots.len(), slots.is_empty()));
+                assert_eq!(set.contains(NodeIdx(slot)), slots.contains(&slot));
+                assert_eq!(*set == *other, *slots == *others);
+                let of_block = set.block(slot as usize / BLOCK * BLOCK);
+                assert_eq!(of_block >> (slot as usize % BLOCK) & 1 == 1, slots.contains(&slot));
+                let nth = next(5) as usize;
+                let round: Vec<u32> = set.iter_from_nth(nth).map(|node| node.0).collect();
+                if let Some(tail) = all.get(nth..).filter(|tail| !tail.is_empty()) {
+                    assert_eq!(round, [tail, &all[..nth]].concat());
+                }
+            }
+        }
     }
 
     #[test]
