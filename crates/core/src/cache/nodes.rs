@@ -152,12 +152,12 @@ impl Sums {
         }
     }
 
-    fn requested(&self) -> Resources {
-        Resources {
-            cpu_milli: clamp(self.cpu_milli),
-            memory: clamp(self.memory),
-            ephemeral_storage: clamp(self.ephemeral_storage),
-            scalar: self.scalar.iter().map(|(&name, &sum)| (name, clamp(sum))).collect(),
+    fn write_to(&self, requested: &mut Resources) {
+        requested.cpu_milli = clamp(self.cpu_milli);
+        requested.memory = clamp(self.memory);
+        requested.ephemeral_storage = clamp(self.ephemeral_storage);
+        if !self.scalar.is_empty() || !requested.scalar.is_empty() {
+            requested.scalar = self.scalar.iter().map(|(&name, &sum)| (name, clamp(sum))).collect();
         }
     }
 }
@@ -378,7 +378,7 @@ impl Nodes {
     pub(super) fn count(&mut self, idx: NodeIdx, pod: &PodInfo, sign: i8) {
         let (at, columns, slot) = (idx.index(), &mut self.columns, &mut self.slots[idx.index()]);
         slot.sums.count(pod, i128::from(sign));
-        slot.requested = slot.sums.requested();
+        slot.sums.write_to(&mut slot.requested);
         if !mutation::is_on(Mutation::RequestedColumnsNotUpdated) {
             columns.requested_cpu_milli[at] = slot.requested.cpu_milli;
         }

@@ -405,8 +405,11 @@ impl Filtered {
         if mutation::is_on(Mutation::NominatedPodsIgnored) {
             return self.first_rejector(&snapshot.node(node));
         }
-        let mut overlay = Overlay::new();
         let nominated = snapshot.nominated_on(node);
+        if nominated.is_empty() {
+            return Ok(None);
+        }
+        let mut overlay = Overlay::new();
         for other in nominated.iter().filter(|n| n.priority >= pod.priority && n.uid != pod.uid) {
             overlay.add(other);
         }

@@ -141,13 +141,12 @@ impl NodeEvaluation {
         }
         one.insert(node);
         let filtered = self.filter_usage(snapshot, one);
-        let base = filtered.and_then(|()| {
-            // A count would read the words of all nodes.
-            let len = usize::from(one.contains(node));
-            self.score_raw(snapshot, one, len)
+        let base = filtered.and_then(|()| match one.contains(node) {
+            true => self.score_one(snapshot, one).map(Some),
+            false => Ok(None),
         });
-        one.remove(node);
-        Ok(base?.first().copied())
+        one.clear();
+        base
     }
 
     /// Returns the number of nodes of `within` that filters evaluate: those that PreFilter leaves.
@@ -355,6 +354,20 @@ impl NodeEvaluation {
             }
         }
         Ok(base)
+    }
+
+    /// As [`Self::score_raw`], for a set of one node.
+    fn score_one(&self, snapshot: Snapshot<'_>, one: &NodeSet) -> Result<i32, Fallback> {
+        let shown = snapshot.showing(DependsOn::NodeUsage.facts());
+        let (mut base, mut cell) = ([0_i32], [0_i64]);
+        for (weight, rule) in &self.raw {
+            rule.score(shown, one, &mut cell).map_err(|_| Fallback)?;
+            if !weigh(&mut base, *weight as i32, &cell) {
+                return Err(Fallback);
+            }
+            cell = [0];
+        }
+        Ok(base[0])
     }
 
     /// Computes the raw scores of the rules in `relative`.

@@ -7,6 +7,7 @@ use super::node_classes::Classes;
 use super::signature_state::INFEASIBLE;
 use crate::model::node::NodeIdx;
 use crate::model::node_set::{BLOCK, NodeSet, bits};
+use std::cmp::Ordering;
 
 /// The base score and class of each node, with block maxima.
 #[derive(Clone, Default)]
@@ -272,10 +273,17 @@ impl ScoreTable {
 /// Returns a node with the highest total, and that total. `draw` gets the number of tied nodes and picks one of them in
 /// order.
 pub(super) fn drawn_best(totals: &[(NodeIdx, i32)], draw: impl FnOnce(usize) -> usize) -> (NodeIdx, i32) {
-    let best = totals.iter().map(|&(_, total)| total).max().unwrap_or(INFEASIBLE);
-    let ties = || totals.iter().copied().filter(|&(_, total)| total == best);
-    let at = draw(ties().count());
-    ties().nth(at).expect("the draw is less than the number of ties")
+    let (mut best, mut tied) = (i32::MIN, 0);
+    for &(_, total) in totals {
+        tied = match total.cmp(&best) {
+            Ordering::Less => tied,
+            Ordering::Equal => tied + 1,
+            Ordering::Greater => 1,
+        };
+        best = best.max(total);
+    }
+    let mut ties = totals.iter().copied().filter(|&(_, total)| total == best);
+    ties.nth(draw(tied)).expect("the draw is less than the number of ties")
 }
 
 /// Whether all numbers equal `one`.

@@ -365,10 +365,17 @@ impl Weighing {
     ) {
         // Nearly all configurations use cpu and memory, and most of the scoring time is spent here.
         match self.pair(snapshot.columns()) {
-            [Some(first), Some(second)] => with_best_instructions(
-                #[inline(always)]
-                || Pair { first, second }.score(nodes, cells, score, of_two),
-            ),
+            [Some(first), Some(second)] => {
+                let pair = Pair { first, second };
+                if cells.len() < simd_block::PAY_FROM {
+                    let each = cells.iter_mut().zip(nodes.iter());
+                    return each.for_each(|(cell, node)| *cell = pair.score_of(node.index(), &score));
+                }
+                with_best_instructions(
+                    #[inline(always)]
+                    || pair.score(nodes, cells, score, of_two),
+                );
+            }
             _ => self.score(snapshot, nodes, cells, score),
         }
     }
