@@ -153,13 +153,20 @@ pub(crate) struct PlacementChoice {
 impl PlacementResults {
     fn new(evaluation: &NodeEvaluation, within: &NodeSet) -> Self {
         let table = evaluation.table();
-        let cell = |node: NodeIdx| {
-            let base = table.base().get(node.index()).copied().unwrap_or(INFEASIBLE);
-            (base, if base == INFEASIBLE { 0 } else { table.classes().by_slot()[node.index()] })
-        };
-        let cells: Vec<(i32, u16)> = within.iter().map(cell).collect();
-        let mut classes: Vec<(u16, usize)> = Vec::new();
-        for &(_, class) in cells.iter().filter(|(base, _)| *base != INFEASIBLE) {
+        let (bases, classes_of) = (table.base(), table.classes().by_slot());
+        let size = within.len();
+        let (mut cells, mut totals) = (Vec::with_capacity(size), Vec::with_capacity(size));
+        let (mut classes, mut feasible): (Vec<(u16, usize)>, usize) = (Vec::new(), 0);
+        for node in within.iter() {
+            totals.push((node, INFEASIBLE));
+            let base = bases.get(node.index()).copied().unwrap_or(INFEASIBLE);
+            if base == INFEASIBLE {
+                cells.push((INFEASIBLE, 0));
+                continue;
+            }
+            let class = classes_of[node.index()];
+            cells.push((base, class));
+            feasible += 1;
             match classes.iter_mut().find(|(number, _)| *number == class) {
                 Some((_, nodes)) => *nodes += 1,
                 None => classes.push((class, 1)),
@@ -167,9 +174,9 @@ impl PlacementResults {
         }
         Self {
             evaluated: evaluation.candidates_in(within),
-            totals: within.iter().map(|node| (node, INFEASIBLE)).collect(),
+            totals,
             cells,
-            feasible: classes.iter().map(|(_, nodes)| nodes).sum(),
+            feasible,
             classes,
             is_normalized: false,
             followed: 0,

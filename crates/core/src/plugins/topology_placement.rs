@@ -2,35 +2,74 @@
 //!
 //! Upstream: `pkg/scheduler/framework/plugins/topologyaware/topology_placement.go`.
 
-use crate::cache::Snapshot;
+use crate::cache::{NodeChange, Snapshot};
 use crate::collections::hash::IdMap;
 use crate::framework::placement::Placement;
 use crate::framework::{CycleError, PluginName};
-use crate::model::intern::Symbol;
+use crate::model::intern::{Marks, Symbol, TraceIds};
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The plugin's name.
 pub const NAME: PluginName = "TopologyPlacementGenerator";
 
-/// Returns the placements of a group by the values of a node label, by name. `scheduled` are the members that have a
-/// node, each with the name of that node: the group stays in their domain.
-///
-/// # Errors
-/// If the scheduled members are in no domain, or in several.
-pub fn placements<'a>(
-    key: Symbol,
-    scheduled: impl Iterator<Item = (&'a PodInfo, Symbol)>,
-    snapshot: Snapshot<'_>,
-) -> Result<Vec<Placement>, CycleError> {
-    let domain = domain_of(key, scheduled, snapshot)
-        .map_err(|text| CycleError(format!("cannot determine domain for already scheduled pods: {text}")))?;
-    let domains = domains(key, snapshot.nodes().iter(), snapshot).into_iter();
-    let in_domain = domains.filter(|(name, _)| domain.is_none_or(|domain| domain == *name));
-    let placement = |(name, nodes): (&str, NodeSet)| Placement { name: name.to_owned(), nodes };
-    Ok(in_domain.map(placement).collect())
+/// The domains of the node label that a group required last, as long as no node object changes.
+#[derive(Default)]
+pub struct KnownDomains {
+    key: Option<Symbol>,
+    clock: u64,
+    era: u64,
+    placements: Arc<[Placement]>,
+}
+
+impl KnownDomains {
+    /// Returns the placements of a group by the values of a node label, by name. `scheduled` are the members that have
+    /// a node, each with the name of that node: the group stays in their domain.
+    ///
+    /// # Errors
+    /// If the scheduled members are in no domain, or in several.
+    pub fn placements<'a>(
+        &mut self,
+        key: Symbol,
+        scheduled: impl Iterator<Item = (&'a PodInfo, Symbol)>,
+        snapshot: Snapshot<'_>,
+    ) -> Result<Arc<[Placement]>, CycleError> {
+        let domain = domain_of(key, scheduled, snapshot).map_err(|text| {
+            CycleError(format!("cannot determine domain for already scheduled pods: {text}"))
+        })?;
+        let all = self.of(key, snapshot);
+        Ok(match domain {
+            None => Arc::clone(all),
+            Some(domain) => all.iter().filter(|placement| placement.name == domain).cloned().collect(),
+        })
+    }
+
+    fn of(&mut self, key: Symbol, snapshot: Snapshot<'_>) -> &Arc<[Placement]> {
+        let is_current = self.key == Some(key)
+            && self.era == snapshot.era()
+            && snapshot
+                .node_changes_since(self.clock)
+                .is_some_and(|mut changes| changes.all(|(_, change)| change != NodeChange::Object));
+        let all = || {
+            let placement = |(name, nodes): (&str, NodeSet)| Placement { name: name.to_owned(), nodes };
+            domains(key, snapshot.nodes().iter(), snapshot).into_iter().map(placement).collect()
+        };
+        if !is_current {
+            self.placements = all();
+        }
+        debug_assert_eq!(self.placements, all(), "known domains");
+        (self.key, self.clock, self.era) = (Some(key), snapshot.clock(), snapshot.era());
+        &self.placements
+    }
+}
+
+impl TraceIds for KnownDomains {
+    fn mark(&self, marks: &mut Marks) {
+        self.key.mark(marks);
+    }
 }
 
 /// Divides nodes by the values of a label. Those without it are in no domain.

@@ -18,7 +18,7 @@ const REQUESTS_MAX: usize = 8;
 
 impl Scheduler {
     /// Says in the verdict if the group could not even start on empty nodes. It reserves no nodes then.
-    pub(super) fn note_capacity(&self, attempt: &mut Attempt, run: &mut Run) {
+    pub(super) fn note_capacity(&mut self, attempt: &mut Attempt, run: &mut Run) {
         if self.is_comparable || self.tables.copies_defects() {
             return;
         }
@@ -30,7 +30,7 @@ impl Scheduler {
         }
     }
 
-    fn shortage(&self, attempt: &Attempt) -> Option<String> {
+    fn shortage(&mut self, attempt: &Attempt) -> Option<String> {
         let Some(GroupPolicy::Gang(min)) = attempt.group.as_ref().map(|group| group.policy) else {
             return None;
         };

@@ -109,6 +109,7 @@ impl Scheduler {
         let mut trying = self.begin_run(attempt, scope, mode);
         let mut remaining = attempt.members.len();
         let mut run = Run::ended(Verdict::Scheduled);
+        run.tried.reserve(remaining);
         run.details = Some(Details::default());
         let mut feasible = trying.feasible(remaining);
         if matches!(feasible, Feasible::Never(_)) {

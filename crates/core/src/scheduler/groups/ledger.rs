@@ -10,6 +10,7 @@ use crate::collections::hash::FixedMap;
 use crate::model::group::{GroupCondition, GroupKey};
 use crate::model::intern::{Marks, TraceIds};
 use crate::model::pod::Uid;
+use crate::plugins::topology_placement::KnownDomains;
 use crate::report::group::GroupReport;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -97,6 +98,8 @@ pub(in crate::scheduler) struct Groups {
     pub(super) starts_as_of: u64,
     /// The time limits of groups.
     pub(super) limits: TimeLimits,
+    /// The topology domains that a group required last.
+    pub(super) domains: KnownDomains,
 }
 
 impl Groups {
@@ -243,8 +246,10 @@ impl TraceIds for Groups {
             starts,
             starts_as_of: _,
             limits,
+            domains,
         } = self;
         limits.mark(marks);
+        domains.mark(marks);
         members.keys().chain(victims.keys()).chain(starts.keys()).for_each(|key| key.mark(marks));
     }
 }

@@ -14,6 +14,7 @@ use crate::model::pod::PodInfo;
 use crate::model::time::Time;
 use crate::plugins::topology_placement;
 use crate::report::group::PlacementReport;
+use std::sync::Arc;
 
 impl Scheduler {
     /// Decides on the members of a group in their order, in each of its placements if it has any.
@@ -85,25 +86,32 @@ impl Scheduler {
     }
 
     /// Returns the placements of a group: one with all nodes if it requires no topology domain.
-    pub(super) fn placements_of(&self, attempt: &Attempt) -> Result<Vec<Placement>, CycleError> {
-        let snapshot = self.snapshot();
-        let all = || vec![Placement { name: String::new(), nodes: snapshot.nodes().clone() }];
+    pub(super) fn placements_of(&mut self, attempt: &Attempt) -> Result<Arc<[Placement]>, CycleError> {
         let runs = |profile: &super::super::Profile| {
             profile.framework.runs(ExtensionPoint::PlacementGenerate, topology_placement::NAME)
         };
         let name = attempt.members[0].pod.scheduler_name;
         if !profile_named(&self.profiles, name).is_some_and(runs) {
-            return Ok(all());
+            return Ok(self.whole_cluster());
         }
         let Some(group) = &attempt.group else {
             let name = self.tables.text(attempt.key.name);
             return Err(CycleError(format!("podgroup.scheduling.k8s.io \"{name}\" not found")));
         };
-        let Some(&key) = group.topology.as_ref().and_then(|keys| keys.first()) else { return Ok(all()) };
+        let Some(&key) = group.topology.as_ref().and_then(|keys| keys.first()) else {
+            return Ok(self.whole_cluster());
+        };
         let members = self.scheduled_members(attempt.key);
-        let mut scheduled: Vec<(&PodInfo, Symbol)> = members.map(|(pod, node)| (&**pod, node)).collect();
-        scheduled.sort_by_key(|(pod, _)| &pod.name);
-        topology_placement::placements(key, scheduled.into_iter(), snapshot)
+        let mut scheduled: Vec<(Arc<PodInfo>, Symbol)> =
+            members.map(|(pod, node)| (Arc::clone(pod), node)).collect();
+        scheduled.sort_by(|(pod, _), (other, _)| pod.name.cmp(&other.name));
+        let scheduled = scheduled.iter().map(|(pod, node)| (&**pod, *node));
+        self.groups.domains.placements(key, scheduled, self.cache.snapshot(&self.tables))
+    }
+
+    /// Returns the only placement of a group without a topology domain: all nodes.
+    pub(super) fn whole_cluster(&self) -> Arc<[Placement]> {
+        Arc::new([Placement { name: String::new(), nodes: self.snapshot().nodes().clone() }])
     }
 
     /// Returns the position of the best of the placements that fit; among equal ones the first by name.

@@ -18,6 +18,7 @@ use crate::model::time::Time;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// The work of a search, in visited nodes. The full evaluation of one takes about 40 ns, so that a search takes at most
 /// about 0.1 s, as long as the cycle of a large group.
@@ -109,11 +110,11 @@ impl Scheduler {
         None
     }
 
-    pub(super) fn search_placements(&self, attempt: &Attempt) -> Option<Vec<Placement>> {
+    pub(super) fn search_placements(&mut self, attempt: &Attempt) -> Option<Arc<[Placement]>> {
         if self.tables.rules().groups.topology {
             return self.placements_of(attempt).ok();
         }
-        Some(vec![Placement { name: String::new(), nodes: self.snapshot().nodes().clone() }])
+        Some(self.whole_cluster())
     }
 
     /// Searches in one placement. Returns a run that starts the group.
