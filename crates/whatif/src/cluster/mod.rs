@@ -44,6 +44,7 @@ mod given;
 mod groups;
 mod interrupt;
 mod load;
+mod packing;
 mod questions;
 mod recorded;
 mod scale_up;

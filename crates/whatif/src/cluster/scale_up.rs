@@ -4,6 +4,7 @@
 //! therefore what really adding the nodes gives. Arithmetic on requests only chooses which counts to try.
 
 use super::changes::{NodeTemplate, Placement};
+use super::packing::EmptyNode;
 use super::{Cluster, ClusterError};
 use crate::prepare::owners::OwnedPod;
 use serde::Serialize;
@@ -12,7 +13,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use supercargo_core::model::node::NodeInfo;
 use supercargo_core::model::pod::PodInfo;
-use supercargo_core::model::resources::Resources;
 
 /// A kind of node that can be added.
 #[derive(Clone, Copy, Debug)]
@@ -239,7 +239,7 @@ impl<'a> Search<'a> {
         // The largest count that is known to leave more pods pending than the best one, which follows.
         let mut low = 0;
         let mut best: Option<(usize, Tried)> = None;
-        let mut step = self.bound(at, before);
+        let mut step = self.estimate(at, before);
         let mut is_last = false;
         loop {
             let (count, now) = best.as_ref().map_or((0, before), |(count, tried)| (*count, tried));
@@ -250,7 +250,7 @@ impl<'a> Search<'a> {
             let tried = self.tried(&with(chosen, at, next))?;
             if tried.pending < now.pending {
                 let (gained, added) = (now.pending - tried.pending, next - count);
-                step = (tried.pending * added).div_ceil(gained).max(self.bound(at, &tried));
+                step = (tried.pending * added).div_ceil(gained).max(self.estimate(at, &tried));
                 low = count;
                 best = Some((next, tried));
                 is_last = false;
@@ -263,42 +263,29 @@ impl<'a> Search<'a> {
             }
         }
         let Some((mut count, mut found)) = best else { return Ok(None) };
-        // One less is the most probable candidate.
-        let mut probe = count.saturating_sub(1);
-        while probe > low && !self.is_over() {
+        // One less is the most probable candidate, then a few less.
+        let (mut less, mut is_close) = (1, true);
+        while count - low > 1 && !self.is_over() {
+            let probe =
+                if is_close { count.saturating_sub(less).max(low + 1) } else { low + (count - low) / 2 };
             let tried = self.tried(&with(chosen, at, probe))?;
             if tried.pending <= found.pending {
                 (count, found) = (probe, tried);
+                less *= 2;
             } else {
-                low = probe;
+                (low, is_close) = (probe, false);
             }
-            probe = low + (count - low) / 2;
         }
         Ok(Some((count, found)))
     }
 
-    /// Returns how many empty nodes of a template have the CPU, memory and room that the pending pods request; at
-    /// least 1.
-    fn bound(&self, at: usize, tried: &Tried) -> usize {
+    /// Returns about how many empty nodes of a template the pending pods need; at least 1.
+    fn estimate(&self, at: usize, tried: &Tried) -> usize {
         let Template { info, daemons, .. } = &self.templates[at];
-        let mut free = info.allocatable.clone();
-        daemons.iter().for_each(|owned| free.subtract(&owned.pod.resources.placed));
-        let free_pods = info.allocatable_pods - daemons.len() as i64;
-        let (mut sum, mut pods) = (Resources::default(), 0_i64);
-        for key in tried.placements.iter().filter(|it| it.node.is_none()).map(|it| &it.pod) {
-            let Some(pod) = self.by_key.get(key) else { continue };
-            sum.add(&pod.resources.placed);
-            pods += 1;
-        }
-        // A resource that the nodes lack does not tell how many there must be.
-        let of = |amount: i64, each: i64| match each {
-            ..=0 => 0,
-            each => u64::try_from(amount).unwrap_or(0).div_ceil(each.unsigned_abs()),
-        };
-        let scalar = sum.scalar.iter().map(|&(name, amount)| of(amount, free.scalar(name).unwrap_or(0)));
-        let parts = [of(sum.cpu_milli, free.cpu_milli), of(sum.memory, free.memory), of(pods, free_pods)];
-        let most = parts.into_iter().chain(scalar).max().unwrap_or(0);
-        usize::try_from(most).unwrap_or(usize::MAX).max(1)
+        let node = EmptyNode::of(info, daemons.iter().map(|owned| &owned.pod.resources.placed));
+        let pending = tried.placements.iter().filter(|it| it.node.is_none());
+        let requests = pending.filter_map(|it| Some(&self.by_key.get(&it.pod)?.resources.placed));
+        node.needed(&requests.collect::<Vec<_>>())
     }
 }
 
