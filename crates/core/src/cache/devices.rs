@@ -381,6 +381,9 @@ impl Devices {
     /// Gives back the devices of claims whose time has come. Returns these claims, each with the allocation that it
     /// would have had, in order of their uids.
     pub(super) fn expire(&mut self, now: Time) -> Vec<Arc<ResourceClaim>> {
+        if self.lingering.is_empty() {
+            return Vec::new();
+        }
         let mut over = BTreeSet::new();
         for (uid, it) in self.lingering.iter_mut().filter(|(_, it)| it.until <= now) {
             if !it.is_extended && it.until + PAUSED < now {

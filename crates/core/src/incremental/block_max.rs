@@ -149,14 +149,22 @@ impl BlockMaxima {
     ) -> NodeIdx {
         let included: Vec<usize> =
             (1..points.len().min(CLASSES)).filter(|&c| points[c] > INFEASIBLE).collect();
-        let best_of =
-            |maxima: &[BlockMax; CLASSES]| included.iter().map(|&c| maxima[c].max + points[c]).max();
-        let best = self.maxima.iter().filter_map(best_of).max().unwrap_or(INFEASIBLE);
+        let (mut best, mut tied) = (i32::MIN, 0);
+        for maxima in &self.maxima {
+            for &class in &included {
+                let BlockMax { max, nodes } = maxima[class];
+                let sum = max + points[class];
+                if sum > best {
+                    (best, tied) = (sum, 0);
+                }
+                tied += if sum == best { nodes as usize } else { 0 };
+            }
+        }
         let ties = |maxima: &[BlockMax; CLASSES]| {
             let tied_classes = included.iter().filter(|&&c| maxima[c].max + points[c] == best);
             tied_classes.map(|&c| maxima[c].nodes as usize).sum::<usize>()
         };
-        let mut remaining = draw(self.maxima.iter().map(ties).sum());
+        let mut remaining = draw(tied);
         for (block, maxima) in self.maxima.iter().enumerate() {
             let here = ties(maxima);
             if remaining >= here {

@@ -200,16 +200,17 @@ impl SignatureState {
             return Ok(());
         }
         let changes = || snapshot.node_changes_since(self.clock).ok_or(Fallback);
-        let (mut touched, mut objects, mut changed) = (NodeSet::new(), NodeSet::new(), NodeSet::new());
-        for (node, change) in changes()? {
-            touched.insert(node);
-            if change == NodeChange::Object {
-                objects.insert(node);
-            }
+        let (mut objects, mut changed) = (NodeSet::new(), NodeSet::new());
+        for (node, _) in changes()?.filter(|(_, change)| *change == NodeChange::Object) {
+            objects.insert(node);
         }
-        touched.intersect(snapshot.nodes());
         objects.intersect(snapshot.nodes());
         self.counts.recount(snapshot, changes()?, &objects, &mut changed)?;
+        let mut touched = NodeSet::new();
+        if self.own_table.is_some() {
+            changes()?.for_each(|(node, _)| _ = touched.insert(node));
+            touched.intersect(snapshot.nodes());
+        }
         self.clock = snapshot.clock();
         let Some(own_table) = &mut self.own_table else { return Ok(()) };
         own_table.resize(evaluation.table().base().len());

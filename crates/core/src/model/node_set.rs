@@ -45,9 +45,10 @@ impl NodeSet {
         if self.words.is_empty() {
             self.skipped = first;
         } else if first < self.skipped {
-            let more = self.skipped - first;
+            // At least doubled, so that many insertions in descending order take linear time.
+            let more = (self.skipped - first).max(self.words.len()).min(self.skipped);
             self.words.splice(..0, std::iter::repeat_n(0, more));
-            self.skipped = first;
+            self.skipped -= more;
         }
         if end > self.skipped + self.words.len() {
             self.words.resize(end - self.skipped, 0);
