@@ -5,6 +5,10 @@ use std::collections::BinaryHeap;
 use supercargo_core::model::node::NodeInfo;
 use supercargo_core::model::resources::Resources;
 
+/// Maximum number of nodes that are looked at in one packing besides the one with the most room: about 3 ms. Beyond it,
+/// a pod counts as one that no node takes.
+const LOOKS_MAX: usize = 500_000;
+
 /// What a new node has for pods.
 pub(super) struct EmptyNode {
     free: Resources,
@@ -61,9 +65,11 @@ impl EmptyNode {
     }
 
     fn take_all(&self, count: usize, requests: &[&Resources]) -> bool {
-        let room = || Room { taken: 0, free: self.free.clone(), pods: self.pods };
+        let room = || Room { taken: (0, 0), free: self.free.clone(), pods: self.pods };
         let mut nodes: Vec<Room> = (0..count).map(|_| room()).collect();
-        let mut by_room: BinaryHeap<Reverse<(u64, usize)>> = (0..count).map(|at| Reverse((0, at))).collect();
+        let mut by_room: BinaryHeap<Reverse<((u64, u64), usize)>> =
+            (0..count).map(|at| Reverse(((0, 0), at))).collect();
+        let mut looks = LOOKS_MAX;
         requests.iter().all(|request| {
             // A node that took a pod although others have more room is in the heap with its old share.
             while let Some(mut roomiest) = by_room.peek_mut()
@@ -73,8 +79,10 @@ impl EmptyNode {
                 *taken = nodes[*at].taken;
             }
             let roomiest = by_room.peek().map(|&Reverse((_, at))| at);
-            let others =
-                || (0..count).filter(|&at| nodes[at].takes(request)).min_by_key(|&at| nodes[at].taken);
+            let others = || {
+                looks = looks.checked_sub(count)?;
+                (0..count).filter(|&at| nodes[at].takes(request)).min_by_key(|&at| nodes[at].taken)
+            };
             let Some(at) = roomiest.filter(|&at| nodes[at].takes(request)).or_else(others) else {
                 return false;
             };
@@ -86,8 +94,8 @@ impl EmptyNode {
 
 /// What a node has left.
 struct Room {
-    /// The shares of its CPU and memory that are taken, in millionths.
-    taken: u64,
+    /// The shares of its CPU and memory that are taken, in millionths, and the number of pods.
+    taken: (u64, u64),
     free: Resources,
     pods: i64,
 }
@@ -98,7 +106,8 @@ impl Room {
     }
 
     fn take(&mut self, request: &Resources, all: &Resources) {
-        self.taken += share(request.cpu_milli, all.cpu_milli) + share(request.memory, all.memory);
+        self.taken.0 += share(request.cpu_milli, all.cpu_milli) + share(request.memory, all.memory);
+        self.taken.1 += 1;
         self.free.subtract(request);
         self.pods -= 1;
     }
@@ -137,6 +146,18 @@ mod tests {
         assert_eq!(needed(8_000, 110, &[3_000, 3_000, 3_000, 6_000]), 4);
         assert_eq!(needed(8_000, 110, &[6_000, 3_000, 3_000, 3_000]), 3);
         assert_eq!(needed(8_000, 2, &[0; 5]), 3);
+    }
+
+    #[test]
+    fn packing_ends_after_a_number_of_looks() {
+        let node = EmptyNode { free: Resources { ephemeral_storage: 1, ..cpu(8_000) }, pods: 8 };
+        let nothing = Resources::default();
+        assert_eq!(node.needed(&[&nothing; 8_000]), 1_000);
+        // The nodes with the most room have no storage left, so that the last pods look at all others.
+        let (storage, some) = (Resources { ephemeral_storage: 1, ..nothing.clone() }, cpu(1_000));
+        let pods = |last| [vec![&storage; 100], vec![&some; 1_900], vec![&storage; last]].concat();
+        assert!(node.take_all(2_000, &pods(LOOKS_MAX / 2_000)));
+        assert!(!node.take_all(2_000, &pods(LOOKS_MAX / 2_000 + 1)));
     }
 
     #[test]
