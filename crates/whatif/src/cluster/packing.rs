@@ -154,7 +154,7 @@ mod tests {
         let nothing = Resources::default();
         assert_eq!(node.needed(&[&nothing; 8_000]), 1_000);
         // The nodes with the most room have no storage left, so that the last pods look at all others.
-        let (storage, some) = (Resources { ephemeral_storage: 1, ..nothing.clone() }, cpu(1_000));
+        let (storage, some) = (Resources { ephemeral_storage: 1, ..Resources::default() }, cpu(1_000));
         let pods = |last| [vec![&storage; 100], vec![&some; 1_900], vec![&storage; last]].concat();
         assert!(node.take_all(2_000, &pods(LOOKS_MAX / 2_000)));
         assert!(!node.take_all(2_000, &pods(LOOKS_MAX / 2_000 + 1)));
