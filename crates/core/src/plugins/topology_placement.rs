@@ -6,7 +6,7 @@ use crate::cache::{NodeChange, Snapshot};
 use crate::collections::hash::IdMap;
 use crate::framework::placement::Placement;
 use crate::framework::{CycleError, PluginName};
-use crate::model::intern::{Marks, Symbol, TraceIds};
+use crate::model::intern::Symbol;
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
@@ -19,6 +19,7 @@ pub const NAME: PluginName = "TopologyPlacementGenerator";
 /// The domains of the node label that a group required last, as long as no node object changes.
 #[derive(Default)]
 pub struct KnownDomains {
+    /// Not kept as an id in use: if no node has the label any more, there are no domains, and its id may name another.
     key: Option<Symbol>,
     clock: u64,
     era: u64,
@@ -63,12 +64,6 @@ impl KnownDomains {
         debug_assert_eq!(self.placements, all(), "known domains");
         (self.key, self.clock, self.era) = (Some(key), snapshot.clock(), snapshot.era());
         &self.placements
-    }
-}
-
-impl TraceIds for KnownDomains {
-    fn mark(&self, marks: &mut Marks) {
-        self.key.mark(marks);
     }
 }
 

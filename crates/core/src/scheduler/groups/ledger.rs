@@ -246,10 +246,9 @@ impl TraceIds for Groups {
             starts,
             starts_as_of: _,
             limits,
-            domains,
+            domains: _,
         } = self;
         limits.mark(marks);
-        domains.mark(marks);
         members.keys().chain(victims.keys()).chain(starts.keys()).for_each(|key| key.mark(marks));
     }
 }
