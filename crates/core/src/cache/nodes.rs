@@ -156,9 +156,7 @@ impl Sums {
         requested.cpu_milli = clamp(self.cpu_milli);
         requested.memory = clamp(self.memory);
         requested.ephemeral_storage = clamp(self.ephemeral_storage);
-        if !self.scalar.is_empty() || !requested.scalar.is_empty() {
-            requested.scalar = self.scalar.iter().map(|(&name, &sum)| (name, clamp(sum))).collect();
-        }
+        requested.scalar = self.scalar.iter().map(|(&name, &sum)| (name, clamp(sum))).collect();
     }
 }
 

@@ -100,7 +100,7 @@ impl<K> Hash for Hashed<K> {
     }
 }
 
-/// The number of bytes that are gathered: enough for most pods.
+/// The number of bytes that are gathered before they are hashed.
 const GATHERED_MAX: usize = 256;
 
 /// Gathers many short values before they are hashed, with the same hash: SipHash takes most of its time for the start

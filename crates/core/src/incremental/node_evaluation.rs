@@ -142,7 +142,11 @@ impl NodeEvaluation {
         one.insert(node);
         let filtered = self.filter_usage(snapshot, one);
         let base = filtered.and_then(|()| match one.contains(node) {
-            true => self.score_one(snapshot, one).map(Some),
+            true => {
+                let mut base = [0];
+                self.add_raw(snapshot, one, &mut base, &mut [0])?;
+                Ok(Some(base[0]))
+            }
             false => Ok(None),
         });
         one.clear();
@@ -338,36 +342,37 @@ impl NodeEvaluation {
     /// Returns the weighted sum of the scores that need no normalization, for each of `nodes`.
     fn score_raw(&self, snapshot: Snapshot<'_>, nodes: &NodeSet, len: usize) -> Result<Vec<i32>, Fallback> {
         let mut base = vec![0_i32; len];
-        let mut cells = vec![0_i64; len];
+        self.add_raw(snapshot, nodes, &mut base, &mut vec![0_i64; len])?;
+        Ok(base)
+    }
+
+    /// Adds the weighted scores that need no normalization to `base`, for each of `nodes`. `cells` is as long.
+    fn add_raw(
+        &self,
+        snapshot: Snapshot<'_>,
+        nodes: &NodeSet,
+        base: &mut [i32],
+        cells: &mut [i64],
+    ) -> Result<(), Fallback> {
+        let shown = snapshot.showing(DependsOn::NodeUsage.facts());
         for (weight, rule) in &self.raw {
-            rule.score(snapshot.showing(DependsOn::NodeUsage.facts()), nodes, &mut cells)
-                .map_err(|_| Fallback)?;
+            rule.score(shown, nodes, cells).map_err(|_| Fallback)?;
             // The sum of the weights was limited in `add_scores`.
             let weight = *weight as i32;
-            let are_scores = with_best_instructions(
-                #[inline(always)]
-                || weigh(&mut base, weight, &cells),
-            );
+            let are_scores = if base.len() == 1 {
+                weigh(base, weight, cells)
+            } else {
+                with_best_instructions(
+                    #[inline(always)]
+                    || weigh(base, weight, cells),
+                )
+            };
             if !are_scores {
                 // The full evaluation reports the invalid score.
                 return Err(Fallback);
             }
         }
-        Ok(base)
-    }
-
-    /// As [`Self::score_raw`], for a set of one node.
-    fn score_one(&self, snapshot: Snapshot<'_>, one: &NodeSet) -> Result<i32, Fallback> {
-        let shown = snapshot.showing(DependsOn::NodeUsage.facts());
-        let (mut base, mut cell) = ([0_i32], [0_i64]);
-        for (weight, rule) in &self.raw {
-            rule.score(shown, one, &mut cell).map_err(|_| Fallback)?;
-            if !weigh(&mut base, *weight as i32, &cell) {
-                return Err(Fallback);
-            }
-            cell = [0];
-        }
-        Ok(base[0])
+        Ok(())
     }
 
     /// Computes the raw scores of the rules in `relative`.

@@ -199,20 +199,17 @@ impl SignatureState {
             self.clock = snapshot.clock();
             return Ok(());
         }
-        let changes = || snapshot.node_changes_since(self.clock).ok_or(Fallback);
-        let (mut objects, mut changed) = (NodeSet::new(), NodeSet::new());
-        for (node, _) in changes()?.filter(|(_, change)| *change == NodeChange::Object) {
-            objects.insert(node);
-        }
+        let since = self.clock;
+        let changes = || snapshot.node_changes_since(since).ok_or(Fallback);
+        let of_objects = changes()?.filter(|(_, change)| *change == NodeChange::Object);
+        let (mut objects, mut changed): (NodeSet, _) =
+            (of_objects.map(|(node, _)| node).collect(), NodeSet::new());
         objects.intersect(snapshot.nodes());
         self.counts.recount(snapshot, changes()?, &objects, &mut changed)?;
-        let mut touched = NodeSet::new();
-        if self.own_table.is_some() {
-            changes()?.for_each(|(node, _)| _ = touched.insert(node));
-            touched.intersect(snapshot.nodes());
-        }
         self.clock = snapshot.clock();
         let Some(own_table) = &mut self.own_table else { return Ok(()) };
+        let mut touched: NodeSet = changes()?.map(|(node, _)| node).collect();
+        touched.intersect(snapshot.nodes());
         own_table.resize(evaluation.table().base().len());
         self.patch(evaluation, &touched, &objects, &changed)?;
         changed.subtract(&touched);

@@ -229,8 +229,7 @@ impl Pair<'_> {
         score: impl Fn(&[Share]) -> i64,
         of_two: impl Fn(&Part, &Part) -> f64,
     ) {
-        // Most calls have only a few nodes, which need no buffers.
-        let mut buffers = None;
+        let mut buffers = Buffers::default();
         let (mut blocks, mut at, mut rest) = (nodes.blocks(), 0, 0);
         let mut slots = [0; simd_block::WIDTH];
         loop {
@@ -254,7 +253,7 @@ impl Pair<'_> {
             let here = cells.split_off_mut(..taken).expect("a cell for each node");
             let slots = &slots[..taken];
             if taken >= simd_block::PAY_FROM {
-                self.score_lanes(slots, buffers.get_or_insert_with(Buffers::default), here, &score, &of_two);
+                self.score_lanes(slots, &mut buffers, here, &score, &of_two);
             } else {
                 here.iter_mut().zip(slots).for_each(|(cell, &slot)| *cell = self.score_of(slot, &score));
             }
@@ -367,6 +366,7 @@ impl Weighing {
         match self.pair(snapshot.columns()) {
             [Some(first), Some(second)] => {
                 let pair = Pair { first, second };
+                // Most calls have only a few nodes, which need no buffers.
                 if cells.len() < simd_block::PAY_FROM {
                     let each = cells.iter_mut().zip(nodes.iter());
                     return each.for_each(|(cell, node)| *cell = pair.score_of(node.index(), &score));
