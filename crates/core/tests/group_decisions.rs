@@ -6,7 +6,7 @@ use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::effect::Effect;
 use supercargo_core::model::emulation::{Compat, GroupGates};
-use supercargo_core::model::event::{Event, EvictOutcome, Kind};
+use supercargo_core::model::event::{Event, EvictOutcome, Kind, ObjectKey};
 use supercargo_core::model::group::GroupKey;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::model::pod::PodInfo;
@@ -146,6 +146,35 @@ fn comparable_members_take_the_first_node_by_name_in_their_rack() {
         (decided.chosen.as_deref(), case.nodes(&decided)),
         (Some("r0"), vec!["n0".into(), "n1".into()])
     );
+}
+
+/// The domains of a topology key are kept between decisions, as long as they are those of the nodes.
+#[test]
+fn groups_find_the_racks_of_nodes_that_were_relabelled_added_and_removed() {
+    let lines = ["node a cpu=1 label:rack=x", "node b cpu=1 label:rack=y"];
+    let members = ["p cpu=1 group=g", "q cpu=1 group=g"];
+    let mut case = Case::new(rules(&GATES, Compat::Repaired), &lines, "g min=2 key=rack", &members);
+    let outcome = |case: &mut Case| {
+        let mark = case.trial.mark();
+        let decided = case.decide(OPTIONS);
+        case.trial.roll_back_to(mark);
+        decided.outcome
+    };
+    assert_eq!(outcome(&mut case), GroupOutcome::Unschedulable, "each rack has one node");
+    for (line, expected) in [
+        ("node b cpu=1 label:rack=x", GroupOutcome::Scheduled),
+        ("node b cpu=1 label:row=x", GroupOutcome::Unschedulable),
+        ("node c cpu=1 label:rack=x", GroupOutcome::Scheduled),
+        ("node c cpu=1 label:rack=z", GroupOutcome::Unschedulable),
+        ("node d cpu=1 label:rack=z", GroupOutcome::Scheduled),
+    ] {
+        let event = arrival(case.trial.tables_mut(), line);
+        case.trial.handle(event);
+        assert_eq!(outcome(&mut case), expected, "{line}");
+    }
+    let node = case.trial.tables_mut().symbol("d");
+    case.trial.handle(Event::Gone(ObjectKey::Node(node)));
+    assert_eq!(outcome(&mut case), GroupOutcome::Unschedulable, "d is gone");
 }
 
 #[test]

@@ -22,7 +22,6 @@ pub struct KnownDomains {
     /// Not kept as an id in use: if no node has the label any more, there are no domains, and its id may name another.
     key: Option<Symbol>,
     clock: u64,
-    era: u64,
     placements: Arc<[Placement]>,
 }
 
@@ -50,7 +49,6 @@ impl KnownDomains {
 
     fn of(&mut self, key: Symbol, snapshot: Snapshot<'_>) -> &Arc<[Placement]> {
         let is_current = self.key == Some(key)
-            && self.era == snapshot.era()
             && snapshot
                 .node_changes_since(self.clock)
                 .is_some_and(|mut changes| changes.all(|(_, change)| change != NodeChange::Object));
@@ -62,7 +60,7 @@ impl KnownDomains {
             self.placements = all();
         }
         debug_assert_eq!(self.placements, all(), "known domains");
-        (self.key, self.clock, self.era) = (Some(key), snapshot.clock(), snapshot.era());
+        (self.key, self.clock) = (Some(key), snapshot.clock());
         &self.placements
     }
 }
