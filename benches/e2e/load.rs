@@ -30,6 +30,11 @@ pub(crate) async fn post(client: &Client, path: &str, object: &Value) -> Result<
     Ok(())
 }
 
+/// Returns the path of the ResourceClaims.
+pub(crate) fn claims() -> String {
+    format!("/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims")
+}
+
 fn path(object: &Value) -> Result<String> {
     Ok(match object["kind"].as_str() {
         Some("Node") => "/api/v1/nodes".to_owned(),
@@ -37,6 +42,9 @@ fn path(object: &Value) -> Result<String> {
         Some("Pod") => format!("/api/v1/namespaces/{NAMESPACE}/pods"),
         Some("Service") => format!("/api/v1/namespaces/{NAMESPACE}/services"),
         Some("ServiceAccount") => format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts"),
+        Some("DeviceClass") => "/apis/resource.k8s.io/v1/deviceclasses".to_owned(),
+        Some("ResourceSlice") => "/apis/resource.k8s.io/v1/resourceslices".to_owned(),
+        Some("ResourceClaim") => claims(),
         kind => anyhow::bail!("unsupported kind {kind:?}"),
     })
 }
@@ -69,7 +77,12 @@ impl Loader {
 
     /// Creates all objects as fast as possible.
     pub(crate) async fn create(&self, objects: impl Iterator<Item = Value>) -> Result<()> {
-        let requests = objects.enumerate().map(|(number, object)| {
+        let requests = objects.enumerate().map(|(number, mut object)| {
+            // The workloads number them for the engine.
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.remove("resourceVersion");
+                metadata.remove("uid");
+            }
             let client = &self.clients[number % CLIENTS];
             async move { post(client, &path(&object)?, &object).await }
         });

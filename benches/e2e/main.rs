@@ -7,7 +7,8 @@
 //! from its due time. Requires Linux.
 //!
 //! `--part ceiling` compares larger bursts of supercargo and the no-op binder: the share of the API server's
-//! throughput reached after startup. `--part asked` measures the cost of a client that continuously queries pending
+//! throughput reached after startup. `--part claims` gives each pod a ResourceClaim, and the no-op binder writes the
+//! same claims. `--part asked` measures the cost of a client that continuously queries pending
 //! pods. `--part start` measures startup with many running pods; all sides take turns on one control plane.
 
 mod asked;
@@ -47,7 +48,7 @@ struct Args {
     /// Part to measure
     #[arg(long, value_enum, default_value_t = Part::WholeWay)]
     part: Part,
-    /// Workloads [default: all of `oracle time`; basic and spread for asked; basic for start]
+    /// Workloads [default: all of `oracle time`; basic and spread for asked; basic for start; claims for claims]
     #[arg(long = "workload")]
     workloads: Vec<String>,
     /// Binders to run: null-binder, kube-scheduler, supercargo [default: all]
@@ -56,10 +57,10 @@ struct Args {
     /// Number of rounds
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Number of nodes [default: 5000; 2000 for asked]
+    /// Number of nodes [default: 5000; 2000 for asked; 1000 for claims]
     #[arg(long)]
     nodes: Option<usize>,
-    /// Number of existing pods [default: 10000; 4000 for asked; 50000 for start]
+    /// Number of existing pods [default: 10000; 4000 for asked; 50000 for start; 0 for claims]
     #[arg(long)]
     existing: Option<usize>,
     /// Number of pods in the burst [default: 1000; 5000 for ceiling]
@@ -69,7 +70,7 @@ struct Args {
     #[arg(long, default_value_t = 100)]
     waiting: usize,
     /// Pods created per second after the burst; may be repeated [default: 50 and 100; 50, 100 and 200 for asked; none
-    /// for ceiling]
+    /// for ceiling and claims]
     #[arg(long = "rate")]
     rates: Vec<u32>,
     /// Duration of each rate in seconds
@@ -90,6 +91,8 @@ enum Part {
     WholeWay,
     /// Larger bursts with supercargo and the no-op binder.
     Ceiling,
+    /// Pods with a ResourceClaim each, with three binders.
+    Claims,
     /// supercargo with and without a client that queries pending pods.
     Asked,
     /// Startup with many running pods.
@@ -119,6 +122,7 @@ impl Args {
         let (nodes, existing, pods, rates): (_, _, _, &[u32]) = match self.part {
             Part::WholeWay => (5_000, 10_000, 1_000, &[50, 100]),
             Part::Ceiling => (5_000, 10_000, 5_000, &[]),
+            Part::Claims => (1_000, 0, 1_000, &[]),
             Part::Asked => (2_000, 4_000, 1_000, &[50, 100, 200]),
             Part::Start => (5_000, 50_000, 1_000, &[]),
         };
@@ -149,6 +153,7 @@ impl Args {
             return Ok(match self.part {
                 Part::WholeWay | Part::Ceiling => all.take(7).collect(),
                 Part::Asked => all.filter(|workload| ["basic", "spread"].contains(&workload.id)).collect(),
+                Part::Claims => all.filter(|workload| workload.id == "claims").collect(),
                 Part::Start => all.take(1).collect(),
             });
         }
@@ -183,6 +188,7 @@ async fn measure(args: &Args) -> Result<()> {
     let (section, text) = match args.part {
         Part::WholeWay => ("whole way", whole_way(args, &plan, &workloads).await?),
         Part::Ceiling => ("ceiling", whole_way(args, &plan, &workloads).await?),
+        Part::Claims => ("claims end to end", whole_way(args, &plan, &workloads).await?),
         Part::Asked => ("asked", asked::measure(&plan, args.rounds, args.waiting.max(1), &workloads).await?),
         Part::Start => ("start", start::measure(plan.size, args.rounds, &workloads).await?),
     };
@@ -214,5 +220,12 @@ async fn whole_way(args: &Args, plan: &Plan, workloads: &[Workload]) -> Result<S
             }
         }
     }
-    Ok(tables::section(plan, args.rounds, workloads, &sides, &outcomes))
+    let part = match args.part {
+        Part::WholeWay => String::new(),
+        part => format!(
+            "--part {} ",
+            part.to_possible_value().map_or_else(String::new, |part| part.get_name().to_owned())
+        ),
+    };
+    Ok(tables::section(&part, plan, args.rounds, workloads, &sides, &outcomes))
 }

@@ -1,22 +1,26 @@
 //! A no-op binder: lists the nodes once and binds pods to them in turn, without filtering or scoring, with a Binding
-//! and a Scheduled event per pod. Its throughput is the API server's upper bound.
+//! and a Scheduled event per pod. If there are ResourceClaims, it first writes each pod's as a scheduler does: the
+//! finalizer, then a device of the node and the reservation. Its throughput is the API server's upper bound.
 
 use anyhow::{Context, Result};
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use crate::harness::Access;
 use crate::lister::connected;
-use crate::load::{CLIENTS, post};
+use crate::load::{CLIENTS, NAMESPACE, claims, post};
 use crate::print_line;
+use crate::workloads::DRIVER;
 
 /// Bindings and events in flight; pods have precedence over events.
 const BINDINGS: usize = 100;
@@ -36,26 +40,28 @@ pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
         .map(ResourceExt::name_any)
         .collect();
     let [for_bindings, for_events] = [BINDINGS, EVENTS].map(|room| Arc::new(Semaphore::new(room)));
-    let unbound = watcher::Config::default().fields("spec.nodeName=");
-    let mut pods = watcher(Api::<PartialObjectMeta<Pod>>::all(client), unbound)
-        .default_backoff()
-        .applied_objects()
-        .boxed();
+    let claims = existing_claims(&client).await?;
+    let mut pods = unbound_pods(client, !claims.is_empty());
     let mut seen = BTreeSet::new();
     while let Some(pod) = pods.try_next().await? {
-        if !seen.insert(pod.uid().context("pods have uids")?) {
+        if !seen.insert(pod.uid.clone()) {
             continue;
         }
-        let (client, node) = (clients[seen.len() % CLIENTS].clone(), nodes[seen.len() % nodes.len()].clone());
+        let (client, at) = (clients[seen.len() % CLIENTS].clone(), seen.len() % nodes.len());
+        let node = nodes[at].clone();
+        let claims: Vec<Claim> = pod.claims.iter().filter_map(|name| claims.get(name).cloned()).collect();
+        let device = seen.len() / nodes.len();
         let binding = Arc::clone(&for_bindings).acquire_owned().await?;
         let for_events = Arc::clone(&for_events);
         tokio::spawn(async move {
-            let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
             let done = async {
-                bind(&client, &namespace, &name, &node).await?;
+                for claim in &claims {
+                    reserve(&client, claim, &pod, &node, device).await?;
+                }
+                bind(&client, &pod.namespace, &pod.name, &node).await?;
                 drop(binding);
                 let _event = for_events.acquire().await?;
-                write_event(&client, &namespace, &name, &node).await
+                write_event(&client, &pod.namespace, &pod.name, &node).await
             };
             if let Err(error) = done.await {
                 print_line(&format!("{error:#}"));
@@ -63,6 +69,82 @@ pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
         });
     }
     Ok(())
+}
+
+/// A pod without a node.
+struct Pending {
+    namespace: String,
+    name: String,
+    uid: String,
+    /// The names of its claims, if they were asked for.
+    claims: Vec<String>,
+}
+
+/// Watches pods without a node. Without claims, it reads only their metadata.
+fn unbound_pods(client: Client, with_claims: bool) -> BoxStream<'static, watcher::Result<Pending>> {
+    fn pending(pod: &impl ResourceExt, claims: Vec<String>) -> Pending {
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        Pending { namespace, name, uid: pod.uid().unwrap_or_default(), claims }
+    }
+    let unbound = watcher::Config::default().fields("spec.nodeName=");
+    if !with_claims {
+        let pods = watcher(Api::<PartialObjectMeta<Pod>>::all(client), unbound);
+        return pods.default_backoff().applied_objects().map_ok(|pod| pending(&pod, Vec::new())).boxed();
+    }
+    let pods = watcher(Api::<Pod>::all(client), unbound).default_backoff().applied_objects();
+    pods.map_ok(|pod| {
+        let claims = pod.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());
+        let claims = claims.filter_map(|claim| claim.resource_claim_name.clone()).collect();
+        pending(&pod, claims)
+    })
+    .boxed()
+}
+
+/// A claim that existed at the start.
+#[derive(Clone)]
+struct Claim {
+    name: String,
+    uid: String,
+    version: String,
+}
+
+/// Returns the claims of [`NAMESPACE`] by name.
+async fn existing_claims(client: &Client) -> Result<BTreeMap<String, Claim>> {
+    let claims =
+        Api::<ResourceClaim>::namespaced(client.clone(), NAMESPACE).list_metadata(&Default::default());
+    let claim = |claim: PartialObjectMeta<ResourceClaim>| {
+        let (uid, version) = (claim.uid().unwrap_or_default(), claim.resource_version().unwrap_or_default());
+        (claim.name_any(), Claim { name: claim.name_any(), uid, version })
+    };
+    Ok(claims.await?.into_iter().map(claim).collect())
+}
+
+/// Gives a claim the device with this number of a node, for a pod.
+async fn reserve(client: &Client, claim: &Claim, pod: &Pending, node: &str, device: usize) -> Result<()> {
+    let path = format!("{}/{}", claims(), claim.name);
+    let metadata = json!({
+        "uid": claim.uid, "resourceVersion": claim.version,
+        "finalizers": ["resource.kubernetes.io/delete-protection"],
+    });
+    let answer = patch(client, &path, &json!({ "metadata": metadata })).await?;
+    let selector = json!({"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]},
+    ]});
+    let device = json!({"request": "gpu", "driver": DRIVER, "pool": node, "device": format!("gpu-{device}")});
+    let status = json!({
+        "allocation": {"devices": {"results": [device]}, "nodeSelector": selector},
+        "reservedFor": [{"resource": "pods", "name": pod.name, "uid": pod.uid}],
+    });
+    let metadata = json!({"uid": claim.uid, "resourceVersion": answer["metadata"]["resourceVersion"]});
+    patch(client, &format!("{path}/status"), &json!({"metadata": metadata, "status": status})).await?;
+    Ok(())
+}
+
+async fn patch(client: &Client, path: &str, patch: &Value) -> Result<Value> {
+    let request = http::Request::patch(path)
+        .header(http::header::CONTENT_TYPE, "application/strategic-merge-patch+json")
+        .body(patch.to_string().into_bytes())?;
+    client.request(request).await.with_context(|| format!("PATCH {path}"))
 }
 
 /// Binds a pod to a node.

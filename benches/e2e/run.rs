@@ -152,7 +152,7 @@ async fn at_rate(
     })
 }
 
-/// Returns the number of pod and event writes that the API server has answered.
+/// Returns the number of writes of pods, events and claims that the API server has answered.
 async fn writes(plane: &ControlPlane) -> Result<f64> {
     let (status, text) = http::get(&format!("{}/metrics", plane.server()), Some(ADMIN_TOKEN)).await?;
     ensure!(status == 200, "the API server's metrics: {status}");
@@ -162,7 +162,9 @@ async fn writes(plane: &ControlPlane) -> Result<f64> {
         let has = |label: &str, values: &[&str]| {
             values.iter().any(|value| series.contains(&format!("{label}=\"{value}\"")))
         };
-        if has("resource", &["pods", "events"]) && has("verb", &["POST", "PUT", "PATCH", "DELETE"]) {
+        if has("resource", &["pods", "events", "resourceclaims"])
+            && has("verb", &["POST", "PUT", "PATCH", "DELETE"])
+        {
             all.insert(series.to_owned(), value.parse::<f64>()?);
         }
     }

@@ -24,7 +24,9 @@ fn ratio(
     pairs.map(|(over, under)| number(over) / number(under)).collect()
 }
 
+/// Returns the section of `part`, which is a flag of the command line or empty.
 pub(crate) fn section(
+    part: &str,
     plan: &Plan,
     rounds: usize,
     workloads: &[Workload],
@@ -33,7 +35,7 @@ pub(crate) fn section(
 ) -> String {
     let size = plan.size;
     let mut text = format!(
-        "{}\n\n{} nodes, {} pods on them, medians of {rounds} interleaved rounds with their ranges. `cargo bench --bench e2e -- --workload W \
+        "{}\n\n{} nodes, {} pods on them, medians of {rounds} interleaved rounds with their ranges. `cargo bench --bench e2e -- {part}--workload W \
          --nodes {} --existing {} --pods {} --rounds {rounds}` repeats the run.\n\nA burst of {} pods:\n\n{}\nThe same as ratios:\n\n{}\n",
         circumstances(
             "kube-scheduler v1.36.3, qps and burst 5000, protobuf; kube-apiserver v1.36.3, etcd v3.7.3"

@@ -5,7 +5,7 @@ use super::objects::{labels, large, node, node_name, pod, some, with};
 use super::{Activity, Size, Workload};
 use serde_json::{Value, json};
 
-const DRIVER: &str = "gpu.example.com";
+pub(crate) const DRIVER: &str = "gpu.example.com";
 const DEVICES: usize = 8;
 const SIZE: Size = Size { nodes: 1_000, existing: 0, pods: 1_000, signatures: 1, waiting: 0 };
 

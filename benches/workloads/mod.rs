@@ -12,6 +12,7 @@ mod by_oracle;
 pub(crate) mod objects;
 mod storage;
 
+pub(crate) use by_devices::DRIVER;
 pub(crate) use objects::node_name;
 pub(crate) use storage::provisioned;
 

@@ -19,8 +19,9 @@ use supercargo_core::model::time::Time;
 use supercargo_core::model::volume::StorageObject;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::Outcome;
+use supercargo_core::report::group::{GroupOutcome, GroupReport};
 use supercargo_core::scheduler::{Config, Limits, PodLocation, Profile, Scheduler, Step};
-use support::{arrival, begin};
+use support::{arrival, begin, groups};
 
 /// Limits of a few steps. Of pods without devices, no evaluation is large.
 const SMALL: Limits = Limits { large: 400, slice: 400, most: 4_000_000_000 };
@@ -47,6 +48,7 @@ struct Cluster {
     /// The devices that claims got, as `claim: device ...`.
     allocated: Vec<String>,
     reports: Vec<(String, Outcome)>,
+    groups: Vec<GroupReport>,
 }
 
 impl Cluster {
@@ -58,7 +60,8 @@ impl Cluster {
         let mut scheduler = Scheduler::new(config, now);
         scheduler.limit_attempts(limits);
         begin(&mut scheduler, now, 1_000_000);
-        let mut cluster = Self { scheduler, now, allocated: Vec::new(), reports: Vec::new() };
+        let mut cluster =
+            Self { scheduler, now, allocated: Vec::new(), reports: Vec::new(), groups: Vec::new() };
         cluster.apply("node a cpu=64");
         cluster.apply("node b cpu=64");
         let name = cluster.scheduler.tables().symbol("any");
@@ -117,6 +120,19 @@ impl Cluster {
     /// Adds a pod with a claim for any devices, and after them for one with a number. With `constraint`, all have one
     /// value of the attribute `parity`.
     fn add_pod(&mut self, name: &str, any: usize, last: usize, constraint: bool) {
+        self.add(name, "", any, last, constraint);
+    }
+
+    /// Adds a group of members, each with a claim as in [`Self::add_pod`]. All of them must start.
+    fn add_group(&mut self, members: &[(&str, usize, usize)]) {
+        groups::act(&mut self.scheduler, self.now, "gates", &["GenericWorkload", "GangScheduling"]);
+        let min = format!("min={}", members.len());
+        groups::act(&mut self.scheduler, self.now, "group", &["g", &min]);
+        members.iter().for_each(|&(name, any, last)| self.add(name, "group=g", any, last, false));
+    }
+
+    /// Adds a pod with these further words of the cluster language.
+    fn add(&mut self, name: &str, words: &str, any: usize, last: usize, constraint: bool) {
         let tables = self.scheduler.tables();
         let class = tables.symbol("any");
         let request = |at: usize| {
@@ -143,7 +159,7 @@ impl Cluster {
         let claim = ResourceClaim { spec: spec.into(), ..support::storage::devices_claim(tables, name) };
         self.handle(Event::StorageApplied(StorageObject::ResourceClaim(claim.into())));
         let tables = self.scheduler.tables();
-        let Event::PodApplied(mut pod) = arrival(tables, &format!("pod {name} cpu=1")) else {
+        let Event::PodApplied(mut pod) = arrival(tables, &format!("pod {name} cpu=1 {words}")) else {
             panic!("a pod is applied as one")
         };
         let source = PodClaimSource::Named(tables.symbol(name));
@@ -174,7 +190,8 @@ impl Cluster {
                 let answer = FilterAnswer { passed: nodes, failed: Vec::new(), unresolvable: Vec::new() };
                 self.handle(Event::Extended { call: call.call, answer: Ok(Answer::Filtered(answer)) });
             }
-            Step::Effect(_) | Step::GroupReport(_) | Step::Notice(_) => {}
+            Step::GroupReport(report) => self.groups.push(*report),
+            Step::Effect(_) | Step::Notice(_) => {}
         }
         true
     }
@@ -281,4 +298,87 @@ fn search_of_a_pod_with_extenders_goes_on_in_slices() {
     cluster.run();
     assert_eq!(cluster.allocated, ["hard: d1 d2 d3 d4 d5 d6 d7 d0"]);
     assert!(cluster.slices() > 1, "{} slices", cluster.slices());
+}
+
+/// Members that together need all eight devices. The third takes its devices after a long search.
+const GANG: [(&str, usize, usize); 3] = [("first", 0, 6), ("second", 0, 7), ("third", 5, 0)];
+
+#[test]
+fn search_of_a_member_gets_the_devices_in_slices_that_it_gets_in_one_step() {
+    let (mut one_step, mut sliced) = (Cluster::new(Limits::default()), Cluster::new(SMALL));
+    for cluster in [&mut one_step, &mut sliced] {
+        cluster.add_group(&GANG);
+        cluster.run();
+        assert_eq!(cluster.allocated, ["first: d6", "second: d7", "third: d1 d2 d3 d4 d5 d0"]);
+        assert_eq!(cluster.groups.len(), 1);
+    }
+    assert_eq!(one_step.slices(), 0);
+    assert!((3..200).contains(&sliced.slices()), "{} slices", sliced.slices());
+    assert_eq!(groups::describe_report(&sliced.groups[0]), groups::describe_report(&one_step.groups[0]));
+}
+
+#[test]
+fn group_whose_member_cannot_get_devices_is_rejected_in_slices_as_in_one_step() {
+    let (mut one_step, mut sliced) = (Cluster::new(Limits::default()), Cluster::new(SMALL));
+    for cluster in [&mut one_step, &mut sliced] {
+        cluster.add_group(&[("first", 0, 7), ("second", 4, MISSING), ("third", 4, MISSING)]);
+        cluster.run();
+        assert!(cluster.allocated.is_empty());
+    }
+    assert_eq!(groups::describe_report(&sliced.groups[0]), groups::describe_report(&one_step.groups[0]));
+    assert_eq!(sliced.groups[0].outcome, GroupOutcome::Unschedulable);
+    assert!(sliced.slices() > 20, "{} slices", sliced.slices());
+}
+
+#[test]
+fn other_pods_are_decided_while_devices_of_a_member_are_searched() {
+    let mut cluster = Cluster::new(SMALL);
+    cluster.add_group(&[("first", 0, 7), ("second", 4, MISSING)]);
+    (0..20).for_each(|at| cluster.apply(&format!("pod small{at} cpu=10m")));
+    cluster.run();
+    let first = |name: &str| cluster.reports.iter().position(|(of, _)| of == name);
+    assert!((0..20).all(|at| first(&format!("small{at}")) < first("second")), "{:?}", cluster.reports);
+}
+
+#[test]
+fn new_member_joins_a_group_whose_search_goes_on() {
+    let mut cluster = Cluster::new(SMALL);
+    cluster.add_group(&GANG);
+    (0..4).for_each(|_| _ = cluster.step());
+    assert!(["first", "second", "third"].iter().all(|name| cluster.is_searching(name)));
+    cluster.apply("pod fourth cpu=1 group=g");
+    cluster.run();
+    assert_eq!(cluster.groups.len(), 1);
+    assert_eq!(cluster.groups[0].members.len(), 4);
+    assert_eq!(cluster.allocated.len(), 3);
+}
+
+#[test]
+fn group_is_decided_without_a_member_that_was_deleted_in_its_search() {
+    let mut cluster = Cluster::new(SMALL);
+    cluster.add_group(&[("first", 4, MISSING), ("second", 0, 7)]);
+    (0..4).for_each(|_| _ = cluster.step());
+    assert!(cluster.is_searching("first") && cluster.is_searching("second"));
+    cluster.handle(Event::Gone(ObjectKey::Pod("first".into())));
+    cluster.run();
+    assert_eq!(cluster.scheduler.stats().sliced, 0);
+    assert!(cluster.allocated.is_empty() && !cluster.is_searching("second"));
+    cluster.add("third", "group=g", 0, 6, false);
+    cluster.run();
+    assert_eq!(cluster.allocated, ["second: d7", "third: d6"]);
+}
+
+#[test]
+fn search_of_a_member_ends_although_devices_change_all_the_time() {
+    let mut cluster = Cluster::new(SMALL);
+    cluster.add_group(&[("first", 5, MISSING)]);
+    for at in 0.. {
+        assert!(at < 300, "the search is restarted for ever, after {} slices", cluster.slices());
+        cluster.set_devices(&[0, 1, 2, 3, 4, 5, 6, 7, 8 + at % 200]);
+        cluster.step();
+        if !cluster.groups.is_empty() {
+            break;
+        }
+    }
+    assert!(cluster.slices() > 5, "{} slices", cluster.slices());
 }

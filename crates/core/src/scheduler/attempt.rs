@@ -51,13 +51,15 @@ pub(super) enum Decided {
 
 /// How much of a decision is evaluated at once.
 #[derive(Clone, Copy)]
-enum Extent<'s> {
+pub(super) enum Extent<'s> {
     /// All of it.
     Whole,
     /// All of it, unless searches for devices need more work than one step for other pods may take.
     Limited,
     /// One slice.
     Slice(&'s Slice),
+    /// One member in a slice of its group's cycle.
+    Member(&'s StepLimit),
 }
 
 impl<'s> Extent<'s> {
@@ -67,6 +69,15 @@ impl<'s> Extent<'s> {
             Self::Whole => snapshot,
             Self::Limited => snapshot.with_step_limit(limit),
             Self::Slice(slice) => snapshot.in_slice(slice),
+            Self::Member(limit) => snapshot.with_step_limit(limit),
+        }
+    }
+
+    /// Returns the limit of such a decision, which is `own` unless it is a group's.
+    fn limit(self, own: &'s StepLimit) -> &'s StepLimit {
+        match self {
+            Self::Member(limit) => limit,
+            Self::Whole | Self::Limited | Self::Slice(_) => own,
         }
     }
 
@@ -247,7 +258,7 @@ impl Scheduler {
     ///
     /// A panic in a plugin cannot corrupt the cluster state, since plugins see it through a shared borrow. It costs
     /// the pod its attempt. A slice uses no cached decisions, and an unfinished search starts again at the same node.
-    fn decide_to(
+    pub(super) fn decide_to(
         &mut self,
         now: Time,
         queued: &QueuedPod,
@@ -255,12 +266,11 @@ impl Scheduler {
         probe: &mut dyn Probe,
     ) -> Decided {
         if self.is_comparable {
-            let scope = Scope { within: None, preempts: true, is_comparable: true };
-            return self.decide_in(now, queued, scope, probe);
+            return self.decide_in(now, queued, Scope::comparable(), probe);
         }
         let whole = self.cache.snapshot(&self.tables);
-        let limit = StepLimit::of(self.slices.limits().large);
-        let snapshot = extent.of(whole, &limit);
+        let own_limit = StepLimit::of(self.slices.limits().large);
+        let (snapshot, limit) = (extent.of(whole, &own_limit), extent.limit(&own_limit));
         let start = self.walk.start();
         let pod = self.as_nominated(&queued.pod);
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {

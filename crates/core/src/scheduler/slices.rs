@@ -11,7 +11,7 @@ use super::attempt::Decided;
 use super::extend::{Extended, SuspendedDecision};
 use super::failure::Failure;
 use crate::cache::Snapshot;
-use crate::cache::slice::{Partial, Slice};
+use crate::cache::slice::{Partial, Searches, Slice};
 use crate::cycle::NoProbe;
 use crate::model::intern::trace_ids;
 use crate::model::pod::PodInfo;
@@ -39,6 +39,13 @@ pub struct Limits {
     pub most: u64,
 }
 
+impl Limits {
+    /// Returns the work that the searches for devices may do in one slice of a group's cycle: about 10 ms.
+    pub(super) fn of_cycle(self) -> u64 {
+        self.large / 2
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self { large: 3_000_000, slice: 300_000, most: 4_000_000_000 }
@@ -63,6 +70,15 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// Returns progress that is nothing but that of searches for devices.
+    pub(super) fn of_searches(searches: Searches) -> Self {
+        Self { partial: Some(Partial::of_searches(searches)), vain: 0 }
+    }
+
+    pub(super) fn into_searches(self) -> Option<Searches> {
+        self.partial.and_then(Partial::into_searches)
+    }
+
     /// Returns the progress after a slice that began with `before` results and ended with these.
     fn after(self, partial: Partial, before: u64) -> Self {
         let vain = if partial.results() > before { 0 } else { self.vain + 1 };
@@ -161,6 +177,9 @@ impl Scheduler {
         let mut waiting = self.extender_calls.take_sliced()?;
         self.slices.others = 0;
         self.slices.count += 1;
+        if let Some(key) = waiting.queued.pod.group_key() {
+            return Some(self.slice_group(now, waiting, key));
+        }
         self.cache.refresh();
         if self.snapshot().nodes().is_empty() {
             let text = super::attempt::NO_NODES.to_owned();

@@ -476,7 +476,7 @@ impl Scheduler {
     fn decide_comparably(&mut self, pod: &Arc<PodInfo>, probe: &mut dyn Probe) -> Decided {
         let mut queued = QueuedPod::new(Arc::clone(pod), None);
         queued.attempts = ATTEMPT;
-        self.decide_in(NOW, &queued, Scope { within: None, preempts: true, is_comparable: true }, probe)
+        self.decide_in(NOW, &queued, Scope::comparable(), probe)
     }
 }
 

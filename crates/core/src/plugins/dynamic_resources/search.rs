@@ -8,6 +8,7 @@
 mod counters;
 mod equality;
 mod judge;
+mod members;
 mod preparation;
 mod progress;
 

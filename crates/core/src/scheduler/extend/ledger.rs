@@ -1,6 +1,7 @@
 //! The ledger of decisions that wait for extenders or continue in slices, and of open calls.
 
 use crate::cache::Snapshot;
+use crate::cache::slice::Searches;
 use crate::cycle::{ExtenderAnswers, ExtenderRequest, RequestKind};
 use crate::model::effect::{ExtenderCall, PodRef, Question, Victims};
 use crate::model::extender::{Answer, Extender, ExtenderCandidate, ExtenderId};
@@ -11,7 +12,7 @@ use crate::queue::QueuedPod;
 use crate::scheduler::outbox::Outbox;
 use crate::scheduler::slices::Progress;
 use crate::switches::mutation::{self, Mutation};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The maximum number of pods that wait for extenders at the same time.
@@ -45,6 +46,17 @@ impl SuspendedDecision {
     /// Creates the record of a pod that is evaluated in slices; `asks` says whether it needs extenders as well.
     pub(in crate::scheduler) fn in_slices(queued: QueuedPod, began: Time, events: u64, asks: bool) -> Self {
         Self { progress: Some(Progress::default()), asks, ..Self::new(queued, began, events) }
+    }
+
+    /// Adds the progress of searches for devices.
+    pub(in crate::scheduler) fn with_searches(mut self, searches: Option<Searches>) -> Self {
+        self.progress = searches.map(Progress::of_searches).or(self.progress);
+        self
+    }
+
+    /// Takes the progress of searches for devices.
+    pub(in crate::scheduler) fn take_searches(&mut self) -> Option<Searches> {
+        self.progress.take().and_then(Progress::into_searches)
     }
 
     pub(super) fn new(queued: QueuedPod, began: Time, events: u64) -> Self {
@@ -137,6 +149,13 @@ impl ExtenderCalls {
     pub(in crate::scheduler) fn take_sliced(&mut self) -> Option<SuspendedDecision> {
         let uid = self.sliced.pop_front()?;
         self.take(&uid)
+    }
+
+    /// Takes those of these pods that are evaluated in slices, in order.
+    pub(in crate::scheduler) fn take_sliced_of(&mut self, uids: &BTreeSet<Uid>) -> Vec<SuspendedDecision> {
+        let (taken, left): (VecDeque<Uid>, _) = self.sliced.drain(..).partition(|uid| uids.contains(uid));
+        self.sliced = left;
+        taken.iter().filter_map(|uid| self.take(uid)).collect()
     }
 
     fn put(&mut self, waiting: SuspendedDecision) {

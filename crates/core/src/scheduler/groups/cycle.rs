@@ -4,10 +4,12 @@ use super::super::Scheduler;
 use super::super::attempt::Choice;
 use super::super::departure::Departure;
 use super::super::failure::Failure;
+use super::super::slices::Sliced;
 use super::feasibility::Details;
 use super::roles::RoleCounts;
 use super::shared::{Rejections, SharedRun};
 use super::snapshot_gaps::SnapshotGaps;
+use crate::cache::slice::{Searches, StepLimit};
 use crate::cache::{Cache, UndoLog};
 use crate::cycle::{Probe, Unschedulable};
 use crate::framework::extension_point::ExtensionPoint;
@@ -26,6 +28,7 @@ use crate::report::Outcome;
 use crate::report::group::{GroupOutcome, GroupReport, MemberReport, PlacementReport};
 use crate::switches::mutation::{self, Mutation};
 use std::cmp::Reverse;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The text of a group that cannot start.
@@ -115,6 +118,8 @@ pub(super) struct Attempt {
     pub(super) tries_all: bool,
     /// Whether the group keeps the nodes of its members if it cannot start.
     pub(super) reserves: bool,
+    /// The limit of all searches for devices in this slice of the cycle; `None` in a trial.
+    pub(super) limit: Option<Rc<StepLimit>>,
 }
 
 /// The decisions about the members of a group.
@@ -195,6 +200,8 @@ pub(super) struct Trying<'a> {
     pub(super) roles: RoleCounts,
     /// Whether the members' profile has GangScheduling check `minCount`.
     pub(super) checks_minimum: bool,
+    /// The limit of the searches for devices.
+    pub(super) limit: Option<&'a StepLimit>,
 }
 
 /// The number of changes in the log, and the number of assumed members that share results.
@@ -219,6 +226,7 @@ impl<'a> Trying<'a> {
             path: &[],
             roles: RoleCounts::default(),
             checks_minimum: false,
+            limit: attempt.limit.as_deref(),
         }
     }
 
@@ -279,31 +287,61 @@ impl Scheduler {
         key: GroupKey,
         probe: &mut dyn Probe,
     ) {
-        let members = self.take_members(now, popped, key);
+        let suspended = self.take_suspended(key);
+        if let Sliced::Ended = self.resume_group(now, key, (vec![popped], suspended), probe) {
+            self.slices.note_other();
+        }
+    }
+
+    /// Makes an attempt for a group, in a slice of its cycle, which began at `began` and goes on with these searches for
+    /// devices. Returns whether another slice follows.
+    pub(super) fn attempt_members(
+        &mut self,
+        (now, began): (Time, Time),
+        key: GroupKey,
+        members: Vec<QueuedPod>,
+        searches: Option<Searches>,
+        probe: &mut dyn Probe,
+    ) -> Sliced {
         if let Some(text) = self.mismatch(key, &members) {
-            return self.refuse(now, key, members, &text);
+            self.refuse(now, key, members, &text);
+            return Sliced::Ended;
         }
         let members = self.without_terminating(now, members);
         if members.is_empty() {
-            return;
+            return Sliced::Ended;
         }
         probe.attempt_begins();
         let group = self.current_group(key);
         let reserves = self.reserves(key);
-        let mut attempt = Attempt { key, group, members, began: now, tries_all: reserves, reserves };
+        let limit = Rc::new(StepLimit::of_cycle(self.slices.limits().of_cycle(), searches));
+        let kept = Some(Rc::clone(&limit));
+        let mut attempt = Attempt { key, group, members, began, tries_all: reserves, reserves, limit: kept };
+        let start = self.walk.start();
         let mut run = self.decide_group(now, &attempt, Mode::WithPostFilters, probe);
         let preempted = self.preempt_as_group(now, &attempt, &mut run, probe);
+        if limit.is_exceeded() {
+            probe.attempt_decided();
+            self.walk.return_to(start);
+            attempt.limit = None;
+            self.suspend_group(attempt, Rc::into_inner(limit).and_then(StepLimit::into_searches));
+            return Sliced::GoesOn;
+        }
         self.note_capacity(&mut attempt, &mut run);
         probe.attempt_decided();
         self.submit(now, attempt, run, &preempted);
+        Sliced::Ended
     }
 
-    /// Takes all members that may be tried from the queue, in the order in which they are tried.
-    fn take_members(&mut self, now: Time, popped: QueuedPod, key: GroupKey) -> Vec<QueuedPod> {
-        let others: Vec<Uid> =
-            self.groups.members(key).filter(|uid| **uid != popped.pod.uid).cloned().collect();
+    /// Takes all other members that may be tried from the queue. Returns all in the order in which they are tried.
+    pub(super) fn take_members(
+        &mut self,
+        now: Time,
+        mut members: Vec<QueuedPod>,
+        key: GroupKey,
+    ) -> Vec<QueuedPod> {
+        let others: Vec<Uid> = self.groups.members(key).cloned().collect();
         let waits = self.groups.awaits_victims(key, &self.cache);
-        let mut members = vec![popped];
         for uid in others {
             let Some(queued) = self.queue.get(&uid) else { continue };
             let gate = self.gate(&queued.pod);

@@ -1,11 +1,12 @@
 //! The decision about one member of a group, inside the group's cycle.
 
-use super::super::attempt::{Choice, Decided, NO_NODES, reserve, unschedulable};
+use super::super::attempt::{Choice, Decided, Extent, NO_NODES, reserve, unschedulable};
 use super::super::budget::Size;
 use super::super::quarantine::panic_text;
 use super::super::{Scheduler, profile_named};
 use super::cycle::{Mode, Tried, Trying};
 use crate::cache::PodState;
+use crate::cache::slice::StepLimit;
 use crate::cycle::{
     Decision, Evaluation, InfeasibleDecision, Nominate, Nomination, Options, PostFilter, Probe, Unschedulable,
 };
@@ -35,6 +36,15 @@ pub(in crate::scheduler) struct Scope<'a> {
     /// scored, the nomination is tried first that the recorded queue shows, and the dry run of preemption ignores
     /// host ports.
     pub(in crate::scheduler) is_comparable: bool,
+    /// The limit of the searches for devices; `None` without one.
+    pub(in crate::scheduler) limit: Option<&'a StepLimit>,
+}
+
+impl Scope<'_> {
+    /// Returns the scope of a decision that is compared with a recorded one of kube-scheduler.
+    pub(in crate::scheduler) fn comparable() -> Self {
+        Self { within: None, preempts: true, is_comparable: true, limit: None }
+    }
 }
 
 impl Scheduler {
@@ -63,7 +73,8 @@ impl Scheduler {
             },
             Decided::Refused(found) => return Tried::Rejected(found),
             Decided::Failed(CycleError(text)) | Decided::Panicked(text) => return Tried::Failed(text),
-            Decided::Unfinished => unreachable!("only slices are left unfinished"),
+            // The cycle ends with this slice, and its result is void.
+            Decided::Unfinished => return Tried::Failed("the search for devices goes on".to_owned()),
         };
         if !reservations.is_empty() {
             self.cache.assume_volumes(&self.tables, &queued.pod.uid, reservations);
@@ -141,14 +152,16 @@ impl Scheduler {
         let preempts = trying.mode == Mode::WithPostFilters;
         let uses_caches = trying.within.is_none() && preempts && trying.gaps.is_none();
         if uses_caches && !self.is_comparable {
-            return self.decide(now, queued, None, probe);
+            let extent = trying.limit.map_or(Extent::Whole, Extent::Member);
+            return self.decide_to(now, queued, extent, probe);
         }
         if trying.sole_evaluation().is_none()
             && let Some(decided) = self.decide_from_shared(now, trying, queued, probe)
         {
             return decided;
         }
-        let scope = Scope { within: trying.within, preempts, is_comparable: self.is_comparable };
+        let is_comparable = self.is_comparable;
+        let scope = Scope { within: trying.within, preempts, is_comparable, limit: trying.limit };
         let decided = self.decide_in(now, queued, scope, probe);
         self.keep_rejection(trying, queued, &decided);
         decided
@@ -164,7 +177,8 @@ impl Scheduler {
     ) -> Decided {
         let pod = &if scope.is_comparable { Arc::clone(&queued.pod) } else { self.as_nominated(&queued.pod) };
         let shows_late = scope.is_comparable && self.shows_late();
-        let snapshot = self.cache.snapshot(&self.tables);
+        let whole = self.cache.snapshot(&self.tables);
+        let snapshot = scope.limit.map_or(whole, |limit| whole.with_step_limit(limit));
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else {
             return Decided::Failed(CycleError("no profile of the pod's schedulerName".to_owned()));
         };

@@ -20,6 +20,7 @@ mod reserve;
 mod roles;
 mod search;
 mod shared;
+mod slices;
 mod snapshot_gaps;
 mod start;
 mod submit;

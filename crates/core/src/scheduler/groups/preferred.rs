@@ -179,6 +179,7 @@ impl Scheduler {
             began: attempt.began,
             tries_all: true,
             reserves: false,
+            limit: attempt.limit.clone(),
         };
         let evaluations = self.group_evaluations(attempt);
         let path = self.path_in(now, (&all, evaluations.as_ref()), (nodes, run.placed()), keys, probe);

@@ -173,6 +173,7 @@ impl Scheduler {
             began: attempt.began,
             tries_all: false,
             reserves: false,
+            limit: attempt.limit.clone(),
         };
         let scope = RunScope { within: Some(within), first, ..RunScope::default() };
         let mut run = self.run_members(now, &ordered, scope, Mode::WithoutPostFilters, probe);
@@ -202,7 +203,8 @@ impl Scheduler {
     /// Returns nodes to try for a member, best first. If members must be near each other, each node is in another
     /// domain.
     fn first_nodes(&self, pod: &PodInfo, attempt: &Attempt, nodes: &NodeSet) -> Vec<NodeIdx> {
-        let snapshot = self.snapshot();
+        let whole = self.snapshot();
+        let snapshot = attempt.limit.as_deref().map_or(whole, |limit| whole.with_step_limit(limit));
         let Some(profile) = profile_named(&self.profiles, pod.scheduler_name) else { return Vec::new() };
         let options = Options { ignore_own_nomination: true, within: Some(nodes), ..Options::default() };
         let decide = AssertUnwindSafe(|| profile.framework.decide(pod, snapshot, options, &mut NoProbe));

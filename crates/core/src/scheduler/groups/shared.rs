@@ -230,7 +230,7 @@ impl Scheduler {
         decided: &Decided,
     ) {
         let preempts = mode == Mode::WithPostFilters;
-        let scope = Scope { within: Some(within), preempts, is_comparable: false };
+        let scope = Scope { within: Some(within), preempts, is_comparable: false, limit: None };
         let full = self.decide_in(now, queued, scope, &mut NoProbe);
         match (decided, &full) {
             (Decided::Node(shared), Decided::Node(full)) => assert_eq!(shared, full, "a shared choice"),

@@ -50,7 +50,7 @@ struct Plan {
 impl Scheduler {
     /// Carries out the result of a group's cycle.
     pub(super) fn submit(&mut self, now: Time, attempt: Attempt, run: Run, preempted: &Preempted) {
-        let Attempt { key, group, members, began, tries_all: _, reserves } = attempt;
+        let Attempt { key, group, members, began, tries_all: _, reserves, limit: _ } = attempt;
         let Run { tried, verdict, placements, chosen, details } = run;
         let rules = self.group_rules();
         let is_retried = rules.queues_groups && verdict == Verdict::Scheduled;

@@ -70,7 +70,7 @@ impl Scheduler {
         }
         let group = self.current_group(key);
         let reserves = self.reserves(key);
-        let mut attempt = Attempt { key, group, members, began: now, tries_all: true, reserves };
+        let mut attempt = Attempt { key, group, members, began: now, tries_all: true, reserves, limit: None };
         let mode = if preempts { Mode::WithPostFilters } else { Mode::WithoutPostFilters };
         let mut run = self.decide_group(now, &attempt, mode, probe);
         let preempted = match preempts {

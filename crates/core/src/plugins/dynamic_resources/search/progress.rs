@@ -4,6 +4,7 @@
 //! What a search has found out follows from the devices that it has chosen so far, which [`Checkpoint`] holds. To go
 //! on, a new search chooses them again. If the inputs changed in between, it starts from the beginning.
 
+use super::members::of_member;
 use super::{At, Chosen, Found, Frame, Obstacle, Path, Search, Solution, Undo, Wanted};
 use crate::cache::slice::Slice;
 use crate::cache::{DeviceClocks, Snapshot};
@@ -17,9 +18,9 @@ use std::sync::Arc;
 
 /// Restarts after changes before a slice makes more steps. From then on, each restart doubles them, so that the
 /// searches end in a cluster whose devices change all the time.
-const RESTARTS: u32 = 3;
+pub(super) const RESTARTS: u32 = 3;
 /// With so many doublings, one slice of the default size can make all steps of 50 searches.
-const DOUBLINGS_MAX: u32 = 17;
+pub(super) const DOUBLINGS_MAX: u32 = 17;
 
 /// The progress of a pod's searches.
 #[derive(Debug, Default)]
@@ -42,10 +43,10 @@ struct Kept {
 
 /// The claims of a search.
 #[derive(Debug, PartialEq, Eq)]
-struct Inputs(Vec<(Arc<ClaimSpec>, Option<BTreeSet<DeviceId>>)>);
+pub(super) struct Inputs(Vec<(Arc<ClaimSpec>, Option<BTreeSet<DeviceId>>)>);
 
 #[derive(Clone, Debug)]
-enum State {
+pub(super) enum State {
     Paused(Checkpoint),
     Solved(Checkpoint),
     /// There is no solution; the reason.
@@ -54,9 +55,9 @@ enum State {
 
 /// The choices of a search so far.
 #[derive(Clone, Debug)]
-struct Checkpoint {
+pub(super) struct Checkpoint {
     path: Path,
-    steps: u64,
+    pub(super) steps: u64,
     /// By claim and constraint, what does not follow from the path.
     histories: Vec<Vec<Option<Latest>>>,
 }
@@ -72,8 +73,11 @@ pub(in crate::plugins::dynamic_resources) fn search<'a>(
     if let Some(slice) = place.snapshot.slice() {
         return in_slice(search, slice);
     }
-    search.prepare().map_err(Obstacle::Error)?;
     let limit = place.snapshot.step_limit();
+    if let Some(limit) = limit.filter(|limit| limit.keeps_searches()) {
+        return of_member(search, limit);
+    }
+    search.prepare().map_err(Obstacle::Error)?;
     search.pause_at = limit.map_or(u64::MAX, |limit| limit.left());
     let mut path = search.begin()?;
     let has_ended = search.go_on(&mut path)?;
@@ -91,8 +95,7 @@ pub(in crate::plugins::dynamic_resources) fn search<'a>(
 /// Goes on with the pod's search on the node, until it or the slice ends.
 fn in_slice<'a>(mut search: Search<'a>, slice: &Slice) -> Result<Solution<'a>, Obstacle> {
     let (snapshot, node) = (search.place.snapshot, search.place.node);
-    let inputs = search.claims.iter().map(|it| (Arc::clone(it.spec), it.avoided.cloned()));
-    let inputs = Inputs(inputs.collect());
+    let inputs = search.inputs();
     let known = slice.with_searches(|searches: &mut Searches| searches.of(snapshot, node, &inputs));
     let known = match known {
         Some(State::Unsolvable(obstacle)) => return Err(obstacle),
@@ -118,11 +121,7 @@ fn in_slice<'a>(mut search: Search<'a>, slice: &Slice) -> Result<Solution<'a>, O
         let has_ended = search.go_on(&mut path)?;
         slice.spend_on_search((search.steps - counted) >> doublings);
         counted = search.steps;
-        let state = match (has_ended, &path.found) {
-            (false, _) => State::Paused(search.checkpoint(&path)),
-            (true, Found::Yes) => State::Solved(search.checkpoint(&path)),
-            (true, _) => State::Unsolvable(search.unsolvable()),
-        };
+        let state = search.state(&path, has_ended);
         slice.with_searches(|searches: &mut Searches| searches.keep(node, &inputs, state));
         if has_ended {
             return search.result(&path);
@@ -162,6 +161,20 @@ impl Searches {
 }
 
 impl<'a> Search<'a> {
+    pub(super) fn inputs(&self) -> Inputs {
+        let inputs = self.claims.iter().map(|it| (Arc::clone(it.spec), it.avoided.cloned()));
+        Inputs(inputs.collect())
+    }
+
+    /// Returns what the search has found out.
+    pub(super) fn state(&self, path: &Path, has_ended: bool) -> State {
+        match (has_ended, &path.found) {
+            (false, _) => State::Paused(self.checkpoint(path)),
+            (true, Found::Yes) => State::Solved(self.checkpoint(path)),
+            (true, _) => State::Unsolvable(self.unsolvable()),
+        }
+    }
+
     fn checkpoint(&self, path: &Path) -> Checkpoint {
         let histories =
             self.constraints.iter().map(|of_claim| of_claim.iter().map(|it| it.history()).collect());
@@ -169,7 +182,7 @@ impl<'a> Search<'a> {
     }
 
     /// Chooses again what a search had chosen. This search has chosen nothing yet.
-    fn return_to(&mut self, checkpoint: Checkpoint) -> Path {
+    pub(super) fn return_to(&mut self, checkpoint: Checkpoint) -> Path {
         let Checkpoint { path, steps, histories } = checkpoint;
         for frame in &path.stack {
             match frame {

@@ -1,0 +1,172 @@
+//! Long searches of a group's members, which go on in the next slice of the group's cycle.
+//!
+//! Each slice decides on all members from the beginning. What earlier members take changes the devices of later ones,
+//! and is undone at the end of the slice. So the progress of a search is kept by everything that the search depends on,
+//! and a slice that comes to the same search goes on with it.
+
+use super::progress::{DOUBLINGS_MAX, Inputs, RESTARTS, State};
+use super::{Obstacle, Search, Solution, available_counters};
+use crate::cache::slice::StepLimit;
+use crate::cache::{DeviceUsage, NodeChange, Snapshot};
+use crate::collections::hash::IdMap;
+use crate::model::device::{DeviceClass, ResourceSlice};
+use crate::model::node::NodeIdx;
+use crate::model::quantity::Quantity;
+use std::sync::Arc;
+
+/// The least number of steps that a long search makes in a slice, in short searches. So it ends whatever precedes it.
+const STEPS_MIN: u64 = 10;
+
+/// The progress of the long searches of a group's members.
+#[derive(Debug, Default)]
+struct MemberSearches {
+    /// The number of garbage collections of ids, after which an id may have another meaning.
+    rounds: u64,
+    /// The clock of node objects.
+    clock: u64,
+    by_node: IdMap<NodeIdx, Vec<Kept>>,
+    /// The number of slices in which a change kept the cycle from a search that had been paused.
+    restarts: u32,
+}
+
+/// The progress of one search.
+#[derive(Debug)]
+struct Kept {
+    dependencies: Dependencies,
+    state: State,
+    /// Whether this slice has come to it.
+    is_used: bool,
+}
+
+/// What a search depends on, besides the node's object.
+#[derive(Debug, PartialEq, Eq)]
+struct Dependencies {
+    inputs: Inputs,
+    /// Of each request and alternative.
+    classes: Vec<DeviceClass>,
+    pools: Vec<PoolOfSearch>,
+}
+
+/// A pool that the node sees.
+#[derive(Debug, PartialEq, Eq)]
+struct PoolOfSearch {
+    slices: Vec<Arc<ResourceSlice>>,
+    /// The device of each candidate, by slice and position, and what allocations hold of it.
+    usage: Vec<Option<DeviceUsage>>,
+    counters: Vec<(Arc<str>, Arc<str>, Quantity)>,
+}
+
+/// Searches devices for a member of a group.
+///
+/// # Errors
+/// [`Obstacle::TooLong`] if the slice has no work left; the limit says so, too.
+pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result<Solution<'a>, Obstacle> {
+    if limit.is_exceeded() {
+        return Err(Obstacle::TooLong);
+    }
+    search.prepare().map_err(Obstacle::Error)?;
+    search.pause_at = limit.short_search();
+    let mut path = search.begin()?;
+    let is_short = search.go_on(&mut path)?;
+    limit.spend(search.steps);
+    if is_short {
+        return search.result(&path);
+    }
+    let (snapshot, node) = (search.place.snapshot, search.place.node);
+    let dependencies = search.dependencies();
+    let (known, restarts) = limit.with_searches(|searches: &mut MemberSearches, is_first| {
+        if is_first {
+            searches.begin_slice(snapshot);
+        }
+        (searches.of(node, &dependencies), searches.restarts)
+    });
+    match known {
+        Some(State::Unsolvable(obstacle)) => return Err(obstacle),
+        Some(State::Solved(checkpoint)) => {
+            let mut search = search.anew()?;
+            let path = search.return_to(checkpoint);
+            return search.result(&path);
+        }
+        Some(State::Paused(checkpoint)) => {
+            search = search.anew()?;
+            path = search.return_to(checkpoint);
+        }
+        None => {}
+    }
+    let doublings = restarts.saturating_sub(RESTARTS).min(DOUBLINGS_MAX);
+    let before = search.steps;
+    search.pause_at =
+        before.saturating_add((limit.left() << doublings).max(STEPS_MIN * limit.short_search()));
+    let has_ended = search.go_on(&mut path)?;
+    limit.spend((search.steps - before) >> doublings);
+    let state = search.state(&path, has_ended);
+    limit.with_searches(|searches: &mut MemberSearches, _| searches.keep(node, dependencies, state));
+    if has_ended {
+        return search.result(&path);
+    }
+    limit.exceed();
+    Err(Obstacle::TooLong)
+}
+
+impl MemberSearches {
+    /// Drops what the last slice did not use, and what depends on node objects that changed.
+    fn begin_slice(&mut self, snapshot: Snapshot<'_>) {
+        let (rounds, clock) = (snapshot.tables().rounds(), snapshot.clock());
+        match snapshot.node_changes_since(self.clock).filter(|_| self.rounds == rounds) {
+            None => self.by_node.clear(),
+            Some(changes) => {
+                let objects = changes.filter(|(_, change)| *change == NodeChange::Object);
+                objects.for_each(|(node, _)| _ = self.by_node.remove(&node));
+            }
+        }
+        (self.rounds, self.clock) = (rounds, clock);
+        let mut is_restarted = false;
+        self.by_node.retain(|_, of_node| {
+            of_node.retain_mut(|kept| {
+                is_restarted |= !kept.is_used && matches!(kept.state, State::Paused(_));
+                std::mem::take(&mut kept.is_used)
+            });
+            !of_node.is_empty()
+        });
+        self.restarts += u32::from(is_restarted);
+    }
+
+    fn of(&mut self, node: NodeIdx, dependencies: &Dependencies) -> Option<State> {
+        let kept = self.by_node.get_mut(&node)?.iter_mut().find(|kept| kept.dependencies == *dependencies)?;
+        kept.is_used = true;
+        Some(kept.state.clone())
+    }
+
+    fn keep(&mut self, node: NodeIdx, dependencies: Dependencies, state: State) {
+        let of_node = self.by_node.entry(node).or_default();
+        of_node.retain(|kept| kept.dependencies != dependencies);
+        of_node.push(Kept { dependencies, state, is_used: true });
+    }
+}
+
+impl<'a> Search<'a> {
+    /// Returns a search of the same, prepared, that has chosen nothing yet.
+    fn anew(self) -> Result<Self, Obstacle> {
+        let mut search = Search::new(self.place, self.claims, self.pools, self.copies_defects);
+        search.prepare().map_err(Obstacle::Error)?;
+        Ok(search)
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        let pool = |pool: &super::super::pools::Pool<'a>| {
+            let slices = pool.slices.iter().filter_map(|slice| self.place.devices().slice(slice.name));
+            let candidates = &self.pools.candidates[pool.candidates.clone()];
+            let counters = available_counters(self.place, pool).into_iter();
+            PoolOfSearch {
+                slices: slices.map(Arc::clone).collect(),
+                usage: candidates.iter().map(|candidate| candidate.usage.cloned()).collect(),
+                counters: counters.map(|((set, name), left)| (set.into(), name.into(), left)).collect(),
+            }
+        };
+        Dependencies {
+            inputs: self.inputs(),
+            classes: self.prepared.iter().flatten().flatten().map(|it| it.class.clone()).collect(),
+            pools: self.pools.pools.iter().map(pool).collect(),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Cycles of groups in slices: one whose searches for devices need more work than a step for other pods may take is
+//! undone, its members are suspended, and the next slice begins it again with the progress of the searches.
+
+use super::super::Scheduler;
+use super::super::extend::SuspendedDecision;
+use super::super::slices::Sliced;
+use super::cycle::Attempt;
+use crate::cache::slice::Searches;
+use crate::cycle::{NoProbe, Probe};
+use crate::model::group::GroupKey;
+use crate::model::time::Time;
+use crate::queue::QueuedPod;
+
+impl Scheduler {
+    /// Suspends the members of a group until the next slice of its cycle.
+    pub(super) fn suspend_group(&mut self, attempt: Attempt, mut searches: Option<Searches>) {
+        for queued in attempt.members {
+            let waiting = SuspendedDecision::in_slices(queued, attempt.began, self.requeues.count, false);
+            self.extender_calls.suspend(waiting.with_searches(searches.take()));
+        }
+    }
+
+    /// Evaluates a slice of the cycle of a suspended member's group.
+    pub(in crate::scheduler) fn slice_group(
+        &mut self,
+        now: Time,
+        first: SuspendedDecision,
+        key: GroupKey,
+    ) -> Sliced {
+        let mut suspended = vec![first];
+        suspended.append(&mut self.take_suspended(key));
+        self.resume_group(now, key, (Vec::new(), suspended), &mut NoProbe)
+    }
+
+    /// Takes the suspended members of a group.
+    pub(super) fn take_suspended(&mut self, key: GroupKey) -> Vec<SuspendedDecision> {
+        if self.extender_calls.sliced() == 0 {
+            return Vec::new();
+        }
+        let uids = self.groups.members(key).cloned().collect();
+        self.extender_calls.take_sliced_of(&uids)
+    }
+
+    /// Evaluates a slice of a group's cycle: its first, or the next one of suspended members.
+    pub(super) fn resume_group(
+        &mut self,
+        now: Time,
+        key: GroupKey,
+        (mut members, mut suspended): (Vec<QueuedPod>, Vec<SuspendedDecision>),
+        probe: &mut dyn Probe,
+    ) -> Sliced {
+        let began = suspended.iter().map(|it| it.began).min().unwrap_or(now);
+        let searches = suspended.iter_mut().find_map(SuspendedDecision::take_searches);
+        for SuspendedDecision { queued, .. } in suspended {
+            match self.gate(&queued.pod) {
+                None => members.push(queued),
+                gate => self.queue.activate(now, queued, gate),
+            }
+        }
+        let members = self.take_members(now, members, key);
+        if members.is_empty() {
+            return Sliced::Ended;
+        }
+        self.attempt_members((now, began), key, members, searches, probe)
+    }
+}
