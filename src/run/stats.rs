@@ -78,6 +78,7 @@ fn read(engine: &Scheduler, now: Time) -> CoreStats {
         queued_groups: stats.groups.entries.as_ref().map(queued_groups),
         podgroups_waiting: stats.groups.waiting as u64,
         podgroups_below_min_count: stats.groups.below_min_count as u64,
+        podgroups_fragmented: stats.groups.fragmented as u64,
         recalled_decisions: stats.recalled,
         verified_decisions: stats.verified,
         cache_unchecked: verification.unchecked_since.map_or(Duration::ZERO, |since| now.since(since)),

@@ -69,6 +69,8 @@ pub struct CoreStats {
     pub podgroups_waiting: u64,
     /// Pod groups that were scheduled, and have fewer members than `minCount` on nodes.
     pub podgroups_below_min_count: u64,
+    /// Waiting pod groups whose members fit into the free resources of all nodes together.
+    pub podgroups_fragmented: u64,
     /// Pods found unschedulable because an equal pod was, and nothing changed since.
     pub recalled_decisions: u64,
     /// Cached decisions compared with a full evaluation: `[same, different]`.
@@ -221,6 +223,7 @@ impl CoreStats {
             number(&families::UNSCHEDULABLE_GROUPS, self.unschedulable_groups),
             number(&groups::PODGROUPS_WAITING, self.podgroups_waiting),
             number(&groups::PODGROUPS_BELOW_MIN_COUNT, self.podgroups_below_min_count),
+            number(&groups::PODGROUPS_FRAGMENTED, self.podgroups_fragmented),
             total(&families::RECALLED_DECISIONS, self.recalled_decisions),
             plain_family(&families::VERIFIED_DECISIONS, Plain::Counter, verified),
             plain_family(

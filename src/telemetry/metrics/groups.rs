@@ -51,6 +51,11 @@ pub(super) const PODGROUPS_BELOW_MIN_COUNT: Family = Family::new(
     "[ALPHA] Number of pod groups that were scheduled once, and of which fewer members than minCount have a node now.",
     &[],
 );
+pub(super) const PODGROUPS_FRAGMENTED: Family = Family::new(
+    "supercargo_podgroups_fragmented",
+    "[ALPHA] Number of waiting pod groups that could not start although the nodes together have the free resources for minCount members. Each group is judged in its last scheduling cycle.",
+    &[],
+);
 pub(super) const PODGROUP_START_DURATION: Family = Family::new(
     "supercargo_podgroup_start_duration_seconds",
     "[ALPHA] Time from the first queueing of a pod group's first member to the decision that starts the group. Members that are added to a running group count as another start.",

@@ -63,6 +63,9 @@ pub struct GroupStats {
     pub waiting: usize,
     /// Groups that were scheduled once, and of which fewer members than `minCount` have a node.
     pub below_min_count: usize,
+    /// Groups with a member in the queue whose members fit into the free resources of all nodes together, but could not
+    /// start in the last cycle.
+    pub fragmented: usize,
     /// The groups that are entries of the queue; `None` before 1.37 and without GenericWorkload.
     pub entries: Option<GroupEntries>,
 }
@@ -189,6 +192,7 @@ impl Scheduler {
             let places: Vec<SubQueue> =
                 members.filter_map(|uid| Some(self.queue.sub_queue_of(uid)?.0)).collect();
             stats.waiting += usize::from(!places.is_empty());
+            stats.fragmented += usize::from(!places.is_empty() && self.groups.is_fragmented(key));
             let state = self.pending_group(key);
             if let Some(entries) = &mut stats.entries {
                 entries.count(state.group.is_some(), &places);

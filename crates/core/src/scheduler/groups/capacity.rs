@@ -30,6 +30,43 @@ impl Scheduler {
         }
     }
 
+    /// Records whether scattered resources keep the group from starting.
+    pub(super) fn note_fragmentation(&mut self, attempt: &Attempt, run: &Run) {
+        let is_fragmented = matches!(run.verdict, Verdict::Unschedulable(_)) && self.is_fragmented(attempt);
+        self.groups.set_fragmented(attempt.key, is_fragmented);
+    }
+
+    /// Whether the nodes that the first member could use if they were empty have together what the missing members
+    /// request, and the group could start if all nodes were empty.
+    fn is_fragmented(&mut self, attempt: &Attempt) -> bool {
+        let Some(GroupPolicy::Gang(min)) = attempt.group.as_ref().map(|group| group.policy) else {
+            return false;
+        };
+        let missing = min.saturating_sub(self.scheduled(attempt.key));
+        if missing == 0 || attempt.members.len() < missing || self.shortage(attempt).is_some() {
+            return false;
+        }
+        let mut wanted = Resources::default();
+        let members = attempt.members.iter().take(missing);
+        members.for_each(|queued| wanted.add(&queued.pod.resources.request));
+        self.free_for(&attempt.members[0].pod).is_some_and(|free| suffices(&free, &wanted))
+    }
+
+    /// Returns what is free on the nodes that could take the pod if they were empty.
+    fn free_for(&self, pod: &PodInfo) -> Option<Resources> {
+        let (profile, snapshot) = (profile_named(&self.profiles, pod.scheduler_name)?, self.snapshot());
+        let sum = || {
+            let prepared = profile.framework.prepare(pod, snapshot, &mut NoProbe).ok()?;
+            let mut free = Resources::default();
+            for node in snapshot.nodes().iter().filter(|&node| prepared.most_on_empty(snapshot, node) > 0) {
+                free.add(&snapshot.node_info(node).allocatable);
+                free.subtract(snapshot.requested(node));
+            }
+            Some(free)
+        };
+        catch_unwind(AssertUnwindSafe(sum)).ok()?
+    }
+
     fn shortage(&mut self, attempt: &Attempt) -> Option<String> {
         let Some(GroupPolicy::Gang(min)) = attempt.group.as_ref().map(|group| group.policy) else {
             return None;
@@ -80,4 +117,12 @@ impl Scheduler {
         // What panics here does so in the decision, too, which reports it.
         catch_unwind(AssertUnwindSafe(sum)).ok()?
     }
+}
+
+/// Whether `wanted` is at most `free`, in each resource.
+fn suffices(free: &Resources, wanted: &Resources) -> bool {
+    wanted.cpu_milli <= free.cpu_milli
+        && wanted.memory <= free.memory
+        && wanted.ephemeral_storage <= free.ephemeral_storage
+        && wanted.scalar.iter().all(|&(name, amount)| amount <= free.scalar(name).unwrap_or(0))
 }

@@ -329,6 +329,7 @@ impl Scheduler {
         }
         self.note_capacity(&mut attempt, &mut run);
         probe.attempt_decided();
+        self.note_fragmentation(&attempt, &run);
         self.submit(now, attempt, run, &preempted);
         Sliced::Ended
     }
