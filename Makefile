@@ -198,8 +198,8 @@ bench: oracle ## Time decisions in process beside the real kube-scheduler's: wri
 	$(if $(filter profile,$(PART)),CARGO_PROFILE_BENCH_STRIP=none )cargo bench --locked --quiet $(if $(filter ablation,$(PART)),--features ablation )--bench algorithm -- $(if $(filter profile ablation,$(PART)),--$(PART),--compare) $(if $(QUICK),--quick) $(if $(filter-out profile ablation,$(PART)),--part $(PART))
 
 .PHONY: bench-e2e
-bench-e2e: upstream ## Time pods from creation to binding on a real API server, beside kube-scheduler and a no-op binder: writes docs/benchmarks.md. PART=ceiling: larger bursts; PART=claims: pods with a ResourceClaim each; PART=asked: with queries about pending pods; PART=start: startup with 50,000 pods; QUICK=1 only prints.
-	cargo bench --locked --quiet --bench e2e -- $(if $(PART),--part $(PART)) $(if $(QUICK),--rounds 1 --nodes 500 $(if $(filter start,$(PART)),--existing 5000,--existing $(if $(filter claims,$(PART)),0 --pods 300,500 --pods 300 --rate 50 --workload basic --workload spread)),--write)
+bench-e2e: upstream ## Time pods from creation to binding on a real API server, beside kube-scheduler and a no-op binder: writes docs/benchmarks.md. PART=ceiling: larger bursts; PART=claims: pods with a ResourceClaim each; PART=group: a gang of 1,000 members that waits for room; PART=asked: with queries about pending pods; PART=start: startup with 50,000 pods; QUICK=1 only prints.
+	cargo bench --locked --quiet --bench e2e -- $(if $(PART),--part $(PART)) $(if $(QUICK),--rounds 1 --nodes 500 $(if $(filter start,$(PART)),--existing 5000,--existing $(if $(filter claims group,$(PART)),0 --pods 300,500 --pods 300 --rate 50 --workload basic --workload spread)),--write)
 
 .PHONY: conformance
 conformance: upstream build ## Run Kubernetes' own e2e tests of the scheduler with kube-scheduler and with supercargo: writes docs/conformance.md. VERSION=1.37 runs one version.

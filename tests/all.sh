@@ -3,11 +3,20 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# A linker on a full disk only reports a bus error.
+on_full_disk() {
+  local target=${CARGO_TARGET_DIR:-target} free
+  free=$(df -Pm "$target" | awk 'NR == 2 { print $4 }')
+  if ((free < 1000)); then
+    printf 'The disk of %s has %s MB left; a cold run needs about 12 GB.\n' "$target" "$free"
+  fi
+}
+
 names=() seconds=()
 part() {
   local name=$1 began=$SECONDS; shift
   printf '\n== %s\n' "$name"
-  "$@" || { printf '\nFAILED: %s\n' "$name"; exit 1; }
+  "$@" || { printf '\nFAILED: %s\n' "$name"; on_full_disk; exit 1; }
   names+=("$name") seconds+=($((SECONDS - began)))
 }
 

@@ -45,6 +45,10 @@ fn path(object: &Value) -> Result<String> {
         Some("DeviceClass") => "/apis/resource.k8s.io/v1/deviceclasses".to_owned(),
         Some("ResourceSlice") => "/apis/resource.k8s.io/v1/resourceslices".to_owned(),
         Some("ResourceClaim") => claims(),
+        Some("PodGroup") => {
+            let version = object["apiVersion"].as_str().unwrap_or_default();
+            format!("/apis/{version}/namespaces/{NAMESPACE}/podgroups")
+        }
         kind => anyhow::bail!("unsupported kind {kind:?}"),
     })
 }

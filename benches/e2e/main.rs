@@ -8,11 +8,12 @@
 //!
 //! `--part ceiling` compares larger bursts of supercargo and the no-op binder: the share of the API server's
 //! throughput reached after startup. `--part claims` gives each pod a ResourceClaim, and the no-op binder writes the
-//! same claims. `--part asked` measures the cost of a client that continuously queries pending
+//! same claims. `--part group` measures a gang that waits for room. `--part asked` measures the cost of a client that continuously queries pending
 //! pods. `--part start` measures startup with many running pods; all sides take turns on one control plane.
 
 mod asked;
 mod asker;
+mod group;
 mod lister;
 mod load;
 mod null_binder;
@@ -57,10 +58,10 @@ struct Args {
     /// Number of rounds
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Number of nodes [default: 5000; 2000 for asked; 1000 for claims]
+    /// Number of nodes [default: 5000; 2000 for asked; 1000 for claims and group]
     #[arg(long)]
     nodes: Option<usize>,
-    /// Number of existing pods [default: 10000; 4000 for asked; 50000 for start; 0 for claims]
+    /// Number of existing pods [default: 10000; 4000 for asked; 50000 for start; 0 for claims; none for group]
     #[arg(long)]
     existing: Option<usize>,
     /// Number of pods in the burst [default: 1000; 5000 for ceiling]
@@ -70,7 +71,7 @@ struct Args {
     #[arg(long, default_value_t = 100)]
     waiting: usize,
     /// Pods created per second after the burst; may be repeated [default: 50 and 100; 50, 100 and 200 for asked; none
-    /// for ceiling and claims]
+    /// for ceiling, claims and group]
     #[arg(long = "rate")]
     rates: Vec<u32>,
     /// Duration of each rate in seconds
@@ -93,6 +94,8 @@ enum Part {
     Ceiling,
     /// Pods with a ResourceClaim each, with three binders.
     Claims,
+    /// A gang of many members that waits for room, with three binders. The feature gates of pod groups are on.
+    Group,
     /// supercargo with and without a client that queries pending pods.
     Asked,
     /// Startup with many running pods.
@@ -123,6 +126,7 @@ impl Args {
             Part::WholeWay => (5_000, 10_000, 1_000, &[50, 100]),
             Part::Ceiling => (5_000, 10_000, 5_000, &[]),
             Part::Claims => (1_000, 0, 1_000, &[]),
+            Part::Group => (1_000, 0, 1_000, &[]),
             Part::Asked => (2_000, 4_000, 1_000, &[50, 100, 200]),
             Part::Start => (5_000, 50_000, 1_000, &[]),
         };
@@ -154,7 +158,7 @@ impl Args {
                 Part::WholeWay | Part::Ceiling => all.take(7).collect(),
                 Part::Asked => all.filter(|workload| ["basic", "spread"].contains(&workload.id)).collect(),
                 Part::Claims => all.filter(|workload| workload.id == "claims").collect(),
-                Part::Start => all.take(1).collect(),
+                Part::Start | Part::Group => all.take(1).collect(),
             });
         }
         let named = |id: &String| Workload::named(id).ok_or_else(|| anyhow::anyhow!("unknown workload {id}"));
@@ -189,6 +193,7 @@ async fn measure(args: &Args) -> Result<()> {
         Part::WholeWay => ("whole way", whole_way(args, &plan, &workloads).await?),
         Part::Ceiling => ("ceiling", whole_way(args, &plan, &workloads).await?),
         Part::Claims => ("claims end to end", whole_way(args, &plan, &workloads).await?),
+        Part::Group => ("group end to end", group::measure(plan.size, args.rounds, &args.sides()).await?),
         Part::Asked => ("asked", asked::measure(&plan, args.rounds, args.waiting.max(1), &workloads).await?),
         Part::Start => ("start", start::measure(plan.size, args.rounds, &workloads).await?),
     };
