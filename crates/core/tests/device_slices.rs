@@ -4,6 +4,7 @@
 mod support;
 
 use std::sync::Arc;
+use supercargo_core::cache::slice::search_steps;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::device::{
     AllocationMode, Attribute, ClaimSpec, Constraint, ConstraintKind, Device, DeviceCapacity, DeviceClass,
@@ -49,6 +50,8 @@ struct Cluster {
     allocated: Vec<String>,
     reports: Vec<(String, Outcome)>,
     groups: Vec<GroupReport>,
+    /// The most steps that searches for devices made in one step of the scheduler.
+    longest: u64,
 }
 
 impl Cluster {
@@ -60,8 +63,14 @@ impl Cluster {
         let mut scheduler = Scheduler::new(config, now);
         scheduler.limit_attempts(limits);
         begin(&mut scheduler, now, 1_000_000);
-        let mut cluster =
-            Self { scheduler, now, allocated: Vec::new(), reports: Vec::new(), groups: Vec::new() };
+        let mut cluster = Self {
+            scheduler,
+            now,
+            allocated: Vec::new(),
+            reports: Vec::new(),
+            groups: Vec::new(),
+            longest: 0,
+        };
         cluster.apply("node a cpu=64");
         cluster.apply("node b cpu=64");
         let name = cluster.scheduler.tables().symbol("any");
@@ -169,7 +178,9 @@ impl Cluster {
 
     /// Does one step, and checks that every pending pod is in one place. Returns whether there was work.
     fn step(&mut self) -> bool {
+        let before = search_steps();
         let step = self.scheduler.step(self.now, &mut NoProbe);
+        self.longest = self.longest.max(search_steps() - before);
         assert_eq!(self.scheduler.misplaced_pods().count(), 0);
         match step {
             Step::Idle { wake_at } => return wake_at.is_some_and(|at| at <= self.now),
@@ -239,6 +250,7 @@ fn failed_search_in_slices_has_the_message_of_one_in_one_step() {
     }
     assert_eq!(format!("{:?}", sliced.reports), format!("{:?}", one_step.reports));
     assert!(sliced.slices() > 100, "{} slices of 50 steps", sliced.slices());
+    assert!(sliced.longest < 150, "{} steps at once", sliced.longest);
 }
 
 #[test]
@@ -314,6 +326,7 @@ fn search_of_a_member_gets_the_devices_in_slices_that_it_gets_in_one_step() {
     }
     assert_eq!(one_step.slices(), 0);
     assert!((3..200).contains(&sliced.slices()), "{} slices", sliced.slices());
+    assert!(sliced.longest < 300, "{} steps at once", sliced.longest);
     assert_eq!(groups::describe_report(&sliced.groups[0]), groups::describe_report(&one_step.groups[0]));
 }
 
@@ -328,6 +341,7 @@ fn group_whose_member_cannot_get_devices_is_rejected_in_slices_as_in_one_step() 
     assert_eq!(groups::describe_report(&sliced.groups[0]), groups::describe_report(&one_step.groups[0]));
     assert_eq!(sliced.groups[0].outcome, GroupOutcome::Unschedulable);
     assert!(sliced.slices() > 20, "{} slices", sliced.slices());
+    assert!(sliced.longest < 300, "{} steps at once", sliced.longest);
 }
 
 #[test]

@@ -30,6 +30,22 @@ const SEARCH_STEP_WORK: u64 = 8;
 /// cycle, which take less time than to compare what it depends on with that of others.
 const SHORT_SEARCHES: u64 = 128;
 
+thread_local! {
+    static SEARCH_STEPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts a step of a search for devices, in builds with assertions.
+pub(crate) fn count_search_step() {
+    if cfg!(debug_assertions) {
+        SEARCH_STEPS.set(SEARCH_STEPS.get() + 1);
+    }
+}
+
+/// Returns the number of steps that searches for devices have made on this thread. Only builds with assertions count.
+pub fn search_steps() -> u64 {
+    SEARCH_STEPS.get()
+}
+
 /// The progress of searches for devices, of a type that their plugin knows.
 pub(crate) type Searches = Box<dyn Any + Send + Sync>;
 

@@ -57,9 +57,10 @@ impl<'a> Snapshot<'a> {
         Self { step_limit: Some(limit), ..self }
     }
 
-    /// Returns the same snapshot without a limit of searches for devices.
-    pub(crate) fn without_step_limit(self) -> Self {
-        Self { step_limit: None, ..self }
+    /// Returns the same snapshot for searches that have ended before. Only the limit of a group's cycle stays, since it
+    /// knows their results.
+    pub(crate) fn for_repeated_searches(self) -> Self {
+        Self { step_limit: self.step_limit.filter(|limit| limit.keeps_searches()), ..self }
     }
 
     /// Returns the limit of searches for devices in this attempt.

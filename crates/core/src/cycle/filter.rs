@@ -467,7 +467,7 @@ impl Filtered {
         mut each: impl FnMut(NodeIdx, PluginName, &Rejection),
     ) {
         // The filters stayed within the limit of steps; `check` repeats no more than theirs.
-        let snapshot = snapshot.without_step_limit();
+        let snapshot = snapshot.for_repeated_searches();
         for (&node, (name, rejection)) in &self.single_verdicts {
             each(node, name, rejection);
         }

@@ -73,6 +73,14 @@ impl<'s> Extent<'s> {
         }
     }
 
+    /// Returns the snapshot in which such a decision is verified: a group's limit knows the results of long searches.
+    fn verified(self, whole: Snapshot<'s>) -> Snapshot<'s> {
+        match self {
+            Self::Member(limit) => whole.with_step_limit(limit),
+            Self::Whole | Self::Limited | Self::Slice(_) => whole,
+        }
+    }
+
     /// Returns the limit of such a decision, which is `own` unless it is a group's.
     fn limit(self, own: &'s StepLimit) -> &'s StepLimit {
         match self {
@@ -290,7 +298,7 @@ impl Scheduler {
                     let nodes = verify.nodes();
                     let compared =
                         Compared { framework, pod: &pod, cached: &mut cached, seed, evaluated, nodes };
-                    differs = verify.judged(compared.verdict(whole)).err();
+                    differs = verify.judged(compared.verdict(extent.verified(whole))).err();
                 }
                 let node = cached.choose(seed, &pod, queued.attempts);
                 if differs.is_none()
@@ -318,7 +326,7 @@ impl Scheduler {
             let decisions = (!extent.is_slice()).then_some(decisions);
             decide_in_full((framework, decisions), &pod, snapshot, options, (draws, now), probe)
         }));
-        if let Some(difference) = differs {
+        if let Some(difference) = differs.filter(|_| !limit.is_exceeded()) {
             self.differed(&queued.pod, &difference);
         }
         self.unless_ended(decided, limit.is_exceeded(), start)

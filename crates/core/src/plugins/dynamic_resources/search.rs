@@ -16,6 +16,7 @@ use super::capacity;
 use super::constraints::{RequestName, Tracked};
 use super::pools::{Candidate, Place, Pools};
 use crate::cache::DeviceUsage;
+use crate::cache::slice::count_search_step;
 use crate::model::device::{
     ClaimSpec, Device, DeviceClass, DeviceId, DeviceRequest, DeviceTaint, RESULTS_MAX,
 };
@@ -360,6 +361,7 @@ impl<'a> Search<'a> {
 
     fn step(&mut self) -> Result<(), Obstacle> {
         self.steps += 1;
+        count_search_step();
         if self.steps > STEPS_MAX { Err(Obstacle::TooLong) } else { Ok(()) }
     }
 

@@ -9,6 +9,7 @@ use super::super::{Scheduler, profile_named};
 use super::cycle::{Attempt, Mode, Trying};
 use super::member::Scope;
 use crate::cache::Cache;
+use crate::cache::slice::StepLimit;
 use crate::cycle::{NoProbe, Probe, Unschedulable};
 use crate::incremental::{GroupEvaluations, PlacementResults, State};
 use crate::model::node::NodeIdx;
@@ -146,11 +147,14 @@ impl Scheduler {
                 let pod = self.as_nominated(&queued.pod);
                 let (at, is_sole) = (trying.at, sole.is_some());
                 let is_repeated = !is_sole && trying.is_repeated(&queued.pod);
+                let limit = trying.limit;
                 let decide = AssertUnwindSafe(|| match &mut trying.shared {
                     Some(shared) if is_sole || !is_repeated => {
                         self.choose_from_shared(at, shared, within, &pod, queued.attempts)
                     }
-                    _ if is_repeated => self.choose_from_cached(within, &pod, queued.attempts, probe),
+                    _ if is_repeated => {
+                        self.choose_from_cached((within, limit), &pod, queued.attempts, probe)
+                    }
                     _ => None,
                 });
                 match catch_unwind(decide) {
@@ -163,7 +167,7 @@ impl Scheduler {
             }
         };
         if cfg!(debug_assertions) {
-            self.assert_full_equals(now, (trying.mode, within), queued, &decided);
+            self.assert_full_equals(now, (trying.mode, within, trying.limit), queued, &decided);
         }
         Some(decided)
     }
@@ -206,12 +210,13 @@ impl Scheduler {
 
     fn choose_from_cached(
         &mut self,
-        within: &NodeSet,
+        (within, limit): (&NodeSet, Option<&StepLimit>),
         pod: &Arc<PodInfo>,
         attempt: u32,
         probe: &mut dyn Probe,
     ) -> Option<Choice> {
-        let snapshot = self.cache.snapshot(&self.tables);
+        let whole = self.cache.snapshot(&self.tables);
+        let snapshot = limit.map_or(whole, |limit| whole.with_step_limit(limit));
         let framework = &profile_named(&self.profiles, pod.scheduler_name)?.framework;
         let scope = (snapshot, Some(within));
         let mut cached = framework.decide_cached_within(&mut self.decisions, pod, scope, probe)?;
@@ -225,13 +230,17 @@ impl Scheduler {
     fn assert_full_equals(
         &mut self,
         now: Time,
-        (mode, within): (Mode, &NodeSet),
+        (mode, within, limit): (Mode, &NodeSet, Option<&StepLimit>),
         queued: &QueuedPod,
         decided: &Decided,
     ) {
         let preempts = mode == Mode::WithPostFilters;
-        let scope = Scope { within: Some(within), preempts, is_comparable: false, limit: None };
+        let scope = Scope { within: Some(within), preempts, is_comparable: false, limit };
         let full = self.decide_in(now, queued, scope, &mut NoProbe);
+        if limit.is_some_and(StepLimit::is_exceeded) {
+            // The next slice compares.
+            return;
+        }
         match (decided, &full) {
             (Decided::Node(shared), Decided::Node(full)) => assert_eq!(shared, full, "a shared choice"),
             (Decided::Nowhere(shared), Decided::Nowhere(full)) => assert_eq!(
