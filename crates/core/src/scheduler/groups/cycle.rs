@@ -136,6 +136,17 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// Whether a member was rejected.
+    pub(super) fn has_rejections(&self) -> bool {
+        self.tried.iter().any(|tried| matches!(tried, Tried::Rejected(_)))
+    }
+
+    /// Whether both runs gave the members the same nodes.
+    pub(super) fn has_nodes_of(&self, other: &Self) -> bool {
+        self.verdict == other.verdict
+            && self.tried.iter().map(Tried::node).eq(other.tried.iter().map(Tried::node))
+    }
+
     /// Returns the number of members that have a node.
     pub(super) fn placed(&self) -> usize {
         self.tried.iter().filter(|tried| tried.node().is_some()).count()
@@ -165,6 +176,8 @@ pub(super) struct RunScope<'a> {
     /// Domains that the members use one after the other: once a member does not fit, it and those after it go on to the
     /// next one. Empty if all members use `within`.
     pub(super) path: &'a [NodeSet],
+    /// Whether the run leaves out why members are rejected.
+    pub(super) is_brief: bool,
 }
 
 impl RunScope<'_> {
@@ -202,6 +215,8 @@ pub(super) struct Trying<'a> {
     pub(super) checks_minimum: bool,
     /// The limit of the searches for devices.
     pub(super) limit: Option<&'a StepLimit>,
+    /// Whether it does not matter why members are rejected.
+    pub(super) is_brief: bool,
 }
 
 /// The number of changes in the log, and the number of assumed members that share results.
@@ -227,6 +242,7 @@ impl<'a> Trying<'a> {
             roles: RoleCounts::default(),
             checks_minimum: false,
             limit: attempt.limit.as_deref(),
+            is_brief: false,
         }
     }
 
@@ -442,6 +458,7 @@ impl Scheduler {
             shares: self.shares_results(),
             shared: scope.evaluations.map(SharedRun::new),
             path: scope.path,
+            is_brief: scope.is_brief,
             roles: self.role_counts(attempt),
             checks_minimum: self.checks_minimum(attempt),
             ..Trying::new(attempt, scope.within, mode)

@@ -38,12 +38,14 @@ pub(in crate::scheduler) struct Scope<'a> {
     pub(in crate::scheduler) is_comparable: bool,
     /// The limit of the searches for devices; `None` without one.
     pub(in crate::scheduler) limit: Option<&'a StepLimit>,
+    /// Whether a rejection may leave out its reasons, and what could help.
+    pub(in crate::scheduler) is_brief: bool,
 }
 
 impl Scope<'_> {
     /// Returns the scope of a decision that is compared with a recorded one of kube-scheduler.
     pub(in crate::scheduler) fn comparable() -> Self {
-        Self { within: None, preempts: true, is_comparable: true, limit: None }
+        Self { within: None, preempts: true, is_comparable: true, limit: None, is_brief: false }
     }
 }
 
@@ -161,7 +163,8 @@ impl Scheduler {
             return decided;
         }
         let is_comparable = self.is_comparable;
-        let scope = Scope { within: trying.within, preempts, is_comparable, limit: trying.limit };
+        let Trying { within, limit, is_brief, .. } = *trying;
+        let scope = Scope { within, preempts, is_comparable, limit, is_brief };
         let decided = self.decide_in(now, queued, scope, probe);
         self.keep_rejection(trying, queued, &decided);
         decided
@@ -209,6 +212,7 @@ impl Scheduler {
                     let node = by_name.unwrap_or_else(|| feasible.choose(draws.seed, pod, draws.attempt));
                     return reserve(&feasible, snapshot, node);
                 }
+                Decision::Infeasible(_) if scope.is_brief => return Decided::Nowhere(rejected()),
                 Decision::Infeasible(filtered) => filtered,
             };
             let diagnosis = filtered.diagnose(snapshot);
@@ -234,11 +238,16 @@ impl Scheduler {
 
 /// The result for a cluster without nodes.
 fn no_nodes() -> Unschedulable {
+    Unschedulable { message: NO_NODES.to_owned(), filters_len: NO_NODES.len(), ..rejected() }
+}
+
+/// A rejection without reasons.
+fn rejected() -> Unschedulable {
     Unschedulable {
         rejectors: Default::default(),
         preemption_blockers: Default::default(),
-        message: NO_NODES.to_owned(),
-        filters_len: NO_NODES.len(),
+        message: String::new(),
+        filters_len: 0,
         preemption: crate::report::Preemption::NotTried,
         nominate: Nominate::Clear,
         evaluated: 0,

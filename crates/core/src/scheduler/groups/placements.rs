@@ -36,28 +36,37 @@ impl Scheduler {
             return Run::ended(Verdict::Unschedulable("no feasible placements found".to_owned()));
         }
         let evaluations = if placements.len() > 1 { self.group_evaluations(attempt) } else { None };
-        let mut reports = Vec::with_capacity(placements.len());
-        let mut fitting: Vec<(usize, Run)> = Vec::new();
-        let (mut first, mut text): (Option<Run>, Option<String>) = (None, None);
-        for (at, placement) in placements.iter().enumerate() {
-            let is_all = placement.nodes.len() == self.snapshot().node_count();
-            let within = (!is_all).then_some(&placement.nodes);
+        let is_brief = placements.len() > 1 && self.may_be_brief(attempt);
+        let mut run_in = |scheduler: &mut Self, at: usize, is_brief: bool| {
+            let nodes = &placements[at].nodes;
+            let is_all = nodes.len() == scheduler.snapshot().node_count();
             let scope = RunScope {
-                within,
+                within: (!is_all).then_some(nodes),
                 evaluations: evaluations.as_ref().filter(|_| !is_all),
+                is_brief,
                 ..RunScope::default()
             };
-            let run = self.run_members(now, attempt, scope, mode, probe);
+            scheduler.run_members(now, attempt, scope, mode, probe)
+        };
+        let mut reports = Vec::with_capacity(placements.len());
+        let mut fitting: Vec<(usize, Run)> = Vec::new();
+        let (mut first, mut text): (Option<(usize, Run)>, Option<String>) = (None, None);
+        for (at, placement) in placements.iter().enumerate() {
+            let run = run_in(self, at, is_brief);
             reports.push(self.placement_report(attempt, placement, &run));
             match &run.verdict {
-                Verdict::Failed(_) => return Run { placements: reported(attempt, reports), ..run },
+                Verdict::Failed(_) => {
+                    let is_full = !is_brief || !run.has_rejections();
+                    let run = if is_full { run } else { run_in(self, at, false) };
+                    return Run { placements: reported(attempt, reports), ..run };
+                }
                 Verdict::Scheduled | Verdict::Waiting(_) => fitting.push((at, run)),
                 Verdict::Unschedulable(own) => {
                     text.get_or_insert_with(|| own.clone());
                     // A reservation keeps the nodes of the placement where most members fit.
-                    let is_better = |first: &Run| attempt.reserves && run.placed() > first.placed();
+                    let is_better = |(_, first): &(_, Run)| attempt.reserves && run.placed() > first.placed();
                     if first.as_ref().is_none_or(is_better) {
-                        first = Some(run);
+                        first = Some((at, run));
                     }
                 }
             }
@@ -69,20 +78,31 @@ impl Scheduler {
                 return Run { placements: reported(attempt, reports), ..failed };
             }
         };
-        let chosen = best.map(|best| placements[fitting[best].0].name.clone());
-        let mut run = match (best, first) {
-            (Some(best), _) => fitting.swap_remove(best).1,
-            (None, Some(mut first)) => {
-                let count = placements.len();
-                let text = self.no_placement_fits(count, text.as_deref().unwrap_or_default());
-                first.verdict = Verdict::Unschedulable(text);
-                first
-            }
+        let (at, mut run) = match (best, first) {
+            (Some(best), _) => fitting.swap_remove(best),
+            (None, Some(first)) => first,
             (None, None) => unreachable!("each placement fits or does not"),
         };
+        if is_brief && run.has_rejections() {
+            let full = run_in(self, at, false);
+            debug_assert!(run.has_nodes_of(&full), "a brief run has other nodes");
+            run = full;
+        }
+        let chosen = best.map(|_| placements[at].name.clone());
+        if best.is_none() {
+            let text = self.no_placement_fits(placements.len(), text.as_deref().unwrap_or_default());
+            run.verdict = Verdict::Unschedulable(text);
+        }
         run.placements = reported(attempt, reports);
         run.chosen = chosen.filter(|_| !run.placements.is_empty());
         run
+    }
+
+    /// Whether runs in placements may leave out why members are rejected. The run that counts is then made again. It
+    /// starts at another node, which only matters if not all nodes are evaluated.
+    fn may_be_brief(&self, attempt: &Attempt) -> bool {
+        let profile = profile_named(&self.profiles, attempt.members[0].pod.scheduler_name);
+        self.shares_results() && profile.is_some_and(|it| it.framework.sampling.is_none())
     }
 
     /// Returns the placements of a group: one with all nodes if it requires no topology domain.

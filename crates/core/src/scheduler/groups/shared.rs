@@ -167,7 +167,14 @@ impl Scheduler {
             }
         };
         if cfg!(debug_assertions) {
-            self.assert_full_equals(now, (trying.mode, within, trying.limit), queued, &decided);
+            let scope = Scope {
+                within: Some(within),
+                preempts: trying.mode == Mode::WithPostFilters,
+                is_comparable: false,
+                limit: trying.limit,
+                is_brief: trying.is_brief,
+            };
+            self.assert_full_equals(now, scope, queued, &decided);
         }
         Some(decided)
     }
@@ -227,17 +234,9 @@ impl Scheduler {
     }
 
     /// Compares a result with that of the full evaluation.
-    fn assert_full_equals(
-        &mut self,
-        now: Time,
-        (mode, within, limit): (Mode, &NodeSet, Option<&StepLimit>),
-        queued: &QueuedPod,
-        decided: &Decided,
-    ) {
-        let preempts = mode == Mode::WithPostFilters;
-        let scope = Scope { within: Some(within), preempts, is_comparable: false, limit };
+    fn assert_full_equals(&mut self, now: Time, scope: Scope<'_>, queued: &QueuedPod, decided: &Decided) {
         let full = self.decide_in(now, queued, scope, &mut NoProbe);
-        if limit.is_some_and(StepLimit::is_exceeded) {
+        if scope.limit.is_some_and(StepLimit::is_exceeded) {
             // The next slice compares.
             return;
         }
