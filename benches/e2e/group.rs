@@ -14,7 +14,7 @@ use crate::load::{Loader, NAMESPACE};
 use crate::report::{Numbers, Table, circumstances};
 use crate::side::{self, Running, Side};
 use crate::watch::Bound;
-use crate::workloads::{Size, node_name, objects};
+use crate::workloads::{Size, objects};
 use crate::{print_line, stage};
 
 /// How long the scheduler may take to decide on the group and to settle.

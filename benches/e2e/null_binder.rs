@@ -1,6 +1,6 @@
 //! A no-op binder: lists the nodes once and binds pods to them in turn, without filtering or scoring, with a Binding
-//! and a Scheduled event per pod. If there are ResourceClaims, it first writes each pod's as a scheduler does: the
-//! finalizer, then a device of the node and the reservation. Its throughput is the API server's upper bound.
+//! and a Scheduled event per pod. If there are ResourceClaims, it first writes what a scheduler writes: the nomination,
+//! then to the pod's claims the finalizer, a device of the node and the reservation. Its throughput is the API server's upper bound.
 
 use anyhow::{Context, Result};
 use futures::stream::BoxStream;
@@ -55,6 +55,9 @@ pub(crate) async fn run(kubeconfig: &Path) -> Result<()> {
         let for_events = Arc::clone(&for_events);
         tokio::spawn(async move {
             let done = async {
+                if !claims.is_empty() {
+                    nominate(&client, &pod, &node).await?;
+                }
                 for claim in &claims {
                     reserve(&client, claim, &pod, &node, device).await?;
                 }
@@ -110,13 +113,22 @@ struct Claim {
 
 /// Returns the claims of [`NAMESPACE`] by name.
 async fn existing_claims(client: &Client) -> Result<BTreeMap<String, Claim>> {
-    let claims =
-        Api::<ResourceClaim>::namespaced(client.clone(), NAMESPACE).list_metadata(&Default::default());
+    let claims = Api::<ResourceClaim>::namespaced(client.clone(), NAMESPACE);
+    let claims = claims.list_metadata(&Default::default()).await?;
     let claim = |claim: PartialObjectMeta<ResourceClaim>| {
         let (uid, version) = (claim.uid().unwrap_or_default(), claim.resource_version().unwrap_or_default());
         (claim.name_any(), Claim { name: claim.name_any(), uid, version })
     };
-    Ok(claims.await?.into_iter().map(claim).collect())
+    Ok(claims.into_iter().map(claim).collect())
+}
+
+/// Writes the node that the pod is nominated to while its claims are written.
+async fn nominate(client: &Client, pod: &Pending, node: &str) -> Result<()> {
+    let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
+    let metadata = json!({"uid": pod.uid});
+    let status = json!({"nominatedNodeName": node});
+    patch(client, &path, &json!({"metadata": metadata, "status": status})).await?;
+    Ok(())
 }
 
 /// Gives a claim the device with this number of a node, for a pod.

@@ -53,7 +53,7 @@ pub struct Limits {
     /// Bindings in flight. The client speaks HTTP/1.1, so each binding uses a connection of its own. One
     /// hundred at a few milliseconds each is many times the write rate of an API server.
     pub bindings: usize,
-    /// Volume and claim writes in flight.
+    /// Volume and claim writes in flight. A claim needs two requests before its pod's Binding.
     pub volumes: usize,
     /// Evictions in flight; upstream's default parallelism.
     pub evictions: usize,
@@ -77,9 +77,9 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             bindings: 100,
-            volumes: 16,
+            volumes: 64,
             evictions: 16,
-            patches: 16,
+            patches: 32,
             records: 16,
             extender_calls: 64,
             bind_deadline: Duration::from_secs(10),

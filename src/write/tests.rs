@@ -584,9 +584,9 @@ async fn each_lane_grants_credits_up_to_its_limit() {
         .collect();
     let expected = [
         (Lane::Bind, 100),
-        (Lane::Volume, 16),
+        (Lane::Volume, 64),
         (Lane::Evict, 16),
-        (Lane::Status, 16),
+        (Lane::Status, 32),
         (Lane::Record, 16),
         (Lane::Extend, 64),
     ];

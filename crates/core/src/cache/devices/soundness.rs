@@ -18,8 +18,9 @@ impl Devices {
 
     /// Returns the slices with counters that only another node can use, of pools that are not sound or of all.
     pub fn foreign_counters(&self, node: Symbol, of_all: bool) -> impl Iterator<Item = &Arc<ResourceSlice>> {
-        let all = self.pools.iter().filter(move |_| of_all).map(|(_, slices)| slices);
-        let unsound = self.unsound.iter().filter(move |_| !of_all).filter_map(|pool| self.pools.get(pool));
+        let all = of_all.then(|| self.pools.values()).into_iter().flatten();
+        let unsound = (!of_all).then(|| self.unsound.iter()).into_iter().flatten();
+        let unsound = unsound.filter_map(|pool| self.pools.get(pool));
         let is_foreign = move |slice: &&Arc<ResourceSlice>| {
             !slice.counters.is_empty() && matches!(slice.reach, Reach::Node(other) if other != node)
         };
