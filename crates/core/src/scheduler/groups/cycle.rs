@@ -122,6 +122,13 @@ pub(super) struct Attempt {
     pub(super) limit: Option<Rc<StepLimit>>,
 }
 
+impl Attempt {
+    /// Whether a search for devices needs another slice. All results of this slice are void then.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.limit.as_ref().is_some_and(|limit| limit.is_exceeded())
+    }
+}
+
 /// The decisions about the members of a group.
 pub(super) struct Run {
     /// One for each member in order; fewer if the group failed before.

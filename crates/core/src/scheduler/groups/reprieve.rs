@@ -63,7 +63,9 @@ impl Scheduler {
             placed.iter().filter(|(_, node)| !is_local || nodes.contains(node)).copied().collect();
         let stay = self.do_fit(now, attempt, concerned, probe);
         debug_assert!(
-            !is_local || stay == self.do_fit(now, attempt, placed.clone(), &mut NoProbe),
+            !is_local
+                || stay == self.do_fit(now, attempt, placed.clone(), &mut NoProbe)
+                || attempt.is_interrupted(),
             "a unit concerns members on other nodes"
         );
         stay
