@@ -8,8 +8,9 @@
 //!
 //! `--part ceiling` compares larger bursts of supercargo and the no-op binder: the share of the API server's
 //! throughput reached after startup. `--part claims` gives each pod a ResourceClaim, and the no-op binder writes the
-//! same claims. `--part group` measures a gang that waits for room. `--part asked` measures the cost of a client that continuously queries pending
-//! pods. `--part start` measures startup with many running pods; all sides take turns on one control plane.
+//! same claims. `--part group` measures a gang that waits for room. `--part asked` measures the cost of a client that
+//! continuously queries pending pods. `--part start` measures startup with many running pods; all sides take turns on
+//! one control plane.
 
 mod asked;
 mod asker;

@@ -1,6 +1,7 @@
 //! A no-op binder: lists the nodes once and binds pods to them in turn, without filtering or scoring, with a Binding
-//! and a Scheduled event per pod. If there are ResourceClaims, it first writes what a scheduler writes: the nomination,
-//! then to the pod's claims the finalizer, a device of the node and the reservation. Its throughput is the API server's upper bound.
+//! and a Scheduled event per pod. If there are ResourceClaims, it first writes what a scheduler writes: the
+//! nomination, then to the pod's claims the finalizer, a device of the node and the reservation. Its throughput is the
+//! API server's upper bound.
 
 use anyhow::{Context, Result};
 use futures::stream::BoxStream;

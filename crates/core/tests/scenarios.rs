@@ -433,10 +433,7 @@ impl Scenario {
             "settled" => format!("settled {}", self.scheduler.is_settled()),
             "label" => format!("label {:?}", self.scheduler.event_label()),
             "pending" => self.describe_pending(),
-            "groups" => {
-                let (waiting, fragmented) = (stats.groups.waiting, stats.groups.fragmented);
-                format!("groups waiting {waiting}, fragmented {fragmented}")
-            }
+            "groups" => format!("waiting, fragmented {:?}", (stats.groups.waiting, stats.groups.fragmented)),
             "group" => groups::describe_report(self.group_report.as_ref().expect("a group was tried")),
             "incoming" => {
                 let incoming = stats.queue.incoming.iter();

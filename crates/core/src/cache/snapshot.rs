@@ -5,7 +5,8 @@ use super::{
     Attachable, Cache, Columns, DeviceClasses, DeviceVerdicts, ImageState, NodeChange, NodeView, PodClass,
     PodClassId,
 };
-use crate::cache::slice::{Slice, StepLimit};
+use crate::cache::slice::Slice;
+use crate::cache::step_limit::StepLimit;
 use crate::model::device::{DeviceClass, Reach};
 use crate::model::emulation::VersionRules;
 use crate::model::intern::{LabelSetId, Labels, Symbol, Tables, TaintSetId};

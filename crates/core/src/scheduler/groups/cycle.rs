@@ -9,7 +9,7 @@ use super::feasibility::Details;
 use super::roles::RoleCounts;
 use super::shared::{Rejections, SharedRun};
 use super::snapshot_gaps::SnapshotGaps;
-use crate::cache::slice::{Searches, StepLimit};
+use crate::cache::step_limit::{Searches, StepLimit};
 use crate::cache::{Cache, UndoLog};
 use crate::cycle::{Probe, Unschedulable};
 use crate::framework::extension_point::ExtensionPoint;
@@ -316,8 +316,8 @@ impl Scheduler {
         }
     }
 
-    /// Makes an attempt for a group, in a slice of its cycle, which began at `began` and goes on with these searches for
-    /// devices. Returns whether another slice follows.
+    /// Makes an attempt for a group, in a slice of its cycle, which began at `began` and goes on with these searches
+    /// for devices. Returns whether another slice follows.
     pub(super) fn attempt_members(
         &mut self,
         (now, began): (Time, Time),

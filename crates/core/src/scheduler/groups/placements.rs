@@ -8,6 +8,7 @@ use crate::cycle::Probe;
 use crate::framework::extension_point::ExtensionPoint;
 use crate::framework::placement::{Placement, Proposal};
 use crate::framework::{CycleError, MAX_NODE_SCORE, PluginName};
+use crate::incremental::GroupEvaluations;
 use crate::model::effect::PodRef;
 use crate::model::intern::Symbol;
 use crate::model::pod::PodInfo;
@@ -37,27 +38,17 @@ impl Scheduler {
         }
         let evaluations = if placements.len() > 1 { self.group_evaluations(attempt) } else { None };
         let is_brief = placements.len() > 1 && self.may_be_brief(attempt);
-        let mut run_in = |scheduler: &mut Self, at: usize, is_brief: bool| {
-            let nodes = &placements[at].nodes;
-            let is_all = nodes.len() == scheduler.snapshot().node_count();
-            let scope = RunScope {
-                within: (!is_all).then_some(nodes),
-                evaluations: evaluations.as_ref().filter(|_| !is_all),
-                is_brief,
-                ..RunScope::default()
-            };
-            scheduler.run_members(now, attempt, scope, mode, probe)
-        };
+        let evaluations = evaluations.as_ref();
         let mut reports = Vec::with_capacity(placements.len());
         let mut fitting: Vec<(usize, Run)> = Vec::new();
         let (mut first, mut text): (Option<(usize, Run)>, Option<String>) = (None, None);
         for (at, placement) in placements.iter().enumerate() {
-            let run = run_in(self, at, is_brief);
+            let run = self.run_in(now, attempt, (placement, evaluations, is_brief), mode, probe);
             reports.push(self.placement_report(attempt, placement, &run));
             match &run.verdict {
                 Verdict::Failed(_) => {
-                    let is_full = !is_brief || !run.has_rejections();
-                    let run = if is_full { run } else { run_in(self, at, false) };
+                    let scope = (placement, evaluations, is_brief);
+                    let run = self.with_reasons(now, attempt, run, scope, mode, probe);
                     return Run { placements: reported(attempt, reports), ..run };
                 }
                 Verdict::Scheduled | Verdict::Waiting(_) => fitting.push((at, run)),
@@ -78,16 +69,13 @@ impl Scheduler {
                 return Run { placements: reported(attempt, reports), ..failed };
             }
         };
-        let (at, mut run) = match (best, first) {
+        let (at, run) = match (best, first) {
             (Some(best), _) => fitting.swap_remove(best),
             (None, Some(first)) => first,
             (None, None) => unreachable!("each placement fits or does not"),
         };
-        if is_brief && run.has_rejections() {
-            let full = run_in(self, at, false);
-            debug_assert!(run.has_nodes_of(&full) || attempt.is_interrupted(), "a brief run has other nodes");
-            run = full;
-        }
+        let scope = (&placements[at], evaluations, is_brief);
+        let mut run = self.with_reasons(now, attempt, run, scope, mode, probe);
         let chosen = best.map(|_| placements[at].name.clone());
         if best.is_none() {
             let text = self.no_placement_fits(placements.len(), text.as_deref().unwrap_or_default());
@@ -96,6 +84,40 @@ impl Scheduler {
         run.placements = reported(attempt, reports);
         run.chosen = chosen.filter(|_| !run.placements.is_empty());
         run
+    }
+
+    /// Decides on the members in one placement.
+    fn run_in(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        (placement, evaluations, is_brief): (&Placement, Option<&GroupEvaluations>, bool),
+        mode: Mode,
+        probe: &mut dyn Probe,
+    ) -> Run {
+        let is_all = placement.nodes.len() == self.snapshot().node_count();
+        let within = (!is_all).then_some(&placement.nodes);
+        let evaluations = evaluations.filter(|_| !is_all);
+        let scope = RunScope { within, evaluations, is_brief, ..RunScope::default() };
+        self.run_members(now, attempt, scope, mode, probe)
+    }
+
+    /// Makes a brief run again if it left out the reasons of rejections.
+    fn with_reasons(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        run: Run,
+        (placement, evaluations, is_brief): (&Placement, Option<&GroupEvaluations>, bool),
+        mode: Mode,
+        probe: &mut dyn Probe,
+    ) -> Run {
+        if !is_brief || !run.has_rejections() {
+            return run;
+        }
+        let full = self.run_in(now, attempt, (placement, evaluations, false), mode, probe);
+        debug_assert!(run.has_nodes_of(&full) || attempt.is_interrupted(), "a brief run has other nodes");
+        full
     }
 
     /// Whether runs in placements may leave out why members are rejected. The run that counts is then made again. It

@@ -1,0 +1,119 @@
+//! The work of searches for devices: the limit of one attempt, and the progress of searches that go on later.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+
+/// The work of a step of a search for devices, in units of one comparison or lookup: it takes 50 ns on average.
+pub(super) const SEARCH_STEP_WORK: u64 = 8;
+
+/// A search that makes at most this fraction of an attempt's steps is short: about 1,500 steps in a slice of a group's
+/// cycle, which take less time than to compare what it depends on with that of others.
+const SHORT_SEARCHES: u64 = 128;
+
+thread_local! {
+    static SEARCH_STEPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts a step of a search for devices, in builds with assertions.
+pub(crate) fn count_search_step() {
+    if cfg!(debug_assertions) {
+        SEARCH_STEPS.set(SEARCH_STEPS.get() + 1);
+    }
+}
+
+/// Returns the number of steps that searches for devices have made on this thread. Only builds with assertions count.
+pub fn search_steps() -> u64 {
+    SEARCH_STEPS.get()
+}
+
+/// The progress of searches for devices, of a type that their plugin knows.
+pub(crate) type Searches = Box<dyn Any + Send + Sync>;
+
+/// The number of steps that the searches for devices of one attempt may make before it is evaluated in slices.
+#[derive(Debug)]
+pub(crate) struct StepLimit {
+    left: Cell<u64>,
+    is_exceeded: Cell<bool>,
+    /// Whether searches that reach the limit go on in the next slice. Those of a single pod begin anew.
+    keeps_searches: bool,
+    searches: RefCell<Option<Searches>>,
+    has_begun: Cell<bool>,
+    /// The steps of a search whose progress is not worth to be kept.
+    short: u64,
+}
+
+impl StepLimit {
+    /// Creates the limit of an attempt of this much work.
+    pub(crate) fn of(work: u64) -> Self {
+        Self {
+            left: Cell::new(work / SEARCH_STEP_WORK),
+            is_exceeded: Cell::new(false),
+            keeps_searches: false,
+            searches: RefCell::new(None),
+            has_begun: Cell::new(false),
+            short: (work / SEARCH_STEP_WORK / SHORT_SEARCHES).max(1),
+        }
+    }
+
+    /// Creates the limit of a slice of a group's cycle. Long searches of earlier slices go on.
+    pub(crate) fn of_cycle(work: u64, searches: Option<Searches>) -> Self {
+        Self { keeps_searches: true, searches: RefCell::new(searches), ..Self::of(work) }
+    }
+
+    /// Returns the number of steps of a search whose progress is not worth to be kept.
+    pub(crate) fn short_search(&self) -> u64 {
+        self.short
+    }
+
+    /// Whether searches that reach the limit go on in the next slice.
+    pub(crate) fn keeps_searches(&self) -> bool {
+        self.keeps_searches
+    }
+
+    /// Returns the progress of the searches.
+    pub(crate) fn into_searches(self) -> Option<Searches> {
+        self.searches.into_inner()
+    }
+
+    /// Calls `change` with the progress of the searches, and whether this is the first call in this slice.
+    pub(crate) fn with_searches<T: Any + Default + Send + Sync, R>(
+        &self,
+        change: impl FnOnce(&mut T, bool) -> R,
+    ) -> R {
+        let is_first = !self.has_begun.replace(true);
+        change_searches(&mut self.searches.borrow_mut(), |searches| change(searches, is_first))
+    }
+
+    /// Returns the number of steps that are left.
+    pub(crate) fn left(&self) -> u64 {
+        self.left.get()
+    }
+
+    /// Counts steps of a search.
+    pub(crate) fn spend(&self, steps: u64) {
+        self.left.set(self.left.get().saturating_sub(steps));
+    }
+
+    /// Records that a search needs more steps than are left.
+    pub(crate) fn exceed(&self) {
+        self.left.set(0);
+        self.is_exceeded.set(true);
+    }
+
+    /// Whether a search needed more steps than were left. The result of the attempt is void then.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.is_exceeded.get()
+    }
+}
+
+/// Calls `change` with the progress of searches, which is empty before the first one.
+pub(super) fn change_searches<T: Any + Default + Send + Sync, R>(
+    searches: &mut Option<Searches>,
+    change: impl FnOnce(&mut T) -> R,
+) -> R {
+    let known = searches.take().and_then(|searches| searches.downcast::<T>().ok());
+    let mut known = known.unwrap_or_default();
+    let result = change(&mut known);
+    *searches = Some(known);
+    result
+}
