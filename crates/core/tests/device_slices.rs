@@ -4,7 +4,7 @@
 mod support;
 
 use std::sync::Arc;
-use supercargo_core::cache::step_limit::search_steps;
+use supercargo_core::cache::slice::step_limit::search_steps;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::device::{
     AllocationMode, Attribute, ClaimSpec, Constraint, ConstraintKind, Device, DeviceCapacity, DeviceClass,

@@ -23,7 +23,6 @@ mod pods;
 mod rebuild;
 pub mod slice;
 mod snapshot;
-pub mod step_limit;
 mod view;
 mod volumes;
 

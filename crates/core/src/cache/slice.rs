@@ -9,8 +9,9 @@
 //! spreading on Services and controllers. It is dropped when one of these changes. Results that depend on the
 //! whole cluster are computed in each run.
 
+pub mod step_limit;
+
 use crate::cache::node_sums::{NodeColumns, NodeSums};
-use crate::cache::step_limit::{SEARCH_STEP_WORK, Searches, change_searches};
 use crate::cache::{CLASS_LOOKUP_STEPS, NodeChange, PodClass, PodClassId, Snapshot};
 use crate::collections::hash::{IdMap, IdSet};
 use crate::model::intern::{LabelSetId, Symbol};
@@ -23,6 +24,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use step_limit::{SEARCH_STEP_WORK, Searches, change_searches};
 
 /// The payload of the unwinding that ends a slice.
 pub(crate) struct SliceEnded;

@@ -6,7 +6,7 @@ use super::{
     PodClassId,
 };
 use crate::cache::slice::Slice;
-use crate::cache::step_limit::StepLimit;
+use crate::cache::slice::step_limit::StepLimit;
 use crate::model::device::{DeviceClass, Reach};
 use crate::model::emulation::VersionRules;
 use crate::model::intern::{LabelSetId, Labels, Symbol, Tables, TaintSetId};

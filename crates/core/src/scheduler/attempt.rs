@@ -10,8 +10,8 @@ use super::infeasible::Refusal;
 use super::quarantine::{PANICS_MAX, panic_text};
 use super::verify::Compared;
 use super::{Scheduler, profile_named};
+use crate::cache::slice::step_limit::StepLimit;
 use crate::cache::slice::{Slice, SliceEnded};
-use crate::cache::step_limit::StepLimit;
 use crate::cache::{PodState, Snapshot};
 use crate::cycle::{
     Decision, Evaluation, Feasible, Framework, InfeasibleDecision, NoProbe, Nominate, Nomination, Options,

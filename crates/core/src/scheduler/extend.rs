@@ -17,8 +17,8 @@ use super::quarantine::panic_text;
 use super::slices::Progress;
 use super::{Scheduler, profile_named};
 use crate::cache::Snapshot;
+use crate::cache::slice::step_limit::StepLimit;
 use crate::cache::slice::{Slice, SliceEnded};
-use crate::cache::step_limit::StepLimit;
 use crate::cycle::{
     ExtendedDecision, ExtenderRequest, Filtered, Framework, InfeasibleDecision, Nomination, Options, Probe,
     RequestKind,

@@ -16,7 +16,7 @@ use super::capacity;
 use super::constraints::{RequestName, Tracked};
 use super::pools::{Candidate, Place, Pools};
 use crate::cache::DeviceUsage;
-use crate::cache::step_limit::count_search_step;
+use crate::cache::slice::step_limit::count_search_step;
 use crate::model::device::{
     ClaimSpec, Device, DeviceClass, DeviceId, DeviceRequest, DeviceTaint, RESULTS_MAX,
 };

@@ -1,7 +1,7 @@
 //! The ledger of decisions that wait for extenders or continue in slices, and of open calls.
 
 use crate::cache::Snapshot;
-use crate::cache::step_limit::Searches;
+use crate::cache::slice::step_limit::Searches;
 use crate::cycle::{ExtenderAnswers, ExtenderRequest, RequestKind};
 use crate::model::effect::{ExtenderCall, PodRef, Question, Victims};
 use crate::model::extender::{Answer, Extender, ExtenderCandidate, ExtenderId};

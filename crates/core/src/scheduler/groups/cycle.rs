@@ -9,7 +9,7 @@ use super::feasibility::Details;
 use super::roles::RoleCounts;
 use super::shared::{Rejections, SharedRun};
 use super::snapshot_gaps::SnapshotGaps;
-use crate::cache::step_limit::{Searches, StepLimit};
+use crate::cache::slice::step_limit::{Searches, StepLimit};
 use crate::cache::{Cache, UndoLog};
 use crate::cycle::{Probe, Unschedulable};
 use crate::framework::extension_point::ExtensionPoint;

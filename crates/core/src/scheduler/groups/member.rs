@@ -6,7 +6,7 @@ use super::super::quarantine::panic_text;
 use super::super::{Scheduler, profile_named};
 use super::cycle::{Mode, Tried, Trying};
 use crate::cache::PodState;
-use crate::cache::step_limit::StepLimit;
+use crate::cache::slice::step_limit::StepLimit;
 use crate::cycle::{
     Decision, Evaluation, InfeasibleDecision, Nominate, Nomination, Options, PostFilter, Probe, Unschedulable,
 };

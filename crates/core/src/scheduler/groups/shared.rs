@@ -9,7 +9,7 @@ use super::super::{Scheduler, profile_named};
 use super::cycle::{Attempt, Mode, Trying};
 use super::member::Scope;
 use crate::cache::Cache;
-use crate::cache::step_limit::StepLimit;
+use crate::cache::slice::step_limit::StepLimit;
 use crate::cycle::{NoProbe, Probe, Unschedulable};
 use crate::incremental::{GroupEvaluations, PlacementResults, State};
 use crate::model::node::NodeIdx;

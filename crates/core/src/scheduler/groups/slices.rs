@@ -5,7 +5,7 @@ use super::super::Scheduler;
 use super::super::extend::SuspendedDecision;
 use super::super::slices::Sliced;
 use super::cycle::Attempt;
-use crate::cache::step_limit::Searches;
+use crate::cache::slice::step_limit::Searches;
 use crate::cycle::{NoProbe, Probe};
 use crate::model::group::GroupKey;
 use crate::model::time::Time;

@@ -6,7 +6,7 @@
 
 use super::progress::{DOUBLINGS_MAX, Inputs, RESTARTS, State};
 use super::{Obstacle, Search, Solution, available_counters};
-use crate::cache::step_limit::StepLimit;
+use crate::cache::slice::step_limit::StepLimit;
 use crate::cache::{DeviceUsage, NodeChange, Snapshot};
 use crate::collections::hash::IdMap;
 use crate::model::device::{DeviceClass, ResourceSlice};
