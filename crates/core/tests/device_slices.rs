@@ -113,14 +113,38 @@ impl Cluster {
             is_shareable: false,
             facts: Facts(Arc::new(at)),
         };
+        self.publish("gpu.example.com", 1, numbers.iter().map(device).collect());
+    }
+
+    /// Publishes a pool of node `a` without a usable device: a slice is missing, or the pool lists a device twice.
+    fn set_other_pool(&mut self, is_invalid: bool) {
+        let device = Device {
+            name: "twice".into(),
+            attributes: [].into(),
+            capacity: [].into(),
+            consumes: [].into(),
+            reach: Reach::Nothing,
+            taints: [].into(),
+            binds_to_node: false,
+            binding_conditions: None,
+            binding_failure_conditions: [].into(),
+            is_shareable: false,
+            facts: Facts(Arc::new(MISSING + 1)),
+        };
+        let slices = if is_invalid { 1 } else { 2 };
+        self.publish("other.example.com", slices, vec![device.clone(), device]);
+    }
+
+    /// Publishes a slice of node `a`, of a pool with this number of slices.
+    fn publish(&mut self, driver: &str, slices: i64, devices: Vec<Device>) {
         let tables = self.scheduler.tables();
         let slice = ResourceSlice {
-            name: tables.symbol("slice"),
-            pool: PoolId { driver: "gpu.example.com".into(), name: "a".into() },
+            name: tables.symbol(driver),
+            pool: PoolId { driver: driver.into(), name: "a".into() },
             generation: 1,
-            slices: 1,
+            slices,
             reach: Reach::Node(tables.symbol("a")),
-            devices: numbers.iter().map(device).collect(),
+            devices: devices.into(),
             counters: [].into(),
         };
         self.handle(Event::StorageApplied(StorageObject::ResourceSlice(slice.into())));
@@ -211,6 +235,19 @@ impl Cluster {
         while self.step() {}
     }
 
+    /// Makes a change before each step, until the first report.
+    fn run_with_changes(&mut self, change: impl Fn(&mut Self, usize)) {
+        for at in 0.. {
+            assert!(at < 300, "the search is restarted for ever, after {} slices", self.slices());
+            change(self, at);
+            self.step();
+            if !self.reports.is_empty() || !self.groups.is_empty() {
+                break;
+            }
+        }
+        assert!(self.slices() > 5, "{} slices", self.slices());
+    }
+
     fn slices(&self) -> u64 {
         self.scheduler.stats().slices
     }
@@ -274,19 +311,23 @@ fn new_devices_restart_a_search() {
     assert_eq!(cluster.allocated, ["hard: d0 d1 d2 d3 d8"]);
 }
 
+/// Publishes nine devices, the last of which differs at each step.
+fn change_devices(cluster: &mut Cluster, at: usize) {
+    cluster.set_devices(&[0, 1, 2, 3, 4, 5, 6, 7, 8 + at]);
+}
+
+/// Changes the object of node `a` at each step.
+fn change_node(cluster: &mut Cluster, at: usize) {
+    cluster.apply(&format!("node a cpu=64 label:changed={at}"));
+}
+
 #[test]
-fn search_ends_although_devices_change_all_the_time() {
-    let mut cluster = Cluster::new(SMALL);
-    cluster.add_pod("hard", 5, MISSING, false);
-    for at in 0.. {
-        assert!(at < 200, "the search is restarted for ever, after {} slices", cluster.slices());
-        cluster.set_devices(&[0, 1, 2, 3, 4, 5, 6, 7, 8 + at % 2]);
-        cluster.step();
-        if !cluster.reports.is_empty() {
-            break;
-        }
+fn search_ends_although_devices_or_their_node_change_all_the_time() {
+    for change in [change_devices, change_node] {
+        let mut cluster = Cluster::new(SMALL);
+        cluster.add_pod("hard", 5, MISSING, false);
+        cluster.run_with_changes(change);
     }
-    assert!(cluster.slices() > 5, "{} slices", cluster.slices());
 }
 
 #[test]
@@ -383,16 +424,36 @@ fn group_is_decided_without_a_member_that_was_deleted_in_its_search() {
 }
 
 #[test]
-fn search_of_a_member_ends_although_devices_change_all_the_time() {
-    let mut cluster = Cluster::new(SMALL);
-    cluster.add_group(&[("first", 5, MISSING)]);
-    for at in 0.. {
-        assert!(at < 300, "the search is restarted for ever, after {} slices", cluster.slices());
-        cluster.set_devices(&[0, 1, 2, 3, 4, 5, 6, 7, 8 + at % 200]);
-        cluster.step();
-        if !cluster.groups.is_empty() {
+fn search_of_a_member_ends_although_devices_or_their_node_change_all_the_time() {
+    for change in [change_devices, change_node] {
+        let mut cluster = Cluster::new(SMALL);
+        cluster.add_group(&[("first", 5, MISSING)]);
+        cluster.run_with_changes(change);
+    }
+}
+
+#[test]
+fn pool_that_becomes_invalid_between_slices_has_the_effect_that_it_has_from_the_beginning() {
+    let members = [("first", 3, MISSING), ("second", 4, MISSING)];
+    let mut whole = Cluster::new(Limits::default());
+    whole.set_other_pool(true);
+    whole.add_group(&members);
+    whole.run();
+    let expected = groups::describe_report(&whole.groups[0]);
+    assert!(expected.contains("invalid resource pools"), "{expected}");
+    let mut changes = 0;
+    for steps in (1..).step_by(40) {
+        let mut sliced = Cluster::new(SMALL);
+        sliced.set_other_pool(false);
+        sliced.add_group(&members);
+        (0..steps).for_each(|_| _ = sliced.step());
+        if !sliced.groups.is_empty() {
             break;
         }
+        changes += 1;
+        sliced.set_other_pool(true);
+        sliced.run();
+        assert_eq!(groups::describe_report(&sliced.groups[0]), expected, "after {steps} steps");
     }
-    assert!(cluster.slices() > 5, "{} slices", cluster.slices());
+    assert!(changes > 8, "{changes} changes");
 }

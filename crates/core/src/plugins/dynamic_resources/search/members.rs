@@ -12,6 +12,7 @@ use crate::collections::hash::IdMap;
 use crate::model::device::{DeviceClass, ResourceSlice};
 use crate::model::node::NodeIdx;
 use crate::model::quantity::Quantity;
+use crate::plugins::dynamic_resources::pools::{Pool, PoolState};
 use std::sync::Arc;
 
 /// The least number of steps that a long search makes in a slice, in short searches. So it ends whatever precedes it.
@@ -45,11 +46,13 @@ struct Dependencies {
     /// Of each request and alternative.
     classes: Vec<DeviceClass>,
     pools: Vec<PoolOfSearch>,
+    invalid: Option<(usize, String)>,
 }
 
 /// A pool that the node sees.
 #[derive(Debug, PartialEq, Eq)]
 struct PoolOfSearch {
+    state: PoolState,
     slices: Vec<Arc<ResourceSlice>>,
     /// The device of each candidate, by slice and position, and what allocations hold of it.
     usage: Vec<Option<DeviceUsage>>,
@@ -95,8 +98,8 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
     }
     let doublings = restarts.saturating_sub(RESTARTS).min(DOUBLINGS_MAX);
     let before = search.steps;
-    search.pause_at =
-        before.saturating_add((limit.left() << doublings).max(STEPS_MIN * limit.short_search()));
+    let steps = limit.left().max(STEPS_MIN * limit.short_search());
+    search.pause_at = before.saturating_add(steps << doublings);
     let has_ended = search.go_on(&mut path)?;
     limit.spend((search.steps - before) >> doublings);
     let state = search.state(&path, has_ended);
@@ -112,6 +115,7 @@ impl MemberSearches {
     /// Drops what the last slice did not use, and what depends on node objects that changed.
     fn begin_slice(&mut self, snapshot: Snapshot<'_>) {
         let (rounds, clock) = (snapshot.tables().rounds(), snapshot.clock());
+        let known = self.paused();
         match snapshot.node_changes_since(self.clock).filter(|_| self.rounds == rounds) {
             None => self.by_node.clear(),
             Some(changes) => {
@@ -120,15 +124,16 @@ impl MemberSearches {
             }
         }
         (self.rounds, self.clock) = (rounds, clock);
-        let mut is_restarted = false;
         self.by_node.retain(|_, of_node| {
-            of_node.retain_mut(|kept| {
-                is_restarted |= !kept.is_used && matches!(kept.state, State::Paused(_));
-                std::mem::take(&mut kept.is_used)
-            });
+            of_node.retain_mut(|kept| std::mem::take(&mut kept.is_used));
             !of_node.is_empty()
         });
-        self.restarts += u32::from(is_restarted);
+        self.restarts += u32::from(self.paused() < known);
+    }
+
+    /// Returns the number of searches that are paused.
+    fn paused(&self) -> usize {
+        self.by_node.values().flatten().filter(|kept| matches!(kept.state, State::Paused(_))).count()
     }
 
     fn of(&mut self, node: NodeIdx, dependencies: &Dependencies) -> Option<State> {
@@ -153,11 +158,12 @@ impl<'a> Search<'a> {
     }
 
     fn dependencies(&self) -> Dependencies {
-        let pool = |pool: &super::super::pools::Pool<'a>| {
+        let pool = |pool: &Pool<'a>| {
             let slices = pool.slices.iter().filter_map(|slice| self.place.devices().slice(slice.name));
             let candidates = &self.pools.candidates[pool.candidates.clone()];
             let counters = available_counters(self.place, pool).into_iter();
             PoolOfSearch {
+                state: pool.state,
                 slices: slices.map(Arc::clone).collect(),
                 usage: candidates.iter().map(|candidate| candidate.usage.cloned()).collect(),
                 counters: counters.map(|((set, name), left)| (set.into(), name.into(), left)).collect(),
@@ -167,6 +173,7 @@ impl<'a> Search<'a> {
             inputs: self.inputs(),
             classes: self.prepared.iter().flatten().flatten().map(|it| it.class.clone()).collect(),
             pools: self.pools.pools.iter().map(pool).collect(),
+            invalid: self.pools.invalid.clone(),
         }
     }
 }
