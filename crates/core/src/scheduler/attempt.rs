@@ -74,14 +74,6 @@ impl<'s> Extent<'s> {
         }
     }
 
-    /// Returns the snapshot in which such a decision is verified: a group's limit knows the results of long searches.
-    fn verified(self, whole: Snapshot<'s>) -> Snapshot<'s> {
-        match self {
-            Self::Member(limit) => whole.with_step_limit(limit),
-            Self::Whole | Self::Limited | Self::Slice(_) => whole,
-        }
-    }
-
     /// Returns the limit of such a decision, which is `own` unless it is a group's.
     fn limit(self, own: &'s StepLimit) -> &'s StepLimit {
         match self {
@@ -299,7 +291,9 @@ impl Scheduler {
                     let nodes = verify.nodes();
                     let compared =
                         Compared { framework, pod: &pod, cached: &mut cached, seed, evaluated, nodes };
-                    differs = verify.judged(compared.verdict(extent.verified(whole))).err();
+                    // A group's limit knows the results of long searches.
+                    let verified = if limit.keeps_searches() { snapshot } else { whole };
+                    differs = verify.judged(compared.verdict(verified)).err();
                 }
                 let node = cached.choose(seed, &pod, queued.attempts);
                 if differs.is_none()

@@ -70,9 +70,9 @@ impl StepLimit {
         self.keeps_searches
     }
 
-    /// Returns the progress of the searches.
-    pub(crate) fn into_searches(self) -> Option<Searches> {
-        self.searches.into_inner()
+    /// Takes the progress of the searches.
+    pub(crate) fn take_searches(&self) -> Option<Searches> {
+        self.searches.take()
     }
 
     /// Calls `change` with the progress of the searches, and whether this is the first call in this slice.

@@ -17,33 +17,27 @@ use std::sync::Arc;
 const REQUESTS_MAX: usize = 8;
 
 impl Scheduler {
-    /// Says in the verdict if the group could not even start on empty nodes. It reserves no nodes then.
-    pub(super) fn note_capacity(&mut self, attempt: &mut Attempt, run: &mut Run) {
+    /// Says in the verdict if the group could not even start on empty nodes. It reserves no nodes then. Returns whether
+    /// only other pods keep the group from starting.
+    pub(super) fn note_capacity(&mut self, attempt: &mut Attempt, run: &mut Run) -> bool {
         if self.is_comparable || self.tables.copies_defects() {
-            return;
+            return false;
         }
-        if let Verdict::Unschedulable(text) = &mut run.verdict
-            && let Some(shortage) = self.shortage(attempt)
-        {
-            *text = format!("{}; {shortage}", text.trim_end_matches('.'));
-            attempt.reserves = false;
-        }
-    }
-
-    /// Records whether scattered resources keep the group from starting.
-    pub(super) fn note_fragmentation(&mut self, attempt: &Attempt, run: &Run) {
-        let is_fragmented = matches!(run.verdict, Verdict::Unschedulable(_)) && self.is_fragmented(attempt);
-        self.groups.set_fragmented(attempt.key, is_fragmented);
+        let Verdict::Unschedulable(text) = &mut run.verdict else { return false };
+        let Some(shortage) = self.shortage(attempt) else { return true };
+        *text = format!("{}; {shortage}", text.trim_end_matches('.'));
+        attempt.reserves = false;
+        false
     }
 
     /// Whether the nodes that the first member could use if they were empty have together what the missing members
-    /// request, and the group could start if all nodes were empty.
-    fn is_fragmented(&mut self, attempt: &Attempt) -> bool {
+    /// request.
+    pub(super) fn has_scattered_room(&self, attempt: &Attempt) -> bool {
         let Some(GroupPolicy::Gang(min)) = attempt.group.as_ref().map(|group| group.policy) else {
             return false;
         };
         let missing = min.saturating_sub(self.scheduled(attempt.key));
-        if missing == 0 || attempt.members.len() < missing || self.shortage(attempt).is_some() {
+        if missing == 0 || attempt.members.len() < missing {
             return false;
         }
         let mut wanted = Resources::default();

@@ -346,13 +346,12 @@ impl Scheduler {
         if limit.is_exceeded() {
             probe.attempt_decided();
             self.walk.return_to(start);
-            attempt.limit = None;
-            self.suspend_group(attempt, Rc::into_inner(limit).and_then(StepLimit::into_searches));
+            self.suspend_group(attempt, limit.take_searches());
             return Sliced::GoesOn;
         }
-        self.note_capacity(&mut attempt, &mut run);
+        let is_fragmented = self.note_capacity(&mut attempt, &mut run) && self.has_scattered_room(&attempt);
+        self.groups.set_fragmented(key, is_fragmented);
         probe.attempt_decided();
-        self.note_fragmentation(&attempt, &run);
         self.submit(now, attempt, run, &preempted);
         Sliced::Ended
     }

@@ -12,7 +12,7 @@ use crate::model::intern::{Marks, TraceIds};
 use crate::model::pod::Uid;
 use crate::plugins::topology_placement::KnownDomains;
 use crate::report::group::GroupReport;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// What a member is good for.
@@ -32,6 +32,8 @@ struct Members {
     all: BTreeMap<Uid, Standing>,
     counting: usize,
     gated: usize,
+    /// Whether scattered resources kept the group from starting in its last cycle.
+    is_fragmented: bool,
 }
 
 impl Members {
@@ -100,8 +102,6 @@ pub(in crate::scheduler) struct Groups {
     pub(super) limits: TimeLimits,
     /// The topology domains that a group required last.
     pub(super) domains: KnownDomains,
-    /// The groups that could not start in their last cycle because the free resources are scattered.
-    fragmented: BTreeSet<GroupKey>,
 }
 
 impl Groups {
@@ -168,7 +168,6 @@ impl Groups {
             if members.all.is_empty() {
                 self.members.remove(&key);
                 self.victims.remove(&key);
-                self.fragmented.remove(&key);
             }
         }
         Some((key, standing))
@@ -210,16 +209,14 @@ impl Groups {
 
     /// Records whether scattered resources keep a group from starting.
     pub(super) fn set_fragmented(&mut self, key: GroupKey, is_fragmented: bool) {
-        if is_fragmented {
-            self.fragmented.insert(key);
-        } else {
-            self.fragmented.remove(&key);
+        if let Some(members) = self.members.get_mut(&key) {
+            members.is_fragmented = is_fragmented;
         }
     }
 
     /// Whether scattered resources kept the group from starting in its last cycle.
     pub(in crate::scheduler) fn is_fragmented(&self, key: GroupKey) -> bool {
-        self.fragmented.contains(&key)
+        self.members.get(&key).is_some_and(|members| members.is_fragmented)
     }
 
     /// Whether victims of the group are not gone yet.
@@ -264,11 +261,9 @@ impl TraceIds for Groups {
             starts_as_of: _,
             limits,
             domains: _,
-            fragmented,
         } = self;
         limits.mark(marks);
-        let keys = members.keys().chain(victims.keys()).chain(starts.keys()).chain(fragmented);
-        keys.for_each(|key| key.mark(marks));
+        members.keys().chain(victims.keys()).chain(starts.keys()).for_each(|key| key.mark(marks));
     }
 }
 
