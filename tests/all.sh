@@ -8,7 +8,7 @@ on_full_disk() {
   local target=${CARGO_TARGET_DIR:-target} free
   free=$(df -Pm "$target" | awk 'NR == 2 { print $4 }')
   if ((free < 1000)); then
-    printf 'The disk of %s has %s MB left; a cold run needs about 12 GB.\n' "$target" "$free"
+    printf 'The disk of %s has %s MB left; a cold run fills it with about 8 GB.\n' "$target" "$free"
   fi
 }
 
