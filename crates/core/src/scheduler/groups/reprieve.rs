@@ -33,7 +33,8 @@ impl Scheduler {
         catch_unwind(AssertUnwindSafe(are_alone)).unwrap_or(false)
     }
 
-    /// Returns the members with their nodes, and hides their nominations until the log is rolled back.
+    /// Returns the members with their nodes, and hides the nominations of all members until the log is rolled back, as in
+    /// the run that found the nodes: a member without a node would keep the others from the node that it is nominated to.
     pub(super) fn placed<'a>(
         &mut self,
         attempt: &'a Attempt,
@@ -41,8 +42,8 @@ impl Scheduler {
         log: &mut UndoLog,
     ) -> Placed<'a> {
         let pairs = attempt.members.iter().zip(tried);
-        let placed: Placed<'_> = pairs.filter_map(|(queued, tried)| Some((queued, tried.node()?))).collect();
-        for (queued, _) in &placed {
+        let placed = pairs.filter_map(|(queued, tried)| Some((queued, tried.node()?))).collect();
+        for queued in &attempt.members {
             log.nominate(&mut self.cache, &queued.pod, None);
         }
         placed
