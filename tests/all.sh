@@ -23,6 +23,7 @@ part() {
 part "control plane binaries" tests/upstream/build.sh
 part "helm" make --no-print-directory packaging
 part "format, lints, docs, licenses, module boundaries" make --no-print-directory lint
+part "conventions" cargo test --locked --quiet --test tidy
 part "engine" cargo test --locked --quiet -p supercargo-core
 part "simulator" cargo test --locked --quiet -p supercargo-sim
 part "deliberate mistakes are detected" make --no-print-directory mutations
@@ -34,7 +35,7 @@ part "golden vectors" cargo test --locked --quiet --test golden
 part "WebAssembly module" crates/web/wasm.sh --test
 part "golden vectors in the WebAssembly module" cargo test --locked --quiet --workspace --exclude supercargo-core --exclude supercargo-sim --test wasm
 part "workloads, allocations" cargo test --locked --quiet --test workloads --test allocations
-part "packaging, conventions, serving, commands" cargo test --locked --quiet --test config --test dashboards --test manifests --test packages --test tidy --test serve --test simulate --test explain --test replay --test placement --test report
+part "packaging, serving, commands" cargo test --locked --quiet --test config --test dashboards --test manifests --test packages --test serve --test simulate --test explain --test replay --test placement --test report
 part "spans" cargo test --locked --quiet --features otlp --test otlp
 # Its tests wait for most of their time.
 part "API server" cargo test --locked --quiet --test apiserver -- --test-threads $(($(nproc) + 1))

@@ -135,6 +135,31 @@ fn upstream_group_spares_the_first_victim_by_name_and_nominates_nobody() {
 }
 
 #[test]
+fn members_see_the_image_counts_of_the_start_of_the_cycle() {
+    let image = "image=nginx:latest@900Mi";
+    let members = ["p cpu=1 mem=2Gi select:disk=ssd group=g", "q cpu=1 mem=2Gi image=nginx:latest group=g"];
+    let first = format!("node a cpu=20 mem=40Gi label:disk=ssd {image}");
+    let mut case = Case::new(rules(&GATES, Compat::Repaired), &[&first], "g min=2", &members);
+    case.trial.refreshed();
+    for line in [format!("node b cpu=4 mem=8Gi {image}"), "node c cpu=1 mem=1Gi".to_owned()] {
+        let event = arrival(case.trial.tables_mut(), &line);
+        case.trial.handle(event);
+    }
+    // `a` still counts its image on one node, also after `p` is assumed there. With two, `q` would prefer `a`.
+    for options in [OPTIONS, COMPARABLE] {
+        let mark = case.trial.mark();
+        let decided = case.decide(options);
+        assert_eq!(case.nodes(&decided), ["a", "b"]);
+        case.trial.roll_back_to(mark);
+    }
+    let pod = language::pod(case.trial.tables_mut(), &["later", "cpu=1", "mem=2Gi"]);
+    let node = case.trial.tables_mut().symbol("a");
+    case.trial.place_pod(&pod, node);
+    let decided = case.decide(OPTIONS);
+    assert_eq!(case.nodes(&decided), ["a", "a"], "a change of `a` refreshes its count");
+}
+
+#[test]
 fn comparable_members_take_the_first_node_by_name_in_their_rack() {
     let node = |at: usize| format!("node n{at} cpu=4 mem=8Gi label:rack=r{}", at / 4);
     let lines: Vec<String> = (0..8).rev().map(node).collect();

@@ -10,7 +10,12 @@ const FRESH: u64 = 200;
 
 /// Seeds that once detected a bug. The meaning of a seed changes with the simulation. The bug itself is covered
 /// by a scenario or a regression test; the seed is run as an extra.
-const FAILED_BEFORE: [(u64, u64, &str); 22] = [
+const FAILED_BEFORE: [(u64, u64, &str); 23] = [
+    (
+        920_002_485,
+        1_000,
+        "assumed members refreshed the image counts of their nodes, unseen by shared scores",
+    ),
     (550_397_595, 1_000, "a member without a node kept the others from the node that it was nominated to"),
     (
         403_750_422,

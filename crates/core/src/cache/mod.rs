@@ -287,7 +287,7 @@ impl Cache {
         }
     }
 
-    /// Returns the image counts of a node that has images and has not changed since the last refresh.
+    /// Returns the image counts of a node that has images, if they are refreshed with the node's next change.
     fn settled_images(&self, node: Symbol) -> Option<&[(Symbol, ImageState)]> {
         self.nodes.settled_images(node)
     }
@@ -468,6 +468,16 @@ impl Cache {
         if !changed.is_empty() {
             nodes.refresh_storage(changed.into_iter(), volumes);
         }
+    }
+
+    /// Starts or ends a time in which changes keep the image counts of nodes. All changes must be undone before
+    /// the end.
+    ///
+    /// This reproduces a group's cycle upstream, which changes the snapshot only
+    /// (`pkg/scheduler/backend/cache/snapshot.go#AssumePod`).
+    pub(crate) fn hold_images(&mut self, holds: bool) {
+        self.refresh();
+        self.nodes.hold_images(holds);
     }
 
     /// Records that cached decisions are updated and compared without [`Self::refresh`], since no decision

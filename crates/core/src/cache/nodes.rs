@@ -182,6 +182,8 @@ pub(super) struct Nodes {
     changed: Vec<NodeIdx>,
     /// Whether cached decisions may have read the nodes in `changed` before their refresh.
     previewed: bool,
+    /// Whether changes keep the image counts of nodes.
+    holds_images: bool,
     /// The change log of nodes.
     log: Log<(NodeIdx, NodeChange), LOG_MAX>,
     /// The number of times a node was added or deleted.
@@ -418,7 +420,7 @@ impl Nodes {
         self.unmarked.put(idx.index());
         self.log.push((idx, change));
         let slot = &mut self.slots[idx.index()];
-        if !slot.changed {
+        if !slot.changed && !self.holds_images {
             slot.changed = true;
             self.changed.push(idx);
         }
@@ -428,6 +430,11 @@ impl Nodes {
     /// [`super::Cache::preview`].
     pub(super) fn preview(&mut self) {
         self.previewed |= !self.changed.is_empty();
+    }
+
+    /// See [`super::Cache::hold_images`].
+    pub(super) fn hold_images(&mut self, holds: bool) {
+        self.holds_images = holds;
     }
 
     /// Recomputes the image counts of the nodes that changed since the last call, and sets the volume limits of
@@ -465,10 +472,10 @@ impl Nodes {
         Some(pods)
     }
 
-    /// Returns the image counts of a node that has images and needs no refresh.
+    /// Returns the image counts of a node that has images, if a change of the node would refresh them.
     pub(super) fn settled_images(&self, name: Symbol) -> Option<&[(Symbol, ImageState)]> {
         let slot = &self.slots[self.find(name)?.index()];
-        (!slot.changed && !slot.images.is_empty()).then_some(&*slot.images)
+        (!slot.changed && !self.holds_images && !slot.images.is_empty()).then_some(&*slot.images)
     }
 
     /// Replaces the image counts of a node.
@@ -539,6 +546,7 @@ impl TraceIds for Nodes {
             cordoned: _,
             changed: _,
             previewed: _,
+            holds_images: _,
             log: _,
             arrivals: _,
             unmarked: _,

@@ -341,8 +341,7 @@ impl Scheduler {
         let kept = Some(Rc::clone(&limit));
         let mut attempt = Attempt { key, group, members, began, tries_all: reserves, reserves, limit: kept };
         let start = self.walk.start();
-        let mut run = self.decide_group(now, &attempt, Mode::WithPostFilters, probe);
-        let preempted = self.preempt_as_group(now, &attempt, &mut run, probe);
+        let (mut run, preempted) = self.decide_with_victims(now, &attempt, Mode::WithPostFilters, probe);
         if limit.is_exceeded() {
             probe.attempt_decided();
             self.walk.return_to(start);

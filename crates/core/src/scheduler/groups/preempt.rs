@@ -69,8 +69,26 @@ pub(super) struct Unit {
 }
 
 impl Scheduler {
+    /// Decides on a group and, with PostFilter plugins, looks for its victims. All that this assumes is undone.
+    pub(super) fn decide_with_victims(
+        &mut self,
+        now: Time,
+        attempt: &Attempt,
+        mode: Mode,
+        probe: &mut dyn Probe,
+    ) -> (Run, Preempted) {
+        self.cache.hold_images(true);
+        let mut run = self.decide_group(now, attempt, mode, probe);
+        let preempted = match mode {
+            Mode::WithPostFilters => self.preempt_as_group(now, attempt, &mut run, probe),
+            Mode::WithoutPostFilters => Preempted::NotTried,
+        };
+        self.cache.hold_images(false);
+        (run, preempted)
+    }
+
     /// Looks for victims of a group that cannot start, and changes its verdict accordingly.
-    pub(super) fn preempt_as_group(
+    fn preempt_as_group(
         &mut self,
         now: Time,
         attempt: &Attempt,

@@ -33,8 +33,9 @@ impl Scheduler {
         catch_unwind(AssertUnwindSafe(are_alone)).unwrap_or(false)
     }
 
-    /// Returns the members with their nodes, and hides the nominations of all members until the log is rolled back, as in
-    /// the run that found the nodes: a member without a node would keep the others from the node that it is nominated to.
+    /// Returns the members with their nodes, and hides the nominations of all members until the log is rolled
+    /// back, as in the run that found the nodes: a member without a node would keep the others from the node that
+    /// it is nominated to.
     pub(super) fn placed<'a>(
         &mut self,
         attempt: &'a Attempt,

@@ -72,11 +72,7 @@ impl Scheduler {
         let reserves = self.reserves(key);
         let mut attempt = Attempt { key, group, members, began: now, tries_all: true, reserves, limit: None };
         let mode = if preempts { Mode::WithPostFilters } else { Mode::WithoutPostFilters };
-        let mut run = self.decide_group(now, &attempt, mode, probe);
-        let preempted = match preempts {
-            true => self.preempt_as_group(now, &attempt, &mut run, probe),
-            false => Preempted::NotTried,
-        };
+        let (mut run, preempted) = self.decide_with_victims(now, &attempt, mode, probe);
         if self.group_rules().asks_feasibility {
             run.require_any();
         }
