@@ -28,7 +28,8 @@ pub struct PodGroup {
     pub disruption: DisruptionMode,
     /// `spec.priority`; 0 when absent.
     pub priority: i32,
-    /// What its annotations ask for, or the error in one of them.
+    /// What its annotations ask for, or why the group is refused: for an error in one of them, or for a composite group
+    /// that it is part of.
     pub options: Result<GroupOptions, Box<str>>,
     /// The condition that says whether the group was scheduled, as the watch shows it.
     pub scheduled: Option<GroupCondition>,

@@ -38,6 +38,9 @@ pub struct PodGroupSpecV1Alpha2 {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodGroupSpecV1Beta1 {
+    /// `parentCompositePodGroupName`; empty if absent.
+    #[serde(deserialize_with = "nulls::or_default")]
+    pub parent_composite_pod_group_name: String,
     /// `schedulingPolicy`.
     #[serde(deserialize_with = "nulls::or_default")]
     pub scheduling_policy: SchedulingPolicy,

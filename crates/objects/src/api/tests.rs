@@ -65,7 +65,7 @@ fn list_and_watch_survive_a_malformed_object() {
     let good = json!({"metadata": {"name": "a", "resourceVersion": "1"}});
     let bad = json!({"metadata": {"name": "b", "resourceVersion": "2"}, "spec": {"containers": 5}});
     let list = json!({"apiVersion": "v1", "kind": "PodList", "metadata": {"resourceVersion": "9"}, "items": [good, bad]});
-    let list: kube::api::ObjectList<Pod> = serde_json::from_str(&list.to_string()).unwrap();
+    let list: kube::core::ObjectList<Pod> = serde_json::from_str(&list.to_string()).unwrap();
     let judged: Vec<_> = list.items.iter().map(|pod| (pod.name(), pod.content().is_ok())).collect();
     assert_eq!(judged, [("a", true), ("b", false)]);
 

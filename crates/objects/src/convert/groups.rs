@@ -18,6 +18,7 @@ impl Watched for PodGroupV1Alpha2 {
     fn applied(&self, tables: &mut Tables) -> Result<Event, Malformed> {
         let content = self.content()?;
         let spec = Spec {
+            parent: "",
             policy: &content.spec.scheduling_policy,
             constraints: content.spec.scheduling_constraints.as_ref(),
             is_evicted_whole: content.spec.disruption_mode == "PodGroup",
@@ -38,6 +39,7 @@ impl Watched for PodGroupV1Beta1 {
         let content = self.content()?;
         let mode = content.spec.disruption_mode.as_ref();
         let spec = Spec {
+            parent: &content.spec.parent_composite_pod_group_name,
             policy: &content.spec.scheduling_policy,
             constraints: content.spec.scheduling_constraints.as_ref(),
             is_evicted_whole: mode.is_some_and(|mode| mode.all.is_some()),
@@ -53,6 +55,8 @@ impl Watched for PodGroupV1Beta1 {
 
 /// What the specs of all versions say.
 struct Spec<'a> {
+    /// The composite group that it is part of; empty for none.
+    parent: &'a str,
     policy: &'a SchedulingPolicy,
     constraints: Option<&'a SchedulingConstraints>,
     is_evicted_whole: bool,
@@ -76,9 +80,21 @@ fn applied<K: ApiKind>(
         topology: topology(spec.constraints, tables),
         disruption: if spec.is_evicted_whole { DisruptionMode::All } else { DisruptionMode::Single },
         priority: spec.priority.unwrap_or(0),
-        options: GroupOptions::parse(|key| annotated(group, key), policy, tables),
+        options: match spec.parent {
+            "" => GroupOptions::parse(|key| annotated(group, key), policy, tables),
+            parent => Err(has_parent(parent)),
+        },
         scheduled: scheduled(status, api),
     }))
+}
+
+/// Alone, the group would start without the rest of the composite group.
+fn has_parent(name: &str) -> Box<str> {
+    format!(
+        "spec.parentCompositePodGroupName of the pod group is {name:?}, but composite groups are not scheduled; \
+         create the pod group without it to schedule it alone"
+    )
+    .into()
 }
 
 fn key<K: ApiKind>(group: &Received<K>, tables: &mut Tables) -> GroupKey {

@@ -412,7 +412,7 @@ impl Scheduler {
         for queued in members {
             self.fail(now, queued, now, Failure::Error(text.to_owned()));
         }
-        if self.group_rules().queues_groups || self.bad_annotation(key).is_some() {
+        if self.group_rules().queues_groups || self.refusal(key).is_some() {
             self.note_failure(key, text);
         }
     }

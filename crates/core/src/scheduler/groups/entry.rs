@@ -36,16 +36,16 @@ impl Scheduler {
         members
     }
 
-    /// Returns the error in an annotation of the group. Upstream knows none of them.
-    pub(super) fn bad_annotation(&self, key: GroupKey) -> Option<String> {
+    /// Returns why the group is refused whatever its members are. Upstream reads nothing that leads to this.
+    pub(super) fn refusal(&self, key: GroupKey) -> Option<String> {
         let group = self.cache.lookups().group(key).filter(|_| !self.tables.copies_defects())?;
         group.options.as_ref().err().map(|text| text.clone().into())
     }
 
-    /// Returns the error in the group's annotations, or if members differ from each other, or from the group, in what
-    /// must be equal. Members with a node count, too.
+    /// Returns why the group itself is refused, or the error if members differ from each other, or from the group,
+    /// in what must be equal. Members with a node count, too.
     pub(super) fn mismatch(&self, key: GroupKey, members: &[QueuedPod]) -> Option<String> {
-        if let Some(text) = self.bad_annotation(key) {
+        if let Some(text) = self.refusal(key) {
             return Some(text);
         }
         if !self.group_rules().requires_equal_members {

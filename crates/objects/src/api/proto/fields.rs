@@ -329,6 +329,7 @@ message!(PodGroupSpecV1Alpha2 {
     7 => priority
 });
 message!(PodGroupSpecV1Beta1 {
+    1 => parent_composite_pod_group_name,
     3 => scheduling_policy,
     4 => scheduling_constraints,
     6 => disruption_mode,

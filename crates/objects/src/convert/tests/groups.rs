@@ -89,6 +89,25 @@ fn absent_and_empty_constraints_differ_and_the_default_is_a_basic_group() {
     assert_eq!(empty.topology.as_deref(), Some(&[][..]));
 }
 
+#[test]
+fn part_of_a_composite_group_is_refused_in_both_encodings() {
+    let mut tables = Tables::new();
+    let text = "spec.parentCompositePodGroupName of the pod group is \"train\", but composite groups are not scheduled; \
+                create the pod group without it to schedule it alone";
+    let metadata = json!({"name": "g", "namespace": "ns"});
+    let object = json!({"metadata": metadata, "spec": {"parentCompositePodGroupName": "train"}});
+    let from_json: PodGroupV1Beta1 = serde_json::from_value(object).unwrap();
+    let metadata = field(1, &[field(1, b"g"), field(3, b"ns")].concat());
+    let from_proto = PodGroupV1Beta1::from_protobuf(&[metadata, field(2, &field(1, b"train"))].concat());
+    for object in [from_json, from_proto] {
+        assert_eq!(converted(&mut tables, &object).options, Err(text.into()));
+    }
+    let alone =
+        json!({"metadata": {"name": "g", "namespace": "ns"}, "spec": {"parentCompositePodGroupName": null}});
+    let alone: PodGroupV1Beta1 = serde_json::from_value(alone).unwrap();
+    assert_eq!(converted(&mut tables, &alone).options, Ok(GroupOptions::default()));
+}
+
 /// Encodes a field with bytes.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
     let length = u8::try_from(content.len()).expect("a short field");
