@@ -158,9 +158,13 @@ impl Cluster {
 
     /// Adds a group of members, each with a claim as in [`Self::add_pod`]. All of them must start.
     fn add_group(&mut self, members: &[(&str, usize, usize)]) {
+        self.add_group_with(&[&format!("min={}", members.len())], members);
+    }
+
+    /// Adds a group with these words of the cluster language.
+    fn add_group_with(&mut self, words: &[&str], members: &[(&str, usize, usize)]) {
         groups::act(&mut self.scheduler, self.now, "gates", &["GenericWorkload", "GangScheduling"]);
-        let min = format!("min={}", members.len());
-        groups::act(&mut self.scheduler, self.now, "group", &["g", &min]);
+        groups::act(&mut self.scheduler, self.now, "group", &[&["g"], words].concat());
         members.iter().for_each(|&(name, any, last)| self.add(name, "group=g", any, last, false));
     }
 
@@ -456,4 +460,27 @@ fn pool_that_becomes_invalid_between_slices_has_the_effect_that_it_has_from_the_
         assert_eq!(groups::describe_report(&sliced.groups[0]), expected, "after {steps} steps");
     }
     assert!(changes > 8, "{changes} changes");
+}
+
+#[test]
+fn devices_of_a_member_that_change_between_slices_have_the_effect_that_they_have_from_the_beginning() {
+    let (before, after) = ([0, 1, 2, 3, 4, 5, 6, 7], [8, 1, 2, 3, 4, 5, 6, 7]);
+    // The device that `first` has found goes, and one that it needs arrives.
+    for (last, result) in [(0, None), (8, Some("first: d1 d2 d3 d8"))] {
+        let mut changes = 0;
+        for steps in (1..).step_by(20) {
+            let mut cluster = Cluster::new(SMALL);
+            cluster.set_devices(&before);
+            cluster.add_group_with(&["min=1"], &[("first", 3, last), ("second", 3, MISSING)]);
+            (0..steps).for_each(|_| _ = cluster.step());
+            if !cluster.groups.is_empty() {
+                break;
+            }
+            changes += 1;
+            cluster.set_devices(&after);
+            cluster.run();
+            assert_eq!(cluster.allocated.first().map(String::as_str), result, "after {steps} steps");
+        }
+        assert!(changes > 2, "{changes} changes");
+    }
 }

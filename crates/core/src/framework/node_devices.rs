@@ -22,7 +22,7 @@ pub struct NodeDevices {
 }
 
 /// The devices of one pool.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct PoolDevices {
     /// The slices with the devices that the node can use, in the order of the search.
     pub slices: Vec<Arc<ResourceSlice>>,

@@ -1,12 +1,10 @@
 //! Which nodes have equal devices, so that a search on one of them gives the result of all.
 
-use super::pools::{Place, PoolState, Pools};
+use super::pools::{Place, Pool, PoolState, Pools};
 use super::search::available_counters;
 use crate::cache::Snapshot;
 use crate::framework::{NodeDevices, PoolDevices, ReadAttributes};
-use crate::model::device::{
-    ClaimSpec, ConstraintKind, DeviceRequest, DeviceSelector, Reach, RequestKind, ResourceSlice,
-};
+use crate::model::device::{ClaimSpec, ConstraintKind, DeviceRequest, DeviceSelector, Reach, RequestKind};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -51,23 +49,23 @@ pub(super) fn devices(place: Place<'_>, reads: &ReadAttributes) -> Option<NodeDe
         if pool.state != PoolState::Usable || pools.invalid.is_some() {
             return None;
         }
-        let candidates = &pools.candidates[pool.candidates.clone()];
-        let mut slices: Vec<Arc<ResourceSlice>> = Vec::with_capacity(1);
-        for slice in candidates.chunk_by(|a, b| std::ptr::eq(a.slice, b.slice)).map(|it| it[0].slice) {
-            if !matches!(slice.reach, Reach::Node(_)) {
-                return None;
-            }
-            slices.push(Arc::clone(place.devices().slice(slice.name)?));
+        let found = of_pool(place, &pools, pool);
+        if !found.slices.iter().all(|slice| matches!(slice.reach, Reach::Node(_))) {
+            return None;
         }
-        let counters = available_counters(place, pool);
-        compared.push(PoolDevices {
-            slices,
-            usage: candidates.iter().map(|candidate| candidate.usage.cloned()).collect(),
-            counters: counters
-                .into_iter()
-                .map(|((set, name), left)| (set.into(), name.into(), left))
-                .collect(),
-        });
+        compared.push(found);
     }
     Some(NodeDevices { reads: Arc::clone(reads), pools: compared })
+}
+
+/// Returns what a search can see of a pool.
+pub(super) fn of_pool<'a>(place: Place<'a>, pools: &Pools<'a>, pool: &Pool<'a>) -> PoolDevices {
+    let candidates = &pools.candidates[pool.candidates.clone()];
+    let slices = candidates.chunk_by(|a, b| std::ptr::eq(a.slice, b.slice)).map(|it| it[0].slice);
+    let counters = available_counters(place, pool).into_iter();
+    PoolDevices {
+        slices: slices.filter_map(|slice| place.devices().slice(slice.name)).map(Arc::clone).collect(),
+        usage: candidates.iter().map(|candidate| candidate.usage.cloned()).collect(),
+        counters: counters.map(|((set, name), left)| (set.into(), name.into(), left)).collect(),
+    }
 }

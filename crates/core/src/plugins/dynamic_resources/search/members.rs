@@ -5,15 +5,15 @@
 //! and a slice that comes to the same search goes on with it.
 
 use super::progress::{DOUBLINGS_MAX, Inputs, RESTARTS, State};
-use super::{Obstacle, Search, Solution, available_counters};
+use super::{Obstacle, Search, Solution};
 use crate::cache::slice::step_limit::StepLimit;
-use crate::cache::{DeviceUsage, NodeChange, Snapshot};
+use crate::cache::{NodeChange, Snapshot};
 use crate::collections::hash::IdMap;
-use crate::model::device::{DeviceClass, ResourceSlice};
+use crate::framework::PoolDevices;
+use crate::model::device::{DeviceClass, PoolId};
 use crate::model::node::NodeIdx;
-use crate::model::quantity::Quantity;
+use crate::plugins::dynamic_resources::compared::of_pool;
 use crate::plugins::dynamic_resources::pools::{Pool, PoolState};
-use std::sync::Arc;
 
 /// The least number of steps that a long search makes in a slice, in short searches. So it ends whatever precedes it.
 const STEPS_MIN: u64 = 10;
@@ -45,18 +45,8 @@ struct Dependencies {
     inputs: Inputs,
     /// Of each request and alternative.
     classes: Vec<DeviceClass>,
-    pools: Vec<PoolOfSearch>,
+    pools: Vec<(PoolId, PoolState, PoolDevices)>,
     invalid: Option<(usize, String)>,
-}
-
-/// A pool that the node sees.
-#[derive(Debug, PartialEq, Eq)]
-struct PoolOfSearch {
-    state: PoolState,
-    slices: Vec<Arc<ResourceSlice>>,
-    /// The device of each candidate, by slice and position, and what allocations hold of it.
-    usage: Vec<Option<DeviceUsage>>,
-    counters: Vec<(Arc<str>, Arc<str>, Quantity)>,
 }
 
 /// Searches devices for a member of a group.
@@ -158,17 +148,7 @@ impl<'a> Search<'a> {
     }
 
     fn dependencies(&self) -> Dependencies {
-        let pool = |pool: &Pool<'a>| {
-            let slices = pool.slices.iter().filter_map(|slice| self.place.devices().slice(slice.name));
-            let candidates = &self.pools.candidates[pool.candidates.clone()];
-            let counters = available_counters(self.place, pool).into_iter();
-            PoolOfSearch {
-                state: pool.state,
-                slices: slices.map(Arc::clone).collect(),
-                usage: candidates.iter().map(|candidate| candidate.usage.cloned()).collect(),
-                counters: counters.map(|((set, name), left)| (set.into(), name.into(), left)).collect(),
-            }
-        };
+        let pool = |pool: &Pool<'a>| (pool.id.clone(), pool.state, of_pool(self.place, self.pools, pool));
         Dependencies {
             inputs: self.inputs(),
             classes: self.prepared.iter().flatten().flatten().map(|it| it.class.clone()).collect(),
