@@ -187,16 +187,6 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// Returns results that are nothing but the progress of searches.
-    pub(crate) fn of_searches(searches: Searches) -> Self {
-        Self { searches: Some(searches), ..Self::default() }
-    }
-
-    /// Returns the progress of the searches.
-    pub(crate) fn into_searches(self) -> Option<Searches> {
-        self.searches
-    }
-
     /// Drops results that changes since the last run invalidate.
     pub(crate) fn bring_up_to_date(&mut self, pod: &PodInfo, snapshot: Snapshot<'_>) {
         let lookups = snapshot.lookups();

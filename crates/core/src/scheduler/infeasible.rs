@@ -39,7 +39,11 @@ impl Refusal<'_> {
             return Ok(None);
         };
         if verify.is_due(now) {
-            verify.judged(verdict(framework, pod, snapshot, (draws, now), &found))?;
+            let verdict = || verdict(framework, pod, snapshot, (draws, now), &found);
+            match snapshot.step_limit() {
+                Some(limit) => verify.judged_within(limit, verdict)?,
+                None => verify.judged(verdict())?,
+            }
         }
         Ok(Some(found))
     }

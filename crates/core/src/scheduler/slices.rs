@@ -11,7 +11,6 @@ use super::attempt::Decided;
 use super::extend::{Extended, SuspendedDecision};
 use super::failure::Failure;
 use crate::cache::Snapshot;
-use crate::cache::slice::step_limit::Searches;
 use crate::cache::slice::{Partial, Slice};
 use crate::cycle::NoProbe;
 use crate::model::intern::trace_ids;
@@ -71,15 +70,6 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Returns progress that is nothing but that of searches for devices.
-    pub(super) fn of_searches(searches: Searches) -> Self {
-        Self { partial: Some(Partial::of_searches(searches)), vain: 0 }
-    }
-
-    pub(super) fn into_searches(self) -> Option<Searches> {
-        self.partial.and_then(Partial::into_searches)
-    }
-
     /// Returns the progress after a slice that began with `before` results and ended with these.
     fn after(self, partial: Partial, before: u64) -> Self {
         let vain = if partial.results() > before { 0 } else { self.vain + 1 };

@@ -17,6 +17,7 @@ pub use live::Verification;
 
 use super::Scheduler;
 use crate::cache::Snapshot;
+use crate::cache::slice::step_limit::StepLimit;
 use crate::cycle::{Decision, Feasible, Framework, NoProbe, Options, Unschedulable};
 use crate::framework::CycleError;
 use crate::incremental::CachedDecision;
@@ -155,6 +156,16 @@ impl Verify {
             Mode::Strict | Mode::Sampled(_) => Nodes::All,
             Mode::Off | Mode::Budget => Nodes::Turn(self.same),
         }
+    }
+
+    /// Makes a comparison within a limit, and counts its result. One that exceeds the limit has none.
+    pub(super) fn judged_within(
+        &mut self,
+        limit: &StepLimit,
+        verdict: impl FnOnce() -> Result<(), String>,
+    ) -> Result<(), String> {
+        let verdict = verdict();
+        if limit.is_exceeded() { Ok(()) } else { self.judged(verdict) }
     }
 
     /// Counts the result of a comparison, and disables the caches after too many differences.

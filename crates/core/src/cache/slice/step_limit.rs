@@ -32,7 +32,10 @@ pub(crate) type Searches = Box<dyn Any + Send + Sync>;
 /// The number of steps that the searches for devices of one attempt may make before it is evaluated in slices.
 #[derive(Debug)]
 pub(crate) struct StepLimit {
-    left: Cell<u64>,
+    most: u64,
+    spent: Cell<u64>,
+    /// The steps that each slice makes again.
+    repeated: Cell<u64>,
     is_exceeded: Cell<bool>,
     /// Whether searches that reach the limit go on in the next slice. Those of a single pod begin anew.
     keeps_searches: bool,
@@ -46,7 +49,9 @@ impl StepLimit {
     /// Creates the limit of an attempt of this much work.
     pub(crate) fn of(work: u64) -> Self {
         Self {
-            left: Cell::new(work / SEARCH_STEP_WORK),
+            most: work / SEARCH_STEP_WORK,
+            spent: Cell::new(0),
+            repeated: Cell::new(0),
             is_exceeded: Cell::new(false),
             keeps_searches: false,
             searches: RefCell::new(None),
@@ -84,19 +89,27 @@ impl StepLimit {
         change_searches(&mut self.searches.borrow_mut(), |searches| change(searches, is_first))
     }
 
-    /// Returns the number of steps that are left.
+    /// Returns the number of steps that are left. If a slice makes many steps again, more are left for new ones, so
+    /// that all slices together make a small multiple of the steps of one search.
     pub(crate) fn left(&self) -> u64 {
-        self.left.get()
+        if self.is_exceeded() {
+            return 0;
+        }
+        self.most.max(self.repeated.get() / 2).saturating_sub(self.spent.get())
     }
 
     /// Counts steps of a search.
     pub(crate) fn spend(&self, steps: u64) {
-        self.left.set(self.left.get().saturating_sub(steps));
+        self.spent.set(self.spent.get().saturating_add(steps));
+    }
+
+    /// Counts steps of a search that each slice makes again.
+    pub(crate) fn repeat(&self, steps: u64) {
+        self.repeated.set(self.repeated.get().saturating_add(steps));
     }
 
     /// Records that a search needs more steps than are left.
     pub(crate) fn exceed(&self) {
-        self.left.set(0);
         self.is_exceeded.set(true);
     }
 

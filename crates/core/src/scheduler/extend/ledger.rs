@@ -36,6 +36,8 @@ pub(in crate::scheduler) struct SuspendedDecision {
     pub(super) changed: bool,
     /// The progress of an evaluation in slices; `None` for a pod that is not large.
     pub(in crate::scheduler) progress: Option<Progress>,
+    /// The progress of the searches for devices in its group's cycle, which all suspended members share.
+    pub(in crate::scheduler) searches: Option<Arc<Searches>>,
     /// Whether its next step is a slice. A large pod that needs extenders alternates between slices and calls.
     pub(in crate::scheduler) is_in_slices: bool,
     /// Whether the decision needs extenders.
@@ -46,17 +48,6 @@ impl SuspendedDecision {
     /// Creates the record of a pod that is evaluated in slices; `asks` says whether it needs extenders as well.
     pub(in crate::scheduler) fn in_slices(queued: QueuedPod, began: Time, events: u64, asks: bool) -> Self {
         Self { progress: Some(Progress::default()), asks, ..Self::new(queued, began, events) }
-    }
-
-    /// Adds the progress of searches for devices.
-    pub(in crate::scheduler) fn with_searches(mut self, searches: Option<Searches>) -> Self {
-        self.progress = searches.map(Progress::of_searches).or(self.progress);
-        self
-    }
-
-    /// Takes the progress of searches for devices.
-    pub(in crate::scheduler) fn take_searches(&mut self) -> Option<Searches> {
-        self.progress.take().and_then(Progress::into_searches)
     }
 
     pub(super) fn new(queued: QueuedPod, began: Time, events: u64) -> Self {
@@ -70,6 +61,7 @@ impl SuspendedDecision {
             events,
             changed: false,
             progress: None,
+            searches: None,
             is_in_slices: false,
             asks: true,
         }
@@ -343,7 +335,7 @@ fn victims(transcript: &ExtenderAnswers, snapshot: Snapshot<'_>) -> Vec<Victims>
     rooms.into_iter().flatten().filter_map(named).collect()
 }
 
-trace_ids!(SuspendedDecision { queued, transcript, open } but not { began, restarts, version, events, changed, progress, is_in_slices, asks });
+trace_ids!(SuspendedDecision { queued, transcript, open } but not { began, restarts, version, events, changed, progress, searches, is_in_slices, asks });
 trace_ids!(ExtenderCalls { extenders, pods } but not { asking, calls, next_call, ready, sliced });
 
 /// Returns the error for an answer whose type does not match the call.

@@ -524,6 +524,9 @@ impl Scheduler {
         mode: Mode,
         probe: &mut dyn Probe,
     ) -> Run {
+        if attempt.is_interrupted() {
+            return Run::ended(Verdict::Failed("the slice ended".to_owned()));
+        }
         if self.group_rules().asks_feasibility {
             return self.run_while_feasible(now, attempt, scope, mode, probe);
         }

@@ -97,7 +97,6 @@ impl Scheduler {
     ) -> Run {
         let is_all = placement.nodes.len() == self.snapshot().node_count();
         let within = (!is_all).then_some(&placement.nodes);
-        let evaluations = evaluations.filter(|_| !is_all);
         let scope = RunScope { within, evaluations, is_brief, ..RunScope::default() };
         self.run_members(now, attempt, scope, mode, probe)
     }

@@ -172,7 +172,8 @@ impl Scheduler {
             Verdict::Scheduled => {
                 let placed = self.placed(attempt, &run.tried, &mut log);
                 let stay = |scheduler: &mut Self, unit: &Unit| {
-                    scheduler.members_stay(now, attempt, (&placed, is_local), unit, probe)
+                    !attempt.is_interrupted()
+                        && scheduler.members_stay(now, attempt, (&placed, is_local), unit, probe)
                 };
                 (Preempted::Victims(self.reprieve(units, &mut log, stay)), run.tried)
             }

@@ -10,13 +10,16 @@ use crate::cycle::{NoProbe, Probe};
 use crate::model::group::GroupKey;
 use crate::model::time::Time;
 use crate::queue::QueuedPod;
+use std::sync::Arc;
 
 impl Scheduler {
     /// Suspends the members of a group until the next slice of its cycle.
-    pub(super) fn suspend_group(&mut self, attempt: Attempt, mut searches: Option<Searches>) {
+    pub(super) fn suspend_group(&mut self, attempt: Attempt, searches: Option<Searches>) {
+        let searches = searches.map(Arc::new);
         for queued in attempt.members {
-            let waiting = SuspendedDecision::in_slices(queued, attempt.began, self.requeues.count, false);
-            self.extender_calls.suspend(waiting.with_searches(searches.take()));
+            let mut waiting = SuspendedDecision::in_slices(queued, attempt.began, self.requeues.count, false);
+            waiting.searches.clone_from(&searches);
+            self.extender_calls.suspend(waiting);
         }
     }
 
@@ -41,17 +44,27 @@ impl Scheduler {
         self.extender_calls.take_sliced_of(&uids)
     }
 
+    /// Returns the suspended members of a group to the queue.
+    pub(super) fn end_slices(&mut self, now: Time, key: GroupKey) {
+        for SuspendedDecision { queued, .. } in self.take_suspended(key) {
+            let gate = self.gate(&queued.pod);
+            self.queue.activate(now, queued, gate);
+        }
+    }
+
     /// Evaluates a slice of a group's cycle: its first, or the next one of suspended members.
     pub(super) fn resume_group(
         &mut self,
         now: Time,
         key: GroupKey,
-        (mut members, mut suspended): (Vec<QueuedPod>, Vec<SuspendedDecision>),
+        (mut members, suspended): (Vec<QueuedPod>, Vec<SuspendedDecision>),
         probe: &mut dyn Probe,
     ) -> Sliced {
         let began = suspended.iter().map(|it| it.began).min().unwrap_or(now);
-        let searches = suspended.iter_mut().find_map(SuspendedDecision::take_searches);
-        for SuspendedDecision { queued, .. } in suspended {
+        let mut searches = None;
+        for SuspendedDecision { queued, searches: shared, .. } in suspended {
+            // The last member has the only reference.
+            searches = shared.and_then(Arc::into_inner).or(searches);
             match self.gate(&queued.pod) {
                 None => members.push(queued),
                 gate => self.queue.activate(now, queued, gate),

@@ -113,6 +113,7 @@ impl Scheduler {
             return;
         }
         self.groups.limits.given_up.insert(key);
+        self.end_slices(now, key);
         self.hold_back_members(key, false);
         self.preemptor_left(now, &uid);
         let message = start_deadline_message(limit);

@@ -15,8 +15,9 @@ use crate::model::node::NodeIdx;
 use crate::plugins::dynamic_resources::compared::of_pool;
 use crate::plugins::dynamic_resources::pools::{Pool, PoolState};
 
-/// The least number of steps that a long search makes in a slice, in short searches. So it ends whatever precedes it.
-const STEPS_MIN: u64 = 10;
+/// The steps of a short search for each device that the node sees. The progress of a long one takes less memory, and is
+/// compared in less time, than it took to find.
+const SHORT_PER_DEVICE: u64 = 4;
 
 /// The progress of the long searches of a group's members.
 #[derive(Debug, Default)]
@@ -58,10 +59,11 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
         return Err(Obstacle::TooLong);
     }
     search.prepare().map_err(Obstacle::Error)?;
-    search.pause_at = limit.short_search();
+    let devices = u64::try_from(search.pools.candidates.len()).unwrap_or(u64::MAX);
+    search.pause_at = limit.short_search().max(SHORT_PER_DEVICE.saturating_mul(devices));
     let mut path = search.begin()?;
     let is_short = search.go_on(&mut path)?;
-    limit.spend(search.steps);
+    limit.repeat(search.steps);
     if is_short {
         return search.result(&path);
     }
@@ -73,12 +75,17 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
         }
         (searches.of(node, &dependencies), searches.restarts)
     });
+    let left = limit.left();
     match known {
         Some(State::Unsolvable(obstacle)) => return Err(obstacle),
         Some(State::Solved(checkpoint)) => {
             let mut search = search.anew()?;
             let path = search.return_to(checkpoint);
             return search.result(&path);
+        }
+        _ if left == 0 => {
+            limit.exceed();
+            return Err(Obstacle::TooLong);
         }
         Some(State::Paused(checkpoint)) => {
             search = search.anew()?;
@@ -88,8 +95,7 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
     }
     let doublings = restarts.saturating_sub(RESTARTS).min(DOUBLINGS_MAX);
     let before = search.steps;
-    let steps = limit.left().max(STEPS_MIN * limit.short_search());
-    search.pause_at = before.saturating_add(steps << doublings);
+    search.pause_at = before.saturating_add(left << doublings);
     let has_ended = search.go_on(&mut path)?;
     limit.spend((search.steps - before) >> doublings);
     let state = search.state(&path, has_ended);
