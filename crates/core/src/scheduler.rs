@@ -366,69 +366,85 @@ impl Scheduler {
 
     fn work(&mut self, now: Time, probe: &mut dyn Probe) -> Step {
         self.check_next(now);
+        let mut is_last = false;
         loop {
-            if let Some(notice) = self.notices.pop_front() {
-                return Step::Notice(notice);
+            if let Some(step) = self.next_report() {
+                return step;
             }
-            if let Some(report) = self.groups.reports.pop_front() {
-                return Step::GroupReport(Box::new(report));
-            }
-            if let Some(report) = self.reports.pop_front() {
-                return Step::Report(Box::new(report));
-            }
-            if !self.leading && !mutation::is_on(Mutation::LeadershipIgnored) {
-                if self.check_piece(now) {
-                    continue;
+            match self.work_once(now, probe) {
+                None => is_last = false,
+                // This pass may have queued something, for which no event would wake the scheduler.
+                Some(Step::Idle { wake_at }) if !is_last && wake_at.is_none_or(|at| at > now) => {
+                    is_last = true
                 }
-                return Step::Idle { wake_at: self.next_check() };
+                Some(step) => return step,
             }
-            if self.starts_go_on(now) {
-                continue;
-            }
-            if let Some(effect) = self.release(now) {
-                return Step::Effect(effect);
-            }
-            self.expire_assumed(now);
-            if self.bindings.queue_queries(now, &mut self.outbox) || self.pre_bind_times(now) {
-                continue;
-            }
-            if self.lists.awaited(self.tables.rules().groups.workloads).next().is_some() {
-                return Step::Idle { wake_at: None };
-            }
-            if self.halted {
-                return Step::Idle { wake_at: self.bindings.next_query() };
-            }
-            self.queue.tick(now);
-            self.end_time_limits(now);
-            // While a binding waits for a credit, a further decision would only be outdated when its binding is sent.
-            if self.outbox.has_room() {
-                let mut sliced = self.slice_in_turn(now);
-                let did_other = sliced.is_none() && (self.resume(now, probe) || self.attempt(now, probe));
-                if !did_other && sliced.is_none() {
-                    sliced = self.slice(now);
-                }
-                if matches!(sliced, Some(Sliced::GoesOn)) {
-                    return Step::Idle { wake_at: Some(now) };
-                }
-                if did_other || sliced.is_some() {
-                    self.audit.stir();
-                    self.verify_when_late(now);
-                    continue;
-                }
-            }
-            if self.check_piece(now) {
-                continue;
-            }
-            let times = [
-                self.queue.next_wakeup(now),
-                self.bindings.next_query(),
-                self.volume_bindings.next_time(),
-                self.cache.volumes().devices().next_expiry(),
-                self.next_check(),
-                self.next_time_limit(),
-            ];
-            return Step::Idle { wake_at: times.into_iter().flatten().min() };
         }
+    }
+
+    /// Whether effects may be sent.
+    fn may_act(&self) -> bool {
+        self.leading || mutation::is_on(Mutation::LeadershipIgnored)
+    }
+
+    /// Returns the next notice or report.
+    fn next_report(&mut self) -> Option<Step> {
+        let notice = self.notices.pop_front().map(Step::Notice);
+        let of_group = || self.groups.reports.pop_front().map(|it| Step::GroupReport(Box::new(it)));
+        notice.or_else(of_group).or_else(|| self.reports.pop_front().map(|it| Step::Report(Box::new(it))))
+    }
+
+    /// Does one piece of work. Returns an effect, or that there is nothing else to do.
+    fn work_once(&mut self, now: Time, probe: &mut dyn Probe) -> Option<Step> {
+        if !self.may_act() {
+            return (!self.check_piece(now)).then(|| Step::Idle { wake_at: self.next_check() });
+        }
+        if self.starts_go_on(now) {
+            return None;
+        }
+        if let Some(effect) = self.release(now) {
+            return Some(Step::Effect(effect));
+        }
+        self.expire_assumed(now);
+        if self.bindings.queue_queries(now, &mut self.outbox) || self.pre_bind_times(now) {
+            return None;
+        }
+        if self.lists.awaited(self.tables.rules().groups.workloads).next().is_some() {
+            return Some(Step::Idle { wake_at: None });
+        }
+        if self.halted {
+            return Some(Step::Idle { wake_at: self.bindings.next_query() });
+        }
+        self.queue.tick(now);
+        self.end_time_limits(now);
+        // While a binding waits for a credit, a further decision would only be outdated when its binding is sent.
+        if self.outbox.has_room() {
+            let mut sliced = self.slice_in_turn(now);
+            let did_other = sliced.is_none() && (self.resume(now, probe) || self.attempt(now, probe));
+            if !did_other && sliced.is_none() {
+                sliced = self.slice(now);
+            }
+            if matches!(sliced, Some(Sliced::GoesOn)) {
+                return Some(Step::Idle { wake_at: Some(now) });
+            }
+            if did_other || sliced.is_some() {
+                self.audit.stir();
+                self.verify_when_late(now);
+                return None;
+            }
+        }
+        if self.check_piece(now) {
+            return None;
+        }
+        let times = [
+            self.queue.next_wakeup(now),
+            self.bindings.next_query(),
+            self.volume_bindings.next_time(),
+            self.cache.volumes().devices().next_expiry(),
+            self.next_check(),
+            self.next_time_limit(),
+        ];
+        Some(Step::Idle { wake_at: times.into_iter().flatten().min() })
     }
 
     /// Returns counters and sizes for metrics.

@@ -375,6 +375,9 @@ impl Sim {
                 Step::Idle { wake_at } => {
                     // Let time pass between two slices of a large pod, so that events occur between them.
                     let is_slicing = self.process.scheduler.stats().sliced > 0;
+                    if !is_slicing {
+                        self.check_stays_idle()?;
+                    }
                     let soon = self.now + Duration::from_millis(1);
                     let wake_at = if is_slicing { wake_at.map(|at| at.max(soon)) } else { wake_at };
                     self.rest(wake_at)?;
@@ -383,6 +386,14 @@ impl Sim {
             }
         }
         Err(broken("the scheduler becomes idle", format!("not after {STEPS_MAX} steps")))
+    }
+
+    /// What a step queues goes out before the scheduler becomes idle, since no event would wake it for that.
+    fn check_stays_idle(&mut self) -> Result<(), Broken> {
+        match self.process.scheduler.step(self.now, &mut NoProbe) {
+            Step::Idle { .. } => Ok(()),
+            step => Err(broken("an idle scheduler has nothing to do", format!("it went on with {step:?}"))),
+        }
     }
 
     fn rest(&mut self, wake_at: Option<Time>) -> Result<(), Broken> {
