@@ -37,20 +37,23 @@ help: ## Print this list.
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 .PHONY: demo
-demo: upstream build ## Run the examples on a real control plane, and print where each pod went and why.
-	$(TARGET)/debug/demo
+demo: ## Run the examples on a real control plane, and print where each pod went and why.
+	tests/demo.sh demo
+	$(TARGET)/demo/demo
 
 .PHONY: test
 test: ## Run everything CI runs, with the seconds of each part.
 	tests/all.sh
 
 .PHONY: cluster
-cluster: upstream build ## Start a control plane, four nodes and supercargo, and leave them running.
-	$(TARGET)/debug/cluster up
+cluster: ## Start a control plane, four nodes and supercargo, and leave them running.
+	tests/demo.sh cluster
+	$(TARGET)/demo/cluster up
 
 .PHONY: cluster-down
-cluster-down: build ## Stop what `make cluster` started.
-	$(TARGET)/debug/cluster down
+cluster-down: ## Stop what `make cluster` started.
+	tests/demo.sh cluster
+	$(TARGET)/demo/cluster down
 
 .PHONY: upstream
 upstream: ## Build the pinned control plane if it is missing.

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Builds the programs of `make demo` and `make cluster`: the control plane (Go) and supercargo (Rust) side by side, without optimization, which
+# takes a third of the time of the tests' build. Prints progress with an estimate.
+#
+#   tests/demo.sh demo|cluster
+set -euo pipefail
+cd "$(dirname "$0")/.."
+name=$1
+target=${CARGO_TARGET_DIR:-$PWD/target}
+logs=$target/build-$name
+mkdir -p "$logs"
+
+tests/upstream/build.sh 2> "$logs/go" &
+go=$!
+cargo build --locked --profile demo --bin supercargo --bin "$name" -p supercargo -p supercargo-dev 2> "$logs/cargo" &
+cargo=$!
+trap 'kill "$go" "$cargo" 2>/dev/null || true' EXIT
+
+# Percent of the Go build that is done when the build of each program begins, on an empty cache.
+share() {
+  case $1 in etcd) echo 0 ;; kube-apiserver) echo 8 ;; kube-controller-manager) echo 62 ;; kube-scheduler) echo 80 ;; kubectl) echo 84 ;; kwok) echo 93 ;; *) echo 0 ;; esac
+}
+
+crates=
+# Prints one line about what is being built, with the time that is left at the rate so far.
+progress() {
+  local now=$SECONDS compiled program done_go=100 done_rust=100 percent
+  [ -n "$crates" ] || crates=$(cargo tree --locked --quiet --prefix none --edges normal,build -p supercargo -p supercargo-dev | awk '{ print $1, $2 }' | sort -u | wc -l)
+  compiled=$(grep -c '^ *Compiling' "$logs/cargo" || true)
+  program=$(sed -n 's/^upstream: building \([^ ]*\) .*/\1/p' "$logs/go" | tail -1)
+  if kill -0 "$go" 2>/dev/null; then done_go=$(share "$program"); else program=; fi
+  if kill -0 "$cargo" 2>/dev/null; then done_rust=$((compiled * 100 / crates)); fi
+  percent=$(((done_go * 2 + done_rust) / 3))
+  printf '%s: %4d s  %s crates of supercargo%s' "$name" "$now" "$compiled of $crates" "${program:+, $program of the control plane}"
+  if ((percent >= 10)); then printf "; about %d s left" $((now * (100 - percent) / percent)); fi
+  printf '\n'
+} >&2
+
+while kill -0 "$go" 2>/dev/null || kill -0 "$cargo" 2>/dev/null; do
+  for _ in {1..50}; do
+    sleep 0.2
+    kill -0 "$go" 2>/dev/null || kill -0 "$cargo" 2>/dev/null || break 2
+  done
+  progress
+done
+
+trap - EXIT
+wait "$cargo" || { cat "$logs/cargo" >&2; exit 1; }
+wait "$go" || { cat "$logs/go" >&2; exit 1; }
