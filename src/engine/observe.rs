@@ -383,6 +383,7 @@ mod tests {
             nodes: 1,
             code: "Success",
             status: status.to_owned(),
+            placed: 0,
             members: Vec::new(),
             scores: Vec::new(),
         };

@@ -218,13 +218,33 @@ fn score_of_a_placement_counts_with_the_weight_of_its_plugin() {
     assert_eq!(scores, [vec![("NodeResourcesFit", half), all], vec![("NodeResourcesFit", quarter), all]]);
 }
 
-/// A scheduler whose decisions are compared with recordings.
-struct Compared {
+#[test]
+fn search_begins_where_most_members_fit_whether_reports_name_them_or_not() {
+    let racks = [("a", ["n1 cpu=4", "n2 cpu=4", "n3 cpu=2"]), ("b", ["n4 cpu=5", "n5 cpu=4", "n6 cpu=1"])];
+    let of_rack =
+        |(rack, nodes): (&str, [&str; 3])| nodes.map(|node| format!("node {node} label:rack={rack}"));
+    let nodes: Vec<String> = racks.into_iter().flat_map(of_rack).collect();
+    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let members = ["p cpu=1 group=g", "q cpu=1 group=g", "r cpu=4 group=g", "s cpu=4 group=g"];
+    // In their order, two members fit in rack `a` and three in rack `b`.
+    let mut case = Case::new(rules(&GATES, Compat::Repaired), &nodes, "g min=4 key=rack", &members);
+    assert_eq!(case.decide(OPTIONS).chosen.as_deref(), Some("b"));
+    let mut scheduler = Running::new(&GATES, Compat::Repaired);
+    scheduler.handle(&nodes);
+    let pods = members.map(|member| format!("pod {member}"));
+    let pods = pods.iter().map(String::as_str);
+    let reaction =
+        scheduler.handle(&std::iter::once("group g min=4 key=rack").chain(pods).collect::<Vec<_>>());
+    assert_eq!(reaction.reports.last().and_then(|report| report.chosen.as_deref()), Some("b"));
+}
+
+/// A scheduler that runs.
+struct Running {
     scheduler: Scheduler,
     now: Time,
 }
 
-/// What a comparable scheduler did in reaction to an input.
+/// What a scheduler did in reaction to an input.
 #[derive(Default)]
 struct Reaction {
     evicted: Vec<String>,
@@ -232,16 +252,22 @@ struct Reaction {
     reports: Vec<GroupReport>,
 }
 
-impl Compared {
+impl Running {
     fn new(gates: &[&str], compat: Compat) -> Self {
         let (tables, profiles) = rules(gates, compat);
         let config = Config { seed: Seed(7), profiles, queue: QueueConfig::default() };
         let mut scheduler = Scheduler::with_tables(config, tables, START);
-        scheduler.set_comparable();
         begin(&mut scheduler, START, 1_000);
         scheduler.handle(START, Event::ListBegan(Kind::PodGroup));
         scheduler.handle(START, Event::ListEnded(Kind::PodGroup));
         Self { scheduler, now: START }
+    }
+
+    /// Creates one whose decisions are compared with recordings.
+    fn comparable(gates: &[&str], compat: Compat) -> Self {
+        let mut running = Self::new(gates, compat);
+        running.scheduler.set_comparable();
+        running
     }
 
     fn handle(&mut self, lines: &[&str]) -> Reaction {
@@ -274,7 +300,7 @@ impl Compared {
 
 #[test]
 fn comparable_scheduler_gives_each_member_the_first_node_by_name() {
-    let mut compared = Compared::new(&GATES, Compat::Upstream);
+    let mut compared = Running::comparable(&GATES, Compat::Upstream);
     let nodes: Vec<String> = (0..8).rev().map(|at| format!("node n{at} cpu=4 mem=8Gi")).collect();
     compared.handle(&nodes.iter().map(String::as_str).collect::<Vec<_>>());
     let reaction =
@@ -285,7 +311,7 @@ fn comparable_scheduler_gives_each_member_the_first_node_by_name() {
 
 #[test]
 fn comparable_scheduler_ignores_nominations_that_the_recorded_queue_lacks() {
-    let mut compared = Compared::new(&GATES, Compat::Upstream);
+    let mut compared = Running::comparable(&GATES, Compat::Upstream);
     compared.handle(&[
         "node a cpu=4 mem=8Gi",
         "node b cpu=4 mem=8Gi",
@@ -299,7 +325,7 @@ fn comparable_scheduler_ignores_nominations_that_the_recorded_queue_lacks() {
 
 #[test]
 fn upstream_evicts_the_victims_of_members_whose_group_cannot_start() {
-    let mut compared = Compared::new(&GATES, Compat::Upstream);
+    let mut compared = Running::comparable(&GATES, Compat::Upstream);
     compared.handle(&["node a cpu=1", "pod low cpu=1 on=a", "group g min=3"]);
     let members = ["p", "q", "r"].map(|name| format!("pod {name} cpu=1 group=g priority=9"));
     let reaction = compared.handle(&members.each_ref().map(String::as_str));
@@ -309,7 +335,7 @@ fn upstream_evicts_the_victims_of_members_whose_group_cannot_start() {
 
 #[test]
 fn upstream_reports_a_victim_once_for_each_member_that_chose_it() {
-    let mut compared = Compared::new(&GATES, Compat::Upstream);
+    let mut compared = Running::comparable(&GATES, Compat::Upstream);
     compared.handle(&["node a cpu=2", "pod low cpu=2 on=a", "group g min=2"]);
     let members = ["p", "q"].map(|name| format!("pod {name} cpu=1 group=g priority=9"));
     let reaction = compared.handle(&members.each_ref().map(String::as_str));
@@ -318,9 +344,9 @@ fn upstream_reports_a_victim_once_for_each_member_that_chose_it() {
 }
 
 /// Returns a scheduler whose group has evicted the first of two victims.
-fn preempting() -> Compared {
+fn preempting() -> Running {
     let gates = ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"];
-    let mut compared = Compared::new(&gates, Compat::Upstream);
+    let mut compared = Running::comparable(&gates, Compat::Upstream);
     compared.handle(&FULL_NODES);
     let members =
         ["pod p cpu=1 group=g priority=9", "pod q cpu=1 group=g priority=9", "group g min=2 priority=9"];
@@ -329,7 +355,7 @@ fn preempting() -> Compared {
     compared
 }
 
-impl Compared {
+impl Running {
     /// Tells the scheduler that the victim of [`preempting`] is deleted.
     fn first_victim_is_deleted(&mut self) {
         let deleted = Event::EvictFinished { uid: "low-b".into(), outcome: EvictOutcome::Deleted };

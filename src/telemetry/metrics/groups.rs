@@ -147,6 +147,7 @@ mod tests {
             nodes: 1,
             code: "Success",
             status: String::new(),
+            placed: 0,
             members: Vec::new(),
             scores: Vec::new(),
         };

@@ -91,6 +91,8 @@ pub struct PlacementReport {
     pub code: &'static str,
     /// The status text; empty if the group fits.
     pub status: String,
+    /// The number of members that have a node here.
+    pub placed: usize,
     /// The members that have a node here, each with the node's name. Empty unless
     /// [`report_members_of_placements`](crate::scheduler::Scheduler::report_members_of_placements) asked for them.
     pub members: Vec<(PodRef, String)>,

@@ -118,7 +118,7 @@ pub(crate) fn describe_report(report: &GroupReport) -> String {
         format!("  {}: {code} {node:?}, permit {permit:?}, preempts {preempts}: {message:?}", pod.name)
     }));
     lines.extend(report.placements.iter().map(|placement| {
-        let PlacementReport { name, nodes, code, status, members, scores } = placement;
+        let PlacementReport { name, nodes, code, status, placed: _, members, scores } = placement;
         let members: Vec<String> =
             members.iter().map(|(pod, node)| format!("{} on {node}", pod.name)).collect();
         format!("  placement {name} of {nodes} nodes: {code} {status:?}, {members:?}, {scores:?}")

@@ -230,6 +230,7 @@ impl Scheduler {
             nodes: placement.nodes.len(),
             code: run.verdict.code(),
             status: run.verdict.text().to_owned(),
+            placed: run.placed(),
             members: with_nodes(attempt, run).filter(|_| self.groups.reports_members).map(member).collect(),
             scores: Vec::new(),
         }

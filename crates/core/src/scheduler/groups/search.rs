@@ -91,9 +91,9 @@ impl Scheduler {
     /// Tries the placements in which most members had a node first.
     fn search(&mut self, now: Time, attempt: &Attempt, failed: &Run, probe: &mut dyn Probe) -> Option<Run> {
         let placements = self.search_placements(attempt)?;
-        let members_in = |at: usize| failed.placements.get(at).map_or(0, |report| report.members.len());
+        let placed_in = |at: usize| failed.placements.get(at).map_or(0, |report| report.placed);
         let mut by_promise: Vec<usize> = (0..placements.len()).collect();
-        by_promise.sort_by_key(|&at| Reverse(members_in(at)));
+        by_promise.sort_by_key(|&at| Reverse(placed_in(at)));
         let mut left = WorkLeft { visits: VISITS_MAX, is_unused: true };
         for at in by_promise {
             let Some(mut found) = self.search_in(now, attempt, &placements[at].nodes, &mut left, probe)
