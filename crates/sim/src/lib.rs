@@ -62,6 +62,8 @@ pub struct Options {
     pub echo: Option<Box<dyn Write>>,
     /// Whether there is an extender, with its own faults.
     pub extended: bool,
+    /// Whether reports of groups name the members in each placement. The log is the same with and without.
+    pub names_members: bool,
     /// Measures the engine's steps.
     pub stopwatch: Option<Box<dyn Stopwatch>>,
 }
@@ -138,7 +140,8 @@ impl fmt::Display for Failure {
 /// # Errors
 /// Returns the first broken invariant.
 pub fn run(options: Options) -> Result<Summary, Box<Failure>> {
-    let mut sim = Sim::new(options.seed, options.extended, Log::new(options.echo), options.stopwatch);
+    let with = (options.extended, options.names_members);
+    let mut sim = Sim::new(options.seed, with, Log::new(options.echo), options.stopwatch);
     let began = sim.now;
     let mut step = 0;
     let mut drive = || {

@@ -99,8 +99,14 @@ fn one(args: &Args) -> Result<(), Box<Failure>> {
     let echo = args.verbose.then(|| Box::new(io::stdout()) as Box<dyn Write>);
     let times = Rc::new(RefCell::new(Vec::new()));
     let timer = || Box::new(Timer { began: Instant::now(), times: Rc::clone(&times) }) as Box<dyn Stopwatch>;
-    let done =
-        run(Options { seed, steps, echo, extended: args.extended, stopwatch: args.timed.then(timer) })?;
+    let done = run(Options {
+        seed,
+        steps,
+        echo,
+        extended: args.extended,
+        stopwatch: args.timed.then(timer),
+        ..Options::default()
+    })?;
     say(format_args!(
         "  all invariants held: {} s, {} pods, {} placed, {} bindings ({} and {} checked against the server), {} incarnations, log {:016x}",
         done.seconds,

@@ -72,6 +72,8 @@ pub(crate) struct Sim {
     pub(crate) seed: u64,
     /// Whether there is an extender.
     pub(crate) extended: bool,
+    /// Whether reports name the members in each placement.
+    names_members: bool,
     pub(crate) draw: Draw,
     pub(crate) log: Log,
     pub(crate) agenda: Agenda,
@@ -116,7 +118,12 @@ pub(crate) struct Sim {
 }
 
 impl Sim {
-    pub(crate) fn new(seed: u64, extended: bool, log: Log, stopwatch: Option<Box<dyn Stopwatch>>) -> Self {
+    pub(crate) fn new(
+        seed: u64,
+        (extended, names_members): (bool, bool),
+        log: Log,
+        stopwatch: Option<Box<dyn Stopwatch>>,
+    ) -> Self {
         let mut draw = Draw::new(seed);
         let now = Time::from_nanos(100_200_000_000);
         let (nodes, racks, pods) = if seed.is_multiple_of(WIDE) {
@@ -148,6 +155,7 @@ impl Sim {
             now,
             seed,
             extended,
+            names_members,
             draw,
             log,
             agenda: Agenda::default(),
@@ -204,6 +212,9 @@ impl Sim {
         self.process = Process::new(self.seed, incarnation, self.now);
         if self.extended {
             extenders::install(self.seed, &mut self.process.scheduler);
+        }
+        if self.names_members {
+            self.process.scheduler.report_members_of_placements();
         }
         let is_current_or_shared = |due: &Due| match due {
             Due::Question { incarnation: l, .. } | Due::Answer { incarnation: l, .. } => *l == incarnation,
