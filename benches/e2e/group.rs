@@ -51,12 +51,12 @@ pub(crate) async fn measure(size: Size, rounds: usize, sides: &[Side]) -> Result
     }
     let mut table = Table::new(&[
         "by",
-        "CPU while idle, percent",
+        "CPU while the group waits, % of one CPU",
         "first binding, ms",
         "last binding, ms",
         "pods/s",
         "CPU ms per pod",
-        "pods/s, of the no-op binder's",
+        "pods/s, ratio to the no-op binder",
     ]);
     let null = sides.iter().position(|side| *side == Side::NullBinder);
     for (at, side) in sides.iter().enumerate() {

@@ -327,7 +327,7 @@ async fn conflict_with_our_own_binding_counts_as_success() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn binding_of_a_pod_bound_elsewhere_or_deleted_is_moot() {
+async fn binding_of_a_pod_bound_elsewhere_or_deleted_is_not_needed() {
     for node in ["n2", "n10"] {
         let mut fixture = Fixture::new([status(409, "Conflict", &assigned_to(node))]);
         assert_eq!(fixture.bind().await, BindOutcome::NotNeeded(BindingState::Bound(node.to_owned())));
@@ -456,7 +456,7 @@ async fn failed_connection_counts_as_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settling_distinguishes_bound_unbound_and_gone() {
+async fn query_distinguishes_bound_unbound_and_gone() {
     let table = [
         (Reply::Json(200, shown("u1", Some("n1"), None)), BindingState::Bound("n1".to_owned())),
         (Reply::Json(200, shown("u1", None, None)), BindingState::Unbound),

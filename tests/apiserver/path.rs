@@ -147,7 +147,10 @@ async fn recreated_node_still_counts_its_pods() -> Result<()> {
         world.create("third", &requesting(&json!({"cpu": "1"}))).await?;
         let waiting = world.waiting("third", "nodes are available").await?;
         let message = scheduled_condition(&waiting).and_then(|condition| condition.message.clone());
-        ensure!(message.is_some_and(|message| !message.contains("Insufficient")), "the node is gone");
+        ensure!(
+            message.is_some_and(|message| !message.contains("Insufficient")),
+            "the deleted node is still counted"
+        );
 
         twin.create(&world.client).await?;
         world.waiting("third", "1 Insufficient cpu").await?;

@@ -24,7 +24,7 @@ const BY_HAND: &str = "kubernetes.io/no-provisioner";
 /// Label of cluster-scoped objects to be deleted after a test.
 const OF_TEST: &str = "of-test";
 
-/// Plays a story and deletes its cluster-scoped storage objects.
+/// Runs a test scenario, then deletes its cluster-scoped storage objects.
 async fn play_storage<F>(prefix: &str, story: F) -> Result<()>
 where
     F: AsyncFnOnce(&mut World<'_>) -> Result<()>,
@@ -206,17 +206,20 @@ async fn claim_is_bound_to_existing_volume_before_its_pod() -> Result<()> {
         plane.resume(Component::ControllerManager)?;
         assert_eq!(world.bound("web").await?, there.name());
 
-        let (mut before, after) = (made.spec.context("a spec")?, written.spec.clone().context("a spec")?);
+        let (mut before, after) = (
+            made.spec.context("the volume has no spec")?,
+            written.spec.clone().context("the volume has no spec")?,
+        );
         before.claim_ref.clone_from(&after.claim_ref);
         assert_eq!(after, before, "no other field of the volume has changed");
-        let reference = after.claim_ref.context("the claim")?;
+        let reference = after.claim_ref.context("the volume has no claimRef")?;
         let claim = claims(world).get("data").await?;
         assert_eq!(reference.uid, claim.uid());
         assert_eq!(
             (reference.kind.as_deref(), reference.namespace.as_deref(), reference.name.as_deref()),
             (Some("PersistentVolumeClaim"), Some(&*world.name), Some("data"))
         );
-        ensure!(reference.resource_version.is_some(), "the claim's observed version");
+        ensure!(reference.resource_version.is_some(), "claimRef has no resourceVersion");
         assert_eq!(written.annotations().get(BOUND_BY_CONTROLLER).map(String::as_str), Some("yes"));
         assert_eq!(claim.spec.and_then(|spec| spec.volume_name).as_ref(), Some(&name));
         assert_eq!(world.events("web", "Scheduled").await?.len(), 1);
@@ -371,7 +374,7 @@ async fn pod_moves_if_its_node_is_deleted_during_provisioning() -> Result<()> {
         provision_for_another(world, "data", &first).await?;
         let second = world.bound("web").await?;
         assert_ne!(second, first);
-        ensure!(both.iter().any(|node| node.name() == second), "on {second}");
+        ensure!(both.iter().any(|node| node.name() == second), "{second} is no node of this test");
         Ok(())
     })
     .await

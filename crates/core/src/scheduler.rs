@@ -375,7 +375,7 @@ impl Scheduler {
                 None => is_last = false,
                 // This pass may have queued something, for which no event would wake the scheduler.
                 Some(Step::Idle { wake_at }) if !is_last && wake_at.is_none_or(|at| at > now) => {
-                    is_last = true
+                    is_last = true;
                 }
                 Some(step) => return step,
             }

@@ -449,7 +449,7 @@ fn search_of_a_member_ends_although_devices_or_their_node_change_all_the_time() 
 }
 
 #[test]
-fn pool_that_becomes_invalid_between_slices_has_the_effect_that_it_has_from_the_beginning() {
+fn pool_that_becomes_invalid_between_slices_is_invalid_for_the_whole_cycle() {
     let members = [("first", 3, MISSING), ("second", 4, MISSING)];
     let mut whole = Cluster::new(Limits::default());
     whole.set_other_pool(true);
@@ -475,7 +475,7 @@ fn pool_that_becomes_invalid_between_slices_has_the_effect_that_it_has_from_the_
 }
 
 #[test]
-fn devices_of_a_member_that_change_between_slices_have_the_effect_that_they_have_from_the_beginning() {
+fn devices_that_change_between_slices_are_those_that_a_member_gets() {
     let (before, after) = ([0, 1, 2, 3, 4, 5, 6, 7], [8, 1, 2, 3, 4, 5, 6, 7]);
     // The device that `first` has found goes, and one that it needs arrives.
     for (last, result) in [(0, None), (8, Some("first: d1 d2 d3 d8"))] {

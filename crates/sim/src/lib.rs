@@ -42,7 +42,7 @@ use std::io::Write;
 
 pub use sweep::{Totals, sweep, sweep_with};
 
-/// Measures the duration of the engine's work. It is called at the begin and end of each step and does not
+/// Measures the duration of the engine's work. It is called at the beginning and the end of each step and does not
 /// affect the run.
 pub trait Stopwatch {
     /// A step of the engine begins.
@@ -107,7 +107,7 @@ pub struct Summary {
 pub struct Failure {
     /// The seed of the run.
     pub seed: u64,
-    /// The number of steps before it.
+    /// The step in which the invariant broke, counted from 1; [`Options::steps`] if that was after the faults stopped.
     pub step: u64,
     /// The invariant.
     pub invariant: &'static str,

@@ -60,6 +60,34 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
+    fn draw(seed: u64, draw: &mut Draw) -> Self {
+        let (nodes, racks, pods) = if seed.is_multiple_of(WIDE) {
+            // Close to 64, the number of domains that the engine tracks individually, with one to three nodes
+            // in each domain.
+            let (nodes, racks) = draw.pick(&[
+                (66, 63),
+                (66, 64),
+                (70, 65),
+                (130, 65),
+                (132, 66),
+                (134, 66),
+                (200, 66),
+                (200, 200),
+            ]);
+            (nodes, racks, draw.pick(&[40, 80]))
+        } else {
+            let nodes = draw.pick(&[3, 3, 6, 6, 12, 20]);
+            (nodes, draw.pick(&[1, 2, 3, 6, nodes]), draw.pick(&[20, 20, 40, 80, 200]))
+        };
+        Self {
+            nodes,
+            racks,
+            pods,
+            bind_credits: draw.pick(&[1, 2, 8, 64]),
+            pace: draw.pick(&[Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(10)]),
+        }
+    }
+
     /// Whether the number of racks is close to or above the number of domains that the engine tracks
     /// individually.
     pub(crate) fn is_wide(&self) -> bool {
@@ -126,31 +154,7 @@ impl Sim {
     ) -> Self {
         let mut draw = Draw::new(seed);
         let now = Time::from_nanos(100_200_000_000);
-        let (nodes, racks, pods) = if seed.is_multiple_of(WIDE) {
-            // Close to 64, the number of domains that the engine tracks individually, with one to three nodes
-            // in each domain.
-            let (nodes, racks) = draw.pick(&[
-                (66, 63),
-                (66, 64),
-                (70, 65),
-                (130, 65),
-                (132, 66),
-                (134, 66),
-                (200, 66),
-                (200, 200),
-            ]);
-            (nodes, racks, draw.pick(&[40, 80]))
-        } else {
-            let nodes = draw.pick(&[3, 3, 6, 6, 12, 20]);
-            (nodes, draw.pick(&[1, 2, 3, 6, nodes]), draw.pick(&[20, 20, 40, 80, 200]))
-        };
-        let scale = Scale {
-            nodes,
-            racks,
-            pods,
-            bind_credits: draw.pick(&[1, 2, 8, 64]),
-            pace: draw.pick(&[Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(10)]),
-        };
+        let scale = Scale::draw(seed, &mut draw);
         let mut sim = Self {
             now,
             seed,

@@ -406,12 +406,12 @@ pub(super) const WAITING_FOR_EXTENDERS: Family = Family::new(
 );
 pub(super) const IN_EVALUATION: Family = Family::new(
     "supercargo_pods_in_evaluation",
-    "[ALPHA] Number of large pods that are evaluated in slices, between the decisions about other pods.",
+    "[ALPHA] Number of pods that are evaluated in slices, between the decisions about other pods: large pods, pods with long searches for devices, and members of such pods' groups.",
     &[],
 );
 pub(super) const EVALUATION_SLICES: Family = Family::new(
     "supercargo_evaluation_slices_total",
-    "[ALPHA] Number of slices in which large pods were evaluated.",
+    "[ALPHA] Number of slices in which suspended pods or pod groups were evaluated.",
     &[],
 );
 pub(super) const EXTENDER_CALLS: Family = Family::new(

@@ -158,7 +158,7 @@ struct StateVersion {
     namespace_changes: u64,
     /// Changes of namespaces, Services and controllers.
     lookup_changes: u64,
-    /// Rounds in which unused ids were freed.
+    /// The number of garbage collections of ids.
     rounds: u64,
 }
 
@@ -265,7 +265,7 @@ impl Partial {
         }
     }
 
-    /// Prepares the results of a finished evaluation for pods with the same signature.
+    /// Resets the numbers of dropped results at the end of an evaluation. The results stay for identical pods.
     pub(crate) fn end(&mut self) {
         (self.dropped, self.dropped_sums) = (0, 0);
     }
@@ -379,7 +379,7 @@ impl Slice {
                     self.go_on();
                 }
                 let work = compute(class, &mut list);
-                // What follows needs its share of the slice, too.
+                // If this slice must finish the evaluation, its work is left to the parts that follow.
                 if may_end {
                     self.spend(work);
                 }

@@ -11,10 +11,11 @@ use supercargo_core::model::volume::{Reservation, StorageObject};
 use supercargo_core::scheduler::Trial;
 use supercargo_objects::convert::devices::nodes_of;
 
-/// Pods that can use one claim at a time (`ResourceClaimReservedForMaxSize`).
+/// The maximum number of pods that can use one claim at a time (`ResourceClaimReservedForMaxSize`).
 pub const CONSUMERS_MAX: usize = 256;
 
-/// Replaces the claims made for `like` from templates by claims for `copy`, a pod to come. Creates them in the trial.
+/// Replaces the claims that templates generated for `like` by claims for `copy`, a hypothetical pod. Creates them in
+/// the trial.
 pub(super) fn with_own_device_claims(trial: &mut Trial, like: &PodInfo, mut copy: PodInfo) -> PodInfo {
     let mut entries: Vec<PodClaim> = copy.claims.to_vec();
     for entry in &mut entries {
@@ -36,8 +37,8 @@ pub(super) fn with_own_device_claims(trial: &mut Trial, like: &PodInfo, mut copy
     copy
 }
 
-/// Withdraws a pod that leaves from its claims. A claim that no other pod uses gives up its devices, and a claim made
-/// for the pod's extended resources is gone.
+/// Removes a pod that leaves from its claims. A claim without other users gives up its devices. So does a claim for the
+/// pod's extended resources, which then no longer belongs to the pod.
 pub fn release(trial: &mut Trial, pod: &PodInfo) {
     let devices = trial.snapshot().devices();
     let named = pod.claims.iter().filter_map(PodClaim::name);

@@ -140,7 +140,7 @@ impl<'a> Planner<'a> {
         is_swap: bool,
     ) -> Result<Step, String> {
         if self.interrupt.is_over() {
-            return Err("the time for the plan is over".to_owned());
+            return Err("the time limit of the plan is exceeded".to_owned());
         }
         self.decisions += 1;
         let before = self.trial.mark();

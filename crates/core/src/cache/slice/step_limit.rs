@@ -6,9 +6,9 @@ use std::cell::{Cell, RefCell};
 /// The work of a step of a search for devices, in units of one comparison or lookup: it takes 50 ns on average.
 pub(super) const SEARCH_STEP_WORK: u64 = 8;
 
-/// A search that makes at most this fraction of an attempt's steps is short: about 1,500 steps in a slice of a group's
-/// cycle, which take less time than to compare what it depends on with that of others.
-const SHORT_SEARCHES: u64 = 128;
+/// A search of at most 1/128 of an attempt's steps is short: about 1,500 steps in a slice of a group's cycle. It takes
+/// less time to repeat it than to compare its dependencies with those of kept searches.
+const SHORT_SEARCHES_DIVISOR: u64 = 128;
 
 thread_local! {
     static SEARCH_STEPS: Cell<u64> = const { Cell::new(0) };
@@ -21,7 +21,8 @@ pub(crate) fn count_search_step() {
     }
 }
 
-/// Returns the number of steps that searches for devices have made on this thread. Only builds with assertions count.
+/// Returns the number of steps that searches for devices have made on this thread; 0 in builds without assertions,
+/// which do not count.
 pub fn search_steps() -> u64 {
     SEARCH_STEPS.get()
 }
@@ -41,7 +42,7 @@ pub(crate) struct StepLimit {
     keeps_searches: bool,
     searches: RefCell<Option<Searches>>,
     has_begun: Cell<bool>,
-    /// The steps of a search whose progress is not worth to be kept.
+    /// The maximum steps of a search whose progress is not worth keeping.
     short: u64,
 }
 
@@ -56,7 +57,7 @@ impl StepLimit {
             keeps_searches: false,
             searches: RefCell::new(None),
             has_begun: Cell::new(false),
-            short: (work / SEARCH_STEP_WORK / SHORT_SEARCHES).max(1),
+            short: (work / SEARCH_STEP_WORK / SHORT_SEARCHES_DIVISOR).max(1),
         }
     }
 
@@ -65,7 +66,7 @@ impl StepLimit {
         Self { keeps_searches: true, searches: RefCell::new(searches), ..Self::of(work) }
     }
 
-    /// Returns the number of steps of a search whose progress is not worth to be kept.
+    /// Returns the maximum steps of a search whose progress is not worth keeping.
     pub(crate) fn short_search(&self) -> u64 {
         self.short
     }

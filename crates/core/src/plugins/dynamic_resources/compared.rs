@@ -8,8 +8,8 @@ use crate::model::device::{ClaimSpec, ConstraintKind, DeviceRequest, DeviceSelec
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Returns the attributes that the requests read, by their expressions, their classes' and their constraints'; `None`
-/// if they cannot be listed.
+/// Returns the attributes that the requests read, in their own expressions, those of their classes, and constraints;
+/// `None` if they cannot be listed.
 pub(super) fn reads<'a>(
     specs: impl Iterator<Item = &'a ClaimSpec>,
     snapshot: Snapshot<'_>,
@@ -41,7 +41,8 @@ fn alternatives(kind: &RequestKind) -> &[DeviceRequest] {
     }
 }
 
-/// Returns the devices of a node; `None` if a pool is not whole, or is for other nodes as well.
+/// Returns the devices of a node; `None` if a pool is incomplete, invalid, or usable by other nodes as well, or if a
+/// node selector cannot be parsed.
 pub(super) fn devices(place: Place<'_>, reads: &ReadAttributes) -> Option<NodeDevices> {
     let pools = Pools::of(place).ok()?;
     let mut compared = Vec::with_capacity(pools.pools.len());

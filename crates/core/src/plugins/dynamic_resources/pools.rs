@@ -207,7 +207,7 @@ enum Completeness<'a> {
 /// Returns whether all slices of the generation that the node sees exist; `None` if a newer generation exists, which
 /// the node does not see.
 ///
-/// As many seen slices as the pool has are taken for all, without a look at the others.
+/// If the node sees as many slices as the pool has, they are taken for all of them, without checking the others.
 fn all_slices<'a>(devices: &'a Devices, seen: &[&'a ResourceSlice]) -> Option<Completeness<'a>> {
     let first = seen.first()?;
     if i64::try_from(seen.len()) == Ok(first.slices) {
@@ -295,7 +295,7 @@ impl<'a> Pool<'a> {
         let sets = seen.iter().chain(with_sets).flat_map(|slice| &slice.counters);
         let mut known: BTreeMap<&str, &CounterSet> = BTreeMap::new();
         let is_set_repeated = sets.clone().any(|set| known.insert(&set.name, set).is_some());
-        // There, devices beside counters do not exist.
+        // These versions ignore the devices of a slice with counters.
         let counts = |slice: &&&ResourceSlice| !rules.counters_have_nodes || slice.counters.is_empty();
         let consumed = seen.iter().chain(&others).filter(counts);
         let consumed = consumed.flat_map(|slice| &slice.devices).flat_map(|it| &it.consumes);

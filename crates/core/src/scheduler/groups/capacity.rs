@@ -17,8 +17,8 @@ use std::sync::Arc;
 const REQUESTS_MAX: usize = 8;
 
 impl Scheduler {
-    /// Says in the verdict if the group could not even start on empty nodes. It reserves no nodes then. Returns whether
-    /// only other pods keep the group from starting.
+    /// Appends to the verdict that the group could not start even on empty nodes, if the count shows that. Such a
+    /// group reserves no nodes. Returns whether the group is unschedulable and the count shows no such shortage.
     pub(super) fn note_capacity(&mut self, attempt: &mut Attempt, run: &mut Run) -> bool {
         if self.is_comparable || self.tables.copies_defects() {
             return false;
@@ -30,8 +30,8 @@ impl Scheduler {
         false
     }
 
-    /// Whether the nodes that the first member could use if they were empty have together what the missing members
-    /// request.
+    /// Whether the missing members' total request is at most what is free on the nodes that could take the first
+    /// member if they were empty. `false` for a group without `minCount`, or if too few members can be tried.
     pub(super) fn has_scattered_room(&self, attempt: &Attempt) -> bool {
         let Some(GroupPolicy::Gang(min)) = attempt.group.as_ref().map(|group| group.policy) else {
             return false;

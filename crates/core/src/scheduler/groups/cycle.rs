@@ -164,7 +164,7 @@ impl Run {
     }
 }
 
-/// Whether members may look for victims of their own.
+/// Whether PostFilter runs. If so, members may look for victims of their own, and then the group as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     WithPostFilters,

@@ -27,7 +27,8 @@ impl Scheduler {
         self.is_comparable && !self.tables.rules().group_rules.queues_groups
     }
 
-    /// Returns the members in the order in which they are tried. By default, ranks keep their order in every version.
+    /// Returns the members in the order in which they are tried: that of [`Self::in_order`], or in 1.37 with
+    /// `--compat=upstream` that of [`QueuedPod::rank_in_group`].
     pub(super) fn in_turn(&self, key: GroupKey, mut members: Vec<QueuedPod>) -> Vec<QueuedPod> {
         if !self.group_rules().queues_groups || !self.tables.copies_defects() {
             return self.in_order(key, members);
@@ -36,7 +37,8 @@ impl Scheduler {
         members
     }
 
-    /// Returns why the group is refused whatever its members are. Upstream reads nothing that leads to this.
+    /// Returns why the group is refused, whatever its members are: an annotation is invalid, or it is part of a
+    /// composite group. Upstream checks neither.
     pub(super) fn refusal(&self, key: GroupKey) -> Option<String> {
         let group = self.cache.lookups().group(key).filter(|_| !self.tables.copies_defects())?;
         group.options.as_ref().err().map(|text| text.clone().into())
@@ -100,7 +102,8 @@ impl Scheduler {
         (gated > usize::from(is_gated)).then_some(scheduling_gates::NAME)
     }
 
-    /// Brings the members of a group to one place after `uid` joined them: behind its gate, or into their backoff.
+    /// Aligns the queue entries of a group after `uid` joined it: gated members are held back, and `uid` waits out the
+    /// backoff of the others.
     pub(super) fn join_entry(&mut self, now: Time, key: GroupKey, uid: &Uid) {
         self.hold_back_members(key, false);
         let others: Vec<Uid> = self.groups.members(key).filter(|other| *other != uid).cloned().collect();
@@ -110,7 +113,7 @@ impl Scheduler {
         }
     }
 
-    /// Puts all members back behind a gate that was closed. With `anew`, their backoff begins anew.
+    /// Gates all members that PreEnqueue rejects now. With `anew`, their backoff starts over.
     pub(super) fn hold_back_members(&mut self, key: GroupKey, anew: bool) {
         let members: Vec<Uid> = self.groups.members(key).cloned().collect();
         for uid in members {

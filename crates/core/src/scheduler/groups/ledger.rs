@@ -1,6 +1,6 @@
 //! The members of groups that the scheduler knows, and what was written about groups.
 //!
-//! It decides nothing. Which pods have a node is the cache's knowledge. Upstream:
+//! It makes no decisions. The cache knows which pods have a node. Upstream:
 //! `pkg/scheduler/backend/cache/podgroupstate.go`.
 
 use super::start::Start;
@@ -15,7 +15,7 @@ use crate::report::group::GroupReport;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// What a member is good for.
+/// Whether a member counts for `minCount`, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It has a node or can be tried, and counts for `minCount`.
@@ -26,7 +26,7 @@ pub(super) enum Standing {
     Terminating,
 }
 
-/// The members of a group by uid, with the numbers of two standings.
+/// The members of a group by uid, the numbers of two standings, and whether the group is fragmented.
 #[derive(Default)]
 struct Members {
     all: BTreeMap<Uid, Standing>,

@@ -32,8 +32,8 @@ pub(in crate::scheduler) struct Scope<'a> {
     pub(in crate::scheduler) within: Option<&'a NodeSet>,
     /// Whether PostFilter runs.
     pub(in crate::scheduler) preempts: bool,
-    /// Whether the first name wins among equal nodes and candidates, as in recordings. A single feasible node is then
-    /// scored, the nomination is tried first that the recorded queue shows, and the dry run of preemption ignores
+    /// Whether the first name wins among equal nodes and candidates, as in recordings. Then a single feasible node is
+    /// scored, the nomination that the recorded queue shows is tried first, and the dry run of preemption ignores
     /// host ports.
     pub(in crate::scheduler) is_comparable: bool,
     /// The limit of the searches for devices; `None` without one.
@@ -132,7 +132,7 @@ impl Scheduler {
         probe: &mut dyn Probe,
     ) -> Decided {
         let pod = &queued.pod;
-        // What holds for all members that only the nodes judge was checked before.
+        // `group_evaluations` already checked the size, extenders and nominations of such members.
         if trying.sole_evaluation().is_some()
             && let Some(decided) = self.decide_from_shared(now, trying, queued, probe)
         {

@@ -58,7 +58,7 @@ impl Scheduler {
         self.verify.suspend();
     }
 
-    /// Lets reports name the members that have a node in each placement, which costs more than the decision itself.
+    /// Names in reports the members that have a node in each placement, which costs more than the decision itself.
     pub fn report_members_of_placements(&mut self) {
         self.groups.reports_members = true;
     }

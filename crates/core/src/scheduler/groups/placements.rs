@@ -155,7 +155,8 @@ impl Scheduler {
         Arc::new([Placement { name: String::new(), nodes: self.snapshot().nodes().clone() }])
     }
 
-    /// Returns the position of the best of the placements that fit; among equal ones the first by name.
+    /// Returns the position in `fitting` of the placement with the highest total, the first by name among equal ones.
+    /// Adds the scores to the reports if several placements fit.
     pub(super) fn best_placement(
         &self,
         attempt: &Attempt,

@@ -205,7 +205,8 @@ impl Scheduler {
         Run { placements: run.placements, chosen: run.chosen, ..arranged }
     }
 
-    /// Returns the domains that `wanted` members fill one after the other, and the whole for those that are left.
+    /// Returns the domains that `wanted` members fill one after the other, and last all of `nodes`, for the members
+    /// that fit in none of them.
     ///
     /// The smallest domain that takes all that are left comes next, or else the one that takes most: few domains are
     /// used, and large ones stay whole for others.

@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(super) type Placed<'a> = Vec<(&'a QueuedPod, Symbol)>;
 
 impl Scheduler {
-    /// Whether each member is judged by each node alone, whatever other pods there are.
+    /// Whether each member is judged by each node's object and pods alone.
     pub(super) fn are_judged_by_nodes_alone(&self, attempt: &Attempt) -> bool {
         let snapshot = self.snapshot();
         let is_alone = |queued: &QueuedPod| {
@@ -71,8 +71,8 @@ impl Scheduler {
         stay
     }
 
-    /// Whether the members fit on their nodes one after the other. As upstream, which only runs Filter here, this is no
-    /// search that moves the start of the next one.
+    /// Whether the members fit on their nodes one after the other. Upstream only runs Filter here, so this does not
+    /// move the start of the next search.
     fn do_fit(&mut self, now: Time, attempt: &Attempt, placed: Placed<'_>, probe: &mut dyn Probe) -> bool {
         let (mut log, start) = (UndoLog::default(), self.walk.start());
         let fit = placed.into_iter().all(|(queued, node)| {

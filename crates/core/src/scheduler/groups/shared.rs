@@ -40,8 +40,8 @@ impl<'a> SharedRun<'a> {
         Self { evaluations, results, nodes: Vec::new(), counted: Vec::new() }
     }
 
-    /// Notes a member that is assumed on a node. Returns whether it counts there: if nothing but the nodes judges any
-    /// member, it matters only for what it requests.
+    /// Records a member that is assumed on a node. Returns whether its requests were added to the node's columns: that
+    /// is enough if no plugin that reads other pods judges any member.
     pub(super) fn assume(&mut self, pod: &Arc<PodInfo>, node: NodeIdx, cache: &mut Cache) -> bool {
         self.nodes.push(node);
         let is_counted = self.evaluations.are_sole();
@@ -52,7 +52,7 @@ impl<'a> SharedRun<'a> {
         is_counted
     }
 
-    /// Undoes what the members after the first `kept` count.
+    /// Removes the assumed members after the first `kept`, with their requests.
     pub(super) fn roll_back_to(&mut self, kept: usize, cache: &mut Cache) {
         while self.nodes.len() > kept
             && let Some(node) = self.nodes.pop()

@@ -1,5 +1,5 @@
-//! Cycles of groups in slices: one whose searches for devices need more work than a step for other pods may take is
-//! undone, its members are suspended, and the next slice begins it again with the progress of the searches.
+//! Group cycles in slices. If the searches for devices need more steps than one slice allows, the cycle is undone and
+//! its members are suspended. The next slice starts the cycle again and continues the searches.
 
 use super::super::Scheduler;
 use super::super::extend::SuspendedDecision;

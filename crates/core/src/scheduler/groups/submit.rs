@@ -169,7 +169,7 @@ impl Scheduler {
                 }
             }
         }
-        // The group was checked as a whole; a member may not be rechecked against the members after it.
+        // The group was checked as a whole; a member must not be rechecked against the members after it.
         for uid in &bound {
             if let Some((pod, ..)) = self.cache.placed(uid) {
                 self.bindings.checked(uid, self.cache.fingerprint_for(pod));
@@ -211,8 +211,8 @@ impl Scheduler {
         Some(uid)
     }
 
-    /// As long as Permit lets members wait, it activates all others: upstream's way to bring them along. A member that
-    /// failed earlier in the same cycle then causes another one.
+    /// Activates all other members while Permit makes members wait, as upstream does. A member that failed earlier in
+    /// the same cycle is then tried in another cycle.
     fn activate_waiting_members(&mut self, now: Time, key: GroupKey) {
         let Some(GroupPolicy::Gang(min)) = self.cache.lookups().group(key).map(|group| group.policy) else {
             return;

@@ -1,4 +1,5 @@
-//! Time limits: a group that does not start in time is given up, until the annotation changes or the group is new.
+//! Time limits: a group that does not start in time is given up, until its annotations change, its PodGroup is created
+//! again, or its last member is gone.
 //!
 //! The time begins with the creation of the oldest pod that was seen as a member, so a restart of the scheduler does
 //! not extend it. A group that was scheduled once has no limit any more. Upstream knows no limit.
@@ -86,7 +87,8 @@ impl Scheduler {
         self.groups.limits.set_end(key, end);
     }
 
-    /// Takes a group up again that was given up, because its annotations changed.
+    /// Lets a group that was given up be tried again, after its PodGroup was created, deleted, or changed in its
+    /// annotations.
     pub(super) fn take_up(&mut self, key: GroupKey) {
         self.groups.limits.given_up.remove(&key);
         self.set_time_limit(key);

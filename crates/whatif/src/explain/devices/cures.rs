@@ -215,7 +215,7 @@ fn free(claims: &[Arc<ResourceClaim>], holders: &Holders, snapshot: Snapshot<'_>
         code: "FreeDevices",
         rank: 5,
         claims: claims.iter().map(|claim| Arc::new(without_devices(claim))).collect(),
-        text: format!("end {}, so that the devices are free", texts.join(" and ")),
+        text: format!("free the devices of {}", texts.join(" and ")),
         how: Some(how.join("; ")),
     }
 }

@@ -1,8 +1,8 @@
 //! Long searches of a group's members, which go on in the next slice of the group's cycle.
 //!
 //! Each slice decides on all members from the beginning. What earlier members take changes the devices of later ones,
-//! and is undone at the end of the slice. So the progress of a search is kept by everything that the search depends on,
-//! and a slice that comes to the same search goes on with it.
+//! and is undone at the end of the slice. So progress is stored with everything that the search depends on, and a later
+//! slice that reaches the same search continues it.
 
 use super::progress::{DOUBLINGS_MAX, Inputs, RESTARTS, State};
 use super::{Obstacle, Search, Solution};
@@ -15,8 +15,8 @@ use crate::model::node::NodeIdx;
 use crate::plugins::dynamic_resources::compared::of_pool;
 use crate::plugins::dynamic_resources::pools::{Pool, PoolState};
 
-/// The steps of a short search for each device that the node sees. The progress of a long one takes less memory, and is
-/// compared in less time, than it took to find.
+/// The maximum steps of a short search for each device that the node sees. The memory and the comparison of stored
+/// progress grow with these devices, so it costs less to repeat a short search.
 const SHORT_PER_DEVICE: u64 = 4;
 
 /// The progress of the long searches of a group's members.
@@ -27,7 +27,8 @@ struct MemberSearches {
     /// The clock of node objects.
     clock: u64,
     by_node: IdMap<NodeIdx, Vec<Kept>>,
-    /// The number of slices in which a change kept the cycle from a search that had been paused.
+    /// The number of slices that dropped a paused search, because a change voided it or kept the cycle from reaching
+    /// it.
     restarts: u32,
 }
 
@@ -53,7 +54,8 @@ struct Dependencies {
 /// Searches devices for a member of a group.
 ///
 /// # Errors
-/// [`Obstacle::TooLong`] if the slice has no work left; the limit says so, too.
+/// [`Obstacle::TooLong`] if the slice has no steps left, which `limit` then reports, or if the node needs too many.
+/// [`Obstacle::NotHere`] without a solution, and [`Obstacle::Error`] if the decision must fail.
 pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result<Solution<'a>, Obstacle> {
     if limit.is_exceeded() {
         return Err(Obstacle::TooLong);
@@ -146,7 +148,7 @@ impl MemberSearches {
 }
 
 impl<'a> Search<'a> {
-    /// Returns a search of the same, prepared, that has chosen nothing yet.
+    /// Returns a new, prepared search for the same claims on the same node.
     fn anew(self) -> Result<Self, Obstacle> {
         let mut search = Search::new(self.place, self.claims, self.pools, self.copies_defects);
         search.prepare().map_err(Obstacle::Error)?;

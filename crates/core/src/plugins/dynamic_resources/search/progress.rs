@@ -1,5 +1,5 @@
-//! Searches that pause: those of a pod that is evaluated in slices go on in the next slice, and those of other attempts
-//! end when the attempt has made too many steps for one decision.
+//! Searches that pause. Those of a pod that is evaluated in slices continue in the next slice; for a group's members,
+//! see `members`. Other searches end once their attempt has made too many steps for one decision.
 //!
 //! What a search has found out follows from the devices that it has chosen so far, which [`Checkpoint`] holds. To go
 //! on, a new search chooses them again. If the inputs changed in between, it starts from the beginning.
