@@ -54,6 +54,8 @@ pub(crate) enum Due {
 pub(crate) struct Request {
     /// The number of the scheduler process that sent it.
     pub(crate) incarnation: u32,
+    /// How often the scheduler had started or lost the lease before. What it assumed then is forgotten.
+    pub(crate) fence: u64,
     /// The id of the request.
     pub(crate) id: u64,
     pub(crate) uid: String,

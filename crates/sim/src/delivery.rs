@@ -43,6 +43,10 @@ impl Sim {
             let version = self.server.last_change(kind);
             self.watches.of(kind).reset_to(version);
         }
+        if matches!(change, Change::ListEnded(_)) && kind == Kind::Pod {
+            // The scheduler has forgotten those of its own bindings that a list of an older state does not show.
+            self.server.note_bindings();
+        }
         let (whom, what) = describe(&change);
         self.say("watch", &whom, format_args!("{} {what}", kind.as_str()));
         if let Change::Pod(pod) = &change

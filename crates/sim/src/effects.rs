@@ -55,6 +55,7 @@ impl Sim {
         self.requests += 1;
         let request = Request {
             incarnation: self.process.incarnation,
+            fence: self.fence,
             id: self.requests,
             uid: pod.uid.to_string(),
             node,
@@ -140,7 +141,7 @@ impl Sim {
             Err(error) => error.clone(),
         };
         self.say("server", &request.uid, format_args!("{reported}"));
-        if result.is_ok() && is_current {
+        if result.is_ok() && request.fence == self.fence {
             self.check_bound(request)?;
         }
         if request.fate != Fate::Unanswered {

@@ -292,6 +292,17 @@ impl Server {
         self.whole.pods = self.version;
     }
 
+    /// Notes the bindings so far as changes by others.
+    pub(crate) fn note_bindings(&mut self) {
+        for pod in self.pods.values() {
+            if let Some(node) = &pod.node {
+                let of_node = self.by_node.entry(node.clone()).or_default();
+                of_node.pods = of_node.pods.max(pod.version);
+                self.whole.pods = self.whole.pods.max(pod.version);
+            }
+        }
+    }
+
     pub(crate) fn put_node(&mut self, mut node: Node) {
         self.version += 1;
         node.version = self.version;

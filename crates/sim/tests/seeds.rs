@@ -10,7 +10,8 @@ const FRESH: u64 = 200;
 
 /// Seeds that once detected a bug. The meaning of a seed changes with the simulation. The bug itself is covered
 /// by a scenario or a regression test; the seed is run as an extra.
-const FAILED_BEFORE: [(u64, u64, &str); 23] = [
+const FAILED_BEFORE: [(u64, u64, &str); 24] = [
+    (960_018_561, 300, "a pod waited on after the deletion of a group whose members it may preempt"),
     (
         920_002_485,
         1_000,

@@ -35,8 +35,8 @@ pub(super) use trial::{GroupTried, MemberTried};
 
 use super::Scheduler;
 use super::departure::Departure;
-use crate::framework::PluginName;
 use crate::framework::extension_point::ExtensionPoint;
+use crate::framework::{ClusterEvent, Hint, PluginName};
 use crate::model::effect::GroupPatch;
 use crate::model::group::{GroupCondition, GroupKey, GroupPolicy, PodGroup};
 use crate::model::group_options::{GroupOptions, Replacements, START_WITHIN};
@@ -282,7 +282,12 @@ impl Scheduler {
         self.queue.set_group_priority(key, self.group_rules().queues_groups.then_some(priority));
         let before = self.current_policy(key);
         self.groups.shown(&group.uid, group.scheduled.as_ref());
+        let (disruption, lowest) = (group.disruption, group.priority);
         let old = self.cache.lookups_mut().set_group(group);
+        let rank = old.as_ref().map(|old| (old.disruption, old.priority));
+        if rank != Some((disruption, lowest)) {
+            self.eviction_changed(now, key, rank.map_or(lowest, |(_, before)| before.min(lowest)));
+        }
         let is_mutable = !self.tables.copies_defects() || self.group_rules().queues_groups;
         // The condition matters, too: a group that was scheduled once may take replacements one by one.
         let is_changed = before != self.current_policy(key);
@@ -298,6 +303,19 @@ impl Scheduler {
         }
     }
 
+    /// Requeues the pods that may preempt members of a group, which are evicted in another way now: as a whole, one by
+    /// one, or at another priority. Neither priority of the group is below `lowest`. Upstream does not requeue them.
+    fn eviction_changed(&mut self, now: Time, key: GroupKey, lowest: i32) {
+        if self.tables.copies_defects() {
+            return;
+        }
+        let priorities = self.scheduled_members(key).map(|(pod, _)| pod.priority);
+        let Some(lowest) = priorities.min().map(|priority| priority.min(lowest)) else { return };
+        let wakes = &mut |_, pod: &PodInfo| if pod.priority > lowest { Hint::Queue } else { Hint::Skip };
+        self.requeues.count += 1;
+        self.queue.move_all(now, &ClusterEvent::Other, &|_| true, wakes);
+    }
+
     /// Ranks groups in the queue by the rules of another version.
     pub(super) fn rank_groups(&mut self) {
         let is_ranked = self.group_rules().queues_groups;
@@ -309,6 +327,7 @@ impl Scheduler {
     /// Handles the deletion of a PodGroup. Members that are gated stay so, and others are tried in vain.
     pub(super) fn group_gone(&mut self, now: Time, key: GroupKey) {
         if let Some(group) = self.cache.lookups_mut().remove_group(key) {
+            self.eviction_changed(now, key, group.priority);
             self.preemptor_left(now, &group.uid);
             self.groups.shown(&group.uid, None);
             self.outbox.cancel_group_patch(&group.uid);
