@@ -70,6 +70,7 @@ fn score_table_sums_are_correct_without_the_pod_itself() {
 
 #[test]
 fn documented_examples_match_the_output_of_explain_and_lint() {
+    assert_page_shows_output("README.md", 2);
     assert_page_shows_output("docs/devices.md", 2);
     assert_page_shows_output("docs/explain.md", 4);
     assert_page_shows_output("docs/what-if.md", 3);
