@@ -52,7 +52,7 @@ cluster: ## Start a control plane, four nodes and supercargo, and leave them run
 
 .PHONY: cluster-down
 cluster-down: ## Stop what `make cluster` started.
-	tests/demo.sh cluster
+	cargo build --locked --quiet --profile demo --bin supercargo --bin cluster -p supercargo -p supercargo-dev
 	$(TARGET)/demo/cluster down
 
 .PHONY: upstream

@@ -28,22 +28,25 @@ progress() {
   [ -n "$crates" ] || crates=$(cargo tree --locked --quiet --prefix none --edges normal,build -p supercargo -p supercargo-dev | awk '{ print $1, $2 }' | sort -u | wc -l)
   compiled=$(grep -c '^ *Compiling' "$logs/cargo" || true)
   program=$(sed -n 's/^upstream: building \([^ ]*\) .*/\1/p' "$logs/go" | tail -1)
-  if kill -0 "$go" 2>/dev/null; then done_go=$(share "$program"); else program=; fi
-  if kill -0 "$cargo" 2>/dev/null; then done_rust=$((compiled * 100 / crates)); fi
+  if runs "$go"; then done_go=$(share "$program"); else program=; fi
+  if runs "$cargo"; then done_rust=$((compiled * 100 / crates)); fi
   percent=$(((done_go * 2 + done_rust) / 3))
   printf '%s: %4d s  %s crates of supercargo%s' "$name" "$now" "$compiled of $crates" "${program:+, $program of the control plane}"
   if ((percent >= 10)); then printf "; about %d s left" $((now * (100 - percent) / percent)); fi
   printf '\n'
 } >&2
 
-while kill -0 "$go" 2>/dev/null || kill -0 "$cargo" 2>/dev/null; do
-  for _ in {1..50}; do
-    sleep 0.2
-    kill -0 "$go" 2>/dev/null || kill -0 "$cargo" 2>/dev/null || break 2
-  done
-  progress
+runs() { kill -0 "$1" 2>/dev/null; }
+# Ends everything if a build has failed.
+check() { runs "$1" || wait "$1" || { cat "$2" >&2; exit 1; }; }
+polls=0
+while runs "$go" || runs "$cargo"; do
+  sleep 0.2
+  polls=$((polls + 1))
+  check "$cargo" "$logs/cargo"
+  check "$go" "$logs/go"
+  ((polls % 50)) || progress
 done
-
+check "$cargo" "$logs/cargo"
+check "$go" "$logs/go"
 trap - EXIT
-wait "$cargo" || { cat "$logs/cargo" >&2; exit 1; }
-wait "$go" || { cat "$logs/go" >&2; exit 1; }
