@@ -293,7 +293,7 @@ impl Scheduler {
                         Compared { framework, pod: &pod, cached: &mut cached, seed, evaluated, nodes };
                     // A group's limit knows the results of long searches.
                     let verified = if limit.keeps_searches() { snapshot } else { whole };
-                    differs = verify.judged_within(limit, || compared.verdict(verified)).err();
+                    differs = verify.judged_within(Some(limit), || compared.verdict(verified)).err();
                 }
                 let node = cached.choose(seed, &pod, queued.attempts);
                 if differs.is_none()

@@ -40,10 +40,7 @@ impl Refusal<'_> {
         };
         if verify.is_due(now) {
             let verdict = || verdict(framework, pod, snapshot, (draws, now), &found);
-            match snapshot.step_limit() {
-                Some(limit) => verify.judged_within(limit, verdict)?,
-                None => verify.judged(verdict())?,
-            }
+            verify.judged_within(snapshot.step_limit(), verdict)?;
         }
         Ok(Some(found))
     }

@@ -158,14 +158,16 @@ impl Verify {
         }
     }
 
-    /// Makes a comparison within a limit, and counts its result. One that exceeds the limit has none.
+    /// Makes a comparison within a limit, and counts its result. There is none if the decision exceeded the limit, or
+    /// the comparison does.
     pub(super) fn judged_within(
         &mut self,
-        limit: &StepLimit,
+        limit: Option<&StepLimit>,
         verdict: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), String> {
-        let verdict = verdict();
-        if limit.is_exceeded() { Ok(()) } else { self.judged(verdict) }
+        let is_void = || limit.is_some_and(StepLimit::is_exceeded);
+        let verdict = if is_void() { None } else { Some(verdict()) };
+        verdict.filter(|_| !is_void()).map_or(Ok(()), |verdict| self.judged(verdict))
     }
 
     /// Counts the result of a comparison, and disables the caches after too many differences.

@@ -9,6 +9,9 @@ pub(super) const SEARCH_STEP_WORK: u64 = 8;
 /// A search of at most 1/128 of an attempt's steps is short: about 1,500 steps in a slice of a group's cycle. It takes
 /// less time to repeat it than to compare its dependencies with those of kept searches.
 const SHORT_SEARCHES_DIVISOR: u64 = 128;
+/// A search of so many steps for each device that its node sees is short, too: the memory and the comparison of stored
+/// progress grow with these devices.
+const SHORT_PER_DEVICE: u64 = 4;
 
 thread_local! {
     static SEARCH_STEPS: Cell<u64> = const { Cell::new(0) };
@@ -42,8 +45,6 @@ pub(crate) struct StepLimit {
     keeps_searches: bool,
     searches: RefCell<Option<Searches>>,
     has_begun: Cell<bool>,
-    /// The maximum steps of a search whose progress is not worth keeping.
-    short: u64,
 }
 
 impl StepLimit {
@@ -57,7 +58,6 @@ impl StepLimit {
             keeps_searches: false,
             searches: RefCell::new(None),
             has_begun: Cell::new(false),
-            short: (work / SEARCH_STEP_WORK / SHORT_SEARCHES_DIVISOR).max(1),
         }
     }
 
@@ -66,9 +66,12 @@ impl StepLimit {
         Self { keeps_searches: true, searches: RefCell::new(searches), ..Self::of(work) }
     }
 
-    /// Returns the maximum steps of a search whose progress is not worth keeping.
-    pub(crate) fn short_search(&self) -> u64 {
-        self.short
+    /// Returns the maximum steps of a search whose progress is not worth keeping, on a node that sees this number of
+    /// devices: never more than those of a slice.
+    pub(crate) fn short_search(&self, devices: usize) -> u64 {
+        let by_devices =
+            u64::try_from(devices).map_or(u64::MAX, |devices| devices.saturating_mul(SHORT_PER_DEVICE));
+        by_devices.min(self.most).max(self.most / SHORT_SEARCHES_DIVISOR).max(1)
     }
 
     /// Whether searches that reach the limit go on in the next slice.

@@ -282,11 +282,10 @@ impl Scheduler {
         self.queue.set_group_priority(key, self.group_rules().queues_groups.then_some(priority));
         let before = self.current_policy(key);
         self.groups.shown(&group.uid, group.scheduled.as_ref());
-        let (disruption, lowest) = (group.disruption, group.priority);
+        let disruption = group.disruption;
         let old = self.cache.lookups_mut().set_group(group);
-        let rank = old.as_ref().map(|old| (old.disruption, old.priority));
-        if rank != Some((disruption, lowest)) {
-            self.eviction_changed(now, key, rank.map_or(lowest, |(_, before)| before.min(lowest)));
+        if old.as_ref().is_none_or(|old| (old.disruption, old.priority) != (disruption, priority)) {
+            self.eviction_changed(now, key, old.as_ref().map_or(priority, |old| old.priority.min(priority)));
         }
         let is_mutable = !self.tables.copies_defects() || self.group_rules().queues_groups;
         // The condition matters, too: a group that was scheduled once may take replacements one by one.

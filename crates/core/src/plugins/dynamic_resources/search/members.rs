@@ -15,10 +15,6 @@ use crate::model::node::NodeIdx;
 use crate::plugins::dynamic_resources::compared::of_pool;
 use crate::plugins::dynamic_resources::pools::{Pool, PoolState};
 
-/// The maximum steps of a short search for each device that the node sees. The memory and the comparison of stored
-/// progress grow with these devices, so it costs less to repeat a short search.
-const SHORT_PER_DEVICE: u64 = 4;
-
 /// The progress of the long searches of a group's members.
 #[derive(Debug, Default)]
 struct MemberSearches {
@@ -61,8 +57,7 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
         return Err(Obstacle::TooLong);
     }
     search.prepare().map_err(Obstacle::Error)?;
-    let devices = u64::try_from(search.pools.candidates.len()).unwrap_or(u64::MAX);
-    search.pause_at = limit.short_search().max(SHORT_PER_DEVICE.saturating_mul(devices));
+    search.pause_at = limit.short_search(search.pools.candidates.len());
     let mut path = search.begin()?;
     let is_short = search.go_on(&mut path)?;
     limit.repeat(search.steps);
