@@ -148,8 +148,8 @@ impl Sim {
         self.server_view_with(counts, |_| false)
     }
 
-    /// As [`Self::server_view`], with the decided pods of which `starts` returns true: their bindings may be sent
-    /// later.
+    /// As [`Self::server_view`], with the decided pods of which `starts` returns true, unless their decision was
+    /// reverted: their bindings may be sent later.
     pub(crate) fn server_view_with(
         &mut self,
         counts: impl Fn(&Process, &Pod) -> bool,
@@ -162,7 +162,8 @@ impl Sim {
         for pod in self.server.pods.values().filter(|pod| counts(process, pod)) {
             // Other decisions counted the pods whose volumes are being written.
             let is_on_its_way = |decided: &&Decided| {
-                decided.released.is_some() || pre_binds.contains(&pod.uid) || starts(pod)
+                let stands = || process.counts_on(pod).is_some();
+                decided.released.is_some() || pre_binds.contains(&pod.uid) || starts(pod) && stands()
             };
             let released = || process.decided.get(&pod.uid).filter(is_on_its_way);
             if let Some(node) = &pod.node {
