@@ -9,6 +9,7 @@ use crate::sim::Sim;
 use crate::storage::csi_node;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use supercargo_core::cache::Devices as KnownDevices;
 use supercargo_core::model::device::{Allocation, DeviceId};
 use supercargo_core::model::intern::{LabelSetId, Symbol, Tables};
 use supercargo_core::model::node::NodeInfo;
@@ -21,7 +22,7 @@ fn devices_of(
     slices: &BTreeMap<String, Arc<Slice>>,
     in_flight: Vec<(Uid, Arc<Allocation>)>,
     avoided: BTreeMap<Uid, BTreeSet<DeviceId>>,
-    keep_claims: BTreeSet<Uid>,
+    keep_claims: BTreeMap<Uid, Uid>,
 ) -> Arc<Devices> {
     Arc::new(Devices {
         claims: claims.values().map(|claim| Arc::new(claim.info(tables))).collect(),
@@ -31,6 +32,11 @@ fn devices_of(
         keep_claims,
         served: Some((tables.symbol(TPU), DeviceKind::Whole.name())),
     })
+}
+
+fn kept_claims(devices: &KnownDevices) -> BTreeMap<Uid, Uid> {
+    let claim = |pod: &Uid| Some((Arc::clone(pod), Arc::clone(&devices.settled(pod)?.uid)));
+    devices.all_settled().filter_map(claim).collect()
 }
 
 /// A view of the cluster, with ids of one scheduler process's tables.
@@ -118,7 +124,7 @@ impl Process {
         let in_flight = snapshot.devices().all_in_flight().filter(|(claim, _)| !own.contains(*claim));
         let in_flight = in_flight.map(|(claim, allocation)| (Arc::clone(claim), Arc::clone(allocation)));
         let in_flight = in_flight.collect();
-        let keep_claims = snapshot.devices().all_settled().cloned().collect();
+        let keep_claims = kept_claims(snapshot.devices());
         let tables = self.scheduler.tables();
         devices_of(tables, &self.device_claims, &self.slices, in_flight, self.avoided.clone(), keep_claims)
     }
@@ -177,7 +183,7 @@ impl Sim {
         let nodes: Vec<_> = self.server.nodes.values().cloned().collect();
         let namespaces: Vec<_> = self.server.namespaces.iter().map(|(&name, &team)| (name, team)).collect();
         let known = process.scheduler.snapshot().devices();
-        let keep_claims = known.all_settled().cloned().collect();
+        let keep_claims = kept_claims(known);
         let lingering =
             known.all_lingering().map(|(uid, sent)| (Arc::clone(uid), Arc::clone(sent))).collect();
         let tables = process.scheduler.tables();

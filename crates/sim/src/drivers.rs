@@ -4,6 +4,7 @@
 use crate::agenda::Due;
 use crate::devices::{DeviceClaim, DeviceKind, Part, PodDevices, Slice, Wanted, foreign_allocation};
 use crate::fault_rates::draw_delay;
+use crate::groups::has_groups;
 use crate::objects::Pod;
 use crate::process::emulated_version;
 use crate::server::{By, DeviceWork};
@@ -20,7 +21,12 @@ const FABRIC: &str = "fabric";
 
 /// Whether pods of this seed claim devices.
 pub(crate) fn has_devices(seed: u64) -> bool {
-    seed % 6 == 1 && !seed.is_multiple_of(WIDE)
+    seed % 6 == 1 && !seed.is_multiple_of(WIDE) || has_members_with_devices(seed)
+}
+
+/// Whether members of groups claim devices, too: in every second seed with groups.
+pub(crate) fn has_members_with_devices(seed: u64) -> bool {
+    has_groups(seed) && seed % 12 == 3
 }
 
 impl Sim {
@@ -54,8 +60,9 @@ impl Sim {
     }
 
     fn draw_devices(&mut self) -> Vec<Part> {
+        let most = if has_members_with_devices(self.seed) { 6 } else { 4 };
         let draw = &mut self.draw;
-        let (wholes, shared) = (draw.between(0, 4), draw.between(0, 2));
+        let (wholes, shared) = (draw.between(0, most), draw.between(0, 2));
         let mut devices = Vec::new();
         for at in 0..wholes {
             let (waits, tainted) = (draw.percent(35), draw.percent(8));
@@ -108,7 +115,9 @@ impl Sim {
     }
 
     fn draw_wanted(&mut self) -> Vec<Wanted> {
-        let count = self.draw.pick(&[1, 1, 1, 2]);
+        // More requests make searches that pause.
+        let counts = if has_members_with_devices(self.seed) { [1, 3, 4, 5] } else { [1, 1, 1, 2] };
+        let count = self.draw.pick(&counts);
         let one = |_| match self.draw.below(10) {
             0..=4 => (DeviceKind::Whole, self.draw.pick(&[1, 1, 2])),
             5..=7 => (DeviceKind::Shared, self.draw.pick(&[1, 2, 3])),

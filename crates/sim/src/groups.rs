@@ -198,10 +198,9 @@ impl Sim {
         (0..size).for_each(|_| self.create_member(&template, name.clone()));
     }
 
-    /// Draws a pod that members are created from. Devices are left to single pods.
+    /// Draws a pod that members are created from.
     fn draw_member(&mut self) -> Pod {
         let mut pod = self.draw_pod(true);
-        (pod.devices, pod.tpus) = (Vec::new(), 0);
         if !self.draw.percent(30) {
             pod.claims.clear();
         }

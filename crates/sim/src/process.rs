@@ -1,12 +1,12 @@
 //! One scheduler process under test, and a copy of its inputs against which its state is checked.
 
-use crate::devices::{DeviceClaim, Slice, device_claim_id, slice_id};
+use crate::devices::{DeviceClaim, PodDevices, Slice, device_claim_id, slice_id};
 use crate::draw::Draw;
-use crate::drivers::has_devices;
+use crate::drivers::{has_devices, has_members_with_devices};
 use crate::groups::{Group, group_api, group_gates, group_key, has_groups};
 use crate::objects::{Node, OURS, Pod};
 use crate::server::{Change, Stamp};
-use crate::storage::{Claim, Volume, claim_id, csi_node, csi_node_id, volume_id};
+use crate::storage::{Claim, Volume, claim_id, claim_key, csi_node, csi_node_id, volume_id};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -140,9 +140,9 @@ pub(crate) fn is_held_by_others(queued: &QueuedPod) -> bool {
     queued.gate == Some(scheduling_gates::NAME) && queued.pod.gates.is_empty()
 }
 
-/// Whether most pods are large, and thus evaluated in slices.
+/// Whether most pods are large, and thus evaluated in slices. Many searches of members for devices pause then.
 pub(crate) fn has_large_pods(seed: u64) -> bool {
-    seed % 5 == 2
+    seed % 5 == 2 || has_members_with_devices(seed) && !(seed / 12).is_multiple_of(4)
 }
 
 /// The version of kube-scheduler that the processes of a seed behave as. It is not drawn with the rest, which is thus
@@ -154,6 +154,18 @@ pub(crate) fn emulated_version(seed: u64) -> EmulatedVersion {
 }
 
 impl Process {
+    /// Whether the claim of an entry exists, and the pod may use it.
+    pub(crate) fn may_use(&self, pod: &Pod, entry: &PodDevices) -> bool {
+        let claim = entry.claim().and_then(|name| self.device_claims.get(&claim_key(pod.namespace, name)));
+        let may_use = |claim: &DeviceClaim| match entry {
+            PodDevices::Named(_) => !claim.deleting,
+            PodDevices::Template(_) => {
+                !claim.deleting && claim.owner.as_ref().is_some_and(|(_, owner)| *owner == pod.uid)
+            }
+        };
+        claim.is_some_and(|claim| may_use(claim))
+    }
+
     pub(crate) fn new(seed: u64, incarnation: u32, now: Time) -> Self {
         let mut tables = Tables::new();
         tables.set_group_gates(group_gates(seed));

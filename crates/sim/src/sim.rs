@@ -392,6 +392,8 @@ impl Sim {
                     let is_slicing = self.process.scheduler.stats().sliced > 0;
                     if !is_slicing {
                         self.check_stays_idle()?;
+                    } else if self.process.scheduler.pods_in_slices().any(|pod| pod.group.is_some()) {
+                        *self.group_cycles.entry("interrupted").or_default() += 1;
                     }
                     let soon = self.now + Duration::from_millis(1);
                     let wake_at = if is_slicing { wake_at.map(|at| at.max(soon)) } else { wake_at };

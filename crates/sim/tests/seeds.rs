@@ -10,7 +10,7 @@ const FRESH: u64 = 200;
 
 /// Seeds that once detected a bug. The meaning of a seed changes with the simulation. The bug itself is covered
 /// by a scenario or a regression test; the seed is run as an extra.
-const FAILED_BEFORE: [(u64, u64, &str); 24] = [
+const FAILED_BEFORE: [(u64, u64, &str); 27] = [
     (960_018_561, 300, "a pod waited on after the deletion of a group whose members it may preempt"),
     (
         920_002_485,
@@ -59,6 +59,13 @@ const FAILED_BEFORE: [(u64, u64, &str); 24] = [
     (20_135, 1_000, "the same"),
     (7_000_295, 300, "resources that a nominated pod no longer requested requeued no pod"),
     (5_003_910, 300, "a pod that preemption did not help was not retried after the obstacle was gone"),
+    (120_017_007, 300, "a member whose claim came before its group stayed behind the claim's gate forever"),
+    (
+        120_010_983,
+        300,
+        "nominations of other members kept a member from its node after PreBind, so that its claim was made again and again",
+    ),
+    (360_005_943, 1_000, "a member of an incomplete group kept the claim that was made for it"),
 ];
 
 fn holds(seed: u64, steps: u64) -> Summary {
@@ -139,6 +146,13 @@ fn every_invariant_holds_for_new_random_seeds() {
     let first = RandomState::new().hash_one(0) % 1_000_000_000;
     println!("seeds {first} to {}", first + FRESH - 1);
     println!("{}", all_hold(first, FRESH));
+}
+
+#[test]
+fn searches_of_members_for_devices_pause() {
+    let interrupted = |seed| holds(seed, STEPS).group_cycles.get("interrupted").copied().unwrap_or_default();
+    let seeds = (0..60).map(|at| 12 * at + 3);
+    assert!(seeds.map(interrupted).sum::<u64>() > 50);
 }
 
 #[test]

@@ -132,6 +132,8 @@ impl Scheduler {
             return Some(true);
         }
         let is_written = self.writes_in_pre_bind(&pod);
+        // As in the group's cycle, the members do not keep each other from nodes that they are nominated to.
+        let nominations = self.hide_members_nominations(&pod);
         let reserved = self.cache.forget_volumes(uid);
         self.cache.remove_pod(uid);
         let judge = |scheduler: &Self, snapshot: Snapshot<'_>| {
@@ -147,6 +149,7 @@ impl Scheduler {
         };
         self.cache.place(&pod, node, PodState::Assumed);
         self.cache.assume_volumes(&self.tables, &pod.uid, reserved);
+        nominations.iter().for_each(|(member, node)| self.cache.nominate(member, Some(*node)));
         fits
     }
 

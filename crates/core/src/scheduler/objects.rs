@@ -110,7 +110,8 @@ impl Scheduler {
         self.pre_bind_storage(now, old.as_ref(), Some(object));
     }
 
-    /// Releases the pods that waited for this claim to exist, or for its owner.
+    /// Releases the pods that waited for this claim to exist, or for its owner. Those that another plugin gates now wait
+    /// for that plugin.
     fn release_gated(&mut self, now: Time, old: Option<&StorageObject>, claim: &Arc<ResourceClaim>) {
         if let Some(StorageObject::ResourceClaim(old)) = old {
             let identity =
@@ -125,8 +126,9 @@ impl Scheduler {
         let object = StorageObject::ResourceClaim(Arc::clone(claim));
         let event = ClusterEvent::Storage { old, new: Some(&object) };
         for pod in pods {
-            if self.gate(&pod).is_none() {
-                self.queue.update(now, pod, None, &[event], &mut |_, _, _| Hint::Queue);
+            match self.gate(&pod) {
+                None => self.queue.update(now, pod, None, &[event], &mut |_, _, _| Hint::Queue),
+                Some(gate) => self.queue.hold_back(&pod.uid, gate, false),
             }
         }
     }

@@ -403,11 +403,11 @@ impl Scheduler {
     }
 
     /// Handles a new version of a claim. If it is reserved for a pending pod or was made for it, by a write whose
-    /// answer was lost, the pod is tried again: it gets a node, or gives up the claim.
+    /// answer was lost, the pod is tried again: it gets a node, or gives up the claim. A gated pod gives it up at once.
     pub(super) fn claim_shown(&mut self, now: Time, old: Option<&ResourceClaim>, claim: &ResourceClaim) {
         let was_reserved = |uid: &Uid| old.is_some_and(|old| old.reserved_for.contains(uid));
         for uid in claim.reserved_for.iter().filter(|uid| !was_reserved(uid)) {
-            self.queue.requeue_after_backoff(now, uid);
+            self.use_or_give_up_claims(now, uid);
         }
         let Some((_, pod)) = claim.controller.as_ref().filter(|_| claim.is_for_extended_resources) else {
             return;
@@ -416,7 +416,15 @@ impl Scheduler {
             self.delete_surplus_claims(pod);
         }
         if old.is_none() {
-            self.queue.requeue_after_backoff(now, pod);
+            self.use_or_give_up_claims(now, pod);
+        }
+    }
+
+    fn use_or_give_up_claims(&mut self, now: Time, uid: &Uid) {
+        let gated = self.queue.get(uid).filter(|queued| queued.gate.is_some());
+        match gated.map(|queued| Arc::clone(&queued.pod)) {
+            Some(pod) => self.give_up_claims(&pod),
+            None => self.queue.requeue_after_backoff(now, uid),
         }
     }
 

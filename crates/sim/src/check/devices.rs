@@ -86,7 +86,7 @@ impl Sim {
         let queue = self.process.scheduler.queue();
         let waiting: BTreeSet<&str> = queue
             .waiting()
-            .filter(|(place, _)| *place == SubQueue::Unschedulable)
+            .filter(|(place, _)| matches!(place, SubQueue::Unschedulable | SubQueue::Gated))
             .map(|(_, queued)| &*queued.pod.uid)
             .collect();
         for (key, claim) in &self.server.device_claims {

@@ -112,7 +112,10 @@ impl Sim {
         let world = || view.world(snapshot.tables());
         for pod in &infos {
             if let Some(&node) = evictions::feasible(world, snapshot, pod).first() {
-                let detail = format!("{} fits on {}", pod.uid, snapshot.text(node));
+                let places = self.process.scheduler.queue().waiting().filter(|(_, it)| it.pod.uid == pod.uid);
+                let places: Vec<_> =
+                    places.map(|(place, it)| (place, it.gate, it.rejectors.clone())).collect();
+                let detail = format!("{} fits on {}; it waits in {places:?}", pod.uid, snapshot.text(node));
                 return Err(broken("no pending pod has a feasible node", detail));
             }
             // Pods with rules between pods are skipped, since removing lower-priority pods may also make nodes

@@ -1,6 +1,7 @@
 //! The invariants of pod groups.
 
 use super::{Broken, broken};
+use crate::devices::PodDevices;
 use crate::evictions;
 use crate::groups::{Group, group_gates, has_groups};
 use crate::objects::Pod;
@@ -177,8 +178,9 @@ impl Sim {
             }
             let pod = self.seen_info(&member.pod.uid)?;
             if let Some(node) = &member.node {
-                if !pod.volumes.is_empty() {
-                    // It took volumes from those after it until the end of the cycle.
+                let needs_devices = || self.process.pods.get(&*pod.uid).is_some_and(|it| it.needs_devices());
+                if !pod.volumes.is_empty() || needs_devices() {
+                    // It took volumes or devices from those after it until the end of the cycle.
                     return Ok(());
                 }
                 placed.push((pod, self.process.scheduler.tables().symbol(node)));
@@ -333,6 +335,17 @@ impl Sim {
         group.min.is_none_or(|min| others + 1 >= min)
     }
 
+    /// Whether the members of a group may be tried: it exists, and enough of them are there.
+    pub(super) fn may_be_tried(&self, key: &str) -> bool {
+        let Some(group) = self.process.groups.get(key) else { return false };
+        let counts = |pod: &&Arc<Pod>| {
+            let is_member = pod.group_key().is_some_and(|own| own == key);
+            is_member && !pod.deleting && (pod.node.is_some() || pod.ours && !pod.gated)
+        };
+        let known = self.process.pods.values().filter(counts).count();
+        group.min.is_none_or(|min| known >= min)
+    }
+
     /// Whether a pod is in a group that may wait for victims: those that members that have a node wait for, too.
     pub(crate) fn waits_for_members_preemption(&self, uid: &str) -> bool {
         let Some(key) = self.process.pods.get(uid).and_then(|pod| pod.group_key()) else { return false };
@@ -375,8 +388,8 @@ impl Sim {
             if needed == 0 || pending.len() < needed || !are_alike(&pending) {
                 continue;
             }
-            // The first of them chooses the volume for all, and so their nodes.
-            if share_claims(pending.iter()) {
+            // The first of them chooses the volume for all, and so their nodes. This check takes no devices.
+            if share_claims(pending.iter()) || needed > 1 && pending.iter().any(|pod| pod.needs_devices()) {
                 continue;
             }
             let view = self.server_view(|_, _| true);
@@ -416,9 +429,12 @@ fn key_of(report: &GroupReport) -> String {
     format!("{}/{}", report.namespace, report.name)
 }
 
-/// Whether members share a claim.
+/// Whether members share a claim, of a volume or of devices.
 fn share_claims<'a>(members: impl Iterator<Item = &'a Arc<Pod>>) -> bool {
-    let (mut seen, mut claims) = (BTreeSet::new(), members.flat_map(|pod| &pod.claims));
+    let mut seen = BTreeSet::new();
+    let of_devices = |pod: &'a Pod| pod.devices.iter().filter_map(PodDevices::claim).map(|name| (true, name));
+    let of_volumes = |pod: &'a Pod| pod.claims.iter().map(|claim| (false, claim));
+    let mut claims = members.flat_map(|pod| of_volumes(pod).chain(of_devices(pod)));
     claims.any(|claim| !seen.insert(claim))
 }
 

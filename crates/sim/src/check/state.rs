@@ -11,6 +11,7 @@ use std::sync::Arc;
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::{HostPort, Uid};
 use supercargo_core::model::resources::Resources;
+use supercargo_core::plugins::{dynamic_resources, gang_scheduling};
 use supercargo_core::preemption;
 use supercargo_core::queue::SubQueue;
 
@@ -38,6 +39,7 @@ impl Sim {
                 ));
             }
         }
+        self.check_gates()?;
         if let Some(pod) = process.scheduler.misplaced_pods().next() {
             let detail = format!("{} at rest", pod.uid);
             return Err(broken("the engine knows each pending pod in exactly one place", detail));
@@ -74,6 +76,24 @@ impl Sim {
         self.check_gauges()?;
         self.check_health()?;
         self.check_bounds()
+    }
+
+    /// Checks that a gated pod waits for what it lacks: only an event about that releases it.
+    fn check_gates(&self) -> Result<(), Broken> {
+        let process = &self.process;
+        for (_, queued) in process.scheduler.queue().waiting() {
+            let Some(pod) = process.pods.get(&*queued.pod.uid) else { continue };
+            let is_released = match queued.gate {
+                Some(dynamic_resources::NAME) => pod.devices.iter().all(|entry| process.may_use(pod, entry)),
+                Some(gang_scheduling::NAME) => pod.group_key().is_some_and(|key| self.may_be_tried(&key)),
+                _ => false,
+            };
+            if is_released {
+                let detail = format!("{} behind the gate of {:?}", pod.uid, queued.gate);
+                return Err(broken("a gated pod lacks what its gate waits for", detail));
+            }
+        }
+        Ok(())
     }
 
     /// Checks that there were no panics and no wrong cached decisions. The engine survives both, but neither

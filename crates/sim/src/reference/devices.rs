@@ -25,9 +25,9 @@ pub struct Devices {
     pub in_flight: Vec<(Uid, Arc<Allocation>)>,
     /// The devices that claims avoid, by the uids of the claims.
     pub avoided: BTreeMap<Uid, BTreeSet<DeviceId>>,
-    /// The pods that keep the claim made for them in their attempt before: a large pod does, if it must be evaluated in
-    /// slices again before its binding.
-    pub keep_claims: BTreeSet<Uid>,
+    /// The claims, by pod, that were made for pods in their attempt before and that they keep: a large pod does, if it
+    /// must be evaluated in slices again before its binding.
+    pub keep_claims: BTreeMap<Uid, Uid>,
     /// The extended resource that a class serves, and the class.
     pub served: Option<(Symbol, &'static str)>,
 }
@@ -144,8 +144,10 @@ impl ReferenceCluster<'_> {
             let is_made = |it: &&Arc<ResourceClaim>| {
                 it.is_for_extended_resources && it.controller.as_ref().is_some_and(|(_, uid)| *uid == pod.uid)
             };
-            match self.devices.claims.iter().find(is_made).filter(|_| count > 0) {
-                Some(made) if self.devices.keep_claims.contains(&pod.uid) && made.allocation.is_some() => {
+            let kept = self.devices.keep_claims.get(&pod.uid);
+            let kept = kept.and_then(|kept| self.devices.claims.iter().find(|it| it.uid == *kept));
+            match kept.or_else(|| self.devices.claims.iter().find(is_made)).filter(|_| count > 0) {
+                Some(made) if kept.is_some() && made.allocation.is_some() => {
                     if !self.is_usable(made, node) {
                         return Some("the devices of the claim made for the pod are elsewhere".to_owned());
                     }

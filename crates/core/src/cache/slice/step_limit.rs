@@ -24,6 +24,14 @@ pub(crate) fn count_search_step() {
     }
 }
 
+/// Calls a function whose steps do not count.
+pub(crate) fn uncounted<T>(search: impl FnOnce() -> T) -> T {
+    let before = SEARCH_STEPS.get();
+    let result = search();
+    SEARCH_STEPS.set(before);
+    result
+}
+
 /// Returns the number of steps that searches for devices have made on this thread; 0 in builds without assertions,
 /// which do not count.
 pub fn search_steps() -> u64 {

@@ -214,7 +214,8 @@ impl Scheduler {
         self.tables.rules().groups.topology && keys.is_some_and(|keys| !keys.is_empty())
     }
 
-    /// Releases the members that GangScheduling gates and that may be tried now, in the order in which they came.
+    /// Releases the members that GangScheduling gates and that may be tried now, in the order in which they came. Those
+    /// that another plugin gates now wait for that plugin.
     pub(super) fn release_members(&mut self, now: Time, key: GroupKey) {
         if mutation::is_on(Mutation::GatedMembersNotReleased) {
             return;
@@ -230,11 +231,27 @@ impl Scheduler {
             // It holds for all of them.
             return;
         }
-        let free = gated
-            .into_iter()
-            .filter(|uid| self.queue.get(uid).is_some_and(|queued| self.gate(&queued.pod).is_none()));
-        let free: Vec<Uid> = free.collect();
+        let mut free = Vec::new();
+        for uid in gated {
+            match self.queue.get(&uid).and_then(|queued| self.gate(&queued.pod)) {
+                None => free.push(uid),
+                Some(gate) if self.queue.blocked_by(&uid).is_none() => {
+                    self.queue.hold_back(&uid, gate, false)
+                }
+                Some(_) => {}
+            }
+        }
         self.queue.release_gated(now, &free);
+    }
+
+    /// Hides the nominations of all members of the pod's group, and returns them.
+    pub(super) fn hide_members_nominations(&mut self, pod: &PodInfo) -> Vec<(Arc<PodInfo>, Symbol)> {
+        let Some(key) = pod.group_key() else { return Vec::new() };
+        let hide = |uid: &Uid| {
+            let node = self.cache.nomination(uid)?;
+            Some((self.cache.forget_nomination(uid)?, node))
+        };
+        self.groups.members(key).filter_map(hide).collect()
     }
 
     /// Lets a new member wait if its group waits for victims.

@@ -5,8 +5,8 @@
 //! slice that reaches the same search continues it.
 
 use super::progress::{DOUBLINGS_MAX, Inputs, RESTARTS, State};
-use super::{Obstacle, Search, Solution};
-use crate::cache::slice::step_limit::StepLimit;
+use super::{Chosen, Obstacle, Path, Search, Solution};
+use crate::cache::slice::step_limit::{StepLimit, uncounted};
 use crate::cache::{NodeChange, Snapshot};
 use crate::collections::hash::IdMap;
 use crate::framework::PoolDevices;
@@ -47,6 +47,17 @@ struct Dependencies {
     invalid: Option<(usize, String)>,
 }
 
+/// Longer searches are not compared with one without pauses.
+const COMPARED_MAX: u64 = 100_000;
+
+/// What two results of equal searches have in common: the candidates of each claim, and the chosen alternatives.
+type Summary<'a> = Result<(Vec<Vec<usize>>, &'a [Vec<usize>]), &'a Obstacle>;
+
+fn summary<'a>(result: &'a Result<Solution<'_>, Obstacle>) -> Summary<'a> {
+    let of_claim = |chosen: &Vec<Chosen<'_>>| chosen.iter().map(|it| it.candidate).collect();
+    result.as_ref().map(|it| (it.chosen.iter().map(of_claim).collect(), &*it.alternatives))
+}
+
 /// Searches devices for a member of a group.
 ///
 /// # Errors
@@ -78,7 +89,7 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
         Some(State::Solved(checkpoint)) => {
             let mut search = search.anew()?;
             let path = search.return_to(checkpoint);
-            return search.result(&path);
+            return search.checked_result(&path);
         }
         _ if left == 0 => {
             limit.exceed();
@@ -98,7 +109,7 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
     let state = search.state(&path, has_ended);
     limit.with_searches(|searches: &mut MemberSearches, _| searches.keep(node, dependencies, state));
     if has_ended {
-        return search.result(&path);
+        return search.checked_result(&path);
     }
     limit.exceed();
     Err(Obstacle::TooLong)
@@ -143,8 +154,24 @@ impl MemberSearches {
 }
 
 impl<'a> Search<'a> {
+    /// Returns the result. In builds with assertions, it is compared with that of a search without pauses.
+    fn checked_result(self, path: &Path) -> Result<Solution<'a>, Obstacle> {
+        if !cfg!(debug_assertions) || self.steps > COMPARED_MAX {
+            return self.result(path);
+        }
+        let whole = uncounted(|| {
+            let mut search = self.anew()?;
+            let mut path = search.begin()?;
+            search.go_on(&mut path)?;
+            search.result(&path)
+        });
+        let result = self.result(path);
+        assert_eq!(summary(&result), summary(&whole), "a search with pauses ends as one without");
+        result
+    }
+
     /// Returns a new, prepared search for the same claims on the same node.
-    fn anew(self) -> Result<Self, Obstacle> {
+    fn anew(&self) -> Result<Self, Obstacle> {
         let mut search = Search::new(self.place, self.claims, self.pools, self.copies_defects);
         search.prepare().map_err(Obstacle::Error)?;
         Ok(search)

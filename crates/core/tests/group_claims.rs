@@ -1,0 +1,165 @@
+//! Members of groups that claim devices: what their gates wait for, and how their claims are written and given up.
+
+mod support;
+
+use std::sync::Arc;
+use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::model::device::{Allocation, PodClaim, PodClaimSource, ResourceClaim};
+use supercargo_core::model::effect::{Effect, VolumeChange, VolumeWrite};
+use supercargo_core::model::event::{Event, ObjectKey, WriteOutcome};
+use supercargo_core::model::rng::Seed;
+use supercargo_core::model::time::Time;
+use supercargo_core::model::volume::StorageObject;
+use supercargo_core::queue::{QueueConfig, SubQueue};
+use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use support::{arrival, begin, groups, storage};
+
+/// A scheduler, and what it did.
+struct Running {
+    scheduler: Scheduler,
+    now: Time,
+    /// The numbers of members that groups' cycles decided on.
+    cycles: Vec<usize>,
+    writes: Vec<VolumeWrite>,
+    bound: Vec<String>,
+}
+
+impl Running {
+    fn new() -> Self {
+        let now = Time::from_secs(100);
+        let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+        let config = Config { seed: Seed(7), profiles: vec![profile], queue: QueueConfig::default() };
+        let mut scheduler = Scheduler::new(config, now);
+        begin(&mut scheduler, now, 1_000);
+        groups::act(&mut scheduler, now, "gates", &["GenericWorkload", "GangScheduling"]);
+        Self { scheduler, now, cycles: Vec::new(), writes: Vec::new(), bound: Vec::new() }
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.scheduler.handle(self.now, event);
+        loop {
+            match self.scheduler.step(self.now, &mut NoProbe) {
+                Step::Idle { .. } => return,
+                Step::Effect(Effect::Bind { pod, node }) => self.bound.push(format!("{} {node}", pod.name)),
+                Step::Effect(Effect::WriteVolume(write)) => self.writes.push(write),
+                Step::GroupReport(report) => self.cycles.push(report.members.len()),
+                Step::Effect(_) | Step::Report(_) | Step::Notice(_) => {}
+            }
+        }
+    }
+
+    /// Applies an object, or removes a pod or claim: `group g min=2`, `pod p claim=c group=g`, `gone pod p`.
+    fn apply(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match *words {
+            ["group", ..] => {
+                let group = groups::group(self.scheduler.tables(), &words[1..]);
+                self.handle(Event::PodGroupApplied(Box::new(group)));
+            }
+            ["gone", "pod", name] => self.handle(Event::Gone(ObjectKey::Pod(name.into()))),
+            ["gone", "claim", name] => {
+                let claim = storage::devices_claim(self.scheduler.tables(), name);
+                let key = StorageObject::ResourceClaim(claim.into()).key();
+                self.handle(Event::Gone(ObjectKey::Storage(key)));
+            }
+            _ => {
+                let (claims, others): (Vec<&str>, Vec<&str>) =
+                    words.into_iter().partition(|word| word.starts_with("claim="));
+                let mut event = arrival(self.scheduler.tables(), &others.join(" "));
+                if let (Event::PodApplied(pod), [claim]) = (&mut event, &*claims) {
+                    let name = self.scheduler.tables().symbol(&claim["claim=".len()..]);
+                    let source = PodClaimSource::Named(name);
+                    pod.claims = [PodClaim { name: "devices".into(), source }].into();
+                }
+                self.handle(event);
+            }
+        }
+    }
+
+    fn apply_all(&mut self, lines: &[&str]) {
+        lines.iter().for_each(|line| self.apply(line));
+    }
+
+    /// Carries out the oldest write, which reserves a claim for a pod.
+    fn answer_write(&mut self) {
+        let write = self.writes.remove(0);
+        let VolumeChange::Reserve { claim, allocation, .. } = write.change else { panic!("{write:?}") };
+        let uid = Arc::clone(&write.pod.uid);
+        let (outcome, write) = (WriteOutcome::Done, write.write);
+        self.handle(Event::VolumeWritten { uid: Arc::clone(&uid), write, outcome });
+        self.show_reservation(&claim.name, &uid, allocation);
+    }
+
+    /// Shows a claim as reserved for a pod.
+    fn show_reservation(&mut self, claim: &str, pod: &str, allocation: Option<Arc<Allocation>>) {
+        let claim = ResourceClaim {
+            resource_version: "2".into(),
+            allocation,
+            reserved_for: [pod.into()].into(),
+            ..storage::devices_claim(self.scheduler.tables(), claim)
+        };
+        self.handle(Event::StorageApplied(StorageObject::ResourceClaim(claim.into())));
+    }
+}
+
+#[test]
+fn member_is_tried_once_its_claim_and_its_group_are_there_in_any_order() {
+    let steps = ["group g min=1", "devices-claim c"];
+    for order in [[0, 1], [1, 0]] {
+        let mut running = Running::new();
+        running.apply_all(&["node a cpu=4", "pod p cpu=1 group=g claim=c"]);
+        for at in order {
+            assert!(running.cycles.is_empty());
+            running.apply(steps[at]);
+        }
+        assert_eq!(running.cycles, [1], "{order:?}");
+    }
+}
+
+#[test]
+fn member_whose_claim_is_made_anew_is_tried_once_its_group_is_complete() {
+    for order in [["devices-claim c", "pod q cpu=1 group=g"], ["pod q cpu=1 group=g", "devices-claim c"]] {
+        let mut running = Running::new();
+        running.apply_all(&[
+            "node a cpu=4",
+            "group g min=2",
+            "devices-claim c",
+            "pod p cpu=1 group=g claim=c",
+        ]);
+        running.apply("gone claim c");
+        running.apply_all(&order);
+        assert_eq!(running.cycles.last(), Some(&2), "{order:?}: {:?}", running.cycles);
+    }
+}
+
+#[test]
+fn nominations_of_other_members_do_not_keep_a_member_from_its_node_after_pre_bind() {
+    let mut running = Running::new();
+    // `q` waits for the victim that goes, and keeps its nomination.
+    running.apply_all(&["node a cpu=4", "pod victim cpu=2 on=a deleting preempted", "devices-claim c"]);
+    running.apply_all(&[
+        "pod p cpu=1 priority=5 group=g claim=c",
+        "pod q cpu=4 priority=5 group=g nominated=a",
+        "group g min=1 priority=5",
+    ]);
+    running.answer_write();
+    assert_eq!((&*running.bound, &*running.cycles), (&["p a".to_owned()][..], &[2][..]));
+    assert_eq!(running.scheduler.snapshot().nodes_with_nominations().len(), 1);
+}
+
+#[test]
+fn gated_member_gives_up_a_claim_that_is_shown_as_reserved_for_it() {
+    let mut running = Running::new();
+    running.apply_all(&["node a cpu=4", "devices-claim c", "group g min=2"]);
+    running.apply_all(&["pod p cpu=1 group=g claim=c", "pod q cpu=1 group=g"]);
+    let write = running.writes.remove(0);
+    running.apply("gone pod q");
+    let outcome = WriteOutcome::Refused { message: "no".to_owned() };
+    running.handle(Event::VolumeWritten { uid: "p".into(), write: write.write, outcome });
+    assert!(running.writes.is_empty() && running.bound.is_empty());
+    let gated = running.scheduler.queue().waiting().filter(|(place, _)| *place == SubQueue::Gated);
+    assert_eq!(gated.count(), 1);
+    running.show_reservation("c", "p", None);
+    let changes: Vec<_> = running.writes.iter().map(|write| &write.change).collect();
+    assert!(matches!(changes[..], [VolumeChange::Unreserve { .. }]), "{changes:?}");
+}
