@@ -116,7 +116,8 @@ impl Scheduler {
         // whenever the results of slices do not outlast PreBind.
         let claim = self.cache.volumes().devices().settled(uid).filter(|_| is_large).cloned();
         self.revert_unsent(now, uid);
-        if let Some(claim) = claim {
+        let is_gated = self.queue.get(uid).is_some_and(|queued| queued.gate.is_some());
+        if let Some(claim) = claim.filter(|_| !is_gated) {
             self.cache.settle_claim(&Uid::from(uid), &claim);
         }
     }

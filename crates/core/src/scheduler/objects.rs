@@ -281,8 +281,12 @@ impl Scheduler {
     }
 
     /// Requeues a pod whose decision was cancelled, for an attempt without a backoff. Its latest version may be gated.
+    /// Then it gives up its claims.
     pub(super) fn activate(&mut self, now: Time, queued: QueuedPod) {
         let gate = self.gate(&queued.pod);
+        if gate.is_some() {
+            self.give_up_claims(&queued.pod);
+        }
         self.queue.activate(now, queued, gate);
     }
 

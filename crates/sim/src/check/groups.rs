@@ -14,6 +14,7 @@ use supercargo_core::model::effect::PodRef;
 use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::pod::PodInfo;
+use supercargo_core::queue::{QueuedPod, SubQueue};
 use supercargo_core::report::group::{GroupOutcome, GroupReport, MemberReport};
 
 /// Pods with their nodes.
@@ -333,6 +334,15 @@ impl Sim {
         }
         let others = self.scheduled_members(&key).filter(|other| other.uid != uid).count();
         group.min.is_none_or(|min| others + 1 >= min)
+    }
+
+    /// Whether another member is tried again soon, which takes the pod along.
+    pub(super) fn is_taken_along(&self, pod: &PodInfo) -> bool {
+        let key = pod.group_key();
+        let is_tried = |&(place, queued): &(SubQueue, &QueuedPod)| {
+            matches!(place, SubQueue::Active | SubQueue::Backoff) && queued.pod.group_key() == key
+        };
+        key.is_some() && self.process.scheduler.queue().waiting().any(|it| is_tried(&it))
     }
 
     /// Whether the members of a group may be tried: it exists, and enough of them are there.

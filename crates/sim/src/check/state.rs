@@ -242,7 +242,7 @@ impl Sim {
             if place != SubQueue::Unschedulable || queued.pod.deleting || by_extender || needs_others {
                 continue;
             }
-            if self.waits_for_members_preemption(&queued.pod.uid) {
+            if self.waits_for_members_preemption(&queued.pod.uid) || self.is_taken_along(&queued.pod) {
                 continue;
             }
             // A pod that an assumed pod would help is requeued when the assumed pod is confirmed, as upstream
