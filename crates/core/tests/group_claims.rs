@@ -20,6 +20,7 @@ struct Running {
     now: Time,
     /// The numbers of members that groups' cycles decided on.
     cycles: Vec<usize>,
+    victims: Vec<String>,
     writes: Vec<VolumeWrite>,
     bound: Vec<String>,
 }
@@ -31,8 +32,16 @@ impl Running {
         let config = Config { seed: Seed(7), profiles: vec![profile], queue: QueueConfig::default() };
         let mut scheduler = Scheduler::new(config, now);
         begin(&mut scheduler, now, 1_000);
-        groups::act(&mut scheduler, now, "gates", &["GenericWorkload", "GangScheduling"]);
-        Self { scheduler, now, cycles: Vec::new(), writes: Vec::new(), bound: Vec::new() }
+        let gates = ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"];
+        groups::act(&mut scheduler, now, "gates", &gates);
+        Self {
+            scheduler,
+            now,
+            cycles: Vec::new(),
+            victims: Vec::new(),
+            writes: Vec::new(),
+            bound: Vec::new(),
+        }
     }
 
     fn handle(&mut self, event: Event) {
@@ -42,7 +51,10 @@ impl Running {
                 Step::Idle { .. } => return,
                 Step::Effect(Effect::Bind { pod, node }) => self.bound.push(format!("{} {node}", pod.name)),
                 Step::Effect(Effect::WriteVolume(write)) => self.writes.push(write),
-                Step::GroupReport(report) => self.cycles.push(report.members.len()),
+                Step::GroupReport(report) => {
+                    self.cycles.push(report.members.len());
+                    self.victims.extend(report.victims.iter().map(|victim| victim.name.clone()));
+                }
                 Step::Effect(_) | Step::Report(_) | Step::Notice(_) => {}
             }
         }
@@ -162,4 +174,17 @@ fn gated_member_gives_up_a_claim_that_is_shown_as_reserved_for_it() {
     running.show_reservation("c", "p", None);
     let changes: Vec<_> = running.writes.iter().map(|write| &write.change).collect();
     assert!(matches!(changes[..], [VolumeChange::Unreserve { .. }]), "{changes:?}");
+}
+
+#[test]
+fn group_that_is_evicted_as_a_whole_is_spared_while_a_member_writes_its_claim() {
+    let mut running = Running::new();
+    running.apply_all(&["node a cpu=2", "devices-claim c", "group low min=2 whole"]);
+    running.apply_all(&["pod p cpu=1 group=low claim=c", "pod q cpu=1 group=low"]);
+    assert_eq!(running.writes.len(), 1);
+    running.apply_all(&["group high min=1 priority=9", "pod r cpu=1 priority=9 group=high"]);
+    assert_eq!(running.cycles, [2, 1]);
+    assert!(running.victims.is_empty(), "{:?}", running.victims);
+    running.answer_write();
+    assert_eq!(running.bound.len(), 2, "{:?}", running.bound);
 }

@@ -14,7 +14,7 @@ use crate::model::time::Time;
 use crate::preemption::{self, BudgetCharges, starts};
 use crate::switches::mutation::{self, Mutation};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const NEVER: &str = "not eligible due to preemptionPolicy=Never.";
@@ -226,25 +226,27 @@ impl Scheduler {
         }
     }
 
-    /// Returns the pods on nodes as units of eviction, without pods whose reservations could not be restored.
+    /// Returns the pods on nodes as units of eviction, without those with pods whose reservations could not be restored.
     fn units(&self, now: Time) -> Vec<Unit> {
         let judges_by_group = self.group_rules().preempts_by_one_run || !self.tables.copies_defects();
         let snapshot = self.snapshot();
         let (mut units, mut of_group): (Vec<Unit>, BTreeMap<GroupKey, usize>) = Default::default();
+        let mut spared: BTreeSet<GroupKey> = BTreeSet::new();
         for node in self.walk.in_order(snapshot) {
             let name = snapshot.node_info(node).name;
             for pod in snapshot.pods_on(node) {
                 let Some((pod, ..)) = self.cache.placed(&pod.uid) else { continue };
-                // What it reserved could not be restored exactly.
-                if !self.cache.volumes().reservations_of(&pod.uid).is_empty() {
-                    continue;
-                }
                 let group = pod.group_key().and_then(|key| snapshot.lookups().group(key));
                 let is_whole = |group: &&PodGroup| {
                     group.disruption == DisruptionMode::All
                         && !mutation::is_on(Mutation::WholeGroupEvictedInPart)
                 };
                 let together = group.filter(is_whole);
+                // What it reserved could not be restored exactly.
+                if !self.cache.volumes().reservations_of(&pod.uid).is_empty() {
+                    spared.extend(together.map(|group| group.key));
+                    continue;
+                }
                 if let Some(group) = together
                     && let Some(&at) = of_group.get(&group.key)
                 {
@@ -266,7 +268,9 @@ impl Scheduler {
                 });
             }
         }
-        units
+        let spared: BTreeSet<usize> = spared.iter().filter_map(|key| of_group.get(key).copied()).collect();
+        let units = units.into_iter().enumerate().filter(|(at, _)| !spared.contains(at));
+        units.map(|(_, unit)| unit).collect()
     }
 
     /// Ends the preemption of a group that has no members any more.
