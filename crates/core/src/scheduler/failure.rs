@@ -100,7 +100,7 @@ impl Scheduler {
                     None => {
                         let lacks_devices = rejectors.contains(&dynamic_resources::NAME)
                             || preemption_blockers.contains(&dynamic_resources::NAME);
-                        is_retried = lacks_devices && self.forget_failed_devices(now, &pod);
+                        is_retried = lacks_devices && self.forget_failed_devices(&pod);
                     }
                 }
                 queued.preemption_blockers = preemption_blockers;

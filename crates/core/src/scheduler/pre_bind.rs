@@ -480,8 +480,8 @@ impl Scheduler {
     }
 
     /// Lets the claims of a pod have any device again. Returns whether they avoided some, so that the pod may fit now.
-    /// So may others with the same claims, which are tried again.
-    pub(super) fn forget_failed_devices(&mut self, now: Time, pod: &PodInfo) -> bool {
+    /// So may other members of its group, which the pod takes along.
+    pub(super) fn forget_failed_devices(&mut self, pod: &PodInfo) -> bool {
         let devices = self.cache.volumes().devices();
         let names = pod.claims.iter().filter_map(PodClaim::name);
         let claims = names.filter_map(|name| devices.claim(pod.namespace, name));
@@ -490,16 +490,6 @@ impl Scheduler {
         let mut avoided_any = false;
         for uid in &uids {
             avoided_any |= self.cache.avoid_devices(uid, None);
-        }
-        if avoided_any {
-            let names: Vec<Symbol> = pod.claims.iter().filter_map(PodClaim::name).collect();
-            let shares = |other: &PodInfo| {
-                let mut claims = other.claims.iter().filter_map(PodClaim::name);
-                other.namespace == pod.namespace && claims.any(|name| names.contains(&name))
-            };
-            let waiting = self.queue.waiting().map(|(_, queued)| &queued.pod);
-            let sharing: Vec<Uid> = waiting.filter(|it| shares(it)).map(|it| Arc::clone(&it.uid)).collect();
-            sharing.iter().for_each(|uid| self.queue.requeue_after_backoff(now, uid));
         }
         avoided_any
     }
