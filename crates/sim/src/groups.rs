@@ -1,6 +1,8 @@
 //! Pod groups: the objects, the users who create groups and members in any order, and the patches of their conditions.
 
+use crate::devices::PodDevices;
 use crate::draw::Draw;
+use crate::drivers::has_members_with_devices;
 use crate::objects::{Affinity, NodeChoice, Pod};
 use crate::process::emulated_version;
 use crate::server::By;
@@ -203,6 +205,10 @@ impl Sim {
         let mut pod = self.draw_pod(true);
         if !self.draw.percent(30) {
             pod.claims.clear();
+        }
+        if has_members_with_devices(self.seed) && self.draw.percent(60) {
+            // Each member has a claim of its own.
+            (pod.devices, pod.tpus) = (vec![PodDevices::Template(None)], 0);
         }
         if self.extended {
             pod.gpus = 0;
