@@ -22,7 +22,7 @@ use super::clients::{Clients, PeerCertificates};
 use super::review_cache::ReviewCache;
 use rustls::pki_types::UnixTime;
 use supercargo_apiserver::Throttle;
-use supercargo_apiserver::client::HANDED_ON;
+use supercargo_apiserver::client::FORWARDED_TOKEN;
 
 pub use super::access::{Access, Decision, Resource, ResourceAccess, User};
 
@@ -103,7 +103,7 @@ impl Token {
     /// Returns the bearer token of a request, parsed as upstream does: `Bearer` in any case, then one word.
     /// Any other scheme counts as no token.
     fn of(headers: &HeaderMap) -> Option<Self> {
-        let value = headers.get(AUTHORIZATION).or_else(|| headers.get(HANDED_ON))?.to_str().ok()?;
+        let value = headers.get(AUTHORIZATION).or_else(|| headers.get(FORWARDED_TOKEN))?.to_str().ok()?;
         let (scheme, rest) = value.trim().split_once(' ')?;
         let token = rest.split(' ').next().filter(|token| !token.is_empty())?;
         scheme.eq_ignore_ascii_case("bearer").then(|| Self(token.to_owned()))
@@ -513,7 +513,7 @@ mod tests {
         let door = Door::new();
         let mut headers = HeaderMap::new();
         assert_eq!(door.gate.known_user(door.start, &headers).await, Err(Refusal::Unauthorized));
-        headers.insert(HANDED_ON, "Bearer reader".parse().unwrap());
+        headers.insert(FORWARDED_TOKEN, "Bearer reader".parse().unwrap());
         let user = door.gate.known_user(door.start, &headers).await.unwrap();
         assert_eq!(user.name, "prometheus");
         headers.insert(AUTHORIZATION, "Bearer plain".parse().unwrap());

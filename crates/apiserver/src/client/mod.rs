@@ -37,7 +37,7 @@ const NO_PROXY_URL: &str = "http://none.invalid";
 
 /// Header with the caller's token in a request that the API server forwards: the API server does not forward the
 /// `Authorization` header.
-pub const HANDED_ON: HeaderName = HeaderName::from_static("x-supercargo-authorization");
+pub const FORWARDED_TOKEN: HeaderName = HeaderName::from_static("x-supercargo-authorization");
 
 /// The commit of the build.
 static COMMIT: OnceLock<String> = OnceLock::new();
@@ -126,16 +126,16 @@ pub fn builder(config: &kube::Config) -> Result<ClientBuilder<Carrier>> {
 ///
 /// # Errors
 /// As [`builder`].
-pub fn builder_that_hands_on(config: &kube::Config) -> Result<ClientBuilder<Carrier>> {
+pub fn builder_that_forwards_tokens(config: &kube::Config) -> Result<ClientBuilder<Carrier>> {
     Ok(ClientBuilder::new(carrier(config, true)?, config.default_namespace.clone()))
 }
 
-fn hand_on(mut request: Request<Body>) -> Request<Body> {
+fn forward_token(mut request: Request<Body>) -> Request<Body> {
     let token = request.headers().get(AUTHORIZATION).cloned();
     let is_passed_on = request.uri().path().contains("/proxy/");
     if let Some(token) = token.filter(|_| is_passed_on) {
         // A token set for this purpose takes precedence over the API server's.
-        request.headers_mut().entry(HANDED_ON).or_insert(token);
+        request.headers_mut().entry(FORWARDED_TOKEN).or_insert(token);
     }
     request
 }
@@ -233,7 +233,7 @@ fn token_file(config: &kube::Config) -> Result<Option<TokenFile>> {
     }
 }
 
-fn carrier(config: &kube::Config, hands_on: bool) -> Result<Carrier> {
+fn carrier(config: &kube::Config, forwards_tokens: bool) -> Result<Carrier> {
     let proxy = match &config.proxy_url {
         Some(url) => Some(url.clone()),
         None => Variables::of_process().proxy_for(&config.cluster_url)?,
@@ -266,7 +266,7 @@ fn carrier(config: &kube::Config, hands_on: bool) -> Result<Carrier> {
         .layer(config.base_uri_layer())
         .option_layer(auth)
         .option_layer(authorize)
-        .option_layer(hands_on.then(|| MapRequestLayer::new(hand_on)))
+        .option_layer(forwards_tokens.then(|| MapRequestLayer::new(forward_token)))
         .layer(config.extra_headers_layer()?)
         .layer(MapRequestLayer::new(introduce))
         .map_err(|error: hyper_util::client::legacy::Error| BoxError::from(error))

@@ -110,7 +110,7 @@ pub fn with_api<T>(
             auth.impersonate = Some(other.user.to_owned());
             auth.impersonate_groups = Some(other.groups.to_vec()).filter(|groups| !groups.is_empty());
         }
-        let builder = client::builder_that_hands_on(&config);
+        let builder = client::builder_that_forwards_tokens(&config);
         let client = builder.map_err(|error| LiveError::Settings(format!("{error:#}")))?.build();
         let server = config.cluster_url.to_string();
         let (deadline, one) = (Instant::now() + ALL_TIMEOUT, args.request_timeout);

@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use supercargo_apiserver::client;
-use supercargo_apiserver::client::HANDED_ON;
+use supercargo_apiserver::client::FORWARDED_TOKEN;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
@@ -168,7 +168,7 @@ impl Connection {
                 }
                 other => other,
             })?;
-            let builder = client::builder_that_hands_on(&config);
+            let builder = client::builder_that_forwards_tokens(&config);
             let client = builder.map_err(|error| LiveError::Settings(format!("{error:#}")))?.build();
             let pod = match &args.pod {
                 Some(pod) => pod.clone(),
@@ -201,7 +201,7 @@ impl Connection {
     pub fn get(&self, path: &str) -> Result<Page, LiveError> {
         let mut request = Request::get(format!("{}{path}", self.proxy));
         if let Some(token) = &self.token {
-            request = request.header(HANDED_ON, token);
+            request = request.header(FORWARDED_TOKEN, token);
         }
         let who = if self.is_by_proxy() { "the API server did not answer in" } else { "no response within" };
         let asked = async {

@@ -4,7 +4,7 @@
 //! cordoned during the moves: the emptied ones and those that no pod uses.
 
 use super::passes::Planner;
-use super::steps::{Care, Step};
+use super::steps::{Certainty, Step};
 use std::collections::BTreeSet;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::model::intern::Symbol;
@@ -169,7 +169,7 @@ impl Fragments {
 impl Partial {
     /// Moves the pods that use the resource. Returns `None` if one has no certain place.
     fn leave(&self, planner: &mut Planner<'_>, avoided: &NodeSet) -> Option<Vec<Step>> {
-        self.pods.iter().map(|&at| planner.step(at, avoided, Care::Certain, false).ok()).collect()
+        self.pods.iter().map(|&at| planner.step(at, avoided, Certainty::Certain, false).ok()).collect()
     }
 }
 

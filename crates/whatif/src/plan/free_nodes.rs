@@ -6,8 +6,8 @@
 use super::answer::{Blocker, FreeNodesPlan, KeptNode};
 use super::candidates::{Candidate, Nodes};
 use super::movable::{Accepted, Resident, residents};
-use super::passes::{Manner, Pass, Planner};
-use super::steps::{Care, Step};
+use super::passes::{Pass, PassOptions, Planner};
+use super::steps::{Certainty, Step};
 use crate::cluster::{Cluster, ClusterError};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::cache::Snapshot;
@@ -122,7 +122,7 @@ impl Search<'_> {
         }
     }
 
-    fn pass(&mut self, set: &Set, manner: Manner<'_>) -> Pass {
+    fn pass(&mut self, set: &Set, manner: PassOptions<'_>) -> Pass {
         let chosen: Vec<&Candidate> = set.iter().map(|&at| &self.candidates[at]).collect();
         self.planner.pass(&chosen, manner)
     }
@@ -132,7 +132,8 @@ impl Search<'_> {
         let mut first: Vec<usize> = Vec::new();
         let mut best: Option<Pass> = None;
         for _ in 0..ORDERS_MAX {
-            let pass = self.pass(set, Manner { care: Care::Certain, swaps, stops, first: &first });
+            let pass =
+                self.pass(set, PassOptions { certainty: Certainty::Certain, swaps, stops, first: &first });
             let again: Vec<usize> = pass.failed.iter().map(|(pod, _)| *pod).collect();
             if best.as_ref().is_none_or(|best| pass.failed.len() < best.failed.len()) {
                 best = Some(pass);
@@ -150,7 +151,7 @@ impl Search<'_> {
     /// Gives up nodes whose pods have no certain place until all others have one.
     fn steady(&mut self, mut set: Set) -> (Set, Vec<Step>) {
         // A quick pass finds most failures at a fraction of the price.
-        let quick = Manner { care: Care::Quick, swaps: false, stops: false, first: &[] };
+        let quick = PassOptions { certainty: Certainty::Quick, swaps: false, stops: false, first: &[] };
         while self.is_large(&set) {
             let pass = self.pass(&set, quick);
             if pass.failed.is_empty() {
@@ -277,7 +278,7 @@ impl Search<'_> {
                 if hoped.binary_search(&own).is_err() {
                     break;
                 }
-                if self.planner.step(pod, &avoided, Care::Quick, false).is_ok() {
+                if self.planner.step(pod, &avoided, Certainty::Quick, false).is_ok() {
                     moved.insert(pod);
                     break;
                 }

@@ -6,7 +6,7 @@ use super::answer::{MakeRoomPlan, PlannedPod};
 use super::candidates::Nodes;
 use super::movable::{Accepted, residents, share};
 use super::passes::Planner;
-use super::steps::{Care, Step, settle};
+use super::steps::{Certainty, Step, settle};
 use crate::cluster::{Cluster, ClusterError};
 use crate::explain::cordon;
 use serde_json::Value;
@@ -88,7 +88,7 @@ impl Planner<'_> {
     fn found(&mut self, pods: &[Arc<PodInfo>]) -> Found {
         let mut found = Found { nodes: BTreeSet::new(), moves: Vec::new() };
         for pod in pods {
-            if settle(self.trial, pod, &NodeSet::new(), Care::Quick).is_ok() {
+            if settle(self.trial, pod, &NodeSet::new(), Certainty::Quick).is_ok() {
                 continue;
             }
             let mut sets_left = SETS_MAX;
@@ -175,7 +175,7 @@ impl Planner<'_> {
         }
         let info = Arc::new(self.trial.snapshot().node_info(target).clone());
         self.cordon_node(target);
-        if !set.iter().all(|&at| self.step(at, &within, Care::Certain, true).is_ok()) {
+        if !set.iter().all(|&at| self.step(at, &within, Certainty::Certain, true).is_ok()) {
             return false;
         }
         // The cordon would keep the pod off, too.
@@ -205,7 +205,7 @@ impl Planner<'_> {
             .collect();
         let avoided = self.cordon(&found.nodes);
         let steps: Result<Vec<Step>, String> =
-            found.moves.iter().map(|&at| self.step(at, &avoided, Care::Certain, true)).collect();
+            found.moves.iter().map(|&at| self.step(at, &avoided, Certainty::Certain, true)).collect();
         infos.iter().for_each(|info| self.trial.set_node(info));
         let (steps, problem) = match steps {
             Ok(steps) => (steps, None),
@@ -221,7 +221,7 @@ impl Planner<'_> {
                 let group = groups.entry(key).or_insert_with(|| self.group(key, pods));
                 return group.nodes.get(&pod.uid).copied().ok_or_else(|| group.status.clone());
             }
-            let (node, _) = settle(self.trial, pod, &NodeSet::new(), Care::Quick)?;
+            let (node, _) = settle(self.trial, pod, &NodeSet::new(), Certainty::Quick)?;
             Ok(self.trial.snapshot().node_info(node).name)
         });
         let placed = placed.collect();

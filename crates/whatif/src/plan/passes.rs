@@ -2,7 +2,7 @@
 
 use super::candidates::{Candidate, Nodes};
 use super::movable::Resident;
-use super::steps::{Care, Step, displace, settle};
+use super::steps::{Certainty, Step, displace, settle};
 use crate::cluster::{Cluster, Interrupt};
 use crate::explain::cordon;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,8 +36,8 @@ pub(super) struct Pass {
 
 /// How to make a pass.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner<'a> {
-    pub(super) care: Care,
+pub(super) struct PassOptions<'a> {
+    pub(super) certainty: Certainty,
     /// Whether pods of other nodes may be moved to make room.
     pub(super) swaps: bool,
     /// Whether the first failure ends the pass.
@@ -84,7 +84,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Empties these nodes at once: decides about every displaced pod, and undoes all of it.
-    pub(super) fn pass(&mut self, freed: &[&Candidate], manner: Manner<'_>) -> Pass {
+    pub(super) fn pass(&mut self, freed: &[&Candidate], manner: PassOptions<'_>) -> Pass {
         let start = self.trial.mark();
         let nodes: BTreeSet<Symbol> = freed.iter().map(|it| it.node).collect();
         let avoided = self.cordon(&nodes);
@@ -118,10 +118,10 @@ impl<'a> Planner<'a> {
         &mut self,
         at: usize,
         avoided: &NodeSet,
-        manner: Manner<'_>,
+        manner: PassOptions<'_>,
         moved: &BTreeSet<usize>,
     ) -> Result<Vec<Step>, String> {
-        match self.step(at, avoided, manner.care, false) {
+        match self.step(at, avoided, manner.certainty, false) {
             Ok(step) => Ok(vec![step]),
             Err(why) if manner.swaps => self.swap(at, avoided, moved).ok_or(why),
             Err(why) => Err(why),
@@ -136,7 +136,7 @@ impl<'a> Planner<'a> {
         &mut self,
         at: usize,
         avoided: &NodeSet,
-        care: Care,
+        certainty: Certainty,
         is_swap: bool,
     ) -> Result<Step, String> {
         if self.interrupt.is_over() {
@@ -146,7 +146,7 @@ impl<'a> Planner<'a> {
         let before = self.trial.mark();
         let Resident { pod, node: from, .. } = &self.pods[at];
         let again = displace(self.trial, pod);
-        match settle(self.trial, &again, avoided, care) {
+        match settle(self.trial, &again, avoided, certainty) {
             Ok((node, best)) => {
                 let to = self.trial.snapshot().node_info(node).name;
                 let (ties, feasible) = (best.nodes, best.feasible);

@@ -9,7 +9,7 @@ use super::candidates::Nodes;
 use super::defragment::Fragments;
 use super::movable::{Accepted, Fate, Resident, residents};
 use super::passes::Planner;
-use super::steps::{Care, Step};
+use super::steps::{Certainty, Step};
 use crate::cluster::{Cluster, ClusterError};
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_core::cache::Snapshot;
@@ -138,7 +138,7 @@ impl<'a> Search<'a> {
     fn step(&mut self, at: usize) -> Option<Step> {
         let own = self.planner.trial.snapshot().find_node(self.planner.pods[at].node)?;
         let avoided: NodeSet = [own].into_iter().collect();
-        self.planner.step(at, &avoided, Care::Certain, false).ok()
+        self.planner.step(at, &avoided, Certainty::Certain, false).ok()
     }
 
     fn count(&mut self, step: &Step) {

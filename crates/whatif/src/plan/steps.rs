@@ -65,7 +65,7 @@ impl Step {
 
 /// How certain the result of a decision must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Care {
+pub(super) enum Certainty {
     /// One of the tied nodes is drawn.
     Quick,
     /// The result is one that can be forced.
@@ -99,12 +99,12 @@ pub(super) fn settle(
     trial: &mut Trial,
     pod: &Arc<PodInfo>,
     avoided: &NodeSet,
-    care: Care,
+    certainty: Certainty,
 ) -> Result<(NodeIdx, BestNodes), String> {
     if let Some(claim) = crowded(trial, pod) {
         return Err(format!("too many pods use its claim {}", trial.tables().text(claim)));
     }
-    if care == Care::Quick {
+    if certainty == Certainty::Quick {
         return decide(trial, pod, avoided);
     }
     let best = trial.best_nodes(pod, None)?;

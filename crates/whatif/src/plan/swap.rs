@@ -1,7 +1,7 @@
 //! Swaps: a pod leaves a node that stays, so that a displaced pod gets its place.
 
 use super::passes::Planner;
-use super::steps::{Care, Step};
+use super::steps::{Certainty, Step};
 use std::collections::BTreeSet;
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::node::NodeIdx;
@@ -29,8 +29,8 @@ impl Planner<'_> {
             let before = self.trial.mark();
             let mut elsewhere = avoided.clone();
             elsewhere.insert(target);
-            if let Ok(first) = self.step(other, &elsewhere, Care::Certain, true)
-                && let Ok(second) = self.step(at, avoided, Care::Certain, false)
+            if let Ok(first) = self.step(other, &elsewhere, Certainty::Certain, true)
+                && let Ok(second) = self.step(at, avoided, Certainty::Certain, false)
             {
                 return Some(vec![first, second]);
             }

@@ -37,7 +37,7 @@ pub(super) const UNSCHEDULABLE: &str = "pod group is unschedulable";
 const WAITING: &str = "pod group is unschedulable, pod group is waiting for preemption to complete";
 
 /// What was found for a member.
-pub(super) enum Tried {
+pub(super) enum MemberResult {
     /// It fits on a node.
     Fits { choice: Choice, node: Symbol, permit: Permit },
     /// It fits on a node once victims are gone.
@@ -48,7 +48,7 @@ pub(super) enum Tried {
     Failed(String),
 }
 
-impl Tried {
+impl MemberResult {
     /// Sets the answer of Permit.
     pub(super) fn permitted(mut self, answer: Permit) -> Self {
         if let Self::Fits { permit, .. } | Self::Preempts { permit, .. } = &mut self {
@@ -132,7 +132,7 @@ impl Attempt {
 /// The decisions about the members of a group.
 pub(super) struct Run {
     /// One for each member in order; fewer if the group failed before.
-    pub(super) tried: Vec<Tried>,
+    pub(super) tried: Vec<MemberResult>,
     pub(super) verdict: Verdict,
     /// The placements, if the group requires a topology domain.
     pub(super) placements: Vec<PlacementReport>,
@@ -145,13 +145,13 @@ pub(super) struct Run {
 impl Run {
     /// Whether a member was rejected.
     pub(super) fn has_rejections(&self) -> bool {
-        self.tried.iter().any(|tried| matches!(tried, Tried::Rejected(_)))
+        self.tried.iter().any(|tried| matches!(tried, MemberResult::Rejected(_)))
     }
 
     /// Whether both runs gave the members the same nodes.
     pub(super) fn has_nodes_of(&self, other: &Self) -> bool {
         self.verdict == other.verdict
-            && self.tried.iter().map(Tried::node).eq(other.tried.iter().map(Tried::node))
+            && self.tried.iter().map(MemberResult::node).eq(other.tried.iter().map(MemberResult::node))
     }
 
     /// Returns the number of members that have a node.
@@ -195,7 +195,7 @@ impl RunScope<'_> {
 }
 
 /// The state of a run over the members.
-pub(super) struct Trying<'a> {
+pub(super) struct RunState<'a> {
     pub(super) key: GroupKey,
     pub(super) group: Option<&'a PodGroup>,
     pub(super) within: Option<&'a NodeSet>,
@@ -229,7 +229,7 @@ pub(super) struct Trying<'a> {
 /// The number of changes in the log, and the number of assumed members that share results.
 type Checkpoint = (usize, usize);
 
-impl<'a> Trying<'a> {
+impl<'a> RunState<'a> {
     /// Starts a run without assumed members.
     pub(super) fn new(attempt: &'a Attempt, within: Option<&'a NodeSet>, mode: Mode) -> Self {
         Self {
@@ -254,7 +254,7 @@ impl<'a> Trying<'a> {
     }
 
     /// Prepares for the member at this position. The first one is restricted to the nodes of `first`, if there are any.
-    pub(super) fn turn_to(
+    pub(super) fn start_member(
         &mut self,
         at: usize,
         attempt: &'a Attempt,
@@ -439,12 +439,12 @@ impl Scheduler {
     /// Hides the nominations of all members, which do not keep each other from nodes. Returns them in order.
     pub(super) fn hide_nominations(
         &mut self,
-        trying: &mut Trying<'_>,
+        state: &mut RunState<'_>,
         attempt: &Attempt,
     ) -> Vec<Option<Symbol>> {
         let hide = |queued: &QueuedPod| {
             let nominated = self.cache.nomination(&queued.pod.uid);
-            trying.log.nominate(&mut self.cache, &queued.pod, None);
+            state.log.nominate(&mut self.cache, &queued.pod, None);
             nominated
         };
         attempt.members.iter().map(hide).collect()
@@ -457,8 +457,13 @@ impl Scheduler {
     }
 
     /// Begins a run over the members.
-    pub(super) fn begin_run<'a>(&self, attempt: &'a Attempt, scope: RunScope<'a>, mode: Mode) -> Trying<'a> {
-        Trying {
+    pub(super) fn begin_run<'a>(
+        &self,
+        attempt: &'a Attempt,
+        scope: RunScope<'a>,
+        mode: Mode,
+    ) -> RunState<'a> {
+        RunState {
             scheduled: self.scheduled(attempt.key),
             shares: self.shares_results(),
             shared: scope.evaluations.map(SharedRun::new),
@@ -466,7 +471,7 @@ impl Scheduler {
             is_brief: scope.is_brief,
             roles: self.role_counts(attempt),
             checks_minimum: self.checks_minimum(attempt),
-            ..Trying::new(attempt, scope.within, mode)
+            ..RunState::new(attempt, scope.within, mode)
         }
     }
 
@@ -498,18 +503,18 @@ impl Scheduler {
     pub(super) fn try_next_member(
         &mut self,
         now: Time,
-        trying: &mut Trying<'_>,
+        state: &mut RunState<'_>,
         attempt: &Attempt,
         nominated: Option<Symbol>,
         probe: &mut dyn Probe,
-    ) -> Tried {
-        let queued = &attempt.members[trying.at];
-        trying.log.nominate(&mut self.cache, &queued.pod, nominated);
-        let mut tried = self.try_member(now, trying, queued, probe);
-        while matches!(tried, Tried::Rejected(_)) && trying.enter_next_domain() {
-            tried = self.try_member(now, trying, queued, probe);
+    ) -> MemberResult {
+        let queued = &attempt.members[state.at];
+        state.log.nominate(&mut self.cache, &queued.pod, nominated);
+        let mut tried = self.try_member(now, state, queued, probe);
+        while matches!(tried, MemberResult::Rejected(_)) && state.enter_next_domain() {
+            tried = self.try_member(now, state, queued, probe);
         }
-        trying.log.nominate(&mut self.cache, &queued.pod, None);
+        state.log.nominate(&mut self.cache, &queued.pod, None);
         tried
     }
 
@@ -532,29 +537,29 @@ impl Scheduler {
         }
         let copies_defects = self.tables.copies_defects();
         let first = scope.first_nodes();
-        let mut trying = self.begin_run(attempt, scope, mode);
-        trying.gaps = copies_defects.then(|| SnapshotGaps::new(self.snapshot()));
-        let nominated = self.hide_nominations(&mut trying, attempt);
+        let mut state = self.begin_run(attempt, scope, mode);
+        state.gaps = copies_defects.then(|| SnapshotGaps::new(self.snapshot()));
+        let nominated = self.hide_nominations(&mut state, attempt);
         let mut run = Run::ended(Verdict::Unschedulable(UNSCHEDULABLE.to_owned()));
         let mut preempts = false;
         for (at, nominated) in nominated.into_iter().enumerate() {
-            trying.turn_to(at, attempt, (scope.within, first.as_ref()));
-            let before = trying.checkpoint();
-            let tried = self.try_next_member(now, &mut trying, attempt, nominated, probe);
+            state.start_member(at, attempt, (scope.within, first.as_ref()));
+            let before = state.checkpoint();
+            let tried = self.try_next_member(now, &mut state, attempt, nominated, probe);
             match &tried {
-                Tried::Failed(text) => {
+                MemberResult::Failed(text) => {
                     let text = format!("failed to schedule other pod from a pod group: {text}");
                     run.verdict = Verdict::Failed(text);
                     run.tried.push(tried);
                     break;
                 }
-                Tried::Fits { permit, .. } | Tried::Preempts { permit, .. } => {
+                MemberResult::Fits { permit, .. } | MemberResult::Preempts { permit, .. } => {
                     // Upstream lets a surplus member that may preempt hold back a group that can start.
                     let is_settled = run.verdict == Verdict::Scheduled && !copies_defects;
-                    let is_preempting = matches!(tried, Tried::Preempts { .. });
+                    let is_preempting = matches!(tried, MemberResult::Preempts { .. });
                     if is_preempting && is_settled {
                         // It stays behind, so those after it are decided without it.
-                        trying.roll_back_to(before, &mut self.cache);
+                        state.roll_back_to(before, &mut self.cache);
                     }
                     preempts |= is_preempting && !is_settled;
                     let starts = *permit == Permit::Success || mutation::is_on(Mutation::GangStartsShort);
@@ -563,16 +568,16 @@ impl Scheduler {
                             if preempts { Verdict::Waiting(WAITING.to_owned()) } else { Verdict::Scheduled };
                     }
                 }
-                Tried::Rejected(_) => {}
+                MemberResult::Rejected(_) => {}
             }
             run.tried.push(tried);
         }
-        if let Some(gaps) = &mut trying.gaps {
+        if let Some(gaps) = &mut state.gaps {
             gaps.end(&mut self.cache);
         }
-        trying.roll_back_to((0, 0), &mut self.cache);
+        state.roll_back_to((0, 0), &mut self.cache);
         if matches!(run.verdict, Verdict::Unschedulable(_))
-            && let Some(short) = trying.roles.short(&self.tables)
+            && let Some(short) = state.roles.short(&self.tables)
         {
             run.verdict = Verdict::Unschedulable(format!("{UNSCHEDULABLE}, {short}"));
         }

@@ -4,7 +4,7 @@
 
 use super::super::Scheduler;
 use super::super::failure::Failure;
-use super::cycle::{Attempt, Mode, Run, RunScope, Tried, Trying, UNSCHEDULABLE, Verdict};
+use super::cycle::{Attempt, MemberResult, Mode, Run, RunScope, RunState, UNSCHEDULABLE, Verdict};
 use super::preempt::Preempted;
 use super::submit::Fate;
 use crate::cycle::{Nominate, Probe, Unschedulable};
@@ -32,7 +32,7 @@ pub(super) struct Details {
 
 impl Details {
     /// Returns what becomes of the member at this position, given what was found for it and for the group.
-    pub(super) fn fate(&self, tried: Option<Tried>, verdict: &Verdict, at: usize) -> Fate {
+    pub(super) fn fate(&self, tried: Option<MemberResult>, verdict: &Verdict, at: usize) -> Fate {
         let nominate = match self.nominated.get(at) {
             Some(&Some(node)) => Nominate::To { node, victims: Vec::new() },
             Some(None) | None => Nominate::Keep,
@@ -40,15 +40,15 @@ impl Details {
         let member = |message: String, nominate| Fate::Fails(Failure::Member { message, nominate });
         let group = || verdict.text().to_owned();
         match (verdict, tried) {
-            (_, Some(Tried::Failed(own))) => Fate::Fails(Failure::Error(own)),
+            (_, Some(MemberResult::Failed(own))) => Fate::Fails(Failure::Error(own)),
             (Verdict::Failed(_), _) => Fate::Fails(Failure::Error(group())),
             (_, None) => member(self.left_out.clone(), nominate),
-            (Verdict::Scheduled, Some(tried @ Tried::Fits { .. })) => Fate::Binds(tried),
-            (Verdict::Waiting(_), Some(Tried::Fits { .. })) => member(group(), nominate),
-            (Verdict::Unschedulable(text), Some(Tried::Fits { .. })) => {
+            (Verdict::Scheduled, Some(tried @ MemberResult::Fits { .. })) => Fate::Binds(tried),
+            (Verdict::Waiting(_), Some(MemberResult::Fits { .. })) => member(group(), nominate),
+            (Verdict::Unschedulable(text), Some(MemberResult::Fits { .. })) => {
                 member(format!("{UNSCHEDULABLE}, {text}"), Nominate::Clear)
             }
-            (_, Some(Tried::Rejected(found) | Tried::Preempts { found, .. })) => {
+            (_, Some(MemberResult::Rejected(found) | MemberResult::Preempts { found, .. })) => {
                 if found.rejectors.is_empty() {
                     return Fate::Fails(Failure::NoNodes(found.message));
                 }
@@ -61,7 +61,7 @@ impl Details {
 impl Run {
     /// Lets a run in which no member gets a node fail.
     pub(super) fn require_any(&mut self) {
-        let fits = |tried: &Tried| matches!(tried, Tried::Fits { .. });
+        let fits = |tried: &MemberResult| matches!(tried, MemberResult::Fits { .. });
         if self.verdict == Verdict::Scheduled && !self.tried.iter().any(fits) {
             self.verdict = Verdict::Unschedulable(UNSCHEDULABLE.to_owned());
             self.chosen = None;
@@ -70,8 +70,7 @@ impl Run {
 
     /// Whether the filters ran for any member.
     fn was_filtered(&self) -> bool {
-        let was_filtered =
-            |tried: &Tried| !matches!(tried, Tried::Rejected(found) if found.rejectors.is_empty());
+        let was_filtered = |tried: &MemberResult| !matches!(tried, MemberResult::Rejected(found) if found.rejectors.is_empty());
         self.tried.iter().any(was_filtered)
     }
 
@@ -81,7 +80,7 @@ impl Run {
     }
 }
 
-impl Trying<'_> {
+impl RunState<'_> {
     /// Runs PlacementFeasible; `remaining` members are not tried yet.
     fn feasible(&self, remaining: usize) -> Feasible {
         if !self.checks_minimum || mutation::is_on(Mutation::GangStartsShort) {
@@ -106,41 +105,43 @@ impl Scheduler {
         probe: &mut dyn Probe,
     ) -> Run {
         let first = scope.first_nodes();
-        let mut trying = self.begin_run(attempt, scope, mode);
+        let mut state = self.begin_run(attempt, scope, mode);
         let mut remaining = attempt.members.len();
         let mut run = Run::ended(Verdict::Scheduled);
         run.tried.reserve(remaining);
         run.details = Some(Details::default());
-        let mut feasible = trying.feasible(remaining);
+        let mut feasible = state.feasible(remaining);
         if matches!(feasible, Feasible::Never(_)) {
             let text = feasible.text(&self.tables);
             run.verdict = Verdict::Unschedulable(format!("{UNSCHEDULABLE}, {text}"));
             return run;
         }
-        let nominated = self.hide_nominations(&mut trying, attempt);
+        let nominated = self.hide_nominations(&mut state, attempt);
         for (at, nominated) in nominated.into_iter().enumerate() {
-            trying.turn_to(at, attempt, (scope.within, first.as_ref()));
-            let tried = self.try_next_member(now, &mut trying, attempt, nominated, probe);
+            state.start_member(at, attempt, (scope.within, first.as_ref()));
+            let tried = self.try_next_member(now, &mut state, attempt, nominated, probe);
             let error = match &tried {
-                Tried::Failed(text) => Some(format!("failed to schedule other pod from a pod group: {text}")),
+                MemberResult::Failed(text) => {
+                    Some(format!("failed to schedule other pod from a pod group: {text}"))
+                }
                 _ => None,
             };
             run.tried.push(tried);
             if let Some(error) = error {
-                trying.roll_back_to((0, 0), &mut self.cache);
+                state.roll_back_to((0, 0), &mut self.cache);
                 run.verdict = Verdict::Failed(error);
                 return run;
             }
             remaining -= 1;
-            trying.roles.take(&attempt.members[at].pod, &self.tables);
+            state.roles.take(&attempt.members[at].pod, &self.tables);
             if !matches!(feasible, Feasible::Never(_)) {
-                feasible = trying.feasible(remaining);
+                feasible = state.feasible(remaining);
             }
             if matches!(feasible, Feasible::Never(_)) && !attempt.tries_all {
                 break;
             }
         }
-        trying.roll_back_to((0, 0), &mut self.cache);
+        state.roll_back_to((0, 0), &mut self.cache);
         run.verdict = match feasible {
             Feasible::Success => Verdict::Scheduled,
             Feasible::Wait(_) => {
@@ -197,7 +198,7 @@ impl Scheduler {
                 reasons.push(own("ongoing preemption on nominated nodes"));
                 "Success"
             }
-            Preempted::InVain(code @ Code::UnschedulableAndUnresolvable, why) => {
+            Preempted::NeedlessEviction(code @ Code::UnschedulableAndUnresolvable, why) => {
                 reasons.push(own(why));
                 code.as_str()
             }
@@ -206,9 +207,9 @@ impl Scheduler {
                 run.fail_in_post_filter(text);
                 return preempted;
             }
-            Preempted::InVain(..) | Preempted::NotTried => {
+            Preempted::NeedlessEviction(..) | Preempted::NotTried => {
                 reasons.extend(frees_claims.then(|| CLAIMS_DONE.to_owned()));
-                if let Preempted::InVain(_, why) = &preempted {
+                if let Preempted::NeedlessEviction(_, why) = &preempted {
                     reasons.push(own(why));
                 }
                 Code::Unschedulable.as_str()
@@ -219,9 +220,9 @@ impl Scheduler {
         let status = if answer.is_empty() { text.clone() } else { format!("{text}, {answer}") };
         run.verdict = if waits { Verdict::Waiting(status) } else { Verdict::Unschedulable(status) };
         let nominated = |(at, queued): (usize, &crate::queue::QueuedPod)| match &preempted {
-            Preempted::Victims(_) => without.get(at).and_then(Tried::node),
+            Preempted::Victims(_) => without.get(at).and_then(MemberResult::node),
             Preempted::Ongoing => queued.pod.nominated_node,
-            Preempted::InVain(..) | Preempted::Failed(_) | Preempted::NotTried => None,
+            Preempted::NeedlessEviction(..) | Preempted::Failed(_) | Preempted::NotTried => None,
         };
         run.details = Some(Details {
             left_out: text,

@@ -4,7 +4,7 @@ use super::super::attempt::{Choice, Decided, Extent, NO_NODES, reserve, unschedu
 use super::super::budget::Size;
 use super::super::quarantine::panic_text;
 use super::super::{Scheduler, profile_named};
-use super::cycle::{Mode, Tried, Trying};
+use super::cycle::{MemberResult, Mode, RunState};
 use crate::cache::PodState;
 use crate::cache::slice::step_limit::StepLimit;
 use crate::cycle::{
@@ -54,42 +54,42 @@ impl Scheduler {
     pub(super) fn try_member(
         &mut self,
         now: Time,
-        trying: &mut Trying<'_>,
+        state: &mut RunState<'_>,
         queued: &QueuedPod,
         probe: &mut dyn Probe,
-    ) -> Tried {
-        let mark = trying.checkpoint();
-        let (tried, reservations) = match self.decide_member(now, trying, queued, probe) {
+    ) -> MemberResult {
+        let mark = state.checkpoint();
+        let (tried, reservations) = match self.decide_member(now, state, queued, probe) {
             Decided::Node(choice) => {
                 let node = self.snapshot().node_info(choice.node).name;
-                self.assume_member(trying, queued, (node, Some(choice.node)));
+                self.assume_member(state, queued, (node, Some(choice.node)));
                 let reservations = choice.reservations.clone();
-                (Tried::Fits { choice, node, permit: Permit::Success }, reservations)
+                (MemberResult::Fits { choice, node, permit: Permit::Success }, reservations)
             }
             Decided::Nowhere(found) => match found.nominate {
                 Nominate::To { node, .. } => {
-                    self.assume_member(trying, queued, (node, self.cache.find_slot(node)));
-                    (Tried::Preempts { found, node, permit: Permit::Success }, Vec::new())
+                    self.assume_member(state, queued, (node, self.cache.find_slot(node)));
+                    (MemberResult::Preempts { found, node, permit: Permit::Success }, Vec::new())
                 }
-                Nominate::Keep | Nominate::Clear => return Tried::Rejected(found),
+                Nominate::Keep | Nominate::Clear => return MemberResult::Rejected(found),
             },
-            Decided::Refused(found) => return Tried::Rejected(found),
-            Decided::Failed(CycleError(text)) | Decided::Panicked(text) => return Tried::Failed(text),
+            Decided::Refused(found) => return MemberResult::Rejected(found),
+            Decided::Failed(CycleError(text)) | Decided::Panicked(text) => return MemberResult::Failed(text),
             // The cycle ends with this slice, and its result is void.
-            Decided::Unfinished => return Tried::Failed("the search for devices goes on".to_owned()),
+            Decided::Unfinished => return MemberResult::Failed("the search for devices goes on".to_owned()),
         };
         if !reservations.is_empty() {
             self.cache.assume_volumes(&self.tables, &queued.pod.uid, reservations);
         }
-        trying.roles.place(&queued.pod, &self.tables);
-        match self.permit(trying) {
+        state.roles.place(&queued.pod, &self.tables);
+        match self.permit(state) {
             Ok(permit) => {
-                trying.scheduled += 1;
+                state.scheduled += 1;
                 tried.permitted(permit)
             }
             Err(text) => {
-                trying.roll_back_to(mark, &mut self.cache);
-                Tried::Failed(text)
+                state.roll_back_to(mark, &mut self.cache);
+                MemberResult::Failed(text)
             }
         }
     }
@@ -97,44 +97,44 @@ impl Scheduler {
     /// Assumes a member on the node of this name and slot.
     fn assume_member(
         &mut self,
-        trying: &mut Trying<'_>,
+        state: &mut RunState<'_>,
         queued: &QueuedPod,
         (node, slot): (Symbol, Option<NodeIdx>),
     ) {
-        if let Some(shared) = &mut trying.shared
+        if let Some(shared) = &mut state.shared
             && let Some(slot) = slot
             && shared.assume(&queued.pod, slot, &mut self.cache)
         {
             return;
         }
-        let pod = match &mut trying.gaps {
+        let pod = match &mut state.gaps {
             Some(gaps) => gaps.assume(&queued.pod, node, &mut self.cache),
             None => Arc::clone(&queued.pod),
         };
-        trying.log.place(&mut self.cache, &pod, node, PodState::Assumed);
+        state.log.place(&mut self.cache, &pod, node, PodState::Assumed);
     }
 
     /// Runs Permit for a member that is assumed.
-    fn permit(&self, trying: &Trying<'_>) -> Result<Permit, String> {
-        if !trying.checks_minimum {
+    fn permit(&self, state: &RunState<'_>) -> Result<Permit, String> {
+        if !state.checks_minimum {
             return Ok(Permit::Success);
         }
-        let key = (self.tables.text(trying.key.namespace), self.tables.text(trying.key.name));
-        let permit = gang_scheduling::permit(trying.group, key, trying.scheduled + 1)?;
-        Ok(if trying.roles.are_short() { Permit::Wait } else { permit })
+        let key = (self.tables.text(state.key.namespace), self.tables.text(state.key.name));
+        let permit = gang_scheduling::permit(state.group, key, state.scheduled + 1)?;
+        Ok(if state.roles.are_short() { Permit::Wait } else { permit })
     }
 
     fn decide_member(
         &mut self,
         now: Time,
-        trying: &mut Trying<'_>,
+        state: &mut RunState<'_>,
         queued: &QueuedPod,
         probe: &mut dyn Probe,
     ) -> Decided {
         let pod = &queued.pod;
         // `group_evaluations` already checked the size, extenders and nominations of such members.
-        if trying.sole_evaluation().is_some()
-            && let Some(decided) = self.decide_from_shared(now, trying, queued, probe)
+        if state.sole_evaluation().is_some()
+            && let Some(decided) = self.decide_from_shared(now, state, queued, probe)
         {
             return decided;
         }
@@ -147,26 +147,26 @@ impl Scheduler {
         if self.extender_calls.concerns(pod) {
             return Decided::Failed(CycleError(EXTENDERS.to_owned()));
         }
-        if let Some(gaps) = &mut trying.gaps {
+        if let Some(gaps) = &mut state.gaps {
             gaps.show_to(pod, &mut self.cache);
         }
         self.cache.refresh();
-        let preempts = trying.mode == Mode::WithPostFilters;
-        let uses_caches = trying.within.is_none() && preempts && trying.gaps.is_none();
+        let preempts = state.mode == Mode::WithPostFilters;
+        let uses_caches = state.within.is_none() && preempts && state.gaps.is_none();
         if uses_caches && !self.is_comparable {
-            let extent = trying.limit.map_or(Extent::Whole, Extent::Member);
+            let extent = state.limit.map_or(Extent::Whole, Extent::Member);
             return self.decide_to(now, queued, extent, probe);
         }
-        if trying.sole_evaluation().is_none()
-            && let Some(decided) = self.decide_from_shared(now, trying, queued, probe)
+        if state.sole_evaluation().is_none()
+            && let Some(decided) = self.decide_from_shared(now, state, queued, probe)
         {
             return decided;
         }
         let is_comparable = self.is_comparable;
-        let Trying { within, limit, is_brief, .. } = *trying;
+        let RunState { within, limit, is_brief, .. } = *state;
         let scope = Scope { within, preempts, is_comparable, limit, is_brief };
         let decided = self.decide_in(now, queued, scope, probe);
-        self.keep_rejection(trying, queued, &decided);
+        self.keep_rejection(state, queued, &decided);
         decided
     }
 
@@ -256,7 +256,7 @@ fn rejected() -> Unschedulable {
     }
 }
 
-impl Tried {
+impl MemberResult {
     /// Returns the chosen node of a member that fits.
     pub(super) fn choice(self) -> Option<Choice> {
         match self {

@@ -3,7 +3,7 @@
 //! Upstream: `pkg/scheduler/schedule_one_podgroup.go#podGroupSchedulingPlacementAlgorithm`.
 
 use super::super::{Scheduler, profile_named};
-use super::cycle::{Attempt, Mode, Run, RunScope, Tried, Verdict};
+use super::cycle::{Attempt, MemberResult, Mode, Run, RunScope, Verdict};
 use crate::cycle::Probe;
 use crate::framework::extension_point::ExtensionPoint;
 use crate::framework::placement::{Placement, Proposal};
@@ -244,7 +244,7 @@ fn with_nodes<'a>(
     run: &'a Run,
 ) -> impl Iterator<Item = (&'a PodInfo, Symbol)> + use<'a> {
     let pairs = attempt.members.iter().zip(&run.tried);
-    pairs.filter_map(|(queued, tried): (_, &Tried)| Some((&*queued.pod, tried.node()?)))
+    pairs.filter_map(|(queued, tried): (_, &MemberResult)| Some((&*queued.pod, tried.node()?)))
 }
 
 /// Returns the reports if the group requires a topology domain; otherwise its only placement is not worth one.

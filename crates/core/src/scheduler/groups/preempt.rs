@@ -3,7 +3,7 @@
 //! Upstream: `pkg/scheduler/framework/preemption/podgrouppreemption.go`.
 
 use super::super::Scheduler;
-use super::cycle::{Attempt, Mode, Run, Tried, Verdict};
+use super::cycle::{Attempt, MemberResult, Mode, Run, Verdict};
 use crate::cache::UndoLog;
 use crate::cycle::{Nominate, Probe};
 use crate::framework::Code;
@@ -35,7 +35,7 @@ pub(super) enum Preempted {
     /// The run without potential victims failed with this error.
     Failed(String),
     /// No victims help, with a status code and its text.
-    InVain(Code, String),
+    NeedlessEviction(Code, String),
 }
 
 impl Preempted {
@@ -46,7 +46,7 @@ impl Preempted {
             Self::Victims(_) => Some("Success".to_owned()),
             Self::Ongoing => Some("Success: ongoing preemption on nominated nodes".to_owned()),
             Self::Failed(text) => Some(format!("Error: {text}")),
-            Self::InVain(code, text) => Some(format!("{}: {text}", code.as_str())),
+            Self::NeedlessEviction(code, text) => Some(format!("{}: {text}", code.as_str())),
         }
     }
 
@@ -54,7 +54,7 @@ impl Preempted {
     pub(super) fn victims(&self) -> &[Uid] {
         match self {
             Self::Victims(victims) => victims,
-            Self::NotTried | Self::Ongoing | Self::Failed(_) | Self::InVain(..) => &[],
+            Self::NotTried | Self::Ongoing | Self::Failed(_) | Self::NeedlessEviction(..) => &[],
         }
     }
 }
@@ -114,7 +114,9 @@ impl Scheduler {
                 run.verdict = Verdict::Waiting(text);
                 keep_nominations(&mut run.tried);
             }
-            Preempted::InVain(_, why) => run.verdict = Verdict::Unschedulable(format!("{text}, {why}")),
+            Preempted::NeedlessEviction(_, why) => {
+                run.verdict = Verdict::Unschedulable(format!("{text}, {why}"))
+            }
         }
         preempted
     }
@@ -125,22 +127,23 @@ impl Scheduler {
         now: Time,
         attempt: &Attempt,
         probe: &mut dyn Probe,
-    ) -> (Preempted, Vec<Tried>) {
-        let in_vain = |text: &str| (Preempted::InVain(Code::Unschedulable, text.to_owned()), Vec::new());
+    ) -> (Preempted, Vec<MemberResult>) {
+        let needless =
+            |text: &str| (Preempted::NeedlessEviction(Code::Unschedulable, text.to_owned()), Vec::new());
         let has_plugin = |profile: &super::super::Profile| {
             profile.framework.post_filters.iter().any(|plugin| plugin.name() == preemption::NAME)
         };
         let by_one_run = self.group_rules().preempts_by_one_run;
         if !self.profile_of(&attempt.members[0].pod).is_some_and(has_plugin) {
-            return if by_one_run { (Preempted::NotTried, Vec::new()) } else { in_vain(NOT_ENABLED) };
+            return if by_one_run { (Preempted::NotTried, Vec::new()) } else { needless(NOT_ENABLED) };
         }
         let Some(group) = &attempt.group else { return (Preempted::NotTried, Vec::new()) };
         let is_limited = self.tables.copies_defects() && !by_one_run;
         if is_limited && group.topology.as_ref().is_some_and(|keys| !keys.is_empty()) {
-            return in_vain(HAS_CONSTRAINTS);
+            return needless(HAS_CONSTRAINTS);
         }
         if attempt.members.iter().any(|queued| queued.pod.never_preempts) {
-            return in_vain(NEVER);
+            return needless(NEVER);
         }
         let waits = by_one_run && self.awaits_nominated_nodes(attempt, group.priority);
         let is_known =
@@ -152,7 +155,7 @@ impl Scheduler {
         units.retain(|unit| unit.priority < group.priority);
         if units.is_empty() {
             let code = Code::UnschedulableAndUnresolvable;
-            return (Preempted::InVain(code, NO_VICTIMS.to_owned()), Vec::new());
+            return (Preempted::NeedlessEviction(code, NO_VICTIMS.to_owned()), Vec::new());
         }
         let is_local = !is_limited && self.are_judged_by_nodes_alone(attempt);
         let mut log = UndoLog::default();
@@ -178,7 +181,7 @@ impl Scheduler {
                 (Preempted::Victims(self.reprieve(units, &mut log, stay)), run.tried)
             }
             Verdict::Failed(text) if by_one_run => (Preempted::Failed(text), Vec::new()),
-            Verdict::Unschedulable(text) | Verdict::Waiting(text) | Verdict::Failed(text) => in_vain(&text),
+            Verdict::Unschedulable(text) | Verdict::Waiting(text) | Verdict::Failed(text) => needless(&text),
         };
         log.roll_back_to(&mut self.cache, 0);
         preempted
@@ -283,24 +286,25 @@ impl Scheduler {
 }
 
 /// Nominates the members to the nodes where they fit without the victims.
-fn nominate(members: &mut [Tried], without: Vec<Tried>) {
+fn nominate(members: &mut [MemberResult], without: Vec<MemberResult>) {
     for (member, without) in members.iter_mut().zip(without) {
         match (&mut *member, without.node()) {
-            (Tried::Fits { node, .. }, Some(to)) => *node = to,
-            (Tried::Rejected(found), Some(to)) => {
+            (MemberResult::Fits { node, .. }, Some(to)) => *node = to,
+            (MemberResult::Rejected(found), Some(to)) => {
                 found.nominate = Nominate::To { node: to, victims: Vec::new() };
             }
             // It fits now, but not beside the others that take the victims' places.
-            (Tried::Fits { .. }, None) => *member = without,
-            (Tried::Rejected(_), None) | (Tried::Preempts { .. } | Tried::Failed(_), _) => {}
+            (MemberResult::Fits { .. }, None) => *member = without,
+            (MemberResult::Rejected(_), None)
+            | (MemberResult::Preempts { .. } | MemberResult::Failed(_), _) => {}
         }
     }
 }
 
 /// Leaves the nominations of members that do not fit yet as they are.
-fn keep_nominations(members: &mut [Tried]) {
+fn keep_nominations(members: &mut [MemberResult]) {
     for member in members {
-        if let Tried::Rejected(found) = member {
+        if let MemberResult::Rejected(found) = member {
             found.nominate = Nominate::Keep;
         }
     }

@@ -4,7 +4,7 @@
 //! Upstream: `pkg/scheduler/framework/preemption/podgrouppreemption.go` of 1.37.
 
 use super::super::{Scheduler, profile_named};
-use super::cycle::{Attempt, Mode, Tried, Trying};
+use super::cycle::{Attempt, MemberResult, Mode, RunState};
 use super::preempt::Unit;
 use crate::cache::UndoLog;
 use crate::cycle::{NoProbe, Probe};
@@ -39,7 +39,7 @@ impl Scheduler {
     pub(super) fn placed<'a>(
         &mut self,
         attempt: &'a Attempt,
-        tried: &[Tried],
+        tried: &[MemberResult],
         log: &mut UndoLog,
     ) -> Placed<'a> {
         let pairs = attempt.members.iter().zip(tried);
@@ -79,14 +79,14 @@ impl Scheduler {
             let Some(slot) = self.cache.find_slot(node) else { return false };
             let mut within = NodeSet::new();
             within.insert(slot);
-            let mut trying = Trying {
+            let mut state = RunState {
                 log: std::mem::take(&mut log),
                 checks_minimum: self.checks_minimum(attempt),
-                ..Trying::new(attempt, Some(&within), Mode::WithoutPostFilters)
+                ..RunState::new(attempt, Some(&within), Mode::WithoutPostFilters)
             };
-            let tried = self.try_member(now, &mut trying, queued, probe);
-            log = trying.log;
-            matches!(tried, Tried::Fits { .. })
+            let tried = self.try_member(now, &mut state, queued, probe);
+            log = state.log;
+            matches!(tried, MemberResult::Fits { .. })
         });
         log.roll_back_to(&mut self.cache, 0);
         self.walk.return_to(start);

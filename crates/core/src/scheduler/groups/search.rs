@@ -5,7 +5,7 @@
 //! The limits count decisions, so the result does not depend on time. `--compat=upstream` does without it.
 
 use super::super::{Scheduler, profile_named};
-use super::cycle::{Attempt, Mode, Run, RunScope, Tried, Verdict};
+use super::cycle::{Attempt, MemberResult, Mode, Run, RunScope, Verdict};
 use crate::cycle::{Decision, NoProbe, Options, Probe};
 use crate::framework::placement::Placement;
 use crate::model::group::GroupPolicy;
@@ -177,7 +177,7 @@ impl Scheduler {
         };
         let scope = RunScope { within: Some(within), first, ..RunScope::default() };
         let mut run = self.run_members(now, &ordered, scope, Mode::WithoutPostFilters, probe);
-        let mut by_member: Vec<(usize, Tried)> = order.iter().copied().zip(run.tried).collect();
+        let mut by_member: Vec<(usize, MemberResult)> = order.iter().copied().zip(run.tried).collect();
         if run.verdict != Verdict::Scheduled {
             let rejected = by_member.iter().filter(|(_, tried)| tried.node().is_none());
             return Err(rejected.map(|&(member, _)| member).collect());

@@ -6,7 +6,7 @@ use super::super::attempt::{Choice, Decided};
 use super::super::budget::Size;
 use super::super::quarantine::panic_text;
 use super::super::{Scheduler, profile_named};
-use super::cycle::{Attempt, Mode, Trying};
+use super::cycle::{Attempt, Mode, RunState};
 use super::member::Scope;
 use crate::cache::Cache;
 use crate::cache::slice::step_limit::StepLimit;
@@ -135,20 +135,20 @@ impl Scheduler {
     pub(super) fn decide_from_shared(
         &mut self,
         now: Time,
-        trying: &mut Trying<'_>,
+        state: &mut RunState<'_>,
         queued: &QueuedPod,
         probe: &mut dyn Probe,
     ) -> Option<Decided> {
-        let within = trying.within.filter(|_| trying.shares)?;
-        let sole = trying.sole_evaluation();
-        let decided = match trying.rejections.find(self.state_version(), &queued.pod, sole) {
+        let within = state.within.filter(|_| state.shares)?;
+        let sole = state.sole_evaluation();
+        let decided = match state.rejections.find(self.state_version(), &queued.pod, sole) {
             Some(found) if self.is_like_others(&queued.pod) => Decided::Nowhere(found.clone()),
             _ => {
                 let pod = self.as_nominated(&queued.pod);
-                let (at, is_sole) = (trying.at, sole.is_some());
-                let is_repeated = !is_sole && trying.is_repeated(&queued.pod);
-                let limit = trying.limit;
-                let decide = AssertUnwindSafe(|| match &mut trying.shared {
+                let (at, is_sole) = (state.at, sole.is_some());
+                let is_repeated = !is_sole && state.is_repeated(&queued.pod);
+                let limit = state.limit;
+                let decide = AssertUnwindSafe(|| match &mut state.shared {
                     Some(shared) if is_sole || !is_repeated => {
                         self.choose_from_shared(at, shared, within, &pod, queued.attempts)
                     }
@@ -169,10 +169,10 @@ impl Scheduler {
         if cfg!(debug_assertions) {
             let scope = Scope {
                 within: Some(within),
-                preempts: trying.mode == Mode::WithPostFilters,
+                preempts: state.mode == Mode::WithPostFilters,
                 is_comparable: false,
-                limit: trying.limit,
-                is_brief: trying.is_brief,
+                limit: state.limit,
+                is_brief: state.is_brief,
             };
             self.assert_full_equals(now, scope, queued, &decided);
         }
@@ -180,14 +180,14 @@ impl Scheduler {
     }
 
     /// Keeps the rejection of a member for those like it.
-    pub(super) fn keep_rejection(&self, trying: &mut Trying<'_>, queued: &QueuedPod, decided: &Decided) {
+    pub(super) fn keep_rejection(&self, state: &mut RunState<'_>, queued: &QueuedPod, decided: &Decided) {
         if let Decided::Nowhere(found) = decided
-            && trying.within.is_some()
-            && trying.shares
+            && state.within.is_some()
+            && state.shares
             && self.is_like_others(&queued.pod)
         {
-            let sole = trying.sole_evaluation();
-            trying.rejections.add(self.state_version(), &queued.pod, sole, found);
+            let sole = state.sole_evaluation();
+            state.rejections.add(self.state_version(), &queued.pod, sole, found);
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::super::Scheduler;
 use super::super::failure::Failure;
-use super::cycle::{Attempt, Run, Tried, UNSCHEDULABLE, Verdict};
+use super::cycle::{Attempt, MemberResult, Run, UNSCHEDULABLE, Verdict};
 use super::feasibility::Details;
 use super::preempt::Preempted;
 use super::reserve::keep_node;
@@ -27,24 +27,24 @@ use std::sync::Arc;
 /// What becomes of a member.
 pub(super) enum Fate {
     /// It goes on to its binding.
-    Binds(Tried),
+    Binds(MemberResult),
     /// It goes back to the queue.
     Fails(Failure),
 }
 
 /// A member, what becomes of it, and whether it is retried without an event: it preempts in a cycle of its own.
-type Fated = (QueuedPod, Fate, bool);
+type MemberFate = (QueuedPod, Fate, bool);
 
 /// Victims of a member whose group cannot start: member, attempt, node and victims. Upstream evicts them nevertheless.
-type InVain = (Arc<PodInfo>, u32, Symbol, Vec<Uid>);
+type NeedlessEviction = (Arc<PodInfo>, u32, Symbol, Vec<Uid>);
 
 /// What a group's cycle leads to.
 #[derive(Default)]
 struct Plan {
-    fates: Vec<Fated>,
+    fates: Vec<MemberFate>,
     reports: Vec<MemberReport>,
     victims: Vec<Uid>,
-    in_vain: Vec<InVain>,
+    needless: Vec<NeedlessEviction>,
 }
 
 impl Scheduler {
@@ -63,7 +63,7 @@ impl Scheduler {
         let profile = self.profile_of(&members[0].pod).map(|it| it.name.clone()).unwrap_or_default();
         let mut plan = self.plan((members, reserves), tried, &verdict, details.as_ref());
         plan.victims.extend(preempted.victims().iter().cloned());
-        let Plan { fates, reports, victims, in_vain } = plan;
+        let Plan { fates, reports, victims, needless } = plan;
         if verdict == Verdict::Scheduled || !victims.is_empty() {
             self.groups.set_victims(key, &victims);
         }
@@ -91,7 +91,7 @@ impl Scheduler {
         for (uid, rank) in left.iter().zip(ranks) {
             self.queue.retry_at_once(now, uid, rank);
         }
-        for (pod, attempt, node, victims) in in_vain {
+        for (pod, attempt, node, victims) in needless {
             self.preempt(now, &pod, attempt, node, &victims);
         }
         let Some(group) = &group else { return };
@@ -112,7 +112,7 @@ impl Scheduler {
     fn plan(
         &self,
         (members, reserves): (Vec<QueuedPod>, bool),
-        tried: Vec<Tried>,
+        tried: Vec<MemberResult>,
         verdict: &Verdict,
         details: Option<&Details>,
     ) -> Plan {
@@ -122,17 +122,18 @@ impl Scheduler {
         for (at, queued) in members.into_iter().enumerate() {
             let tried = tried.next();
             let mut report = self.member_report(&queued, tried.as_ref(), verdict);
-            if let Some(Tried::Preempts { found: Unschedulable { nominate, .. }, .. }) = &tried
+            if let Some(MemberResult::Preempts { found: Unschedulable { nominate, .. }, .. }) = &tried
                 && let Nominate::To { node, victims } = nominate
                 && (waits || copies_defects)
             {
                 plan.victims.extend(victims.iter().cloned());
                 if !waits {
                     let pod = Arc::clone(&queued.pod);
-                    plan.in_vain.push((pod, queued.attempts, *node, victims.clone()));
+                    plan.needless.push((pod, queued.attempts, *node, victims.clone()));
                 }
             }
-            let is_retried = *verdict == Verdict::Scheduled && matches!(tried, Some(Tried::Preempts { .. }));
+            let is_retried =
+                *verdict == Verdict::Scheduled && matches!(tried, Some(MemberResult::Preempts { .. }));
             let node = tried.as_ref().filter(|_| reserves).and_then(node_now);
             let mut fate = match details {
                 Some(details) => details.fate(tried, verdict, at),
@@ -157,7 +158,7 @@ impl Scheduler {
         now: Time,
         key: GroupKey,
         began: Time,
-        fates: Vec<Fated>,
+        fates: Vec<MemberFate>,
         wakers: Option<&BTreeSet<PluginName>>,
     ) -> bool {
         let mut bound = Vec::new();
@@ -196,7 +197,7 @@ impl Scheduler {
         now: Time,
         queued: QueuedPod,
         began: Time,
-        tried: Tried,
+        tried: MemberResult,
         key: GroupKey,
     ) -> Option<Uid> {
         let uid = Arc::clone(&queued.pod.uid);
@@ -242,65 +243,73 @@ impl Scheduler {
         self.fail_waiting(now, queued, began, failure, wakers.filter(|_| waits));
     }
 
-    fn member_report(&self, queued: &QueuedPod, tried: Option<&Tried>, verdict: &Verdict) -> MemberReport {
-        let permit = |tried: &Tried| match tried {
-            Tried::Fits { permit, .. } | Tried::Preempts { permit, .. } => Some(*permit),
-            Tried::Rejected(_) | Tried::Failed(_) => None,
+    fn member_report(
+        &self,
+        queued: &QueuedPod,
+        tried: Option<&MemberResult>,
+        verdict: &Verdict,
+    ) -> MemberReport {
+        let permit = |tried: &MemberResult| match tried {
+            MemberResult::Fits { permit, .. } | MemberResult::Preempts { permit, .. } => Some(*permit),
+            MemberResult::Rejected(_) | MemberResult::Failed(_) => None,
         };
         let is_lost = self.group_rules().asks_feasibility && matches!(verdict, Verdict::Failed(_));
         MemberReport {
             pod: self.pod_ref(&queued.pod),
-            node: tried.and_then(Tried::node).map(|node| self.tables.text(node).to_owned()),
+            node: tried.and_then(MemberResult::node).map(|node| self.tables.text(node).to_owned()),
             code: match tried {
                 None => verdict.code(),
-                Some(Tried::Fits { .. }) => "Success",
+                Some(MemberResult::Fits { .. }) => "Success",
                 Some(_) if is_lost => verdict.code(),
-                Some(Tried::Rejected(found)) if found.rejectors.is_empty() => "UnschedulableAndUnresolvable",
-                Some(Tried::Rejected(_) | Tried::Preempts { .. }) => "Unschedulable",
-                Some(Tried::Failed(_)) => "Error",
+                Some(MemberResult::Rejected(found)) if found.rejectors.is_empty() => {
+                    "UnschedulableAndUnresolvable"
+                }
+                Some(MemberResult::Rejected(_) | MemberResult::Preempts { .. }) => "Unschedulable",
+                Some(MemberResult::Failed(_)) => "Error",
             },
             message: None,
             permit: tried.and_then(permit).filter(|_| !self.group_rules().asks_feasibility),
-            preempts: matches!(tried, Some(Tried::Preempts { .. })),
+            preempts: matches!(tried, Some(MemberResult::Preempts { .. })),
         }
     }
 }
 
 /// Returns the node on which a member fits now.
-fn node_now(tried: &Tried) -> Option<Symbol> {
+fn node_now(tried: &MemberResult) -> Option<Symbol> {
     match tried {
-        Tried::Fits { node, .. } => Some(*node),
-        Tried::Preempts { .. } | Tried::Rejected(_) | Tried::Failed(_) => None,
+        MemberResult::Fits { node, .. } => Some(*node),
+        MemberResult::Preempts { .. } | MemberResult::Rejected(_) | MemberResult::Failed(_) => None,
     }
 }
 
 /// Returns what becomes of a member, given what was found for it and for the group.
-pub(super) fn fate(tried: Option<Tried>, verdict: &Verdict) -> Fate {
+pub(super) fn fate(tried: Option<MemberResult>, verdict: &Verdict) -> Fate {
     let member = |message: String, nominate| Fate::Fails(Failure::Member { message, nominate });
     let group = || verdict.text().to_owned();
     match (verdict, tried) {
-        (Verdict::Failed(_), Some(Tried::Failed(own))) => Fate::Fails(Failure::Error(own)),
+        (Verdict::Failed(_), Some(MemberResult::Failed(own))) => Fate::Fails(Failure::Error(own)),
         (Verdict::Failed(_), _) => Fate::Fails(Failure::Error(group())),
         (_, None) => member(group(), Nominate::Keep),
-        (Verdict::Scheduled, Some(tried @ Tried::Fits { .. })) => Fate::Binds(tried),
-        (Verdict::Waiting(_), Some(Tried::Fits { node, .. })) => {
+        (Verdict::Scheduled, Some(tried @ MemberResult::Fits { .. })) => Fate::Binds(tried),
+        (Verdict::Waiting(_), Some(MemberResult::Fits { node, .. })) => {
             member(group(), Nominate::To { node, victims: Vec::new() })
         }
-        (Verdict::Waiting(_), Some(Tried::Preempts { found, .. })) => {
+        (Verdict::Waiting(_), Some(MemberResult::Preempts { found, .. })) => {
             Fate::Fails(Failure::Unschedulable(found))
         }
-        (Verdict::Unschedulable(_), Some(Tried::Fits { permit, .. } | Tried::Preempts { permit, .. })) => {
-            member(held_back(permit), Nominate::Clear)
-        }
-        (Verdict::Scheduled, Some(Tried::Preempts { found, .. })) => {
+        (
+            Verdict::Unschedulable(_),
+            Some(MemberResult::Fits { permit, .. } | MemberResult::Preempts { permit, .. }),
+        ) => member(held_back(permit), Nominate::Clear),
+        (Verdict::Scheduled, Some(MemberResult::Preempts { found, .. })) => {
             let own = Unschedulable { nominate: Nominate::Clear, preemption: Preemption::NotTried, ..found };
             Fate::Fails(Failure::Unschedulable(own))
         }
-        (_, Some(Tried::Rejected(found))) if found.rejectors.is_empty() => {
+        (_, Some(MemberResult::Rejected(found))) if found.rejectors.is_empty() => {
             Fate::Fails(Failure::NoNodes(found.message))
         }
-        (_, Some(Tried::Rejected(found))) => Fate::Fails(Failure::Unschedulable(found)),
-        (_, Some(Tried::Failed(own))) => Fate::Fails(Failure::Error(own)),
+        (_, Some(MemberResult::Rejected(found))) => Fate::Fails(Failure::Unschedulable(found)),
+        (_, Some(MemberResult::Failed(own))) => Fate::Fails(Failure::Error(own)),
     }
 }
 
@@ -316,10 +325,10 @@ fn held_back(permit: Permit) -> String {
 }
 
 /// Returns the plugins whose events may help the group: those that rejected a member, and GangScheduling.
-fn wakers(tried: &[Tried]) -> BTreeSet<PluginName> {
+fn wakers(tried: &[MemberResult]) -> BTreeSet<PluginName> {
     let mut wakers: BTreeSet<PluginName> = [gang_scheduling::NAME].into();
     for tried in tried {
-        if let Tried::Rejected(found) | Tried::Preempts { found, .. } = tried {
+        if let MemberResult::Rejected(found) | MemberResult::Preempts { found, .. } = tried {
             wakers.extend(found.rejectors.iter().copied());
             wakers.extend(found.preemption_blockers.iter().copied());
         }

@@ -3,7 +3,7 @@
 use super::super::attempt::Choice;
 use super::super::failure::Failure;
 use super::super::{Profile, Scheduler};
-use super::cycle::{Attempt, Mode, Run, Tried, Verdict};
+use super::cycle::{Attempt, MemberResult, Mode, Run, Verdict};
 use super::preempt::Preempted;
 use super::submit::{Fate, fate};
 use crate::cycle::{Nominate, Probe, Unschedulable};
@@ -105,9 +105,10 @@ fn tried(attempt: Attempt, run: Run, preempted: &Preempted) -> GroupTried {
     let mut seen: BTreeSet<Uid> = BTreeSet::new();
     let mut victims: Vec<Uid> = Vec::new();
     let of_members = tried.iter().filter_map(|tried| match tried {
-        Tried::Preempts { found: Unschedulable { nominate: Nominate::To { victims, .. }, .. }, .. } => {
-            Some(victims)
-        }
+        MemberResult::Preempts {
+            found: Unschedulable { nominate: Nominate::To { victims, .. }, .. },
+            ..
+        } => Some(victims),
         _ => None,
     });
     let of_members = of_members.filter(|_| matches!(verdict, Verdict::Waiting(_))).flatten();
