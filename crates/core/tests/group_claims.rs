@@ -129,7 +129,7 @@ fn member_is_tried_once_its_claim_and_its_group_are_there_in_any_order() {
 }
 
 #[test]
-fn member_whose_claim_is_made_anew_is_tried_once_its_group_is_complete() {
+fn member_whose_claim_is_recreated_is_tried_once_its_group_is_complete() {
     for order in [["devices-claim c", "pod q cpu=1 group=g"], ["pod q cpu=1 group=g", "devices-claim c"]] {
         let mut running = Running::new();
         running.apply_all(&[

@@ -110,8 +110,8 @@ impl Scheduler {
         self.pre_bind_storage(now, old.as_ref(), Some(object));
     }
 
-    /// Releases the pods that waited for this claim to exist, or for its owner. Those that another plugin gates now wait
-    /// for that plugin.
+    /// Releases the pods that waited for this claim to exist, or for its owner. Those that another plugin gates now
+    /// wait for that plugin.
     fn release_gated(&mut self, now: Time, old: Option<&StorageObject>, claim: &Arc<ResourceClaim>) {
         if let Some(StorageObject::ResourceClaim(old)) = old {
             let identity =

@@ -144,8 +144,7 @@ impl ReferenceCluster<'_> {
             let is_made = |it: &&Arc<ResourceClaim>| {
                 it.is_for_extended_resources && it.controller.as_ref().is_some_and(|(_, uid)| *uid == pod.uid)
             };
-            let kept = self.devices.keep_claims.get(&pod.uid);
-            let kept = kept.and_then(|kept| self.devices.claims.iter().find(|it| it.uid == *kept));
+            let kept = self.kept_claim(pod);
             match kept.or_else(|| self.devices.claims.iter().find(is_made)).filter(|_| count > 0) {
                 Some(made) if kept.is_some() && made.allocation.is_some() => {
                     if !self.is_usable(made, node) {
@@ -169,6 +168,12 @@ impl ReferenceCluster<'_> {
         };
         let found = place(&demands, &candidates, &self.taken(), &card, &self.all_units());
         (!found).then(|| "the devices do not suffice".to_owned())
+    }
+
+    /// Returns the claim that the pod keeps from its attempt before.
+    fn kept_claim(&self, pod: &PodInfo) -> Option<&Arc<ResourceClaim>> {
+        let kept = self.devices.keep_claims.get(&pod.uid)?;
+        self.devices.claims.iter().find(|it| it.uid == *kept)
     }
 
     /// Whether an allocated claim can be used on the node.

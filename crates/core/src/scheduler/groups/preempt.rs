@@ -229,7 +229,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the pods on nodes as units of eviction, without those with pods whose reservations could not be restored.
+    /// Returns the pods on nodes as units of eviction. A unit with a pod whose reservations could not be restored is left
+    /// out.
     fn units(&self, now: Time) -> Vec<Unit> {
         let judges_by_group = self.group_rules().preempts_by_one_run || !self.tables.copies_defects();
         let snapshot = self.snapshot();
