@@ -198,7 +198,7 @@ impl Scheduler {
                 reasons.push(own("ongoing preemption on nominated nodes"));
                 "Success"
             }
-            Preempted::NeedlessEviction(code @ Code::UnschedulableAndUnresolvable, why) => {
+            Preempted::NoHelp(code @ Code::UnschedulableAndUnresolvable, why) => {
                 reasons.push(own(why));
                 code.as_str()
             }
@@ -207,9 +207,9 @@ impl Scheduler {
                 run.fail_in_post_filter(text);
                 return preempted;
             }
-            Preempted::NeedlessEviction(..) | Preempted::NotTried => {
+            Preempted::NoHelp(..) | Preempted::NotTried => {
                 reasons.extend(frees_claims.then(|| CLAIMS_DONE.to_owned()));
-                if let Preempted::NeedlessEviction(_, why) = &preempted {
+                if let Preempted::NoHelp(_, why) = &preempted {
                     reasons.push(own(why));
                 }
                 Code::Unschedulable.as_str()
@@ -222,7 +222,7 @@ impl Scheduler {
         let nominated = |(at, queued): (usize, &crate::queue::QueuedPod)| match &preempted {
             Preempted::Victims(_) => without.get(at).and_then(MemberResult::node),
             Preempted::Ongoing => queued.pod.nominated_node,
-            Preempted::NeedlessEviction(..) | Preempted::Failed(_) | Preempted::NotTried => None,
+            Preempted::NoHelp(..) | Preempted::Failed(_) | Preempted::NotTried => None,
         };
         run.details = Some(Details {
             left_out: text,

@@ -236,7 +236,7 @@ impl Scheduler {
             match self.queue.get(&uid).and_then(|queued| self.gate(&queued.pod)) {
                 None => free.push(uid),
                 Some(gate) if self.queue.blocked_by(&uid).is_none() => {
-                    self.queue.hold_back(&uid, gate, false)
+                    self.queue.hold_back(&uid, gate, false);
                 }
                 Some(_) => {}
             }

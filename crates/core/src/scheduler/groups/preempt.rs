@@ -35,7 +35,7 @@ pub(super) enum Preempted {
     /// The run without potential victims failed with this error.
     Failed(String),
     /// No victims help, with a status code and its text.
-    NeedlessEviction(Code, String),
+    NoHelp(Code, String),
 }
 
 impl Preempted {
@@ -46,7 +46,7 @@ impl Preempted {
             Self::Victims(_) => Some("Success".to_owned()),
             Self::Ongoing => Some("Success: ongoing preemption on nominated nodes".to_owned()),
             Self::Failed(text) => Some(format!("Error: {text}")),
-            Self::NeedlessEviction(code, text) => Some(format!("{}: {text}", code.as_str())),
+            Self::NoHelp(code, text) => Some(format!("{}: {text}", code.as_str())),
         }
     }
 
@@ -54,7 +54,7 @@ impl Preempted {
     pub(super) fn victims(&self) -> &[Uid] {
         match self {
             Self::Victims(victims) => victims,
-            Self::NotTried | Self::Ongoing | Self::Failed(_) | Self::NeedlessEviction(..) => &[],
+            Self::NotTried | Self::Ongoing | Self::Failed(_) | Self::NoHelp(..) => &[],
         }
     }
 }
@@ -114,8 +114,8 @@ impl Scheduler {
                 run.verdict = Verdict::Waiting(text);
                 keep_nominations(&mut run.tried);
             }
-            Preempted::NeedlessEviction(_, why) => {
-                run.verdict = Verdict::Unschedulable(format!("{text}, {why}"))
+            Preempted::NoHelp(_, why) => {
+                run.verdict = Verdict::Unschedulable(format!("{text}, {why}"));
             }
         }
         preempted
@@ -128,22 +128,21 @@ impl Scheduler {
         attempt: &Attempt,
         probe: &mut dyn Probe,
     ) -> (Preempted, Vec<MemberResult>) {
-        let needless =
-            |text: &str| (Preempted::NeedlessEviction(Code::Unschedulable, text.to_owned()), Vec::new());
+        let no_help = |text: &str| (Preempted::NoHelp(Code::Unschedulable, text.to_owned()), Vec::new());
         let has_plugin = |profile: &super::super::Profile| {
             profile.framework.post_filters.iter().any(|plugin| plugin.name() == preemption::NAME)
         };
         let by_one_run = self.group_rules().preempts_by_one_run;
         if !self.profile_of(&attempt.members[0].pod).is_some_and(has_plugin) {
-            return if by_one_run { (Preempted::NotTried, Vec::new()) } else { needless(NOT_ENABLED) };
+            return if by_one_run { (Preempted::NotTried, Vec::new()) } else { no_help(NOT_ENABLED) };
         }
         let Some(group) = &attempt.group else { return (Preempted::NotTried, Vec::new()) };
         let is_limited = self.tables.copies_defects() && !by_one_run;
         if is_limited && group.topology.as_ref().is_some_and(|keys| !keys.is_empty()) {
-            return needless(HAS_CONSTRAINTS);
+            return no_help(HAS_CONSTRAINTS);
         }
         if attempt.members.iter().any(|queued| queued.pod.never_preempts) {
-            return needless(NEVER);
+            return no_help(NEVER);
         }
         let waits = by_one_run && self.awaits_nominated_nodes(attempt, group.priority);
         let is_known =
@@ -155,7 +154,7 @@ impl Scheduler {
         units.retain(|unit| unit.priority < group.priority);
         if units.is_empty() {
             let code = Code::UnschedulableAndUnresolvable;
-            return (Preempted::NeedlessEviction(code, NO_VICTIMS.to_owned()), Vec::new());
+            return (Preempted::NoHelp(code, NO_VICTIMS.to_owned()), Vec::new());
         }
         let is_local = !is_limited && self.are_judged_by_nodes_alone(attempt);
         let mut log = UndoLog::default();
@@ -181,7 +180,7 @@ impl Scheduler {
                 (Preempted::Victims(self.reprieve(units, &mut log, stay)), run.tried)
             }
             Verdict::Failed(text) if by_one_run => (Preempted::Failed(text), Vec::new()),
-            Verdict::Unschedulable(text) | Verdict::Waiting(text) | Verdict::Failed(text) => needless(&text),
+            Verdict::Unschedulable(text) | Verdict::Waiting(text) | Verdict::Failed(text) => no_help(&text),
         };
         log.roll_back_to(&mut self.cache, 0);
         preempted
@@ -229,8 +228,7 @@ impl Scheduler {
         }
     }
 
-    /// Returns the pods on nodes as units of eviction. A unit with a pod whose reservations could not be restored is left
-    /// out.
+    /// Returns the pods on nodes as units of eviction, but none with a pod whose reservations could not be restored.
     fn units(&self, now: Time) -> Vec<Unit> {
         let judges_by_group = self.group_rules().preempts_by_one_run || !self.tables.copies_defects();
         let snapshot = self.snapshot();
