@@ -415,6 +415,9 @@ impl Scheduler {
         if self.halted {
             return Some(Step::Idle { wake_at: self.bindings.next_query() });
         }
+        if self.give_up_claims_of_gated(now) {
+            return None;
+        }
         self.queue.tick(now);
         self.end_time_limits(now);
         // While a binding waits for a credit, a further decision would only be outdated when its binding is sent.
@@ -438,6 +441,7 @@ impl Scheduler {
         }
         let times = [
             self.queue.next_wakeup(now),
+            self.queue.next_look_at_claims(),
             self.bindings.next_query(),
             self.volume_bindings.next_time(),
             self.cache.volumes().devices().next_expiry(),

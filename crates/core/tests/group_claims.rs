@@ -3,6 +3,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::device::{Allocation, PodClaim, PodClaimSource, ResourceClaim};
 use supercargo_core::model::effect::{Effect, VolumeChange, VolumeWrite};
@@ -46,6 +47,16 @@ impl Running {
 
     fn handle(&mut self, event: Event) {
         self.scheduler.handle(self.now, event);
+        self.run();
+    }
+
+    /// Lets time pass.
+    fn wait(&mut self, seconds: u64) {
+        self.now = self.now + Duration::from_secs(seconds);
+        self.run();
+    }
+
+    fn run(&mut self) {
         loop {
             match self.scheduler.step(self.now, &mut NoProbe) {
                 Step::Idle { .. } => return,
@@ -100,6 +111,15 @@ impl Running {
         let (outcome, write) = (WriteOutcome::Done, write.write);
         self.handle(Event::VolumeWritten { uid: Arc::clone(&uid), write, outcome });
         self.show_reservation(&claim.name, &uid, allocation);
+    }
+
+    /// Takes the only write, which takes a claim from a pod, and returns its number.
+    fn unreserves(&mut self) -> u64 {
+        let writes = std::mem::take(&mut self.writes);
+        let [VolumeWrite { change: VolumeChange::Unreserve { .. }, write, .. }] = writes[..] else {
+            panic!("{writes:?}")
+        };
+        write
     }
 
     /// Shows a claim as reserved for a pod.
@@ -172,8 +192,70 @@ fn gated_member_gives_up_a_claim_that_is_shown_as_reserved_for_it() {
     let gated = running.scheduler.queue().waiting().filter(|(place, _)| *place == SubQueue::Gated);
     assert_eq!(gated.count(), 1);
     running.show_reservation("c", "p", None);
-    let changes: Vec<_> = running.writes.iter().map(|write| &write.change).collect();
-    assert!(matches!(changes[..], [VolumeChange::Unreserve { .. }]), "{changes:?}");
+    let write = running.unreserves();
+    let outcome = WriteOutcome::Unknown { message: "deadline".to_owned() };
+    running.handle(Event::VolumeWritten { uid: "p".into(), write, outcome });
+    assert!(running.writes.is_empty());
+    running.wait(61);
+    running.unreserves();
+}
+
+#[test]
+fn claim_of_a_gated_member_is_given_up_by_the_leader_only() {
+    for is_bound in [false, true] {
+        let mut running = Running::new();
+        running.handle(Event::Leading(false));
+        running.apply_all(&["node a cpu=4", "devices-claim c", "pod p cpu=1 group=g claim=c"]);
+        running.show_reservation("c", "p", None);
+        if is_bound {
+            running.apply("pod p cpu=1 group=g claim=c on=a");
+        }
+        assert!(running.writes.is_empty());
+        running.handle(Event::Leading(true));
+        if is_bound {
+            assert!(running.writes.is_empty(), "{:?}", running.writes);
+        } else {
+            running.unreserves();
+        }
+    }
+}
+
+#[test]
+fn members_after_pre_bind_are_rechecked_beside_those_before_them_only() {
+    let mut running = Running::new();
+    running.apply_all(&["node a zone=z1 cpu=4", "node b zone=z2 cpu=4", "group g min=2"]);
+    running.apply_all(&["devices-claim c", "devices-claim d"]);
+    let common = "cpu=1 group=g label:app=x require=zone:in:z1";
+    running.apply(&format!("pod p {common} claim=c spread=zone/1/DoNotSchedule/app=x/ignore-affinity"));
+    running.apply(&format!("pod q {common} claim=d"));
+    assert_eq!(running.writes.len(), 2);
+    (0..2).for_each(|_| running.answer_write());
+    running.bound.sort();
+    assert_eq!(running.bound, ["p a", "q a"]);
+}
+
+#[test]
+fn group_is_not_bound_in_part_if_a_node_changes_while_another_member_is_in_pre_bind() {
+    let mut running = Running::new();
+    running.apply_all(&["node a cpu=1", "node b cpu=1", "devices-claim c", "group g min=2"]);
+    running.apply("pod p cpu=1 group=g require=@name:in:a");
+    running.apply("pod q cpu=1 group=g require=@name:in:b claim=c");
+    assert_eq!(running.writes.len(), 1);
+    running.apply("node a cpu=1 unschedulable");
+    running.answer_write();
+    assert!(running.bound.is_empty(), "{:?}", running.bound);
+}
+
+#[test]
+fn other_members_are_tried_once_one_that_came_before_them_is_deleted() {
+    let mut running = Running::new();
+    running.apply_all(&["node a cpu=4", "group g min=2"]);
+    running.apply_all(&["pod l cpu=3 group=g", "pod p cpu=2 group=g", "pod q cpu=2 group=g"]);
+    assert!(running.bound.is_empty());
+    running.apply("pod l cpu=3 group=g deleting");
+    running.wait(30);
+    running.bound.sort();
+    assert_eq!(running.bound, ["p a", "q a"]);
 }
 
 #[test]

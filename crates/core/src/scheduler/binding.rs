@@ -23,11 +23,30 @@ use crate::model::event::{BindOutcome, BindingState, ObjectKey};
 use crate::model::intern::Symbol;
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
+use crate::model::volume::Reservation;
 use crate::queue::Search;
 use crate::report::Outcome;
 use crate::switches::mutation::{self, Mutation};
 use std::sync::Arc;
 use transitions::Next;
+
+/// An assumed pod that does not count on its node, for a recheck.
+struct TakenOff<W> {
+    pod: Arc<PodInfo>,
+    node: Symbol,
+    is_written: W,
+    reserved: Vec<Reservation>,
+}
+
+impl<W: Fn(&Reservation) -> bool> TakenOff<W> {
+    /// Whether the pod passes all filters on its node.
+    fn fits(&self, scheduler: &Scheduler, snapshot: Snapshot<'_>) -> bool {
+        let Some(node) = snapshot.find_node(self.node) else { return false };
+        scheduler.profile_of(&self.pod).is_some_and(|profile| {
+            matches!(profile.framework.fits_on(&self.pod, snapshot, node, &self.is_written), Ok(true))
+        })
+    }
+}
 
 impl Scheduler {
     /// Returns the next effect that has a credit.
@@ -103,7 +122,7 @@ impl Scheduler {
 
     /// Reverts the decision. The pod becomes active at its old rank, or serves a backoff if its Binding was refused
     /// before.
-    fn recheck_failed(&mut self, now: Time, uid: &str, is_large: bool) {
+    pub(super) fn recheck_failed(&mut self, now: Time, uid: &str, is_large: bool) {
         self.bindings.rechecks_failed += 1;
         if let Some(error) = self.bindings.known(uid).error_before.clone() {
             // Otherwise a pod whose bindings fail would be decided and sent without end.
@@ -116,8 +135,7 @@ impl Scheduler {
         // whenever the results of slices do not outlast PreBind.
         let claim = self.cache.volumes().devices().settled(uid).filter(|_| is_large).cloned();
         self.revert_unsent(now, uid);
-        let is_gated = self.queue.get(uid).is_some_and(|queued| queued.gate.is_some());
-        if let Some(claim) = claim.filter(|_| !is_gated) {
+        if let Some(claim) = claim {
             self.cache.settle_claim(&Uid::from(uid), &claim);
         }
     }
@@ -132,26 +150,74 @@ impl Scheduler {
         {
             return Some(true);
         }
-        let is_written = self.writes_in_pre_bind(&pod);
         // As in the group's cycle, the members do not keep each other from nodes that they are nominated to.
         let nominations = self.hide_members_nominations(&pod);
-        let reserved = self.cache.forget_volumes(uid);
-        self.cache.remove_pod(uid);
-        let judge = |scheduler: &Self, snapshot: Snapshot<'_>| {
-            snapshot.find_node(node).is_some_and(|idx| {
-                scheduler.profile_of(&pod).is_some_and(|profile| {
-                    matches!(profile.framework.fits_on(&pod, snapshot, idx, &is_written), Ok(true))
-                })
-            })
-        };
+        let taken = self.take_off_node(&pod, node);
+        let judge = |scheduler: &Self, snapshot: Snapshot<'_>| taken.fits(scheduler, snapshot);
         let fits = match self.size_of(&pod) {
             Size::Usual => Some(judge(self, self.snapshot())),
             Size::Large | Size::TooLarge(_) => self.fits_by_results(&pod, judge),
         };
-        self.cache.place(&pod, node, PodState::Assumed);
-        self.cache.assume_volumes(&self.tables, &pod.uid, reserved);
-        nominations.iter().for_each(|(member, node)| self.cache.nominate(member, Some(*node)));
+        self.put_back(taken);
+        self.show_nominations(&nominations);
         fits
+    }
+
+    /// Rechecks members of a group that start together, each beside those before it only, as in the group's cycle.
+    /// Returns those that do not fit any more.
+    pub(super) fn recheck_members(&mut self, members: &[Uid]) -> Vec<Uid> {
+        let is_current = |uid: &Uid| {
+            self.bindings.get(uid).is_none_or(|binding| {
+                binding.fingerprint == Some(self.cache.fingerprint_for(&binding.queued.pod))
+            })
+        };
+        if members.iter().all(is_current) || mutation::is_on(Mutation::RecheckSkipped) {
+            return Vec::new();
+        }
+        let decided = members.iter().filter_map(|uid| self.bindings.get(uid));
+        let decided: Vec<_> = decided.map(|it| (Arc::clone(&it.queued.pod), it.node)).collect();
+        let nominations =
+            decided.first().map(|(pod, _)| self.hide_members_nominations(pod)).unwrap_or_default();
+        let taken: Vec<TakenOff<_>> =
+            decided.iter().map(|(pod, node)| self.take_off_node(pod, *node)).collect();
+        let (mut fitting, mut failing) = (Vec::new(), Vec::new());
+        for member in taken {
+            let is_evaluated = !matches!(self.size_of(&member.pod), Size::TooLarge(_));
+            if is_evaluated && member.fits(self, self.snapshot()) {
+                fitting.push(Arc::clone(&member.pod));
+                self.put_back(member);
+            } else {
+                failing.push(member);
+            }
+        }
+        let lost = failing.iter().map(|member| Arc::clone(&member.pod.uid)).collect();
+        failing.into_iter().for_each(|member| self.put_back(member));
+        self.show_nominations(&nominations);
+        for pod in fitting {
+            self.bindings.checked(&pod.uid, self.cache.fingerprint_for(&pod));
+        }
+        lost
+    }
+
+    /// Takes an assumed pod off its node for a recheck.
+    fn take_off_node(
+        &mut self,
+        pod: &Arc<PodInfo>,
+        node: Symbol,
+    ) -> TakenOff<impl Fn(&Reservation) -> bool + use<>> {
+        let is_written = self.writes_in_pre_bind(pod);
+        let reserved = self.cache.forget_volumes(&pod.uid);
+        self.cache.remove_pod(&pod.uid);
+        TakenOff { pod: Arc::clone(pod), node, is_written, reserved }
+    }
+
+    fn put_back<W>(&mut self, taken: TakenOff<W>) {
+        self.cache.place(&taken.pod, taken.node, PodState::Assumed);
+        self.cache.assume_volumes(&self.tables, &taken.pod.uid, taken.reserved);
+    }
+
+    fn show_nominations(&mut self, nominations: &[(Arc<PodInfo>, Symbol)]) {
+        nominations.iter().for_each(|(pod, node)| self.cache.nominate(pod, Some(*node)));
     }
 
     /// Cancels a binding that was not sent, or PreBind, because the pod is a victim of preemption. Returns false if

@@ -15,6 +15,8 @@ impl Scheduler {
     /// gain.
     pub(super) fn lead(&mut self, now: Time, leading: bool) {
         self.leading = leading;
+        // What gated pods had to give up may have been dropped.
+        self.queue.look_at_all_claims();
         if leading || mutation::is_on(Mutation::LeadershipIgnored) {
             return;
         }
@@ -22,6 +24,7 @@ impl Scheduler {
             self.queue.unblock(now, &uid);
             self.queue.requeue_now(now, &uid);
         }
+        let dropped = self.outbox.claim_writes();
         for queued in self.end_all_pre_binds(now).into_iter().chain(self.end_all_suspended()) {
             self.activate(now, queued);
         }
@@ -29,6 +32,9 @@ impl Scheduler {
         for uid in self.bindings.unsent() {
             self.outbox.drop_bind(&uid);
             self.revert_unsent(now, &uid);
+        }
+        for (claim, pod) in dropped {
+            self.claim_write_dropped(now, &claim, &pod);
         }
     }
 }

@@ -13,7 +13,6 @@ use crate::model::node::NodeInfo;
 use crate::model::pod::PodInfo;
 use crate::model::time::Time;
 use crate::model::volume::{StorageKey, StorageObject};
-use crate::plugins::dynamic_resources;
 use crate::queue::QueuedPod;
 use crate::switches::mutation::{self, Mutation};
 use std::sync::Arc;
@@ -85,7 +84,11 @@ impl Scheduler {
         match *key {
             ObjectKey::Pod(ref uid) => self.pod_left(now, uid, &Departure::Deleted),
             ObjectKey::Node(name) => self.node_gone(now, name),
-            ObjectKey::Namespace(name) => lookups.remove_namespace(name),
+            ObjectKey::Namespace(name) => {
+                lookups.remove_namespace(name);
+                // Terms with a namespace selector concern fewer pods now.
+                self.requeue_on(now, &ClusterEvent::Other);
+            }
             ObjectKey::Service(namespace, name) => lookups.remove_service(namespace, name),
             ObjectKey::Controller(kind, namespace, name) => lookups.remove_controller(kind, namespace, name),
             ObjectKey::DisruptionBudget(namespace, name) => lookups.remove_disruption_budget(namespace, name),
@@ -121,7 +124,7 @@ impl Scheduler {
             }
         }
         let gated = self.queue.gated_by_claim(claim.namespace, claim.name);
-        let gated = gated.filter(|it| it.gate == Some(dynamic_resources::NAME));
+        let gated = gated.filter(|it| it.gate != self.queue.blocked_by(&it.pod.uid));
         let pods: Vec<Arc<PodInfo>> = gated.map(|it| Arc::clone(&it.pod)).collect();
         let object = StorageObject::ResourceClaim(Arc::clone(claim));
         let event = ClusterEvent::Storage { old, new: Some(&object) };
@@ -212,6 +215,7 @@ impl Scheduler {
         self.cache.place(pod, node, PodState::Added);
         match known {
             Some((old, _, PodState::Added)) => {
+                self.member_relabeled(now, &old, pod);
                 for action in pod_actions(&old, pod, self.tables.rules()) {
                     let event = ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) };
                     self.requeue_on(now, &event);
@@ -278,15 +282,12 @@ impl Scheduler {
             })
         });
         self.nomination_shown(now, Some(&old), pod);
+        self.member_relabeled(now, &old, pod);
     }
 
     /// Requeues a pod whose decision was cancelled, for an attempt without a backoff. Its latest version may be gated.
-    /// Then it gives up its claims.
     pub(super) fn activate(&mut self, now: Time, queued: QueuedPod) {
         let gate = self.gate(&queued.pod);
-        if gate.is_some() {
-            self.give_up_claims(&queued.pod);
-        }
         self.queue.activate(now, queued, gate);
     }
 

@@ -96,6 +96,13 @@ impl Outbox {
         self.claim_writes.clear();
     }
 
+    /// Returns the writes to claims that no pod waits for: uids of claim and pod.
+    pub(super) fn claim_writes(&self) -> Vec<(Uid, Uid)> {
+        let mut writes: Vec<_> = self.claim_writes.keys().cloned().collect();
+        writes.sort_unstable();
+        writes
+    }
+
     /// Queues a write to a claim that no pod waits for. It replaces an earlier one for the same claim and pod.
     pub(super) fn push_claim(&mut self, claim: Uid, write: VolumeWrite) {
         let key = (claim, Arc::clone(&write.pod.uid));

@@ -40,6 +40,8 @@ use transitions::Next;
 
 /// The id of a write that no pod in PreBind waits for.
 const UNAWAITED: u64 = 0;
+/// How long a gated pod waits until it gives up a claim again after the write failed.
+const GIVE_UP_AGAIN: Duration = Duration::from_secs(60);
 
 /// How long the watch may take to show a write that was answered.
 const SHOWN_WITHIN: Duration = Duration::from_secs(600);
@@ -181,7 +183,7 @@ impl Scheduler {
         if write == UNAWAITED {
             if outcome != WriteOutcome::Done {
                 // The pod tries again. Without the write, no event would bring it back.
-                self.queue.requeue_after_backoff(now, uid);
+                self.use_or_give_up_claims(now, uid, now + GIVE_UP_AGAIN);
             }
             return;
         }
@@ -403,11 +405,11 @@ impl Scheduler {
     }
 
     /// Handles a new version of a claim. If it is reserved for a pending pod or was made for it, by a write whose
-    /// answer was lost, the pod is tried again: it gets a node, or gives up the claim. A gated pod gives it up at once.
+    /// answer was lost, the pod is tried again: it gets a node, or gives up the claim.
     pub(super) fn claim_shown(&mut self, now: Time, old: Option<&ResourceClaim>, claim: &ResourceClaim) {
         let was_reserved = |uid: &Uid| old.is_some_and(|old| old.reserved_for.contains(uid));
         for uid in claim.reserved_for.iter().filter(|uid| !was_reserved(uid)) {
-            self.use_or_give_up_claims(now, uid);
+            self.use_or_give_up_claims(now, uid, now);
         }
         let Some((_, pod)) = claim.controller.as_ref().filter(|_| claim.is_for_extended_resources) else {
             return;
@@ -416,16 +418,33 @@ impl Scheduler {
             self.delete_surplus_claims(pod);
         }
         if old.is_none() {
-            self.use_or_give_up_claims(now, pod);
+            self.use_or_give_up_claims(now, pod, now);
         }
     }
 
-    fn use_or_give_up_claims(&mut self, now: Time, uid: &Uid) {
-        let gated = self.queue.get(uid).filter(|queued| queued.gate.is_some());
-        match gated.map(|queued| Arc::clone(&queued.pod)) {
-            Some(pod) => self.give_up_claims(&pod),
-            None => self.queue.requeue_after_backoff(now, uid),
+    /// Tries a pod again that has claims. A gated pod gives them up at this time instead, and one that waits for victims
+    /// is tried once they are gone.
+    fn use_or_give_up_claims(&mut self, now: Time, uid: &Uid, gives_up_at: Time) {
+        if self.queue.blocked_by(uid).is_none() {
+            self.queue.look_at_claims(uid, gives_up_at);
+            self.queue.requeue_after_backoff(now, uid);
         }
+    }
+
+    /// Handles a write that was not sent: no event about the claim would bring its pod back.
+    pub(super) fn claim_write_dropped(&mut self, now: Time, claim: &Uid, pod: &Uid) {
+        self.cache.reservation_written(claim, pod);
+        self.use_or_give_up_claims(now, pod, now);
+    }
+
+    /// Lets gated pods give up their claims: no attempt uses them. Returns whether any pod was looked at.
+    pub(super) fn give_up_claims_of_gated(&mut self, now: Time) -> bool {
+        let Some(pod) = self.queue.take_due_for_claims(now) else { return false };
+        if self.queue.blocked_by(&pod.uid).is_none() {
+            self.cache.unsettle_claim(&pod.uid);
+            self.give_up_claims(&pod);
+        }
+        true
     }
 
     /// Returns a claim with the allocation that is being written to it, until the watch shows the change.

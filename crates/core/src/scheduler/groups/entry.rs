@@ -15,7 +15,6 @@ use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::plugins::scheduling_gates;
 use crate::queue::{QueuedPod, SubQueue};
-use std::sync::Arc;
 
 impl Scheduler {
     /// Returns the rules by which groups are decided.
@@ -118,12 +117,9 @@ impl Scheduler {
     pub(super) fn hold_back_members(&mut self, key: GroupKey, anew: bool) {
         let members: Vec<Uid> = self.groups.members(key).cloned().collect();
         for uid in members {
-            let Some(queued) = self.queue.get(&uid) else { continue };
-            let (pod, was_gated) = (Arc::clone(&queued.pod), queued.gate.is_some());
-            let Some(gate) = self.gate(&pod) else { continue };
-            self.queue.hold_back(&uid, gate, anew);
-            if !was_gated {
-                self.give_up_claims(&pod);
+            let gate = self.queue.get(&uid).and_then(|queued| self.gate(&queued.pod));
+            if let Some(gate) = gate {
+                self.queue.hold_back(&uid, gate, anew);
             }
         }
     }

@@ -102,7 +102,7 @@ impl Scheduler {
             }
             Seen::Counts => Some(key).filter(|_| !self.tables.copies_defects()),
             Seen::CountsNoMore => {
-                self.leaves_domain(now, key);
+                self.others_may_start(now, key);
                 None
             }
             Seen::Ungated => {
@@ -186,7 +186,7 @@ impl Scheduler {
             self.group_preemption_left(now, key);
             self.pass_on_reservation(now);
         } else {
-            self.leaves_domain(now, key);
+            self.others_may_start(now, key);
             if standing == Some(Standing::Gated) {
                 self.gated_member_left(now, key);
             }
@@ -201,10 +201,18 @@ impl Scheduler {
         }
     }
 
-    /// Handles a member that may have kept the others in its topology domain.
-    fn leaves_domain(&mut self, now: Time, key: GroupKey) {
-        if self.is_constrained(key) && !self.tables.copies_defects() {
+    /// Handles a member that left. The others are tried without it: it may have come before them, or kept them in its
+    /// topology domain. Upstream tries them after their backoff.
+    fn others_may_start(&mut self, now: Time, key: GroupKey) {
+        if !self.tables.copies_defects() {
             self.requeue_members(now, key);
+        }
+    }
+
+    /// Handles new labels of a member, which may name its role or rank.
+    pub(super) fn member_relabeled(&mut self, now: Time, old: &PodInfo, pod: &PodInfo) {
+        if let Some(key) = pod.group_key().filter(|_| old.labels != pod.labels) {
+            self.others_may_start(now, key);
         }
     }
 
@@ -235,10 +243,7 @@ impl Scheduler {
         for uid in gated {
             match self.queue.get(&uid).and_then(|queued| self.gate(&queued.pod)) {
                 None => free.push(uid),
-                Some(gate) if self.queue.blocked_by(&uid).is_none() => {
-                    self.queue.hold_back(&uid, gate, false);
-                }
-                Some(_) => {}
+                Some(gate) => self.queue.hold_back(&uid, gate, false),
             }
         }
         self.queue.release_gated(now, &free);
@@ -277,6 +282,7 @@ impl Scheduler {
     /// Handles a member that another scheduler bound: fewer of the others have to start together.
     pub(super) fn member_bound_by_others(&mut self, now: Time, key: GroupKey) {
         if !self.tables.copies_defects() {
+            self.release_members(now, key);
             self.requeue_members(now, key);
         }
     }
@@ -296,6 +302,10 @@ impl Scheduler {
     /// Handles a PodGroup that was added or changed.
     pub(super) fn group_applied(&mut self, now: Time, group: PodGroup) {
         let (key, priority, options) = (group.key, group.priority, group.options.clone());
+        if self.cache.lookups().group(key).is_some_and(|old| old.uid != group.uid) {
+            // It was recreated, and the watch or list shows only the result.
+            self.group_gone(now, key);
+        }
         self.queue.set_group_priority(key, self.group_rules().queues_groups.then_some(priority));
         let before = self.current_policy(key);
         self.groups.shown(&group.uid, group.scheduled.as_ref());

@@ -10,6 +10,7 @@ use super::super::outbox::Outgoing;
 use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Members of a group that start together, until all have passed PreBind.
@@ -26,7 +27,7 @@ pub(super) struct Start {
 }
 
 impl Scheduler {
-    /// Holds back the Bindings of members that are assumed from now on.
+    /// Holds back the Bindings of members that are assumed from now on, if the group needs a number of members.
     pub(super) fn begin_start(&mut self, key: GroupKey, group: Option<&PodGroup>) {
         if self.tables.copies_defects() {
             return;
@@ -35,8 +36,10 @@ impl Scheduler {
             Some(GroupPolicy::Gang(min)) => min,
             Some(GroupPolicy::Basic) | None => 0,
         };
-        let start = self.groups.starts.entry(key).or_default();
-        start.min = start.min.max(min);
+        if min > 0 {
+            let start = self.groups.starts.entry(key).or_default();
+            start.min = start.min.max(min);
+        }
     }
 
     /// Adds the members that were chosen in this cycle, and queues their Bindings if none of them is in PreBind.
@@ -93,11 +96,19 @@ impl Scheduler {
     }
 
     fn complete_start(&mut self, now: Time, key: GroupKey, mut start: Start) {
+        let mut held_back: BTreeSet<Uid> = std::iter::from_fn(|| start.ready.pop()).collect();
+        let mut ready: Vec<Uid> = start.members.iter().filter_map(|uid| held_back.take(uid)).collect();
+        ready.extend(held_back);
+        ready.retain(|uid| self.bindings.is_unsent(uid));
+        // Otherwise each would be rechecked alone when its Binding is sent, after the others may have been bound.
+        let failing: BTreeSet<Uid> = self.recheck_members(&ready).into_iter().collect();
+        ready.retain(|uid| !failing.contains(uid));
+        failing.iter().for_each(|uid| self.recheck_failed(now, uid, false));
         let is_lost = |uid: &Uid| self.cache.placed(uid).is_none();
         let left = self.scheduled(key);
-        let is_enough = left >= start.min && !(start.min > 0 && self.lacks_role(key));
+        let is_enough = left >= start.min && !self.lacks_role(key);
         let starts = is_enough || !start.members.iter().any(is_lost);
-        while let Some(uid) = start.ready.pop() {
+        for uid in ready {
             let taken_back = if starts { None } else { self.bindings.cancel_unsent(&uid, &mut self.outbox) };
             let Some(binding) = taken_back else {
                 if self.bindings.is_unsent(&uid) {
