@@ -126,7 +126,7 @@ impl SchedulingQueue {
 
 /// Whether claims may be reserved for the pod, or made for its extended resources.
 fn may_hold_claims(pod: &QueuedPod) -> bool {
-    !pod.pod.claims.is_empty() || pod.pod.resources.request.scalar.iter().next().is_some()
+    !pod.pod.claims.is_empty() || !pod.pod.resources.request.scalar.is_empty()
 }
 
 /// Returns namespace and name of the ResourceClaims that a pod names.

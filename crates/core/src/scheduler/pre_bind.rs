@@ -422,8 +422,8 @@ impl Scheduler {
         }
     }
 
-    /// Tries a pod again that has claims. A gated pod gives them up at this time instead, and one that waits for victims
-    /// is tried once they are gone.
+    /// Tries a pod again that has claims. A gated pod gives them up at this time instead, and one that waits for
+    /// victims is tried once they are gone.
     fn use_or_give_up_claims(&mut self, now: Time, uid: &Uid, gives_up_at: Time) {
         if self.queue.blocked_by(uid).is_none() {
             self.queue.look_at_claims(uid, gives_up_at);
