@@ -195,6 +195,8 @@ fn gated_member_gives_up_a_claim_that_is_shown_as_reserved_for_it() {
     let write = running.unreserves();
     let outcome = WriteOutcome::Unknown { message: "deadline".to_owned() };
     running.handle(Event::VolumeWritten { uid: "p".into(), write, outcome });
+    running.wait(5);
+    running.apply("pod p cpu=1 group=g claim=c label:changed=yes");
     assert!(running.writes.is_empty());
     running.wait(61);
     running.unreserves();
@@ -232,6 +234,41 @@ fn members_after_pre_bind_are_rechecked_beside_those_before_them_only() {
     (0..2).for_each(|_| running.answer_write());
     running.bound.sort();
     assert_eq!(running.bound, ["p a", "q a"]);
+}
+
+#[test]
+fn members_are_bound_together_although_another_one_does_not_fit_any_more() {
+    let mut running = Running::new();
+    running.apply_all(&["node a zone=z1 cpu=4", "node b zone=z2 cpu=4", "node c zone=z2 cpu=4"]);
+    let common = "cpu=1 group=g label:app=x require=zone:in:z1";
+    running.apply_all(&[
+        "devices-claim d",
+        &format!("pod p {common} spread=zone/1/DoNotSchedule/app=x/ignore-affinity"),
+        &format!("pod q {common}"),
+        "pod r cpu=1 group=g claim=d require=@name:in:c",
+        "group g min=2",
+    ]);
+    assert_eq!(running.cycles, [3]);
+    assert_eq!(running.writes.len(), 1);
+    running.apply("node c zone=z2 cpu=4 unschedulable");
+    running.answer_write();
+    running.bound.sort();
+    assert_eq!(running.bound, ["p a", "q a"]);
+}
+
+#[test]
+fn member_that_another_client_bound_stays_on_its_node_when_its_group_starts() {
+    let mut running = Running::new();
+    running.apply_all(&["node a cpu=1", "node b cpu=1", "devices-claim c", "group g min=2"]);
+    running.apply("pod p cpu=1 group=g require=@name:in:a");
+    running.apply("pod q cpu=1 group=g require=@name:in:b claim=c");
+    running.apply("pod p cpu=1 group=g require=@name:in:a on=a");
+    running.apply("node a cpu=1 unschedulable");
+    running.answer_write();
+    assert_eq!(running.bound, ["q b"]);
+    let snapshot = running.scheduler.snapshot();
+    let on_nodes: usize = snapshot.nodes().iter().map(|node| snapshot.pods_on(node).count()).sum();
+    assert_eq!(on_nodes, 2);
 }
 
 #[test]

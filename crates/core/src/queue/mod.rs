@@ -359,10 +359,10 @@ impl SchedulingQueue {
 
     /// Unblocks a pod. If an event made it gated in the meantime, it is requeued.
     pub fn unblock(&mut self, now: Time, uid: &str) {
-        if let Some(plugin) = self.blocked.remove(uid)
-            && let Some(pod) = self.take_gated_by(uid, plugin)
-        {
-            self.requeue(now, pod, label::FORCE_ACTIVATE);
+        let Some(plugin) = self.blocked.remove(uid) else { return };
+        match self.take_gated_by(uid, plugin) {
+            Some(pod) => self.requeue(now, pod, label::FORCE_ACTIVATE),
+            None => self.look_at_claims(uid, now),
         }
     }
 

@@ -122,7 +122,7 @@ impl Scheduler {
 
     /// Reverts the decision. The pod becomes active at its old rank, or serves a backoff if its Binding was refused
     /// before.
-    pub(super) fn recheck_failed(&mut self, now: Time, uid: &str, is_large: bool) {
+    fn recheck_failed(&mut self, now: Time, uid: &str, is_large: bool) {
         self.bindings.rechecks_failed += 1;
         if let Some(error) = self.bindings.known(uid).error_before.clone() {
             // Otherwise a pod whose bindings fail would be decided and sent without end.
@@ -163,23 +163,20 @@ impl Scheduler {
         fits
     }
 
-    /// Rechecks members of a group that start together, each beside those before it only, as in the group's cycle.
-    /// Returns those that do not fit any more.
-    pub(super) fn recheck_members(&mut self, members: &[Uid]) -> Vec<Uid> {
-        let is_current = |uid: &Uid| {
-            self.bindings.get(uid).is_none_or(|binding| {
-                binding.fingerprint == Some(self.cache.fingerprint_for(&binding.queued.pod))
-            })
-        };
-        if members.iter().all(is_current) || mutation::is_on(Mutation::RecheckSkipped) {
-            return Vec::new();
+    /// Rechecks the members of a group that start together, each beside those before it only, as in the group's cycle.
+    /// Reverts the decisions of those that do not fit any more.
+    pub(super) fn recheck_members(&mut self, now: Time, members: &[Uid]) {
+        let is_open = |uid: &&Uid| self.bindings.get(uid).is_some_and(Binding::is_open);
+        let open = || members.iter().filter(is_open).filter_map(|uid| self.bindings.get(uid));
+        let is_current =
+            |binding: &Binding| binding.fingerprint == Some(self.cache.fingerprint_for(&binding.queued.pod));
+        if open().all(is_current) || mutation::is_on(Mutation::RecheckSkipped) {
+            return;
         }
-        let decided = members.iter().filter_map(|uid| self.bindings.get(uid));
-        let decided: Vec<_> = decided.map(|it| (Arc::clone(&it.queued.pod), it.node)).collect();
+        let decided: Vec<_> = open().map(|it| (Arc::clone(&it.queued.pod), it.node)).collect();
         let nominations =
             decided.first().map(|(pod, _)| self.hide_members_nominations(pod)).unwrap_or_default();
-        let taken: Vec<TakenOff<_>> =
-            decided.iter().map(|(pod, node)| self.take_off_node(pod, *node)).collect();
+        let taken: Vec<_> = decided.iter().map(|(pod, node)| self.take_off_node(pod, *node)).collect();
         let (mut fitting, mut failing) = (Vec::new(), Vec::new());
         for member in taken {
             let is_evaluated = !matches!(self.size_of(&member.pod), Size::TooLarge(_));
@@ -190,13 +187,14 @@ impl Scheduler {
                 failing.push(member);
             }
         }
-        let lost = failing.iter().map(|member| Arc::clone(&member.pod.uid)).collect();
+        let lost: Vec<Uid> = failing.iter().map(|member| Arc::clone(&member.pod.uid)).collect();
         failing.into_iter().for_each(|member| self.put_back(member));
         self.show_nominations(&nominations);
+        lost.iter().for_each(|uid| self.recheck_failed(now, uid, false));
+        // Otherwise each would be rechecked beside all others when its Binding is sent.
         for pod in fitting {
             self.bindings.checked(&pod.uid, self.cache.fingerprint_for(&pod));
         }
-        lost
     }
 
     /// Takes an assumed pod off its node for a recheck.
@@ -336,6 +334,7 @@ impl Scheduler {
         }
         let old = Arc::clone(old);
         self.cache.place(pod, node, PodState::Assumed);
+        self.member_relabeled(now, &old, pod);
         for action in pod_actions(&old, pod, self.tables.rules()) {
             self.requeue_on(now, &ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) });
         }

@@ -229,6 +229,7 @@ impl Scheduler {
                 let event = ClusterEvent::AssignedPod { action: PodAction::Add, old: None, new: Some(pod) };
                 self.requeue_on(now, &event);
                 if let Some((old, _, _)) = meanwhile {
+                    self.member_relabeled(now, &old, pod);
                     let particular = |action: &PodAction| *action != PodAction::Update;
                     for action in pod_actions(&old, pod, self.tables.rules()).into_iter().filter(particular) {
                         let event = ClusterEvent::AssignedPod { action, old: Some(&old), new: Some(pod) };

@@ -346,12 +346,16 @@ impl Scheduler {
         let names = pod.claims.iter().filter_map(PodClaim::name);
         let reserved = names.filter_map(|name| devices.claim(pod.namespace, name));
         let now = self.snapshot().now();
-        let is_sent = |claim: &ResourceClaim| {
-            devices.given_up_until(&claim.uid, &pod.uid).is_some_and(|until| until > now)
-        };
-        let reserved = reserved.filter(|claim| claim.reserved_for.contains(&pod.uid) && !is_sent(claim));
-        let reserved: Vec<_> = reserved.cloned().collect();
+        let reserved = reserved.filter(|claim| claim.reserved_for.contains(&pod.uid));
+        let sent_until =
+            |claim: &ResourceClaim| devices.given_up_until(&claim.uid, &pod.uid).filter(|until| *until > now);
+        let (sent, reserved): (Vec<_>, Vec<_>) = reserved.partition(|claim| sent_until(claim).is_some());
+        let again = sent.iter().filter_map(|claim| sent_until(claim)).min();
+        let reserved: Vec<_> = reserved.into_iter().cloned().collect();
         let made: Vec<_> = devices.made_for(&pod.uid).filter(|claim| !claim.deleting).cloned().collect();
+        if let Some(again) = again {
+            self.queue.look_at_claims(&pod.uid, again);
+        }
         for claim in reserved {
             self.write_claim(pod, &claim, |claim| VolumeChange::Unreserve { claim });
         }

@@ -260,7 +260,7 @@ impl Bindings {
 
     /// Removes a binding that was not sent, and whose pod is still pending.
     pub(in crate::scheduler) fn cancel_unsent(&mut self, uid: &Uid, outbox: &mut Outbox) -> Option<Binding> {
-        self.get(uid).filter(|binding| !binding.was_sent() && !binding.abandoned)?;
+        self.get(uid).filter(|binding| !binding.was_sent() && binding.is_open())?;
         outbox.drop_bind(uid);
         self.remove(uid)
     }

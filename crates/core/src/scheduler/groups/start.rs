@@ -100,10 +100,8 @@ impl Scheduler {
         let mut ready: Vec<Uid> = start.members.iter().filter_map(|uid| held_back.take(uid)).collect();
         ready.extend(held_back);
         ready.retain(|uid| self.bindings.is_unsent(uid));
-        // Otherwise each would be rechecked alone when its Binding is sent, after the others may have been bound.
-        let failing: BTreeSet<Uid> = self.recheck_members(&ready).into_iter().collect();
-        ready.retain(|uid| !failing.contains(uid));
-        failing.iter().for_each(|uid| self.recheck_failed(now, uid, false));
+        self.recheck_members(now, &ready);
+        ready.retain(|uid| self.bindings.is_unsent(uid));
         let is_lost = |uid: &Uid| self.cache.placed(uid).is_none();
         let left = self.scheduled(key);
         let is_enough = left >= start.min && !self.lacks_role(key);
