@@ -401,6 +401,7 @@ impl Scenario {
         match kind {
             "pod" => ObjectKey::Pod(name.into()),
             "node" => ObjectKey::Node(self.scheduler.tables().symbol(name)),
+            "namespace" => ObjectKey::Namespace(self.scheduler.tables().symbol(name)),
             "group" => ObjectKey::PodGroup(groups::group(self.scheduler.tables(), &[name]).key),
             "pv" | "pvc" => {
                 let object = storage::object(self.scheduler.tables(), &format!("{kind} {name}"));
