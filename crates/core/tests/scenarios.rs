@@ -403,11 +403,10 @@ impl Scenario {
             "node" => ObjectKey::Node(self.scheduler.tables().symbol(name)),
             "namespace" => ObjectKey::Namespace(self.scheduler.tables().symbol(name)),
             "group" => ObjectKey::PodGroup(groups::group(self.scheduler.tables(), &[name]).key),
-            "pv" | "pvc" => {
+            _ => {
                 let object = storage::object(self.scheduler.tables(), &format!("{kind} {name}"));
-                ObjectKey::Storage(object.expect("an object of storage").key())
+                ObjectKey::Storage(object.unwrap_or_else(|| panic!("unknown kind {kind}")).key())
             }
-            other => panic!("unknown kind {other}"),
         }
     }
 
