@@ -415,11 +415,11 @@ impl Scheduler {
         if self.halted {
             return Some(Step::Idle { wake_at: self.bindings.next_query() });
         }
+        self.queue.tick(now);
+        self.end_time_limits(now);
         if self.give_up_claims_of_gated(now) {
             return None;
         }
-        self.queue.tick(now);
-        self.end_time_limits(now);
         // While a binding waits for a credit, a further decision would only be outdated when its binding is sent.
         if self.outbox.has_room() {
             let mut sliced = self.slice_in_turn(now);

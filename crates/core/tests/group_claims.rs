@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::device::{Allocation, PodClaim, PodClaimSource, ResourceClaim};
-use supercargo_core::model::effect::{Effect, VolumeChange, VolumeWrite};
+use supercargo_core::model::effect::{Effect, Lane, VolumeChange, VolumeWrite};
 use supercargo_core::model::event::{Event, ObjectKey, WriteOutcome};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::model::volume::StorageObject;
 use supercargo_core::queue::{QueueConfig, SubQueue};
+use supercargo_core::report::Outcome;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
 use support::{arrival, begin, groups, storage};
 
@@ -22,24 +23,36 @@ struct Running {
     /// The numbers of members that groups' cycles decided on.
     cycles: Vec<usize>,
     victims: Vec<String>,
+    /// The number of attempts that found no node.
+    unschedulable: usize,
     writes: Vec<VolumeWrite>,
     bound: Vec<String>,
 }
 
 impl Running {
     fn new() -> Self {
+        Self::with_credits(1_000)
+    }
+
+    fn with_credits(credits: usize) -> Self {
         let now = Time::from_secs(100);
         let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
         let config = Config { seed: Seed(7), profiles: vec![profile], queue: QueueConfig::default() };
         let mut scheduler = Scheduler::new(config, now);
-        begin(&mut scheduler, now, 1_000);
-        let gates = ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"];
+        begin(&mut scheduler, now, credits);
+        let gates = [
+            "GenericWorkload",
+            "GangScheduling",
+            "WorkloadAwarePreemption",
+            "TopologyAwareWorkloadScheduling",
+        ];
         groups::act(&mut scheduler, now, "gates", &gates);
         Self {
             scheduler,
             now,
             cycles: Vec::new(),
             victims: Vec::new(),
+            unschedulable: 0,
             writes: Vec::new(),
             bound: Vec::new(),
         }
@@ -66,7 +79,11 @@ impl Running {
                     self.cycles.push(report.members.len());
                     self.victims.extend(report.victims.iter().map(|victim| victim.name.clone()));
                 }
-                Step::Effect(_) | Step::Report(_) | Step::Notice(_) => {}
+                Step::Report(report) => {
+                    let is_rejected = matches!(report.outcome, Outcome::Unschedulable { .. });
+                    self.unschedulable += usize::from(is_rejected);
+                }
+                Step::Effect(_) | Step::Notice(_) => {}
             }
         }
     }
@@ -293,6 +310,69 @@ fn other_members_are_tried_once_one_that_came_before_them_is_deleted() {
     running.wait(30);
     running.bound.sort();
     assert_eq!(running.bound, ["p a", "q a"]);
+}
+
+#[test]
+fn members_are_tried_once_one_of_them_gets_the_label_of_its_role() {
+    let mut running = Running::new();
+    running.apply_all(&["node a cpu=4", "group g min=2 role-label=role min-per-role=leader=1"]);
+    running.apply_all(&["pod p cpu=1 group=g", "pod q cpu=1 group=g"]);
+    assert!(running.bound.is_empty());
+    running.apply("pod p cpu=1 group=g label:role=leader");
+    running.wait(30);
+    running.bound.sort();
+    assert_eq!(running.bound, ["p a", "q a"]);
+}
+
+#[test]
+fn replacement_is_tried_once_another_client_has_bound_one() {
+    let mut running = Running::new();
+    running.apply_all(&["node a cpu=4", "group g min=3 scheduled"]);
+    running.apply_all(&["pod p cpu=1 group=g", "pod q cpu=1 group=g"]);
+    assert!(running.cycles.is_empty());
+    running.apply("pod p cpu=1 group=g on=a");
+    assert_eq!(running.bound, ["q a"]);
+}
+
+#[test]
+fn recreated_group_is_tried_by_its_new_topology() {
+    let mut running = Running::new();
+    running.apply_all(&["node a zone=z1 cpu=1", "node b zone=z2 cpu=1", "group g min=2 key=zone"]);
+    running.apply_all(&["pod p cpu=1 group=g", "pod q cpu=1 group=g"]);
+    running.wait(60);
+    assert!(running.bound.is_empty() && running.cycles.last() == Some(&2));
+    let mut group = groups::group(running.scheduler.tables(), &["g", "min=2"]);
+    group.uid = "another".into();
+    running.handle(Event::PodGroupApplied(Box::new(group)));
+    assert_eq!(running.bound.len(), 2);
+}
+
+#[test]
+fn pod_whose_write_was_dropped_with_the_lease_is_tried_again() {
+    let mut running = Running::with_credits(0);
+    running.apply_all(&["node a cpu=1", "devices-claim c", "pod p cpu=2 claim=c"]);
+    running.show_reservation("c", "p", None);
+    running.wait(30);
+    let attempts = running.unschedulable;
+    assert!(running.writes.is_empty());
+    running.handle(Event::Leading(false));
+    running.handle(Event::Leading(true));
+    running.wait(30);
+    assert_eq!(running.unschedulable, attempts + 1);
+    for lane in Lane::ALL {
+        running.handle(Event::Credits { lane, count: 100 });
+    }
+    running.unreserves();
+}
+
+#[test]
+fn claim_that_is_shown_does_not_end_the_wait_for_victims() {
+    let mut running = Running::new();
+    running.apply_all(&["node a cpu=1", "devices-claim c", "pod low cpu=1 on=a"]);
+    running.apply("pod p cpu=1 priority=9 claim=c");
+    running.show_reservation("c", "p", None);
+    running.wait(30);
+    assert_eq!(running.unschedulable, 1);
 }
 
 #[test]

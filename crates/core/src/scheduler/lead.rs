@@ -15,8 +15,10 @@ impl Scheduler {
     /// gain.
     pub(super) fn lead(&mut self, now: Time, leading: bool) {
         self.leading = leading;
-        // What gated pods had to give up may have been dropped.
-        self.queue.look_at_all_claims();
+        if leading {
+            // What gated pods had to give up may have been dropped.
+            self.queue.look_at_all_claims();
+        }
         if leading || mutation::is_on(Mutation::LeadershipIgnored) {
             return;
         }

@@ -122,9 +122,9 @@ impl Search<'_> {
         }
     }
 
-    fn pass(&mut self, set: &Set, manner: PassOptions<'_>) -> Pass {
+    fn pass(&mut self, set: &Set, options: PassOptions<'_>) -> Pass {
         let chosen: Vec<&Candidate> = set.iter().map(|&at| &self.candidates[at]).collect();
-        self.planner.pass(&chosen, manner)
+        self.planner.pass(&chosen, options)
     }
 
     /// Makes certain passes over a set, with failed pods first in the next one. Returns the one with fewest failures.

@@ -84,18 +84,18 @@ impl<'a> Planner<'a> {
     }
 
     /// Empties these nodes at once: decides about every displaced pod, and undoes all of it.
-    pub(super) fn pass(&mut self, freed: &[&Candidate], manner: PassOptions<'_>) -> Pass {
+    pub(super) fn pass(&mut self, freed: &[&Candidate], options: PassOptions<'_>) -> Pass {
         let start = self.trial.mark();
         let nodes: BTreeSet<Symbol> = freed.iter().map(|it| it.node).collect();
         let avoided = self.cordon(&nodes);
         let mut pass = Pass::default();
         let mut given_up: BTreeSet<Symbol> = BTreeSet::new();
         let mut moved: BTreeSet<usize> = BTreeSet::new();
-        for at in self.displaced(&nodes, manner.first) {
+        for at in self.displaced(&nodes, options.first) {
             if given_up.contains(&self.pods[at].node) || moved.contains(&at) {
                 continue;
             }
-            match self.step_or_swap(at, &avoided, manner, &moved) {
+            match self.step_or_swap(at, &avoided, options, &moved) {
                 Ok(steps) => {
                     moved.extend(steps.iter().map(|step| step.pod));
                     pass.steps.extend(steps);
@@ -103,7 +103,7 @@ impl<'a> Planner<'a> {
                 Err(why) => {
                     given_up.insert(self.pods[at].node);
                     pass.failed.push((at, why));
-                    if manner.stops {
+                    if options.stops {
                         break;
                     }
                 }
@@ -118,12 +118,12 @@ impl<'a> Planner<'a> {
         &mut self,
         at: usize,
         avoided: &NodeSet,
-        manner: PassOptions<'_>,
+        options: PassOptions<'_>,
         moved: &BTreeSet<usize>,
     ) -> Result<Vec<Step>, String> {
-        match self.step(at, avoided, manner.certainty, false) {
+        match self.step(at, avoided, options.certainty, false) {
             Ok(step) => Ok(vec![step]),
-            Err(why) if manner.swaps => self.swap(at, avoided, moved).ok_or(why),
+            Err(why) if options.swaps => self.swap(at, avoided, moved).ok_or(why),
             Err(why) => Err(why),
         }
     }

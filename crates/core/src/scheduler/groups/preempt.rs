@@ -270,9 +270,8 @@ impl Scheduler {
                 });
             }
         }
-        let spared: BTreeSet<usize> = spared.iter().filter_map(|key| of_group.get(key).copied()).collect();
-        let units = units.into_iter().enumerate().filter(|(at, _)| !spared.contains(at));
-        units.map(|(_, unit)| unit).collect()
+        units.retain(|unit| unit.pods[0].0.group_key().is_none_or(|key| !spared.contains(&key)));
+        units
     }
 
     /// Ends the preemption of a group that has no members any more.

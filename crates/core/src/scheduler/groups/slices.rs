@@ -47,8 +47,7 @@ impl Scheduler {
     /// Returns the suspended members of a group to the queue.
     pub(super) fn end_slices(&mut self, now: Time, key: GroupKey) {
         for SuspendedDecision { queued, .. } in self.take_suspended(key) {
-            let gate = self.gate(&queued.pod);
-            self.queue.activate(now, queued, gate);
+            self.activate(now, queued);
         }
     }
 

@@ -5,7 +5,6 @@
 
 use super::super::Scheduler;
 use super::super::failure::Failure;
-use super::super::indexed_queue::IndexedQueue;
 use super::super::outbox::Outgoing;
 use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
 use crate::model::pod::{PodInfo, Uid};
@@ -21,7 +20,7 @@ pub(super) struct Start {
     /// Those that were in PreBind when they were looked at last.
     pre_binding: Vec<Uid>,
     /// Those whose Bindings are held back.
-    ready: IndexedQueue<Uid>,
+    ready: BTreeSet<Uid>,
     /// The number of members that must have a node.
     min: usize,
 }
@@ -56,7 +55,7 @@ impl Scheduler {
     pub(in crate::scheduler) fn queue_bind(&mut self, pod: &PodInfo) {
         let start = pod.group_key().and_then(|key| self.groups.starts.get_mut(&key));
         match start {
-            Some(start) => start.ready.push(Arc::clone(&pod.uid)),
+            Some(start) => drop(start.ready.insert(Arc::clone(&pod.uid))),
             None => self.outbox.push_bind(Outgoing::Bind(Arc::clone(&pod.uid))),
         }
     }
@@ -96,9 +95,8 @@ impl Scheduler {
     }
 
     fn complete_start(&mut self, now: Time, key: GroupKey, mut start: Start) {
-        let mut held_back: BTreeSet<Uid> = std::iter::from_fn(|| start.ready.pop()).collect();
-        let mut ready: Vec<Uid> = start.members.iter().filter_map(|uid| held_back.take(uid)).collect();
-        ready.extend(held_back);
+        let mut ready: Vec<Uid> = start.members.iter().filter_map(|uid| start.ready.take(uid)).collect();
+        ready.extend(start.ready);
         ready.retain(|uid| self.bindings.is_unsent(uid));
         self.recheck_members(now, &ready);
         ready.retain(|uid| self.bindings.is_unsent(uid));
