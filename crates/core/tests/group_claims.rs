@@ -40,12 +40,7 @@ impl Running {
         let config = Config { seed: Seed(7), profiles: vec![profile], queue: QueueConfig::default() };
         let mut scheduler = Scheduler::new(config, now);
         begin(&mut scheduler, now, credits);
-        let gates = [
-            "GenericWorkload",
-            "GangScheduling",
-            "WorkloadAwarePreemption",
-            "TopologyAwareWorkloadScheduling",
-        ];
+        let gates = ["GenericWorkload", "GangScheduling", "WorkloadAwarePreemption"];
         groups::act(&mut scheduler, now, "gates", &gates);
         Self {
             scheduler,
@@ -332,19 +327,6 @@ fn replacement_is_tried_once_another_client_has_bound_one() {
     assert!(running.cycles.is_empty());
     running.apply("pod p cpu=1 group=g on=a");
     assert_eq!(running.bound, ["q a"]);
-}
-
-#[test]
-fn recreated_group_is_tried_by_its_new_topology() {
-    let mut running = Running::new();
-    running.apply_all(&["node a zone=z1 cpu=1", "node b zone=z2 cpu=1", "group g min=2 key=zone"]);
-    running.apply_all(&["pod p cpu=1 group=g", "pod q cpu=1 group=g"]);
-    running.wait(60);
-    assert!(running.bound.is_empty() && running.cycles.last() == Some(&2));
-    let mut group = groups::group(running.scheduler.tables(), &["g", "min=2"]);
-    group.uid = "another".into();
-    running.handle(Event::PodGroupApplied(Box::new(group)));
-    assert_eq!(running.bound.len(), 2);
 }
 
 #[test]
