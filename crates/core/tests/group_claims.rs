@@ -369,3 +369,29 @@ fn group_that_is_evicted_as_a_whole_is_spared_while_a_member_writes_its_claim() 
     running.answer_write();
     assert_eq!(running.bound.len(), 2, "{:?}", running.bound);
 }
+
+#[test]
+fn members_are_rechecked_together_again_before_the_first_of_them_is_bound() {
+    let mut running = Running::with_credits(0);
+    running.apply_all(&["node a zone=a cpu=4", "node b zone=b cpu=4", "group g min=2"]);
+    running.apply_all(&["pod p cpu=1 group=g require=zone:in:a", "pod q cpu=1 group=g require=zone:in:b"]);
+    assert_eq!(running.cycles, [2]);
+    running.apply("node b zone=b cpu=4 unschedulable");
+    running.handle(Event::Credits { lane: Lane::Bind, count: 10 });
+    assert!(running.bound.is_empty(), "{:?}", running.bound);
+    running.apply("node b zone=b cpu=4");
+    running.wait(10);
+    assert_eq!(running.bound, ["p a", "q b"]);
+}
+
+#[test]
+fn member_that_is_deleted_before_the_first_is_bound_keeps_the_others_from_starting() {
+    let mut running = Running::with_credits(0);
+    running.apply_all(&["node a cpu=4", "group g min=2", "pod p cpu=1 group=g", "pod q cpu=1 group=g"]);
+    running.apply("gone pod q");
+    running.handle(Event::Credits { lane: Lane::Bind, count: 10 });
+    assert!(running.bound.is_empty(), "{:?}", running.bound);
+    running.apply("pod r cpu=1 group=g");
+    running.wait(10);
+    assert_eq!(running.bound, ["p a", "r a"]);
+}

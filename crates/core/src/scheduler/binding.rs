@@ -102,6 +102,7 @@ impl Scheduler {
     /// Returns the request for the binding of a pod; `None` if it is not needed, or if the recheck reverts the
     /// decision.
     fn release_bind(&mut self, now: Time, uid: &str) -> Option<Effect> {
+        self.confirm_queued_start(now, uid);
         let binding = self.bindings.get(uid)?;
         if !binding.is_open() {
             self.bindings.remove(uid);

@@ -7,6 +7,7 @@ use crate::model::intern::{Marks, Symbol, TraceIds, trace_ids};
 use crate::model::pod::Uid;
 use crate::model::time::Time;
 use crate::queue::QueuedPod;
+use crate::scheduler::groups::QueuedStart;
 use crate::scheduler::unknown_outcome::RetryInterval;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -90,6 +91,8 @@ pub(in crate::scheduler) struct Binding {
     pub(super) came_again: bool,
     /// The error with which it failed before. It is sent again to the same node.
     pub(super) error_before: Option<String>,
+    /// The members of its group that start together with it, until the first of their bindings is sent.
+    start: Option<Arc<QueuedStart>>,
 }
 
 impl Binding {
@@ -116,6 +119,7 @@ impl Binding {
             is_ours: false,
             came_again: false,
             error_before: None,
+            start: None,
         }
     }
 
@@ -264,6 +268,18 @@ impl Bindings {
         }
     }
 
+    /// Sets the members that start together with this one.
+    pub(in crate::scheduler) fn set_start(&mut self, uid: &str, start: &Arc<QueuedStart>) {
+        if let Some(binding) = self.by_uid.get_mut(uid) {
+            binding.start = Some(Arc::clone(start));
+        }
+    }
+
+    /// Returns the members that start together with this one, and forgets them.
+    pub(in crate::scheduler) fn take_start(&mut self, uid: &str) -> Option<Arc<QueuedStart>> {
+        self.by_uid.get_mut(uid)?.start.take()
+    }
+
     /// Makes every binding that was not sent subject to the recheck, because nodes were rebuilt.
     pub(in crate::scheduler) fn recheck_all(&mut self) {
         for binding in self.by_uid.values_mut() {
@@ -293,7 +309,7 @@ impl TraceIds for Bindings {
 }
 
 trace_ids!(Binding { queued, node, confirmed_on, nominated } but not {
-    fingerprint, began, phase, released, unknown, abandoned, unlisted, by, is_ours, came_again, error_before
+    fingerprint, began, phase, released, unknown, abandoned, unlisted, by, is_ours, came_again, error_before, start
 });
 
 #[cfg(test)]

@@ -350,6 +350,9 @@ impl Scheduler {
         }
         let is_fragmented = self.note_capacity(&mut attempt, &mut run) && self.has_scattered_room(&attempt);
         self.groups.set_fragmented(key, is_fragmented);
+        if reserves {
+            self.note_oversized(now, key, !attempt.reserves);
+        }
         probe.attempt_decided();
         self.submit(now, attempt, run, &preempted);
         Sliced::Ended

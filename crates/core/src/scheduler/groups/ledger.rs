@@ -12,7 +12,7 @@ use crate::model::intern::{Marks, TraceIds};
 use crate::model::pod::Uid;
 use crate::plugins::topology_placement::KnownDomains;
 use crate::report::group::GroupReport;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Whether a member counts for `minCount`, and if not, why.
@@ -100,6 +100,10 @@ pub(in crate::scheduler) struct Groups {
     pub(super) starts_as_of: u64,
     /// The time limits of groups.
     pub(super) limits: TimeLimits,
+    /// The groups that keep the nodes of their members while they wait.
+    pub(super) reserving: BTreeSet<GroupKey>,
+    /// The groups that ask for a reservation, but did not fit on empty nodes when they were tried last.
+    pub(super) oversized: BTreeSet<GroupKey>,
     /// The topology domains that a group required last.
     pub(super) domains: KnownDomains,
 }
@@ -168,6 +172,8 @@ impl Groups {
             if members.all.is_empty() {
                 self.members.remove(&key);
                 self.victims.remove(&key);
+                self.reserving.remove(&key);
+                self.oversized.remove(&key);
             }
         }
         Some((key, standing))
@@ -260,10 +266,18 @@ impl TraceIds for Groups {
             starts,
             starts_as_of: _,
             limits,
+            reserving,
+            oversized,
             domains: _,
         } = self;
         limits.mark(marks);
-        members.keys().chain(victims.keys()).chain(starts.keys()).for_each(|key| key.mark(marks));
+        members
+            .keys()
+            .chain(victims.keys())
+            .chain(starts.keys())
+            .chain(reserving)
+            .chain(oversized)
+            .for_each(|key| key.mark(marks));
     }
 }
 

@@ -31,6 +31,7 @@ use ledger::{Seen, Standing};
 
 pub(super) use ledger::{Groups, MemberBefore};
 pub(super) use member::Scope;
+pub(super) use start::QueuedStart;
 pub(super) use trial::{GroupTried, MemberTried};
 
 use super::Scheduler;
@@ -206,6 +207,7 @@ impl Scheduler {
     fn others_may_start(&mut self, now: Time, key: GroupKey) {
         if !self.tables.copies_defects() {
             self.requeue_members(now, key);
+            self.check_reservation(now, key);
         }
     }
 
@@ -277,6 +279,7 @@ impl Scheduler {
         if self.group_rules().queues_groups {
             self.join_entry(now, key, uid);
         }
+        self.check_reservation(now, key);
     }
 
     /// Handles a member that another scheduler bound: fewer of the others have to start together.
@@ -327,6 +330,7 @@ impl Scheduler {
             self.release_members(now, key);
             self.requeue_members(now, key);
         }
+        self.check_reservation(now, key);
     }
 
     /// Requeues the pods that may preempt members of a group, which are evicted in another way now: as a whole, one by
@@ -358,6 +362,7 @@ impl Scheduler {
             self.groups.shown(&group.uid, None);
             self.outbox.cancel_group_patch(&group.uid);
             self.take_up(key);
+            self.check_reservation(now, key);
             self.pass_on_reservation(now);
             self.queue.set_group_priority(key, None);
         }
@@ -379,11 +384,15 @@ impl Scheduler {
         }
     }
 
-    /// Sends the group's condition, unless it shows it already. A group that was scheduled once keeps its condition.
+    /// Sends the group's condition, unless it shows it already. A group that was scheduled once keeps its condition,
+    /// unless it could not start.
     fn set_condition(&mut self, key: GroupKey, condition: GroupCondition) {
         let Some(group) = self.cache.lookups().group(key) else { return };
         let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
-        if shown.is_some_and(|shown| shown.is_true && !condition.is_true || *shown == condition) {
+        let keeps = |shown: &GroupCondition| {
+            shown.is_true && !condition.is_true && !self.is_unstarted(key) || *shown == condition
+        };
+        if shown.is_some_and(keeps) {
             return;
         }
         let patch = GroupPatch {

@@ -6,38 +6,90 @@
 
 use super::super::Scheduler;
 use super::super::failure::Failure;
+use super::ledger::Standing;
 use super::submit::Fate;
 use crate::cycle::Nominate;
 use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
 use crate::model::intern::Symbol;
 use crate::model::time::Time;
+use std::sync::Arc;
 
 impl Scheduler {
-    /// Whether the group keeps the nodes that its members find: it asks for that, and waits longest of those that do.
+    /// Whether the group that is tried keeps the nodes that its members find: it asks for that, and waits longest of
+    /// those that do.
     pub(super) fn reserves(&self, key: GroupKey) -> bool {
-        self.asks_for_reservation(key) && self.first_to_reserve() == Some(key)
+        self.may_reserve(key) && self.first_to_reserve(Some(key)) == Some(key)
     }
 
-    /// Whether the group asks for a reservation and still has to start.
-    fn asks_for_reservation(&self, key: GroupKey) -> bool {
+    /// Whether the group asks for a reservation, still has to start, and has enough members for that. A group that
+    /// cannot be tried could keep others from a reservation for ever.
+    fn may_reserve(&self, key: GroupKey) -> bool {
         let asks = |group: &PodGroup| self.options_of(group).is_some_and(|options| options.reserves);
         self.cache.lookups().group(key).is_some_and(asks)
-            && matches!(self.current_policy(key), Some(GroupPolicy::Gang(min)) if self.scheduled(key) < min)
+            && matches!(self.current_policy(key), Some(GroupPolicy::Gang(min)) if self.scheduled(key) < min && self.known(key) >= min)
+            && (!self.group_rules().queues_groups || self.groups.number(key, Standing::Gated) == 0)
             && !self.groups.limits.is_given_up(key)
     }
 
-    /// Returns the group that waits longest of those that ask for a reservation.
-    fn first_to_reserve(&self) -> Option<GroupKey> {
+    /// Returns the group that waits longest of those that may reserve. One that did not fit on empty nodes is only
+    /// among them while it is tried.
+    fn first_to_reserve(&self, tried: Option<GroupKey>) -> Option<GroupKey> {
         let waiting = self.groups.limits.oldest_members();
-        let asking = waiting.filter(|&(key, _)| self.asks_for_reservation(key));
+        let asking = waiting.filter(|&(key, _)| {
+            self.may_reserve(key) && (tried == Some(key) || !self.groups.oversized.contains(&key))
+        });
         let by_age = asking
             .min_by_key(|&(key, since)| (since, self.tables.text(key.namespace), self.tables.text(key.name)));
         by_age.map(|(key, _)| key)
     }
 
+    /// Notes whether a group that asks for a reservation could start on empty nodes.
+    pub(super) fn note_oversized(&mut self, now: Time, key: GroupKey, is_oversized: bool) {
+        if !is_oversized {
+            self.groups.oversized.remove(&key);
+        } else if self.groups.oversized.insert(key) {
+            self.pass_on_reservation(now);
+        }
+    }
+
+    /// Notes whether the group keeps nodes after its cycle. If another one kept nodes, those are free now, and the group
+    /// is tried again: no two groups keep a part of what the other needs.
+    pub(super) fn note_reservation(&mut self, now: Time, key: GroupKey, keeps: bool) {
+        if !keeps {
+            self.groups.reserving.remove(&key);
+            return;
+        }
+        self.groups.reserving.insert(key);
+        let others: Vec<GroupKey> = self.groups.reserving.iter().copied().filter(|it| *it != key).collect();
+        for other in &others {
+            self.free_reserved(now, *other);
+        }
+        if !others.is_empty() {
+            self.requeue_members(now, key);
+        }
+    }
+
+    /// Frees the nodes that a group keeps if it may not be tried any more, and lets the next one try.
+    pub(super) fn check_reservation(&mut self, now: Time, key: GroupKey) {
+        if self.groups.reserving.contains(&key) && !self.may_reserve(key) {
+            self.free_reserved(now, key);
+            self.pass_on_reservation(now);
+        }
+    }
+
+    fn free_reserved(&mut self, now: Time, key: GroupKey) {
+        self.groups.reserving.remove(&key);
+        for uid in self.pending_members(key) {
+            let is_nominated = self.cache.nomination(&uid).is_some();
+            if let Some(queued) = self.queue.get(&uid).filter(|_| is_nominated) {
+                self.end_nomination(now, &Arc::clone(&queued.pod));
+            }
+        }
+    }
+
     /// Lets the next group that asks for a reservation try again, after one started or ended.
     pub(super) fn pass_on_reservation(&mut self, now: Time) {
-        if let Some(next) = self.first_to_reserve() {
+        if let Some(next) = self.first_to_reserve(None) {
             self.requeue_members(now, next);
         }
     }

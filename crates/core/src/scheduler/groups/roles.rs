@@ -7,6 +7,7 @@ use crate::model::group_options::Roles;
 use crate::model::intern::{Symbol, Tables};
 use crate::model::pod::PodInfo;
 use crate::plugins::gang_scheduling::{Feasible, Shortage};
+use std::sync::Arc;
 
 /// The members of each role with a minimum in a run. Without roles it counts nothing.
 #[derive(Default)]
@@ -88,12 +89,16 @@ impl Scheduler {
         self.options_of(group)?.roles.as_ref()
     }
 
-    /// Whether a role of a gang has too few members with a node.
-    pub(super) fn lacks_role(&self, key: GroupKey) -> bool {
+    /// Whether a role of a gang has too few of these members.
+    pub(super) fn lacks_role<'a>(
+        &self,
+        key: GroupKey,
+        members: impl Iterator<Item = &'a Arc<PodInfo>>,
+    ) -> bool {
         let options = self.cache.lookups().group(key).and_then(|group| self.options_of(group));
         let Some(roles) = options.and_then(|options| options.roles.as_ref()) else { return false };
         let mut counts = RoleCounts::of(roles);
-        self.scheduled_members(key).for_each(|(pod, _)| counts.place(pod, &self.tables));
+        members.for_each(|pod| counts.place(pod, &self.tables));
         counts.are_short()
     }
 

@@ -12,16 +12,29 @@ use crate::model::time::Time;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Members of a group that start together, until all have passed PreBind.
+/// Members of a group that start together, until their Bindings are queued.
 #[derive(Default)]
 pub(super) struct Start {
-    /// All members that were chosen.
+    /// All members that were chosen, in the order of their decisions.
     members: Vec<Uid>,
-    /// Those that were in PreBind when they were looked at last.
+    /// Those that were in PreBind when they were looked at last. One that failed and was chosen again is not among
+    /// them: the others wait for it only if they are too few.
     pre_binding: Vec<Uid>,
+    /// Those that were chosen again.
+    repeated: BTreeSet<Uid>,
     /// Those whose Bindings are held back.
     ready: BTreeSet<Uid>,
     /// The number of members that must have a node.
+    min: usize,
+}
+
+/// Members of a group whose Bindings are queued, until the first of them is sent.
+#[derive(Debug)]
+pub(in crate::scheduler) struct QueuedStart {
+    key: GroupKey,
+    /// In the order of their decisions.
+    members: Vec<Uid>,
+    /// The number of members of the group that must have a node.
     min: usize,
 }
 
@@ -35,6 +48,7 @@ impl Scheduler {
             Some(GroupPolicy::Gang(min)) => min,
             Some(GroupPolicy::Basic) | None => 0,
         };
+        self.start_begins(key);
         if min > 0 {
             let start = self.groups.starts.entry(key).or_default();
             start.min = start.min.max(min);
@@ -43,12 +57,17 @@ impl Scheduler {
 
     /// Adds the members that were chosen in this cycle, and queues their Bindings if none of them is in PreBind.
     pub(super) fn add_to_start(&mut self, now: Time, key: GroupKey, members: &[Uid]) {
-        if let Some(start) = self.groups.starts.get_mut(&key) {
-            start.members.extend_from_slice(members);
-            let pre_binding = members.iter().filter(|uid| self.volume_bindings.contains(uid));
-            start.pre_binding.extend(pre_binding.cloned());
-            self.complete_starts(now);
+        let Some(start) = self.groups.starts.get_mut(&key) else { return };
+        if !start.members.is_empty() {
+            let chosen: BTreeSet<&Uid> = members.iter().collect();
+            let again = start.members.iter().filter(|uid| chosen.contains(uid));
+            start.repeated.extend(again.cloned());
+            start.members.retain(|uid| !chosen.contains(uid));
         }
+        start.members.extend_from_slice(members);
+        let pre_binding = members.iter().filter(|uid| self.volume_bindings.contains(uid));
+        start.pre_binding.extend(pre_binding.filter(|uid| !start.repeated.contains(*uid)).cloned());
+        self.complete_starts(now);
     }
 
     /// Puts the Binding of a pod into the outbox, or holds it back until the pod's group has passed PreBind.
@@ -65,7 +84,7 @@ impl Scheduler {
         self.groups.starts.clear();
     }
 
-    /// Completes the starts whose members have all left PreBind. Returns whether there were any.
+    /// Completes the starts whose members have left PreBind. Returns whether there were any.
     ///
     /// It is called at each step, and looks at the starts only if a pod left PreBind since.
     pub(in crate::scheduler) fn starts_go_on(&mut self, now: Time) -> bool {
@@ -79,14 +98,17 @@ impl Scheduler {
 
     fn complete_starts(&mut self, now: Time) -> bool {
         let in_pre_bind = &self.volume_bindings;
-        let complete = |start: &mut Start| {
-            while start.pre_binding.pop_if(|uid| !in_pre_bind.contains(uid)).is_some() {}
-            start.pre_binding.is_empty()
+        let is_passed = |start: &mut Start| {
+            let Start { pre_binding, repeated, .. } = start;
+            let has_left = |uid: &mut Uid| !in_pre_bind.contains(uid) || repeated.contains(uid);
+            while pre_binding.pop_if(has_left).is_some() {}
+            pre_binding.is_empty()
         };
         let starts = self.groups.starts.iter_mut();
-        let complete: Vec<GroupKey> =
-            starts.filter_map(|(key, start)| complete(start).then_some(*key)).collect();
-        for key in &complete {
+        let mut complete: Vec<(GroupKey, usize)> =
+            starts.filter_map(|(key, start)| is_passed(start).then_some((*key, start.min))).collect();
+        complete.retain(|&(key, min)| self.has_passed(key, min) || !self.is_in_pre_bind(key));
+        for (key, _) in &complete {
             if let Some(start) = self.groups.starts.remove(key) {
                 self.complete_start(now, *key, start);
             }
@@ -94,28 +116,72 @@ impl Scheduler {
         !complete.is_empty()
     }
 
+    fn is_in_pre_bind(&self, key: GroupKey) -> bool {
+        self.groups.members(key).any(|uid| self.volume_bindings.contains(uid))
+    }
+
+    /// Returns the members that have a node and are not in PreBind.
+    fn passed(&self, key: GroupKey) -> impl Iterator<Item = &Arc<PodInfo>> {
+        let placed = self.scheduled_members(key).map(|(pod, _)| pod);
+        placed.filter(|pod| !self.volume_bindings.contains(&pod.uid))
+    }
+
+    /// Whether as many members have passed PreBind as the group needs.
+    fn has_passed(&self, key: GroupKey, min: usize) -> bool {
+        self.scheduled(key) >= min
+            && self.passed(key).count() >= min
+            && !self.lacks_role(key, self.passed(key))
+    }
+
     fn complete_start(&mut self, now: Time, key: GroupKey, mut start: Start) {
-        let mut ready: Vec<Uid> = start.members.iter().filter_map(|uid| start.ready.take(uid)).collect();
-        ready.extend(start.ready);
-        ready.retain(|uid| self.bindings.is_unsent(uid));
-        self.recheck_members(now, &ready);
-        ready.retain(|uid| self.bindings.is_unsent(uid));
+        let mut members: Vec<Uid> = start.members.iter().filter_map(|uid| start.ready.take(uid)).collect();
+        members.extend(start.ready);
         let is_lost = |uid: &Uid| self.cache.placed(uid).is_none();
-        let left = self.scheduled(key);
-        let is_enough = left >= start.min && !self.lacks_role(key);
-        let starts = is_enough || !start.members.iter().any(is_lost);
-        for uid in ready {
-            let taken_back = if starts { None } else { self.bindings.cancel_unsent(&uid, &mut self.outbox) };
-            let Some(binding) = taken_back else {
-                if self.bindings.is_unsent(&uid) {
-                    self.outbox.push_bind(Outgoing::Bind(uid));
-                }
-                continue;
-            };
-            let (queued, began) = binding.into_attempt();
-            self.free(now, &uid);
-            let text = format!("{left} of at least {} members of the pod group passed PreBind", start.min);
-            self.fail(now, queued, began, Failure::Binding(text));
+        let has_lost_some = start.members.iter().any(is_lost);
+        let queued = QueuedStart { key, members, min: start.min };
+        let members = self.confirm_start(now, &queued, has_lost_some);
+        let queued = Arc::new(QueuedStart { members, ..queued });
+        for uid in &queued.members {
+            self.bindings.set_start(uid, &queued);
+            self.outbox.push_bind(Outgoing::Bind(Arc::clone(uid)));
         }
+    }
+
+    /// Looks once more at the members that start with this one, before the first of them is bound.
+    pub(in crate::scheduler) fn confirm_queued_start(&mut self, now: Time, uid: &str) {
+        let Some(queued) = self.bindings.take_start(uid) else { return };
+        for uid in &queued.members {
+            self.bindings.take_start(uid);
+        }
+        let is_lost = |uid: &Uid| self.cache.placed(uid).is_none();
+        let has_lost_some = queued.members.iter().any(is_lost);
+        self.confirm_start(now, &queued, has_lost_some);
+    }
+
+    /// Rechecks members that are to be bound together, and returns those that are left. If the group lost some members
+    /// and too few are left, none is bound.
+    fn confirm_start(&mut self, now: Time, queued: &QueuedStart, has_lost_some: bool) -> Vec<Uid> {
+        let QueuedStart { key, ref members, min } = *queued;
+        let is_unsent = |scheduler: &Self, uid: &&Uid| scheduler.bindings.is_unsent(uid);
+        let unsent: Vec<Uid> = members.iter().filter(|uid| is_unsent(self, uid)).cloned().collect();
+        self.recheck_members(now, &unsent);
+        let left: Vec<Uid> = unsent.iter().filter(|uid| is_unsent(self, uid)).cloned().collect();
+        let passed = self.passed(key).count();
+        let is_enough = passed >= min && !self.lacks_role(key, self.passed(key));
+        if is_enough || !has_lost_some && left.len() == unsent.len() {
+            return left;
+        }
+        let (taken_back, left): (Vec<_>, Vec<_>) = left
+            .into_iter()
+            .map(|uid| self.bindings.cancel_unsent(&uid, &mut self.outbox).ok_or(uid))
+            .partition(Result::is_ok);
+        for binding in taken_back.into_iter().flatten() {
+            let (attempt, began) = binding.into_attempt();
+            self.free(now, &attempt.pod.uid);
+            let text = format!("{passed} of at least {min} members of the pod group passed PreBind");
+            self.fail(now, attempt, began, Failure::Binding(text));
+        }
+        self.start_failed(key);
+        left.into_iter().filter_map(Result::err).collect()
     }
 }

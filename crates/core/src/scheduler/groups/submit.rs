@@ -94,6 +94,7 @@ impl Scheduler {
         for (pod, attempt, node, victims) in needless {
             self.preempt(now, &pod, attempt, node, &victims);
         }
+        self.note_reservation(now, key, reserves && matches!(verdict, Verdict::Unschedulable(_)));
         let Some(group) = &group else { return };
         match (preempted, member) {
             (Preempted::Victims(victims), Some(member)) => {

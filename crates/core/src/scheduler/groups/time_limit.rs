@@ -2,11 +2,11 @@
 //! again, or its last member is gone.
 //!
 //! The time begins with the creation of the oldest pod that was seen as a member, so a restart of the scheduler does
-//! not extend it. A group that was scheduled once has no limit any more. Upstream knows no limit.
+//! not extend it. A group that started has no limit any more. Upstream knows no limit.
 
 use super::super::Scheduler;
 use crate::model::effect::Severity;
-use crate::model::group::{GroupCondition, GroupKey};
+use crate::model::group::{GroupCondition, GroupKey, PodGroup};
 use crate::model::group_options::{START_DEADLINE_EXCEEDED, start_deadline_message};
 use crate::model::intern::{Marks, TraceIds};
 use crate::model::pod::PodInfo;
@@ -22,6 +22,8 @@ pub(super) struct TimeLimits {
     ends: BTreeMap<GroupKey, Time>,
     by_end: BTreeSet<(Time, GroupKey)>,
     given_up: BTreeSet<GroupKey>,
+    /// The groups that were scheduled, but of which too few members passed PreBind to start.
+    unstarted: BTreeSet<GroupKey>,
 }
 
 impl TimeLimits {
@@ -72,16 +74,40 @@ impl Scheduler {
         self.groups.limits.since.remove(&key);
         self.groups.limits.set_end(key, None);
         self.groups.limits.given_up.remove(&key);
+        self.groups.limits.unstarted.remove(&key);
     }
 
-    /// Sets the end of a group's time from its annotation. It has none if it was scheduled once.
+    /// Handles a group that was scheduled: until its start fails, it has no limit.
+    pub(super) fn start_begins(&mut self, key: GroupKey) {
+        self.groups.limits.unstarted.remove(&key);
+    }
+
+    /// Handles a group that was scheduled, but of which no member could be bound: its limit is in force again.
+    pub(super) fn start_failed(&mut self, key: GroupKey) {
+        if self.scheduled(key) == 0 {
+            self.groups.limits.unstarted.insert(key);
+            self.set_time_limit(key);
+        }
+    }
+
+    /// Whether the last start of the group failed, after it was scheduled.
+    pub(super) fn is_unstarted(&self, key: GroupKey) -> bool {
+        self.groups.limits.unstarted.contains(&key)
+    }
+
+    /// Whether the group was scheduled once, and did not fail to start then.
+    fn has_started(&self, group: &PodGroup) -> bool {
+        let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
+        shown.is_some_and(|shown| shown.is_true) && !self.is_unstarted(group.key)
+    }
+
+    /// Sets the end of a group's time from its annotation. It has none if the group has started.
     pub(super) fn set_time_limit(&mut self, key: GroupKey) {
         let end = || {
             let group = self.cache.lookups().group(key)?;
             let limit = self.options_of(group)?.start_within?;
-            let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
             let since = self.groups.limits.since.get(&key)?;
-            (!shown.is_some_and(|shown| shown.is_true)).then(|| *since + limit)
+            (!self.has_started(group)).then(|| *since + limit)
         };
         let end = end().filter(|_| !self.groups.limits.is_given_up(key));
         self.groups.limits.set_end(key, end);
@@ -110,8 +136,7 @@ impl Scheduler {
         let Some(group) = self.cache.lookups().group(key) else { return };
         let Some(limit) = self.options_of(group).and_then(|options| options.start_within) else { return };
         let (uid, generation) = (Arc::clone(&group.uid), group.generation);
-        let shown = self.groups.sent(&uid).or(group.scheduled.as_ref());
-        if shown.is_some_and(|shown| shown.is_true) {
+        if self.has_started(group) {
             return;
         }
         self.groups.limits.given_up.insert(key);
@@ -136,7 +161,7 @@ impl Scheduler {
 
 impl TraceIds for TimeLimits {
     fn mark(&self, marks: &mut Marks) {
-        let Self { since, ends, by_end: _, given_up } = self;
-        since.keys().chain(ends.keys()).chain(given_up).for_each(|key| key.mark(marks));
+        let Self { since, ends, by_end: _, given_up, unstarted } = self;
+        since.keys().chain(ends.keys()).chain(given_up).chain(unstarted).for_each(|key| key.mark(marks));
     }
 }
