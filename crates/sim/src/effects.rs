@@ -45,6 +45,7 @@ impl Sim {
     fn send_bind(&mut self, pod: &PodRef, node: String) -> Result<(), Broken> {
         self.check_bind(pod, &node)?;
         self.check_release(&pod.uid, &node)?;
+        self.check_first_binding(&pod.uid)?;
         let on_node = self.stamp_if_known(Some((&node, &pod.uid)));
         let decided = self.process.decided.get_mut(&*pod.uid).expect("its decision was checked before");
         decided.in_flight = true;

@@ -87,6 +87,8 @@ pub(crate) struct Process {
     group_api: GroupApi,
     /// The uids of the groups that this process started.
     pub(crate) started: BTreeSet<String>,
+    /// The gangs that were scheduled and of which no Binding was sent since, by key, with their `minCount` then.
+    pub(crate) starting: BTreeMap<String, usize>,
     /// Pods whose PreBind succeeded and whose bindings were not sent yet.
     pub(crate) pre_bound: BTreeSet<String>,
     pub(crate) decided: BTreeMap<String, Decided>,
@@ -193,6 +195,7 @@ impl Process {
             groups: BTreeMap::new(),
             group_api: group_api(seed),
             started: BTreeSet::new(),
+            starting: BTreeMap::new(),
             pre_bound: BTreeSet::new(),
             decided: BTreeMap::new(),
             reported: BTreeMap::new(),

@@ -16,6 +16,7 @@ use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::queue::{QueuedPod, SubQueue};
 use supercargo_core::report::group::{GroupOutcome, GroupReport, MemberReport};
+use supercargo_core::scheduler::PodLocation;
 
 /// Pods with their nodes.
 type Placed = Vec<(Arc<PodInfo>, Symbol)>;
@@ -55,6 +56,9 @@ impl Sim {
                 self.check_fits(report)?;
                 self.check_start(&key, group.as_deref(), report, starting(report).count())?;
                 self.check_rack(&key, group.as_deref(), report)?;
+                if let Some(min) = group.as_ref().and_then(|group| group.min) {
+                    self.process.starting.insert(key, min);
+                }
                 self.process.started.extend(group.map(|group| group.uid.clone()));
                 Ok(())
             }
@@ -86,6 +90,30 @@ impl Sim {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Checks that a gang is bound as a whole: when its first Binding is sent, enough members have passed PreBind.
+    pub(crate) fn check_first_binding(&mut self, uid: &str) -> Result<(), Broken> {
+        let Some(key) = self.process.pods.get(uid).and_then(|pod| pod.group_key()) else { return Ok(()) };
+        let Some(min) = self.process.starting.remove(&key) else { return Ok(()) };
+        let is_in_pre_bind = |pod: &&Arc<Pod>| {
+            let pending = self.process.scheduler.pending_one(&pod.uid.as_str().into());
+            pending.is_some_and(|pending| matches!(pending.at, PodLocation::Volumes(_)))
+        };
+        let (in_pre_bind, passed): (Vec<_>, Vec<_>) = self.scheduled_members(&key).partition(is_in_pre_bind);
+        let runs = |pod: &&Arc<Pod>| {
+            let decided = self.process.decided.get(&pod.uid);
+            pod.node.is_some() || decided.is_some_and(|decided| decided.released.is_some())
+        };
+        if passed.len() >= min || passed.iter().any(runs) {
+            return Ok(());
+        }
+        let detail = format!(
+            "{uid} of {key}: {} of {min} passed PreBind, {} are in PreBind",
+            passed.len(),
+            in_pre_bind.len()
+        );
+        Err(broken("no gang is bound in part", detail))
     }
 
     /// Returns the members that count on a node. Terminating ones count for nothing.

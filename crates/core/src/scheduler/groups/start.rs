@@ -6,6 +6,7 @@
 use super::super::Scheduler;
 use super::super::failure::Failure;
 use super::super::outbox::Outgoing;
+use crate::cache::PodState;
 use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -158,8 +159,8 @@ impl Scheduler {
         self.confirm_start(now, &queued, has_lost_some);
     }
 
-    /// Rechecks members that are to be bound together, and returns those that are left. If the group lost some members
-    /// and too few are left, none is bound.
+    /// Rechecks members that are to be bound together, and returns those that are left. If too few are left, none is
+    /// bound, unless the group runs already and lost none of those that were chosen.
     fn confirm_start(&mut self, now: Time, queued: &QueuedStart, has_lost_some: bool) -> Vec<Uid> {
         let QueuedStart { key, ref members, min } = *queued;
         let is_unsent = |scheduler: &Self, uid: &&Uid| scheduler.bindings.is_unsent(uid);
@@ -168,7 +169,10 @@ impl Scheduler {
         let left: Vec<Uid> = unsent.iter().filter(|uid| is_unsent(self, uid)).cloned().collect();
         let passed = self.passed(key).count();
         let is_enough = passed >= min && !self.lacks_role(key, self.passed(key));
-        if is_enough || !has_lost_some && left.len() == unsent.len() {
+        let is_bound =
+            |pod: &Arc<PodInfo>| matches!(self.cache.placed(&pod.uid), Some((.., PodState::Added)));
+        let runs = || self.passed(key).any(is_bound);
+        if is_enough || !has_lost_some && left.len() == unsent.len() && runs() {
             return left;
         }
         let (taken_back, left): (Vec<_>, Vec<_>) = left

@@ -84,7 +84,7 @@ impl Scheduler {
 
     /// Handles a group that was scheduled, but of which no member could be bound: its limit is in force again.
     pub(super) fn start_failed(&mut self, key: GroupKey) {
-        if self.scheduled(key) == 0 {
+        if self.scheduled(key) == 0 && self.groups.known(key) > 0 {
             self.groups.limits.unstarted.insert(key);
             self.set_time_limit(key);
         }
