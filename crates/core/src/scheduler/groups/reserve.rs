@@ -25,8 +25,12 @@ impl Scheduler {
     /// cannot be tried could keep others from a reservation for ever.
     fn may_reserve(&self, key: GroupKey) -> bool {
         let asks = |group: &PodGroup| self.options_of(group).is_some_and(|options| options.reserves);
+        let lacks_nodes = |policy: GroupPolicy| match policy {
+            GroupPolicy::Gang(min) => self.scheduled(key) < min && self.known(key) >= min,
+            GroupPolicy::Basic => false,
+        };
         self.cache.lookups().group(key).is_some_and(asks)
-            && matches!(self.current_policy(key), Some(GroupPolicy::Gang(min)) if self.scheduled(key) < min && self.known(key) >= min)
+            && self.current_policy(key).is_some_and(lacks_nodes)
             && (!self.group_rules().queues_groups || self.groups.number(key, Standing::Gated) == 0)
             && !self.groups.limits.is_given_up(key)
     }
@@ -52,8 +56,8 @@ impl Scheduler {
         }
     }
 
-    /// Notes whether the group keeps nodes after its cycle. If another one kept nodes, those are free now, and the group
-    /// is tried again: no two groups keep a part of what the other needs.
+    /// Notes whether the group keeps nodes after its cycle. If another one kept nodes, those are free now, and the
+    /// group is tried again: no two groups keep a part of what the other needs.
     pub(super) fn note_reservation(&mut self, now: Time, key: GroupKey, keeps: bool) {
         if !keeps {
             self.groups.reserving.remove(&key);
