@@ -9,6 +9,7 @@ use crate::server::By;
 use crate::sim::{Sim, WIDE};
 use crate::storage::claim_key;
 use std::sync::Arc;
+use std::time::Duration;
 use supercargo_core::model::effect::{GroupPatch, Lane};
 use supercargo_core::model::emulation::{EmulatedVersion, GroupGates};
 use supercargo_core::model::group::{
@@ -20,6 +21,9 @@ use supercargo_core::model::time::Time;
 
 /// The maximum number of members created at once.
 const MEMBERS_MAX: u64 = 6;
+
+/// The time limit of some groups. A simulation takes longer.
+const START_WITHIN: Duration = Duration::from_secs(150);
 
 /// A PodGroup.
 #[derive(Clone, Debug)]
@@ -57,6 +61,7 @@ impl Group {
             options: Ok(GroupOptions {
                 preferred: self.preferred(tables),
                 reserves: self.name_number().is_multiple_of(5),
+                start_within: self.start_within(),
                 ..GroupOptions::default()
             }),
             scheduled: self.condition.clone(),
@@ -68,6 +73,11 @@ impl Group {
     /// Returns a number that decides what annotations a group has, so that no draw depends on them.
     fn name_number(&self) -> usize {
         self.name.bytes().map(usize::from).sum()
+    }
+
+    /// Returns the time limit of some gangs.
+    pub(crate) fn start_within(&self) -> Option<Duration> {
+        (self.name_number() % 3 == 1 && self.min.is_some()).then_some(START_WITHIN)
     }
 
     /// Returns the keys of the topology that some groups prefer.

@@ -361,7 +361,7 @@ impl Sim {
         let Some(pod) = self.process.pods.get(uid) else { return true };
         let Some(key) = pod.group_key() else { return true };
         let Some(group) = self.process.groups.get(&key).filter(|group| !group.in_rack) else { return false };
-        if self.is_mismatched(&key) || self.is_held_by_gate(&key) {
+        if self.is_mismatched(&key) || self.is_held_by_gate(&key) || self.is_given_up(&key) {
             return false;
         }
         let others = self.scheduled_members(&key).filter(|other| other.uid != uid).count();
@@ -385,7 +385,37 @@ impl Sim {
             is_member && !pod.deleting && (pod.node.is_some() || pod.ours && !pod.gated)
         };
         let known = self.process.pods.values().filter(counts).count();
-        group.min.is_none_or(|min| known >= min)
+        group.min.is_none_or(|min| known >= min) && !self.is_given_up(key)
+    }
+
+    /// Whether the engine has given up a group with a time limit.
+    pub(super) fn is_given_up(&self, key: &str) -> bool {
+        let has_limit = self.process.groups.get(key).is_some_and(|group| group.start_within().is_some());
+        let is_member = |pod: &PodInfo| {
+            let known = self.process.pods.get(&*pod.uid);
+            known.and_then(|pod| pod.group_key()).is_some_and(|own| own == key)
+        };
+        let scheduler = &self.process.scheduler;
+        let mut members = scheduler.queue().waiting().filter(|(_, queued)| is_member(&queued.pod));
+        let is_late = |text: String| text.contains("did not start in time");
+        has_limit && members.any(|(_, queued)| scheduler.gang_gate(&queued.pod).is_some_and(is_late))
+    }
+
+    /// Checks that a group is given up only if none of its members is about to be bound.
+    pub(super) fn check_given_up(&self) -> Result<(), Broken> {
+        for key in self.process.groups.keys().filter(|key| self.is_given_up(key)) {
+            let starts = |pod: &&Arc<Pod>| {
+                let decided = self.process.decided.get(&pod.uid);
+                pod.node.is_none() && decided.is_some_and(|decided| decided.released.is_none())
+            };
+            if let Some(pod) = self.scheduled_members(key).find(starts) {
+                return Err(broken(
+                    "a group that was given up does not start",
+                    format!("{} of {key}", pod.uid),
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a pod is in a group that may wait for victims: those that members that have a node wait for, too.
@@ -414,7 +444,7 @@ impl Sim {
         for group in groups.iter().filter(|group| !group.in_rack) {
             let Some(min) = group.min else { continue };
             let key = group.key();
-            if self.is_mismatched(&key) || self.is_held_by_gate(&key) {
+            if self.is_mismatched(&key) || self.is_held_by_gate(&key) || self.is_given_up(&key) {
                 continue;
             }
             let scheduled = self.scheduled_members(&key).count();

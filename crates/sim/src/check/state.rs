@@ -40,6 +40,7 @@ impl Sim {
             }
         }
         self.check_gates()?;
+        self.check_given_up()?;
         if let Some(pod) = process.scheduler.misplaced_pods().next() {
             let detail = format!("{} at rest", pod.uid);
             return Err(broken("the engine knows each pending pod in exactly one place", detail));

@@ -136,7 +136,7 @@ impl Scheduler {
         let Some(group) = self.cache.lookups().group(key) else { return };
         let Some(limit) = self.options_of(group).and_then(|options| options.start_within) else { return };
         let (uid, generation) = (Arc::clone(&group.uid), group.generation);
-        if self.has_started(group) {
+        if self.has_started(group) || self.groups.starts.contains_key(&key) {
             return;
         }
         self.groups.limits.given_up.insert(key);
@@ -145,8 +145,10 @@ impl Scheduler {
         self.preemptor_left(now, &uid);
         let message = start_deadline_message(limit);
         for uid in self.pending_members(key) {
-            if let Some(pod) = self.queue.get(&uid).map(|queued| Arc::clone(&queued.pod)) {
-                self.end_nomination(now, &pod);
+            let Some(pod) = self.queue.get(&uid).map(|queued| Arc::clone(&queued.pod)) else { continue };
+            self.end_nomination(now, &pod);
+            // A pod with scheduling gates was never to be scheduled.
+            if pod.gates.is_empty() {
                 self.record(&pod, Severity::Warning, "FailedScheduling", "Scheduling", message.clone());
             }
         }
