@@ -6,7 +6,7 @@ triple=aarch64-unknown-linux-gnu linker=aarch64-linux-gnu-gcc
 if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$triple" ]; then
   echo "arm64: not built, the target is not installed: rustup target add $triple"
 elif ! command -v "$linker" > /dev/null; then
-  echo "arm64: not built, $linker is missing: it compiles ring's C code and links"
+  echo "arm64: not built, $linker is missing (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross): it compiles ring's C code and links"
 else
   export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$linker
   RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --release --target "$triple" --bin supercargo

@@ -64,6 +64,23 @@ check "kubectl plugin: help has kubectl's usage"
 "$work/installed/supercargo" plan free-nodes --all-possible --cluster docs/plan/cluster.yaml -o json | grep -q '"worker-4"' || fail "the installed program plans nothing"
 check "archive: plans with a cluster from files"
 
+# A program for another machine runs under qemu-user, if it is installed, and decides the same there.
+decisions() { "$@" simulate --cluster examples/nodes.yaml --pods examples/12-workloads/pods.yaml --tie-break name -o json 2> /dev/null; }
+for program in "${programs[@]}"; do
+  arch=${program%%=*} file=${program#*=}
+  [ "$arch" != "$native" ] || continue
+  emulator=qemu-$(echo "$arch" | sed 's/amd64/x86_64/; s/arm64/aarch64/')
+  emulator=$(command -v "$emulator-static" || command -v "$emulator" || true)
+  if [ -n "$emulator" ]; then
+    decisions "$work/installed/supercargo" > "$work/native.json"
+    decisions "$emulator" "$file" > "$work/emulated.json"
+    cmp "$work/native.json" "$work/emulated.json" || fail "linux/$arch: other decisions under qemu-user than on this machine"
+    check "linux/$arch: under qemu-user, reports $("$emulator" "$file" --version), and decides as on this machine"
+  else
+    check "linux/$arch: not run, since there is no qemu-user on this machine"
+  fi
+done
+
 # The image.
 "$image" build --out "$out/image" --version "$version" --revision "$revision" --created "$SOURCE_DATE_EPOCH" \
   --sbom "$out/supercargo.cdx.json" "${platforms[@]}" > "$out/image.digest"

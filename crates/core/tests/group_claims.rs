@@ -395,3 +395,39 @@ fn member_that_is_deleted_before_the_first_is_bound_keeps_the_others_from_starti
     running.wait(10);
     assert_eq!(running.bound, ["p a", "r a"]);
 }
+
+/// Shows a claim without a reservation and without devices.
+fn free_claim(running: &mut Running, claim: &str) {
+    let claim = storage::devices_claim(running.scheduler.tables(), claim);
+    running.handle(Event::StorageApplied(StorageObject::ResourceClaim(claim.into())));
+}
+
+/// Refuses the oldest write.
+fn refuse_write(running: &mut Running) {
+    let write = running.writes.remove(0);
+    let uid = Arc::clone(&write.pod.uid);
+    let outcome = WriteOutcome::Refused { message: "forbidden".to_owned() };
+    running.handle(Event::VolumeWritten { uid, write: write.write, outcome });
+}
+
+#[test]
+fn start_that_fails_takes_back_members_in_pre_bind_too() {
+    let mut running = Running::new();
+    running.apply_all(&["node a zone=a cpu=4", "node b zone=b cpu=4", "devices-claim c", "devices-claim d"]);
+    running.apply_all(&[
+        "pod p cpu=1 group=g require=zone:in:a",
+        "pod q cpu=1 group=g require=zone:in:b claim=c",
+    ]);
+    running.apply_all(&["pod r cpu=1 group=g require=zone:in:b claim=d", "group g min=2"]);
+    assert_eq!((&*running.cycles, running.writes.len()), (&[3][..], 2));
+    // The first write is that of `q`, which is then chosen again.
+    refuse_write(&mut running);
+    running.wait(10);
+    assert_eq!((&*running.cycles, running.writes.len()), (&[3, 1][..], 2));
+    running.apply("node a zone=a cpu=4 unschedulable");
+    running.answer_write();
+    assert!(running.bound.is_empty(), "{:?}", running.bound);
+    free_claim(&mut running, "d");
+    running.wait(60);
+    assert!(running.bound.is_empty(), "one of two is not enough: {:?}", running.bound);
+}

@@ -190,7 +190,8 @@ impl Scenario {
                 }
             }
         }
-        panic!("the engine does not become idle");
+        let last: Vec<&str> = self.output.lines().rev().take(12).collect();
+        panic!("the engine does not become idle; last lines, newest first: {last:#?}");
     }
 
     fn push_effect(&mut self, effect: &Effect) {

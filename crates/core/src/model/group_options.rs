@@ -28,7 +28,7 @@ pub const START_DEADLINE_EXCEEDED: &str = "StartDeadlineExceeded";
 pub(crate) fn start_deadline_message(limit: Duration) -> String {
     format!(
         "the pod group did not start within {} s of the creation of its first pod; change annotation {START_WITHIN}, \
-         or create the pod group again",
+         or create its pods again",
         limit.as_secs()
     )
 }

@@ -313,7 +313,9 @@ impl Scheduler {
         let pod = &binding.queued.pod;
         let is_assumed = matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed)));
         let is_first = binding.error_before.is_none() && binding.unknown.is_none() && binding.by.is_none();
-        pod.group.is_some() && is_first && is_assumed && !binding.abandoned && !self.tables.copies_defects()
+        let may_send = self.leading && !self.halted;
+        let is_alone = pod.group.is_none() || self.tables.copies_defects();
+        !is_alone && may_send && is_first && is_assumed && !binding.abandoned
     }
 
     /// Handles an update of a pod with an open binding that has no node in the watch yet.

@@ -30,11 +30,11 @@ impl Scheduler {
         for queued in self.end_all_pre_binds(now).into_iter().chain(self.end_all_suspended()) {
             self.activate(now, queued);
         }
-        self.drop_starts();
         for uid in self.bindings.unsent() {
             self.outbox.drop_bind(&uid);
             self.revert_unsent(now, &uid);
         }
+        self.drop_starts();
         for (claim, pod) in dropped {
             self.claim_write_dropped(now, &claim, &pod);
         }

@@ -326,13 +326,25 @@ impl Scheduler {
         let PreBind { queued, began, .. } = pre_bind;
         let (failed, took) = (Some(failure.plugin), now.since(began));
         self.report(&queued, began, Outcome::PreBound { succeeded: false, failed, took, devices });
-        if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
-            // Another client has bound the pod; a PodScheduled=False condition would be wrong.
-            return self.give_back_volumes(now, uid);
-        }
-        self.free(now, uid);
         let PreBindFailure { plugin, message } = failure;
         let text = format!("running PreBind plugin \"{plugin}\": {message}");
+        self.not_pre_bound(now, queued, began, text);
+    }
+
+    /// Ends PreBind of a pod whose group cannot start, and retries the pod after its backoff.
+    pub(super) fn cancel_pre_bind(&mut self, now: Time, uid: &Uid, text: &str) {
+        if let Some(PreBind { queued, began, .. }) = self.end_pre_bind(uid) {
+            self.not_pre_bound(now, queued, began, text.to_owned());
+        }
+    }
+
+    fn not_pre_bound(&mut self, now: Time, queued: QueuedPod, began: Time, text: String) {
+        let uid = Arc::clone(&queued.pod.uid);
+        if matches!(self.cache.placed(&uid), Some((_, _, PodState::Added))) {
+            // Another client has bound the pod; a PodScheduled=False condition would be wrong.
+            return self.give_back_volumes(now, &uid);
+        }
+        self.free(now, &uid);
         self.fail(now, queued, began, Failure::Binding(text));
     }
 

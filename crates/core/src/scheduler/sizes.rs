@@ -32,6 +32,7 @@ impl Scheduler {
             ("pods waiting for extenders", self.extender_calls.len()),
             ("questions to extenders", self.extender_calls.open_calls()),
         ];
+        held.extend(self.groups.held());
         held.extend(self.cache.held());
         held
     }

@@ -96,6 +96,8 @@ impl Sim {
     pub(crate) fn check_first_binding(&mut self, uid: &str) -> Result<(), Broken> {
         let Some(key) = self.process.pods.get(uid).and_then(|pod| pod.group_key()) else { return Ok(()) };
         let Some(min) = self.process.starting.remove(&key) else { return Ok(()) };
+        // It may have changed since the decision.
+        let min = self.process.groups.get(&key).map_or(min, |group| min.min(group.min.unwrap_or(0)));
         let is_in_pre_bind = |pod: &&Arc<Pod>| {
             let pending = self.process.scheduler.pending_one(&pod.uid.as_str().into());
             pending.is_some_and(|pending| matches!(pending.at, PodLocation::Volumes(_)))

@@ -326,7 +326,11 @@ impl Scheduler {
         searches: Option<Searches>,
         probe: &mut dyn Probe,
     ) -> Sliced {
+        let may_reserve = self.may_reserve(key);
         if let Some(text) = self.mismatch(key, &members) {
+            if may_reserve {
+                self.note_passed_over(now, key, true);
+            }
             self.refuse(now, key, members, &text);
             return Sliced::Ended;
         }
@@ -348,10 +352,16 @@ impl Scheduler {
             self.suspend_group(attempt, limit.take_searches());
             return Sliced::GoesOn;
         }
-        let is_fragmented = self.note_capacity(&mut attempt, &mut run) && self.has_scattered_room(&attempt);
+        let may_fit = self.note_capacity(&mut attempt, &mut run);
+        let is_fragmented = may_fit && self.has_scattered_room(&attempt);
         self.groups.set_fragmented(key, is_fragmented);
-        if reserves {
-            self.note_oversized(now, key, !attempt.reserves);
+        if may_reserve {
+            let is_hopeless = match run.verdict {
+                Verdict::Failed(_) => true,
+                Verdict::Unschedulable(_) => !may_fit,
+                Verdict::Scheduled | Verdict::Waiting(_) => false,
+            };
+            self.note_passed_over(now, key, is_hopeless);
         }
         probe.attempt_decided();
         self.submit(now, attempt, run, &preempted);
@@ -453,9 +463,9 @@ impl Scheduler {
         attempt.members.iter().map(hide).collect()
     }
 
-    /// Whether the members' profile has GangScheduling check `minCount`.
-    pub(super) fn checks_minimum(&self, attempt: &Attempt) -> bool {
-        let profile = self.profile_of(&attempt.members[0].pod);
+    /// Whether the profile of a group's first member has GangScheduling check `minCount`.
+    pub(super) fn checks_minimum(&self, first: &PodInfo) -> bool {
+        let profile = self.profile_of(first);
         profile.is_some_and(|it| it.framework.runs(ExtensionPoint::Permit, gang_scheduling::NAME))
     }
 
@@ -473,7 +483,7 @@ impl Scheduler {
             path: scope.path,
             is_brief: scope.is_brief,
             roles: self.role_counts(attempt),
-            checks_minimum: self.checks_minimum(attempt),
+            checks_minimum: self.checks_minimum(&attempt.members[0].pod),
             ..RunState::new(attempt, scope.within, mode)
         }
     }

@@ -96,14 +96,14 @@ pub(in crate::scheduler) struct Groups {
     victims: BTreeMap<GroupKey, Vec<Uid>>,
     /// The groups of which chosen members are in PreBind.
     pub(super) starts: BTreeMap<GroupKey, Start>,
-    /// The number of pods that had left PreBind when the starts were looked at last.
-    pub(super) starts_as_of: u64,
+    /// The number of pods that had left PreBind when the starts were looked at last; `None` if they must be looked at.
+    pub(super) starts_as_of: Option<u64>,
     /// The time limits of groups.
     pub(super) limits: TimeLimits,
     /// The groups that keep the nodes of their members while they wait.
     pub(super) reserving: BTreeSet<GroupKey>,
-    /// The groups that ask for a reservation, but did not fit on empty nodes when they were tried last.
-    pub(super) oversized: BTreeSet<GroupKey>,
+    /// The groups that ask for a reservation, but could not start anyway when they were tried last.
+    pub(super) passed_over: BTreeSet<GroupKey>,
     /// The topology domains that a group required last.
     pub(super) domains: KnownDomains,
 }
@@ -117,6 +117,17 @@ impl Groups {
     /// Returns the number of members of all groups.
     pub(in crate::scheduler) fn len(&self) -> usize {
         self.of_pod.len()
+    }
+
+    /// Returns the sizes of what is kept about waiting groups, by name.
+    pub(in crate::scheduler) fn held(&self) -> Vec<(&'static str, usize)> {
+        let mut held = vec![
+            ("groups that keep nodes", self.reserving.len()),
+            ("groups without a reservation", self.passed_over.len()),
+            ("groups with victims", self.victims.len()),
+        ];
+        held.extend(self.limits.held());
+        held
     }
 
     /// Returns the number of groups that wait for PreBind of a member.
@@ -173,7 +184,7 @@ impl Groups {
                 self.members.remove(&key);
                 self.victims.remove(&key);
                 self.reserving.remove(&key);
-                self.oversized.remove(&key);
+                self.passed_over.remove(&key);
             }
         }
         Some((key, standing))
@@ -267,7 +278,7 @@ impl TraceIds for Groups {
             starts_as_of: _,
             limits,
             reserving,
-            oversized,
+            passed_over,
             domains: _,
         } = self;
         limits.mark(marks);
@@ -276,7 +287,7 @@ impl TraceIds for Groups {
             .chain(victims.keys())
             .chain(starts.keys())
             .chain(reserving)
-            .chain(oversized)
+            .chain(passed_over)
             .for_each(|key| key.mark(marks));
     }
 }

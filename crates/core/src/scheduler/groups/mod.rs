@@ -167,7 +167,7 @@ impl Scheduler {
         let was_scheduled = shown.is_some_and(|shown| shown.is_true);
         let options = self.options_of(group);
         let is_one_by_one = options.is_some_and(|it| it.replacements == Replacements::OneByOne);
-        let is_started = was_scheduled && is_one_by_one && self.scheduled(key) > 0;
+        let is_started = was_scheduled && is_one_by_one && self.scheduled(key) > 0 && !self.is_unstarted(key);
         Some(if is_started { GroupPolicy::Basic } else { group.policy })
     }
 
@@ -215,6 +215,7 @@ impl Scheduler {
     pub(super) fn member_relabeled(&mut self, now: Time, old: &PodInfo, pod: &PodInfo) {
         if let Some(key) = pod.group_key().filter(|_| old.labels != pod.labels) {
             self.others_may_start(now, key);
+            self.look_at_starts();
         }
     }
 
@@ -287,6 +288,8 @@ impl Scheduler {
         if !self.tables.copies_defects() {
             self.release_members(now, key);
             self.requeue_members(now, key);
+            self.check_reservation(now, key);
+            self.look_at_starts();
         }
     }
 
@@ -331,6 +334,7 @@ impl Scheduler {
             self.requeue_members(now, key);
         }
         self.check_reservation(now, key);
+        self.look_at_starts();
     }
 
     /// Requeues the pods that may preempt members of a group, which are evicted in another way now: as a whole, one by

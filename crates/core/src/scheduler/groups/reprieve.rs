@@ -81,7 +81,7 @@ impl Scheduler {
             within.insert(slot);
             let mut state = RunState {
                 log: std::mem::take(&mut log),
-                checks_minimum: self.checks_minimum(attempt),
+                checks_minimum: self.checks_minimum(&attempt.members[0].pod),
                 ..RunState::new(attempt, Some(&within), Mode::WithoutPostFilters)
             };
             let tried = self.try_member(now, &mut state, queued, probe);

@@ -6,12 +6,16 @@
 
 use super::super::Scheduler;
 use super::super::failure::Failure;
+use super::cycle::Verdict;
 use super::ledger::Standing;
+use super::start::minimum;
 use super::submit::Fate;
 use crate::cycle::Nominate;
 use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
 use crate::model::intern::Symbol;
+use crate::model::pod::Uid;
 use crate::model::time::Time;
+use crate::queue::QueuedPod;
 use std::sync::Arc;
 
 impl Scheduler {
@@ -21,9 +25,8 @@ impl Scheduler {
         self.may_reserve(key) && self.first_to_reserve(Some(key)) == Some(key)
     }
 
-    /// Whether the group asks for a reservation, still has to start, and has enough members for that. A group that
-    /// cannot be tried could keep others from a reservation for ever.
-    fn may_reserve(&self, key: GroupKey) -> bool {
+    /// Whether the group asks for a reservation, still has to start, and has enough members for that.
+    pub(super) fn may_reserve(&self, key: GroupKey) -> bool {
         let asks = |group: &PodGroup| self.options_of(group).is_some_and(|options| options.reserves);
         let lacks_nodes = |policy: GroupPolicy| match policy {
             GroupPolicy::Gang(min) => self.scheduled(key) < min && self.known(key) >= min,
@@ -35,32 +38,51 @@ impl Scheduler {
             && !self.groups.limits.is_given_up(key)
     }
 
-    /// Returns the group that waits longest of those that may reserve. One that did not fit on empty nodes is only
-    /// among them while it is tried.
+    /// Whether enough members can be tried: gates of their own, such as a missing claim, may hold them.
+    fn has_enough_to_try(&self, key: GroupKey) -> bool {
+        let min = self.cache.lookups().group(key).map_or(0, |group| minimum(group.policy));
+        let can_be_tried = |uid: &&Uid| {
+            let is_free = |queued: &QueuedPod| queued.gate.is_none();
+            self.cache.placed(uid).is_some() || self.queue.get(uid).is_some_and(is_free)
+        };
+        self.groups.members(key).filter(can_be_tried).count() >= min
+    }
+
+    /// Returns the group that waits longest of those that may reserve and can be tried. One that could not start anyway
+    /// when it was tried last is only among them while it is tried. Otherwise it could keep others from a reservation
+    /// for ever.
     fn first_to_reserve(&self, tried: Option<GroupKey>) -> Option<GroupKey> {
         let waiting = self.groups.limits.oldest_members();
         let asking = waiting.filter(|&(key, _)| {
-            self.may_reserve(key) && (tried == Some(key) || !self.groups.oversized.contains(&key))
+            let is_passed_over = || self.groups.passed_over.contains(&key) || !self.has_enough_to_try(key);
+            self.may_reserve(key) && (tried == Some(key) || !is_passed_over())
         });
         let by_age = asking
             .min_by_key(|&(key, since)| (since, self.tables.text(key.namespace), self.tables.text(key.name)));
         by_age.map(|(key, _)| key)
     }
 
-    /// Notes whether a group that asks for a reservation could start on empty nodes.
-    pub(super) fn note_oversized(&mut self, now: Time, key: GroupKey, is_oversized: bool) {
-        if !is_oversized {
-            self.groups.oversized.remove(&key);
-        } else if self.groups.oversized.insert(key) {
+    /// Notes whether a group that may reserve could not start anyway: it is refused, fails, or does not fit on empty
+    /// nodes.
+    pub(super) fn note_passed_over(&mut self, now: Time, key: GroupKey, is_passed_over: bool) {
+        if !is_passed_over {
+            self.groups.passed_over.remove(&key);
+        } else if self.groups.passed_over.insert(key) {
             self.pass_on_reservation(now);
         }
     }
 
     /// Notes whether the group keeps nodes after its cycle. If another one kept nodes, those are free now, and the
     /// group is tried again: no two groups keep a part of what the other needs.
-    pub(super) fn note_reservation(&mut self, now: Time, key: GroupKey, keeps: bool) {
-        if !keeps {
-            self.groups.reserving.remove(&key);
+    pub(super) fn note_reservation(&mut self, now: Time, key: GroupKey, verdict: &Verdict, reserves: bool) {
+        if !reserves || !matches!(verdict, Verdict::Unschedulable(_)) {
+            let is_end = self.groups.reserving.contains(&key);
+            if is_end && matches!(verdict, Verdict::Waiting(_)) {
+                // The members are nominated to the nodes of its victims.
+                self.groups.reserving.remove(&key);
+            } else if is_end {
+                self.free_reserved(now, key);
+            }
             return;
         }
         self.groups.reserving.insert(key);

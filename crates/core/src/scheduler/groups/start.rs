@@ -18,15 +18,18 @@ use std::sync::Arc;
 pub(super) struct Start {
     /// All members that were chosen, in the order of their decisions.
     members: Vec<Uid>,
-    /// Those that were in PreBind when they were looked at last. One that failed and was chosen again is not among
-    /// them: the others wait for it only if they are too few.
+    /// Those that were in PreBind when they were looked at last. One that was chosen again is not among them: the others
+    /// wait for it only if they are too few.
     pre_binding: Vec<Uid>,
-    /// Those that were chosen again.
+    /// Those that were chosen again, because PreBind failed or was outdated.
     repeated: BTreeSet<Uid>,
     /// Those whose Bindings are held back.
     ready: BTreeSet<Uid>,
-    /// The number of members that must have a node.
+    /// The number of members that must have a node, if the PodGroup does not exist any more.
     min: usize,
+    /// Whether members that were chosen again are not awaited any more: one of them failed again, or the time limit of
+    /// the group ended.
+    is_late: bool,
 }
 
 /// Members of a group whose Bindings are queued, until the first of them is sent.
@@ -35,7 +38,7 @@ pub(in crate::scheduler) struct QueuedStart {
     key: GroupKey,
     /// In the order of their decisions.
     members: Vec<Uid>,
-    /// The number of members of the group that must have a node.
+    /// As in [`Start`].
     min: usize,
 }
 
@@ -45,11 +48,8 @@ impl Scheduler {
         if self.tables.copies_defects() {
             return;
         }
-        let min = match group.map(|group| group.policy) {
-            Some(GroupPolicy::Gang(min)) => min,
-            Some(GroupPolicy::Basic) | None => 0,
-        };
         self.start_begins(key);
+        let min = group.map_or(0, |group| minimum(group.policy));
         if min > 0 {
             let start = self.groups.starts.entry(key).or_default();
             start.min = start.min.max(min);
@@ -61,8 +61,9 @@ impl Scheduler {
         let Some(start) = self.groups.starts.get_mut(&key) else { return };
         if !start.members.is_empty() {
             let chosen: BTreeSet<&Uid> = members.iter().collect();
-            let again = start.members.iter().filter(|uid| chosen.contains(uid));
-            start.repeated.extend(again.cloned());
+            for uid in start.members.iter().filter(|uid| chosen.contains(uid)) {
+                start.is_late |= !start.repeated.insert(Arc::clone(uid));
+            }
             start.members.retain(|uid| !chosen.contains(uid));
         }
         start.members.extend_from_slice(members);
@@ -80,16 +81,31 @@ impl Scheduler {
         }
     }
 
-    /// Forgets all starts, because what was not sent is dropped.
+    /// Forgets all starts, because what was not sent was dropped.
     pub(in crate::scheduler) fn drop_starts(&mut self) {
-        self.groups.starts.clear();
+        for key in std::mem::take(&mut self.groups.starts).into_keys() {
+            self.start_failed(key);
+        }
+    }
+
+    /// Lets the start of the group, if it has one, no longer wait for members that were chosen again.
+    pub(super) fn hurry_start(&mut self, key: GroupKey) {
+        if let Some(start) = self.groups.starts.get_mut(&key) {
+            start.is_late = true;
+            self.look_at_starts();
+        }
+    }
+
+    /// Lets the next step look at all starts, because what they wait for may have changed.
+    pub(super) fn look_at_starts(&mut self) {
+        self.groups.starts_as_of = None;
     }
 
     /// Completes the starts whose members have left PreBind. Returns whether there were any.
     ///
     /// It is called at each step, and looks at the starts only if a pod left PreBind since.
     pub(in crate::scheduler) fn starts_go_on(&mut self, now: Time) -> bool {
-        let ended = self.volume_bindings.ended();
+        let ended = Some(self.volume_bindings.ended());
         if self.groups.starts.is_empty() || self.groups.starts_as_of == ended {
             return false;
         }
@@ -106,15 +122,23 @@ impl Scheduler {
             pre_binding.is_empty()
         };
         let starts = self.groups.starts.iter_mut();
-        let mut complete: Vec<(GroupKey, usize)> =
-            starts.filter_map(|(key, start)| is_passed(start).then_some((*key, start.min))).collect();
-        complete.retain(|&(key, min)| self.has_passed(key, min) || !self.is_in_pre_bind(key));
-        for (key, _) in &complete {
+        let mut complete: Vec<(GroupKey, usize, bool)> = starts
+            .filter_map(|(key, start)| is_passed(start).then_some((*key, start.min, start.is_late)))
+            .collect();
+        complete.retain(|&(key, min, is_late)| {
+            is_late || self.has_passed(key, self.minimum_now(key, min)) || !self.is_in_pre_bind(key)
+        });
+        for (key, ..) in &complete {
             if let Some(start) = self.groups.starts.remove(key) {
                 self.complete_start(now, *key, start);
             }
         }
         !complete.is_empty()
+    }
+
+    /// Returns the number of members that the group needs now; `at_decision` if it does not exist any more.
+    fn minimum_now(&self, key: GroupKey, at_decision: usize) -> usize {
+        self.cache.lookups().group(key).map_or(at_decision, |group| minimum(group.policy))
     }
 
     fn is_in_pre_bind(&self, key: GroupKey) -> bool {
@@ -132,6 +156,15 @@ impl Scheduler {
         self.scheduled(key) >= min
             && self.passed(key).count() >= min
             && !self.lacks_role(key, self.passed(key))
+    }
+
+    /// Returns the members that are bound, or whose Binding was sent.
+    pub(super) fn started_members(&self, key: GroupKey) -> impl Iterator<Item = &Arc<PodInfo>> {
+        let is_started = |pod: &&Arc<PodInfo>| {
+            let is_bound = || matches!(self.cache.placed(&pod.uid), Some((.., PodState::Added)));
+            self.bindings.is_sent(&pod.uid) || is_bound()
+        };
+        self.scheduled_members(key).map(|(pod, _)| pod).filter(is_started)
     }
 
     fn complete_start(&mut self, now: Time, key: GroupKey, mut start: Start) {
@@ -167,25 +200,37 @@ impl Scheduler {
         let unsent: Vec<Uid> = members.iter().filter(|uid| is_unsent(self, uid)).cloned().collect();
         self.recheck_members(now, &unsent);
         let left: Vec<Uid> = unsent.iter().filter(|uid| is_unsent(self, uid)).cloned().collect();
+        let min = self.minimum_now(key, min);
         let passed = self.passed(key).count();
         let is_enough = passed >= min && !self.lacks_role(key, self.passed(key));
-        let is_bound =
-            |pod: &Arc<PodInfo>| matches!(self.cache.placed(&pod.uid), Some((.., PodState::Added)));
-        let runs = || self.passed(key).any(is_bound);
+        let runs = || self.started_members(key).next().is_some();
         if is_enough || !has_lost_some && left.len() == unsent.len() && runs() {
             return left;
         }
-        let (taken_back, left): (Vec<_>, Vec<_>) = left
-            .into_iter()
-            .map(|uid| self.bindings.cancel_unsent(&uid, &mut self.outbox).ok_or(uid))
-            .partition(Result::is_ok);
-        for binding in taken_back.into_iter().flatten() {
-            let (attempt, began) = binding.into_attempt();
-            self.free(now, &attempt.pod.uid);
-            let text = format!("{passed} of at least {min} members of the pod group passed PreBind");
-            self.fail(now, attempt, began, Failure::Binding(text));
-        }
+        let text = format!("{passed} of at least {min} members of the pod group passed PreBind");
+        self.take_back_members(now, key, &text);
         self.start_failed(key);
-        left.into_iter().filter_map(Result::err).collect()
+        left.into_iter().filter(|uid| self.bindings.is_unsent(uid)).collect()
+    }
+
+    /// Takes back all members that are in PreBind or whose Bindings were not sent, and retries them after a backoff.
+    fn take_back_members(&mut self, now: Time, key: GroupKey, text: &str) {
+        let members: Vec<Uid> = self.groups.members(key).cloned().collect();
+        for uid in members {
+            if let Some(binding) = self.bindings.cancel_unsent(&uid, &mut self.outbox) {
+                let (queued, began) = binding.into_attempt();
+                self.free(now, &uid);
+                self.fail(now, queued, began, Failure::Binding(text.to_owned()));
+            }
+            self.cancel_pre_bind(now, &uid, text);
+        }
+    }
+}
+
+/// Returns the number of members that must have a node.
+pub(super) fn minimum(policy: GroupPolicy) -> usize {
+    match policy {
+        GroupPolicy::Gang(min) => min,
+        GroupPolicy::Basic => 0,
     }
 }

@@ -61,6 +61,7 @@ impl Scheduler {
         let waits_for_events = !self.tables.copies_defects() && has_reasons && !is_retried;
         let wakers = waits_for_events.then(|| wakers(&tried));
         let profile = self.profile_of(&members[0].pod).map(|it| it.name.clone()).unwrap_or_default();
+        let checks_minimum = self.checks_minimum(&members[0].pod);
         let mut plan = self.plan((members, reserves), tried, &verdict, details.as_ref());
         plan.victims.extend(preempted.victims().iter().cloned());
         let Plan { fates, reports, victims, needless } = plan;
@@ -83,7 +84,7 @@ impl Scheduler {
         let member = fates.first().map(|(queued, ..)| Arc::clone(&queued.pod));
         let uids: Vec<Uid> = fates.iter().map(|(queued, ..)| Arc::clone(&queued.pod.uid)).collect();
         if fates.iter().any(|(_, fate, _)| matches!(fate, Fate::Binds(_))) {
-            self.begin_start(key, group.as_ref());
+            self.begin_start(key, group.as_ref().filter(|_| checks_minimum));
         }
         let is_any_bound = self.carry_out(now, key, began, fates, wakers.as_ref());
         let left = uids.iter().filter(|uid| self.queue.contains(uid));
@@ -94,7 +95,7 @@ impl Scheduler {
         for (pod, attempt, node, victims) in needless {
             self.preempt(now, &pod, attempt, node, &victims);
         }
-        self.note_reservation(now, key, reserves && matches!(verdict, Verdict::Unschedulable(_)));
+        self.note_reservation(now, key, &verdict, reserves);
         let Some(group) = &group else { return };
         match (preempted, member) {
             (Preempted::Victims(victims), Some(member)) => {

@@ -5,6 +5,7 @@
 //! not extend it. A group that started has no limit any more. Upstream knows no limit.
 
 use super::super::Scheduler;
+use super::start::minimum;
 use crate::model::effect::Severity;
 use crate::model::group::{GroupCondition, GroupKey, PodGroup};
 use crate::model::group_options::{START_DEADLINE_EXCEEDED, start_deadline_message};
@@ -35,6 +36,17 @@ impl TimeLimits {
     /// Returns the groups with members, and when the oldest of these was created.
     pub(super) fn oldest_members(&self) -> impl Iterator<Item = (GroupKey, Time)> + '_ {
         self.since.iter().map(|(key, since)| (*key, *since))
+    }
+
+    /// Returns the sizes of the collections, by name.
+    pub(super) fn held(&self) -> [(&'static str, usize); 4] {
+        let Self { since, ends, by_end: _, given_up, unstarted } = self;
+        [
+            ("groups with members", since.len()),
+            ("time limits of groups", ends.len()),
+            ("groups given up", given_up.len()),
+            ("groups that failed to start", unstarted.len()),
+        ]
     }
 
     /// Returns when the next limit ends.
@@ -84,7 +96,7 @@ impl Scheduler {
 
     /// Handles a group that was scheduled, but of which no member could be bound: its limit is in force again.
     pub(super) fn start_failed(&mut self, key: GroupKey) {
-        if self.scheduled(key) == 0 && self.groups.known(key) > 0 {
+        if self.started_members(key).next().is_none() && self.groups.known(key) > 0 {
             self.groups.limits.unstarted.insert(key);
             self.set_time_limit(key);
         }
@@ -95,10 +107,12 @@ impl Scheduler {
         self.groups.limits.unstarted.contains(&key)
     }
 
-    /// Whether the group was scheduled once, and did not fail to start then.
+    /// Whether the group was scheduled once and did not fail to start then, or runs although its condition does not
+    /// say so.
     fn has_started(&self, group: &PodGroup) -> bool {
         let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
-        shown.is_some_and(|shown| shown.is_true) && !self.is_unstarted(group.key)
+        let was_scheduled = shown.is_some_and(|shown| shown.is_true) && !self.is_unstarted(group.key);
+        was_scheduled || self.started_members(group.key).count() >= minimum(group.policy).max(1)
     }
 
     /// Sets the end of a group's time from its annotation. It has none if the group has started.
@@ -136,7 +150,10 @@ impl Scheduler {
         let Some(group) = self.cache.lookups().group(key) else { return };
         let Some(limit) = self.options_of(group).and_then(|options| options.start_within) else { return };
         let (uid, generation) = (Arc::clone(&group.uid), group.generation);
-        if self.has_started(group) || self.groups.starts.contains_key(&key) {
+        // A start that fails sets the limit again.
+        let is_starting = self.groups.starts.contains_key(&key);
+        if is_starting || self.has_started(group) {
+            self.hurry_start(key);
             return;
         }
         self.groups.limits.given_up.insert(key);
