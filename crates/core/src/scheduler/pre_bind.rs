@@ -42,7 +42,6 @@ use transitions::Next;
 const UNAWAITED: u64 = 0;
 /// How long a gated pod waits until it gives up a claim again after the write failed.
 const GIVE_UP_AGAIN: Duration = Duration::from_secs(60);
-
 /// How long the watch may take to show a write that was answered.
 const SHOWN_WITHIN: Duration = Duration::from_secs(600);
 /// How long the watch may take to show a write that was not answered. Requests end long before.
@@ -326,8 +325,7 @@ impl Scheduler {
         let PreBind { queued, began, .. } = pre_bind;
         let (failed, took) = (Some(failure.plugin), now.since(began));
         self.report(&queued, began, Outcome::PreBound { succeeded: false, failed, took, devices });
-        let PreBindFailure { plugin, message } = failure;
-        let text = format!("running PreBind plugin \"{plugin}\": {message}");
+        let text = format!("running PreBind plugin \"{}\": {}", failure.plugin, failure.message);
         self.not_pre_bound(now, queued, began, text);
     }
 
@@ -582,9 +580,8 @@ impl Scheduler {
         // PreBind may still run, if another client has bound the pod elsewhere.
         self.linger_sent(self.volume_bindings.sent_allocations(uid));
         let volumes = self.cache.volumes();
-        let mut keys: Vec<StorageKey> =
-            volumes.reservations_of(uid).iter().map(Reservation::object).collect();
-        keys.retain(|&key| volumes.is_assumed(key));
+        let keys = volumes.reservations_of(uid).iter().map(Reservation::object);
+        let keys: Vec<StorageKey> = keys.filter(|&key| volumes.is_assumed(key)).collect();
         let devices = self.devices_reserved_by(uid);
         self.cache.forget_volumes(uid);
         for claim in devices {

@@ -18,8 +18,8 @@ use std::sync::Arc;
 pub(super) struct Start {
     /// All members that were chosen, in the order of their decisions.
     members: Vec<Uid>,
-    /// Those that were in PreBind when they were looked at last. One that was chosen again is not among them: the others
-    /// wait for it only if they are too few.
+    /// Those that were in PreBind when they were looked at last. One that was chosen again is not among them: the
+    /// others wait for it only if they are too few.
     pre_binding: Vec<Uid>,
     /// Those that were chosen again, because PreBind failed or was outdated.
     repeated: BTreeSet<Uid>,
