@@ -56,8 +56,10 @@ impl Sim {
                 self.check_fits(report)?;
                 self.check_start(&key, group.as_deref(), report, starting(report).count())?;
                 self.check_rack(&key, group.as_deref(), report)?;
-                if let Some(min) = group.as_ref().and_then(|group| group.min) {
-                    self.process.starting.insert(key, min);
+                let min = group.as_ref().and_then(|group| group.min);
+                match min.filter(|_| !self.takes_replacements(&key, group.as_deref(), report)) {
+                    Some(min) => _ = self.process.starting.insert(key, min),
+                    None => _ = self.process.starting.remove(&key),
                 }
                 self.process.started.extend(group.map(|group| group.uid.clone()));
                 Ok(())
@@ -77,19 +79,30 @@ impl Sim {
         let Some(group) = group else {
             return Err(broken("only a group that exists starts", key.to_owned()));
         };
-        let own: BTreeSet<&str> = report.members.iter().map(|member| &*member.pod.uid).collect();
-        let there = self.scheduled_members(key).filter(|pod| !own.contains(&*pod.uid)).count();
-        let was_started = self.process.started.contains(&group.uid)
-            || group.condition.as_ref().is_some_and(|condition| condition.is_true);
+        let there = self.others_there(key, report);
         match group.min {
-            // A started group takes replacements one by one as long as it has a member.
-            Some(_) if was_started && there > 0 => Ok(()),
+            Some(_) if self.takes_replacements(key, Some(group), report) => Ok(()),
             Some(min) if there + starting < min => {
                 let detail = format!("{key}: {there} have a node, {starting} start, of {min}");
                 Err(broken("a group starts with enough members or not at all", detail))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns the number of members that have a node, apart from those that a report is about.
+    fn others_there(&self, key: &str, report: &GroupReport) -> usize {
+        let own: BTreeSet<&str> = report.members.iter().map(|member| &*member.pod.uid).collect();
+        self.scheduled_members(key).filter(|pod| !own.contains(&*pod.uid)).count()
+    }
+
+    /// Whether a group takes replacements one by one: it was started, and still has a member.
+    fn takes_replacements(&self, key: &str, group: Option<&Group>, report: &GroupReport) -> bool {
+        let was_started = |group: &Group| {
+            self.process.started.contains(&group.uid)
+                || group.condition.as_ref().is_some_and(|condition| condition.is_true)
+        };
+        group.is_some_and(was_started) && self.others_there(key, report) > 0
     }
 
     /// Checks that a gang is bound as a whole: when its first Binding is sent, enough members have passed PreBind.
