@@ -72,8 +72,8 @@ for program in "${programs[@]}"; do
   emulator=qemu-$(echo "$arch" | sed 's/amd64/x86_64/; s/arm64/aarch64/')
   emulator=$(command -v "$emulator-static" || command -v "$emulator" || true)
   if [ -n "$emulator" ]; then
-    decisions "$work/installed/supercargo" > "$work/native.json"
-    decisions "$emulator" "$file" > "$work/emulated.json"
+    decisions "$work/installed/supercargo" > "$work/native.json" || fail "the installed program does not simulate"
+    decisions "$emulator" "$file" > "$work/emulated.json" || fail "linux/$arch: the program does not run under $emulator"
     cmp "$work/native.json" "$work/emulated.json" || fail "linux/$arch: other decisions under qemu-user than on this machine"
     check "linux/$arch: under qemu-user, reports $("$emulator" "$file" --version), and decides as on this machine"
   else
