@@ -314,8 +314,8 @@ impl Scheduler {
         let is_assumed = matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed)));
         let is_first = binding.error_before.is_none() && binding.unknown.is_none() && binding.by.is_none();
         let may_send = self.leading && !self.halted;
-        let is_alone = pod.group.is_none() || self.tables.copies_defects();
-        !is_alone && may_send && is_first && is_assumed && !binding.abandoned
+        let is_member = pod.group.is_some() && !self.tables.copies_defects();
+        is_member && may_send && is_first && is_assumed && !binding.abandoned
     }
 
     /// Handles an update of a pod with an open binding that has no node in the watch yet.

@@ -98,6 +98,8 @@ pub(in crate::scheduler) struct Groups {
     pub(super) starts: BTreeMap<GroupKey, Start>,
     /// The number of pods that had left PreBind when the starts were looked at last; `None` if they must be looked at.
     pub(super) starts_as_of: Option<u64>,
+    /// The groups that were scheduled, but of which too few members passed PreBind to start.
+    pub(super) failed_starts: BTreeSet<GroupKey>,
     /// The time limits of groups.
     pub(super) limits: TimeLimits,
     /// The groups that keep the nodes of their members while they wait.
@@ -125,6 +127,7 @@ impl Groups {
             ("groups that keep nodes", self.reserving.len()),
             ("groups without a reservation", self.passed_over.len()),
             ("groups with victims", self.victims.len()),
+            ("groups that failed to start", self.failed_starts.len()),
         ];
         held.extend(self.limits.held());
         held
@@ -183,6 +186,7 @@ impl Groups {
             if members.all.is_empty() {
                 self.members.remove(&key);
                 self.victims.remove(&key);
+                self.failed_starts.remove(&key);
                 self.reserving.remove(&key);
                 self.passed_over.remove(&key);
             }
@@ -276,6 +280,7 @@ impl TraceIds for Groups {
             victims,
             starts,
             starts_as_of: _,
+            failed_starts,
             limits,
             reserving,
             passed_over,
@@ -286,6 +291,7 @@ impl TraceIds for Groups {
             .keys()
             .chain(victims.keys())
             .chain(starts.keys())
+            .chain(failed_starts)
             .chain(reserving)
             .chain(passed_over)
             .for_each(|key| key.mark(marks));

@@ -167,7 +167,10 @@ impl Scheduler {
         let was_scheduled = shown.is_some_and(|shown| shown.is_true);
         let options = self.options_of(group);
         let is_one_by_one = options.is_some_and(|it| it.replacements == Replacements::OneByOne);
-        let is_started = was_scheduled && is_one_by_one && self.scheduled(key) > 0 && !self.is_unstarted(key);
+        let is_started = was_scheduled
+            && is_one_by_one
+            && self.scheduled(key) > 0
+            && !self.groups.failed_starts.contains(&key);
         Some(if is_started { GroupPolicy::Basic } else { group.policy })
     }
 
@@ -394,7 +397,8 @@ impl Scheduler {
         let Some(group) = self.cache.lookups().group(key) else { return };
         let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
         let keeps = |shown: &GroupCondition| {
-            shown.is_true && !condition.is_true && !self.is_unstarted(key) || *shown == condition
+            shown.is_true && !condition.is_true && !self.groups.failed_starts.contains(&key)
+                || *shown == condition
         };
         if shown.is_some_and(keeps) {
             return;

@@ -75,16 +75,16 @@ impl Scheduler {
     /// Notes whether the group keeps nodes after its cycle. If another one kept nodes, those are free now, and the
     /// group is tried again: no two groups keep a part of what the other needs.
     pub(super) fn note_reservation(&mut self, now: Time, key: GroupKey, verdict: &Verdict, reserves: bool) {
-        if !reserves || !matches!(verdict, Verdict::Unschedulable(_)) {
-            let is_end = self.groups.reserving.contains(&key);
-            if is_end && matches!(verdict, Verdict::Waiting(_)) {
-                // The members are nominated to the nodes of its victims.
-                self.groups.reserving.remove(&key);
-            } else if is_end {
-                self.free_reserved(now, key);
-            }
-            return;
+        match verdict {
+            Verdict::Unschedulable(_) if reserves => self.reserve(now, key),
+            // The members are nominated to the nodes of its victims.
+            Verdict::Waiting(_) => _ = self.groups.reserving.remove(&key),
+            _ if self.groups.reserving.contains(&key) => self.free_reserved(now, key),
+            _ => {}
         }
+    }
+
+    fn reserve(&mut self, now: Time, key: GroupKey) {
         self.groups.reserving.insert(key);
         let others: Vec<GroupKey> = self.groups.reserving.iter().copied().filter(|it| *it != key).collect();
         for other in &others {

@@ -48,7 +48,7 @@ impl Scheduler {
         if self.tables.copies_defects() {
             return;
         }
-        self.start_begins(key);
+        self.groups.failed_starts.remove(&key);
         let min = group.map_or(0, |group| minimum(group.policy));
         if min > 0 {
             let start = self.groups.starts.entry(key).or_default();
@@ -170,10 +170,8 @@ impl Scheduler {
     fn complete_start(&mut self, now: Time, key: GroupKey, mut start: Start) {
         let mut members: Vec<Uid> = start.members.iter().filter_map(|uid| start.ready.take(uid)).collect();
         members.extend(start.ready);
-        let is_lost = |uid: &Uid| self.cache.placed(uid).is_none();
-        let has_lost_some = start.members.iter().any(is_lost);
         let queued = QueuedStart { key, members, min: start.min };
-        let members = self.confirm_start(now, &queued, has_lost_some);
+        let members = self.confirm_start(now, &queued, &start.members);
         let queued = Arc::new(QueuedStart { members, ..queued });
         for uid in &queued.members {
             self.bindings.set_start(uid, &queued);
@@ -187,30 +185,35 @@ impl Scheduler {
         for uid in &queued.members {
             self.bindings.take_start(uid);
         }
-        let is_lost = |uid: &Uid| self.cache.placed(uid).is_none();
-        let has_lost_some = queued.members.iter().any(is_lost);
-        self.confirm_start(now, &queued, has_lost_some);
+        self.confirm_start(now, &queued, &queued.members);
     }
 
     /// Rechecks members that are to be bound together, and returns those that are left. If too few are left, none is
-    /// bound, unless the group runs already and lost none of those that were chosen.
-    fn confirm_start(&mut self, now: Time, queued: &QueuedStart, has_lost_some: bool) -> Vec<Uid> {
+    /// bound, unless the group runs already and lost none of those that were `chosen`.
+    fn confirm_start(&mut self, now: Time, queued: &QueuedStart, chosen: &[Uid]) -> Vec<Uid> {
         let QueuedStart { key, ref members, min } = *queued;
-        let is_unsent = |scheduler: &Self, uid: &&Uid| scheduler.bindings.is_unsent(uid);
-        let unsent: Vec<Uid> = members.iter().filter(|uid| is_unsent(self, uid)).cloned().collect();
-        self.recheck_members(now, &unsent);
-        let left: Vec<Uid> = unsent.iter().filter(|uid| is_unsent(self, uid)).cloned().collect();
+        let mut left: Vec<Uid> = members.iter().filter(|uid| self.bindings.is_unsent(uid)).cloned().collect();
+        self.recheck_members(now, &left);
+        left.retain(|uid| self.bindings.is_unsent(uid));
         let min = self.minimum_now(key, min);
-        let passed = self.passed(key).count();
-        let is_enough = passed >= min && !self.lacks_role(key, self.passed(key));
-        let runs = || self.started_members(key).next().is_some();
-        if is_enough || !has_lost_some && left.len() == unsent.len() && runs() {
+        let has_all = || chosen.iter().all(|uid| self.cache.placed(uid).is_some());
+        if self.has_passed(key, min) || self.started_members(key).next().is_some() && has_all() {
             return left;
         }
+        let passed = self.passed(key).count();
         let text = format!("{passed} of at least {min} members of the pod group passed PreBind");
         self.take_back_members(now, key, &text);
         self.start_failed(key);
-        left.into_iter().filter(|uid| self.bindings.is_unsent(uid)).collect()
+        left.retain(|uid| self.bindings.is_unsent(uid));
+        left
+    }
+
+    /// Handles a group that was scheduled, but of which no member could be bound: its time limit is in force again.
+    fn start_failed(&mut self, key: GroupKey) {
+        if self.started_members(key).next().is_none() && self.groups.known(key) > 0 {
+            self.groups.failed_starts.insert(key);
+            self.set_time_limit(key);
+        }
     }
 
     /// Takes back all members that are in PreBind or whose Bindings were not sent, and retries them after a backoff.

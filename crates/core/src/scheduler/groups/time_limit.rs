@@ -23,8 +23,6 @@ pub(super) struct TimeLimits {
     ends: BTreeMap<GroupKey, Time>,
     by_end: BTreeSet<(Time, GroupKey)>,
     given_up: BTreeSet<GroupKey>,
-    /// The groups that were scheduled, but of which too few members passed PreBind to start.
-    unstarted: BTreeSet<GroupKey>,
 }
 
 impl TimeLimits {
@@ -39,13 +37,12 @@ impl TimeLimits {
     }
 
     /// Returns the sizes of the collections, by name.
-    pub(super) fn held(&self) -> [(&'static str, usize); 4] {
-        let Self { since, ends, by_end: _, given_up, unstarted } = self;
+    pub(super) fn held(&self) -> [(&'static str, usize); 3] {
+        let Self { since, ends, by_end: _, given_up } = self;
         [
             ("groups with members", since.len()),
             ("time limits of groups", ends.len()),
             ("groups given up", given_up.len()),
-            ("groups that failed to start", unstarted.len()),
         ]
     }
 
@@ -86,33 +83,18 @@ impl Scheduler {
         self.groups.limits.since.remove(&key);
         self.groups.limits.set_end(key, None);
         self.groups.limits.given_up.remove(&key);
-        self.groups.limits.unstarted.remove(&key);
     }
 
-    /// Handles a group that was scheduled: until its start fails, it has no limit.
-    pub(super) fn start_begins(&mut self, key: GroupKey) {
-        self.groups.limits.unstarted.remove(&key);
-    }
-
-    /// Handles a group that was scheduled, but of which no member could be bound: its limit is in force again.
-    pub(super) fn start_failed(&mut self, key: GroupKey) {
-        if self.started_members(key).next().is_none() && self.groups.known(key) > 0 {
-            self.groups.limits.unstarted.insert(key);
-            self.set_time_limit(key);
-        }
-    }
-
-    /// Whether the last start of the group failed, after it was scheduled.
-    pub(super) fn is_unstarted(&self, key: GroupKey) -> bool {
-        self.groups.limits.unstarted.contains(&key)
-    }
-
-    /// Whether the group was scheduled once and did not fail to start then, or runs although its condition does not
-    /// say so.
+    /// Whether the group was scheduled once, and neither failed to start then nor is about to start. One that runs has
+    /// started, whatever its condition says.
     fn has_started(&self, group: &PodGroup) -> bool {
+        let key = group.key;
         let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
-        let was_scheduled = shown.is_some_and(|shown| shown.is_true) && !self.is_unstarted(group.key);
-        was_scheduled || self.started_members(group.key).count() >= minimum(group.policy).max(1)
+        let was_scheduled =
+            shown.is_some_and(|shown| shown.is_true) && !self.groups.failed_starts.contains(&key);
+        let started = self.started_members(key).count();
+        started >= minimum(group.policy).max(1)
+            || was_scheduled && (started > 0 || !self.groups.starts.contains_key(&key))
     }
 
     /// Sets the end of a group's time from its annotation. It has none if the group has started.
@@ -150,9 +132,11 @@ impl Scheduler {
         let Some(group) = self.cache.lookups().group(key) else { return };
         let Some(limit) = self.options_of(group).and_then(|options| options.start_within) else { return };
         let (uid, generation) = (Arc::clone(&group.uid), group.generation);
-        // A start that fails sets the limit again.
-        let is_starting = self.groups.starts.contains_key(&key);
-        if is_starting || self.has_started(group) {
+        if self.has_started(group) {
+            return;
+        }
+        if self.groups.starts.contains_key(&key) {
+            // If it fails, it sets the limit again.
             self.hurry_start(key);
             return;
         }
@@ -180,7 +164,7 @@ impl Scheduler {
 
 impl TraceIds for TimeLimits {
     fn mark(&self, marks: &mut Marks) {
-        let Self { since, ends, by_end: _, given_up, unstarted } = self;
-        since.keys().chain(ends.keys()).chain(given_up).chain(unstarted).for_each(|key| key.mark(marks));
+        let Self { since, ends, by_end: _, given_up } = self;
+        since.keys().chain(ends.keys()).chain(given_up).for_each(|key| key.mark(marks));
     }
 }
