@@ -422,3 +422,22 @@ fn start_that_fails_takes_back_members_in_pre_bind_too() {
     running.answer_write();
     assert_eq!(running.cycles, [3, 1, 3], "all three are decided again");
 }
+
+#[test]
+fn member_that_failed_twice_is_not_awaited_any_more() {
+    let mut running = Running::new();
+    running.apply_all(&["node a cpu=4", "devices-claim c", "devices-claim d", "pod p cpu=1 group=g"]);
+    running.apply_all(&["pod q cpu=1 group=g claim=c", "pod r cpu=1 group=g claim=d", "group g min=3"]);
+    assert_eq!((&*running.cycles, running.writes.len()), (&[3][..], 2));
+    // The first write is that of `q`. Afterwards it is that of `r`.
+    refuse_write(&mut running);
+    running.wait(10);
+    running.writes.swap(0, 1);
+    refuse_write(&mut running);
+    running.wait(10);
+    assert_eq!((&*running.cycles, running.writes.len()), (&[3, 1, 1][..], 2));
+    running.answer_write();
+    running.wait(10);
+    assert_eq!(running.cycles, [3, 1, 1, 3], "`q` failed twice, so all three are decided again");
+    assert!(running.bound.is_empty(), "{:?}", running.bound);
+}
