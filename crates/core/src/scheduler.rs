@@ -409,7 +409,7 @@ impl Scheduler {
         if self.bindings.queue_queries(now, &mut self.outbox) || self.pre_bind_times(now) {
             return None;
         }
-        if self.lists.awaited(self.tables.rules().groups.workloads).next().is_some() {
+        if self.is_list_awaited() {
             return Some(Step::Idle { wake_at: None });
         }
         if self.halted {
@@ -417,6 +417,7 @@ impl Scheduler {
         }
         self.queue.tick(now);
         self.end_time_limits(now);
+        self.repeat_lost_conditions(now);
         if self.give_up_claims_of_gated(now) {
             return None;
         }
@@ -447,6 +448,7 @@ impl Scheduler {
             self.cache.volumes().devices().next_expiry(),
             self.next_check(),
             self.next_time_limit(),
+            self.next_lost_condition(),
         ];
         Some(Step::Idle { wake_at: times.into_iter().flatten().min() })
     }

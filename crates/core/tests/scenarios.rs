@@ -99,7 +99,8 @@ fn upstream_integration_tests() {
 
 #[test]
 fn pod_groups() {
-    let topics = "s s_since_1.37 _victims _members _binding _changes _reports _placements _preferences";
+    let topics =
+        "s s_since_1.37 _victims _members _binding _starts _changes _reports _placements _preferences";
     for topic in topics.split(' ') {
         check(&format!("group{topic}.txt"));
     }

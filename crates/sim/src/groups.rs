@@ -335,10 +335,12 @@ impl Sim {
     /// Handles a patch of a group's condition that arrives at the API server.
     pub(crate) fn group_patch_arrives(&mut self, incarnation: u32, patch: &GroupPatch) {
         self.agenda.write(self.now, crate::agenda::Due::Credit { incarnation, lane: Lane::Status });
+        let key = claim_key(&patch.namespace, &patch.name);
         if self.draw.percent(self.fault_rates.lost_patch) {
+            *self.lost_group_patches.entry(key).or_default() += 1;
             return self.fault("patch lost");
         }
-        let key = claim_key(&patch.namespace, &patch.name);
+        self.lost_group_patches.remove(&key);
         let Some(group) = self.server.groups.get(&key).filter(|group| *group.uid == *patch.uid) else {
             return;
         };

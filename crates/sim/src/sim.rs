@@ -116,6 +116,8 @@ pub(crate) struct Sim {
     pub(crate) last_patch: Time,
     /// Pods whose last status patch was lost, so that their conditions are outdated.
     pub(crate) lost_patches: BTreeSet<String>,
+    /// How many patches of each group were lost in a row.
+    pub(crate) lost_group_patches: BTreeMap<String, usize>,
     /// The number of steps.
     pub(crate) happened: u64,
     pub(crate) created: u64,
@@ -172,6 +174,7 @@ impl Sim {
             requests: 0,
             last_patch: now,
             lost_patches: BTreeSet::new(),
+            lost_group_patches: BTreeMap::new(),
             happened: 0,
             created: 0,
             claims_made: 0,

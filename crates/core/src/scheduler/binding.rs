@@ -95,6 +95,7 @@ impl Scheduler {
         self.free(now, uid);
         if binding.is_open() {
             self.cache.nominate(&binding.queued.pod, binding.nominated);
+            self.nomination_restored(&binding.queued.pod);
             self.activate(now, binding.queued);
         }
     }
@@ -102,7 +103,7 @@ impl Scheduler {
     /// Returns the request for the binding of a pod; `None` if it is not needed, or if the recheck reverts the
     /// decision.
     fn release_bind(&mut self, now: Time, uid: &str) -> Option<Effect> {
-        self.confirm_queued_start(now, uid);
+        let is_confirmed = self.confirm_queued_start(now, uid);
         let binding = self.bindings.get(uid)?;
         if !binding.is_open() {
             self.bindings.remove(uid);
@@ -117,7 +118,13 @@ impl Scheduler {
         let (pod, node) = (&binding.queued.pod, self.tables.text(binding.node).to_owned());
         let binder = self.extender_calls.binder(pod).filter(|_| !binding.is_ours);
         let (by, effect) = delegate::request(binder, self.pod_ref(pod), node);
+        let key = pod.group_key();
         self.bindings.sent(now, uid, by);
+        match key {
+            Some(key) if is_confirmed => self.note_started(now, key),
+            Some(key) => self.note_bound(now, key),
+            None => {}
+        }
         Some(effect)
     }
 
@@ -232,8 +239,8 @@ impl Scheduler {
         }
         let Some(binding) = self.bindings.cancel_unsent(uid, &mut self.outbox) else { return false };
         self.free(now, uid);
-        let text = format!("running Bind plugin \"DefaultBinder\": {WHY}");
-        self.fail(now, binding.queued, binding.began, Failure::Binding(text));
+        let message = format!("running Bind plugin \"DefaultBinder\": {WHY}");
+        self.fail(now, binding.queued, binding.began, Failure::Binding { message, node: None });
         true
     }
 
@@ -343,6 +350,11 @@ impl Scheduler {
         }
     }
 
+    /// Returns the node on which a pod is assumed.
+    pub(super) fn assumed_node(&self, uid: &str) -> Option<Symbol> {
+        self.cache.placed(uid).filter(|(.., state)| *state == PodState::Assumed).map(|(_, node, _)| node)
+    }
+
     /// Removes an assumed pod from its node, and requeues pods that this may help.
     pub(super) fn free(&mut self, now: Time, uid: &str) {
         if !matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
@@ -354,6 +366,7 @@ impl Scheduler {
             return;
         }
         if let Some((pod, _, _)) = self.cache.remove_pod(uid) {
+            self.member_freed(&pod);
             self.victim_off(now, uid);
             if mutation::is_on(Mutation::FailedBindingRequeuesNoPod) {
                 return;
@@ -383,15 +396,16 @@ impl Scheduler {
             // Another client has bound the pod; a PodScheduled=False condition would be wrong.
             return;
         }
+        let node = self.assumed_node(&uid);
         self.free(now, &uid);
         if binding.abandoned {
             return;
         }
         // Upstream reports an extender's error text unchanged.
-        let text = match binding.by {
+        let message = match binding.by {
             Some(_) => message.to_owned(),
             None => format!("running Bind plugin \"DefaultBinder\": {message}"),
         };
-        self.fail(now, binding.queued, binding.began, Failure::Binding(text));
+        self.fail(now, binding.queued, binding.began, Failure::Binding { message, node });
     }
 }

@@ -7,6 +7,7 @@ use super::conditions::Condition;
 use crate::cycle::{Nominate, Unschedulable};
 use crate::framework::PluginName;
 use crate::model::effect::{EventRecord, Severity};
+use crate::model::intern::Symbol;
 use crate::model::pod::PodInfo;
 use crate::model::time::Time;
 use crate::plugins::dynamic_resources;
@@ -37,8 +38,13 @@ pub(super) enum Failure {
         /// The change of the pod's nomination.
         nominate: Nominate,
     },
-    /// The binding failed.
-    Binding(String),
+    /// PreBind or the binding failed.
+    Binding {
+        /// The text.
+        message: String,
+        /// The node that the pod had; `None` if it is not to keep it, even if its group reserves nodes.
+        node: Option<Symbol>,
+    },
 }
 
 impl Failure {
@@ -51,7 +57,7 @@ impl Failure {
             | Self::Error(message)
             | Self::HeldBack(message)
             | Self::Member { message, .. }
-            | Self::Binding(message) => message,
+            | Self::Binding { message, .. } => message,
         }
     }
 }
@@ -125,9 +131,11 @@ impl Scheduler {
                 self.report(&queued, began, Outcome::Error { message: message.clone() });
                 ("SchedulerError", message, Default::default(), Nominate::Clear)
             }
-            Failure::Binding(message) => {
+            Failure::Binding { message, node } => {
                 self.report(&queued, began, Outcome::BindFailed { message: message.clone() });
-                ("SchedulerError", message, Default::default(), Nominate::Clear)
+                let node = node.filter(|_| self.keeps_node_after_failure(now, &pod));
+                let keep = |node| Nominate::To { node, victims: Vec::new() };
+                ("SchedulerError", message, Default::default(), node.map_or(Nominate::Clear, keep))
             }
         };
         // The nomination changes before the pod is queued again, so that the change does not requeue the pod itself.

@@ -18,6 +18,7 @@ impl Scheduler {
         if leading {
             // What gated pods had to give up may have been dropped.
             self.queue.look_at_all_claims();
+            self.groups_led(now);
         }
         if leading || mutation::is_on(Mutation::LeadershipIgnored) {
             return;
@@ -35,6 +36,7 @@ impl Scheduler {
             self.revert_unsent(now, &uid);
         }
         self.drop_starts();
+        self.drop_conditions();
         for (claim, pod) in dropped {
             self.claim_write_dropped(now, &claim, &pod);
         }

@@ -195,6 +195,13 @@ impl Scheduler {
         } else if is_bound_by_others && let Some(key) = pod.group_key() {
             self.member_bound_by_others(now, key);
         }
+        if let Some(key) = pod.group_key().filter(|_| pod.node_name.is_some()) {
+            if pod.deleting {
+                self.note_ended(key);
+            } else {
+                self.note_bound(now, key);
+            }
+        }
         if pod.deleting {
             self.preemptor_left(now, &pod.uid);
             self.victim_left(now, &pod.uid);

@@ -61,7 +61,7 @@ pub struct Pending<'a> {
 pub struct GroupStats {
     /// Groups with a member in the queue.
     pub waiting: usize,
-    /// Groups that were scheduled once, and of which fewer members than `minCount` have a node.
+    /// Groups that have started, and of which fewer members than `minCount` have a node.
     pub below_min_count: usize,
     /// Groups with a member in the queue whose members fit into the free resources of all nodes together, but could not
     /// start in the last cycle.
@@ -172,12 +172,11 @@ impl Scheduler {
     /// Returns the state of a group that pods name.
     pub fn pending_group(&self, key: GroupKey) -> PendingGroup<'_> {
         let group = self.cache.lookups().group(key);
-        let sent = group.and_then(|group| self.groups.sent(&group.uid));
         PendingGroup {
             group,
             known: self.known(key),
             placed: self.scheduled(key),
-            condition: sent.or(group.and_then(|group| group.scheduled.as_ref())),
+            condition: group.and_then(|group| self.condition_of(group)),
         }
     }
 
@@ -201,8 +200,8 @@ impl Scheduler {
                 Some(GroupPolicy::Gang(min)) => min,
                 Some(GroupPolicy::Basic) | None => 0,
             };
-            let was_scheduled = state.condition.is_some_and(|condition| condition.is_true);
-            stats.below_min_count += usize::from(was_scheduled && state.placed < min);
+            let has_started = state.group.is_some_and(|group| self.has_started(group));
+            stats.below_min_count += usize::from(has_started && state.placed < min);
         }
         stats
     }

@@ -336,14 +336,15 @@ impl Scheduler {
         }
     }
 
-    fn not_pre_bound(&mut self, now: Time, queued: QueuedPod, began: Time, text: String) {
+    fn not_pre_bound(&mut self, now: Time, queued: QueuedPod, began: Time, message: String) {
         let uid = Arc::clone(&queued.pod.uid);
         if matches!(self.cache.placed(&uid), Some((_, _, PodState::Added))) {
             // Another client has bound the pod; a PodScheduled=False condition would be wrong.
             return self.give_back_volumes(now, &uid);
         }
+        let node = self.assumed_node(&uid);
         self.free(now, &uid);
-        self.fail(now, queued, began, Failure::Binding(text));
+        self.fail(now, queued, began, Failure::Binding { message, node });
     }
 
     /// Removes a pod without a node from the claims that are reserved for it, and deletes those that were made for it

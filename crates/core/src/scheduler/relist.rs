@@ -161,7 +161,16 @@ impl Scheduler {
                 self.gone(now, &key);
             }
         }
+        let was_awaited = self.is_list_awaited();
         self.lists.end(kind);
+        if was_awaited && !self.is_list_awaited() {
+            self.adopt_reservations(now);
+        }
+    }
+
+    /// Whether the first list of a kind is not complete.
+    pub(super) fn is_list_awaited(&self) -> bool {
+        self.lists.awaited(self.tables.rules().groups.workloads).next().is_some()
     }
 
     fn unlisted_pods(&self) -> BTreeSet<Uid> {

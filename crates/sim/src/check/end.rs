@@ -21,6 +21,7 @@ impl Sim {
         self.check_drained()?;
         self.check_reported()?;
         self.check_accounted()?;
+        self.check_conditions_of_groups()?;
         self.check_places()?;
         self.check_cache()?;
         self.check_hints()?;

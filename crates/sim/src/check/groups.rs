@@ -3,7 +3,7 @@
 use super::{Broken, broken};
 use crate::devices::PodDevices;
 use crate::evictions;
-use crate::groups::{Group, group_gates, has_groups};
+use crate::groups::{Group, group_gates, group_key, has_groups};
 use crate::objects::Pod;
 use crate::process::{Decided, emulated_version};
 use crate::reference::ReferenceCluster;
@@ -428,6 +428,22 @@ impl Sim {
                     "a group that was given up does not start",
                     format!("{} of {key}", pod.uid),
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the API server has the conditions that were sent. A lost one is sent again, at growing intervals.
+    pub(super) fn check_conditions_of_groups(&mut self) -> Result<(), Broken> {
+        const LATE: usize = 4;
+        let scheduler = &mut self.process.scheduler;
+        for (key, group) in &self.server.groups {
+            let of_scheduler = group_key(scheduler.tables(), key);
+            let sent = scheduler.pending_group(of_scheduler).condition;
+            let is_late = self.lost_group_patches.get(key).is_some_and(|lost| *lost >= LATE);
+            if sent != group.condition.as_ref() && !is_late {
+                let detail = format!("{key}: {:?} instead of {sent:?}", group.condition);
+                return Err(broken("a group's condition is written", detail));
             }
         }
         Ok(())

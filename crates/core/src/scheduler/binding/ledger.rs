@@ -246,11 +246,6 @@ impl Bindings {
         self.get(uid).is_some_and(|binding| !binding.was_sent())
     }
 
-    /// Whether the pod has a binding that was sent.
-    pub(in crate::scheduler) fn is_sent(&self, uid: &str) -> bool {
-        self.get(uid).is_some_and(Binding::was_sent)
-    }
-
     /// Returns the number of bindings.
     pub(in crate::scheduler) fn len(&self) -> usize {
         self.by_uid.len()

@@ -426,7 +426,7 @@ impl Scheduler {
             self.fail(now, queued, now, Failure::Error(text.to_owned()));
         }
         if self.group_rules().queues_groups || self.refusal(key).is_some() {
-            self.note_failure(key, text);
+            self.note_failure(now, key, text);
         }
     }
 

@@ -86,9 +86,9 @@ impl Scheduler {
     }
 
     /// Writes an error that prevented a cycle into the group's condition.
-    pub(super) fn note_failure(&mut self, key: GroupKey, text: &str) {
+    pub(super) fn note_failure(&mut self, now: Time, key: GroupKey, text: &str) {
         if let Some(generation) = self.cache.lookups().group(key).map(|group| group.generation) {
-            self.set_condition(key, condition(&Verdict::Failed(text.to_owned()), generation));
+            self.set_condition(now, key, condition(&Verdict::Failed(text.to_owned()), generation));
         }
     }
 

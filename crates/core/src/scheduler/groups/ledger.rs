@@ -3,15 +3,19 @@
 //! It makes no decisions. The cache knows which pods have a node. Upstream:
 //! `pkg/scheduler/backend/cache/podgroupstate.go`.
 
+use super::condition::SentConditions;
+use super::progress::Progress;
 use super::start::Start;
 use super::time_limit::TimeLimits;
 use crate::cache::Cache;
 use crate::collections::hash::FixedMap;
-use crate::model::group::{GroupCondition, GroupKey};
+use crate::model::group::GroupKey;
 use crate::model::intern::{Marks, TraceIds};
 use crate::model::pod::Uid;
+use crate::model::time::Time;
 use crate::plugins::topology_placement::KnownDomains;
 use crate::report::group::GroupReport;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -26,35 +30,53 @@ pub(super) enum Standing {
     Terminating,
 }
 
-/// The members of a group by uid, the numbers of two standings, and whether the group is fragmented.
+/// What is known about a member: its standing, and when it was created.
+type Member = (Standing, Time);
+
+/// The members of a group by uid, the numbers of two standings, and the state of the group.
 #[derive(Default)]
 struct Members {
-    all: BTreeMap<Uid, Standing>,
+    all: BTreeMap<Uid, Member>,
     counting: usize,
     gated: usize,
+    /// The numbers of members by the time of their creation, without terminating ones.
+    ages: BTreeMap<Time, usize>,
+    progress: Progress,
     /// Whether scattered resources kept the group from starting in its last cycle.
     is_fragmented: bool,
 }
 
 impl Members {
-    /// Sets the standing of a member, and returns the one before.
-    fn set(&mut self, uid: &Uid, standing: Standing) -> Option<Standing> {
-        let before = self.all.insert(Arc::clone(uid), standing);
+    /// Sets what is known about a member, and returns what was known before.
+    fn set(&mut self, uid: &Uid, (standing, created): Member) -> Option<Member> {
+        let before = self.all.insert(Arc::clone(uid), (standing, created));
         self.counting += usize::from(standing == Standing::Counts);
         self.gated += usize::from(standing == Standing::Gated);
+        if standing != Standing::Terminating {
+            *self.ages.entry(created).or_default() += 1;
+        }
         self.uncount(before);
         before
     }
 
-    fn remove(&mut self, uid: &str) -> Option<Standing> {
+    fn remove(&mut self, uid: &str) -> Option<Member> {
         let before = self.all.remove(uid);
         self.uncount(before);
         before
     }
 
-    fn uncount(&mut self, before: Option<Standing>) {
-        self.counting -= usize::from(before == Some(Standing::Counts));
-        self.gated -= usize::from(before == Some(Standing::Gated));
+    fn uncount(&mut self, before: Option<Member>) {
+        let Some((standing, created)) = before else { return };
+        self.counting -= usize::from(standing == Standing::Counts);
+        self.gated -= usize::from(standing == Standing::Gated);
+        if standing != Standing::Terminating
+            && let Entry::Occupied(mut number) = self.ages.entry(created)
+        {
+            *number.get_mut() -= 1;
+            if *number.get() == 0 {
+                number.remove();
+            }
+        }
     }
 }
 
@@ -73,12 +95,12 @@ pub(super) enum Seen {
     Known,
 }
 
-/// A member's standing before a trial gave it a node.
+/// What was known about a member before a trial gave it a node.
 pub(in crate::scheduler) struct MemberBefore {
     key: GroupKey,
     uid: Uid,
     /// `None` if it was unknown.
-    standing: Option<Standing>,
+    member: Option<Member>,
 }
 
 /// The members of all groups, and the conditions that were sent.
@@ -87,8 +109,8 @@ pub(in crate::scheduler) struct Groups {
     /// The members that the scheduler knows: pending pods of its profiles, and bound pods of any scheduler.
     members: BTreeMap<GroupKey, Members>,
     of_pod: FixedMap<Uid, GroupKey>,
-    /// The condition that was sent last, by uid of the group, until the watch shows it.
-    sent: FixedMap<Uid, GroupCondition>,
+    /// The conditions that were sent.
+    pub(super) sent: SentConditions,
     pub(in crate::scheduler) reports: VecDeque<GroupReport>,
     /// Whether reports name the members that have a node in each placement.
     pub(super) reports_members: bool,
@@ -98,8 +120,6 @@ pub(in crate::scheduler) struct Groups {
     pub(super) starts: BTreeMap<GroupKey, Start>,
     /// The number of pods that had left PreBind when the starts were looked at last; `None` if they must be looked at.
     pub(super) starts_as_of: Option<u64>,
-    /// The groups that were scheduled, but of which too few members passed PreBind to start.
-    pub(super) failed_starts: BTreeSet<GroupKey>,
     /// The time limits of groups.
     pub(super) limits: TimeLimits,
     /// The groups that keep the nodes of their members while they wait.
@@ -127,7 +147,8 @@ impl Groups {
             ("groups that keep nodes", self.reserving.len()),
             ("groups without a reservation", self.passed_over.len()),
             ("groups with victims", self.victims.len()),
-            ("groups that failed to start", self.failed_starts.len()),
+            ("groups with members", self.members.len()),
+            ("conditions of groups", self.sent.len()),
         ];
         held.extend(self.limits.held());
         held
@@ -144,14 +165,14 @@ impl Groups {
     }
 
     /// Adds a member, or notes its standing.
-    pub(super) fn add(&mut self, key: GroupKey, uid: &Uid, standing: Standing) -> Seen {
+    pub(super) fn add(&mut self, key: GroupKey, uid: &Uid, standing: Standing, created: Time) -> Seen {
         self.of_pod.insert(Arc::clone(uid), key);
         let members = self.members.entry(key).or_default();
-        if standing == Standing::Gated && members.all.get(uid) == Some(&Standing::Counts) {
+        if standing == Standing::Gated && matches!(members.all.get(uid), Some((Standing::Counts, _))) {
             // A pod cannot become gated again, so this is an older state.
             return Seen::Known;
         }
-        let before = members.set(uid, standing);
+        let before = members.set(uid, (standing, created)).map(|(standing, _)| standing);
         match (before, standing) {
             (None, _) => Seen::New,
             (Some(Standing::Counts), Standing::Counts) => Seen::Known,
@@ -163,16 +184,16 @@ impl Groups {
     }
 
     /// Adds a member that counts. Returns what [`Self::restore`] undoes it with, if it did not count before.
-    pub(super) fn count_in(&mut self, key: GroupKey, uid: &Uid) -> Option<MemberBefore> {
-        let standing = self.members.get(&key).and_then(|members| members.all.get(uid)).copied();
-        let seen = self.add(key, uid, Standing::Counts);
-        (seen != Seen::Known).then(|| MemberBefore { key, uid: Arc::clone(uid), standing })
+    pub(super) fn count_in(&mut self, key: GroupKey, uid: &Uid, created: Time) -> Option<MemberBefore> {
+        let member = self.members.get(&key).and_then(|members| members.all.get(uid)).copied();
+        let seen = self.add(key, uid, Standing::Counts, created);
+        (seen != Seen::Known).then(|| MemberBefore { key, uid: Arc::clone(uid), member })
     }
 
     /// Undoes [`Self::count_in`].
-    pub(super) fn restore(&mut self, MemberBefore { key, uid, standing }: MemberBefore) {
-        match standing {
-            Some(standing) => _ = self.members.entry(key).or_default().set(&uid, standing),
+    pub(super) fn restore(&mut self, MemberBefore { key, uid, member }: MemberBefore) {
+        match member {
+            Some(member) => _ = self.members.entry(key).or_default().set(&uid, member),
             None => _ = self.remove(&uid),
         }
     }
@@ -182,16 +203,20 @@ impl Groups {
         let key = self.of_pod.remove(uid)?;
         let mut standing = None;
         if let Some(members) = self.members.get_mut(&key) {
-            standing = members.remove(uid);
+            standing = members.remove(uid).map(|(standing, _)| standing);
             if members.all.is_empty() {
                 self.members.remove(&key);
                 self.victims.remove(&key);
-                self.failed_starts.remove(&key);
                 self.reserving.remove(&key);
                 self.passed_over.remove(&key);
             }
         }
         Some((key, standing))
+    }
+
+    /// Returns the group of a member.
+    pub(super) fn of(&self, uid: &str) -> Option<GroupKey> {
+        self.of_pod.get(uid).copied()
     }
 
     /// Returns the members of a group, by uid.
@@ -251,21 +276,25 @@ impl Groups {
         self.victims.get(&key).is_some_and(|victims| victims.iter().any(is_terminating))
     }
 
-    /// Returns the condition that was sent last for a group, if the watch does not show it yet.
-    pub(in crate::scheduler) fn sent(&self, uid: &str) -> Option<&GroupCondition> {
-        self.sent.get(uid)
+    /// Returns how far the group has come.
+    pub(super) fn progress(&self, key: GroupKey) -> Progress {
+        self.members.get(&key).map_or(Progress::Unknown, |members| members.progress)
     }
 
-    /// Records a condition that is sent.
-    pub(super) fn send(&mut self, uid: &Uid, condition: GroupCondition) {
-        self.sent.insert(Arc::clone(uid), condition);
-    }
-
-    /// Handles a condition that the watch shows, or the deletion of the group.
-    pub(super) fn shown(&mut self, uid: &str, condition: Option<&GroupCondition>) {
-        if condition.is_none() || self.sent.get(uid) == condition {
-            self.sent.remove(uid);
+    pub(super) fn set_progress(&mut self, key: GroupKey, progress: Progress) {
+        if let Some(members) = self.members.get_mut(&key) {
+            members.progress = progress;
         }
+    }
+
+    /// Returns when the oldest member of a group was created. Terminating ones do not count.
+    pub(super) fn since(&self, key: GroupKey) -> Option<Time> {
+        self.members.get(&key)?.ages.keys().next().copied()
+    }
+
+    /// Returns the groups with members that are not terminating, and when the oldest of these was created.
+    pub(super) fn oldest_members(&self) -> impl Iterator<Item = (GroupKey, Time)> + '_ {
+        self.members.iter().filter_map(|(key, members)| Some((*key, *members.ages.keys().next()?)))
     }
 }
 
@@ -274,24 +303,23 @@ impl TraceIds for Groups {
         let Self {
             members,
             of_pod: _,
-            sent: _,
+            sent,
             reports: _,
             reports_members: _,
             victims,
             starts,
             starts_as_of: _,
-            failed_starts,
             limits,
             reserving,
             passed_over,
             domains: _,
         } = self;
         limits.mark(marks);
+        sent.mark(marks);
         members
             .keys()
             .chain(victims.keys())
             .chain(starts.keys())
-            .chain(failed_starts)
             .chain(reserving)
             .chain(passed_over)
             .for_each(|key| key.mark(marks));
@@ -302,6 +330,8 @@ impl TraceIds for Groups {
 mod tests {
     use super::*;
     use crate::model::intern::Tables;
+
+    const CREATED: Time = Time::from_secs(100);
 
     fn without_members() -> (Groups, GroupKey) {
         let name = Tables::new().symbol("g");
@@ -314,12 +344,12 @@ mod tests {
         let numbers = |groups: &Groups| {
             [Standing::Counts, Standing::Gated, Standing::Terminating].map(|it| groups.number(key, it))
         };
-        assert_eq!(groups.add(key, &"p".into(), Standing::Gated), Seen::New);
-        assert_eq!(groups.add(key, &"q".into(), Standing::Counts), Seen::New);
+        assert_eq!(groups.add(key, &"p".into(), Standing::Gated, CREATED), Seen::New);
+        assert_eq!(groups.add(key, &"q".into(), Standing::Counts, CREATED), Seen::New);
         assert_eq!((numbers(&groups), groups.known(key)), ([1, 1, 0], 2));
-        assert_eq!(groups.add(key, &"p".into(), Standing::Counts), Seen::Counts);
-        assert_eq!(groups.add(key, &"p".into(), Standing::Counts), Seen::Known);
-        assert_eq!(groups.add(key, &"q".into(), Standing::Terminating), Seen::CountsNoMore);
+        assert_eq!(groups.add(key, &"p".into(), Standing::Counts, CREATED), Seen::Counts);
+        assert_eq!(groups.add(key, &"p".into(), Standing::Counts, CREATED), Seen::Known);
+        assert_eq!(groups.add(key, &"q".into(), Standing::Terminating, CREATED), Seen::CountsNoMore);
         assert_eq!((numbers(&groups), groups.known(key)), ([1, 0, 1], 2));
         assert_eq!(groups.remove("q"), Some((key, Some(Standing::Terminating))));
         assert_eq!((numbers(&groups), groups.known(key)), ([1, 0, 0], 1));
@@ -330,21 +360,23 @@ mod tests {
     #[test]
     fn older_state_does_not_gate_a_member_again_and_a_terminating_one_may_lose_its_gates() {
         let (mut groups, key) = without_members();
-        groups.add(key, &"p".into(), Standing::Counts);
-        assert_eq!(groups.add(key, &"p".into(), Standing::Gated), Seen::Known);
-        groups.add(key, &"q".into(), Standing::Gated);
+        groups.add(key, &"p".into(), Standing::Counts, CREATED);
+        assert_eq!(groups.add(key, &"p".into(), Standing::Gated, CREATED), Seen::Known);
+        groups.add(key, &"q".into(), Standing::Gated, CREATED);
         assert_eq!([Standing::Counts, Standing::Gated].map(|it| groups.number(key, it)), [1, 1]);
-        assert_eq!(groups.add(key, &"q".into(), Standing::Terminating), Seen::Ungated);
+        assert_eq!(groups.add(key, &"q".into(), Standing::Terminating, CREATED), Seen::Ungated);
         assert_eq!(groups.number(key, Standing::Gated), 0);
     }
 
     #[test]
     fn member_that_counts_in_a_trial_has_its_standing_back_afterwards() {
         let (mut groups, key) = without_members();
-        groups.add(key, &"gated".into(), Standing::Gated);
-        groups.add(key, &"placed".into(), Standing::Counts);
-        let before: Vec<_> =
-            ["gated", "placed", "new"].iter().flat_map(|&uid| groups.count_in(key, &uid.into())).collect();
+        groups.add(key, &"gated".into(), Standing::Gated, CREATED);
+        groups.add(key, &"placed".into(), Standing::Counts, CREATED);
+        let before: Vec<_> = ["gated", "placed", "new"]
+            .iter()
+            .flat_map(|&uid| groups.count_in(key, &uid.into(), CREATED))
+            .collect();
         assert_eq!((before.len(), groups.number(key, Standing::Counts)), (2, 3));
         before.into_iter().rev().for_each(|before| groups.restore(before));
         let numbers = [Standing::Counts, Standing::Gated].map(|it| groups.number(key, it));
@@ -352,29 +384,10 @@ mod tests {
     }
 
     #[test]
-    fn sent_condition_is_kept_until_the_watch_shows_it_or_none() {
-        let (mut groups, _) = without_members();
-        let condition = |is_true| GroupCondition {
-            is_true,
-            reason: "Scheduled".into(),
-            message: "".into(),
-            observed_generation: 1,
-        };
-        groups.send(&"g".into(), condition(true));
-        groups.shown("g", Some(&condition(false)));
-        assert_eq!(groups.sent("g"), Some(&condition(true)));
-        groups.shown("g", Some(&condition(true)));
-        assert_eq!(groups.sent("g"), None);
-        groups.send(&"g".into(), condition(true));
-        groups.shown("g", None);
-        assert_eq!(groups.sent("g"), None);
-    }
-
-    #[test]
     fn sizes_are_the_numbers_of_members_and_starts() {
         let (mut groups, key) = without_members();
         assert_eq!((groups.len(), groups.starts()), (0, 0));
-        ["p", "q", "r"].iter().for_each(|&uid| _ = groups.add(key, &uid.into(), Standing::Counts));
+        ["p", "q", "r"].iter().for_each(|&uid| _ = groups.add(key, &uid.into(), Standing::Counts, CREATED));
         groups.starts.entry(key).or_default();
         assert_eq!((groups.len(), groups.starts()), (3, 1));
     }

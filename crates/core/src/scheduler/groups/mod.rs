@@ -7,6 +7,7 @@
 //! Upstream: `pkg/scheduler/schedule_one_podgroup.go`, `pkg/scheduler/framework/plugins/gangscheduling`.
 
 mod capacity;
+mod condition;
 mod cycle;
 mod entry;
 mod feasibility;
@@ -15,6 +16,7 @@ mod member;
 mod placements;
 mod preempt;
 mod preferred;
+mod progress;
 mod reprieve;
 mod reserve;
 mod roles;
@@ -38,8 +40,7 @@ use super::Scheduler;
 use super::departure::Departure;
 use crate::framework::extension_point::ExtensionPoint;
 use crate::framework::{ClusterEvent, Hint, PluginName};
-use crate::model::effect::GroupPatch;
-use crate::model::group::{GroupCondition, GroupKey, GroupPolicy, PodGroup};
+use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
 use crate::model::group_options::{GroupOptions, Replacements, START_WITHIN};
 use crate::model::intern::Symbol;
 use crate::model::pod::{PodInfo, Uid};
@@ -96,11 +97,11 @@ impl Scheduler {
         } else {
             Standing::Counts
         };
-        match self.groups.add(key, &pod.uid, standing) {
-            Seen::New => {
-                self.note_created(key, pod);
-                Some(key)
-            }
+        let since = self.groups.since(key);
+        let seen = self.groups.add(key, &pod.uid, standing, created(pod));
+        self.age_changed(now, key, since);
+        match seen {
+            Seen::New => Some(key),
             Seen::Counts => Some(key).filter(|_| !self.tables.copies_defects()),
             Seen::CountsNoMore => {
                 self.others_may_start(now, key);
@@ -117,7 +118,7 @@ impl Scheduler {
     /// Counts a pod that gets a node in a trial as a member of its group. Returns what undoes that, if it changed
     /// anything.
     pub(super) fn member_placed(&mut self, pod: &PodInfo) -> Option<MemberBefore> {
-        self.groups.count_in(pod.group_key()?, &pod.uid)
+        self.groups.count_in(pod.group_key()?, &pod.uid, created(pod))
     }
 
     /// Undoes [`Self::member_placed`].
@@ -159,19 +160,14 @@ impl Scheduler {
         Some(PodGroup { policy, ..self.cache.lookups().group(key)?.clone() })
     }
 
-    /// Returns the policy by which a group is decided now. By default, a group that was scheduled once and still has a
-    /// member with a node takes replacements one by one.
+    /// Returns the policy by which a group is decided now. By default, a group that has started and still has a member
+    /// with a node takes replacements one by one.
     fn current_policy(&self, key: GroupKey) -> Option<GroupPolicy> {
         let group = self.cache.lookups().group(key)?;
-        let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
-        let was_scheduled = shown.is_some_and(|shown| shown.is_true);
         let options = self.options_of(group);
         let is_one_by_one = options.is_some_and(|it| it.replacements == Replacements::OneByOne);
-        let is_started = was_scheduled
-            && is_one_by_one
-            && self.scheduled(key) > 0
-            && !self.groups.failed_starts.contains(&key);
-        Some(if is_started { GroupPolicy::Basic } else { group.policy })
+        let runs = is_one_by_one && self.scheduled(key) > 0 && self.has_started(group);
+        Some(if runs { GroupPolicy::Basic } else { group.policy })
     }
 
     /// Returns what the group's annotations ask for; `None` if one is invalid. Upstream knows none of them.
@@ -184,12 +180,15 @@ impl Scheduler {
         if self.groups.is_empty() || matches!(why, Departure::Bound(..)) {
             return;
         }
+        let since = self.groups.of(uid).and_then(|key| self.groups.since(key));
         let Some((key, standing)) = self.groups.remove(uid) else { return };
         if self.groups.known(key) == 0 {
-            self.forget_created(key);
+            self.forget_limit(key);
             self.group_preemption_left(now, key);
             self.pass_on_reservation(now);
         } else {
+            self.note_ended(key);
+            self.age_changed(now, key, since);
             self.others_may_start(now, key);
             if standing == Some(Standing::Gated) {
                 self.gated_member_left(now, key);
@@ -284,6 +283,7 @@ impl Scheduler {
             self.join_entry(now, key, uid);
         }
         self.check_reservation(now, key);
+        self.look_at_starts();
     }
 
     /// Handles a member that another scheduler bound: fewer of the others have to start together.
@@ -317,7 +317,7 @@ impl Scheduler {
         }
         self.queue.set_group_priority(key, self.group_rules().queues_groups.then_some(priority));
         let before = self.current_policy(key);
-        self.groups.shown(&group.uid, group.scheduled.as_ref());
+        self.groups.sent.shown(&group.uid, group.scheduled.as_ref());
         let disruption = group.disruption;
         let old = self.cache.lookups_mut().set_group(group);
         if old.as_ref().is_none_or(|old| (old.disruption, old.priority) != (disruption, priority)) {
@@ -330,7 +330,7 @@ impl Scheduler {
         if old.as_ref().is_none_or(|old| old.options != options) {
             self.take_up(key);
         } else {
-            self.set_time_limit(key);
+            self.note_bound(now, key);
         }
         if old.is_none_or(|old| is_mutable && differs(old)) {
             self.release_members(now, key);
@@ -366,7 +366,7 @@ impl Scheduler {
         if let Some(group) = self.cache.lookups_mut().remove_group(key) {
             self.eviction_changed(now, key, group.priority);
             self.preemptor_left(now, &group.uid);
-            self.groups.shown(&group.uid, None);
+            self.groups.sent.forget(&group.uid);
             self.outbox.cancel_group_patch(&group.uid);
             self.take_up(key);
             self.check_reservation(now, key);
@@ -390,29 +390,9 @@ impl Scheduler {
             self.queue.requeue_now(now, &uid);
         }
     }
+}
 
-    /// Sends the group's condition, unless it shows it already. A group that was scheduled once keeps its condition,
-    /// unless it could not start.
-    fn set_condition(&mut self, key: GroupKey, condition: GroupCondition) {
-        let Some(group) = self.cache.lookups().group(key) else { return };
-        let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
-        let keeps = |shown: &GroupCondition| {
-            shown.is_true && !condition.is_true && !self.groups.failed_starts.contains(&key)
-                || *shown == condition
-        };
-        if shown.is_some_and(keeps) {
-            return;
-        }
-        let patch = GroupPatch {
-            api: group.api,
-            is_transition: shown.is_none_or(|shown| shown.is_true != condition.is_true),
-            namespace: self.tables.text(key.namespace).to_owned(),
-            name: self.tables.text(key.name).to_owned(),
-            uid: Arc::clone(&group.uid),
-            condition: condition.clone(),
-        };
-        let uid = Arc::clone(&group.uid);
-        self.groups.send(&uid, condition);
-        self.outbox.push_group_patch(patch);
-    }
+/// Returns when the member was created.
+fn created(pod: &PodInfo) -> Time {
+    pod.group.as_ref().map_or(Time::from_nanos(0), |membership| membership.created)
 }

@@ -13,7 +13,7 @@ use super::submit::Fate;
 use crate::cycle::Nominate;
 use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
 use crate::model::intern::Symbol;
-use crate::model::pod::Uid;
+use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use crate::queue::QueuedPod;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Scheduler {
     /// when it was tried last is only among them while it is tried. Otherwise it could keep others from a reservation
     /// for ever.
     fn first_to_reserve(&self, tried: Option<GroupKey>) -> Option<GroupKey> {
-        let waiting = self.groups.limits.oldest_members();
+        let waiting = self.groups.oldest_members();
         let asking = waiting.filter(|&(key, _)| {
             let is_passed_over = || self.groups.passed_over.contains(&key) || !self.has_enough_to_try(key);
             self.may_reserve(key) && (tried == Some(key) || !is_passed_over())
@@ -109,6 +109,36 @@ impl Scheduler {
             let is_nominated = self.cache.nomination(&uid).is_some();
             if let Some(queued) = self.queue.get(&uid).filter(|_| is_nominated) {
                 self.end_nomination(now, &Arc::clone(&queued.pod));
+            }
+        }
+    }
+
+    /// Whether a member that fails after its decision keeps its node, because its group has a reservation until it
+    /// starts. No other group keeps nodes then.
+    pub(in crate::scheduler) fn keeps_node_after_failure(&mut self, now: Time, pod: &PodInfo) -> bool {
+        let Some(key) = pod.group_key().filter(|&key| self.reserves(key)) else { return false };
+        self.reserve(now, key);
+        true
+    }
+
+    /// Handles a decision that is reverted: the pod has the nomination back that it had before.
+    pub(in crate::scheduler) fn nomination_restored(&mut self, pod: &PodInfo) {
+        let is_nominated = self.cache.nomination(&pod.uid).is_some();
+        if let Some(key) = pod.group_key().filter(|&key| is_nominated && self.may_reserve(key)) {
+            self.groups.reserving.insert(key);
+        }
+    }
+
+    /// Takes over the reservations of the leader before: the nominations of waiting members whose groups ask for a
+    /// reservation.
+    pub(in crate::scheduler) fn adopt_reservations(&mut self, now: Time) {
+        let asks = |group: &&PodGroup| self.options_of(group).is_some_and(|options| options.reserves);
+        let asking: Vec<GroupKey> = self.cache.lookups().groups().filter(asks).map(|it| it.key).collect();
+        for key in asking {
+            let is_nominated = |uid: &Uid| self.cache.nomination(uid).is_some();
+            if self.pending_members(key).iter().any(is_nominated) {
+                self.groups.reserving.insert(key);
+                self.check_reservation(now, key);
             }
         }
     }

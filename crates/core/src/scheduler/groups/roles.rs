@@ -89,17 +89,16 @@ impl Scheduler {
         self.options_of(group)?.roles.as_ref()
     }
 
-    /// Whether a role of a gang has too few of these members.
-    pub(super) fn lacks_role<'a>(
+    /// Describes the first role of a gang that has too few of these members.
+    pub(super) fn role_shortage<'a>(
         &self,
         key: GroupKey,
         members: impl Iterator<Item = &'a Arc<PodInfo>>,
-    ) -> bool {
+    ) -> Option<String> {
         let options = self.cache.lookups().group(key).and_then(|group| self.options_of(group));
-        let Some(roles) = options.and_then(|options| options.roles.as_ref()) else { return false };
-        let mut counts = RoleCounts::of(roles);
+        let mut counts = RoleCounts::of(options?.roles.as_ref()?);
         members.for_each(|pod| counts.place(pod, &self.tables));
-        counts.are_short()
+        counts.short(&self.tables)
     }
 
     /// Counts the members of each role before a run.

@@ -6,7 +6,7 @@
 use super::super::Scheduler;
 use super::super::failure::Failure;
 use super::super::outbox::Outgoing;
-use crate::cache::PodState;
+use super::progress::Progress;
 use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 pub(super) struct Start {
     /// All members that were chosen, in the order of their decisions.
     members: Vec<Uid>,
-    /// Those that were in PreBind when they were looked at last. One that was chosen again is not among them: the
-    /// others wait for it only if they are too few.
+    /// Those of the first cycle that were in PreBind when they were looked at last. The others wait for members that
+    /// were chosen again or later only if they are too few.
     pre_binding: Vec<Uid>,
     /// Those that were chosen again, because PreBind failed or was outdated.
     repeated: BTreeSet<Uid>,
@@ -48,8 +48,9 @@ impl Scheduler {
         if self.tables.copies_defects() {
             return;
         }
-        self.groups.failed_starts.remove(&key);
-        let min = group.map_or(0, |group| minimum(group.policy));
+        let Some(group) = group else { return };
+        self.note_chosen(group);
+        let min = minimum(group.policy);
         if min > 0 {
             let start = self.groups.starts.entry(key).or_default();
             start.min = start.min.max(min);
@@ -59,7 +60,8 @@ impl Scheduler {
     /// Adds the members that were chosen in this cycle, and queues their Bindings if none of them is in PreBind.
     pub(super) fn add_to_start(&mut self, now: Time, key: GroupKey, members: &[Uid]) {
         let Some(start) = self.groups.starts.get_mut(&key) else { return };
-        if !start.members.is_empty() {
+        let is_first = start.members.is_empty();
+        if !is_first {
             let chosen: BTreeSet<&Uid> = members.iter().collect();
             for uid in start.members.iter().filter(|uid| chosen.contains(uid)) {
                 start.is_late |= !start.repeated.insert(Arc::clone(uid));
@@ -67,25 +69,34 @@ impl Scheduler {
             start.members.retain(|uid| !chosen.contains(uid));
         }
         start.members.extend_from_slice(members);
-        let pre_binding = members.iter().filter(|uid| self.volume_bindings.contains(uid));
-        start.pre_binding.extend(pre_binding.filter(|uid| !start.repeated.contains(*uid)).cloned());
+        if is_first {
+            let pre_binding = members.iter().filter(|uid| self.volume_bindings.contains(uid));
+            start.pre_binding.extend(pre_binding.cloned());
+        }
         self.complete_starts(now);
     }
 
     /// Puts the Binding of a pod into the outbox, or holds it back until the pod's group has passed PreBind.
     pub(in crate::scheduler) fn queue_bind(&mut self, pod: &PodInfo) {
-        let start = pod.group_key().and_then(|key| self.groups.starts.get_mut(&key));
-        match start {
-            Some(start) => drop(start.ready.insert(Arc::clone(&pod.uid))),
-            None => self.outbox.push_bind(Outgoing::Bind(Arc::clone(&pod.uid))),
+        let uid = Arc::clone(&pod.uid);
+        let Some(key) = pod.group_key() else { return self.outbox.push_bind(Outgoing::Bind(uid)) };
+        if let Some(start) = self.groups.starts.get_mut(&key) {
+            start.ready.insert(uid);
+            return;
         }
+        let min = self.minimum_now(key, 0);
+        if self.groups.progress(key) != Progress::Chosen || min == 0 {
+            return self.outbox.push_bind(Outgoing::Bind(uid));
+        }
+        // The others did not wait for it, and are not bound yet.
+        let start = Start { members: vec![Arc::clone(&uid)], ready: [uid].into(), min, ..Start::default() };
+        self.groups.starts.insert(key, start);
+        self.look_at_starts();
     }
 
     /// Forgets all starts, because what was not sent was dropped.
     pub(in crate::scheduler) fn drop_starts(&mut self) {
-        for key in std::mem::take(&mut self.groups.starts).into_keys() {
-            self.start_failed(key);
-        }
+        self.groups.starts.clear();
     }
 
     /// Lets the start of the group, if it has one, no longer wait for members that were chosen again.
@@ -155,23 +166,14 @@ impl Scheduler {
     fn has_passed(&self, key: GroupKey, min: usize) -> bool {
         self.scheduled(key) >= min
             && self.passed(key).count() >= min
-            && !self.lacks_role(key, self.passed(key))
-    }
-
-    /// Returns the members that are bound, or whose Binding was sent.
-    pub(super) fn started_members(&self, key: GroupKey) -> impl Iterator<Item = &Arc<PodInfo>> {
-        let is_started = |pod: &&Arc<PodInfo>| {
-            let is_bound = || matches!(self.cache.placed(&pod.uid), Some((.., PodState::Added)));
-            self.bindings.is_sent(&pod.uid) || is_bound()
-        };
-        self.scheduled_members(key).map(|(pod, _)| pod).filter(is_started)
+            && self.role_shortage(key, self.passed(key)).is_none()
     }
 
     fn complete_start(&mut self, now: Time, key: GroupKey, mut start: Start) {
         let mut members: Vec<Uid> = start.members.iter().filter_map(|uid| start.ready.take(uid)).collect();
         members.extend(start.ready);
         let queued = QueuedStart { key, members, min: start.min };
-        let members = self.confirm_start(now, &queued, &start.members);
+        let members = self.confirm_start(now, &queued).unwrap_or_default();
         let queued = Arc::new(QueuedStart { members, ..queued });
         for uid in &queued.members {
             self.bindings.set_start(uid, &queued);
@@ -179,41 +181,34 @@ impl Scheduler {
         }
     }
 
-    /// Looks once more at the members that start with this one, before the first of them is bound.
-    pub(in crate::scheduler) fn confirm_queued_start(&mut self, now: Time, uid: &str) {
-        let Some(queued) = self.bindings.take_start(uid) else { return };
+    /// Looks once more at the members that start with this one, before the first of them is bound. Returns whether they
+    /// may start.
+    pub(in crate::scheduler) fn confirm_queued_start(&mut self, now: Time, uid: &str) -> bool {
+        let Some(queued) = self.bindings.take_start(uid) else { return false };
         for uid in &queued.members {
             self.bindings.take_start(uid);
         }
-        self.confirm_start(now, &queued, &queued.members);
+        self.confirm_start(now, &queued).is_some()
     }
 
     /// Rechecks members that are to be bound together, and returns those that are left. If too few are left, none is
-    /// bound, unless the group runs already and lost none of those that were `chosen`.
-    fn confirm_start(&mut self, now: Time, queued: &QueuedStart, chosen: &[Uid]) -> Vec<Uid> {
+    /// bound, unless the group runs already and takes replacements one by one.
+    fn confirm_start(&mut self, now: Time, queued: &QueuedStart) -> Option<Vec<Uid>> {
         let QueuedStart { key, ref members, min } = *queued;
         let mut left: Vec<Uid> = members.iter().filter(|uid| self.bindings.is_unsent(uid)).cloned().collect();
         self.recheck_members(now, &left);
         left.retain(|uid| self.bindings.is_unsent(uid));
         let min = self.minimum_now(key, min);
-        let has_all = || chosen.iter().all(|uid| self.cache.placed(uid).is_some());
-        if self.has_passed(key, min) || self.started_members(key).next().is_some() && has_all() {
-            return left;
+        if self.has_passed(key, min) || self.current_policy(key) == Some(GroupPolicy::Basic) {
+            return Some(left);
         }
         let passed = self.passed(key).count();
-        let text = format!("{passed} of at least {min} members of the pod group passed PreBind");
+        let short = self.role_shortage(key, self.passed(key)).filter(|_| passed >= min);
+        let text = short.unwrap_or_else(|| {
+            format!("{passed} of at least {min} members of the pod group can still be bound")
+        });
         self.take_back_members(now, key, &text);
-        self.start_failed(key);
-        left.retain(|uid| self.bindings.is_unsent(uid));
-        left
-    }
-
-    /// Handles a group that was scheduled, but of which no member could be bound: its time limit is in force again.
-    fn start_failed(&mut self, key: GroupKey) {
-        if self.started_members(key).next().is_none() && self.groups.known(key) > 0 {
-            self.groups.failed_starts.insert(key);
-            self.set_time_limit(key);
-        }
+        None
     }
 
     /// Takes back all members that are in PreBind or whose Bindings were not sent, and retries them after a backoff.
@@ -222,8 +217,9 @@ impl Scheduler {
         for uid in members {
             if let Some(binding) = self.bindings.cancel_unsent(&uid, &mut self.outbox) {
                 let (queued, began) = binding.into_attempt();
+                let node = self.assumed_node(&uid);
                 self.free(now, &uid);
-                self.fail(now, queued, began, Failure::Binding(text.to_owned()));
+                self.fail(now, queued, began, Failure::Binding { message: text.to_owned(), node });
             }
             self.cancel_pre_bind(now, &uid, text);
         }

@@ -107,7 +107,7 @@ impl Scheduler {
         if reserves && is_any_bound {
             self.pass_on_reservation(now);
         }
-        self.set_condition(key, condition(&verdict, group.generation));
+        self.set_condition(now, key, condition(&verdict, group.generation));
     }
 
     /// Decides what becomes of each member.

@@ -1,16 +1,14 @@
 //! Time limits: a group that does not start in time is given up, until its annotations change, its PodGroup is created
-//! again, or its last member is gone.
+//! again, or its oldest members are gone.
 //!
-//! The time begins with the creation of the oldest pod that was seen as a member, so a restart of the scheduler does
+//! The time begins with the creation of the oldest member that is not terminating, so a restart of the scheduler does
 //! not extend it. A group that started has no limit any more. Upstream knows no limit.
 
 use super::super::Scheduler;
-use super::start::minimum;
 use crate::model::effect::Severity;
-use crate::model::group::{GroupCondition, GroupKey, PodGroup};
+use crate::model::group::{GroupCondition, GroupKey};
 use crate::model::group_options::{START_DEADLINE_EXCEEDED, start_deadline_message};
 use crate::model::intern::{Marks, TraceIds};
-use crate::model::pod::PodInfo;
 use crate::model::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,8 +16,6 @@ use std::sync::Arc;
 /// The time limits of the groups that have one.
 #[derive(Default)]
 pub(super) struct TimeLimits {
-    /// When the oldest member of each group was created.
-    since: BTreeMap<GroupKey, Time>,
     ends: BTreeMap<GroupKey, Time>,
     by_end: BTreeSet<(Time, GroupKey)>,
     given_up: BTreeSet<GroupKey>,
@@ -31,19 +27,10 @@ impl TimeLimits {
         self.given_up.contains(&key)
     }
 
-    /// Returns the groups with members, and when the oldest of these was created.
-    pub(super) fn oldest_members(&self) -> impl Iterator<Item = (GroupKey, Time)> + '_ {
-        self.since.iter().map(|(key, since)| (*key, *since))
-    }
-
     /// Returns the sizes of the collections, by name.
-    pub(super) fn held(&self) -> [(&'static str, usize); 3] {
-        let Self { since, ends, by_end: _, given_up } = self;
-        [
-            ("groups with members", since.len()),
-            ("time limits of groups", ends.len()),
-            ("groups given up", given_up.len()),
-        ]
+    pub(super) fn held(&self) -> [(&'static str, usize); 2] {
+        let Self { ends, by_end: _, given_up } = self;
+        [("time limits of groups", ends.len()), ("groups given up", given_up.len())]
     }
 
     /// Returns when the next limit ends.
@@ -68,44 +55,37 @@ impl TimeLimits {
 }
 
 impl Scheduler {
-    /// Notes when a member was created.
-    pub(super) fn note_created(&mut self, key: GroupKey, pod: &PodInfo) {
-        let Some(created) = pod.group.as_ref().map(|membership| membership.created) else { return };
-        let since = &mut self.groups.limits.since;
-        if since.get(&key).is_none_or(|&since| created < since) {
-            since.insert(key, created);
+    /// Handles a change of the members; the oldest one was created at `before`. A group that was given up is tried again
+    /// once the time of those that are left is not over.
+    pub(super) fn age_changed(&mut self, now: Time, key: GroupKey, before: Option<Time>) {
+        if self.groups.since(key) == before {
+            return;
+        }
+        if self.groups.limits.is_given_up(key) && self.limit_of(key).is_some_and(|end| end > now) {
+            self.take_up(key);
+            self.release_members(now, key);
+            self.requeue_members(now, key);
+        } else {
             self.set_time_limit(key);
         }
     }
 
     /// Forgets the time of a group without members.
-    pub(super) fn forget_created(&mut self, key: GroupKey) {
-        self.groups.limits.since.remove(&key);
+    pub(super) fn forget_limit(&mut self, key: GroupKey) {
         self.groups.limits.set_end(key, None);
         self.groups.limits.given_up.remove(&key);
     }
 
-    /// Whether the group was scheduled once, and neither failed to start then nor is about to start. One that runs has
-    /// started, whatever its condition says.
-    fn has_started(&self, group: &PodGroup) -> bool {
-        let key = group.key;
-        let shown = self.groups.sent(&group.uid).or(group.scheduled.as_ref());
-        let was_scheduled =
-            shown.is_some_and(|shown| shown.is_true) && !self.groups.failed_starts.contains(&key);
-        let started = self.started_members(key).count();
-        started >= minimum(group.policy).max(1)
-            || was_scheduled && (started > 0 || !self.groups.starts.contains_key(&key))
+    /// Returns when the group's time ends, by its annotation.
+    fn limit_of(&self, key: GroupKey) -> Option<Time> {
+        let group = self.cache.lookups().group(key)?;
+        Some(self.groups.since(key)? + self.options_of(group)?.start_within?)
     }
 
-    /// Sets the end of a group's time from its annotation. It has none if the group has started.
+    /// Sets the end of a group's time. It has none if the group has started.
     pub(super) fn set_time_limit(&mut self, key: GroupKey) {
-        let end = || {
-            let group = self.cache.lookups().group(key)?;
-            let limit = self.options_of(group)?.start_within?;
-            let since = self.groups.limits.since.get(&key)?;
-            (!self.has_started(group)).then(|| *since + limit)
-        };
-        let end = end().filter(|_| !self.groups.limits.is_given_up(key));
+        let has_started = || self.cache.lookups().group(key).is_some_and(|group| self.has_started(group));
+        let end = self.limit_of(key).filter(|_| !self.groups.limits.is_given_up(key) && !has_started());
         self.groups.limits.set_end(key, end);
     }
 
@@ -135,8 +115,8 @@ impl Scheduler {
         if self.has_started(group) {
             return;
         }
-        if self.groups.starts.contains_key(&key) {
-            // If it fails, it sets the limit again.
+        if self.is_starting(key) {
+            // The limit is set again for a member that loses its node.
             self.hurry_start(key);
             return;
         }
@@ -144,8 +124,10 @@ impl Scheduler {
         self.end_slices(now, key);
         self.hold_back_members(key, false);
         self.preemptor_left(now, &uid);
+        self.groups.reserving.remove(&key);
         let message = start_deadline_message(limit);
         for uid in self.pending_members(key) {
+            self.preemptor_left(now, &uid);
             let Some(pod) = self.queue.get(&uid).map(|queued| Arc::clone(&queued.pod)) else { continue };
             self.end_nomination(now, &pod);
             // A pod with scheduling gates was never to be scheduled.
@@ -155,16 +137,14 @@ impl Scheduler {
         }
         self.pass_on_reservation(now);
         let (reason, message) = (START_DEADLINE_EXCEEDED.into(), message.into());
-        self.set_condition(
-            key,
-            GroupCondition { is_true: false, reason, message, observed_generation: generation },
-        );
+        let condition = GroupCondition { is_true: false, reason, message, observed_generation: generation };
+        self.set_condition(now, key, condition);
     }
 }
 
 impl TraceIds for TimeLimits {
     fn mark(&self, marks: &mut Marks) {
-        let Self { since, ends, by_end: _, given_up } = self;
-        since.keys().chain(ends.keys()).chain(given_up).for_each(|key| key.mark(marks));
+        let Self { ends, by_end: _, given_up } = self;
+        ends.keys().chain(given_up).for_each(|key| key.mark(marks));
     }
 }

@@ -1,0 +1,184 @@
+//! The conditions of groups, and those that were sent, until the watch shows them.
+//!
+//! Upstream: `pkg/scheduler/schedule_one_podgroup.go#updatePodGroupCondition`.
+
+use super::super::Scheduler;
+use super::progress::Progress;
+use super::start::minimum;
+use crate::collections::hash::FixedMap;
+use crate::model::effect::GroupPatch;
+use crate::model::group::{GroupCondition, GroupKey, PodGroup};
+use crate::model::group_options::START_DEADLINE_EXCEEDED;
+use crate::model::intern::{Marks, TraceIds};
+use crate::model::pod::Uid;
+use crate::model::time::Time;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the watch may take to show a condition that was sent. After that it is considered lost, and sent again.
+const ECHO_MAX: Duration = Duration::from_secs(10);
+/// The longest time between two patches with the same condition. It doubles with each of them.
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+
+/// A condition that was sent.
+struct Sent {
+    key: GroupKey,
+    condition: GroupCondition,
+    /// When it is considered lost, and how long after it was sent.
+    lost_at: Time,
+    pause: Duration,
+}
+
+/// The conditions that were sent last, by uid of the group, until the watch shows them.
+#[derive(Default)]
+pub(super) struct SentConditions {
+    by_uid: FixedMap<Uid, Sent>,
+    by_time: BTreeSet<(Time, Uid)>,
+}
+
+impl SentConditions {
+    pub(super) fn of(&self, uid: &str) -> Option<&GroupCondition> {
+        self.by_uid.get(uid).map(|sent| &sent.condition)
+    }
+
+    /// Returns the number of groups.
+    pub(super) fn len(&self) -> usize {
+        self.by_uid.len()
+    }
+
+    fn insert(&mut self, uid: &Uid, sent: Sent) {
+        self.forget(uid);
+        self.by_time.insert((sent.lost_at, Arc::clone(uid)));
+        self.by_uid.insert(Arc::clone(uid), sent);
+    }
+
+    /// Forgets what was sent for a group. Returns whether anything was.
+    pub(super) fn forget(&mut self, uid: &str) -> bool {
+        let Some((uid, sent)) = self.by_uid.remove_entry(uid) else { return false };
+        self.by_time.remove(&(sent.lost_at, uid))
+    }
+
+    /// Handles a condition that the watch shows.
+    pub(super) fn shown(&mut self, uid: &str, condition: Option<&GroupCondition>) {
+        if self.of(uid).is_some() && self.of(uid) == condition {
+            self.forget(uid);
+        }
+    }
+
+    fn take_lost(&mut self, now: Time) -> Option<(Uid, Sent)> {
+        let (_, uid) = self.by_time.first().filter(|(lost_at, _)| *lost_at <= now)?.clone();
+        let sent = self.by_uid.remove(&uid)?;
+        self.by_time.remove(&(sent.lost_at, Arc::clone(&uid)));
+        Some((uid, sent))
+    }
+}
+
+impl TraceIds for SentConditions {
+    fn mark(&self, marks: &mut Marks) {
+        let Self { by_uid, by_time: _ } = self;
+        by_uid.values().for_each(|sent| sent.key.mark(marks));
+    }
+}
+
+impl Scheduler {
+    /// Returns the group's condition that was sent last, or else the one that the watch shows.
+    pub(in crate::scheduler) fn condition_of<'a>(
+        &'a self,
+        group: &'a PodGroup,
+    ) -> Option<&'a GroupCondition> {
+        self.groups.sent.of(&group.uid).or(group.scheduled.as_ref())
+    }
+
+    /// Sends the group's condition, unless it shows it already. A group that was scheduled once keeps its condition,
+    /// unless it could not start.
+    pub(super) fn set_condition(&mut self, now: Time, key: GroupKey, condition: GroupCondition) {
+        self.send_condition(now, key, condition, ECHO_MAX);
+    }
+
+    fn send_condition(&mut self, now: Time, key: GroupKey, condition: GroupCondition, pause: Duration) {
+        let Some(group) = self.cache.lookups().group(key) else { return };
+        let shown = self.condition_of(group);
+        let is_kept = |shown: &GroupCondition| {
+            shown.is_true && !condition.is_true && !self.is_taken_back(group, &condition)
+                || *shown == condition
+        };
+        if shown.is_some_and(is_kept) {
+            return;
+        }
+        let patch = GroupPatch {
+            api: group.api,
+            is_transition: shown.is_none_or(|shown| shown.is_true != condition.is_true),
+            namespace: self.tables.text(key.namespace).to_owned(),
+            name: self.tables.text(key.name).to_owned(),
+            uid: Arc::clone(&group.uid),
+            condition: condition.clone(),
+        };
+        let uid = Arc::clone(&group.uid);
+        self.groups.sent.insert(&uid, Sent { key, condition, lost_at: now + pause, pause });
+        self.outbox.push_group_patch(patch);
+    }
+
+    /// Whether a condition replaces one that said that the group was scheduled: it was given up, or its members were
+    /// chosen and too few of them have a node.
+    fn is_taken_back(&self, group: &PodGroup, condition: &GroupCondition) -> bool {
+        let is_short = || self.scheduled(group.key) < minimum(group.policy).max(1);
+        *condition.reason == *START_DEADLINE_EXCEEDED
+            || self.groups.progress(group.key) == Progress::Chosen && is_short()
+    }
+
+    /// Returns when a condition that was sent is considered lost.
+    pub(in crate::scheduler) fn next_lost_condition(&self) -> Option<Time> {
+        self.groups.sent.by_time.first().map(|(lost_at, _)| *lost_at)
+    }
+
+    /// Sends conditions again that the watch has not shown in time.
+    pub(in crate::scheduler) fn repeat_lost_conditions(&mut self, now: Time) {
+        while let Some((uid, sent)) = self.groups.sent.take_lost(now) {
+            let Sent { key, condition, pause, .. } = sent;
+            if self.cache.lookups().group(key).is_some_and(|group| group.uid == uid) {
+                self.send_condition(now, key, condition, (2 * pause).min(PAUSE_MAX));
+            }
+        }
+    }
+
+    /// Forgets all conditions that were sent, because another leader may write others.
+    pub(in crate::scheduler) fn drop_conditions(&mut self) {
+        for (uid, _) in std::mem::take(&mut self.groups.sent).by_uid {
+            self.outbox.cancel_group_patch(&uid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::intern::Tables;
+
+    #[test]
+    fn sent_condition_is_kept_until_the_watch_shows_it_or_it_is_lost() {
+        let name = Tables::new().symbol("g");
+        let key = GroupKey { namespace: name, name };
+        let condition = |is_true| GroupCondition {
+            is_true,
+            reason: "Scheduled".into(),
+            message: "".into(),
+            observed_generation: 1,
+        };
+        let mut sent = SentConditions::default();
+        let send = |sent: &mut SentConditions| {
+            let lost_at = Time::from_secs(110);
+            sent.insert(&"g".into(), Sent { key, condition: condition(true), lost_at, pause: ECHO_MAX });
+        };
+        send(&mut sent);
+        sent.shown("g", Some(&condition(false)));
+        sent.shown("g", None);
+        assert_eq!(sent.of("g"), Some(&condition(true)), "the watch shows older states");
+        sent.shown("g", Some(&condition(true)));
+        assert_eq!((sent.len(), sent.by_time.len()), (0, 0));
+        send(&mut sent);
+        assert!(sent.take_lost(Time::from_secs(109)).is_none());
+        assert!(sent.take_lost(Time::from_secs(110)).is_some());
+        assert_eq!((sent.len(), sent.by_time.len()), (0, 0));
+    }
+}
