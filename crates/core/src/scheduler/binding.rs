@@ -350,30 +350,24 @@ impl Scheduler {
         }
     }
 
-    /// Returns the node on which a pod is assumed.
-    pub(super) fn assumed_node(&self, uid: &str) -> Option<Symbol> {
-        self.cache.placed(uid).filter(|(.., state)| *state == PodState::Assumed).map(|(_, node, _)| node)
-    }
-
-    /// Removes an assumed pod from its node, and requeues pods that this may help.
-    pub(super) fn free(&mut self, now: Time, uid: &str) {
-        if !matches!(self.cache.placed(uid), Some((_, _, PodState::Assumed))) {
-            return;
-        }
+    /// Removes an assumed pod from its node, and requeues pods that this may help. Returns the node.
+    pub(super) fn free(&mut self, now: Time, uid: &str) -> Option<Symbol> {
+        let Some((_, node, PodState::Assumed)) = self.cache.placed(uid) else { return None };
         self.give_back_volumes(now, uid);
         self.cache.unsettle_claim(uid);
         if mutation::is_on(Mutation::FailedBindingKeepsResources) {
-            return;
+            return Some(node);
         }
         if let Some((pod, _, _)) = self.cache.remove_pod(uid) {
             self.member_freed(&pod);
             self.victim_off(now, uid);
             if mutation::is_on(Mutation::FailedBindingRequeuesNoPod) {
-                return;
+                return Some(node);
             }
             let event = ClusterEvent::AssignedPod { action: PodAction::Delete, old: Some(&pod), new: None };
             self.requeue_on(now, &event);
         }
+        Some(node)
     }
 
     /// Reports a binding that was carried out.
@@ -396,8 +390,7 @@ impl Scheduler {
             // Another client has bound the pod; a PodScheduled=False condition would be wrong.
             return;
         }
-        let node = self.assumed_node(&uid);
-        self.free(now, &uid);
+        let node = self.free(now, &uid);
         if binding.abandoned {
             return;
         }

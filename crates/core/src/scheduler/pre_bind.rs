@@ -342,8 +342,7 @@ impl Scheduler {
             // Another client has bound the pod; a PodScheduled=False condition would be wrong.
             return self.give_back_volumes(now, &uid);
         }
-        let node = self.assumed_node(&uid);
-        self.free(now, &uid);
+        let node = self.free(now, &uid);
         self.fail(now, queued, began, Failure::Binding { message, node });
     }
 

@@ -217,8 +217,7 @@ impl Scheduler {
         for uid in members {
             if let Some(binding) = self.bindings.cancel_unsent(&uid, &mut self.outbox) {
                 let (queued, began) = binding.into_attempt();
-                let node = self.assumed_node(&uid);
-                self.free(now, &uid);
+                let node = self.free(now, &uid);
                 self.fail(now, queued, began, Failure::Binding { message: text.to_owned(), node });
             }
             self.cancel_pre_bind(now, &uid, text);

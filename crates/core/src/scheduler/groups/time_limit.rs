@@ -55,8 +55,8 @@ impl TimeLimits {
 }
 
 impl Scheduler {
-    /// Handles a change of the members; the oldest one was created at `before`. A group that was given up is tried again
-    /// once the time of those that are left is not over.
+    /// Handles a change of the members, of which the oldest was created at `before`. A group that was given up is
+    /// tried again once the time of those that are left is not over.
     pub(super) fn age_changed(&mut self, now: Time, key: GroupKey, before: Option<Time>) {
         if self.groups.since(key) == before {
             return;
