@@ -48,7 +48,7 @@ pub(super) const PODGROUPS_WAITING: Family = Family::new(
 );
 pub(super) const PODGROUPS_BELOW_MIN_COUNT: Family = Family::new(
     "supercargo_podgroups_below_min_count",
-    "[ALPHA] Number of pod groups that were scheduled once, and of which fewer members than minCount have a node now.",
+    "[ALPHA] Number of pod groups that have started, and of which fewer members than minCount have a node now.",
     &[],
 );
 pub(super) const PODGROUPS_FRAGMENTED: Family = Family::new(

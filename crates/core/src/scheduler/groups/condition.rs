@@ -129,11 +129,15 @@ impl Scheduler {
 
     /// Returns when a condition that was sent is considered lost.
     pub(in crate::scheduler) fn next_lost_condition(&self) -> Option<Time> {
-        self.groups.sent.by_time.first().map(|(lost_at, _)| *lost_at)
+        let first = self.groups.sent.by_time.first().filter(|_| !self.tables.copies_defects());
+        first.map(|(lost_at, _)| *lost_at)
     }
 
-    /// Sends conditions again that the watch has not shown in time.
+    /// Sends conditions again that the watch has not shown in time. Upstream does not.
     pub(in crate::scheduler) fn repeat_lost_conditions(&mut self, now: Time) {
+        if self.tables.copies_defects() {
+            return;
+        }
         while let Some((uid, sent)) = self.groups.sent.take_lost(now) {
             let Sent { key, condition, pause, .. } = sent;
             if self.cache.lookups().group(key).is_some_and(|group| group.uid == uid) {

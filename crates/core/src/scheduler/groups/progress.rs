@@ -34,10 +34,17 @@ impl Scheduler {
         }
     }
 
+    /// Sets how far the group has come. Upstream knows only its condition.
+    fn set_progress(&mut self, key: GroupKey, progress: Progress) {
+        if !self.tables.copies_defects() {
+            self.groups.set_progress(key, progress);
+        }
+    }
+
     /// Notes that members of the group are chosen, which has not started or lost all members since.
     pub(super) fn note_chosen(&mut self, group: &PodGroup) {
         if !self.has_started(group) || self.scheduled(group.key) == 0 {
-            self.groups.set_progress(group.key, Progress::Chosen);
+            self.set_progress(group.key, Progress::Chosen);
         }
     }
 
@@ -61,7 +68,7 @@ impl Scheduler {
 
     /// Notes that the group has started.
     pub(in crate::scheduler) fn note_started(&mut self, now: Time, key: GroupKey) {
-        self.groups.set_progress(key, Progress::Started);
+        self.set_progress(key, Progress::Started);
         if self.groups.limits.is_given_up(key) {
             // The watch showed only now that it runs.
             self.take_up(key);
@@ -87,7 +94,7 @@ impl Scheduler {
     fn note_lost(&mut self, key: GroupKey, progress: Progress) {
         let is_started = self.groups.progress(key) == Progress::Started;
         if is_started && self.started_members(key).next().is_none() {
-            self.groups.set_progress(key, progress);
+            self.set_progress(key, progress);
         }
     }
 
@@ -112,7 +119,7 @@ impl Scheduler {
         for key in keys {
             let is_chosen = self.groups.progress(key) == Progress::Chosen;
             if is_chosen && self.started_members(key).next().is_some() {
-                self.groups.set_progress(key, Progress::Unknown);
+                self.set_progress(key, Progress::Unknown);
             }
             self.set_time_limit(key);
         }
