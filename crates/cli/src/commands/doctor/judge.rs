@@ -224,12 +224,12 @@ fn default_scheduler(facts: &Facts) -> Check {
         (true, false, lease) => {
             let state = if lease.is_some() { "is not held" } else { "does not exist" };
             let runs = if reports {
-                "a scheduler without that lease reports events as default-scheduler"
+                "a scheduler without that lease writes events as default-scheduler"
             } else {
                 "whether another scheduler runs without that lease is not known"
             };
             let text = format!(
-                "no configuration of supercargo serves default-scheduler beside it; the lease kube-system/kube-scheduler {state}, and {runs}"
+                "no configuration of supercargo serves default-scheduler under another lease; the lease kube-system/kube-scheduler {state}, and {runs}"
             );
             well(id, text)
         }

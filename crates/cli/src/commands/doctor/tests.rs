@@ -493,7 +493,7 @@ fn default_scheduler_without_lease_is_known_by_its_events_only() {
     facts.reporting.insert("default-scheduler".to_owned());
     assert_eq!(found(&facts), []);
     let text = text_of(&facts, "DefaultScheduler");
-    assert!(text.ends_with("reports events as default-scheduler"), "{text}");
+    assert!(text.ends_with("writes events as default-scheduler"), "{text}");
 
     facts.kube_scheduler = Ok(lease(16));
     assert!(text_of(&facts, "DefaultScheduler").contains("kube-system/kube-scheduler is not held"));
