@@ -349,8 +349,8 @@ async fn pending(api: &Api) -> Result<Known<Pending>, LiveError> {
     Ok(Ok(Pending { by_name, is_cut: !next.is_empty() }))
 }
 
-/// Returns those of the schedulers that wrote an event recently: default-scheduler, and those of pending pods. Of each, one
-/// page of events is read.
+/// Returns the schedulers that wrote an event recently, of default-scheduler and those of pending pods. Reads one page of
+/// events of each.
 async fn reporting(
     api: &Api,
     pending: &Known<Pending>,
