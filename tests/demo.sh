@@ -9,6 +9,9 @@ name=$1
 target=${CARGO_TARGET_DIR:-$PWD/target}
 logs=$target/build-$name
 mkdir -p "$logs"
+# Whether some crates were built before. Then no estimate is possible.
+again=
+[ -z "$(ls "$target/demo/.fingerprint" 2>/dev/null)" ] || again=1
 
 tests/upstream/build.sh 2> "$logs/go" &
 go=$!
@@ -26,11 +29,16 @@ crates=
 progress() {
   local now=$SECONDS compiled program done_go=100 done_rust=100 percent
   [ -n "$crates" ] || crates=$(cargo tree --locked --quiet --prefix none --edges normal,build -p supercargo -p supercargo-dev | awk '{ print $1, $2 }' | sort -u | wc -l)
+  # cargo says only what it compiles: with a folder of an earlier build, the share of all crates that is done is not known.
   compiled=$(grep -c '^ *Compiling' "$logs/cargo" || true)
   program=$(sed -n 's/^upstream: building \([^ ]*\) .*/\1/p' "$logs/go" | tail -1)
   if runs "$go"; then done_go=$(share "$program"); else program=; fi
   if runs "$cargo"; then done_rust=$((compiled * 100 / crates)); fi
   percent=$(((done_go * 2 + done_rust) / 3))
+  if [ -n "$again" ]; then
+    printf '%s: %4d s  %d crates compiled%s\n' "$name" "$now" "$compiled" "${program:+, $program of the control plane}"
+    return
+  fi
   printf '%s: %4d s  %s crates of supercargo%s' "$name" "$now" "$compiled of $crates" "${program:+, $program of the control plane}"
   if ((percent >= 10)); then printf "; about %d s left" $((now * (100 - percent) / percent)); fi
   printf '\n'

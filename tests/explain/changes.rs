@@ -126,6 +126,17 @@ fn insufficient_cpu_has_four_kinds_of_fixes() {
 }
 
 #[test]
+fn pod_larger_than_every_node_suggests_a_larger_one_and_no_more_than_needed() {
+    let taint = json!({ "taints": [{ "key": "gpu", "effect": "NoSchedule" }] });
+    let tainted = node("b", &json!({}), &taint);
+    let (codes, answer) = suggestions(&[plain_node("a"), tainted, pod("p", "6", &json!({}))]);
+    assert_eq!(codes, ["LowerRequest", "AddNode", "GrowNode"], "no taint must go in addition");
+    let added = change(&answer, "AddNode");
+    assert_eq!(added["text"], "add a node like a with 6 cpu allocatable");
+    assert_eq!(added["examples"], json!(["the new node"]));
+}
+
+#[test]
 fn two_obstacles_of_one_node_are_removed_together() {
     let taint = json!({ "taints": [{ "key": "gpu", "effect": "NoSchedule" }] });
     let wants = json!({ "nodeSelector": { "disk": "ssd" } });

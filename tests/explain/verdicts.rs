@@ -96,12 +96,42 @@ fn pod_of_another_scheduler_is_not_ours() {
         answer["summary"].as_str().expect("a text").starts_with("its schedulerName is volcano"),
         "{answer:#}"
     );
+    assert_eq!(answer["hints"], json!([]), "{answer:#}");
     assert_verdict(&mine("supercargo"), "fitsNow", 0);
     assert_verdict(&mine("default-scheduler"), "fitsNow", 0);
     let cluster = Cluster::of(&mine("volcano"));
     let profile = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: volcano}]\n";
     cluster.write("config", profile);
     assert_eq!(cluster.answer("p", &["--config", "config"]).0["verdict"], "fitsNow");
+}
+
+#[test]
+fn misspelt_scheduler_name_comes_first() {
+    let objects = [plain_node("a"), pod("p", "1", &json!({ "schedulerName": "supercarg" }))];
+    let answer = assert_verdict(&objects, "notOurs", 3);
+    let summary = answer["summary"].as_str().expect("a text");
+    assert!(
+        summary
+            .starts_with("no profile serves the schedulerName \"supercarg\": did you mean \"supercargo\"? "),
+        "{summary}"
+    );
+    let hint = &answer["hints"][0];
+    assert_eq!((&hint["code"], &hint["didYouMean"]), (&json!("SchedulerNameUnknown"), &json!("supercargo")));
+    let shown = Cluster::of(&objects).ask("p", &[]).stdout;
+    assert!(shown.starts_with("default/p: unknown schedulerName; did you mean \"supercargo\"?\n"), "{shown}");
+}
+
+#[test]
+fn placed_pod_with_another_feasible_node_names_the_command_for_scores() {
+    let placed = pod("p", "1", &json!({ "nodeName": "a" }));
+    let command = "`supercargo explain pod p -n default --scores` shows their present scores.";
+    let cluster = Cluster::of(&[plain_node("a"), plain_node("b"), placed.clone()]);
+    let shown = cluster.ask("p", &[]).stdout;
+    assert!(shown.contains(command), "{shown}");
+    let shown = cluster.ask("p", &["--scores"]).stdout;
+    assert!(!shown.contains(command) && shown.contains("note: scores of the present state"), "{shown}");
+    let alone = Cluster::of(&[plain_node("a"), placed]).ask("p", &[]).stdout;
+    assert!(!alone.contains(command), "{alone}");
 }
 
 #[test]

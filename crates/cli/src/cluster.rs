@@ -562,6 +562,14 @@ fn read_all(
     Ok(read?.into_iter().flatten().collect())
 }
 
+/// Returns the name of a profile that was probably meant by a scheduler name that none serves.
+pub fn meant_scheduler(source: &SourceArgs, trial: &Trial, scheduler: &str) -> Option<String> {
+    let defaults = [OWN_NAME, DEFAULT_NAME].into_iter().filter(|_| source.config.is_none());
+    let known = defaults.chain(trial.profile_names()).filter(|name| !name.is_empty());
+    let meant = if is_ours(source, trial, scheduler) { None } else { nearest(scheduler, known) };
+    meant.map(str::to_owned)
+}
+
 /// Returns whether one of the profiles serves this scheduler name. Without a configuration file the default
 /// plugins serve `supercargo`, `default-scheduler` and the empty name.
 pub fn is_ours(source: &SourceArgs, trial: &Trial, scheduler: &str) -> bool {

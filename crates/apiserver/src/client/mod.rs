@@ -6,7 +6,7 @@ mod rotate;
 mod token;
 
 use crate::names::Resolver;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use http::header::{AUTHORIZATION, USER_AGENT};
 use http::{HeaderName, HeaderValue, Request, Response, Uri};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
@@ -14,7 +14,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use kube::client::{Body, ClientBuilder, ConfigExt as _};
+use kube::client::{AuthError, Body, ClientBuilder, ConfigExt as _};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use proxy::{Proxy, Scheme, Variables};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -233,7 +233,26 @@ fn token_file(config: &kube::Config) -> Result<Option<TokenFile>> {
     }
 }
 
+/// Returns the error of credentials; that of a credential plugin names its command.
+fn credentials_error(config: &kube::Config, error: kube::Error) -> anyhow::Error {
+    let kube::Error::Auth(AuthError::AuthExecStart(why)) = error else { return error.into() };
+    let exec = config.auth_info.exec.as_ref();
+    let command = exec.and_then(|exec| exec.command.as_deref()).unwrap_or_default();
+    let hint = exec.and_then(|exec| exec.install_hint.as_deref()).map(str::trim);
+    let hint = hint.filter(|hint| !hint.is_empty()).map(|hint| format!(" ({hint})"));
+    anyhow!(
+        "cannot run the kubeconfig's credential plugin {command:?}: {why}; install it{}, or correct the command in the kubeconfig",
+        hint.unwrap_or_default()
+    )
+}
+
 fn carrier(config: &kube::Config, forwards_tokens: bool) -> Result<Carrier> {
+    // kube panics without them.
+    let url = &config.cluster_url;
+    ensure!(
+        url.scheme().is_some() && url.authority().is_some(),
+        "{url} is not the URL of a server; a URL has a scheme and a host, for example https://127.0.0.1:6443"
+    );
     let proxy = match &config.proxy_url {
         Some(url) => Some(url.clone()),
         None => Variables::of_process().proxy_for(&config.cluster_url)?,
@@ -255,7 +274,11 @@ fn carrier(config: &kube::Config, forwards_tokens: bool) -> Result<Carrier> {
     });
     let token = token_file(config)?.map(Arc::new);
     // kube's layer would send the file's text as it is.
-    let auth = if token.is_some() { None } else { config.auth_layer()? };
+    let auth = if token.is_some() {
+        None
+    } else {
+        config.auth_layer().map_err(|error| credentials_error(config, error))?
+    };
     let authorize = token.map(|token| {
         MapRequestLayer::new(move |mut request: Request<Body>| {
             request.headers_mut().insert(AUTHORIZATION, token.header());

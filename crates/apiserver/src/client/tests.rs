@@ -337,3 +337,28 @@ async fn credential_plugin_is_called_again_when_its_token_is_rejected() {
     assert!(reload(true).await);
     assert_eq!(get(rotating.clone()).await.0, 200, "a failing plugin keeps the previous credentials");
 }
+
+#[tokio::test]
+async fn missing_credential_plugin_is_named_once() {
+    let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+    let exec = serde_json::json!({
+        "apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin", "interactiveMode": "Never",
+        "installHint": "apt install it\n",
+    });
+    config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
+    let error = format!("{:#}", carrier(&config, false).err().unwrap());
+    assert_eq!(
+        error,
+        "cannot run the kubeconfig's credential plugin \"no-such-plugin\": No such file or directory (os error 2); install it \
+         (apt install it), or correct the command in the kubeconfig"
+    );
+}
+
+#[test]
+fn server_without_scheme_is_an_error() {
+    for url in ["10259", "127.0.0.1:6443", "localhost", "/path"] {
+        let config = kube::Config::new(url.parse().unwrap());
+        let error = carrier(&config, false).err().unwrap().to_string();
+        assert!(error.starts_with(&format!("{url} is not the URL of a server; ")), "{error}");
+    }
+}

@@ -3,7 +3,7 @@
 
 use crate::live::certificates::{self, Certificates};
 use crate::live::port::page;
-use crate::live::{LiveArgs, LiveError, REACH, connection};
+use crate::live::{LiveArgs, LiveError, TRUST, connection, reach};
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Request};
 use kube::client::Body;
@@ -83,8 +83,9 @@ impl Api {
         asked: impl Future<Output = Result<crate::live::port::Page, LiveError>>,
     ) -> Result<Answer, LiveError> {
         let by = self.deadline.min(Instant::now() + self.one);
-        let silent =
-            |why: String| LiveError::Cluster(format!("{} does not answer: {why}; {REACH}", self.server));
+        let silent = |why: String| {
+            LiveError::Cluster(format!("{} does not answer: {why}; {}", self.server, reach(&why, TRUST)))
+        };
         let page = timeout_at(by, asked)
             .await
             .map_err(|_| silent(format!("no response for {path} within {:?}", self.one)))?;

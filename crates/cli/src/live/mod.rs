@@ -42,6 +42,9 @@ pub const GRANT: &str = "the ClusterRole supercargo-read of manifests/base has t
 const CHECK_KUBECONFIG: &str = "check --kubeconfig, --context and KUBECONFIG";
 /// Advice for a server that does not answer.
 pub const REACH: &str = "check its address and the network, or allow more time with --request-timeout";
+/// Advice for an API server whose certificate is not trusted.
+const TRUST: &str =
+    "check server, certificate-authority and tls-server-name of the cluster in the kubeconfig";
 /// Page size of lists, the same as kubectl's.
 const PAGE: usize = 500;
 
@@ -257,6 +260,11 @@ async fn connection(args: &LiveArgs) -> Result<kube::Config, LiveError> {
     Ok(config)
 }
 
+/// Returns the advice for a server that does not answer, by the error: `trust` if its certificate is not trusted.
+fn reach<'a>(error: &str, trust: &'a str) -> &'a str {
+    if error.contains("invalid peer certificate") { trust } else { REACH }
+}
+
 /// Formats an error and its causes, without causes that an earlier message contains.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -373,7 +381,9 @@ impl Refusal {
             Self::Status(code, text) => {
                 format!("{server} rejects {path} with {code}: {text}; try again later")
             }
-            Self::Silence(text) => format!("{server} does not answer: {text}; {REACH}"),
+            Self::Silence(text) => {
+                format!("{server} does not answer: {text}; {}", reach(&text, TRUST))
+            }
         })
     }
 }

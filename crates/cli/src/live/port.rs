@@ -2,7 +2,7 @@
 //!
 //! The response size is limited; callers evaluate the content.
 
-use crate::live::{LiveArgs, LiveError, REACH, candidates, connection, with_causes};
+use crate::live::{LiveArgs, LiveError, REACH, TRUST, candidates, connection, reach, with_causes};
 use clap::Args;
 use clap_complete::ArgValueCompleter;
 use http::header::{ACCEPT, CONTENT_TYPE, DATE};
@@ -19,6 +19,9 @@ use tokio::time::timeout;
 
 /// Advice for files of credentials.
 const READABLE: &str = "give a file that you may read";
+/// Advice for a port whose certificate is not trusted. By default, a supercargo signs its own.
+const TRUST_PORT: &str = "give the authority that signed the scheduler's certificate with --certificate-authority, or, for a \
+                          certificate that it signed itself, give --insecure-skip-tls-verify";
 /// Timeout of a whole command.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Maximum size of a response in bytes; no page is as large.
@@ -34,7 +37,7 @@ pub const LEADER_FLAGS: [&str; 6] = ["kubeconfig", "context", "lease", "lease_na
 #[derive(Clone, Debug, Default, Args)]
 pub struct PortArgs {
     /// URL of the scheduler's port, for example https://127.0.0.1:10259 with `kubectl port-forward`.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = server_url)]
     pub server: Option<http::Uri>,
 
     /// File with a bearer token for the scheduler.
@@ -48,6 +51,26 @@ pub struct PortArgs {
     /// Do not verify the port's certificate. The token is sent even to an unknown server.
     #[arg(long, requires = "server")]
     pub insecure_skip_tls_verify: bool,
+}
+
+/// Parses a value of `--server`.
+fn server_url(text: &str) -> Result<http::Uri, String> {
+    let url = text.parse::<http::Uri>().ok();
+    let is_whole = |url: &http::Uri| {
+        matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some_and(|host| !host.is_empty())
+    };
+    if let Some(url) = url.clone().filter(is_whole) {
+        return Ok(url);
+    }
+    let is_port = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let host = url.as_ref().and_then(http::Uri::authority).filter(|it| !it.host().is_empty());
+    let instead = match host {
+        _ if is_port => format!("https://127.0.0.1:{text}"),
+        Some(host) if host.port().is_some() => format!("https://{host}"),
+        Some(host) => format!("https://{host}:10259"),
+        None => "a URL such as https://127.0.0.1:10259".to_owned(),
+    };
+    Err(format!("expected a URL with https:// or http://; write {instead}"))
 }
 
 /// How to find the leader if no URL is given. Commands that need the cluster for nothing else declare that its flags
@@ -82,6 +105,24 @@ pub struct LeaderArgs {
     pub port: u16,
 }
 
+/// How requests reach the scheduler's port, and whether they have a token.
+#[derive(Clone, Copy, Debug)]
+pub enum Way {
+    /// The API server passes them on.
+    ByProxy,
+    /// They go to the URL, with a token.
+    WithToken,
+    /// They go to the URL, without a token.
+    WithoutToken,
+}
+
+impl PortArgs {
+    /// Returns how requests to the URL are sent.
+    pub fn way(&self) -> Way {
+        if self.token_file.is_some() { Way::WithToken } else { Way::WithoutToken }
+    }
+}
+
 /// Response to a request.
 pub struct Page {
     /// HTTP status.
@@ -113,6 +154,7 @@ pub struct Connection {
     client: kube::Client,
     /// Path of the API server's proxy to the port; empty for a URL.
     proxy: String,
+    way: Way,
     token: Option<HeaderValue>,
     /// Timeout of one request.
     within: Duration,
@@ -151,8 +193,8 @@ impl Connection {
                 .build()
         };
         let what = format!("cannot ask {server}");
-        let (proxy, token, namespace) = (String::new(), None, None);
-        Ok(Self { runtime: Some(runtime), client, proxy, token, within, what, namespace })
+        let (proxy, way, token, namespace) = (String::new(), args.way(), None, None);
+        Ok(Self { runtime: Some(runtime), client, proxy, way, token, within, what, namespace })
     }
 
     fn to_leader(args: &LeaderArgs, token_file: Option<&Path>) -> Result<Self, LiveError> {
@@ -185,13 +227,13 @@ impl Connection {
         };
         let proxy =
             format!("/api/v1/namespaces/{}/pods/https:{pod}:{}/proxy", args.lease_namespace, args.port);
-        let (within, namespace) = (args.live.request_timeout, Some(context));
-        Ok(Self { runtime: Some(runtime), client, proxy, token, within, what, namespace })
+        let (way, within, namespace) = (Way::ByProxy, args.live.request_timeout, Some(context));
+        Ok(Self { runtime: Some(runtime), client, proxy, way, token, within, what, namespace })
     }
 
-    /// Whether the API server passes the requests on.
-    pub fn is_by_proxy(&self) -> bool {
-        !self.proxy.is_empty()
+    /// Returns how the requests are sent.
+    pub fn way(&self) -> Way {
+        self.way
     }
 
     /// Gets a page of the port.
@@ -203,12 +245,19 @@ impl Connection {
         if let Some(token) = &self.token {
             request = request.header(FORWARDED_TOKEN, token);
         }
-        let who = if self.is_by_proxy() { "the API server did not answer in" } else { "no response within" };
+        let (who, trust) = match self.way {
+            Way::ByProxy => ("the API server did not answer in", TRUST),
+            _ => ("no response within", TRUST_PORT),
+        };
         let asked = async {
             let asked = page(&self.client, request, Body::empty());
             let late = |_| LiveError::Cluster(format!("{who} {:?}; {REACH}", self.within));
             let answer = timeout(self.within, asked).await.map_err(late)?;
-            answer.map_err(|error| LiveError::Cluster(format!("{}; {REACH}", error.into_text())))
+            answer.map_err(|error| {
+                let text = error.into_text();
+                let advice = reach(&text, trust);
+                LiveError::Cluster(format!("{text}; {advice}"))
+            })
         };
         run(self.runtime.as_ref().expect("it is there until the end"), asked, &self.what)
     }
@@ -242,7 +291,7 @@ async fn leader(client: &kube::Client, args: &LeaderArgs) -> Result<String, Live
     let (namespace, name) = (&args.lease_namespace, &args.lease);
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
     let lease = in_time(args, page(client, Request::get(&path), Body::empty())).await?;
-    let help = "; name the scheduler's pod with --pod, or give its port with --server";
+    let help = "; name the scheduler's pod with --pod, or give the URL of its port with --server";
     if lease.status != 200 {
         let message = lease.message();
         return Err(LiveError::Cluster(format!("cannot read the lease {namespace}/{name}: {message}{help}")));
@@ -274,7 +323,7 @@ async fn pod_on_host(client: &kube::Client, args: &LeaderArgs, host: &str) -> Re
         [name] => Ok(name.clone()),
         [] => Err(LiveError::Cluster(format!(
             "the lease holder {host} is neither a pod in namespace {namespace} nor a node with a supercargo pod on its host network; name \
-             the scheduler's pod with --pod, or give its port with --server"
+             the scheduler's pod with --pod, or give the URL of its port with --server"
         ))),
         _ => Err(LiveError::Cluster(format!(
             "the lease holder {host} is a node with several schedulers on its host network: name one of {} with --pod",
@@ -370,4 +419,43 @@ fn certificates(file: &Path) -> Result<Vec<Vec<u8>>, LiveError> {
         .map_err(|error| wrong(format!("cannot be read: {error}; {READABLE}")))?;
     let found = found.map(|it| it.map(|it| it.to_vec())).collect::<Result<Vec<_>, _>>();
     found.map_err(|error| wrong(format!("holds no valid certificates: {error}; give a file in PEM")))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Values of `--server`, and advice.
+
+    use super::*;
+
+    #[test]
+    fn server_is_a_url_or_the_error_says_what_to_write() {
+        for (text, url) in [
+            ("https://127.0.0.1:10259", "https://127.0.0.1:10259/"),
+            ("https://localhost/prefix", "https://localhost/prefix"),
+            ("http://[::1]:10259", "http://[::1]:10259/"),
+        ] {
+            assert_eq!(server_url(text).map(|it| it.to_string()), Ok(url.to_owned()));
+        }
+        for (text, instead) in [
+            ("10259", "write https://127.0.0.1:10259"),
+            ("127.0.0.1:10259", "write https://127.0.0.1:10259"),
+            ("[::1]:443", "write https://[::1]:443"),
+            ("localhost", "write https://localhost:10259"),
+            ("scheduler.example", "write https://scheduler.example:10259"),
+            ("ftp://host", "write https://host:10259"),
+            ("", "write a URL such as https://127.0.0.1:10259"),
+            ("/path", "write a URL such as https://127.0.0.1:10259"),
+            ("https://", "write a URL such as https://127.0.0.1:10259"),
+            ("a b", "write a URL such as https://127.0.0.1:10259"),
+        ] {
+            let error = server_url(text).expect_err(text);
+            assert!(error.ends_with(&format!("; {instead}")), "{text}: {error}");
+        }
+    }
+    #[test]
+    fn untrusted_certificate_has_its_own_advice() {
+        let untrusted = "client error (Connect): invalid peer certificate: UnknownIssuer";
+        assert_eq!(reach(untrusted, TRUST_PORT), TRUST_PORT);
+        assert_eq!(reach("tcp connect error: Connection refused", TRUST_PORT), REACH);
+    }
 }

@@ -136,7 +136,8 @@ pub struct NearMiss {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hint {
-    /// `LabelKeyUnknown`, `LabelValueUnknown`, `PodSelectorMatchesNothing`, `TopologyKeyUnknown`, `TolerationUnused`.
+    /// `LabelKeyUnknown`, `LabelValueUnknown`, `PodSelectorMatchesNothing`, `TopologyKeyUnknown`, `TolerationUnused`,
+    /// `SchedulerNameUnknown`.
     pub code: &'static str,
     /// The field.
     pub field: String,
@@ -211,6 +212,9 @@ pub struct Scores {
     pub margin: Option<i64>,
     /// The plugins that made the difference, in words.
     pub decided_by: String,
+    /// For a pod with a node: that the scores are not those of the moment when it was placed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<&'static str>,
 }
 
 /// The scores of one node.

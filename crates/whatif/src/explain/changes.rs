@@ -125,7 +125,7 @@ pub(super) fn verified(
 struct Tried {
     trials: usize,
     seen: BTreeSet<BTreeSet<String>>,
-    enough: Vec<BTreeSet<String>>,
+    enough: Vec<Vec<Edit>>,
     alike: BTreeMap<Vec<&'static str>, usize>,
 }
 
@@ -138,22 +138,28 @@ impl Tried {
         edits.iter().map(Edit::code).collect()
     }
 
-    /// Returns whether a combination is new: not tried, not a superset of a working one, and not one of too many
-    /// alike.
+    /// Returns whether a combination is new: not tried, not a working one with more changes or larger ones, and not one
+    /// of too many alike.
     fn is_worth_it(&mut self, edits: &[Edit]) -> bool {
         let key = Self::key(edits);
         let similar = self.alike.get(&Self::codes(edits)).copied().unwrap_or(0);
         let is_new = similar < ALIKE_MAX
-            && !self.enough.iter().any(|enough| enough.is_subset(&key))
+            && !self.enough.iter().any(|enough| is_covered(enough, edits))
             && self.seen.insert(key);
         self.trials += usize::from(is_new);
         is_new
     }
 
     fn helped(&mut self, edits: &[Edit]) {
-        self.enough.push(Self::key(edits));
+        self.enough.push(edits.to_vec());
         *self.alike.entry(Self::codes(edits)).or_default() += 1;
     }
+}
+
+/// Returns whether each change of `enough` is among `edits`, as it is or larger. The same number of changes on another
+/// node is another choice.
+fn is_covered(enough: &[Edit], edits: &[Edit]) -> bool {
+    enough.len() < edits.len() && enough.iter().all(|each| edits.iter().any(|edit| each.is_at_most(edit)))
 }
 
 fn change(place: &Place<'_>, edits: &[Edit], fits: Vec<String>) -> Change {
@@ -230,11 +236,29 @@ fn guess(place: &Place<'_>, pod: &PodInfo, case: &Case, known: (&Vocabulary, &Vo
         guesses.push(vec![Edit::NodeLike { like: case.node, name: NEW_NODE.to_owned() }]);
         guesses.extend(one_less(place, pod, case).map(|edit| vec![edit]));
     }
+    guesses.extend(bigger_node(place, case).map(|edit| vec![edit]));
     for edits in &mut guesses {
         let mut seen = BTreeSet::new();
         edits.retain(|edit| seen.insert(format!("{edit:?}")));
     }
     guesses
+}
+
+/// Returns the addition of a node like this one that is large enough when empty, if only its size rejects the pod.
+fn bigger_node(place: &Place<'_>, case: &Case) -> Option<Edit> {
+    let mut with = Vec::new();
+    for found in &case.found {
+        match found.fact {
+            Some(Fact::Short { of, wanted, allocatable, .. }) if wanted > allocatable => {
+                let grows = of != Measure::Pods && can_grow(place.tables(), of);
+                with.push(grows.then_some((of, wanted))?);
+            }
+            Some(Fact::Short { .. }) => {}
+            _ => return None,
+        }
+    }
+    let name = NEW_NODE.to_owned();
+    (!with.is_empty()).then_some(Edit::BiggerNode { like: case.node, name, with })
 }
 
 /// Returns the obstacles to remove. Node affinity terms are alternatives, so only the one with the fewest obstacles

@@ -55,6 +55,8 @@ pub enum Edit {
     Grow { node: NodeIdx, of: Measure, by: i64 },
     /// Add a node like this one.
     NodeLike { like: NodeIdx, name: String },
+    /// Add a node like this one with more allocatable resources.
+    BiggerNode { like: NodeIdx, name: String, with: Vec<(Measure, i64)> },
     /// Replace a claim in the pod's volumes.
     ClaimInstead { from: Symbol, to: Symbol },
     /// Replace a ResourceClaim of the pod.
@@ -119,7 +121,10 @@ impl Edit {
             | Self::JoinSoftly { .. }
             | Self::SpreadSoftly { .. }
             | Self::MaxSkew { .. } => 4,
-            Self::Remove { .. } | Self::NodeLike { .. } | Self::CreateVolume { .. } => 5,
+            Self::Remove { .. }
+            | Self::NodeLike { .. }
+            | Self::BiggerNode { .. }
+            | Self::CreateVolume { .. } => 5,
             Self::Grow { .. } | Self::SelectLess { .. } | Self::TermLess { .. } => 6,
         }
     }
@@ -143,12 +148,22 @@ impl Edit {
             Self::Uncordon { .. } => "Uncordon",
             Self::Cordon { .. } => "Cordon",
             Self::Grow { .. } => "GrowNode",
-            Self::NodeLike { .. } => "AddNode",
+            Self::NodeLike { .. } | Self::BiggerNode { .. } => "AddNode",
             Self::ClaimInstead { .. } | Self::DeviceClaimInstead { .. } => "CorrectClaim",
             Self::Claims(edit) => edit.code,
             Self::CreateVolume { .. } => "CreateVolume",
             Self::Remove { by_preemption: true, .. } => "Preempt",
             Self::Remove { .. } => "RemovePod",
+        }
+    }
+
+    /// Returns whether this change needs no more than the other: it is equal, or lowers a request or raises a node's
+    /// resource by at most as much.
+    pub fn is_at_most(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Ask { of, to }, Self::Ask { of: other, to: least }) => of == other && to >= least,
+            (Self::Grow { of, by, .. }, Self::Grow { of: other, by: most, .. }) => of == other && by <= most,
+            _ => format!("{self:?}") == format!("{other:?}"),
         }
     }
 
@@ -327,6 +342,13 @@ impl Edit {
                 format!("add {} {} to {}", format::exact(*of, *by), resource(tables, *of), name(*node))
             }
             Self::NodeLike { like, .. } => format!("add a node like {}", name(*like)),
+            Self::BiggerNode { like, with, .. } => {
+                let each = with
+                    .iter()
+                    .map(|&(of, to)| format!("{} {}", format::exact(of, to), resource(tables, of)));
+                let each = each.collect::<Vec<_>>().join(" and ");
+                format!("add a node like {} with {each} allocatable", name(*like))
+            }
             Self::ClaimInstead { from, to } => {
                 format!("mount the claim {} instead of {}", tables.text(*to), tables.text(*from))
             }
@@ -469,7 +491,7 @@ fn get(resources: &Resources, of: Measure) -> i64 {
     }
 }
 
-fn set(resources: &mut Resources, of: Measure, to: i64) {
+pub(super) fn set(resources: &mut Resources, of: Measure, to: i64) {
     match of {
         Measure::Cpu => resources.cpu_milli = to,
         Measure::Memory => resources.memory = to,

@@ -111,13 +111,18 @@ pub const CHANGE_CODES: [&str; 33] = [
     "LowerMinCount",
 ];
 
+/// Code of the [`Hint`] about a `schedulerName` that no profile serves.
+pub const SCHEDULER_NAME_UNKNOWN: &str = "SchedulerNameUnknown";
+
 /// What to explain about a pod.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Question {
+pub struct Question<'a> {
     /// Whether the pod has finished.
     pub has_ended: bool,
     /// Whether this configuration has a profile with the pod's `schedulerName`.
     pub is_ours: bool,
+    /// The name of a profile that was probably meant, if there is none with the pod's `schedulerName`.
+    pub meant: Option<&'a str>,
     /// Whether to include the score table.
     pub scores: bool,
     /// Whether to include the results for each node.
@@ -125,7 +130,7 @@ pub struct Question {
 }
 
 /// Explains a pod. The cache is the same afterwards.
-pub fn explain(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question) -> Explanation {
+pub fn explain(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question<'_>) -> Explanation {
     let mut answer = blank(place, pod);
     if question.has_ended {
         answer.verdict = Verdict::Ended;
@@ -168,7 +173,7 @@ fn blank(place: &Place<'_>, pod: &PodInfo) -> Explanation {
 
 /// Explains a pod with a node: why the other nodes are infeasible and, if requested, the scores, both as if the pod
 /// had no node.
-fn bound(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer: &mut Explanation) {
+fn bound(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question<'_>, answer: &mut Explanation) {
     answer.verdict = Verdict::Bound;
     let node = answer.node.clone().unwrap_or_default();
     let is_known = pod.node_name.is_some_and(|node| place.snapshot().find_node(node).is_some());
@@ -185,7 +190,7 @@ fn bound(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer: 
     });
 }
 
-fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer: &mut Explanation) {
+fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question<'_>, answer: &mut Explanation) {
     place.trial.refreshed();
     let nodes = Vocabulary::of_nodes(place.snapshot());
     let pods = Vocabulary::of_pods(place.snapshot(), place.pending);
@@ -217,10 +222,20 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question, answer
         gated(place, pod, answer);
     } else if !question.is_ours {
         let name = place.tables().text(pod.scheduler_name);
-        answer.summary = format!(
-            "its schedulerName is {name}, so another scheduler is responsible. With this configuration: {}",
-            answer.summary
-        );
+        let why = match question.meant {
+            Some(meant) => format!(
+                "no profile serves the schedulerName \"{name}\": did you mean \"{meant}\"? If not, another scheduler is responsible"
+            ),
+            None => format!("its schedulerName is {name}, so another scheduler is responsible"),
+        };
+        let hint = question.meant.map(|meant| Hint {
+            code: SCHEDULER_NAME_UNKNOWN,
+            field: "spec.schedulerName".to_owned(),
+            text: format!("no profile serves \"{name}\""),
+            did_you_mean: Some(meant.to_owned()),
+        });
+        answer.hints.splice(0..0, hint);
+        answer.summary = format!("{why}. With this configuration: {}", answer.summary);
         answer.verdict = Verdict::NotOurs;
     }
 }
@@ -421,7 +436,7 @@ fn describe_nodes(
     place: &Place<'_>,
     pod: &PodInfo,
     findings: &Findings,
-    question: Question,
+    question: Question<'_>,
     answer: &mut Explanation,
 ) -> Vec<Case> {
     let before = before_nodes(place, pod, findings).into_iter();

@@ -1,7 +1,7 @@
 //! A cluster in which hypothetical changes are tried: apply them, schedule again, revert them.
 
 use crate::explain::device_claims::{crowded, publish, without_devices};
-use crate::explain::edit::Edit;
+use crate::explain::edit::{Edit, set};
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::cycle::{Decision, Feasible, Framework, NoProbe, Options};
@@ -110,6 +110,12 @@ impl Place<'_> {
             }
             Edit::NodeLike { like, name } => {
                 let like = NodeInfo::clone(self.snapshot().node_info(*like));
+                let new = Arc::new(node_like(self.trial, like, name));
+                self.trial.set_node(&new);
+            }
+            Edit::BiggerNode { like, name, with } => {
+                let mut like = NodeInfo::clone(self.snapshot().node_info(*like));
+                with.iter().for_each(|&(of, to)| set(&mut like.allocatable, of, to));
                 let new = Arc::new(node_like(self.trial, like, name));
                 self.trial.set_node(&new);
             }

@@ -10,6 +10,8 @@ use supercargo_core::model::pod::PodInfo;
 /// Maximum number of nodes in the table, plus the pod's own node. Enough to see how close the decision was; a table
 /// of 5,000 nodes and a dozen plugins is unreadable.
 pub const SCORES_MAX: usize = 20;
+/// What the scores of a pod with a node are.
+const NOTE: &str = "scores of the present state of the cluster, as if the pod had no node; not of the moment when it was placed";
 /// Maximum number of plugins named as the difference.
 const DECIDED_BY_MAX: usize = 3;
 
@@ -47,24 +49,27 @@ fn summed_up(mut nodes: Vec<NodeScores>, its_node: Option<&str>) -> Scores {
     let its_own = its_own.filter(|&at| at >= SCORES_MAX).map(|at| nodes.swap_remove(at));
     nodes.truncate(SCORES_MAX);
     nodes.extend(its_own);
-    Scores { left_out: all - nodes.len(), nodes, winners, margin, decided_by }
+    let note = its_node.map(|_| NOTE);
+    Scores { left_out: all - nodes.len(), nodes, winners, margin, decided_by, note }
 }
 
 fn decided_by(nodes: &[NodeScores], winners: &[String], its_node: Option<&str>) -> String {
     let Some(best) = nodes.first() else { return String::new() };
+    // Of several best nodes, the pod's own is the one to compare.
+    let own = nodes[..winners.len()].iter().find(|node| its_node == Some(node.node.as_str()));
+    let first = own.unwrap_or(best);
     let lot = match winners.len() {
         1 => String::new(),
         several => {
-            format!(
-                "{} have the highest score, and one of them is chosen at random; ",
-                count(several as i64, "node")
-            )
+            let with = own.map(|own| format!(", {} among them", own.node)).unwrap_or_default();
+            let nodes = count(several as i64, "node");
+            format!("{nodes} have the highest score{with}, and one of them is chosen at random; ")
         }
     };
     let why = match nodes.get(winners.len()) {
         None if nodes.len() == 1 => "no other node is feasible".to_owned(),
         None => "no node scores lower".to_owned(),
-        Some(next) => format!("{} over {}: {}", best.node, next.node, differences(best, next)),
+        Some(next) => format!("{} over {}: {}", first.node, next.node, differences(first, next)),
     };
     let own = its_node.filter(|name| !winners.iter().any(|winner| winner == name));
     let own = own.map(|name| match nodes.iter().find(|node| node.node == name) {
@@ -89,4 +94,34 @@ fn differences(a: &NodeScores, b: &NodeScores) -> String {
     by_plugin.sort_by_key(|&(by, plugin)| (Reverse(by.abs()), plugin));
     let each: Vec<String> = by_plugin.iter().map(|(by, plugin)| format!("{plugin} {by:+}")).collect();
     some(&each, DECIDED_BY_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    //! What decides between nodes, in words.
+
+    use super::*;
+
+    fn node(name: &str, total: i64) -> NodeScores {
+        let plugin = "NodeResourcesFit";
+        let score = PluginScore { plugin, raw: total, normalized: total, weight: 1, weighted: total };
+        NodeScores { node: name.to_owned(), total, plugins: vec![score] }
+    }
+
+    #[test]
+    fn tied_node_of_a_placed_pod_is_the_one_that_is_compared() {
+        let nodes = || vec![node("a", 9), node("b", 9), node("c", 7)];
+        let placed = summed_up(nodes(), Some("b"));
+        assert_eq!(
+            placed.decided_by,
+            "2 nodes have the highest score, b among them, and one of them is chosen at random; b over c: NodeResourcesFit +2"
+        );
+        assert_eq!(placed.note, Some(NOTE));
+        let pending = summed_up(nodes(), None);
+        assert_eq!(
+            pending.decided_by,
+            "2 nodes have the highest score, and one of them is chosen at random; a over c: NodeResourcesFit +2"
+        );
+        assert_eq!(pending.note, None);
+    }
 }

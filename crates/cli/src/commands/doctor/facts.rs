@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use supercargo_apiserver::version::{ServerVersion, VersionInfo};
-use supercargo_config::yaml;
+use supercargo_config::{DEFAULT_NAME, yaml};
 
 /// Namespace and name of kube-scheduler's Lease.
 pub(super) const KUBE_SCHEDULER: (&str, &str) = ("kube-system", "kube-scheduler");
@@ -21,6 +21,11 @@ pub(super) const KUBE_SCHEDULER: (&str, &str) = ("kube-system", "kube-scheduler"
 const PAGE: usize = 500;
 /// Maximum number of pages read. More than ten thousand pending pods would not change a verdict.
 const PAGES_MAX: usize = 20;
+/// Age in seconds up to which an event shows that its scheduler runs: a pod that stays pending is tried again at least
+/// every five minutes.
+const RECENT_SECONDS: i64 = 600;
+/// Maximum number of schedulers of pending pods whose events are read. A cluster rarely has more than two.
+const REPORTING_MAX: usize = 5;
 /// Duration of a Lease without `leaseDurationSeconds`, in seconds: kube-scheduler's default.
 const LEASE_SECONDS: i64 = 15;
 
@@ -61,6 +66,9 @@ pub(super) struct Facts {
     pub configured: Known<Vec<Configured>>,
     /// Pods without a node.
     pub pending: Known<Pending>,
+    /// Schedulers that wrote an event recently. Empty if events may not be listed: they only add to what leases and
+    /// configurations say.
+    pub reporting: BTreeSet<String>,
     /// Differences between the leader's cache and the API server, by labels of the metric; `None` before the
     /// first comparison.
     pub drift: Known<Option<BTreeMap<String, u64>>>,
@@ -156,6 +164,7 @@ impl Facts {
             kube_scheduler: Err(why.clone()),
             configured: Err(why.clone()),
             pending: Err(why.clone()),
+            reporting: BTreeSet::new(),
             drift: Err(why.clone()),
             certificates,
             clocks,
@@ -197,6 +206,7 @@ async fn ask(api: &Api, args: &DoctorArgs) -> Result<Facts, LiveError> {
         Some(host) => drift(api, args, host).await?,
         None => Err("no leader to ask".to_owned()),
     };
+    let pending = pending(api).await?;
     Ok(Facts {
         version,
         account,
@@ -204,7 +214,8 @@ async fn ask(api: &Api, args: &DoctorArgs) -> Result<Facts, LiveError> {
         kube_scheduler: crate::commands::doctor::facts::lease(api, KUBE_SCHEDULER, now).await?,
         lease,
         configured: configured(api).await?,
-        pending: pending(api).await?,
+        reporting: reporting(api, &pending, now).await?,
+        pending,
         drift,
         certificates: api.certificates.clone(),
         clocks,
@@ -336,6 +347,34 @@ async fn pending(api: &Api) -> Result<Known<Pending>, LiveError> {
         }
     }
     Ok(Ok(Pending { by_name, is_cut: !next.is_empty() }))
+}
+
+/// Returns the schedulers that wrote an event recently, of default-scheduler and those of pending pods. Reads one page of
+/// events of each.
+async fn reporting(
+    api: &Api,
+    pending: &Known<Pending>,
+    now: Timestamp,
+) -> Result<BTreeSet<String>, LiveError> {
+    let of_pods = pending.iter().flat_map(|pending| pending.by_name.keys()).take(REPORTING_MAX);
+    let names: BTreeSet<&str> = of_pods.map(String::as_str).chain([DEFAULT_NAME]).collect();
+    let mut found = BTreeSet::new();
+    for name in names {
+        let source = encoded(&format!("source={name}"));
+        let list = api.get(&format!("/api/v1/events?fieldSelector={source}&limit={PAGE}")).await?.object();
+        let events = list.as_ref().ok().and_then(|list| list["items"].as_array());
+        if events.is_some_and(|events| events.iter().any(|event| is_recent(event, now))) {
+            found.insert(name.to_owned());
+        }
+    }
+    Ok(found)
+}
+
+/// Returns whether an event happened, or was repeated, recently.
+pub(super) fn is_recent(event: &Value, now: Timestamp) -> bool {
+    let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime"];
+    let last = times.iter().filter_map(|at| text(event, at).parse::<Timestamp>().ok()).max();
+    last.is_some_and(|last| now.duration_since(last).as_secs() <= RECENT_SECONDS)
 }
 
 async fn drift(

@@ -216,15 +216,28 @@ fn default_scheduler(facts: &Facts) -> Check {
     };
     let beside: Vec<String> = configured.iter().filter(serves_too).map(|it| it.by.clone()).collect();
     let is_held = theirs.as_ref().is_some_and(Lease::is_held);
-    match (beside.is_empty(), is_held) {
-        (true, _) => {
+    let reports = facts.reporting.contains(DEFAULT_NAME);
+    match (beside.is_empty(), is_held, theirs) {
+        (true, true, _) => {
             well(id, "only the holder of the lease kube-system/kube-scheduler serves default-scheduler")
         }
-        (false, false) => well(
+        (true, false, lease) => {
+            let state = if lease.is_some() { "is not held" } else { "does not exist" };
+            let runs = if reports {
+                "a scheduler without that lease writes events as default-scheduler"
+            } else {
+                "whether another scheduler runs without that lease is not known"
+            };
+            let text = format!(
+                "no configuration of supercargo serves default-scheduler under another lease; the lease kube-system/kube-scheduler {state}, and {runs}"
+            );
+            well(id, text)
+        }
+        (false, false, _) => well(
             id,
             format!("{} serves default-scheduler, and kube-scheduler's lease is not held", some(&beside)),
         ),
-        (false, true) => check(
+        (false, true, _) => check(
             id,
             Status::Problem,
             format!(
@@ -281,6 +294,7 @@ fn unserved(facts: &Facts) -> Check {
     if facts.kube_scheduler.as_ref().is_ok_and(|lease| lease.as_ref().is_some_and(Lease::is_held)) {
         served.insert(DEFAULT_NAME);
     }
+    served.extend(facts.reporting.iter().map(String::as_str));
     let others = pending.by_name.iter().filter(|(name, _)| !served.contains(name.as_str()));
     let each: Vec<String> = others.clone().map(|(name, pods)| format!("{pods} for {name}")).collect();
     if each.is_empty() {
@@ -293,7 +307,13 @@ fn unserved(facts: &Facts) -> Check {
         return well(id, text);
     }
     let names: Vec<String> = served.iter().map(|&name| name.to_owned()).collect();
-    let text = format!("pending pods of schedulers that are not known to run: {}", some(&each));
+    let no_lease = if others.clone().any(|(name, _)| name == DEFAULT_NAME) {
+        "; no lease kube-system/kube-scheduler is held, and no recent event is of default-scheduler, so it is not known \
+         whether that scheduler runs"
+    } else {
+        ""
+    };
+    let text = format!("pending pods of schedulers that are not known to run: {}{no_lease}", some(&each));
     let to_do = format!(
         "known schedulers: {}; check the spec.schedulerName of these pods, or that their scheduler runs",
         some(&names)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::commands::doctor::facts::{
-    ApiVersion, Configured, Facts, Known, Lease, Pending, configuration, series,
+    ApiVersion, Configured, Facts, Known, Lease, Pending, configuration, is_recent, series,
 };
 use crate::commands::doctor::installation::{Holder, Installation, classes};
 use crate::commands::doctor::judge::checks;
@@ -53,6 +53,7 @@ fn healthy() -> Facts {
         kube_scheduler: Ok(lease(1)),
         configured: Ok(vec![configured("kube-system/supercargo-config", &["supercargo"], "supercargo")]),
         pending: Ok(pending(&[("supercargo", 3), ("default-scheduler", 1)])),
+        reporting: [].into(),
         drift: Ok(Some([("kind=\"Pod\",which=\"missed\"".to_owned(), 0)].into())),
         certificates: Certificates {
             serving: until("2027-03-01T00:00:00Z"),
@@ -473,4 +474,39 @@ fn quota_that_requires_an_unset_limit_is_a_problem() {
         |hard: Value| with(move |it| it.installation.quotas = Ok(vec![quota(&json!([]), &hard, &json!({}))]));
     assert_eq!(with_hard(json!({"limits.cpu": "10"})), [("ResourceQuota", Status::Problem)]);
     assert_eq!(with_hard(json!({"limits.memory": "10Gi", "requests.memory": "10Gi", "cpu": "10"})), []);
+}
+
+#[test]
+fn default_scheduler_without_lease_is_known_by_its_events_only() {
+    let text_of = |facts: &Facts, id: &str| {
+        let check = checks(facts, &args()).into_iter().find(|check| check.id == id).expect("it is there");
+        check.text
+    };
+    let mut facts = healthy();
+    facts.kube_scheduler = Ok(None);
+    assert_eq!(found(&facts), [("UnservedPods", Status::Warning)]);
+    assert!(text_of(&facts, "UnservedPods").ends_with("so it is not known whether that scheduler runs"));
+    let text = text_of(&facts, "DefaultScheduler");
+    assert!(text.contains("the lease kube-system/kube-scheduler does not exist"), "{text}");
+    assert!(text.ends_with("whether another scheduler runs without that lease is not known"), "{text}");
+
+    facts.reporting.insert("default-scheduler".to_owned());
+    assert_eq!(found(&facts), []);
+    let text = text_of(&facts, "DefaultScheduler");
+    assert!(text.ends_with("writes events as default-scheduler"), "{text}");
+
+    facts.kube_scheduler = Ok(lease(16));
+    assert!(text_of(&facts, "DefaultScheduler").contains("kube-system/kube-scheduler is not held"));
+}
+
+#[test]
+fn event_of_the_last_ten_minutes_is_recent() {
+    let now = time("2027-01-01T00:10:00Z");
+    let is_recent = |event: Value| is_recent(&event, now);
+    assert!(is_recent(json!({"eventTime": "2027-01-01T00:00:00.000000Z"})));
+    assert!(!is_recent(json!({"eventTime": "2026-12-31T23:59:59.000000Z"})));
+    let last = json!({"lastObservedTime": "2027-01-01T00:09:00.000000Z"});
+    assert!(is_recent(json!({"eventTime": "2026-12-31T00:00:00.000000Z", "series": last})));
+    assert!(is_recent(json!({"eventTime": null, "lastTimestamp": "2027-01-01T00:09:00Z"})));
+    assert!(!is_recent(json!({})));
 }

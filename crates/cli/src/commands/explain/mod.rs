@@ -10,7 +10,7 @@ mod render;
 pub use args::{ExplainArgs, Target, TargetKind, WhyArgs};
 pub(crate) use group::short_verdict;
 
-use crate::cluster::{Cluster, Refused, SourceArgs, Wanted, is_ours};
+use crate::cluster::{Cluster, Refused, SourceArgs, Wanted, is_ours, meant_scheduler};
 use crate::progress::Working;
 use crate::screen::{Output, Screen, complain, in_form, plain, say};
 use crate::watching::{Between, Shown, watch};
@@ -155,8 +155,10 @@ struct Asked {
 fn answer(source: &SourceArgs, found: Found, asked: Asked) -> (Explanation, Vec<String>) {
     let Found { mut cluster, pod, has_ended } = found;
     let scheduler = cluster.trial.tables().text(pod.scheduler_name);
+    let meant = meant_scheduler(source, &cluster.trial, scheduler);
     let question = Question {
         has_ended,
+        meant: meant.as_deref(),
         is_ours: is_ours(source, &cluster.trial, scheduler),
         scores: asked.scores,
         by_node: asked.by_node,

@@ -3,17 +3,26 @@
 use super::group;
 use crate::screen::Screen;
 use supercargo_whatif::explain::format::count;
-use supercargo_whatif::explain::{Change, Explanation, Group, NodeScores, Scores, Verdict};
+use supercargo_whatif::explain::{
+    Change, Explanation, Group, NodeScores, SCHEDULER_NAME_UNKNOWN, Scores, Verdict,
+};
 
 /// Number of nodes with scores in the default table format.
 const SCORES_SHOWN: usize = 3;
 
 /// Formats the explanation on an empty screen; `wide` adds the results of every node and all scores.
 pub(super) fn text(of: &Explanation, wide: bool, mut screen: Screen) -> String {
-    screen.heading(&format!("{}: {}", of.pod, short(of.verdict)));
+    let meant = of.hints.iter().find(|hint| hint.code == SCHEDULER_NAME_UNKNOWN);
+    match meant.and_then(|hint| hint.did_you_mean.as_ref()) {
+        Some(meant) => {
+            screen.heading(&format!("{}: unknown schedulerName; did you mean \"{meant}\"?", of.pod));
+        }
+        None => screen.heading(&format!("{}: {}", of.pod, short(of.verdict))),
+    }
     screen.line(&format!("  {}.", of.summary));
     before(&mut screen, of);
     reasons(&mut screen, of);
+    compared(&mut screen, of);
     if ![Verdict::Bound, Verdict::FitsNow, Verdict::WaitsForGroup].contains(&of.verdict) {
         near_misses(&mut screen, of);
     }
@@ -40,7 +49,7 @@ fn short(verdict: Verdict) -> &'static str {
         Verdict::FitsNow => "fits now",
         Verdict::WaitsForPreemption => "waiting for preemption",
         Verdict::Blocked => "blocked",
-        Verdict::NeverFits => "can never be scheduled",
+        Verdict::NeverFits => "fits on no node of this cluster",
         Verdict::WaitsForGroup => "waiting for its group",
         Verdict::Gated => "gated",
         Verdict::NotOurs => "handled by another scheduler",
@@ -73,6 +82,18 @@ fn reasons(screen: &mut Screen, of: &Explanation) {
     };
     screen.heading(&heading);
     reasons_table(screen, &of.reasons);
+}
+
+/// Says how to see the scores of a pod with a node, unless they are shown.
+fn compared(screen: &mut Screen, of: &Explanation) {
+    if of.verdict != Verdict::Bound || of.fits_on < 2 || of.scores.is_some() {
+        return;
+    }
+    let (namespace, name) = of.pod.split_once('/').unwrap_or(("default", &of.pod));
+    screen.line("");
+    screen.line(&format!(
+        "Feasible nodes are compared by score: `supercargo explain pod {name} -n {namespace} --scores` shows their present scores."
+    ));
 }
 
 /// Adds a table of reasons.
@@ -159,6 +180,9 @@ fn tell_scores(screen: &mut Screen, scores: &Scores, wide: bool) {
     };
     screen.line(&format!("  best: {} ({margin})", scores.winners.join(", ")));
     screen.line(&format!("  decided by: {}", scores.decided_by));
+    if let Some(note) = scores.note {
+        screen.line(&format!("  note: {note}"));
+    }
     let shown = if wide { scores.nodes.len() } else { SCORES_SHOWN.min(scores.nodes.len()) };
     for node in &scores.nodes[..shown] {
         one_nodes_scores(screen, node);

@@ -7,7 +7,7 @@ pub(crate) mod table;
 use crate::cluster::Refused;
 use crate::live::LiveError;
 use crate::live::candidates;
-use crate::live::port::{Connection, LEADER_FLAGS, LeaderArgs, PORT_FLAGS, Page, PortArgs, encoded};
+use crate::live::port::{Connection, LEADER_FLAGS, LeaderArgs, PORT_FLAGS, Page, PortArgs, Way, encoded};
 use crate::screen::{ListOutput, Screen, in_list_form, say};
 use crate::watching::{Between, Shown, WatchArgs, watch};
 use clap::Args;
@@ -138,7 +138,7 @@ impl<'a> Source<'a> {
         let given = self.args.namespace.as_ref().or(connection.namespace.as_ref());
         let namespace = given.map_or_else(|| "default".to_owned(), String::clone);
         let page = connection.get(&path(&namespace)).map_err(Refused::Live)?;
-        let asked = Asked { namespace, is_by_proxy: connection.is_by_proxy() };
+        let asked = Asked { namespace, way: connection.way() };
         if page.status == 200 {
             self.connection = Some(connection);
         }
@@ -149,7 +149,7 @@ impl<'a> Source<'a> {
 /// The way in which a page was requested.
 struct Asked {
     namespace: String,
-    is_by_proxy: bool,
+    way: Way,
 }
 
 fn report(source: &mut Source<'_>) -> Result<QueueReport, Refused> {
@@ -158,7 +158,7 @@ fn report(source: &mut Source<'_>) -> Result<QueueReport, Refused> {
         Some(file) => (read(file)?, args.namespace.clone()),
         None => {
             let (page, asked) = source.page(|namespace| path(args, namespace))?;
-            (answered(page, PAGE, asked.is_by_proxy)?, Some(asked.namespace))
+            (answered(page, PAGE, asked.way)?, Some(asked.namespace))
         }
     };
     let report = parsed(&text).map_err(|text| wrong(args, &text))?;
@@ -242,18 +242,22 @@ fn read(file: &Path) -> Result<String, InputError> {
 }
 
 /// Returns the body of an answer of `path`, or the error with advice.
-pub(crate) fn answered(page: Page, path: &str, by_proxy: bool) -> Result<String, Refused> {
+pub(crate) fn answered(page: Page, path: &str, way: Way) -> Result<String, Refused> {
     let message = page.message();
-    let text = match (page.status, by_proxy) {
+    let text = match (page.status, way) {
         (200, _) => return Ok(page.body),
         (400, _) => return Err(InputError(message).into()),
-        (401, true) => "401: the scheduler does not accept your identity. The API server passes on a token but no \
+        (401, Way::ByProxy) => {
+            "401: the scheduler does not accept your identity. The API server passes on a token but no \
                         client certificate: give a token \
                         with --token-file (kubectl create token)"
-            .to_owned(),
-        (401, false) => "401: the scheduler does not accept this token; give a valid one with --token-file (kubectl create token)".to_owned(),
-        (404, _) => format!("404: {path} not found: check that this is supercargo and that enableProfiling is true. {message}"),
-        (502..=504, true) => format!(
+                .to_owned()
+        }
+        (401, way) => unauthenticated("the scheduler", way),
+        (404, _) => format!(
+            "404: {path} not found: check that this is supercargo and that enableProfiling is true. {message}"
+        ),
+        (502..=504, Way::ByProxy) => format!(
             "the API server cannot reach the scheduler's port: {message}. If the scheduler listens only on 127.0.0.1, as a static pod \
              does, use `kubectl port-forward` and --server https://127.0.0.1:10259"
         ),
@@ -261,4 +265,37 @@ pub(crate) fn answered(page: Page, path: &str, by_proxy: bool) -> Result<String,
         (code, _) => format!("{code}: {message}; the scheduler's log may have the reason"),
     };
     Err(Refused::Live(LiveError::Cluster(text)))
+}
+
+/// Returns the error for a 401 of the server at `--server`.
+pub(crate) fn unauthenticated(server: &str, way: Way) -> String {
+    match way {
+        Way::WithoutToken => format!(
+            "401: {server} requires a token, and none was sent; write one to a file with `kubectl create token SERVICEACCOUNT`, and give the \
+             file with --token-file"
+        ),
+        _ => format!(
+            "401: {server} does not accept this token; give a valid one with --token-file (kubectl create token)"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Errors of the server.
+
+    use super::*;
+
+    #[test]
+    fn unauthenticated_request_without_token_asks_for_one() {
+        let text = |way| {
+            let page = Page { status: 401, body: "Unauthorized".to_owned(), date: None };
+            answered(page, PAGE, way).expect_err("it is refused").into_text()
+        };
+        let without = text(Way::WithoutToken);
+        assert!(without.starts_with("401: the scheduler requires a token, and none was sent; "), "{without}");
+        assert!(without.ends_with("give the file with --token-file"), "{without}");
+        assert!(text(Way::WithToken).starts_with("401: the scheduler does not accept this token; "));
+        assert!(text(Way::ByProxy).contains("does not accept your identity"));
+    }
 }

@@ -29,7 +29,7 @@ pub(super) fn answer(source: &mut Source<'_>, name: &str) -> Result<PendingAnswe
                 );
                 return Err(InputError(text).into());
             }
-            answered(page, EXPLAIN, asked.is_by_proxy)?
+            answered(page, EXPLAIN, asked.way)?
         }
     };
     let answer = parsed(&text).map_err(|text| wrong(args, &text))?;

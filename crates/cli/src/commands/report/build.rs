@@ -351,7 +351,7 @@ fn scored(
     order: &Order,
     known: &mut Numbers<&'static str>,
 ) -> Scored {
-    let Scores { nodes, left_out, winners, margin, decided_by } = scores;
+    let Scores { nodes, left_out, winners, margin, decided_by, .. } = scores;
     let plugins = nodes.first().map_or(&[][..], |node| &node.plugins);
     let row = |node: &NodeScores| {
         Some(Row {

@@ -2,6 +2,7 @@
 
 mod table;
 
+use crate::commands::queue::unauthenticated;
 use crate::live::port::{PORT_FLAGS, PortArgs, get};
 use crate::live::request_timeout;
 use crate::screen::Output;
@@ -123,7 +124,7 @@ fn fetched(server: &http::Uri, args: &ReportArgs) -> Result<String> {
         get(server, &args.port, args.request_timeout, PAGE).map_err(|error| anyhow!(error.into_text()))?;
     let why = match page.status {
         200 => return Ok(page.body),
-        401 => "401: the shadow does not recognize the token; give a valid one with --token-file (kubectl create token)".to_owned(),
+        401 => unauthenticated("the shadow", args.port.way()),
         403 => {
             format!(
                 "403: the token's user may not get {PAGE}; allow it in a ClusterRole with this nonResourceURL"

@@ -77,7 +77,7 @@ fn answer(
         None => PAGE.to_owned(),
     };
     let page = connection.get(&path).map_err(Refused::Live)?;
-    let text = queue::answered(page, PAGE, connection.is_by_proxy())?;
+    let text = queue::answered(page, PAGE, connection.way())?;
     let report = queue::parsed(&text).map_err(|text| Refused::Live(crate::live::LiveError::Cluster(text)))?;
     let metrics = connection.get(METRICS).map_err(Refused::Live)?;
     let load = match metrics.status {

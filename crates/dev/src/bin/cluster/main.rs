@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use harness::process::{GRACE, Record};
 use harness::supercargo::{self, Setup};
 use harness::{Access, Component, ControlPlane, Process, Program, binaries, nodes};
-use supercargo_dev::cluster_state::{Standing, State};
+use supercargo_dev::cluster_state::{Standing, State, SupercargoPort, quoted};
 
 /// supercargo's default HTTPS port, used if it is free.
 const HTTPS_PORT: u16 = 10259;
@@ -114,7 +114,7 @@ async fn up(folder: &Path, up: &Up) -> Result<()> {
     match known.standing() {
         Standing::Up => {
             eprintln!("cluster: already up");
-            return print_export(&known.kubeconfig);
+            return print_export(&known);
         }
         Standing::Broken => {
             let ended = names(&known.records, false);
@@ -123,10 +123,10 @@ async fn up(folder: &Path, up: &Up) -> Result<()> {
         Standing::Down => {}
     }
     let started = Instant::now();
-    let (plane, beside) = start(folder, up).await?;
+    let (plane, beside, port) = start(folder, up).await?;
     let mut records = plane.records()?;
     records.extend(beside.iter().map(Process::record).collect::<Result<Vec<_>>>()?);
-    let state = State { kubeconfig: plane.admin().kubeconfig().to_owned(), records };
+    let state = State { kubeconfig: plane.admin().kubeconfig().to_owned(), records, port };
     state.write(folder)?;
     eprintln!(
         "cluster: up after {:.1} s; logs in {}",
@@ -134,32 +134,34 @@ async fn up(folder: &Path, up: &Up) -> Result<()> {
         folder.join("logs").display()
     );
     eprintln!("cluster: the matching kubectl is {}", binaries::binary("kubectl")?.display());
-    print_export(&state.kubeconfig)?;
+    print_export(&state)?;
     drop(lock);
     if up.wait { stay(plane, beside).await } else { plane.detach(beside) }
 }
 
 /// Starts everything. The processes end with this command unless the caller detaches them.
-async fn start(folder: &Path, up: &Up) -> Result<(ControlPlane, Vec<Process>)> {
+async fn start(folder: &Path, up: &Up) -> Result<(ControlPlane, Vec<Process>, Option<SupercargoPort>)> {
     let names = Component::ALL.map(Component::name).join(", ");
     eprintln!("cluster: starting {names}");
     let plane = ControlPlane::builder().with(Component::ALL).with_groups().folder(folder).start().await?;
     eprintln!("cluster: creating nodes ({})", up.nodes);
     nodes::create_all(&plane.client().await?, &nodes::kind(up.nodes.into())).await?;
-    let mut beside = Vec::new();
+    let (mut beside, mut port) = (Vec::new(), None);
     if !up.bare {
-        beside.push(start_supercargo(&plane, up.nodes > 0).await?);
+        let (process, its_port) = start_supercargo(&plane, up.nodes > 0).await?;
+        beside.push(process);
+        port = Some(its_port);
     }
     for program in programs(&plane.admin(), &up.with) {
         eprintln!("cluster: starting {}", program.name);
         beside.push(plane.launch(&program)?);
     }
-    Ok((plane, beside))
+    Ok((plane, beside, port))
 }
 
 /// Installs `manifests/base` and starts supercargo as a process, while the Deployment's pod only appears to run on
 /// kwok. Nothing renews the token, so it is valid for a month.
-async fn start_supercargo(plane: &ControlPlane, has_nodes: bool) -> Result<Process> {
+async fn start_supercargo(plane: &ControlPlane, has_nodes: bool) -> Result<(Process, SupercargoPort)> {
     eprintln!("cluster: applying manifests/base and starting supercargo");
     supercargo::install(plane).await?;
     let mut setup = Setup::installed(plane).await?.with_groups();
@@ -171,7 +173,8 @@ async fn start_supercargo(plane: &ControlPlane, has_nodes: bool) -> Result<Proce
         supercargo::wait_for_the_deployment(plane).await?;
     }
     eprintln!("cluster: supercargo serves https://127.0.0.1:{}", supercargo.port());
-    Ok(supercargo.into_process())
+    let port = SupercargoPort { number: supercargo.port(), token: supercargo.token().path().to_owned() };
+    Ok((supercargo.into_process(), port))
 }
 
 /// Returns the programs of `--with`.
@@ -233,7 +236,7 @@ fn status(folder: &Path) -> Result<ExitCode> {
         writeln!(out, "{:<28}{:<10}{state}", record.name, record.pid)?;
     }
     drop(out);
-    print_export(&known.kubeconfig)?;
+    print_export(&known)?;
     Ok(if known.standing() == Standing::Up { ExitCode::SUCCESS } else { ExitCode::from(NOT_UP) })
 }
 
@@ -247,11 +250,11 @@ fn names(records: &[Record], alive: bool) -> String {
     if names.is_empty() { String::from("none") } else { names.join(", ") }
 }
 
-/// Prints the export line for the shell, quoted if the path has special characters.
-fn print_export(kubeconfig: &Path) -> Result<()> {
-    let path = kubeconfig.display().to_string();
-    let plain = path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+".contains(c));
-    let word = if plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) };
-    writeln!(std::io::stdout(), "export KUBECONFIG={word}")?;
+/// Prints the export line for the shell, and to standard error how to reach supercargo.
+fn print_export(state: &State) -> Result<()> {
+    writeln!(std::io::stdout(), "export KUBECONFIG={}", quoted(&state.kubeconfig))?;
+    if let Some(port) = &state.port {
+        eprintln!("{}", port.describe());
+    }
     Ok(())
 }
