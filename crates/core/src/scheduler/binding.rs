@@ -103,7 +103,7 @@ impl Scheduler {
     /// Returns the request for the binding of a pod; `None` if it is not needed, or if the recheck reverts the
     /// decision.
     fn release_bind(&mut self, now: Time, uid: &str) -> Option<Effect> {
-        let is_confirmed = self.confirm_queued_start(now, uid);
+        self.confirm_queued_start(now, uid);
         let binding = self.bindings.get(uid)?;
         if !binding.is_open() {
             self.bindings.remove(uid);
@@ -120,10 +120,8 @@ impl Scheduler {
         let (by, effect) = delegate::request(binder, self.pod_ref(pod), node);
         let key = pod.group_key();
         self.bindings.sent(now, uid, by);
-        match key {
-            Some(key) if is_confirmed => self.note_started(now, key),
-            Some(key) => self.note_bound(now, key),
-            None => {}
+        if let Some(key) = key {
+            self.note_bound(now, key);
         }
         Some(effect)
     }
@@ -394,6 +392,7 @@ impl Scheduler {
         if binding.abandoned {
             return;
         }
+        let node = node.filter(|_| self.keeps_node_after_failure(now, &binding.queued.pod));
         // Upstream reports an extender's error text unchanged.
         let message = match binding.by {
             Some(_) => message.to_owned(),

@@ -42,7 +42,7 @@ pub(super) enum Failure {
     Binding {
         /// The text.
         message: String,
-        /// The node that the pod had; `None` if it is not to keep it, even if its group reserves nodes.
+        /// The node that the pod keeps, because its group reserves nodes.
         node: Option<Symbol>,
     },
 }
@@ -133,7 +133,6 @@ impl Scheduler {
             }
             Failure::Binding { message, node } => {
                 self.report(&queued, began, Outcome::BindFailed { message: message.clone() });
-                let node = node.filter(|_| self.keeps_node_after_failure(now, &pod));
                 let keep = |node| Nominate::To { node, victims: Vec::new() };
                 ("SchedulerError", message, Default::default(), node.map_or(Nominate::Clear, keep))
             }

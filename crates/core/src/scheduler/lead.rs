@@ -37,6 +37,7 @@ impl Scheduler {
         }
         self.drop_starts();
         self.drop_conditions();
+        self.drop_reservations();
         for (claim, pod) in dropped {
             self.claim_write_dropped(now, &claim, &pod);
         }

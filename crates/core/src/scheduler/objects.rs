@@ -197,7 +197,7 @@ impl Scheduler {
         }
         if let Some(key) = pod.group_key().filter(|_| pod.node_name.is_some()) {
             if pod.deleting {
-                self.note_ended(key);
+                self.note_ended(now, key);
             } else {
                 self.note_bound(now, key);
             }

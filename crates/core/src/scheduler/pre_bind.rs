@@ -326,24 +326,24 @@ impl Scheduler {
         let (failed, took) = (Some(failure.plugin), now.since(began));
         self.report(&queued, began, Outcome::PreBound { succeeded: false, failed, took, devices });
         let text = format!("running PreBind plugin \"{}\": {}", failure.plugin, failure.message);
-        self.not_pre_bound(now, queued, began, text);
+        self.not_pre_bound(now, (queued, began), text, None);
     }
 
-    /// Ends PreBind of a pod whose group cannot start, and retries the pod after its backoff.
-    pub(super) fn cancel_pre_bind(&mut self, now: Time, uid: &Uid, text: &str) {
-        if let Some(PreBind { queued, began, .. }) = self.end_pre_bind(uid) {
-            self.not_pre_bound(now, queued, began, text.to_owned());
-        }
-    }
-
-    fn not_pre_bound(&mut self, now: Time, queued: QueuedPod, began: Time, message: String) {
-        let uid = Arc::clone(&queued.pod.uid);
-        if matches!(self.cache.placed(&uid), Some((_, _, PodState::Added))) {
+    /// Retries a pod whose PreBind ended. `keeps` says whether it keeps its node; `None` if its group decides that.
+    pub(super) fn not_pre_bound(
+        &mut self,
+        now: Time,
+        (queued, began): (QueuedPod, Time),
+        message: String,
+        keeps: Option<bool>,
+    ) {
+        if matches!(self.cache.placed(&queued.pod.uid), Some((_, _, PodState::Added))) {
             // Another client has bound the pod; a PodScheduled=False condition would be wrong.
-            return self.give_back_volumes(now, &uid);
+            return self.give_back_volumes(now, &queued.pod.uid);
         }
-        let node = self.free(now, &uid);
-        self.fail(now, queued, began, Failure::Binding { message, node });
+        let node = self.free(now, &queued.pod.uid);
+        let keeps = keeps.unwrap_or_else(|| self.keeps_node_after_failure(now, &queued.pod));
+        self.fail(now, queued, began, Failure::Binding { message, node: node.filter(|_| keeps) });
     }
 
     /// Removes a pod without a node from the claims that are reserved for it, and deletes those that were made for it

@@ -3,8 +3,10 @@
 //! Upstream: `pkg/scheduler/schedule_one_podgroup.go#updatePodGroupCondition`.
 
 use super::super::Scheduler;
+use super::cycle::Verdict;
 use super::progress::Progress;
 use super::start::minimum;
+use super::submit::condition;
 use crate::collections::hash::FixedMap;
 use crate::model::effect::GroupPatch;
 use crate::model::group::{GroupCondition, GroupKey, PodGroup};
@@ -97,7 +99,7 @@ impl Scheduler {
     }
 
     fn send_condition(&mut self, now: Time, key: GroupKey, condition: GroupCondition, pause: Duration) {
-        let Some(group) = self.cache.lookups().group(key) else { return };
+        let Some(group) = self.cache.lookups().group(key).filter(|_| self.leading) else { return };
         let shown = self.condition_of(group);
         let is_kept = |shown: &GroupCondition| {
             shown.is_true && !condition.is_true && !self.is_taken_back(group, &condition)
@@ -127,6 +129,16 @@ impl Scheduler {
             || self.groups.progress(group.key) == Progress::Chosen && is_short()
     }
 
+    /// Corrects the condition of a group that has started, if it says that the group was given up.
+    pub(super) fn correct_condition(&mut self, now: Time, key: GroupKey) {
+        let Some(group) = self.cache.lookups().group(key) else { return };
+        let says_late = self.condition_of(group).is_some_and(|it| *it.reason == *START_DEADLINE_EXCEEDED);
+        let generation = group.generation;
+        if says_late && self.groups.progress(key) == Progress::Started {
+            self.set_condition(now, key, condition(&Verdict::Scheduled, generation));
+        }
+    }
+
     /// Returns when a condition that was sent is considered lost.
     pub(in crate::scheduler) fn next_lost_condition(&self) -> Option<Time> {
         let first = self.groups.sent.by_time.first().filter(|_| !self.tables.copies_defects());
@@ -140,7 +152,9 @@ impl Scheduler {
         }
         while let Some((uid, sent)) = self.groups.sent.take_lost(now) {
             let Sent { key, condition, pause, .. } = sent;
-            if self.cache.lookups().group(key).is_some_and(|group| group.uid == uid) {
+            let is_outdated =
+                *condition.reason == *START_DEADLINE_EXCEEDED && !self.groups.limits.is_given_up(key);
+            if !is_outdated && self.cache.lookups().group(key).is_some_and(|group| group.uid == uid) {
                 self.send_condition(now, key, condition, (2 * pause).min(PAUSE_MAX));
             }
         }

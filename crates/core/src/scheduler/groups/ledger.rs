@@ -41,7 +41,6 @@ struct Members {
     gated: usize,
     /// The numbers of members by the time of their creation, without terminating ones.
     ages: BTreeMap<Time, usize>,
-    progress: Progress,
     /// Whether scattered resources kept the group from starting in its last cycle.
     is_fragmented: bool,
 }
@@ -109,6 +108,8 @@ pub(in crate::scheduler) struct Groups {
     /// The members that the scheduler knows: pending pods of its profiles, and bound pods of any scheduler.
     members: BTreeMap<GroupKey, Members>,
     of_pod: FixedMap<Uid, GroupKey>,
+    /// How far the groups have come. A group that ended is kept while its PodGroup exists.
+    progress: BTreeMap<GroupKey, Progress>,
     /// The conditions that were sent.
     pub(super) sent: SentConditions,
     pub(in crate::scheduler) reports: VecDeque<GroupReport>,
@@ -148,6 +149,7 @@ impl Groups {
             ("groups without a reservation", self.passed_over.len()),
             ("groups with victims", self.victims.len()),
             ("groups with members", self.members.len()),
+            ("groups with progress", self.progress.len()),
             ("conditions of groups", self.sent.len()),
         ];
         held.extend(self.limits.held());
@@ -278,23 +280,30 @@ impl Groups {
 
     /// Returns how far the group has come.
     pub(super) fn progress(&self, key: GroupKey) -> Progress {
-        self.members.get(&key).map_or(Progress::Unknown, |members| members.progress)
+        self.progress.get(&key).copied().unwrap_or_default()
     }
 
     pub(super) fn set_progress(&mut self, key: GroupKey, progress: Progress) {
-        if let Some(members) = self.members.get_mut(&key) {
-            members.progress = progress;
+        if progress == Progress::Unknown {
+            self.progress.remove(&key);
+        } else {
+            self.progress.insert(key, progress);
         }
     }
 
-    /// Returns when the oldest member of a group was created. Terminating ones do not count.
+    /// Returns since when the group waits: its oldest member was created, or its last bound one left. Terminating ones
+    /// do not count.
     pub(super) fn since(&self, key: GroupKey) -> Option<Time> {
-        self.members.get(&key)?.ages.keys().next().copied()
+        let created = *self.members.get(&key)?.ages.keys().next()?;
+        match self.progress(key) {
+            Progress::Ended { at } => Some(created.max(at)),
+            Progress::Unknown | Progress::Chosen | Progress::Started => Some(created),
+        }
     }
 
-    /// Returns the groups with members that are not terminating, and when the oldest of these was created.
-    pub(super) fn oldest_members(&self) -> impl Iterator<Item = (GroupKey, Time)> + '_ {
-        self.members.iter().filter_map(|(key, members)| Some((*key, *members.ages.keys().next()?)))
+    /// Returns the groups with members that are not terminating, and since when they wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (GroupKey, Time)> + '_ {
+        self.members.keys().filter_map(|key| Some((*key, self.since(*key)?)))
     }
 }
 
@@ -303,6 +312,7 @@ impl TraceIds for Groups {
         let Self {
             members,
             of_pod: _,
+            progress,
             sent,
             reports: _,
             reports_members: _,
@@ -319,6 +329,7 @@ impl TraceIds for Groups {
         members
             .keys()
             .chain(victims.keys())
+            .chain(progress.keys())
             .chain(starts.keys())
             .chain(reserving)
             .chain(passed_over)

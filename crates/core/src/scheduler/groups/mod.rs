@@ -181,13 +181,20 @@ impl Scheduler {
             return;
         }
         let since = self.groups.of(uid).and_then(|key| self.groups.since(key));
+        let was_bound = self.cache.placed(uid).is_some();
         let Some((key, standing)) = self.groups.remove(uid) else { return };
         if self.groups.known(key) == 0 {
             self.forget_limit(key);
+            if was_bound {
+                self.note_ended(now, key);
+            }
+            self.forget_progress(key);
             self.group_preemption_left(now, key);
             self.pass_on_reservation(now);
         } else {
-            self.note_ended(key);
+            if was_bound {
+                self.note_ended(now, key);
+            }
             self.age_changed(now, key, since);
             self.others_may_start(now, key);
             if standing == Some(Standing::Gated) {
@@ -317,6 +324,9 @@ impl Scheduler {
         }
         self.queue.set_group_priority(key, self.group_rules().queues_groups.then_some(priority));
         let before = self.current_policy(key);
+        if group.scheduled.is_none() && self.tables.copies_defects() {
+            self.groups.sent.forget(&group.uid);
+        }
         self.groups.sent.shown(&group.uid, group.scheduled.as_ref());
         let disruption = group.disruption;
         let old = self.cache.lookups_mut().set_group(group);
@@ -329,9 +339,8 @@ impl Scheduler {
         let differs = |old: PodGroup| is_changed || old.options != options;
         if old.as_ref().is_none_or(|old| old.options != options) {
             self.take_up(key);
-        } else {
-            self.note_bound(now, key);
         }
+        self.note_bound(now, key);
         if old.is_none_or(|old| is_mutable && differs(old)) {
             self.release_members(now, key);
             self.requeue_members(now, key);
@@ -367,6 +376,7 @@ impl Scheduler {
             self.eviction_changed(now, key, group.priority);
             self.preemptor_left(now, &group.uid);
             self.groups.sent.forget(&group.uid);
+            self.forget_progress(key);
             self.outbox.cancel_group_patch(&group.uid);
             self.take_up(key);
             self.check_reservation(now, key);

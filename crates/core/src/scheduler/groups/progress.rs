@@ -20,8 +20,8 @@ pub(super) enum Progress {
     Chosen,
     /// It has started.
     Started,
-    /// It had started, and none of its members is bound any more.
-    Ended,
+    /// It had started, and at this time the last of its bound members left.
+    Ended { at: Time },
 }
 
 impl Scheduler {
@@ -29,7 +29,7 @@ impl Scheduler {
     pub(in crate::scheduler) fn has_started(&self, group: &PodGroup) -> bool {
         match self.groups.progress(group.key) {
             Progress::Started => true,
-            Progress::Chosen | Progress::Ended => false,
+            Progress::Chosen | Progress::Ended { .. } => false,
             Progress::Unknown => self.condition_of(group).is_some_and(|condition| condition.is_true),
         }
     }
@@ -52,7 +52,7 @@ impl Scheduler {
     pub(in crate::scheduler) fn note_bound(&mut self, now: Time, key: GroupKey) {
         let Some(group) = self.cache.lookups().group(key) else { return };
         let min = minimum(group.policy).max(1);
-        if self.groups.progress(key) == Progress::Started {
+        if self.groups.progress(key) == Progress::Started || self.tables.copies_defects() {
             return;
         }
         let has_enough = || {
@@ -75,6 +75,7 @@ impl Scheduler {
             self.release_members(now, key);
         }
         self.set_time_limit(key);
+        self.correct_condition(now, key);
     }
 
     /// Handles a member that lost its node without having been bound.
@@ -86,15 +87,22 @@ impl Scheduler {
     }
 
     /// Handles a bound member that left or is terminating.
-    pub(in crate::scheduler) fn note_ended(&mut self, key: GroupKey) {
-        self.note_lost(key, Progress::Ended);
+    pub(in crate::scheduler) fn note_ended(&mut self, now: Time, key: GroupKey) {
+        self.note_lost(key, Progress::Ended { at: now });
         self.set_time_limit(key);
     }
 
     fn note_lost(&mut self, key: GroupKey, progress: Progress) {
-        let is_started = self.groups.progress(key) == Progress::Started;
-        if is_started && self.started_members(key).next().is_none() {
+        let has_started = self.cache.lookups().group(key).is_some_and(|group| self.has_started(group));
+        if has_started && self.started_members(key).next().is_none() {
             self.set_progress(key, progress);
+        }
+    }
+
+    /// Forgets how far a group without members or PodGroup has come.
+    pub(super) fn forget_progress(&mut self, key: GroupKey) {
+        if self.groups.known(key) == 0 && self.cache.lookups().group(key).is_none() {
+            self.groups.set_progress(key, Progress::Unknown);
         }
     }
 
@@ -113,15 +121,16 @@ impl Scheduler {
         self.bindings.is_unsent(&pod.uid) || self.volume_bindings.contains(&pod.uid)
     }
 
-    /// Handles the gain of leadership: another leader may have started groups whose members were chosen here.
+    /// Handles the gain of leadership: another leader may have started groups that have not started here, and the watch
+    /// may show that later.
     pub(in crate::scheduler) fn groups_led(&mut self, now: Time) {
         let keys: Vec<GroupKey> = self.groups.keys().collect();
         for key in keys {
-            let is_chosen = self.groups.progress(key) == Progress::Chosen;
-            if is_chosen && self.started_members(key).next().is_some() {
-                self.set_progress(key, Progress::Unknown);
+            if self.groups.progress(key) != Progress::Started {
+                self.groups.set_progress(key, Progress::Unknown);
             }
-            self.set_time_limit(key);
+            self.note_bound(now, key);
+            self.correct_condition(now, key);
         }
         self.adopt_reservations(now);
     }

@@ -25,17 +25,25 @@ impl Scheduler {
         self.may_reserve(key) && self.first_to_reserve(Some(key)) == Some(key)
     }
 
-    /// Whether the group asks for a reservation, still has to start, and has enough members for that.
+    /// Whether the group asks for a reservation, still has to start, has enough members for that, and too few of them
+    /// have a node.
     pub(super) fn may_reserve(&self, key: GroupKey) -> bool {
-        let asks = |group: &PodGroup| self.options_of(group).is_some_and(|options| options.reserves);
-        let lacks_nodes = |policy: GroupPolicy| match policy {
-            GroupPolicy::Gang(min) => self.scheduled(key) < min && self.known(key) >= min,
-            GroupPolicy::Basic => false,
+        let lacks_nodes = |min| {
+            let scheduled = self.scheduled_members(key).map(|(pod, _)| pod);
+            self.scheduled(key) < min || self.role_shortage(key, scheduled).is_some()
         };
-        self.cache.lookups().group(key).is_some_and(asks)
-            && self.current_policy(key).is_some_and(lacks_nodes)
-            && (!self.group_rules().queues_groups || self.groups.number(key, Standing::Gated) == 0)
-            && !self.groups.limits.is_given_up(key)
+        self.asks_to_wait(key).is_some_and(lacks_nodes)
+    }
+
+    /// Returns the number of members that a group needs which asks for a reservation, still has to start, and has
+    /// enough members for that.
+    fn asks_to_wait(&self, key: GroupKey) -> Option<usize> {
+        let group = self.cache.lookups().group(key)?;
+        self.options_of(group).filter(|options| options.reserves)?;
+        let Some(GroupPolicy::Gang(min)) = self.current_policy(key) else { return None };
+        let is_complete = self.known(key) >= min
+            && (!self.group_rules().queues_groups || self.groups.number(key, Standing::Gated) == 0);
+        (is_complete && !self.groups.limits.is_given_up(key)).then_some(min)
     }
 
     /// Whether enough members can be tried: gates of their own, such as a missing claim, may hold them.
@@ -45,17 +53,21 @@ impl Scheduler {
             let is_free = |queued: &QueuedPod| queued.gate.is_none();
             self.cache.placed(uid).is_some() || self.queue.get(uid).is_some_and(is_free)
         };
-        self.groups.members(key).filter(can_be_tried).count() >= min
+        self.groups.members(key).filter(can_be_tried).take(min).count() == min
     }
 
     /// Returns the group that waits longest of those that may reserve and can be tried. One that could not start anyway
     /// when it was tried last is only among them while it is tried. Otherwise it could keep others from a reservation
     /// for ever.
     fn first_to_reserve(&self, tried: Option<GroupKey>) -> Option<GroupKey> {
-        let waiting = self.groups.oldest_members();
+        let waiting = self.groups.waiting();
         let asking = waiting.filter(|&(key, _)| {
             let is_passed_over = || self.groups.passed_over.contains(&key) || !self.has_enough_to_try(key);
-            self.may_reserve(key) && (tried == Some(key) || !is_passed_over())
+            if tried == Some(key) {
+                self.asks_to_wait(key).is_some()
+            } else {
+                self.may_reserve(key) && !is_passed_over()
+            }
         });
         let by_age = asking
             .min_by_key(|&(key, since)| (since, self.tables.text(key.namespace), self.tables.text(key.name)));
@@ -116,9 +128,16 @@ impl Scheduler {
     /// Whether a member that fails after its decision keeps its node, because its group has a reservation until it
     /// starts. No other group keeps nodes then.
     pub(in crate::scheduler) fn keeps_node_after_failure(&mut self, now: Time, pod: &PodInfo) -> bool {
-        let Some(key) = pod.group_key().filter(|&key| self.reserves(key)) else { return false };
-        self.reserve(now, key);
-        true
+        pod.group_key().is_some_and(|key| self.may_reserve(key) && self.keeps_nodes_after_failure(now, key))
+    }
+
+    /// As [`Self::keeps_node_after_failure`], for all members of a group that still have nodes.
+    pub(super) fn keeps_nodes_after_failure(&mut self, now: Time, key: GroupKey) -> bool {
+        let keeps = self.asks_to_wait(key).is_some() && self.first_to_reserve(Some(key)) == Some(key);
+        if keeps {
+            self.reserve(now, key);
+        }
+        keeps
     }
 
     /// Handles a decision that is reverted: the pod has the nomination back that it had before.
@@ -130,17 +149,33 @@ impl Scheduler {
     }
 
     /// Takes over the reservations of the leader before: the nominations of waiting members whose groups ask for a
-    /// reservation.
+    /// reservation. A group that lacks members keeps no nodes. Nominations to nodes of victims are no reservations.
     pub(in crate::scheduler) fn adopt_reservations(&mut self, now: Time) {
+        if !self.leading || self.is_list_awaited() {
+            return;
+        }
         let asks = |group: &&PodGroup| self.options_of(group).is_some_and(|options| options.reserves);
         let asking: Vec<GroupKey> = self.cache.lookups().groups().filter(asks).map(|it| it.key).collect();
         for key in asking {
-            let is_nominated = |uid: &Uid| self.cache.nomination(uid).is_some();
-            if self.pending_members(key).iter().any(is_nominated) {
-                self.groups.reserving.insert(key);
-                self.check_reservation(now, key);
+            let members = self.pending_members(key);
+            let mut nominated = members.iter().filter_map(|uid| self.cache.nomination(uid)).peekable();
+            let runs = self.current_policy(key) == Some(GroupPolicy::Basic);
+            if runs || nominated.peek().is_none() || nominated.any(|node| self.has_terminating_pod(node)) {
+                continue;
             }
+            self.groups.reserving.insert(key);
+            self.check_reservation(now, key);
         }
+    }
+
+    /// Forgets all reservations, which the next leader takes over.
+    pub(in crate::scheduler) fn drop_reservations(&mut self) {
+        self.groups.reserving.clear();
+    }
+
+    fn has_terminating_pod(&self, node: Symbol) -> bool {
+        let snapshot = self.snapshot();
+        snapshot.find_node(node).is_some_and(|node| snapshot.pods_on(node).any(|pod| pod.deleting))
     }
 
     /// Lets the next group that asks for a reservation try again, after one started or ended.

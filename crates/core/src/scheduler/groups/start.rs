@@ -85,7 +85,8 @@ impl Scheduler {
             return;
         }
         let min = self.minimum_now(key, 0);
-        if self.groups.progress(key) != Progress::Chosen || min == 0 {
+        let progress = self.groups.progress(key);
+        if !matches!(progress, Progress::Chosen | Progress::Ended { .. }) || min == 0 {
             return self.outbox.push_bind(Outgoing::Bind(uid));
         }
         // The others did not wait for it, and are not bound yet.
@@ -181,14 +182,15 @@ impl Scheduler {
         }
     }
 
-    /// Looks once more at the members that start with this one, before the first of them is bound. Returns whether they
-    /// may start.
-    pub(in crate::scheduler) fn confirm_queued_start(&mut self, now: Time, uid: &str) -> bool {
-        let Some(queued) = self.bindings.take_start(uid) else { return false };
+    /// Looks once more at the members that start with this one, before the first of them is bound.
+    pub(in crate::scheduler) fn confirm_queued_start(&mut self, now: Time, uid: &str) {
+        let Some(queued) = self.bindings.take_start(uid) else { return };
         for uid in &queued.members {
             self.bindings.take_start(uid);
         }
-        self.confirm_start(now, &queued).is_some()
+        if self.confirm_start(now, &queued).is_some_and(|left| !left.is_empty()) {
+            self.note_started(now, queued.key);
+        }
     }
 
     /// Rechecks members that are to be bound together, and returns those that are left. If too few are left, none is
@@ -214,13 +216,16 @@ impl Scheduler {
     /// Takes back all members that are in PreBind or whose Bindings were not sent, and retries them after a backoff.
     fn take_back_members(&mut self, now: Time, key: GroupKey, text: &str) {
         let members: Vec<Uid> = self.groups.members(key).cloned().collect();
+        let keeps = self.keeps_nodes_after_failure(now, key);
         for uid in members {
             if let Some(binding) = self.bindings.cancel_unsent(&uid, &mut self.outbox) {
                 let (queued, began) = binding.into_attempt();
-                let node = self.free(now, &uid);
+                let node = self.free(now, &uid).filter(|_| keeps);
                 self.fail(now, queued, began, Failure::Binding { message: text.to_owned(), node });
             }
-            self.cancel_pre_bind(now, &uid, text);
+            if let Some(pre_bind) = self.end_pre_bind(&uid) {
+                self.not_pre_bound(now, pre_bind.into_attempt(), text.to_owned(), Some(keeps));
+            }
         }
     }
 }

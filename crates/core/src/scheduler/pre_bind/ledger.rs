@@ -131,6 +131,11 @@ impl Task {
 }
 
 impl PreBind {
+    /// Returns the pod, and when the attempt of this decision began.
+    pub(in crate::scheduler) fn into_attempt(self) -> (QueuedPod, Time) {
+        (self.queued, self.began)
+    }
+
     pub(super) fn new(queued: QueuedPod, node: Symbol, tasks: Vec<Task>, began: Time) -> Self {
         Self {
             queued,
