@@ -349,8 +349,9 @@ async fn pending(api: &Api) -> Result<Known<Pending>, LiveError> {
     Ok(Ok(Pending { by_name, is_cut: !next.is_empty() }))
 }
 
-/// Returns the schedulers that wrote an event recently, of default-scheduler and those of pending pods. Reads one page of
-/// events of each.
+/// Returns the schedulers that wrote an event recently, of default-scheduler and those of pending pods.
+///
+/// Reads one page of events of each.
 async fn reporting(
     api: &Api,
     pending: &Known<Pending>,
