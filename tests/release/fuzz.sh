@@ -14,6 +14,7 @@ fi
 version=$(sed -n 's/^CARGO_FUZZ_VERSION := //p' Makefile)
 [ -x "$tools/bin/cargo-fuzz" ] || cargo install --locked --quiet --root "$tools" --version "$version" cargo-fuzz
 export PATH=$tools/bin:$PATH
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || mapfile -t targets < <(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | tail -n +2)
 cd fuzz

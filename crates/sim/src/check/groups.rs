@@ -429,6 +429,13 @@ impl Sim {
                     format!("{} of {key}", pod.uid),
                 ));
             }
+            let min = self.process.groups.get(key).and_then(|group| group.min).unwrap_or(1).max(1);
+            let is_bound = |pod: &&Arc<Pod>| pod.node.is_some() && !pod.deleting;
+            let bound = self.scheduled_members(key).filter(is_bound).count();
+            if bound >= min {
+                let detail = format!("{bound} members of {key} are bound, {min} are needed");
+                return Err(broken("a group that runs is not given up", detail));
+            }
         }
         Ok(())
     }
