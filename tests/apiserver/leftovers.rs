@@ -100,7 +100,7 @@ fn released_children_keep_running_and_are_found_again() -> Result<()> {
     child.detach();
     guard.release()?;
     assert!(record.is_alive());
-    let state = State { kubeconfig: PathBuf::from("/k"), records: vec![record.clone()] };
+    let state = State { kubeconfig: PathBuf::from("/k"), records: vec![record.clone()], port: None };
     state.write(folder.path())?;
     let read = State::read(folder.path())?;
     assert_eq!((read.kubeconfig.clone(), read.records.clone()), (state.kubeconfig, state.records));
@@ -120,7 +120,8 @@ fn reused_process_id_is_not_ours() -> Result<()> {
     json["started"] = json!(json["started"].as_u64().context("a number")? - 1);
     let outdated = Record::from_json(&json).context("what was written can be read")?;
     assert!(!outdated.is_alive());
-    let state = State { kubeconfig: PathBuf::new(), records: vec![outdated.clone(), stranger.record()?] };
+    let state =
+        State { kubeconfig: PathBuf::new(), records: vec![outdated.clone(), stranger.record()?], port: None };
     assert_eq!(state.standing(), Standing::Broken);
     Record::stop_all(&[outdated], Duration::ZERO)?;
     stranger.check()

@@ -325,7 +325,7 @@ fn fit_counts_the_groups_that_can_start() {
 
 #[test]
 fn group_that_was_given_up_says_so_until_its_time_limit_changes() {
-    let message = "the pod group did not start within 90 s of the creation of its first pod; change annotation \
+    let message = "the pod group did not start within 90 s; change annotation \
                    supercargo.dev/start-within, or create its pods again";
     let with_limit = |limit: &str| {
         let mut group = group(2, None);

@@ -19,7 +19,7 @@ pub const RANK_LABEL: &str = "supercargo.dev/rank-label";
 pub const ROLE_LABEL: &str = "supercargo.dev/role-label";
 /// The number of members of each role that must have a node when the group starts: `leader=1,worker=8`.
 pub const MIN_PER_ROLE: &str = "supercargo.dev/min-per-role";
-/// How long the group may wait for its start, from the creation of its first pod on: `10m`.
+/// How long the group may wait for its start, from the creation of its oldest pod on: `10m`.
 pub const START_WITHIN: &str = "supercargo.dev/start-within";
 /// The reason of the condition of a group that was given up, because it did not start within that time.
 pub const START_DEADLINE_EXCEEDED: &str = "StartDeadlineExceeded";
@@ -27,7 +27,7 @@ pub const START_DEADLINE_EXCEEDED: &str = "StartDeadlineExceeded";
 /// Returns the message of that condition.
 pub(crate) fn start_deadline_message(limit: Duration) -> String {
     format!(
-        "the pod group did not start within {} s of the creation of its first pod; change annotation {START_WITHIN}, \
+        "the pod group did not start within {} s; change annotation {START_WITHIN}, \
          or create its pods again",
         limit.as_secs()
     )
