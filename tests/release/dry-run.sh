@@ -59,9 +59,10 @@ tar --extract --gzip --file "$out/supercargo-$version-linux-$native.tar.gz" --di
 reported=$("$work/installed/supercargo" --version)
 [[ $reported == "supercargo $version "* && $reported != *$'\n'* ]] || fail "the installed program reports $reported, not $version"
 check "archive: installed, reports $reported"
-"$work/installed/kubectl-supercargo" queue --help | grep -q 'kubectl supercargo queue' || fail "the plugin does not know its name"
+[[ $("$work/installed/kubectl-supercargo" queue --help) == *'kubectl supercargo queue'* ]] || fail "the plugin does not know its name"
 check "kubectl plugin: help has kubectl's usage"
-"$work/installed/supercargo" plan free-nodes --all-possible --cluster docs/plan/cluster.yaml -o json | grep -q '"worker-4"' || fail "the installed program plans nothing"
+[[ $("$work/installed/supercargo" plan free-nodes --all-possible --cluster docs/plan/cluster.yaml -o json) == *'"worker-4"'* ]] ||
+  fail "the installed program plans nothing"
 check "archive: plans with a cluster from files"
 
 # A program for another machine runs under qemu-user, if it is installed, and decides the same there.

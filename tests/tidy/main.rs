@@ -240,6 +240,19 @@ fn no_unfinished_code_is_committed() {
     assert_none("finish or remove it", &breaches);
 }
 
+/// `grep -q` ends at the first match. With `pipefail`, the pipe then fails if the command before it writes more.
+#[test]
+fn no_script_pipes_into_a_grep_that_ends_early() {
+    let scripts = files().into_iter().filter(|(name, _)| name.ends_with(".sh"));
+    let breaches: Vec<String> = scripts
+        .flat_map(|(name, text)| {
+            let lines = text.lines().enumerate().filter(|(_, line)| line.contains("| grep -q"));
+            lines.map(|(at, _)| format!("{name}:{}", at + 1)).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_none("compare the output, as in `[[ $(command) == *text* ]]`", &breaches);
+}
+
 #[test]
 fn no_file_contains_a_path_of_a_developers_machine() {
     // In two parts each, so that this file does not match itself.
