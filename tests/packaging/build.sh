@@ -8,6 +8,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 bin="${CARGO_TARGET_DIR:-$root/target}/packaging/bin"
 mkdir -p "$bin"
+# As tests/upstream/build.sh has them.
+export GOFLAGS="${GOFLAGS:-} -gcflags=all=-dwarf=false"
 
 tool() {
   local name=$1 folder=$2 module=$3 package=$4 pin
