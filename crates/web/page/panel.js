@@ -12,7 +12,7 @@ function close() {
 }
 
 const VERDICTS = {
-  fitsNow: "fits now", waitsForPreemption: "waits for preemption", blocked: "blocked", neverFits: "can never be scheduled",
+  fitsNow: "fits now", waitsForPreemption: "waits for preemption", blocked: "blocked", neverFits: "fits on no node of this cluster",
   waitsForGroup: "waits for its group", gated: "gated", notOurs: "of another scheduler", bound: "placed", ended: "finished", deleting: "being deleted",
 };
 

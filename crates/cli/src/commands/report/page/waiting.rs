@@ -99,7 +99,7 @@ fn verdict(of: Verdict) -> (&'static str, &'static str) {
         Verdict::FitsNow => ("good", "fits now"),
         Verdict::WaitsForPreemption => ("soon", "waiting for preemption"),
         Verdict::Blocked => ("bad", "blocked"),
-        Verdict::NeverFits => ("bad", "can never be scheduled"),
+        Verdict::NeverFits => ("bad", "fits on no node of this cluster"),
         Verdict::WaitsForGroup => ("soon", "waiting for its group"),
         Verdict::Gated => ("soon", "gated"),
         Verdict::NotOurs => ("soon", "handled by another scheduler"),
