@@ -127,7 +127,9 @@ fn lesson_explains_and_its_step_places_the_pod() {
     assert_eq!(outcome(&browser), "0 of 1 pending pod placed.");
     lesson(&browser);
     let text = panel(&browser);
-    for part in ["fits on no node of this cluster", "business=self-drive-models", "Possible fixes", "Did you mean"] {
+    for part in
+        ["fits on no node of this cluster", "business=self-drive-models", "Possible fixes", "Did you mean"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     answered(&browser, || browser.eval("document.querySelector('#lesson button').click()"));
