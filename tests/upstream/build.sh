@@ -20,7 +20,7 @@ if [ "${1:-}" = --version ]; then
   shift 2
 fi
 mkdir -p "$bin"
-# Nobody debugs these programs, and without debug information the compiler takes a tenth less CPU time. tests/packaging/build.sh has the same
+# Without debug information, which these programs do not need, the compiler takes a tenth less CPU time. tests/packaging/build.sh has the same
 # flags, so that both share what is compiled.
 export GOFLAGS="${GOFLAGS:-} -gcflags=all=-dwarf=false"
 
