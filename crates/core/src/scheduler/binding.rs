@@ -109,7 +109,12 @@ impl Scheduler {
             self.bindings.remove(uid);
             return None;
         }
-        let fits = if binding.was_sent() { Some(true) } else { self.recheck(uid) };
+        let (pod, was_sent) = (Arc::clone(&binding.queued.pod), binding.was_sent());
+        if !was_sent && self.waits_for_start(&pod) {
+            self.queue_bind(&pod);
+            return None;
+        }
+        let fits = if was_sent { Some(true) } else { self.recheck(uid) };
         if fits != Some(true) {
             self.recheck_failed(now, uid, fits.is_none());
             return None;
@@ -121,7 +126,7 @@ impl Scheduler {
         let key = pod.group_key();
         self.bindings.sent(now, uid, by);
         if let Some(key) = key {
-            self.note_bound(now, key);
+            self.check_started(now, key);
         }
         Some(effect)
     }
@@ -350,6 +355,11 @@ impl Scheduler {
 
     /// Removes an assumed pod from its node, and requeues pods that this may help. Returns the node.
     pub(super) fn free(&mut self, now: Time, uid: &str) -> Option<Symbol> {
+        self.free_from(now, uid, false)
+    }
+
+    /// As [`Self::free`]. The pod may be bound to another node.
+    pub(super) fn free_from(&mut self, now: Time, uid: &str, is_bound_elsewhere: bool) -> Option<Symbol> {
         let Some((_, node, PodState::Assumed)) = self.cache.placed(uid) else { return None };
         self.give_back_volumes(now, uid);
         self.cache.unsettle_claim(uid);
@@ -357,7 +367,9 @@ impl Scheduler {
             return Some(node);
         }
         if let Some((pod, _, _)) = self.cache.remove_pod(uid) {
-            self.member_freed(&pod);
+            if !is_bound_elsewhere {
+                self.member_freed(now, &pod);
+            }
             self.victim_off(now, uid);
             if mutation::is_on(Mutation::FailedBindingRequeuesNoPod) {
                 return Some(node);

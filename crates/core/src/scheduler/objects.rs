@@ -216,7 +216,9 @@ impl Scheduler {
                 return;
             }
             // Another client bound it elsewhere, so the resources on the assumed node are free.
-            Some((_, on, PodState::Assumed)) if *on != node => drop(self.free(now, &pod.uid)),
+            Some((_, on, PodState::Assumed)) if *on != node => {
+                self.free_from(now, &pod.uid, true);
+            }
             Some(_) | None => {}
         }
         self.cache.place(pod, node, PodState::Added);

@@ -4,7 +4,7 @@
 
 use super::super::Scheduler;
 use super::cycle::Verdict;
-use super::progress::Progress;
+use super::progress::Stage;
 use super::start::minimum;
 use super::submit::condition;
 use crate::collections::hash::FixedMap;
@@ -124,17 +124,23 @@ impl Scheduler {
     /// Whether a condition replaces one that said that the group was scheduled: it was given up, or its members were
     /// chosen and too few of them have a node.
     fn is_taken_back(&self, group: &PodGroup, condition: &GroupCondition) -> bool {
-        let is_short = || self.scheduled(group.key) < minimum(group.policy).max(1);
+        let is_short = || {
+            let scheduled = self.scheduled_members(group.key).map(|(pod, _)| pod);
+            self.scheduled(group.key) < minimum(group.policy).max(1)
+                || self.role_shortage(group.key, scheduled).is_some()
+        };
         *condition.reason == *START_DEADLINE_EXCEEDED
-            || self.groups.progress(group.key) == Progress::Chosen && is_short()
+            || self.groups.progress(group.key).stage == Stage::Chosen && is_short()
     }
 
-    /// Corrects the condition of a group that has started, if it says that the group was given up.
-    pub(super) fn correct_condition(&mut self, now: Time, key: GroupKey) {
+    /// Corrects the condition of a group that has started, if it says that the group is not scheduled. With
+    /// `may_be_lost` also if there is none. Groups without members of ours are left to their scheduler.
+    pub(super) fn correct_condition(&mut self, now: Time, key: GroupKey, may_be_lost: bool) {
         let Some(group) = self.cache.lookups().group(key) else { return };
-        let says_late = self.condition_of(group).is_some_and(|it| *it.reason == *START_DEADLINE_EXCEEDED);
-        let generation = group.generation;
-        if says_late && self.groups.progress(key) == Progress::Started {
+        let is_wrong = self.condition_of(group).map_or(may_be_lost, |shown| !shown.is_true);
+        let has_ours = || self.scheduled_members(key).any(|(pod, _)| self.is_ours(pod));
+        if is_wrong && self.groups.progress(key).has_started() && has_ours() {
+            let generation = group.generation;
             self.set_condition(now, key, condition(&Verdict::Scheduled, generation));
         }
     }

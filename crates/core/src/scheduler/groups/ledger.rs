@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub(super) enum Standing {
     /// It has a node or can be tried, and counts for `minCount`.
     Counts,
-    /// It has no node, and has scheduling gates.
+    /// It has no node, has scheduling gates, and is not terminating.
     Gated,
     /// It is terminating.
     Terminating,
@@ -88,8 +88,8 @@ pub(super) enum Seen {
     Counts,
     /// It does not count any more.
     CountsNoMore,
-    /// It lost its scheduling gates when it was terminating already.
-    Ungated,
+    /// It had scheduling gates, and is terminating now.
+    GatedNoMore,
     /// Nothing changed.
     Known,
 }
@@ -180,7 +180,7 @@ impl Groups {
             (Some(Standing::Counts), Standing::Counts) => Seen::Known,
             (Some(_), Standing::Counts) => Seen::Counts,
             (Some(Standing::Counts), _) => Seen::CountsNoMore,
-            (Some(Standing::Gated), Standing::Terminating) => Seen::Ungated,
+            (Some(Standing::Gated), Standing::Terminating) => Seen::GatedNoMore,
             (Some(_), _) => Seen::Known,
         }
     }
@@ -283,22 +283,19 @@ impl Groups {
         self.progress.get(&key).copied().unwrap_or_default()
     }
 
-    pub(super) fn set_progress(&mut self, key: GroupKey, progress: Progress) {
-        if progress == Progress::Unknown {
-            self.progress.remove(&key);
-        } else {
-            self.progress.insert(key, progress);
-        }
+    pub(super) fn progress_mut(&mut self, key: GroupKey) -> &mut Progress {
+        self.progress.entry(key).or_default()
     }
 
-    /// Returns since when the group waits: its oldest member was created, or its last bound one left. Terminating ones
-    /// do not count.
+    pub(super) fn forget_progress(&mut self, key: GroupKey) {
+        self.progress.remove(&key);
+    }
+
+    /// Returns since when the group waits: its oldest member was created, or the last that was bound left. Terminating
+    /// ones do not count.
     pub(super) fn since(&self, key: GroupKey) -> Option<Time> {
         let created = *self.members.get(&key)?.ages.keys().next()?;
-        match self.progress(key) {
-            Progress::Ended { at } => Some(created.max(at)),
-            Progress::Unknown | Progress::Chosen | Progress::Started => Some(created),
-        }
+        Some(self.progress(key).ran_until.map_or(created, |at| created.max(at)))
     }
 
     /// Returns the groups with members that are not terminating, and since when they wait.
@@ -375,7 +372,7 @@ mod tests {
         assert_eq!(groups.add(key, &"p".into(), Standing::Gated, CREATED), Seen::Known);
         groups.add(key, &"q".into(), Standing::Gated, CREATED);
         assert_eq!([Standing::Counts, Standing::Gated].map(|it| groups.number(key, it)), [1, 1]);
-        assert_eq!(groups.add(key, &"q".into(), Standing::Terminating, CREATED), Seen::Ungated);
+        assert_eq!(groups.add(key, &"q".into(), Standing::Terminating, CREATED), Seen::GatedNoMore);
         assert_eq!(groups.number(key, Standing::Gated), 0);
     }
 

@@ -90,7 +90,8 @@ impl Scheduler {
         if pod.node_name.is_none() && !self.is_ours(pod) {
             return None;
         }
-        let standing = if pod.node_name.is_none() && !pod.gates.is_empty() {
+        let is_gated = pod.node_name.is_none() && !pod.gates.is_empty();
+        let standing = if is_gated && (!pod.deleting || self.tables.copies_defects()) {
             Standing::Gated
         } else if pod.deleting {
             Standing::Terminating
@@ -107,7 +108,7 @@ impl Scheduler {
                 self.others_may_start(now, key);
                 None
             }
-            Seen::Ungated => {
+            Seen::GatedNoMore => {
                 self.gated_member_left(now, key);
                 None
             }
@@ -340,7 +341,7 @@ impl Scheduler {
         if old.as_ref().is_none_or(|old| old.options != options) {
             self.take_up(key);
         }
-        self.note_bound(now, key);
+        self.check_started(now, key);
         if old.is_none_or(|old| is_mutable && differs(old)) {
             self.release_members(now, key);
             self.requeue_members(now, key);

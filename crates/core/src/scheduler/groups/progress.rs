@@ -5,6 +5,7 @@
 
 use super::super::Scheduler;
 use super::start::minimum;
+use crate::cache::PodState;
 use crate::model::group::{GroupKey, PodGroup};
 use crate::model::pod::PodInfo;
 use crate::model::time::Time;
@@ -12,47 +13,73 @@ use std::sync::Arc;
 
 /// How far a group has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum Stage {
     /// It has started if its condition says so: this or another leader may have started it before.
     #[default]
     Unknown,
     /// Members were chosen, but it has not started yet.
     Chosen,
+    /// The Bindings of as many members as it needs were sent, and the watch has shown none of them.
+    Sent,
     /// It has started.
-    Started,
-    /// It had started, and at this time the last of its bound members left.
-    Ended { at: Time },
+    Runs,
+    /// It had started, and its last bound member left.
+    Ended,
+}
+
+/// How far a group has come, and when it ran last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    pub(super) stage: Stage,
+    /// When it lost the last member that was bound or being bound, if it ran before. Its time began anew then.
+    pub(super) ran_until: Option<Time>,
+}
+
+impl Progress {
+    /// Whether the group has started, by its stage alone.
+    pub(super) fn has_started(self) -> bool {
+        matches!(self.stage, Stage::Sent | Stage::Runs)
+    }
 }
 
 impl Scheduler {
     /// Whether the group has started.
     pub(in crate::scheduler) fn has_started(&self, group: &PodGroup) -> bool {
-        match self.groups.progress(group.key) {
-            Progress::Started => true,
-            Progress::Chosen | Progress::Ended { .. } => false,
-            Progress::Unknown => self.condition_of(group).is_some_and(|condition| condition.is_true),
+        let progress = self.groups.progress(group.key);
+        match progress.stage {
+            Stage::Unknown => self.condition_of(group).is_some_and(|condition| condition.is_true),
+            _ => progress.has_started(),
         }
     }
 
-    /// Sets how far the group has come. Upstream knows only its condition.
-    fn set_progress(&mut self, key: GroupKey, progress: Progress) {
+    /// Sets the stage of the group. Upstream knows only its condition.
+    fn set_stage(&mut self, key: GroupKey, stage: Stage) {
         if !self.tables.copies_defects() {
-            self.groups.set_progress(key, progress);
+            self.groups.progress_mut(key).stage = stage;
         }
     }
 
     /// Notes that members of the group are chosen, which has not started or lost all members since.
     pub(super) fn note_chosen(&mut self, group: &PodGroup) {
         if !self.has_started(group) || self.scheduled(group.key) == 0 {
-            self.set_progress(group.key, Progress::Chosen);
+            self.set_stage(group.key, Stage::Chosen);
         }
     }
 
-    /// Notes whether the group has started, after a member was bound, a Binding was sent, or `minCount` changed.
+    /// Handles a member that the watch shows as bound.
     pub(in crate::scheduler) fn note_bound(&mut self, now: Time, key: GroupKey) {
+        if self.groups.progress(key).stage == Stage::Sent {
+            self.set_stage(key, Stage::Runs);
+            self.check_reservation(now, key);
+        }
+        self.check_started(now, key);
+    }
+
+    /// Notes whether the group has started, after a member was bound, a Binding was sent, or `minCount` changed.
+    pub(in crate::scheduler) fn check_started(&mut self, now: Time, key: GroupKey) {
         let Some(group) = self.cache.lookups().group(key) else { return };
         let min = minimum(group.policy).max(1);
-        if self.groups.progress(key) == Progress::Started || self.tables.copies_defects() {
+        if self.groups.progress(key).has_started() || self.tables.copies_defects() {
             return;
         }
         let has_enough = || {
@@ -68,41 +95,52 @@ impl Scheduler {
 
     /// Notes that the group has started.
     pub(in crate::scheduler) fn note_started(&mut self, now: Time, key: GroupKey) {
-        self.set_progress(key, Progress::Started);
+        let is_bound =
+            |pod: &Arc<PodInfo>| matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Added)));
+        let runs = self.scheduled_members(key).any(|(pod, _)| is_bound(pod));
+        self.set_stage(key, if runs { Stage::Runs } else { Stage::Sent });
         if self.groups.limits.is_given_up(key) {
             // The watch showed only now that it runs.
             self.take_up(key);
             self.release_members(now, key);
         }
         self.set_time_limit(key);
-        self.correct_condition(now, key);
+        self.correct_condition(now, key, false);
     }
 
     /// Handles a member that lost its node without having been bound.
-    pub(in crate::scheduler) fn member_freed(&mut self, pod: &PodInfo) {
+    pub(in crate::scheduler) fn member_freed(&mut self, now: Time, pod: &PodInfo) {
         if let Some(key) = pod.group_key() {
-            self.note_lost(key, Progress::Chosen);
+            // Otherwise Bindings that are refused again and again would extend the time.
+            let ran_until = (self.groups.progress(key).stage == Stage::Runs).then_some(now);
+            self.note_lost(key, Stage::Chosen, ran_until);
             self.set_time_limit(key);
         }
     }
 
     /// Handles a bound member that left or is terminating.
     pub(in crate::scheduler) fn note_ended(&mut self, now: Time, key: GroupKey) {
-        self.note_lost(key, Progress::Ended { at: now });
+        self.note_lost(key, Stage::Ended, Some(now));
         self.set_time_limit(key);
     }
 
-    fn note_lost(&mut self, key: GroupKey, progress: Progress) {
-        let has_started = self.cache.lookups().group(key).is_some_and(|group| self.has_started(group));
+    fn note_lost(&mut self, key: GroupKey, stage: Stage, ran_until: Option<Time>) {
+        let has_started = match self.cache.lookups().group(key) {
+            Some(group) => self.has_started(group),
+            None => self.groups.progress(key).has_started(),
+        };
         if has_started && self.started_members(key).next().is_none() {
-            self.set_progress(key, progress);
+            self.set_stage(key, stage);
+            if let Some(at) = ran_until.filter(|_| !self.tables.copies_defects()) {
+                self.groups.progress_mut(key).ran_until = Some(at);
+            }
         }
     }
 
     /// Forgets how far a group without members or PodGroup has come.
     pub(super) fn forget_progress(&mut self, key: GroupKey) {
         if self.groups.known(key) == 0 && self.cache.lookups().group(key).is_none() {
-            self.groups.set_progress(key, Progress::Unknown);
+            self.groups.forget_progress(key);
         }
     }
 
@@ -116,9 +154,10 @@ impl Scheduler {
         self.scheduled_members(key).any(|(pod, _)| self.is_unsent(pod))
     }
 
-    /// Whether a pod with a node is in PreBind, or its Binding was not sent.
+    /// Whether a pod with a node is in PreBind, or its Binding was not sent. Another client may have bound it.
     fn is_unsent(&self, pod: &PodInfo) -> bool {
-        self.bindings.is_unsent(&pod.uid) || self.volume_bindings.contains(&pod.uid)
+        let is_open = self.bindings.is_unsent(&pod.uid) || self.volume_bindings.contains(&pod.uid);
+        is_open && matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed)))
     }
 
     /// Handles the gain of leadership: another leader may have started groups that have not started here, and the watch
@@ -126,11 +165,16 @@ impl Scheduler {
     pub(in crate::scheduler) fn groups_led(&mut self, now: Time) {
         let keys: Vec<GroupKey> = self.groups.keys().collect();
         for key in keys {
-            if self.groups.progress(key) != Progress::Started {
-                self.groups.set_progress(key, Progress::Unknown);
+            if !self.groups.progress(key).has_started() {
+                self.set_stage(key, Stage::Unknown);
             }
-            self.note_bound(now, key);
-            self.correct_condition(now, key);
+            if self.groups.limits.is_given_up(key) {
+                // If its time is over, it is given up again, with a condition and events of this leader.
+                self.take_up(key);
+                self.release_members(now, key);
+            }
+            self.check_started(now, key);
+            self.correct_condition(now, key, true);
         }
         self.adopt_reservations(now);
     }

@@ -8,6 +8,7 @@ use super::super::Scheduler;
 use super::super::failure::Failure;
 use super::cycle::Verdict;
 use super::ledger::Standing;
+use super::progress::Stage;
 use super::start::minimum;
 use super::submit::Fate;
 use crate::cycle::Nominate;
@@ -40,7 +41,10 @@ impl Scheduler {
     fn asks_to_wait(&self, key: GroupKey) -> Option<usize> {
         let group = self.cache.lookups().group(key)?;
         self.options_of(group).filter(|options| options.reserves)?;
-        let Some(GroupPolicy::Gang(min)) = self.current_policy(key) else { return None };
+        // Bindings that were sent may all be refused.
+        let is_sent = self.groups.progress(key).stage == Stage::Sent;
+        let policy = if is_sent { Some(group.policy) } else { self.current_policy(key) };
+        let Some(GroupPolicy::Gang(min)) = policy else { return None };
         let is_complete = self.known(key) >= min
             && (!self.group_rules().queues_groups || self.groups.number(key, Standing::Gated) == 0);
         (is_complete && !self.groups.limits.is_given_up(key)).then_some(min)
@@ -91,6 +95,8 @@ impl Scheduler {
             Verdict::Unschedulable(_) if reserves => self.reserve(now, key),
             // The members are nominated to the nodes of its victims.
             Verdict::Waiting(_) => _ = self.groups.reserving.remove(&key),
+            // Its start failed in this cycle, and its members keep their nodes.
+            Verdict::Scheduled if self.may_reserve(key) => {}
             _ if self.groups.reserving.contains(&key) => self.free_reserved(now, key),
             _ => {}
         }
@@ -160,7 +166,8 @@ impl Scheduler {
             let members = self.pending_members(key);
             let mut nominated = members.iter().filter_map(|uid| self.cache.nomination(uid)).peekable();
             let runs = self.current_policy(key) == Some(GroupPolicy::Basic);
-            if runs || nominated.peek().is_none() || nominated.any(|node| self.has_terminating_pod(node)) {
+            let awaits_victims = |node| self.may_reserve(key) && self.has_terminating_pod(node);
+            if runs || nominated.peek().is_none() || nominated.any(awaits_victims) {
                 continue;
             }
             self.groups.reserving.insert(key);

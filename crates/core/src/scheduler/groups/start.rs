@@ -6,7 +6,9 @@
 use super::super::Scheduler;
 use super::super::failure::Failure;
 use super::super::outbox::Outgoing;
-use super::progress::Progress;
+use super::cycle::Verdict;
+use super::progress::Stage;
+use super::submit::condition;
 use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -85,14 +87,22 @@ impl Scheduler {
             return;
         }
         let min = self.minimum_now(key, 0);
-        let progress = self.groups.progress(key);
-        if !matches!(progress, Progress::Chosen | Progress::Ended { .. }) || min == 0 {
+        if !self.waits_for_start(pod) {
             return self.outbox.push_bind(Outgoing::Bind(uid));
         }
         // The others did not wait for it, and are not bound yet.
         let start = Start { members: vec![Arc::clone(&uid)], ready: [uid].into(), min, ..Start::default() };
         self.groups.starts.insert(key, start);
         self.look_at_starts();
+    }
+
+    /// Whether the Binding of a pod waits for the start of its group, which has not started or lost its last bound
+    /// member. Not if the profile does not check `minCount`.
+    pub(in crate::scheduler) fn waits_for_start(&self, pod: &PodInfo) -> bool {
+        pod.group_key().is_some_and(|key| {
+            let has_yet_to_start = matches!(self.groups.progress(key).stage, Stage::Chosen | Stage::Ended);
+            has_yet_to_start && self.minimum_now(key, 0) > 0 && self.checks_minimum(pod)
+        })
     }
 
     /// Forgets all starts, because what was not sent was dropped.
@@ -210,6 +220,9 @@ impl Scheduler {
             format!("{passed} of at least {min} members of the pod group can still be bound")
         });
         self.take_back_members(now, key, &text);
+        if let Some(generation) = self.cache.lookups().group(key).map(|group| group.generation) {
+            self.set_condition(now, key, condition(&Verdict::Unschedulable(text), generation));
+        }
         None
     }
 

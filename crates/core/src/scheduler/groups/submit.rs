@@ -82,13 +82,17 @@ impl Scheduler {
             victims: self.evicted(victims),
         });
         let member = fates.first().map(|(queued, ..)| Arc::clone(&queued.pod));
-        let uids: Vec<Uid> = fates.iter().map(|(queued, ..)| Arc::clone(&queued.pod.uid)).collect();
-        if fates.iter().any(|(_, fate, _)| matches!(fate, Fate::Binds(_))) {
+        // Members that a failed start takes back at once serve their backoff.
+        let is_bound = |fate: &Fate| matches!(fate, Fate::Binds(_));
+        let left = fates.iter().filter(|(_, fate, _)| !is_bound(fate));
+        let left: Vec<Uid> = left.map(|(queued, ..)| Arc::clone(&queued.pod.uid)).collect();
+        let binds = left.len() < fates.len();
+        if binds {
             self.begin_start(key, group.as_ref().filter(|_| checks_minimum));
         }
         let is_any_bound = self.carry_out(now, key, began, fates, wakers.as_ref());
-        let left = uids.iter().filter(|uid| self.queue.contains(uid));
-        let left: Vec<Uid> = left.cloned().collect();
+        let is_taken_back = binds && !is_any_bound;
+        let left = left.into_iter().filter(|uid| self.queue.contains(uid)).collect::<Vec<_>>();
         for (uid, rank) in left.iter().zip(ranks) {
             self.queue.retry_at_once(now, uid, rank);
         }
@@ -107,7 +111,9 @@ impl Scheduler {
         if reserves && is_any_bound {
             self.pass_on_reservation(now);
         }
-        self.set_condition(now, key, condition(&verdict, group.generation));
+        if !is_taken_back {
+            self.set_condition(now, key, condition(&verdict, group.generation));
+        }
     }
 
     /// Decides what becomes of each member.
@@ -154,7 +160,7 @@ impl Scheduler {
         plan
     }
 
-    /// Binds members or puts them back, and returns whether any is bound.
+    /// Binds members or puts them back. Returns whether any keeps its node.
     fn carry_out(
         &mut self,
         now: Time,
@@ -179,7 +185,7 @@ impl Scheduler {
             }
         }
         self.add_to_start(now, key, &bound);
-        !bound.is_empty()
+        bound.iter().any(|uid| self.cache.placed(uid).is_some())
     }
 
     /// Returns those of the victims that are not terminating already. Upstream evicts a pod once for each member that
