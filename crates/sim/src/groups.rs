@@ -117,7 +117,18 @@ pub(crate) fn group_gates(seed: u64) -> GroupGates {
     }
     let mut draw = Draw::new(!seed ^ 1);
     let [topology, preemption] = [draw.percent(50), draw.percent(50)];
-    GroupGates { workloads: true, gangs: true, topology, preemption }
+    let gangs = draw.percent(85);
+    GroupGates { workloads: true, gangs, topology, preemption: preemption && (gangs || is_merged(seed)) }
+}
+
+/// Whether the profiles of a seed check `minCount`.
+pub(crate) fn checks_minimum(seed: u64) -> bool {
+    group_gates(seed).gangs || is_merged(seed)
+}
+
+/// Whether one gate enables all plugins for groups, as from 1.37 on.
+fn is_merged(seed: u64) -> bool {
+    emulated_version(seed) >= EmulatedVersion::V1_37
 }
 
 impl Pod {

@@ -85,8 +85,10 @@ pub(crate) struct Process {
     /// PodGroups by key.
     pub(crate) groups: BTreeMap<String, Arc<Group>>,
     group_api: GroupApi,
-    /// The uids of the groups that this process started.
+    /// The groups that run, by key.
     pub(crate) started: BTreeSet<String>,
+    /// The uids of the groups of which this process chose members.
+    pub(crate) chosen: BTreeSet<String>,
     /// The gangs that were scheduled and of which no Binding was sent since, by key, with their `minCount` then.
     pub(crate) starting: BTreeMap<String, usize>,
     /// Pods whose PreBind succeeded and whose bindings were not sent yet.
@@ -195,6 +197,7 @@ impl Process {
             groups: BTreeMap::new(),
             group_api: group_api(seed),
             started: BTreeSet::new(),
+            chosen: BTreeSet::new(),
             starting: BTreeMap::new(),
             pre_bound: BTreeSet::new(),
             decided: BTreeMap::new(),

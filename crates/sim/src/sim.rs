@@ -433,6 +433,7 @@ impl Sim {
         // The attempts of these began before. Whether a flush caused them is known only once they are decided.
         let suspended = self.process.suspended_evaluations().map(|pod| &pod.uid);
         self.process.flushed = flushed.chain(suspended).map(|uid| uid.to_string()).collect();
+        self.note_running_groups();
         self.check_places()?;
         self.compare_some();
         if self.rests.is_multiple_of(TIDY) {

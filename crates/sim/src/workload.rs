@@ -395,7 +395,10 @@ impl Sim {
         let nodes: Vec<_> = self.server.nodes.keys().cloned().collect();
         let free = |pod: &Pod| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting;
         let Some(pod) = self.some_pod(free).filter(|_| !nodes.is_empty()) else { return };
-        let node = &nodes[self.draw.below(nodes.len() as u64) as usize];
+        let drawn = &nodes[self.draw.below(nodes.len() as u64) as usize];
+        // Often to the node that was chosen for it here, while its volumes or devices are bound.
+        let chosen = self.process.counts_on(&pod).map(str::to_owned).filter(|node| nodes.contains(node));
+        let node = chosen.as_ref().filter(|_| pod.uid.len().is_multiple_of(2)).unwrap_or(drawn);
         self.say("cluster", &pod.uid, format_args!("bound to {node} by another scheduler"));
         let bound = self.server.bind(&pod.uid, node, By::Others, None);
         debug_assert!(bound.is_ok(), "a pending pod can be bound: {bound:?}");

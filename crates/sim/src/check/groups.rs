@@ -3,7 +3,7 @@
 use super::{Broken, broken};
 use crate::devices::PodDevices;
 use crate::evictions;
-use crate::groups::{Group, group_gates, group_key, has_groups};
+use crate::groups::{Group, checks_minimum, group_gates, group_key, has_groups};
 use crate::objects::Pod;
 use crate::process::{Decided, emulated_version};
 use crate::reference::ReferenceCluster;
@@ -56,12 +56,13 @@ impl Sim {
                 self.check_fits(report)?;
                 self.check_start(&key, group.as_deref(), report, starting(report).count())?;
                 self.check_rack(&key, group.as_deref(), report)?;
-                let min = group.as_ref().and_then(|group| group.min);
+                let min = group.as_ref().and_then(|group| group.min).filter(|_| checks_minimum(self.seed));
                 match min.filter(|_| !self.takes_replacements(&key, group.as_deref(), report)) {
-                    Some(min) => _ = self.process.starting.insert(key, min),
+                    Some(min) => _ = self.process.starting.insert(key.clone(), min),
                     None => _ = self.process.starting.remove(&key),
                 }
-                self.process.started.extend(group.map(|group| group.uid.clone()));
+                self.process.started.insert(key);
+                self.process.chosen.extend(group.map(|group| group.uid.clone()));
                 Ok(())
             }
             GroupOutcome::WaitingForPreemption => self.check_group_preemption(&key, group.as_deref(), report),
@@ -76,6 +77,9 @@ impl Sim {
         report: &GroupReport,
         starting: usize,
     ) -> Result<(), Broken> {
+        if !checks_minimum(self.seed) {
+            return Ok(());
+        }
         let Some(group) = group else {
             return Err(broken("only a group that exists starts", key.to_owned()));
         };
@@ -96,10 +100,25 @@ impl Sim {
         self.scheduled_members(key).filter(|pod| !own.contains(&*pod.uid)).count()
     }
 
+    /// Notes which groups run: as many members as they need are bound, whoever bound them, or they were started before
+    /// and a member is left. A PodGroup that is created again changes nothing.
+    pub(crate) fn note_running_groups(&mut self) {
+        let is_left = |key: &String| self.scheduled_members(key).next().is_some();
+        let mut running: BTreeSet<String> =
+            self.process.started.iter().filter(|key| is_left(key)).cloned().collect();
+        for (key, group) in &self.process.groups {
+            let min = group.min.unwrap_or(1).max(1);
+            if self.scheduled_members(key).filter(|pod| pod.node.is_some()).count() >= min {
+                running.insert(key.clone());
+            }
+        }
+        self.process.started = running;
+    }
+
     /// Whether a group takes replacements one by one: it was started, and still has a member.
     fn takes_replacements(&self, key: &str, group: Option<&Group>, report: &GroupReport) -> bool {
         let was_started = |group: &Group| {
-            self.process.started.contains(&group.uid)
+            self.process.started.contains(key)
                 || group.condition.as_ref().is_some_and(|condition| condition.is_true)
         };
         group.is_some_and(was_started) && self.others_there(key, report) > 0
@@ -443,14 +462,22 @@ impl Sim {
     /// Checks that the API server has the conditions that were sent. A lost one is sent again, at growing intervals.
     pub(super) fn check_conditions_of_groups(&mut self) -> Result<(), Broken> {
         const LATE: usize = 4;
-        let scheduler = &mut self.process.scheduler;
         for (key, group) in &self.server.groups {
+            let scheduler = &mut self.process.scheduler;
             let of_scheduler = group_key(scheduler.tables(), key);
             let sent = scheduler.pending_group(of_scheduler).condition;
             let is_late = self.lost_group_patches.get(key).is_some_and(|lost| *lost >= LATE);
             if sent != group.condition.as_ref() && !is_late {
                 let detail = format!("{key}: {:?} instead of {sent:?}", group.condition);
                 return Err(broken("a group's condition is written", detail));
+            }
+            let says_so = group.condition.as_ref().is_some_and(|condition| condition.is_true);
+            let min = group.min.unwrap_or(1).max(1);
+            let is_bound = |pod: &&Arc<Pod>| pod.node.is_some() && !pod.deleting;
+            let runs = self.scheduled_members(key).filter(is_bound).count() >= min;
+            if runs && self.process.chosen.contains(&group.uid) && !says_so && !is_late {
+                let detail = format!("{key}: {:?}", group.condition);
+                return Err(broken("a group that runs says so", detail));
             }
         }
         Ok(())
