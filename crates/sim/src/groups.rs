@@ -60,7 +60,7 @@ impl Group {
             priority: self.priority,
             options: Ok(GroupOptions {
                 preferred: self.preferred(tables),
-                reserves: self.name_number().is_multiple_of(5),
+                reserves: self.reserves(),
                 start_within: self.start_within(),
                 ..GroupOptions::default()
             }),
@@ -73,6 +73,11 @@ impl Group {
     /// Returns a number that decides what annotations a group has, so that no draw depends on them.
     fn name_number(&self) -> usize {
         self.name.bytes().map(usize::from).sum()
+    }
+
+    /// Whether the group keeps nodes while it waits.
+    pub(crate) fn reserves(&self) -> bool {
+        self.name_number().is_multiple_of(5)
     }
 
     /// Returns the time limit of some gangs.
