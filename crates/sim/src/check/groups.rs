@@ -100,7 +100,7 @@ impl Sim {
         self.scheduled_members(key).filter(|pod| !own.contains(&*pod.uid)).count()
     }
 
-    /// Notes which groups run: as many members as they need are bound, whoever bound them, or they were started before
+    /// Notes which groups run: as many members as they need are bound, by any client, or they were started before
     /// and a member is left. A PodGroup that is created again changes nothing.
     pub(crate) fn note_running_groups(&mut self) {
         let is_left = |key: &String| self.scheduled_members(key).next().is_some();
