@@ -13,28 +13,27 @@ mkdir -p "$logs"
 again=
 [ -z "$(ls "$target/demo/.fingerprint" 2>/dev/null)" ] || again=1
 
-tests/upstream/build.sh 2> "$logs/go" &
+# With -v, go names each package that it compiles.
+GOFLAGS="${GOFLAGS:-} -v" tests/upstream/build.sh 2> "$logs/go" &
 go=$!
 cargo build --locked --profile demo --bin supercargo --bin "$name" -p supercargo -p supercargo-dev 2> "$logs/cargo" &
 cargo=$!
 trap 'kill "$go" "$cargo" 2>/dev/null || true' EXIT
 
-# Percent of the Go build that is done when the build of each program begins, on an empty cache.
-share() {
-  case $1 in etcd) echo 0 ;; kube-apiserver) echo 8 ;; kube-controller-manager) echo 62 ;; kube-scheduler) echo 80 ;; kubectl) echo 84 ;; kwok) echo 93 ;; *) echo 0 ;; esac
-}
-
-crates=
+# How much longer the Go build takes than the Rust build. Nothing if its programs are there already.
+weight=2
+crates= packages=
 # Prints one line about what is being built, with the time that is left at the rate so far.
 progress() {
   local now=$SECONDS compiled program done_go=100 done_rust=100 percent
+  [ -n "$packages" ] || packages=$(tests/upstream/build.sh packages)
   [ -n "$crates" ] || crates=$(cargo tree --locked --quiet --prefix none --edges normal,build -p supercargo -p supercargo-dev | awk '{ print $1, $2 }' | sort -u | wc -l)
   # cargo says only what it compiles: with a folder of an earlier build, the share of all crates that is done is not known.
   compiled=$(grep -c '^ *Compiling' "$logs/cargo" || true)
   program=$(sed -n 's/^upstream: building \([^ ]*\) .*/\1/p' "$logs/go" | tail -1)
-  if runs "$go"; then done_go=$(share "$program"); else program=; fi
+  if runs "$go"; then done_go=$(($(grep -vc '^upstream: ' "$logs/go") * 100 / packages)); else program=; fi
   if runs "$cargo"; then done_rust=$((compiled * 100 / crates)); fi
-  percent=$(((done_go * 2 + done_rust) / 3))
+  percent=$(((done_go * weight + done_rust) / (weight + 1)))
   if [ -n "$again" ]; then
     printf '%s: %4d s  %d crates compiled%s\n' "$name" "$now" "$compiled" "${program:+, $program of the control plane}"
     return
@@ -53,6 +52,7 @@ while runs "$go" || runs "$cargo"; do
   polls=$((polls + 1))
   check "$cargo" "$logs/cargo"
   check "$go" "$logs/go"
+  if ((polls == 25)) && ! runs "$go"; then weight=0; fi
   ((polls % 50)) || progress
 done
 check "$cargo" "$logs/cargo"

@@ -6,6 +6,7 @@
 #   tests/upstream/build.sh oracle                                  the program that runs the real framework on scenarios
 #   tests/upstream/build.sh oracle-coverage                         the same, with coverage of upstream's plugins
 #   tests/upstream/build.sh e2e.test                                Kubernetes' own end-to-end tests
+#   tests/upstream/build.sh packages                                prints how many Go packages the control plane has
 #   tests/upstream/build.sh --version 1.37 [names ...]              Kubernetes of versions/1.37.mod, into target/upstream/1.37/bin
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -110,6 +111,11 @@ build() {
   esac
 }
 
+if [ "${1:-}" = packages ]; then
+  go list -modfile="$mod" -deps k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubectl} \
+    go.etcd.io/etcd/server/v3 sigs.k8s.io/kwok/cmd/kwok | sort -u | wc -l
+  exit
+fi
 [ $# -gt 0 ] || set -- etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
 for name in "$@"; do build "$name"; done
 
