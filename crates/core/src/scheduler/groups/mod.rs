@@ -13,6 +13,7 @@ mod entry;
 mod feasibility;
 mod ledger;
 mod member;
+mod path;
 mod placements;
 mod preempt;
 mod preferred;
