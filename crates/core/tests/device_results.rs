@@ -561,10 +561,11 @@ fn results_of_an_evicted_table_of_equal_nodes_are_not_used_again() {
     law.ask(3, false);
 }
 
-/// Versions before 1.35 give no scores for devices.
+/// Versions before 1.36 allocate devices whatever their taints are.
 #[test]
 fn cleared_cache_keeps_no_results_of_another_version() {
     let mut law = Law::new();
+    (0..LOCAL / 2).for_each(|node| law.set_local(node, 7));
     for version in [EmulatedVersion::V1_34, EmulatedVersion::V1_36, EmulatedVersion::V1_34] {
         law.cluster.tables.emulate(version);
         law.decisions.clear();

@@ -13,6 +13,7 @@ use supercargo_core::model::device::{
     RequestKind, ResourceClaim, ResourceSlice,
 };
 use supercargo_core::model::effect::{Effect, Question, VolumeChange, VolumeWrite};
+use supercargo_core::model::emulation::Compat;
 use supercargo_core::model::event::{BindOutcome, Event, ObjectKey};
 use supercargo_core::model::extender::{Answer, FilterAnswer};
 use supercargo_core::model::quantity::Amount;
@@ -215,6 +216,16 @@ impl Cluster {
         self.handle(Event::PodApplied(pod));
     }
 
+    /// Changes the claim of a pod.
+    fn change_claim(&mut self, name: &str, change: impl Fn(&mut ClaimSpec)) {
+        let tables = self.scheduler.tables();
+        let (namespace, symbol) = (tables.symbol("default"), tables.symbol(name));
+        let shown = self.scheduler.snapshot().devices().claim(namespace, symbol);
+        let mut claim = shown.map(|claim| ResourceClaim::clone(claim)).expect("the pod has a claim");
+        change(Arc::make_mut(&mut claim.spec));
+        self.handle(Event::StorageApplied(StorageObject::ResourceClaim(claim.into())));
+    }
+
     /// Does one step, and checks that every pending pod is in one place. Returns whether there was work.
     fn step(&mut self) -> bool {
         let before = search_steps();
@@ -304,6 +315,28 @@ fn failed_search_in_slices_has_the_message_of_one_in_one_step() {
     assert_eq!(format!("{:?}", sliced.reports), format!("{:?}", one_step.reports));
     assert!(sliced.slices() > 100, "{} slices of 50 steps", sliced.slices());
     assert!(sliced.longest < 150, "{} steps at once", sliced.longest);
+}
+
+/// kube-scheduler forgets the value of a request with the last device that it tried. The search must go on with what it
+/// has forgotten, not with what follows from its choices.
+#[test]
+fn search_in_slices_has_the_defect_of_distinct_attributes_as_in_one_step() {
+    let (mut one_step, mut sliced) = (Cluster::new(Limits::default()), Cluster::new(SMALL));
+    for cluster in [&mut one_step, &mut sliced] {
+        cluster.scheduler.tables().set_compat(Compat::Upstream);
+        cluster.add_pod("hard", 2, MISSING, false);
+        cluster.change_claim("hard", |spec| {
+            let RequestKind::Exactly(request) = &mut spec.requests[0].kind else {
+                panic!("an exact request")
+            };
+            request.mode = AllocationMode::ExactCount(3);
+            let kind = ConstraintKind::Distinct("gpu.example.com/parity".into());
+            spec.constraints = [Constraint { requests: ["r0".into()].into(), kind }].into();
+        });
+        cluster.run();
+    }
+    assert_eq!(format!("{:?}", sliced.reports), format!("{:?}", one_step.reports));
+    assert!(sliced.slices() > 10, "{} slices", sliced.slices());
 }
 
 #[test]

@@ -348,6 +348,20 @@ fn pod_whose_write_was_dropped_with_the_lease_is_tried_again() {
 }
 
 #[test]
+fn pod_whose_claim_is_deleted_before_its_write_waits_for_it_without_a_failure() {
+    let mut running = Running::with_credits(0);
+    running.apply_all(&["node a cpu=4", "devices-claim c", "pod p cpu=1 claim=c", "gone claim c"]);
+    for lane in Lane::ALL {
+        running.handle(Event::Credits { lane, count: 100 });
+    }
+    assert!(running.writes.is_empty(), "{:?}", running.writes);
+    assert_eq!(running.scheduler.stats().rechecks_failed, 1);
+    running.apply("devices-claim c");
+    running.answer_write();
+    assert_eq!(running.bound, ["p a"], "it was not put into backoff");
+}
+
+#[test]
 fn claim_that_is_shown_does_not_end_the_wait_for_victims() {
     let mut running = Running::new();
     running.apply_all(&["node a cpu=1", "devices-claim c", "pod low cpu=1 on=a"]);
@@ -382,6 +396,17 @@ fn members_are_rechecked_together_again_before_the_first_of_them_is_bound() {
     running.apply("node b zone=b cpu=4");
     running.wait(10);
     assert_eq!(running.bound, ["p a", "q b"]);
+}
+
+#[test]
+fn members_whose_bindings_wait_are_not_rechecked_because_of_a_nomination() {
+    let mut running = Running::with_credits(0);
+    running.apply_all(&["node a cpu=2", "group g min=2", "pod p cpu=1 group=g", "pod q cpu=1 group=g"]);
+    assert_eq!(running.cycles, [2]);
+    running.apply("pod urgent cpu=2 priority=9 nominated=a gate=closed");
+    assert_eq!(running.scheduler.snapshot().nodes_with_nominations().len(), 1);
+    running.handle(Event::Credits { lane: Lane::Bind, count: 10 });
+    assert_eq!(running.bound, ["p a", "q a"]);
 }
 
 #[test]

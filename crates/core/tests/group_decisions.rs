@@ -110,6 +110,16 @@ fn trial_names_each_victim_of_members_once() {
     assert_eq!(decided.victims, ["low".into()]);
 }
 
+#[test]
+fn members_in_a_cluster_without_nodes_are_unplaced_for_this_reason() {
+    let mut case = Case::new(rules(&GATES, Compat::Repaired), &[], "g min=1", &["p cpu=1 group=g"]);
+    let decided = case.decide(OPTIONS);
+    let [(_, TrialDecision::Unplaced { message, event, .. })] = &*decided.members else {
+        panic!("{decided:?}")
+    };
+    assert_eq!([message, event], ["no nodes available to schedule pods"; 2]);
+}
+
 const FULL_NODES: [&str; 6] = [
     "node a cpu=1",
     "node b cpu=1",

@@ -18,7 +18,7 @@ use supercargo_core::plugins::node_volume_limits::NodeVolumeLimits;
 use supercargo_core::plugins::volume_binding::VolumeBinding;
 use supercargo_core::plugins::volume_restrictions::VolumeRestrictions;
 use supercargo_core::plugins::volume_zone::VolumeZone;
-use support::{Plugins, table};
+use support::{Plugins, TestCluster, language, table};
 
 fn plugins(word: &str, _tables: &mut Tables, to: &mut Plugins) {
     match word {
@@ -54,6 +54,23 @@ fn node_volume_limits_filter_as_upstream() {
 #[test]
 fn node_declared_features_filters_as_upstream() {
     table::check_file("node-declared-features.txt", &plugins);
+}
+
+#[test]
+fn claim_is_in_use_until_the_last_of_its_pods_leaves() {
+    let mut cluster = TestCluster::new();
+    ["node a cpu=4", "pod p on=a claim=c", "pod q on=a claim=c", "pod r on=a claim=d"]
+        .iter()
+        .for_each(|line| language::apply(&mut cluster, line));
+    let in_use = |cluster: &TestCluster| {
+        let held = cluster.cache.held();
+        held.iter().find(|(what, _)| *what == "claims in use").map(|(_, count)| *count)
+    };
+    assert_eq!(in_use(&cluster), Some(2));
+    for (pod, left) in [("p", 2), ("q", 1), ("r", 0)] {
+        cluster.cache.remove_pod(pod);
+        assert_eq!(in_use(&cluster), Some(left), "after {pod}");
+    }
 }
 
 /// The row in FIDELITY.md: a volume that several pods of a node use counts once, through one claim or two.

@@ -203,3 +203,29 @@ impl DeviceResults {
         self.entries.iter().for_each(|entry| entry.requests.key().mark(marks));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::intern::{Tables, WorkBudget};
+
+    /// A new resource with the id of another one would get the results of that one.
+    #[test]
+    fn cached_requests_keep_their_ids() {
+        let mut tables = Tables::new();
+        let resources = ["example.com/gpu"].map(|name| tables.symbol(name)).into();
+        tables.symbol("example.com/unused");
+        let requests = DeviceRequests { resources, ..DeviceRequests::default() };
+        let requests = Hashed::of(requests, tables.hashing());
+        let (clocks, results) = (DeviceClocks::default(), Results::default());
+        let entries = vec![Entry { requests, used: 0, clocks, results }];
+        let known = DeviceResults { entries, ..DeviceResults::default() };
+        tables.begin_collection();
+        let mut marks = Marks::default();
+        known.mark(&mut marks);
+        tables.all_is_marked(marks);
+        while tables.sweep(&mut WorkBudget::new(1_000)).is_none() {}
+        let is_held = ["example.com/gpu", "example.com/unused"].map(|name| tables.find(name).is_some());
+        assert_eq!(is_held, [true, false]);
+    }
+}

@@ -382,3 +382,34 @@ impl Framework {
         filtered.has_all_candidates() && filtered.filter_plugins().all(reads_pod_and_node)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framework::dry_runs::Harm;
+    use crate::model::intern::Tables;
+    use crate::scheduler::test_pod;
+
+    /// The limit of the memory depends on this estimate.
+    #[test]
+    fn bytes_of_an_entry_grow_with_each_of_its_lists() {
+        let mut tables = Tables::new();
+        let pod = Arc::from(test_pod(&mut tables, "p", 1, None));
+        let signature = Hashed::of(NodeSignature::of(&pod), tables.hashing());
+        let mut entry = InfeasibleEntry::new(signature, 0, Time::from_secs(1));
+        assert_eq!(entry.bytes(), size_of::<InfeasibleEntry>());
+        let mut check_growth = |expected: usize, change: &dyn Fn(&mut InfeasibleEntry)| {
+            let before = entry.bytes();
+            change(&mut entry);
+            assert_eq!(entry.bytes().checked_sub(before), Some(expected));
+        };
+        let harm =
+            Harm { violations: 0, highest_priority: 0, victims: 1, priorities: 1, earliest_start: None };
+        let mut runs = DryRuns::default();
+        runs.set_candidate(NodeIdx(99), harm);
+        check_growth(runs.bytes(), &|entry| entry.runs.set_candidate(NodeIdx(99), harm));
+        check_growth(2_000, &|entry| entry.by_slot = vec![NO_GROUP; 1_000]);
+        let of_group = size_of::<RejectionGroup>();
+        check_growth(100 * of_group, &|entry| entry.groups = Vec::with_capacity(100));
+    }
+}

@@ -190,12 +190,7 @@ pub(super) mod tests {
         }
     }
 
-    pub(in crate::scheduler) fn pod(
-        tables: &mut Tables,
-        name: &str,
-        cpu_milli: i64,
-        on: Option<&str>,
-    ) -> Box<PodInfo> {
+    pub(crate) fn pod(tables: &mut Tables, name: &str, cpu_milli: i64, on: Option<&str>) -> Box<PodInfo> {
         let request = Resources { cpu_milli, ..Resources::default() };
         Box::new(PodInfo {
             uid: name.into(),

@@ -21,6 +21,13 @@ pub(super) struct Requeues {
     pub(super) label: Option<&'static str>,
 }
 
+impl Requeues {
+    /// Counts an event.
+    pub(super) fn note(&mut self) {
+        self.count += 1;
+    }
+}
+
 impl Scheduler {
     /// Requeues the unschedulable pods that `event` may help, according to the queueing hints of their rejecting
     /// plugins. A hint that panics counts as [`Hint::Queue`].
@@ -34,7 +41,7 @@ impl Scheduler {
         if !matches!(event, ClusterEvent::Other | ClusterEvent::Nominated { .. }) {
             self.note_event_label(event.label(self.tables.rules()));
         }
-        self.requeues.count += 1;
+        self.requeues.note();
         let snapshot = self.cache.snapshot(&self.tables);
         let (profiles, panics) = (&self.profiles, &mut self.quarantine.panics);
         self.queue.move_all(

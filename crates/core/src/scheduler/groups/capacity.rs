@@ -120,3 +120,31 @@ fn suffices(free: &Resources, wanted: &Resources) -> bool {
         && wanted.ephemeral_storage <= free.ephemeral_storage
         && wanted.scalar.iter().all(|&(name, amount)| amount <= free.scalar(name).unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::intern::Tables;
+
+    #[test]
+    fn free_resources_suffice_if_each_of_them_does() {
+        let mut tables = Tables::new();
+        let gpu = tables.symbol("example.com/gpu");
+        let amounts = |[cpu_milli, memory, ephemeral_storage, gpus]: [i64; 4]| {
+            let mut amounts = Resources { cpu_milli, memory, ephemeral_storage, ..Resources::default() };
+            if gpus > 0 {
+                amounts.set_scalar(gpu, gpus);
+            }
+            amounts
+        };
+        let free = amounts([2; 4]);
+        for at in 0..4 {
+            for (amount, expected) in [(1, true), (2, true), (3, false)] {
+                let mut wanted = [2; 4];
+                wanted[at] = amount;
+                assert_eq!(suffices(&free, &amounts(wanted)), expected, "{wanted:?}");
+            }
+        }
+        assert!(!suffices(&amounts([2, 2, 2, 0]), &free), "no node has the extended resource");
+    }
+}

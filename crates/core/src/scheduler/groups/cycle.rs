@@ -6,6 +6,7 @@ use super::super::departure::Departure;
 use super::super::failure::Failure;
 use super::super::slices::Sliced;
 use super::feasibility::Details;
+use super::path::Path;
 use super::roles::RoleCounts;
 use super::shared::{Rejections, SharedRun};
 use super::snapshot_gaps::SnapshotGaps;
@@ -180,8 +181,7 @@ pub(super) struct RunScope<'a> {
     pub(super) evaluations: Option<&'a GroupEvaluations>,
     /// The node of the first member; `None` if it may choose.
     pub(super) first: Option<NodeIdx>,
-    /// Domains that the members use one after the other: once a member does not fit, it and those after it go on to the
-    /// next one. Empty if all members use `within`.
+    /// The domains of the run's [`Path`]. Empty if all members use `within`.
     pub(super) path: &'a [NodeSet],
     /// Whether the run leaves out why members are rejected.
     pub(super) is_brief: bool,
@@ -214,8 +214,7 @@ pub(super) struct RunState<'a> {
     /// The results of nodes that the members share.
     pub(super) shared: Option<SharedRun<'a>>,
     pub(super) rejections: Rejections,
-    /// The domains of [`RunScope::path`] that are left, the current one first.
-    pub(super) path: &'a [NodeSet],
+    pub(super) path: Path<'a>,
     /// The roles that have a minimum.
     pub(super) roles: RoleCounts,
     /// Whether the members' profile has GangScheduling check `minCount`.
@@ -245,7 +244,7 @@ impl<'a> RunState<'a> {
             before: None,
             shared: None,
             rejections: Rejections::default(),
-            path: &[],
+            path: Path::default(),
             roles: RoleCounts::default(),
             checks_minimum: false,
             limit: attempt.limit.as_deref(),
@@ -262,19 +261,15 @@ impl<'a> RunState<'a> {
     ) {
         self.before = at.checked_sub(1).map(|before| &attempt.members[before].pod);
         self.at = at;
-        self.within = first.filter(|_| at == 0).or(self.path.first()).or(within);
+        let is_repeated = self.path.has_ended() && self.is_repeated(&attempt.members[at].pod);
+        if self.path.begin_member(is_repeated) {
+            self.rejections = Rejections::default();
+        }
+        self.within = first.filter(|_| at == 0).or(self.path.current()).or(within);
         if at == 1 && first.is_some() {
             // Rejections on one node say nothing about the others.
             self.rejections = Rejections::default();
         }
-    }
-
-    /// Goes on to the next domain of the path, if there is one.
-    fn enter_next_domain(&mut self) -> bool {
-        let [_, left @ ..] = self.path else { return false };
-        let Some(next) = left.first() else { return false };
-        (self.path, self.within, self.rejections) = (left, Some(next), Rejections::default());
-        true
     }
 
     /// Returns the state of the assumed members, for [`Self::roll_back_to`].
@@ -480,7 +475,7 @@ impl Scheduler {
             scheduled: self.scheduled(attempt.key),
             shares: self.shares_results(),
             shared: scope.evaluations.map(SharedRun::new),
-            path: scope.path,
+            path: Path::new(scope.path),
             is_brief: scope.is_brief,
             roles: self.role_counts(attempt),
             checks_minimum: self.checks_minimum(&attempt.members[0].pod),

@@ -13,6 +13,7 @@ mod entry;
 mod feasibility;
 mod ledger;
 mod member;
+mod path;
 mod placements;
 mod preempt;
 mod preferred;
@@ -359,7 +360,7 @@ impl Scheduler {
         let priorities = self.scheduled_members(key).map(|(pod, _)| pod.priority);
         let Some(lowest) = priorities.min().map(|priority| priority.min(lowest)) else { return };
         let wakes = &mut |_, pod: &PodInfo| if pod.priority > lowest { Hint::Queue } else { Hint::Skip };
-        self.requeues.count += 1;
+        self.requeues.note();
         self.queue.move_all(now, &ClusterEvent::Other, &|_| true, wakes);
     }
 

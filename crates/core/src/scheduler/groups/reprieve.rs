@@ -79,11 +79,8 @@ impl Scheduler {
             let Some(slot) = self.cache.find_slot(node) else { return false };
             let mut within = NodeSet::new();
             within.insert(slot);
-            let mut state = RunState {
-                log: std::mem::take(&mut log),
-                checks_minimum: self.checks_minimum(&attempt.members[0].pod),
-                ..RunState::new(attempt, Some(&within), Mode::WithoutPostFilters)
-            };
+            let state = RunState::new(attempt, Some(&within), Mode::WithoutPostFilters);
+            let mut state = RunState { log: std::mem::take(&mut log), ..state };
             let tried = self.try_member(now, &mut state, queued, probe);
             log = state.log;
             matches!(tried, MemberResult::Fits { .. })

@@ -13,7 +13,7 @@ use crate::model::effect::{ClaimName, VolumeChange};
 use crate::model::intern::Symbol;
 use crate::model::pod::Uid;
 use crate::model::time::Time;
-use crate::model::volume::{ClaimInfo, ClaimRef, PersistentVolumeInfo, Reservation, StorageKey, StorageKind};
+use crate::model::volume::{ClaimInfo, ClaimRef, PersistentVolumeInfo, Reservation, StorageKey};
 use crate::plugins::dynamic_resources::{Readiness, readiness};
 use crate::plugins::volume_binding;
 use std::sync::Arc;
@@ -339,13 +339,10 @@ impl<'a> Watched<'a> {
         claim.ok_or_else(|| self.not_found(StorageKey::of_claim(namespace, name)))
     }
 
-    /// Returns upstream's error text for a missing object (`apimachinery/pkg/api/errors#NewNotFound`).
+    /// Returns upstream's error text for a missing volume or claim (`apimachinery/pkg/api/errors#NewNotFound`).
     pub(super) fn not_found(&self, key: StorageKey) -> String {
         let name = self.0.text(key.name);
         match key.namespace {
-            Some(namespace) if key.kind == StorageKind::ResourceClaim => {
-                format!("claim {}/{name} got deleted in the meantime", self.0.text(namespace))
-            }
             Some(namespace) => {
                 format!("persistentvolumeclaims \"{}/{name}\" not found", self.0.text(namespace))
             }

@@ -1,0 +1,140 @@
+//! Why the devices of a node do not satisfy a pod's claims, as explanations show it.
+
+mod support;
+
+use std::sync::Arc;
+use supercargo_core::model::device::{
+    AllocationMode, ClaimSpec, Constraint, ConstraintKind, CounterSet, Device, DeviceClass, DeviceRequest,
+    Facts, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
+};
+use supercargo_core::model::intern::{Symbol, Tables};
+use supercargo_core::model::pod::PodInfo;
+use supercargo_core::model::quantity::{Amount, Quantity};
+use supercargo_core::model::volume::StorageObject;
+use supercargo_core::plugins::dynamic_resources::diagnosis::{Diagnosis, Hindrance, diagnose};
+use support::{TestCluster, language, storage};
+
+fn amount(value: i64) -> Amount {
+    Amount::parse(&value.to_string()).expect("a number")
+}
+
+/// Returns a set of these counters.
+fn counters(counters: &[(&str, i64)]) -> Box<[CounterSet]> {
+    let counters = counters.iter().map(|&(name, value)| (name.into(), amount(value)));
+    [CounterSet { name: "set".into(), counters: counters.collect() }].into()
+}
+
+fn device(name: &str, consumes: &[(&str, i64)]) -> Device {
+    Device {
+        name: name.into(),
+        attributes: [].into(),
+        capacity: [].into(),
+        consumes: counters(consumes),
+        reach: Reach::Nothing,
+        taints: [].into(),
+        binds_to_node: false,
+        binding_conditions: None,
+        binding_failure_conditions: [].into(),
+        is_shareable: false,
+        facts: Facts(Arc::new(())),
+    }
+}
+
+fn request(name: &str, class: Symbol) -> DeviceRequest {
+    DeviceRequest {
+        name: name.into(),
+        class,
+        selectors: [].into(),
+        mode: AllocationMode::ExactCount(1),
+        admin_access: false,
+        tolerations: [].into(),
+        has_capacity: false,
+        capacity: [].into(),
+    }
+}
+
+/// Diagnoses a node whose pool has four of the counter `memory` and two of `slots`, for a pod with a claim.
+fn diagnosed(devices: Vec<Device>, spec: impl Fn(Symbol) -> ClaimSpec) -> Diagnosis {
+    let mut cluster = TestCluster::new();
+    language::apply(&mut cluster, "node a cpu=4");
+    let class = cluster.tables.symbol("any");
+    let implicit = cluster.tables.symbol("deviceclass.resource.kubernetes.io/any");
+    let new =
+        DeviceClass { implicit, explicit: None, created: None, selectors: [].into(), config: [].into() };
+    cluster.cache.set_device_class(&cluster.tables, class, &new.into());
+    let slice = |tables: &mut Tables, name: &str| ResourceSlice {
+        name: tables.symbol(name),
+        pool: PoolId { driver: "gpu.example.com".into(), name: "a".into() },
+        generation: 1,
+        slices: 2,
+        reach: Reach::Node(tables.symbol("a")),
+        devices: [].into(),
+        counters: [].into(),
+    };
+    let of_devices = ResourceSlice { devices: devices.into(), ..slice(&mut cluster.tables, "devices") };
+    let of_counters = ResourceSlice {
+        counters: counters(&[("memory", 4), ("slots", 2)]),
+        ..slice(&mut cluster.tables, "counters")
+    };
+    for slice in [of_devices, of_counters] {
+        cluster.cache.volumes_mut().apply(StorageObject::ResourceSlice(slice.into()));
+    }
+    let name = cluster.tables.symbol("claim");
+    let claim = storage::devices_claim(&mut cluster.tables, "claim");
+    let claim = ResourceClaim { spec: spec(class).into(), ..claim };
+    cluster.cache.volumes_mut().apply(StorageObject::ResourceClaim(claim.into()));
+    let mut pod = PodInfo::clone(&cluster.pod_from("p"));
+    pod.claims = [PodClaim { name: "c".into(), source: PodClaimSource::Named(name) }].into();
+    cluster.cache.refresh();
+    let snapshot = cluster.snapshot();
+    let node = snapshot.nodes().iter().next().expect("there is a node");
+    diagnose(&pod, snapshot, node).expect("the pod needs devices")
+}
+
+#[test]
+fn each_alternative_is_judged_with_the_constraints_that_concern_it() {
+    let constraint = |request: &str| Constraint {
+        requests: [request.into()].into(),
+        kind: ConstraintKind::Match("gpu.example.com/model".into()),
+    };
+    let diagnosis = diagnosed(vec![device("d", &[])], |class| ClaimSpec {
+        requests: [
+            Request {
+                name: "r".into(),
+                kind: RequestKind::FirstAvailable([request("best", class), request("other", class)].into()),
+            },
+            Request { name: "s".into(), kind: RequestKind::Exactly(request("s", class)) },
+        ]
+        .into(),
+        constraints: [constraint("r/other"), constraint("s")].into(),
+        config: [].into(),
+    });
+    assert_eq!(diagnosis.error, None);
+    let requests = diagnosis.requests.iter().map(|request| {
+        let constraints = request.constraints.iter().map(|&(at, _)| at).collect::<Vec<_>>();
+        (&*request.request, request.alternative.as_deref(), constraints)
+    });
+    let expected = [("r", Some("best"), vec![]), ("r", Some("other"), vec![0]), ("s", None, vec![1])];
+    assert_eq!(requests.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn counter_that_a_device_lacks_is_named_with_its_amounts() {
+    let devices = vec![
+        device("fits", &[("memory", 4), ("slots", 2)]),
+        device("large", &[("memory", 8), ("slots", 1)]),
+        device("wide", &[("memory", 1), ("slots", 3)]),
+    ];
+    let diagnosis = diagnosed(devices, |class| ClaimSpec {
+        requests: [Request { name: "r".into(), kind: RequestKind::Exactly(request("r", class)) }].into(),
+        ..ClaimSpec::default()
+    });
+    let lacks = |name: &str, wanted: i64, total: i64| {
+        let [wanted, total]: [Quantity; 2] = [wanted, total].map(|value| amount(value).quantity);
+        Some(Hindrance::Counter { set: "set".into(), name: name.into(), wanted, free: total, total })
+    };
+    let found: Vec<_> =
+        diagnosis.requests[0].devices.iter().map(|(id, why)| (&*id.device, why.clone())).collect();
+    let expected = [("fits", None), ("large", lacks("memory", 8, 4)), ("wide", lacks("slots", 3, 2))];
+    assert_eq!(found, expected);
+}
