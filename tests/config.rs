@@ -203,6 +203,8 @@ fn write_config_to_writes_the_file_and_exits() {
     let expected = yaml(&read(&file.with_extension("effective.yaml")));
     differences("", &expected, &yaml(&read(&out)), &mut wrong);
     assert_eq!(wrong, [""; 0]);
+    let checked = supercargo(&["config", "check", &out_text]);
+    assert_eq!(checked.code, Some(0), "the written file is valid: {}{}", checked.stdout, checked.stderr);
 }
 
 #[test]

@@ -66,15 +66,15 @@ pub struct DeprecatedFlags {
 }
 
 impl DeprecatedFlags {
-    /// Sets the fields. Profiles cannot be served, so only `false` changes the fields of profiling.
+    /// Sets the fields.
     fn set_fields(&self, written: &mut Configuration) {
         let connection = &mut written.client_connection;
         connection.kubeconfig = self.kubeconfig.clone().unwrap_or_default();
         connection.content_type = self.content_type.clone().unwrap_or_default();
         connection.qps = self.qps.unwrap_or_default();
         connection.burst = self.burst.unwrap_or_default();
-        written.enable_profiling = self.profiling.filter(|on| !on);
-        written.enable_contention_profiling = self.contention_profiling.filter(|on| !on);
+        written.enable_profiling = self.profiling;
+        written.enable_contention_profiling = self.contention_profiling;
     }
 }
 

@@ -16,19 +16,12 @@ pub(crate) fn problems(effective: &Effective) -> Vec<Problem> {
         let place = effective.document.as_ref().and_then(|document| document.find(&path));
         problems.push(Problem { place, ..Problem::new(path, text) });
     };
-    let not_built = |what: &str| format!("{what} is not supported by this version; remove the field");
     if complete.leader_election.leader_elect == Some(true) {
         election(complete, effective.allow_second_default_scheduler, &mut refuse);
     }
-    let profiling = [
-        ("enableProfiling", written.enable_profiling),
-        ("enableContentionProfiling", written.enable_contention_profiling),
-    ];
-    for (field, _) in profiling.into_iter().filter(|(_, enabled)| *enabled == Some(true)) {
-        refuse(field.to_owned(), not_built("serving profiles"));
-    }
     if written.delay_cache_until_active {
-        refuse("delayCacheUntilActive".to_owned(), not_built("delaying the cache"));
+        let text = "delaying the cache is not supported by this version; remove the field";
+        refuse("delayCacheUntilActive".to_owned(), text.to_owned());
     }
     problems
 }

@@ -100,7 +100,7 @@ async fn invalid_file_changes_nothing_until_it_is_fixed() {
     let mut file = Followed::new("");
     file.changes_to("profiles: [{schedulerNam: b}]\n").await;
     assert_eq!(file.counted().await, [0, 0, 1, 0, 0]);
-    file.changes_to("enableProfiling: true\n").await;
+    file.changes_to("delayCacheUntilActive: true\n").await;
     assert_eq!(file.counted().await, [0, 0, 2, 0, 0], "unsupported settings are rejected, too");
     let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
     file.reload.changed(Err(gone)).await.expect("the engine is running");
