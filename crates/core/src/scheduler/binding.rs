@@ -301,7 +301,7 @@ impl Scheduler {
                 if matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed))) {
                     // Assume the pod on the node where it is, until the watch shows it. If the watch has already
                     // shown the pod as bound, terminating or deleted, that state stays.
-                    self.free(now, &pod.uid);
+                    self.free_from(now, &pod.uid, true);
                     self.cache.place(pod, node, PodState::Assumed);
                 }
             }

@@ -164,6 +164,7 @@ impl Scheduler {
         let was_awaited = self.is_list_awaited();
         self.lists.end(kind);
         if was_awaited && !self.is_list_awaited() {
+            self.correct_conditions(now);
             self.adopt_reservations(now);
         }
     }

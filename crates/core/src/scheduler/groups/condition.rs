@@ -101,6 +101,10 @@ impl Scheduler {
     fn send_condition(&mut self, now: Time, key: GroupKey, condition: GroupCondition, pause: Duration) {
         let Some(group) = self.cache.lookups().group(key).filter(|_| self.leading) else { return };
         let shown = self.condition_of(group);
+        let differs =
+            |other: Option<&GroupCondition>| other.is_none_or(|other| other.is_true != condition.is_true);
+        // What was sent may not have been written. A condition without the time of its transition is invalid.
+        let is_transition = differs(shown) || differs(group.scheduled.as_ref());
         let is_kept = |shown: &GroupCondition| {
             shown.is_true && !condition.is_true && !self.is_taken_back(group, &condition)
                 || *shown == condition
@@ -110,7 +114,7 @@ impl Scheduler {
         }
         let patch = GroupPatch {
             api: group.api,
-            is_transition: shown.is_none_or(|shown| shown.is_true != condition.is_true),
+            is_transition,
             namespace: self.tables.text(key.namespace).to_owned(),
             name: self.tables.text(key.name).to_owned(),
             uid: Arc::clone(&group.uid),
@@ -142,6 +146,14 @@ impl Scheduler {
         if is_wrong && self.groups.progress(key).has_started() && has_ours() {
             let generation = group.generation;
             self.set_condition(now, key, condition(&Verdict::Scheduled, generation));
+        }
+    }
+
+    /// Corrects the conditions of all groups once all lists are complete: a leader before may have written none.
+    pub(in crate::scheduler) fn correct_conditions(&mut self, now: Time) {
+        let keys: Vec<GroupKey> = self.groups.keys().collect();
+        for key in keys {
+            self.correct_condition(now, key, true);
         }
     }
 

@@ -343,6 +343,7 @@ impl Scheduler {
             self.take_up(key);
         }
         self.check_started(now, key);
+        self.correct_condition(now, key, !self.is_list_awaited());
         if old.is_none_or(|old| is_mutable && differs(old)) {
             self.release_members(now, key);
             self.requeue_members(now, key);

@@ -19,7 +19,8 @@ pub(super) enum Stage {
     Unknown,
     /// Members were chosen, but it has not started yet.
     Chosen,
-    /// The Bindings of as many members as it needs were sent, and the watch has shown none of them.
+    /// The Bindings of as many members as it needs were sent, and the watch has shown none of them. Too few other
+    /// members were bound before.
     Sent,
     /// It has started.
     Runs,
@@ -66,9 +67,9 @@ impl Scheduler {
         }
     }
 
-    /// Handles a member that the watch shows as bound.
-    pub(in crate::scheduler) fn note_bound(&mut self, now: Time, key: GroupKey) {
-        if self.groups.progress(key).stage == Stage::Sent {
+    /// Handles a member that the watch shows as bound. `is_new` says whether it did not before.
+    pub(in crate::scheduler) fn note_bound(&mut self, now: Time, key: GroupKey, is_new: bool) {
+        if is_new && self.groups.progress(key).stage == Stage::Sent {
             self.set_stage(key, Stage::Runs);
             self.check_reservation(now, key);
         }
@@ -95,9 +96,10 @@ impl Scheduler {
 
     /// Notes that the group has started.
     pub(in crate::scheduler) fn note_started(&mut self, now: Time, key: GroupKey) {
-        let is_bound =
-            |pod: &Arc<PodInfo>| matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Added)));
-        let runs = self.scheduled_members(key).any(|(pod, _)| is_bound(pod));
+        // Its condition may say that another leader started it.
+        let ran = self.cache.lookups().group(key).is_some_and(|group| self.has_started(group))
+            && self.bound_members(key).next().is_some();
+        let runs = ran || self.groups.progress(key).stage == Stage::Runs || self.has_enough_bound(key);
         self.set_stage(key, if runs { Stage::Runs } else { Stage::Sent });
         if self.groups.limits.is_given_up(key) {
             // The watch showed only now that it runs.
@@ -105,7 +107,34 @@ impl Scheduler {
             self.release_members(now, key);
         }
         self.set_time_limit(key);
-        self.correct_condition(now, key, false);
+        self.correct_condition(now, key, !self.is_list_awaited());
+    }
+
+    /// Returns the members that the watch shows as bound.
+    fn bound_members(&self, key: GroupKey) -> impl Iterator<Item = &Arc<PodInfo>> {
+        let is_bound =
+            |pod: &&Arc<PodInfo>| matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Added)));
+        self.scheduled_members(key).map(|(pod, _)| pod).filter(is_bound)
+    }
+
+    /// Whether the watch shows as many members as bound as the group needs.
+    fn has_enough_bound(&self, key: GroupKey) -> bool {
+        let min = self.cache.lookups().group(key).map_or(0, |group| minimum(group.policy)).max(1);
+        self.bound_members(key).take(min).count() == min
+            && self.role_shortage(key, self.bound_members(key)).is_none()
+    }
+
+    /// Whether the group has lost all members that started, the last of them a moment ago. Those that were bound before
+    /// a start are no start, if all Bindings of it fail.
+    fn has_lost_all(&self, key: GroupKey) -> bool {
+        let is_assumed =
+            |pod: &Arc<PodInfo>| matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed)));
+        match self.groups.progress(key).stage {
+            Stage::Sent => {
+                !self.started_members(key).any(|pod| is_assumed(pod)) && !self.has_enough_bound(key)
+            }
+            _ => self.started_members(key).next().is_none(),
+        }
     }
 
     /// Handles a member that lost its node without having been bound.
@@ -129,9 +158,10 @@ impl Scheduler {
             Some(group) => self.has_started(group),
             None => self.groups.progress(key).has_started(),
         };
-        if has_started && self.started_members(key).next().is_none() {
-            self.set_stage(key, stage);
-            if let Some(at) = ran_until.filter(|_| !self.tables.copies_defects()) {
+        if has_started && self.has_lost_all(key) {
+            let is_left = self.started_members(key).next().is_some();
+            self.set_stage(key, if is_left { Stage::Chosen } else { stage });
+            if let Some(at) = ran_until.filter(|_| !is_left && !self.tables.copies_defects()) {
                 self.groups.progress_mut(key).ran_until = Some(at);
             }
         }

@@ -55,7 +55,8 @@ impl Scheduler {
         let min = self.cache.lookups().group(key).map_or(0, |group| minimum(group.policy));
         let can_be_tried = |uid: &&Uid| {
             let is_free = |queued: &QueuedPod| queued.gate.is_none();
-            self.cache.placed(uid).is_some() || self.queue.get(uid).is_some_and(is_free)
+            self.cache.placed(uid).is_some_and(|(pod, ..)| !pod.deleting)
+                || self.queue.get(uid).is_some_and(is_free)
         };
         self.groups.members(key).filter(can_be_tried).take(min).count() == min
     }
