@@ -23,13 +23,23 @@ fn main() {
     if let Some(hash) = commit.as_deref().and_then(|commit| commit.split(' ').next()) {
         println!("cargo::rustc-env=SUPERCARGO_COMMIT_HASH={hash}");
     }
+    let profile = profile();
     let text = match (commit, is_release) {
         (Some(commit), true) => format!(" ({commit})"),
-        (Some(commit), false) => format!(" ({commit}, debug build)"),
+        (Some(commit), false) => format!(" ({commit}, {profile} build)"),
         (None, true) => String::new(),
-        (None, false) => " (debug build)".to_owned(),
+        (None, false) => format!(" ({profile} build)"),
     };
     println!("cargo::rustc-env=SUPERCARGO_BUILD={text}");
+}
+
+/// Returns the name of the profile's folder: `debug` for the profile `dev`, else the name of the profile. `PROFILE`
+/// only tells `debug` and `release`.
+fn profile() -> String {
+    // OUT_DIR is PROFILE/build/PACKAGE/out.
+    let out = std::env::var("OUT_DIR").unwrap_or_default();
+    let folder = Path::new(&out).ancestors().nth(3).and_then(Path::file_name);
+    folder.map_or_else(|| "debug".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Returns the first digits of a commit hash, or `None` if the text is not one.

@@ -37,6 +37,65 @@ fn suggested_toleration_is_valid_and_helps() {
 }
 
 #[test]
+fn toleration_comes_before_removal_of_the_taint_beside_another_obstacle() {
+    let taint =
+        json!({ "taints": [{ "key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule" }] });
+    let tainted = node("a", &json!({ "disk": "sdd" }), &taint);
+    let wants = pod("p", "1", &json!({ "nodeSelector": { "disk": "ssd" } }));
+    let (codes, _) = suggestions(&[tainted, plain_node("b"), wants]);
+    let at = |code: &str| codes.iter().position(|found| found == code);
+    let (tolerated, removed) = (at("AddToleration+LabelNode"), at("RemoveTaint+LabelNode"));
+    let tolerated = tolerated.or_else(|| at("LabelNode+AddToleration"));
+    let removed = removed.or_else(|| at("LabelNode+RemoveTaint"));
+    assert!(tolerated.is_some() && tolerated < removed, "{codes:?}");
+}
+
+#[test]
+fn fixes_that_no_update_of_a_pod_can_make_say_how_to_make_them() {
+    let owned = |kind: &str, name: &str, labels: Value| {
+        let mut pod = pod("p", "1", &json!({ "nodeSelector": { "disk": "ssd" } }));
+        if !kind.is_empty() {
+            let owner = json!({ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "u", "controller": true });
+            pod["metadata"]["ownerReferences"] = json!([owner]);
+        }
+        pod["metadata"]["labels"] = labels;
+        pod
+    };
+    let of_template = "make the change in the template of";
+    for (pod, how) in [
+        (owned("", "", json!({})), "create the pod again (kubectl replace --force -f FILE)".to_owned()),
+        (
+            owned("ReplicaSet", "web-5d9", json!({ "pod-template-hash": "5d9" })),
+            format!("{of_template} deployment/web"),
+        ),
+        (owned("StatefulSet", "db", json!({})), format!("{of_template} statefulset/db")),
+        (
+            owned("Job", "once", json!({})),
+            "create job/once again, with the change in its template".to_owned(),
+        ),
+    ] {
+        let cluster = Cluster::of(&[plain_node("a"), pod]);
+        let (answer, _) = cluster.answer("p", &[]);
+        assert_eq!(codes(&answer), ["LabelNode", "DropNodeLabel"]);
+        let needs: Vec<&Value> = answer["changes"].as_array().into_iter().flatten().collect();
+        let needs: Vec<&Value> = needs.iter().map(|change| &change["needsNewPod"]).collect();
+        assert_eq!((needs, &answer["newPod"]), (vec![&json!(false), &json!(true)], &json!(how)));
+        let line = format!("\n  Fix 2 is not possible as an update of an existing pod: {how}\n");
+        let text = cluster.ask("p", &[]).stdout;
+        assert!(text.contains(&line), "{text}");
+    }
+}
+
+#[test]
+fn fixes_of_nodes_and_tolerations_need_no_new_pod() {
+    let taint = json!({ "taints": [{ "key": "gpu", "effect": "NoSchedule" }] });
+    let cluster = Cluster::of(&[node("a", &json!({}), &taint), pod("p", "1", &json!({}))]);
+    let (answer, _) = cluster.answer("p", &[]);
+    assert_eq!((codes(&answer).len(), &answer["newPod"]), (2, &Value::Null));
+    assert!(!cluster.ask("p", &[]).stdout.contains("existing pod"));
+}
+
+#[test]
 fn node_condition_taint_suggests_no_toleration() {
     let taint = json!({ "taints": [{ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" }] });
     let (codes, _) = suggestions(&[node("a", &json!({}), &taint), pod("p", "1", &json!({}))]);

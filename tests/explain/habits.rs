@@ -278,6 +278,15 @@ fn version_is_one_line_on_standard_output() {
 }
 
 #[test]
+fn version_names_the_profile_of_the_build() {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_supercargo"));
+    let profile = program.parent().and_then(|folder| folder.file_name()).expect("the folder has a name");
+    let build = format!("{} build)", profile.to_string_lossy());
+    let version = run(root(), &["--version"]).stdout;
+    assert_eq!(version.trim_end().ends_with(&build), profile != "release", "{version}");
+}
+
+#[test]
 fn help_of_the_program_is_printed_without_an_error() {
     for args in [&["--help"][..], &["-h"], &["simulate", "--help"]] {
         let ran = run(root(), args);

@@ -113,6 +113,20 @@ fn live_cluster_is_listed_in_pages_and_explained_like_files() {
 }
 
 #[test]
+fn feasible_pending_pod_of_a_live_cluster_names_the_next_step() {
+    let folder = kubeconfig(|path| match path {
+        "/api/v1/pods?limit=500" => list("PodList", vec![pod("p", "1", &json!({}))], ""),
+        path => cluster(path),
+    });
+    let ran = ask(folder.path(), "p", &["--context", "here"]);
+    let step = "  Next step: run `supercargo doctor --kubeconfig kubeconfig --context here`, which checks whether a \
+                scheduler runs.\n";
+    assert!(ran.code == Some(0) && ran.stdout.contains(step), "{ran:?}");
+    let of_file = crate::support::Cluster::of(&[plain_node("a"), pod("p", "1", &json!({}))]).ask("p", &[]);
+    assert!(of_file.code == Some(0) && !of_file.stdout.contains("Next step"), "{of_file:?}");
+}
+
+#[test]
 fn namespace_defaults_to_the_kubeconfig_context() {
     let folder = kubeconfig(cluster);
     let there = ask(folder.path(), "p", &["--context", "there"]);

@@ -135,6 +135,8 @@ pub struct Cluster {
     namespace: String,
     /// The requested pod once it was read, and whether it has ended.
     requested_pod: Option<(Arc<PodInfo>, bool)>,
+    /// The controller of the requested pod.
+    requested_owner: Option<Owner>,
     /// Namespace and name of each pod.
     names: Vec<(String, String)>,
     /// Pods of the template file; they are not part of the cluster.
@@ -170,6 +172,7 @@ impl Cluster {
             wanted: Wanted::Nothing,
             namespace: "default".to_owned(),
             requested_pod: None,
+            requested_owner: None,
             names: Vec::new(),
             templates: Vec::new(),
             nodes: BTreeSet::new(),
@@ -424,6 +427,7 @@ impl Cluster {
             }
         };
         self.names.push((item.namespace().to_owned(), item.name().to_owned()));
+        let owner = if is_wanted { Owner::of(&item.value) } else { None };
         if !node.is_empty() && !is_wanted {
             return objects::apply(&mut self.trial, item);
         }
@@ -433,6 +437,7 @@ impl Cluster {
         }
         if is_wanted {
             self.requested_pod = Some((pod, has_ended));
+            self.requested_owner = owner;
         }
         Ok(())
     }
@@ -446,6 +451,11 @@ impl Cluster {
             let (namespace, name) = self.wanted_pod();
             InputError(format!("pod {name} not found in namespace {namespace}{}", self.meant()))
         })
+    }
+
+    /// Returns the controller of the requested pod, if it has one.
+    pub fn requested_owner(&self) -> Option<Owner> {
+        self.requested_owner.clone()
     }
 
     /// Returns the key of a group that exists, or that a pod names.

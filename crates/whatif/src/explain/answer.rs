@@ -74,6 +74,9 @@ pub struct Explanation {
     pub hints: Vec<Hint>,
     /// Verified fixes, smallest first: with each, a new decision places the pod.
     pub changes: Vec<Change>,
+    /// How to make the changes that need a new pod; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_pod: Option<String>,
     /// The message of the FailedScheduling event; null if none.
     pub event: Option<String>,
     /// The pod's group; only for members.
@@ -157,6 +160,8 @@ pub struct Change {
     pub text: String,
     /// A command or manifest fragment for it, if any.
     pub how: Option<String>,
+    /// Whether the API server rejects it as an update of an existing pod.
+    pub needs_new_pod: bool,
     /// Number of feasible nodes with the change; 0 if the pod is no longer needed.
     pub fits_on: usize,
     /// Names of some of the nodes.

@@ -3,6 +3,7 @@
 //!
 //! Only candidates that place the pod are reported.
 
+use crate::explain::PodOwner;
 use crate::explain::answer::Change;
 use crate::explain::devices;
 use crate::explain::edit::Edit;
@@ -33,6 +34,8 @@ const SIBLINGS_MAX: usize = 200;
 const LEAST_SHARE: i64 = 4;
 /// Maximum number of node names per change.
 const EXAMPLES_MAX: usize = 3;
+/// How to make a change that needs new pods, if their owner is not known.
+pub const NEW_PODS: &str = "create the pods again, or make the change in the template of their owner";
 /// The name of a hypothetical node.
 pub(super) const NEW_NODE: &str = "supercargo-new-node";
 
@@ -170,6 +173,7 @@ fn change(place: &Place<'_>, edits: &[Edit], fits: Vec<String>) -> Change {
         codes: Tried::codes(edits),
         text: text_of(place, edits),
         how: (!how.is_empty()).then(|| how.join("; ")),
+        needs_new_pod: edits.iter().any(Edit::needs_new_pod),
         fits_on: fits.len(),
         examples: fits.into_iter().take(EXAMPLES_MAX).collect(),
     }
@@ -222,6 +226,12 @@ fn guess(place: &Place<'_>, pod: &PodInfo, case: &Case, known: (&Vocabulary, &Vo
         several if several.iter().all(|cures| !cures.is_empty()) => {
             guesses.push(several.iter().map(|cures| cures[0].clone()).collect());
             let at_node = |cures: &Vec<Edit>| cures.iter().find(|edit| edit.node().is_some()).cloned();
+            // An existing pod may get a toleration, as a node may be changed.
+            let by_toleration = |cures: &Vec<Edit>| {
+                let toleration = cures.iter().find(|edit| matches!(edit, Edit::Tolerate(_))).cloned();
+                toleration.or_else(|| at_node(cures))
+            };
+            guesses.extend(several.iter().map(by_toleration).collect::<Option<Vec<Edit>>>());
             guesses.extend(several.iter().map(at_node).collect::<Option<Vec<Edit>>>());
         }
         _ => {}
@@ -438,8 +448,35 @@ pub(super) fn fewer_replicas(place: &mut Place<'_>, pod: &Arc<PodInfo>) -> Optio
             if left_over == 1 { "does not" } else { "do not" }
         ),
         how: Some(format!("kubectl scale {kind} {name} --namespace {namespace} --replicas={stay}")),
+        needs_new_pod: false,
         fits_on: 0,
         examples: Vec::new(),
+    })
+}
+
+/// Returns how to make the changes that need a new pod, if any of these does.
+pub(super) fn new_pod(
+    place: &Place<'_>,
+    pod: &PodInfo,
+    owner: PodOwner<'_>,
+    changes: &[Change],
+) -> Option<String> {
+    if !changes.iter().any(|change| change.needs_new_pod) {
+        return None;
+    }
+    let of_template = |kind: &str, name: &str| match kind {
+        // The template of a Job cannot be changed either.
+        "job" => format!("create job/{name} again, with the change in its template"),
+        _ => format!("make the change in the template of {kind}/{name}"),
+    };
+    Some(match (owner, pod.owner) {
+        (PodOwner::Known(owner), _) => of_template(&owner.kind.to_lowercase(), &owner.name),
+        (PodOwner::None, _) => "create the pod again (kubectl replace --force -f FILE)".to_owned(),
+        (PodOwner::Unknown, Some(owner)) => {
+            let (kind, name) = scaled(place, pod, owner.kind, place.tables().text(owner.name));
+            of_template(kind, &name)
+        }
+        (PodOwner::Unknown, None) => NEW_PODS.to_owned(),
     })
 }
 

@@ -97,6 +97,38 @@ impl Edit {
         }
     }
 
+    /// Returns whether the API server rejects the change as an update of an existing pod (upstream
+    /// `pkg/apis/core/validation/validation.go#ValidatePodUpdate`). It accepts new tolerations.
+    pub fn needs_new_pod(&self) -> bool {
+        match self {
+            Self::SelectInstead { .. }
+            | Self::SelectLess { .. }
+            | Self::TermInstead { .. }
+            | Self::TermLess { .. }
+            | Self::PeerInstead { .. }
+            | Self::KeyInstead { .. }
+            | Self::Ask { .. }
+            | Self::SpreadSoftly { .. }
+            | Self::MaxSkew { .. }
+            | Self::HonorTaints { .. }
+            | Self::AvoidSoftly { .. }
+            | Self::JoinSoftly { .. }
+            | Self::ClaimInstead { .. }
+            | Self::DeviceClaimInstead { .. } => true,
+            Self::Tolerate(_)
+            | Self::Label { .. }
+            | Self::Untaint { .. }
+            | Self::Uncordon { .. }
+            | Self::Cordon { .. }
+            | Self::Grow { .. }
+            | Self::NodeLike { .. }
+            | Self::BiggerNode { .. }
+            | Self::Claims(_)
+            | Self::CreateVolume { .. }
+            | Self::Remove { .. } => false,
+        }
+    }
+
     /// Returns the effort of the change, lower first, for ordering combinations of equal length.
     pub fn rank(&self, tables: &Tables) -> u32 {
         match self {

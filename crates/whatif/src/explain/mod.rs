@@ -30,6 +30,7 @@ pub use answer::{
     Preemption, Rejection, Scores, Verdict,
 };
 pub use cel::{CheckedDevice, Checker, ExpressionCheck};
+pub use changes::NEW_PODS;
 pub use counted::{Counted, Tally};
 pub use drain::{
     Accepted, Budget, BudgetState, BudgetStates, DrainCheck, GroupBelow, Leaving, Moved, Obstacle,
@@ -43,6 +44,7 @@ pub(crate) use place::node_like;
 pub use reason::ReasonCode;
 pub use scores::SCORES_MAX;
 
+use crate::load::owner::Owner;
 use changes::Case;
 use devices::Holders;
 use edit::Edit;
@@ -114,6 +116,24 @@ pub const CHANGE_CODES: [&str; 33] = [
 /// Code of the [`Hint`] about a `schedulerName` that no profile serves.
 pub const SCHEDULER_NAME_UNKNOWN: &str = "SchedulerNameUnknown";
 
+/// The controller that owns a pod.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum PodOwner<'a> {
+    /// Not known, except for the controllers that scheduling reads.
+    #[default]
+    Unknown,
+    /// None.
+    None,
+    /// This one.
+    Known(&'a Owner),
+}
+
+impl<'a> From<Option<&'a Owner>> for PodOwner<'a> {
+    fn from(owner: Option<&'a Owner>) -> Self {
+        owner.map_or(Self::None, Self::Known)
+    }
+}
+
 /// What to explain about a pod.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Question<'a> {
@@ -123,6 +143,8 @@ pub struct Question<'a> {
     pub is_ours: bool,
     /// The name of a profile that was probably meant, if there is none with the pod's `schedulerName`.
     pub meant: Option<&'a str>,
+    /// The controller that owns the pod.
+    pub owner: PodOwner<'a>,
     /// Whether to include the score table.
     pub scores: bool,
     /// Whether to include the results for each node.
@@ -163,6 +185,7 @@ fn blank(place: &Place<'_>, pod: &PodInfo) -> Explanation {
         near_miss_count: 0,
         hints: Vec::new(),
         changes: Vec::new(),
+        new_pod: None,
         event: None,
         group: None,
         preemption: None,
@@ -216,6 +239,7 @@ fn pending(place: &mut Place<'_>, pod: &Arc<PodInfo>, question: Question<'_>, an
             answer.changes = changes::of_claims(place, pod);
             answer.changes.extend(changes::find(place, pod, &cases, preemption, (&nodes, &pods)));
             answer.changes.extend(changes::fewer_replicas(place, pod));
+            answer.new_pod = changes::new_pod(place, pod, question.owner, &answer.changes);
         }
     }
     if !pod.gates.is_empty() {

@@ -14,6 +14,8 @@ pub const SCORES_MAX: usize = 20;
 const NOTE: &str = "scores of the present state of the cluster, as if the pod had no node; not of the moment when it was placed";
 /// Maximum number of plugins named as the difference.
 const DECIDED_BY_MAX: usize = 3;
+/// Maximum number of nodes with the second-highest score that are named.
+const SECONDS_MAX: usize = 3;
 
 /// Returns the table for a pod without a node in the cache, or `None` if no node is feasible. `its_node` is the node
 /// it ran on.
@@ -69,7 +71,15 @@ fn decided_by(nodes: &[NodeScores], winners: &[String], its_node: Option<&str>) 
     let why = match nodes.get(winners.len()) {
         None if nodes.len() == 1 => "no other node is feasible".to_owned(),
         None => "no node scores lower".to_owned(),
-        Some(next) => format!("{} over {}: {}", first.node, next.node, differences(first, next)),
+        Some(next) => {
+            let seconds = nodes[winners.len()..].iter().take_while(|node| node.total == next.total);
+            let seconds: Vec<&NodeScores> = seconds.collect();
+            let names: Vec<String> = seconds.iter().map(|node| node.node.clone()).collect();
+            let by = differences(first, next);
+            let differs = seconds.iter().any(|second| differences(first, second) != by);
+            let which = if differs { format!(" (compared with {})", next.node) } else { String::new() };
+            format!("{} over {}: {by}{which}", first.node, among(&names))
+        }
     };
     let own = its_node.filter(|name| !winners.iter().any(|winner| winner == name));
     let own = own.map(|name| match nodes.iter().find(|node| node.node == name) {
@@ -84,6 +94,19 @@ fn decided_by(nodes: &[NodeScores], winners: &[String], its_node: Option<&str>) 
         ),
     });
     format!("{lot}{why}{}", own.unwrap_or_default())
+}
+
+/// Lists nodes: `a`, `a and b`, `a, b and c`, or `a, b, c and 2 others`.
+fn among(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] if names.len() <= SECONDS_MAX => format!("{} and {last}", first.join(", ")),
+        _ => {
+            let others = count(names.len() - SECONDS_MAX, "other");
+            format!("{} and {others}", names[..SECONDS_MAX].join(", "))
+        }
+    }
 }
 
 /// Lists the plugins that favor `a` or `b`, with the difference of their weighted scores, largest first.
@@ -123,5 +146,39 @@ mod tests {
             "2 nodes have the highest score, and one of them is chosen at random; a over c: NodeResourcesFit +2"
         );
         assert_eq!(pending.note, None);
+    }
+
+    #[test]
+    fn all_nodes_that_share_second_place_are_named_up_to_three() {
+        let decided_by = |seconds: &[&str]| {
+            let seconds = seconds.iter().map(|name| node(name, 7));
+            summed_up([node("a", 9)].into_iter().chain(seconds).chain([node("z", 1)]).collect(), None)
+                .decided_by
+        };
+        assert_eq!(decided_by(&["b"]), "a over b: NodeResourcesFit +2");
+        assert_eq!(decided_by(&["b", "c"]), "a over b and c: NodeResourcesFit +2");
+        assert_eq!(decided_by(&["b", "c", "d"]), "a over b, c and d: NodeResourcesFit +2");
+        assert_eq!(decided_by(&["b", "c", "d", "e"]), "a over b, c, d and 1 other: NodeResourcesFit +2");
+    }
+
+    #[test]
+    fn different_reasons_of_tied_nodes_name_the_node_they_are_about() {
+        let mut other = node("c", 7);
+        let mut best = node("a", 9);
+        best.plugins[0].weighted = 8;
+        other.plugins[0].weighted = 6;
+        let mut second = node("b", 7);
+        second.plugins[0].weighted = 5;
+        let scores = summed_up(vec![best, second, other], None);
+        assert_eq!(scores.decided_by, "a over b and c: NodeResourcesFit +3 (compared with b)");
+    }
+
+    #[test]
+    fn placed_pod_whose_node_would_lose_now_is_told_so() {
+        let scores = summed_up(vec![node("a", 9), node("b", 7)], Some("b"));
+        assert!(
+            scores.decided_by.contains("Scheduled now, the pod would not go to b but to a"),
+            "{scores:?}"
+        );
     }
 }

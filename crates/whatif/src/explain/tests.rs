@@ -96,7 +96,7 @@ fn world() -> (World, Arc<PodInfo>, Arc<PodInfo>) {
 fn trials_leave_the_cluster_unchanged() {
     let (mut world, asked, placed) = world();
     let before = world.seen();
-    let question = Question { is_ours: true, scores: true, by_node: true, has_ended: false, meant: None };
+    let question = Question { is_ours: true, scores: true, by_node: true, ..Question::default() };
     let explanation = |world: &mut World, pod: &Arc<PodInfo>| {
         let explanation = world.asked(|place| explain(place, pod, question));
         serde_json::to_string(&explanation).expect("the explanation serializes")

@@ -1,7 +1,7 @@
 //! Checks of the installation: lease holder, Deployments, their PriorityClass, and the quotas of the
 //! namespace. Reads facts and evaluates them.
 
-use crate::commands::doctor::facts::{Known, text};
+use crate::commands::doctor::facts::{Known, Lease, text};
 use crate::commands::doctor::judge::{check, some, unknown, well};
 use crate::commands::doctor::{Check, DoctorArgs, Status};
 use crate::live::LiveError;
@@ -111,17 +111,17 @@ async fn holder(api: &Api, namespace: &str, host: &str) -> Result<Known<Holder>,
     }))
 }
 
-/// Returns the checks of the installation.
-pub(super) fn checks(installation: &Installation, args: &DoctorArgs) -> [Check; 4] {
+/// Returns the checks of the installation. `lease` is its Lease, if there is one.
+pub(super) fn checks(installation: &Installation, lease: Option<&Lease>, args: &DoctorArgs) -> [Check; 4] {
     [
-        holds(&installation.holder, args),
+        holds(&installation.holder, lease, args),
         replicas(&installation.deployments),
         classes_are_there(installation),
         quotas(installation, args),
     ]
 }
 
-fn holds(holder: &Known<Holder>, args: &DoctorArgs) -> Check {
+fn holds(holder: &Known<Holder>, lease: Option<&Lease>, args: &DoctorArgs) -> Check {
     let (id, namespace) = ("Holder", &args.lease_namespace);
     match holder {
         Err(why) => unknown(id, why, "get leases.coordination.k8s.io, pods in its namespace, and nodes"),
@@ -136,11 +136,18 @@ fn holds(holder: &Known<Holder>, args: &DoctorArgs) -> Check {
             format!("the lease holder, pod {namespace}/{pod}, is {phase}"),
             "run doctor again after the lease has expired: another replica should hold it then",
         ),
+        // With --pod, the holder should be a pod.
+        Ok(Holder::Unknown(_)) if args.pod.is_none() && lease.is_some_and(Lease::is_held) => {
+            let (holder, age) = lease.map_or(("", 0), |lease| (lease.holder.as_str(), lease.age));
+            let what = format!("a process that is no pod in {namespace} and no node of the cluster");
+            well(id, format!("the lease holder, {holder}, is {what}; it renewed the lease {age} s ago"))
+        }
         Ok(Holder::Unknown(name)) => check(
             id,
             Status::Warning,
             format!(
-                "the lease holder is {name}, but there is neither a pod {namespace}/{name} nor a node of that name"
+                "the lease holder is {}, but there is neither a pod {namespace}/{name} nor a node of that name",
+                lease.map_or(name, |lease| &lease.holder)
             ),
             "check whether it runs outside the cluster. If it is gone, another replica takes the lease once it expires. Name the pods' namespace with \
              --lease-namespace",

@@ -24,7 +24,8 @@ pub(super) fn checks(facts: &Facts, args: &DoctorArgs) -> Vec<Check> {
         drift(facts),
     ];
     checks.extend(tls_and_clock::checks(&facts.certificates, &facts.clocks));
-    checks.extend(installation::checks(&facts.installation, args));
+    let lease = facts.lease.as_ref().ok().and_then(Option::as_ref);
+    checks.extend(installation::checks(&facts.installation, lease, args));
     checks
 }
 
@@ -223,14 +224,16 @@ fn default_scheduler(facts: &Facts) -> Check {
         }
         (true, false, lease) => {
             let state = if lease.is_some() { "is not held" } else { "does not exist" };
-            let runs = if reports {
-                "a scheduler without that lease writes events as default-scheduler"
+            let lease = format!("The lease kube-system/kube-scheduler {state}");
+            let text = if reports {
+                format!(
+                    "some scheduler serves default-scheduler, as events of the last 10 minutes show. {lease}, so it is not known which one"
+                )
             } else {
-                "whether another scheduler runs without that lease is not known"
+                format!(
+                    "no scheduler is known to serve default-scheduler. {lease}, and no event of the last 10 minutes has its name"
+                )
             };
-            let text = format!(
-                "no configuration of supercargo serves default-scheduler under another lease; the lease kube-system/kube-scheduler {state}, and {runs}"
-            );
             well(id, text)
         }
         (false, false, _) => well(

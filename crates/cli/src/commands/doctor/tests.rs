@@ -386,11 +386,40 @@ fn clock_skew_above_five_seconds_is_a_warning() {
 fn missing_lease_holder_is_a_warning() {
     let name = || "supercargo-7d4f".to_owned();
     let warned = [("Holder", Status::Warning)];
-    assert_eq!(with(|it| it.installation.holder = Ok(Holder::Unknown(name()))), warned);
+    let is_gone = |it: &mut Facts| {
+        it.lease = Ok(lease(16));
+        it.installation.holder = Ok(Holder::Unknown(name()));
+    };
+    assert_eq!(with(is_gone), [("Leader", Status::Problem), warned[0]]);
     assert_eq!(with(|it| it.installation.holder = Ok(Holder::Ends(name(), "Failed".to_owned()))), warned);
     assert_eq!(with(|it| it.installation.holder = Ok(Holder::OnHost("node-1".to_owned()))), []);
     assert_eq!(with(|it| it.installation.holder = Ok(Holder::Vacant)), []);
     assert_eq!(with(|it| it.installation.holder = Err("403: no".to_owned())), [("Holder", Status::Unknown)]);
+}
+
+#[test]
+fn lease_holder_that_is_no_pod_is_well_while_it_renews_the_lease() {
+    let mut facts = healthy();
+    facts.installation.holder = Ok(Holder::Unknown("supercargo-7d4f".to_owned()));
+    assert_eq!(found(&facts), []);
+    let text = |id: &str| {
+        let check = checks(&facts, &args()).into_iter().find(|check| check.id == id).expect("it is there");
+        check.text
+    };
+    let holder = facts.lease.as_ref().ok().and_then(Option::as_ref).map(|lease| lease.holder.clone());
+    let holder = holder.expect("the lease is held");
+    assert!(text("Leader").starts_with(&holder), "{}", text("Leader"));
+    assert_eq!(
+        text("Holder"),
+        format!(
+            "the lease holder, {holder}, is a process that is no pod in kube-system and no node of the cluster; it \
+             renewed the lease 2 s ago"
+        )
+    );
+
+    let of_a_pod = DoctorArgs { pod: Some("supercargo-7d4f".to_owned()), ..args() };
+    let check = checks(&facts, &of_a_pod).into_iter().find(|check| check.id == "Holder");
+    assert_eq!(check.map(|check| check.status), Some(Status::Warning));
 }
 
 #[test]
@@ -487,13 +516,20 @@ fn default_scheduler_without_lease_is_known_by_its_events_only() {
     assert_eq!(found(&facts), [("UnservedPods", Status::Warning)]);
     assert!(text_of(&facts, "UnservedPods").ends_with("so it is not known whether that scheduler runs"));
     let text = text_of(&facts, "DefaultScheduler");
-    assert!(text.contains("the lease kube-system/kube-scheduler does not exist"), "{text}");
-    assert!(text.ends_with("whether another scheduler runs without that lease is not known"), "{text}");
+    assert_eq!(
+        text,
+        "no scheduler is known to serve default-scheduler. The lease kube-system/kube-scheduler does not exist, and no event \
+         of the last 10 minutes has its name"
+    );
 
     facts.reporting.insert("default-scheduler".to_owned());
     assert_eq!(found(&facts), []);
     let text = text_of(&facts, "DefaultScheduler");
-    assert!(text.ends_with("writes events as default-scheduler"), "{text}");
+    assert_eq!(
+        text,
+        "some scheduler serves default-scheduler, as events of the last 10 minutes show. The lease \
+         kube-system/kube-scheduler does not exist, so it is not known which one"
+    );
 
     facts.kube_scheduler = Ok(lease(16));
     assert!(text_of(&facts, "DefaultScheduler").contains("kube-system/kube-scheduler is not held"));

@@ -1,6 +1,6 @@
 //! Formats the explanation of a group as text.
 
-use super::render::{changes, reasons_table};
+use super::render::{changes, new_pods, reasons_table};
 use crate::screen::Screen;
 use supercargo_whatif::explain::format::{count, some};
 use supercargo_whatif::explain::{GroupExplanation, GroupVerdict};
@@ -36,6 +36,7 @@ pub(super) fn describe(screen: &mut Screen, of: &GroupExplanation) {
     domains(screen, of);
     members_that_lack(screen, of);
     changes(screen, &of.changes, "scheduling the group again", "the group then uses");
+    new_pods(screen, &of.changes, None);
 }
 
 /// Returns the state of a group in a few words.

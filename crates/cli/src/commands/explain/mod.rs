@@ -9,8 +9,10 @@ mod render;
 
 pub use args::{ExplainArgs, Target, TargetKind, WhyArgs};
 pub(crate) use group::short_verdict;
+pub(crate) use render::new_pods_text;
 
 use crate::cluster::{Cluster, Refused, SourceArgs, Wanted, is_ours, meant_scheduler};
+use crate::live::LiveArgs;
 use crate::progress::Working;
 use crate::screen::{Output, Screen, complain, in_form, plain, say};
 use crate::watching::{Between, Shown, watch};
@@ -82,7 +84,8 @@ fn shown(args: &ExplainArgs) -> Result<Answered, Refused> {
     let found = found(args)?;
     let asked = Asked { scores: args.flags.scores, by_node: output != Output::Table };
     let (answer, notices) = answer(&args.flags.source, found, asked);
-    let text = in_form(output, &answer, |wide| render::text(&answer, wide, Screen::of_stdout()));
+    let live = live(&args.flags.source);
+    let text = in_form(output, &answer, |wide| render::text(&answer, wide, live, Screen::of_stdout()));
     Ok(Answered { text, is_well: answer.verdict.is_well(), notices })
 }
 
@@ -98,6 +101,7 @@ pub(crate) fn pod_text(
     let wanted = Wanted::Pod(Some(namespace.to_owned()), name.to_owned());
     let cluster = Cluster::load(source, wanted, None)?;
     let (pod, has_ended) = cluster.requested_pod()?;
+    let owner = cluster.requested_owner();
     if *pod.uid != *uid {
         let text = format!(
             "pod {name} in namespace {namespace} is not the one in the queue: it was replaced, or the kubeconfig is \
@@ -105,13 +109,18 @@ pub(crate) fn pod_text(
         );
         return Err(InputError(text).into());
     }
-    let (answer, notices) =
-        answer(source, Found { cluster, pod, has_ended }, Asked { scores: false, by_node: false });
-    let mut text = render::text(&answer, false, Screen::plain());
+    let found = Found { cluster, pod, owner, has_ended };
+    let (answer, notices) = answer(source, found, Asked { scores: false, by_node: false });
+    let mut text = render::text(&answer, false, live(source), Screen::plain());
     for notice in notices {
         text.push_str(&format!("\n{}\n", plain(&notice)));
     }
     Ok(text)
+}
+
+/// Returns the connection, if the cluster is read from an API server.
+fn live(source: &SourceArgs) -> Option<&LiveArgs> {
+    source.cluster.is_empty().then_some(&source.live)
 }
 
 fn group_answer(args: &ExplainArgs) -> Result<(GroupExplanation, Vec<String>), Refused> {
@@ -130,19 +139,20 @@ fn group_answer(args: &ExplainArgs) -> Result<(GroupExplanation, Vec<String>), R
 struct Found {
     cluster: Cluster,
     pod: Arc<PodInfo>,
+    owner: Option<Owner>,
     has_ended: bool,
 }
 
 fn found(args: &ExplainArgs) -> Result<Found, Refused> {
     let flags = &args.flags;
     if let TargetKind::Workload(kind) = args.target.kind {
-        let (cluster, pod) = of_workload(flags, kind, args.name()?)?;
-        return Ok(Found { cluster, pod, has_ended: false });
+        return of_workload(flags, kind, args.name()?);
     }
     let wanted = Wanted::Pod(flags.namespace.clone(), args.name()?.to_owned());
     let cluster = Cluster::load(&flags.source, wanted, None)?;
     let (pod, has_ended) = cluster.requested_pod()?;
-    Ok(Found { cluster, pod, has_ended })
+    let owner = cluster.requested_owner();
+    Ok(Found { cluster, pod, owner, has_ended })
 }
 
 /// The parts that an explanation may have in addition.
@@ -153,12 +163,13 @@ struct Asked {
 }
 
 fn answer(source: &SourceArgs, found: Found, asked: Asked) -> (Explanation, Vec<String>) {
-    let Found { mut cluster, pod, has_ended } = found;
+    let Found { mut cluster, pod, owner, has_ended } = found;
     let scheduler = cluster.trial.tables().text(pod.scheduler_name);
     let meant = meant_scheduler(source, &cluster.trial, scheduler);
     let question = Question {
         has_ended,
         meant: meant.as_deref(),
+        owner: owner.as_ref().into(),
         is_ours: is_ours(source, &cluster.trial, scheduler),
         scores: asked.scores,
         by_node: asked.by_node,
@@ -175,11 +186,7 @@ fn answer(source: &SourceArgs, found: Found, asked: Asked) -> (Explanation, Vec<
 }
 
 /// Reads a cluster, and returns the pod of a workload to explain: the first pending one by name, or else the first one.
-fn of_workload(
-    flags: &ExplainFlags,
-    kind: &'static str,
-    name: &str,
-) -> Result<(Cluster, Arc<PodInfo>), Refused> {
+fn of_workload(flags: &ExplainFlags, kind: &'static str, name: &str) -> Result<Found, Refused> {
     let mut cluster = Cluster::load_with_pods(&flags.source, None)?;
     let namespace = flags.namespace.clone().unwrap_or_else(|| cluster.namespace().to_owned());
     let pods = cluster.owners.as_ref().map(|owners| owners.pods.as_slice()).unwrap_or_default();
@@ -198,7 +205,7 @@ fn of_workload(
         );
         return Err(InputError(text).into());
     };
-    let pod = Arc::clone(&first.pod);
+    let (pod, owner) = (Arc::clone(&first.pod), first.owner.clone());
     let pending = own.iter().filter(|owned| owned.pod.node_name.is_none()).count();
     let notice = format!(
         "{kind} {name} has {}, {pending} of them pending; this is {}",
@@ -206,5 +213,5 @@ fn of_workload(
         pod.name
     );
     cluster.notices.push(notice);
-    Ok((cluster, pod))
+    Ok(Found { cluster, pod, owner, has_ended: false })
 }

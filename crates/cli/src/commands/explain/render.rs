@@ -1,17 +1,19 @@
 //! Formats an explanation as text, for readers who are new to Kubernetes scheduling.
 
 use super::group;
+use crate::live::LiveArgs;
 use crate::screen::Screen;
 use supercargo_whatif::explain::format::count;
 use supercargo_whatif::explain::{
-    Change, Explanation, Group, NodeScores, SCHEDULER_NAME_UNKNOWN, Scores, Verdict,
+    Change, Explanation, Group, NEW_PODS, NodeScores, SCHEDULER_NAME_UNKNOWN, Scores, Verdict,
 };
 
 /// Number of nodes with scores in the default table format.
 const SCORES_SHOWN: usize = 3;
 
-/// Formats the explanation on an empty screen; `wide` adds the results of every node and all scores.
-pub(super) fn text(of: &Explanation, wide: bool, mut screen: Screen) -> String {
+/// Formats the explanation on an empty screen; `wide` adds the results of every node and all scores. `live` is the
+/// connection, if the cluster was read from an API server.
+pub(super) fn text(of: &Explanation, wide: bool, live: Option<&LiveArgs>, mut screen: Screen) -> String {
     let meant = of.hints.iter().find(|hint| hint.code == SCHEDULER_NAME_UNKNOWN);
     match meant.and_then(|hint| hint.did_you_mean.as_ref()) {
         Some(meant) => {
@@ -20,6 +22,9 @@ pub(super) fn text(of: &Explanation, wide: bool, mut screen: Screen) -> String {
         None => screen.heading(&format!("{}: {}", of.pod, short(of.verdict))),
     }
     screen.line(&format!("  {}.", of.summary));
+    if let Some(live) = live {
+        next_step(&mut screen, of, live);
+    }
     before(&mut screen, of);
     reasons(&mut screen, of);
     compared(&mut screen, of);
@@ -28,6 +33,7 @@ pub(super) fn text(of: &Explanation, wide: bool, mut screen: Screen) -> String {
     }
     hints(&mut screen, of);
     changes(&mut screen, &of.changes, "scheduling the pod again", "the pod then fits on");
+    new_pods(&mut screen, &of.changes, of.new_pod.as_deref());
     if let Some(group) = &of.group {
         group::describe(&mut screen, group);
     }
@@ -42,6 +48,21 @@ pub(super) fn text(of: &Explanation, wide: bool, mut screen: Screen) -> String {
         screen.line(&format!("  {event}"));
     }
     screen.into_text()
+}
+
+/// Says how to find out whether a scheduler runs, if a pending pod would fit now.
+fn next_step(screen: &mut Screen, of: &Explanation, live: &LiveArgs) {
+    if of.verdict != Verdict::FitsNow && !(of.verdict == Verdict::NotOurs && of.fits_on > 0) {
+        return;
+    }
+    let mut command = "supercargo doctor".to_owned();
+    if let Some(file) = &live.kubeconfig {
+        command.push_str(&format!(" --kubeconfig {}", file.display()));
+    }
+    if let Some(context) = &live.context {
+        command.push_str(&format!(" --context {context}"));
+    }
+    screen.line(&format!("  Next step: run `{command}`, which checks whether a scheduler runs."));
 }
 
 fn short(verdict: Verdict) -> &'static str {
@@ -157,6 +178,28 @@ pub(super) fn changes(screen: &mut Screen, changes: &[Change], verified: &str, t
     }
 }
 
+/// Adds which changes need a new pod, and how to make them.
+pub(super) fn new_pods(screen: &mut Screen, changes: &[Change], how: Option<&str>) {
+    if let Some(text) = new_pods_text(changes, how) {
+        screen.line(&format!("  {text}"));
+    }
+}
+
+/// Returns which changes need a new pod, and how to make them; `None` if there are none.
+pub(crate) fn new_pods_text(changes: &[Change], how: Option<&str>) -> Option<String> {
+    let numbered = changes.iter().zip(1..).filter(|(change, _)| change.needs_new_pod);
+    let numbers: Vec<String> = numbered.map(|(_, number)| number.to_string()).collect();
+    let how = how.unwrap_or(NEW_PODS);
+    match numbers.as_slice() {
+        [] => None,
+        [one] => Some(format!("Fix {one} is not possible as an update of an existing pod: {how}")),
+        [others @ .., last] => {
+            let others = others.join(", ");
+            Some(format!("Fixes {others} and {last} are not possible as updates of an existing pod: {how}"))
+        }
+    }
+}
+
 fn by_node(screen: &mut Screen, of: &Explanation) {
     let Some(nodes) = of.by_node.as_ref().filter(|nodes| !nodes.is_empty()) else { return };
     screen.heading("Node by node");
@@ -179,7 +222,9 @@ fn tell_scores(screen: &mut Screen, scores: &Scores, wide: bool) {
         None => "no node scores lower".to_owned(),
     };
     screen.line(&format!("  best: {} ({margin})", scores.winners.join(", ")));
-    screen.line(&format!("  decided by: {}", scores.decided_by));
+    // Only a pod with a node has a note: its scores are those of now.
+    let label = if scores.note.is_some() { "would now be decided by" } else { "decided by" };
+    screen.line(&format!("  {label}: {}", scores.decided_by));
     if let Some(note) = scores.note {
         screen.line(&format!("  note: {note}"));
     }

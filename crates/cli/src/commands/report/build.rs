@@ -263,7 +263,8 @@ impl<'a> ReportBuilder<'a> {
     fn ask(&mut self, pod: &Arc<PodInfo>) -> Explanation {
         let trial = self.decider.trial_mut();
         let is_ours = is_ours(&self.args.source, trial, trial.tables().text(pod.scheduler_name));
-        let question = Question { is_ours, scores: true, ..Question::default() };
+        let owner = self.states.makers.get(&pod.uid).into();
+        let question = Question { is_ours, scores: true, owner, ..Question::default() };
         let mut place = Place { trial, pending: &self.waiting };
         explain(&mut place, pod, question)
     }

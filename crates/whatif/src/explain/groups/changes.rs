@@ -250,6 +250,7 @@ fn change(code: &'static str, text: String, how: Option<String>, nodes: Vec<Stri
         codes: vec![code],
         text,
         how,
+        needs_new_pod: false,
         fits_on: nodes.len(),
         examples: nodes.into_iter().take(EXAMPLES_MAX).collect(),
     }

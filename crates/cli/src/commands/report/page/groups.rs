@@ -30,7 +30,7 @@ pub(super) fn all(out: &mut Markup, groups: &[GroupExplanation]) {
             out.element("h3", &format!("{} without a node: {names}", count(short.members, "member")));
             reasons_table(out, &short.reasons);
         }
-        changes(out, &of.changes, "scheduling the group again");
+        changes(out, &of.changes, "scheduling the group again", None);
         out.raw("</div></details>");
     }
 }

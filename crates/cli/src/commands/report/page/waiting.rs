@@ -1,5 +1,6 @@
 //! The pending pods and their explanations. This section needs no script.
 
+use crate::commands::explain::new_pods_text;
 use crate::commands::report::model::{Report, Waiting};
 use crate::commands::report::page::groups;
 use crate::commands::report::page::markup::Markup;
@@ -65,7 +66,7 @@ fn one(out: &mut Markup, report: &Report, waiting: &Waiting, at: usize) {
     reasons(out, of);
     near_misses(out, of);
     hints(out, of);
-    changes(out, &of.changes, "scheduling the pod again");
+    changes(out, &of.changes, "scheduling the pod again", of.new_pod.as_deref());
     if let Some(event) = &of.event {
         out.raw("<h3>FailedScheduling event</h3>").element("p class=\"mono\"", event);
     }
@@ -178,8 +179,8 @@ fn hints(out: &mut Markup, of: &Explanation) {
     out.raw("</ul>");
 }
 
-/// Adds verified changes; `verified` says what was decided again.
-pub(super) fn changes(out: &mut Markup, changes: &[Change], verified: &str) {
+/// Adds verified changes; `verified` says what was decided again, and `new_pod` how to make those that need a new pod.
+pub(super) fn changes(out: &mut Markup, changes: &[Change], verified: &str, new_pod: Option<&str>) {
     if changes.is_empty() {
         return;
     }
@@ -204,4 +205,7 @@ pub(super) fn changes(out: &mut Markup, changes: &[Change], verified: &str) {
         out.raw("</li>");
     }
     out.raw("</ol>");
+    if let Some(text) = new_pods_text(changes, new_pod) {
+        out.element("p", &format!("{text}."));
+    }
 }
