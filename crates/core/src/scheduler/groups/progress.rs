@@ -130,9 +130,7 @@ impl Scheduler {
         let is_assumed =
             |pod: &Arc<PodInfo>| matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed)));
         match self.groups.progress(key).stage {
-            Stage::Sent => {
-                !self.started_members(key).any(|pod| is_assumed(pod)) && !self.has_enough_bound(key)
-            }
+            Stage::Sent => !self.started_members(key).any(is_assumed) && !self.has_enough_bound(key),
             _ => self.started_members(key).next().is_none(),
         }
     }
