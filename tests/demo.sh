@@ -25,13 +25,14 @@ weight=2
 crates= packages=
 # Prints one line about what is being built, with the time that is left at the rate so far.
 progress() {
-  local now=$SECONDS compiled program done_go=100 done_rust=100 percent
+  local now=$SECONDS compiled built program done_go=100 done_rust=100 percent
   [ -n "$packages" ] || packages=$(tests/upstream/build.sh packages)
   [ -n "$crates" ] || crates=$(cargo tree --locked --quiet --prefix none --edges normal,build -p supercargo -p supercargo-dev | awk '{ print $1, $2 }' | sort -u | wc -l)
   # cargo says only what it compiles: with a folder of an earlier build, the share of all crates that is done is not known.
   compiled=$(grep -c '^ *Compiling' "$logs/cargo" || true)
   program=$(sed -n 's/^upstream: building \([^ ]*\) .*/\1/p' "$logs/go" | tail -1)
-  if runs "$go"; then done_go=$(($(grep -vc '^upstream: ' "$logs/go") * 100 / packages)); else program=; fi
+  built=$(grep -cvE '^(upstream|go): ' "$logs/go" || true)
+  if runs "$go"; then done_go=$((built * 100 / packages)); else program=; fi
   if runs "$cargo"; then done_rust=$((compiled * 100 / crates)); fi
   percent=$(((done_go * weight + done_rust) / (weight + 1)))
   if [ -n "$again" ]; then
