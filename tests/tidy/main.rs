@@ -253,6 +253,25 @@ fn no_script_pipes_into_a_grep_that_ends_early() {
     assert_none("compare the output, as in `[[ $(command) == *text* ]]`", &breaches);
 }
 
+/// `grep -c` fails if it counts nothing, and `set -e` then ends the script.
+#[test]
+fn scripts_count_with_grep_also_if_nothing_matches() {
+    let counts = |line: &str| {
+        let mut calls = line.split("grep -").skip(1).map(|call| call.split(' ').next().unwrap_or_default());
+        line.contains("$(") && calls.any(|flags| flags.contains('c'))
+    };
+    assert!(counts("n=$(($(grep -vc x file) * 2))") && !counts("n=$(grep -v x file)"));
+    let scripts = files().into_iter().filter(|(name, _)| name.ends_with(".sh"));
+    let breaches: Vec<String> = scripts
+        .flat_map(|(name, text)| {
+            let lines = text.lines().enumerate();
+            let lines = lines.filter(|(_, line)| counts(line) && !line.contains("|| true"));
+            lines.map(|(at, _)| format!("{name}:{}", at + 1)).collect::<Vec<_>>()
+        })
+        .collect();
+    assert_none("add `|| true` in the command substitution", &breaches);
+}
+
 #[test]
 fn no_file_contains_a_path_of_a_developers_machine() {
     // In two parts each, so that this file does not match itself.

@@ -111,12 +111,14 @@ build() {
   esac
 }
 
+control_plane=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok)
 if [ "${1:-}" = packages ]; then
-  go list -modfile="$mod" -deps k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubectl} \
-    go.etcd.io/etcd/server/v3 sigs.k8s.io/kwok/cmd/kwok | sort -u | wc -l
+  # Names the package of a program instead of building it.
+  tool() { printf '%s\n' "$3"; }
+  for name in "${control_plane[@]}"; do build "$name"; done | xargs go list -modfile="$mod" -deps | sort -u | wc -l
   exit
 fi
-[ $# -gt 0 ] || set -- etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok
+[ $# -gt 0 ] || set -- "${control_plane[@]}"
 for name in "$@"; do build "$name"; done
 
 # kwok needs stages: take those of its own module.
