@@ -20,8 +20,6 @@ cargo build --locked --profile demo --bin supercargo --bin "$name" -p supercargo
 cargo=$!
 trap 'kill "$go" "$cargo" 2>/dev/null || true' EXIT
 
-# How much longer the Go build takes than the Rust build. Nothing if its programs are there already.
-weight=2
 crates= packages=
 # Prints one line about what is being built, with the time that is left at the rate so far.
 progress() {
@@ -34,7 +32,8 @@ progress() {
   built=$(grep -cvE '^(upstream|go): ' "$logs/go" || true)
   if runs "$go"; then done_go=$((built * 100 / packages)); else program=; fi
   if runs "$cargo"; then done_rust=$((compiled * 100 / crates)); fi
-  percent=$(((done_go * weight + done_rust) / (weight + 1)))
+  # The Go build takes twice as long as the Rust build, unless Go has the packages already. What is left depends on the one that still runs.
+  if [ -z "$program" ]; then percent=$done_rust; elif ((done_rust == 100)); then percent=$done_go; else percent=$(((done_go * 2 + done_rust) / 3)); fi
   if [ -n "$again" ]; then
     printf '%s: %4d s  %d crates compiled%s\n' "$name" "$now" "$compiled" "${program:+, $program of the control plane}"
     return
@@ -53,7 +52,6 @@ while runs "$go" || runs "$cargo"; do
   polls=$((polls + 1))
   check "$cargo" "$logs/cargo"
   check "$go" "$logs/go"
-  if ((polls == 25)) && ! runs "$go"; then weight=0; fi
   ((polls % 50)) || progress
 done
 check "$cargo" "$logs/cargo"
