@@ -2,16 +2,16 @@
 
 mod support;
 
-use std::sync::Arc;
 use supercargo_core::model::device::{
-    AllocationMode, ClaimSpec, Constraint, ConstraintKind, CounterSet, Device, DeviceClass, DeviceRequest,
-    Facts, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
+    ClaimSpec, Constraint, ConstraintKind, CounterSet, Device, DeviceClass, PodClaim, PodClaimSource, PoolId,
+    Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
 };
 use supercargo_core::model::intern::{Symbol, Tables};
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::quantity::{Amount, Quantity};
 use supercargo_core::model::volume::StorageObject;
 use supercargo_core::plugins::dynamic_resources::diagnosis::{Diagnosis, Hindrance, diagnose};
+use support::devices::{self, request};
 use support::{TestCluster, language, storage};
 
 fn amount(value: i64) -> Amount {
@@ -25,32 +25,7 @@ fn counters(counters: &[(&str, i64)]) -> Box<[CounterSet]> {
 }
 
 fn device(name: &str, consumes: &[(&str, i64)]) -> Device {
-    Device {
-        name: name.into(),
-        attributes: [].into(),
-        capacity: [].into(),
-        consumes: counters(consumes),
-        reach: Reach::Nothing,
-        taints: [].into(),
-        binds_to_node: false,
-        binding_conditions: None,
-        binding_failure_conditions: [].into(),
-        is_shareable: false,
-        facts: Facts(Arc::new(())),
-    }
-}
-
-fn request(name: &str, class: Symbol) -> DeviceRequest {
-    DeviceRequest {
-        name: name.into(),
-        class,
-        selectors: [].into(),
-        mode: AllocationMode::ExactCount(1),
-        admin_access: false,
-        tolerations: [].into(),
-        has_capacity: false,
-        capacity: [].into(),
-    }
+    Device { consumes: counters(consumes), ..devices::device(name) }
 }
 
 /// Diagnoses a node whose pool has four of the counter `memory` and two of `slots`, for a pod with a claim.

@@ -23,7 +23,7 @@ use supercargo_core::model::quantity::Amount;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::selector::{NodeSelectorTerm, Operator, Requirement, TermDemands};
 use supercargo_core::model::volume::{Reservation, StorageKey, StorageKind, StorageObject};
-use support::TestCluster;
+use support::{TestCluster, devices};
 
 /// More nodes than the limit for pods with few candidates.
 const NODES: usize = 14;
@@ -91,25 +91,18 @@ fn amount(value: i64) -> Amount {
 
 fn device(number: usize, model: Model, tainted: bool) -> Device {
     Device {
-        name: format!("d{number}").into(),
         attributes: [
             ("model".into(), Attribute::Text(format!("{model:?}").into())),
             ("slot".into(), Attribute::Int(number as i64 / 2)),
         ]
         .into(),
-        capacity: [].into(),
-        consumes: [].into(),
-        reach: Reach::Nothing,
         taints: if tainted {
             [DeviceTaint { key: "broken".into(), value: "".into(), effect: "NoSchedule".into() }].into()
         } else {
             [].into()
         },
-        binds_to_node: false,
-        binding_conditions: None,
-        binding_failure_conditions: [].into(),
-        is_shareable: false,
         facts: Facts(Arc::new(model)),
+        ..devices::device(&format!("d{number}"))
     }
 }
 
@@ -158,14 +151,10 @@ fn request(tables: &mut Tables, name: &str, what: &str) -> DeviceRequest {
         _ => ("any", AllocationMode::ExactCount(1), [].into()),
     };
     DeviceRequest {
-        name: name.into(),
-        class: tables.symbol(class),
         selectors,
         mode,
         admin_access: what == "admin",
-        tolerations: [].into(),
-        has_capacity: false,
-        capacity: [].into(),
+        ..devices::request(name, tables.symbol(class))
     }
 }
 

@@ -24,7 +24,7 @@ use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::Outcome;
 use supercargo_core::report::group::{GroupOutcome, GroupReport};
 use supercargo_core::scheduler::{Config, Limits, PodLocation, Profile, Scheduler, Step};
-use support::{arrival, begin, groups};
+use support::{arrival, begin, devices, groups};
 
 /// Limits of a few steps. Of pods without devices, no evaluation is large.
 const SMALL: Limits = Limits { large: 400, slice: 400, most: 4_000_000_000 };
@@ -104,7 +104,6 @@ impl Cluster {
     /// Publishes the devices of a node.
     fn set_devices_of(&mut self, node: &str, numbers: &[usize]) {
         let device = |&at: &usize| Device {
-            name: format!("d{at}").into(),
             attributes: [("parity".into(), Attribute::Int(at as i64 % 2))].into(),
             capacity: [(
                 "size".into(),
@@ -114,33 +113,15 @@ impl Cluster {
                 },
             )]
             .into(),
-            consumes: [].into(),
-            reach: Reach::Nothing,
-            taints: [].into(),
-            binds_to_node: false,
-            binding_conditions: None,
-            binding_failure_conditions: [].into(),
-            is_shareable: false,
             facts: Facts(Arc::new(at)),
+            ..devices::device(&format!("d{at}"))
         };
         self.publish(node, "gpu.example.com", 1, numbers.iter().map(device).collect());
     }
 
     /// Publishes a pool of node `a` without a usable device: a slice is missing, or the pool lists a device twice.
     fn set_other_pool(&mut self, is_invalid: bool) {
-        let device = Device {
-            name: "twice".into(),
-            attributes: [].into(),
-            capacity: [].into(),
-            consumes: [].into(),
-            reach: Reach::Nothing,
-            taints: [].into(),
-            binds_to_node: false,
-            binding_conditions: None,
-            binding_failure_conditions: [].into(),
-            is_shareable: false,
-            facts: Facts(Arc::new(MISSING + 1)),
-        };
+        let device = Device { facts: Facts(Arc::new(MISSING + 1)), ..devices::device("twice") };
         let slices = if is_invalid { 1 } else { 2 };
         self.publish("a", "other.example.com", slices, vec![device.clone(), device]);
     }
@@ -187,14 +168,8 @@ impl Cluster {
         let request = |at: usize| {
             let selects = Arc::new(Numbered(last, last.to_string()));
             let request = DeviceRequest {
-                name: format!("r{at}").into(),
-                class,
                 selectors: if at == any { [Some(DeviceSelector(selects))].into() } else { [].into() },
-                mode: AllocationMode::ExactCount(1),
-                admin_access: false,
-                tolerations: [].into(),
-                has_capacity: false,
-                capacity: [].into(),
+                ..devices::request(&format!("r{at}"), class)
             };
             Request { name: format!("r{at}").into(), kind: RequestKind::Exactly(request) }
         };

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::device::{
-    Allocation, AllocationMode, ClaimSpec, Device, DeviceClass, DeviceCondition, DeviceRequest, DeviceStatus,
-    Facts, NodeSelector, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim,
-    ResourceSlice,
+    Allocation, ClaimSpec, Device, DeviceClass, DeviceCondition, DeviceStatus, NodeSelector, PodClaim,
+    PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
 };
 use supercargo_core::model::effect::{Effect, Lane, VolumeChange, VolumeWrite};
 use supercargo_core::model::emulation::Compat;
@@ -21,7 +20,7 @@ use supercargo_core::model::volume::StorageObject;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::report::{DeviceWait, Outcome};
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use support::{arrival, begin};
+use support::{arrival, begin, devices};
 
 /// A claim as the API server shows it.
 #[derive(Clone, Default)]
@@ -71,17 +70,9 @@ impl Cluster {
         cluster.handle(node);
         let tables = cluster.scheduler.tables();
         let device = |at: usize| Device {
-            name: format!("d{at}").into(),
-            attributes: [].into(),
-            capacity: [].into(),
-            consumes: [].into(),
-            reach: Reach::Nothing,
-            taints: [].into(),
-            binds_to_node: false,
             binding_conditions: Some(["ready".into()].into()),
             binding_failure_conditions: ["broken".into()].into(),
-            is_shareable: false,
-            facts: Facts(Arc::new(())),
+            ..devices::device(&format!("d{at}"))
         };
         let slice = ResourceSlice {
             name: tables.symbol("slice"),
@@ -122,16 +113,7 @@ impl Cluster {
     fn show(&mut self, name: &str, shown: &Shown) {
         self.versions += 1;
         let tables = self.scheduler.tables();
-        let request = DeviceRequest {
-            name: "r".into(),
-            class: tables.symbol("gpu"),
-            selectors: [].into(),
-            mode: AllocationMode::ExactCount(1),
-            admin_access: false,
-            tolerations: [].into(),
-            has_capacity: false,
-            capacity: [].into(),
-        };
+        let request = devices::request("r", tables.symbol("gpu"));
         let request = Request { name: "r".into(), kind: RequestKind::Exactly(request) };
         let results = shown.allocation.iter().flat_map(|allocation| &allocation.results);
         let condition = |kind: &'static str| DeviceCondition {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::device::{
-    AllocationMode, ClaimSpec, Device, DeviceClass, DeviceRequest, DeviceSelector, Expression, Facts,
-    PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
+    ClaimSpec, Device, DeviceClass, DeviceSelector, Expression, Facts, PodClaim, PodClaimSource, PoolId,
+    Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
 };
 use supercargo_core::model::event::Event;
 use supercargo_core::model::intern::Tables;
@@ -16,7 +16,7 @@ use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::volume::StorageObject;
 use supercargo_core::scheduler::{Profile, Trial, TrialDecision, TrialOptions};
-use support::{arrival, language};
+use support::{arrival, devices, language};
 
 const SLICES: usize = 10_000;
 const DEVICES: usize = 128;
@@ -45,19 +45,7 @@ impl Expression for Last {
 
 fn device(number: usize, name: &Arc<str>, facts: &Facts) -> Device {
     debug_assert!(number < DEVICES);
-    Device {
-        name: Arc::clone(name),
-        attributes: [].into(),
-        capacity: [].into(),
-        consumes: [].into(),
-        reach: Reach::Nothing,
-        taints: [].into(),
-        binds_to_node: false,
-        binding_conditions: None,
-        binding_failure_conditions: [].into(),
-        is_shareable: false,
-        facts: facts.clone(),
-    }
+    Device { name: Arc::clone(name), facts: facts.clone(), ..devices::device("") }
 }
 
 /// Adds slices, each for a node of its own. Only some of the nodes exist.
@@ -85,16 +73,7 @@ fn add_claim(trial: &mut Trial, selector: &Arc<Last>) {
     let (class, implicit) = (tables.symbol("c"), tables.symbol("deviceclass.resource.kubernetes.io/c"));
     let expression: Arc<dyn Expression> = Arc::<Last>::clone(selector);
     let selectors = [Some(DeviceSelector(expression))];
-    let request = DeviceRequest {
-        name: "r".into(),
-        class,
-        selectors: [].into(),
-        mode: AllocationMode::ExactCount(1),
-        admin_access: false,
-        tolerations: [].into(),
-        has_capacity: false,
-        capacity: [].into(),
-    };
+    let request = devices::request("r", class);
     let request = Request { name: "r".into(), kind: RequestKind::Exactly(request) };
     let claim = ResourceClaim {
         namespace: tables.symbol("default"),

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::device::{
-    AllocatedDevice, Allocation, AllocationMode, ClaimSpec, Device, DeviceClass, DeviceCondition, DeviceId,
-    DeviceRequest, DeviceStatus, Facts, NodeSelector, PodClaim, PodClaimSource, PoolId, Reach, Request,
-    RequestKind, ResourceClaim, ResourceSlice,
+    AllocatedDevice, Allocation, ClaimSpec, Device, DeviceClass, DeviceCondition, DeviceId, DeviceStatus,
+    NodeSelector, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim,
+    ResourceSlice,
 };
 use supercargo_core::model::effect::{Effect, VolumeChange, VolumeWrite};
 use supercargo_core::model::event::{BindOutcome, Event, ObjectKey, WriteOutcome};
@@ -33,7 +33,7 @@ use supercargo_core::model::time::Time;
 use supercargo_core::model::volume::StorageObject;
 use supercargo_core::queue::QueueConfig;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use support::{arrival, begin};
+use support::{arrival, begin, devices};
 
 /// The pods and their claims. Two pods share a claim, and one has two claims.
 const PODS: [(&str, &[&str]); 5] =
@@ -53,17 +53,9 @@ fn pool(node: &str) -> PoolId {
 
 fn slice(tables: &mut Tables, node: &str) -> ResourceSlice {
     let device = |at: usize| Device {
-        name: format!("d{at}").into(),
-        attributes: [].into(),
-        capacity: [].into(),
-        consumes: [].into(),
-        reach: Reach::Nothing,
-        taints: [].into(),
-        binds_to_node: false,
         binding_conditions: (at % 2 == 1).then(|| ["ready".into()].into()),
         binding_failure_conditions: ["broken".into()].into(),
-        is_shareable: false,
-        facts: Facts(Arc::new(())),
+        ..devices::device(&format!("d{at}"))
     };
     ResourceSlice {
         name: tables.symbol(&format!("slice-{node}")),
@@ -77,16 +69,7 @@ fn slice(tables: &mut Tables, node: &str) -> ResourceSlice {
 }
 
 fn spec(tables: &mut Tables) -> ClaimSpec {
-    let request = DeviceRequest {
-        name: "r".into(),
-        class: tables.symbol("gpu"),
-        selectors: [].into(),
-        mode: AllocationMode::ExactCount(1),
-        admin_access: false,
-        tolerations: [].into(),
-        has_capacity: false,
-        capacity: [].into(),
-    };
+    let request = devices::request("r", tables.symbol("gpu"));
     let request = Request { name: "r".into(), kind: RequestKind::Exactly(request) };
     ClaimSpec { requests: [request].into(), ..ClaimSpec::default() }
 }

@@ -4,6 +4,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test binary uses a part of this")]
 
+pub(crate) mod devices;
 pub(crate) mod extenders;
 pub(crate) mod groups;
 pub(crate) mod language;
