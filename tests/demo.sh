@@ -44,8 +44,8 @@ progress() {
 } >&2
 
 runs() { kill -0 "$1" 2>/dev/null; }
-# Ends everything if a build has failed.
-check() { runs "$1" || wait "$1" || { cat "$2" >&2; exit 1; }; }
+# Ends everything if a build has failed, and prints its log without the lines that only name a package of Go.
+check() { runs "$1" || wait "$1" || { grep -v '^[^ ]*$' "$2" >&2; exit 1; }; }
 polls=0
 while runs "$go" || runs "$cargo"; do
   sleep 0.2

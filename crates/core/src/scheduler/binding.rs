@@ -109,8 +109,9 @@ impl Scheduler {
             self.bindings.remove(uid);
             return None;
         }
-        let (pod, was_sent) = (Arc::clone(&binding.queued.pod), binding.was_sent());
-        if !was_sent && self.waits_for_start(&pod) {
+        let was_sent = binding.was_sent();
+        if !was_sent && self.waits_for_start(&binding.queued.pod) {
+            let pod = Arc::clone(&binding.queued.pod);
             self.queue_bind(&pod);
             return None;
         }

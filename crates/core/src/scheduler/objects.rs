@@ -180,8 +180,8 @@ impl Scheduler {
 
     fn pod_applied(&mut self, now: Time, pod: &Arc<PodInfo>) {
         let joined = self.member_seen(now, pod);
-        let is_bound_by_others = pod.node_name.is_some() && self.cache.placed(&pod.uid).is_none();
-        let was_bound = matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Added)));
+        let before = self.cache.placed(&pod.uid).map(|(_, _, state)| state);
+        let is_bound_by_others = pod.node_name.is_some() && before.is_none();
         if let Some(key) = joined.filter(|_| pod.node_name.is_none()) {
             self.join_preemption(key, &pod.uid);
         }
@@ -200,7 +200,7 @@ impl Scheduler {
             if pod.deleting {
                 self.note_ended(now, key);
             } else {
-                self.note_bound(now, key, !was_bound);
+                self.note_bound(now, key, before != Some(PodState::Added));
             }
         }
         if pod.deleting {
