@@ -17,7 +17,7 @@ use supercargo_core::scheduler::{Profile, Reconfiguration, Scheduler};
 
 /// Parses a PodGroup, name first: `group g ns=default min=3 key=zone priority=5 whole scheduled`. Other words are
 /// annotations of ours, without their prefix: `replacements=together`.
-/// Without `min`, it is basic. With `scheduled`, its condition says so.
+/// Without `min`, it is basic. With `scheduled`, its condition says so; with `overwritten`, it says that it is not.
 pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
     let (name, words) = words.split_first().expect("a group has a name");
     let is_new = tables.rules().version >= EmulatedVersion::V1_37;
@@ -42,9 +42,11 @@ pub(crate) fn group(tables: &mut Tables, words: &[&str]) -> PodGroup {
             "key" => group.topology = Some([tables.symbol(value)].into()),
             "priority" => group.priority = value.parse().expect("a priority"),
             "whole" => group.disruption = DisruptionMode::All,
-            "scheduled" => {
-                let (reason, message) = ("Scheduled".into(), "".into());
-                let condition = GroupCondition { is_true: true, reason, message, observed_generation: 1 };
+            "scheduled" | "overwritten" => {
+                let is_true = key == "scheduled";
+                let reason = if is_true { "Scheduled" } else { "Foreign" }.into();
+                let condition =
+                    GroupCondition { is_true, reason, message: "".into(), observed_generation: 1 };
                 group.scheduled = Some(condition);
             }
             _ if group_options::ALL.iter().any(|it| it.ends_with(&format!("/{key}"))) => {

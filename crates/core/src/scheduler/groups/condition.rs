@@ -143,9 +143,19 @@ impl Scheduler {
         let Some(group) = self.cache.lookups().group(key) else { return };
         let is_wrong = self.condition_of(group).map_or(may_be_lost, |shown| !shown.is_true);
         let has_ours = || self.scheduled_members(key).any(|(pod, _)| self.is_ours(pod));
-        if is_wrong && self.groups.progress(key).has_started() && has_ours() {
-            let generation = group.generation;
-            self.set_condition(now, key, condition(&Verdict::Scheduled, generation));
+        let progress = self.groups.progress(key);
+        if !self.leading || !is_wrong || !progress.has_started() || !has_ours() {
+            return;
+        }
+        let (uid, condition) = (Arc::clone(&group.uid), condition(&Verdict::Scheduled, group.generation));
+        let again = progress.corrected_at.map(|at| if at > now { at } else { at + ECHO_MAX });
+        let at = again.map_or(now, |again| again.max(now));
+        self.groups.progress_mut(key).corrected_at = Some(at);
+        if at > now {
+            // Another client overwrites it. Without a pause, both would write without end.
+            self.groups.sent.insert(&uid, Sent { key, condition, lost_at: at, pause: ECHO_MAX });
+        } else {
+            self.set_condition(now, key, condition);
         }
     }
 

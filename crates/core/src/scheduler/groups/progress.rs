@@ -34,6 +34,8 @@ pub(super) struct Progress {
     pub(super) stage: Stage,
     /// When it lost the last member that was bound or being bound, if it ran before. Its time began anew then.
     pub(super) ran_until: Option<Time>,
+    /// When its condition was corrected last, or is to be corrected.
+    pub(super) corrected_at: Option<Time>,
 }
 
 impl Progress {
