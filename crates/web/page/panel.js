@@ -134,9 +134,14 @@ function hints(answer) {
 
 function fixes(answer, what) {
   if (answer.changes.length === 0) return [];
-  return [el("h3", null, "Possible fixes, each verified by scheduling the " + what + " again"), el("ol", null, answer.changes.map((it) =>
-    el("li", null, it.text, it.how ? el("pre", null, it.how) : "",
+  const parts = [el("h3", null, "Possible fixes, each verified by scheduling the " + what + " again"), el("ol", null, answer.changes.map((it) =>
+    el("li", null, it.text + (it.needsNewPod ? " (needs a new pod)" : ""), it.how ? el("pre", null, it.how) : "",
       el("span", { class: "then" }, it.fitsOn > 0 ? "The " + what + " then " + (what === "pod" ? "fits on " : "uses ") + count(it.fitsOn, "node") + ": " + it.examples.join(", ") : ""))))];
+  if (answer.changes.some((it) => it.needsNewPod)) {
+    const how = answer.newPod || "create the pods again, or make the change in the template of their owner";
+    parts.push(el("p", null, "The API server accepts no such update of an existing pod: " + how + "."));
+  }
+  return parts;
 }
 
 function scores(answer) {
