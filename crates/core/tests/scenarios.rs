@@ -99,7 +99,7 @@ fn upstream_integration_tests() {
 
 #[test]
 fn pod_groups() {
-    let topics = "s_since_1.37 _victims _members _binding _starts _progress _changes _reports _placements _preferences";
+    let topics = "s_since_1.37 _victims _members _binding _starts _progress _refusals _changes _reports _placements _preferences";
     check("groups.txt");
     for topic in topics.split(' ') {
         check(&format!("group{topic}.txt"));

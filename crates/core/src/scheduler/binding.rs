@@ -290,7 +290,7 @@ impl Scheduler {
         match next {
             Next::Nothing => {}
             Next::Resend(uid) => self.outbox.push_bind(Outgoing::Bind(uid)),
-            Next::Bound(binding) => self.bound(&binding),
+            Next::Bound(binding) => self.bound(now, &binding),
             Next::Failed(binding, message) if self.is_repeatable(&binding) => {
                 let uid = Arc::clone(&binding.queued.pod.uid);
                 self.bindings.insert(Arc::clone(&uid), binding.repeated(message));
@@ -382,8 +382,11 @@ impl Scheduler {
     }
 
     /// Reports a binding that was carried out.
-    fn bound(&mut self, binding: &Binding) {
+    fn bound(&mut self, now: Time, binding: &Binding) {
         let pod = Arc::clone(&binding.queued.pod);
+        if let Some(key) = pod.group_key() {
+            self.note_bound(now, key, true);
+        }
         let node = self.tables.text(binding.node).to_owned();
         let note = format!("Successfully assigned {} to {node}", self.snapshot().pod_key(&pod));
         self.record(&pod, Severity::Normal, "Scheduled", "Binding", note);

@@ -180,8 +180,9 @@ impl Scheduler {
 
     fn pod_applied(&mut self, now: Time, pod: &Arc<PodInfo>) {
         let joined = self.member_seen(now, pod);
-        let before = self.cache.placed(&pod.uid).map(|(_, _, state)| state);
+        let before = self.cache.placed(&pod.uid).map(|(_, on, state)| (on, state));
         let is_bound_by_others = pod.node_name.is_some() && before.is_none();
+        let shows_binding = matches!(before, Some((on, PodState::Assumed)) if pod.node_name == Some(on));
         if let Some(key) = joined.filter(|_| pod.node_name.is_none()) {
             self.join_preemption(key, &pod.uid);
         }
@@ -200,7 +201,7 @@ impl Scheduler {
             if pod.deleting {
                 self.note_ended(now, key);
             } else {
-                self.note_bound(now, key, before != Some(PodState::Added));
+                self.note_bound(now, key, shows_binding);
             }
         }
         if pod.deleting {

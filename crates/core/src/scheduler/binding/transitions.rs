@@ -258,11 +258,11 @@ impl Bindings {
         Some(Arc::clone(&binding.queued.pod))
     }
 
-    /// Removes a binding that was not sent, and whose pod is still pending.
+    /// Removes a binding that was not sent. Returns it if its pod is still pending.
     pub(in crate::scheduler) fn cancel_unsent(&mut self, uid: &Uid, outbox: &mut Outbox) -> Option<Binding> {
-        self.get(uid).filter(|binding| !binding.was_sent() && binding.is_open())?;
+        self.get(uid).filter(|binding| !binding.was_sent())?;
         outbox.drop_bind(uid);
-        self.remove(uid)
+        self.remove(uid).filter(Binding::is_open)
     }
 
     /// Returns the pods whose bindings were not sent, in a deterministic order.

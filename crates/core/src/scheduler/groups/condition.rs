@@ -100,6 +100,9 @@ impl Scheduler {
 
     fn send_condition(&mut self, now: Time, key: GroupKey, condition: GroupCondition, pause: Duration) {
         let Some(group) = self.cache.lookups().group(key).filter(|_| self.leading) else { return };
+        if !condition.is_true && self.groups.progress(key).has_started() {
+            return;
+        }
         let shown = self.condition_of(group);
         let differs =
             |other: Option<&GroupCondition>| other.is_none_or(|other| other.is_true != condition.is_true);

@@ -21,7 +21,7 @@ use crate::model::intern::Symbol;
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::{PodInfo, Uid};
-use crate::model::signature::VolumelessSignature;
+use crate::model::signature::{Signature, VolumelessSignature};
 use crate::model::time::Time;
 use crate::plugins::gang_scheduling::{self, Permit};
 use crate::queue::QueuedPod;
@@ -261,8 +261,10 @@ impl<'a> RunState<'a> {
     ) {
         self.before = at.checked_sub(1).map(|before| &attempt.members[before].pod);
         self.at = at;
-        let is_repeated = self.path.has_ended() && self.is_repeated(&attempt.members[at].pod);
-        if self.path.begin_member(is_repeated) {
+        let pod = &attempt.members[at].pod;
+        // Volumes may be what keeps the member before out of the other domains.
+        let is_equal = |before: &Arc<PodInfo>| Signature::of(before) == Signature::of(pod);
+        if self.path.begin_member(self.path.has_ended() && self.before.is_some_and(is_equal)) {
             self.rejections = Rejections::default();
         }
         self.within = first.filter(|_| at == 0).or(self.path.current()).or(within);

@@ -4,7 +4,7 @@
 //! `pkg/scheduler/backend/cache/podgroupstate.go`.
 
 use super::condition::SentConditions;
-use super::progress::Progress;
+use super::progress::{Progress, Stage};
 use super::start::Start;
 use super::time_limit::TimeLimits;
 use crate::cache::Cache;
@@ -285,6 +285,13 @@ impl Groups {
 
     pub(super) fn progress_mut(&mut self, key: GroupKey) -> &mut Progress {
         self.progress.entry(key).or_default()
+    }
+
+    /// Forgets how far the groups have come that have not started.
+    pub(super) fn forget_unstarted(&mut self) {
+        let has_yet_to_start = |progress: &&mut Progress| !progress.has_started();
+        let unstarted = self.progress.values_mut().filter(has_yet_to_start);
+        unstarted.for_each(|progress| progress.stage = Stage::Unknown);
     }
 
     pub(super) fn forget_progress(&mut self, key: GroupKey) {

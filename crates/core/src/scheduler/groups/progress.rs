@@ -4,7 +4,9 @@
 //! any of them is left. Its condition alone does not say that: it is written when members are chosen.
 
 use super::super::Scheduler;
+use super::cycle::Verdict;
 use super::start::minimum;
+use super::submit::condition;
 use crate::cache::PodState;
 use crate::model::group::{GroupKey, PodGroup};
 use crate::model::pod::PodInfo;
@@ -19,8 +21,8 @@ pub(super) enum Stage {
     Unknown,
     /// Members were chosen, but it has not started yet.
     Chosen,
-    /// The Bindings of as many members as it needs were sent, and the watch has shown none of them. Too few other
-    /// members were bound before.
+    /// The Bindings of as many members as it needs were sent, and neither the watch nor an answer has shown any of
+    /// them. Too few other members were bound before.
     Sent,
     /// It has started.
     Runs,
@@ -69,9 +71,10 @@ impl Scheduler {
         }
     }
 
-    /// Handles a member that the watch shows as bound. `is_new` says whether it did not before.
-    pub(in crate::scheduler) fn note_bound(&mut self, now: Time, key: GroupKey, is_new: bool) {
-        if is_new && self.groups.progress(key).stage == Stage::Sent {
+    /// Handles a member that the watch or an answer shows as bound. `is_ours` says whether it shows a Binding of ours
+    /// for the first time.
+    pub(in crate::scheduler) fn note_bound(&mut self, now: Time, key: GroupKey, is_ours: bool) {
+        if is_ours && self.groups.progress(key).stage == Stage::Sent {
             self.set_stage(key, Stage::Runs);
             self.check_reservation(now, key);
         }
@@ -80,16 +83,11 @@ impl Scheduler {
 
     /// Notes whether the group has started, after a member was bound, a Binding was sent, or `minCount` changed.
     pub(in crate::scheduler) fn check_started(&mut self, now: Time, key: GroupKey) {
-        let Some(group) = self.cache.lookups().group(key) else { return };
-        let min = minimum(group.policy).max(1);
-        if self.groups.progress(key).has_started() || self.tables.copies_defects() {
+        let is_known = self.cache.lookups().group(key).is_some();
+        if !is_known || self.groups.progress(key).has_started() || self.tables.copies_defects() {
             return;
         }
-        let has_enough = || {
-            self.started_members(key).count() >= min
-                && self.role_shortage(key, self.started_members(key)).is_none()
-        };
-        if self.scheduled(key) >= min && has_enough() {
+        if self.are_enough(key, || self.started_members(key)) {
             self.note_started(now, key);
         } else {
             self.set_time_limit(key);
@@ -103,6 +101,7 @@ impl Scheduler {
             && self.bound_members(key).next().is_some();
         let runs = ran || self.groups.progress(key).stage == Stage::Runs || self.has_enough_bound(key);
         self.set_stage(key, if runs { Stage::Runs } else { Stage::Sent });
+        self.groups.passed_over.remove(&key);
         if self.groups.limits.is_given_up(key) {
             // The watch showed only now that it runs.
             self.take_up(key);
@@ -121,9 +120,21 @@ impl Scheduler {
 
     /// Whether the watch shows as many members as bound as the group needs.
     fn has_enough_bound(&self, key: GroupKey) -> bool {
-        let min = self.cache.lookups().group(key).map_or(0, |group| minimum(group.policy)).max(1);
-        self.bound_members(key).take(min).count() == min
-            && self.role_shortage(key, self.bound_members(key)).is_none()
+        self.are_enough(key, || self.bound_members(key))
+    }
+
+    /// Whether the group starts with these members. One is enough if no profile of theirs checks `minCount`.
+    fn are_enough<'a, I: Iterator<Item = &'a Arc<PodInfo>>>(
+        &self,
+        key: GroupKey,
+        members: impl Fn() -> I,
+    ) -> bool {
+        let Some(group) = self.cache.lookups().group(key) else { return false };
+        let min = minimum(group.policy).max(1);
+        let count = members().take(min).count();
+        let is_unchecked = |pod: &Arc<PodInfo>| self.is_ours(pod) && !self.checks_minimum(pod);
+        count == min && self.role_shortage(key, members()).is_none()
+            || count > 0 && members().all(is_unchecked)
     }
 
     /// Whether the group has lost all members that started, the last of them a moment ago. Those that were bound before
@@ -142,28 +153,43 @@ impl Scheduler {
         if let Some(key) = pod.group_key() {
             // Otherwise Bindings that are refused again and again would extend the time.
             let ran_until = (self.groups.progress(key).stage == Stage::Runs).then_some(now);
-            self.note_lost(key, Stage::Chosen, ran_until);
+            self.note_lost(now, key, Stage::Chosen, ran_until);
             self.set_time_limit(key);
         }
     }
 
     /// Handles a bound member that left or is terminating.
     pub(in crate::scheduler) fn note_ended(&mut self, now: Time, key: GroupKey) {
-        self.note_lost(key, Stage::Ended, Some(now));
+        let ran_until = (self.groups.progress(key).stage != Stage::Sent).then_some(now);
+        self.note_lost(now, key, Stage::Ended, ran_until);
         self.set_time_limit(key);
     }
 
-    fn note_lost(&mut self, key: GroupKey, stage: Stage, ran_until: Option<Time>) {
+    fn note_lost(&mut self, now: Time, key: GroupKey, stage: Stage, ran_until: Option<Time>) {
         let has_started = match self.cache.lookups().group(key) {
             Some(group) => self.has_started(group),
             None => self.groups.progress(key).has_started(),
         };
         if has_started && self.has_lost_all(key) {
             let is_left = self.started_members(key).next().is_some();
-            self.set_stage(key, if is_left { Stage::Chosen } else { stage });
+            let was_sent = self.groups.progress(key).stage == Stage::Sent;
+            self.set_stage(key, if is_left || was_sent { Stage::Chosen } else { stage });
+            if was_sent {
+                self.start_failed(now, key);
+            }
             if let Some(at) = ran_until.filter(|_| !is_left && !self.tables.copies_defects()) {
                 self.groups.progress_mut(key).ran_until = Some(at);
             }
+        }
+    }
+
+    /// Takes back the condition of a group whose Bindings were all in vain: it may be long before a cycle follows.
+    fn start_failed(&mut self, now: Time, key: GroupKey) {
+        let Some(group) = self.cache.lookups().group(key) else { return };
+        let (min, generation) = (minimum(group.policy), group.generation);
+        if min > 0 {
+            let text = "none of the chosen members of the pod group could be bound".to_owned();
+            self.set_condition(now, key, condition(&Verdict::Unschedulable(text), generation));
         }
     }
 
@@ -193,11 +219,9 @@ impl Scheduler {
     /// Handles the gain of leadership: another leader may have started groups that have not started here, and the watch
     /// may show that later.
     pub(in crate::scheduler) fn groups_led(&mut self, now: Time) {
+        self.groups.forget_unstarted();
         let keys: Vec<GroupKey> = self.groups.keys().collect();
         for key in keys {
-            if !self.groups.progress(key).has_started() {
-                self.set_stage(key, Stage::Unknown);
-            }
             if self.groups.limits.is_given_up(key) {
                 // If its time is over, it is given up again, with a condition and events of this leader.
                 self.take_up(key);

@@ -198,7 +198,9 @@ impl Scheduler {
         for uid in &queued.members {
             self.bindings.take_start(uid);
         }
-        if self.confirm_start(now, &queued).is_some_and(|left| !left.is_empty()) {
+        let left = self.confirm_start(now, &queued).unwrap_or_default();
+        let is_open = |uid: &Uid| self.bindings.get(uid).is_some_and(|it| it.pending().is_some());
+        if left.iter().any(is_open) {
             self.note_started(now, queued.key);
         }
     }
