@@ -131,10 +131,11 @@ impl Scheduler {
     ) -> bool {
         let Some(group) = self.cache.lookups().group(key) else { return false };
         let min = minimum(group.policy).max(1);
-        let count = members().take(min).count();
+        let is_complete = self.scheduled(key) >= min
+            && members().take(min).count() == min
+            && self.role_shortage(key, members()).is_none();
         let is_unchecked = |pod: &Arc<PodInfo>| self.is_ours(pod) && !self.checks_minimum(pod);
-        count == min && self.role_shortage(key, members()).is_none()
-            || count > 0 && members().all(is_unchecked)
+        is_complete || members().next().is_some() && members().all(is_unchecked)
     }
 
     /// Whether the group has lost all members that started, the last of them a moment ago. Those that were bound before
