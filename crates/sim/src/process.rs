@@ -89,6 +89,8 @@ pub(crate) struct Process {
     pub(crate) started: BTreeSet<String>,
     /// The uids of the groups of which this process chose members.
     pub(crate) chosen: BTreeSet<String>,
+    /// Those of them that were chosen since it leads.
+    pub(crate) chosen_by_leader: BTreeSet<String>,
     /// The gangs that were scheduled and of which no Binding was sent since, by key, with their `minCount` then.
     pub(crate) starting: BTreeMap<String, usize>,
     /// Pods whose PreBind succeeded and whose bindings were not sent yet.
@@ -198,6 +200,7 @@ impl Process {
             group_api: group_api(seed),
             started: BTreeSet::new(),
             chosen: BTreeSet::new(),
+            chosen_by_leader: BTreeSet::new(),
             starting: BTreeMap::new(),
             pre_bound: BTreeSet::new(),
             decided: BTreeMap::new(),

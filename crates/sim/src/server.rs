@@ -142,6 +142,8 @@ pub(crate) struct Server {
     pub(crate) slices: BTreeMap<String, Arc<Slice>>,
     /// PodGroups by key.
     pub(crate) groups: BTreeMap<String, Arc<Group>>,
+    /// The keys of groups of which a member was ever bound, by any client.
+    pub(crate) ever_bound: BTreeSet<String>,
     has_device_classes: bool,
     version: u64,
     whole: Stamp,
@@ -259,6 +261,8 @@ impl Server {
         if by == By::Others {
             self.by_pod.insert(pod.uid.clone(), self.version);
         }
+        let bound = pod.group_key().filter(|_| pod.node.is_some());
+        self.ever_bound.extend(bound);
         let pod = Arc::new(pod);
         self.pods.insert(pod.uid.clone(), Arc::clone(&pod));
         self.publish(Kind::Pod, Change::Pod(pod));

@@ -286,6 +286,10 @@ impl Sim {
         let what = if leads { "leads" } else { "lost the lease" };
         self.say("process", &format!("incarnation {incarnation}"), format_args!("{what}"));
         self.process.leads = leads;
+        if !leads {
+            // The conditions that were on their way are dropped.
+            self.process.chosen_by_leader.clear();
+        }
         self.process.scheduler.handle(self.now, Event::Leading(leads));
     }
 

@@ -62,7 +62,9 @@ impl Sim {
                     None => _ = self.process.starting.remove(&key),
                 }
                 self.process.started.insert(key);
-                self.process.chosen.extend(group.map(|group| group.uid.clone()));
+                let uid = group.map(|group| group.uid.clone());
+                self.process.chosen.extend(uid.clone());
+                self.process.chosen_by_leader.extend(uid);
                 Ok(())
             }
             GroupOutcome::WaitingForPreemption => self.check_group_preemption(&key, group.as_deref(), report),
@@ -483,6 +485,13 @@ impl Sim {
             if runs && self.process.chosen.contains(&group.uid) && !says_so && !is_late {
                 let detail = format!("{key}: {:?}", group.condition);
                 return Err(broken("a group that runs says so", detail));
+            }
+            let has_begun =
+                self.server.ever_bound.contains(key) || self.scheduled_members(key).next().is_some();
+            let was_chosen = group.min.is_some() && self.process.chosen_by_leader.contains(&group.uid);
+            if says_so && was_chosen && !has_begun && !is_late {
+                let detail = format!("{key}: {:?}", group.condition);
+                return Err(broken("a group of which no member could be bound says so", detail));
             }
         }
         Ok(())

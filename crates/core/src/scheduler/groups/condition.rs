@@ -132,9 +132,10 @@ impl Scheduler {
     /// chosen and too few of them have a node.
     fn is_taken_back(&self, group: &PodGroup, condition: &GroupCondition) -> bool {
         let is_short = || {
-            let scheduled = self.scheduled_members(group.key).map(|(pod, _)| pod);
-            self.scheduled(group.key) < minimum(group.policy).max(1)
-                || self.role_shortage(group.key, scheduled).is_some()
+            // The cache still has a member that leaves now.
+            let scheduled = || self.scheduled_members(group.key).map(|(pod, _)| pod);
+            scheduled().count() < minimum(group.policy).max(1)
+                || self.role_shortage(group.key, scheduled()).is_some()
         };
         *condition.reason == *START_DEADLINE_EXCEEDED
             || self.groups.progress(group.key).stage == Stage::Chosen && is_short()

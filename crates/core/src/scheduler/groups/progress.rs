@@ -163,6 +163,9 @@ impl Scheduler {
     pub(in crate::scheduler) fn note_ended(&mut self, now: Time, key: GroupKey) {
         let ran_until = (self.groups.progress(key).stage != Stage::Sent).then_some(now);
         self.note_lost(now, key, Stage::Ended, ran_until);
+        if self.groups.progress(key).stage == Stage::Chosen && self.scheduled_members(key).next().is_none() {
+            self.start_failed(now, key);
+        }
         self.set_time_limit(key);
     }
 
@@ -188,7 +191,7 @@ impl Scheduler {
     fn start_failed(&mut self, now: Time, key: GroupKey) {
         let Some(group) = self.cache.lookups().group(key) else { return };
         let (min, generation) = (minimum(group.policy), group.generation);
-        if min > 0 {
+        if min > 0 && self.condition_of(group).is_some_and(|shown| shown.is_true) {
             let text = "none of the chosen members of the pod group could be bound".to_owned();
             self.set_condition(now, key, condition(&Verdict::Unschedulable(text), generation));
         }

@@ -45,15 +45,16 @@ pub(in crate::scheduler) struct QueuedStart {
 }
 
 impl Scheduler {
-    /// Holds back the Bindings of members that are assumed from now on, if the group needs a number of members.
-    pub(super) fn begin_start(&mut self, key: GroupKey, group: Option<&PodGroup>) {
+    /// Holds back the Bindings of members that are assumed from now on, if the group needs a number of members and its
+    /// profile checks that.
+    pub(super) fn begin_start(&mut self, key: GroupKey, group: Option<&PodGroup>, checks_minimum: bool) {
         if self.tables.copies_defects() {
             return;
         }
         let Some(group) = group else { return };
         self.note_chosen(group);
         let min = minimum(group.policy);
-        if min > 0 {
+        if min > 0 && checks_minimum {
             let start = self.groups.starts.entry(key).or_default();
             start.min = start.min.max(min);
         }

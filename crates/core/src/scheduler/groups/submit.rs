@@ -88,7 +88,7 @@ impl Scheduler {
         let left: Vec<Uid> = left.map(|(queued, ..)| Arc::clone(&queued.pod.uid)).collect();
         let binds = left.len() < fates.len();
         if binds {
-            self.begin_start(key, group.as_ref().filter(|_| checks_minimum));
+            self.begin_start(key, group.as_ref(), checks_minimum);
         }
         let is_any_bound = self.carry_out(now, key, began, fates, wakers.as_ref());
         let is_taken_back = binds && !is_any_bound;
