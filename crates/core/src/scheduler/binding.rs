@@ -305,6 +305,9 @@ impl Scheduler {
                     self.free_from(now, &pod.uid, true);
                     self.cache.place(pod, node, PodState::Assumed);
                 }
+                if let Some(key) = pod.group_key() {
+                    self.note_bound(now, key, false);
+                }
             }
             Next::Gone(binding) => {
                 let uid = &binding.queued.pod.uid;

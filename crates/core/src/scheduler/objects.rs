@@ -182,7 +182,8 @@ impl Scheduler {
         let joined = self.member_seen(now, pod);
         let before = self.cache.placed(&pod.uid).map(|(_, on, state)| (on, state));
         let is_bound_by_others = pod.node_name.is_some() && before.is_none();
-        let shows_binding = matches!(before, Some((on, PodState::Assumed)) if pod.node_name == Some(on));
+        let is_where_assumed = matches!(before, Some((on, PodState::Assumed)) if pod.node_name == Some(on));
+        let shows_binding = is_where_assumed && self.bindings.contains(&pod.uid);
         if let Some(key) = joined.filter(|_| pod.node_name.is_none()) {
             self.join_preemption(key, &pod.uid);
         }

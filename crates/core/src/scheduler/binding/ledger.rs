@@ -246,6 +246,11 @@ impl Bindings {
         self.get(uid).is_some_and(|binding| !binding.was_sent())
     }
 
+    /// Whether the pod has a binding that was not sent, and that does not repeat one that failed.
+    pub(in crate::scheduler) fn was_never_sent(&self, uid: &str) -> bool {
+        self.get(uid).is_some_and(|binding| !binding.was_sent() && binding.error_before.is_none())
+    }
+
     /// Returns the number of bindings.
     pub(in crate::scheduler) fn len(&self) -> usize {
         self.by_uid.len()

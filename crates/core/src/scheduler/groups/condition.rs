@@ -18,6 +18,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The reason of a condition that says that a group does not fit.
+const UNFIT: &str = "Unschedulable";
 /// How long the watch may take to show a condition that was sent. After that it is considered lost, and sent again.
 const ECHO_MAX: Duration = Duration::from_secs(10);
 /// The longest time between two patches with the same condition. It doubles with each of them.
@@ -100,7 +102,13 @@ impl Scheduler {
 
     fn send_condition(&mut self, now: Time, key: GroupKey, condition: GroupCondition, pause: Duration) {
         let Some(group) = self.cache.lookups().group(key).filter(|_| self.leading) else { return };
-        if !condition.is_true && self.groups.progress(key).has_started() {
+        let progress = self.groups.progress(key);
+        let contradicts = if condition.is_true {
+            progress.has_failed
+        } else {
+            *condition.reason == *UNFIT && progress.has_started()
+        };
+        if contradicts {
             return;
         }
         let shown = self.condition_of(group);
@@ -146,9 +154,13 @@ impl Scheduler {
     pub(super) fn correct_condition(&mut self, now: Time, key: GroupKey, may_be_lost: bool) {
         let Some(group) = self.cache.lookups().group(key) else { return };
         let is_wrong = self.condition_of(group).map_or(may_be_lost, |shown| !shown.is_true);
-        let has_ours = || self.scheduled_members(key).any(|(pod, _)| self.is_ours(pod));
+        let says_unfit = || self.condition_of(group).is_some_and(|it| *it.reason == *UNFIT);
+        let has_ours = || {
+            self.scheduled_members(key).any(|(pod, _)| self.is_ours(pod))
+                || says_unfit() && !self.pending_members(key).is_empty()
+        };
         let progress = self.groups.progress(key);
-        if !self.leading || !is_wrong || !progress.has_started() || !has_ours() {
+        if !self.leading || !is_wrong || !progress.has_started() || progress.has_failed || !has_ours() {
             return;
         }
         let (uid, condition) = (Arc::clone(&group.uid), condition(&Verdict::Scheduled, group.generation));

@@ -294,6 +294,14 @@ impl Groups {
         unstarted.for_each(|progress| progress.stage = Stage::Unknown);
     }
 
+    /// Forgets what is known about the condition of a PodGroup that does not exist any more.
+    pub(super) fn forget_condition(&mut self, key: GroupKey, uid: &str) {
+        self.sent.forget(uid);
+        if let Some(progress) = self.progress.get_mut(&key) {
+            (progress.corrected_at, progress.has_failed) = (None, false);
+        }
+    }
+
     pub(super) fn forget_progress(&mut self, key: GroupKey) {
         self.progress.remove(&key);
     }

@@ -378,7 +378,7 @@ impl Scheduler {
         if let Some(group) = self.cache.lookups_mut().remove_group(key) {
             self.eviction_changed(now, key, group.priority);
             self.preemptor_left(now, &group.uid);
-            self.groups.sent.forget(&group.uid);
+            self.groups.forget_condition(key, &group.uid);
             self.forget_progress(key);
             self.outbox.cancel_group_patch(&group.uid);
             self.take_up(key);

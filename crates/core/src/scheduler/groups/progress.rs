@@ -38,6 +38,8 @@ pub(super) struct Progress {
     pub(super) ran_until: Option<Time>,
     /// When its condition was corrected last, or is to be corrected.
     pub(super) corrected_at: Option<Time>,
+    /// Whether its last start failed. The condition says so until a member is bound.
+    pub(super) has_failed: bool,
 }
 
 impl Progress {
@@ -60,7 +62,9 @@ impl Scheduler {
     /// Sets the stage of the group. Upstream knows only its condition.
     fn set_stage(&mut self, key: GroupKey, stage: Stage) {
         if !self.tables.copies_defects() {
-            self.groups.progress_mut(key).stage = stage;
+            let progress = self.groups.progress_mut(key);
+            progress.stage = stage;
+            progress.has_failed &= stage != Stage::Runs;
         }
     }
 
@@ -74,9 +78,14 @@ impl Scheduler {
     /// Handles a member that the watch or an answer shows as bound. `is_ours` says whether it shows a Binding of ours
     /// for the first time.
     pub(in crate::scheduler) fn note_bound(&mut self, now: Time, key: GroupKey, is_ours: bool) {
-        if is_ours && self.groups.progress(key).stage == Stage::Sent {
-            self.set_stage(key, Stage::Runs);
-            self.check_reservation(now, key);
+        if self.groups.progress(key).stage == Stage::Sent {
+            if is_ours || self.has_enough_bound(key) {
+                self.set_stage(key, Stage::Runs);
+                self.check_reservation(now, key);
+                self.correct_condition(now, key, !self.is_list_awaited());
+            } else {
+                self.note_lost(now, key, Stage::Chosen, None);
+            }
         }
         self.check_started(now, key);
     }
@@ -141,8 +150,11 @@ impl Scheduler {
     /// Whether the group has lost all members that started, the last of them a moment ago. Those that were bound before
     /// a start are no start, if all Bindings of it fail.
     fn has_lost_all(&self, key: GroupKey) -> bool {
-        let is_assumed =
-            |pod: &Arc<PodInfo>| matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed)));
+        // A pod that another client bound to another node is assumed without a Binding of ours.
+        let is_assumed = |pod: &Arc<PodInfo>| {
+            self.bindings.contains(&pod.uid)
+                && matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed)))
+        };
         match self.groups.progress(key).stage {
             Stage::Sent => !self.started_members(key).any(is_assumed) && !self.has_enough_bound(key),
             _ => self.started_members(key).next().is_none(),
@@ -155,6 +167,7 @@ impl Scheduler {
             // Otherwise Bindings that are refused again and again would extend the time.
             let ran_until = (self.groups.progress(key).stage == Stage::Runs).then_some(now);
             self.note_lost(now, key, Stage::Chosen, ran_until);
+            self.check_failed(now, key);
             self.set_time_limit(key);
         }
     }
@@ -163,9 +176,7 @@ impl Scheduler {
     pub(in crate::scheduler) fn note_ended(&mut self, now: Time, key: GroupKey) {
         let ran_until = (self.groups.progress(key).stage != Stage::Sent).then_some(now);
         self.note_lost(now, key, Stage::Ended, ran_until);
-        if self.groups.progress(key).stage == Stage::Chosen && self.scheduled_members(key).next().is_none() {
-            self.start_failed(now, key);
-        }
+        self.check_failed(now, key);
         self.set_time_limit(key);
     }
 
@@ -179,7 +190,7 @@ impl Scheduler {
             let was_sent = self.groups.progress(key).stage == Stage::Sent;
             self.set_stage(key, if is_left || was_sent { Stage::Chosen } else { stage });
             if was_sent {
-                self.start_failed(now, key);
+                self.no_member_bound(now, key);
             }
             if let Some(at) = ran_until.filter(|_| !is_left && !self.tables.copies_defects()) {
                 self.groups.progress_mut(key).ran_until = Some(at);
@@ -187,13 +198,33 @@ impl Scheduler {
         }
     }
 
-    /// Takes back the condition of a group whose Bindings were all in vain: it may be long before a cycle follows.
-    fn start_failed(&mut self, now: Time, key: GroupKey) {
-        let Some(group) = self.cache.lookups().group(key) else { return };
-        let (min, generation) = (minimum(group.policy), group.generation);
-        if min > 0 && self.condition_of(group).is_some_and(|shown| shown.is_true) {
-            let text = "none of the chosen members of the pod group could be bound".to_owned();
+    /// Notes the failed start of a group whose last chosen member lost its node, unless a start that is left does.
+    fn check_failed(&mut self, now: Time, key: GroupKey) {
+        let has_start = self.groups.starts.contains_key(&key);
+        if self.groups.progress(key).stage == Stage::Chosen
+            && !has_start
+            && self.scheduled_members(key).next().is_none()
+        {
+            self.no_member_bound(now, key);
+        }
+    }
+
+    fn no_member_bound(&mut self, now: Time, key: GroupKey) {
+        let Some(group) = self.cache.lookups().group(key).filter(|group| minimum(group.policy) > 0) else {
+            return;
+        };
+        if self.condition_of(group).is_some_and(|shown| shown.is_true) {
+            let text = "none of the chosen members of the pod group could be bound";
+            self.start_failed(now, key, text.to_owned());
+        }
+    }
+
+    /// Takes back the condition of a group that could not start: it may be long before a cycle follows.
+    pub(super) fn start_failed(&mut self, now: Time, key: GroupKey, text: String) {
+        let Some(generation) = self.cache.lookups().group(key).map(|group| group.generation) else { return };
+        if !self.groups.limits.is_given_up(key) {
             self.set_condition(now, key, condition(&Verdict::Unschedulable(text), generation));
+            self.groups.progress_mut(key).has_failed = true;
         }
     }
 
@@ -214,9 +245,9 @@ impl Scheduler {
         self.scheduled_members(key).any(|(pod, _)| self.is_unsent(pod))
     }
 
-    /// Whether a pod with a node is in PreBind, or its Binding was not sent. Another client may have bound it.
+    /// Whether a pod with a node is in PreBind, or its Binding was never sent. Another client may have bound it.
     fn is_unsent(&self, pod: &PodInfo) -> bool {
-        let is_open = self.bindings.is_unsent(&pod.uid) || self.volume_bindings.contains(&pod.uid);
+        let is_open = self.bindings.was_never_sent(&pod.uid) || self.volume_bindings.contains(&pod.uid);
         is_open && matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed)))
     }
 

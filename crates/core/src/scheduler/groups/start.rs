@@ -6,9 +6,7 @@
 use super::super::Scheduler;
 use super::super::failure::Failure;
 use super::super::outbox::Outgoing;
-use super::cycle::Verdict;
 use super::progress::Stage;
-use super::submit::condition;
 use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -223,9 +221,7 @@ impl Scheduler {
             format!("{passed} of at least {min} members of the pod group can still be bound")
         });
         self.take_back_members(now, key, &text);
-        if let Some(generation) = self.cache.lookups().group(key).map(|group| group.generation) {
-            self.set_condition(now, key, condition(&Verdict::Unschedulable(text), generation));
-        }
+        self.start_failed(now, key, text);
         None
     }
 
