@@ -154,7 +154,8 @@ impl Scheduler {
     pub(super) fn correct_condition(&mut self, now: Time, key: GroupKey, may_be_lost: bool) {
         let Some(group) = self.cache.lookups().group(key) else { return };
         let is_wrong = self.condition_of(group).map_or(may_be_lost, |shown| !shown.is_true);
-        let says_unfit = || self.condition_of(group).is_some_and(|it| *it.reason == *UNFIT);
+        let is_of_ours = |it: &GroupCondition| [UNFIT, START_DEADLINE_EXCEEDED].contains(&&*it.reason);
+        let says_unfit = || self.condition_of(group).is_some_and(is_of_ours);
         let has_ours = || {
             self.scheduled_members(key).any(|(pod, _)| self.is_ours(pod))
                 || says_unfit() && !self.pending_members(key).is_empty()

@@ -342,6 +342,7 @@ impl Scheduler {
         if old.as_ref().is_none_or(|old| old.options != options) {
             self.take_up(key);
         }
+        self.check_sent(now, key, false);
         self.check_started(now, key);
         self.correct_condition(now, key, !self.is_list_awaited());
         if old.is_none_or(|old| is_mutable && differs(old)) {

@@ -78,16 +78,23 @@ impl Scheduler {
     /// Handles a member that the watch or an answer shows as bound. `is_ours` says whether it shows a Binding of ours
     /// for the first time.
     pub(in crate::scheduler) fn note_bound(&mut self, now: Time, key: GroupKey, is_ours: bool) {
-        if self.groups.progress(key).stage == Stage::Sent {
-            if is_ours || self.has_enough_bound(key) {
-                self.set_stage(key, Stage::Runs);
-                self.check_reservation(now, key);
-                self.correct_condition(now, key, !self.is_list_awaited());
-            } else {
-                self.note_lost(now, key, Stage::Chosen, None);
-            }
-        }
+        self.check_sent(now, key, is_ours);
         self.check_started(now, key);
+    }
+
+    /// Looks at a group whose Bindings were sent: whether it runs, or its start failed. It runs once one of our
+    /// Bindings `is_shown`.
+    pub(super) fn check_sent(&mut self, now: Time, key: GroupKey, is_shown: bool) {
+        if self.groups.progress(key).stage != Stage::Sent {
+            return;
+        }
+        if is_shown || self.has_enough_bound(key) {
+            self.set_stage(key, Stage::Runs);
+            self.check_reservation(now, key);
+            self.correct_condition(now, key, !self.is_list_awaited());
+        } else {
+            self.note_lost(now, key, Stage::Chosen, None);
+        }
     }
 
     /// Notes whether the group has started, after a member was bound, a Binding was sent, or `minCount` changed.
@@ -132,7 +139,7 @@ impl Scheduler {
         self.are_enough(key, || self.bound_members(key))
     }
 
-    /// Whether the group starts with these members. One is enough if no profile of theirs checks `minCount`.
+    /// Whether the group starts with these members. One of ours is enough if no profile of theirs checks `minCount`.
     fn are_enough<'a, I: Iterator<Item = &'a Arc<PodInfo>>>(
         &self,
         key: GroupKey,
@@ -143,8 +150,8 @@ impl Scheduler {
         let is_complete = self.scheduled(key) >= min
             && members().take(min).count() == min
             && self.role_shortage(key, members()).is_none();
-        let is_unchecked = |pod: &Arc<PodInfo>| self.is_ours(pod) && !self.checks_minimum(pod);
-        is_complete || members().next().is_some() && members().all(is_unchecked)
+        let ours = || members().filter(|pod| self.is_ours(pod));
+        is_complete || ours().next().is_some() && ours().all(|pod| !self.checks_minimum(pod))
     }
 
     /// Whether the group has lost all members that started, the last of them a moment ago. Those that were bound before
@@ -222,9 +229,10 @@ impl Scheduler {
     /// Takes back the condition of a group that could not start: it may be long before a cycle follows.
     pub(super) fn start_failed(&mut self, now: Time, key: GroupKey, text: String) {
         let Some(generation) = self.cache.lookups().group(key).map(|group| group.generation) else { return };
-        if !self.groups.limits.is_given_up(key) {
+        if self.leading && !self.groups.limits.is_given_up(key) {
             self.set_condition(now, key, condition(&Verdict::Unschedulable(text), generation));
-            self.groups.progress_mut(key).has_failed = true;
+            let progress = self.groups.progress_mut(key);
+            progress.has_failed |= progress.stage != Stage::Runs;
         }
     }
 
