@@ -41,7 +41,7 @@ pub use alternative::{Alternative, AlternativeOutcome};
 pub use pending::{ExplainedPart, GroupEntries, GroupStats, Pending, PendingGroup, PodLocation};
 pub use quarantine::panic_text;
 #[cfg(test)]
-pub(crate) use quarantine::tests::pod as test_pod;
+pub(crate) use quarantine::tests::{node as test_node, pod as test_pod};
 pub use reconfigure::Reconfiguration;
 pub use slices::Limits;
 pub use trial::{BestNodes, GroupDecision, Room, Trial, TrialDecision, TrialMark, TrialOptions};

@@ -3,8 +3,9 @@
 mod support;
 
 use supercargo_core::model::device::{
-    ClaimSpec, Constraint, ConstraintKind, CounterSet, Device, DeviceClass, PodClaim, PodClaimSource, PoolId,
-    Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
+    ClaimSpec, Constraint, ConstraintKind, CounterSet, Device, DeviceClass, DeviceRequest, DeviceTaint,
+    DeviceToleration, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim,
+    ResourceSlice,
 };
 use supercargo_core::model::intern::{Symbol, Tables};
 use supercargo_core::model::pod::PodInfo;
@@ -112,4 +113,27 @@ fn counter_that_a_device_lacks_is_named_with_its_amounts() {
         diagnosis.requests[0].devices.iter().map(|(id, why)| (&*id.device, why.clone())).collect();
     let expected = [("fits", None), ("large", lacks("memory", 8, 4)), ("wide", lacks("slots", 3, 2))];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn taint_that_repels_and_is_not_tolerated_is_named() {
+    let taint =
+        |key: &str, effect: &str| DeviceTaint { key: key.into(), value: "".into(), effect: effect.into() };
+    let tainted = |name: &str, taints: &[DeviceTaint]| Device { taints: taints.into(), ..device(name, &[]) };
+    let devices = vec![
+        tainted("tolerated", &[taint("known", "NoSchedule")]),
+        tainted("harmless", &[taint("other", "None")]),
+        tainted("both", &[taint("known", "NoExecute"), taint("other", "NoExecute")]),
+    ];
+    let tolerations =
+        [DeviceToleration { key: "known".into(), operator: "Exists".into(), ..Default::default() }];
+    let diagnosis = diagnosed(devices, |class| {
+        let request = DeviceRequest { tolerations: tolerations.clone().into(), ..request("r", class) };
+        let requests = [Request { name: "r".into(), kind: RequestKind::Exactly(request) }].into();
+        ClaimSpec { requests, ..ClaimSpec::default() }
+    });
+    let found: Vec<_> =
+        diagnosis.requests[0].devices.iter().map(|(id, why)| (&*id.device, why.clone())).collect();
+    let repelled = Some(Hindrance::Taint(taint("other", "NoExecute")));
+    assert_eq!(found, [("tolerated", None), ("harmless", None), ("both", repelled)]);
 }

@@ -457,6 +457,30 @@ fn domain_without_a_counting_node_is_not_the_minimum() {
     assert!(quick.equals(&plain, Seed(7), &pod), "{quick:?}");
 }
 
+/// The only node of a rack moves to another rack: the empty rack does not count any more.
+#[test]
+fn domain_that_lost_its_last_node_is_not_the_minimum() {
+    let mut cluster = TestCluster::new();
+    let place_in = |cluster: &mut TestCluster, node: usize, rack: usize| {
+        let node = cluster.node_from(&format!("n{node} cpu=8 mem=8Gi label:rack=r{rack}"));
+        cluster.add_node(&node);
+    };
+    (0..3).for_each(|node| place_in(&mut cluster, node, node));
+    for words in ["p on=n0", "q on=n1"] {
+        let placed = cluster.pod_from(&format!("{words} label:app=a"));
+        cluster.place(&placed);
+    }
+    let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
+    let pod = cluster.pod_from("x label:app=a spread=rack/1/DoNotSchedule/app=a");
+    let mut feasible = |cluster: &TestCluster| {
+        let quick = framework.decide_cached(&mut decisions, &pod, cluster.snapshot(), &mut NoProbe);
+        quick.expect("some nodes fit").feasible().iter().map(|node| node.index()).collect::<Vec<_>>()
+    };
+    assert_eq!(feasible(&cluster), [2]);
+    place_in(&mut cluster, 2, 0);
+    assert_eq!(feasible(&cluster), [0, 1, 2]);
+}
+
 /// Returns the clusters and changes of the property test, the same in every run.
 fn draws() -> impl Iterator<Item = (Racks, Vec<Change>)> {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

@@ -5,14 +5,15 @@ mod support;
 use std::sync::Arc;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::effect::Effect;
-use supercargo_core::model::event::{BindOutcome, Event, ObjectKey};
+use supercargo_core::model::event::{BindOutcome, Event, EvictOutcome, Kind, ObjectKey};
 use supercargo_core::model::node::NodeInfo;
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
+use supercargo_core::report::Outcome;
 use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
-use support::{TestCluster, begin};
+use support::{TestCluster, arrival, begin, groups};
 
 const NOW: Time = Time::from_secs(100);
 
@@ -54,6 +55,30 @@ fn work(engine: &mut Scheduler) -> Option<String> {
             Step::Idle { .. } => return bound,
         }
     }
+}
+
+/// Handles an object in the cluster language, and runs until idle without answers.
+fn apply(engine: &mut Scheduler, line: &str) {
+    let event = arrival(engine.tables(), line);
+    engine.handle(NOW, event);
+    run(engine);
+}
+
+fn run(engine: &mut Scheduler) {
+    while !matches!(engine.step(NOW, &mut NoProbe), Step::Idle { .. }) {}
+}
+
+/// Whether a text keeps its id in two collections. The second one drops the signatures of cached decisions.
+fn keeps(engine: &mut Scheduler, text: &str) -> bool {
+    for _ in 0..2 {
+        engine.tables().symbol("garbage");
+        while engine.collect_ids_by(usize::MAX) == 0 {}
+    }
+    engine.tables().find(text).is_some()
+}
+
+fn gone(engine: &mut Scheduler, pod: &str) {
+    engine.handle(NOW, Event::Gone(ObjectKey::Pod(pod.into())));
 }
 
 #[test]
@@ -171,4 +196,109 @@ fn signature_in_use_keeps_its_ids_until_it_is_unused() {
     assert!(engine.tables().find("alone").is_some(), "the signature was used");
     collect(&mut engine);
     assert!(engine.tables().find("alone").is_none(), "the signature was not used since");
+}
+
+#[test]
+fn deleted_pod_keeps_its_ids_until_its_binding_is_answered() {
+    let mut engine = engine();
+    apply(&mut engine, "node a cpu=4");
+    apply(&mut engine, "pod p cpu=1 label:app=own");
+    gone(&mut engine, "p");
+    assert!(keeps(&mut engine, "own"));
+    engine.handle(NOW, Event::BindFinished { uid: "p".into(), outcome: BindOutcome::Accepted });
+    run(&mut engine);
+    assert!(!keeps(&mut engine, "own"));
+}
+
+#[test]
+fn deleted_preemptor_keeps_its_ids_while_its_victims_are_evicted() {
+    let mut engine = engine();
+    apply(&mut engine, "node a cpu=4");
+    apply(&mut engine, "pod victim cpu=4 on=a");
+    apply(&mut engine, "pod high cpu=4 priority=9 label:app=own");
+    gone(&mut engine, "high");
+    assert!(keeps(&mut engine, "own"));
+    engine.handle(NOW, Event::EvictFinished { uid: "victim".into(), outcome: EvictOutcome::Deleted });
+    gone(&mut engine, "victim");
+    run(&mut engine);
+    assert!(!keeps(&mut engine, "own"));
+}
+
+/// The end of the nomination of a member whose group was given up replaces no condition.
+#[test]
+fn node_of_the_nomination_that_was_sent_last_keeps_its_ids() {
+    let mut engine = engine();
+    groups::act(&mut engine, NOW, "gates", &["GenericWorkload", "GangScheduling"]);
+    let group = ["g", "min=2", "start-within=10s", "reserve=true"];
+    groups::act(&mut engine, NOW, "group", &group);
+    for line in ["node a cpu=2", "node b cpu=2", "pod old cpu=2 on=b"] {
+        apply(&mut engine, line);
+    }
+    let members = ["p", "q"].map(|name| format!("pod {name} cpu=2 group=g created=100"));
+    members.iter().for_each(|line| apply(&mut engine, line));
+    let later = NOW + std::time::Duration::from_secs(20);
+    while !matches!(engine.step(later, &mut NoProbe), Step::Idle { .. }) {}
+    let a = engine.tables().symbol("a");
+    engine.handle(later, Event::Gone(ObjectKey::Node(a)));
+    assert!(keeps(&mut engine, "a"));
+    ["p", "q"].into_iter().for_each(|pod| gone(&mut engine, pod));
+    assert!(!keeps(&mut engine, "a"));
+}
+
+/// Without its id, an object with the same id would count as listed.
+#[test]
+fn object_of_a_running_list_keeps_its_ids() {
+    let mut engine = engine();
+    let name = engine.tables().symbol("unreadable");
+    engine.handle(NOW, Event::ListBegan(Kind::Node));
+    engine.handle(NOW, Event::Unreadable(ObjectKey::Node(name)));
+    assert!(keeps(&mut engine, "unreadable"));
+    engine.handle(NOW, Event::ListEnded(Kind::Node));
+    assert!(!keeps(&mut engine, "unreadable"));
+}
+
+#[test]
+fn group_of_a_terminating_pod_keeps_its_ids() {
+    let mut engine = engine();
+    groups::act(&mut engine, NOW, "gates", &["GenericWorkload"]);
+    apply(&mut engine, "pod p cpu=1 group=own deleting");
+    assert!(engine.queue().waiting().next().is_none());
+    assert!(keeps(&mut engine, "own"));
+    gone(&mut engine, "p");
+    assert!(!keeps(&mut engine, "own"));
+}
+
+/// The pods that are rejected for the name of a resource are forgotten before another resource gets its id.
+#[test]
+fn cached_rejection_does_not_name_the_resource_that_had_the_same_id() {
+    let mut engine = engine();
+    apply(&mut engine, "node a cpu=4");
+    let message = |engine: &mut Scheduler, resource: &str| {
+        let event = arrival(engine.tables(), &format!("pod p cpu=1 res:{resource}=1"));
+        engine.handle(NOW, event);
+        let mut messages = Vec::new();
+        loop {
+            match engine.step(NOW, &mut NoProbe) {
+                Step::Report(report) => {
+                    let Outcome::Unschedulable { message, .. } = report.outcome else { panic!("it fits") };
+                    messages.push(message);
+                }
+                Step::Idle { .. } => break,
+                _ => {}
+            }
+        }
+        gone(engine, "p");
+        messages.join("\n")
+    };
+    for at in 0..3 {
+        // The same rejection in the same state would be given as a whole.
+        apply(&mut engine, &format!("node a cpu=4 label:state=s{at}"));
+        assert!(message(&mut engine, "example.com/first").contains("Insufficient example.com/first"));
+    }
+    assert!(!keeps(&mut engine, "example.com/first"));
+    for at in 0..9 {
+        let name = format!("example.com/{at}");
+        let message = message(&mut engine, &name);
+        assert!(message.contains(&format!("Insufficient {name}")), "{name}: {message}");
+    }
 }

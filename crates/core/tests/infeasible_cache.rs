@@ -6,8 +6,11 @@ mod support;
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
-use supercargo_core::cycle::{Decision, Framework, InfeasibleDecision, NoProbe, Options, PostFilter};
+use supercargo_core::cycle::{
+    Decision, Framework, InfeasibleDecision, NoProbe, Options, PostFilter, Sampling,
+};
 use supercargo_core::framework::post_filter::Draws;
 use supercargo_core::incremental::DecisionCache;
 use supercargo_core::model::emulation::GroupGates;
@@ -187,24 +190,27 @@ impl Law {
     }
 
     fn ask_for(&mut self, wanted: &str) {
+        let pod = self.cluster.pod_from(&format!("x{} {wanted}", self.asked));
+        self.ask_about(&pod);
+    }
+
+    fn ask_about(&mut self, pod: &Arc<PodInfo>) {
         self.asked += 1;
         self.now = self.now + Duration::from_millis(300);
-        let pod = self.cluster.pod_from(&format!("x{} {wanted}", self.asked));
         self.cluster.cache.refresh();
         let snapshot = self.cluster.snapshot();
         let when = (Draws { seed: Seed(3), attempt: self.asked % 3 }, self.now);
         let tell = |failed: InfeasibleDecision<'_>, outcome: &PostFilter<'_>| {
-            rejection(&pod, failed, outcome, when.0)
+            rejection(pod, failed, outcome, when.0)
         };
         let again =
-            self.framework.reject_cached(&mut self.decisions, &pod, snapshot, when, &mut NoProbe, tell);
-        let plain = self.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+            self.framework.reject_cached(&mut self.decisions, pod, snapshot, when, &mut NoProbe, tell);
+        let plain = self.framework.decide(pod, snapshot, Options::default(), &mut NoProbe);
         let plain = match plain.expect("no filter fails here") {
             Decision::Infeasible(filtered) => {
-                self.framework.note_infeasible(&mut self.decisions, &pod, &filtered);
+                self.framework.note_infeasible(&mut self.decisions, pod, &filtered);
                 let diagnosis = filtered.diagnose(snapshot);
-                let failed =
-                    InfeasibleDecision { pod: &pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
+                let failed = InfeasibleDecision { pod, snapshot, filtered: &filtered, diagnosis: &diagnosis };
                 let outcome = self.framework.post_filter(failed, when.0, when.1, &mut NoProbe);
                 tell(failed, &outcome)
             }
@@ -212,7 +218,7 @@ impl Law {
         };
         if let Some(again) = again {
             self.answers.set(self.answers.get() + 1);
-            assert_eq!(again, plain, "{wanted}");
+            assert_eq!(again, plain, "{pod:?}");
         }
     }
 }
@@ -276,6 +282,43 @@ fn second_identical_unschedulable_pod_is_answered_by_the_cache() {
 }
 
 #[test]
+fn signatures_that_alternate_are_answered_by_the_cache_as_well() {
+    let mut law = crowded_cluster();
+    for answers in [0, 3] {
+        [0, 1, 4].into_iter().for_each(|wanted| law.ask(wanted));
+        assert_eq!(law.answers.get(), answers);
+    }
+}
+
+/// Each of more than 1,024 groups of nodes with the same rejection would take memory.
+#[test]
+fn rejection_by_thousands_of_nodes_for_one_reason_is_cached() {
+    for node in ["cpu=1", "cpu=4 taint=k:NoSchedule"] {
+        let mut law = Law::new(10, 100);
+        (0..1_100).for_each(|at| {
+            let node = law.cluster.node_from(&format!("n{at} {node}"));
+            law.cluster.add_node(&node);
+        });
+        (0..3).for_each(|_| law.ask(1));
+        assert_eq!(law.answers.get(), 2, "{node}");
+    }
+}
+
+/// The room of a nominated pod is taken for all pods but itself.
+#[test]
+fn nominated_pod_is_not_answered_by_the_rejection_of_identical_pods() {
+    let mut law = crowded_cluster();
+    let node = law.cluster.node_from("free cpu=4 pods=5");
+    law.cluster.add_node(&node);
+    let nominated = law.cluster.pod_from("first cpu=4 priority=5 nominated=free");
+    law.cluster.cache.nominate(&nominated, nominated.nominated_node);
+    (0..3).for_each(|_| law.ask(0));
+    assert_eq!(law.answers.get(), 2, "others do not fit");
+    law.ask_about(&nominated);
+    assert_eq!(law.answers.get(), 2, "it fits");
+}
+
+#[test]
 fn last_group_that_goes_invalidates_cached_dry_runs_of_its_members() {
     let mut law = crowded_cluster();
     law.apply(&Change::Group(0, Some(0)));
@@ -304,4 +347,49 @@ fn start_times_nominations_and_budgets_invalidate_cached_dry_runs() {
         (0..20).for_each(|_| law.ask(1));
     }
     assert_eq!(law.answers.get(), 141, "each answer came from the cache");
+}
+
+/// There is a limit on different rejections, not on nodes.
+#[test]
+fn thousands_of_nodes_with_equal_rejections_are_answered_by_the_cache() {
+    let mut law = crowded_cluster();
+    for number in 0..1_100 {
+        let node = law.cluster.node_from(&format!("m{number} cpu=4 pods=5 taint=k:NoSchedule"));
+        law.cluster.add_node(&node);
+    }
+    for (wanted, answers) in [("cpu=9 priority=5", 1), ("cpu=9 priority=5 tolerate=k", 2)] {
+        (0..2).for_each(|_| law.ask_for(wanted));
+        assert_eq!(law.answers.get(), answers, "{wanted}");
+    }
+}
+
+#[test]
+fn rejections_of_nominated_pods_and_of_profiles_that_sample_nodes_are_not_cached() {
+    const WORDS: &str = "cpu=4 priority=5";
+    let mut law = crowded_cluster();
+    (0..3).for_each(|_| law.ask_for(WORDS));
+    assert_eq!(law.answers.get(), 2);
+    (0..3).for_each(|_| law.ask_for(&format!("{WORDS} nominated=n0")));
+    assert_eq!(law.answers.get(), 2, "a nominated pod like those before");
+    let pod = law.cluster.pod_from(&format!("x {WORDS}"));
+    let sampling = Framework::default().with_sampling(Some(Sampling::new(50)));
+    let (decisions, snapshot) = (&mut law.decisions, law.cluster.snapshot());
+    let when = (Draws { seed: Seed(3), attempt: 0 }, law.now);
+    let mut is_answered = |framework: &Framework| {
+        framework.reject_cached(decisions, &pod, snapshot, when, &mut NoProbe, |_, _| ()).is_some()
+    };
+    assert!(!is_answered(&sampling));
+    assert!(is_answered(&law.framework));
+}
+
+#[test]
+fn rejections_that_are_not_cached_displace_no_others() {
+    for uncached in ["nominated=n0", "affinity=zone/app=none"] {
+        let mut law = crowded_cluster();
+        law.ask_for("cpu=9 priority=5");
+        (0..100).for_each(|cpu| law.ask_for(&format!("cpu={} priority=5 {uncached}", 10 + cpu)));
+        assert_eq!(law.answers.get(), 0);
+        law.ask_for("cpu=9 priority=5");
+        assert_eq!(law.answers.get(), 1, "{uncached}");
+    }
 }

@@ -15,7 +15,8 @@ mod scheduler;
 use supercargo_core::model::intern::Tables;
 use supercargo_core::plugins::node_declared_features::NodeDeclaredFeatures;
 use supercargo_core::plugins::node_volume_limits::NodeVolumeLimits;
-use supercargo_core::plugins::volume_binding::VolumeBinding;
+use supercargo_core::plugins::shape::ShapePoint;
+use supercargo_core::plugins::volume_binding::{StorageScore, VolumeBinding};
 use supercargo_core::plugins::volume_restrictions::VolumeRestrictions;
 use supercargo_core::plugins::volume_zone::VolumeZone;
 use support::{Plugins, TestCluster, language, table};
@@ -24,6 +25,10 @@ fn plugins(word: &str, _tables: &mut Tables, to: &mut Plugins) {
     match word {
         "NodeDeclaredFeatures" => to.filter(NodeDeclaredFeatures),
         "NodeVolumeLimits" => to.filter(NodeVolumeLimits),
+        "StorageScore" => {
+            let shape = [(0, 0), (100, 10)].map(|(utilization, score)| ShapePoint { utilization, score });
+            to.score(StorageScore::new(shape.into(), true, true));
+        }
         "VolumeBinding" => to.filter(VolumeBinding),
         "VolumeRestrictions" => to.filter(VolumeRestrictions),
         "VolumeZone" => to.filter(VolumeZone),
@@ -34,6 +39,11 @@ fn plugins(word: &str, _tables: &mut Tables, to: &mut Plugins) {
 #[test]
 fn volume_binding_filters_as_upstream() {
     table::check_file("volume-binding.txt", &plugins);
+}
+
+#[test]
+fn storage_capacity_is_scored_as_upstream() {
+    table::check_file("storage-score.txt", &plugins);
 }
 
 #[test]

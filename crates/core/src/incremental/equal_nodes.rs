@@ -122,3 +122,85 @@ impl Table {
         number
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{Cache, Judgement, NodeView};
+    use crate::framework::{CycleError, DeviceRequests, PoolDevices};
+    use crate::model::intern::Tables;
+    use crate::scheduler::test_node;
+    use std::sync::Arc;
+
+    /// The first nodes have equal devices, and each other node has devices of its own.
+    struct FirstAlike(usize);
+
+    impl DeviceRule for FirstAlike {
+        fn requests(&self) -> DeviceRequests {
+            unreachable!("only devices are compared")
+        }
+
+        fn judge(&self, _node: &NodeView<'_>) -> Result<Judgement, CycleError> {
+            unreachable!("only devices are compared")
+        }
+
+        fn reads(&self, _snapshot: Snapshot<'_>) -> Option<ReadAttributes> {
+            Some([].into())
+        }
+
+        fn devices(&self, node: &NodeView<'_>, reads: &ReadAttributes) -> Option<NodeDevices> {
+            let usage = vec![None; node.idx().index().saturating_sub(self.0 - 1)];
+            let pool = PoolDevices { slices: Vec::new(), usage, counters: Vec::new() };
+            Some(NodeDevices { reads: Arc::clone(reads), pools: vec![pool] })
+        }
+
+        fn has_reachable_claims(&self, _node: &NodeView<'_>) -> bool {
+            true
+        }
+
+        fn has_allocated_claims(&self) -> bool {
+            false
+        }
+    }
+
+    /// Compares this many nodes with equal devices, then others until the table has this many different ones. Returns
+    /// how many tables there were after the next request.
+    fn tables_after(alike: usize, different: usize) -> u64 {
+        let (mut tables, mut cache) = (Tables::new(), Cache::default());
+        let nodes = alike + different - 1;
+        for number in 0..nodes {
+            cache.apply_node(&Arc::from(test_node(&mut tables, &format!("n{number}"))));
+        }
+        let (snapshot, rule, mut all) = (cache.snapshot(&tables), FirstAlike(alike), EqualNodes::default());
+        let table = all.of(&rule, snapshot).expect("the attributes are listed");
+        let numbers: Vec<_> =
+            snapshot.nodes().iter().map(|node| table.number(&rule, snapshot, node)).collect();
+        let expected =
+            (0..nodes).map(|node| node.saturating_sub(alike - 1)).map(|number| Some(number as u32));
+        assert!(numbers.into_iter().eq(expected));
+        all.of(&rule, snapshot).expect("the attributes are listed").id()
+    }
+
+    /// Devices that change all the time fill a table with numbers that no node has any more.
+    #[test]
+    fn full_table_is_renewed_if_most_comparisons_found_equal_devices() {
+        assert_eq!(tables_after(DIFFERENT_MAX + 2, DIFFERENT_MAX), 2);
+        assert_eq!(tables_after(DIFFERENT_MAX + 3, DIFFERENT_MAX), 2);
+        assert_eq!(tables_after(DIFFERENT_MAX + 1, DIFFERENT_MAX), 1, "no more were found than were not");
+        assert_eq!(tables_after(DIFFERENT_MAX + 2, DIFFERENT_MAX - 1), 1, "there is room for another node");
+    }
+
+    #[test]
+    fn cleared_tables_are_made_anew() {
+        let (mut tables, mut cache) = (Tables::new(), Cache::default());
+        cache.apply_node(&Arc::from(test_node(&mut tables, "n")));
+        let (snapshot, mut all) = (cache.snapshot(&tables), EqualNodes::default());
+        let mut id = |clears: bool| {
+            if clears {
+                all.clear();
+            }
+            all.of(&FirstAlike(1), snapshot).expect("the attributes are listed").id()
+        };
+        assert_eq!([false, false, true, false].map(&mut id), [1, 1, 2, 2]);
+    }
+}

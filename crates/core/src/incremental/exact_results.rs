@@ -93,3 +93,55 @@ impl ExactResults {
         self.hits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cycle::Nominate;
+    use crate::model::intern::Tables;
+    use crate::scheduler::test_pod;
+    use std::collections::BTreeSet;
+
+    /// Stores results for this many different pods.
+    fn store(results: &mut ExactResults, tables: &mut Tables, state: State, pods: usize) {
+        let found = Unschedulable {
+            rejectors: BTreeSet::new(),
+            preemption_blockers: BTreeSet::new(),
+            message: String::new(),
+            filters_len: 0,
+            preemption: Preemption::NotTried,
+            nominate: Nominate::Keep,
+            evaluated: 0,
+            deallocated: None,
+            walked: 0,
+        };
+        for cpu_milli in 0..pods {
+            let pod = Arc::from(test_pod(tables, "p", cpu_milli as i64, None));
+            results.store(state, &pod, &found, tables.hashing());
+        }
+    }
+
+    #[test]
+    fn oldest_results_leave_when_there_are_too_many() {
+        let (mut results, mut tables) = (ExactResults::default(), Tables::new());
+        store(&mut results, &mut tables, (1, 0), SIGNATURES_MAX + 2);
+        assert_eq!((results.known.len(), results.order.len()), (SIGNATURES_MAX, SIGNATURES_MAX));
+        let mut is_known = |cpu_milli: usize| {
+            let pod = Arc::from(test_pod(&mut tables, "p", cpu_milli as i64, None));
+            results.lookup((1, 0), &pod, tables.hashing()).is_some()
+        };
+        assert_eq!([0, 1, 2, SIGNATURES_MAX + 1].map(&mut is_known), [false, false, true, true]);
+    }
+
+    #[test]
+    fn results_of_an_earlier_state_leave_two_at_a_time() {
+        let (mut results, mut tables) = (ExactResults::default(), Tables::new());
+        store(&mut results, &mut tables, (1, 0), 5);
+        let pod = Arc::from(test_pod(&mut tables, "p", 9, None));
+        let sizes = [(); 3].map(|()| {
+            assert!(results.lookup((2, 0), &pod, tables.hashing()).is_none());
+            results.known.len()
+        });
+        assert_eq!(sizes, [3, 1, 0]);
+    }
+}

@@ -56,3 +56,83 @@ impl DecisionCache {
         self.device_results.mark(marks);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Cache;
+    use crate::cycle::{Decision, Framework, NoProbe, Options};
+    use crate::framework::post_filter::Draws;
+    use crate::model::intern::Tables;
+    use crate::model::pod::PodInfo;
+    use crate::model::rng::Seed;
+    use crate::model::time::Time;
+    use crate::scheduler::{test_node, test_pod};
+    use std::sync::Arc;
+
+    /// Returns which of two labels keep their ids, after pods with the first of them were decided.
+    fn kept_by(mark: impl Fn(&mut DecisionCache, &mut Marks)) -> [bool; 2] {
+        let (mut tables, mut cache) = (Tables::new(), Cache::default());
+        cache.apply_node(&Arc::from(test_node(&mut tables, "n")));
+        let mut pod = test_pod(&mut tables, "p", 1, None);
+        let texts = ["of the pod", "of nothing"];
+        let [key, _] = texts.map(|text| tables.symbol(text));
+        pod.labels = tables.label_set(vec![(key, key)]);
+        let (framework, mut decisions, pod) =
+            (Framework::default(), DecisionCache::default(), Arc::from(pod));
+        // A signature counts as used from its second pod on.
+        for _ in 0..2 {
+            let snapshot = cache.snapshot(&tables);
+            assert!(framework.decide_cached(&mut decisions, &pod, snapshot, &mut NoProbe).is_some());
+        }
+        tables.begin_collection();
+        decisions.begin_collection();
+        let mut marks = Marks::default();
+        mark(&mut decisions, &mut marks);
+        tables.all_is_marked(marks);
+        while tables.sweep(&mut WorkBudget::new(1_000)).is_none() {}
+        texts.map(|text| tables.find(text).is_some())
+    }
+
+    #[test]
+    fn cached_signatures_keep_their_ids() {
+        let mark_in_steps = |decisions: &mut DecisionCache, marks: &mut Marks| {
+            while !decisions.mark_some(marks, &mut WorkBudget::new(1)) {}
+            decisions.end_collection(marks);
+        };
+        assert_eq!(kept_by(mark_in_steps), [true, false]);
+        assert_eq!(kept_by(|_, _| ()), [false, false]);
+    }
+
+    /// Their reasons hold ids that no one marks.
+    #[test]
+    fn cached_rejections_end_with_a_collection() {
+        let (mut tables, mut cache) = (Tables::new(), Cache::default());
+        let node = test_node(&mut tables, "n");
+        let pod: Arc<PodInfo> = Arc::from(test_pod(&mut tables, "p", node.allocatable.cpu_milli + 1, None));
+        cache.apply_node(&Arc::from(node));
+        let (framework, snapshot) = (Framework::default(), cache.snapshot(&tables));
+        let full = framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+        let Ok(Decision::Infeasible(filtered)) = full else { panic!("the pod is too large") };
+        let mut decisions = DecisionCache::default();
+        framework.note_infeasible(&mut decisions, &pod, &filtered);
+        let when = (Draws { seed: Seed(1), attempt: 1 }, Time::default());
+        let is_cached = |decisions: &mut DecisionCache| {
+            framework.reject_cached(decisions, &pod, snapshot, when, &mut NoProbe, |_, _| ()).is_some()
+        };
+        assert!(is_cached(&mut decisions));
+        decisions.begin_collection();
+        assert!(is_cached(&mut decisions));
+        decisions.end_collection(&mut Marks::default());
+        assert!(!is_cached(&mut decisions));
+    }
+
+    /// With it, builds with assertions check what is marked in steps.
+    #[cfg(debug_assertions)]
+    #[test]
+    fn signatures_are_marked_all_at_once_too() {
+        assert_eq!(kept_by(|decisions, marks| decisions.mark_all(marks)), [true, false]);
+        assert_eq!(kept_by(|decisions, marks| decisions.signatures.mark_all(marks)), [true, false]);
+        assert_eq!(kept_by(|decisions, marks| decisions.evaluations.mark_all(marks)), [true, false]);
+    }
+}

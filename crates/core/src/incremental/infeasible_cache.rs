@@ -386,9 +386,181 @@ impl Framework {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::{Cache, NodeView, PodState};
+    use crate::cycle::{Decision, EnabledFilter, Options, Rank};
     use crate::framework::dry_runs::Harm;
+    use crate::framework::{
+        ClusterEvent, DependsOn, EventSet, FilterRule, Hint, NodeFilterPlugin, Prepared, Verdict,
+    };
     use crate::model::intern::Tables;
-    use crate::scheduler::test_pod;
+    use crate::model::node_pod::NodePod;
+    use crate::model::rng::Seed;
+    use crate::scheduler::{test_node, test_pod};
+    use std::cell::Cell;
+
+    thread_local! {
+        /// How many nodes were judged on this thread.
+        static JUDGED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Rejects and counts every node.
+    #[derive(Clone, Copy)]
+    struct Never;
+
+    impl NodeFilterPlugin for Never {
+        fn name(&self) -> PluginName {
+            "Never"
+        }
+
+        fn prepare(&self, _pod: NodePod<'_>, _snapshot: Snapshot<'_>) -> Prepared<dyn FilterRule> {
+            Prepared::Run { rule: Box::new(*self), only: None }
+        }
+
+        fn events(&self) -> EventSet {
+            EventSet::DEVICE_CLASS
+        }
+
+        fn hint(&self, _event: &ClusterEvent<'_>, _pod: &PodInfo, _snapshot: Snapshot<'_>) -> Hint {
+            Hint::Skip
+        }
+    }
+
+    impl FilterRule for Never {
+        fn depends_on(&self) -> DependsOn {
+            DependsOn::NodeUsage
+        }
+
+        fn check(&self, _node: &NodeView<'_>) -> Verdict {
+            JUDGED.set(JUDGED.get() + 1);
+            Verdict::Rejected(Rejection::unresolvable("never"))
+        }
+    }
+
+    fn never() -> Framework {
+        let mut framework = Framework::default();
+        framework.filters.push(EnabledFilter {
+            plugin: Box::new(Never),
+            pre_filter: true,
+            filter: Some(Rank { rank: 0, fails: None }),
+        });
+        framework
+    }
+
+    /// The cached rejections of a pod that never fits.
+    struct Unwanted {
+        tables: Tables,
+        cache: Cache,
+        framework: Framework,
+        decisions: DecisionCache,
+        pod: Arc<PodInfo>,
+    }
+
+    impl Unwanted {
+        /// The pod was rejected once.
+        fn new() -> Self {
+            let (mut tables, cache, framework) = (Tables::new(), Cache::default(), never());
+            let pod = Arc::from(test_pod(&mut tables, "p", 1, None));
+            let mut world = Self { tables, cache, framework, decisions: DecisionCache::default(), pod };
+            ["a", "b", "c"].iter().for_each(|name| world.add_node(name));
+            let (framework, snapshot) = (&world.framework, world.cache.snapshot(&world.tables));
+            let full = framework.decide(&world.pod, snapshot, Options::default(), &mut NoProbe);
+            let Ok(Decision::Infeasible(filtered)) = full else { panic!("every node is rejected") };
+            framework.note_infeasible(&mut world.decisions, &world.pod, &filtered);
+            world
+        }
+
+        fn add_node(&mut self, name: &str) {
+            self.cache.apply_node(&Arc::from(test_node(&mut self.tables, name)));
+        }
+
+        /// Returns how many nodes are judged for the next such pod.
+        fn judged(&mut self) -> usize {
+            let before = JUDGED.get();
+            let (when, snapshot) =
+                ((Draws { seed: Seed(1), attempt: 1 }, Time::default()), self.cache.snapshot(&self.tables));
+            let Self { framework, decisions, pod, .. } = self;
+            let found = framework.reject_cached(decisions, pod, snapshot, when, &mut NoProbe, |_, _| ());
+            assert!(found.is_some());
+            JUDGED.get() - before
+        }
+    }
+
+    #[test]
+    fn next_identical_pod_judges_only_nodes_that_changed() {
+        let mut world = Unwanted::new();
+        assert_eq!(world.judged(), 3, "the second rejection is cached");
+        assert_eq!(world.judged(), 0, "nothing changed");
+        let other = Arc::from(test_pod(&mut world.tables, "q", 1, Some("b")));
+        let [a, b] = ["a", "b"].map(|name| world.tables.symbol(name));
+        world.cache.place(&other, b, PodState::Added);
+        assert_eq!(world.judged(), 1, "a pod was placed on one node");
+        let other = Arc::from(test_pod(&mut world.tables, "r", 1, None));
+        world.cache.nominate(&other, Some(a));
+        assert_eq!(world.judged(), 1, "a pod was nominated to another");
+        assert_eq!(world.judged(), 0);
+        world.add_node("d");
+        assert_eq!(world.judged(), 4, "an additional node starts a new era");
+        assert_eq!(world.judged(), 0);
+    }
+
+    fn signatures(count: usize) -> Vec<Hashed<NodeSignature>> {
+        let mut tables = Tables::new();
+        let mut signature = |cpu| {
+            let pod = Arc::from(test_pod(&mut tables, "p", cpu as i64, None));
+            Hashed::of(NodeSignature::of(&pod), tables.hashing())
+        };
+        (0..count).map(&mut signature).collect()
+    }
+
+    /// Caches a signature after its second rejection, and returns whether it was known.
+    fn is_known(cache: &mut InfeasibleCache, signature: &Hashed<NodeSignature>) -> bool {
+        cache.entry(signature.clone(), 0, Time::default()).is_some()
+    }
+
+    #[test]
+    fn as_many_signatures_as_the_cache_holds_are_known_at_their_second_rejection() {
+        let (signatures, mut cache) = (signatures(SIGNATURES_MAX + 1), InfeasibleCache::default());
+        let (last, others) = signatures.split_last().expect("there are some");
+        others.iter().for_each(|signature| cache.record(signature));
+        // One that is rejected again takes no second place.
+        (0..SIGNATURES_MAX).for_each(|_| cache.record(&others[7]));
+        others.iter().for_each(|signature| assert!(is_known(&mut cache, signature)));
+        let mut cache = InfeasibleCache::default();
+        signatures.iter().for_each(|signature| cache.record(signature));
+        assert!(!is_known(&mut cache, &signatures[0]), "it was rejected too long ago");
+        assert!(is_known(&mut cache, &signatures[1]) && is_known(&mut cache, last));
+    }
+
+    #[test]
+    fn least_recently_used_signature_goes_when_there_are_too_many() {
+        let (signatures, mut cache) = (signatures(SIGNATURES_MAX + 2), InfeasibleCache::default());
+        for signature in &signatures {
+            cache.record(signature);
+            assert!(is_known(&mut cache, signature) && is_known(&mut cache, &signatures[0]));
+            assert!(cache.entries.len() <= SIGNATURES_MAX, "{}", cache.entries.len());
+        }
+        let is_cached = |at: usize| cache.entries.iter().any(|entry| entry.signature == signatures[at]);
+        assert_eq!([0, 1, 2, 3, SIGNATURES_MAX + 1].map(is_cached), [true, false, false, true, true]);
+    }
+
+    #[test]
+    fn entries_beyond_the_memory_limit_make_room_for_the_next() {
+        let signatures = signatures(3);
+        let cached_of = |excess: usize| {
+            let mut cache = InfeasibleCache::default();
+            signatures.iter().for_each(|signature| cache.record(signature));
+            let each = BYTES_MAX / 2 - size_of::<InfeasibleEntry>();
+            for (signature, bytes) in signatures.iter().zip([each, each + excess]) {
+                let entry = cache.entry(signature.clone(), 0, Time::default()).expect("it was rejected");
+                entry.by_slot = Vec::with_capacity(bytes / size_of::<u16>());
+            }
+            assert!(is_known(&mut cache, &signatures[2]));
+            cache.entries.iter().map(|entry| entry.signature == signatures[0]).collect::<Vec<_>>()
+        };
+        assert_eq!(cached_of(0), [true, false, false], "they are as large as allowed");
+        assert_eq!(cached_of(size_of::<u16>()), [false, false], "the oldest went");
+        assert_eq!(cached_of(BYTES_MAX), [false], "both went");
+    }
 
     /// The limit of the memory depends on this estimate.
     #[test]

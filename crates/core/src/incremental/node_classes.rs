@@ -258,3 +258,46 @@ impl Classes {
         Some(class)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Splits 4 slots, all in one part.
+    fn split(numbers: [i64; 4]) -> Option<(Vec<u16>, usize)> {
+        let mut parts = Parts { by_slot: vec![0; 4], count: 1 };
+        parts.split(&numbers).then_some((parts.by_slot, parts.count))
+    }
+
+    #[test]
+    fn small_numbers_split_parts_by_a_table() {
+        assert_eq!(split([7, 7, -2, 7]), Some((vec![0, 0, 1, 0], 2)));
+        assert_eq!(split([i64::MIN, 0, i64::MIN, 1]), Some((vec![0, 1, 0, 2], 3)));
+        let widest = SPLIT_TABLE_MAX as i64 - 2;
+        assert_eq!(split([0, widest, 0, widest]), Some((vec![0, 1, 0, 1], 2)));
+    }
+
+    /// The memory of the table is bounded. Nodes are then classified one by one.
+    #[test]
+    fn numbers_far_apart_get_no_table() {
+        for highest in [SPLIT_TABLE_MAX as i64 - 1, 1 << 40, i64::MAX] {
+            assert_eq!(split([0, highest, 0, 0]), None, "{highest}");
+        }
+        assert_eq!(split([i64::MIN + 1, i64::MAX, 0, 0]), None);
+    }
+
+    #[test]
+    fn refined_classes_are_the_same_with_and_without_a_table() {
+        let mut source = Classes::default();
+        source.resize(6);
+        (0..5).for_each(|slot| assert!(source.put(NodeIdx(slot), &[i64::from(slot / 3)])));
+        let refined = |far: i64| {
+            let column = vec![4, far, 4, 4, far, i64::MIN];
+            let refined = Classes::refined(&source, &[column]).expect("there are few classes");
+            (refined.by_slot, refined.nodes)
+        };
+        let expected = (vec![1, 2, 1, 3, 4, NONE], vec![0, 2, 1, 1, 1]);
+        assert_eq!(refined(5), expected);
+        assert_eq!(refined(1 << 40), expected);
+    }
+}

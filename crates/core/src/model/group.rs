@@ -127,3 +127,49 @@ pub struct Membership {
 trace_ids!(PodGroup { key, topology, options } but not { api, uid, generation, policy, disruption, priority, scheduled });
 trace_ids!(GroupKey { namespace, name });
 trace_ids!(Membership { group } but not { created });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::intern::Tables;
+    use std::time::Duration;
+
+    #[test]
+    fn group_was_given_up_if_its_condition_names_the_time_limit_that_it_has() {
+        let name = Tables::new().symbol("g");
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let given_up = |limit: Option<Duration>, is_true: bool, reason: &str, of: Duration| {
+            let condition = GroupCondition {
+                is_true,
+                reason: reason.into(),
+                message: start_deadline_message(of).into(),
+                observed_generation: 1,
+            };
+            let group = PodGroup {
+                key: GroupKey { namespace: name, name },
+                api: GroupApi::V1Beta1,
+                uid: "g".into(),
+                generation: 1,
+                policy: GroupPolicy::Gang(2),
+                topology: None,
+                disruption: DisruptionMode::Single,
+                priority: 0,
+                options: Ok(GroupOptions { start_within: limit, ..GroupOptions::default() }),
+                scheduled: Some(condition),
+            };
+            group.given_up().map(str::to_owned)
+        };
+        let (two, five) = (Some(minutes(2)), minutes(5));
+        let message = "the pod group did not start within 120 s; change annotation \
+                       supercargo.dev/start-within, or create its pods again";
+        assert_eq!(given_up(two, false, START_DEADLINE_EXCEEDED, minutes(2)).as_deref(), Some(message));
+        for (limit, is_true, reason, of, why) in [
+            (two, false, START_DEADLINE_EXCEEDED, five, "its annotation has changed"),
+            (None, false, START_DEADLINE_EXCEEDED, five, "its annotation is gone"),
+            (two, false, "Unschedulable", minutes(2), "it does not fit"),
+            (two, true, START_DEADLINE_EXCEEDED, minutes(2), "it was scheduled"),
+        ] {
+            assert_eq!(given_up(limit, is_true, reason, of), None, "{why}");
+        }
+    }
+}

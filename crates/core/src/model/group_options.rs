@@ -270,6 +270,18 @@ mod tests {
     }
 
     #[test]
+    fn sixteen_roles_may_have_a_minimum() {
+        let roles = |number: usize| {
+            let minimums: Vec<String> = (0..number).map(|at| format!("role-{at}=1")).collect();
+            let minimums = minimums.join(",");
+            let annotations = [(ROLE_LABEL, "role"), (MIN_PER_ROLE, minimums.as_str())];
+            parse(&annotations, GroupPolicy::Gang(1)).map(|it| it.roles.map(|roles| roles.minimums.len()))
+        };
+        assert_eq!(roles(16), Ok(Some(16)));
+        assert!(roles(17).expect_err("too many").contains("at most 16 different roles"));
+    }
+
+    #[test]
     fn roles_need_a_gang() {
         let roles = [(ROLE_LABEL, "role"), (MIN_PER_ROLE, "leader=1")];
         let text = parse(&roles, GroupPolicy::Basic).expect_err("a basic group has no minimum");

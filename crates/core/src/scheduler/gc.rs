@@ -156,7 +156,8 @@ mod tests {
     use crate::cycle::NoProbe;
     use crate::incremental::DecisionCache;
     use crate::model::effect::Lane;
-    use crate::model::event::Event;
+    use crate::model::event::{BindOutcome, BindingState, Event};
+    use crate::model::pod::PodInfo;
     use crate::model::selector::{NodeSelectorTerm, RequiredNodeAffinity, TermDemands};
     use crate::queue::SubQueue;
     use crate::scheduler::Step;
@@ -164,6 +165,54 @@ mod tests {
     use crate::switches::mutation::{self, Mutation};
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::time::Duration;
+
+    /// Returns a pod with a label that no other object has.
+    fn labelled(world: &mut World, name: &str) -> Box<PodInfo> {
+        let tables = world.scheduler.tables();
+        let mut pod = pod(tables, name, 100, None);
+        let pair = (tables.symbol("app"), tables.symbol("own"));
+        pod.labels = tables.label_set(vec![pair]);
+        pod
+    }
+
+    /// Runs a whole collection, and returns whether the label of [`labelled`] has its id then.
+    fn keeps_own(world: &mut World) -> bool {
+        world.scheduler.tables().symbol("unreferenced");
+        while world.scheduler.collect_ids_by(usize::MAX) == 0 {}
+        world.scheduler.tables().find("own").is_some()
+    }
+
+    /// Whether builds with assertions notice this fault in a collection.
+    fn is_noticed(fault: Mutation, mut collect: impl FnMut() -> bool) -> bool {
+        mutation::with(Some(fault), || catch_unwind(AssertUnwindSafe(&mut collect)).is_err())
+    }
+
+    /// It is not audited any more.
+    #[test]
+    fn terminating_pod_in_the_queue_keeps_its_ids() {
+        let mut world = World::new();
+        let mut pod = labelled(&mut world, "p");
+        pod.deleting = true;
+        world.handle(Event::PodApplied(pod));
+        assert!(world.scheduler.queue().contains("p"));
+        assert!(keeps_own(&mut world));
+        assert!(is_noticed(Mutation::PendingPodsNotMarked, || keeps_own(&mut world)));
+    }
+
+    /// Only the audit knows it until the watch shows its deletion.
+    #[test]
+    fn pod_that_the_api_server_reports_as_gone_keeps_its_ids() {
+        let mut world = World::new();
+        let pod = labelled(&mut world, "p");
+        world.handle(Event::PodApplied(pod));
+        world.run();
+        let outcome = BindOutcome::NotNeeded(BindingState::Gone);
+        world.handle(Event::BindFinished { uid: "p".into(), outcome });
+        world.run();
+        // The second collection drops its signature from the decision cache.
+        assert!(keeps_own(&mut world) && keeps_own(&mut world));
+        assert!(is_noticed(Mutation::MovedObjectsNotMarked, || keeps_own(&mut world)));
+    }
 
     /// Moves a pending pod from an unmarked to a marked place, and returns whether its unique label survives.
     fn keeps_its_label() -> bool {

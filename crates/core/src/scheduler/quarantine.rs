@@ -220,7 +220,7 @@ pub(super) mod tests {
         })
     }
 
-    pub(in crate::scheduler) fn node(tables: &mut Tables, name: &str) -> Box<NodeInfo> {
+    pub(crate) fn node(tables: &mut Tables, name: &str) -> Box<NodeInfo> {
         Box::new(NodeInfo {
             name: tables.symbol(name),
             labels: tables.label_set(Vec::new()),
@@ -345,6 +345,21 @@ pub(super) mod tests {
             assert_eq!(running(&world), Some(0), "the node: {is_node}");
             assert_eq!(world.scheduler.queue().contains("preemptor"), is_node);
         }
+    }
+
+    /// A new node with the id of an excluded one would be excluded.
+    #[test]
+    fn excluded_node_keeps_its_id() {
+        let mut world = World::new();
+        let excluded = ObjectKey::Node(world.name("poison"));
+        world.scheduler.keep_out(world.now, excluded, None, "a trap");
+        world.name("unreferenced");
+        while world.scheduler.collect_ids_by(usize::MAX) == 0 {}
+        for name in ["b", "c", "d"] {
+            let node = node(world.scheduler.tables(), name);
+            world.handle(Event::NodeApplied(node));
+        }
+        assert_eq!(world.scheduler.snapshot().node_count(), 4);
     }
 
     #[test]

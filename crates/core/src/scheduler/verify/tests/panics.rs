@@ -6,6 +6,7 @@ use crate::framework::{
     ClusterEvent, DependsOn, EventSet, FilterRule, Hint, NodeFilterPlugin, PluginName, Prepared, Rejection,
     Verdict,
 };
+use crate::model::device::DeviceClass;
 use crate::model::event::Event;
 use crate::model::node_pod::NodePod;
 use crate::model::pod::PodInfo;
@@ -110,4 +111,28 @@ fn hint_that_panics_requeues_the_updated_pod() {
     BEHAVIOR.set(Behavior::Panics);
     update(&mut world, "y");
     assert_eq!((place(&world), world.scheduler.stats().panics), (Some(SubQueue::Backoff), 1));
+}
+
+#[test]
+fn hint_that_panics_requeues_the_rejected_pod_on_an_event() {
+    BEHAVIOR.set(Behavior::Rejects);
+    let mut world = world();
+    world.pod("p", 100, None);
+    world.run();
+    let apply_class = |world: &mut World, name: &str| {
+        let name = world.scheduler.tables().symbol(name);
+        let class = DeviceClass {
+            implicit: name,
+            explicit: None,
+            created: None,
+            selectors: [].into(),
+            config: [].into(),
+        };
+        world.handle(Event::DeviceClassApplied { name, class: class.into() });
+        let place = world.scheduler.queue().sub_queue_of("p").map(|(place, _)| place);
+        (place, world.scheduler.stats().panics)
+    };
+    assert_eq!(apply_class(&mut world, "x"), (Some(SubQueue::Unschedulable), 0));
+    BEHAVIOR.set(Behavior::Panics);
+    assert_eq!(apply_class(&mut world, "y"), (Some(SubQueue::Backoff), 1));
 }
