@@ -101,13 +101,48 @@ impl Cluster {
     }
 
     fn show_pod(&mut self, name: &str, claim: &str) {
+        self.show_with_claims(&format!("pod {name} cpu=1"), &[claim]);
+    }
+
+    fn show_with_claims(&mut self, line: &str, claims: &[&str]) {
         let tables = self.scheduler.tables();
-        let Event::PodApplied(mut pod) = arrival(tables, &format!("pod {name} cpu=1")) else {
-            panic!("a pod is applied as one")
+        let Event::PodApplied(mut pod) = arrival(tables, line) else { panic!("a pod is applied as one") };
+        let claim = |name: &&str| PodClaim {
+            name: (*name).into(),
+            source: PodClaimSource::Named(tables.symbol(name)),
         };
-        let source = PodClaimSource::Named(tables.symbol(claim));
-        pod.claims = [PodClaim { name: "c".into(), source }].into();
+        pod.claims = claims.iter().map(claim).collect();
         self.handle(Event::PodApplied(pod));
+    }
+
+    fn show_node(&mut self, line: &str) {
+        let node = arrival(self.scheduler.tables(), line);
+        self.handle(node);
+    }
+
+    /// Shows the pod `p` as pending with two claims that it holds, as a list of an older state may, and lets it fail.
+    /// Returns its claims, and the writes by which it gives them up.
+    fn give_up_claims(&mut self) -> ([Shown; 2], Vec<VolumeWrite>) {
+        let mut other = Self::new(1, Compat::Repaired);
+        other.show("c", &Shown::default());
+        other.show_pod("p", "c");
+        let first = allocation_of(&other.write());
+        let mut second = Allocation::clone(&first);
+        second.results[0].device.device = "d1".into();
+        let holds = |allocation: Arc<Allocation>| Shown {
+            allocation: Some(allocation),
+            reserved_for: vec!["p"],
+            condition: Some("ready"),
+            ..Shown::default()
+        };
+        let claims = [holds(first), holds(second.into())];
+        self.show("c", &claims[0]);
+        self.show("d", &claims[1]);
+        self.show_node("node a cpu=0");
+        self.show_with_claims("pod p cpu=1", &["c", "d"]);
+        let writes = self.run();
+        assert!(writes.iter().all(|it| matches!(it.change, VolumeChange::Unreserve { .. })), "{writes:?}");
+        (claims, writes)
     }
 
     fn show(&mut self, name: &str, shown: &Shown) {
@@ -344,6 +379,50 @@ fn devices_that_another_claim_got_before_the_write_was_sent_are_not_allocated_tw
     cluster.handle(credits);
     let second = cluster.write();
     assert_eq!((&*second.pod.name, &*allocation_of(&second).results[0].device.device), ("q", "d2"));
+}
+
+#[test]
+fn pod_that_is_bound_during_pre_bind_reserves_again_the_claims_that_it_gave_up() {
+    let mut cluster = Cluster::new(2, Compat::Repaired);
+    let ([mut c, mut d], given_up) = cluster.give_up_claims();
+    assert_eq!(given_up.len(), 2);
+    for write in &given_up {
+        cluster.answer(write, WriteOutcome::Done);
+    }
+    cluster.show_node("node a cpu=64");
+    cluster.now = cluster.now + Duration::from_secs(5);
+    assert!(cluster.run().is_empty(), "the requests that give the claims up can still arrive");
+    cluster.show_with_claims("pod p cpu=1 on=a", &["c", "d"]);
+    d.reserved_for.clear();
+    cluster.show("d", &d);
+    assert!(cluster.run().is_empty(), "the watch does not show yet that the first claim was given up");
+    c.reserved_for.clear();
+    cluster.show("c", &c);
+    for (name, mut shown) in [("c", c), ("d", d)] {
+        let write = cluster.write();
+        let VolumeChange::Reserve { claim, allocation: None, .. } = &write.change else {
+            panic!("{write:?}")
+        };
+        assert_eq!(claim.name, name);
+        cluster.answer(&write, WriteOutcome::Done);
+        shown.reserved_for.push("p");
+        cluster.show(name, &shown);
+    }
+    assert!(cluster.run().is_empty());
+    assert_eq!(cluster.scheduler.stats().volume_bindings, 0, "PreBind has ended");
+    let held = cluster.scheduler.held();
+    assert!(held.contains(&("pods that gave up reservations", 0)), "{held:?}");
+}
+
+#[test]
+fn pod_that_is_bound_keeps_the_claims_that_it_was_about_to_give_up() {
+    let mut cluster = Cluster::with_credits(2, Compat::Repaired, 1);
+    let (_, given_up) = cluster.give_up_claims();
+    assert_eq!(given_up.len(), 1, "there is one credit");
+    cluster.show_with_claims("pod p cpu=1 on=a", &["c", "d"]);
+    cluster.answer(&given_up[0], WriteOutcome::Done);
+    cluster.handle(Event::Credits { lane: Lane::Volume, count: 1 });
+    assert!(cluster.run().is_empty());
 }
 
 #[test]

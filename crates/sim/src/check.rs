@@ -116,6 +116,7 @@ impl Sim {
                 self.note_failure(uid, message);
             }
             Outcome::BindFailed { message } => {
+                self.check_not_taken_back(uid, message)?;
                 self.server.count_refusal();
                 self.process.decided.remove(uid);
                 self.note_failure(uid, message);
@@ -147,13 +148,34 @@ impl Sim {
                     self.process.pre_bound.insert(uid.to_owned());
                 }
             }
-            Outcome::Bound { node, .. } => {
-                if self.server.pods.get(uid).is_some_and(|pod| pod.node.as_deref() != Some(node)) {
-                    return Err(broken("a pod reported as bound is bound", format!("{uid} on {node}")));
-                }
-            }
+            Outcome::Bound { node, .. } => self.check_bound_to(uid, node)?,
         }
         Ok(())
+    }
+
+    fn check_bound_to(&mut self, uid: &str, node: &str) -> Result<(), Broken> {
+        if self.server.pods.get(uid).is_some_and(|pod| pod.node.as_deref() != Some(node)) {
+            return Err(broken("a pod reported as bound is bound", format!("{uid} on {node}")));
+        }
+        // The watch may have shown an earlier Binding long before its answer.
+        let is_of_this_start = self.process.decided.get(uid).is_some_and(|it| it.released.is_some());
+        let pod = self.process.pods.get(uid).filter(|_| is_of_this_start);
+        self.process.bound_since_chosen.extend(pod.and_then(|pod| pod.group_key()));
+        Ok(())
+    }
+
+    /// Checks that the rest of a group is bound, too, once a member was bound. One that was in PreBind may come too
+    /// late.
+    fn check_not_taken_back(&self, uid: &str, message: &str) -> Result<(), Broken> {
+        let pod = self.process.pods.get(uid).filter(|pod| !pod.has_claims());
+        let key = pod.and_then(|pod| pod.group_key());
+        let begun = key.filter(|key| self.process.bound_since_chosen.contains(key));
+        match begun.filter(|_| message.contains("of the pod group can still be bound")) {
+            Some(key) => {
+                Err(broken("the rest of a group is bound, too", format!("{uid} of {key}: {message}")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Checks that all victims have lower priority, and that the node has room for the pod without them. Rules

@@ -145,6 +145,9 @@ impl Sim {
         if result.is_ok() && request.fence == self.fence {
             self.check_bound(request)?;
         }
+        if result.is_ok() {
+            self.finish_some_member(&request.uid);
+        }
         if request.fate != Fate::Unanswered {
             // As the dispatcher interprets the answer.
             let there = self.server.pods.get(&request.uid).map(|pod| pod.node.clone());

@@ -93,6 +93,8 @@ pub(crate) struct Process {
     pub(crate) chosen_by_leader: BTreeSet<String>,
     /// The gangs that were scheduled and of which no Binding was sent since, by key, with their `minCount` then.
     pub(crate) starting: BTreeMap<String, usize>,
+    /// The groups of which the watch or an answer showed a Binding since members were chosen last, by key.
+    pub(crate) bound_since_chosen: BTreeSet<String>,
     /// Pods whose PreBind succeeded and whose bindings were not sent yet.
     pub(crate) pre_bound: BTreeSet<String>,
     pub(crate) decided: BTreeMap<String, Decided>,
@@ -200,6 +202,7 @@ impl Process {
             group_api: group_api(seed),
             started: BTreeSet::new(),
             chosen: BTreeSet::new(),
+            bound_since_chosen: BTreeSet::new(),
             chosen_by_leader: BTreeSet::new(),
             starting: BTreeMap::new(),
             pre_bound: BTreeSet::new(),
@@ -467,6 +470,12 @@ impl Process {
         if pod.deleting {
             self.going.insert(pod.uid.clone());
         }
+        let is_sent_to = |node: &String| {
+            self.decided.get(&pod.uid).is_some_and(|it| it.released.is_some() && it.node == *node)
+        };
+        if pod.node.as_ref().is_some_and(is_sent_to) {
+            self.bound_since_chosen.extend(pod.group_key());
+        }
         // A watch change with a node settles the decision. A terminating pod can no longer be bound. An old version
         // releases its node after PreBind.
         let frees = self.scheduler.snapshot().rules().frees_terminating_pods;
@@ -476,6 +485,14 @@ impl Process {
             self.decided.remove(&pod.uid);
         }
         self.pods.insert(pod.uid.clone(), pod);
+    }
+
+    /// Notes that members of a group were chosen.
+    pub(crate) fn note_chosen(&mut self, key: String, uid: Option<String>) {
+        self.bound_since_chosen.remove(&key);
+        self.started.insert(key);
+        self.chosen.extend(uid.clone());
+        self.chosen_by_leader.extend(uid);
     }
 
     /// Records that the API server reported the pod as deleted before the watch did.

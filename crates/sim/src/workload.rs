@@ -390,6 +390,15 @@ impl Sim {
         self.server.remove_pod(&pod.uid);
     }
 
+    /// Ends some members of groups as soon as they are bound, while the Bindings of others may not be sent yet.
+    pub(crate) fn finish_some_member(&mut self, uid: &str) {
+        let is_member = self.server.pods.get(uid).is_some_and(|pod| pod.group.is_some());
+        if is_member && !self.is_settling() && self.draw.percent(4) {
+            self.say("cluster", uid, format_args!("finished at once"));
+            self.server.remove_pod(uid);
+        }
+    }
+
     /// Another scheduler or a user binds one of our pods.
     fn bind_by_another_scheduler(&mut self) {
         let nodes: Vec<_> = self.server.nodes.keys().cloned().collect();

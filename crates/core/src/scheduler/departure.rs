@@ -55,7 +55,7 @@ impl Scheduler {
         }
         self.member_left(now, uid, why);
         self.cache.forget_failed_devices(uid);
-        self.cache.forget_given_up(uid);
+        self.reservations_left(uid, why);
         // What the pod reserves: volumes, the room that its victims make, a nomination, and its node.
         if let Departure::Deleted = why {
             self.give_back_volumes(now, uid);
@@ -69,6 +69,18 @@ impl Scheduler {
                 self.nominate(now, pod, pod.nominated_node.filter(|_| !pod.deleting));
             }
             Departure::Quarantined => self.victim_left(now, uid),
+        }
+    }
+
+    /// Forgets which reservations the pod gave up. One that is bound while it is in PreBind reserves them again.
+    fn reservations_left(&mut self, uid: &Uid, why: &Departure<'_>) {
+        if let Departure::Bound(..) = why {
+            for claim in self.outbox.cancel_claims(uid) {
+                self.cache.reservation_written(&claim, uid);
+            }
+        }
+        if self.volume_bindings.pod(uid).is_none() {
+            self.cache.forget_given_up(uid);
         }
     }
 

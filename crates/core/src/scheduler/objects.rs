@@ -200,6 +200,9 @@ impl Scheduler {
         }
         if let Some(key) = pod.group_key().filter(|_| pod.node_name.is_some()) {
             if pod.deleting {
+                if shows_binding {
+                    self.check_sent(now, key, true);
+                }
                 self.note_ended(now, key);
             } else {
                 self.note_bound(now, key, shows_binding);

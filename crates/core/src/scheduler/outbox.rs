@@ -111,6 +111,21 @@ impl Outbox {
         }
     }
 
+    /// Removes the writes to claims for a pod that is bound meanwhile, and returns the uids of the claims.
+    pub(super) fn cancel_claims(&mut self, pod: &str) -> Vec<Uid> {
+        if self.claims.is_empty() {
+            return Vec::new();
+        }
+        let mut cancelled: Vec<_> =
+            self.claim_writes.keys().filter(|(_, of)| **of == *pod).cloned().collect();
+        cancelled.sort_unstable();
+        for key in &cancelled {
+            self.claims.remove(key);
+            self.claim_writes.remove(key);
+        }
+        cancelled.into_iter().map(|(claim, _)| claim).collect()
+    }
+
     /// Takes the next write to a claim that no pod waits for, if there is a credit, and spends the credit.
     pub(super) fn pop_claim(&mut self) -> Option<((Uid, Uid), VolumeWrite)> {
         if !self.has_credit(Lane::Volume) {

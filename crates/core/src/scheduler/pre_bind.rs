@@ -252,6 +252,7 @@ impl Scheduler {
                 self.free(now, uid);
                 waiting.push(queued);
             } else {
+                self.forget_given_up_if_bound(uid);
                 self.give_back_volumes(now, uid);
             }
         }
@@ -264,6 +265,7 @@ impl Scheduler {
     pub(super) fn end_pre_bind(&mut self, uid: &Uid) -> Option<PreBind> {
         let pre_bind = self.volume_bindings.end(uid, &mut self.outbox)?;
         self.linger(&pre_bind);
+        self.forget_given_up_if_bound(uid);
         Some(pre_bind)
     }
 
@@ -292,6 +294,7 @@ impl Scheduler {
     fn pre_bound(&mut self, now: Time, uid: &Uid) {
         let Some(pre_bind) = self.volume_bindings.end(uid, &mut self.outbox) else { return };
         let devices = pre_bind.device_wait(now, None);
+        self.forget_given_up_if_bound(uid);
         let PreBind { queued, node, began, .. } = pre_bind;
         let outcome = Outcome::PreBound { succeeded: true, failed: None, took: now.since(began), devices };
         self.report(&queued, began, outcome);

@@ -61,10 +61,7 @@ impl Sim {
                     Some(min) => _ = self.process.starting.insert(key.clone(), min),
                     None => _ = self.process.starting.remove(&key),
                 }
-                self.process.started.insert(key);
-                let uid = group.map(|group| group.uid.clone());
-                self.process.chosen.extend(uid.clone());
-                self.process.chosen_by_leader.extend(uid);
+                self.process.note_chosen(key, group.map(|group| group.uid.clone()));
                 Ok(())
             }
             GroupOutcome::WaitingForPreemption => self.check_group_preemption(&key, group.as_deref(), report),

@@ -84,7 +84,7 @@ impl Scheduler {
 
     /// Looks at a group whose Bindings were sent: whether it runs, or its start failed. It runs once one of our
     /// Bindings `is_shown`.
-    pub(super) fn check_sent(&mut self, now: Time, key: GroupKey, is_shown: bool) {
+    pub(in crate::scheduler) fn check_sent(&mut self, now: Time, key: GroupKey, is_shown: bool) {
         if self.groups.progress(key).stage != Stage::Sent {
             return;
         }
@@ -164,7 +164,12 @@ impl Scheduler {
         };
         match self.groups.progress(key).stage {
             Stage::Sent => !self.started_members(key).any(is_assumed) && !self.has_enough_bound(key),
-            _ => self.started_members(key).next().is_none(),
+            _ => {
+                // The rest of a start is bound, too, even if the first member has ended by then.
+                let is_confirmed = |pod: &Arc<PodInfo>| self.bindings.is_confirmed(&pod.uid);
+                self.started_members(key).next().is_none()
+                    && !self.scheduled_members(key).any(|(pod, _)| is_confirmed(pod))
+            }
         }
     }
 

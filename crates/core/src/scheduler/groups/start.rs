@@ -200,6 +200,7 @@ impl Scheduler {
         let left = self.confirm_start(now, &queued).unwrap_or_default();
         let is_open = |uid: &Uid| self.bindings.get(uid).is_some_and(|it| it.pending().is_some());
         if left.iter().any(is_open) {
+            left.iter().for_each(|uid| self.bindings.confirm_start(uid));
             self.note_started(now, queued.key);
         }
     }

@@ -43,6 +43,13 @@ impl Scheduler {
         }
     }
 
+    /// Forgets which claims a pod whose PreBind ends gave up, if it is bound.
+    pub(super) fn forget_given_up_if_bound(&mut self, uid: &Uid) {
+        if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
+            self.cache.forget_given_up(uid);
+        }
+    }
+
     /// Deletes the claims that were made for a pod and that it cannot use: those of lost writes beside the one with
     /// which it is bound, and those with devices of other nodes, if another scheduler bound it. Upstream leaves them.
     pub(in crate::scheduler) fn delete_surplus_claims(&mut self, uid: &Uid) {
