@@ -368,15 +368,16 @@ proptest! {
     }
 }
 
+fn place_in(cluster: &mut TestCluster, node: usize, rack: usize) {
+    let node = cluster.node_from(&format!("n{node} cpu=8 mem=8Gi label:rack=r{rack}"));
+    cluster.add_node(&node);
+}
+
 /// Two nodes per rack, and more racks than are listed by name. One of two nodes leaves with the pod that attracted
 /// others.
 #[test]
 fn node_that_leaves_a_domain_of_two_takes_its_pods_from_the_other() {
     let mut cluster = TestCluster::new();
-    let place_in = |cluster: &mut TestCluster, node: usize, rack: usize| {
-        let node = cluster.node_from(&format!("n{node} cpu=8 mem=8Gi label:rack=r{rack}"));
-        cluster.add_node(&node);
-    };
     (0..132).for_each(|node| place_in(&mut cluster, node, node / 2));
     let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
     let peer = cluster.pod_from("peer on=n0 label:app=a");
@@ -461,10 +462,6 @@ fn domain_without_a_counting_node_is_not_the_minimum() {
 #[test]
 fn domain_that_lost_its_last_node_is_not_the_minimum() {
     let mut cluster = TestCluster::new();
-    let place_in = |cluster: &mut TestCluster, node: usize, rack: usize| {
-        let node = cluster.node_from(&format!("n{node} cpu=8 mem=8Gi label:rack=r{rack}"));
-        cluster.add_node(&node);
-    };
     (0..3).for_each(|node| place_in(&mut cluster, node, node));
     for words in ["p on=n0", "q on=n1"] {
         let placed = cluster.pod_from(&format!("{words} label:app=a"));

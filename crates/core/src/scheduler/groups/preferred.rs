@@ -130,7 +130,7 @@ impl Scheduler {
             let scope = RunScope { within: Some(&domain.nodes), evaluations, ..RunScope::default() };
             let run = self.run_members(now, attempt, scope, Mode::WithoutPostFilters, probe);
             reports.push(self.placement_report(attempt, domain, &run));
-            if run.verdict == Verdict::Scheduled && run.placed() > 0 {
+            if run.verdict == Verdict::Scheduled {
                 fitting.push((at, run));
             }
         }

@@ -73,6 +73,14 @@ fn world() -> World {
     world
 }
 
+fn world_with_rejected_pod() -> World {
+    BEHAVIOR.set(Behavior::Rejects);
+    let mut world = world();
+    world.pod("p", 100, None);
+    world.run();
+    world
+}
+
 #[test]
 fn comparison_that_panics_evicts_all_cached_decisions() {
     BEHAVIOR.set(Behavior::Accepts);
@@ -94,10 +102,7 @@ fn comparison_that_panics_evicts_all_cached_decisions() {
 
 #[test]
 fn hint_that_panics_requeues_the_updated_pod() {
-    BEHAVIOR.set(Behavior::Rejects);
-    let mut world = world();
-    world.pod("p", 100, None);
-    world.run();
+    let mut world = world_with_rejected_pod();
     let place = |world: &World| world.scheduler.queue().sub_queue_of("p").map(|(place, _)| place);
     assert_eq!(place(&world), Some(SubQueue::Unschedulable));
     let update = |world: &mut World, key: &str| {
@@ -115,10 +120,7 @@ fn hint_that_panics_requeues_the_updated_pod() {
 
 #[test]
 fn hint_that_panics_requeues_the_rejected_pod_on_an_event() {
-    BEHAVIOR.set(Behavior::Rejects);
-    let mut world = world();
-    world.pod("p", 100, None);
-    world.run();
+    let mut world = world_with_rejected_pod();
     let apply_class = |world: &mut World, name: &str| {
         let name = world.scheduler.tables().symbol(name);
         let class = DeviceClass {
