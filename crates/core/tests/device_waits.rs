@@ -426,6 +426,20 @@ fn pod_that_is_bound_keeps_the_claims_that_it_was_about_to_give_up() {
 }
 
 #[test]
+fn pod_that_is_bound_during_pre_bind_does_not_wait_for_requests_that_are_not_sent() {
+    let mut cluster = Cluster::with_credits(2, Compat::Repaired, 0);
+    let (_, given_up) = cluster.give_up_claims();
+    assert!(given_up.is_empty(), "there is no credit");
+    cluster.show_node("node a cpu=64");
+    cluster.now = cluster.now + Duration::from_secs(5);
+    assert!(cluster.run().is_empty());
+    assert_eq!(cluster.scheduler.stats().volume_bindings, 1);
+    cluster.show_with_claims("pod p cpu=1 on=a", &["c", "d"]);
+    assert!(cluster.run().is_empty());
+    assert_eq!(cluster.scheduler.stats().volume_bindings, 0, "PreBind has ended");
+}
+
+#[test]
 fn upstream_chooses_the_failed_device_again() {
     let mut cluster = with_pod(3, Compat::Upstream);
     let devices: Vec<String> = (0..3).map(|_| cluster.get_device_that_fails()).collect();

@@ -127,6 +127,7 @@ impl Scheduler {
         let key = pod.group_key();
         self.bindings.sent(now, uid, by);
         if let Some(key) = key {
+            self.groups.leaves_rest(key, uid);
             self.check_started(now, key);
         }
         Some(effect)

@@ -19,8 +19,8 @@ pub(super) enum Departure<'a> {
     Bound(&'a PodInfo, Symbol),
     /// No profile selects it any more, and its decision was reverted.
     NotOurs(&'a Arc<PodInfo>),
-    /// It made the engine panic, and cache and queue were rebuilt without it. The pod still exists: an open binding
-    /// and the sent condition remain.
+    /// It made the engine panic, and cache and queue were rebuilt without it. The pod still exists: a binding that was
+    /// sent and the sent condition remain.
     Quarantined,
 }
 
@@ -47,15 +47,17 @@ impl Scheduler {
                 self.end_pre_bind(uid);
             }
         }
-        if let Departure::Deleted = why {
-            self.bindings.pod_left(uid, &mut self.outbox);
+        match why {
+            Departure::Deleted => self.bindings.pod_left(uid, &mut self.outbox),
+            Departure::Quarantined => _ = self.bindings.cancel_unsent(uid, &mut self.outbox),
+            Departure::Bound(..) | Departure::NotOurs(_) => {}
         }
         if self.queue.remove(uid) && matches!(why, Departure::Deleted) {
             self.note_event_label(pending_pod_label(PodAction::Delete, self.tables.rules()));
         }
         self.member_left(now, uid, why);
         self.cache.forget_failed_devices(uid);
-        self.reservations_left(uid, why);
+        self.reservations_left(now, uid, why);
         // What the pod reserves: volumes, the room that its victims make, a nomination, and its node.
         if let Departure::Deleted = why {
             self.give_back_volumes(now, uid);
@@ -73,13 +75,17 @@ impl Scheduler {
     }
 
     /// Forgets which reservations the pod gave up. One that is bound while it is in PreBind reserves them again.
-    fn reservations_left(&mut self, uid: &Uid, why: &Departure<'_>) {
+    fn reservations_left(&mut self, now: Time, uid: &Uid, why: &Departure<'_>) {
         if let Departure::Bound(..) = why {
-            for claim in self.outbox.cancel_claims(uid) {
-                self.cache.reservation_written(&claim, uid);
+            let kept = self.outbox.cancel_claims(uid);
+            for claim in &kept {
+                self.cache.reservation_written(claim, uid);
+            }
+            if !kept.is_empty() {
+                self.pre_bind_looks_again(now, uid);
             }
         }
-        if self.volume_bindings.pod(uid).is_none() {
+        if !self.volume_bindings.contains(uid) {
             self.cache.forget_given_up(uid);
         }
     }

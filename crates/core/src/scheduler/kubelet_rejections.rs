@@ -48,6 +48,10 @@ impl Scheduler {
             let object = ObjectKey::Pod(Uid::clone(uid)).describe(&self.tables, Some(&pod));
             self.notices.push_back(Notice { object, text: text.clone() });
             self.record(&pod, Severity::Warning, "NotAdmitted", "Binding", text);
+            if let Some(key) = pod.group_key().filter(|_| self.bindings.contains(uid)) {
+                // Its Binding was carried out.
+                self.check_sent(now, key, true);
+            }
         }
         self.gone(now, &ObjectKey::Pod(Uid::clone(uid)));
     }

@@ -8,7 +8,7 @@ use super::indexed_queue::IndexedQueue;
 use crate::collections::hash::FixedMap;
 use crate::model::effect::{Effect, EventRecord, GroupPatch, Lane, Nomination, StatusPatch, VolumeWrite};
 use crate::model::pod::Uid;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The maximum number of waiting Events.
@@ -33,9 +33,9 @@ pub(super) struct Outbox {
     credits: [usize; LANES],
     bind: IndexedQueue<Outgoing>,
     volume: VecDeque<Uid>,
-    /// Writes to claims that no pod waits for, by the uids of claim and pod.
+    /// Writes to claims that no pod waits for, by the uids of pod and claim.
     claims: IndexedQueue<(Uid, Uid)>,
-    claim_writes: FixedMap<(Uid, Uid), VolumeWrite>,
+    claim_writes: BTreeMap<(Uid, Uid), VolumeWrite>,
     evict: IndexedQueue<Uid>,
     status: IndexedQueue<Uid>,
     patches: FixedMap<Uid, StatusPatch>,
@@ -98,32 +98,28 @@ impl Outbox {
 
     /// Returns the writes to claims that no pod waits for: uids of claim and pod.
     pub(super) fn claim_writes(&self) -> Vec<(Uid, Uid)> {
-        let mut writes: Vec<_> = self.claim_writes.keys().cloned().collect();
-        writes.sort_unstable();
-        writes
+        let claim_first = |(pod, claim): &(Uid, Uid)| (Arc::clone(claim), Arc::clone(pod));
+        self.claim_writes.keys().map(claim_first).collect()
     }
 
     /// Queues a write to a claim that no pod waits for. It replaces an earlier one for the same claim and pod.
     pub(super) fn push_claim(&mut self, claim: Uid, write: VolumeWrite) {
-        let key = (claim, Arc::clone(&write.pod.uid));
+        let key = (Arc::clone(&write.pod.uid), claim);
         if self.claim_writes.insert(key.clone(), write).is_none() {
             self.claims.push(key);
         }
     }
 
     /// Removes the writes to claims for a pod that is bound meanwhile, and returns the uids of the claims.
-    pub(super) fn cancel_claims(&mut self, pod: &str) -> Vec<Uid> {
-        if self.claims.is_empty() {
-            return Vec::new();
-        }
-        let mut cancelled: Vec<_> =
-            self.claim_writes.keys().filter(|(_, of)| **of == *pod).cloned().collect();
-        cancelled.sort_unstable();
+    pub(super) fn cancel_claims(&mut self, pod: &Uid) -> Vec<Uid> {
+        let from = (Arc::clone(pod), Uid::from(""));
+        let of_pod = self.claim_writes.range(from..).take_while(|((of, _), _)| of == pod);
+        let cancelled: Vec<_> = of_pod.map(|(key, _)| key.clone()).collect();
         for key in &cancelled {
             self.claims.remove(key);
             self.claim_writes.remove(key);
         }
-        cancelled.into_iter().map(|(claim, _)| claim).collect()
+        cancelled.into_iter().map(|(_, claim)| claim).collect()
     }
 
     /// Takes the next write to a claim that no pod waits for, if there is a credit, and spends the credit.
@@ -134,7 +130,8 @@ impl Outbox {
         let key = self.claims.pop()?;
         let write = self.claim_writes.remove(&key)?;
         self.spend(Lane::Volume);
-        Some((key, write))
+        let (pod, claim) = key;
+        Some(((claim, pod), write))
     }
 
     /// Queues a status patch. It replaces an earlier patch of the pod, and keeps the fields that it does not set.

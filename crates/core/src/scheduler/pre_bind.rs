@@ -217,6 +217,11 @@ impl Scheduler {
         }
     }
 
+    /// Handles a pod that keeps claims which it was about to give up.
+    pub(super) fn pre_bind_looks_again(&mut self, now: Time, uid: &Uid) {
+        self.pre_bind_goes_on(now, uid, Next::GoOn);
+    }
+
     /// Handles the deletion of a node.
     pub(super) fn pre_bind_node_gone(&mut self, now: Time, node: Symbol) {
         for uid in self.volume_bindings.on(node) {
@@ -236,9 +241,12 @@ impl Scheduler {
 
     /// Handles a pod that another client has bound to `node`. PreBind continues if that is the chosen node.
     pub(super) fn pre_bind_confirmed(&mut self, uid: &Uid, node: Symbol) {
-        if self.volume_bindings.pod(uid).is_some_and(|(_, chosen, _)| chosen != node) {
+        let Some((_, chosen, _)) = self.volume_bindings.pod(uid) else { return };
+        if chosen != node {
             self.end_pre_bind(uid);
         }
+        // The start of a group does not wait for a member that is bound.
+        self.look_at_starts();
     }
 
     /// Ends PreBind of all pods and returns those that are not bound. The next leader finds the completed writes.

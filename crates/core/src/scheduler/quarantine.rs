@@ -326,6 +326,21 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn binding_of_a_quarantined_pod_is_dropped_unless_it_was_sent() {
+        for is_sent in [false, true] {
+            let mut world = World::new();
+            world.pod("p", 500, None);
+            assert!(world.scheduler.attempt(world.now, &mut NoProbe));
+            if is_sent {
+                world.run();
+            }
+            world.scheduler.rebuild(world.now, &ObjectKey::Pod("p".into()));
+            assert_eq!(world.scheduler.bindings.contains("p"), is_sent);
+            assert!(world.run().iter().all(|line| !line.contains("Bind")), "nothing is sent");
+        }
+    }
+
+    #[test]
     fn quarantine_of_a_preemptor_or_of_its_node_ends_the_preemption() {
         let running = |world: &World| {
             let held = world.scheduler.held();

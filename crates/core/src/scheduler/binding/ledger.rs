@@ -93,8 +93,6 @@ pub(in crate::scheduler) struct Binding {
     pub(super) error_before: Option<String>,
     /// The members of its group that start together with it, until the first of their bindings is sent.
     start: Option<Arc<QueuedStart>>,
-    /// The first of the bindings of its start was sent.
-    is_confirmed: bool,
 }
 
 impl Binding {
@@ -122,7 +120,6 @@ impl Binding {
             came_again: false,
             error_before: None,
             start: None,
-            is_confirmed: false,
         }
     }
 
@@ -249,6 +246,11 @@ impl Bindings {
         self.get(uid).is_some_and(|binding| !binding.was_sent())
     }
 
+    /// Whether the pod has a binding that is still to be sent.
+    pub(in crate::scheduler) fn is_due(&self, uid: &str) -> bool {
+        self.get(uid).is_some_and(|binding| !binding.was_sent() && binding.is_open())
+    }
+
     /// Whether the pod has a binding that was not sent, and that does not repeat one that failed.
     pub(in crate::scheduler) fn was_never_sent(&self, uid: &str) -> bool {
         self.get(uid).is_some_and(|binding| !binding.was_sent() && binding.error_before.is_none())
@@ -288,18 +290,6 @@ impl Bindings {
         self.by_uid.get_mut(uid)?.start.take()
     }
 
-    /// Notes that the first of the bindings of this one's start is sent.
-    pub(in crate::scheduler) fn confirm_start(&mut self, uid: &str) {
-        if let Some(binding) = self.by_uid.get_mut(uid) {
-            binding.is_confirmed = true;
-        }
-    }
-
-    /// Whether the pod has a binding that is to be sent, or was sent, and whose start is confirmed.
-    pub(in crate::scheduler) fn is_confirmed(&self, uid: &str) -> bool {
-        self.get(uid).is_some_and(|binding| binding.is_confirmed && binding.is_open())
-    }
-
     /// Makes every binding that was not sent subject to the recheck, because nodes were rebuilt.
     pub(in crate::scheduler) fn recheck_all(&mut self) {
         for binding in self.by_uid.values_mut() {
@@ -329,8 +319,7 @@ impl TraceIds for Bindings {
 }
 
 trace_ids!(Binding { queued, node, confirmed_on, nominated } but not {
-    fingerprint, began, phase, released, unknown, abandoned, unlisted, by, is_ours, came_again, error_before, start,
-    is_confirmed
+    fingerprint, began, phase, released, unknown, abandoned, unlisted, by, is_ours, came_again, error_before, start
 });
 
 #[cfg(test)]

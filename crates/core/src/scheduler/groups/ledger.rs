@@ -119,6 +119,8 @@ pub(in crate::scheduler) struct Groups {
     victims: BTreeMap<GroupKey, Vec<Uid>>,
     /// The groups of which chosen members are in PreBind.
     pub(super) starts: BTreeMap<GroupKey, Start>,
+    /// The members of starts whose first Binding was sent that are still to be bound.
+    pub(super) rests: BTreeMap<GroupKey, BTreeSet<Uid>>,
     /// The number of pods that had left PreBind when the starts were looked at last; `None` if they must be looked at.
     pub(super) starts_as_of: Option<u64>,
     /// The time limits of groups.
@@ -150,6 +152,7 @@ impl Groups {
             ("groups with victims", self.victims.len()),
             ("groups with members", self.members.len()),
             ("groups with progress", self.progress.len()),
+            ("groups of which a rest is to be bound", self.rests.len()),
             ("conditions of groups", self.sent.len()),
         ];
         held.extend(self.limits.held());
@@ -304,6 +307,22 @@ impl Groups {
 
     pub(super) fn forget_progress(&mut self, key: GroupKey) {
         self.progress.remove(&key);
+        self.rests.remove(&key);
+    }
+
+    /// Whether a member of a start is still to be bound after the first one.
+    pub(super) fn is_of_rest(&self, key: GroupKey, uid: &str) -> bool {
+        self.rests.get(&key).is_some_and(|rest| rest.contains(uid))
+    }
+
+    /// Notes that the Binding of a member was sent, or another client bound it.
+    pub(in crate::scheduler) fn leaves_rest(&mut self, key: GroupKey, uid: &str) {
+        if let Some(rest) = self.rests.get_mut(&key) {
+            rest.remove(uid);
+            if rest.is_empty() {
+                self.rests.remove(&key);
+            }
+        }
     }
 
     /// Returns since when the group waits: its oldest member was created, or the last that was bound left. Terminating
@@ -330,6 +349,7 @@ impl TraceIds for Groups {
             reports_members: _,
             victims,
             starts,
+            rests,
             starts_as_of: _,
             limits,
             reserving,
@@ -343,6 +363,7 @@ impl TraceIds for Groups {
             .chain(victims.keys())
             .chain(progress.keys())
             .chain(starts.keys())
+            .chain(rests.keys())
             .chain(reserving)
             .chain(passed_over)
             .for_each(|key| key.mark(marks));

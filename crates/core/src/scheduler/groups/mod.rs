@@ -179,12 +179,18 @@ impl Scheduler {
 
     /// Handles a pod that leaves: it is no member any more, unless it was bound.
     pub(super) fn member_left(&mut self, now: Time, uid: &str, why: &Departure<'_>) {
-        if self.groups.is_empty() || matches!(why, Departure::Bound(..)) {
+        if let Departure::Bound(pod, _) = why {
+            pod.group_key().inspect(|key| self.groups.leaves_rest(*key, uid));
+            return;
+        }
+        if self.groups.is_empty() {
             return;
         }
         let since = self.groups.of(uid).and_then(|key| self.groups.since(key));
-        let was_bound = self.cache.placed(uid).is_some();
+        let was_placed = self.cache.placed(uid).is_some();
         let Some((key, standing)) = self.groups.remove(uid) else { return };
+        // The cache was rebuilt without a quarantined pod.
+        let was_bound = was_placed || self.groups.is_of_rest(key, uid);
         if self.groups.known(key) == 0 {
             self.forget_limit(key);
             if was_bound {
@@ -319,7 +325,8 @@ impl Scheduler {
 
     /// Handles a PodGroup that was added or changed.
     pub(super) fn group_applied(&mut self, now: Time, group: PodGroup) {
-        let (key, priority, options) = (group.key, group.priority, group.options.clone());
+        let (key, priority, policy) = (group.key, group.priority, group.policy);
+        let options = group.options.clone();
         if self.cache.lookups().group(key).is_some_and(|old| old.uid != group.uid) {
             // It was recreated, and the watch or list shows only the result.
             self.group_gone(now, key);
@@ -341,6 +348,9 @@ impl Scheduler {
         let differs = |old: PodGroup| is_changed || old.options != options;
         if old.as_ref().is_none_or(|old| old.options != options) {
             self.take_up(key);
+        }
+        if old.as_ref().is_some_and(|old| old.policy != policy) {
+            self.end_rest(now, key);
         }
         self.check_sent(now, key, false);
         self.check_started(now, key);
@@ -381,6 +391,7 @@ impl Scheduler {
             self.preemptor_left(now, &group.uid);
             self.groups.forget_condition(key, &group.uid);
             self.forget_progress(key);
+            self.end_rest(now, key);
             self.outbox.cancel_group_patch(&group.uid);
             self.take_up(key);
             self.check_reservation(now, key);

@@ -9,7 +9,7 @@ use super::start::minimum;
 use super::submit::condition;
 use crate::cache::PodState;
 use crate::model::group::{GroupKey, PodGroup};
-use crate::model::pod::PodInfo;
+use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
 use std::sync::Arc;
 
@@ -65,6 +65,33 @@ impl Scheduler {
             let progress = self.groups.progress_mut(key);
             progress.stage = stage;
             progress.has_failed &= stage != Stage::Runs;
+            if !progress.has_started() {
+                self.groups.rests.remove(&key);
+            }
+        }
+    }
+
+    /// Notes the members of a start that are to be bound after the first one.
+    pub(super) fn note_rest(&mut self, key: GroupKey, mut members: Vec<Uid>) {
+        if !self.is_rest_complete(key) {
+            self.groups.rests.remove(&key);
+        }
+        members.retain(|uid| self.bindings.is_due(uid));
+        if self.groups.progress(key).has_started() {
+            self.groups.rests.entry(key).or_default().extend(members);
+        }
+    }
+
+    /// Whether members are to be bound after the first one of their start, and none of them was taken back.
+    fn is_rest_complete(&self, key: GroupKey) -> bool {
+        self.groups.rests.get(&key).is_some_and(|rest| rest.iter().all(|uid| self.bindings.is_due(uid)))
+    }
+
+    /// Lets the members that are still to be bound wait for a start of their own, if none runs: their PodGroup has
+    /// changed.
+    pub(super) fn end_rest(&mut self, now: Time, key: GroupKey) {
+        if self.groups.rests.remove(&key).is_some() {
+            self.note_lost(now, key, Stage::Ended, Some(now));
         }
     }
 
@@ -164,12 +191,8 @@ impl Scheduler {
         };
         match self.groups.progress(key).stage {
             Stage::Sent => !self.started_members(key).any(is_assumed) && !self.has_enough_bound(key),
-            _ => {
-                // The rest of a start is bound, too, even if the first member has ended by then.
-                let is_confirmed = |pod: &Arc<PodInfo>| self.bindings.is_confirmed(&pod.uid);
-                self.started_members(key).next().is_none()
-                    && !self.scheduled_members(key).any(|(pod, _)| is_confirmed(pod))
-            }
+            // The rest of a start is bound, too, even if the first member has ended by then.
+            _ => self.started_members(key).next().is_none() && !self.is_rest_complete(key),
         }
     }
 
@@ -178,7 +201,9 @@ impl Scheduler {
         if let Some(key) = pod.group_key() {
             // Otherwise Bindings that are refused again and again would extend the time.
             let ran_until = (self.groups.progress(key).stage == Stage::Runs).then_some(now);
-            self.note_lost(now, key, Stage::Chosen, ran_until);
+            // The first members of a rest were bound.
+            let stage = if self.groups.rests.contains_key(&key) { Stage::Ended } else { Stage::Chosen };
+            self.note_lost(now, key, stage, ran_until);
             self.check_failed(now, key);
             self.set_time_limit(key);
         }

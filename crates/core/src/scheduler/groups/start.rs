@@ -7,6 +7,7 @@ use super::super::Scheduler;
 use super::super::failure::Failure;
 use super::super::outbox::Outgoing;
 use super::progress::Stage;
+use crate::cache::PodState;
 use crate::model::group::{GroupKey, GroupPolicy, PodGroup};
 use crate::model::pod::{PodInfo, Uid};
 use crate::model::time::Time;
@@ -107,6 +108,12 @@ impl Scheduler {
     /// Forgets all starts, because what was not sent was dropped.
     pub(in crate::scheduler) fn drop_starts(&mut self) {
         self.groups.starts.clear();
+        self.groups.rests.clear();
+    }
+
+    /// Whether a pod is in PreBind, and no other client has bound it.
+    fn awaits_pre_bind(&self, uid: &str) -> bool {
+        self.volume_bindings.contains(uid) && !matches!(self.cache.placed(uid), Some((_, _, PodState::Added)))
     }
 
     /// Lets the start of the group, if it has one, no longer wait for members that were chosen again.
@@ -118,7 +125,7 @@ impl Scheduler {
     }
 
     /// Lets the next step look at all starts, because what they wait for may have changed.
-    pub(super) fn look_at_starts(&mut self) {
+    pub(in crate::scheduler) fn look_at_starts(&mut self) {
         self.groups.starts_as_of = None;
     }
 
@@ -135,17 +142,18 @@ impl Scheduler {
     }
 
     fn complete_starts(&mut self, now: Time) -> bool {
-        let in_pre_bind = &self.volume_bindings;
+        let mut starts = std::mem::take(&mut self.groups.starts);
         let is_passed = |start: &mut Start| {
             let Start { pre_binding, repeated, .. } = start;
-            let has_left = |uid: &mut Uid| !in_pre_bind.contains(uid) || repeated.contains(uid);
+            let has_left = |uid: &mut Uid| !self.awaits_pre_bind(uid) || repeated.contains(uid);
             while pre_binding.pop_if(has_left).is_some() {}
             pre_binding.is_empty()
         };
-        let starts = self.groups.starts.iter_mut();
         let mut complete: Vec<(GroupKey, usize, bool)> = starts
+            .iter_mut()
             .filter_map(|(key, start)| is_passed(start).then_some((*key, start.min, start.is_late)))
             .collect();
+        self.groups.starts = starts;
         complete.retain(|&(key, min, is_late)| {
             is_late || self.has_passed(key, self.minimum_now(key, min)) || !self.is_in_pre_bind(key)
         });
@@ -163,13 +171,13 @@ impl Scheduler {
     }
 
     fn is_in_pre_bind(&self, key: GroupKey) -> bool {
-        self.groups.members(key).any(|uid| self.volume_bindings.contains(uid))
+        self.groups.members(key).any(|uid| self.awaits_pre_bind(uid))
     }
 
-    /// Returns the members that have a node and are not in PreBind.
+    /// Returns the members that have a node and do not wait for PreBind.
     fn passed(&self, key: GroupKey) -> impl Iterator<Item = &Arc<PodInfo>> {
         let placed = self.scheduled_members(key).map(|(pod, _)| pod);
-        placed.filter(|pod| !self.volume_bindings.contains(&pod.uid))
+        placed.filter(|pod| !self.awaits_pre_bind(&pod.uid))
     }
 
     /// Whether as many members have passed PreBind as the group needs.
@@ -200,8 +208,8 @@ impl Scheduler {
         let left = self.confirm_start(now, &queued).unwrap_or_default();
         let is_open = |uid: &Uid| self.bindings.get(uid).is_some_and(|it| it.pending().is_some());
         if left.iter().any(is_open) {
-            left.iter().for_each(|uid| self.bindings.confirm_start(uid));
             self.note_started(now, queued.key);
+            self.note_rest(queued.key, left);
         }
     }
 
@@ -236,7 +244,8 @@ impl Scheduler {
                 let node = self.free(now, &uid).filter(|_| keeps);
                 self.fail(now, queued, began, Failure::Binding { message: text.to_owned(), node });
             }
-            if let Some(pre_bind) = self.end_pre_bind(&uid) {
+            let awaits = self.awaits_pre_bind(&uid);
+            if let Some(pre_bind) = awaits.then(|| self.end_pre_bind(&uid)).flatten() {
                 self.not_pre_bound(now, pre_bind.into_attempt(), text.to_owned(), Some(keeps));
             }
         }
