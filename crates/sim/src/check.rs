@@ -18,6 +18,7 @@ use supercargo_core::report::{Outcome, Preemption, Report};
 mod devices;
 mod end;
 mod groups;
+mod rest;
 mod state;
 mod storage;
 
@@ -162,20 +163,6 @@ impl Sim {
         let pod = self.process.pods.get(uid).filter(|_| is_of_this_start);
         self.process.bound_since_chosen.extend(pod.and_then(|pod| pod.group_key()));
         Ok(())
-    }
-
-    /// Checks that the rest of a group is bound, too, once a member was bound. One that was in PreBind may come too
-    /// late.
-    fn check_not_taken_back(&self, uid: &str, message: &str) -> Result<(), Broken> {
-        let pod = self.process.pods.get(uid).filter(|pod| !pod.has_claims());
-        let key = pod.and_then(|pod| pod.group_key());
-        let begun = key.filter(|key| self.process.bound_since_chosen.contains(key));
-        match begun.filter(|_| message.contains("of the pod group can still be bound")) {
-            Some(key) => {
-                Err(broken("the rest of a group is bound, too", format!("{uid} of {key}: {message}")))
-            }
-            None => Ok(()),
-        }
     }
 
     /// Checks that all victims have lower priority, and that the node has room for the pod without them. Rules

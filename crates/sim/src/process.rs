@@ -95,6 +95,8 @@ pub(crate) struct Process {
     pub(crate) starting: BTreeMap<String, usize>,
     /// The groups of which the watch or an answer showed a Binding since members were chosen last, by key.
     pub(crate) bound_since_chosen: BTreeSet<String>,
+    /// The members of gangs that are to be bound after the first one, by key.
+    pub(crate) rests: BTreeMap<String, BTreeSet<String>>,
     /// Pods whose PreBind succeeded and whose bindings were not sent yet.
     pub(crate) pre_bound: BTreeSet<String>,
     pub(crate) decided: BTreeMap<String, Decided>,
@@ -203,6 +205,7 @@ impl Process {
             started: BTreeSet::new(),
             chosen: BTreeSet::new(),
             bound_since_chosen: BTreeSet::new(),
+            rests: BTreeMap::new(),
             chosen_by_leader: BTreeSet::new(),
             starting: BTreeMap::new(),
             pre_bound: BTreeSet::new(),
@@ -389,12 +392,16 @@ impl Process {
             }
             Change::Group(group) => {
                 self.name(Kind::PodGroup, &group.key());
-                self.groups.insert(group.key(), Arc::clone(group));
+                let old = self.groups.insert(group.key(), Arc::clone(group));
+                if old.is_none_or(|old| (&old.uid, old.min) != (&group.uid, group.min)) {
+                    self.bound_since_chosen.remove(&group.key());
+                }
                 let group = group.info(self.group_api, self.scheduler.tables());
                 Event::PodGroupApplied(Box::new(group))
             }
             Change::GroupGone(key) => {
                 self.groups.remove(key);
+                self.bound_since_chosen.remove(key);
                 Event::Gone(ObjectKey::PodGroup(group_key(self.scheduler.tables(), key)))
             }
             Change::Service(app) => {
@@ -490,6 +497,7 @@ impl Process {
     /// Notes that members of a group were chosen.
     pub(crate) fn note_chosen(&mut self, key: String, uid: Option<String>) {
         self.bound_since_chosen.remove(&key);
+        self.rests.remove(&key);
         self.started.insert(key);
         self.chosen.extend(uid.clone());
         self.chosen_by_leader.extend(uid);

@@ -48,7 +48,7 @@ impl Scheduler {
             let object = ObjectKey::Pod(Uid::clone(uid)).describe(&self.tables, Some(&pod));
             self.notices.push_back(Notice { object, text: text.clone() });
             self.record(&pod, Severity::Warning, "NotAdmitted", "Binding", text);
-            if let Some(key) = pod.group_key().filter(|_| self.bindings.contains(uid)) {
+            if let Some(key) = pod.group_key().filter(|_| self.bindings.was_sent(uid)) {
                 // Its Binding was carried out.
                 self.check_sent(now, key, true);
             }

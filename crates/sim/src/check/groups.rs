@@ -126,7 +126,8 @@ impl Sim {
     /// Checks that a gang is bound as a whole: when its first Binding is sent, enough members have passed PreBind.
     pub(crate) fn check_first_binding(&mut self, uid: &str) -> Result<(), Broken> {
         let Some(key) = self.process.pods.get(uid).and_then(|pod| pod.group_key()) else { return Ok(()) };
-        let Some(min) = self.process.starting.remove(&key) else { return Ok(()) };
+        let Some(min) = self.process.starting.remove(&key) else { return self.check_rest(&key, uid) };
+        self.note_rest(&key, uid);
         // It may have changed since the decision.
         let min = self.process.groups.get(&key).map_or(min, |group| min.min(group.min.unwrap_or(0)));
         let is_in_pre_bind = |pod: &&Arc<Pod>| {
@@ -134,11 +135,7 @@ impl Sim {
             pending.is_some_and(|pending| matches!(pending.at, PodLocation::Volumes(_)))
         };
         let (in_pre_bind, passed): (Vec<_>, Vec<_>) = self.scheduled_members(&key).partition(is_in_pre_bind);
-        let runs = |pod: &&Arc<Pod>| {
-            let decided = self.process.decided.get(&pod.uid);
-            pod.node.is_some() || decided.is_some_and(|decided| decided.released.is_some())
-        };
-        if passed.len() >= min || passed.iter().any(runs) {
+        if passed.len() >= min || passed.iter().any(|pod| self.is_bound_or_sent(pod)) {
             return Ok(());
         }
         let detail = format!(
@@ -150,7 +147,7 @@ impl Sim {
     }
 
     /// Returns the members that count on a node. Terminating ones count for nothing.
-    fn scheduled_members(&self, key: &str) -> impl Iterator<Item = &Arc<Pod>> {
+    pub(super) fn scheduled_members(&self, key: &str) -> impl Iterator<Item = &Arc<Pod>> + Clone {
         let pods = self.process.pods.values();
         pods.filter(move |pod| {
             !pod.deleting

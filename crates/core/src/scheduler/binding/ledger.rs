@@ -251,9 +251,15 @@ impl Bindings {
         self.get(uid).is_some_and(|binding| !binding.was_sent() && binding.is_open())
     }
 
-    /// Whether the pod has a binding that was not sent, and that does not repeat one that failed.
+    /// Whether the pod has a binding that was sent.
+    pub(in crate::scheduler) fn was_sent(&self, uid: &str) -> bool {
+        self.get(uid).is_some_and(Binding::was_sent)
+    }
+
+    /// Whether the pod has a binding that was not sent, and that does not repeat one that failed, also at an extender.
     pub(in crate::scheduler) fn was_never_sent(&self, uid: &str) -> bool {
-        self.get(uid).is_some_and(|binding| !binding.was_sent() && binding.error_before.is_none())
+        let is_first = |binding: &Binding| binding.error_before.is_none() && !binding.is_ours;
+        self.get(uid).is_some_and(|binding| !binding.was_sent() && is_first(binding))
     }
 
     /// Returns the number of bindings.

@@ -349,7 +349,7 @@ impl Scheduler {
         if old.as_ref().is_none_or(|old| old.options != options) {
             self.take_up(key);
         }
-        if old.as_ref().is_some_and(|old| old.policy != policy) {
+        if old.as_ref().is_some_and(|old| old.policy != policy || old.options != options) {
             self.end_rest(now, key);
         }
         self.check_sent(now, key, false);

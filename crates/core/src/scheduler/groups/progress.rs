@@ -200,10 +200,8 @@ impl Scheduler {
     pub(in crate::scheduler) fn member_freed(&mut self, now: Time, pod: &PodInfo) {
         if let Some(key) = pod.group_key() {
             // Otherwise Bindings that are refused again and again would extend the time.
-            let ran_until = (self.groups.progress(key).stage == Stage::Runs).then_some(now);
-            // The first members of a rest were bound.
-            let stage = if self.groups.rests.contains_key(&key) { Stage::Ended } else { Stage::Chosen };
-            self.note_lost(now, key, stage, ran_until);
+            let ran = self.groups.progress(key).stage == Stage::Runs;
+            self.note_lost(now, key, if ran { Stage::Ended } else { Stage::Chosen }, ran.then_some(now));
             self.check_failed(now, key);
             self.set_time_limit(key);
         }

@@ -218,6 +218,10 @@ impl Scheduler {
     fn confirm_start(&mut self, now: Time, queued: &QueuedStart) -> Option<Vec<Uid>> {
         let QueuedStart { key, ref members, min } = *queued;
         let mut left: Vec<Uid> = members.iter().filter(|uid| self.bindings.is_unsent(uid)).cloned().collect();
+        // Others may be in the outbox already. They count, so they are looked at, too.
+        let is_other = |uid: &&Uid| self.bindings.is_due(uid) && !left.contains(uid);
+        let others: Vec<Uid> = self.groups.members(key).filter(is_other).cloned().collect();
+        left.extend(others);
         self.recheck_members(now, &left);
         left.retain(|uid| self.bindings.is_unsent(uid));
         let min = self.minimum_now(key, min);
