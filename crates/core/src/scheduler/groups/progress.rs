@@ -72,11 +72,10 @@ impl Scheduler {
     }
 
     /// Notes the members of a start that are to be bound after the first one.
-    pub(super) fn note_rest(&mut self, key: GroupKey, mut members: Vec<Uid>) {
+    pub(super) fn note_rest(&mut self, key: GroupKey, members: Vec<Uid>) {
         if !self.is_rest_complete(key) {
             self.groups.rests.remove(&key);
         }
-        members.retain(|uid| self.bindings.is_due(uid));
         if self.groups.progress(key).has_started() {
             self.groups.rests.entry(key).or_default().extend(members);
         }

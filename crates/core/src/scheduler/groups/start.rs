@@ -205,9 +205,9 @@ impl Scheduler {
         for uid in &queued.members {
             self.bindings.take_start(uid);
         }
-        let left = self.confirm_start(now, &queued).unwrap_or_default();
-        let is_open = |uid: &Uid| self.bindings.get(uid).is_some_and(|it| it.pending().is_some());
-        if left.iter().any(is_open) {
+        let mut left = self.confirm_start(now, &queued).unwrap_or_default();
+        left.retain(|uid| self.bindings.is_due(uid));
+        if !left.is_empty() {
             self.note_started(now, queued.key);
             self.note_rest(queued.key, left);
         }
@@ -219,7 +219,8 @@ impl Scheduler {
         let QueuedStart { key, ref members, min } = *queued;
         let mut left: Vec<Uid> = members.iter().filter(|uid| self.bindings.is_unsent(uid)).cloned().collect();
         // Others may be in the outbox already. They count, so they are looked at, too.
-        let is_other = |uid: &&Uid| self.bindings.is_due(uid) && !left.contains(uid);
+        let known: BTreeSet<&Uid> = left.iter().collect();
+        let is_other = |uid: &&Uid| self.bindings.is_due(uid) && !known.contains(uid);
         let others: Vec<Uid> = self.groups.members(key).filter(is_other).cloned().collect();
         left.extend(others);
         self.recheck_members(now, &left);
@@ -248,8 +249,9 @@ impl Scheduler {
                 let node = self.free(now, &uid).filter(|_| keeps);
                 self.fail(now, queued, began, Failure::Binding { message: text.to_owned(), node });
             }
-            let awaits = self.awaits_pre_bind(&uid);
-            if let Some(pre_bind) = awaits.then(|| self.end_pre_bind(&uid)).flatten() {
+            if self.awaits_pre_bind(&uid)
+                && let Some(pre_bind) = self.end_pre_bind(&uid)
+            {
                 self.not_pre_bound(now, pre_bind.into_attempt(), text.to_owned(), Some(keeps));
             }
         }
