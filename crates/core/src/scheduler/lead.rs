@@ -38,7 +38,7 @@ impl Scheduler {
         self.drop_starts();
         self.drop_conditions();
         self.drop_reservations();
-        for (claim, pod) in dropped {
+        for (pod, claim) in dropped {
             self.claim_write_dropped(now, &claim, &pod);
         }
     }

@@ -96,10 +96,9 @@ impl Outbox {
         self.claim_writes.clear();
     }
 
-    /// Returns the writes to claims that no pod waits for: uids of claim and pod.
+    /// Returns the writes to claims that no pod waits for: uids of pod and claim.
     pub(super) fn claim_writes(&self) -> Vec<(Uid, Uid)> {
-        let claim_first = |(pod, claim): &(Uid, Uid)| (Arc::clone(claim), Arc::clone(pod));
-        self.claim_writes.keys().map(claim_first).collect()
+        self.claim_writes.keys().cloned().collect()
     }
 
     /// Queues a write to a claim that no pod waits for. It replaces an earlier one for the same claim and pod.
@@ -130,8 +129,7 @@ impl Outbox {
         let key = self.claims.pop()?;
         let write = self.claim_writes.remove(&key)?;
         self.spend(Lane::Volume);
-        let (pod, claim) = key;
-        Some(((claim, pod), write))
+        Some((key, write))
     }
 
     /// Queues a status patch. It replaces an earlier patch of the pod, and keeps the fields that it does not set.

@@ -149,7 +149,7 @@ impl Scheduler {
 
     /// Returns the next volume write that has a credit.
     pub(super) fn release_volume(&mut self, now: Time) -> Option<Effect> {
-        if let Some(((claim, pod), write)) = self.outbox.pop_claim() {
+        if let Some(((pod, claim), write)) = self.outbox.pop_claim() {
             self.cache.give_up_sent(&claim, &pod, now);
             return Some(Effect::WriteVolume(write));
         }
