@@ -407,6 +407,10 @@ impl Scheduler {
         if let Some(effect) = self.release(now) {
             return Some(Step::Effect(effect));
         }
+        // Members that were to be bound may wait for a start now. It ends before others are decided.
+        if self.starts_go_on(now) {
+            return None;
+        }
         self.expire_assumed(now);
         if self.bindings.queue_queries(now, &mut self.outbox) || self.pre_bind_times(now) {
             return None;

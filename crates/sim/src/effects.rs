@@ -146,7 +146,7 @@ impl Sim {
             self.check_bound(request)?;
         }
         if result.is_ok() {
-            self.finish_some_member(&request.uid);
+            self.disturb_start(&request.uid);
         }
         if request.fate != Fate::Unanswered {
             // As the dispatcher interprets the answer.

@@ -115,6 +115,11 @@ pub(crate) fn has_groups(seed: u64) -> bool {
     seed % 6 == 3 && !seed.is_multiple_of(WIDE)
 }
 
+/// Whether many starts of groups are disturbed in this seed.
+fn disturbs_starts(seed: u64) -> bool {
+    seed / 6 % 8 == 5
+}
+
 /// The feature gates of a seed. They are not drawn with the rest, as the version.
 pub(crate) fn group_gates(seed: u64) -> GroupGates {
     if !has_groups(seed) {
@@ -337,6 +342,41 @@ impl Sim {
         let members = self.server.pods.values().filter(|pod| pod.group_key().as_ref() == Some(&key));
         let members: Vec<_> = members.map(|pod| pod.uid.clone()).collect();
         members.iter().for_each(|uid| self.server.remove_pod(uid));
+    }
+
+    /// Disturbs some groups when a member is bound, while the Bindings of others may not be sent yet: bound members end
+    /// at once, and others are deleted, or bound by another client.
+    pub(crate) fn disturb_start(&mut self, uid: &str) {
+        let bound = self.server.pods.get(uid).cloned();
+        let Some(key) = bound.as_ref().and_then(|pod| pod.group_key()).filter(|_| !self.is_settling()) else {
+            return;
+        };
+        if self.draw.percent(4) {
+            self.end_member(uid);
+        }
+        if !self.draw.percent(if disturbs_starts(self.seed) { 40 } else { 4 }) {
+            return;
+        }
+        let others: Vec<_> =
+            self.server.pods.values().filter(|pod| pod.group_key().as_ref() == Some(&key)).cloned().collect();
+        let ends = self.draw.percent(80);
+        for other in others {
+            if other.node.is_some() {
+                if ends {
+                    self.end_member(&other.uid);
+                }
+            } else if self.draw.percent(20) {
+                self.say("cluster", &other.uid, format_args!("deleted before its binding"));
+                self.server.remove_pod(&other.uid);
+            } else if self.draw.percent(10) {
+                self.bind_elsewhere(&other);
+            }
+        }
+    }
+
+    fn end_member(&mut self, uid: &str) {
+        self.say("cluster", uid, format_args!("finished at once"));
+        self.server.remove_pod(uid);
     }
 
     /// Changes minCount of a gang, which v1beta1 allows.

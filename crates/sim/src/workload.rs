@@ -390,23 +390,23 @@ impl Sim {
         self.server.remove_pod(&pod.uid);
     }
 
-    /// Ends some members of groups as soon as they are bound, while the Bindings of others may not be sent yet.
-    pub(crate) fn finish_some_member(&mut self, uid: &str) {
-        let is_member = self.server.pods.get(uid).is_some_and(|pod| pod.group.is_some());
-        if is_member && !self.is_settling() && self.draw.percent(4) {
-            self.say("cluster", uid, format_args!("finished at once"));
-            self.server.remove_pod(uid);
+    /// Another scheduler or a user binds one of our pods.
+    fn bind_by_another_scheduler(&mut self) {
+        let free = |pod: &Pod| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting;
+        if let Some(pod) = self.some_pod(free) {
+            self.bind_elsewhere(&pod);
         }
     }
 
-    /// Another scheduler or a user binds one of our pods.
-    fn bind_by_another_scheduler(&mut self) {
+    /// Binds a pending pod in the name of another client.
+    pub(crate) fn bind_elsewhere(&mut self, pod: &Pod) {
         let nodes: Vec<_> = self.server.nodes.keys().cloned().collect();
-        let free = |pod: &Pod| pod.ours && pod.node.is_none() && !pod.gated && !pod.deleting;
-        let Some(pod) = self.some_pod(free).filter(|_| !nodes.is_empty()) else { return };
+        if nodes.is_empty() || pod.gated || pod.deleting {
+            return;
+        }
         let drawn = &nodes[self.draw.below(nodes.len() as u64) as usize];
         // Often to the node that was chosen for it here, while its volumes or devices are bound.
-        let chosen = self.process.counts_on(&pod).map(str::to_owned).filter(|node| nodes.contains(node));
+        let chosen = self.process.counts_on(pod).map(str::to_owned).filter(|node| nodes.contains(node));
         let node = chosen.as_ref().filter(|_| pod.uid.len().is_multiple_of(2)).unwrap_or(drawn);
         self.say("cluster", &pod.uid, format_args!("bound to {node} by another scheduler"));
         let bound = self.server.bind(&pod.uid, node, By::Others, None);

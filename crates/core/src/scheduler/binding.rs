@@ -323,13 +323,13 @@ impl Scheduler {
     }
 
     /// Whether a binding that was refused is sent once more, to the same node and at once: a group should not lose a
-    /// member for an error that passes.
+    /// member for an error that passes. What is left of a gang that cannot start any more is not bound.
     fn is_repeatable(&self, binding: &Binding) -> bool {
         let pod = &binding.queued.pod;
         let is_assumed = matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed)));
         let is_first = binding.error_before.is_none() && binding.unknown.is_none() && binding.by.is_none();
         let may_send = self.leading && !self.halted;
-        let is_member = pod.group.is_some() && !self.tables.copies_defects();
+        let is_member = !self.tables.copies_defects() && self.is_of_start(pod);
         is_member && may_send && is_first && is_assumed && !binding.abandoned
     }
 

@@ -187,6 +187,15 @@ impl Scheduler {
             && self.role_shortage(key, self.passed(key)).is_none()
     }
 
+    /// Whether a member whose Binding was refused still starts with its group, or joins members that started.
+    pub(in crate::scheduler) fn is_of_start(&self, pod: &PodInfo) -> bool {
+        let Some(key) = pod.group_key() else { return false };
+        !self.checks_minimum(pod)
+            || self.groups.progress(key).stage == Stage::Runs
+            || self.has_passed(key, self.minimum_now(key, 0))
+            || self.started_members(key).any(|other| other.uid != pod.uid)
+    }
+
     fn complete_start(&mut self, now: Time, key: GroupKey, mut start: Start) {
         let mut members: Vec<Uid> = start.members.iter().filter_map(|uid| start.ready.take(uid)).collect();
         members.extend(start.ready);
