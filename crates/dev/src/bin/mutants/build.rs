@@ -11,9 +11,9 @@ use std::process::Command;
 
 /// Compiler errors that the mutated expression itself causes. Any other error, such as one of the borrow checker or
 /// in a constant, may come from the switch, and the mutant gets a build of its own.
-const OF_THE_MUTANT: [&str; 16] = [
+const OF_THE_MUTANT: [&str; 17] = [
     "E0277", "E0308", "E0369", "E0599", "E0282", "E0283", "E0600", "E0067", "E0368", "E0412", "E0423",
-    "E0425", "E0432", "E0433", "E0061", "E0004",
+    "E0425", "E0432", "E0433", "E0061", "E0004", "E0271",
 ];
 
 /// The copy of the source tree in which mutants are compiled.
@@ -241,18 +241,18 @@ impl Tree {
 
 /// Removes the mutants at which the compiler's errors point from the switches.
 fn blame(errors: &[Value], schemas: &BTreeMap<String, Schema>, fates: &mut [Compiled]) -> Result<()> {
-    let mut blamed = 0;
-    for error in errors {
+    let suspects: Vec<_> = errors.iter().map(|error| (error, suspects(error, schemas))).collect();
+    let certain: BTreeSet<usize> = suspects.iter().flat_map(|(_, (certain, _))| certain).copied().collect();
+    let mut blamed = certain.len();
+    for (error, (certain_here, possible)) in suspects {
         let code = error["code"]["code"].as_str().unwrap_or_default();
-        let is_certain = OF_THE_MUTANT.contains(&code);
-        let (certain, possible) = suspects(error, schemas);
-        for number in &certain {
-            fates[*number] = if is_certain { Compiled::Unviable } else { Compiled::Single };
+        let fate = if OF_THE_MUTANT.contains(&code) { Compiled::Unviable } else { Compiled::Single };
+        certain_here.iter().for_each(|number| fates[*number] = fate);
+        // An error around a mutant that does not compile may only follow from it.
+        if possible.is_disjoint(&certain) {
+            possible.iter().for_each(|number| fates[*number] = Compiled::Single);
+            blamed += possible.len();
         }
-        for number in &possible {
-            fates[*number] = Compiled::Single;
-        }
-        blamed += certain.len() + possible.len();
     }
     if blamed == 0 {
         let text: Vec<_> = errors.iter().filter_map(|error| error["rendered"].as_str()).take(3).collect();

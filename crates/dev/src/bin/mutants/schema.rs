@@ -17,7 +17,7 @@ pub(crate) struct Schema {
     pub(crate) inserted: Vec<(Range<usize>, usize)>,
     /// The expressions around which mutants are, with their mutants.
     pub(crate) around: Vec<(Range<usize>, Vec<usize>)>,
-    /// Mutants that no compiler accepts: `||` beside `let`.
+    /// Mutants that no compiler accepts: `||` beside `let`, and an iterator over `&mut` instead of `&`.
     pub(crate) unviable: Vec<usize>,
     /// Mutants that a switch cannot express, such as those of a `const fn`.
     pub(crate) single: Vec<usize>,
@@ -25,8 +25,8 @@ pub(crate) struct Schema {
 
 /// What encloses the text that a mutant replaces.
 enum Node {
-    /// A function's body; false if a switch cannot return its values.
-    Body { has_switch: bool },
+    /// A function's body.
+    Body(Returned),
     /// A binary expression; true if it joins a `let`.
     Binary { whole: Range<usize>, left: Range<usize>, right: Range<usize>, joins_let: bool },
     /// A unary expression.
@@ -39,13 +39,27 @@ enum Node {
     Field { value: Range<usize>, base: Range<usize> },
 }
 
+/// What a function returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Returned {
+    /// A value that a switch can replace.
+    Value,
+    /// An iterator, whose items a switch can replace.
+    Items,
+    /// Another `impl` type, or the value of a constant function: no switch can replace it.
+    Fixed,
+}
+
 /// Text inserted around a range.
 struct Wrap {
     range: Range<usize>,
     /// Of wraps with equal ranges, the least opens first: bodies and guards, then expressions, then matches.
     rank: i8,
     pieces: Vec<(Option<usize>, String)>,
-    close: &'static str,
+    /// Whether the range becomes a block in parentheses.
+    is_block: bool,
+    /// What follows the block.
+    closing: Vec<(usize, String)>,
 }
 
 /// Returns the file with the given mutants, each with its number, compiled in.
@@ -69,8 +83,15 @@ pub(crate) fn compile_in(text: &str, mutants: &[(usize, &Mutant)]) -> Result<Sch
         let switch = format!("crate::mutant_switch::on({number})");
         let of = |range: &Range<usize>| &text[range.clone()];
         let (range, piece) = match node {
-            Node::Body { has_switch: true } => {
+            Node::Body(Returned::Value) => {
                 (mutant.start..mutant.end, format!("if {switch} {{ return {}; }} ", mutant.replacement))
+            }
+            Node::Body(Returned::Items) => {
+                match items(&switch, &mutant.replacement) {
+                    Some(closing) => add_items(&mut wraps, mutant.start..mutant.end, number, closing),
+                    None => schema.unviable.push(number),
+                }
+                continue;
             }
             Node::Binary { whole, left, right, joins_let: false } => (
                 whole.clone(),
@@ -99,17 +120,28 @@ pub(crate) fn compile_in(text: &str, mutants: &[(usize, &Mutant)]) -> Result<Sch
                 schema.unviable.push(number);
                 continue;
             }
-            Node::Body { .. } | Node::Guard { .. } => {
+            Node::Body(Returned::Fixed) | Node::Guard { .. } => {
                 schema.single.push(number);
                 continue;
             }
         };
-        let is_statement = matches!(node, Node::Body { .. } | Node::Arm { .. });
-        let rank = if matches!(node, Node::Body { .. } | Node::Guard { .. }) { 0 } else { 1 };
+        let is_statement = matches!(node, Node::Body(_) | Node::Arm { .. });
+        let rank = if matches!(node, Node::Body(_) | Node::Guard { .. }) { 0 } else { 1 };
         add(&mut wraps, range, rank, number, piece, is_statement);
     }
     insert(text, &wraps, &mut schema);
     Ok(schema)
+}
+
+/// Returns what replaces the items of an iterator: by none, or by one. `None` if the item has the wrong type, because a
+/// `&mut` inside an iterator does not become a `&`.
+fn items(switch: &str, replacement: &str) -> Option<String> {
+    let none = format!(".take(if {switch} {{ 0 }} else {{ usize::MAX }})");
+    match replacement.strip_prefix("::std::iter::once(").and_then(|item| item.strip_suffix(')')) {
+        None => Some(none),
+        Some(item) if item.contains("Box::leak(") => None,
+        Some(item) => Some(format!("{none}.chain(if {switch} {{ Some({item}) }} else {{ None }})")),
+    }
 }
 
 /// Adds a mutant to the wrap of its expression.
@@ -121,12 +153,23 @@ fn add(
     piece: String,
     is_statement: bool,
 ) {
+    wrap(wraps, range, rank, !is_statement).pieces.push((Some(number), piece));
+}
+
+/// Adds a mutant of a function that returns an iterator.
+fn add_items(wraps: &mut Vec<Wrap>, body: Range<usize>, number: usize, closing: String) {
+    wrap(wraps, body, 0, true).closing.push((number, closing));
+}
+
+/// Returns the wrap of a range, and adds it if there is none.
+fn wrap(wraps: &mut Vec<Wrap>, range: Range<usize>, rank: i8, is_block: bool) -> &mut Wrap {
     let at = wraps.iter().position(|wrap| wrap.range == range && wrap.rank == rank).unwrap_or_else(|| {
-        let (open, close) = if is_statement { ("", "") } else { ("(", "})") };
-        wraps.push(Wrap { range, rank, pieces: vec![(None, open.to_string())], close });
+        let open = if is_block { "(" } else { "" };
+        let pieces = vec![(None, open.to_string())];
+        wraps.push(Wrap { range, rank, pieces, is_block, closing: Vec::new() });
         wraps.len() - 1
     });
-    wraps[at].pieces.push((Some(number), piece));
+    &mut wraps[at]
 }
 
 /// Writes the text with all insertions: outer ones open first and close last.
@@ -153,12 +196,18 @@ fn insert(text: &str, wraps: &[Wrap], schema: &mut Schema) {
                     schema.inserted.push((start..schema.text.len(), *number));
                 }
             }
-            if !wrap.close.is_empty() {
+            if wrap.is_block {
                 schema.text.push('{');
             }
         } else {
-            schema.text.push_str(wrap.close);
-            let numbers = wrap.pieces.iter().filter_map(|(number, _)| *number).collect();
+            schema.text.push_str(if wrap.is_block { "})" } else { "" });
+            for (number, piece) in &wrap.closing {
+                let start = schema.text.len();
+                schema.text.push_str(piece);
+                schema.inserted.push((start..schema.text.len(), *number));
+            }
+            let opening = wrap.pieces.iter().filter_map(|(number, _)| *number);
+            let numbers = opening.chain(wrap.closing.iter().map(|(number, _)| *number)).collect();
             schema.around.push((opened[&at]..schema.text.len(), numbers));
         }
     }
@@ -193,16 +242,24 @@ impl Finder<'_> {
     }
 
     fn function(&mut self, signature: &Signature, block: &syn::Block) -> bool {
-        let returns_impl = match &signature.output {
-            ReturnType::Default => false,
-            ReturnType::Type(_, of) => self.text[of.span().byte_range()].contains("impl "),
-        };
         let is_const = signature.constness.is_some();
         if let Some(first) = block.stmts.first() {
-            let has_switch = !is_const && !returns_impl;
-            self.put(Genre::FnValue, first.span().byte_range().start, Node::Body { has_switch });
+            let returned = if is_const { Returned::Fixed } else { self.returned(signature, block) };
+            self.put(Genre::FnValue, first.span().byte_range().start, Node::Body(returned));
         }
         !is_const
+    }
+
+    fn returned(&self, signature: &Signature, block: &syn::Block) -> Returned {
+        let ReturnType::Type(_, of) = &signature.output else { return Returned::Value };
+        let of = &self.text[of.span().byte_range()];
+        // A `return` would leave out what replaces the items.
+        let has_return = self.text[block.span().byte_range()].contains("return");
+        match of.contains("impl ") {
+            false => Returned::Value,
+            true if of.starts_with("impl Iterator<") && !has_return => Returned::Items,
+            true => Returned::Fixed,
+        }
     }
 }
 

@@ -57,6 +57,13 @@ pub struct Size {
 pub fn wide(size: Size) -> Size {
     Size { width: size.width * 10 - 1, ..size }
 }
+pub fn odd(numbers: &[u32]) -> impl Iterator<Item = u32> + Clone {
+    let of = numbers.iter().copied();
+    of.filter(|number| number % 2 == 1)
+}
+pub fn texts(texts: &[String]) -> impl Iterator<Item = &String> {
+    texts.iter()
+}
 "#;
 
 const TEST: &str = r#"//! A test.
@@ -71,8 +78,13 @@ fn values_are_right() {
     assert_eq!((both(Some(1), true), both(None, true)), (1, 0));
     let wide = wide(Size { width: 2, height: 3 });
     assert_eq!((wide.width, wide.height), (19, 3));
+    assert_eq!(odd(&[1, 2, 3]).clone().collect::<Vec<_>>(), [1, 3]);
+    assert!(odd(&[1]).count() == 1 && texts(&[]).next().is_none());
 }
 "#;
+
+const ODD_BODY: &str = "let of = numbers.iter().copied();\n    of.filter(|number| number % 2 == 1)";
+const LEAKED: &str = "::std::iter::once(Box::leak(Box::new(Default::default())))";
 
 /// Returns the mutant that replaces `old`, the first text after `after`, as cargo-mutants lists it.
 fn listed(function: &str, after: &str, old: &str, new: &str, genre: &str) -> Value {
@@ -125,6 +137,11 @@ fn list() -> Value {
         listed("wide", "Size { ", "width: size.width * 10 - 1,", "", "StructField"),
         binary("wide", "* 10 ", "-", "*"),
         binary("wide", "size.width ", "*", "+"),
+        listed("odd", "u32> + Clone {\n    ", ODD_BODY, "::std::iter::empty()", "FnValue"),
+        listed("odd", "u32> + Clone {\n    ", ODD_BODY, "::std::iter::once(1)", "FnValue"),
+        listed("odd", "u32> + Clone {\n    ", ODD_BODY, "::std::iter::once(\"xyzzy\")", "FnValue"),
+        listed("texts", "&String> {\n    ", "texts.iter()", "::std::iter::empty()", "FnValue"),
+        listed("texts", "&String> {\n    ", "texts.iter()", LEAKED, "FnValue"),
     ])
 }
 
@@ -192,6 +209,11 @@ fn mutants_are_caught_missed_unreached_and_unviable() {
     assert_eq!(outcome("both", "replace && with ||"), Outcome::Unviable);
     assert_eq!(outcome("wide", "replace width: size.width * 10 - 1, with"), caught());
     assert_eq!(outcome("wide", "replace - with *"), caught());
+    assert_eq!(outcome("odd", "return ::std::iter::empty()"), caught());
+    assert_eq!(outcome("odd", "return ::std::iter::once(1)"), caught());
+    assert_eq!(outcome("odd", "return ::std::iter::once(\"xyzzy\")"), Outcome::Unviable);
+    assert_eq!(outcome("texts", "return ::std::iter::empty()"), Outcome::Missed);
+    assert_eq!(outcome("texts", &format!("return {LEAKED}")), Outcome::Unviable);
     // A constant function cannot read a switch: it needs its own build, which is why it comes last.
     assert_eq!(fates[at(&mutants, "double", "replace * with +")], Compiled::Single);
     assert_eq!(outcome("double", "replace * with +"), caught());
