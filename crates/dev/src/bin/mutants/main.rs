@@ -21,6 +21,8 @@ use mutant::Mutant;
 use run::{Outcome, Tests};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use supercargo_dev::harness::binaries::target_dir;
 use table::Results;
@@ -104,9 +106,8 @@ fn test(args: &Args, selected: &[Mutant], todo: &[usize], results: &mut Results,
     let (fates, programs) = tree.build(selected, is_unviable)?;
     let began = Instant::now();
     let is_over = || args.minutes.is_some_and(|minutes| began.elapsed() > Duration::from_secs(60 * minutes));
-    let mut tests = Tests::measure(&programs, &work.join("tests.tsv"))?;
+    let tests = Tests::measure(&programs, &work.join("tests.tsv"))?;
     tests.learn(results.earlier());
-    let mut waiting: Vec<usize> = Vec::new();
     // The build shows them all, whatever part is to be tested.
     for (mutant, fate) in selected.iter().zip(&fates) {
         if *fate == Compiled::Unviable && results.own(mutant).is_none() {
@@ -116,20 +117,7 @@ fn test(args: &Args, selected: &[Mutant], todo: &[usize], results: &mut Results,
     let mut switched: Vec<usize> =
         todo.iter().copied().filter(|&number| fates[number] == Compiled::Switch).collect();
     for budget in [Some(FIRST_ROUND), None] {
-        for (done, &number) in switched.iter().enumerate() {
-            if is_over() {
-                return Ok(());
-            }
-            let mutant = &selected[number];
-            match tests.test(number, &mutant.name, budget)? {
-                Some(outcome) => {
-                    report(done, switched.len(), mutant, &outcome);
-                    results.record(mutant, outcome)?;
-                }
-                None => waiting.push(number),
-            }
-        }
-        switched = std::mem::take(&mut waiting);
+        switched = round(&tests, selected, &switched, budget, (results, &is_over))?;
     }
     for &number in todo.iter().filter(|&&number| fates[number] == Compiled::Single) {
         if is_over() {
@@ -144,6 +132,40 @@ fn test(args: &Args, selected: &[Mutant], todo: &[usize], results: &mut Results,
         results.record(mutant, outcome)?;
     }
     Ok(())
+}
+
+/// Tests mutants on all processors. Returns those whose tests do not fit in the time.
+fn round(
+    tests: &Tests,
+    selected: &[Mutant],
+    numbers: &[usize],
+    budget: Option<Duration>,
+    (results, is_over): (&mut Results, &(impl Fn() -> bool + Sync)),
+) -> Result<Vec<usize>> {
+    let next = AtomicUsize::new(0);
+    let state = Mutex::new((results, Vec::new()));
+    let work = || -> Result<()> {
+        loop {
+            let done = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&number) = numbers.get(done).filter(|_| !is_over()) else { return Ok(()) };
+            let mutant = &selected[number];
+            let outcome = tests.test(number, &mutant.name, budget)?;
+            let (results, waiting) = &mut *state.lock().unwrap_or_else(PoisonError::into_inner);
+            match outcome {
+                Some(outcome) => {
+                    report(done, numbers.len(), mutant, &outcome);
+                    results.record(mutant, outcome)?;
+                }
+                None => waiting.push(number),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+    })?;
+    Ok(state.into_inner().unwrap_or_else(PoisonError::into_inner).1)
 }
 
 fn report(done: usize, of: usize, mutant: &Mutant, outcome: &Outcome) {

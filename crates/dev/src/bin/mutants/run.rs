@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// A test may use five times its unmutated time: mutants that loop forever end here. It is CPU time, so that a busy
@@ -72,7 +73,7 @@ impl Test {
 pub(crate) struct Tests {
     tests: Vec<Test>,
     /// Caught mutants by file and test.
-    caught: HashMap<(String, usize), usize>,
+    caught: Mutex<HashMap<(String, usize), usize>>,
 }
 
 impl Tests {
@@ -100,24 +101,37 @@ impl Tests {
         std::fs::write(log, text)?;
         let total: f64 = tests.iter().map(|test| test.seconds).sum();
         eprintln!("{} tests pass without a mutant in {total:.0} s", tests.len());
-        Ok(Self { tests, caught: HashMap::new() })
+        Ok(Self { tests, caught: Mutex::default() })
     }
 
     /// Counts earlier results, so that the likeliest tests come first from the start.
-    pub(crate) fn learn<'a>(&mut self, earlier: impl Iterator<Item = (&'a Name, &'a Outcome)>) {
+    pub(crate) fn learn<'a>(&self, earlier: impl Iterator<Item = (&'a Name, &'a Outcome)>) {
         let by_title: HashMap<String, usize> =
             self.tests.iter().enumerate().map(|(at, test)| (test.title(), at)).collect();
         for (name, outcome) in earlier {
             let (Outcome::Caught(title) | Outcome::TimedOut(title)) = outcome else { continue };
             if let Some(&at) = by_title.get(title) {
-                *self.caught.entry((name.file.clone(), at)).or_default() += 1;
+                self.count(name, at);
             }
         }
     }
 
+    /// Counts a mutant that a test caught.
+    fn count(&self, name: &Name, at: usize) {
+        let mut caught = self.caught.lock().unwrap_or_else(PoisonError::into_inner);
+        *caught.entry((name.file.clone(), at)).or_default() += 1;
+    }
+
+    /// Returns for each test how many mutants of the file it caught.
+    fn caught_in(&self, file: &str) -> Vec<usize> {
+        let caught = self.caught.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |at| caught.get(&(file.to_owned(), at)).copied().unwrap_or(0);
+        (0..self.tests.len()).map(of).collect()
+    }
+
     /// Tests a mutant that is behind a switch. `None` if its tests do not fit in the time.
     pub(crate) fn test(
-        &mut self,
+        &self,
         number: usize,
         name: &Name,
         budget: Option<Duration>,
@@ -134,7 +148,7 @@ impl Tests {
     }
 
     /// Tests a mutant that has its own build: every test runs, since nothing is known about what reaches it.
-    pub(crate) fn test_single(&mut self, programs: &[Program], name: &Name) -> Result<Outcome> {
+    pub(crate) fn test_single(&self, programs: &[Program], name: &Name) -> Result<Outcome> {
         let all = (0..self.tests.len()).collect();
         let outcome = self.first_failure(all, name, None, |test| {
             let program = programs
@@ -148,16 +162,14 @@ impl Tests {
 
     /// Runs tests, the likeliest and fastest first, until one fails.
     fn first_failure(
-        &mut self,
+        &self,
         mut order: Vec<usize>,
         name: &Name,
         budget: Option<Duration>,
         run: impl Fn(&Test) -> Result<ExitStatus>,
     ) -> Result<Option<Outcome>> {
         // A test that caught mutants of the same file is far more likely to catch this one.
-        let caught: Vec<usize> = (0..self.tests.len())
-            .map(|at| self.caught.get(&(name.file.clone(), at)).copied().unwrap_or(0))
-            .collect();
+        let caught = self.caught_in(&name.file);
         let cost = |at: &usize| self.tests[*at].seconds / (caught[*at] as f64 + CAUGHT_NONE);
         order.sort_by(|a, b| cost(a).total_cmp(&cost(b)));
         let began = Instant::now();
@@ -173,7 +185,7 @@ impl Tests {
                 continue;
             }
             let title = test.title();
-            *self.caught.entry((name.file.clone(), at)).or_default() += 1;
+            self.count(name, at);
             let timed_out = matches!(status.signal(), Some(SIGXCPU | SIGKILL));
             return Ok(Some(if timed_out { Outcome::TimedOut(title) } else { Outcome::Caught(title) }));
         }

@@ -176,8 +176,8 @@ fn mutants_are_caught_missed_unreached_and_unviable() {
     let tree =
         Tree::copy(&root, &files, &folder.path().join("tree"), "fixture", "src/lib.rs").expect("copied");
     let (fates, programs) = tree.build(&mutants, |_| false).expect("the package compiles with its mutants");
-    let mut tests = Tests::measure(&programs, &folder.path().join("log")).expect("the test passes");
-    let mut outcome = |function: &str, change: &str| {
+    let tests = Tests::measure(&programs, &folder.path().join("log")).expect("the test passes");
+    let outcome = |function: &str, change: &str| {
         let number = at(&mutants, function, change);
         let mutant = &mutants[number];
         match fates[number] {
