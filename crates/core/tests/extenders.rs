@@ -145,6 +145,8 @@ fn deleted_pod_leaves_no_extender_state() {
     }
     harness.run();
     assert_eq!(harness.asked.len(), 10);
+    assert_eq!(harness.scheduler.waiting_for_extenders().count(), 10);
+    assert_eq!(harness.scheduler.pods_in_slices().count(), 0);
     for number in 0..10 {
         let key = supercargo_core::model::event::ObjectKey::Pod(format!("p{number}").as_str().into());
         harness.scheduler.handle(NOW, Event::Gone(key));

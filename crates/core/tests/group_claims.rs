@@ -466,3 +466,23 @@ fn member_that_failed_twice_is_not_awaited_any_more() {
     assert_eq!(running.cycles, [3, 1, 1, 3], "`q` failed twice, so all three are decided again");
     assert!(running.bound.is_empty(), "{:?}", running.bound);
 }
+
+/// Members without their claim cannot be tried, however old they are.
+#[test]
+fn a_group_whose_members_lack_a_claim_keeps_no_other_from_a_reservation() {
+    let mut running = Running::new();
+    running.apply_all(&[
+        "node a cpu=2",
+        "node b cpu=2",
+        "pod old cpu=2 on=b",
+        "group older min=2 reserve=true",
+    ]);
+    running.apply_all(&[
+        "pod o1 cpu=1 group=older created=10 claim=missing",
+        "pod o2 cpu=1 group=older created=10 claim=missing",
+        "group younger min=2 reserve=true",
+        "pod y1 cpu=2 group=younger created=20",
+        "pod y2 cpu=2 group=younger created=20",
+    ]);
+    assert_eq!(running.scheduler.snapshot().nodes_with_nominations().len(), 1);
+}

@@ -4,7 +4,7 @@ mod support;
 
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::effect::Effect;
-use supercargo_core::model::event::{BindOutcome, Event, ObjectKey};
+use supercargo_core::model::event::{BindOutcome, Event, Kind, ObjectKey};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::queue::QueueConfig;
@@ -175,4 +175,20 @@ fn engine_asks_to_be_called_when_a_condition_that_was_sent_counts_as_lost() {
     assert_eq!(world.run(), Some(Time::from_secs(110)), "the watch has not shown it");
     world.apply("group g min=1 scheduled");
     assert_eq!(world.run(), None);
+}
+
+#[test]
+fn kinds_are_awaited_until_their_first_list_is_complete() {
+    let profile = Profile { name: "default-scheduler".to_owned(), framework: Framework::default() };
+    let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+    let mut scheduler = Scheduler::new(config, NOW);
+    assert!(scheduler.profiles().map(|profile| profile.name.as_str()).eq(["default-scheduler"]));
+    let mut left: Vec<Kind> = Kind::watched(false).collect();
+    while let Some(kind) = left.pop() {
+        scheduler.handle(NOW, Event::ListBegan(kind));
+        assert!(scheduler.awaited_kinds().any(|awaited| awaited == kind));
+        scheduler.handle(NOW, Event::ListEnded(kind));
+        assert!(scheduler.awaited_kinds().eq(left.iter().copied()));
+    }
+    assert!(scheduler.awaited_kinds().next().is_none());
 }

@@ -196,6 +196,9 @@ fn pod_that_is_evaluated_in_slices_is_listed_and_forgotten_once_it_is_deleted() 
     (0..5).for_each(|_| _ = harness.step());
     assert!(matches!(harness.sub_queue_of("large"), Some(PodLocation::Evaluation)));
     assert_eq!((harness.scheduler.stats().sliced, harness.scheduler.stats().extender_calls), (1, 0));
+    let sliced: Vec<&str> = harness.scheduler.pods_in_slices().map(|pod| &*pod.uid).collect();
+    assert_eq!(sliced, ["large"]);
+    assert_eq!(harness.scheduler.waiting_for_extenders().count(), 0);
     harness.scheduler.handle(harness.now, Event::Gone(ObjectKey::Pod("large".into())));
     assert_eq!(harness.scheduler.stats().sliced, 0);
     assert_eq!(harness.run().len(), 0);

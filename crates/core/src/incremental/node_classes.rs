@@ -300,4 +300,68 @@ mod tests {
         assert_eq!(refined(5), expected);
         assert_eq!(refined(1 << 40), expected);
     }
+
+    /// Returns classes of which the first slots have these views.
+    fn classes(views: &[&[i64]]) -> Classes {
+        let mut classes = Classes::default();
+        classes.resize(views.len());
+        for (slot, views) in (0..).zip(views) {
+            assert!(classes.put(NodeIdx(slot), views));
+        }
+        classes
+    }
+
+    #[test]
+    fn nodes_without_views_share_a_class() {
+        let mut classes = classes(&[&[], &[]]);
+        assert_eq!((classes.by_slot(), classes.nodes()), (&[1, 1][..], &[0, 2][..]));
+        assert!(classes.contains(NodeIdx(0)) && !classes.contains(NodeIdx(2)));
+        classes.remove(NodeIdx(0));
+        classes.remove(NodeIdx(1));
+        assert!(!classes.contains(NodeIdx(0)));
+        // The class is free, so it is used again.
+        assert!(classes.put(NodeIdx(0), &[]) && classes.put(NodeIdx(1), &[7]));
+        assert_eq!((classes.by_slot(), classes.nodes()), (&[1, 2][..], &[0, 1, 1][..]));
+    }
+
+    #[test]
+    fn bytes_count_slots_and_the_views_of_each_class() {
+        let classes = classes(&[&[1, 2, 3], &[4, 5, 6], &[1, 2, 3]]);
+        let slots = classes.by_slot.capacity() * 2;
+        assert_eq!(classes.bytes(), slots + 2 * 3 * 8 + classes.views.capacity() * 64);
+        let mut more = classes.clone();
+        more.resize(1_000);
+        assert!(more.bytes() >= 2_000);
+    }
+
+    #[test]
+    fn blocks_join_a_class_only_as_a_whole() {
+        let mut classes = classes(&[&[1], &[2], &[2], &[3], &[2], &[3], &[3]]);
+        let is_joined = |classes: &mut Classes, slots| classes.join_block(slots, NodeIdx(0));
+        // Two nodes of another class, then one.
+        assert!(!is_joined(&mut classes, 2..7));
+        assert!(!is_joined(&mut classes, 2..4));
+        assert!(!is_joined(&mut classes, 3..7));
+        assert_eq!(classes.by_slot(), [1, 2, 2, 3, 2, 3, 3]);
+        assert!(is_joined(&mut classes, 1..3));
+        assert_eq!((classes.by_slot(), classes.nodes()), (&[1, 1, 1, 3, 2, 3, 3][..], &[0, 3, 1, 3][..]));
+        // A second time changes nothing.
+        assert!(is_joined(&mut classes, 1..3));
+        assert_eq!(classes.nodes(), [0, 3, 1, 3]);
+        assert!(is_joined(&mut classes, 5..7) && is_joined(&mut classes, 3..4));
+        assert_eq!(classes.nodes(), [0, 6, 1, 0]);
+        assert_eq!(classes.free, [3]);
+    }
+
+    #[test]
+    fn number_of_classes_is_bounded() {
+        let numbers: Vec<[i64; 1]> = (1..CLASSES_MAX as i64).map(|number| [number]).collect();
+        let mut classes = classes(&numbers.iter().map(<[i64; 1]>::as_slice).collect::<Vec<_>>());
+        classes.resize(CLASSES_MAX);
+        let next = NodeIdx(CLASSES_MAX as u32 - 1);
+        assert!(!classes.put(next, &[0]));
+        assert!(!classes.contains(next));
+        classes.remove(NodeIdx(0));
+        assert!(classes.put(next, &[0]));
+    }
 }

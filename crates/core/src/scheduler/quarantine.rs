@@ -362,6 +362,19 @@ pub(super) mod tests {
         }
     }
 
+    #[test]
+    fn nominations_outlive_the_quarantine_of_another_pod() {
+        let mut world = World::new();
+        world.pod("victim", 3_500, Some("a"));
+        let mut preemptor = pod(world.scheduler.tables(), "preemptor", 3_000, None);
+        preemptor.template.priority = 8;
+        world.handle(Event::PodApplied(preemptor));
+        world.run();
+        world.pod("other", 9_000, None);
+        world.scheduler.keep_out(world.now, ObjectKey::Pod("other".into()), None, "a trap");
+        assert_eq!(world.scheduler.snapshot().nodes_with_nominations().len(), 1);
+    }
+
     /// A new node with the id of an excluded one would be excluded.
     #[test]
     fn excluded_node_keeps_its_id() {

@@ -353,7 +353,7 @@ fn claim_made_in_vain_is_deleted_beside_the_one_with_which_the_pod_is_bound() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(3000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1000) })]
 
     #[test]
     fn pods_are_bound_with_their_devices_through_faults(choices in prop::collection::vec(any::<u8>(), 0..120)) {
