@@ -7,6 +7,7 @@ mod support;
 use supercargo_core::cycle::{Framework, NoProbe, Options};
 use supercargo_core::incremental::DecisionCache;
 use supercargo_core::model::rng::Seed;
+use supercargo_core::registry::Plan;
 use support::TestCluster;
 
 /// More than two blocks of slots, and more racks than are listed by name.
@@ -133,5 +134,21 @@ fn pods_with_self_matching_terms_are_fully_evaluated_once() {
             cluster.place(&words, node);
         }
         assert_eq!(cluster.decisions.computed(), 1, "{ties}");
+    }
+}
+
+/// The totals of cached decisions have 32 bits.
+#[test]
+fn decisions_with_enormous_weights_are_not_cached() {
+    let mut cluster = Cluster::new();
+    let pod = cluster.world.pod_from("x cpu=1");
+    for (weight, is_cached) in [(1, true), (i64::from(i32::MAX), false)] {
+        let mut plan = Plan::of(cluster.world.tables.rules());
+        plan.weights.insert("NodeResourcesFit", weight);
+        let framework = Framework::new(&plan);
+        let mut decisions = DecisionCache::default();
+        let snapshot = cluster.world.snapshot();
+        let cached = framework.decide_cached(&mut decisions, &pod, snapshot, &mut NoProbe);
+        assert_eq!(cached.is_some(), is_cached, "{weight}");
     }
 }
