@@ -347,10 +347,8 @@ impl Sim {
     /// Disturbs some groups when a member is bound, while the Bindings of others may not be sent yet: bound members end
     /// at once, and others are deleted, or bound by another client.
     pub(crate) fn disturb_start(&mut self, uid: &str) {
-        let bound = self.server.pods.get(uid).cloned();
-        let Some(key) = bound.as_ref().and_then(|pod| pod.group_key()).filter(|_| !self.is_settling()) else {
-            return;
-        };
+        let key = self.server.pods.get(uid).and_then(|pod| pod.group_key());
+        let Some(key) = key.filter(|_| !self.is_settling()) else { return };
         if self.draw.percent(4) {
             self.end_member(uid);
         }

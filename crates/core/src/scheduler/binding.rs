@@ -329,8 +329,8 @@ impl Scheduler {
         let is_assumed = matches!(self.cache.placed(&pod.uid), Some((_, _, PodState::Assumed)));
         let is_first = binding.error_before.is_none() && binding.unknown.is_none() && binding.by.is_none();
         let may_send = self.leading && !self.halted;
-        let is_member = !self.tables.copies_defects() && self.is_of_start(pod);
-        is_member && may_send && is_first && is_assumed && !binding.abandoned
+        let is_usable = may_send && is_first && is_assumed && !binding.abandoned;
+        is_usable && !self.tables.copies_defects() && self.is_of_start(pod)
     }
 
     /// Handles an update of a pod with an open binding that has no node in the watch yet.

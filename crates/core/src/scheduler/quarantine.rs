@@ -340,6 +340,17 @@ pub(super) mod tests {
         }
     }
 
+    /// Returns a world in which a pod waits for the end of its victim.
+    fn preempting() -> World {
+        let mut world = World::new();
+        world.pod("victim", 3_500, Some("a"));
+        let mut preemptor = pod(world.scheduler.tables(), "preemptor", 3_000, None);
+        preemptor.template.priority = 8;
+        world.handle(Event::PodApplied(preemptor));
+        world.run();
+        world
+    }
+
     #[test]
     fn quarantine_of_a_preemptor_or_of_its_node_ends_the_preemption() {
         let running = |world: &World| {
@@ -347,12 +358,7 @@ pub(super) mod tests {
             held.into_iter().find(|(name, _)| *name == "preemptions").map(|(_, count)| count)
         };
         for is_node in [false, true] {
-            let mut world = World::new();
-            world.pod("victim", 3_500, Some("a"));
-            let mut preemptor = pod(world.scheduler.tables(), "preemptor", 3_000, None);
-            preemptor.template.priority = 8;
-            world.handle(Event::PodApplied(preemptor));
-            world.run();
+            let mut world = preempting();
             assert_eq!(running(&world), Some(1));
             let node = world.name("a");
             let key = if is_node { ObjectKey::Node(node) } else { ObjectKey::Pod("preemptor".into()) };
@@ -364,12 +370,7 @@ pub(super) mod tests {
 
     #[test]
     fn nominations_outlive_the_quarantine_of_another_pod() {
-        let mut world = World::new();
-        world.pod("victim", 3_500, Some("a"));
-        let mut preemptor = pod(world.scheduler.tables(), "preemptor", 3_000, None);
-        preemptor.template.priority = 8;
-        world.handle(Event::PodApplied(preemptor));
-        world.run();
+        let mut world = preempting();
         world.pod("other", 9_000, None);
         world.scheduler.keep_out(world.now, ObjectKey::Pod("other".into()), None, "a trap");
         assert_eq!(world.scheduler.snapshot().nodes_with_nominations().len(), 1);

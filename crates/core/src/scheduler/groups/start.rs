@@ -192,8 +192,8 @@ impl Scheduler {
         let Some(key) = pod.group_key() else { return false };
         !self.checks_minimum(pod)
             || self.groups.progress(key).stage == Stage::Runs
-            || self.has_passed(key, self.minimum_now(key, 0))
             || self.started_members(key).any(|other| other.uid != pod.uid)
+            || self.has_passed(key, self.minimum_now(key, 0))
     }
 
     fn complete_start(&mut self, now: Time, key: GroupKey, mut start: Start) {

@@ -138,7 +138,10 @@ pub(crate) fn compile_in(text: &str, mutants: &[(usize, &Mutant)]) -> Result<Sch
 fn items(switch: &str, replacement: &str) -> Option<String> {
     let none = format!(".take(if {switch} {{ 0 }} else {{ usize::MAX }})");
     match replacement.strip_prefix("::std::iter::once(").and_then(|item| item.strip_suffix(')')) {
-        None => Some(none),
+        None => {
+            assert_eq!(replacement, "::std::iter::empty()", "cargo-mutants knows two other iterators");
+            Some(none)
+        }
         Some(item) if item.contains("Box::leak(") => None,
         Some(item) => Some(format!("{none}.chain(if {switch} {{ Some({item}) }} else {{ None }})")),
     }
