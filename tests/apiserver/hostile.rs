@@ -136,21 +136,14 @@ async fn hostile(world: &mut World<'_>, seed: u64) -> Result<()> {
 }
 
 /// Restarts the scheduler behind a proxy, with leader election and these lease times.
-async fn behind_a_proxy(
-    world: &mut World<'_>,
-    seed: u64,
-    (lease, renew, retry): (&str, &str, &str),
-) -> Result<Hostile> {
+async fn behind_a_proxy(world: &mut World<'_>, seed: u64, terms: (&str, &str, &str)) -> Result<Hostile> {
     let token = service_account_token(&world.client, &world.name, NAME).await?;
     let access = world.plane.token_bearer(&format!("{}-proxy", world.name), &token)?;
     let proxy = Hostile::to(world.plane, &access, seed).await?;
     world.allow_election().await?;
     world.supercargo.terminate()?;
     let mut setup = Setup { server: Some(proxy.server()), ..Setup::called(&world.name) };
-    setup.configuration = supercargo::elected_configuration(&world.name)
-        .replace("leaseDuration: 3s", &format!("leaseDuration: {lease}"))
-        .replace("renewDeadline: 2s", &format!("renewDeadline: {renew}"))
-        .replace("retryPeriod: 500ms", &format!("retryPeriod: {retry}"));
+    setup.configuration = supercargo::elected_configuration_with(&world.name, terms);
     // Probes and metrics must not depend on reviews by the API server.
     setup.args.push("--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics".to_owned());
     world.supercargo = setup.launch(world.plane).await?;

@@ -12,8 +12,9 @@ use kube::Api;
 use crate::fleet::PodFleet;
 use crate::harness::binaries::binary;
 use crate::harness::ports::Port;
+use crate::harness::supercargo::{self, LEASE_TERMS};
 use crate::harness::wait::PATIENCE;
-use crate::harness::{Component, ControlPlane, Process, Program, supercargo, wait_for};
+use crate::harness::{Component, ControlPlane, Process, Program, wait_for};
 use crate::world::{World, play_on};
 
 /// The time in which a scheduler that is stopped has to end.
@@ -27,10 +28,11 @@ fn start(world: &World<'_>, name: &str, path: std::path::PathBuf) -> Result<(Pro
     let identity = world.plane.user("system:kube-scheduler", None)?;
     let kubeconfig = identity.kubeconfig().display();
     let config = world.plane.folder().join("takeover.yaml");
-    // A Lease of 3 s instead of 15 s, so that the test is quick; kube-scheduler's usual limit of 50 requests a second.
+    // kube-scheduler's usual limit of 50 requests a second.
+    let (lease, renew, retry) = LEASE_TERMS;
     let text = format!(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
-         leaderElection:\n  leaseDuration: 3s\n  renewDeadline: 2s\n  retryPeriod: 500ms\n\
+         leaderElection:\n  leaseDuration: {lease}\n  renewDeadline: {renew}\n  retryPeriod: {retry}\n\
          clientConnection:\n  kubeconfig: {kubeconfig}\nprofiles:\n- schedulerName: {}\n",
         world.name
     );

@@ -65,7 +65,7 @@ pub(crate) struct World<'a> {
     reader: String,
 }
 
-/// Plays `story` in its own world. Errors include the end of the scheduler's log. Denied requests are errors.
+/// Plays `story` in its own world. Errors include the ends of the logs of its schedulers. Denied requests are errors.
 pub(crate) async fn play<F>(prefix: &str, story: F) -> Result<()>
 where
     F: AsyncFnOnce(&mut World<'_>) -> Result<()>,
@@ -83,7 +83,11 @@ where
         Ok(()) => world.supercargo.check().and_then(|()| world.supercargo.check_rights()),
         Err(error) => Err(error),
     };
-    outcome.with_context(|| world.supercargo.log_tail())?;
+    outcome.with_context(|| {
+        let others =
+            world.supercargo.log_tails_beside(&world.name).unwrap_or_else(|error| format!("{error:#}"));
+        format!("{}\n{others}", world.supercargo.log_tail())
+    })?;
     world.clear().await
 }
 

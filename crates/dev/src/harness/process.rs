@@ -174,7 +174,7 @@ impl Process {
 
     /// Returns the last lines of its log with a heading.
     pub fn log_tail(&self, lines: usize) -> String {
-        format!("last lines of {}:\n{}", self.log.display(), tail(&self.log, lines))
+        log_tail(&self.log, lines)
     }
 
     /// Fails if it has ended; the error has the end of its log.
@@ -236,6 +236,11 @@ pub fn stop_all(processes: &mut [Process], grace: Duration) {
     for process in &mut *processes {
         let _ = process.wait_or_kill(deadline);
     }
+}
+
+/// Returns the last lines of a log with a heading.
+pub fn log_tail(path: &Path, lines: usize) -> String {
+    format!("last lines of {}:\n{}", path.display(), tail(path, lines))
 }
 
 /// Returns the last lines of a text file, or the error if it is unreadable.

@@ -6,7 +6,7 @@
 //! kubelet provides it. RBAC is on, so a permission missing in `manifests/` is missing here.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::http;
 use super::objects::TokenFile;
 use super::pki::write_private;
 use super::ports::Port;
-use super::process::{Process, Program};
+use super::process::{Process, Program, log_tail};
 use super::wait::wait_for;
 use super::{Access, ControlPlane};
 
@@ -83,16 +83,22 @@ pub fn configuration(scheduler: &str) -> String {
     )
 }
 
-/// Returns the same for one of several replicas, with a lease in the namespace of this name. The lease duration is 3
-/// s instead of 15 s, so that failovers are quick.
+/// Lease duration, renew deadline and retry period of tests. Shorter than the defaults, so that failovers are quick;
+/// long enough that a leader on a busy machine keeps its lease.
+pub const LEASE_TERMS: (&str, &str, &str) = ("8s", "6s", "500ms");
+
+/// Returns the same for one of several replicas, with a lease in the namespace of this name and with [`LEASE_TERMS`].
 pub fn elected_configuration(scheduler: &str) -> String {
-    configuration(scheduler).replace(
-        "  leaderElect: false\n",
-        &format!(
-            "  leaderElect: true\n  leaseDuration: 3s\n  renewDeadline: 2s\n  retryPeriod: 500ms\n  resourceName: {scheduler}\n  \
-             resourceNamespace: {scheduler}\n"
-        ),
-    )
+    elected_configuration_with(scheduler, LEASE_TERMS)
+}
+
+/// As [`elected_configuration`], with other terms of the lease.
+pub fn elected_configuration_with(scheduler: &str, (lease, renew, retry): (&str, &str, &str)) -> String {
+    let election = format!(
+        "  leaderElect: true\n  leaseDuration: {lease}\n  renewDeadline: {renew}\n  retryPeriod: {retry}\n  \
+         resourceName: {scheduler}\n  resourceNamespace: {scheduler}\n"
+    );
+    configuration(scheduler).replace("  leaderElect: false\n", &election)
 }
 
 /// Returns the path of this build's binary.
@@ -323,6 +329,21 @@ impl Supercargo {
     /// Returns the end of its log with a heading.
     pub fn log_tail(&self) -> String {
         self.process.log_tail(40)
+    }
+
+    /// Returns the ends of the logs beside its own whose file names contain `part`, with headings.
+    ///
+    /// # Errors
+    /// Returns an error if the folder of its log cannot be read.
+    pub fn log_tails_beside(&self, part: &str) -> Result<String> {
+        let folder = self.process.log().parent().context("a log is in a folder")?;
+        let read = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        let mut paths = read.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>()?;
+        let is_named =
+            |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(part));
+        paths.retain(|path| path != self.process.log() && is_named(path));
+        paths.sort();
+        Ok(paths.iter().map(|path| log_tail(path, 40) + "\n").collect())
     }
 
     /// Ignores denied requests so far: an API server that is starting has no roles yet and denies everything.
