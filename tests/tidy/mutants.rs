@@ -7,10 +7,11 @@ use std::fs;
 #[test]
 fn every_mutation_result_names_an_existing_function() {
     let mut gone = Vec::new();
-    for table in ["tests/mutants/results.tsv", "tests/mutants/survivors.tsv"] {
-        let text = super::read(table);
+    for table in ["results.tsv", "survivors.tsv", "unfinished.tsv"] {
+        let text = super::read(&format!("tests/mutants/{table}"));
         let rows: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-        assert!(!rows.is_empty(), "{table} has no rows");
+        // Nothing may be unfinished.
+        assert!(!rows.is_empty() || table == "unfinished.tsv", "{table} has no rows");
         for row in rows {
             let mut fields = row.split('\t');
             let (Some(file), Some(function)) = (fields.next(), fields.next()) else {

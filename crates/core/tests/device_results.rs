@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::cycle::{Decision, Framework, NoProbe, Options};
-use supercargo_core::framework::CycleError;
+use supercargo_core::framework::extension_point::ExtensionPoint;
+use supercargo_core::framework::{CycleError, PluginName};
 use supercargo_core::incremental::DecisionCache;
 use supercargo_core::model::device::{
     Allocation, AllocationMode, Attribute, ClaimSpec, Constraint, ConstraintKind, CounterSet, Device,
@@ -23,7 +24,9 @@ use supercargo_core::model::quantity::Amount;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::selector::{NodeSelectorTerm, Operator, Requirement, TermDemands};
 use supercargo_core::model::volume::{Reservation, StorageKey, StorageKind, StorageObject};
-use support::{TestCluster, devices};
+use supercargo_core::plugins::dynamic_resources;
+use supercargo_core::registry::Plan;
+use support::{TestCluster, devices, storage};
 
 /// More nodes than the limit for pods with few candidates.
 const NODES: usize = 14;
@@ -107,7 +110,7 @@ fn device(number: usize, model: Model, tainted: bool) -> Device {
 }
 
 /// The signatures: the fields of the pod, and the requests of its claims. A digit names one of the shared claims.
-const WANTED: [(&str, &[&str]); 20] = [
+const WANTED: [(&str, &[&str]); 22] = [
     ("x", &["one"]),
     ("x cpu=2", &["one"]),
     ("x cpu=5", &["two"]),
@@ -128,6 +131,19 @@ const WANTED: [(&str, &[&str]); 20] = [
     ("x res:example.com/gpu=2 cpu=2", &["one"]),
     ("x res:deviceclass.resource.kubernetes.io/sized=1", &[]),
     ("x", &[]),
+    // Has scores of storage in 1.37, too.
+    ("x claim=open", &["one"]),
+    // Small nodes are only rejected by a filter that may come after the one for devices.
+    ("x cpu=2", &["large"]),
+];
+
+/// The storage of a claim that waits for a node.
+const STORAGE: [&str; 5] = [
+    "class late of=driver",
+    "csidriver driver tells",
+    "capacity large class=late size=100Gi nodes=disk=ssd",
+    "capacity small class=late size=6Gi nodes=*",
+    "pvc open class=late size=5Gi modes=RWO",
 ];
 
 /// Selects nodes with the label `disk=ssd`.
@@ -139,7 +155,7 @@ fn with_ssd(tables: &mut Tables) -> NodeSelectorTerm {
 }
 
 fn allocation(device: DeviceId, request: &str) -> Allocation {
-    Allocation { results: vec![support::storage::allocated(request, device)], ..Allocation::default() }
+    Allocation { results: vec![storage::allocated(request, device)], ..Allocation::default() }
 }
 
 fn request(tables: &mut Tables, name: &str, what: &str) -> DeviceRequest {
@@ -185,13 +201,29 @@ fn outcome(decision: &Result<Decision, CycleError>, snapshot: Snapshot<'_>) -> S
     }
 }
 
+/// Sorts reservations: their order is that of PreFilter in a cached decision, and that of Filter in a full one.
+fn devices_last(mut all: Vec<Reservation>) -> Vec<Reservation> {
+    all.sort_by_key(|it| matches!(it, Reservation::Allocate { .. }));
+    all
+}
+
 impl Law {
     fn new() -> Self {
-        let (cluster, framework) = (TestCluster::new(), Framework::default());
+        Self::with(EmulatedVersion::default(), Plan::default().at(ExtensionPoint::Filter).to_vec())
+    }
+
+    /// Behaves as a version, with these plugins of Filter.
+    fn with(version: EmulatedVersion, filters: Vec<PluginName>) -> Self {
+        let mut cluster = TestCluster::new();
+        cluster.tables.emulate(version);
+        let mut plan = Plan::of(version.rules());
+        plan.points.insert(ExtensionPoint::Filter, filters);
+        let framework = Framework::new(&plan);
         let decisions = DecisionCache::default();
         let mut law = Self { cluster, framework, decisions, placed: 0, cached: 0, known: 0 };
         (0..NODES).for_each(|node| law.set_node(node, node % 2));
         (0..LOCAL).for_each(|node| law.set_local(node, 2));
+        STORAGE.iter().for_each(|line| assert!(storage::apply(&mut law.cluster, line), "{line}"));
         law.set_class("any", "any");
         law.set_class("sized", "small");
         (0..CLAIMS).for_each(|claim| law.set_claim(claim, None));
@@ -360,7 +392,8 @@ impl Law {
             assert!(quick.equals(&plain, Seed(7), &pod), "{:?}: {quick:?}", WANTED[wanted]);
             let Ok(Decision::Feasible(plain)) = &plain else { unreachable!("they are the same") };
             let node = quick.choose(Seed(7), &pod, 1);
-            assert_eq!(quick.reserve(snapshot, node), plain.filtered.reserve(snapshot, node).ok());
+            let (quick, plain) = (quick.reserve(snapshot, node), plain.filtered.reserve(snapshot, node).ok());
+            assert_eq!(quick.map(devices_last), plain.map(devices_last));
         } else if let Some(known) = self.decisions.device_verdicts() {
             self.known += 1;
             let snapshot = snapshot.with_device_verdicts(&known);
@@ -440,7 +473,7 @@ enum Change {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    let wanted = prop_oneof![2 => 0..4_usize, 3 => 0..WANTED.len()];
+    let wanted = prop_oneof![2 => 0..4_usize, 1 => Just(WANTED.len() - 1), 3 => 0..WANTED.len()];
     prop_oneof![
         24 => (wanted, any::<bool>()).prop_map(|(wanted, places)| Change::Ask { wanted, places }),
         4 => any::<prop::sample::Index>().prop_map(Change::Remove),
@@ -458,14 +491,45 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
+/// The default plugins of Filter, mostly in the default order.
+fn filters() -> impl Strategy<Value = Vec<PluginName>> {
+    let filters = || Plan::default().at(ExtensionPoint::Filter).to_vec();
+    prop_oneof![2 => Just(filters()), 1 => Just(filters()).prop_shuffle()]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn cached_decision_with_devices_equals_full_evaluation(changes in prop::collection::vec(change(), 1..120)) {
-        let mut law = Law::new();
+    fn cached_decision_with_devices_equals_full_evaluation(
+        version in prop::sample::select(&[EmulatedVersion::V1_36, EmulatedVersion::V1_37][..]),
+        filters in filters(),
+        changes in prop::collection::vec(change(), 1..120),
+    ) {
+        let mut law = Law::with(version, filters);
+        (0..NODES).step_by(4).for_each(|node| law.set_node(node, 2));
         changes.iter().for_each(|change| law.change(change));
         (0..WANTED.len()).for_each(|wanted| law.ask(wanted, false));
+    }
+}
+
+/// The search for devices fails on a node that only a later filter rejects.
+#[test]
+fn error_of_devices_on_a_node_that_later_filters_reject_fails_the_decision() {
+    let default = Plan::default().at(ExtensionPoint::Filter).to_vec();
+    let mut last = default.clone();
+    let is_late = |name: &PluginName| [dynamic_resources::NAME, "NodeResourcesFit"].contains(name);
+    last.sort_by_key(|name| (is_late(name), *name));
+    for (filters, is_error) in [(last, true), (default, false)] {
+        let mut law = Law::with(EmulatedVersion::default(), filters.clone());
+        law.set_node(0, 2);
+        law.set_local(0, 4);
+        let pod = law.pod(WANTED.len() - 1, "p");
+        law.cluster.cache.refresh();
+        let snapshot = law.cluster.snapshot();
+        let plain = law.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+        let quick = law.framework.decide_cached(&mut law.decisions, &pod, snapshot, &mut NoProbe);
+        assert_eq!((plain.is_err(), quick.is_none()), (is_error, is_error), "{filters:?}");
     }
 }
 

@@ -150,6 +150,12 @@ pub(crate) fn is_held_by_others(queued: &QueuedPod) -> bool {
     queued.gate == Some(scheduling_gates::NAME) && queued.pod.gates.is_empty()
 }
 
+/// Whether a queued pod is not tried because of its claims or its group.
+pub(crate) fn is_held(queued: &QueuedPod) -> bool {
+    let gates = [dynamic_resources::NAME, gang_scheduling::NAME];
+    gates.iter().any(|name| queued.gate == Some(*name)) || is_held_by_others(queued)
+}
+
 /// Whether most pods are large, and thus evaluated in slices. Many searches of members for devices pause then.
 pub(crate) fn has_large_pods(seed: u64) -> bool {
     seed % 5 == 2 || has_members_with_devices(seed) && !(seed / 12).is_multiple_of(4)
@@ -515,10 +521,6 @@ impl Process {
     /// Whether a pod is not tried because of its claims or its group: PreEnqueue reports nothing.
     pub(crate) fn is_held(&self, uid: &str) -> bool {
         let mut waiting = self.scheduler.queue().waiting();
-        let gates = [dynamic_resources::NAME, gang_scheduling::NAME];
-        let is_held = |queued: &QueuedPod| {
-            gates.iter().any(|name| queued.gate == Some(*name)) || is_held_by_others(queued)
-        };
         waiting.any(|(_, queued)| *queued.pod.uid == *uid && is_held(queued))
     }
 

@@ -3,7 +3,7 @@
 use super::{Broken, CACHED_EQUALS_FULL, broken};
 use crate::evictions;
 use crate::objects::Pod;
-use crate::process::is_held_by_others;
+use crate::process::{is_held, is_held_by_others};
 use crate::reference::{self, Devices, ReferenceCluster};
 use crate::sim::Sim;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ impl Sim {
                 return Err(broken("only pending pods are queued", format!("{uid} in {}", place.as_str())));
             }
             // A preemptor that waits for its victims may be gated, too.
-            let held = queued.gate == Some(preemption::NAME) || process.is_held(uid);
+            let held = queued.gate == Some(preemption::NAME) || is_held(queued);
             let key = process.pods.get(uid).and_then(|pod| pod.group_key()).unwrap_or_default();
             if is_held_by_others(queued) && !self.is_held_by_gate(&key) {
                 return Err(broken("only a member with a scheduling gate holds back others", uid.to_owned()));
@@ -232,6 +232,7 @@ impl Sim {
     /// Checks that no pod waits for an event while a node is feasible. Otherwise, a hint missed a requeue.
     pub(crate) fn check_hints(&mut self) -> Result<(), Broken> {
         let waiting = self.process.scheduler.queue().waiting();
+        let waiting = waiting.filter(|(place, _)| *place == SubQueue::Unschedulable);
         let waiting: Vec<Uid> = waiting.map(|(_, queued)| Arc::clone(&queued.pod.uid)).collect();
         let devices: BTreeMap<Uid, Arc<Devices>> =
             waiting.into_iter().map(|uid| (Arc::clone(&uid), self.process.devices_for(&uid))).collect();

@@ -1,5 +1,5 @@
 //! Results: one line per mutant in the target folder, and what the repository keeps of them: counts per function,
-//! survivors with their reasons, and the page `docs/mutants.md`.
+//! survivors with their reasons, the results of functions that are not finished, and the page `docs/mutants.md`.
 
 use super::mutant::{Mutant, Name, is_full};
 use super::run::Outcome;
@@ -13,11 +13,14 @@ use std::path::{Path, PathBuf};
 /// Files of the repository with results.
 const COUNTS: &str = "tests/mutants/results.tsv";
 const SURVIVORS: &str = "tests/mutants/survivors.tsv";
+const UNFINISHED: &str = "tests/mutants/unfinished.tsv";
 const PAGE: &str = "docs/mutants.md";
 const COUNTS_HEAD: &str = "# Mutants per function, written by `make mutants`: file, function, hash of its tokens, caught, of these \
                            by the time limit, unviable, missed.\n";
 const SURVIVORS_HEAD: &str = "# Mutants that all tests miss, written by `make mutants`: file, function, change, and the reason why \
                               none need catch it, written by hand.\n";
+const UNFINISHED_HEAD: &str = "# Results of functions of which some mutants have none yet, written by `make mutants`: file, function, \
+                               change, hash of the function's tokens, outcome, test.\n";
 
 /// Counts of a function whose mutants all have results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +42,8 @@ impl Counts {
 pub(crate) struct Results {
     root: PathBuf,
     log: PathBuf,
-    /// This machine's results, valid while the function's fingerprint stays.
+    /// Results of single mutants, of this machine and of unfinished functions. Valid while the function's fingerprint
+    /// stays.
     own: HashMap<Name, (String, Outcome)>,
     /// The repository's counts by file and function.
     counts: BTreeMap<(String, String), Counts>,
@@ -57,14 +61,15 @@ impl Results {
             counts: BTreeMap::new(),
             survivors: BTreeMap::new(),
         };
-        for fields in rows(log, 6)? {
+        let unfinished = rows(&root.join(UNFINISHED), 6)?;
+        for fields in unfinished.into_iter().chain(rows(log, 6)?) {
             let outcome = match fields[4].as_str() {
                 "caught" => Outcome::Caught(fields[5].clone()),
                 "time limit" => Outcome::TimedOut(fields[5].clone()),
                 "missed" => Outcome::Missed,
                 "unreached" => Outcome::Unreached,
                 "unviable" => Outcome::Unviable,
-                other => bail!("{}: unknown outcome {other:?}", log.display()),
+                other => bail!("unknown outcome {other:?} of {}", fields[..3].join(" ")),
             };
             results.own.insert(name(&fields), (fields[3].clone(), outcome));
         }
@@ -87,22 +92,14 @@ impl Results {
 
     /// Records a result; it survives an interruption.
     pub(crate) fn record(&mut self, mutant: &Mutant, outcome: Outcome) -> Result<()> {
-        let (word, test) = match &outcome {
-            Outcome::Caught(test) => ("caught", test.as_str()),
-            Outcome::TimedOut(test) => ("time limit", test.as_str()),
-            Outcome::Missed => ("missed", ""),
-            Outcome::Unreached => ("unreached", ""),
-            Outcome::Unviable => ("unviable", ""),
-        };
-        let Name { file, function, change } = &mutant.name;
-        let line = [file, function, change, &mutant.fingerprint, word, test].join("\t");
+        let line = line(mutant, &outcome);
         let mut log = fs::OpenOptions::new().append(true).create(true).open(&self.log)?;
         log.write_all(format!("{line}\n").as_bytes())?;
         self.own.insert(mutant.name.clone(), (mutant.fingerprint.clone(), outcome));
         Ok(())
     }
 
-    /// Returns this machine's result of a mutant, if its function is unchanged.
+    /// Returns the result of a mutant, if its function is unchanged.
     pub(crate) fn own(&self, mutant: &Mutant) -> Option<&Outcome> {
         self.own
             .get(&mutant.name)
@@ -110,7 +107,7 @@ impl Results {
             .map(|(_, outcome)| outcome)
     }
 
-    /// Returns all results of this machine, of functions as they were then.
+    /// Returns all results of single mutants, of functions as they were then.
     pub(crate) fn earlier(&self) -> impl Iterator<Item = (&Name, &Outcome)> {
         self.own.iter().map(|(name, (_, outcome))| (name, outcome))
     }
@@ -131,14 +128,25 @@ impl Results {
             .is_some_and(|counts| counts.fingerprint == mutant.fingerprint && counts.total() == of_function)
     }
 
-    /// Rewrites the repository's files. Functions with mutants that have no result yet are left out.
+    /// Rewrites the repository's files.
     pub(crate) fn write(&mut self, selected: &[Mutant]) -> Result<()> {
         let mut counts = BTreeMap::new();
         let mut survivors = BTreeMap::new();
         let mut left: BTreeMap<String, usize> = BTreeMap::new();
+        let mut unfinished = UNFINISHED_HEAD.to_string();
         for ((file, function), mutants) in by_function(selected) {
             let Some((row, missed)) = self.count(&mutants) else {
-                *left.entry(file).or_default() += mutants.len();
+                for mutant in mutants {
+                    match self.own(mutant) {
+                        Some(outcome) => writeln!(unfinished, "{}", line(mutant, outcome))?,
+                        None => *left.entry(file.clone()).or_default() += 1,
+                    }
+                    // The reason may hold for the new form of the function, too.
+                    if let Some(reason) = self.survivors.get(&mutant.name).filter(|reason| !reason.is_empty())
+                    {
+                        survivors.insert(mutant.name.clone(), reason.clone());
+                    }
+                }
                 continue;
             };
             for name in missed {
@@ -159,6 +167,7 @@ impl Results {
             writeln!(text, "{file}\t{function}\t{change}\t{reason}")?;
         }
         save(&self.root.join(SURVIVORS), &text)?;
+        save(&self.root.join(UNFINISHED), &unfinished)?;
         save(&self.root.join(PAGE), &self.page(&left))
     }
 
@@ -213,7 +222,10 @@ impl Results {
             line.counts.unviable += row.unviable;
             line.counts.missed += row.missed;
         }
-        for (name, _) in self.survivors.iter().filter(|(_, reason)| !reason.is_empty()) {
+        let is_explained = |name: &Name, reason: &str| {
+            !reason.is_empty() && self.counts.contains_key(&(name.file.clone(), name.function.clone()))
+        };
+        for (name, _) in self.survivors.iter().filter(|(name, reason)| is_explained(name, reason)) {
             lines.entry(part(&name.file)).or_default().explained += 1;
         }
         for (file, mutants) in left {
@@ -238,6 +250,19 @@ impl Results {
         }
         page
     }
+}
+
+/// Returns the line of a result.
+fn line(mutant: &Mutant, outcome: &Outcome) -> String {
+    let (word, test) = match outcome {
+        Outcome::Caught(test) => ("caught", test.as_str()),
+        Outcome::TimedOut(test) => ("time limit", test.as_str()),
+        Outcome::Missed => ("missed", ""),
+        Outcome::Unreached => ("unreached", ""),
+        Outcome::Unviable => ("unviable", ""),
+    };
+    let Name { file, function, change } = &mutant.name;
+    [file, function, change, &mutant.fingerprint, word, test].join("\t")
 }
 
 /// Returns the mutants by file and function.
