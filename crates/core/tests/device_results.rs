@@ -1,10 +1,12 @@
 //! Property test: cached decisions for pods with devices equal full evaluations, while slices, claims, classes, nodes
 //! and pods change between the decisions.
 
+#[path = "device_results/models.rs"]
+mod models;
 mod support;
 
+use models::{EVALUATIONS, Is, MODELS, amount, device, selector};
 use proptest::prelude::*;
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use supercargo_core::cache::Snapshot;
@@ -13,9 +15,9 @@ use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_core::framework::{CycleError, PluginName};
 use supercargo_core::incremental::DecisionCache;
 use supercargo_core::model::device::{
-    Allocation, AllocationMode, Attribute, ClaimSpec, Constraint, ConstraintKind, CounterSet, Device,
-    DeviceClass, DeviceId, DeviceRequest, DeviceSelector, DeviceTaint, Expression, Facts, NodeSelector,
-    PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
+    Allocation, AllocationMode, ClaimSpec, Constraint, ConstraintKind, CounterSet, Device, DeviceClass,
+    DeviceId, DeviceRequest, DeviceSelector, NodeSelector, PodClaim, PodClaimSource, PoolId, Reach, Request,
+    RequestKind, ResourceClaim, ResourceSlice,
 };
 use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::intern::Tables;
@@ -37,77 +39,6 @@ const LOCAL: usize = 10;
 const SHARED: [&str; 7] =
     ["everywhere", "ssd", "per-device", "parts-counters", "parts-devices", "own-counters", "own-devices"];
 const CLAIMS: usize = 6;
-
-/// What a device is, as expressions see it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Model {
-    Small,
-    Large,
-    /// Expressions about its size fail.
-    Broken,
-}
-
-const MODELS: [Model; 3] = [Model::Small, Model::Large, Model::Broken];
-
-thread_local! {
-    /// The number of evaluations of expressions on this thread.
-    static EVALUATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Selects devices of one model, or all. Which attributes it reads is listed, except for small devices.
-#[derive(Debug)]
-struct Is(&'static str, Option<Box<[Arc<str>]>>);
-
-impl Expression for Is {
-    fn text(&self) -> &str {
-        self.0
-    }
-
-    fn matches(&self, facts: &Facts) -> Result<bool, Arc<str>> {
-        EVALUATIONS.set(EVALUATIONS.get() + 1);
-        let model = facts.0.downcast_ref::<Model>().expect("the test makes all devices");
-        match (self.0, model) {
-            ("any", _) => Ok(true),
-            (_, Model::Broken) => Err("CEL runtime error: no such key: size".into()),
-            ("large", model) => Ok(*model == Model::Large),
-            (_, model) => Ok(*model == Model::Small),
-        }
-    }
-
-    fn reads(&self) -> Option<&[Arc<str>]> {
-        self.1.as_deref()
-    }
-}
-
-fn selector(text: &'static str) -> Option<DeviceSelector> {
-    let reads: Option<Box<[Arc<str>]>> = match text {
-        "any" => Some([].into()),
-        "large" => Some(["gpu.example.com/model".into()].into()),
-        _ => None,
-    };
-    Some(DeviceSelector(Arc::new(Is(text, reads))))
-}
-
-fn amount(value: i64) -> Amount {
-    Amount::parse(&value.to_string()).expect("a number")
-}
-
-fn device(number: usize, model: Model, tainted: bool) -> Device {
-    Device {
-        attributes: [
-            ("model".into(), Attribute::Text(format!("{model:?}").into())),
-            ("slot".into(), Attribute::Int(number as i64 / 2)),
-        ]
-        .into(),
-        taints: if tainted {
-            [DeviceTaint { key: "broken".into(), value: "".into(), effect: "NoSchedule".into() }].into()
-        } else {
-            [].into()
-        },
-        facts: Facts(Arc::new(model)),
-        ..devices::device(&format!("d{number}"))
-    }
-}
 
 /// The signatures: the fields of the pod, and the requests of its claims. A digit names one of the shared claims.
 const WANTED: [(&str, &[&str]); 22] = [
