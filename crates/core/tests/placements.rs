@@ -293,6 +293,9 @@ fn rejection_of_equal_members_is_found_once_in_a_placement() {
     let (decided, evaluations) = world.decide(SHARED);
     // One in each rack, and one that finds the reasons.
     assert_eq!((decided.outcome, evaluations), (GroupOutcome::Unschedulable, 8 + 1));
+    // Decisions that share nothing know the reasons: no placement is tried again.
+    let alone = TrialOptions { is_comparable: true, preempts: false, ..FULL };
+    assert_eq!(world.decide(alone).1, 8 * 12);
 }
 
 /// A small cluster with a group, for a search over all assignments.

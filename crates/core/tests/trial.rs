@@ -332,6 +332,15 @@ impl Probe for Winners {
 }
 
 #[test]
+fn placed_pods_are_those_on_nodes() {
+    let mut trial = trial(&["node a cpu=4".to_owned(), "pod p on=a cpu=1".to_owned()]);
+    pod(&mut trial, "waiting cpu=1");
+    let placed: Vec<_> =
+        trial.placed_pods().map(|(pod, node)| (&*pod.name, trial.tables().text(node))).collect();
+    assert_eq!(placed, [("p", "a")]);
+}
+
+#[test]
 fn foreign_pod_is_decided_by_default_profile() {
     let mut trial = trial(&["node a cpu=4 mem=8Gi".to_owned()]);
     let mut foreign = PodInfo::clone(&pod(&mut trial, "p cpu=1"));

@@ -212,6 +212,17 @@ mod tests {
     }
 
     #[test]
+    fn names_of_alternative_profiles_survive_garbage_collection() {
+        let mut world = World::new();
+        let profile = Profile { name: "other-scheduler".to_owned(), ..profile_without("NodeResourcesFit") };
+        world.scheduler.set_alternative(vec![profile]);
+        world.scheduler.collect_all_ids();
+        world.scheduler.tables().symbol("another string");
+        let alternatives = world.scheduler.alternatives.as_ref().expect("they were set");
+        assert_eq!(world.scheduler.tables.text(alternatives.profiles[0].0), "other-scheduler");
+    }
+
+    #[test]
     fn alternative_that_chooses_another_node_differs() {
         let mut world = World::new();
         let mut cordoned = node(world.scheduler.tables(), "a");

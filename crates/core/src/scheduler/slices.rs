@@ -247,6 +247,18 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::intern::Tables;
+    use crate::scheduler::quarantine::tests::pod;
+
+    #[test]
+    fn results_that_are_not_used_between_two_collections_are_dropped() {
+        let mut slices = Slices::default();
+        slices.keep(&pod(&mut Tables::new(), "p", 1, None).into(), Partial::default());
+        slices.end_collection();
+        assert_eq!(slices.kept.len(), 1, "they were used before the first one");
+        slices.end_collection();
+        assert!(slices.kept.is_empty());
+    }
 
     #[test]
     fn slices_without_a_new_result_are_counted_so_that_they_grow() {
