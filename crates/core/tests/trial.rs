@@ -1,5 +1,7 @@
 //! Trials decide as the scheduler's attempts do, and can be undone.
 
+#[path = "trial/nodes.rs"]
+mod nodes;
 mod support;
 
 use std::collections::BTreeSet;
@@ -329,15 +331,6 @@ impl Probe for Winners {
             self.0 = found.winners();
         }
     }
-}
-
-#[test]
-fn placed_pods_are_those_on_nodes() {
-    let mut trial = trial(&["node a cpu=4".to_owned(), "pod p on=a cpu=1".to_owned()]);
-    pod(&mut trial, "waiting cpu=1");
-    let placed: Vec<_> =
-        trial.placed_pods().map(|(pod, node)| (&*pod.name, trial.tables().text(node))).collect();
-    assert_eq!(placed, [("p", "a")]);
 }
 
 #[test]
