@@ -286,12 +286,7 @@ impl Law {
             }
             Change::StorageGone(node) => self.lose_storage(node),
             Change::Version(version) => self.emulate(EmulatedVersion::ALL[version], |_| {}),
-            Change::Without { point, ref plugin } => {
-                self.emulate(self.cluster.tables.rules().version, |plan| {
-                    let plugins = plan.points.get_mut(&point).expect("a default point");
-                    plugins.remove(plugin.index(plugins.len()));
-                })
-            }
+            Change::Without { point, ref plugin } => self.disable(point, plugin),
             Change::Ask(wanted) => self.ask(wanted),
         }
     }
@@ -303,6 +298,13 @@ impl Law {
         change(&mut plan);
         self.framework = Framework::new(&plan);
         self.decisions.clear();
+    }
+
+    fn disable(&mut self, point: ExtensionPoint, plugin: &prop::sample::Index) {
+        self.emulate(self.cluster.tables.rules().version, |plan| {
+            let plugins = plan.points.get_mut(&point).expect("a default point");
+            plugins.remove(plugin.index(plugins.len()));
+        });
     }
 
     fn lose_storage(&mut self, node: usize) {
