@@ -113,7 +113,7 @@ impl Sim {
                     self.check_victims(uid, node, victims)?;
                 }
                 // A repeated decision whose earlier binding was never sent.
-                self.process.decided.remove(uid);
+                self.forget_decision(uid);
                 self.note_failure(uid, message);
             }
             Outcome::BindFailed { message } => {
@@ -129,7 +129,7 @@ impl Sim {
                     || self.is_of_foreign_claim(uid, message)
                     || self.fails_with_its_group(uid) =>
             {
-                self.process.decided.remove(uid);
+                self.forget_decision(uid);
                 self.note_failure(uid, message);
             }
             Outcome::Error { message } => {
@@ -140,11 +140,11 @@ impl Sim {
                 if !self.process.pods.get(uid).is_some_and(|pod| pod.deleting) {
                     return Err(broken("only terminating pods are skipped", uid.to_owned()));
                 }
-                self.process.decided.remove(uid);
+                self.forget_decision(uid);
             }
             Outcome::PreBound { succeeded, .. } => {
                 if self.process.pods.get(uid).is_some_and(|pod| pod.deleting && pod.node.is_none()) {
-                    self.process.decided.remove(uid);
+                    self.forget_decision(uid);
                 } else if *succeeded {
                     self.process.pre_bound.insert(uid.to_owned());
                 }

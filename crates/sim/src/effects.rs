@@ -367,8 +367,19 @@ impl Sim {
         all.then_some(stamp)
     }
 
+    /// Forgets the decision of a pod that is decided again. Decisions whose bindings are on their way may have counted
+    /// the pod.
+    pub(crate) fn forget_decision(&mut self, uid: &str) {
+        if self.process.decided.remove(uid).is_some() {
+            self.server.count_refusal();
+        }
+    }
+
     /// Records a decision.
     pub(crate) fn note_placed(&mut self, uid: &str, node: &str) {
+        if self.process.decided.get(uid).is_some_and(|before| before.node != node) {
+            self.forget_decision(uid);
+        }
         let decided = Decided {
             node: node.to_owned(),
             on: self.stamp_if_known(None),

@@ -33,7 +33,7 @@ impl Sim {
             let uid = &*member.pod.uid;
             let is_void = |decided: &Decided| decided.released.is_none();
             if self.process.decided.get(uid).is_some_and(is_void) {
-                self.process.decided.remove(uid);
+                self.forget_decision(uid);
             }
         }
         let group = self.process.groups.get(&key).cloned();
