@@ -140,7 +140,8 @@ fn devices_last(mut all: Vec<Reservation>) -> Vec<Reservation> {
 
 impl Law {
     fn new() -> Self {
-        Self::with(EmulatedVersion::default(), Plan::default().at(ExtensionPoint::Filter).to_vec())
+        let version = EmulatedVersion::default();
+        Self::with(version, filters_of(version))
     }
 
     /// Behaves as a version, with these plugins of Filter.
@@ -422,10 +423,18 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// The default plugins of Filter, mostly in the default order.
-fn filters() -> impl Strategy<Value = Vec<PluginName>> {
-    let filters = || Plan::default().at(ExtensionPoint::Filter).to_vec();
-    prop_oneof![2 => Just(filters()), 1 => Just(filters()).prop_shuffle()]
+/// Returns the default plugins of Filter, in the default order.
+fn filters_of(version: EmulatedVersion) -> Vec<PluginName> {
+    Plan::of(version.rules()).at(ExtensionPoint::Filter).to_vec()
+}
+
+/// A version and its plugins of Filter, mostly in the default order.
+fn version_and_filters() -> impl Strategy<Value = (EmulatedVersion, Vec<PluginName>)> {
+    let versions = prop::sample::select(&[EmulatedVersion::V1_36, EmulatedVersion::V1_37][..]);
+    versions.prop_flat_map(|version| {
+        let filters = || Just(filters_of(version));
+        (Just(version), prop_oneof![2 => filters(), 1 => filters().prop_shuffle()])
+    })
 }
 
 proptest! {
@@ -433,8 +442,7 @@ proptest! {
 
     #[test]
     fn cached_decision_with_devices_equals_full_evaluation(
-        version in prop::sample::select(&[EmulatedVersion::V1_36, EmulatedVersion::V1_37][..]),
-        filters in filters(),
+        (version, filters) in version_and_filters(),
         changes in prop::collection::vec(change(), 1..120),
     ) {
         let mut law = Law::with(version, filters);
@@ -447,12 +455,13 @@ proptest! {
 /// The search for devices fails on a node that only a later filter rejects.
 #[test]
 fn error_of_devices_on_a_node_that_later_filters_reject_fails_the_decision() {
-    let default = Plan::default().at(ExtensionPoint::Filter).to_vec();
+    let version = EmulatedVersion::default();
+    let default = filters_of(version);
     let mut last = default.clone();
     let is_late = |name: &PluginName| [dynamic_resources::NAME, "NodeResourcesFit"].contains(name);
     last.sort_by_key(|name| (is_late(name), *name));
     for (filters, is_error) in [(last, true), (default, false)] {
-        let mut law = Law::with(EmulatedVersion::default(), filters.clone());
+        let mut law = Law::with(version, filters.clone());
         law.set_node(0, 2);
         law.set_local(0, 4);
         let pod = law.pod(WANTED.len() - 1, "p");

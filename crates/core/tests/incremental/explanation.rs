@@ -52,18 +52,21 @@ impl Law {
     }
 }
 
+fn explain_after(mut law: Law, changes: &[Change]) {
+    for change in changes.iter().filter(|change| !matches!(change, Change::Ask(_))) {
+        law.apply(change);
+    }
+    for wanted in 0..WANTED.len() {
+        law.explain(wanted);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn explanation_equals_decision(changes in prop::collection::vec(change(), 1..100)) {
-        let mut law = Law::new();
-        for change in changes.iter().filter(|change| !matches!(change, Change::Ask(_))) {
-            law.apply(change);
-        }
-        for wanted in 0..WANTED.len() {
-            law.explain(wanted);
-        }
+        explain_after(Law::new(), &changes);
     }
 }
 
@@ -75,12 +78,6 @@ proptest! {
         odd in prop::collection::vec(0..MANY, 0..40),
         changes in prop::collection::vec(change(), 1..40),
     ) {
-        let mut law = Law::with_many_nodes(&odd);
-        for change in changes.iter().filter(|change| !matches!(change, Change::Ask(_))) {
-            law.apply(change);
-        }
-        for wanted in 0..WANTED.len() {
-            law.explain(wanted);
-        }
+        explain_after(Law::with_many_nodes(&odd), &changes);
     }
 }
