@@ -252,9 +252,7 @@ async fn b18_stuck_scheduling_thread_fails_liveness_and_releases_lease() -> Resu
         world.bound("before").await?;
         let stuck = &replicas.running[first];
         let thread = scheduling_thread(stuck.pid())?;
-        ptrace::seize(thread, ptrace::Options::empty()).context("cannot trace our own child")?;
-        ptrace::interrupt(thread)?;
-        waitpid(thread, Some(WaitPidFlag::__WALL))?;
+        let suspended = Suspended::new(thread)?;
 
         let began = Instant::now();
         let (second, next) = replicas.leader_after(&holder).await?;
@@ -278,7 +276,7 @@ async fn b18_stuck_scheduling_thread_fails_liveness_and_releases_lease() -> Resu
         );
         assert_eq!(replicas.running[second].get("/livez", None).await?.0, 200);
 
-        ptrace::detach(thread, None)?;
+        drop(suspended);
         wait_for("it to recover", PATIENCE, || async {
             let (status, body) = stuck.get("/livez", None).await?;
             ensure!(status == 200, "/livez answers {status}: {body}");
@@ -292,6 +290,27 @@ async fn b18_stuck_scheduling_thread_fails_liveness_and_releases_lease() -> Resu
         replicas.leave(world, second)
     })
     .await
+}
+
+/// A suspended thread of a child process. It continues at the end, also if the test fails: a process whose thread is
+/// traced cannot be waited for.
+struct Suspended(Pid);
+
+impl Suspended {
+    fn new(thread: Pid) -> Result<Self> {
+        ptrace::seize(thread, ptrace::Options::empty()).context("cannot trace our own child")?;
+        let suspended = Self(thread);
+        ptrace::interrupt(thread)?;
+        waitpid(thread, Some(WaitPidFlag::__WALL))?;
+        Ok(suspended)
+    }
+}
+
+impl Drop for Suspended {
+    fn drop(&mut self) {
+        // It fails only if the process has ended.
+        let _ = ptrace::detach(self.0, None);
+    }
 }
 
 /// Returns the process's scheduling thread.
