@@ -59,8 +59,17 @@ impl Compiled {
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) name: String,
+    /// Cargo's option that builds it: `--lib` or `--test=NAME`.
+    pub(crate) option: String,
     pub(crate) path: PathBuf,
     pub(crate) folder: PathBuf,
+}
+
+impl Program {
+    /// Whether both are builds of the same test program.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (&self.option, &self.name, &self.folder) == (&other.option, &other.name, &other.folder)
+    }
 }
 
 /// What a build gives: test programs, or the compiler's errors.
@@ -150,8 +159,13 @@ impl Tree {
         format!("{:016x}", hash(&text))
     }
 
-    /// Builds one mutant alone, in the form in which cargo-mutants would; `None` if it does not compile.
-    pub(crate) fn build_single(&self, mutant: &Mutant) -> Result<Option<Vec<Program>>> {
+    /// Builds the given programs with one mutant alone, in the form in which cargo-mutants would; `None` if it does
+    /// not compile.
+    pub(crate) fn build_single(
+        &self,
+        mutant: &Mutant,
+        programs: &[&Program],
+    ) -> Result<Option<Vec<Program>>> {
         for (file, text) in &self.originals {
             let mut text = text.clone();
             if *file == mutant.name.file {
@@ -159,13 +173,14 @@ impl Tree {
             }
             write_if_changed(&self.root.join(file), text.as_bytes())?;
         }
-        Ok(match self.compile()? {
+        let options: Vec<&str> = programs.iter().map(|program| program.option.as_str()).collect();
+        Ok(match self.cargo(&[&["test", "--no-run"], &options[..]].concat(), &self.tested)? {
             Built::Errors(_) => None,
             Built::Programs(programs) => Some(programs),
         })
     }
 
-    /// Builds the test programs. The check before it finds most errors in a fraction of the time.
+    /// Builds all test programs. The check before it finds most errors in a fraction of the time.
     fn compile(&self) -> Result<Built> {
         match self.cargo(&["check", "--lib"], std::slice::from_ref(&self.package))? {
             Built::Programs(_) => self.cargo(&["test", "--no-run"], &self.tested),
@@ -223,8 +238,10 @@ impl Tree {
             {
                 let manifest = Path::new(message["manifest_path"].as_str().unwrap_or_default());
                 let name = message["target"]["name"].as_str().unwrap_or_default();
+                let kind = message["target"]["kind"][0].as_str().unwrap_or_default();
                 programs.push(Program {
                     name: name.to_string(),
+                    option: if kind == "lib" { "--lib".to_string() } else { format!("--{kind}={name}") },
                     path: PathBuf::from(path),
                     folder: manifest.parent().unwrap_or(&self.root).to_path_buf(),
                 });

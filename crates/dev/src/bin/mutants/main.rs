@@ -124,10 +124,7 @@ fn test(args: &Args, selected: &[Mutant], todo: &[usize], results: &mut Results,
             return Ok(());
         }
         let mutant = &selected[number];
-        let outcome = match tree.build_single(mutant)? {
-            Some(programs) => tests.test_single(&programs, &mutant.name)?,
-            None => Outcome::Unviable,
-        };
+        let outcome = tests.test_single(&tree, mutant)?;
         report(0, 1, mutant, &outcome);
         results.record(mutant, outcome)?;
     }

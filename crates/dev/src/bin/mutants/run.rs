@@ -1,9 +1,10 @@
 //! Runs tests against mutants: measures every test without a mutant first, then runs only the tests that reach a
 //! mutant, and stops at the first one that fails.
 
-use super::build::Program;
-use super::mutant::Name;
+use super::build::{Program, Tree};
+use super::mutant::{Mutant, Name};
 use anyhow::{Context, Result, ensure};
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -23,6 +24,9 @@ const CAUGHT_NONE: f64 = 0.02;
 /// A test of this length waits for the second round, even if it caught mutants of the file: survivors would pay for
 /// all of it.
 const LONG_SECONDS: f64 = 4.0;
+/// Test programs that are built first for a mutant that needs its own build: most mutants are caught by them, and a
+/// build of all programs takes many times as long.
+const FIRST_PROGRAMS: usize = 4;
 /// Seed of tests that draw random cases, so that a result can be repeated.
 const RANDOM_SEED: &str = "1";
 
@@ -147,17 +151,37 @@ impl Tests {
         })
     }
 
-    /// Tests a mutant that has its own build: every test runs, since nothing is known about what reaches it.
-    pub(crate) fn test_single(&self, programs: &[Program], name: &Name) -> Result<Outcome> {
-        let all = (0..self.tests.len()).collect();
-        let outcome = self.first_failure(all, name, None, |test| {
-            let program = programs
-                .iter()
-                .find(|program| program.name == test.program.name && program.folder == test.program.folder)
-                .with_context(|| format!("the build has no test program {}", test.program.name))?;
-            run(program, &test.name, Some(limit(test)), &[])
-        })?;
-        Ok(outcome.unwrap_or(Outcome::Missed))
+    /// Tests a mutant that needs its own build: every test runs, since nothing is known about what reaches it. The
+    /// programs that caught the most mutants of its file are built and run before the others.
+    pub(crate) fn test_single(&self, tree: &Tree, mutant: &Mutant) -> Result<Outcome> {
+        let programs = self.programs_by_success(&mutant.name.file);
+        let (first, others) = programs.split_at(programs.len().min(FIRST_PROGRAMS));
+        for part in [first, others].into_iter().filter(|part| !part.is_empty()) {
+            let Some(built) = tree.build_single(mutant, part)? else { return Ok(Outcome::Unviable) };
+            let program_of = |test: &Test| built.iter().find(|program| program.is_same(&test.program));
+            let tests = (0..self.tests.len()).filter(|&at| program_of(&self.tests[at]).is_some()).collect();
+            let outcome = self.first_failure(tests, &mutant.name, None, |test| {
+                let program = program_of(test).context("its program was built")?;
+                run(program, &test.name, Some(limit(test)), &[])
+            })?;
+            if let Some(outcome) = outcome.filter(|outcome| *outcome != Outcome::Missed) {
+                return Ok(outcome);
+            }
+        }
+        Ok(Outcome::Missed)
+    }
+
+    /// Returns the programs, first those whose tests caught the most mutants of the file.
+    fn programs_by_success(&self, file: &str) -> Vec<&Program> {
+        let mut programs: Vec<(&Program, usize)> = Vec::new();
+        for (test, caught) in self.tests.iter().zip(self.caught_in(file)) {
+            match programs.iter_mut().find(|(program, _)| program.is_same(&test.program)) {
+                Some((_, sum)) => *sum += caught,
+                None => programs.push((&test.program, caught)),
+            }
+        }
+        programs.sort_by_key(|&(_, caught)| Reverse(caught));
+        programs.into_iter().map(|(program, _)| program).collect()
     }
 
     /// Runs tests, the likeliest and fastest first, until one fails.

@@ -183,10 +183,7 @@ fn mutants_are_caught_missed_unreached_and_unviable() {
         match fates[number] {
             Compiled::Unviable => Outcome::Unviable,
             Compiled::Switch => tests.test(number, &mutant.name, None).expect("run").expect("has the time"),
-            Compiled::Single => match tree.build_single(mutant).expect("cargo runs") {
-                Some(programs) => tests.test_single(&programs, &mutant.name).expect("run"),
-                None => Outcome::Unviable,
-            },
+            Compiled::Single => tests.test_single(&tree, mutant).expect("cargo runs"),
         }
     };
     let caught = || Outcome::Caught("values: values_are_right".to_string());
