@@ -486,3 +486,49 @@ fn a_group_whose_members_lack_a_claim_keeps_no_other_from_a_reservation() {
     ]);
     assert_eq!(running.scheduler.snapshot().nodes_with_nominations().len(), 1);
 }
+
+#[test]
+fn gated_member_gives_up_its_claim_again_a_minute_after_the_write_failed() {
+    let mut running = Running::new();
+    running.apply_all(&["node a cpu=4", "devices-claim c", "group g min=2", "pod p cpu=1 group=g claim=c"]);
+    running.show_reservation("c", "p", None);
+    let write = running.unreserves();
+    let outcome = WriteOutcome::Refused { message: "forbidden".to_owned() };
+    running.handle(Event::VolumeWritten { uid: "p".into(), write, outcome });
+    running.wait(59);
+    assert!(running.writes.is_empty(), "{:?}", running.writes);
+    running.wait(1);
+    running.unreserves();
+}
+
+/// Another leader may have written what a member needs. The watch shows that right after the decision.
+#[test]
+fn group_of_a_new_leader_starts_if_its_member_leaves_pre_bind_before_the_next_step() {
+    let mut running = Running::new();
+    running.apply_all(&[
+        "node a cpu=4",
+        "devices-claim c",
+        "devices-claim d",
+        "group g min=2",
+        "group h min=2",
+    ]);
+    running.apply_all(&[
+        "pod r cpu=1 group=h require=@name:in:b claim=d",
+        "pod s cpu=1 group=h require=@name:in:b",
+        "pod p cpu=1 group=g claim=c",
+        "pod q cpu=1 group=g",
+    ]);
+    running.answer_write();
+    assert_eq!(running.bound.len(), 2, "{:?}", running.bound);
+    running.handle(Event::Leading(false));
+    running.handle(Event::Leading(true));
+    running.wait(30);
+    let node = arrival(running.scheduler.tables(), "node b cpu=4");
+    let now = running.now;
+    running.scheduler.handle(now, node);
+    let mut steps = (0..10).map(|_| running.scheduler.step(now, &mut NoProbe));
+    assert!(steps.any(|step| matches!(step, Step::GroupReport(_))));
+    running.show_reservation("d", "r", Some(Arc::default()));
+    running.bound.sort();
+    assert_eq!(running.bound, ["p a", "q a", "r b", "s b"]);
+}
