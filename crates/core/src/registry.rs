@@ -351,6 +351,7 @@ impl Plan {
             plugin: make(&self.args),
             pre_filter: self.runs(PreFilter, row.name),
             filter: filter.map(|rank| Rank { rank, fails: row.fails_at(Filter, self) }),
+            reserve: self.rank(Reserve, row.name),
         })
     }
 

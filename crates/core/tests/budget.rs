@@ -3,9 +3,9 @@
 mod support;
 
 use std::sync::Arc;
-use supercargo_core::cycle::{Framework, NoProbe};
+use supercargo_core::cycle::{Framework, NoProbe, Probe};
 use supercargo_core::model::event::{Event, Kind};
-use supercargo_core::model::pod::{HostPort, PodInfo, Toleration, TolerationOperator};
+use supercargo_core::model::pod::{HostPort, PodInfo, PreferredNodeTerm, Toleration, TolerationOperator};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::selector::{
     NodeSelectorTerm, Operator, RequiredNodeAffinity, Requirement, Selector, TermDemands,
@@ -311,4 +311,96 @@ fn pod_over_the_work_budget_is_decided_in_order_without_delaying_others() {
     }
     assert!(attempts >= 6, "{attempts} attempts in a minute");
     assert_eq!(harness.scheduler.stats().cache.pods, 60, "all others are placed");
+}
+
+#[test]
+fn pairs_of_a_node_selector_times_nodes_are_bounded() {
+    let mut harness = Harness::new(&nodes(20, ""));
+    harness.scheduler.limit_attempts(Limits { most: 10_000, ..Limits::default() });
+    harness.pod("p", |cluster, pod| {
+        let pairs = texts(cluster, 501).iter().map(|&text| (text, text)).collect();
+        pod.node_affinity = RequiredNodeAffinity { node_selector: Some(pairs), terms: None }.into();
+    });
+    is_refused(
+        &mut harness,
+        "501 requirements of node selectors and node affinity, each compared with 20 nodes",
+    );
+}
+
+/// Notes when attempts begin and when they are decided.
+#[derive(Default)]
+struct Attempts(Vec<&'static str>);
+
+impl Probe for Attempts {
+    fn attempt_begins(&mut self) {
+        self.0.push("begins");
+    }
+
+    fn attempt_decided(&mut self) {
+        self.0.push("decided");
+    }
+}
+
+#[test]
+fn each_attempt_is_decided_once() {
+    let mut harness = Harness::new(&nodes(2, ""));
+    for words in ["small cpu=1", "large cpu=9"] {
+        harness.pod(words, |_, _| {});
+        let mut attempts = Attempts::default();
+        while !matches!(harness.scheduler.step(harness.now, &mut attempts), Step::Idle { .. }) {}
+        assert_eq!(attempts.0, ["begins", "decided"], "{words}");
+    }
+}
+
+/// Returns how many slices the evaluation of a pod with this number of tolerations takes.
+fn slices_with_tolerations(nodes: &[String], tolerations: usize, large: u64) -> u64 {
+    let mut harness = Harness::new(nodes);
+    harness.scheduler.limit_attempts(Limits { large, slice: 50, most: 1_000_000 });
+    harness.pod("p", |cluster, pod| {
+        let key = Some(cluster.tables.symbol("other"));
+        let value = cluster.tables.symbol("");
+        let toleration = Toleration { key, operator: TolerationOperator::Exists, value, effect: None };
+        pod.tolerations = vec![toleration; tolerations].into();
+    });
+    assert!(matches!(harness.run()[0].1, Outcome::Placed { .. }), "{tolerations} tolerations");
+    harness.scheduler.stats().slices
+}
+
+#[test]
+fn attempt_of_exactly_the_largest_work_is_evaluated_in_one_step() {
+    let nodes = nodes(50, "");
+    assert_eq!(slices_with_tolerations(&nodes, 3, 150), 0);
+    assert!(slices_with_tolerations(&nodes, 3, 149) > 0);
+}
+
+#[test]
+fn taints_are_counted_only_for_pods_with_many_tolerations() {
+    let nodes = nodes(2, "taint=a:PreferNoSchedule taint=b:PreferNoSchedule taint=c:PreferNoSchedule");
+    assert_eq!(slices_with_tolerations(&nodes, 50, 200), 0);
+    assert!(slices_with_tolerations(&nodes, 51, 200) > 0);
+}
+
+/// With 51 keys, 9,804 nodes would be the most.
+#[test]
+fn pod_with_fifty_topology_keys_is_evaluated_in_every_cluster() {
+    let mut harness = Harness::new(&nodes(10_001, ""));
+    let terms: String = (0..50).map(|at| format!(" anti=k{at}/app=web")).collect();
+    harness.pod(&format!("p{terms}"), |_, _| {});
+    let (name, outcome) = harness.run().swap_remove(0);
+    assert!(name == "p" && matches!(outcome, Outcome::Placed { .. }), "{name}: {outcome:?}");
+}
+
+#[test]
+fn requirements_of_preferred_node_affinity_are_bounded_as_well() {
+    let mut harness = Harness::new(&nodes(20, "label:key=text-0"));
+    harness.scheduler.limit_attempts(Limits { most: 10_000, ..Limits::default() });
+    harness.pod("p", |cluster, pod| {
+        let demands = TermDemands { labels: vec![one_of(cluster, 9); 500].into(), names: [].into() };
+        let term = NodeSelectorTerm { demands: Some(demands), pinned_names: None };
+        pod.preferred_node_affinity = Some(Ok([PreferredNodeTerm { weight: 1, term }].into()));
+    });
+    is_refused(
+        &mut harness,
+        "501 requirements of node selectors and node affinity, each compared with 20 nodes",
+    );
 }

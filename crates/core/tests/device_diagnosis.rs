@@ -7,6 +7,7 @@ use supercargo_core::model::device::{
     DeviceToleration, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim,
     ResourceSlice,
 };
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::intern::{Symbol, Tables};
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::quantity::{Amount, Quantity};
@@ -136,4 +137,89 @@ fn taint_that_repels_and_is_not_tolerated_is_named() {
         diagnosis.requests[0].devices.iter().map(|(id, why)| (&*id.device, why.clone())).collect();
     let repelled = Some(Hindrance::Taint(taint("other", "NoExecute")));
     assert_eq!(found, [("tolerated", None), ("harmless", None), ("both", repelled)]);
+}
+
+/// A node whose pool is published in part: its counters, but not its devices. In 1.36, a slice with counters concerns
+/// every node.
+#[test]
+fn pool_without_all_of_its_slices_is_incomplete_on_the_nodes_that_its_counters_concern() {
+    let mut cluster = TestCluster::new();
+    ["node a cpu=4", "node b cpu=4", "device-class any"]
+        .iter()
+        .for_each(|line| language::apply(&mut cluster, line));
+    let pool = PoolId { driver: "gpu.example.com".into(), name: "a".into() };
+    let slice = ResourceSlice {
+        name: cluster.tables.symbol("counters"),
+        pool: pool.clone(),
+        generation: 1,
+        slices: 2,
+        reach: Reach::Node(cluster.tables.symbol("a")),
+        devices: [].into(),
+        counters: counters(&[("memory", 4)]),
+    };
+    cluster.cache.volumes_mut().apply(StorageObject::ResourceSlice(slice.into()));
+    let request = request("r", cluster.tables.symbol("any"));
+    let request = Request { name: "r".into(), kind: RequestKind::Exactly(request) };
+    let spec = ClaimSpec { requests: [request].into(), ..ClaimSpec::default() };
+    let claim = storage::devices_claim(&mut cluster.tables, "claim");
+    let claim = ResourceClaim { spec: spec.into(), ..claim };
+    let source = PodClaimSource::Named(claim.name);
+    cluster.cache.volumes_mut().apply(StorageObject::ResourceClaim(claim.into()));
+    let mut pod = PodInfo::clone(&cluster.pod_from("p"));
+    pod.claims = [PodClaim { name: "c".into(), source }].into();
+    cluster.cache.refresh();
+    for (version, concerned) in
+        [(EmulatedVersion::V1_36, [true, true]), (EmulatedVersion::V1_37, [true, false])]
+    {
+        cluster.tables.emulate(version);
+        let unusable = ["a", "b"].map(|node| {
+            let diagnosis = diagnose(&pod, cluster.snapshot(), cluster.idx(node));
+            diagnosis.expect("the pod needs devices").unusable_pools
+        });
+        let incomplete = vec![(pool.clone(), true)];
+        let expected = concerned.map(|is| if is { incomplete.clone() } else { Vec::new() });
+        assert_eq!(unusable, expected, "{version}");
+    }
+}
+
+/// Until 1.36, a slice with counters concerns every node, so that devices of other nodes can consume them.
+#[test]
+fn devices_may_consume_counters_that_are_published_for_another_node() {
+    let mut cluster = TestCluster::new();
+    ["node a cpu=4", "node b cpu=4", "device-class any"]
+        .iter()
+        .for_each(|line| language::apply(&mut cluster, line));
+    let slice = |tables: &mut Tables, name: &str, node: &str| ResourceSlice {
+        name: tables.symbol(name),
+        pool: PoolId { driver: "gpu.example.com".into(), name: "shared".into() },
+        generation: 1,
+        slices: 2,
+        reach: Reach::Node(tables.symbol(node)),
+        devices: [].into(),
+        counters: [].into(),
+    };
+    let of_counters =
+        ResourceSlice { counters: counters(&[("memory", 4)]), ..slice(&mut cluster.tables, "counters", "a") };
+    let of_devices = ResourceSlice {
+        devices: [device("d", &[("memory", 1)])].into(),
+        ..slice(&mut cluster.tables, "devices", "b")
+    };
+    for slice in [of_counters, of_devices] {
+        cluster.cache.volumes_mut().apply(StorageObject::ResourceSlice(slice.into()));
+    }
+    let request = request("r", cluster.tables.symbol("any"));
+    let request = Request { name: "r".into(), kind: RequestKind::Exactly(request) };
+    let spec = ClaimSpec { requests: [request].into(), ..ClaimSpec::default() };
+    let claim = storage::devices_claim(&mut cluster.tables, "claim");
+    let claim = ResourceClaim { spec: spec.into(), ..claim };
+    let source = PodClaimSource::Named(claim.name);
+    cluster.cache.volumes_mut().apply(StorageObject::ResourceClaim(claim.into()));
+    let mut pod = PodInfo::clone(&cluster.pod_from("p"));
+    pod.claims = [PodClaim { name: "c".into(), source }].into();
+    cluster.cache.refresh();
+    for version in [EmulatedVersion::V1_36, EmulatedVersion::V1_37] {
+        cluster.tables.emulate(version);
+        let diagnosis = diagnose(&pod, cluster.snapshot(), cluster.idx("b")).expect("the pod needs devices");
+        assert!(diagnosis.unusable_pools.is_empty(), "{version}: {:?}", diagnosis.unusable_pools);
+    }
 }

@@ -1,6 +1,8 @@
 //! Searches for devices that need many steps: they go on in slices, other pods are decided in between, and the result
 //! equals that of a search in one step.
 
+#[path = "device_slices/others.rs"]
+mod others;
 mod support;
 
 use std::num::NonZeroU32;

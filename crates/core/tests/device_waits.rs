@@ -9,10 +9,12 @@ mod support;
 use cluster::{Cluster, Shown, allocation_of, with_pod};
 use std::sync::Arc;
 use std::time::Duration;
-use supercargo_core::model::device::Allocation;
+use supercargo_core::model::device::{Allocation, ResourceClaim};
 use supercargo_core::model::effect::{Lane, VolumeChange};
 use supercargo_core::model::emulation::Compat;
-use supercargo_core::model::event::{Event, ObjectKey, WriteOutcome};
+use supercargo_core::model::event::{BindOutcome, Event, ObjectKey, WriteOutcome};
+use supercargo_core::model::volume::StorageObject;
+use supercargo_core::queue::SubQueue;
 use support::arrival;
 
 #[test]
@@ -267,4 +269,54 @@ fn claim_finds_its_gated_pod_among_forty_thousand() {
     cluster.show("c7", &Shown::default());
     assert_eq!(&*cluster.write().pod.name, "p7");
     assert_eq!((cluster.scheduler.queue().gated().count(), found(&cluster)), (PODS - 1, 0));
+}
+
+/// The deletion of the claim may take effect at any time, so the next attempt must not rely on it.
+#[test]
+fn claim_made_for_a_pod_whose_binding_was_refused_is_not_used_again() {
+    let mut cluster = Cluster::new(2, Compat::Repaired);
+    let line = "pod p cpu=1 res:deviceclass.resource.kubernetes.io/gpu=1";
+    let pod = arrival(cluster.scheduler.tables(), line);
+    cluster.handle(pod);
+    let made = cluster.write();
+    let VolumeChange::Create { allocation, .. } = &made.change else { panic!("{made:?}") };
+    let shown = Shown {
+        allocation: Some(Arc::clone(allocation)),
+        reserved_for: vec!["p"],
+        condition: Some("ready"),
+        made_for: Some(("p", "a")),
+    };
+    cluster.show("made", &shown);
+    cluster.answer(&made, WriteOutcome::Done);
+    assert!(cluster.run().is_empty());
+    assert_eq!(cluster.bound, ["p"]);
+    let outcome = BindOutcome::Refused { message: "admission webhook denied it".to_owned() };
+    cluster.handle(Event::BindFinished { uid: "p".into(), outcome });
+    // The watch does not show the deletion yet when the pod is tried again.
+    for wait in [0, 5] {
+        cluster.now = cluster.now + Duration::from_secs(wait);
+        let deleted = cluster.write();
+        assert!(matches!(deleted.change, VolumeChange::Delete { .. }), "{deleted:?}");
+    }
+    assert_eq!(cluster.scheduler.stats().volume_bindings, 0);
+}
+
+/// A watch that was interrupted may miss the deletion. The next claim of that name then seems to be an update.
+#[test]
+fn gated_pod_goes_on_with_the_claim_that_replaces_one_being_deleted() {
+    let mut cluster = Cluster::new(1, Compat::Repaired);
+    cluster.show("c", &Shown::default());
+    let tables = cluster.scheduler.tables();
+    let (namespace, name) = (tables.symbol("default"), tables.symbol("c"));
+    let shown = cluster.scheduler.snapshot().devices().claim(namespace, name).cloned().expect("it is shown");
+    let leaving = ResourceClaim { deleting: true, ..ResourceClaim::clone(&shown) };
+    let next = ResourceClaim { uid: "uid-next".into(), ..ResourceClaim::clone(&shown) };
+    cluster.handle(Event::StorageApplied(StorageObject::ResourceClaim(leaving.into())));
+    cluster.show_pod("p", "c");
+    assert!(cluster.run().is_empty());
+    let place = cluster.scheduler.queue().waiting().next().map(|(place, _)| place);
+    assert_eq!(place, Some(SubQueue::Gated));
+    cluster.handle(Event::StorageApplied(StorageObject::ResourceClaim(next.into())));
+    let write = cluster.write();
+    assert!(matches!(write.change, VolumeChange::Reserve { .. }), "{write:?}");
 }

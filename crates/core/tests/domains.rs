@@ -533,3 +533,52 @@ fn law_notices_stale_domains_and_stale_partial_results() {
         assert!(draws().take(40).any(is_noticed), "{mutation:?} is not noticed in 40 cases");
     }
 }
+
+/// With the default constraints, nodes without a zone are in one domain with those whose zone has no name.
+#[test]
+fn node_that_loses_its_empty_zone_stays_in_the_domain_of_the_others() {
+    let mut cluster = TestCluster::new();
+    language::apply(&mut cluster, "service s select:app=a");
+    let labels = "label:kubernetes.io/hostname= label:topology.kubernetes.io/zone=";
+    for name in ["a", "b", "c"] {
+        language::apply(&mut cluster, &format!("node {name} nohost cpu=8 mem=8Gi {labels}"));
+    }
+    language::apply(&mut cluster, "pod p on=c label:app=a");
+    let pod = cluster.pod_from("x label:app=a");
+    let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
+    let mut is_equal = |cluster: &TestCluster| {
+        let snapshot = cluster.snapshot();
+        let plain = framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+        let quick = framework.decide_cached(&mut decisions, &pod, snapshot, &mut NoProbe);
+        quick.is_none_or(|mut quick| quick.equals(&plain, Seed(7), &pod))
+    };
+    assert!(is_equal(&cluster));
+    language::apply(&mut cluster, "node c cpu=8 mem=8Gi");
+    assert!(is_equal(&cluster));
+}
+
+/// One of two nodes in a rack leaves it with the pod that attracts others, and an update misses the other node.
+#[cfg(feature = "mutations")]
+#[test]
+fn stale_class_is_noticed_before_its_node_is_reserved() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use supercargo_core::switches::mutation::{Mutation, with};
+    let mut cluster = TestCluster::new();
+    (0..132).for_each(|node| place_in(&mut cluster, node, node / 2));
+    let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
+    let peer = cluster.pod_from("peer on=n0 label:app=a");
+    cluster.place(&peer);
+    let pod = cluster.pod_from("x affinity=rack/app=a");
+    assert!(framework.decide_cached(&mut decisions, &pod, cluster.snapshot(), &mut NoProbe).is_some());
+    place_in(&mut cluster, 0, 9);
+    let (snapshot, framework, decisions, pod) = (cluster.snapshot(), &framework, &mut decisions, &pod);
+    let quick = with(Some(Mutation::DomainPeersNotUpdated), move || {
+        framework.decide_cached(decisions, pod, snapshot, &mut NoProbe)
+    });
+    let quick = quick.expect("some nodes are feasible");
+    let node = cluster.idx("n1");
+    assert!(quick.feasible().contains(node), "its class is stale");
+    // A build with assertions panics.
+    let reserved = catch_unwind(AssertUnwindSafe(|| quick.reserve(snapshot, node)));
+    assert!(!matches!(reserved, Ok(Some(_))), "{reserved:?}");
+}

@@ -255,3 +255,23 @@ fn decisions_of_pods_that_an_extender_only_binds_are_cached() {
     assert_eq!((harness.placed.len(), harness.asked.len()), (3, 0));
     assert_eq!(harness.scheduler.stats().cached_decisions, 3);
 }
+
+#[test]
+fn calls_for_scores_are_counted_until_they_are_answered() {
+    let mut harness = Harness::new(&["f filter", "g prioritize=1", "h prioritize=1"]);
+    let prioritizing = |harness: &Harness| harness.scheduler.stats().prioritizing;
+    harness.node("a cpu=4");
+    harness.node("b cpu=4");
+    harness.pod("p cpu=1");
+    harness.run();
+    assert_eq!((harness.asked.len(), prioritizing(&harness)), (1, 0), "a filter call gives no scores");
+    let call = harness.asked.remove(0);
+    harness.accept_all(&call);
+    harness.run();
+    assert_eq!((harness.asked.len(), prioritizing(&harness)), (2, 2));
+    for left in [1, 0] {
+        let call = harness.asked.remove(0);
+        harness.accept_all(&call);
+        assert_eq!(prioritizing(&harness), left);
+    }
+}

@@ -532,3 +532,31 @@ fn group_of_a_new_leader_starts_if_its_member_leaves_pre_bind_before_the_next_st
     running.bound.sort();
     assert_eq!(running.bound, ["p a", "q a", "r b", "s b"]);
 }
+#[test]
+fn unschedulable_pod_gives_up_its_claim_again_a_minute_after_the_write_failed() {
+    let mut running = Running::new();
+    running.apply_all(&["node a cpu=1", "devices-claim c", "pod p cpu=2 claim=c"]);
+    running.show_reservation("c", "p", None);
+    running.wait(10);
+    let write = running.unreserves();
+    let outcome = WriteOutcome::Refused { message: "forbidden".to_owned() };
+    running.handle(Event::VolumeWritten { uid: "p".into(), write, outcome });
+    running.wait(10);
+    assert!(running.writes.is_empty(), "{:?}", running.writes);
+    running.wait(61);
+    running.unreserves();
+}
+
+#[test]
+fn gated_member_gives_up_its_claim_again_if_the_write_was_lost_with_the_lease() {
+    let mut running = Running::new();
+    running.apply_all(&["node a cpu=4", "devices-claim c", "pod p cpu=1 group=g claim=c"]);
+    running.show_reservation("c", "p", None);
+    running.unreserves();
+    // The write has no answer.
+    running.handle(Event::Leading(false));
+    running.handle(Event::Leading(true));
+    assert!(running.writes.is_empty(), "the request can still arrive");
+    running.wait(61);
+    running.unreserves();
+}

@@ -390,3 +390,17 @@ fn upstream_evicts_the_chosen_victims_even_if_the_group_fails_meanwhile() {
     compared.first_victim_is_deleted();
     assert_eq!(compared.run().evicted, ["low-c"]);
 }
+
+/// Each kind of request takes time on every node.
+#[test]
+fn room_of_empty_nodes_is_counted_for_up_to_eight_different_requests() {
+    for (kinds, is_counted) in [(8, true), (9, false)] {
+        let members: Vec<String> = (1..=kinds).map(|cpu| format!("p{cpu} cpu={cpu} group=g")).collect();
+        let members: Vec<&str> = members.iter().map(String::as_str).collect();
+        let group = format!("g min={kinds}");
+        let mut case = Case::new(rules(&GATES, Compat::Repaired), &["node a cpu=1"], &group, &members);
+        let decided = case.decide(OPTIONS);
+        assert_eq!(decided.outcome, GroupOutcome::Unschedulable);
+        assert_eq!(decided.status.contains("the nodes take at most 1 of"), is_counted, "{}", decided.status);
+    }
+}

@@ -2,13 +2,15 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use supercargo_core::cycle::{Framework, NoProbe};
 use supercargo_core::model::effect::Effect;
+use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::event::{BindOutcome, Event, Kind, ObjectKey};
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
-use supercargo_core::queue::QueueConfig;
-use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use supercargo_core::queue::{QueueConfig, SubQueue};
+use supercargo_core::scheduler::{Config, GroupEntries, Profile, Scheduler, Step};
 use support::{arrival, begin, groups};
 
 const NOW: Time = Time::from_secs(100);
@@ -191,4 +193,48 @@ fn kinds_are_awaited_until_their_first_list_is_complete() {
         assert!(scheduler.awaited_kinds().eq(left.iter().copied()));
     }
     assert!(scheduler.awaited_kinds().next().is_none());
+}
+
+#[test]
+fn groups_are_counted_as_entries_of_the_queue_from_1_37_on() {
+    let world = |version: EmulatedVersion, gates: &[&str]| {
+        let mut world = World::new();
+        world.scheduler.tables().emulate(version);
+        groups::act(&mut world.scheduler, world.now, "gates", gates);
+        world
+    };
+    let entries = |world: &World| world.scheduler.stats().groups.entries;
+    let mut queues_groups = world(EmulatedVersion::V1_37, &["GenericWorkload"]);
+    queues_groups.apply("group g min=2");
+    queues_groups.apply("pod p cpu=1 group=g");
+    queues_groups.run();
+    let gated = BTreeMap::from([(SubQueue::Gated, 1)]);
+    let expected = GroupEntries { groups: gated.clone(), members: gated, incomplete: 0 };
+    assert_eq!(entries(&queues_groups), Some(expected));
+    assert_eq!(entries(&world(EmulatedVersion::V1_37, &[])), None);
+    assert_eq!(entries(&world(EmulatedVersion::V1_36, &["GenericWorkload"])), None);
+}
+
+#[test]
+fn terminating_member_that_a_list_omits_is_forgotten() {
+    let mut world = World::new();
+    world.apply("group g min=2");
+    world.apply("pod p cpu=1 group=g deleting");
+    world.run();
+    assert!(world.held().contains(&("members of groups", 1)), "{:?}", world.held());
+    world.scheduler.handle(world.now, Event::ListBegan(Kind::Pod));
+    world.scheduler.handle(world.now, Event::ListEnded(Kind::Pod));
+    world.run();
+    assert_eq!(world.held(), []);
+}
+
+#[test]
+fn engine_asks_to_be_called_when_the_time_of_a_group_ends() {
+    let mut world = World::new();
+    world.apply("group g min=2 start-within=1m");
+    world.apply("pod p cpu=1 group=g created=100");
+    assert_eq!(world.run(), Some(Time::from_secs(160)));
+    world.now = Time::from_secs(160);
+    world.run();
+    assert!(world.held().contains(&("groups given up", 1)), "{:?}", world.held());
 }

@@ -2,6 +2,8 @@
 
 #[path = "incremental/explanation.rs"]
 mod explanation;
+#[path = "incremental/keys.rs"]
+mod keys;
 mod support;
 
 use proptest::prelude::*;

@@ -1,5 +1,7 @@
 //! Plugins that evaluate each node alone: tables, hints and property tests.
 
+#[path = "node_plugins/shared_devices.rs"]
+mod shared_devices;
 mod support;
 
 #[path = "node_plugins/hints.rs"]

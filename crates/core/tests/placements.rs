@@ -510,3 +510,49 @@ fn minimum_of_a_role_holds_and_the_search_knows_it() {
     }
     assert!(100 * found >= 98 * possible && possible > 500, "{found} of {possible} groups start");
 }
+
+/// Nominates another pod to a node of the first rack. Members then share no evaluations of all nodes.
+fn nominate_another_pod(world: &mut World) {
+    let event = arrival(world.trial.tables_mut(), "pod other nominated=n0 cpu=1 priority=5");
+    world.trial.handle(event);
+}
+
+#[test]
+fn only_the_first_of_equal_members_is_evaluated_in_full_if_results_are_not_shared() {
+    let mut world = equal_racks(8, |_| "cpu=1".to_owned());
+    nominate_another_pod(&mut world);
+    let (decided, evaluations) = world.decide(SHARED);
+    // One in each rack.
+    assert_eq!((decided.outcome, evaluations), (GroupOutcome::Scheduled, 8));
+}
+
+#[test]
+fn run_without_rejections_is_made_once() {
+    let node = |at: usize| format!("node n{at} cpu=4 mem=8Gi label:rack=r{}", at / 5);
+    let lines: Vec<String> = (0..10).map(node).collect();
+    // No member equals the one before it.
+    let members: Vec<String> = (0..4).map(|at| format!("p{at} group=g cpu={}", 1 + at % 2)).collect();
+    let mut world = World::new(7, &lines, "g min=4 key=rack", &members);
+    nominate_another_pod(&mut world);
+    let (decided, evaluations) = world.decide(SHARED);
+    assert_eq!((decided.outcome, evaluations), (GroupOutcome::Scheduled, 2 * 4));
+}
+
+#[test]
+fn rejection_of_the_first_member_is_found_once_in_a_placement() {
+    let mut world = equal_racks(8, |_| "cpu=5".to_owned());
+    let (decided, evaluations) = world.decide(SHARED);
+    // One in each rack, and one that finds the reasons.
+    assert_eq!((decided.outcome, evaluations), (GroupOutcome::Unschedulable, 8 + 1));
+}
+
+#[test]
+fn run_in_the_only_placement_finds_its_reasons_at_once() {
+    let node = |at: usize| format!("node n{at} cpu=4 mem=8Gi label:rack=r0");
+    let mut lines: Vec<String> = (0..5).map(node).collect();
+    lines.push("node outside cpu=4 mem=8Gi".to_owned());
+    let members: Vec<String> = (0..12).map(|at| format!("p{at} group=g cpu=2")).collect();
+    let (decided, evaluations) = World::new(7, &lines, "g min=12 key=rack", &members).decide(SHARED);
+    // The first member, and the first that is rejected.
+    assert_eq!((decided.outcome, evaluations), (GroupOutcome::Unschedulable, 2));
+}

@@ -23,8 +23,11 @@ use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::rng::Seed;
 use supercargo_core::model::time::Time;
 use supercargo_core::preemption::{DefaultPreemption, DefaultPreemptionArgs};
+use supercargo_core::queue::QueueConfig;
 use supercargo_core::registry::Plan;
-use support::{TestCluster, table};
+use supercargo_core::report::{Outcome, Preemption};
+use supercargo_core::scheduler::{Config, Profile, Scheduler, Step};
+use support::{TestCluster, arrival, begin, table};
 
 /// Start times in tests have three digits, in seconds.
 const NOW: Time = Time::from_secs(1_000);
@@ -241,4 +244,37 @@ fn search_continues_until_a_candidate_violates_no_budget() {
     for seed in 0..10 {
         assert_eq!(tried(&cluster, &pod, (0, 1), seed).0, [17]);
     }
+}
+
+/// Returns what an engine reports about preemption for a pod that needs all of a node with these pods.
+fn reported(with: &[&str], there: &[&str]) -> Preemption {
+    let profile = Profile { name: "default-scheduler".to_owned(), framework: framework(with) };
+    let config = Config { seed: Seed(1), profiles: vec![profile], queue: QueueConfig::default() };
+    let mut scheduler = Scheduler::new(config, NOW);
+    begin(&mut scheduler, NOW, 10);
+    for line in [&["node a cpu=4"][..], there, &["pod x cpu=4 priority=5"]].concat() {
+        let event = arrival(scheduler.tables(), line);
+        scheduler.handle(NOW, event);
+    }
+    loop {
+        match scheduler.step(NOW, &mut NoProbe) {
+            Step::Report(report) => match report.outcome {
+                Outcome::Unschedulable { preemption, .. } => return preemption,
+                other => panic!("{other:?}"),
+            },
+            Step::Idle { .. } => panic!("the pod is tried"),
+            Step::Effect(_) | Step::GroupReport(_) | Step::Notice(_) => {}
+        }
+    }
+}
+
+#[test]
+fn report_says_whether_preemption_was_tried_and_how_many_victims_are_evicted() {
+    assert_eq!(reported(&["without=DefaultPreemption"], &["pod v cpu=4 on=a"]), Preemption::NotTried);
+    assert_eq!(reported(&[], &["pod v cpu=4 on=a priority=9"]), Preemption::NoCandidate);
+    let there = ["pod v cpu=1 on=a", "pod w cpu=1 on=a", "pod going cpu=2 on=a deleting"];
+    let Preemption::Nominated { victims, evictions, .. } = reported(&[], &there) else {
+        panic!("all of them are less important")
+    };
+    assert_eq!((victims.len(), evictions), (3, 2), "one terminates already");
 }

@@ -330,3 +330,26 @@ fn report_counts_evaluated_and_feasible_nodes() {
         ["all 300 of 600", "alike 300 of 600", "part 120 of 420", "pinned 1 of 1", "nominated 1 of 1"];
     assert_eq!(log, expected);
 }
+
+#[test]
+fn engine_searches_on_where_its_last_search_ended() {
+    let now = Time::from_secs(100);
+    let mut scheduler = engine(now, 0);
+    let mut parts = Vec::new();
+    for words in ["a cpu=1", "b cpu=1", "c cpu=1"] {
+        apply(&mut scheduler, now, words, "default-scheduler");
+        loop {
+            match scheduler.step(now, &mut NoProbe) {
+                Step::Idle { .. } => break,
+                Step::Report(report) => {
+                    if let Outcome::Placed { node, .. } = report.outcome {
+                        let number = node.strip_prefix('n').and_then(|number| number.parse::<usize>().ok());
+                        parts.push(number.expect("nodes are numbered") / 120);
+                    }
+                }
+                Step::Effect(_) | Step::GroupReport(_) | Step::Notice(_) => {}
+            }
+        }
+    }
+    assert_eq!(parts, [0, 1, 2], "each search ends after 120 nodes");
+}

@@ -3,6 +3,8 @@
 //! Whatever changes between two slices, the pod is in exactly one place and makes progress.
 
 mod support;
+#[path = "slices/turns.rs"]
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,12 +44,17 @@ impl Harness {
     }
 
     fn with_framework(limits: Limits, framework: Framework) -> Self {
+        Self::with_credits(limits, framework, 100_000)
+    }
+
+    /// As [`Self::with_framework`], with this number of credits for each lane.
+    fn with_credits(limits: Limits, framework: Framework, credits: usize) -> Self {
         let now = Time::from_secs(100);
         let profile = Profile { name: "default-scheduler".to_owned(), framework };
         let (queue, seed) = (QueueConfig::default(), Seed(1));
         let mut scheduler = Scheduler::new(Config { seed, profiles: vec![profile], queue }, now);
         scheduler.limit_attempts(limits);
-        support::begin(&mut scheduler, now, 100_000);
+        support::begin(&mut scheduler, now, credits);
         let (questions, held) = (Vec::new(), Vec::new());
         Self { scheduler, cluster: TestCluster::new(), now, questions, holds_answers: false, held }
     }
@@ -55,10 +62,13 @@ impl Harness {
     /// Adds ten nodes in two zones and thirty pods of thirty pod classes.
     fn with_cluster(limits: Limits) -> Self {
         let mut harness = Self::new(limits);
-        (0..10).for_each(|at| harness.apply(&format!("node n{at} zone=z{} cpu=8 mem=8Gi", at % 2)));
-        (0..30)
-            .for_each(|at| harness.apply(&format!("pod q{at} on=n{} label:app=a label:own=o{at}", at % 10)));
+        harness.add_cluster();
         harness
+    }
+
+    fn add_cluster(&mut self) {
+        (0..10).for_each(|at| self.apply(&format!("node n{at} zone=z{} cpu=8 mem=8Gi", at % 2)));
+        (0..30).for_each(|at| self.apply(&format!("pod q{at} on=n{} label:app=a label:own=o{at}", at % 10)));
     }
 
     fn apply(&mut self, line: &str) {

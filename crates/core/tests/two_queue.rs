@@ -311,3 +311,15 @@ fn cleared_signature_is_fully_evaluated_again() {
     );
     assert!(!cache_run.decides_from_cache(&spread(99)) && cache_run.decides_from_cache(&spread(99)));
 }
+
+/// A change of a namespace voids all states.
+#[test]
+fn recomputed_signatures_take_their_share_only_once() {
+    let mut cache_run = CacheRun::with_limit(4 * bytes_of_two());
+    for turn in 0..3 {
+        let line = format!("namespace default label:turn=t{turn}");
+        support::language::apply(&mut cache_run.cluster, &line);
+        (0..2).for_each(|number| assert!(!cache_run.decides_from_cache(&spread(number))));
+    }
+    assert_eq!((cache_run.decisions.computed(), cache_run.decisions.evictions()), (6, 0));
+}

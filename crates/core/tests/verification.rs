@@ -364,3 +364,32 @@ fn stale_domain_is_detected_when_idle_and_pods_stay_in_their_racks() {
     let stats = engine.stats();
     assert!(stats.verification.is_trusting && stats.cached_decisions > 20, "the cache is used on: {stats:?}");
 }
+
+/// A comparison in idle time reads the image counts of a changed node before they are refreshed.
+#[test]
+fn image_counts_that_a_comparison_read_are_read_again_after_their_refresh() {
+    use supercargo_core::cycle::Options;
+    use supercargo_core::incremental::DecisionCache;
+    let mut cluster = support::TestCluster::new();
+    let add = |cluster: &mut support::TestCluster, words: &str| {
+        let node = cluster.node_from(words);
+        cluster.add_node(&node);
+    };
+    add(&mut cluster, "a cpu=4 mem=8Gi image=nginx:latest@900Mi");
+    add(&mut cluster, "b cpu=4 mem=8Gi");
+    let pod = cluster.pod_from("x image=nginx:latest");
+    let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
+    let mut is_equal = |cluster: &support::TestCluster| {
+        let snapshot = cluster.snapshot();
+        let full = framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+        let cached = framework.decide_cached(&mut decisions, &pod, snapshot, &mut NoProbe);
+        cached.expect("both nodes are feasible").equals(&full, Seed(7), &pod)
+    };
+    cluster.cache.refresh();
+    assert!(is_equal(&cluster));
+    add(&mut cluster, "b cpu=4 mem=8Gi image=nginx:latest@900Mi");
+    cluster.cache.preview();
+    assert!(is_equal(&cluster));
+    cluster.cache.refresh();
+    assert!(is_equal(&cluster));
+}

@@ -2,6 +2,7 @@
 //! lists of an older state.
 
 use crate::agenda::Due;
+use crate::check::Broken;
 use crate::fault_rates::draw_delay;
 use crate::server::Change;
 use crate::sim::Sim;
@@ -33,12 +34,12 @@ impl Sim {
         self.agenda.write(due, Due::Watch(kind, watch.connection));
     }
 
-    pub(crate) fn deliver(&mut self, kind: Kind, connection: u32) {
+    pub(crate) fn deliver(&mut self, kind: Kind, connection: u32) -> Result<(), Broken> {
         let watch = self.watches.of(kind);
         if watch.connection != connection {
-            return;
+            return Ok(());
         }
-        let Some(change) = watch.deliver() else { return };
+        let Some(change) = watch.deliver() else { return Ok(()) };
         if matches!(change, Change::ListEnded(_)) && !self.watches.know(kind, 0) {
             let version = self.server.last_change(kind);
             self.watches.of(kind).reset_to(version);
@@ -54,7 +55,10 @@ impl Sim {
         {
             self.server.note_known_change(&pod.uid, &decided.node);
         }
+        let omits_none = matches!(change, Change::ListEnded(_)) && !self.process.list_omits_any(kind);
+        let held = omits_none.then(|| self.process.scheduler.held());
         self.process.deliver(self.now, kind, &change);
+        held.map_or(Ok(()), |held| self.check_kept(kind, &held))
     }
 
     pub(crate) fn disconnect(&mut self, kind: Kind) {

@@ -423,6 +423,23 @@ impl Process {
         self.scheduler.handle(now, event);
     }
 
+    /// Whether the list that is being shown omits an object of the kind that the scheduler was shown before.
+    pub(crate) fn list_omits_any(&self, kind: Kind) -> bool {
+        let Some(named) = self.listing.get(&kind) else { return false };
+        let omits = |known: &mut dyn Iterator<Item = &String>| known.any(|name| !named.contains(name));
+        match kind {
+            Kind::Pod => omits(&mut self.pods.keys()),
+            Kind::Namespace => self.namespaces.keys().any(|name| !named.contains(*name)),
+            Kind::Node => omits(&mut self.nodes.keys()),
+            Kind::PersistentVolume => omits(&mut self.volumes.keys()),
+            Kind::PersistentVolumeClaim => omits(&mut self.claims.keys()),
+            Kind::ResourceClaim => omits(&mut self.device_claims.keys()),
+            Kind::ResourceSlice => omits(&mut self.slices.keys()),
+            Kind::PodGroup => omits(&mut self.groups.keys()),
+            _ => false,
+        }
+    }
+
     fn name(&mut self, kind: Kind, name: &str) {
         if let Some(named) = self.listing.get_mut(&kind) {
             named.insert(name.to_owned());

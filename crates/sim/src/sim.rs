@@ -341,7 +341,7 @@ impl Sim {
                 self.agenda.write(self.now + lasts, Due::FaultRates);
             }
             Due::Workload | Due::FaultRates => {}
-            Due::Watch(kind, connection) => self.deliver(kind, connection),
+            Due::Watch(kind, connection) => self.deliver(kind, connection)?,
             Due::Reconnect(kind, connection) => self.reconnect(kind, connection),
             Due::Bind(request) => self.bind_arrives(&request)?,
             Due::Question { incarnation, uid } => self.question_arrives(incarnation, uid),

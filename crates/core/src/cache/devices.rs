@@ -502,3 +502,82 @@ impl TraceIds for Devices {
         slices.mark(marks);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::device::AllocatedDevice;
+
+    fn claim(uid: &str, allocation: Option<Arc<Allocation>>) -> ResourceClaim {
+        ResourceClaim {
+            namespace: known::EMPTY,
+            name: known::EMPTY,
+            uid: uid.into(),
+            resource_version: "1".into(),
+            controller: None,
+            deleting: false,
+            is_for_extended_resources: false,
+            is_protected: true,
+            spec: Arc::default(),
+            allocation,
+            nodes: None,
+            reserved_for: [].into(),
+            devices: [].into(),
+        }
+    }
+
+    fn allocation(device: &str) -> Arc<Allocation> {
+        let pool = PoolId { driver: "gpu.example.com".into(), name: "p".into() };
+        let result = AllocatedDevice {
+            request: "r".into(),
+            device: DeviceId { pool, device: device.into() },
+            admin_access: false,
+            tolerations: [].into(),
+            share: None,
+            consumed: [].into(),
+            binding_conditions: [].into(),
+            binding_failure_conditions: [].into(),
+        };
+        Allocation { results: vec![result], ..Allocation::default() }.into()
+    }
+
+    /// Returns a claim whose devices linger until 100 s.
+    fn lingering() -> Devices {
+        let (mut devices, sent) = (Devices::default(), claim("sent", None));
+        devices.set_claim(&Arc::new(sent.clone()));
+        devices.assume(&sent, &allocation("d"));
+        devices.linger(&sent, Time::from_secs(100));
+        devices
+    }
+
+    #[test]
+    fn devices_linger_once_more_if_their_time_limit_comes_late() {
+        let expired = |devices: &mut Devices, at: u64| devices.expire(Time::from_secs(at)).len();
+        for at in [100, 101, 159] {
+            let mut devices = lingering();
+            assert_eq!((expired(&mut devices, 99), expired(&mut devices, at)), (0, 1), "at {at} s");
+            assert!(devices.allocated().is_empty());
+        }
+        let mut devices = lingering();
+        assert_eq!([161, 220].map(|at| expired(&mut devices, at)), [0, 0]);
+        assert_eq!(devices.next_expiry(), Some(Time::from_secs(221)));
+        assert_eq!(expired(&mut devices, 900), 1, "a second pause extends the time no more");
+        assert!(devices.allocated().is_empty());
+    }
+
+    /// The claim was deleted before the answer to its write was lost, and another one got its name.
+    #[test]
+    fn claim_that_lingered_does_not_hold_the_devices_of_another_claim_of_its_name() {
+        let (mut devices, sent) = (Devices::default(), claim("sent", None));
+        devices.set_claim(&Arc::new(sent.clone()));
+        devices.assume(&sent, &allocation("d"));
+        devices.remove_claim(sent.namespace, sent.name);
+        devices.linger(&sent, Time::from_secs(100));
+        devices.set_claim(&Arc::new(claim("other", Some(allocation("e")))));
+        assert_eq!(devices.allocated().len(), 2);
+        assert_eq!(devices.expire(Time::from_secs(100)).len(), 1);
+        assert_eq!(devices.allocated().len(), 1);
+        devices.remove_claim(sent.namespace, sent.name);
+        assert!(devices.allocated().is_empty());
+    }
+}

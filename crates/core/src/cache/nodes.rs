@@ -559,3 +559,15 @@ impl TraceIds for Nodes {
 
 trace_ids!(Slot { name, info, requested, sums, ports, images } but not { pods, pod_classes, changed, knows_storage });
 trace_ids!(Sums { scalar } but not { cpu_milli, memory, ephemeral_storage, non_zero_cpu_milli, non_zero_memory });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_out_of_range_are_clamped() {
+        let [least, most] = [i64::MIN, i64::MAX].map(i128::from);
+        let sums = [least - 1, least, -1, 0, most, most + 1];
+        assert_eq!(sums.map(clamp), [i64::MIN, i64::MIN, -1, 0, i64::MAX, i64::MAX]);
+    }
+}

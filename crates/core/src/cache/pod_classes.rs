@@ -286,3 +286,44 @@ impl TraceIds for PodClasses {
         by_id.values().for_each(|class| class.mark(marks));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{Cache, PodState};
+    use crate::model::intern::Tables;
+    use crate::scheduler::test_pod;
+    use std::hash::BuildHasher;
+
+    /// Returns two pods with different labels.
+    fn pods(tables: &mut Tables) -> [Arc<PodInfo>; 2] {
+        ["p", "q"].map(|name| {
+            let mut pod = test_pod(tables, name, 1, None);
+            let label = tables.symbol(name);
+            pod.labels = tables.label_set(vec![(label, label)]);
+            pod.into()
+        })
+    }
+
+    /// Otherwise each lookup would compare a pod with all classes.
+    #[test]
+    fn pods_of_different_classes_have_different_hashes() {
+        let [p, q] = pods(&mut Tables::new()).map(|pod| Keyed::default().hash_one(Key(pod)));
+        assert_ne!(p, q);
+    }
+
+    #[test]
+    fn class_of_a_pod_is_known_while_the_pod_is_on_a_node() {
+        let (mut tables, mut cache) = (Tables::new(), Cache::default());
+        let (node, [p, q]) = (tables.symbol("n"), pods(&mut tables));
+        for pod in [&p, &q] {
+            cache.place(pod, node, PodState::Added);
+        }
+        let class_of = |cache: &Cache, pod: &Arc<PodInfo>| cache.snapshot(&tables).pod_class_of(pod);
+        let [of_p, of_q] = [&p, &q].map(|pod| class_of(&cache, pod));
+        assert!(of_p.is_some() && of_q.is_some() && of_p != of_q);
+        // The other pod moves to its position in the node's list.
+        cache.remove_pod("p");
+        assert_eq!([&p, &q].map(|pod| class_of(&cache, pod)), [None, of_q]);
+    }
+}

@@ -208,4 +208,12 @@ mod tests {
     fn hashing_without_a_seed_equals_fixed_maps() {
         assert_eq!(Keyed::default().hash_one("web"), fixed_hash("web"));
     }
+
+    /// Node classes are found by lists of numbers.
+    #[test]
+    fn hash_of_a_list_of_ids_depends_on_each_and_on_their_order() {
+        let hash = |numbers: [i64; 2]| BuildHasherDefault::<IdHasher>::default().hash_one(numbers.as_slice());
+        let hashes: BTreeSet<u64> = [[1, 2], [2, 1], [1, 3], [3, 2]].map(hash).into();
+        assert_eq!(hashes.len(), 4);
+    }
 }

@@ -26,6 +26,15 @@ pub struct EnabledFilter {
     pub pre_filter: bool,
     /// Its position at Filter; `None` if Filter is disabled.
     pub filter: Option<Rank>,
+    /// Its position at Reserve. Plugins without one reserve last, in the order of Filter.
+    pub reserve: Option<usize>,
+}
+
+impl EnabledFilter {
+    /// Returns what plugins are ordered by when they reserve.
+    pub(crate) fn reserves_at(&self) -> usize {
+        self.reserve.unwrap_or(usize::MAX)
+    }
 }
 
 impl EnabledFilter {

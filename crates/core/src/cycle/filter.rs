@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 /// Reasons are not stored. [`super::Diagnosis`] computes them again where they are needed.
 pub struct Filtered {
     rules: Vec<(PluginName, Box<dyn FilterRule>)>,
+    /// The indices in `rules`, in the order of Reserve.
+    reserve_order: Vec<usize>,
     prefilter: Option<(PluginName, Rejection)>,
     restricted_to: Option<NodeSet>,
     /// The placement that the decision is restricted to.
@@ -71,6 +73,7 @@ impl Framework {
     ) -> Result<Filtered, CycleError> {
         let mut filtered = Filtered {
             rules: Vec::new(),
+            reserve_order: Vec::new(),
             prefilter: None,
             restricted_to: None,
             within: None,
@@ -112,10 +115,13 @@ impl Framework {
                     }
                 }
             }
-            rules.extend(enabled.filter.zip(rule).map(|(position, rule)| (position.rank, name, rule)));
+            let (reserves_at, filter) = (enabled.reserves_at(), enabled.filter);
+            rules.extend(filter.zip(rule).map(|(position, rule)| (position.rank, reserves_at, name, rule)));
         }
         rules.sort_by_key(|&(rank, ..)| rank);
-        filtered.rules = rules.into_iter().map(|(_, name, rule)| (name, rule)).collect();
+        filtered.reserve_order = (0..rules.len()).collect();
+        filtered.reserve_order.sort_by_key(|&at| rules[at].1);
+        filtered.rules = rules.into_iter().map(|(_, _, name, rule)| (name, rule)).collect();
         Ok(filtered)
     }
 }
@@ -454,7 +460,7 @@ impl Filtered {
         node: NodeIdx,
     ) -> Result<Vec<Reservation>, (PluginName, Rejection)> {
         let mut all = Vec::new();
-        for (name, rule) in &self.rules {
+        for (name, rule) in self.reserve_order.iter().map(|&at| &self.rules[at]) {
             all.append(&mut rule.reserve(&snapshot.node(node)).map_err(|rejection| (*name, rejection))?);
         }
         Ok(all)

@@ -135,4 +135,30 @@ mod tests {
         assert_eq!(kept_by(|decisions, marks| decisions.signatures.mark_all(marks)), [true, false]);
         assert_eq!(kept_by(|decisions, marks| decisions.evaluations.mark_all(marks)), [true, false]);
     }
+
+    /// What is cached after that is not in the lists with which the collection began.
+    #[test]
+    fn signatures_that_are_cached_after_a_clear_during_a_collection_keep_their_ids() {
+        let (mut tables, mut cache) = (Tables::new(), Cache::default());
+        cache.apply_node(&Arc::from(test_node(&mut tables, "n")));
+        let mut pod = test_pod(&mut tables, "p", 1, None);
+        let key = tables.symbol("of the pod");
+        pod.labels = tables.label_set(vec![(key, key)]);
+        let pod: Arc<PodInfo> = Arc::from(pod);
+        let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
+        tables.begin_collection();
+        decisions.begin_collection();
+        decisions.clear();
+        // A signature counts as used from its second pod on.
+        for _ in 0..2 {
+            let snapshot = cache.snapshot(&tables);
+            assert!(framework.decide_cached(&mut decisions, &pod, snapshot, &mut NoProbe).is_some());
+        }
+        let mut marks = Marks::default();
+        while !decisions.mark_some(&mut marks, &mut WorkBudget::new(1)) {}
+        decisions.end_collection(&mut marks);
+        tables.all_is_marked(marks);
+        while tables.sweep(&mut WorkBudget::new(1_000)).is_none() {}
+        assert!(tables.find("of the pod").is_some());
+    }
 }

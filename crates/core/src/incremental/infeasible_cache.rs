@@ -442,6 +442,7 @@ mod tests {
             plugin: Box::new(Never),
             pre_filter: true,
             filter: Some(Rank { rank: 0, fails: None }),
+            reserve: None,
         });
         framework
     }

@@ -176,7 +176,7 @@ impl CachedDecision<'_> {
             return None;
         }
         let mut all = Vec::new();
-        for rule in self.rules.all() {
+        for rule in self.rules.reserving() {
             all.append(&mut rule.reserve(&snapshot.node(node)).ok()?);
         }
         Some(all)

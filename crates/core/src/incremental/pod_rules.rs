@@ -12,6 +12,8 @@ use crate::model::pod::PodInfo;
 #[derive(Default)]
 pub(super) struct Rules {
     all: Vec<Box<dyn FilterRule>>,
+    /// The indices in `all`, in the order of Reserve.
+    reserve_order: Vec<usize>,
     /// The index in `all` of the rule that allocates devices, and its position at Filter.
     devices: Option<(usize, usize)>,
     /// The scores of devices, with their weights.
@@ -30,6 +32,7 @@ impl Rules {
         snapshot: Snapshot<'_>,
     ) -> Result<Self, Fallback> {
         let mut rules = Self::default();
+        let mut reserves_at: Vec<(usize, usize)> = Vec::new();
         for enabled in filters.iter().map(|&at| &framework.filters[at]) {
             let rule = if enabled.pre_filter {
                 match enabled.plugin.prepare(pod, snapshot) {
@@ -49,8 +52,11 @@ impl Rules {
                 // if they are safe.
                 return Err(Fallback);
             }
+            reserves_at.push((enabled.reserves_at(), position));
             rules.all.push(rule);
         }
+        rules.reserve_order = (0..rules.all.len()).collect();
+        rules.reserve_order.sort_by_key(|&at| reserves_at[at]);
         for enabled in scores.iter().map(|&at| &framework.scores[at]) {
             match enabled.plugin.prepare(pod, snapshot, snapshot.nodes()) {
                 Prepared::Skip => {}
@@ -68,6 +74,11 @@ impl Rules {
     /// Returns the rules for a check of single nodes.
     pub(super) fn all(&self) -> impl Iterator<Item = &Box<dyn FilterRule>> {
         self.all.iter()
+    }
+
+    /// Returns the rules in the order in which they reserve.
+    pub(super) fn reserving(&self) -> impl Iterator<Item = &Box<dyn FilterRule>> {
+        self.reserve_order.iter().map(|&at| &self.all[at])
     }
 
     /// Returns the scores of devices, with their weights.

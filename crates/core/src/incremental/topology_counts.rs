@@ -339,3 +339,20 @@ impl TopologyCounts {
         counts.extend(self.counters.iter().zip(views).map(|(counter, &view)| counter.count(view)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An entry takes some 24 bytes in the map, and a list of at least 16 bytes.
+    #[test]
+    fn bytes_include_what_each_pod_class_adds() {
+        const CLASSES: usize = 100;
+        let (mut counts, mut id) = (TopologyCounts::default(), PodClassId::default());
+        for _ in 0..CLASSES {
+            counts.increments.insert(id, [(0, 1)].into());
+            id = id.next();
+        }
+        assert!(counts.bytes() >= CLASSES * 40, "{} bytes", counts.bytes());
+    }
+}

@@ -118,3 +118,34 @@ impl TopologyIndex {
         *self = Self::default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::Cache;
+    use crate::model::intern::Tables;
+    use crate::scheduler::test_node;
+
+    #[test]
+    fn domains_are_shared_until_a_node_changes_or_there_are_too_many_keys_or_the_index_is_cleared() {
+        let (mut tables, mut cache, mut index) = (Tables::new(), Cache::default(), TopologyIndex::default());
+        let node = Arc::from(test_node(&mut tables, "n"));
+        cache.apply_node(&node);
+        let keys: Vec<Symbol> = (0..KEYS_MAX).map(|at| tables.symbol(&format!("key-{at}"))).collect();
+        let domains = |index: &mut TopologyIndex, cache: &Cache, at: usize| {
+            index.key_domains(cache.snapshot(&tables), keys[at])
+        };
+        let first = domains(&mut index, &cache, 0);
+        (1..KEYS_MAX - 1).for_each(|at| drop(domains(&mut index, &cache, at)));
+        assert!(Arc::ptr_eq(&first, &domains(&mut index, &cache, 0)));
+        domains(&mut index, &cache, KEYS_MAX - 1);
+        let second = domains(&mut index, &cache, 0);
+        assert!(!Arc::ptr_eq(&first, &second), "there were too many keys");
+        index.clear();
+        let third = domains(&mut index, &cache, 0);
+        assert!(!Arc::ptr_eq(&second, &third), "the index was cleared");
+        assert!(Arc::ptr_eq(&third, &domains(&mut index, &cache, 0)));
+        cache.apply_node(&node);
+        assert!(!Arc::ptr_eq(&third, &domains(&mut index, &cache, 0)), "a node changed");
+    }
+}

@@ -109,8 +109,9 @@ impl Scheduler {
 mod tests {
     use crate::cycle::NoProbe;
     use crate::model::effect::Lane;
-    use crate::model::event::{Event, ObjectKey};
+    use crate::model::event::{BindOutcome, Event, Kind, ObjectKey};
     use crate::scheduler::quarantine::tests::{World, pod};
+    use std::time::Duration;
 
     /// Pods in all places: a victim with its preemptor, an unschedulable pod with a patch, and a sent binding.
     const PODS: [&str; 4] = ["victim", "preemptor", "large", "sent"];
@@ -189,5 +190,26 @@ mod tests {
             assert!(!names.contains(&owner), "{owner}: {names:?}");
         }
         assert_eq!(world.scheduler.stats().cache.pods, 3);
+    }
+
+    /// It is in no queue, but its condition was sent.
+    #[test]
+    fn terminating_pod_that_a_list_omits_leaves_no_state() {
+        let mut world = World::new();
+        world.handle(Event::Credits { lane: Lane::Status, count: 9 });
+        world.pod("p", 500, None);
+        world.run();
+        let outcome = BindOutcome::Refused { message: "no".to_owned() };
+        world.handle(Event::BindFinished { uid: "p".into(), outcome });
+        world.run();
+        let mut deleting = pod(world.scheduler.tables(), "p", 500, None);
+        deleting.deleting = true;
+        world.handle(Event::PodApplied(deleting));
+        world.now = world.now + Duration::from_secs(10);
+        world.run();
+        assert_eq!(known(&world), [("sent conditions", 1)]);
+        world.handle(Event::ListBegan(Kind::Pod));
+        world.handle(Event::ListEnded(Kind::Pod));
+        assert_eq!(known(&world), []);
     }
 }

@@ -83,12 +83,12 @@ impl Scheduler {
         self.cache.unsettle_claim(&pod.uid);
         // A claim that is freed brings the pod back, so the others stay reserved for its next attempt.
         let is_freed = |found: &Unschedulable| found.deallocated.as_ref().is_some_and(|it| !it.deletes);
-        if !matches!(&failure, Failure::Unschedulable(found) if is_freed(found)) {
-            self.give_up_claims(&pod);
-        }
+        let gives_up = !matches!(&failure, Failure::Unschedulable(found) if is_freed(found));
+        let waits_to_give_up = gives_up && self.give_up_claims(&pod);
         self.note_shown_nomination(&pod);
         let was_ours = std::mem::take(&mut queued.nominated);
-        let mut is_retried = false;
+        // A request to give up a claim may have been lost: no event would bring the pod back.
+        let mut is_retried = waits_to_give_up && !self.tables.copies_defects();
         let (reason, message, rejectors, nominate) = match failure {
             Failure::Unschedulable(found) => {
                 let Unschedulable {
@@ -106,7 +106,8 @@ impl Scheduler {
                     None => {
                         let lacks_devices = rejectors.contains(&dynamic_resources::NAME)
                             || preemption_blockers.contains(&dynamic_resources::NAME);
-                        is_retried = lacks_devices && self.forget_failed_devices(&pod);
+                        // No other device fits, so the ones that failed are tried again.
+                        is_retried |= lacks_devices && self.forget_failed_devices(&pod);
                     }
                 }
                 queued.preemption_blockers = preemption_blockers;
@@ -159,7 +160,6 @@ impl Scheduler {
         } else {
             self.queue.return_unschedulable(now, queued, rejectors, gate);
             if is_retried {
-                // No other device fits, so the ones that failed are tried again.
                 self.queue.requeue_after_backoff(now, &pod.uid);
             }
         }

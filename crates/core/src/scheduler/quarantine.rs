@@ -463,4 +463,18 @@ pub(super) mod tests {
         assert!(log[0].starts_with("poison: Placed"), "{log:?}");
         assert_eq!(world.scheduler.stats().panics, 3);
     }
+
+    #[test]
+    fn deleted_pod_is_not_held_back_any_more() {
+        let mut world = World::new();
+        world.scheduler.panic_point = Some(PanicPoint::Deciding);
+        world.pod("poison", 500, None);
+        for _ in 0..60 {
+            world.run();
+            world.now = world.now + Duration::from_secs(10);
+        }
+        assert!(world.scheduler.held().contains(&("pods held back", 1)));
+        world.handle(Event::Gone(ObjectKey::Pod("poison".into())));
+        assert!(world.scheduler.held().contains(&("pods held back", 0)));
+    }
 }

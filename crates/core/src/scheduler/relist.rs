@@ -178,7 +178,8 @@ impl Scheduler {
         self.known_pods().filter(|uid| !self.lists.names_pod(uid)).cloned().collect()
     }
 
-    /// Returns the uids of all pods with any state in the engine, in arbitrary order and with duplicates.
+    /// Returns the uids of all pods with any state in the engine, in arbitrary order and with duplicates. Preemptors
+    /// are in the queue, and their victims on nodes.
     fn known_pods(&self) -> impl Iterator<Item = &Uid> {
         let waiting = self.queue.waiting().map(|(_, queued)| &queued.pod.uid);
         // A terminating pod is in no queue, but there may still be state for it.
@@ -191,7 +192,6 @@ impl Scheduler {
             .chain(self.bindings.iter().map(|(uid, _)| uid))
             .chain(with_condition)
             .chain(self.cache.nominated_uids())
-            .chain(self.preemptions.uids())
             .chain(self.extender_calls.uids())
             .chain(self.groups.uids())
     }

@@ -8,6 +8,7 @@ use crate::reference::{self, Devices, ReferenceCluster};
 use crate::sim::Sim;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use supercargo_core::model::event::Kind;
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::{HostPort, Uid};
 use supercargo_core::model::resources::Resources;
@@ -15,7 +16,31 @@ use supercargo_core::plugins::{dynamic_resources, gang_scheduling};
 use supercargo_core::preemption;
 use supercargo_core::queue::SubQueue;
 
+/// What the scheduler keeps when a list ends that omits nothing, as its `held` calls it.
+const KEPT: [&str; 8] = [
+    "queue",
+    "bindings",
+    "pods waiting for volumes",
+    "preemptions",
+    "evictions",
+    "members of groups",
+    "starts of groups",
+    "pods waiting for extenders",
+];
+
 impl Sim {
+    /// Checks that the scheduler has as much as before the end of a list that omitted nothing.
+    pub(crate) fn check_kept(&self, kind: Kind, before: &[(&str, usize)]) -> Result<(), Broken> {
+        let after = self.process.scheduler.held();
+        for ((what, before), (_, after)) in before.iter().zip(&after) {
+            if KEPT.contains(what) && after < before {
+                let detail = format!("a list of {}: {what}: {before}, then {after}", kind.as_str());
+                return Err(broken("a list that omits nothing forgets nothing", detail));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that every pending pod is in exactly one place, and that only pending pods are.
     pub(crate) fn check_places(&self) -> Result<(), Broken> {
         let process = &self.process;

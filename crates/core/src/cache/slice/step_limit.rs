@@ -142,3 +142,19 @@ pub(super) fn change_searches<T: Any + Default + Send + Sync, R>(
     *searches = Some(known);
     result
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slice_that_makes_many_steps_again_has_half_as_many_for_new_ones() {
+        let limit = StepLimit::of_cycle(100 * SEARCH_STEP_WORK, None);
+        limit.repeat(150);
+        assert_eq!(limit.left(), 100);
+        limit.repeat(850);
+        assert_eq!(limit.left(), 500);
+        limit.spend(120);
+        assert_eq!(limit.left(), 380);
+    }
+}

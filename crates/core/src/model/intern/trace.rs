@@ -219,3 +219,17 @@ impl<K: TraceIds + std::hash::Hash> TraceIds for Hashed<K> {
         self.key().mark(marks);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_set_in_any_order_and_take_no_more_words_than_they_need() {
+        let mut bits = Bits::default();
+        [0, 64, 700, 3, 130].into_iter().for_each(|at| bits.set(at));
+        let set: Vec<usize> = (0..1_000).filter(|&at| bits.has(at)).collect();
+        assert_eq!(set, [0, 3, 64, 130, 700]);
+        assert_eq!(bits.0.len(), 700 / 64 + 1);
+    }
+}

@@ -39,3 +39,31 @@ impl ByLabel {
         lists.filter_map(|list| list.iter().copied().find(|&at| fits(at))).min()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::intern::Tables;
+    use std::cell::Cell;
+
+    #[test]
+    fn only_objects_that_require_a_label_of_the_node_are_tried() {
+        let mut tables = Tables::new();
+        let key = tables.symbol("host");
+        let hosts: Vec<Symbol> = (0..100).map(|at| tables.symbol(&format!("n{at}"))).collect();
+        let mut index = ByLabel::default();
+        for (at, &host) in hosts.iter().enumerate() {
+            let requirement = Requirement { key, operator: Operator::In([host].into()) };
+            index.push(at, Some(std::slice::from_ref(&requirement)));
+        }
+        index.push(100, None);
+        let labels = tables.label_set(vec![(key, hosts[7])]);
+        let tried = Cell::new(0);
+        let fits = |at: usize| {
+            tried.set(tried.get() + 1);
+            at == 7 || at == 100
+        };
+        assert_eq!(index.first(tables.labels(labels), fits), Some(7));
+        assert_eq!(tried.get(), 2, "one for its host, and one for any host");
+    }
+}

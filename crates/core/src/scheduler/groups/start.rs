@@ -274,3 +274,22 @@ pub(super) fn minimum(policy: GroupPolicy) -> usize {
         GroupPolicy::Basic => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::quarantine::tests::World;
+
+    #[test]
+    fn starts_are_looked_at_only_after_a_change() {
+        let mut world = World::new();
+        let name = world.scheduler.tables().symbol("g");
+        let (key, scheduler) = (GroupKey { namespace: name, name }, &mut world.scheduler);
+        scheduler.groups.starts.entry(key).or_default();
+        scheduler.groups.starts_as_of = Some(scheduler.volume_bindings.ended());
+        assert!(!scheduler.starts_go_on(world.now), "no pod has left PreBind");
+        scheduler.look_at_starts();
+        assert!(scheduler.starts_go_on(world.now), "the start waits for nobody");
+        assert!(!scheduler.starts_go_on(world.now), "it has ended");
+    }
+}

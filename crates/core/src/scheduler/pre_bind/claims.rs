@@ -19,8 +19,9 @@ impl Scheduler {
     /// (upstream `Unreserve`). Other claims keep their devices, so the next attempt follows them.
     ///
     /// Upstream writes once, when PreBind or the Binding fails. Here, each failed attempt repeats a write that was
-    /// lost: pods that share a claim would otherwise keep each other from freeing it.
-    pub(in crate::scheduler) fn give_up_claims(&mut self, pod: &PodInfo) {
+    /// lost: pods that share a claim would otherwise keep each other from freeing it. Returns whether a claim was not
+    /// given up because an earlier request may still do it.
+    pub(in crate::scheduler) fn give_up_claims(&mut self, pod: &PodInfo) -> bool {
         let devices = self.cache.volumes().devices();
         let names = pod.claims.iter().filter_map(PodClaim::name);
         let reserved = names.filter_map(|name| devices.claim(pod.namespace, name));
@@ -41,6 +42,7 @@ impl Scheduler {
         for claim in made {
             self.write_claim(pod, &claim, |claim| VolumeChange::Delete { claim });
         }
+        again.is_some()
     }
 
     /// Forgets which claims a pod whose PreBind ends gave up, if it is bound.

@@ -198,11 +198,6 @@ impl Preemptions {
         self.victims.len()
     }
 
-    /// Returns the uids of all pods with a record here: preemptors and victims.
-    pub(in crate::scheduler) fn uids(&self) -> impl Iterator<Item = &Uid> {
-        self.running.keys().chain(self.victims.keys())
-    }
-
     /// Whether an eviction has no answer yet.
     pub(in crate::scheduler) fn is_any_in_flight(&self) -> bool {
         self.victims.values().any(|victim| victim.stage == Stage::InFlight)

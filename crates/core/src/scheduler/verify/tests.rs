@@ -333,3 +333,42 @@ fn round_is_late_after_half_of_its_time() {
     assert!(verify.is_late(began + INTERVAL / 4));
     assert!(verify.is_late(began + INTERVAL / 2));
 }
+
+/// Returns how many live signatures are compared after a decision, so long after a round began and after so much work.
+fn compared_after_a_decision(since_began: Duration, worked: Duration, has_verified: bool) -> u64 {
+    let mut world = two_signatures();
+    let began = world.now;
+    let verify = &mut world.scheduler.verify;
+    assert!(!verify.is_late(began), "the round begins");
+    let now = began + since_began;
+    verify.called(began + (since_began - worked));
+    verify.called(now);
+    if has_verified {
+        verify.credit.verifies();
+    }
+    world.scheduler.verify_when_late(now);
+    world.scheduler.stats().verified[0]
+}
+
+#[test]
+fn late_round_goes_on_after_a_decision_if_there_is_credit() {
+    let (late, second) = (INTERVAL / 4, Duration::from_secs(1));
+    assert_eq!(compared_after_a_decision(late, second, false), 1);
+    assert_eq!(
+        compared_after_a_decision(late, Duration::ZERO, false),
+        0,
+        "no work was done that gives credit"
+    );
+    assert_eq!(compared_after_a_decision(second, second, false), 0, "idle time may suffice");
+    assert_eq!(compared_after_a_decision(late, second, true), 0, "the decision itself was compared");
+}
+
+#[test]
+fn idle_engine_compares_although_a_pod_waits_for_a_time() {
+    let mut world = idling();
+    world.pod("large", 9_000, None);
+    world.pod("first", 1_000, None);
+    let log = idle(&mut world);
+    assert!(log.iter().any(|line| line.starts_with("large: Unschedulable")), "{log:?}");
+    assert!(world.scheduler.stats().verified[0] > 0);
+}

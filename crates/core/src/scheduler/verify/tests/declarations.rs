@@ -145,6 +145,7 @@ fn framework(plugin: impl FilterPlugin + 'static) -> Framework {
         plugin: Box::new(plugin),
         pre_filter: true,
         filter: Some(Rank { rank: 0, fails: None }),
+        reserve: None,
     });
     framework
 }

@@ -68,6 +68,7 @@ fn world() -> World {
         plugin: Box::new(Scripted),
         pre_filter: true,
         filter: Some(Rank { rank: 0, fails: None }),
+        reserve: None,
     });
     world.scheduler.verify_decisions(None);
     world
