@@ -87,6 +87,14 @@ impl Sim {
         self.list(kind);
     }
 
+    /// Lists a kind again after the changes that are on the way.
+    pub(crate) fn list_again(&mut self, kind: Kind) {
+        if self.watches.of(kind).connected {
+            self.fault("list again");
+            self.list(kind);
+        }
+    }
+
     /// Lists a kind and watches it from there. The list takes effect when it is complete, at the version at
     /// which it was taken.
     fn list(&mut self, kind: Kind) {

@@ -12,7 +12,7 @@ use crate::sim::Sim;
 use std::time::Duration;
 use supercargo_core::cache::Snapshot;
 use supercargo_core::model::effect::{Eviction, Nomination};
-use supercargo_core::model::event::EvictOutcome;
+use supercargo_core::model::event::{EvictOutcome, Kind};
 use supercargo_core::model::intern::Symbol;
 use supercargo_core::model::node::NodeIdx;
 use supercargo_core::model::pod::PodInfo;
@@ -90,6 +90,9 @@ pub(crate) fn feasible_at_least<'a>(
     nodes
 }
 
+/// The share of evictions during which pods are listed again.
+const LISTED_DURING_EVICTION: u64 = 50;
+
 impl Sim {
     pub(crate) fn send_eviction(&mut self, eviction: &Eviction) -> Result<(), Broken> {
         let uid = eviction.pod.uid.to_string();
@@ -99,6 +102,10 @@ impl Sim {
         self.say("evict", &uid, format_args!("sent"));
         let delay = draw_delay(&mut self.draw, self.fault_rates.request_delay);
         self.agenda.write(self.now + delay, Due::Evict { incarnation: self.process.incarnation, uid });
+        // Few lists would come by chance while victims leave.
+        if self.draw.percent(LISTED_DURING_EVICTION) {
+            self.list_again(Kind::Pod);
+        }
         Ok(())
     }
 

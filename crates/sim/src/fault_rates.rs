@@ -16,6 +16,8 @@ pub(crate) struct FaultRates {
     pub(crate) resume: u64,
     /// The share of lists that show an older state.
     pub(crate) stale_list: u64,
+    /// The share of the workload's actions after which a kind is listed again although no change was missed.
+    pub(crate) list_again: u64,
     /// The share of the workload's actions that restart the scheduler.
     pub(crate) restart: u64,
     /// The share of the workload's actions that take the lease away.
@@ -47,6 +49,7 @@ pub(crate) const CALM: FaultRates = FaultRates {
     disconnect: 0,
     resume: 0,
     stale_list: 0,
+    list_again: 3,
     restart: 0,
     lose_lead: 0,
     clock_jump: 0,
@@ -70,6 +73,7 @@ const KINDS: [FaultRates; 8] = [
         disconnect: 3,
         resume: 50,
         stale_list: 0,
+        list_again: 3,
         restart: 1,
         lose_lead: 2,
         clock_jump: 5,

@@ -425,17 +425,19 @@ impl Process {
 
     /// Whether the list that is being shown omits an object of the kind that the scheduler was shown before.
     pub(crate) fn list_omits_any(&self, kind: Kind) -> bool {
+        fn lacks<'a>(named: &BTreeSet<String>, mut known: impl Iterator<Item = &'a String>) -> bool {
+            known.any(|name| !named.contains(name))
+        }
         let Some(named) = self.listing.get(&kind) else { return false };
-        let omits = |known: &mut dyn Iterator<Item = &String>| known.any(|name| !named.contains(name));
         match kind {
-            Kind::Pod => omits(&mut self.pods.keys()),
+            Kind::Pod => lacks(named, self.pods.keys()),
             Kind::Namespace => self.namespaces.keys().any(|name| !named.contains(*name)),
-            Kind::Node => omits(&mut self.nodes.keys()),
-            Kind::PersistentVolume => omits(&mut self.volumes.keys()),
-            Kind::PersistentVolumeClaim => omits(&mut self.claims.keys()),
-            Kind::ResourceClaim => omits(&mut self.device_claims.keys()),
-            Kind::ResourceSlice => omits(&mut self.slices.keys()),
-            Kind::PodGroup => omits(&mut self.groups.keys()),
+            Kind::Node => lacks(named, self.nodes.keys()),
+            Kind::PersistentVolume => lacks(named, self.volumes.keys()),
+            Kind::PersistentVolumeClaim => lacks(named, self.claims.keys()),
+            Kind::ResourceClaim => lacks(named, self.device_claims.keys()),
+            Kind::ResourceSlice => lacks(named, self.slices.keys()),
+            Kind::PodGroup => lacks(named, self.groups.keys()),
             _ => false,
         }
     }

@@ -205,6 +205,9 @@ impl Sim {
             let kinds = if is_of_devices { &WATCHED_DEVICES[..] } else { &WATCHED };
             let kind = if is_of_groups { Kind::PodGroup } else { self.draw.pick(kinds) };
             self.disconnect(kind);
+        } else if self.draw.percent(self.fault_rates.list_again) {
+            let kind = if self.draw.percent(50) { Kind::Pod } else { self.draw.pick(&Kind::EVERY) };
+            self.list_again(kind);
         } else if self.draw.percent(self.fault_rates.restart) {
             self.restart();
         } else if self.draw.percent(self.fault_rates.lose_lead) {
