@@ -88,7 +88,13 @@ impl Pool {
         }
         if self.has_counters {
             let counters = self.counters(draw);
-            made.push(self.slice(draw, count, generation, count, &json!({ "sharedCounters": counters })));
+            let mut counters =
+                self.slice(draw, count, generation, count, &json!({ "sharedCounters": counters }));
+            if self.reach == Reach::Node && draw.percent(15) {
+                // Another node's counters: until 1.36 they count for every node.
+                counters["spec"]["nodeName"] = format!("n{}", draw.below(self.nodes)).into();
+            }
+            made.push(counters);
             let count = if draw.percent(95) { count + 1 } else { count };
             made.iter_mut().for_each(|slice| slice["spec"]["pool"]["resourceSliceCount"] = count.into());
         }
