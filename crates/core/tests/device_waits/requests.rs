@@ -64,6 +64,12 @@ impl Cluster {
         waiting.find(|(_, queued)| *queued.pod.name == *pod).map(|(place, _)| place)
     }
 
+    /// Returns how often a pod in the queue was tried.
+    fn attempts_of(&self, pod: &str) -> u32 {
+        let mut waiting = self.scheduler.queue().waiting();
+        waiting.find(|(_, queued)| *queued.pod.name == *pod).expect("it is queued").1.attempts
+    }
+
     /// Adds the pod `q` with the claim `d`, for which no device is left.
     fn add_waiting_pod(&mut self) {
         self.show("d", &Shown::default());
@@ -261,10 +267,10 @@ fn claim_that_changes_while_its_devices_are_written_wakes_no_waiting_pod() {
     // Another client changes a field that is not read here.
     cluster.show("c", &Shown::default());
     assert!(cluster.run().is_empty());
-    assert_eq!(cluster.place_of("q"), Some(SubQueue::Unschedulable));
+    assert_eq!(cluster.attempts_of("q"), 1);
     cluster.answer(&write, WriteOutcome::Done);
     assert!(cluster.run().is_empty());
-    assert_eq!(cluster.place_of("q"), Some(SubQueue::Unschedulable));
+    assert_eq!(cluster.attempts_of("q"), 1);
 }
 
 #[test]
@@ -277,7 +283,7 @@ fn allocation_that_was_written_although_its_answer_was_lost_wakes_no_waiting_pod
     let allocation = Some(allocation_of(&write));
     cluster.show("c", &Shown { allocation, reserved_for: vec!["p"], ..Shown::default() });
     assert!(cluster.run().is_empty());
-    assert_eq!(cluster.place_of("q"), Some(SubQueue::Unschedulable));
+    assert_eq!(cluster.attempts_of("q"), 1);
 }
 
 #[test]
@@ -356,6 +362,22 @@ fn pod_is_decided_anew_if_the_claim_that_it_shares_gets_other_devices_before_its
     cluster.show("c", &shown);
     assert!(cluster.run().is_empty());
     assert_eq!(cluster.bound, ["p"]);
+}
+
+/// An earlier leader wrote its decision late.
+#[test]
+fn pod_is_decided_anew_if_its_claim_gets_other_devices_for_it_before_its_write() {
+    let allocation = Some(with_device(&first_device(), "d1"));
+    let mut cluster = Cluster::with_credits(2, Compat::Repaired, 0);
+    cluster.show("c", &Shown::default());
+    cluster.show_pod("p", "c");
+    assert!(cluster.run().is_empty());
+    assert_eq!(cluster.scheduler.stats().volume_bindings, 1);
+    let condition = Some("ready");
+    cluster.show("c", &Shown { allocation, reserved_for: vec!["p"], condition, ..Shown::default() });
+    cluster.grant();
+    assert!(cluster.run().is_empty());
+    assert_eq!((&cluster.bound[..], cluster.scheduler.stats().rechecks_failed), (&["p".to_owned()][..], 1));
 }
 
 #[test]
