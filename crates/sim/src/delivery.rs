@@ -91,7 +91,7 @@ impl Sim {
     pub(crate) fn list_again(&mut self, kind: Kind) {
         if self.watches.of(kind).connected {
             self.fault("list again");
-            self.list(kind);
+            self.list_at(kind, self.server.version(), false);
         }
     }
 
@@ -110,14 +110,18 @@ impl Sim {
         } else {
             newest
         };
+        self.list_at(kind, version, is_stale);
+        if is_stale {
+            self.follow(kind, version);
+        }
+    }
+
+    fn list_at(&mut self, kind: Kind, version: u64, is_stale: bool) {
         self.put_on_watch(kind, Change::ListBegan, if is_stale { version } else { 0 });
         for object in self.server.list_at(kind, version) {
             self.put_on_watch(kind, object, 0);
         }
         self.put_on_watch(kind, Change::ListEnded(version), version);
-        if is_stale {
-            self.follow(kind, version);
-        }
     }
 
     fn follow(&mut self, kind: Kind, from: u64) {
