@@ -14,6 +14,7 @@ mod with_extenders;
 
 pub use diagnosis::{Diagnosis, NodeVerdict};
 pub use enabled_plugin::{EnabledFilter, EnabledScore, Rank};
+pub(crate) use enabled_plugin::{EnabledRule, in_order_of_reserve};
 pub use filter::Filtered;
 pub(crate) use filter::NodeRejection;
 pub use post_filter::{InfeasibleDecision, Nomination, PostFilter};

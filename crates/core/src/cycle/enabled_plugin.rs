@@ -5,7 +5,9 @@
 //! point that did not run.
 
 use crate::cache::{NodeView, Snapshot};
-use crate::framework::{CycleError, DependsOn, FilterPlugin, FilterRule, ScorePlugin, ScoreRule, Verdict};
+use crate::framework::{
+    CycleError, DependsOn, FilterPlugin, FilterRule, PluginName, ScorePlugin, ScoreRule, Verdict,
+};
 use crate::model::node_set::NodeSet;
 
 /// A plugin's position at Filter or Score.
@@ -31,13 +33,6 @@ pub struct EnabledFilter {
 }
 
 impl EnabledFilter {
-    /// Returns what plugins are ordered by when they reserve.
-    pub(crate) fn reserves_at(&self) -> usize {
-        self.reserve.unwrap_or(usize::MAX)
-    }
-}
-
-impl EnabledFilter {
     /// Returns the rule if PreFilter is disabled. `without_pre_filter` calls that method of the plugin.
     pub(crate) fn unprepared(
         &self,
@@ -48,6 +43,29 @@ impl EnabledFilter {
             None => without_pre_filter(),
         }
     }
+
+    /// Returns the rule with the positions of the plugin; `None` if Filter is disabled.
+    pub(crate) fn with(&self, rule: Box<dyn FilterRule>) -> Option<EnabledRule> {
+        let (name, reserve) = (self.plugin.name(), self.reserve.unwrap_or(usize::MAX));
+        self.filter.map(|Rank { rank, .. }| EnabledRule { name, filter: rank, reserve, rule })
+    }
+}
+
+/// The rule of an enabled plugin for one pod.
+pub(crate) struct EnabledRule {
+    pub(crate) name: PluginName,
+    /// The position at Filter.
+    pub(crate) filter: usize,
+    /// The position at Reserve, or the highest number.
+    reserve: usize,
+    pub(crate) rule: Box<dyn FilterRule>,
+}
+
+/// Returns the rules in the order in which they reserve.
+pub(crate) fn in_order_of_reserve(rules: &[EnabledRule]) -> Vec<&EnabledRule> {
+    let mut ordered: Vec<&EnabledRule> = rules.iter().collect();
+    ordered.sort_by_key(|rule| (rule.reserve, rule.filter));
+    ordered
 }
 
 /// A plugin with PreScore or Score.

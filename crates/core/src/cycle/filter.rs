@@ -1,9 +1,9 @@
 //! PreFilter and Filter of a decision.
 
 use super::with_extenders::ExtenderRejections;
-use super::{Framework, Point, Probe};
+use super::{EnabledRule, Framework, Point, Probe, in_order_of_reserve};
 use crate::cache::{Facts, NodeView, Overlay, Snapshot};
-use crate::framework::{Code, CycleError, DependsOn, FilterRule, PluginName, Prepared, Rejection, Verdict};
+use crate::framework::{Code, CycleError, DependsOn, PluginName, Prepared, Rejection, Verdict};
 use crate::model::node::NodeIdx;
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
@@ -15,9 +15,8 @@ use std::collections::BTreeMap;
 ///
 /// Reasons are not stored. [`super::Diagnosis`] computes them again where they are needed.
 pub struct Filtered {
-    rules: Vec<(PluginName, Box<dyn FilterRule>)>,
-    /// The indices in `rules`, in the order of Reserve.
-    reserve_order: Vec<usize>,
+    /// In the order of Filter.
+    rules: Vec<EnabledRule>,
     prefilter: Option<(PluginName, Rejection)>,
     restricted_to: Option<NodeSet>,
     /// The placement that the decision is restricted to.
@@ -72,8 +71,7 @@ impl Framework {
         probe: &mut dyn Probe,
     ) -> Result<Filtered, CycleError> {
         let mut filtered = Filtered {
-            rules: Vec::new(),
-            reserve_order: Vec::new(),
+            rules: Vec::with_capacity(self.filters.len()),
             prefilter: None,
             restricted_to: None,
             within: None,
@@ -85,7 +83,6 @@ impl Framework {
             extender_rejections: ExtenderRejections::default(),
             rejected_elsewhere: NodeSet::new(),
         };
-        let mut rules = Vec::with_capacity(self.filters.len());
         for enabled in &self.filters {
             let name = enabled.plugin.name();
             let mut rule = None;
@@ -115,13 +112,9 @@ impl Framework {
                     }
                 }
             }
-            let (reserves_at, filter) = (enabled.reserves_at(), enabled.filter);
-            rules.extend(filter.zip(rule).map(|(position, rule)| (position.rank, reserves_at, name, rule)));
+            filtered.rules.extend(rule.and_then(|rule| enabled.with(rule)));
         }
-        rules.sort_by_key(|&(rank, ..)| rank);
-        filtered.reserve_order = (0..rules.len()).collect();
-        filtered.reserve_order.sort_by_key(|&at| rules[at].1);
-        filtered.rules = rules.into_iter().map(|(_, _, name, rule)| (name, rule)).collect();
+        filtered.rules.sort_by_key(|rule| rule.filter);
         Ok(filtered)
     }
 }
@@ -193,17 +186,17 @@ impl Filtered {
 
     /// Whether each node is judged by the node object and the pods on that node alone.
     pub(crate) fn judges_nodes_alone(&self) -> bool {
-        self.prefilter.is_none() && self.rules.iter().all(|(_, rule)| rule.depends_on() != DependsOn::Cluster)
+        self.prefilter.is_none() && self.rules.iter().all(|it| it.rule.depends_on() != DependsOn::Cluster)
     }
 
     /// Returns how many such pods fit on the node if it has no others, at most.
     pub(crate) fn most_on_empty(&self, snapshot: Snapshot<'_>, node: NodeIdx) -> usize {
-        self.rules.iter().map(|(_, rule)| rule.most_on_empty(snapshot, node)).min().unwrap_or(usize::MAX)
+        self.rules.iter().map(|it| it.rule.most_on_empty(snapshot, node)).min().unwrap_or(usize::MAX)
     }
 
     /// Returns the plugins that have a filter rule for this pod, in order.
     pub(crate) fn filter_plugins(&self) -> impl Iterator<Item = PluginName> + '_ {
-        self.rules.iter().map(|(name, _)| *name)
+        self.rules.iter().map(|it| it.name)
     }
 
     /// Records nodes that reject the pod, found by other means than [`Self::run`].
@@ -223,7 +216,7 @@ impl Filtered {
         }
         // Only rules that judge each node alone are asked here: the result is cached until the node changes.
         let view = snapshot.showing(Facts::NodeUsage).node(node);
-        for (name, rule) in &self.rules {
+        for EnabledRule { name, rule, .. } in &self.rules {
             match rule.verdict_number(&view) {
                 Some(0) => continue,
                 Some(number) => return Ok(NodeRejection::Numbered(name, number)),
@@ -377,7 +370,7 @@ impl Filtered {
         for &node in self.single_verdicts.keys() {
             candidates.remove(node);
         }
-        for (at, (name, rule)) in self.rules.iter().enumerate() {
+        for (at, EnabledRule { name, rule, .. }) in self.rules.iter().enumerate() {
             let before = candidates.clone();
             probe.plugin_begins();
             let judged = rule.filter(snapshot, &mut candidates);
@@ -427,8 +420,8 @@ impl Filtered {
 
     /// Whether the node passes all rules that read more than the node object.
     pub(super) fn passes_usage_rules(&self, node: &NodeView<'_>) -> bool {
-        let mut others = self.rules.iter().filter(|(_, rule)| rule.depends_on() != DependsOn::NodeSpec);
-        others.all(|(_, rule)| match rule.verdict_number(node) {
+        let mut others = self.rules.iter().filter(|it| it.rule.depends_on() != DependsOn::NodeSpec);
+        others.all(|EnabledRule { rule, .. }| match rule.verdict_number(node) {
             Some(number) => number == 0,
             None => matches!(rule.check(node), Verdict::Fits),
         })
@@ -439,7 +432,7 @@ impl Filtered {
         &self,
         node: &NodeView<'_>,
     ) -> Result<Option<(PluginName, Rejection)>, CycleError> {
-        for (name, rule) in &self.rules {
+        for EnabledRule { name, rule, .. } in &self.rules {
             match rule.check(node) {
                 Verdict::Fits => {}
                 Verdict::Rejected(rejection) => return Ok(Some((name, rejection))),
@@ -460,7 +453,7 @@ impl Filtered {
         node: NodeIdx,
     ) -> Result<Vec<Reservation>, (PluginName, Rejection)> {
         let mut all = Vec::new();
-        for (name, rule) in self.reserve_order.iter().map(|&at| &self.rules[at]) {
+        for EnabledRule { name, rule, .. } in in_order_of_reserve(&self.rules) {
             all.append(&mut rule.reserve(&snapshot.node(node)).map_err(|rejection| (*name, rejection))?);
         }
         Ok(all)
@@ -478,7 +471,7 @@ impl Filtered {
             each(node, name, rejection);
         }
         for (at, nodes) in &self.rejected {
-            let (name, rule) = &self.rules[*at];
+            let EnabledRule { name, rule, .. } = &self.rules[*at];
             let mut known: Vec<(u64, Rejection)> = Vec::new();
             for node in nodes.iter() {
                 let view = snapshot.node(node);

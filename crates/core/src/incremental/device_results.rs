@@ -47,7 +47,7 @@ pub(super) struct Results {
     fitting: NodeSet,
     /// All results by node.
     verdicts: Arc<DeviceVerdicts>,
-    /// Whether every raw score was 0.
+    /// Whether any raw score is not 0.
     has_scores: bool,
     /// The results by the number of a node in a table of equal nodes, and the table's id.
     by_number: (u64, Vec<Option<Judgement>>),

@@ -3,7 +3,7 @@
 use super::device_results::{DeviceResults, Results};
 use super::signature_state::Fallback;
 use crate::cache::{NodeView, Snapshot};
-use crate::cycle::Framework;
+use crate::cycle::{EnabledRule, Framework, in_order_of_reserve};
 use crate::framework::{FilterRule, Prepared, Reads, ScoreRule, Verdict};
 use crate::model::node_set::NodeSet;
 use crate::model::pod::PodInfo;
@@ -11,11 +11,10 @@ use crate::model::pod::PodInfo;
 /// The rules of one pod that are not cached.
 #[derive(Default)]
 pub(super) struct Rules {
-    all: Vec<Box<dyn FilterRule>>,
-    /// The indices in `all`, in the order of Reserve.
-    reserve_order: Vec<usize>,
-    /// The index in `all` of the rule that allocates devices, and its position at Filter.
-    devices: Option<(usize, usize)>,
+    /// In the order of PreFilter.
+    all: Vec<EnabledRule>,
+    /// The index in `all` of the rule that allocates devices.
+    devices: Option<usize>,
     /// The scores of devices, with their weights.
     scores: Vec<(i64, Box<dyn ScoreRule>)>,
 }
@@ -32,7 +31,6 @@ impl Rules {
         snapshot: Snapshot<'_>,
     ) -> Result<Self, Fallback> {
         let mut rules = Self::default();
-        let mut reserves_at: Vec<(usize, usize)> = Vec::new();
         for enabled in filters.iter().map(|&at| &framework.filters[at]) {
             let rule = if enabled.pre_filter {
                 match enabled.plugin.prepare(pod, snapshot) {
@@ -44,19 +42,15 @@ impl Rules {
                 enabled.unprepared(|| enabled.plugin.without_pre_filter(pod, snapshot))
             };
             let Some(rule) = rule else { continue };
-            let position = enabled.filter.ok_or(Fallback)?.rank;
             if rule.as_device_rule(snapshot).is_some() {
-                rules.devices = Some((rules.all.len(), position));
+                rules.devices = Some(rules.all.len());
             } else if enabled.plugin.reads() != Reads::Volumes || !rule.is_safe(snapshot) {
                 // The full evaluation skips these rules on nodes that an earlier filter rejected. That changes nothing
                 // if they are safe.
                 return Err(Fallback);
             }
-            reserves_at.push((enabled.reserves_at(), position));
-            rules.all.push(rule);
+            rules.all.push(enabled.with(rule).ok_or(Fallback)?);
         }
-        rules.reserve_order = (0..rules.all.len()).collect();
-        rules.reserve_order.sort_by_key(|&at| reserves_at[at]);
         for enabled in scores.iter().map(|&at| &framework.scores[at]) {
             match enabled.plugin.prepare(pod, snapshot, snapshot.nodes()) {
                 Prepared::Skip => {}
@@ -73,12 +67,12 @@ impl Rules {
 
     /// Returns the rules for a check of single nodes.
     pub(super) fn all(&self) -> impl Iterator<Item = &Box<dyn FilterRule>> {
-        self.all.iter()
+        self.all.iter().map(|it| &it.rule)
     }
 
     /// Returns the rules in the order in which they reserve.
     pub(super) fn reserving(&self) -> impl Iterator<Item = &Box<dyn FilterRule>> {
-        self.reserve_order.iter().map(|&at| &self.all[at])
+        in_order_of_reserve(&self.all).into_iter().map(|it| &it.rule)
     }
 
     /// Returns the scores of devices, with their weights.
@@ -101,18 +95,17 @@ impl Rules {
         filters_end: usize,
     ) -> Result<(NodeSet, Option<&'d Results>), Fallback> {
         let (mut passing, mut excluded) = (nodes.clone(), nodes);
-        for (at, rule) in self.all.iter().enumerate() {
-            if self.devices.is_none_or(|(devices, _)| at != devices) {
+        for (at, EnabledRule { rule, .. }) in self.all.iter().enumerate() {
+            if self.devices != Some(at) {
                 rule.filter(snapshot, &mut passing).map_err(|_| Fallback)?;
             }
         }
         let results = match self.devices {
             None => None,
-            Some((at, position)) => {
-                let rule = self.all[at].as_device_rule(snapshot).ok_or(Fallback)?;
+            Some(at) => {
+                let rule = self.all[at].rule.as_device_rule(snapshot).ok_or(Fallback)?;
                 // The full evaluation fails if the search for devices fails on a node that only later filters reject.
-                let judged =
-                    if self.is_last(at, position, filters_end) { &passing } else { snapshot.nodes() };
+                let judged = if self.is_last(at, filters_end) { &passing } else { snapshot.nodes() };
                 let results = match rule.requests() {
                     requests if requests.is_empty() => None,
                     requests => Some(device_results.of(requests, rule, snapshot, judged)?),
@@ -129,8 +122,8 @@ impl Rules {
     }
 
     /// Whether no filter that can reject nodes comes after the one that allocates devices.
-    fn is_last(&self, at: usize, position: usize, filters_end: usize) -> bool {
-        at + 1 == self.all.len() && filters_end <= position
+    fn is_last(&self, at: usize, filters_end: usize) -> bool {
+        at + 1 == self.all.len() && filters_end <= self.all[at].filter
     }
 }
 

@@ -47,10 +47,8 @@ fn are_sound(slices: &[Arc<ResourceSlice>]) -> bool {
         && all_devices.clone().nth(DEVICES_MAX).is_none()
         && slices.iter().all(|slice| is_like_first(slice))
         // Until 1.36, the nodes of other slices need the counters as well.
-        && !slices.iter().any(|slice| {
-            let is_for_one_node = matches!(slice.reach, Reach::Node(_));
-            is_for_one_node && !slice.counters.is_empty() && slices.iter().any(|it| it.reach != slice.reach)
-        })
+        && (slices.iter().all(|slice| slice.counters.is_empty() || !matches!(slice.reach, Reach::Node(_)))
+            || slices.iter().all(|slice| slice.reach == first.reach))
         // Devices beside counters exist in some versions only.
         && slices.iter().all(|slice| slice.counters.is_empty() || slice.devices.is_empty())
         && all_devices.clone().all(|device| devices.insert(&device.name))
