@@ -22,6 +22,8 @@ mod rest;
 mod state;
 mod storage;
 
+pub(crate) use state::check_kept;
+
 pub(crate) const CACHED_EQUALS_FULL: &str = "a cached decision equals a full evaluation";
 
 /// A broken invariant.

@@ -55,10 +55,7 @@ impl Sim {
         {
             self.server.note_known_change(&pod.uid, &decided.node);
         }
-        let omits_none = matches!(change, Change::ListEnded(_)) && !self.process.list_omits_any(kind);
-        let held = omits_none.then(|| self.process.scheduler.held());
-        self.process.deliver(self.now, kind, &change);
-        held.map_or(Ok(()), |held| self.check_kept(kind, &held))
+        self.process.deliver(self.now, kind, &change)
     }
 
     pub(crate) fn disconnect(&mut self, kind: Kind) {

@@ -1,5 +1,6 @@
 //! One scheduler process under test, and a copy of its inputs against which its state is checked.
 
+use crate::check::{Broken, check_kept};
 use crate::devices::{DeviceClaim, PodDevices, Slice, device_claim_id, slice_id};
 use crate::draw::Draw;
 use crate::drivers::{has_devices, has_members_with_devices};
@@ -305,15 +306,17 @@ impl Process {
 
     /// Passes a change to the scheduler and records it.
     // long because: one arm for each kind of change
-    pub(crate) fn deliver(&mut self, now: Time, kind: Kind, change: &Change) {
+    pub(crate) fn deliver(&mut self, now: Time, kind: Kind, change: &Change) -> Result<(), Broken> {
+        // What the scheduler has before the end of a list that omits nothing.
+        let mut kept = None;
         let event = match change {
             Change::ListBegan => {
                 self.listing.insert(kind, BTreeSet::new());
                 Event::ListBegan(kind)
             }
-            Change::Bookmark => return,
+            Change::Bookmark => return Ok(()),
             Change::ListEnded(_) => {
-                self.end_list(kind);
+                kept = (!self.end_list(kind)).then(|| self.scheduler.held());
                 Event::ListEnded(kind)
             }
             Change::Pod(pod) => {
@@ -421,25 +424,7 @@ impl Process {
             }
         };
         self.scheduler.handle(now, event);
-    }
-
-    /// Whether the list that is being shown omits an object of the kind that the scheduler was shown before.
-    pub(crate) fn list_omits_any(&self, kind: Kind) -> bool {
-        fn lacks<'a>(named: &BTreeSet<String>, mut known: impl Iterator<Item = &'a String>) -> bool {
-            known.any(|name| !named.contains(name))
-        }
-        let Some(named) = self.listing.get(&kind) else { return false };
-        match kind {
-            Kind::Pod => lacks(named, self.pods.keys()),
-            Kind::Namespace => self.namespaces.keys().any(|name| !named.contains(*name)),
-            Kind::Node => lacks(named, self.nodes.keys()),
-            Kind::PersistentVolume => lacks(named, self.volumes.keys()),
-            Kind::PersistentVolumeClaim => lacks(named, self.claims.keys()),
-            Kind::ResourceClaim => lacks(named, self.device_claims.keys()),
-            Kind::ResourceSlice => lacks(named, self.slices.keys()),
-            Kind::PodGroup => lacks(named, self.groups.keys()),
-            _ => false,
-        }
+        kept.map_or(Ok(()), |before| check_kept(kind, &before, &self.scheduler.held()))
     }
 
     fn name(&mut self, kind: Kind, name: &str) {
@@ -448,31 +433,41 @@ impl Process {
         }
     }
 
-    fn end_list(&mut self, kind: Kind) {
+    /// Forgets what the list omits. Returns whether it omits anything.
+    fn end_list(&mut self, kind: Kind) -> bool {
+        fn keep<K: Ord + AsRef<str>, V>(all: &mut BTreeMap<K, V>, named: &BTreeSet<String>) -> bool {
+            let before = all.len();
+            all.retain(|name, _| named.contains(name.as_ref()));
+            all.len() < before
+        }
         let named = self.listing.remove(&kind).unwrap_or_default();
         match kind {
-            Kind::Pod => {
-                let unlisted: Vec<_> =
-                    self.pods.keys().filter(|uid| !named.contains(*uid)).cloned().collect();
-                for uid in unlisted {
-                    let is_open = |decided: &Decided| decided.released.is_some() && !decided.settled;
-                    if self.decided.get(&uid).is_some_and(is_open) {
-                        self.unlisted.insert(uid);
-                    } else {
-                        self.lose_pod(&uid);
-                        self.reset_by_stale_list.insert(uid);
-                    }
-                }
-            }
-            Kind::Namespace => self.namespaces.retain(|name, _| named.contains(*name)),
-            Kind::Node => self.nodes.retain(|name, _| named.contains(name)),
-            Kind::PersistentVolume => self.volumes.retain(|name, _| named.contains(name)),
-            Kind::PersistentVolumeClaim => self.claims.retain(|key, _| named.contains(key)),
-            Kind::ResourceClaim => self.device_claims.retain(|key, _| named.contains(key)),
-            Kind::ResourceSlice => self.slices.retain(|name, _| named.contains(name)),
-            Kind::PodGroup => self.groups.retain(|key, _| named.contains(key)),
-            _ => {}
+            Kind::Pod => self.end_list_of_pods(&named),
+            Kind::Namespace => keep(&mut self.namespaces, &named),
+            Kind::Node => keep(&mut self.nodes, &named),
+            Kind::PersistentVolume => keep(&mut self.volumes, &named),
+            Kind::PersistentVolumeClaim => keep(&mut self.claims, &named),
+            Kind::ResourceClaim => keep(&mut self.device_claims, &named),
+            Kind::ResourceSlice => keep(&mut self.slices, &named),
+            Kind::PodGroup => keep(&mut self.groups, &named),
+            // No pod, and nothing that is kept for one, leaves with what other kinds omit.
+            _ => false,
         }
+    }
+
+    fn end_list_of_pods(&mut self, named: &BTreeSet<String>) -> bool {
+        let unlisted: Vec<_> = self.pods.keys().filter(|uid| !named.contains(*uid)).cloned().collect();
+        let omits_any = !unlisted.is_empty();
+        for uid in unlisted {
+            let is_open = |decided: &Decided| decided.released.is_some() && !decided.settled;
+            if self.decided.get(&uid).is_some_and(is_open) {
+                self.unlisted.insert(uid);
+            } else {
+                self.lose_pod(&uid);
+                self.reset_by_stale_list.insert(uid);
+            }
+        }
+        omits_any
     }
 
     fn see_pod(&mut self, pod: &Arc<Pod>) {

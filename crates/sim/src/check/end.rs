@@ -160,7 +160,7 @@ impl Sim {
             extenders::install(self.seed, &mut fresh.scheduler);
         }
         for kind in Kind::watched(has_groups(self.seed)) {
-            self.server.list(kind).iter().for_each(|change| fresh.deliver(self.now, kind, change));
+            self.server.list(kind).iter().try_for_each(|change| fresh.deliver(self.now, kind, change))?;
         }
         let [here, there] = [&mut self.process, &mut fresh].map(|process| {
             process.collect_ids();

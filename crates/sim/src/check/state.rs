@@ -28,19 +28,22 @@ const KEPT: [&str; 8] = [
     "pods waiting for extenders",
 ];
 
-impl Sim {
-    /// Checks that the scheduler has as much as before the end of a list that omitted nothing.
-    pub(crate) fn check_kept(&self, kind: Kind, before: &[(&str, usize)]) -> Result<(), Broken> {
-        let after = self.process.scheduler.held();
-        for ((what, before), (_, after)) in before.iter().zip(&after) {
-            if KEPT.contains(what) && after < before {
-                let detail = format!("a list of {}: {what}: {before}, then {after}", kind.as_str());
-                return Err(broken("a list that omits nothing forgets nothing", detail));
-            }
+/// Checks that the scheduler has as much as before the end of a list that omitted nothing.
+pub(crate) fn check_kept(
+    kind: Kind,
+    before: &[(&str, usize)],
+    after: &[(&str, usize)],
+) -> Result<(), Broken> {
+    for ((what, before), (_, after)) in before.iter().zip(after) {
+        if KEPT.contains(what) && after < before {
+            let detail = format!("a list of {}: {what}: {before}, then {after}", kind.as_str());
+            return Err(broken("a list that omits nothing forgets nothing", detail));
         }
-        Ok(())
     }
+    Ok(())
+}
 
+impl Sim {
     /// Checks that every pending pod is in exactly one place, and that only pending pods are.
     pub(crate) fn check_places(&self) -> Result<(), Broken> {
         let process = &self.process;
