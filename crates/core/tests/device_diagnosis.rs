@@ -3,9 +3,8 @@
 mod support;
 
 use supercargo_core::model::device::{
-    ClaimSpec, Constraint, ConstraintKind, CounterSet, Device, DeviceClass, DeviceRequest, DeviceTaint,
-    DeviceToleration, PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim,
-    ResourceSlice,
+    ClaimSpec, Constraint, ConstraintKind, CounterSet, Device, DeviceRequest, DeviceTaint, DeviceToleration,
+    PodClaim, PodClaimSource, PoolId, Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
 };
 use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::intern::{Symbol, Tables};
@@ -30,42 +29,63 @@ fn device(name: &str, consumes: &[(&str, i64)]) -> Device {
     Device { consumes: counters(consumes), ..devices::device(name) }
 }
 
-/// Diagnoses a node whose pool has four of the counter `memory` and two of `slots`, for a pod with a claim.
-fn diagnosed(devices: Vec<Device>, spec: impl Fn(Symbol) -> ClaimSpec) -> Diagnosis {
-    let mut cluster = TestCluster::new();
-    language::apply(&mut cluster, "node a cpu=4");
-    let class = cluster.tables.symbol("any");
-    let implicit = cluster.tables.symbol("deviceclass.resource.kubernetes.io/any");
-    let new =
-        DeviceClass { implicit, explicit: None, created: None, selectors: [].into(), config: [].into() };
-    cluster.cache.set_device_class(&cluster.tables, class, &new.into());
-    let slice = |tables: &mut Tables, name: &str| ResourceSlice {
+/// Returns one of two slices of the pool `a` of a node.
+fn slice(tables: &mut Tables, name: &str, node: &str) -> ResourceSlice {
+    ResourceSlice {
         name: tables.symbol(name),
         pool: PoolId { driver: "gpu.example.com".into(), name: "a".into() },
         generation: 1,
         slices: 2,
-        reach: Reach::Node(tables.symbol("a")),
+        reach: Reach::Node(tables.symbol(node)),
         devices: [].into(),
         counters: [].into(),
-    };
-    let of_devices = ResourceSlice { devices: devices.into(), ..slice(&mut cluster.tables, "devices") };
-    let of_counters = ResourceSlice {
-        counters: counters(&[("memory", 4), ("slots", 2)]),
-        ..slice(&mut cluster.tables, "counters")
-    };
-    for slice in [of_devices, of_counters] {
+    }
+}
+
+/// Returns a cluster of the nodes `a` and `b` with the device class `any`.
+fn cluster() -> TestCluster {
+    let mut cluster = TestCluster::new();
+    ["node a cpu=4", "node b cpu=4", "device-class any"]
+        .iter()
+        .for_each(|line| language::apply(&mut cluster, line));
+    cluster
+}
+
+/// Publishes the slices, and returns a pod with a claim for devices of the class.
+fn pod_with_claim(
+    cluster: &mut TestCluster,
+    slices: Vec<ResourceSlice>,
+    spec: impl Fn(Symbol) -> ClaimSpec,
+) -> PodInfo {
+    for slice in slices {
         cluster.cache.volumes_mut().apply(StorageObject::ResourceSlice(slice.into()));
     }
-    let name = cluster.tables.symbol("claim");
+    let class = cluster.tables.symbol("any");
     let claim = storage::devices_claim(&mut cluster.tables, "claim");
+    let source = PodClaimSource::Named(claim.name);
     let claim = ResourceClaim { spec: spec(class).into(), ..claim };
     cluster.cache.volumes_mut().apply(StorageObject::ResourceClaim(claim.into()));
     let mut pod = PodInfo::clone(&cluster.pod_from("p"));
-    pod.claims = [PodClaim { name: "c".into(), source: PodClaimSource::Named(name) }].into();
+    pod.claims = [PodClaim { name: "c".into(), source }].into();
     cluster.cache.refresh();
-    let snapshot = cluster.snapshot();
-    let node = snapshot.nodes().iter().next().expect("there is a node");
-    diagnose(&pod, snapshot, node).expect("the pod needs devices")
+    pod
+}
+
+/// Returns a claim for a device of the class.
+fn one_device(class: Symbol) -> ClaimSpec {
+    let requests = [Request { name: "r".into(), kind: RequestKind::Exactly(request("r", class)) }].into();
+    ClaimSpec { requests, ..ClaimSpec::default() }
+}
+
+/// Diagnoses a node whose pool has four of the counter `memory` and two of `slots`, for a pod with a claim.
+fn diagnosed(devices: Vec<Device>, spec: impl Fn(Symbol) -> ClaimSpec) -> Diagnosis {
+    let mut cluster = cluster();
+    let tables = &mut cluster.tables;
+    let of_devices = ResourceSlice { devices: devices.into(), ..slice(tables, "devices", "a") };
+    let counters = counters(&[("memory", 4), ("slots", 2)]);
+    let of_counters = ResourceSlice { counters, ..slice(tables, "counters", "a") };
+    let pod = pod_with_claim(&mut cluster, vec![of_devices, of_counters], spec);
+    diagnose(&pod, cluster.snapshot(), cluster.idx("a")).expect("the pod needs devices")
 }
 
 #[test]
@@ -102,10 +122,7 @@ fn counter_that_a_device_lacks_is_named_with_its_amounts() {
         device("large", &[("memory", 8), ("slots", 1)]),
         device("wide", &[("memory", 1), ("slots", 3)]),
     ];
-    let diagnosis = diagnosed(devices, |class| ClaimSpec {
-        requests: [Request { name: "r".into(), kind: RequestKind::Exactly(request("r", class)) }].into(),
-        ..ClaimSpec::default()
-    });
+    let diagnosis = diagnosed(devices, one_device);
     let lacks = |name: &str, wanted: i64, total: i64| {
         let [wanted, total]: [Quantity; 2] = [wanted, total].map(|value| amount(value).quantity);
         Some(Hindrance::Counter { set: "set".into(), name: name.into(), wanted, free: total, total })
@@ -143,31 +160,11 @@ fn taint_that_repels_and_is_not_tolerated_is_named() {
 /// every node.
 #[test]
 fn pool_without_all_of_its_slices_is_incomplete_on_the_nodes_that_its_counters_concern() {
-    let mut cluster = TestCluster::new();
-    ["node a cpu=4", "node b cpu=4", "device-class any"]
-        .iter()
-        .for_each(|line| language::apply(&mut cluster, line));
-    let pool = PoolId { driver: "gpu.example.com".into(), name: "a".into() };
-    let slice = ResourceSlice {
-        name: cluster.tables.symbol("counters"),
-        pool: pool.clone(),
-        generation: 1,
-        slices: 2,
-        reach: Reach::Node(cluster.tables.symbol("a")),
-        devices: [].into(),
-        counters: counters(&[("memory", 4)]),
-    };
-    cluster.cache.volumes_mut().apply(StorageObject::ResourceSlice(slice.into()));
-    let request = request("r", cluster.tables.symbol("any"));
-    let request = Request { name: "r".into(), kind: RequestKind::Exactly(request) };
-    let spec = ClaimSpec { requests: [request].into(), ..ClaimSpec::default() };
-    let claim = storage::devices_claim(&mut cluster.tables, "claim");
-    let claim = ResourceClaim { spec: spec.into(), ..claim };
-    let source = PodClaimSource::Named(claim.name);
-    cluster.cache.volumes_mut().apply(StorageObject::ResourceClaim(claim.into()));
-    let mut pod = PodInfo::clone(&cluster.pod_from("p"));
-    pod.claims = [PodClaim { name: "c".into(), source }].into();
-    cluster.cache.refresh();
+    let mut cluster = cluster();
+    let counters = counters(&[("memory", 4)]);
+    let of_counters = ResourceSlice { counters, ..slice(&mut cluster.tables, "counters", "a") };
+    let pool = of_counters.pool.clone();
+    let pod = pod_with_claim(&mut cluster, vec![of_counters], one_device);
     for (version, concerned) in
         [(EmulatedVersion::V1_36, [true, true]), (EmulatedVersion::V1_37, [true, false])]
     {
@@ -185,38 +182,13 @@ fn pool_without_all_of_its_slices_is_incomplete_on_the_nodes_that_its_counters_c
 /// Until 1.36, a slice with counters concerns every node, so that devices of other nodes can consume them.
 #[test]
 fn devices_may_consume_counters_that_are_published_for_another_node() {
-    let mut cluster = TestCluster::new();
-    ["node a cpu=4", "node b cpu=4", "device-class any"]
-        .iter()
-        .for_each(|line| language::apply(&mut cluster, line));
-    let slice = |tables: &mut Tables, name: &str, node: &str| ResourceSlice {
-        name: tables.symbol(name),
-        pool: PoolId { driver: "gpu.example.com".into(), name: "shared".into() },
-        generation: 1,
-        slices: 2,
-        reach: Reach::Node(tables.symbol(node)),
-        devices: [].into(),
-        counters: [].into(),
-    };
-    let of_counters =
-        ResourceSlice { counters: counters(&[("memory", 4)]), ..slice(&mut cluster.tables, "counters", "a") };
-    let of_devices = ResourceSlice {
-        devices: [device("d", &[("memory", 1)])].into(),
-        ..slice(&mut cluster.tables, "devices", "b")
-    };
-    for slice in [of_counters, of_devices] {
-        cluster.cache.volumes_mut().apply(StorageObject::ResourceSlice(slice.into()));
-    }
-    let request = request("r", cluster.tables.symbol("any"));
-    let request = Request { name: "r".into(), kind: RequestKind::Exactly(request) };
-    let spec = ClaimSpec { requests: [request].into(), ..ClaimSpec::default() };
-    let claim = storage::devices_claim(&mut cluster.tables, "claim");
-    let claim = ResourceClaim { spec: spec.into(), ..claim };
-    let source = PodClaimSource::Named(claim.name);
-    cluster.cache.volumes_mut().apply(StorageObject::ResourceClaim(claim.into()));
-    let mut pod = PodInfo::clone(&cluster.pod_from("p"));
-    pod.claims = [PodClaim { name: "c".into(), source }].into();
-    cluster.cache.refresh();
+    let mut cluster = cluster();
+    let tables = &mut cluster.tables;
+    let counters = counters(&[("memory", 4)]);
+    let of_counters = ResourceSlice { counters, ..slice(tables, "counters", "a") };
+    let devices = [device("d", &[("memory", 1)])].into();
+    let of_devices = ResourceSlice { devices, ..slice(tables, "devices", "b") };
+    let pod = pod_with_claim(&mut cluster, vec![of_counters, of_devices], one_device);
     for version in [EmulatedVersion::V1_36, EmulatedVersion::V1_37] {
         cluster.tables.emulate(version);
         let diagnosis = diagnose(&pod, cluster.snapshot(), cluster.idx("b")).expect("the pod needs devices");

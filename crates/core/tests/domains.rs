@@ -373,16 +373,22 @@ fn place_in(cluster: &mut TestCluster, node: usize, rack: usize) {
     cluster.add_node(&node);
 }
 
-/// Two nodes per rack, and more racks than are listed by name. One of two nodes leaves with the pod that attracted
-/// others.
-#[test]
-fn node_that_leaves_a_domain_of_two_takes_its_pods_from_the_other() {
+/// Returns a cluster of two nodes per rack with more racks than are listed by name, and a pod that is attracted by
+/// another on `n0`.
+fn racks_of_two() -> (TestCluster, Arc<PodInfo>) {
     let mut cluster = TestCluster::new();
     (0..132).for_each(|node| place_in(&mut cluster, node, node / 2));
-    let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
     let peer = cluster.pod_from("peer on=n0 label:app=a");
     cluster.place(&peer);
     let pod = cluster.pod_from("x affinity=rack/app=a");
+    (cluster, pod)
+}
+
+/// One of two nodes leaves with the pod that attracted others.
+#[test]
+fn node_that_leaves_a_domain_of_two_takes_its_pods_from_the_other() {
+    let (mut cluster, pod) = racks_of_two();
+    let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
     let mut feasible = |cluster: &TestCluster| {
         let quick = framework.decide_cached(&mut decisions, &pod, cluster.snapshot(), &mut NoProbe);
         quick.expect("the cluster has nodes").feasible().iter().map(|node| node.index()).collect::<Vec<_>>()
@@ -563,12 +569,8 @@ fn node_that_loses_its_empty_zone_stays_in_the_domain_of_the_others() {
 fn stale_class_is_noticed_before_its_node_is_reserved() {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use supercargo_core::switches::mutation::{Mutation, with};
-    let mut cluster = TestCluster::new();
-    (0..132).for_each(|node| place_in(&mut cluster, node, node / 2));
+    let (mut cluster, pod) = racks_of_two();
     let (framework, mut decisions) = (Framework::default(), DecisionCache::default());
-    let peer = cluster.pod_from("peer on=n0 label:app=a");
-    cluster.place(&peer);
-    let pod = cluster.pod_from("x affinity=rack/app=a");
     assert!(framework.decide_cached(&mut decisions, &pod, cluster.snapshot(), &mut NoProbe).is_some());
     place_in(&mut cluster, 0, 9);
     let (snapshot, framework, decisions, pod) = (cluster.snapshot(), &framework, &mut decisions, &pod);

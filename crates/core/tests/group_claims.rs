@@ -134,6 +134,13 @@ impl Running {
         write
     }
 
+    /// Refuses the only write, which takes a claim from the pod `p`.
+    fn refuse_unreserve(&mut self) {
+        let write = self.unreserves();
+        let outcome = WriteOutcome::Refused { message: "forbidden".to_owned() };
+        self.handle(Event::VolumeWritten { uid: "p".into(), write, outcome });
+    }
+
     /// Shows a claim as reserved for a pod.
     fn show_reservation(&mut self, claim: &str, pod: &str, allocation: Option<Arc<Allocation>>) {
         let claim = ResourceClaim {
@@ -492,9 +499,7 @@ fn gated_member_gives_up_its_claim_again_a_minute_after_the_write_failed() {
     let mut running = Running::new();
     running.apply_all(&["node a cpu=4", "devices-claim c", "group g min=2", "pod p cpu=1 group=g claim=c"]);
     running.show_reservation("c", "p", None);
-    let write = running.unreserves();
-    let outcome = WriteOutcome::Refused { message: "forbidden".to_owned() };
-    running.handle(Event::VolumeWritten { uid: "p".into(), write, outcome });
+    running.refuse_unreserve();
     running.wait(59);
     assert!(running.writes.is_empty(), "{:?}", running.writes);
     running.wait(1);
@@ -532,19 +537,22 @@ fn group_of_a_new_leader_starts_if_its_member_leaves_pre_bind_before_the_next_st
     running.bound.sort();
     assert_eq!(running.bound, ["p a", "q a", "r b", "s b"]);
 }
+
+/// Without the right to write claims, each request is refused, for ever.
 #[test]
-fn unschedulable_pod_gives_up_its_claim_again_a_minute_after_the_write_failed() {
+fn unschedulable_pod_gives_up_its_claim_again_each_minute_until_a_request_succeeds() {
     let mut running = Running::new();
     running.apply_all(&["node a cpu=1", "devices-claim c", "pod p cpu=2 claim=c"]);
     running.show_reservation("c", "p", None);
     running.wait(10);
-    let write = running.unreserves();
-    let outcome = WriteOutcome::Refused { message: "forbidden".to_owned() };
-    running.handle(Event::VolumeWritten { uid: "p".into(), write, outcome });
-    running.wait(10);
-    assert!(running.writes.is_empty(), "{:?}", running.writes);
-    running.wait(61);
-    running.unreserves();
+    for minute in 0..10 {
+        running.refuse_unreserve();
+        running.wait(50);
+        assert!(running.writes.is_empty(), "{:?}", running.writes);
+        running.wait(20);
+        let attempts = running.scheduler.queue().waiting().next().expect("it is pending").1.attempts;
+        assert!(attempts <= 2 + 9 * (minute + 1), "{attempts} attempts after minute {minute}");
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// If a time limit comes this much late, the process was paused, and the limit is extended by as much.
+/// If a time limit comes more than this late, the process was paused, and the limit is extended by as much.
 const PAUSED: Duration = Duration::from_secs(60);
 
 /// All claims and slices.
@@ -505,10 +505,11 @@ impl TraceIds for Devices {
 
 #[cfg(test)]
 mod tests {
+    use super::allocated::tests::allocation;
     use super::*;
-    use crate::model::device::AllocatedDevice;
 
-    fn claim(uid: &str, allocation: Option<Arc<Allocation>>) -> ResourceClaim {
+    /// Returns a claim without a name.
+    pub(super) fn claim(uid: &str, allocation: Option<Allocation>) -> ResourceClaim {
         ResourceClaim {
             namespace: known::EMPTY,
             name: known::EMPTY,
@@ -519,33 +520,18 @@ mod tests {
             is_for_extended_resources: false,
             is_protected: true,
             spec: Arc::default(),
-            allocation,
+            allocation: allocation.map(Arc::new),
             nodes: None,
             reserved_for: [].into(),
             devices: [].into(),
         }
     }
 
-    fn allocation(device: &str) -> Arc<Allocation> {
-        let pool = PoolId { driver: "gpu.example.com".into(), name: "p".into() };
-        let result = AllocatedDevice {
-            request: "r".into(),
-            device: DeviceId { pool, device: device.into() },
-            admin_access: false,
-            tolerations: [].into(),
-            share: None,
-            consumed: [].into(),
-            binding_conditions: [].into(),
-            binding_failure_conditions: [].into(),
-        };
-        Allocation { results: vec![result], ..Allocation::default() }.into()
-    }
-
     /// Returns a claim whose devices linger until 100 s.
     fn lingering() -> Devices {
         let (mut devices, sent) = (Devices::default(), claim("sent", None));
         devices.set_claim(&Arc::new(sent.clone()));
-        devices.assume(&sent, &allocation("d"));
+        devices.assume(&sent, &allocation("d").into());
         devices.linger(&sent, Time::from_secs(100));
         devices
     }
@@ -570,7 +556,7 @@ mod tests {
     fn claim_that_lingered_does_not_hold_the_devices_of_another_claim_of_its_name() {
         let (mut devices, sent) = (Devices::default(), claim("sent", None));
         devices.set_claim(&Arc::new(sent.clone()));
-        devices.assume(&sent, &allocation("d"));
+        devices.assume(&sent, &allocation("d").into());
         devices.remove_claim(sent.namespace, sent.name);
         devices.linger(&sent, Time::from_secs(100));
         devices.set_claim(&Arc::new(claim("other", Some(allocation("e")))));

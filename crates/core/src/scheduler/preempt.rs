@@ -259,7 +259,7 @@ impl Scheduler {
 mod tests {
     use crate::cycle::NoProbe;
     use crate::model::effect::Lane;
-    use crate::model::event::Event;
+    use crate::model::event::{Event, EvictOutcome};
     use crate::scheduler::quarantine::tests::{World, pod};
 
     /// No scenario in `tests/scenarios` can show this case: the engine makes no decision while a binding waits for a
@@ -287,5 +287,25 @@ mod tests {
         assert!(!log.contains("Bind { pod: PodRef { namespace: \"default\", name: \"low\""), "{log}");
         let stats = world.scheduler.stats();
         assert_eq!((stats.preemptions, stats.evictions, stats.cache.assumed_pods), (0, 0, 1));
+    }
+
+    #[test]
+    fn scheduler_of_the_preemptor_reports_the_event_of_the_victim() {
+        let mut world = World::new();
+        for lane in [Lane::Evict, Lane::Status, Lane::Record] {
+            world.handle(Event::Credits { lane, count: 9 });
+        }
+        let mut low = pod(world.scheduler.tables(), "low", 3_000, Some("a"));
+        low.template.scheduler_name = world.scheduler.tables().symbol("other-scheduler");
+        world.handle(Event::PodApplied(low));
+        let mut high = pod(world.scheduler.tables(), "high", 3_000, None);
+        high.priority = 9;
+        world.handle(Event::PodApplied(high));
+        world.run();
+        world.handle(Event::EvictFinished { uid: "low".into(), outcome: EvictOutcome::Deleted });
+        let log = world.run().join("\n");
+        let event =
+            log.lines().find(|line| line.contains("Preempted by pod high")).expect("it was preempted");
+        assert!(event.contains("scheduler_name: \"default-scheduler\""), "{event}");
     }
 }

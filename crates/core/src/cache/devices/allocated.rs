@@ -138,9 +138,25 @@ impl AllocatedDevices {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::model::device::AllocatedDevice;
+
+    /// Returns an allocation of a device of the pool `p`.
+    pub(in crate::cache::devices) fn allocation(device: &str) -> Allocation {
+        let pool = PoolId { driver: "gpu.example.com".into(), name: "p".into() };
+        let result = AllocatedDevice {
+            request: "r".into(),
+            device: DeviceId { pool, device: device.into() },
+            admin_access: false,
+            tolerations: [].into(),
+            share: None,
+            consumed: [].into(),
+            binding_conditions: [].into(),
+            binding_failure_conditions: [].into(),
+        };
+        Allocation { results: vec![result], ..Allocation::default() }
+    }
 
     #[test]
     fn shares_hold_the_capacity_that_they_consume() {
@@ -162,21 +178,8 @@ mod tests {
 
     #[test]
     fn device_of_two_allocations_is_free_when_both_are_gone() {
-        let device = DeviceId {
-            pool: PoolId { driver: "gpu.example.com".into(), name: "p".into() },
-            device: "d".into(),
-        };
-        let result = AllocatedDevice {
-            request: "r".into(),
-            device: device.clone(),
-            admin_access: false,
-            tolerations: [].into(),
-            share: None,
-            consumed: [].into(),
-            binding_conditions: [].into(),
-            binding_failure_conditions: [].into(),
-        };
-        let allocation = Allocation { results: vec![result], ..Allocation::default() };
+        let allocation = allocation("d");
+        let device = allocation.results[0].device.clone();
         let mut devices = AllocatedDevices::default();
         devices.add(&allocation);
         devices.add(&allocation);

@@ -90,27 +90,17 @@ impl Devices {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::claim;
     use super::*;
-    use crate::model::intern::known;
 
     /// A list shows the same version again. A request that names a version has no effect on a later one.
     #[test]
     fn reservation_that_was_given_up_does_not_count_while_the_request_can_take_effect() {
         let pod = Uid::from("p");
         let shown = |version: &str| ResourceClaim {
-            namespace: known::EMPTY,
-            name: known::EMPTY,
-            uid: "c".into(),
             resource_version: version.into(),
-            controller: None,
-            deleting: false,
-            is_for_extended_resources: false,
-            is_protected: true,
-            spec: Arc::default(),
-            allocation: None,
-            nodes: None,
             reserved_for: [Arc::clone(&pod)].into(),
-            devices: [].into(),
+            ..claim("c", None)
         };
         for (version, next, counts) in [(Some(7), "7", false), (Some(7), "8", true), (None, "8", false)] {
             let (mut devices, next) = (Devices::default(), Arc::new(shown(next)));

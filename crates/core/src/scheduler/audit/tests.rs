@@ -15,16 +15,28 @@ fn lost(world: &World) -> (usize, u64) {
     (stats.lost_pods, stats.lost_pods_repaired)
 }
 
+/// Lets the Binding of `p` fail without requeueing it, and returns what follows.
+fn lose(world: &mut World) -> Vec<String> {
+    let outcome = BindOutcome::Refused { message: "no".to_owned() };
+    mutation::with(Some(Mutation::FailedPodNotRequeued), || {
+        world.handle(Event::BindFinished { uid: "p".into(), outcome });
+        world.run()
+    })
+}
+
+/// Queues `p` although it is decided, and returns what follows.
+fn queue_again(world: &mut World) -> Vec<String> {
+    let again: Arc<PodInfo> = pod(world.scheduler.tables(), "p", 500, None).into();
+    world.scheduler.queue.add(world.now, again, None);
+    world.run()
+}
+
 #[test]
 fn audit_requeues_a_pod_missing_from_all_collections() {
     let mut world = World::new();
     world.pod("p", 500, None);
     world.run();
-    let outcome = BindOutcome::Refused { message: "no".to_owned() };
-    let log = mutation::with(Some(Mutation::FailedPodNotRequeued), || {
-        world.handle(Event::BindFinished { uid: "p".into(), outcome });
-        world.run()
-    });
+    let log = lose(&mut world);
     assert!(log.iter().any(|line| line.contains("it was pending and in no queue")), "{log:?}");
     assert!(log.iter().any(|line| line.starts_with("Bind {")), "{log:?}");
     assert_eq!(lost(&world), (1, 1), "it is not bound yet");
@@ -38,9 +50,7 @@ fn audit_keeps_the_most_advanced_of_two_states() {
     let mut world = World::new();
     world.pod("p", 500, None);
     world.run();
-    let again: Arc<PodInfo> = pod(world.scheduler.tables(), "p", 500, None).into();
-    world.scheduler.queue.add(world.now, again, None);
-    let log = world.run();
+    let log = queue_again(&mut world);
     assert!(
         matches!(&log[..], [line] if line.contains("in two places")),
         "it is not decided about again: {log:?}"
@@ -185,11 +195,7 @@ fn audit_finds_a_lost_pod_among_others() {
     world.run();
     world.pod("p", 500, None);
     world.run();
-    let outcome = BindOutcome::Refused { message: "no".to_owned() };
-    let log = mutation::with(Some(Mutation::FailedPodNotRequeued), || {
-        world.handle(Event::BindFinished { uid: "p".into(), outcome });
-        world.run()
-    });
+    let log = lose(&mut world);
     assert!(log.iter().any(|line| line.starts_with("Pod default/p: the pod was lost")), "{log:?}");
 }
 
@@ -278,9 +284,7 @@ fn assumed_pod_in_the_queue_gets_no_second_decision() {
     world.run();
     world.handle(Event::BindFinished { uid: "p".into(), outcome: BindOutcome::Accepted });
     world.run();
-    let again: Arc<PodInfo> = pod(world.scheduler.tables(), "p", 500, None).into();
-    world.scheduler.queue.add(world.now, again, None);
-    let log = world.run();
+    let log = queue_again(&mut world);
     assert!(matches!(&log[..], [line] if line.contains("in two places")), "{log:?}");
     assert_eq!(world.scheduler.stats().cache.assumed_pods, 1);
 }

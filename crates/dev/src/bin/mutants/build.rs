@@ -68,7 +68,7 @@ pub(crate) struct Program {
 impl Program {
     /// Whether both are builds of the same test program.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        (&self.option, &self.name, &self.folder) == (&other.option, &other.name, &other.folder)
+        (&self.option, &self.folder) == (&other.option, &other.folder)
     }
 }
 
