@@ -539,7 +539,7 @@ mod tests {
     #[test]
     fn devices_linger_once_more_if_their_time_limit_comes_late() {
         let expired = |devices: &mut Devices, at: u64| devices.expire(Time::from_secs(at)).len();
-        for at in [100, 101, 159] {
+        for at in [100, 101, 160] {
             let mut devices = lingering();
             assert_eq!((expired(&mut devices, 99), expired(&mut devices, at)), (0, 1), "at {at} s");
             assert!(devices.allocated().is_empty());

@@ -130,9 +130,10 @@ impl Sim {
         self.note_rest(&key, uid);
         // It may have changed since the decision.
         let min = self.process.groups.get(&key).map_or(min, |group| min.min(group.min.unwrap_or(0)));
+        // One that another client bound still reserves its claims.
         let is_in_pre_bind = |pod: &&Arc<Pod>| {
             let pending = self.process.scheduler.pending_one(&pod.uid.as_str().into());
-            pending.is_some_and(|pending| matches!(pending.at, PodLocation::Volumes(_)))
+            pod.node.is_none() && pending.is_some_and(|pending| matches!(pending.at, PodLocation::Volumes(_)))
         };
         let (in_pre_bind, passed): (Vec<_>, Vec<_>) = self.scheduled_members(&key).partition(is_in_pre_bind);
         if passed.len() >= min || passed.iter().any(|pod| self.is_bound_or_sent(pod)) {
