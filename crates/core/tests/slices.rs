@@ -515,6 +515,23 @@ fn others_are_decided_between_slices_of_a_large_pod_with_extenders() {
     assert!(names.len() == 21 && before_large > 10, "{names:?}");
 }
 
+/// At most 64 pods wait for extenders at the same time.
+#[test]
+fn large_pods_that_need_no_extender_do_not_delay_a_pod_that_needs_one() {
+    let mut harness = Harness::with_cluster(SMALL);
+    extend(&mut harness, &["filter", "managed=example.com/fpga"]);
+    harness.apply("node n1 zone=z1 cpu=8 mem=8Gi res:example.com/fpga=1");
+    (0..70).for_each(|at| {
+        harness.apply(&format!("pod {}", LARGE_POD.replacen("large", &format!("large{at}"), 1)))
+    });
+    harness.apply("pod small cpu=10m res:example.com/fpga=1");
+    let placed = |(_, outcome): &&(String, Outcome)| matches!(outcome, Outcome::Placed { .. });
+    let reports = harness.run();
+    let names: Vec<&String> = reports.iter().filter(placed).map(|(name, _)| name).collect();
+    let before_small = names.iter().position(|name| *name == "small").expect("it is placed");
+    assert!(names.len() == 71 && before_small < 6, "{names:?}");
+}
+
 /// While the pod waits for an extender, others are decided, and what changes counts.
 #[test]
 fn large_pod_that_waits_for_an_extender_keeps_its_results() {
