@@ -36,7 +36,7 @@ enum Node {
     /// A guard; true if it contains a `let`.
     Guard { has_let: bool },
     /// A field of a struct literal, and the struct that has its default.
-    Field { value: Range<usize>, base: Range<usize> },
+    Field { name: String, value: Range<usize>, base: Range<usize>, is_shorthand: bool },
 }
 
 /// What a function returns.
@@ -108,14 +108,12 @@ pub(crate) fn compile_in(text: &str, mutants: &[(usize, &Mutant)]) -> Result<Sch
             Node::Guard { has_let: false } => {
                 (mutant.start..mutant.end, format!("if {switch} {{ {} }} else ", mutant.replacement))
             }
-            Node::Field { value, base } => (
-                value.clone(),
-                format!(
-                    "if {switch} {{ ({}).{} }} else ",
-                    of(base),
-                    field_name(of(&(mutant.start..mutant.end)))
-                ),
-            ),
+            Node::Field { name, value, base, is_shorthand } => {
+                if *is_shorthand {
+                    add(&mut wraps, value.clone(), 0, number, format!("{name}: "), true);
+                }
+                (value.clone(), format!("if {switch} {{ ({}).{name} }} else ", of(base)))
+            }
             Node::Binary { joins_let: true, .. } => {
                 schema.unviable.push(number);
                 continue;
@@ -215,10 +213,6 @@ fn insert(text: &str, wraps: &[Wrap], schema: &mut Schema) {
         }
     }
     schema.text.push_str(&text[done..]);
-}
-
-fn field_name(field: &str) -> &str {
-    field.split(':').next().unwrap_or(field).trim()
 }
 
 /// Several mutants may begin at one place, for example a body and its first operator.
@@ -333,10 +327,11 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     fn visit_expr_struct(&mut self, node: &'ast syn::ExprStruct) {
         if let Some(rest) = &node.rest {
             let base = rest.span().byte_range();
-            for field in node.fields.iter().filter(|field| field.colon_token.is_some()) {
-                let value = field.expr.span().byte_range();
-                let at = field.span().byte_range().start;
-                self.put(Genre::StructField, at, Node::Field { value, base: base.clone() });
+            for field in &node.fields {
+                let name = self.text[field.member.span().byte_range()].to_string();
+                let (value, base) = (field.expr.span().byte_range(), base.clone());
+                let (at, is_shorthand) = (field.span().byte_range().start, field.colon_token.is_none());
+                self.put(Genre::StructField, at, Node::Field { name, value, base, is_shorthand });
             }
         }
         visit::visit_expr_struct(self, node);

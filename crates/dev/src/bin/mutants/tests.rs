@@ -57,6 +57,9 @@ pub struct Size {
 pub fn wide(size: Size) -> Size {
     Size { width: size.width * 10 - 1, ..size }
 }
+pub fn tall(size: Size, height: u32) -> Size {
+    Size { height, ..size }
+}
 pub fn odd(numbers: &[u32]) -> impl Iterator<Item = u32> + Clone {
     let of = numbers.iter().copied();
     of.filter(|number| number % 2 == 1)
@@ -78,6 +81,7 @@ fn values_are_right() {
     assert_eq!((both(Some(1), true), both(None, true)), (1, 0));
     let wide = wide(Size { width: 2, height: 3 });
     assert_eq!((wide.width, wide.height), (19, 3));
+    assert_eq!(tall(wide, 4).height, 4);
     assert_eq!(odd(&[1, 2, 3]).clone().collect::<Vec<_>>(), [1, 3]);
     assert!(odd(&[1]).count() == 1 && texts(&[]).next().is_none());
 }
@@ -137,6 +141,7 @@ fn list() -> Value {
         listed("wide", "Size { ", "width: size.width * 10 - 1,", "", "StructField"),
         binary("wide", "* 10 ", "-", "*"),
         binary("wide", "size.width ", "*", "+"),
+        listed("tall", "height: u32) -> Size {\n    Size { ", "height,", "", "StructField"),
         listed("odd", "u32> + Clone {\n    ", ODD_BODY, "::std::iter::empty()", "FnValue"),
         listed("odd", "u32> + Clone {\n    ", ODD_BODY, "::std::iter::once(1)", "FnValue"),
         listed("odd", "u32> + Clone {\n    ", ODD_BODY, "::std::iter::once(\"xyzzy\")", "FnValue"),
@@ -206,6 +211,8 @@ fn mutants_are_caught_missed_unreached_and_unviable() {
     assert_eq!(outcome("both", "replace && with ||"), Outcome::Unviable);
     assert_eq!(outcome("wide", "replace width: size.width * 10 - 1, with"), caught());
     assert_eq!(outcome("wide", "replace - with *"), caught());
+    assert_eq!(fates[at(&mutants, "tall", "replace height, with")], Compiled::Switch);
+    assert_eq!(outcome("tall", "replace height, with"), caught());
     assert_eq!(outcome("odd", "return ::std::iter::empty()"), caught());
     assert_eq!(outcome("odd", "return ::std::iter::once(1)"), caught());
     assert_eq!(outcome("odd", "return ::std::iter::once(\"xyzzy\")"), Outcome::Unviable);
