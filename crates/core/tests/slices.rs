@@ -521,9 +521,9 @@ fn large_pods_that_need_no_extender_do_not_delay_a_pod_that_needs_one() {
     let mut harness = Harness::with_cluster(SMALL);
     extend(&mut harness, &["filter", "managed=example.com/fpga"]);
     harness.apply("node n1 zone=z1 cpu=8 mem=8Gi res:example.com/fpga=1");
-    (0..70).for_each(|at| {
-        harness.apply(&format!("pod {}", LARGE_POD.replacen("large", &format!("large{at}"), 1)))
-    });
+    for at in 0..70 {
+        harness.apply(&format!("pod {}", LARGE_POD.replacen("large", &format!("large{at}"), 1)));
+    }
     harness.apply("pod small cpu=10m res:example.com/fpga=1");
     let placed = |(_, outcome): &&(String, Outcome)| matches!(outcome, Outcome::Placed { .. });
     let reports = harness.run();
