@@ -10,7 +10,12 @@ const FRESH: u64 = 200;
 
 /// Seeds that once detected a bug. The meaning of a seed changes with the simulation. The bug itself is covered
 /// by a scenario or a regression test; the seed is run as an extra.
-const FAILED_BEFORE: [(u64, u64, &str); 27] = [
+const FAILED_BEFORE: [(u64, u64, &str); 28] = [
+    (
+        1_600_081_599,
+        300,
+        "slices of a group's cycle dropped the results of searches for devices that the next slice needed, without end",
+    ),
     (960_018_561, 300, "a pod waited on after the deletion of a group whose members it may preempt"),
     (
         920_002_485,

@@ -24,7 +24,7 @@ struct MemberSearches {
     clock: u64,
     by_node: IdMap<NodeIdx, Vec<Kept>>,
     /// The number of slices that dropped a paused search, because a change voided it or kept the cycle from reaching
-    /// it.
+    /// it, or searches that were too many.
     restarts: u32,
 }
 
@@ -33,7 +33,7 @@ struct MemberSearches {
 struct Kept {
     dependencies: Dependencies,
     state: State,
-    /// Whether this slice has come to it.
+    /// Whether this slice has come to it; before the slice begins, the last one.
     is_used: bool,
 }
 
@@ -46,6 +46,10 @@ struct Dependencies {
     pools: Vec<(PoolId, PoolState, PoolDevices)>,
     invalid: Option<(usize, String)>,
 }
+
+/// The most ended searches that are kept although the last slice did not come to them, because their results were
+/// cached. What a later member takes voids cached results, and the next slice comes to these searches again.
+const UNUSED_MAX: usize = 4_096;
 
 /// Longer searches are not compared with one without pauses.
 const COMPARED_MAX: u64 = 100_000;
@@ -116,7 +120,8 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
 }
 
 impl MemberSearches {
-    /// Drops what the last slice did not use, and what depends on node objects that changed.
+    /// Drops what depends on node objects that changed, paused searches that the last slice did not use, and ended
+    /// ones if they are too many.
     fn begin_slice(&mut self, snapshot: Snapshot<'_>) {
         let (rounds, clock) = (snapshot.tables().rounds(), snapshot.clock());
         let known = self.paused();
@@ -128,11 +133,14 @@ impl MemberSearches {
             }
         }
         (self.rounds, self.clock) = (rounds, clock);
+        let are_too_many = self.by_node.values().flatten().filter(|kept| !kept.is_used).count() > UNUSED_MAX;
         self.by_node.retain(|_, of_node| {
-            of_node.retain_mut(|kept| std::mem::take(&mut kept.is_used));
+            of_node.retain_mut(|kept| {
+                std::mem::take(&mut kept.is_used) || !are_too_many && !matches!(kept.state, State::Paused(_))
+            });
             !of_node.is_empty()
         });
-        self.restarts += u32::from(self.paused() < known);
+        self.restarts += u32::from(are_too_many || self.paused() < known);
     }
 
     /// Returns the number of searches that are paused.
