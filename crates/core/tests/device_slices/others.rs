@@ -39,3 +39,31 @@ fn search_in_slices_gets_its_devices_although_another_pod_finds_none_meanwhile()
     assert_eq!(cluster.reports.first().map(|(name, _)| name.as_str()), Some("other"));
     assert_eq!(cluster.allocated, ["hard: d1 d2 d3 d4 d0"]);
 }
+
+/// A member keeps results on the node whose devices a later one takes: they are needed again in the next slice.
+#[test]
+fn searches_of_several_members_end_although_each_takes_many_slices() {
+    // With so many rejected members, the results of some are dropped.
+    for rejected in [0, 20] {
+        let unlimited = Limits { large: u64::MAX, ..Limits::default() };
+        let (mut one_step, mut sliced) = (Cluster::new(unlimited), Cluster::new(SMALL));
+        for cluster in [&mut one_step, &mut sliced] {
+            cluster.set_devices_of("b", &[10, 11, 12, 13, 14, 15, 16, 17]);
+            cluster.apply("node c cpu=64");
+            cluster.set_devices_of("c", &[20, 21, 22, 23, 24, 25, 26, 27]);
+            let names: Vec<String> = (0..rejected).map(|at| format!("a{at:02}")).collect();
+            let rejected = names.iter().enumerate().map(|(at, name)| (name.as_str(), 3, MISSING + at));
+            let placed = [("x-first", 5, 10), ("y-second", 5, 0), ("z-third", 5, 20)];
+            cluster.add_group_with(&["min=3"], &rejected.chain(placed).collect::<Vec<_>>());
+            for _ in 0..20_000 {
+                cluster.step();
+            }
+            assert_eq!(cluster.groups.len(), 1, "the searches go on after {} slices", cluster.slices());
+        }
+        assert_eq!(one_step.slices(), 0);
+        assert!(sliced.slices() > 100, "{} slices", sliced.slices());
+        assert_eq!(sliced.allocated, one_step.allocated);
+        let reports = [&sliced, &one_step].map(|it| groups::describe_report(&it.groups[0]));
+        assert_eq!(reports[0], reports[1]);
+    }
+}

@@ -47,9 +47,10 @@ struct Dependencies {
     invalid: Option<(usize, String)>,
 }
 
-/// The most ended searches that are kept although the last slice did not come to them, because their results were
-/// cached. What a later member takes voids cached results, and the next slice comes to these searches again.
-const UNUSED_MAX: usize = 4_096;
+/// The most ended searches that are kept on a node although the last slice did not come to them, because their results
+/// were cached. What a later member takes voids cached results, and the next slice comes to these searches again. If
+/// there are more, most of them are of devices that have changed since.
+const UNUSED_MAX: usize = 16;
 
 /// Longer searches are not compared with one without pauses.
 const COMPARED_MAX: u64 = 100_000;
@@ -121,7 +122,7 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
 
 impl MemberSearches {
     /// Drops what depends on node objects that changed, paused searches that the last slice did not use, and ended
-    /// ones if they are too many.
+    /// ones if their node has too many.
     fn begin_slice(&mut self, snapshot: Snapshot<'_>) {
         let (rounds, clock) = (snapshot.tables().rounds(), snapshot.clock());
         let known = self.paused();
@@ -133,14 +134,16 @@ impl MemberSearches {
             }
         }
         (self.rounds, self.clock) = (rounds, clock);
-        let are_too_many = self.by_node.values().flatten().filter(|kept| !kept.is_used).count() > UNUSED_MAX;
+        let mut has_dropped = false;
         self.by_node.retain(|_, of_node| {
+            let keeps_unused = of_node.iter().filter(|kept| !kept.is_used).count() <= UNUSED_MAX;
+            has_dropped |= !keeps_unused;
             of_node.retain_mut(|kept| {
-                std::mem::take(&mut kept.is_used) || !are_too_many && !matches!(kept.state, State::Paused(_))
+                std::mem::take(&mut kept.is_used) || keeps_unused && !matches!(kept.state, State::Paused(_))
             });
             !of_node.is_empty()
         });
-        self.restarts += u32::from(are_too_many || self.paused() < known);
+        self.restarts += u32::from(has_dropped || self.paused() < known);
     }
 
     /// Returns the number of searches that are paused.
