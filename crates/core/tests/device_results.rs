@@ -15,9 +15,9 @@ use supercargo_core::framework::extension_point::ExtensionPoint;
 use supercargo_core::framework::{CycleError, PluginName};
 use supercargo_core::incremental::DecisionCache;
 use supercargo_core::model::device::{
-    Allocation, AllocationMode, ClaimSpec, Constraint, ConstraintKind, CounterSet, Device, DeviceClass,
-    DeviceId, DeviceRequest, DeviceSelector, NodeSelector, PodClaim, PodClaimSource, PoolId, Reach, Request,
-    RequestKind, ResourceClaim, ResourceSlice,
+    AllocatedDevice, Allocation, AllocationMode, ClaimSpec, Constraint, ConstraintKind, CounterSet, Device,
+    DeviceClass, DeviceId, DeviceRequest, DeviceSelector, NodeSelector, PodClaim, PodClaimSource, PoolId,
+    Reach, Request, RequestKind, ResourceClaim, ResourceSlice,
 };
 use supercargo_core::model::emulation::EmulatedVersion;
 use supercargo_core::model::intern::Tables;
@@ -86,7 +86,7 @@ fn with_ssd(tables: &mut Tables) -> NodeSelectorTerm {
 }
 
 fn allocation(device: DeviceId, request: &str) -> Allocation {
-    Allocation { results: vec![storage::allocated(request, device)], ..Allocation::default() }
+    Allocation { results: vec![AllocatedDevice::whole(request, device)], ..Allocation::default() }
 }
 
 fn request(tables: &mut Tables, name: &str, what: &str) -> DeviceRequest {

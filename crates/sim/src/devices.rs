@@ -303,16 +303,8 @@ impl DeviceClaim {
 
 /// Returns an allocation by another scheduler: a device of its own on a node.
 pub(crate) fn foreign_allocation(claim: &str, node: &str) -> Arc<Allocation> {
-    let result = AllocatedDevice {
-        request: "r0".into(),
-        device: DeviceId { pool: pool(&format!("{node}-foreign")), device: claim.into() },
-        admin_access: false,
-        tolerations: [].into(),
-        share: None,
-        consumed: [].into(),
-        binding_conditions: [].into(),
-        binding_failure_conditions: [].into(),
-    };
+    let device = DeviceId { pool: pool(&format!("{node}-foreign")), device: claim.into() };
+    let result = AllocatedDevice::whole("r0", device);
     let term = SelectorTerm { expressions: Vec::new(), fields: vec![is_in(NODE_NAME, node)] };
     Arc::new(Allocation {
         results: vec![result],

@@ -503,6 +503,22 @@ pub struct AllocatedDevice {
     pub binding_failure_conditions: Box<[Arc<str>]>,
 }
 
+impl AllocatedDevice {
+    /// Returns a device that a request gets whole, without tolerations and conditions.
+    pub fn whole(request: &str, device: DeviceId) -> Self {
+        Self {
+            request: request.into(),
+            device,
+            admin_access: false,
+            tolerations: [].into(),
+            share: None,
+            consumed: [].into(),
+            binding_conditions: [].into(),
+            binding_failure_conditions: [].into(),
+        }
+    }
+}
+
 /// The identity of a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId {

@@ -166,7 +166,7 @@ impl Server {
             return;
         }
         let device = DeviceId { pool: pool(&format!("{node}-other")), device: name.into() };
-        let result = support::storage::allocated("r", device);
+        let result = AllocatedDevice::whole("r", device);
         let allocation = Allocation { results: vec![result], ..Allocation::default() };
         self.put(name, Claim { allocation: Some((node.to_owned(), allocation.into())), ..claim });
     }

@@ -49,7 +49,7 @@ fn judged(used: Option<i64>, count: i64, wanted: i64) -> String {
         let share = AllocatedDevice {
             share: Some("share".into()),
             consumed: memory(used),
-            ..storage::allocated("r", id)
+            ..AllocatedDevice::whole("r", id)
         };
         let allocation = Allocation { results: vec![share], ..Allocation::default() };
         let other = storage::devices_claim(&mut cluster.tables, "other");

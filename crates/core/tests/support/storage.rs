@@ -18,9 +18,7 @@
 use super::TestCluster;
 use super::language::{bytes, requirement, selector};
 use std::sync::Arc;
-use supercargo_core::model::device::{
-    AllocatedDevice, DeviceId, PoolId, Reach, ResourceClaim, ResourceSlice,
-};
+use supercargo_core::model::device::{PoolId, Reach, ResourceClaim, ResourceSlice};
 use supercargo_core::model::intern::{Symbol, Tables, known};
 use supercargo_core::model::pod::PodInfo;
 use supercargo_core::model::selector::Requirement;
@@ -69,20 +67,6 @@ pub(crate) fn devices_claim(tables: &mut Tables, name: &str) -> ResourceClaim {
         nodes: None,
         reserved_for: [].into(),
         devices: [].into(),
-    }
-}
-
-/// A device of an allocation that takes all of it.
-pub(crate) fn allocated(request: &str, device: DeviceId) -> AllocatedDevice {
-    AllocatedDevice {
-        request: request.into(),
-        device,
-        admin_access: false,
-        tolerations: [].into(),
-        share: None,
-        consumed: [].into(),
-        binding_conditions: [].into(),
-        binding_failure_conditions: [].into(),
     }
 }
 

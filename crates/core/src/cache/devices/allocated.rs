@@ -145,16 +145,7 @@ pub(super) mod tests {
     /// Returns an allocation of a device of the pool `p`.
     pub(in crate::cache::devices) fn allocation(device: &str) -> Allocation {
         let pool = PoolId { driver: "gpu.example.com".into(), name: "p".into() };
-        let result = AllocatedDevice {
-            request: "r".into(),
-            device: DeviceId { pool, device: device.into() },
-            admin_access: false,
-            tolerations: [].into(),
-            share: None,
-            consumed: [].into(),
-            binding_conditions: [].into(),
-            binding_failure_conditions: [].into(),
-        };
+        let result = AllocatedDevice::whole("r", DeviceId { pool, device: device.into() });
         Allocation { results: vec![result], ..Allocation::default() }
     }
 
