@@ -41,7 +41,7 @@ const SHARED: [&str; 7] =
 const CLAIMS: usize = 6;
 
 /// The signatures: the fields of the pod, and the requests of its claims. A digit names one of the shared claims.
-const WANTED: [(&str, &[&str]); 22] = [
+const WANTED: [(&str, &[&str]); 23] = [
     ("x", &["one"]),
     ("x cpu=2", &["one"]),
     ("x cpu=5", &["two"]),
@@ -64,17 +64,19 @@ const WANTED: [(&str, &[&str]); 22] = [
     ("x", &[]),
     // Has scores of storage in 1.37, too.
     ("x claim=open", &["one"]),
-    // Small nodes are only rejected by a filter that may come after the one for devices.
+    // Small nodes, and those without storage, are only rejected by a filter that may come after the one for devices.
     ("x cpu=2", &["large"]),
+    ("x claim=wide", &["large"]),
 ];
 
 /// The storage of a claim that waits for a node.
-const STORAGE: [&str; 5] = [
+const STORAGE: [&str; 6] = [
     "class late of=driver",
     "csidriver driver tells",
     "capacity large class=late size=100Gi nodes=disk=ssd",
     "capacity small class=late size=6Gi nodes=*",
     "pvc open class=late size=5Gi modes=RWO",
+    "pvc wide class=late size=50Gi modes=RWO",
 ];
 
 /// Selects nodes with the label `disk=ssd`.
@@ -430,7 +432,14 @@ fn version_and_filters() -> impl Strategy<Value = (EmulatedVersion, Vec<PluginNa
     let versions = prop::sample::select(&[EmulatedVersion::V1_36, EmulatedVersion::V1_37][..]);
     versions.prop_flat_map(|version| {
         let filters = || Just(filters_of(version));
-        (Just(version), prop_oneof![2 => filters(), 1 => filters().prop_shuffle()])
+        let with_a_later_one = filters().prop_shuffle().prop_map(|mut filters| {
+            let later = filters.pop().into_iter().filter(|name| *name != dynamic_resources::NAME);
+            filters.retain(|name| *name != dynamic_resources::NAME);
+            filters.push(dynamic_resources::NAME);
+            filters.extend(later);
+            filters
+        });
+        (Just(version), prop_oneof![2 => filters(), 1 => filters().prop_shuffle(), 1 => with_a_later_one])
     })
 }
 
@@ -454,19 +463,22 @@ proptest! {
 fn error_of_devices_on_a_node_that_later_filters_reject_fails_the_decision() {
     let version = EmulatedVersion::default();
     let default = filters_of(version);
-    let mut last = default.clone();
-    let is_late = |name: &PluginName| [dynamic_resources::NAME, "NodeResourcesFit"].contains(name);
-    last.sort_by_key(|name| (is_late(name), *name));
-    for (filters, is_error) in [(last, true), (default, false)] {
-        let mut law = Law::with(version, filters.clone());
-        law.set_node(0, 2);
-        law.set_local(0, 4);
-        let pod = law.pod(WANTED.len() - 1, "p");
-        law.cluster.cache.refresh();
-        let snapshot = law.cluster.snapshot();
-        let plain = law.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
-        let quick = law.framework.decide_cached(&mut law.decisions, &pod, snapshot, &mut NoProbe);
-        assert_eq!((plain.is_err(), quick.is_none()), (is_error, is_error), "{filters:?}");
+    // Node 0 is small, or has no storage.
+    for (later, wanted, what) in [("NodeResourcesFit", 21, 2), ("VolumeBinding", 22, 1)] {
+        let mut last = default.clone();
+        let is_late = |name: &PluginName| [dynamic_resources::NAME, later].contains(name);
+        last.sort_by_key(|name| (is_late(name), *name));
+        for (filters, is_error) in [(last, true), (default.clone(), false)] {
+            let mut law = Law::with(version, filters.clone());
+            law.set_node(0, what);
+            law.set_local(0, 4);
+            let pod = law.pod(wanted, "p");
+            law.cluster.cache.refresh();
+            let snapshot = law.cluster.snapshot();
+            let plain = law.framework.decide(&pod, snapshot, Options::default(), &mut NoProbe);
+            let quick = law.framework.decide_cached(&mut law.decisions, &pod, snapshot, &mut NoProbe);
+            assert_eq!((plain.is_err(), quick.is_none()), (is_error, is_error), "{later}: {filters:?}");
+        }
     }
 }
 

@@ -121,9 +121,10 @@ impl Rules {
         Ok((excluded, results))
     }
 
-    /// Whether no filter that can reject nodes comes after the one that allocates devices.
+    /// Whether no filter that can reject nodes comes after this one.
     fn is_last(&self, at: usize, filters_end: usize) -> bool {
-        at + 1 == self.all.len() && filters_end <= self.all[at].filter
+        let position = self.all[at].filter;
+        filters_end <= position && self.all.iter().all(|it| it.filter <= position)
     }
 }
 
