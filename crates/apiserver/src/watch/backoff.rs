@@ -32,6 +32,11 @@ const BURST: u32 = 100;
 const PER_SECOND: u32 = 50;
 const SPACING: Duration = Duration::from_millis(1_000 / PER_SECOND as u64);
 
+/// Returns the pause that the server asks for with `Retry-After`, or none.
+pub(super) fn asked_pause(retry_after: Option<Duration>) -> Duration {
+    retry_after.map_or(Duration::ZERO, |asked| jittered(asked.min(RETRY_AFTER_MAX), RETRY_AFTER_JITTER))
+}
+
 /// Backoff state of one watch.
 #[derive(Debug)]
 pub(super) struct Backoff {
@@ -47,14 +52,12 @@ impl Backoff {
         Self { next: FIRST, paused: Instant::now(), relisted: None }
     }
 
-    /// Returns the pause after a failure. `retry_after` is the server's `Retry-After`, if any.
-    pub(super) fn after_failure(&mut self, retry_after: Option<Duration>) -> Duration {
+    /// Returns the pause after a failure. `asked` is the pause that the server asks for, of [`asked_pause`].
+    pub(super) fn after_failure(&mut self, asked: Duration) -> Duration {
         if self.paused.elapsed() > RESET_AFTER {
             self.next = FIRST;
         }
-        let own = jittered(self.next, JITTER);
-        let asked = retry_after.map(|asked| jittered(asked.min(RETRY_AFTER_MAX), RETRY_AFTER_JITTER));
-        let pause = own.max(asked.unwrap_or_default());
+        let pause = jittered(self.next, JITTER).max(asked);
         self.next = (self.next * 2).min(LONGEST);
         self.paused = Instant::now() + pause;
         pause
@@ -116,38 +119,41 @@ mod tests {
     async fn backoff_doubles_to_thirty_seconds_and_resets_after_two_minutes() {
         let mut backoff = Backoff::new();
         for wanted in [800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000] {
-            let (pause, wanted) = (backoff.after_failure(None), Duration::from_millis(wanted));
+            let (pause, wanted) = (backoff.after_failure(Duration::ZERO), Duration::from_millis(wanted));
             assert!(pause >= wanted && pause <= wanted * 2, "{pause:?} for {wanted:?}");
             tokio::time::advance(pause).await;
         }
         tokio::time::advance(RESET_AFTER + Duration::from_secs(1)).await;
-        assert!(backoff.after_failure(None) <= FIRST * 2);
+        assert!(backoff.after_failure(Duration::ZERO) <= FIRST * 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn progress_resets_the_backoff_except_soon_after_a_relist() {
         let mut backoff = Backoff::new();
         for _ in 0..5 {
-            backoff.after_failure(None);
+            backoff.after_failure(Duration::ZERO);
         }
         backoff.relists();
         backoff.progressed();
-        assert!(backoff.after_failure(None) >= LONGEST * 4 / 5, "relisted recently");
+        assert!(backoff.after_failure(Duration::ZERO) >= LONGEST * 4 / 5, "relisted recently");
         tokio::time::advance(RESET_AFTER - Duration::from_secs(1)).await;
-        backoff.after_failure(None);
+        backoff.after_failure(Duration::ZERO);
         tokio::time::advance(Duration::from_secs(2)).await;
         backoff.progressed();
-        assert!(backoff.after_failure(None) <= FIRST * 2);
+        assert!(backoff.after_failure(Duration::ZERO) <= FIRST * 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn retry_after_is_obeyed_up_to_five_minutes() {
         let mut backoff = Backoff::new();
-        let pause = backoff.after_failure(Some(Duration::from_secs(32)));
+        let pause = backoff.after_failure(asked_pause(Some(Duration::from_secs(32))));
         assert!(pause >= Duration::from_secs(32) && pause <= Duration::from_millis(35_200), "{pause:?}");
-        let pause = backoff.after_failure(Some(Duration::from_secs(u32::MAX.into())));
+        let pause = backoff.after_failure(asked_pause(Some(Duration::from_secs(u32::MAX.into()))));
         assert!(pause >= RETRY_AFTER_MAX && pause <= Duration::from_secs(330), "{pause:?}");
-        assert!(backoff.after_failure(Some(Duration::ZERO)) >= FIRST * 4, "never shorter than the backoff");
+        assert!(
+            backoff.after_failure(asked_pause(Some(Duration::ZERO))) >= FIRST * 4,
+            "never shorter than the backoff"
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -209,14 +209,17 @@ impl<K: Object> Watch<K> {
     async fn pause(&self, trouble: &Trouble, backoff: &mut Backoff) {
         self.state.failed(trouble.to_string());
         self.troubles.failed::<K>(trouble);
-        let retry_after = trouble.retry_after();
-        let pause = backoff.after_failure(retry_after);
+        let asked = backoff::asked_pause(trouble.retry_after());
+        let pause = backoff.after_failure(asked);
         self.state.pauses(pause);
+        // A newly elected leader waits no longer than the server asks. Elections are seconds apart.
+        let elected = async {
+            tokio::time::sleep(asked).await;
+            self.state.wanted_anew().await;
+        };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            // A newly elected leader cannot wait. Elections are seconds apart, and a `Retry-After` takes
-            // precedence.
-            () = self.state.wanted_anew(), if retry_after.is_none() => {}
+            () = elected => {}
         }
     }
 

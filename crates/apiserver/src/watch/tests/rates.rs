@@ -95,6 +95,24 @@ async fn retry_after_is_obeyed_by_lists_and_watches() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn new_leader_waits_no_longer_than_the_server_asks() {
+    for (refusal, longest) in [(Reply::Json(503, json!({})), 0), (Reply::Later(503, 4), 5)] {
+        let cycle = [listed()].into_iter().chain(std::iter::repeat_n(refusal, 100)).collect();
+        let mut fixture = Fixture::of::<Node>(Script { cycle, ..Script::default() });
+        fixture.events::<3>().await;
+        // Pauses double to 30 seconds, so that the next attempt may be as far away.
+        while fixture.asked().len() < 8 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let states: Arc<[_]> = [Arc::clone(&fixture.state)].into();
+        let check = Readiness { states }.catch_up();
+        tokio::time::sleep(Duration::from_secs(longest) + Duration::from_millis(100)).await;
+        assert_eq!(fixture.asked().len(), 9, "with a pause of up to {longest} s");
+        assert!(check().is_err(), "the watch still fails");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn endless_list_stays_within_the_request_budget() {
     let [no_stream, page] = page_of_many();
     let cycle = [no_stream].into_iter().chain(std::iter::repeat_n(page, 100_000)).collect();
