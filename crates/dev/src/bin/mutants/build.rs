@@ -214,7 +214,28 @@ impl Tree {
         Ok(schemas)
     }
 
+    /// Builds, once more from the start if the linker fails: an incremental build that was interrupted can leave parts
+    /// that do not fit together.
     fn cargo(&self, command: &[&str], packages: &[String]) -> Result<Built> {
+        let built = self.cargo_once(command, packages)?;
+        let is_linking =
+            |error: &Value| error["message"].as_str().is_some_and(|text| text.starts_with("linking with"));
+        if !matches!(&built, Built::Errors(errors) if errors.iter().any(is_linking)) {
+            return Ok(built);
+        }
+        eprintln!("The linker failed; {} is built from the start", self.package);
+        let package = format!("--package={}", self.package);
+        let status = Command::new("cargo")
+            .args(["clean", "--quiet", &package])
+            .current_dir(&self.root)
+            .env("CARGO_TARGET_DIR", &self.target)
+            .status()
+            .context("cannot start cargo")?;
+        ensure!(status.success(), "cargo clean failed");
+        self.cargo_once(command, packages)
+    }
+
+    fn cargo_once(&self, command: &[&str], packages: &[String]) -> Result<Built> {
         let output = Command::new("cargo")
             .args(command)
             .args(["--message-format=json", "--quiet"])
