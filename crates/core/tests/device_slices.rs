@@ -47,6 +47,17 @@ impl Expression for Numbered {
     }
 }
 
+/// A device that is equal to none with another number.
+fn numbered(at: usize) -> Device {
+    let size = Amount::parse(&at.to_string()).expect("a number is an amount");
+    Device {
+        attributes: [("parity".into(), Attribute::Int(at as i64 % 2))].into(),
+        capacity: [("size".into(), DeviceCapacity { value: size, policy: None })].into(),
+        facts: Facts(Arc::new(at)),
+        ..devices::device(&format!("d{at}"))
+    }
+}
+
 struct Cluster {
     scheduler: Scheduler,
     now: Time,
@@ -105,20 +116,7 @@ impl Cluster {
 
     /// Publishes the devices of a node.
     fn set_devices_of(&mut self, node: &str, numbers: &[usize]) {
-        let device = |&at: &usize| Device {
-            attributes: [("parity".into(), Attribute::Int(at as i64 % 2))].into(),
-            capacity: [(
-                "size".into(),
-                DeviceCapacity {
-                    value: Amount::parse(&at.to_string()).expect("a number is an amount"),
-                    policy: None,
-                },
-            )]
-            .into(),
-            facts: Facts(Arc::new(at)),
-            ..devices::device(&format!("d{at}"))
-        };
-        self.publish(node, "gpu.example.com", 1, numbers.iter().map(device).collect());
+        self.publish(node, "gpu.example.com", 1, numbers.iter().map(|&at| numbered(at)).collect());
     }
 
     /// Publishes a pool of node `a` without a usable device: a slice is missing, or the pool lists a device twice.

@@ -82,9 +82,11 @@ impl Devices {
         self.claims.values()
     }
 
-    /// Returns the claims that the scheduler made for a pod's extended resources, in order of their ids.
-    pub fn made_for(&self, pod: &str) -> impl Iterator<Item = &Arc<ResourceClaim>> {
-        self.extended.get(pod).into_iter().flatten().filter_map(|key| self.claims.get(key))
+    /// Returns the claims that the scheduler made for the extended resources of the pod with this name and uid, in order
+    /// of their ids. Upstream: `extendeddynamicresources.go#findExtendedResourceClaim`.
+    pub fn made_for(&self, name: &str, uid: &str) -> impl Iterator<Item = &Arc<ResourceClaim>> {
+        let claims = self.extended.get(uid).into_iter().flatten().filter_map(|key| self.claims.get(key));
+        claims.filter(move |claim| claim.controller.as_ref().is_some_and(|(owner, _)| **owner == *name))
     }
 
     /// Returns the claim made for a pod with which it is bound, or about to be.
@@ -355,10 +357,9 @@ impl Devices {
     /// Does the same for a claim that was to be made. Its devices move to a uid of their own, since the pod's next
     /// attempt may make another claim.
     fn linger_planned(&mut self, claim: &ResourceClaim, until: Time) {
-        let is_made = claim
-            .controller
-            .as_ref()
-            .is_some_and(|(_, pod)| self.made_for(pod).any(|made| self.is_in_flight_for(&claim.uid, made)));
+        let is_made = claim.controller.as_ref().is_some_and(|(name, pod)| {
+            self.made_for(name, pod).any(|made| self.is_in_flight_for(&claim.uid, made))
+        });
         let was_shown = is_made || self.shown_once.contains(&claim.uid);
         if let Some(sent) = self.take_in_flight(&claim.uid).filter(|_| !was_shown) {
             self.planned += 1;

@@ -278,7 +278,9 @@ impl Partial {
 
 /// One slice of an evaluation.
 pub(crate) struct Slice {
-    /// Remaining work in units of one comparison or lookup.
+    /// All work, in units of one comparison or lookup.
+    work: u64,
+    /// Remaining work.
     left: Cell<u64>,
     partial: RefCell<Partial>,
 }
@@ -286,7 +288,7 @@ pub(crate) struct Slice {
 impl Slice {
     /// Creates a slice of `work` units that continues from these results.
     pub(crate) fn new(work: u64, partial: Partial) -> Self {
-        Self { left: Cell::new(work), partial: RefCell::new(partial) }
+        Self { work, left: Cell::new(work), partial: RefCell::new(partial) }
     }
 
     /// Returns the results.
@@ -303,7 +305,12 @@ impl Slice {
         }
     }
 
-    /// Returns the number of steps that a search for devices may make in this slice.
+    /// Returns the number of steps that all searches for devices may make in this slice.
+    pub(crate) fn all_search_steps(&self) -> u64 {
+        self.work / SEARCH_STEP_WORK
+    }
+
+    /// Returns the number of steps that a search for devices may still make in this slice.
     pub(crate) fn search_steps(&self) -> u64 {
         (self.left.get() / SEARCH_STEP_WORK).max(1)
     }

@@ -52,6 +52,8 @@ mod label {
 
 /// The interval of the five-minute flush: how often the queue searches for overdue pods.
 const FLUSH_PERIOD: Duration = Duration::from_secs(30);
+/// How many decisions on a pod are reverted, before it serves its backoff.
+const REVERTS_MAX: u32 = 3;
 
 /// The delays of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,6 +329,17 @@ impl SchedulingQueue {
         self.requeue(now, pod, label::FAILURE);
     }
 
+    /// Puts back a pod whose decision was reverted. It becomes active at its old rank, as in [`Self::activate`]. After
+    /// [`REVERTS_MAX`] such decisions it serves its backoff: pods of a lower rank would never be tried.
+    pub fn return_reverted(&mut self, now: Time, mut pod: QueuedPod, gate: Option<PluginName>) {
+        pod.reverts = pod.reverts.saturating_add(1);
+        if gate.is_none() && pod.reverts > REVERTS_MAX {
+            self.return_error(now, pod);
+        } else {
+            self.activate(now, pod, gate);
+        }
+    }
+
     /// Puts back a pod that needs a new decision. It becomes active at its old rank, unless `gate` now rejects it. This
     /// does not count as a failure.
     ///
@@ -536,6 +549,7 @@ impl SchedulingQueue {
         pod.sequence = self.next_sequence;
         pod.rank = pod.sequence;
         pod.was_flushed = false;
+        pod.reverts = 0;
         self.next_sequence += 1;
         self.counters.count_rejectors(pod);
     }

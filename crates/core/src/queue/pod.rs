@@ -28,6 +28,8 @@ pub struct QueuedPod {
     pub consecutive_errors: u32,
     /// The number of attempts that panicked; maintained by the caller.
     pub panics: u32,
+    /// The number of decisions that were reverted since the pod was added, or returned from its last failed attempt.
+    pub(super) reverts: u32,
     /// The plugins that rejected the last attempt, and the plugin that gates the pod. Empty while the pod is popped.
     pub rejectors: BTreeSet<PluginName>,
     /// The plugins that made preemption fail in the last attempt. Their events requeue the pod like those of its
@@ -74,6 +76,7 @@ impl QueuedPod {
             unschedulable_count: 0,
             consecutive_errors: 0,
             panics: 0,
+            reverts: 0,
             rejectors: gate.into_iter().collect(),
             preemption_blockers: BTreeSet::new(),
             gate,
@@ -142,6 +145,6 @@ pub(super) struct ActiveOrder {
 }
 
 trace_ids!(QueuedPod { pod } but not {
-    attempts, timestamp, initial_attempt, unschedulable_count, consecutive_errors, panics, rejectors, preemption_blockers, gate,
+    attempts, timestamp, initial_attempt, unschedulable_count, consecutive_errors, panics, reverts, rejectors, preemption_blockers, gate,
     was_flushed, nominated, found, was_early, group_priority, sequence, rank
 });

@@ -271,6 +271,7 @@ impl Scheduler {
         }
         let whole = self.cache.snapshot(&self.tables);
         let own_limit = StepLimit::of(self.slices.limits().large);
+        let comparing = StepLimit::of(self.slices.limits().large);
         let (snapshot, limit) = (extent.of(whole, &own_limit), extent.limit(&own_limit));
         let start = self.walk.start();
         let pod = self.as_nominated(&queued.pod);
@@ -284,6 +285,12 @@ impl Scheduler {
             #[cfg(test)]
             super::quarantine::tests::PanicPoint::Deciding.spring(self.panic_point, &queued.pod);
             let uses_caches = !extent.is_slice() && verify.is_trusting();
+            // A group's limit knows the results of long searches.
+            let verified = match limit.keeps_searches() {
+                true => snapshot,
+                false if verify.is_strict() => whole,
+                false => whole.with_step_limit(&comparing),
+            };
             if uses_caches && let Some(mut cached) = framework.decide_cached(decisions, &pod, snapshot, probe)
             {
                 let evaluated = candidates(framework, &pod, snapshot);
@@ -291,9 +298,8 @@ impl Scheduler {
                     let nodes = verify.nodes();
                     let compared =
                         Compared { framework, pod: &pod, cached: &mut cached, seed, evaluated, nodes };
-                    // A group's limit knows the results of long searches.
-                    let verified = if limit.keeps_searches() { snapshot } else { whole };
-                    differs = verify.judged_within(Some(limit), || compared.verdict(verified)).err();
+                    let limits = [Some(limit), verified.step_limit()];
+                    differs = verify.judged_within(limits, || compared.verdict(verified)).err();
                 }
                 let node = cached.choose(seed, &pod, queued.attempts);
                 if differs.is_none()
@@ -309,7 +315,7 @@ impl Scheduler {
             let draws = Draws { seed, attempt: queued.attempts };
             if differs.is_none() && uses_caches {
                 let known = Refusal { framework, decisions, pod: &pod, draws, now };
-                match known.recall(snapshot, verify, probe) {
+                match known.recall((snapshot, verified), verify, probe) {
                     Ok(Some(found)) => return Decided::Nowhere(found),
                     Ok(None) => {}
                     Err(difference) => differs = Some(difference),

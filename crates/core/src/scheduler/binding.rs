@@ -96,7 +96,7 @@ impl Scheduler {
         if binding.is_open() {
             self.cache.nominate(&binding.queued.pod, binding.nominated);
             self.nomination_restored(&binding.queued.pod);
-            self.activate(now, binding.queued);
+            self.decide_again(now, binding.queued);
         }
     }
 

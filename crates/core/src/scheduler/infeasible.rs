@@ -23,13 +23,14 @@ pub(super) struct Refusal<'s> {
 }
 
 impl Refusal<'_> {
-    /// Returns the cached result, if no node is feasible for the pod according to the cache.
+    /// Returns the cached result, if no node is feasible for the pod according to the cache. Comparisons read the second
+    /// snapshot.
     ///
     /// # Errors
     /// Describes the difference, if a comparison with the full evaluation is due and differs.
     pub(super) fn recall(
         self,
-        snapshot: Snapshot<'_>,
+        (snapshot, verified): (Snapshot<'_>, Snapshot<'_>),
         verify: &mut Verify,
         probe: &mut dyn Probe,
     ) -> Result<Option<Unschedulable>, String> {
@@ -39,8 +40,8 @@ impl Refusal<'_> {
             return Ok(None);
         };
         if verify.is_due(now) {
-            let verdict = || verdict(framework, pod, snapshot, (draws, now), &found);
-            verify.judged_within(snapshot.step_limit(), verdict)?;
+            let verdict = || verdict(framework, pod, verified, (draws, now), &found);
+            verify.judged_within([snapshot.step_limit(), verified.step_limit()], verdict)?;
         }
         Ok(Some(found))
     }

@@ -307,6 +307,12 @@ impl Scheduler {
         self.queue.activate(now, queued, gate);
     }
 
+    /// Decides again on a pod whose decision was reverted.
+    pub(super) fn decide_again(&mut self, now: Time, queued: QueuedPod) {
+        let gate = self.gate(&queued.pod);
+        self.queue.return_reverted(now, queued, gate);
+    }
+
     /// Runs PreEnqueue: returns the plugin that keeps the pod out of the active queue.
     pub(super) fn gate(&self, pod: &PodInfo) -> Option<PluginName> {
         let gate = || self.profile_of(pod)?.framework.gate(pod, self.snapshot());

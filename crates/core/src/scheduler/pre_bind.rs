@@ -101,6 +101,7 @@ impl Scheduler {
                 reservation: reservation.clone(),
                 pod: Arc::clone(&pod.uid),
                 version: volumes.version(key).unwrap_or_default().into(),
+                sent: None,
             }
         };
         let tasks = self.reservations_to_write(&pod).map(task).collect();
@@ -165,7 +166,7 @@ impl Scheduler {
 
     fn release_write(&mut self, now: Time, uid: &Uid) -> Option<Effect> {
         let watched = Watched(self.cache.snapshot(&self.tables), Timeouts::default());
-        match self.volume_bindings.write(uid, watched) {
+        match self.volume_bindings.write(now, uid, watched) {
             Next::Write(write, change) => {
                 let (queued, ..) = self.volume_bindings.pod(uid)?;
                 Some(Effect::WriteVolume(VolumeWrite { write, pod: self.pod_ref(&queued.pod), change }))
@@ -373,11 +374,11 @@ impl Scheduler {
     fn claim_made_for(&self, uid: &Uid) -> Option<Arc<ResourceClaim>> {
         let reservations = self.cache.volumes().reservations_of(uid).iter();
         let expected = reservations.filter_map(|reservation| match reservation {
-            Reservation::Create { allocation, .. } => Some(allocation),
+            Reservation::Create { claim, allocation, .. } => Some((claim, allocation)),
             _ => None,
         });
         let watched = Watched(self.cache.snapshot(&self.tables), Timeouts::default());
-        expected.filter_map(|expected| watched.made(uid, expected)).next().cloned()
+        expected.filter_map(|(planned, expected)| watched.made(planned, expected)).next().cloned()
     }
 
     /// Returns a claim with the allocation that is being written to it, until the watch shows the change.
@@ -418,8 +419,8 @@ impl Scheduler {
         claims.collect()
     }
 
-    /// Reverts a decision for a reason that does not lie in the pod. The pod becomes active at its old rank. Returns
-    /// false if the pod is not in PreBind, or is bound already.
+    /// Reverts a decision for a reason that does not lie in the pod. The pod becomes active at its old rank, unless that
+    /// happened several times. Returns false if the pod is not in PreBind, or is bound already.
     pub(super) fn revert_pre_bind(&mut self, now: Time, uid: &Uid) -> bool {
         let Some(pre_bind) = self.end_pre_bind(uid) else { return false };
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {
@@ -427,7 +428,7 @@ impl Scheduler {
             return false;
         }
         self.free(now, uid);
-        self.activate(now, pre_bind.queued);
+        self.decide_again(now, pre_bind.queued);
         true
     }
 

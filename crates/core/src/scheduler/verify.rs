@@ -158,14 +158,19 @@ impl Verify {
         }
     }
 
-    /// Makes a comparison within a limit, and counts its result. There is none if the decision exceeded the limit, or
+    /// Whether every comparison is made to its end.
+    pub(super) fn is_strict(&self) -> bool {
+        self.mode == Mode::Strict
+    }
+
+    /// Makes a comparison within limits, and counts its result. There is none if the decision exceeded one of them, or
     /// the comparison does.
-    pub(super) fn judged_within(
+    pub(super) fn judged_within<const N: usize>(
         &mut self,
-        limit: Option<&StepLimit>,
+        limits: [Option<&StepLimit>; N],
         verdict: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), String> {
-        let is_void = || limit.is_some_and(StepLimit::is_exceeded);
+        let is_void = || limits.iter().flatten().any(|limit| limit.is_exceeded());
         let verdict = if is_void() { None } else { Some(verdict()) };
         verdict.filter(|_| !is_void()).map_or(Ok(()), |verdict| self.judged(verdict))
     }

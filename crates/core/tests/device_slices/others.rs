@@ -1,7 +1,13 @@
 //! Searches for devices that other pods and members interrupt.
 
 use super::support::groups;
-use super::{Cluster, GANG, MISSING, SMALL};
+use super::{Cluster, GANG, MISSING, SMALL, numbered};
+use std::num::NonZeroU32;
+use supercargo_core::model::device::{CounterSet, Device, PoolId, Reach, ResourceSlice};
+use supercargo_core::model::emulation::{Compat, EmulatedVersion};
+use supercargo_core::model::event::Event;
+use supercargo_core::model::quantity::Amount;
+use supercargo_core::model::volume::StorageObject;
 use supercargo_core::scheduler::Limits;
 
 /// The result for a domain is void if a slice ends in it, also if a member was rejected before.
@@ -66,4 +72,60 @@ fn searches_of_several_members_end_although_each_takes_many_slices() {
         let reports = [&sliced, &one_step].map(|it| groups::describe_report(&it.groups[0]));
         assert_eq!(reports[0], reports[1]);
     }
+}
+
+/// A cached decision judges one of several nodes with equal devices, and a full evaluation each of them.
+#[test]
+fn comparison_makes_no_more_steps_than_one_attempt_may() {
+    const STEPS: u64 = 4_000;
+    let mut cluster = Cluster::new(Limits { large: 8 * STEPS, ..SMALL });
+    cluster.scheduler.verify_decisions(NonZeroU32::new(1));
+    for at in 0..50 {
+        cluster.apply(&format!("node n{at} cpu=64"));
+        cluster.set_devices_of(&format!("n{at}"), &[1, 2, 3, 4, 5, 6, 7, 0]);
+    }
+    cluster.add_pod("pod", 4, 0, false);
+    cluster.run();
+    assert_eq!(cluster.allocated.len(), 1);
+    assert_eq!((cluster.slices(), cluster.scheduler.stats().verified), (0, [0, 0]));
+    assert!(cluster.longest > STEPS, "{} steps: the comparison was ended", cluster.longest);
+    assert!(cluster.longest < 3 * STEPS, "{} steps at once", cluster.longest);
+}
+
+/// kube-scheduler 1.36 takes the counters of the first pool that it comes to for those of all pools of the same name.
+#[test]
+fn search_in_slices_mixes_up_counters_as_in_one_step() {
+    let (mut one_step, mut sliced) = (Cluster::new(Limits::default()), Cluster::new(SMALL));
+    for cluster in [&mut one_step, &mut sliced] {
+        cluster.scheduler.tables().emulate(EmulatedVersion::V1_36);
+        cluster.scheduler.tables().set_compat(Compat::Upstream);
+        let units = |amount: &str| CounterSet {
+            name: "set".into(),
+            counters: [("units".into(), Amount::parse(amount).expect("a number is an amount"))].into(),
+        };
+        for (driver, first, amount) in [("gpu.example.com", 0, "3"), ("other.example.com", 10, "100")] {
+            let device = |at: usize| Device { consumes: [units("1")].into(), ..numbered(at) };
+            let devices = (first..first + 6).map(device).collect();
+            for (part, devices, counters) in
+                [("devices", devices, Vec::new()), ("counters", Vec::new(), vec![units(amount)])]
+            {
+                let tables = cluster.scheduler.tables();
+                let slice = ResourceSlice {
+                    name: tables.symbol(&format!("{driver}-{part}")),
+                    pool: PoolId { driver: driver.into(), name: "a".into() },
+                    generation: 2,
+                    slices: 2,
+                    reach: Reach::Node(tables.symbol("a")),
+                    devices: devices.into(),
+                    counters: counters.into(),
+                };
+                cluster.handle(Event::StorageApplied(StorageObject::ResourceSlice(slice.into())));
+            }
+        }
+        cluster.add_pod("pod", 4, 15, false);
+        cluster.run();
+    }
+    assert_eq!(format!("{:?}", sliced.reports), format!("{:?}", one_step.reports));
+    assert_eq!(sliced.allocated, one_step.allocated);
+    assert!(sliced.slices() > 10, "{} slices", sliced.slices());
 }

@@ -2,6 +2,7 @@
 
 use super::{pod, trial};
 use supercargo_core::cycle::{Framework, Sampling};
+use supercargo_core::model::node_set::NodeSet;
 use supercargo_core::scheduler::Profile;
 
 #[test]
@@ -15,6 +16,16 @@ fn largest_product_of_resources_and_nodes_is_evaluated_and_a_larger_one_is_not()
     };
     assert!(message(600).starts_with("0/5000 nodes are available: 5000 Insufficient example.com/r"));
     assert!(message(601).contains("601 resources"), "{}", message(601));
+}
+
+#[test]
+fn node_that_may_not_be_chosen_is_no_best_node() {
+    let mut trial = trial(&["node a cpu=4".to_owned(), "node b cpu=4 label:disk=ssd".to_owned()]);
+    let pod = pod(&mut trial, "p cpu=1 select:disk=ssd");
+    let idx = trial.tables_mut().symbol("a");
+    let a: NodeSet = trial.snapshot().find_node(idx).into_iter().collect();
+    assert!(trial.best_nodes(&pod, Some(&a)).is_err());
+    assert_eq!(trial.best_nodes(&pod, None).map(|found| found.feasible), Ok(1));
 }
 
 #[test]

@@ -107,7 +107,12 @@ impl StepLimit {
         if self.is_exceeded() {
             return 0;
         }
-        self.most.max(self.repeated.get() / 2).saturating_sub(self.spent.get())
+        self.all().saturating_sub(self.spent.get())
+    }
+
+    /// Returns the number of steps that all searches may make.
+    pub(crate) fn all(&self) -> u64 {
+        self.most.max(self.repeated.get() / 2)
     }
 
     /// Counts steps of a search.

@@ -59,10 +59,7 @@ impl ExtendedClaim {
         if !is_served(pod, snapshot) {
             return None;
         }
-        let is_own = |claim: &&Arc<ResourceClaim>| {
-            claim.controller.as_ref().is_some_and(|(name, _)| **name == *pod.name)
-        };
-        let existing = snapshot.devices().made_for(&pod.uid).find(is_own).cloned();
+        let existing = snapshot.devices().made_for(&pod.name, &pod.uid).next().cloned();
         Some(Self {
             exists: existing.is_some(),
             claim: existing.unwrap_or_else(|| planned(pod)),

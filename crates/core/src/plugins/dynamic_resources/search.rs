@@ -22,6 +22,7 @@ use crate::model::device::{
 };
 use crate::model::emulation::{Alternatives, DeviceRules, PoolView};
 use crate::model::quantity::{Amount, Quantity};
+use counters::Available;
 pub(super) use counters::available_counters;
 pub(super) use judge::Judge;
 use preparation::is_match;
@@ -152,7 +153,7 @@ pub(super) struct Search<'a> {
     /// The amounts of capacities that this search consumes, by candidate.
     consuming: Vec<Option<BTreeMap<Arc<str>, Quantity>>>,
     /// Counters of a pool that are left, and those that this search consumes.
-    available: BTreeMap<usize, BTreeMap<(&'a str, &'a str), Quantity>>,
+    available: BTreeMap<usize, Available<'a>>,
     taken_counters: BTreeMap<usize, BTreeMap<(&'a str, &'a str), Quantity>>,
     skips_equals: bool,
     steps: u64,

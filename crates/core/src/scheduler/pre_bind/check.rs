@@ -11,7 +11,6 @@ use crate::framework::CycleError;
 use crate::model::device::{Allocation, AllocationMode, Request, RequestKind, ResourceClaim};
 use crate::model::effect::{ClaimName, VolumeChange};
 use crate::model::intern::Symbol;
-use crate::model::pod::Uid;
 use crate::model::time::Time;
 use crate::model::volume::{ClaimInfo, ClaimRef, PersistentVolumeInfo, Reservation, StorageKey};
 use crate::plugins::dynamic_resources::{Readiness, readiness};
@@ -58,6 +57,11 @@ impl<'a> Watched<'a> {
             Some(version) if *version == *task.version => Shown::AsDecided,
             Some(_) => Shown::Changed,
         }
+    }
+
+    /// Returns the shown version of the object that a task writes.
+    pub(super) fn version(&self, task: &Task) -> &'a str {
+        self.0.volumes().version(task.key).unwrap_or_default()
     }
 
     /// Whether the claim for which a task binds a volume is still the decision's. Returns an error if it is gone.
@@ -154,7 +158,7 @@ impl<'a> Watched<'a> {
     fn shown_claim(&self, task: &Task) -> Option<Shown> {
         let (decided, allocation) = match &task.reservation {
             Reservation::Bind { .. } | Reservation::Provision { .. } => return None,
-            Reservation::Create { allocation, .. } => return Some(self.shown_made(&task.pod, allocation)),
+            Reservation::Create { claim, allocation, .. } => return Some(self.shown_made(claim, allocation)),
             Reservation::Allocate { claim, allocation } => (claim, Some(allocation)),
             Reservation::Share { claim } => (claim, None),
         };
@@ -175,23 +179,38 @@ impl<'a> Watched<'a> {
 
     /// Returns the state of a claim that is made for the pod's extended resources. An earlier attempt may have left
     /// another one.
-    fn shown_made(&self, pod: &Uid, expected: &Allocation) -> Shown {
-        if self.made(pod, expected).is_some() {
+    fn shown_made(&self, planned: &ResourceClaim, expected: &Allocation) -> Shown {
+        if self.made(planned, expected).is_some() {
             Shown::Done
-        } else if self.0.devices().made_for(pod).next().is_some() {
+        } else if self.made_as(planned).next().is_some() {
             Shown::Changed
         } else {
             Shown::AsDecided
         }
     }
 
-    /// Returns the claim that was made for the pod with these devices.
-    pub(super) fn made(&self, pod: &Uid, expected: &Allocation) -> Option<&'a Arc<ResourceClaim>> {
+    /// Returns the claim that was made as planned, with these devices.
+    pub(super) fn made(
+        &self,
+        planned: &ResourceClaim,
+        expected: &Allocation,
+    ) -> Option<&'a Arc<ResourceClaim>> {
         let has_devices = |claim: &ResourceClaim| {
             claim.allocation.as_ref().is_some_and(|shown| shown.results == expected.results)
         };
-        let mut made = self.0.devices().made_for(pod);
-        made.find(|claim| has_devices(claim) && claim.reserved_for.contains(pod))
+        let is_reserved = |claim: &ResourceClaim| {
+            planned.controller.as_ref().is_some_and(|(_, pod)| claim.reserved_for.contains(pod))
+        };
+        self.made_as(planned).find(|claim| has_devices(claim) && is_reserved(claim))
+    }
+
+    /// Returns the claims that exist for the pod of a planned one.
+    fn made_as<'b>(
+        &self,
+        planned: &'b ResourceClaim,
+    ) -> impl Iterator<Item = &'a Arc<ResourceClaim>> + use<'a, 'b> {
+        let devices = self.0.devices();
+        planned.controller.iter().flat_map(|(name, uid)| devices.made_for(name, uid))
     }
 
     /// Returns the chosen node, or an error if it does not exist any more.
@@ -222,8 +241,8 @@ impl<'a> Watched<'a> {
                 Reservation::Allocate { claim, .. } | Reservation::Share { claim } => {
                     self.is_reserved(task, claim).map_err(PreBindFailure::of_devices)?
                 }
-                Reservation::Create { allocation, .. } => {
-                    self.is_made(task, allocation).map_err(PreBindFailure::of_devices)?
+                Reservation::Create { claim, allocation, .. } => {
+                    self.is_made(claim, allocation).map_err(PreBindFailure::of_devices)?
                 }
             };
         }
@@ -231,8 +250,8 @@ impl<'a> Watched<'a> {
     }
 
     /// Whether the claim for the pod's extended resources exists with its devices, and these are ready.
-    fn is_made(&self, task: &Task, expected: &Allocation) -> Result<bool, String> {
-        self.made(&task.pod, expected).map_or(Ok(false), |claim| self.is_ready(claim))
+    fn is_made(&self, planned: &ResourceClaim, expected: &Allocation) -> Result<bool, String> {
+        self.made(planned, expected).map_or(Ok(false), |claim| self.is_ready(claim))
     }
 
     /// Whether the devices of a claim are ready. Returns an error if one failed, or took too long.

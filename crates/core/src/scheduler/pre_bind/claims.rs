@@ -32,7 +32,8 @@ impl Scheduler {
         let (sent, reserved): (Vec<_>, Vec<_>) = reserved.partition(|claim| sent_until(claim).is_some());
         let again = sent.iter().filter_map(|claim| sent_until(claim)).min();
         let reserved: Vec<_> = reserved.into_iter().cloned().collect();
-        let made: Vec<_> = devices.made_for(&pod.uid).filter(|claim| !claim.deleting).cloned().collect();
+        let made: Vec<_> =
+            devices.made_for(&pod.name, &pod.uid).filter(|claim| !claim.deleting).cloned().collect();
         if let Some(again) = again {
             self.queue.look_at_claims(&pod.uid, again);
         }
@@ -56,9 +57,6 @@ impl Scheduler {
     /// which it is bound, and those with devices of other nodes, if another scheduler bound it. Upstream leaves them.
     pub(in crate::scheduler) fn delete_surplus_claims(&mut self, uid: &Uid) {
         let devices = self.cache.volumes().devices();
-        if devices.made_for(uid).next().is_none() {
-            return;
-        }
         let Some((pod, node, state)) = self.cache.placed(uid) else { return };
         let pod = Arc::clone(pod);
         let used = devices.settled(uid).map(|claim| &claim.uid);
@@ -67,7 +65,7 @@ impl Scheduler {
             let is_elsewhere = nodes.is_some_and(|nodes| nodes.excludes_by_name(node));
             !claim.deleting && (is_elsewhere || used.is_some_and(|used| *used != claim.uid))
         };
-        let surplus: Vec<_> = devices.made_for(uid).filter(is_surplus).cloned().collect();
+        let surplus: Vec<_> = devices.made_for(&pod.name, uid).filter(is_surplus).cloned().collect();
         for claim in surplus {
             self.write_claim(&pod, &claim, |claim| VolumeChange::Delete { claim });
         }

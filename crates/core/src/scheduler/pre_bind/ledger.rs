@@ -1,6 +1,6 @@
 //! The ledger of pods in PreBind: the progress of each pod, and indexes by object, node and time.
 
-use super::PreBindFailure;
+use super::{PreBindFailure, SHOWN_IF_STORED_WITHIN};
 use crate::collections::hash::FixedMap;
 use crate::model::device::ResourceClaim;
 use crate::model::intern::Symbol;
@@ -24,6 +24,15 @@ pub(super) struct Task {
     pub(super) pod: Uid,
     /// The resource version of the object at the decision.
     pub(super) version: Box<str>,
+    /// The latest write that was sent for it.
+    pub(super) sent: Option<Sent>,
+}
+
+/// A write that was sent.
+pub(super) struct Sent {
+    /// The resource version of the object in the write.
+    version: Box<str>,
+    at: Time,
 }
 
 /// The progress of a pod.
@@ -31,6 +40,9 @@ pub(super) struct Task {
 pub(super) enum Stage {
     /// The next write waits to be sent.
     Due,
+    /// Another pod has sent a write of the same object, and the watch does not show a new version yet. If it shows none
+    /// until this time, the write is sent all the same.
+    Behind { until: Time },
     /// The write with this id is in flight.
     InFlight { write: u64 },
     /// The write got no answer. It is resent at this time, unless the watch shows the change. Or it waits until the
@@ -179,15 +191,20 @@ impl PreBind {
     fn time(&self) -> Option<Time> {
         match self.stage {
             Stage::Due | Stage::InFlight { .. } => None,
-            Stage::Lost { retry_at: time } | Stage::Waiting { until: time } => Some(time),
+            Stage::Lost { retry_at: time }
+            | Stage::Behind { until: time }
+            | Stage::Waiting { until: time } => Some(time),
         }
     }
 
-    /// Whether the pod has sent an equal write, so that the object's version will change.
-    fn has_sent(&self, same: &Task) -> bool {
-        let is_sent = matches!(self.stage, Stage::InFlight { .. }) || self.unknown.is_some();
-        let sent = self.tasks.iter().take(self.at + usize::from(is_sent));
-        sent.into_iter().any(|task| task.key == same.key && task.version == same.version)
+    /// Whether the pod has sent a write of this version of an object, after which the watch will show another one. A
+    /// write that was answered counts for a while only: the answer may be wrong.
+    fn has_sent(&self, now: Time, key: StorageKey, version: &str) -> bool {
+        let is_open = matches!(self.stage, Stage::InFlight { .. }) || self.unknown.is_some();
+        self.tasks.iter().enumerate().filter(|(_, task)| task.key == key).any(|(at, task)| {
+            let sent = task.sent.as_ref().filter(|sent| *sent.version == *version);
+            sent.is_some_and(|sent| at == self.at && is_open || now.since(sent.at) < SHOWN_IF_STORED_WITHIN)
+        })
     }
 }
 
@@ -353,16 +370,23 @@ impl VolumeBindings {
         pre_bind.unknown = None;
     }
 
-    /// Marks the current write as sent, and returns its id.
-    pub(super) fn send(&mut self, uid: &Uid) -> u64 {
+    /// Marks the current write, of this version of the object, as sent, and returns its id.
+    pub(super) fn send(&mut self, now: Time, uid: &Uid, version: &str) -> u64 {
         self.writes += 1;
         let write = self.writes;
         self.enter(uid, Stage::InFlight { write });
+        let pre_bind = self.known(uid);
+        if let Some(task) = pre_bind.tasks.get_mut(pre_bind.at) {
+            task.sent = Some(Sent { version: version.into(), at: now });
+        }
         write
     }
 
     /// Enters the volume lane, and returns true if the pod has a write and was not in the lane.
     pub(super) fn line_up(&mut self, uid: &Uid) -> bool {
+        if let Stage::Behind { .. } = self.known(uid).stage {
+            self.enter(uid, Stage::Due);
+        }
         let pre_bind = self.known(uid);
         pre_bind.stage == Stage::Due && !std::mem::replace(&mut pre_bind.in_line, true)
     }
@@ -420,17 +444,17 @@ impl VolumeBindings {
         self.by_node.get(&node).cloned().unwrap_or_default()
     }
 
-    /// Whether another pod has sent an equal write, so that the watch will show another version of the object.
-    pub(super) fn is_written_by_another(&self, uid: &Uid, task: &Task) -> bool {
+    /// Whether another pod has sent a write of this version of the object, so that the watch will show another one.
+    pub(super) fn is_written_by_another(&self, now: Time, uid: &Uid, task: &Task, version: &str) -> bool {
         if task.makes_a_claim() {
             return false;
         }
         let others = self.by_object.get(&task.key).into_iter().flatten().filter(|other| *other != uid);
-        others.filter_map(|other| self.pods.get(other)).any(|other| other.has_sent(task))
+        others.filter_map(|other| self.pods.get(other)).any(|other| other.has_sent(now, task.key, version))
     }
 }
 
-trace_ids!(Task { key, reservation } but not { pod, version });
+trace_ids!(Task { key, reservation } but not { pod, version, sent });
 trace_ids!(PreBind { queued, node, tasks } but not { began, at, stage, unknown, written, in_line });
 
 impl TraceIds for VolumeBindings {

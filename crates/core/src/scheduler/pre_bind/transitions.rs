@@ -55,7 +55,9 @@ impl VolumeBindings {
             let Some(task) = pre_bind.tasks.get(pre_bind.at) else { break };
             match (watched.shown(task), pre_bind.stage) {
                 (Shown::Done, _) => self.next_task(uid),
-                (Shown::AsDecided, Stage::Due | Stage::Lost { .. }) if pre_bind.unknown.is_none() => {
+                (Shown::AsDecided, Stage::Due | Stage::Behind { .. } | Stage::Lost { .. })
+                    if pre_bind.unknown.is_none() =>
+                {
                     if let Some(until) = watched.given_up_until(task) {
                         self.enter(uid, Stage::Lost { retry_at: until });
                         return Next::Nothing;
@@ -74,7 +76,7 @@ impl VolumeBindings {
                     let message = lost.map(|lost| lost.message.clone()).unwrap_or_default();
                     return Next::Failed(task.failure(message));
                 }
-                (_, Stage::Due | Stage::Waiting { .. }) => {
+                (_, Stage::Due | Stage::Behind { .. } | Stage::Waiting { .. }) => {
                     return if self.line_up(uid) { Next::QueueWrite } else { Next::Nothing };
                 }
             }
@@ -101,20 +103,24 @@ impl VolumeBindings {
     }
 
     /// Takes the pod from the volume lane, and sends its write if that is still due.
-    pub(super) fn write(&mut self, uid: &Uid, watched: Watched<'_>) -> Next {
+    pub(super) fn write(&mut self, now: Time, uid: &Uid, watched: Watched<'_>) -> Next {
         self.step_out(uid);
         let Some(pre_bind) = self.get(uid).filter(|it| it.stage == Stage::Due) else { return Next::Nothing };
         if let Err(why) = watched.node_of(pre_bind) {
             return Next::Failed(PreBindFailure::of_volumes(format!("binding volumes: {why}")));
         }
         let Some(task) = pre_bind.tasks.get(pre_bind.at) else { return Next::Nothing };
+        let version = watched.version(task);
         match watched.shown(task) {
             Shown::AsDecided if watched.are_devices_taken(task) => Next::Outdated,
-            Shown::AsDecided if self.is_written_by_another(uid, task) => Next::Nothing,
+            Shown::AsDecided if self.is_written_by_another(now, uid, task, version) => {
+                self.enter(uid, Stage::Behind { until: now + SHOWN_IF_STORED_WITHIN });
+                Next::Nothing
+            }
             Shown::AsDecided => match watched.is_claim_decided(task) {
                 Ok(true) => {
                     let change = watched.change(task);
-                    Next::Write(self.send(uid), change)
+                    Next::Write(self.send(now, uid, version), change)
                 }
                 Ok(false) => Next::Outdated,
                 Err(why) => Next::Failed(task.failure(why)),
@@ -179,7 +185,7 @@ impl VolumeBindings {
         match self.get(uid).map(|pre_bind| pre_bind.stage) {
             // The write was not stored. Its devices are chosen again.
             Some(Stage::Lost { .. }) if self.is_making_a_claim(uid) => Next::Outdated,
-            Some(Stage::Lost { .. }) => {
+            Some(Stage::Lost { .. } | Stage::Behind { .. }) => {
                 self.enter(uid, Stage::Due);
                 Next::GoOn
             }

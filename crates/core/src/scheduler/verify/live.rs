@@ -5,6 +5,7 @@
 use super::super::attempt::candidates;
 use super::super::{Scheduler, Step, infeasible, profile_named};
 use super::{Compared, Mode, Nodes, Verify};
+use crate::cache::slice::step_limit::StepLimit;
 use crate::framework::post_filter::Draws;
 use crate::incremental::LiveSignature;
 use crate::model::pod::PodInfo;
@@ -193,26 +194,29 @@ impl Scheduler {
         true
     }
 
-    /// Compares a cached signature with a full evaluation; `None` if the cache would not be used for it.
+    /// Compares a cached signature with a full evaluation; `None` if the cache would not be used for it, or if its
+    /// searches for devices take longer than one step may.
     fn compare(&mut self, now: Time, live: LiveSignature, pod: &Arc<PodInfo>) -> Option<Result<(), String>> {
+        let limit = StepLimit::of(self.slices.limits().large);
         let Self { cache, tables, profiles, decisions, verify, seed, .. } = self;
-        let (snapshot, seed) = (cache.snapshot(tables), *seed);
+        let (snapshot, seed) = (cache.snapshot(tables).with_step_limit(&limit), *seed);
         let framework = &profile_named(profiles, pod.scheduler_name)?.framework;
-        match live {
+        let verdict = match live {
             LiveSignature::Decision { index } => {
                 let mut cached = framework.redecide(decisions, index, pod, snapshot)?;
                 let evaluated = candidates(framework, pod, snapshot);
                 let nodes = Nodes::Turn(verify.same);
                 let compared = Compared { framework, pod, cached: &mut cached, seed, evaluated, nodes };
-                Some(compared.verdict(snapshot))
+                compared.verdict(snapshot)
             }
             LiveSignature::Rejection { at } => {
                 let draws = (Draws { seed, attempt: 1 }, now);
                 let then = infeasible::conclusion(framework, draws);
                 let cached = framework.reject_again(decisions, at, pod, snapshot, draws, then)?;
-                Some(infeasible::verdict(framework, pod, snapshot, draws, &cached))
+                infeasible::verdict(framework, pod, snapshot, draws, &cached)
             }
-        }
+        };
+        (!limit.is_exceeded()).then_some(verdict)
     }
 
     /// Returns cost and progress. Visits every live signature.

@@ -7,17 +7,24 @@ use crate::plugins::dynamic_resources::pools::{Candidate, Place, Pool};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+/// The counters that allocated devices leave.
+pub(super) struct Available<'a> {
+    /// The pool that they are of: the first one with this key to which the search came.
+    pool: usize,
+    counters: BTreeMap<(&'a str, &'a str), Quantity>,
+}
+
 impl Search<'_> {
     /// Takes the counters of a device, if every counter of its pool suffices then.
     pub(super) fn take_counters(&mut self, candidate: usize) -> bool {
         let Candidate { pool, device, .. } = self.pools.candidates[candidate];
         let key = self.counters_key(pool);
         if !self.available.contains_key(&key) {
-            self.available.insert(key, available_counters(self.place, &self.pools.pools[pool]));
+            self.use_counters_of(pool);
         }
         self.add_counters(candidate);
         let taken = self.taken_counters.entry(key).or_default();
-        let suffices = self.available[&key].iter().all(|(counter, available)| {
+        let suffices = self.available[&key].counters.iter().all(|(counter, available)| {
             let taken = taken.get(counter).copied().unwrap_or_default();
             available.compare(taken) != Ordering::Less
         });
@@ -28,6 +35,17 @@ impl Search<'_> {
             }
         }
         suffices
+    }
+
+    /// Compares with the counters of this pool from now on.
+    pub(super) fn use_counters_of(&mut self, pool: usize) {
+        let counters = available_counters(self.place, &self.pools.pools[pool]);
+        self.available.insert(self.counters_key(pool), Available { pool, counters });
+    }
+
+    /// Returns the pools whose counters are compared.
+    pub(super) fn pools_of_counters(&self) -> Vec<usize> {
+        self.available.values().map(|it| it.pool).collect()
     }
 
     /// Takes the counters of a device, whether they suffice or not.

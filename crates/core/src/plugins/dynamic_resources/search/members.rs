@@ -4,7 +4,7 @@
 //! and is undone at the end of the slice. So progress is stored with everything that the search depends on, and a later
 //! slice that reaches the same search continues it.
 
-use super::progress::{DOUBLINGS_MAX, Inputs, RESTARTS, State};
+use super::progress::{Inputs, State, doublings};
 use super::{Chosen, Obstacle, Path, Search, Solution};
 use crate::cache::slice::step_limit::{StepLimit, uncounted};
 use crate::cache::{NodeChange, Snapshot};
@@ -106,7 +106,7 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
         }
         None => {}
     }
-    let doublings = restarts.saturating_sub(RESTARTS).min(DOUBLINGS_MAX);
+    let doublings = doublings(restarts, limit.all());
     let before = search.steps;
     search.pause_at = before.saturating_add(left << doublings);
     let has_ended = search.go_on(&mut path)?;

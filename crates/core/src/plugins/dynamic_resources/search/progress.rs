@@ -5,8 +5,9 @@
 //! on, a new search chooses them again. If the inputs changed in between, it starts from the beginning.
 
 use super::members::of_member;
-use super::{At, Chosen, Found, Frame, Obstacle, Path, Search, Solution, Undo, Wanted};
+use super::{At, Chosen, Found, Frame, Obstacle, Path, STEPS_MAX, Search, Solution, Undo, Wanted};
 use crate::cache::slice::Slice;
+use crate::cache::slice::step_limit::StepLimit;
 use crate::cache::{DeviceClocks, Snapshot};
 use crate::collections::hash::IdMap;
 use crate::model::device::{ClaimSpec, DeviceId};
@@ -18,9 +19,16 @@ use std::sync::Arc;
 
 /// Restarts after changes before a slice makes more steps. From then on, each restart doubles them, so that the
 /// searches end in a cluster whose devices change all the time.
-pub(super) const RESTARTS: u32 = 3;
-/// With so many doublings, one slice of the default size can make all steps of 50 searches.
-pub(super) const DOUBLINGS_MAX: u32 = 17;
+const RESTARTS: u32 = 3;
+/// A slice makes at most the steps of the two longest searches, in about 10 s. Longer slices could cost the leader its
+/// lease.
+const LONGEST_SLICE: u64 = 2 * STEPS_MAX;
+
+/// Returns how often the steps of a slice, of which all searches may make this number, are doubled after restarts.
+pub(super) fn doublings(restarts: u32, steps: u64) -> u32 {
+    let most = LONGEST_SLICE.checked_div(steps).and_then(u64::checked_ilog2).unwrap_or(0);
+    restarts.saturating_sub(RESTARTS).min(most)
+}
 
 /// The progress of a pod's searches.
 #[derive(Debug, Default)]
@@ -58,6 +66,8 @@ pub(super) enum State {
 pub(super) struct Checkpoint {
     path: Path,
     pub(super) steps: u64,
+    /// The pools whose counters are compared.
+    pools_of_counters: Vec<usize>,
     /// By claim and constraint, what does not follow from the path.
     histories: Vec<Vec<Option<Latest>>>,
 }
@@ -76,6 +86,9 @@ pub(in crate::plugins::dynamic_resources) fn search<'a>(
     let limit = place.snapshot.step_limit();
     if let Some(limit) = limit.filter(|limit| limit.keeps_searches()) {
         return of_member(search, limit);
+    }
+    if limit.is_some_and(StepLimit::is_exceeded) {
+        return Err(Obstacle::TooLong);
     }
     search.prepare().map_err(Obstacle::Error)?;
     search.pause_at = limit.map_or(u64::MAX, |limit| limit.left());
@@ -116,7 +129,7 @@ fn in_slice<'a>(mut search: Search<'a>, slice: &Slice) -> Result<Solution<'a>, O
     };
     loop {
         let restarts = slice.with_searches(|searches: &mut Searches| searches.restarts);
-        let doublings = restarts.saturating_sub(RESTARTS).min(DOUBLINGS_MAX);
+        let doublings = doublings(restarts, slice.all_search_steps());
         search.pause_at = counted.saturating_add(slice.search_steps() << doublings);
         let has_ended = search.go_on(&mut path)?;
         slice.spend_on_search((search.steps - counted) >> doublings);
@@ -178,12 +191,18 @@ impl<'a> Search<'a> {
     fn checkpoint(&self, path: &Path) -> Checkpoint {
         let histories =
             self.constraints.iter().map(|of_claim| of_claim.iter().map(|it| it.history()).collect());
-        Checkpoint { path: path.clone(), steps: self.steps, histories: histories.collect() }
+        Checkpoint {
+            path: path.clone(),
+            steps: self.steps,
+            pools_of_counters: self.pools_of_counters(),
+            histories: histories.collect(),
+        }
     }
 
     /// Chooses again what a search had chosen. This search has chosen nothing yet.
     pub(super) fn return_to(&mut self, checkpoint: Checkpoint) -> Path {
-        let Checkpoint { path, steps, histories } = checkpoint;
+        let Checkpoint { path, steps, pools_of_counters, histories } = checkpoint;
+        pools_of_counters.into_iter().for_each(|pool| self.use_counters_of(pool));
         for frame in &path.stack {
             match frame {
                 Frame::All { at, undo } | Frame::Exact { at, undo, .. } => self.choose_again(*at, undo),
@@ -214,5 +233,21 @@ impl<'a> Search<'a> {
             self.taken_by[candidate].push(at.claim);
         }
         self.solution.chosen[at.claim].push(Chosen { candidate, parent, request });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_a_slice_are_doubled_up_to_those_of_two_searches() {
+        for steps in [1, 50, 37_500, 187_500, LONGEST_SLICE] {
+            let longest = steps << doublings(u32::MAX, steps);
+            assert!(longest <= LONGEST_SLICE && longest > LONGEST_SLICE / 2, "{longest}");
+        }
+        let few = [0, RESTARTS, RESTARTS + 1, RESTARTS + 4].map(|restarts| doublings(restarts, 37_500));
+        assert_eq!(few, [0, 0, 1, 4]);
+        assert_eq!([0, 2 * LONGEST_SLICE].map(|steps| doublings(u32::MAX, steps)), [0, 0]);
     }
 }
