@@ -43,7 +43,7 @@ pub fn release(trial: &mut Trial, pod: &PodInfo) {
     let devices = trial.snapshot().devices();
     let named = pod.claims.iter().filter_map(PodClaim::name);
     let own = named.filter_map(|name| devices.claim(pod.namespace, name)).cloned();
-    let made: Vec<Arc<ResourceClaim>> = devices.made_for(&pod.uid).cloned().collect();
+    let made: Vec<Arc<ResourceClaim>> = devices.made_for(&pod.name, &pod.uid).cloned().collect();
     let mut changed: Vec<ResourceClaim> = own.map(|claim| without_consumer(&claim, pod)).collect();
     changed.extend(made.iter().map(|claim| ResourceClaim {
         controller: None,
