@@ -82,8 +82,8 @@ impl Devices {
         self.claims.values()
     }
 
-    /// Returns the claims that the scheduler made for the extended resources of the pod with this name and uid, in order
-    /// of their ids. Upstream: `extendeddynamicresources.go#findExtendedResourceClaim`.
+    /// Returns the claims that the scheduler made for the extended resources of the pod with this name and uid, in
+    /// order of their ids. Upstream: `extendeddynamicresources.go#findExtendedResourceClaim`.
     pub fn made_for(&self, name: &str, uid: &str) -> impl Iterator<Item = &Arc<ResourceClaim>> {
         let claims = self.extended.get(uid).into_iter().flatten().filter_map(|key| self.claims.get(key));
         claims.filter(move |claim| claim.controller.as_ref().is_some_and(|(owner, _)| **owner == *name))

@@ -25,6 +25,9 @@ impl WriteBarrier {
     }
 }
 
+/// How many decisions on a pod are reverted, before it serves its backoff.
+const REVERTS_MAX: u32 = 3;
+
 impl SchedulingQueue {
     pub(super) fn insert_active(&mut self, now: Time, mut pod: QueuedPod) {
         pod.group_priority = self.group_priority(&pod.pod);
@@ -51,6 +54,17 @@ impl SchedulingQueue {
         self.barrier.record(&pod.pod);
         let uid = Arc::clone(&pod.pod.uid);
         self.slots.insert(uid, Slot::Gated(self.gated.insert(pod)));
+    }
+
+    /// Puts back a pod whose decision was reverted. It becomes active at its old rank, as in [`Self::activate`]. After
+    /// [`REVERTS_MAX`] such decisions it serves its backoff: pods of a lower rank would never be tried.
+    pub fn return_reverted(&mut self, now: Time, mut pod: QueuedPod, gate: Option<PluginName>) {
+        pod.reverts = pod.reverts.saturating_add(1);
+        if gate.is_none() && pod.reverts > REVERTS_MAX {
+            self.return_error(now, pod);
+        } else {
+            self.activate(now, pod, gate);
+        }
     }
 
     /// Records the rejection of a pod that comes back. Returns the pod, unless it is gated or was added again.

@@ -52,8 +52,6 @@ mod label {
 
 /// The interval of the five-minute flush: how often the queue searches for overdue pods.
 const FLUSH_PERIOD: Duration = Duration::from_secs(30);
-/// How many decisions on a pod are reverted, before it serves its backoff.
-const REVERTS_MAX: u32 = 3;
 
 /// The delays of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,17 +325,6 @@ impl SchedulingQueue {
         pod.gate = None;
         self.come_back(now, &mut pod);
         self.requeue(now, pod, label::FAILURE);
-    }
-
-    /// Puts back a pod whose decision was reverted. It becomes active at its old rank, as in [`Self::activate`]. After
-    /// [`REVERTS_MAX`] such decisions it serves its backoff: pods of a lower rank would never be tried.
-    pub fn return_reverted(&mut self, now: Time, mut pod: QueuedPod, gate: Option<PluginName>) {
-        pod.reverts = pod.reverts.saturating_add(1);
-        if gate.is_none() && pod.reverts > REVERTS_MAX {
-            self.return_error(now, pod);
-        } else {
-            self.activate(now, pod, gate);
-        }
     }
 
     /// Puts back a pod that needs a new decision. It becomes active at its old rank, unless `gate` now rejects it. This

@@ -285,12 +285,7 @@ impl Scheduler {
             #[cfg(test)]
             super::quarantine::tests::PanicPoint::Deciding.spring(self.panic_point, &queued.pod);
             let uses_caches = !extent.is_slice() && verify.is_trusting();
-            // A group's limit knows the results of long searches.
-            let verified = match limit.keeps_searches() {
-                true => snapshot,
-                false if verify.is_strict() => whole,
-                false => whole.with_step_limit(&comparing),
-            };
+            let verified = verify.reads((snapshot, limit), whole, &comparing);
             if uses_caches && let Some(mut cached) = framework.decide_cached(decisions, &pod, snapshot, probe)
             {
                 let evaluated = candidates(framework, &pod, snapshot);

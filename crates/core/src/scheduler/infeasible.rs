@@ -23,8 +23,8 @@ pub(super) struct Refusal<'s> {
 }
 
 impl Refusal<'_> {
-    /// Returns the cached result, if no node is feasible for the pod according to the cache. Comparisons read the second
-    /// snapshot.
+    /// Returns the cached result, if no node is feasible for the pod according to the cache. Comparisons read the
+    /// second snapshot.
     ///
     /// # Errors
     /// Describes the difference, if a comparison with the full evaluation is due and differs.

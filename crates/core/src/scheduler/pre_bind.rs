@@ -419,8 +419,8 @@ impl Scheduler {
         claims.collect()
     }
 
-    /// Reverts a decision for a reason that does not lie in the pod. The pod becomes active at its old rank, unless that
-    /// happened several times. Returns false if the pod is not in PreBind, or is bound already.
+    /// Reverts a decision for a reason that does not lie in the pod. The pod becomes active at its old rank, unless
+    /// that happened several times. Returns false if the pod is not in PreBind, or is bound already.
     pub(super) fn revert_pre_bind(&mut self, now: Time, uid: &Uid) -> bool {
         let Some(pre_bind) = self.end_pre_bind(uid) else { return false };
         if matches!(self.cache.placed(uid), Some((_, _, PodState::Added))) {

@@ -158,9 +158,19 @@ impl Verify {
         }
     }
 
-    /// Whether every comparison is made to its end.
-    pub(super) fn is_strict(&self) -> bool {
-        self.mode == Mode::Strict
+    /// Returns the snapshot for a comparison. A group's limit knows the results of long searches for devices. Other
+    /// comparisons have a limit of their own, unless each must be made to its end.
+    pub(super) fn reads<'s>(
+        &self,
+        (decided, limit): (Snapshot<'s>, &StepLimit),
+        whole: Snapshot<'s>,
+        comparing: &'s StepLimit,
+    ) -> Snapshot<'s> {
+        match limit.keeps_searches() {
+            true => decided,
+            false if self.mode == Mode::Strict => whole,
+            false => whole.with_step_limit(comparing),
+        }
     }
 
     /// Makes a comparison within limits, and counts its result. There is none if the decision exceeded one of them, or
