@@ -58,7 +58,7 @@ impl SchedulingQueue {
 
     /// Puts back a pod whose decision was reverted. It becomes active at its old rank, as in [`Self::activate`]. After
     /// [`REVERTS_MAX`] such decisions it serves its backoff: pods of a lower rank would never be tried.
-    pub fn return_reverted(&mut self, now: Time, mut pod: QueuedPod, gate: Option<PluginName>) {
+    pub(crate) fn return_reverted(&mut self, now: Time, mut pod: QueuedPod, gate: Option<PluginName>) {
         pod.reverts = pod.reverts.saturating_add(1);
         if gate.is_none() && pod.reverts > REVERTS_MAX {
             self.return_error(now, pod);
