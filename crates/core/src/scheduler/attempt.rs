@@ -285,7 +285,7 @@ impl Scheduler {
             #[cfg(test)]
             super::quarantine::tests::PanicPoint::Deciding.spring(self.panic_point, &queued.pod);
             let uses_caches = !extent.is_slice() && verify.is_trusting();
-            let verified = verify.reads((snapshot, limit), whole, &comparing);
+            let verified = verify.snapshot_to_compare((snapshot, limit), whole, &comparing);
             if uses_caches && let Some(mut cached) = framework.decide_cached(decisions, &pod, snapshot, probe)
             {
                 let evaluated = candidates(framework, &pod, snapshot);

@@ -160,7 +160,7 @@ impl Verify {
 
     /// Returns the snapshot for a comparison. A group's limit knows the results of long searches for devices. Other
     /// comparisons have a limit of their own, unless each must be made to its end.
-    pub(super) fn reads<'s>(
+    pub(super) fn snapshot_to_compare<'s>(
         &self,
         (decided, limit): (Snapshot<'s>, &StepLimit),
         whole: Snapshot<'s>,
@@ -173,11 +173,11 @@ impl Verify {
         }
     }
 
-    /// Makes a comparison within limits, and counts its result. There is none if the decision exceeded one of them, or
-    /// the comparison does.
-    pub(super) fn judged_within<const N: usize>(
+    /// Makes a comparison within the limits of the decision and of the comparison, and counts its result. There is
+    /// none if one of them is exceeded.
+    pub(super) fn judged_within(
         &mut self,
-        limits: [Option<&StepLimit>; N],
+        limits: [Option<&StepLimit>; 2],
         verdict: impl FnOnce() -> Result<(), String>,
     ) -> Result<(), String> {
         let is_void = || limits.iter().flatten().any(|limit| limit.is_exceeded());

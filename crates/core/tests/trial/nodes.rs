@@ -22,8 +22,8 @@ fn largest_product_of_resources_and_nodes_is_evaluated_and_a_larger_one_is_not()
 fn node_that_may_not_be_chosen_is_no_best_node() {
     let mut trial = trial(&["node a cpu=4".to_owned(), "node b cpu=4 label:disk=ssd".to_owned()]);
     let pod = pod(&mut trial, "p cpu=1 select:disk=ssd");
-    let idx = trial.tables_mut().symbol("a");
-    let a: NodeSet = trial.snapshot().find_node(idx).into_iter().collect();
+    let name = trial.tables_mut().symbol("a");
+    let a: NodeSet = trial.snapshot().find_node(name).into_iter().collect();
     assert!(trial.best_nodes(&pod, Some(&a)).is_err());
     assert_eq!(trial.best_nodes(&pod, None).map(|found| found.feasible), Ok(1));
 }
