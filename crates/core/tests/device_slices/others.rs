@@ -3,6 +3,7 @@
 use super::support::groups;
 use super::{Cluster, GANG, MISSING, SMALL, numbered};
 use std::num::NonZeroU32;
+use std::time::Duration;
 use supercargo_core::model::device::{CounterSet, Device, PoolId, Reach, ResourceSlice};
 use supercargo_core::model::emulation::{Compat, EmulatedVersion};
 use supercargo_core::model::event::Event;
@@ -77,7 +78,7 @@ fn searches_of_several_members_end_although_each_takes_many_slices() {
 /// A cached decision judges one of several nodes with equal devices, and a full evaluation each of them.
 #[test]
 fn comparison_makes_no_more_steps_than_one_attempt_may() {
-    const STEPS: u64 = 4_000;
+    const STEPS: u64 = 6_000;
     let mut cluster = Cluster::new(Limits { large: 8 * STEPS, ..SMALL });
     cluster.scheduler.verify_decisions(NonZeroU32::new(1));
     for at in 0..50 {
@@ -90,6 +91,25 @@ fn comparison_makes_no_more_steps_than_one_attempt_may() {
     assert_eq!((cluster.slices(), cluster.scheduler.stats().verified), (0, [0, 0]));
     assert!(cluster.longest > STEPS, "{} steps: the comparison was ended", cluster.longest);
     assert!(cluster.longest < 3 * STEPS, "{} steps at once", cluster.longest);
+}
+
+#[test]
+fn comparison_in_idle_time_that_needs_too_many_steps_is_void() {
+    for (steps, compared) in [(800, 0), (40_000, 1)] {
+        let mut cluster = Cluster::new(Limits { large: 8 * steps, ..SMALL });
+        cluster.scheduler.verify_decisions(None);
+        for at in 0..50 {
+            cluster.apply(&format!("node n{at} cpu=64"));
+            cluster.set_devices_of(&format!("n{at}"), &[0, 1, 2, 3, 4, 5, 6, 7]);
+        }
+        // The scheduler makes a claim for it, so other pods may have the same signature.
+        cluster.apply("pod pod cpu=1 res:deviceclass.resource.kubernetes.io/any=4");
+        cluster.run();
+        assert_eq!((cluster.reports.len(), cluster.slices()), (1, 0));
+        let (now, mut cursor) = (cluster.now + Duration::from_secs(1), 0);
+        assert!(cluster.scheduler.verify_one(now, &mut cursor, now), "a signature is live");
+        assert_eq!(cluster.scheduler.stats().verified, [compared, 0], "with {steps} steps");
+    }
 }
 
 /// kube-scheduler 1.36 takes the counters of the first pool that it comes to for those of all pools of the same name.

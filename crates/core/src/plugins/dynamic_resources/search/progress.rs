@@ -95,7 +95,8 @@ pub(in crate::plugins::dynamic_resources) fn search<'a>(
     let mut path = search.begin()?;
     let has_ended = search.go_on(&mut path)?;
     match limit {
-        Some(limit) if !has_ended => {
+        // A search may end before it can pause. On many nodes, such searches make many steps, too.
+        Some(limit) if !has_ended || search.steps > search.pause_at => {
             limit.exceed();
             return Err(Obstacle::TooLong);
         }
