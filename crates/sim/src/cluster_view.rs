@@ -166,10 +166,11 @@ impl Sim {
         let pre_binds = process.scheduler.waiting_for_volumes();
         let pre_binds: BTreeSet<_> = pre_binds.map(|(queued, ..)| queued.pod.uid.to_string()).collect();
         for pod in self.server.pods.values().filter(|pod| counts(process, pod)) {
-            // Other decisions counted the pods whose volumes are being written.
+            // Other decisions counted the pods whose volumes are being written, or that wait for their group after it.
             let is_on_its_way = |decided: &&Decided| {
                 let stands = || process.counts_on(pod).is_some();
-                decided.released.is_some() || pre_binds.contains(&pod.uid) || starts(pod) && stands()
+                let waits = || starts(pod) || process.pre_bound.contains(&pod.uid);
+                decided.released.is_some() || pre_binds.contains(&pod.uid) || waits() && stands()
             };
             let released = || process.decided.get(&pod.uid).filter(is_on_its_way);
             if let Some(node) = &pod.node {
