@@ -355,6 +355,25 @@ fn search_ends_although_devices_or_their_node_change_all_the_time() {
 }
 
 #[test]
+fn searches_that_changes_restart_too_often_fail_the_attempt() {
+    for is_group in [false, true] {
+        let mut cluster = Cluster::new(Limits { large: 160, slice: 80, ..SMALL });
+        if is_group {
+            cluster.add_group(&[("hard", 7, MISSING)]);
+        } else {
+            cluster.add_pod("hard", 7, MISSING, false);
+        }
+        cluster.run_with_changes(change_devices);
+        cluster.run();
+        let message =
+            "running \"DynamicResources\" filter plugin: node a: too many steps trying to allocate devices";
+        let expected = [("hard".to_owned(), Outcome::Error { message: message.to_owned() })];
+        assert_eq!(cluster.reports, expected);
+        assert!(cluster.slices() < 30, "{} slices", cluster.slices());
+    }
+}
+
+#[test]
 fn pod_in_a_search_is_forgotten_once_it_is_deleted() {
     let mut cluster = Cluster::new(SMALL);
     cluster.add_pod("hard", 4, MISSING, false);

@@ -271,7 +271,7 @@ impl Scheduler {
         }
         let whole = self.cache.snapshot(&self.tables);
         let own_limit = StepLimit::of(self.slices.limits().large);
-        let comparing = StepLimit::of(self.slices.limits().large);
+        let comparing = StepLimit::of_comparison(self.slices.limits().large);
         let (snapshot, limit) = (extent.of(whole, &own_limit), extent.limit(&own_limit));
         let start = self.walk.start();
         let pod = self.as_nominated(&queued.pod);

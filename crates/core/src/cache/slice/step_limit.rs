@@ -49,6 +49,8 @@ pub(crate) struct StepLimit {
     /// The steps that each slice makes again.
     repeated: Cell<u64>,
     is_exceeded: Cell<bool>,
+    /// Whether the limit is exceeded by searches that end before they can pause, too. A decision uses their results.
+    is_of_comparison: bool,
     /// Whether searches that reach the limit go on in the next slice. Those of a single pod begin anew.
     keeps_searches: bool,
     searches: RefCell<Option<Searches>>,
@@ -63,10 +65,16 @@ impl StepLimit {
             spent: Cell::new(0),
             repeated: Cell::new(0),
             is_exceeded: Cell::new(false),
+            is_of_comparison: false,
             keeps_searches: false,
             searches: RefCell::new(None),
             has_begun: Cell::new(false),
         }
+    }
+
+    /// Creates the limit of a comparison.
+    pub(crate) fn of_comparison(work: u64) -> Self {
+        Self { is_of_comparison: true, ..Self::of(work) }
     }
 
     /// Creates the limit of a slice of a group's cycle. Long searches of earlier slices go on.
@@ -118,6 +126,9 @@ impl StepLimit {
     /// Counts steps of a search.
     pub(crate) fn spend(&self, steps: u64) {
         self.spent.set(self.spent.get().saturating_add(steps));
+        if self.is_of_comparison && self.spent.get() > self.most {
+            self.exceed();
+        }
     }
 
     /// Counts steps of a search that each slice makes again.

@@ -197,7 +197,7 @@ impl Scheduler {
     /// Compares a cached signature with a full evaluation; `None` if the cache would not be used for it, or if its
     /// searches for devices take longer than one step may.
     fn compare(&mut self, now: Time, live: LiveSignature, pod: &Arc<PodInfo>) -> Option<Result<(), String>> {
-        let limit = StepLimit::of(self.slices.limits().large);
+        let limit = StepLimit::of_comparison(self.slices.limits().large);
         let Self { cache, tables, profiles, decisions, verify, seed, .. } = self;
         let (snapshot, seed) = (cache.snapshot(tables).with_step_limit(&limit), *seed);
         let framework = &profile_named(profiles, pod.scheduler_name)?.framework;

@@ -106,7 +106,7 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
         }
         None => {}
     }
-    let doublings = doublings(restarts, limit.all());
+    let doublings = doublings(restarts, limit.all())?;
     let before = search.steps;
     search.pause_at = before.saturating_add(left << doublings);
     let has_ended = search.go_on(&mut path)?;

@@ -23,11 +23,19 @@ const RESTARTS: u32 = 3;
 /// A slice makes at most the steps of the two longest searches, in about 10 s. Longer slices could cost the leader its
 /// lease.
 const LONGEST_SLICE: u64 = 2 * STEPS_MAX;
+/// As many as [`LONGEST_SLICE`] allows to a single pod with the default limits.
+const DOUBLINGS_MAX: u32 = 12;
+/// Restarts of slices of this length before the attempt fails: the devices do not stay unchanged for long enough.
+const LONGEST_SLICES: u32 = 3;
 
 /// Returns how often the steps of a slice, of which all searches may make this number, are doubled after restarts.
-pub(super) fn doublings(restarts: u32, steps: u64) -> u32 {
-    let most = LONGEST_SLICE.checked_div(steps).and_then(u64::checked_ilog2).unwrap_or(0);
-    restarts.saturating_sub(RESTARTS).min(most)
+///
+/// # Errors
+/// [`Obstacle::TooLong`] if the longest slices were restarted, too.
+pub(super) fn doublings(restarts: u32, steps: u64) -> Result<u32, Obstacle> {
+    let most = LONGEST_SLICE.checked_div(steps).and_then(u64::checked_ilog2).unwrap_or(0).min(DOUBLINGS_MAX);
+    let wanted = restarts.saturating_sub(RESTARTS);
+    if wanted < most + LONGEST_SLICES { Ok(wanted.min(most)) } else { Err(Obstacle::TooLong) }
 }
 
 /// The progress of a pod's searches.
@@ -95,8 +103,7 @@ pub(in crate::plugins::dynamic_resources) fn search<'a>(
     let mut path = search.begin()?;
     let has_ended = search.go_on(&mut path)?;
     match limit {
-        // A search may end before it can pause. On many nodes, such searches make many steps, too.
-        Some(limit) if !has_ended || search.steps > search.pause_at => {
+        Some(limit) if !has_ended => {
             limit.exceed();
             return Err(Obstacle::TooLong);
         }
@@ -130,7 +137,7 @@ fn in_slice<'a>(mut search: Search<'a>, slice: &Slice) -> Result<Solution<'a>, O
     };
     loop {
         let restarts = slice.with_searches(|searches: &mut Searches| searches.restarts);
-        let doublings = doublings(restarts, slice.all_search_steps());
+        let doublings = doublings(restarts, slice.all_search_steps())?;
         search.pause_at = counted.saturating_add(slice.search_steps() << doublings);
         let has_ended = search.go_on(&mut path)?;
         slice.spend_on_search((search.steps - counted) >> doublings);
@@ -243,12 +250,14 @@ mod tests {
 
     #[test]
     fn steps_of_a_slice_are_doubled_up_to_those_of_two_searches() {
-        for steps in [1, 50, 37_500, 187_500, LONGEST_SLICE] {
-            let longest = steps << doublings(u32::MAX, steps);
-            assert!(longest <= LONGEST_SLICE && longest > LONGEST_SLICE / 2, "{longest}");
+        let doublings = |restarts: u32, steps: u64| doublings(restarts, steps).ok();
+        for (steps, most) in [(50, 12), (37_500, 12), (187_500, 10), (LONGEST_SLICE, 0), (0, 0)] {
+            let after = |restarts: u32| doublings(RESTARTS + restarts, steps);
+            assert!(steps << most <= LONGEST_SLICE);
+            assert_eq!([after(0), after(most / 2), after(most)], [Some(0), Some(most / 2), Some(most)]);
+            let last = most + LONGEST_SLICES;
+            assert_eq!([after(last - 1), after(last)], [Some(most), None], "with slices of {steps} steps");
         }
-        let few = [0, RESTARTS, RESTARTS + 1, RESTARTS + 4].map(|restarts| doublings(restarts, 37_500));
-        assert_eq!(few, [0, 0, 1, 4]);
-        assert_eq!([0, 2 * LONGEST_SLICE].map(|steps| doublings(u32::MAX, steps)), [0, 0]);
+        assert_eq!(doublings(0, 37_500), Some(0));
     }
 }
