@@ -4,7 +4,7 @@
 //! and is undone at the end of the slice. So progress is stored with everything that the search depends on, and a later
 //! slice that reaches the same search continues it.
 
-use super::progress::{Inputs, State, doublings};
+use super::progress::{Inputs, Restarts, State};
 use super::{Chosen, Obstacle, Path, Search, Solution};
 use crate::cache::slice::step_limit::{StepLimit, uncounted};
 use crate::cache::{NodeChange, Snapshot};
@@ -25,7 +25,7 @@ struct MemberSearches {
     by_node: IdMap<NodeIdx, Vec<Kept>>,
     /// The number of slices that dropped a paused search, because a change voided it or kept the cycle from reaching
     /// it, or searches that were too many.
-    restarts: u32,
+    restarts: Restarts,
 }
 
 /// The progress of one search.
@@ -97,6 +97,8 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
             return search.checked_result(&path);
         }
         _ if left == 0 => {
+            limit
+                .with_searches(|searches: &mut MemberSearches, _| searches.restarts.slice_ended(limit.all()));
             limit.exceed();
             return Err(Obstacle::TooLong);
         }
@@ -106,7 +108,7 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
         }
         None => {}
     }
-    let doublings = doublings(restarts, limit.all())?;
+    let doublings = restarts.doublings(limit.all())?;
     let before = search.steps;
     search.pause_at = before.saturating_add(left << doublings);
     let has_ended = search.go_on(&mut path)?;
@@ -116,6 +118,7 @@ pub(super) fn of_member<'a>(mut search: Search<'a>, limit: &StepLimit) -> Result
     if has_ended {
         return search.checked_result(&path);
     }
+    limit.with_searches(|searches: &mut MemberSearches, _| searches.restarts.slice_ended(limit.all()));
     limit.exceed();
     Err(Obstacle::TooLong)
 }
@@ -143,7 +146,9 @@ impl MemberSearches {
             });
             !of_node.is_empty()
         });
-        self.restarts += u32::from(has_dropped || self.paused() < known);
+        if has_dropped || self.paused() < known {
+            self.restarts.add();
+        }
     }
 
     /// Returns the number of searches that are paused.

@@ -28,14 +28,40 @@ const DOUBLINGS_MAX: u32 = 12;
 /// Restarts of slices of this length before the attempt fails: the devices do not stay unchanged for long enough.
 const LONGEST_SLICES: u32 = 3;
 
-/// Returns how often the steps of a slice, of which all searches may make this number, are doubled after restarts.
-///
-/// # Errors
-/// [`Obstacle::TooLong`] if the longest slices were restarted, too.
-pub(super) fn doublings(restarts: u32, steps: u64) -> Result<u32, Obstacle> {
-    let most = LONGEST_SLICE.checked_div(steps).and_then(u64::checked_ilog2).unwrap_or(0).min(DOUBLINGS_MAX);
-    let wanted = restarts.saturating_sub(RESTARTS);
-    if wanted < most + LONGEST_SLICES { Ok(wanted.min(most)) } else { Err(Obstacle::TooLong) }
+/// The restarts of an attempt's searches after changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Restarts {
+    all: u32,
+    /// Of slices of the greatest length that ended in a search.
+    of_longest: u32,
+    was_longest: bool,
+}
+
+impl Restarts {
+    pub(super) fn add(&mut self) {
+        self.all += 1;
+        self.of_longest += u32::from(std::mem::take(&mut self.was_longest));
+    }
+
+    /// Returns how often the steps of a slice, of which all searches may make this number, are doubled.
+    ///
+    /// # Errors
+    /// [`Obstacle::TooLong`] if several of the longest slices were restarted.
+    pub(super) fn doublings(self, steps: u64) -> Result<u32, Obstacle> {
+        if self.of_longest >= LONGEST_SLICES {
+            return Err(Obstacle::TooLong);
+        }
+        Ok(self.all.saturating_sub(RESTARTS).min(most_doublings(steps)))
+    }
+
+    /// Records that a slice ended in a search.
+    pub(super) fn slice_ended(&mut self, steps: u64) {
+        self.was_longest |= self.all.saturating_sub(RESTARTS) >= most_doublings(steps);
+    }
+}
+
+fn most_doublings(steps: u64) -> u32 {
+    LONGEST_SLICE.checked_div(steps).and_then(u64::checked_ilog2).unwrap_or(0).min(DOUBLINGS_MAX)
 }
 
 /// The progress of a pod's searches.
@@ -46,8 +72,7 @@ struct Searches {
     rounds: u64,
     /// By node; with different requests if extended resources are left to devices.
     by_node: IdMap<NodeIdx, Vec<Kept>>,
-    /// How often changes voided results, so that searches were restarted.
-    restarts: u32,
+    restarts: Restarts,
 }
 
 /// The progress of one search.
@@ -137,7 +162,7 @@ fn in_slice<'a>(mut search: Search<'a>, slice: &Slice) -> Result<Solution<'a>, O
     };
     loop {
         let restarts = slice.with_searches(|searches: &mut Searches| searches.restarts);
-        let doublings = doublings(restarts, slice.all_search_steps())?;
+        let doublings = restarts.doublings(slice.all_search_steps())?;
         search.pause_at = counted.saturating_add(slice.search_steps() << doublings);
         let has_ended = search.go_on(&mut path)?;
         slice.spend_on_search((search.steps - counted) >> doublings);
@@ -147,6 +172,8 @@ fn in_slice<'a>(mut search: Search<'a>, slice: &Slice) -> Result<Solution<'a>, O
         if has_ended {
             return search.result(&path);
         }
+        slice
+            .with_searches(|searches: &mut Searches| searches.restarts.slice_ended(slice.all_search_steps()));
         slice.go_on();
     }
 }
@@ -177,7 +204,9 @@ impl Searches {
             None => self.by_node.clear(),
             Some(changed) => changed.iter().for_each(|node| _ = self.by_node.remove(&node)),
         }
-        self.restarts += u32::from(self.by_node.len() < known);
+        if self.by_node.len() < known {
+            self.restarts.add();
+        }
     }
 }
 
@@ -248,16 +277,36 @@ impl<'a> Search<'a> {
 mod tests {
     use super::*;
 
+    /// Returns the restarts after this many slices that ended in a search of the steps, and were restarted.
+    fn restarted(times: u32, steps: u64) -> Restarts {
+        let mut restarts = Restarts::default();
+        for _ in 0..times {
+            restarts.slice_ended(steps);
+            restarts.add();
+        }
+        restarts
+    }
+
     #[test]
     fn steps_of_a_slice_are_doubled_up_to_those_of_two_searches() {
-        let doublings = |restarts: u32, steps: u64| doublings(restarts, steps).ok();
-        for (steps, most) in [(50, 12), (37_500, 12), (187_500, 10), (LONGEST_SLICE, 0), (0, 0)] {
-            let after = |restarts: u32| doublings(RESTARTS + restarts, steps);
+        for (steps, most) in [(50, 12), (37_500, 12), (187_500, 10), (LONGEST_SLICE / 2, 1)] {
+            let after = |restarts: u32| restarted(RESTARTS + restarts, steps).doublings(steps).ok();
             assert!(steps << most <= LONGEST_SLICE);
             assert_eq!([after(0), after(most / 2), after(most)], [Some(0), Some(most / 2), Some(most)]);
             let last = most + LONGEST_SLICES;
             assert_eq!([after(last - 1), after(last)], [Some(most), None], "with slices of {steps} steps");
         }
-        assert_eq!(doublings(0, 37_500), Some(0));
+        for steps in [0, LONGEST_SLICE, 2 * LONGEST_SLICE] {
+            let after = |restarts: u32| restarted(restarts, steps).doublings(steps).ok();
+            assert_eq!([after(LONGEST_SLICES - 1), after(LONGEST_SLICES)], [Some(0), None]);
+        }
+        assert_eq!(Restarts::default().doublings(37_500).ok(), Some(0));
+    }
+
+    #[test]
+    fn restarts_of_slices_that_end_elsewhere_do_not_count_against_the_attempt() {
+        let mut restarts = Restarts::default();
+        (0..100).for_each(|_| restarts.add());
+        assert_eq!(restarts.doublings(50).ok(), Some(DOUBLINGS_MAX));
     }
 }
